@@ -1,0 +1,120 @@
+"""GPUs: are they all there, and does the driver answer for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from preflight.checks.presence import PCI_BUS, no_gpu
+from preflight.cluster import Site
+from preflight.evidence import EvidenceError
+from preflight.facts import NodeFacts
+from preflight.facts.gpu import NVML, QUERY
+from preflight.model import Finding, check, compare, failed, passed, skipped, unknown
+
+KERNEL_DRIVER = "file:/proc/driver/nvidia/version"
+
+
+@check(
+    "gpu.count",
+    title="All GPUs are on the PCI bus",
+    source="https://docs.kernel.org/PCI/sysfs-pci.html; board sizes: part catalogue",
+    fix="Power-cycle the node (not only reboot); if the GPU stays away, reseat or replace it.",
+    answers=("PA-01",),
+)
+def count(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the GPUs on the PCI bus with the number that the cluster file or the board promises.
+
+    A job that asks for eight GPUs does not start on seven, or runs as the one rank short that
+    everybody waits for.
+
+    The PCI bus is asked, not the driver: a GPU that fell off the bus or whose driver is dead must
+    not look like a machine that has none. Boards with NVSwitches carry eight.
+    """
+    bus = node.gpus_on_bus
+    if not bus and not site.gpus.value:
+        yield skipped("the PCI bus holds no NVIDIA GPU", evidence=[PCI_BUS])
+        return
+    yield compare(len(bus), site.gpus, what="GPUs on the PCI bus", evidence=[PCI_BUS])
+
+
+@check(
+    "gpu.driver",
+    title="The driver answers for every GPU",
+    source="https://docs.nvidia.com/deploy/nvml-api/ (nvmlReturn_t)",
+    fix="Read `dmesg | grep -i -e nvrm -e xid`; reset the GPU or reboot the node.",
+    answers=("PA-01",),
+)
+def driver(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the GPUs that NVML (or nvidia-smi) lists with those on the PCI bus.
+
+    A GPU that the driver lost takes its job with it, often without the driver saying so until
+    somebody asks; a dead driver makes every GPU tool report an empty machine.
+
+    A false alarm: a container or a Slurm step that was given some of the GPUs sees the whole PCI
+    bus but only its own GPUs; run there, this check says that it cannot tell.
+    """
+    if absent := no_gpu(node, site):
+        yield absent
+        return
+    bus = {device.address for device in node.gpus_on_bus}
+    try:
+        said = node.driver
+    except EvidenceError as error:
+        yield _silent(node, len(bus), error)
+        return
+    missing = sorted(bus - {gpu.address for gpu in said.gpus})
+    if not missing:
+        yield passed(f"driver {said.version} answers for all {len(bus)} GPUs", evidence=[said.evidence, PCI_BUS])
+    elif node.in_container:
+        yield unknown(
+            f"{len(said.gpus)} of {len(bus)} GPUs are visible in this container",
+            evidence=[said.evidence, PCI_BUS],
+            fix="run preflight on the host to judge the others",
+        )
+    else:
+        yield failed(
+            f"driver does not answer for {len(missing)} of {len(bus)} GPUs: {', '.join(missing)}",
+            subject=missing[0] if len(missing) == 1 else "",
+            found=f"{len(said.gpus)} GPUs answer" + (f" ({'; '.join(said.lost)})" if said.lost else ""),
+            expected=f"{len(bus)}, as on the PCI bus",
+            evidence=[said.evidence, PCI_BUS],
+        )
+
+
+def _silent(node: NodeFacts, gpus: int, error: EvidenceError) -> Finding:
+    """Tell a driver that is dead from one that nobody could ask."""
+    evidence = [error.key, KERNEL_DRIVER, PCI_BUS]
+    if node.in_container:
+        return unknown(
+            f"{gpus} GPUs on the PCI bus, no driver visible in this container: {error.why}",
+            evidence=evidence,
+            fix="give the container its GPUs (nvidia container runtime, NVIDIA_VISIBLE_DEVICES)",
+        )
+    if not node.evidence.exists(KERNEL_DRIVER):
+        return failed(
+            f"no NVIDIA driver is loaded, {gpus} GPUs on the PCI bus",
+            found="no /proc/driver/nvidia/version",
+            expected="a loaded driver",
+            evidence=evidence,
+            fix="Load it (`modprobe nvidia`) and read `dmesg | grep -i nvrm` for why it was not.",
+        )
+    answers = [record for key in (NVML, QUERY) if key in node.evidence and (record := node.evidence.record(key))]
+    if any(record.status == "timeout" or record.status == "abandoned" for record in answers):
+        return unknown(
+            f"the driver did not answer in time for {gpus} GPUs: it may hang",
+            evidence=evidence,
+            fix="read /proc/PID/stack of the hanging nvidia-smi and `dmesg | grep -i xid`",
+        )
+    if all(record.status == "missing" for record in answers):
+        return unknown(
+            f"a driver is loaded, but neither NVML nor nvidia-smi is there to ask about {gpus} GPUs",
+            evidence=evidence,
+            fix="install nvidia-smi (package nvidia-utils) on the node",
+        )
+    return failed(
+        f"the driver answers for none of {gpus} GPUs: {error.why}",
+        found=error.why,
+        expected=f"{gpus} GPUs",
+        evidence=evidence,
+        fix="A driver/library mismatch needs a reboot after the upgrade; else read `dmesg | grep -i nvrm`.",
+    )

@@ -1,0 +1,40 @@
+"""What to say where the thing to be judged is absent.
+
+*Skip* needs positive evidence: the PCI bus was read and holds none, and nobody expects one. Where
+one is expected, the check that counts it fails; the others only say that they cannot tell.
+"""
+
+from __future__ import annotations
+
+from preflight.cluster import Site
+from preflight.facts import NodeFacts
+from preflight.facts.pci import ROOT as PCI
+from preflight.facts.rdma import ROOT as IB
+from preflight.model import Finding, skipped, unknown
+
+PCI_BUS = f"dir:{PCI}"
+RDMA_CLASS = f"dir:{IB}"
+
+
+def no_gpu(node: NodeFacts, site: Site) -> Finding | None:
+    """Return the finding of a check about GPUs on a node that has none; None if it has one."""
+    if node.gpus_on_bus:
+        return None
+    if site.gpus.value:
+        return unknown("no GPU to judge: gpu.count says how many are missing", evidence=[PCI_BUS])
+    return skipped("the PCI bus holds no NVIDIA GPU", evidence=[PCI_BUS])
+
+
+def no_rdma(node: NodeFacts, site: Site) -> Finding | None:
+    """Return the finding of a check about RDMA on a node that has no RDMA device; None if it has one."""
+    if node.rdma_devices:
+        return None
+    if site.hcas.value or site.members.ports.compute:
+        return unknown("no RDMA device to judge: rdma.device-count says what is missing", evidence=[RDMA_CLASS])
+    if nics := node.rdma_nics_on_bus:
+        return unknown(
+            f"no RDMA device to judge: {len(nics)} RDMA NICs on the PCI bus, none registered",
+            evidence=[RDMA_CLASS, PCI_BUS],
+            fix="see rdma.registered",
+        )
+    return skipped("the kernel has no RDMA device and the PCI bus no RDMA NIC", evidence=[RDMA_CLASS, PCI_BUS])

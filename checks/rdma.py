@@ -1,0 +1,369 @@
+"""RDMA: devices, ports, device nodes, MTU."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from preflight.checks.presence import PCI_BUS, RDMA_CLASS, no_rdma
+from preflight.cluster import Expected, Site
+from preflight.facts import NodeFacts
+from preflight.facts.rdma import Port
+from preflight.model import Finding, check, compare, failed, passed, skipped, unknown, warned
+
+DEV = "dir:/dev/infiniband"
+DEVINFO = "cmd:ibv_devinfo"
+SYSFS = "https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infiniband)"
+
+
+@check(
+    "rdma.device-count",
+    title="All HCAs of the compute fabric are there",
+    source="the cluster file",
+    fix="Look for the NIC with `lspci -d 15b3:` and in `dmesg | grep mlx5`; reseat it or reload its driver.",
+    answers=("NT-FAB-1", "FP-BW-1"),
+)
+def device_count(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the RDMA devices that the kernel registered with those that the cluster file promises.
+
+    NCCL spreads traffic over the HCAs that it finds: with one missing the job still starts, and
+    every collective waits for the node that has seven rails instead of eight.
+    """
+    devices = node.rdma_devices
+    if missing := site.missing_devices(node):
+        yield failed(
+            f"HCA {', '.join(missing)} is missing",
+            subject=missing[0] if len(missing) == 1 else "",
+            found=f"{len(devices)} RDMA devices: {', '.join(devices) or 'none'}",
+            expected=f"{', '.join(missing)} (class.{site.class_name}.ports.compute)",
+            evidence=[RDMA_CLASS],
+        )
+        return
+    if not devices and not site.hcas.value:
+        absent = no_rdma(node, site)
+        assert absent is not None
+        yield absent
+        return
+    compute = {port.device for port in site.roles(node).compute} if devices else set()
+    yield compare(len(compute), site.hcas, what="HCAs of the compute fabric", evidence=[RDMA_CLASS])
+
+
+@check(
+    "rdma.registered",
+    title="Every RDMA NIC on the PCI bus is an RDMA device",
+    source=SYSFS,
+    fix="Load the driver (`modprobe mlx5_ib`), then read `dmesg | grep -e mlx5 -e infiniband`.",
+    answers=("PA-13",),
+)
+def registered(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the RDMA-capable NICs on the PCI bus with the devices in /sys/class/infiniband.
+
+    A NIC without its RDMA driver still carries Ethernet, so nothing looks broken, but NCCL falls
+    back to TCP without an error.
+
+    A false alarm: a container whose /sys/class/infiniband is restricted shows fewer devices than the
+    bus; run there, this check says that it cannot tell. A bond merges two ports into one device.
+    """
+    devices, nics = node.rdma_devices, node.rdma_nics_on_bus
+    if not nics:
+        yield skipped("the PCI bus holds no NIC that is known to be an RDMA device", evidence=[PCI_BUS])
+        return
+    bonded = sum("bond" in device for device in devices)
+    if len(devices) + bonded >= len(nics):
+        yield passed(
+            f"{len(nics)} RDMA NICs on the PCI bus, {len(devices)} RDMA devices",
+            evidence=[PCI_BUS, RDMA_CLASS],
+        )
+        return
+    details = {
+        "found": f"{len(devices)} RDMA devices",
+        "expected": f"{len(nics)}, as on the PCI bus",
+        "evidence": [RDMA_CLASS, PCI_BUS],
+    }
+    unbound = [nic.address for nic in nics if not nic.driver]
+    message = f"{len(devices)} RDMA devices for {len(nics)} RDMA NICs on the PCI bus"
+    if node.in_container:
+        yield unknown(message + ", as far as this container sees", fix="ask on the host", **details)
+    elif unbound:
+        yield failed(message + f"; no driver on {', '.join(unbound)}", subject=unbound[0], **details)
+    else:
+        yield failed(message, **details)
+
+
+@check(
+    "rdma.port-state",
+    title="RDMA ports of the compute fabric are active",
+    source=SYSFS,
+    fix="Down/Polling: cable or peer; Down/Disabled: `ip link set up`; Initializing: no subnet manager.",
+    answers=("NT-FAB-1", "PA-13"),
+)
+def port_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare each compute port's state with ACTIVE over LinkUp.
+
+    NCCL leaves out a port that is not active without a word: the rail's traffic moves to the
+    neighbours and every ring runs at the pace of the fullest one.
+
+    Storage, management and spare ports may be down by design; only ports that a job uses are judged
+    (cluster file, NCCL_IB_HCA, nearest to a GPU). Where none of these tells, a port that is down is
+    unknown.
+    """
+    if absent := no_rdma(node, site):
+        yield absent
+        return
+    roles = site.roles(node)
+    yield from _no_compute_port(roles.compute, site)
+    up = [port for port in roles.compute if port.active]
+    if up:
+        yield passed(
+            f"{len(up)} of {len(roles.compute)} compute ports are active",
+            found=", ".join(port.name for port in up),
+            evidence=[up[0].evidence[0]],
+        )
+    for port in roles.compute:
+        if port.active:
+            continue
+        state = f"{port.state}/{port.physical_state}"
+        if not roles.known_from:
+            yield unknown(
+                f"{port.name} is {state}, and nothing says whether a job uses it",
+                subject=port.name,
+                found=state,
+                evidence=port.evidence,
+                fix=f"name the job's HCAs: class.{site.class_name}.ports.compute = [...]",
+            )
+            continue
+        yield failed(
+            f"{port.name} is {state}, expected ACTIVE/LinkUp{_meaning(port)}",
+            subject=port.name,
+            found=state,
+            expected=f"ACTIVE/LinkUp (compute port: {roles.known_from})",
+            evidence=port.evidence,
+        )
+
+
+def _no_compute_port(compute: tuple[Port, ...], site: Site) -> Iterator[Finding]:
+    if not compute:
+        yield unknown(
+            "no port of the compute fabric is here to judge",
+            evidence=[RDMA_CLASS],
+            fix=f"see rdma.device-count, or correct class.{site.class_name}.ports.compute",
+        )
+
+
+def _meaning(port: Port) -> str:
+    if port.state == "INIT":
+        return ": the cable is fine, no subnet manager configured the port"
+    if port.physical_state == "Polling":
+        return ": no light, bad cable or peer off"
+    if port.physical_state == "Disabled":
+        return ": administratively down"
+    return ""
+
+
+@check(
+    "rdma.port-rate",
+    title="RDMA ports run at the expected rate",
+    source=f"{SYSFS}; customary rates: part catalogue",
+    fix="Reseat or replace the cable, then compare `ibstat` with the switch port.",
+    answers=("FP-BW-1", "NT-FAB-3", "PA-12"),
+)
+def port_rate(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare each active compute port's negotiated rate, Gb/s, with its peers on the node and the expected one.
+
+    A port that trained at fewer lanes or a lower speed still reports ACTIVE; every ring through it
+    then runs at its pace.
+
+    A port below its peers fails without any expectation. The rate is judged, never the width: 2X NDR
+    is a whole 200 Gb/s port. A speed that the kernel does not know is printed as SDR or QDR on a
+    healthy port, and is unknown here.
+    """
+    if absent := no_rdma(node, site):
+        yield absent
+        return
+    compute = site.roles(node).compute
+    yield from _no_compute_port(compute, site)
+    active = [port for port in compute if port.active]
+    if compute and not active:
+        yield unknown("no compute port is active, so none has a rate", evidence=[compute[0].evidence[0]])
+    best = max((port.rate_gbps for port in active if port.rate_gbps is not None), default=None)
+    at_rate: list[Port] = []
+    for port in active:
+        rate = port.rate_gbps
+        if rate is None:
+            yield unknown(
+                f"{port.name} is active at a speed that this kernel does not know",
+                subject=port.name,
+                evidence=port.evidence,
+                fix="read it with `mlxlink -d DEVICE` or `ethtool IF`",
+            )
+        elif best is not None and rate < best:
+            yield failed(
+                f"{port.name} runs at {rate:g} Gb/s, its peers at {best:g} Gb/s",
+                subject=port.name,
+                found=f"{rate:g} Gb/s",
+                expected=f"{best:g} Gb/s, as the other compute ports of this node",
+                evidence=port.evidence,
+            )
+        else:
+            at_rate.append(port)
+    if at_rate and best is not None:
+        yield compare(
+            best,
+            site.rate_gbps,
+            what=f"rate of {len(at_rate)} compute ports",
+            at_least=True,
+            unit="Gb/s",
+            evidence=[at_rate[0].evidence[-1]],
+        )
+
+
+@check(
+    "rdma.link-layer",
+    title="All compute ports have one link layer",
+    source=SYSFS,
+    fix="Set the port type (`mlxconfig -d DEVICE set LINK_TYPE_P1=1|2`), or keep the odd port out of NCCL_IB_HCA.",
+    answers=("FP-LOSS-1",),
+)
+def link_layer(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the compute ports' link layers with each other and with the expected one.
+
+    NCCL uses HCAs of one link layer only: with a mixture it drops the rest, and a port of the wrong
+    type joins no fabric at all.
+    """
+    if absent := no_rdma(node, site):
+        yield absent
+        return
+    compute = site.roles(node).compute
+    yield from _no_compute_port(compute, site)
+    layers = Counter(port.link_layer for port in compute)
+    if not layers:
+        return
+    usual = site.link_layer.value or layers.most_common(1)[0][0]
+    odd = [port for port in compute if port.link_layer != usual]
+    keys = [(odd or list(compute))[0].evidence[0].replace("/state", "/link_layer")]
+    if not odd:
+        yield passed(f"all {len(compute)} compute ports are {usual}", found=usual, evidence=keys)
+        return
+    yield failed(
+        f"{', '.join(port.name for port in odd)}: {odd[0].link_layer}, expected {usual}",
+        subject=odd[0].name if len(odd) == 1 else "",
+        found=", ".join(f"{number} {layer}" for layer, number in layers.items()),
+        expected=f"{usual} ({site.link_layer.source or 'most compute ports of this node'})",
+        evidence=keys,
+    )
+
+
+@check(
+    "rdma.device-nodes",
+    title="Every HCA has a device node that this user may open",
+    source="https://docs.kernel.org/infiniband/user_verbs.html",
+    fix="Missing: `modprobe ib_uverbs`, or request the RDMA resource for the pod; not usable: fix the udev rule or cgroup.",
+    answers=("NT-CTR-1", "NT-PIT-3"),
+)
+def device_nodes(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare /dev/infiniband/uverbsN with the RDMA devices, and this user's access to each.
+
+    Without its device node an HCA cannot be opened from user space: NCCL finds "No device" and
+    falls back to TCP, most often in a container that was not given /dev/infiniband.
+    """
+    if absent := no_rdma(node, site):
+        yield absent
+        return
+    wanted = {port.device for port in site.roles(node).compute} or set(node.rdma_devices)
+    names = node.uverbs
+    if not node.evidence.exists(DEV):
+        yield failed(
+            "there is no /dev/infiniband" + (" in this container" if node.in_container else ""),
+            found="no such directory",
+            expected=f"a device node for each of {', '.join(sorted(wanted))}",
+            evidence=[DEV, RDMA_CLASS],
+        )
+        return
+    nodes = node.evidence.listing(DEV)
+    good = []
+    for device in sorted(wanted):
+        uverbs = names.get(device)
+        if uverbs is None:
+            yield failed(
+                f"{device} has no uverbs device",
+                subject=device,
+                found="not in /sys/class/infiniband_verbs",
+                expected="uverbsN",
+                evidence=[DEV],
+            )
+        elif uverbs not in nodes:
+            yield failed(
+                f"{device}: /dev/infiniband/{uverbs} is missing",
+                subject=device,
+                found=", ".join(sorted(nodes)) or "an empty directory",
+                expected=uverbs,
+                evidence=[DEV],
+            )
+        elif (access := nodes[uverbs].get("access")) is None:
+            yield unknown(f"{device}: access to {uverbs} was not recorded", subject=device, evidence=[DEV])
+        elif access != "rw":
+            yield failed(
+                f"{device}: this user may not open /dev/infiniband/{uverbs}",
+                subject=device,
+                found=f"mode {nodes[uverbs].get('mode', '?')}, access {access or 'none'}",
+                expected="read and write",
+                evidence=[DEV],
+            )
+        else:
+            good.append(uverbs)
+    if good:
+        yield passed(f"{len(good)} of {len(wanted)} HCAs can be opened", found=", ".join(good), evidence=[DEV])
+
+
+@check(
+    "rdma.active-mtu",
+    title="RDMA MTU is as large as the fabric allows",
+    source="rdma-core ibv_devinfo; mlx5: active MTU = largest of 256…4096 ≤ netdev MTU − 96 (kernel)",
+    fix="InfiniBand: set the partition's MTU in the subnet manager; RoCE: `ip link set IF mtu 9000`, then the switch.",
+    answers=("PA-14", "NT-FAB-4"),
+)
+def active_mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare each active compute port's active MTU, bytes, with the cluster file's, else with 4096.
+
+    Peers use the smaller MTU of the two: one port at 1024 sends four times the packets, and where an
+    application fixed the MTU the connection fails instead.
+
+    1024 on RoCE means that the interface was left at an MTU of 1500, and fails. 2048 can be a choice
+    of the subnet manager's partition, and warns unless the cluster file says otherwise.
+    """
+    if absent := no_rdma(node, site):
+        yield absent
+        return
+    compute = site.roles(node).compute
+    yield from _no_compute_port(compute, site)
+    active = [port for port in compute if port.active]
+    if compute and not active:
+        yield unknown("no compute port is active, so none has an active MTU", evidence=[compute[0].evidence[0]])
+        return
+    if active and all(port.active_mtu is None for port in active):
+        node.evidence.text(DEVINFO)  # raises with the reason, if the tool did not answer
+    good = []
+    for port in active:
+        mtu = port.active_mtu
+        wanted = site.mtu if site.mtu.value else Expected(4096, "usual on training fabrics", site.mtu.key)
+        details = {
+            "subject": port.name,
+            "found": f"{mtu} bytes",
+            "expected": f"{wanted.value} bytes ({wanted.source})",
+            "evidence": [DEVINFO],
+        }
+        if mtu is None:
+            yield unknown(f"ibv_devinfo does not list {port.name}", subject=port.name, evidence=[DEVINFO])
+        elif mtu == wanted.value or (not site.mtu.value and mtu > 4096):
+            good.append(port)
+        elif mtu == 2048 and not site.mtu.value:
+            yield warned(f"{port.name} has an active MTU of 2048, most fabrics use 4096", **details)
+        else:
+            cause = ": the interface was left at MTU 1500" if port.roce and mtu == 1024 else ""
+            yield failed(f"{port.name} has an active MTU of {mtu}, expected {wanted.value}{cause}", **details)
+    if good:
+        yield passed(
+            f"{len(good)} of {len(active)} active compute ports have an active MTU of {good[0].active_mtu}",
+            found=f"{good[0].active_mtu} bytes",
+            evidence=[DEVINFO],
+        )

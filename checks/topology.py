@@ -1,0 +1,157 @@
+"""GPU topology: NVLink between GPUs, and a near NIC for each GPU."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import combinations
+
+from preflight.checks.presence import PCI_BUS, no_gpu, no_rdma
+from preflight.cluster import Site
+from preflight.facts import NodeFacts
+from preflight.facts.node import TOPO
+from preflight.facts.topo import Topology
+from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+
+SOURCE = "https://docs.nvidia.com/multi-node-nvlink-systems/ and the legend of `nvidia-smi topo -m`"
+
+
+@check(
+    "topology.nvlink",
+    title="All NVLinks between the GPUs are up",
+    source="NVIDIA A100/H100 whitepapers (links per GPU); legend of `nvidia-smi topo -m`",
+    fix="Run `nvidia-smi nvlink -s` and `nvidia-smi -q | grep -A4 Fabric`; restart the fabric manager or reset.",
+    answers=("PA-02", "GS-1"),
+)
+def nvlink(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the NVLinks of every pair of GPUs with what the part is wired with, else with the other pairs.
+
+    Tensor-parallel traffic of the whole node runs at the pace of its slowest pair; a GPU that fell
+    back to PCIe makes every collective ten times slower and nothing says so.
+
+    A false alarm: boards that are sold with fewer links (H800, A800) are not in the catalogue; their
+    pairs are compared with each other only.
+    """
+    if absent := no_gpu(node, site):
+        yield absent
+        return
+    if len(node.gpus_on_bus) < 2:
+        yield skipped("one GPU: there is no pair", evidence=[PCI_BUS])
+        return
+    if site.part is not None and not site.part.gpu.sxm:
+        yield skipped(f"{site.part.name}: cards without NVLink, or with optional bridges", evidence=[PCI_BUS])
+        return
+    topology = node.topology
+    pairs = [
+        (one, other, topology.nvlinks(one, other))
+        for one, other in combinations(topology.gpus, 2)
+        if one in topology.links and other in topology.links
+    ]
+    if topology.cut_rows or not pairs:
+        yield unknown(f"rows of the matrix are cut: {', '.join(topology.cut_rows)}", evidence=[TOPO])
+        return
+    if site.part is not None and site.part.nvswitch:
+        wanted, source = site.part.gpu.nvlinks, f"{site.part.name}: {site.part.gpu.source}"
+    elif most := max(links for *_, links in pairs):
+        wanted, source = most, "the best pair of this node"
+    else:
+        yield unknown(
+            "no pair of GPUs has an NVLink, and nothing says whether this machine should",
+            evidence=[TOPO],
+            fix=f'say it in the cluster file: class.{site.class_name}.part = "..."',
+        )
+        return
+    weak = [(one, other, links) for one, other, links in pairs if links < wanted]
+    if not weak:
+        yield passed(f"all {len(pairs)} pairs of GPUs have NV{wanted}", found=f"NV{wanted}", evidence=[TOPO])
+        return
+    yield _blame(topology, weak, wanted, source)
+
+
+def _blame(topology: Topology, weak: list[tuple[str, str, int]], wanted: int, source: str) -> Finding:
+    """Name the GPU that all weak pairs have in common, if there is one."""
+    often = Counter(gpu for one, other, _ in weak for gpu in (one, other))
+    culprit, times = often.most_common(1)[0]
+    subject = culprit if times == len(weak) and len(weak) > 1 else ""
+    one, other, _ = weak[0]
+    return failed(
+        f"{subject or f'{len(weak)} pairs of GPUs'} {'has' if subject else 'have'} less than NV{wanted}"
+        f": {one}-{other} is {topology.links[one][other]}",
+        subject=subject,
+        found=", ".join(f"{a}-{b} {topology.links[a][b]}" for a, b, _ in weak[:8]),
+        expected=f"NV{wanted} ({source})",
+        evidence=[TOPO],
+    )
+
+
+@check(
+    "topology.nearest-nic",
+    title="Every GPU has a NIC behind its own PCIe switch",
+    source="NCCL user guide, NCCL_NET_GDR_LEVEL (default PXB); legend of `nvidia-smi topo -m`",
+    fix="Compare the slots with the server's manual; on a virtual machine pass the PCIe topology or an NCCL_TOPO_FILE.",
+    answers=("FP-BW-2", "NT-FAB-2", "PA-01", "PA-04", "PA-16"),
+)
+def nearest_nic(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Find each GPU's nearest NIC in the matrix of `nvidia-smi topo -m`; PIX or PXB is near.
+
+    NCCL uses GPUDirect RDMA only up to PXB by default: a GPU whose nearest NIC is behind the CPU
+    stages every byte through host memory, one behind the other socket crosses the inter-socket link
+    as well.
+
+    Pairs are read from the matrix, never by index: real boxes shuffle their orders. On Grace the NIC
+    hangs on the CPU by design, and a virtual machine with a flattened bus shows PHB everywhere; both
+    are no fault. Two GPUs that share a NIC are said, not blamed: cheaper boards are sold so.
+    """
+    for absent in (no_gpu(node, site), no_rdma(node, site)):
+        if absent:
+            yield absent
+            return
+    if site.part is not None and site.part.nic_on_cpu:
+        yield skipped(f"{site.part.name}: the NICs hang on the CPU by design", evidence=[PCI_BUS])
+        return
+    topology = node.topology
+    if not topology.nics:
+        yield unknown(
+            "the matrix has no NIC rows",
+            evidence=[TOPO],
+            fix="run it where /sys/class/infiniband is visible (a container may hide it)",
+        )
+        return
+    codes = {gpu: topology.nearest_nics(gpu) for gpu in topology.gpus if gpu in topology.links}
+    if len(codes) > 1 and all(topology.links[gpu][nic] == "PHB" for gpu in codes for nic in topology.nics):
+        yield unknown(
+            "every NIC is equally far from every GPU (PHB): a flattened PCI bus",
+            evidence=[TOPO],
+            fix="give NCCL the provider's topology file (NCCL_TOPO_FILE)",
+        )
+        return
+    yield from _judge(topology, codes)
+    if topology.cut_rows:
+        yield unknown(f"rows of the matrix are cut: {', '.join(topology.cut_rows)}", evidence=[TOPO])
+
+
+def _judge(topology: Topology, codes: dict[str, tuple[str, tuple[str, ...]]]) -> Iterator[Finding]:
+    near = {gpu: nics for gpu, (code, nics) in codes.items() if code in ("PIX", "PXB")}
+    if near:
+        users = Counter(nic for nics in near.values() for nic in nics)
+        shared = sorted(nic for nic, number in users.items() if number > 1)
+        pairs = ", ".join(f"{gpu} {'+'.join(nics)}" for gpu, nics in near.items())
+        yield passed(
+            f"{len(near)} of {len(codes)} GPUs have a NIC behind their own PCIe switch"
+            + (f"; shared by several GPUs: {', '.join(shared)}" if shared else ""),
+            found=pairs,
+            evidence=[TOPO],
+        )
+    for gpu, (code, nics) in codes.items():
+        if gpu in near:
+            continue
+        details = {
+            "subject": gpu,
+            "found": f"{code} to {', '.join(nics)}",
+            "expected": "PIX or PXB",
+            "evidence": [TOPO],
+        }
+        if code in ("SYS", "SOC"):
+            yield failed(f"{gpu}'s nearest NIC is on the other socket ({code})", **details)
+        else:
+            yield warned(f"{gpu}'s nearest NIC is behind the CPU ({code})", **details)

@@ -1,0 +1,191 @@
+"""The legal keys and values of a cluster file, and the words for whatever is not legal."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+Kind = Callable[[Any], Any]
+KeyPath = tuple[str, ...]
+T = TypeVar("T")
+
+
+def key(kind: Kind, about: str) -> Any:
+    """Declare an optional key of a table: what values it takes, what it is."""
+    return dataclasses.field(default=None, metadata={"kind": kind, "about": about})
+
+
+def table(cls: type[T]) -> T:
+    """Declare a sub-table."""
+    return cast(T, dataclasses.field(default_factory=cls, metadata={"table": cls}))
+
+
+# --- kinds: value -> value, or ValueError("takes …") ---
+
+
+def text(value: Any) -> str:
+    """Any text."""
+    if not isinstance(value, str):
+        raise ValueError("takes a text in quotes")
+    return value
+
+
+def boolean(value: Any) -> bool:
+    """true or false."""
+    if not isinstance(value, bool):
+        raise ValueError("takes true or false, without quotes")
+    return value
+
+
+def whole(low: int, high: int) -> Kind:
+    """A whole number in a range."""
+
+    def read(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise ValueError(f"takes a whole number from {low} to {high}, without quotes or unit")
+        return value
+
+    return read
+
+
+def number(low: float, high: float) -> Kind:
+    """A number in a range."""
+
+    def read(value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
+            raise ValueError(f"takes a number from {low:g} to {high:g}, without quotes or unit")
+        return value
+
+    return read
+
+
+def choice(*numbers: int) -> Kind:
+    """One of some numbers."""
+
+    def read(value: Any) -> int:
+        if isinstance(value, bool) or value not in numbers:
+            raise ValueError(f"takes one of {', '.join(map(str, numbers))}")
+        return cast(int, value)
+
+    return read
+
+
+def one_of(*words: str) -> Kind:
+    """One of some words."""
+
+    def read(value: Any) -> str:
+        if isinstance(value, str) and value in words:
+            return value
+        near = _nearest(value, words) if isinstance(value, str) else None
+        listed = ", ".join(f'"{word}"' for word in words)
+        raise ValueError(f"takes one of {listed}" + (f'; did you mean "{near}"?' if near else ""))
+
+    return read
+
+
+def names(value: Any) -> tuple[str, ...]:
+    """Names in NodeSet syntax (``"gpu[001-064]"``) or a list of them."""
+    from ClusterShell.NodeSet import NodeSet, NodeSetException
+
+    parts = value if isinstance(value, list) else [value]
+    if not parts or not all(isinstance(part, str) and part.strip() for part in parts):
+        raise ValueError('takes names such as "gpu[001-064]", or a list of them')
+    try:
+        folded = NodeSet(",".join(parts))
+    except NodeSetException as error:
+        raise ValueError(f'takes names such as "gpu[001-064]": {error}') from None
+    if not folded:
+        raise ValueError("names nothing")
+    return tuple(folded)
+
+
+# --- reading ---
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """One mistake: where, what, and what to do."""
+
+    path: KeyPath
+    line: int | None
+    what: str
+    cure: str
+
+
+class Reader:
+    """Reads tables into dataclasses and collects every mistake on the way."""
+
+    def __init__(self, line_of: Callable[[KeyPath], int | None]) -> None:
+        self.mistakes: list[Mistake] = []
+        self._line_of = line_of
+
+    def mistake(self, path: KeyPath, what: str, cure: str) -> None:
+        """Note a mistake."""
+        self.mistakes.append(Mistake(path, self._line_of(path), what, cure))
+
+    def known(self, body: Mapping[str, Any], path: KeyPath, legal: set[str]) -> None:
+        """Note every key that is not legal, with the nearest one that is."""
+        for name in body:
+            if name in legal:
+                continue
+            near = _nearest(name, legal)
+            cure = f"did you mean {near}?" if near else f"legal here: {', '.join(sorted(legal))}"
+            self.mistake((*path, name), "unknown key", cure)
+
+    def subtable(self, body: Mapping[str, Any], path: KeyPath, name: str) -> Mapping[str, Any]:
+        """Return a table in a table; an empty one if it is absent or not a table."""
+        value = body.get(name, {})
+        if isinstance(value, dict):
+            return value
+        written = ".".join((*path, name))
+        self.mistake((*path, name), f"is a {_kind_of(value)}, not a table", f"write it as [{written}]")
+        return {}
+
+    def value(self, body: Mapping[str, Any], path: KeyPath, kind: Kind) -> Any:
+        """Return a key's value, None if it is absent or wrong."""
+        name = path[-1]
+        if name not in body:
+            return None
+        try:
+            return kind(body[name])
+        except ValueError as error:
+            self.mistake(path, f"has the value {_show(body[name])}", str(error))
+            return None
+
+    def dataclass(self, cls: type[T], body: Mapping[str, Any], path: KeyPath) -> T:
+        """Fill a dataclass whose fields were declared with ``key`` and ``table``."""
+        declared = dataclasses.fields(cast(Any, cls))
+        self.known(body, path, {field.name for field in declared})
+        values: dict[str, Any] = {}
+        for field in declared:
+            if inner := field.metadata.get("table"):
+                values[field.name] = self.dataclass(inner, self.subtable(body, path, field.name), (*path, field.name))
+            else:
+                values[field.name] = self.value(body, (*path, field.name), field.metadata["kind"])
+        return cls(**values)
+
+    def report(self, path: str) -> Iterator[str]:
+        """Yield a line for each mistake: ``FILE:LINE: KEY: what (cure)``."""
+        for mistake in sorted(self.mistakes, key=lambda m: m.line or 0):
+            where = f"{path}:{mistake.line}" if mistake.line else path
+            named = f" {'.'.join(mistake.path)}:" if mistake.path else ""
+            yield f"{where}:{named} {mistake.what} - {mistake.cure}"
+
+
+def _nearest(word: str, legal: tuple[str, ...] | set[str]) -> str | None:
+    lower = {candidate.lower(): candidate for candidate in sorted(legal)}
+    near = difflib.get_close_matches(word.lower(), list(lower), n=1, cutoff=0.6)
+    return lower[near[0]] if near else None
+
+
+def _kind_of(value: Any) -> str:
+    return {str: "text", bool: "boolean", int: "number", float: "number", list: "list"}.get(
+        type(value), type(value).__name__
+    )
+
+
+def _show(value: Any) -> str:
+    return f'"{value}"'[:80] if isinstance(value, str) else str(value)[:80]

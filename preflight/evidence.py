@@ -1,0 +1,224 @@
+"""The Evidence document: what was seen on one node, or why it was not.
+
+A document is plain JSON (``schemas/evidence-1.json``). Nothing in this module interprets what a
+tool printed; it only keeps *seen*, *not there*, *refused*, *cut* and *never asked* apart.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+SCHEMA = "preflight.evidence/1"
+
+#: Why a record holds no (complete) value. ``ok`` is the only status that carries a whole one.
+STATUSES = {
+    "ok": "read completely",
+    "missing": "there is no such tool, file or library",
+    "denied": "permission was denied",
+    "timeout": "did not end within its time limit",
+    "abandoned": "could not be killed",
+    "cut": "was longer than the output cap",
+    "error": "failed",
+    "not-run": "was not started before the run's deadline",
+}
+
+
+class EvidenceError(Exception):
+    """A record cannot answer: ``key`` names it, ``why`` says what is the matter with it."""
+
+    def __init__(self, key: str, why: str) -> None:
+        super().__init__(f"{key}: {why}")
+        self.key = key
+        self.why = why
+
+
+class DocumentError(ValueError):
+    """A file is not an Evidence document; the text says what is wrong with it."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One answer of a node, as the collector wrote it."""
+
+    key: str
+    status: str
+    out: str = ""
+    err: str = ""
+    rc: int | None = None
+    value: Any = None
+    entries: Mapping[str, Any] = field(default_factory=dict)
+    why: str = ""
+    seconds: float | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the record holds everything that was asked for."""
+        return self.status == "ok"
+
+    def describe(self) -> str:
+        """Say in one phrase why there is no value; empty when there is one."""
+        if self.ok:
+            return ""
+        reason = STATUSES.get(self.status, f"has the unknown status {self.status!r}")
+        return f"{reason} ({self.why})" if self.why else reason
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that is known of one node (or, with ``node=None``, of a run: its logs)."""
+
+    node: str
+    collected_at: str
+    records: Mapping[str, Any]
+    collector: Mapping[str, Any] = field(default_factory=dict)
+    no_answer: Mapping[str, str] | None = None
+    origin: str | None = None
+
+    @property
+    def answered(self) -> bool:
+        """Whether the node gave any record at all."""
+        return self.no_answer is None and bool(self.records)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.records
+
+    def record(self, key: str) -> Record:
+        """Return the record, whatever its status; raise EvidenceError if it is absent or malformed."""
+        if key not in self.records:
+            raise EvidenceError(key, "was never asked of this node")
+        raw = self.records[key]
+        if not isinstance(raw, Mapping):
+            raise EvidenceError(key, f"the record is a {type(raw).__name__}, not an object")
+        status, out, err, rc = raw.get("status"), raw.get("out", ""), raw.get("err", ""), raw.get("rc")
+        entries = raw.get("entries", {})
+        if not isinstance(status, str):
+            raise EvidenceError(key, "the record has no status")
+        if not isinstance(out, str) or not isinstance(err, str):
+            raise EvidenceError(key, "the record's output is not text")
+        if rc is not None and not isinstance(rc, int):
+            raise EvidenceError(key, "the record's exit status is not a number")
+        if not isinstance(entries, Mapping):
+            raise EvidenceError(key, "the record's entries are not an object")
+        return Record(key, status, out, err, rc, raw.get("value"), entries, str(raw.get("why", "")), raw.get("seconds"))
+
+    def whole(self, key: str) -> Record:
+        """Return the record only if it holds everything that was asked for."""
+        record = self.record(key)
+        if not record.ok:
+            raise EvidenceError(key, record.describe())
+        return record
+
+    def text(self, key: str, allow_rc: tuple[int, ...] = (0,)) -> str:
+        """Return a file's content, or the output of a command that ended with an allowed status."""
+        record = self.whole(key)
+        if record.rc is not None and record.rc not in allow_rc:
+            said = (record.err or record.out).strip().splitlines()
+            raise EvidenceError(key, f"exit status {record.rc}" + (f": {said[0][:200]}" if said else ""))
+        return record.out
+
+    def value(self, key: str) -> Any:
+        """Return what a library call or the environment gave."""
+        return self.whole(key).value
+
+    def listing(self, key: str) -> Mapping[str, Mapping[str, Any]]:
+        """Return a directory's entries by name, each with its ``type``, ``mode``, ``target``, ``access``."""
+        entries = self.whole(key).entries
+        for name, entry in entries.items():
+            if not isinstance(entry, Mapping):
+                raise EvidenceError(key, f"the entry {name!r} is not an object")
+        return entries
+
+    def exists(self, key: str) -> bool:
+        """Tell whether a file or directory was there; raise EvidenceError if nobody could tell."""
+        record = self.record(key)
+        if record.status == "missing":
+            return False
+        if not record.ok:
+            raise EvidenceError(key, record.describe())
+        return True
+
+    def keys(self, pattern: str) -> Iterator[str]:
+        """Yield the keys of records that match a shell pattern (``file:/sys/class/net/*/mtu``), in order.
+
+        As on a file system, ``*`` does not cross a ``/``.
+        """
+        parts = [re.compile(fnmatch.translate(part)) for part in pattern.split("/")]
+        for key in sorted(self.records):
+            if "*" in key:  # the record of a pattern itself, not one of its matches
+                continue
+            names = key.split("/")
+            if len(names) == len(parts) and all(p.match(n) for p, n in zip(parts, names, strict=True)):
+                yield key
+
+
+def from_document(document: object, name: str) -> Evidence:
+    """Take a decoded document apart. ``name`` is what to call it in errors; raises DocumentError."""
+    if not isinstance(document, dict):
+        raise DocumentError(f"{name} holds a JSON {type(document).__name__}, not an evidence document")
+    doc = cast("dict[str, Any]", document)
+    if doc.get("schema") != SCHEMA:
+        raise DocumentError(f"{name} has schema {doc.get('schema')!r}; this version reads {SCHEMA!r}")
+    node, records = doc.get("node"), doc.get("records", {})
+    if not isinstance(node, str) or not node:
+        raise DocumentError(f"{name} does not name its node")
+    if not isinstance(records, dict):
+        raise DocumentError(f"{name}: 'records' is not an object")
+    no_answer = doc.get("no_answer")
+    if no_answer is not None and not isinstance(no_answer, dict):
+        raise DocumentError(f"{name}: 'no_answer' is not an object")
+    collector = doc.get("collector", {})
+    return Evidence(
+        node=node,
+        collected_at=str(doc.get("collected_at", "")),
+        records=records,
+        collector=collector if isinstance(collector, dict) else {},
+        no_answer=no_answer,
+        origin=doc.get("origin") if isinstance(doc.get("origin"), str) else None,
+    )
+
+
+def read(path: Path) -> Evidence:
+    """Read one document from a file; raises OSError or DocumentError."""
+    raw = path.read_bytes()
+    if not raw.strip():
+        raise DocumentError(f"{path} is empty")
+    try:
+        return from_document(json.loads(raw), str(path))
+    except RecursionError:
+        raise DocumentError(f"{path} is nested too deeply to be evidence") from None
+    except json.JSONDecodeError as error:
+        raise DocumentError(f"{path}:{error.lineno} is not complete JSON ({error.msg}); collect it again") from None
+    except UnicodeDecodeError:
+        raise DocumentError(f"{path} is not UTF-8 text") from None
+
+
+def to_document(evidence: Evidence) -> dict[str, Any]:
+    """Return the document that ``from_document`` reads."""
+    document: dict[str, Any] = {
+        "schema": SCHEMA,
+        "node": evidence.node,
+        "collected_at": evidence.collected_at,
+        "collector": dict(evidence.collector),
+        "records": dict(evidence.records),
+    }
+    if evidence.no_answer is not None:
+        document["no_answer"] = dict(evidence.no_answer)
+    if evidence.origin is not None:
+        document["origin"] = evidence.origin
+    return document
+
+
+def no_answer(node: str, phase: str, reason: str, at: str) -> Evidence:
+    """Make the document of a node that gave none: ``phase`` is where it ended, ``reason`` why."""
+    return Evidence(node, at, {}, no_answer={"phase": phase, "reason": reason})
+
+
+def dump(evidence: Evidence) -> str:
+    """Return the document as JSON text, the same for the same evidence."""
+    return json.dumps(to_document(evidence), indent=1, sort_keys=True, ensure_ascii=True) + "\n"

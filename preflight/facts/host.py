@@ -1,0 +1,69 @@
+"""Limits, NUMA nodes and allowed CPUs of the process that was asked, from /proc and /sys."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from preflight.evidence import Evidence, EvidenceError
+from preflight.facts.text import id_list
+
+STATUS = "file:/proc/self/status"
+LIMITS = "file:/proc/self/limits"
+SHM = "statvfs:/dev/shm"
+PORT_RANGE = "file:/proc/sys/net/ipv4/ip_local_port_range"
+
+_CAP_IPC_LOCK = 14
+
+
+def memlock_bytes(text: str) -> float:
+    """Read the soft "Max locked memory" of ``/proc/self/limits`` in bytes; ``inf`` for unlimited."""
+    if not (match := re.search(r"^Max locked memory\s+(unlimited|\d+)\s", text, re.MULTILINE)):
+        raise ValueError("there is no line 'Max locked memory' in it")
+    return math.inf if match[1] == "unlimited" else int(match[1])
+
+
+def may_lock_memory(text: str) -> bool:
+    """Tell from ``/proc/self/status`` whether CAP_IPC_LOCK lifts the memlock limit."""
+    if not (match := re.search(r"^CapEff:\s*([0-9a-fA-F]{1,16})\s*$", text, re.MULTILINE)):
+        raise ValueError("there is no line 'CapEff' in it")
+    return bool(int(match[1], 16) >> _CAP_IPC_LOCK & 1)
+
+
+def allowed_cpus(text: str) -> frozenset[int]:
+    """Read ``Cpus_allowed_list`` of ``/proc/self/status``."""
+    if not (match := re.search(r"^Cpus_allowed_list:\s*(\S+)\s*$", text, re.MULTILINE)):
+        raise ValueError("there is no line 'Cpus_allowed_list' in it")
+    return id_list(match[1], "Cpus_allowed_list")
+
+
+def port_range(text: str) -> tuple[int, int]:
+    """Read ``ip_local_port_range``: first and last port."""
+    if not (match := re.fullmatch(r"\s*(\d{1,5})\s+(\d{1,5})\s*", text)):
+        raise ValueError(f"{text.strip()[:60]!r} is not a pair of ports")
+    return int(match[1]), int(match[2])
+
+
+@dataclass(frozen=True)
+class NumaNode:
+    """One NUMA node; Grace GPU memory and CXL nodes have no CPUs and are no sockets."""
+
+    number: int
+    cpus: frozenset[int]
+
+
+def numa_nodes(evidence: Evidence) -> tuple[NumaNode, ...]:
+    """Return the NUMA nodes; raises EvidenceError if none was recorded."""
+    found = []
+    for key in evidence.keys("file:/sys/devices/system/node/node*/cpulist"):
+        number = key.split("/")[-2].removeprefix("node")
+        if not number.isdigit():
+            continue
+        try:
+            found.append(NumaNode(int(number), id_list(evidence.text(key), "cpulist")))
+        except ValueError as error:
+            raise EvidenceError(key, str(error)) from None
+    if not found:
+        raise EvidenceError("file:/sys/devices/system/node/node*/cpulist", "no NUMA node was recorded")
+    return tuple(sorted(found, key=lambda node: node.number))

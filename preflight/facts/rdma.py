@@ -1,0 +1,231 @@
+"""RDMA devices and ports: sysfs first, ``ibstat`` where sysfs cannot be read, ``ibv_devinfo`` for the MTU.
+
+Sources: Documentation/ABI/stable/sysfs-class-infiniband; infiniband-diags; ibverbs-utils.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from preflight.evidence import Evidence, EvidenceError
+from preflight.facts.text import plain
+
+ROOT = "/sys/class/infiniband"
+
+#: What the kernel prints for a speed that it does not know, on a port that is active: (link layer, rate text).
+UNKNOWN_SPEEDS = {("InfiniBand", "10 Gb/sec (4X SDR)"), ("Ethernet", "40 Gb/sec (4X QDR)")}
+
+
+@dataclass(frozen=True)
+class Port:
+    """One port of an RDMA device."""
+
+    device: str  # mlx5_0
+    number: int  # from 1
+    state: str  # logical state in sysfs words: ACTIVE, DOWN, INIT, ARMED
+    physical_state: str  # LinkUp, Polling, Disabled, …
+    rate_gbps: float | None  # Gb/s; None while down (a placeholder) or where the kernel does not know the speed
+    link_layer: str  # InfiniBand or Ethernet
+    sm_lid: int | None  # LID of the subnet manager; 0 when none was seen
+    netdev: str | None  # the network interface of the port (RoCE), if known
+    active_mtu: int | None = None  # bytes, from ibv_devinfo
+    evidence: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The port as NCCL writes it: ``mlx5_0:1``."""
+        return f"{self.device}:{self.number}"
+
+    @property
+    def active(self) -> bool:
+        """Whether traffic can flow: logical state ACTIVE over a trained link."""
+        return self.state == "ACTIVE" and self.physical_state == "LinkUp"
+
+    @property
+    def roce(self) -> bool:
+        """Whether it speaks RDMA over Ethernet."""
+        return self.link_layer == "Ethernet"
+
+
+def devices(evidence: Evidence) -> tuple[str, ...]:
+    """Return the RDMA devices that the kernel registered; none if the class directory is absent.
+
+    Raises EvidenceError if nobody could tell.
+    """
+    key = f"dir:{ROOT}"
+    if not evidence.exists(key):
+        return ()
+    return tuple(sorted(evidence.listing(key), key=natural))
+
+
+def uverbs(evidence: Evidence) -> dict[str, str]:
+    """Return RDMA device -> ``uverbsN`` from ``/sys/class/infiniband_verbs``; raises EvidenceError if unread."""
+    pattern = "file:/sys/class/infiniband_verbs/*/ibdev"
+    found = {evidence.text(key).strip(): key.split("/")[-2] for key in evidence.keys(pattern)}
+    if not found:
+        evidence.exists(pattern)  # raises unless the directory was read, or is not there
+    return found
+
+
+def device_path(evidence: Evidence, device: str) -> tuple[str, ...]:
+    """Return the PCI addresses from the root port down to a device's own; empty for a virtual one."""
+    target = evidence.listing(f"dir:{ROOT}").get(device, {}).get("target", "")
+    return tuple(re.findall(r"(?<=/)[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7](?=/)", f"{target}/"))
+
+
+def natural(name: str) -> tuple[tuple[int, str], ...]:
+    """Sort key that puts mlx5_2 before mlx5_10."""
+    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name) if part)
+
+
+def ports(evidence: Evidence) -> tuple[Port, ...]:
+    """Return all ports of all devices, from the best source that answered; raises EvidenceError."""
+    try:
+        found = _sysfs_ports(evidence)
+    except EvidenceError as sysfs:
+        try:
+            found = parse_ibstat(evidence.text("cmd:ibstat"))
+        except (EvidenceError, ValueError):
+            raise sysfs from None
+    try:
+        mtus = parse_active_mtus(evidence.text("cmd:ibv_devinfo"))
+    except (EvidenceError, ValueError):
+        mtus = {}
+    return tuple(replace(port, active_mtu=mtus.get((port.device, port.number))) for port in found)
+
+
+def _sysfs_ports(evidence: Evidence) -> tuple[Port, ...]:
+    found = []
+    for device in devices(evidence):
+        listing = evidence.listing(f"dir:{ROOT}/{device}/ports")
+        for number in sorted(listing, key=natural):
+            if number.isdigit():
+                found.append(_sysfs_port(evidence, device, int(number)))
+    return tuple(found)
+
+
+def _sysfs_port(evidence: Evidence, device: str, number: int) -> Port:
+    base = f"file:{ROOT}/{device}/ports/{number}"
+    state = _numbered(evidence, f"{base}/state")
+    physical = _numbered(evidence, f"{base}/phys_state")
+    layer = evidence.text(f"{base}/link_layer").strip()
+    if layer not in ("InfiniBand", "Ethernet"):
+        raise EvidenceError(f"{base}/link_layer", f"holds {layer[:60]!r}, neither InfiniBand nor Ethernet")
+    rate_text = evidence.text(f"{base}/rate").strip()
+    try:
+        rate = parse_rate(rate_text)
+    except ValueError as error:
+        raise EvidenceError(f"{base}/rate", str(error)) from None
+    if state != "ACTIVE" or (layer, rate_text) in UNKNOWN_SPEEDS:
+        rate = None
+    return Port(
+        device,
+        number,
+        state,
+        physical,
+        rate,
+        layer,
+        _sm_lid(evidence, f"{base}/sm_lid"),
+        _netdev(evidence, device, number),
+        evidence=(f"{base}/state", f"{base}/phys_state", f"{base}/rate"),
+    )
+
+
+def _numbered(evidence: Evidence, key: str) -> str:
+    text = evidence.text(key).strip()
+    if not (match := re.fullmatch(r"\d+: ?(\w[\w ]*)", text)):
+        raise EvidenceError(key, f"holds {text[:60]!r}, not a numbered state")
+    return match[1]
+
+
+def parse_rate(text: str) -> float:
+    """Read ``400 Gb/sec (4X NDR)`` as Gb/s; raises ValueError."""
+    if not (match := re.match(r"\s*(\d+(?:\.\d+)?)\s*Gb/sec\b", text)):
+        raise ValueError(f"holds {text.strip()[:60]!r}, not a rate in Gb/sec")
+    return float(match[1])
+
+
+def _sm_lid(evidence: Evidence, key: str) -> int | None:
+    try:
+        return int(evidence.text(key).strip(), 0)
+    except (EvidenceError, ValueError):
+        return None
+
+
+def _netdev(evidence: Evidence, device: str, number: int) -> str | None:
+    """Find the port's interface: the GID table's own word first, then the PCI function's, then rxe's."""
+    for key in (f"file:{ROOT}/{device}/ports/{number}/gid_attrs/ndevs/0", f"file:{ROOT}/{device}/parent"):
+        try:
+            if name := evidence.text(key).strip():
+                return name
+        except EvidenceError:
+            continue
+    try:
+        names = sorted(evidence.listing(f"dir:{ROOT}/{device}/device/net"))
+    except EvidenceError:
+        return None
+    return names[0] if len(names) == 1 else None
+
+
+_IBSTAT_STATES = {"Active": "ACTIVE", "Down": "DOWN", "Initializing": "INIT", "Armed": "ARMED"}
+
+
+def parse_ibstat(text: str) -> tuple[Port, ...]:
+    """Read ``ibstat``; raises ValueError if it holds no port or its list is incomplete."""
+    found: list[Port] = []
+    device, number, fields = "", 0, dict[str, str]()
+
+    def close() -> None:
+        if device and number:
+            found.append(_ibstat_port(device, number, fields))
+
+    for line in plain(text).split("\n"):
+        if match := re.fullmatch(r"\s*CA '(\S+)'\s*", line):
+            close()
+            device, number, fields = match[1], 0, {}
+        elif match := re.fullmatch(r"\s*Port (\d{1,3}):\s*", line):
+            close()
+            number, fields = int(match[1]), {}
+        elif line.lstrip().startswith("ibpanic"):
+            raise ValueError(f"the list is incomplete: {line.strip()[:120]}")
+        elif match := re.fullmatch(r"\s*([A-Z][\w ]*?):\s*(.*?)\s*", line):
+            fields[match[1]] = match[2]
+    close()
+    if not found:
+        raise ValueError("there is no port in it")
+    return tuple(found)
+
+
+def _ibstat_port(device: str, number: int, fields: Mapping[str, str]) -> Port:
+    try:
+        state, rate = fields["State"], float(fields["Rate"])
+        physical, layer = fields["Physical state"], fields["Link layer"]
+    except (KeyError, ValueError):
+        raise ValueError(f"the block of {device} port {number} is incomplete") from None
+    state = _IBSTAT_STATES.get(state, state.upper())
+    sm_lid = fields.get("SM lid", "")
+    # rxe prints 2.5 whatever it runs at; a rate below 10 Gb/s is a placeholder on every HCA of today
+    known = state == "ACTIVE" and rate >= 10
+    return Port(
+        device, number, state, physical, rate if known else None, layer,
+        int(sm_lid) if sm_lid.isdigit() else None, None, evidence=("cmd:ibstat",),
+    )  # fmt: skip
+
+
+def parse_active_mtus(text: str) -> dict[tuple[str, int], int]:
+    """Read ``ibv_devinfo``: (device, port) -> active MTU in bytes; raises ValueError if there is none."""
+    mtus: dict[tuple[str, int], int] = {}
+    device, number = "", 0
+    for line in plain(text).split("\n"):
+        if match := re.fullmatch(r"hca_id:\s*(\S+)\s*", line.strip()):
+            device, number = match[1], 0
+        elif match := re.fullmatch(r"port:\s*(\d{1,3})", line.strip()):
+            number = int(match[1])
+        elif (match := re.fullmatch(r"active_mtu:\s*(\d{3,4})\s*\(\d\)", line.strip())) and device and number:
+            mtus[device, number] = int(match[1])
+    if not mtus:
+        first = next((line.strip() for line in plain(text).split("\n") if line.strip()), "")
+        raise ValueError(f"there is no active_mtu in it; it begins {first[:80]!r}")
+    return mtus

@@ -1,0 +1,47 @@
+"""What every parser does first: take a terminal's and a launcher's marks off a text."""
+
+from __future__ import annotations
+
+import re
+
+#: CSI sequences, and what is left of colour codes where a terminal ate the ESC.
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]")
+
+
+def plain(text: str) -> str:
+    """Return the text without escape sequences, BOM and NUL, with ``\\n`` line ends."""
+    text = _ANSI.sub("", text).replace("\ufeff", "").replace("\x00", "")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def integer(text: str, what: str) -> int:
+    """Read a decimal number; ``what`` names it in the ValueError."""
+    if not re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*", text):
+        raise ValueError(f"{what} is {text.strip()[:60]!r}, not a number")
+    return int(text)
+
+
+def id_list(text: str, what: str) -> frozenset[int]:
+    """Read a kernel list of ids (``0-3,8``); raises ValueError with the offending text."""
+    ids: set[int] = set()
+    for item in text.strip().split(","):
+        if not item:
+            continue
+        if not (match := re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", item.strip())):
+            raise ValueError(f"{what} holds {item.strip()[:60]!r}, not an id or a range")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first:
+            raise ValueError(f"{what} holds the range {item!r} that ends before it begins")
+        ids.update(range(first, last + 1))
+    return frozenset(ids)
+
+
+def fold_ids(ids: frozenset[int]) -> str:
+    """Write ids as the kernel does: ``0-3,8``; none as an empty text."""
+    runs: list[list[int]] = []
+    for number in sorted(ids):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)

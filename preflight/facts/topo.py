@@ -1,0 +1,104 @@
+"""``nvidia-smi topo -m``: how near GPUs are to each other and to the NICs.
+
+Columns are found by the names in the header, never by position; rows are split on white space.
+Orders are shuffled on real machines, so pairs are read from the matrix, never by index.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from preflight.facts.text import plain
+
+#: Path codes, near to far (the tool's own legend); SOC is the name before 2016 for SYS.
+RANK = {"PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5, "SOC": 5}
+_CODE = re.compile(r"X|NV[0-9]{1,3}|PIX|PXB|PHB|NODE|SYS|SOC")
+_GPU = re.compile(r"GPU[0-9]{1,3}")
+_TRAILING = re.compile(r"\s(?:CPU Affinity|NUMA Affinity|GPU NUMA ID)")
+_LEGEND = re.compile(r"\s*(NIC[0-9]{1,3})\s*:\s*(\S+)\s*")
+
+
+@dataclass(frozen=True)
+class Topology:
+    """The matrix. NICs are called by their RDMA device name where the tool gave a NIC legend."""
+
+    gpus: tuple[str, ...]  # GPU0, GPU1, …
+    nics: tuple[str, ...]  # RDMA device names: mlx5_0, …
+    links: Mapping[str, Mapping[str, str]]  # name -> name -> code
+    cpu_affinity: Mapping[str, str]  # GPU -> CPU list as printed, without those that say N/A
+    cut_rows: tuple[str, ...] = ()  # rows that could not be read whole, by name
+
+    def nvlinks(self, one: str, other: str) -> int:
+        """Return the number of bonded NVLinks between two GPUs; 0 for a path over PCIe."""
+        code = self.links[one][other]
+        return int(code[2:]) if code.startswith("NV") else 0
+
+    def nearest_nics(self, gpu: str) -> tuple[str, tuple[str, ...]]:
+        """Return the best code of a GPU to any NIC and the NICs that have it (``("", ())`` without NICs)."""
+        row = self.links[gpu]
+        codes = {nic: row[nic] for nic in self.nics}
+        if not codes:
+            return "", ()
+        best = min(codes.values(), key=lambda code: RANK.get(code, 99))
+        return best, tuple(nic for nic, code in codes.items() if code == best)
+
+
+def parse(text: str) -> Topology:
+    """Read the matrix; raises ValueError with the line that cannot be read."""
+    lines = plain(text).split("\n")
+    start, names = _header(lines)
+    rows: dict[str, dict[str, str]] = {}
+    affinity: dict[str, str] = {}
+    cut: list[str] = []
+    legend: dict[str, str] = {}
+    for line in lines[start + 1 :]:
+        if match := _LEGEND.fullmatch(line):
+            legend[match[1]] = match[2]
+            continue
+        tokens = line.split()
+        if not tokens or tokens[0] not in names or tokens[0] in rows:
+            continue
+        name, cells = tokens[0], tokens[1 : 1 + len(names)]
+        if len(cells) < len(names) or not all(_CODE.fullmatch(cell) for cell in cells):
+            cut.append(name)
+            continue
+        if cells[names.index(name)] != "X":
+            raise ValueError(f"the row of {name} has {cells[names.index(name)]!r} where it meets itself, not X")
+        rows[name] = dict(zip(names, cells, strict=True))
+        rest = tokens[1 + len(names) :]
+        if rest and re.fullmatch(r"[0-9,-]+", rest[0]):
+            affinity[name] = rest[0]
+    cut += [name for name in names if name not in rows and name not in cut]
+    _must_be_symmetric(rows)
+    device = {name: legend.get(name, name) for name in names}
+    gpus = tuple(name for name in names if _GPU.fullmatch(name))
+    if not gpus:
+        raise ValueError("the header names no GPU")
+    return Topology(
+        gpus=gpus,
+        nics=tuple(device[name] for name in names if not _GPU.fullmatch(name)),
+        links={device[a]: {device[b]: code for b, code in row.items()} for a, row in rows.items()},
+        cpu_affinity=affinity,
+        cut_rows=tuple(device[name] for name in cut),
+    )
+
+
+def _header(lines: list[str]) -> tuple[int, list[str]]:
+    for number, line in enumerate(lines):
+        names = _TRAILING.split(line.replace("\t", "  "))[0].split()
+        if names and names[0] == "GPU0" and all(re.fullmatch(r"[A-Za-z][\w.-]*", n) for n in names):
+            return number, names
+    first = next((line.strip() for line in lines if line.strip()), "")
+    raise ValueError(f"there is no matrix header; the output begins {first[:80]!r}")
+
+
+def _must_be_symmetric(rows: Mapping[str, Mapping[str, str]]) -> None:
+    for one, row in rows.items():
+        for other, code in row.items():
+            if other in rows and rows[other].get(one) != code:
+                raise ValueError(
+                    f"{one} to {other} is {code} but {other} to {one} is {rows[other].get(one)}: "
+                    "the matrix is not symmetric, so the text is damaged"
+                )

@@ -1,0 +1,234 @@
+"""The vocabulary: Status, Finding, Check, and how a check is written.
+
+A check is a pure function that yields findings::
+
+    @check("rdma.port-rate", title="RDMA ports run at the expected rate", source="...", fix="...",
+           answers=("NT-FAB-3",))
+    def port_rate(node: NodeFacts, site: Site) -> Iterator[Finding]:
+        ...
+
+The decorator returns a frozen :class:`Check`; nothing registers itself on import.
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from preflight.cluster import Expected
+
+
+class Status(str, enum.Enum):
+    """What a finding says."""
+
+    PASS = "pass"
+    WARN = "warn"
+    FAIL = "fail"
+    UNKNOWN = "unknown"
+    SKIP = "skip"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+#: Roll-up order: a group is as bad as its worst member; skip only where nothing else was said.
+ROLL_UP = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS, Status.SKIP)
+
+
+def worst(statuses: Iterable[Status]) -> Status:
+    """Return the roll-up of statuses: fail > unknown > warn > pass > skip; of none: unknown."""
+    found = set(statuses)
+    return next((status for status in ROLL_UP if status in found), Status.UNKNOWN)
+
+
+class Scope(str, enum.Enum):
+    """What a check looks at: one node, all nodes together, or the logs of a run."""
+
+    NODE = "node"
+    FLEET = "fleet"
+    RUN = "run"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One sentence of a check, with what it rests on.
+
+    ``evidence`` holds record keys. ``nodes`` is filled in by a fleet check that speaks of some
+    nodes only; for a node check the judge knows the node. ``quote`` is the passage of the
+    evidence that shows it, where the check knows better than "the head of the record".
+    """
+
+    status: Status
+    message: str
+    subject: str = ""
+    found: str | None = None
+    expected: str | None = None
+    evidence: tuple[str, ...] = ()
+    why: str = ""
+    fix: str = ""
+    nodes: tuple[str, ...] = ()
+    quote: str = ""
+
+    def on(self, nodes: Iterable[str]) -> Finding:
+        """Return the finding, said of these nodes only (fleet checks)."""
+        return replace(self, nodes=tuple(nodes))
+
+
+class CheckFunction(Protocol):
+    """``(facts, site)`` for a node or a run, ``(nodes, sites)`` for a fleet."""
+
+    __name__: str
+
+    def __call__(self, facts: Any, site: Any, /) -> Iterator[Finding]:
+        """Yield findings; pure: no I/O, no state."""
+        ...
+
+
+@dataclass(frozen=True)
+class Check:
+    """A check as data: what it is called, what it rests on, what to do, which questions it answers."""
+
+    id: str
+    title: str
+    scope: Scope
+    source: str
+    fix: str
+    answers: tuple[str, ...]
+    gating: bool
+    run: CheckFunction
+
+    @property
+    def doc(self) -> str:
+        """The check's page: what it compares, why that hurts, where its numbers come from."""
+        return inspect.getdoc(self.run) or ""
+
+    @property
+    def why(self) -> str:
+        """The consequence in prose: the docstring's second paragraph."""
+        paragraphs = self.doc.split("\n\n")
+        return " ".join(paragraphs[1].split()) if len(paragraphs) > 1 else ""
+
+
+_ID = re.compile(r"[a-z0-9-]+\.[a-z0-9-]+")
+
+
+def check(
+    id: str,
+    *,
+    title: str,
+    source: str,
+    fix: str,
+    answers: Sequence[str] = (),
+    scope: str = "node",
+    gating: bool = True,
+) -> Callable[[CheckFunction], Check]:
+    """Make a Check of a function; a mistake in the declaration is an error at import."""
+    if not _ID.fullmatch(id):
+        raise ValueError(f"check id {id!r} is not of the form subject.what")
+
+    def decorate(function: CheckFunction) -> Check:
+        made = Check(id, title, Scope(scope), source, fix, tuple(answers), gating, function)
+        if not made.why:
+            raise ValueError(f"check {id}: its docstring has no second paragraph that says why it hurts")
+        return made
+
+    return decorate
+
+
+# --- what checks say -------------------------------------------------------------------------------
+
+
+def passed(message: str, *, subject: str = "", found: object = None, evidence: Iterable[str] = ()) -> Finding:
+    """The good value was read."""
+    return Finding(Status.PASS, message, subject, _text(found), None, tuple(evidence))
+
+
+def failed(
+    message: str,
+    *,
+    subject: str = "",
+    found: object = None,
+    expected: object = None,
+    evidence: Iterable[str] = (),
+    why: str = "",
+    fix: str = "",
+    quote: str = "",
+) -> Finding:
+    """A value was read and it is wrong."""
+    return Finding(Status.FAIL, message, subject, _text(found), _text(expected), tuple(evidence), why, fix, quote=quote)
+
+
+def warned(message: str, **details: Any) -> Finding:
+    """A value was read; it is suspicious, or costs something, but holds no job back."""
+    return replace(failed(message, **details), status=Status.WARN)
+
+
+def unknown(message: str, **details: Any) -> Finding:
+    """It applies here and could not be told; ``fix`` says what would tell."""
+    return replace(failed(message, **details), status=Status.UNKNOWN)
+
+
+def skipped(message: str, *, subject: str = "", evidence: Iterable[str]) -> Finding:
+    """It cannot apply here; ``evidence`` is what shows that, and is not optional."""
+    return Finding(Status.SKIP, message, subject, evidence=tuple(evidence))
+
+
+def compare(
+    found: float | str,
+    expected: Expected,
+    *,
+    what: str,
+    at_least: bool = False,
+    unit: str = "",
+    subject: str = "",
+    evidence: Iterable[str] = (),
+    fix: str = "",
+    why: str = "",
+) -> Finding:
+    """Hold a measured value against an expectation; without one the result is *unknown*.
+
+    A value that misses an expectation which is only customary for the recognised part (not said by
+    the site) is a warning: what the part is sold with is no promise about this site.
+    """
+    keys = tuple(evidence)
+    measured = f"{_text(found)} {unit}".strip()
+    if expected.value is None:
+        return unknown(
+            f"{what}: found {measured}, nothing says what to expect",
+            subject=subject,
+            found=measured,
+            evidence=keys,
+            fix=f"say it in the cluster file: {expected.key} = ...",
+        )
+    wanted = f"{_text(expected.value)} {unit}".strip()
+    good = found >= expected.value if at_least else found == expected.value
+    bound = f"at least {wanted}" if at_least else wanted
+    if good:
+        return Finding(Status.PASS, f"{what}: {measured}", subject, measured, f"{bound} ({expected.source})", keys)
+    return Finding(
+        Status.FAIL if expected.binding else Status.WARN,
+        f"{what}: found {measured}, expected {bound}",
+        subject,
+        measured,
+        f"{bound} ({expected.source})",
+        keys,
+        why,
+        fix,
+    )
+
+
+def _text(value: object) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)

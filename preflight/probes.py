@@ -1,0 +1,145 @@
+"""What may be asked of a node: every probe as data, read-only, with why it is asked.
+
+``preflight probes`` prints this table; nothing else ever touches a node. A probe is a command, a
+file, a directory, the free space of a file system, the allow-listed environment or a library call.
+``*`` and ``{a,b}`` in a path are expanded on the node, one record for each match. ``{}`` in a
+command stands for each base name that ``each`` matches there.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+PLAN_SCHEMA = "preflight.plan/1"
+
+#: Output kept of one probe, bytes.
+OUTPUT_CAP = 1_000_000
+
+#: Names of environment variables that may leave a node; a trailing ``*`` stands for any ending.
+ENVIRONMENT = (
+    "NCCL_*", "TORCH_NCCL_*", "TORCH_FR_*", "TORCH_DISTRIBUTED_DEBUG", "UCX_*", "NVSHMEM_*", "SHARP_COLL_*",
+    "OFI_NCCL_*", "FI_*", "SLURM_*", "PMIX_*", "OMPI_COMM_WORLD_*", "OMPI_MCA_*", "CUDA_VISIBLE_DEVICES",
+    "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_IMEX_CHANNELS",
+    "WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS",
+    "KUBERNETES_SERVICE_HOST", "GLOO_SOCKET_IFNAME", "LD_LIBRARY_PATH", "LD_PRELOAD",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One question to a node.
+
+    ``kind`` is ``cmd``, ``file``, ``dir``, ``statvfs``, ``env``, ``nvml`` or ``psutil``; ``target``
+    the command line, path or call; ``needs`` the privilege without which it gives nothing
+    (``root``, or empty). ``each`` are path patterns whose base names fill ``{}``.
+    """
+
+    kind: str
+    target: str
+    why: str
+    timeout_s: float = 10.0
+    needs: str = ""
+    each: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """The record key (before expansion of patterns)."""
+        return f"{self.kind}:{self.target}"
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """The command as an argument vector; never given to a shell."""
+        return tuple(shlex.split(self.target)) if self.kind == "cmd" else ()
+
+    def to_plan(self) -> dict[str, Any]:
+        """Return the probe as the collector reads it."""
+        plan: dict[str, Any] = {"key": self.key, "kind": self.kind, "target": self.target}
+        plan["timeout_s"] = self.timeout_s
+        if self.kind == "cmd":
+            plan["argv"] = list(self.argv)
+        if self.needs:
+            plan["needs"] = self.needs
+        if self.each:
+            plan["each"] = list(self.each)
+        return plan
+
+
+_PCI = "/sys/bus/pci/devices"
+_IB = "/sys/class/infiniband"
+_NET = "/sys/class/net"
+_RDMA_NETDEVS = (f"{_IB}/*/device/net/*",)
+
+PROBES = (
+    # GPUs
+    Probe("cmd", "nvidia-smi topo -m", "GPU-GPU and GPU-NIC paths, NIC names, CPU affinity", 20),
+    Probe("cmd", "nvidia-smi --query-gpu=index,pci.bus_id,name,uuid,driver_version --format=csv,noheader",
+          "which GPUs the driver answers for, where NVML cannot be called", 20),
+    Probe("nvml", "gpus", "which GPUs the driver answers for, each call on its own", 20),
+    Probe("file", "/proc/driver/nvidia/version", "the loaded kernel driver, even if user space is broken"),
+    # PCI bus: the witness that is left when a driver is dead
+    Probe("dir", _PCI, "all PCI functions and their place under bridges and switches"),
+    Probe("file", _PCI + "/*/{uevent,numa_node,local_cpulist}", "class, ids, driver and NUMA node of each"),
+    # RDMA
+    Probe("dir", _IB, "the RDMA devices that the kernel registered"),
+    Probe("file", _IB + "/*/{fw_ver,hca_type,board_id,node_guid,parent}", "HCA model, firmware, GUID"),
+    Probe("dir", _IB + "/*/ports", "the ports of each HCA"),
+    Probe("dir", _IB + "/*/device/net", "the network interface of each HCA"),
+    Probe("file", _IB + "/*/ports/*/{state,phys_state,rate,link_layer,lid,sm_lid,gid_attrs/ndevs/0}",
+          "state, rate and link layer of each port"),
+    Probe("file", "/sys/class/infiniband_verbs/*/ibdev", "which HCA a /dev/infiniband/uverbsN belongs to"),
+    Probe("dir", "/dev/infiniband", "device nodes, and whether this user may open them"),
+    Probe("cmd", "ibstat", "ports, where sysfs cannot be read"),
+    Probe("cmd", "ibv_devinfo", "active MTU; whether the devices can be opened from user space"),
+    # Ethernet side of RoCE
+    Probe("file", _NET + "/*/{mtu,operstate,speed,type}", "MTU and link of each network interface"),
+    Probe("cmd", "dcb -j pfc show dev {}", "PFC per priority (upstream tool)", each=_RDMA_NETDEVS),
+    Probe("cmd", "mlnx_qos -i {}", "PFC, trust state, DSCP map (vendor tool)", needs="root",
+          each=_RDMA_NETDEVS),
+    Probe("file", _NET + "/*/ecn/roce_{np,rp}/enable/*", "ECN per priority (vendor driver)"),
+    # NCCL
+    Probe("env", "process", "NCCL, UCX, Slurm and device variables that a job started here would inherit"),
+    Probe("file", "/etc/nccl.conf", "NCCL settings of this host"),
+    Probe("file", "~/.nccl.conf", "NCCL settings of this user"),
+    # Host
+    Probe("file", "/proc/self/status", "allowed CPUs and memory nodes, capabilities"),
+    Probe("file", "/proc/self/limits", "memlock and open files"),
+    Probe("file", "/sys/devices/system/node/node*/cpulist", "NUMA nodes and their CPUs"),
+    Probe("statvfs", "/dev/shm", "room for NCCL's shared memory"),
+    Probe("file", "/proc/sys/net/ipv4/ip_local_port_range", "room for NCCL's sockets"),
+    Probe("file", "/proc/cmdline", "IOMMU and other boot settings"),
+    Probe("file", "/proc/sys/kernel/{osrelease,hostname}", "kernel release, host name"),
+    Probe("file", "/etc/os-release", "distribution"),
+    Probe("psutil", "virtual_memory", "size of the host's memory"),
+    Probe("psutil", "net_if_addrs", "addresses of each network interface"),
+)  # fmt: skip
+
+
+def plan(
+    probes: Iterable[Probe], *, node: str, deadline_s: float, sudo: bool = False, parallel: int = 8
+) -> dict[str, Any]:
+    """Return the document that tells a collector what to ask (``schemas/plan-1.json``)."""
+    return {
+        "schema": PLAN_SCHEMA,
+        "node": node,
+        "deadline_s": deadline_s,
+        "sudo": sudo,
+        "parallel": parallel,
+        "output_cap": OUTPUT_CAP,
+        "environment": list(ENVIRONMENT),
+        "probes": [probe.to_plan() for probe in probes],
+    }
+
+
+def sudoers(probes: Iterable[Probe]) -> list[str]:
+    """Return the sudoers lines that let ``--sudo`` run what needs root, and nothing more."""
+    commands = sorted({probe.target.replace("{}", "*") for probe in probes if probe.needs and probe.argv})
+    if not commands:
+        return []
+    return [
+        "# complete each path with `command -v` on your nodes",
+        "Cmnd_Alias PREFLIGHT = " + ", ".join(f"/usr/sbin/{command}" for command in commands),
+        "preflight ALL=(root) NOPASSWD: PREFLIGHT",
+    ]

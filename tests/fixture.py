@@ -1,0 +1,100 @@
+"""Fixture files: ``fixtures/<check-id>/<case>.json`` as ``{origin, records, site?, findings}``.
+
+Records may be written short: a text is what a file held or a command printed; a list of names is a
+directory; ``{"missing": "why"}`` (or denied, timeout, cut, error, not-run) is a record without a
+value; any other object is a value. ``base`` names a whole node of ``fixtures/nodes`` whose records
+come first; ``null`` takes one of them away. A fleet check's fixture has ``nodes`` instead, each
+with its own ``base`` and ``records``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from preflight.cluster import Cluster, from_data
+from preflight.evidence import SCHEMA, STATUSES, Evidence, from_document
+
+FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
+NODE = "node1"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One fixture file."""
+
+    check: str
+    path: Path
+    body: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        return f"{self.check}/{self.path.stem}"
+
+    def evidences(self) -> list[Evidence]:
+        """Return the documents of the case's nodes."""
+        nodes = self.body.get("nodes") or {NODE: self.body}
+        return [evidence(name, node) for name, node in nodes.items()]
+
+    def cluster(self) -> Cluster:
+        """Return the case's cluster file: its ``site`` is the body of one class."""
+        if "site" not in self.body:
+            return Cluster()
+        return from_data({"class": {"site": self.body["site"]}}, "cluster.toml")
+
+
+def evidence(name: str, node: Mapping[str, Any]) -> Evidence:
+    """Make a document of a node as a fixture describes it."""
+    base: dict[str, Any] = {}
+    collector: dict[str, Any] = {}
+    if "base" in node:
+        document = whole_node(node["base"])
+        base, collector = dict(document["records"]), dict(document["collector"])
+    for key, value in node["records"].items():
+        if value is None:
+            base.pop(key)
+        else:
+            base[key] = record(key, value)
+    collector |= node.get("collector", {})
+    return from_document(
+        {
+            "schema": SCHEMA, "node": name, "collected_at": "2026-11-21T03:00:00Z", "collector": collector,
+            "records": base,
+        },
+        name,
+    )  # fmt: skip
+
+
+@cache
+def whole_node(name: str) -> Mapping[str, Any]:
+    """Return the document of a whole node."""
+    loaded: Mapping[str, Any] = json.loads((FIXTURES / "nodes" / f"{name}.json").read_text())
+    return loaded
+
+
+def record(key: str, value: Any) -> Any:
+    """Expand the short form of a record."""
+    if isinstance(value, str):
+        return {"status": "ok", "out": value} | ({"rc": 0} if key.startswith("cmd:") else {})
+    if isinstance(value, list):
+        return {"status": "ok", "entries": {name: {"type": "link", "target": ""} for name in value}}
+    if isinstance(value, dict):
+        if "status" in value:
+            return value
+        if len(value) == 1 and (status := next(iter(value))) in STATUSES:
+            return {"status": status, "why": value[status]}
+        return {"status": "ok", "value": value}
+    raise TypeError(f"{key}: a record cannot be written as {type(value).__name__}")
+
+
+def cases(check: str | None = None) -> list[Case]:
+    """Return all cases, or those of one check."""
+    found = []
+    for path in sorted(FIXTURES.glob("*/*.json")):
+        if path.parent.name != "nodes" and check in (None, path.parent.name):
+            found.append(Case(path.parent.name, path, json.loads(path.read_text())))
+    return found
