@@ -9,8 +9,8 @@ from preflight.checks.presence import no_rdma
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
-from preflight.facts.host import LIMITS, PORT_RANGE, SHM, STATUS, may_lock_memory, port_range
-from preflight.model import Finding, Status, check, compare, failed, passed, skipped, unknown, warned
+from preflight.facts.host import LIMITS, PORT_RANGE, SHM, STATUS, may_lock_memory, port_range, shm_bytes
+from preflight.model import Finding, Status, check, compare, failed, passed, skipped, warned
 
 GIB = 1 << 30
 
@@ -37,7 +37,7 @@ def memlock(node: NodeFacts, site: Site) -> Iterator[Finding]:
         return
     limit = node.memlock_bytes
     floor = site.threshold("memlock_gib").value
-    gib = f"{limit / GIB:.4g} GiB"
+    gib = f"{limit / GIB:.4g} GiB" if limit >= GIB else f"{limit / 2**20:.4g} MiB"
     if math.isinf(limit):
         yield passed("locked memory is unlimited", found="unlimited", evidence=[LIMITS])
     elif _cap_ipc_lock(node):
@@ -76,12 +76,7 @@ def shm(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     Below 1 GiB fails on a node with several GPUs and warns on any other.
     """
-    value = node.evidence.value(SHM)
-    total = value.get("total_bytes") if isinstance(value, dict) else None
-    if isinstance(total, bool) or not isinstance(total, int):
-        yield unknown("the record of /dev/shm holds no size", evidence=[SHM])
-        return
-    size = round(total / GIB, 3)
+    size = round(shm_bytes(node.evidence) / GIB, 3)
     floor = site.threshold("shm_gib")
     if floor.value is not None:
         yield compare(size, floor, what="size of /dev/shm", at_least=True, unit="GiB", evidence=[SHM])

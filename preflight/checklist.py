@@ -58,7 +58,7 @@ def _answer(item: Item, checks: Sequence[Check], statuses: Mapping[str, Status])
         "status": str(status),
         "checks": bearing,
         "missing": missing,
-        "supply": _command(item) if missing else "",
+        "supply": _command(item) if missing and bearing else "",
     }
 
 

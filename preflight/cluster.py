@@ -7,7 +7,7 @@ the part catalogue. One without a value names the key of the cluster file that w
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -116,6 +116,18 @@ class Cluster:
         except EvidenceError:
             part = None
         return Site(self.path, name or "default", members, part)
+
+
+    def run_site(self, sites: Iterable[Site]) -> Site:
+        """Return what is expected of a run: that of its nodes, where they are all of one kind.
+
+        A log may be judged without any node: then of the only class that the file describes.
+        """
+        kinds = list({(site.class_name, site.part): site for site in sites}.values())
+        if not kinds and len(self.classes) == 1:
+            (name, members), *_ = self.classes.items()
+            return Site(self.path, name, members, part_by_name(members.part or ""))
+        return kinds[0] if len(kinds) == 1 else Site(self.path, "default", NodeClass(), None)
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ class Record:
     err: str = ""
     rc: int | None = None
     value: Any = None
-    entries: Mapping[str, Any] = field(default_factory=dict)
+    entries: Mapping[str, Any] | None = None
     why: str = ""
     seconds: float | None = None
 
@@ -96,14 +96,14 @@ class Evidence:
         if not isinstance(raw, Mapping):
             raise EvidenceError(key, f"the record is a {type(raw).__name__}, not an object")
         status, out, err, rc = raw.get("status"), raw.get("out", ""), raw.get("err", ""), raw.get("rc")
-        entries = raw.get("entries", {})
+        entries = raw.get("entries")
         if not isinstance(status, str):
             raise EvidenceError(key, "the record has no status")
         if not isinstance(out, str) or not isinstance(err, str):
             raise EvidenceError(key, "the record's output is not text")
         if rc is not None and not isinstance(rc, int):
             raise EvidenceError(key, "the record's exit status is not a number")
-        if not isinstance(entries, Mapping):
+        if entries is not None and not isinstance(entries, Mapping):
             raise EvidenceError(key, "the record's entries are not an object")
         return Record(key, status, out, err, rc, raw.get("value"), entries, str(raw.get("why", "")), raw.get("seconds"))
 
@@ -124,11 +124,16 @@ class Evidence:
 
     def value(self, key: str) -> Any:
         """Return what a library call or the environment gave."""
-        return self.whole(key).value
+        record = self.whole(key)
+        if record.value is None:
+            raise EvidenceError(key, "the record holds no value")
+        return record.value
 
     def listing(self, key: str) -> Mapping[str, Mapping[str, Any]]:
         """Return a directory's entries by name, each with its ``type``, ``mode``, ``target``, ``access``."""
         entries = self.whole(key).entries
+        if entries is None:
+            raise EvidenceError(key, "the record holds no entries")
         for name, entry in entries.items():
             if not isinstance(entry, Mapping):
                 raise EvidenceError(key, f"the entry {name!r} is not an object")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from preflight import checklist
-from preflight.cluster import Cluster, NodeClass, Site
+from preflight.cluster import Cluster, Site
 from preflight.evidence import Evidence, EvidenceError
 from preflight.facts import NodeFacts, RunFacts
 from preflight.facts.picture import picture
@@ -77,8 +77,7 @@ def judge(
         elif check.scope is Scope.FLEET:
             verdict.outcomes += _fleet(check, verdict.planned, nodes, sites)
         elif run is not None:
-            site = next(iter(sites.values()), None) or Site(cluster.path, "default", NodeClass(), None)
-            verdict.outcomes.append(_run(check, RUN, run, RunFacts(run), site))
+            verdict.outcomes.append(_run(check, RUN, run, RunFacts(run), cluster.run_site(sites.values())))
     kept = {evidence.node: evidence for evidence in evidences} | ({RUN: run} if run else {})
     return _document(verdict, checks, kept, sites, {n.node: n for n in nodes}, run is not None, off)
 

@@ -45,6 +45,15 @@ def port_range(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
+def shm_bytes(evidence: Evidence) -> int:
+    """Return the size of ``/dev/shm`` in bytes; raises EvidenceError."""
+    value = evidence.value(SHM)
+    total = value.get("total_bytes") if isinstance(value, dict) else None
+    if isinstance(total, bool) or not isinstance(total, int):
+        raise EvidenceError(SHM, "the record holds no size")
+    return total
+
+
 @dataclass(frozen=True)
 class NumaNode:
     """One NUMA node; Grace GPU memory and CXL nodes have no CPUs and are no sockets."""

@@ -1,0 +1,177 @@
+"""What one run of nccl-tests says: the types that its text and its JSON output are read into."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Half:
+    """One half of a row: the collective out of place, or in place."""
+
+    time_us: float  # per operation
+    algbw_gbytes_s: float  # GB/s, 1 GB = 10^9 bytes
+    busbw_gbytes_s: float
+    wrong: int | None  # wrong elements; None where not validated, and up to 2.12
+    max_error: float | None = None  # largest difference, in place of wrong up to 2.12; not 0 is normal there
+
+
+@dataclass(frozen=True)
+class Row:
+    """One size of one type, operation and root."""
+
+    line: int
+    bytes: int
+    count: int
+    dtype: str
+    redop: str | None  # "none" as printed; None where the column is blank or absent
+    root: int | None
+    out_of_place: Half | None
+    in_place: Half | None
+
+    @property
+    def halves(self) -> tuple[Half, ...]:
+        """The halves that were measured."""
+        return tuple(half for half in (self.out_of_place, self.in_place) if half is not None)
+
+
+@dataclass(frozen=True)
+class CutRow:
+    """A row whose numbers are not all there: the run ended in it, or somebody took them out."""
+
+    line: int
+    bytes: int | None
+    text: str
+
+
+@dataclass(frozen=True)
+class Device:
+    """A line of ``# Using devices``."""
+
+    rank: int
+    group: int  # not 0: NCCL_TESTS_SPLIT made several communicators, and bandwidth is per group
+    host: str  # up to the first dot
+    index: int
+    bus: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A failure in nccl-tests' own words."""
+
+    line: int
+    text: str
+    host: str | None = None
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best bus bandwidth of a report and where it stands."""
+
+    busbw_gbytes_s: float
+    row: Row
+
+
+@dataclass(frozen=True)
+class Report:
+    """One run of one nccl-tests binary."""
+
+    first_line: int
+    last_line: int
+    collective: str | None  # all_reduce, …; None if neither printed nor to be told from the table
+    collective_printed: bool
+    devices: tuple[Device, ...]
+    nranks: int | None  # None if the device list is absent or cut
+    hosts: tuple[str, ...]
+    rows: tuple[Row, ...]
+    cut_rows: tuple[CutRow, ...]
+    average_busbw_gbytes_s: float | None  # as printed: the mean over all sizes, tiny ones too
+    average_ok: bool | None  # verdict on NCCL_TESTS_MIN_BW, if one was printed
+    out_of_bounds: int | None  # failed checks (rank x size x half), not elements
+    out_of_bounds_ok: bool | None
+    validated: bool | None  # False: -c 0, for which the footer still says "0 OK"; None: no row tells
+    failures: tuple[Failure, ...]
+    complete: bool  # the footer is there
+    copies: int = 1  # more: that many runs of one rank each, from a binary built without MPI
+    version: str | None = None  # of nccl-tests
+    nccl_version: str | None = None
+
+    @property
+    def device_names(self) -> tuple[str, ...]:
+        """The GPU models, each once."""
+        return tuple(dict.fromkeys(device.name for device in self.devices))
+
+    @property
+    def nnodes(self) -> int | None:
+        """Number of hosts; None if the device list is absent or cut."""
+        return len(self.hosts) if self.nranks is not None else None
+
+    @property
+    def groups(self) -> int:
+        """Number of communicators that ran side by side."""
+        return len({device.group for device in self.devices}) or 1
+
+    @property
+    def wrong_rows(self) -> tuple[Row, ...]:
+        """Rows with wrong elements in either half."""
+        return tuple(row for row in self.rows if any(half.wrong for half in row.halves))
+
+    def best(self, min_bytes: int = 0) -> Best | None:
+        """Return the best busbw of the rows of at least ``min_bytes``, of both halves."""
+        found = [
+            Best(half.busbw_gbytes_s, row)
+            for row in self.rows
+            if row.bytes >= min_bytes
+            for half in row.halves
+            if math.isfinite(half.busbw_gbytes_s)
+        ]
+        return max(found, key=lambda best: best.busbw_gbytes_s, default=None)
+
+
+def collective_of(rows: tuple[Row, ...]) -> str | None:
+    """Tell the collective from a table alone, by busbw over algbw of its largest row; None if two fit.
+
+    Factors (nccl-tests doc/PERFORMANCE.md): all_reduce 2(n-1)/n, reduce_scatter (n-1)/n, reduce and
+    broadcast 1.
+    """
+    ratios = [
+        (row, half.busbw_gbytes_s / half.algbw_gbytes_s)
+        for row in sorted(rows, key=lambda row: row.bytes)
+        for half in row.halves
+        if half.algbw_gbytes_s >= 1 and math.isfinite(half.busbw_gbytes_s + half.algbw_gbytes_s)
+    ]
+    if not ratios:
+        return None
+    row, ratio = ratios[-1]
+    reduces = row.redop not in (None, "none")
+    rooted = row.root is not None and row.root >= 0
+    if reduces and rooted:
+        return "reduce" if abs(ratio - 1) < 0.02 else None
+    if reduces and ratio > 1.02:
+        return "all_reduce"
+    if reduces and ratio < 0.98:
+        return "reduce_scatter"
+    if reduces and row.root == -1:
+        return "all_reduce"  # of two ranks, where the factor is 1
+    return "broadcast" if rooted and not reduces and abs(ratio - 1) < 0.02 else None
+
+
+def decode_version(code: int | None) -> str | None:
+    """Decode NCCL_VERSION_CODE: 23007 is 2.30.7; up to 2.8 one digit less, 2708 is 2.7.8 (nccl.h)."""
+    if code is None or code < 1000:
+        return None
+    major = 10000 if code >= 10000 else 1000
+    return f"{code // major}.{code % major // 100}.{code % 100}"
+
+
+def mean_busbw(rows: tuple[Row, ...]) -> float | None:
+    """Return the mean over all rows and halves, as nccl-tests takes it."""
+    values = list(_busbws(rows))
+    return sum(values) / len(values) if values else None
+
+
+def _busbws(rows: tuple[Row, ...]) -> Iterator[float]:
+    return (half.busbw_gbytes_s for row in rows for half in row.halves)

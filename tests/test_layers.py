@@ -1,0 +1,80 @@
+"""Imports run one way: each layer knows only those below it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+#: What each layer may import of preflight; nothing else.
+LAYERS = {
+    "collector": set[str](),
+    "version": set[str](),
+    "evidence": set[str](),
+    "probes": set[str](),
+    "facts": {"evidence"},
+    "hardware": {"facts"},
+    "cluster_schema": set[str](),
+    "cluster": {"cluster_schema", "hardware", "facts", "evidence"},
+    "model": {"cluster"},
+    "checklist_items": set[str](),
+    "checklist": {"checklist_items", "model"},
+    "checks": {"model", "facts", "cluster", "hardware", "evidence", "probes"},
+    "judge": {"model", "checklist", "cluster", "facts", "evidence"},
+    "archive": {"evidence", "facts"},
+    "transport": {"evidence", "probes", "collector"},
+    "reports": {"model", "checklist"},
+    "schemas": set[str](),
+    "demo": set[str](),
+    "cli": {"archive", "checklist", "checks", "cluster", "evidence", "facts", "judge", "model", "probes", "reports",
+            "transport", "version"},
+}  # fmt: skip
+
+
+def layer_of(path: Path) -> str:
+    relative = path.relative_to(ROOT)
+    if relative.parts[0] in ("checks", "reports"):
+        return relative.parts[0]
+    return relative.parts[1].removesuffix(".py")
+
+
+def sources() -> Iterator[Path]:
+    for folder in ("preflight", "checks", "reports"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            inside = path.relative_to(ROOT).parts
+            if "__pycache__" not in inside and inside[:2] not in (("preflight", "checks"), ("preflight", "reports")):
+                yield path
+
+
+def imported(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            names = [f"preflight.{alias.name}" for alias in node.names] if node.module == "preflight" else [node.module]
+        for name in names:
+            parts = name.split(".")
+            if parts[0] == "preflight" and len(parts) > 1:
+                yield parts[1]
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_layer(path: Path) -> None:
+    layer = layer_of(path)
+    if layer in ("__init__", "__main__"):
+        return
+    assert layer in LAYERS, f"say in LAYERS what {layer} may import"
+    wrong = set(imported(path)) - LAYERS[layer] - {layer}
+    assert not wrong, f"{layer} may not import {', '.join(sorted(wrong))}"
+
+
+def test_links_point_at_the_top_level_folders() -> None:
+    for name in ("checks", "reports"):
+        link = ROOT / "preflight" / name
+        assert link.is_symlink()
+        assert link.resolve() == ROOT / name
