@@ -95,8 +95,8 @@ def check(
     Exit:    0 passed, 1 failed, 3 could not tell, 2 usage or configuration
     """
     session = _Session("check", cluster, only, skip, outputs)
-    evidence = _ask(session.registry, session.cluster, deadline, sudo)
-    session.finish([evidence], _read_logs(logs))
+    run = _read_logs(logs)
+    session.finish([_ask(session.registry, session.cluster, deadline, sudo)], run)
 
 
 @main.command()
@@ -363,7 +363,7 @@ def _ask(registry: Registry, cluster: Cluster, deadline: float, sudo: bool) -> E
     """Collect from this node; an interrupt gives a node without an answer."""
     import os
 
-    from preflight.evidence import no_answer
+    from preflight.evidence import from_document, no_answer
     from preflight.probes import plan
     from preflight.transport.local import collect
 
@@ -373,7 +373,7 @@ def _ask(registry: Registry, cluster: Cluster, deadline: float, sudo: bool) -> E
     asked = plan(registry.probes, node=node, deadline_s=deadline, sudo=sudo and allowed)
     try:
         with _interruptible(), _progress(f"asking {node}"):
-            return collect(asked)
+            return from_document(collect(asked), node)
     except KeyboardInterrupt:
         now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
         return no_answer(node, "collect", "interrupted", now)

@@ -27,6 +27,7 @@ from preflight import probes
 from preflight.transport import local
 
 NOBODY = 65534
+MNT_FORCE, MNT_DETACH = 1, 2
 _numbers = itertools.count(os.getpid() * 1000)
 
 
@@ -292,7 +293,6 @@ if os.fork() == 0:
         os.write(fd, struct.pack("<IiQ", 16 + len(body), error, unique) + body)
 print("mounted", flush=True)
 sys.stdin.read()
-libc.umount2(where, 7)
 """
 
 
@@ -313,7 +313,7 @@ def stuck(tmp_path: Path) -> Iterator[Path]:
             yield folder
         finally:
             os.killpg(server.pid, signal.SIGKILL)
-            ctypes.CDLL(None).umount2(str(folder).encode(), 7)
+            assert ctypes.CDLL(None).umount2(str(folder).encode(), MNT_FORCE | MNT_DETACH) == 0
 
 
 def test_what_the_kernel_holds_is_abandoned_with_its_stack(stuck: Path) -> None:
@@ -321,7 +321,7 @@ def test_what_the_kernel_holds_is_abandoned_with_its_stack(stuck: Path) -> None:
     lists = ask("dir", str(stuck), 0.3)
     executes = command(f"{stuck}/tool", timeout_s=0.3)
     fine = [shell(f"echo {n}") for n in range(4)]
-    document = collect(reads, file, lists, executes, *fine, ask("file", "/etc/passwd"), deadline_s=3, parallel=2)
+    document = collect(reads, file, lists, executes, *fine, ask("file", "/etc/passwd"), deadline_s=3, parallel=4)
     found = document["records"]
     for probe in (reads, file, lists, executes):
         answer = found[probe["key"]]

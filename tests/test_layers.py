@@ -27,7 +27,7 @@ LAYERS = {
     "judge": {"model", "checklist", "cluster", "facts", "evidence"},
     "archive": {"evidence", "facts"},
     "transport": {"evidence", "probes", "collector"},
-    "reports": {"model", "checklist"},
+    "reports": {"model", "checklist", "version"},
     "schemas": set[str](),
     "demo": set[str](),
     "cli": {"archive", "checklist", "checks", "cluster", "evidence", "facts", "judge", "model", "probes", "reports",
@@ -63,7 +63,7 @@ def imported(path: Path) -> Iterator[str]:
                 yield parts[1]
 
 
-@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("path", list(sources()), ids=lambda path: str(path.relative_to(ROOT)))
 def test_layer(path: Path) -> None:
     layer = layer_of(path)
     if layer in ("__init__", "__main__"):

@@ -70,8 +70,8 @@ def test_secrets_are_replaced(text: str, clean: str) -> None:
         "CA 'mlx5_0'\n\tCA type: MT4129\n\tNode GUID: 0x946dae0300a1b2c3\n\tPort 1:\n\t\tRate: 400\n\t\tSM lid: 1",
         "GID[0]: fe80:0000:0000:0000:946d:ae03:00a1:b2c3, IB/RoCE v1\nboard_id: MT_0000000838\n",
         "fe80::966d:aeff:fea1:b2c3%eth0/64 2001:db8::1",
-        "BOOT_IMAGE=/vmlinuz-5.15.0-1053-nvidia root=UUID=3b9c2e4e-aaaa-4444-bbbb-0123456789ab ro iommu=pt pci=realloc=off",
-        "gpu01:7:9 [0] NCCL INFO comm 0x55d0c8e4b2a0 rank 0 nRanks 16 busId 18000 commId 0x9f8e7d6c5b4a3928 - Init COMPLETE",
+        "BOOT_IMAGE=/vmlinuz-5.15.0-1053-nvidia root=UUID=3b9c2e4e-aaaa-4444-bbbb-0123456789ab ro iommu=pt",
+        "gpu01:7:9 [0] NCCL INFO comm 0x55d0c8e4b2a0 rank 0 nRanks 16 busId 18000 commId 0x9f8e7d6c5b4a3928 - Init",
         "gpu01:7:9 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:10.0.0.1<0>",
         "NCCL_IB_HCA==mlx5_0:1,mlx5_1:1 NCCL_DEBUG_FILE=/var/log/nccl.%h.%p NCCL_TOPO_FILE=/opt/topo.xml",
         "SLURM_JOB_NODELIST=gpu[001-064,070] SLURM_TASKS_PER_NODE=8(x64) SLURM_JOB_CPUS_PER_NODE=224(x64)",
@@ -80,7 +80,7 @@ def test_secrets_are_replaced(text: str, clean: str) -> None:
         "sha256:E3B0C44298FC1C149AFBF4C8996FB92427AE41E4649B934CA495991B7852b855",
         "_ZN3c1014ProcessGroupNCCL8WorkNCCL15checkTimeoutESt8optionalINSt6chrono8durationIlSt5ratioILl1E",
         "tokens per second: 1234 max_tokens=4096 tokenizer: /models/llama TOKENIZERS_PARALLELISM=false",
-        "PFC configuration:\n\tpriority    0   1   2   3\n\tenabled     0   0   0   1\n\ttc: 0 ratelimit: unlimited, tsa: vendor",
+        "PFC configuration:\n\tpriority    0   1   2   3\n\tenabled     0   0   0   1\n\ttc: 0 ratelimit: unlimited",
         'PRETTY_NAME="Ubuntu 22.04.4 LTS"\nHOME_URL="https://www.ubuntu.com/"',
         "Access key violations 0; no secret here, the token was passed on",
         "disk-a1b2c3d4e5f6g7h8i9j0k1 task-force-with-many-words-1 http://[fe80::1]:8080/a:b@c",
@@ -134,8 +134,8 @@ def test_any_value_keeps_its_shape(value: object) -> None:
     "unit",
     [
         "a", "token", "tokenA3", "token=", "token ", "--token ", 'token="', "token='\\", '\\"', "://", "://a:", "://a:b@",
-        "-----BEGIN ", "-----BEGIN PRIVATE KEY-----", "PRIVATE KEY", "eyJ", "eyJaaaaa.", "eyJaaaaa.aaaaa", "sk-", "-sk-a",
-        "hf_", "xY3", "x ", "api ", "Bearer ", "secret:\t", "secret:Bearer\t", "=", '"', "aA0_", "\0", "\n",
+        "-----BEGIN ", "-----BEGIN PRIVATE KEY-----", "PRIVATE KEY", "eyJ", "eyJaaaaa.", "eyJaaaaa.aaaaa", "sk-",
+        "-sk-a", "hf_", "xY3", "x ", "api ", "Bearer ", "secret:\t", "secret:Bearer\t", "=", '"', "aA0_", "\0", "\n",
     ],
 )  # fmt: skip
 def test_hostile_text_takes_linear_time(unit: str) -> None:

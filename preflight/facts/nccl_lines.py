@@ -16,21 +16,22 @@ _COLOUR_WITHOUT_ESC = re.compile(r"\[\d{1,3}(?:;\d{1,3}){0,4}m")
 _AUTOLINK = re.compile(r"\[([^\[\]]{1,200})\]\(https?://[^()\s]{1,200}\)")
 
 #: What a launcher puts before a line. The group is the process or host that wrote the line, if it tells.
-_LAUNCHERS = tuple(
-    re.compile(pattern)
-    for pattern in (
-        r"\s*(?:>\s?){1,8}",  # quoted mail, Markdown
-        r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\s",  # RFC 3339
-        r"\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}(?=\[)",  # mpirun --timestamp-output (Open MPI 4)
-        r"\[(?:[\w.-]+@)?(\d+,\d+)\]<std(?:out|err|diag)>:\s?",  # mpirun --tag-output (Open MPI 4, 5)
-        r"\[([a-z]+\d+)\]:\s?",  # torchrun: [rank0]: [default0]:
-        r"\(((?:[\w.:-]+ )?pid=\d+(?:, ip=[^)\s]{1,64})?)\)\s",  # Ray
-        r"\[(pod/[^\]\s]{1,256})\]\s",  # kubectl logs --prefix
-        r"([\w.-]{1,128})\s+\|\s",  # docker compose
-        r"\|\s",  # CloudWatch
-        r"\s{0,6}(\d{1,6}):\s",  # srun --label
-        r"([A-Za-z][\w.-]{0,127}):\s(?!\s*Test )",  # pdsh, clush; but `host: Test NCCL failure` is nccl-tests'
-        r"\[(\d{1,6})\]\s",  # mpiexec -l (Hydra)
+_LAUNCHER = re.compile(
+    "|".join(
+        (
+            r"\s*(?:>\s?){1,8}",  # quoted mail, Markdown
+            r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\s",  # RFC 3339
+            r"\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}(?=\[)",  # mpirun --timestamp-output (Open MPI 4)
+            r"\[(?:[\w.-]+@)?(\d+,\d+)\]<std(?:out|err|diag)>:\s?",  # mpirun --tag-output (Open MPI 4, 5)
+            r"\[([a-z]+\d+)\]:\s?",  # torchrun: [rank0]: [default0]:
+            r"\(((?:[\w.:-]+ )?pid=\d+(?:, ip=[^)\s]{1,64})?)\)\s",  # Ray
+            r"\[(pod/[^\]\s]{1,256})\]\s",  # kubectl logs --prefix
+            r"([\w.-]{1,128})\s+\|\s",  # docker compose
+            r"\s?\|\s",  # CloudWatch
+            r"\s{0,6}(\d{1,6}):\s",  # srun --label
+            r"([A-Za-z][\w.-]{0,127}):\s(?!\s*Test )",  # pdsh, clush; but `host: Test NCCL failure` is nccl-tests'
+            r"\[(\d{1,6})\]\s",  # mpiexec -l (Hydra)
+        )
     )
 )
 
@@ -57,9 +58,9 @@ def unlaunched(line: str) -> tuple[str, str]:
     """Take a launcher's marks off a line: (who wrote it, empty if nothing tells; the line itself)."""
     who: list[str] = []
     for _ in range(4):
-        match = next((match for pattern in _LAUNCHERS if (match := pattern.match(line))), None)
-        if match is None:
+        if not (match := _LAUNCHER.match(line)):
             break
-        who += [group for group in match.groups() if group]
+        if match.lastindex:
+            who.append(match[match.lastindex])
         line = line[match.end() :]
     return " ".join(who), line

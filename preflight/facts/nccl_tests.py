@@ -50,11 +50,12 @@ _FAILURE = re.compile(
     r"(?:(?P<host>(?:^[0-9]|[A-Za-z])[\w.-]{0,254}): )?"  # may be glued to the number before it
     r"(?P<text>Test (?:NCCL|CUDA) failure .+|Test timeout \(\d+s\).*"
     r"|Invalid number of GPUs: \d+ requested.*|Incompatible NCCL versions\. nccl-tests was compiled.*"
-    r"|invalid sizes? (?:for 'minbytes'|specified for '\w+').*|This test requires (?:GIN|multimem).*)"
+    r"|invalid sizes? (?:for 'minbytes'|specified for '\w+').*)"
 )
 _RELAY = re.compile(r" \.\. \S+(?: pid \d+)?: Test failure \S+:\d+")
 _SOURCE = re.compile(r"\b([a-z_]+)\.cu:\d+")
-_ELIDED = re.compile(r"\s*#?\s*(?:\.\.\.|\[\.\.\.\]|…|\[…\])\s*")
+_NCCL_LINE = re.compile(r"[A-Za-z0-9][\w.-]{0,254}:\d{1,10}:\d{1,10} ")
+_ELIDED = re.compile(r"[\s#]{0,40}(?:\.\.\.|\[\.\.\.\]|…|\[…\])\s{0,40}")
 
 
 def parse(text: str) -> tuple[Report, ...]:
@@ -177,6 +178,8 @@ class _Reader:
 
     def read(self, number: int, tag: str, line: str) -> None:
         """Take in one line."""
+        if "NCCL INFO" in line and "NCCL version" not in line and _NCCL_LINE.match(line):
+            return  # most lines of most logs
         if match := _TESTS_VERSION.search(line):
             report = self.at(number, tag, _VERSION)
             report.version, report.nccl_version = match[1], decode_version(int(match[2]) if match[2] else None)
@@ -186,7 +189,7 @@ class _Reader:
         elif match := _RUN.search(line):
             report = self.at(number, tag, _OPTIONS)
             report.validation = None if match[1] is None else match[1] != "0"
-        elif match := _DEVICE.search(line):
+        elif "Rank" in line and (match := _DEVICE.search(line)):
             report = self.at(number, tag, _DEVICES)
             rank, group, host, index, bus, name = match.groups()
             report.devices.append(Device(int(rank), int(group or 0), host, int(index), bus, name))
@@ -209,7 +212,7 @@ class _Reader:
 
     def other(self, number: int, tag: str, line: str) -> None:
         """Take in a row, a failure or noise."""
-        if match := _FAILURE.search(line):
+        if ("Test " in line or "nvalid" in line or "Incomp" in line) and (match := _FAILURE.search(line)):
             report = self.at(number, tag, _TABLE) if not self.all else self.now(tag)
             report.last_line = number
             report.failures.append(Failure(number, match["text"].strip()[:500], match["host"]))
@@ -217,7 +220,7 @@ class _Reader:
                 known = _COMMAND.match(f"{source[1]}_perf")
                 report.collective, report.printed = (known[1], True) if known else (None, False)
             line = line[: match.start()]
-        elif match := _COMMAND.search(line):
+        elif "_perf" in line and (match := _COMMAND.search(line)):
             self.command = match[1]
             return
         here = self.open.get(tag) or (self.all[-1] if self.all else None)

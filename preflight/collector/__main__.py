@@ -1,0 +1,86 @@
+"""The collector as a process: plan in, one frame out, and nothing of it left behind.
+
+Standard input stays open for as long as somebody wants the answer. Its end, a signal, or the time
+limit end the collector and everything it started.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from typing import Any
+
+from .commands import close
+from .frame import write_frame
+from .processes import become_subreaper, end_descendants
+from .run import collect
+
+#: Exit status when the caller is gone or the time limit has struck.
+GONE = 3
+
+_LIMIT_S = 5.0
+_NICENESS = 10
+
+
+def main(plan: bytes) -> None:
+    """Carry out the plan, a JSON document, write the frame and leave; never returns."""
+    status = 1
+    try:
+        decoded = json.loads(plan.decode("utf-8"))
+        _guard(float(decoded["deadline_s"]))
+        unable = become_subreaper()
+        os.nice(_NICENESS)
+        document = collect(decoded)
+        if unable:
+            document["collector"]["notes"].append("runaway processes cannot be found: " + unable)
+        close()
+        left = end_descendants(grace_s=0.1)
+        if left:
+            what = ", ".join(str(pid) for pid in sorted(left))
+            document["collector"]["notes"].append("could not be ended and still run: processes " + what)
+        write_frame(sys.stdout.buffer, document)
+        status = 0
+    except Exception as error:
+        print("the collector failed: {}: {}".format(type(error).__name__, error), file=sys.stderr, flush=True)
+    finally:
+        os._exit(status)  # threads that the kernel holds would keep an ordinary exit waiting
+
+
+def _guard(deadline_s: float) -> None:
+    """End everything when the caller goes, on a signal, and at the latest soon after the deadline."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, _leave)
+    for target, argument in ((_wait_for_caller, 0.0), (_wait_for_limit, deadline_s + _LIMIT_S)):
+        threading.Thread(target=target, args=(argument,), daemon=True).start()
+    # The kernel's own timer needs no interpreter, should that be what hangs.
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, deadline_s + 2 * _LIMIT_S)
+
+
+def _wait_for_caller(_: float) -> None:
+    try:
+        while os.read(0, 65536):
+            continue
+    except OSError:
+        pass
+    _leave()
+
+
+def _wait_for_limit(seconds: float) -> None:
+    time.sleep(seconds)
+    _leave()
+
+
+def _leave(*_: Any) -> None:
+    close()
+    try:
+        end_descendants(grace_s=1.0)
+    finally:
+        os._exit(GONE)
+
+
+if __name__ == "__main__":
+    main(sys.stdin.buffer.readline())

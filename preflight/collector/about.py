@@ -1,0 +1,59 @@
+"""Where and as whom the collector runs; a container sees less than its host, and the judge must know."""
+
+import os
+import sys
+from typing import Any, Dict
+
+# The kernel's fixed inode numbers of the first PID and user name space.
+_HOST_NAMESPACES = {"pid": "pid:[4026531836]", "user": "user:[4026531837]"}
+_CONTAINER_MARKS = ("/.dockerenv", "/run/.containerenv", "/.singularity.d")
+_CONTAINER_NAMES = ("KUBERNETES_SERVICE_HOST", "APPTAINER_CONTAINER", "SINGULARITY_CONTAINER", "container")
+_VM_VENDORS = ("QEMU", "VMware", "Xen", "innotek", "Bochs", "KVM", "Virtual Machine", "Google Compute Engine")
+
+
+def identity() -> Dict[str, Any]:
+    """Return what costs nothing to know: interpreter, kernel, user number."""
+    system = os.uname()
+    return {
+        "python": "{}.{}.{}".format(*sys.version_info[:3])
+        + ("" if sys.implementation.name == "cpython" else " " + sys.implementation.name),
+        "platform": "{}-{}-{}".format(system.sysname, system.release, system.machine),
+        "uid": os.geteuid(),
+    }
+
+
+def user() -> str:
+    """Return the user's name, which may come from a directory service that hangs; else the number."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
+
+
+def where() -> str:
+    """Return ``container``, ``vm`` or ``host``."""
+    for space, number in _HOST_NAMESPACES.items():
+        try:
+            if os.readlink("/proc/self/ns/" + space) != number:
+                return "container"
+        except OSError:
+            continue
+    if any(os.path.exists(mark) for mark in _CONTAINER_MARKS):
+        return "container"
+    if any(name in os.environ for name in _CONTAINER_NAMES):
+        return "container"
+    maker = _start("/sys/class/dmi/id/sys_vendor") + _start("/sys/class/dmi/id/product_name")
+    if " hypervisor" in _start("/proc/cpuinfo") or any(vendor in maker for vendor in _VM_VENDORS):
+        return "vm"
+    return "host"
+
+
+def _start(path: str) -> str:
+    """Return the first 4000 bytes: all of /proc/cpuinfo costs an interrupt to every idle core."""
+    try:
+        with open(path, "rb", buffering=0) as stream:
+            return stream.read(4000).decode("ascii", "replace")
+    except OSError:
+        return ""

@@ -1,0 +1,221 @@
+"""One command: an argument vector, its own session, bounded output, and an end that is certain."""
+
+import os
+import select
+import signal
+import subprocess
+import threading
+import time
+from typing import Dict, List, Sequence
+
+from .processes import kernel, signal_group, state
+from .records import Deadline, Record, refusal, text
+
+# With vfork the whole interpreter would wait for an execve that hangs on a dead file server.
+subprocess._USE_VFORK = False  # type: ignore[attr-defined]
+
+#: Where administration tools live that are not in the PATH of a user or of a non-login shell.
+SYSTEM_PATH = (
+    "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    ":/opt/mellanox/iproute2/sbin:/opt/mellanox/ethtool/sbin:/opt/mellanox/mlnx-fw-updater"
+    ":/opt/mellanox/mft/bin:/opt/mellanox/doca/tools:/usr/local/nvidia/bin"
+)
+
+_GRACE_S = 0.3
+_STUCK = {"T": "it was stopped (state T)", "D": "it was stuck in the kernel (state D)"}
+_CHUNK = 65536
+_closed = threading.Event()
+
+
+def environment() -> Dict[str, str]:
+    """Return the environment of every command: the collector's own, in plain English."""
+    found = dict(os.environ)
+    found["PATH"] = ":".join(part for part in (found.get("PATH", ""), SYSTEM_PATH) if part)
+    found["LC_ALL"] = "C"
+    return found
+
+
+def find(tool: str) -> str:
+    """Return the path of a tool; raise FileNotFoundError, or PermissionError if it may not be run."""
+    refused = ""
+    folders = [""] if "/" in tool else environment()["PATH"].split(":")
+    for folder in folders:
+        if not folder.startswith("/") and "/" not in tool:
+            continue
+        path = os.path.join(folder, tool)
+        if os.path.isfile(path):
+            if os.access(path, os.X_OK):
+                return path
+            refused = refused or path
+    if refused:
+        raise PermissionError(13, "{} may not be executed by this user".format(refused))
+    raise FileNotFoundError(2, "there is no {} in PATH or the system directories".format(tool))
+
+
+def close() -> None:
+    """Let no further command start: the run is over."""
+    _closed.set()
+
+
+def execute(argv: Sequence[str], timeout_s: float, deadline: Deadline, cap: int, feed: bytes = b"") -> Record:
+    """Run a command to its end, or to its time limit, or to ``cap`` bytes of one of its outputs.
+
+    ``argv[0]`` is a path. ``feed`` is written to its standard input. The record says how it ended;
+    nothing of its process group is left, unless the record is ``abandoned``.
+    """
+    began = time.monotonic()
+    if _closed.is_set():
+        return {"status": "not-run", "why": "the run is over"}
+    try:
+        process = subprocess.Popen(
+            list(argv),
+            stdin=subprocess.PIPE if feed else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            env=environment(),
+            start_new_session=True,
+        )
+    except OSError as error:
+        record = refusal(error, "{} could not be executed".format(argv[0]))
+        if record["status"] == "missing":  # the file is there: it is its interpreter that is not
+            record["status"] = "error"
+        return record
+    run = _Run(process, cap, feed)
+    try:
+        record = run.watch(began, timeout_s, deadline)
+    finally:
+        run.close()
+    record["seconds"] = round(time.monotonic() - began, 3)
+    record["out"], record["err"] = text(bytes(run.out)), text(bytes(run.err))
+    return record
+
+
+class _Run:
+    """A running command and what it has printed so far."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", cap: int, feed: bytes) -> None:
+        self.process = process
+        self.out, self.err = bytearray(), bytearray()
+        self.full = False
+        self._cap = cap
+        self._feed = memoryview(feed)
+        self._ended = False
+        self._sinks: Dict[int, bytearray] = {}
+        for stream, sink in ((process.stdout, self.out), (process.stderr, self.err)):
+            if stream:
+                self._sinks[stream.fileno()] = sink
+        self._input: List[int] = [process.stdin.fileno()] if process.stdin else []
+        for fd in self._input:
+            os.set_blocking(fd, False)
+
+    def watch(self, began: float, timeout_s: float, deadline: Deadline) -> Record:
+        """Wait for the end, force it if need be, and say which it was."""
+        ended = self._wait(min(began + timeout_s, deadline.at))
+        if self.full:
+            why = "longer than {0} bytes; the first {0} were kept, the command was ended".format(self._cap)
+            return self._force({"status": "cut", "bytes": self._cap, "why": why}, deadline, term=False)
+        if not ended:
+            why = deadline.why if deadline.passed else "no end after {:g} s".format(timeout_s)
+            return self._force({"status": "timeout", "why": why}, deadline, term=True)
+        record: Record = {"status": "ok"}
+        signal_group(self.process.pid, signal.SIGKILL)
+        if self._sinks:
+            self._drain()
+            record["why"] = "a descendant kept the output open after the command's own end and "
+            record["why"] += "is ended with the run" if self._sinks else "was ended"
+        record["rc"] = self.process.wait()
+        return record
+
+    def close(self) -> None:
+        """Let go of the pipes."""
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if stream:
+                stream.close()
+
+    def _force(self, record: Record, deadline: Deadline, term: bool) -> Record:
+        """End the process group, first politely if ``term``, and complete ``why`` by what that took."""
+        pid, group = str(self.process.pid), self.process.pid
+        was = state(pid)
+        if term and was != "T":
+            signal_group(group, signal.SIGTERM)
+            if self._wait(_until(deadline, 0.1), patient=False):
+                return self._ended_by("; ended by SIGTERM", record)
+            was = state(pid)
+        if term:
+            record["why"] += "; " + _STUCK.get(was, "ignored SIGTERM")
+        refused = signal_group(group, signal.SIGKILL)
+        if self._wait(_until(deadline, 0.25), patient=False):
+            return self._ended_by(", killed with SIGKILL" if term else "", record)
+        what = "may not be killed by this user" if refused else "was not ended by SIGKILL"
+        record["why"] += "; {} and still runs as process {}".format(what, pid)
+        record.update(status="abandoned", kernel=kernel(pid))
+        return record
+
+    def _ended_by(self, what: str, record: Record) -> Record:
+        signal_group(self.process.pid, signal.SIGKILL)
+        self._drain()
+        self.process.wait()
+        record["why"] += what
+        return record
+
+    def _wait(self, until: float, patient: bool = True) -> bool:
+        """Read until the command has ended; a ``patient`` wait is also for the end of its output."""
+        step_s, over = 0.005, 0.0
+        while True:
+            if self._has_ended():
+                over = over or time.monotonic() + _GRACE_S
+                if not patient or not self._sinks or time.monotonic() >= over:
+                    return True
+            left_s = until - time.monotonic()
+            if left_s <= 0:
+                return False
+            moved = self._pump(min(step_s, left_s))
+            if self.full and patient:
+                return False
+            step_s = 0.005 if moved else min(step_s * 2, 0.05)
+
+    def _drain(self) -> None:
+        """Read what a command that is gone has left in its pipes."""
+        until = time.monotonic() + 0.05
+        while self._sinks and time.monotonic() < until:
+            self._pump(0.01)
+
+    def _pump(self, wait_s: float) -> bool:
+        """Move what the pipes hold, waiting ``wait_s`` seconds at most; tell whether there was anything."""
+        ready, writable, _ = select.select(list(self._sinks), self._input, [], wait_s)
+        for fd in writable:
+            try:
+                self._feed = self._feed[os.write(fd, self._feed[:_CHUNK]) :]
+            except OSError:  # the command does not want it; what it says about that is its answer
+                self._feed = self._feed[:0]
+            if not self._feed and self.process.stdin:
+                self._input = []
+                self.process.stdin.close()
+        for fd in ready:
+            sink = self._sinks[fd]
+            piece = os.read(fd, min(_CHUNK, self._cap + 1 - len(sink)))
+            sink += piece
+            if not piece or len(sink) > self._cap:
+                del self._sinks[fd]
+            if len(sink) > self._cap:
+                del sink[self._cap :]
+                self.full = True
+        return bool(ready or writable)
+
+    def _has_ended(self) -> bool:
+        """Tell whether the command has ended, leaving its zombie to keep the group's number taken."""
+        if not self._ended:
+            try:
+                options = os.WEXITED | os.WNOHANG | os.WNOWAIT
+                self._ended = os.waitid(os.P_PID, self.process.pid, options) is not None
+            except ChildProcessError:
+                self._ended = True
+            except AttributeError:  # PyPy has no waitid
+                self._ended = state(str(self.process.pid)) in ("Z", "X", "")
+        return self._ended
+
+
+def _until(deadline: Deadline, share_s: float) -> float:
+    """Return the end of a grace period, which may not carry the run far beyond its deadline."""
+    return min(time.monotonic() + _GRACE_S, deadline.at + share_s)

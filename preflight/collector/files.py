@@ -1,0 +1,103 @@
+"""What the file system shows: the content of files, the entries of directories, free space."""
+
+import os
+import stat
+from typing import Any, Dict
+
+from .records import Record, name, refusal, text
+
+_TYPES = (
+    ("file", stat.S_ISREG),
+    ("dir", stat.S_ISDIR),
+    ("link", stat.S_ISLNK),
+    ("char", stat.S_ISCHR),
+    ("block", stat.S_ISBLK),
+    ("fifo", stat.S_ISFIFO),
+    ("socket", stat.S_ISSOCK),
+)
+
+
+def _type(mode: int) -> str:
+    return next(word for word, test in _TYPES if test(mode))
+
+
+def read_file(path: str, cap: int) -> Record:
+    """Read at most ``cap`` bytes of a regular file; opening anything else could act on a device."""
+    try:
+        kind = _type(os.stat(path).st_mode)
+        if kind != "file":
+            return {"status": "error", "why": "is a {}, not a regular file".format(kind)}
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        try:
+            content = bytearray()
+            while len(content) <= cap:
+                piece = os.read(fd, cap + 1 - len(content))
+                if not piece:
+                    return {"status": "ok", "out": text(bytes(content))}
+                content += piece
+        finally:
+            os.close(fd)
+    except OSError as error:
+        return refusal(error)
+    why = "longer than {0} bytes; the first {0} were kept".format(cap)
+    return {"status": "cut", "out": text(bytes(content[:cap])), "bytes": cap, "why": why}
+
+
+def read_dir(path: str, cap: int) -> Record:
+    """List a directory; every entry is looked at, none is opened. ``cap`` bounds the names' bytes."""
+    entries: Dict[str, Dict[str, Any]] = {}
+    record: Record = {"status": "ok", "entries": entries}
+    size = 0
+    try:
+        found = sorted(os.listdir(path))
+    except OSError as error:
+        return refusal(error)
+    for entry in found:
+        size += len(entry)
+        if size > cap:
+            record.update(status="cut", why="{} entries, {} were kept".format(len(found), len(entries)))
+            break
+        try:
+            entries[name(entry)] = _look(os.path.join(path, entry))
+        except FileNotFoundError:  # gone since the directory was read
+            continue
+        except OSError as error:
+            record.update(refusal(error, name(entry)))
+    return record
+
+
+def _look(path: str) -> Dict[str, Any]:
+    status = os.lstat(path)
+    entry = {
+        "type": _type(status.st_mode),
+        "mode": format(stat.S_IMODE(status.st_mode), "04o"),
+        "uid": status.st_uid,
+        "gid": status.st_gid,
+        "access": ("r" if os.access(path, os.R_OK) else "") + ("w" if os.access(path, os.W_OK) else ""),
+    }
+    if entry["type"] == "link":
+        entry["target"] = name(os.readlink(path))
+    return entry
+
+
+def free_space(path: str) -> Record:
+    """Return the size of the file system at ``path`` and what an ordinary user may fill of it, bytes."""
+    try:
+        found = os.statvfs(path)
+    except OSError as error:
+        return refusal(error)
+    value = {"total_bytes": found.f_blocks * found.f_frsize, "free_bytes": found.f_bavail * found.f_frsize}
+    kind = _file_system(os.path.realpath(path))
+    return {"status": "ok", "value": dict(value, type=kind) if kind else value}
+
+
+def _file_system(path: str) -> str:
+    """Return the type of the file system that holds ``path``; empty if nobody says."""
+    best, kind = "", ""
+    for line in read_file("/proc/self/mounts", 4000000).get("out", "").splitlines():
+        fields = line.split(" ")
+        if len(fields) > 2:
+            point = fields[1].replace("\\040", " ")
+            if (path + "/").startswith(point.rstrip("/") + "/") and len(point) >= len(best):
+                best, kind = point, fields[2]
+    return kind

@@ -1,0 +1,128 @@
+"""The answer on standard output: one frame, whole or recognisably not.
+
+``PREFLIGHT-FRAME/1 LENGTH SHA256``, a line feed, LENGTH bytes of zlib-compressed JSON, a line feed,
+``PREFLIGHT-END``, a line feed. Anything may stand before it: login shells talk.
+"""
+
+import hashlib
+import json
+import re
+import zlib
+from typing import IO, Any, Dict, Union
+
+MAGIC = b"PREFLIGHT-FRAME/1 "
+END = b"\nPREFLIGHT-END\n"
+
+#: Bytes of a frame, and of the document in it, beyond which the other side is not believed.
+LIMIT = 256 * 1024 * 1024
+
+_HEADER = re.compile(re.escape(MAGIC) + rb"([0-9]{1,12}) ([0-9a-f]{64})\n")
+_HEADER_MAX = len(MAGIC) + 12 + 1 + 64 + 1
+_NOISE_KEPT = 2000
+
+
+class FrameError(ValueError):
+    """There is no whole frame; the text says what there is instead."""
+
+
+class NoFrame(FrameError):
+    """No frame was begun."""
+
+
+class CutFrame(FrameError):
+    """The frame ends early."""
+
+
+class DamagedFrame(FrameError):
+    """The frame is complete and does not hold what its header promises."""
+
+
+class Reader:
+    """Takes a frame out of a stream of bytes, piece by piece; keeps the start of the noise before it."""
+
+    def __init__(self) -> None:
+        """Start before the first byte."""
+        self._noise = b""
+        self._buffer = bytearray()
+        self._payload = -1
+        self._digest = b""
+
+    def feed(self, data: bytes) -> bool:
+        """Take more bytes; return whether the frame is complete, so that nothing more need be read."""
+        self._buffer += data
+        if self._payload < 0:
+            self._find_header()
+        return self._payload >= 0 and len(self._buffer) >= self._payload + len(END)
+
+    @property
+    def noise(self) -> bytes:
+        """The first bytes that are not of the frame."""
+        return self._noise if self._payload >= 0 else (self._noise + bytes(self._buffer))[:_NOISE_KEPT]
+
+    def document(self) -> Dict[str, Any]:
+        """Return the document of a complete frame; raise FrameError for anything less."""
+        if self._payload < 0 and MAGIC in self._buffer:
+            raise CutFrame("the answer was cut in its first line")
+        if self._payload < 0:
+            raise NoFrame("there is no answer")
+        if len(self._buffer) < self._payload + len(END):
+            have = min(len(self._buffer), self._payload)
+            raise CutFrame("the answer was cut at {} of {} bytes".format(have, self._payload))
+        payload = bytes(self._buffer[: self._payload])
+        if hashlib.sha256(payload).hexdigest().encode("ascii") != self._digest:
+            raise DamagedFrame("the answer is damaged: its checksum is another")
+        if self._buffer[self._payload : self._payload + len(END)] != END:
+            raise DamagedFrame("the answer is damaged: its end mark is missing")
+        return _decode(payload)
+
+    def _find_header(self) -> None:
+        """Look for a header; drop what can no longer be the start of one."""
+        header = _HEADER.search(self._buffer)
+        if header and int(header.group(1)) <= LIMIT:
+            self._payload, self._digest = int(header.group(1)), header.group(2)
+        end = header.end() if header else max(0, len(self._buffer) - _HEADER_MAX)
+        start = header.start() if header else end
+        self._noise = (self._noise + bytes(self._buffer[:start]))[:_NOISE_KEPT]
+        del self._buffer[:end]
+
+
+def _decode(payload: bytes) -> Dict[str, Any]:
+    try:
+        inflate = zlib.decompressobj()
+        raw = inflate.decompress(payload, LIMIT)
+        if inflate.unconsumed_tail or not inflate.eof:
+            raise DamagedFrame("the answer is damaged: it inflates to more than {} bytes".format(LIMIT))
+        document = json.loads(raw.decode("utf-8"))
+    except (zlib.error, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise DamagedFrame("the answer is damaged: {}".format(error)) from None
+    if not isinstance(document, dict):
+        raise DamagedFrame("the answer is damaged: it is no JSON object")
+    return document
+
+
+def read_frame(source: Union[bytes, IO[bytes]]) -> Dict[str, Any]:
+    """Return the document framed in some bytes, or in a stream read up to the end mark.
+
+    Raises NoFrame, CutFrame or DamagedFrame.
+    """
+    reader = Reader()
+    if isinstance(source, bytes):
+        reader.feed(source)
+        return reader.document()
+    while True:
+        data = source.read(65536)
+        if not data or reader.feed(data):
+            return reader.document()
+
+
+def pack(document: Dict[str, Any]) -> bytes:
+    """Return the frame of a document."""
+    payload = zlib.compress(json.dumps(document, sort_keys=True).encode("ascii"), 6)
+    digest = hashlib.sha256(payload).hexdigest().encode("ascii")
+    return MAGIC + str(len(payload)).encode("ascii") + b" " + digest + b"\n" + payload + END
+
+
+def write_frame(stream: IO[bytes], document: Dict[str, Any]) -> None:
+    """Write the frame of a document to a binary stream and flush it."""
+    stream.write(pack(document))
+    stream.flush()

@@ -1,0 +1,65 @@
+"""Path patterns, expanded on the node: ``{a,b}`` for alternatives, ``*`` for any part of a name."""
+
+import os
+import re
+from typing import Dict, Iterator, List, Set
+
+_BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
+
+
+def is_pattern(path: str) -> bool:
+    """Tell whether a path stands for several."""
+    return "*" in path or bool(_BRACES.search(path))
+
+
+def home(path: str) -> str:
+    """Return the path with a leading ``~/`` as this user's home directory."""
+    return os.path.expanduser(path) if path.startswith("~/") else path
+
+
+def alternatives(path: str) -> List[str]:
+    """Expand ``{a,b}``; each alternative is one path, or one pattern of ``*`` alone."""
+    found = _BRACES.search(path)
+    if not found:
+        return [path]
+    head, tail = path[: found.start()], path[found.end() :]
+    return [whole for part in found.group(1).split(",") for whole in alternatives(head + part + tail)]
+
+
+def fixed(pattern: str) -> str:
+    """Return the directory above the first ``*``."""
+    return os.path.dirname(pattern.split("*", 1)[0]) if "*" in pattern else os.path.dirname(pattern)
+
+
+def matches(pattern: str) -> Iterator[str]:
+    """Yield the paths that a pattern of ``*`` names, sorted.
+
+    What follows the last ``*`` is not looked for: a file that is missing below an existing directory
+    is a path too. Raises OSError for a directory that is there and cannot be listed.
+    """
+    if "*" not in pattern:
+        yield pattern
+        return
+    parts = pattern.split("/")
+    first = next(i for i, part in enumerate(parts) if "*" in part)
+    folder, wanted, rest = "/".join(parts[:first]) or "/", parts[first], parts[first + 1 :]
+    shape = re.compile(".*".join(re.escape(piece) for piece in wanted.split("*")) + r"\Z", re.S)
+    try:
+        names = os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for entry in sorted(names):
+        if shape.match(entry) and (wanted.startswith(".") or not entry.startswith(".")):
+            path = os.path.join(folder, entry)
+            if not rest or os.path.isdir(path):
+                for found in matches("/".join([path, *rest])):
+                    yield found
+
+
+def names(patterns: List[str]) -> Dict[str, bool]:
+    """Return the base names of all matches, sorted, and whether each may stand in a command line."""
+    found: Set[str] = set()
+    for pattern in patterns:
+        for alternative in alternatives(home(pattern)):
+            found.update(os.path.basename(path) for path in matches(alternative) if os.path.lexists(path))
+    return {name: not name.startswith("-") and name.isprintable() and " " not in name for name in sorted(found)}

@@ -1,0 +1,114 @@
+"""Processes as /proc shows them, and how to end those that are ours."""
+
+import os
+import signal
+import time
+from typing import Dict, List, Optional, Set
+
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(10000).decode("utf-8", "backslashreplace")
+    except OSError:
+        return ""
+
+
+def _stat(task: str) -> List[str]:
+    """Return the fields of ``/proc/.../stat`` from the state on; the name before it may hold anything."""
+    return _read("/proc/{}/stat".format(task)).rpartition(")")[2].split()
+
+
+def state(task: str) -> str:
+    """Return the state letter of ``PID`` or ``PID/task/TID``; empty if there is no such process."""
+    fields = _stat(task)
+    return fields[0] if fields else ""
+
+
+def kernel(task: str) -> Dict[str, str]:
+    """Say where in the kernel a process or thread is: its state, wait channel and stack, if readable."""
+    found = {
+        "state": state(task),
+        "wchan": _read("/proc/{}/wchan".format(task)).strip("0 \n"),
+        "stack": _read("/proc/{}/stack".format(task)).rstrip("\n"),
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def blocked(task: str) -> str:
+    """Return the process for whose start a thread may be waiting; else the thread itself."""
+    started = _read("/proc/{}/children".format(task)).split()
+    return started[-1] if started else task
+
+
+def thread() -> str:
+    """Return the calling thread as ``PID/task/TID``; empty before Linux 3.17."""
+    try:
+        return os.readlink("/proc/thread-self")
+    except OSError:
+        return ""
+
+
+def signal_group(group: int, number: int) -> Optional[OSError]:
+    """Send a signal to a process group; a group that is gone is no error, a refusal is returned."""
+    try:
+        os.killpg(group, number)
+    except ProcessLookupError:
+        return None
+    except OSError as error:
+        return error
+    return None
+
+
+def become_subreaper() -> str:
+    """Have orphaned descendants handed to this process, so that it can end them; say why if it cannot."""
+    try:
+        import ctypes
+
+        failed = ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        return os.strerror(ctypes.get_errno()) if failed else ""
+    except (ImportError, OSError, AttributeError) as error:
+        return str(error)
+
+
+def descendants(root: int) -> Set[int]:
+    """Return the living processes below ``root``."""
+    children: Dict[int, List[int]] = {}
+    for entry in os.listdir("/proc"):
+        fields = _stat(entry) if entry.isdigit() else []
+        if len(fields) > 1 and fields[0] not in "ZX":
+            children.setdefault(int(fields[1]), []).append(int(entry))
+    found: Set[int] = set()
+    below = [root]
+    while below:
+        for pid in children.get(below.pop(), []):
+            if pid not in found:
+                found.add(pid)
+                below.append(pid)
+    return found
+
+
+def end_descendants(grace_s: float) -> Set[int]:
+    """Kill every process below this one; return those that are still there after ``grace_s`` seconds.
+
+    A process that dies may have started another, and on a busy node a sweep may take all the time
+    there is, so three sweeps are made whatever the clock says.
+    """
+    until, sweeps = time.monotonic() + grace_s, 0
+    while True:
+        left, sweeps = descendants(os.getpid()), sweeps + 1
+        for pid in left:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except OSError:
+                continue
+        if not left or (sweeps >= 3 and time.monotonic() > until):
+            return left
+        time.sleep(0.01)
+
+
+def node() -> str:
+    """Return this host's name."""
+    return os.uname().nodename

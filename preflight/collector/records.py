@@ -1,0 +1,53 @@
+"""The words of one record: statuses, text, time limits."""
+
+import errno
+import os
+import time
+from typing import Any, Dict
+
+Record = Dict[str, Any]
+
+_STATUS = {
+    errno.ENOENT: "missing",
+    errno.ENOTDIR: "missing",
+    errno.EACCES: "denied",
+    errno.EPERM: "denied",
+}
+
+
+class Deadline:
+    """The moment, on the monotonic clock, at which the whole run has to be over."""
+
+    def __init__(self, seconds: float) -> None:
+        """Set the deadline ``seconds`` from now."""
+        self.seconds = seconds
+        self.at = time.monotonic() + seconds
+
+    @property
+    def passed(self) -> bool:
+        """Whether the run's time is over."""
+        return time.monotonic() >= self.at
+
+    @property
+    def why(self) -> str:
+        """Say that the deadline ended something."""
+        return "the run's deadline of {:g} s came first".format(self.seconds)
+
+
+def text(raw: bytes) -> str:
+    """Decode what a node printed; bytes that are not UTF-8 become ``\\xNN``."""
+    return raw.decode("utf-8", "backslashreplace")
+
+
+def name(raw: str) -> str:
+    """Return a file name as text that JSON can carry."""
+    return text(os.fsencode(raw))
+
+
+def refusal(error: OSError, subject: str = "") -> Record:
+    """Turn an error of the kernel into a record; ``subject`` names what was asked, if not the key."""
+    said = error.strerror or str(error)
+    return {
+        "status": _STATUS.get(error.errno or 0, "error"),
+        "why": "{}: {}".format(subject, said) if subject else said,
+    }

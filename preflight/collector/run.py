@@ -1,0 +1,128 @@
+"""One run: a plan's probes, a bounded number at once, until all have answered or the time is over."""
+
+import functools
+import os
+import threading
+import time
+from typing import Any, Dict, List, Set
+
+from . import about, processes
+from .jobs import Job, Site, jobs_of
+from .records import Deadline, Record
+from .redact import redact, redact_value
+from .sudo import Privilege
+
+SCHEMA = "preflight.evidence/1"
+
+#: Seconds after the deadline that commands may take to be killed, and the document to be closed.
+_CLOSING_S = 0.32
+
+#: Seconds beyond a probe's time limit after which its worker counts as stuck in the kernel.
+_OVERDUE_S = 1.0
+
+
+class Run:
+    """The state that the workers of one run share."""
+
+    def __init__(self, plan: Dict[str, Any]) -> None:
+        """Take the plan apart; nothing is asked yet."""
+        self._deadline = Deadline(float(plan["deadline_s"]))
+        self._parallel = max(1, int(plan["parallel"]))
+        self._changed = threading.Condition()
+        self._records: Dict[str, Record] = {}
+        self._notes: List[str] = []
+        self._site = Site(plan, self._deadline, Privilege(bool(plan["sudo"]), self.note))
+        self._waiting = jobs_of(plan["probes"])
+        self._open: Set[Job] = set(self._waiting)
+
+    def note(self, text: str) -> None:
+        """Keep a remark on the run as a whole."""
+        with self._changed:
+            if text not in self._notes:
+                self._notes.append(redact(text))
+
+    def collect(self) -> Dict[str, Record]:
+        """Ask everything; return within the deadline and half a second, whatever hangs."""
+        for _ in range(min(self._parallel, len(self._waiting))):
+            self._add_worker()
+        with self._changed:
+            while self._open and time.monotonic() < self._deadline.at + _CLOSING_S:
+                self._changed.wait(0.05)
+                for job in [job for job in self._open if job.overdue(_OVERDUE_S)]:
+                    self._give_up(job)
+                    self._add_worker()
+            for job in list(self._open):
+                self._give_up(job)
+            return dict(self._records)
+
+    @property
+    def notes(self) -> List[str]:
+        """What was remarked so far."""
+        with self._changed:
+            return list(self._notes)
+
+    def _add_worker(self) -> None:
+        threading.Thread(target=self._work, daemon=True).start()
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                while not self._waiting and self._open and not self._deadline.passed:
+                    self._changed.wait(0.05)
+                if not self._waiting or self._deadline.passed:
+                    return
+                job = self._waiting.pop(0)
+                job.begin()
+            try:
+                more = job.answer(self._site, functools.partial(self._put, job))
+            except Exception as error:  # a defect here may cost one answer, never the others
+                more = []
+                why = "the collector failed: {}: {}".format(type(error).__name__, error)
+                self._put(job, job.key, {"status": "error", "why": why})
+            with self._changed:
+                if job in self._open:
+                    self._waiting[:0] = more
+                    self._open.update(more)
+                    self._open.remove(job)
+                self._changed.notify_all()
+
+    def _put(self, job: Job, key: str, record: Record) -> None:
+        """Keep a record, without its secrets and empty fields, unless the job was given up before."""
+        job.reading = ""
+        clean = {field: redact_value(part) for field, part in record.items() if part not in ("", None)}
+        with self._changed:
+            if job in self._open:
+                self._records[key] = clean
+
+    def _give_up(self, job: Job) -> None:
+        """Record what is known of a job that has not ended; its late answers are not wanted."""
+        self._open.discard(job)
+        for key in job.unanswered(self._records):
+            self._records[key] = job.stuck(self._deadline)
+
+
+def collect(plan: Dict[str, Any]) -> Dict[str, Any]:
+    """Carry out a plan (``schemas/plan-1.json``) and return the Evidence document."""
+    began, at = time.monotonic(), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    collector: Dict[str, Any] = dict(about.identity(), user=str(os.geteuid()), where="unknown")
+    collector.update(deadline_s=plan["deadline_s"], sudo=plan["sudo"])
+    if "version" in plan:
+        collector["version"] = plan["version"]
+
+    def look_around() -> None:
+        collector["where"] = about.where()
+        collector["user"] = about.user()
+
+    looking = threading.Thread(target=look_around, daemon=True)
+    looking.start()
+    run = Run(plan)
+    records = run.collect()
+    looking.join(0.03)
+    seconds = round(time.monotonic() - began, 3)
+    return {
+        "schema": SCHEMA,
+        "node": plan["node"] or processes.node(),
+        "collected_at": at,
+        "collector": dict(collector, seconds=seconds, notes=run.notes),
+        "records": records,
+    }

@@ -1,0 +1,65 @@
+"""Commands that need root: through ``sudo -n`` if the plan allows it, asked once and never insisted."""
+
+import os
+import re
+import threading
+from typing import Any, Callable, List
+
+from .commands import execute, find
+from .records import Deadline, Record
+
+_REFUSAL = re.compile(r"^(sudo: .*|Sorry, .*|.* is not in the sudoers file.*|.* may not run sudo.*)$", re.M)
+_ORDINARY = "run as an ordinary user; needs root (--sudo)"
+
+
+class Privilege:
+    """How this run may use root; shared by all its workers.
+
+    The first refusal of sudo is kept for the commands that follow: every further call would be
+    another entry in the site's security log.
+    """
+
+    def __init__(self, allowed: bool, note: Callable[[str], None]) -> None:
+        """Take ``allowed`` from the plan; ``note`` is told of the first refusal."""
+        self.is_root = os.geteuid() == 0
+        self._allowed = allowed and not self.is_root
+        self._note = note
+        self._first = threading.Lock()
+        self._works = False
+        self._refused = ""
+
+    def execute(self, argv: List[str], begin: Callable[[], None], *limits: Any) -> Record:
+        """Run a command that needs root; ``limits`` are those of ``commands.execute``.
+
+        ``begin`` is called when the wait for another's first call of sudo is over.
+        """
+        if not self._allowed:
+            record = execute(argv, *limits)
+            if not self.is_root and record["status"] == "ok" and record["rc"] != 0:
+                record["why"] = "; ".join(part for part in (record.get("why"), _ORDINARY) if part)
+            return record
+        with self._first:
+            if not self._works and not self._refused:
+                begin()
+                return self._sudo(argv, *limits)
+        if self._refused:
+            return {"status": "denied", "why": self._refused}
+        begin()
+        return self._sudo(argv, *limits)
+
+    def _sudo(self, argv: List[str], timeout_s: float, deadline: Deadline, cap: int) -> Record:
+        try:
+            sudo = find("sudo")
+        except OSError as error:
+            return self._refuse({"status": "denied"}, str(error.strerror))
+        record = execute([sudo, "-n", "--", *argv], timeout_s, deadline, cap)
+        said = _REFUSAL.search(record.get("err", ""))
+        if not self._works and record.get("rc") == 1 and said:
+            return self._refuse(record, said.group())
+        self._works = True
+        return record
+
+    def _refuse(self, record: Record, said: str) -> Record:
+        self._refused = "needs root, and sudo gives none: " + said
+        self._note(self._refused)
+        return dict(record, status="denied", why=self._refused)

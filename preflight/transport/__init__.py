@@ -1,0 +1,1 @@
+"""How a collector is started somewhere and its document brought back."""

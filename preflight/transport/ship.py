@@ -1,0 +1,95 @@
+"""What travels to a node: the collector's source, a plan, and the few lines that start it there.
+
+``python3 -I -S -c BOOT`` reads all of it from standard input and imports the collector from memory;
+nothing is written on the node. Where it runs, and over what, is not this module's business.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+import zipfile
+from collections.abc import Mapping
+from importlib import resources
+from typing import Any
+
+#: Source of the start, for Python 3.6 and later; given to the interpreter as one argument.
+BOOT = """\
+import io, signal, sys, zipfile
+from importlib.machinery import ModuleSpec
+signal.alarm(60)
+line = sys.stdin.buffer.readline().split()
+if len(line) != 3 or line[0] != b"preflight":
+    sys.exit("the collector did not arrive")
+sizes = [int(size) for size in line[1:]]
+archive, plan = [sys.stdin.buffer.read(size) for size in sizes]
+if [len(archive), len(plan)] != sizes:
+    sys.exit("the collector did not arrive whole")
+with zipfile.ZipFile(io.BytesIO(archive)) as members:
+    sources = {name: members.read(name).decode("utf-8") for name in members.namelist()}
+
+class Shipped:
+    @staticmethod
+    def path(name):
+        stem = name.replace(".", "/")
+        return next((p for p in (stem + "/__init__.py", stem + ".py") if p in sources), None)
+
+    def find_spec(self, name, path=None, target=None):
+        origin = self.path(name)
+        if origin and (path is not None or name == "collector"):
+            return ModuleSpec(name, self, origin=origin, is_package=origin.endswith("__init__.py"))
+
+    def create_module(self, spec):
+        return None
+
+    def exec_module(self, module):
+        origin = module.__spec__.origin
+        exec(compile(sources[origin], origin, "exec"), module.__dict__)
+
+    def get_source(self, name):
+        return sources.get(self.path(name))
+
+sys.meta_path.insert(0, Shipped())
+from collector.__main__ import main
+main(plan)
+"""
+
+#: The options that belong before it: no environment variables, no user's or site's packages.
+OPTIONS = ("-I", "-S", "-c")
+
+_PACKAGE = "preflight.collector"
+_TIME = (1980, 1, 1, 0, 0, 0)
+
+
+def archive(extra: Mapping[str, bytes] | None = None) -> bytes:
+    """Return the collector as a zip that is the same for the same source.
+
+    ``extra`` adds modules for nodes that lack them (``{"pynvml.py": source}``), for the library child.
+    """
+    files = {f"collector/{name}": source for name, source in _sources().items()}
+    files.update(extra or {})
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as members:
+        for name in sorted(files):
+            member = zipfile.ZipInfo(name, _TIME)
+            member.compress_type = zipfile.ZIP_DEFLATED
+            member.external_attr = 0o644 << 16
+            member.create_system = 3
+            members.writestr(member, files[name])
+    return packed.getvalue()
+
+
+@functools.cache
+def _sources() -> Mapping[str, bytes]:
+    folder = resources.files(_PACKAGE)
+    return {entry.name: entry.read_bytes() for entry in folder.iterdir() if entry.name.endswith(".py")}
+
+
+def frames_for(plan: Mapping[str, Any], extra: Mapping[str, bytes] | None = None) -> bytes:
+    """Return what to write to the standard input of BOOT, which must then stay open.
+
+    When it is closed, the collector ends itself and all it has started.
+    """
+    packed, document = archive(extra), json.dumps(plan, sort_keys=True).encode("ascii")
+    return b"preflight %d %d\n" % (len(packed), len(document)) + packed + document

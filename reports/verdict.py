@@ -1,0 +1,144 @@
+"""The verdict in one line, for every report that is read by people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from preflight.reports.visible import RUN, one_line
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The word, the status that gives it its colour, and the counts behind it."""
+
+    word: str  # FAIL, NOT JUDGED, NO BLOCKER or PASS
+    status: str  # fail, unknown, warn or pass
+    detail: str
+
+
+def headline(report: Mapping[str, Any]) -> str:
+    """Return the verdict in one line: ``FAIL: 3 of 6 nodes have problems; 1 node did not answer``."""
+    told = verdict(report)
+    return f"{told.word}: {told.detail}"
+
+
+def verdict(report: Mapping[str, Any]) -> Verdict:
+    """Judge nothing anew: put the exit status and the counts of the report into words.
+
+    PASS is said only where nothing failed, nothing is unknown and every node answered. Where the
+    exit status is 0 all the same, since what failed or is unknown does not gate, the word is NO BLOCKER.
+    """
+    tally = _Tally.of(report)
+    if report["exit_status"] == 1:
+        return Verdict("FAIL", "fail", "; ".join([*tally.failures(), *tally.gaps()]))
+    if report["exit_status"] != 0:
+        return Verdict("NOT JUDGED", "unknown", "; ".join(tally.not_judged()))
+    if tally.failed or tally.unknown or tally.silent:
+        return Verdict("NO BLOCKER", "warn", "; ".join(["no gating check failed", *tally.beside_the_gate()]))
+    return Verdict("PASS", "pass", "; ".join(tally.passes()))
+
+
+@dataclass(frozen=True)
+class _Tally:
+    names: tuple[str, ...]
+    failing: int  # nodes
+    vague: int  # nodes that answered and whose roll-up is unknown
+    warned: int  # nodes
+    good: int  # nodes whose roll-up is pass or warn
+    silent: int  # nodes
+    failed: int  # results
+    unknown: int  # results
+    run_failed: int  # findings in the logs
+    run_unknown: int
+
+    @classmethod
+    def of(cls, report: Mapping[str, Any]) -> _Tally:
+        nodes = report["nodes"]
+        answered = [node["status"] for node in nodes if not node.get("no_answer")]
+        logs = [finding["status"] for finding in report["findings"] if RUN in finding["nodes"]]
+        coverage = report["coverage"]
+        return cls(
+            names=tuple(node["name"] for node in nodes),
+            failing=answered.count("fail"),
+            vague=answered.count("unknown"),
+            warned=answered.count("warn"),
+            good=answered.count("pass") + answered.count("warn"),
+            silent=coverage["nodes"]["no_answer"],
+            failed=coverage["failed"],
+            unknown=coverage["unknown"],
+            run_failed=logs.count("fail"),
+            run_unknown=logs.count("unknown"),
+        )
+
+    def failures(self) -> list[str]:
+        said = []
+        if self.failing and len(self.names) == 1:
+            said.append(f"{_of(self.failed, 'check')} failed on {one_line(self.names[0])}")
+        elif self.failing:
+            said.append(f"{self._share(self.failing)} {'has' if self.failing == 1 else 'have'} problems")
+        if self.run_failed:
+            said.append(f"the run's logs show {_of(self.run_failed, 'problem')}")
+        return said or [f"{_of(self.failed, 'check')} failed"]
+
+    def gaps(self) -> list[str]:
+        said = []
+        if self.vague:
+            said.append(f"could not tell for {_of(self.vague, 'node')}")
+        return said + self._silence()
+
+    def not_judged(self) -> list[str]:
+        said = []
+        if self.failing:
+            verb = "has" if self.failing == 1 else "have"
+            said.append(f"{self._share(self.failing)} {verb} failures that do not gate")
+        if self.vague:
+            said.append(f"could not tell for {self._share(self.vague)}")
+        if self.run_unknown:
+            said.append("could not tell from the run's logs")
+        said += self._silence()
+        if not said and self.unknown:
+            said.append(f"could not tell {_of(self.unknown, 'result')}")
+        if not said:
+            said.append("no check could be applied" if self.names else "nothing was judged")
+        return said
+
+    def beside_the_gate(self) -> list[str]:
+        said = []
+        if self.failed:
+            said.append(f"{_of(self.failed, 'result')} failed that {_verb(self.failed)} not gate")
+        if self.unknown:
+            said.append(f"{_of(self.unknown, 'result')} unknown that {_verb(self.unknown)} not gate")
+        return said + self._silence()
+
+    def passes(self) -> list[str]:
+        if not self.names:
+            said = ["the run's logs passed"]
+        elif len(self.names) == 1:
+            said = [f"{one_line(self.names[0])} passed every check that applies"]
+        elif self.good == len(self.names):
+            said = [f"all {self.good} nodes passed every check that applies"]
+        else:
+            said = [f"{self._share(self.good)} passed; to the others no check applies"]
+        if self.warned:
+            said.append("with warnings" if len(self.names) == 1 else f"{_of(self.warned, 'node')} with warnings")
+        return said
+
+    def _silence(self) -> list[str]:
+        if not self.silent:
+            return []
+        if self.silent == len(self.names):
+            return ["no node answered" if self.silent > 1 else f"{one_line(self.names[0])} did not answer"]
+        return [f"{_of(self.silent, 'node')} did not answer"]
+
+    def _share(self, count: int) -> str:
+        return f"{count} of {_of(len(self.names), 'node')}"
+
+
+def _of(count: int, thing: str) -> str:
+    return f"{count} {thing}{'' if count == 1 else 's'}"
+
+
+def _verb(count: int) -> str:
+    return "does" if count == 1 else "do"

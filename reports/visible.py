@@ -1,0 +1,59 @@
+"""Foreign text made harmless: what a node sent may hold escapes, bidi marks, anything."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+#: The name under which the judge keeps the evidence of a run (``preflight.facts.run.RUN``).
+RUN = "@run"
+RUN_WORDS = "the run's logs"
+
+# Controls but \n and \t; soft hyphen; marks, isolates and overrides of direction; zero-width and other
+# characters that show as nothing; line and paragraph separator; surrogates; non-characters; tags.
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
+    "\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufdd0-\ufdef\ufe00-\ufe0f\ufeff\uffa0"
+    "\ufff0-\ufffb\ufffe\uffff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+
+
+def visible(text: str) -> str:
+    r"""Write characters that steer a terminal or hide from the eye as escapes: ``\x1b``, ``\u202e``.
+
+    Line feeds and tabs stay. What is visible already does not change.
+    """
+    return _HIDDEN.sub(_escape, text)
+
+
+def one_line(text: str) -> str:
+    r"""Make text visible and write its line feeds and tabs as ``\n`` and ``\t``."""
+    return visible(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def fold(names: Iterable[str]) -> str:
+    """Fold node names: ``gpu[001-063]``. Names that no host can have follow as they are, made visible."""
+    distinct = dict.fromkeys(names)
+    plain = [name for name in distinct if _PLAIN_NAME.fullmatch(name)]
+    legal = set(plain)
+    odd = [RUN_WORDS if name == RUN else one_line(name) for name in distinct if name not in legal]
+    return ", ".join([*([_folded(plain)] if plain else []), *odd])
+
+
+def _folded(names: list[str]) -> str:
+    if len(names) == 1:
+        return names[0]
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
+
+    try:
+        return str(NodeSet.fromlist(names, resolver=RESOLVER_NOGROUP))
+    except (NodeSetException, ValueError):
+        return ",".join(names)

@@ -1,0 +1,105 @@
+"""What is installed is what is in the tree."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def test_list_of_packages_equals_the_tree() -> None:
+    found = {
+        ".".join(path.parent.relative_to(ROOT).parts)
+        for path in (ROOT / "preflight").rglob("__init__.py")
+    } | {"preflight.checks", "preflight.reports"}
+    found |= {
+        "preflight." + ".".join(path.parent.relative_to(ROOT).parts)
+        for folder in ("checks", "reports")
+        for path in (ROOT / folder).rglob("__init__.py")
+    }
+    assert set(PROJECT["tool"]["setuptools"]["packages"]) == found
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("wheel")
+    source = tmp_path_factory.mktemp("source") / "tree"
+    import shutil
+
+    ignore = shutil.ignore_patterns(".git", ".venv", "__pycache__", "*.egg-info", ".*_cache", "build", "dist")
+    shutil.copytree(ROOT, source, symlinks=True, ignore=ignore)
+    # the sdist is built first and the wheel from it, so that both are proved
+    subprocess.run(
+        [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(source)],
+        check=True, capture_output=True, timeout=120,
+    )  # fmt: skip
+    (built,) = out.glob("*.whl")
+    return built
+
+
+def test_wheel_holds_everything(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert not {name for name in names if name.startswith(("checks/", "reports/", "tests/", "fixtures/"))}
+    for folder in ("checks", "reports"):
+        for path in (ROOT / folder).rglob("*"):
+            if path.is_file() and "__pycache__" not in path.parts:
+                assert f"preflight/{path.relative_to(ROOT)}" in names
+    for path in (ROOT / "preflight").rglob("*"):
+        inside = path.relative_to(ROOT)
+        if path.is_file() and "__pycache__" not in inside.parts and inside.parts[1] not in ("checks", "reports"):
+            assert str(inside) in names
+
+
+def test_demo_works_from_the_wheel_in_an_empty_directory(wheel: Path, tmp_path: Path) -> None:
+    target, empty = tmp_path / "site", tmp_path / "empty"
+    empty.mkdir()
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(target)
+    code = f"import sys; sys.path.insert(0, {str(target)!r}); sys.argv = ['preflight', 'demo', '--html', 'demo.html']\n"
+    code += "import preflight; assert preflight.__file__.startswith(sys.path[0]), preflight.__file__\n"
+    code += "from preflight.cli import main; main()"
+    done = subprocess.run([sys.executable, "-P", "-c", code] if sys.version_info >= (3, 11) else [sys.executable, "-c", code],
+                          cwd=empty, capture_output=True, text=True, timeout=60)  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    assert "FAIL" in done.stdout
+    assert (empty / "demo.html").stat().st_size > 10_000
+
+
+def test_declared_dependencies_are_the_imported_ones() -> None:
+    names = {re.split(r"[><=;\[ ]", line)[0].lower() for line in PROJECT["project"]["dependencies"]}
+    assert names == {"click", "clustershell", "jinja2", "nvidia-ml-py", "paramiko", "psutil", "rich", "tomli"}
+
+
+def tracked() -> list[Path]:
+    try:
+        done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, timeout=30)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("not a git checkout, or git is not installed")
+    return [ROOT / name for name in done.stdout.decode().split("\0") if name]
+
+
+def test_no_tracked_file_names_a_place_of_one_machine() -> None:
+    leak = re.compile(r"/(?:root|home/[a-z]+|work|Users)/|pypi\.org|files\.pythonhosted|index-url")
+    for path in tracked():
+        if path.is_symlink() or not path.is_file() or path == Path(__file__).resolve():
+            continue
+        found = leak.search(path.read_text(encoding="utf-8", errors="replace"))
+        assert not found, f"{path.name}: {found and found[0]}"
+
+
+def test_no_module_of_reports_shadows_a_standard_one() -> None:
+    standard = sys.stdlib_module_names
+    for path in (ROOT / "reports").glob("*.py"):
+        assert path.stem == "__init__" or path.stem not in standard
