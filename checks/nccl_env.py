@@ -290,22 +290,11 @@ def ib_hca(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def _unset(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Without a list NCCL takes every active port: fine, unless the site keeps some for other traffic."""
+    """Without a list NCCL takes every active port; say so where the site keeps some for other traffic."""
     aside = {*(site.members.ports.storage or ()), *(site.members.ports.management or ())}
-    taken = [port for port in node.rdma_ports if port.device in aside and port.active] if aside else []
-    for port in taken:
-        yield warned(
-            f"{port.name}: NCCL_IB_HCA is unset, so that NCCL may use this {_role(site, port.device)} port",
-            subject=port.name,
-            expected="NCCL_IB_HCA names the compute ports",
-            evidence=[PROCESS, *port.evidence[:1]],
-        )
-    if not taken:
-        yield passed("NCCL_IB_HCA is unset: NCCL uses every active port", evidence=[PROCESS])
-
-
-def _role(site: Site, device: str) -> str:
-    return "storage" if device in (site.members.ports.storage or ()) else "management"
+    taken = [port.name for port in node.rdma_ports if port.device in aside and port.active] if aside else []
+    too = f", also {', '.join(taken)}, kept for other traffic" if taken else ""
+    yield passed(f"NCCL_IB_HCA is unset: NCCL may use every active port{too}", evidence=[PROCESS])
 
 
 def _unmatched(node: NodeFacts, selection: Selection, setting: Setting) -> Iterator[Finding]:

@@ -45,6 +45,7 @@ class Instance:
     finding: Document
     why: str  # empty where the card says it for all
     fix: str
+    evident: bool  # its evidence is told; not where the next one rests on the same
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,6 @@ class Card:
     why: str
     fix: str
     instances: tuple[Instance, ...]
-    evidence: Document | None  # a finding whose evidence stands for all, where there are several
 
 
 def cards(findings: Sequence[Document], status: str) -> tuple[Card, ...]:
@@ -76,7 +76,6 @@ def cards(findings: Sequence[Document], status: str) -> tuple[Card, ...]:
 def _card(ident: str, group: Sequence[Document]) -> Card:
     first = group[0]
     why, fix = _shared(group, "why"), _shared(group, "fix")
-    same_evidence = len(group) > 1 and all(_rests_on(finding) == _rests_on(first) for finding in group)
     nodes = _union(group)
     return Card(
         ident=ident,
@@ -95,10 +94,10 @@ def _card(ident: str, group: Sequence[Document]) -> Card:
                 finding,
                 "" if why else finding["why"],
                 "" if fix else finding["fix"],
+                following is None or _rests_on(finding) != _rests_on(following),
             )
-            for finding in group
+            for finding, following in zip(group, (*group[1:], None), strict=True)
         ),
-        evidence=first if same_evidence else None,
     )
 
 

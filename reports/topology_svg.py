@@ -128,11 +128,11 @@ def _switch(pen: _Pen, switch: Mapping[str, Any], x: int, y: int) -> None:
         pen.text(left, top + CHIP_H / 2 + 4, _short(name, SHORT), "t-note")
     places = [(spot, gpu, _gpu) for spot, gpu in zip(_spots(left, right, nics, gpus), gpus, strict=True)]
     places += [((right, number), nic, _nic) for number, nic in enumerate(nics)]
-    for (at, number), _, _ in places:
+    for (at, number), _, _ in places if len(places) > 1 else ():
         centre = top + number * step + CHIP_H / 2
         pen.line(spine, centre, at if at == right else at + CHIP_W, centre, "t-wire")
     ends = [top + number * step + CHIP_H / 2 for (_, number), _, _ in places]
-    if ends:
+    if len(ends) > 1:
         pen.line(spine, min(ends), spine, max(ends), "t-wire")
     for (at, number), device, shape in places:
         shape(pen, device, at, top + number * step)
@@ -154,7 +154,7 @@ def _gpu(pen: _Pen, gpu: Mapping[str, Any], x: int, y: int) -> None:
         pen.line(x + CHIP_W - 30, y + 8, x + CHIP_W - 8, y + CHIP_H - 8, "t-cross")
         pen.line(x + CHIP_W - 30, y + CHIP_H - 8, x + CHIP_W - 8, y + 8, "t-cross")
     pen.text(x + 10, y + 16, _short(name, 20), "t-name")
-    pen.text(x + 10, y + 30, "no answer" if silent else _short(model or address, SHORT), "t-sub")
+    pen.text(x + 10, y + 30, "no answer" if silent else _short(model.removeprefix("NVIDIA ") or address, SHORT), "t-sub")
     pen.add("</g>")
 
 
@@ -190,7 +190,7 @@ def _nvlink(pen: _Pen, link: NvLink, y: int, width: int) -> int:
     height = 30 + (arch + 22 if arcs else 0) + 15 * len(lines) + (8 if lines else 0)
     kind = {"weak": "t-nvlink t-weak", "none": "t-nvlink t-quiet"}.get(link.kind, "t-nvlink")
     pen.rect(0.5, y + 0.5, width - 1, height - 1, kind, 8)
-    pen.text(PAD, y + 20, _short(f"NVLink: {link.summary}", width // 6), "t-head")
+    pen.text(PAD, y + 20, _short(f"NVLink: {link.summary}", width // 8), "t-head")
     at = y + 30
     if arcs:
         at = _arcs(pen, link, at, width, arch)

@@ -124,6 +124,8 @@ class _Run:
             self._drain()
             record["why"] = "a descendant kept the output open after the command's own end and "
             record["why"] += "is ended with the run" if self._sinks else "was ended"
+            if self.full:
+                record.update(status="cut", bytes=self._cap)
         record["rc"] = self.process.wait()
         return record
 
