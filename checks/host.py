@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 from preflight.checks.presence import no_rdma
 from preflight.cluster import Site
@@ -82,7 +83,7 @@ def shm(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield compare(size, floor, what="size of /dev/shm", at_least=True, unit="GiB", evidence=[SHM])
         return
     several = len(node.gpus_on_bus) > 1
-    details = {"found": f"{size:g} GiB", "expected": "at least 8 GiB", "evidence": [SHM]}
+    details: dict[str, Any] = {"found": f"{size:g} GiB", "expected": "at least 8 GiB", "evidence": [SHM]}
     if size >= 8:
         yield passed(f"/dev/shm has {size:g} GiB", found=f"{size:g} GiB", evidence=[SHM])
     elif size < 1 and several:

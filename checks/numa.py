@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from preflight.checks.presence import PCI_BUS, no_gpu
 from preflight.cluster import Site
@@ -35,7 +36,7 @@ def affinity(node: NodeFacts, site: Site) -> Iterator[Finding]:
     silent = [gpu.address for gpu in gpus if not gpu.local_cpus]
     far = [gpu for gpu in gpus if gpu.local_cpus and not gpu.local_cpus & allowed]
     near = [gpu for gpu in gpus if gpu.local_cpus and gpu.local_cpus & allowed]
-    details = {"found": f"CPUs {fold_ids(allowed)}", "evidence": [STATUS, PCI_BUS]}
+    details: dict[str, Any] = {"found": f"CPUs {fold_ids(allowed)}", "evidence": [STATUS, PCI_BUS]}
     if far:
         cpus = fold_ids(frozenset().union(*(gpu.local_cpus or () for gpu in far)))
         yield failed(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 from preflight.checks.presence import PCI_BUS, RDMA_CLASS, no_rdma
 from preflight.cluster import Expected, Site
@@ -75,7 +76,7 @@ def registered(node: NodeFacts, site: Site) -> Iterator[Finding]:
             evidence=[PCI_BUS, RDMA_CLASS],
         )
         return
-    details = {
+    details: dict[str, Any] = {
         "found": f"{len(devices)} RDMA devices",
         "expected": f"{len(nics)}, as on the PCI bus",
         "evidence": [RDMA_CLASS, PCI_BUS],
@@ -346,14 +347,19 @@ def active_mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     for port in active:
         mtu = port.active_mtu
         wanted = site.mtu if site.mtu.value else Expected(4096, "usual on training fabrics", site.mtu.key)
-        details = {
+        details: dict[str, Any] = {
             "subject": port.name,
             "found": f"{mtu} bytes",
             "expected": f"{wanted.value} bytes ({wanted.source})",
             "evidence": [DEVINFO],
         }
         if mtu is None:
-            yield unknown(f"ibv_devinfo does not list {port.name}", subject=port.name, evidence=[DEVINFO])
+            yield unknown(
+                f"ibv_devinfo does not list {port.name}",
+                subject=port.name,
+                evidence=[DEVINFO],
+                fix="see rdma.device-nodes: it lists what it may open",
+            )
         elif mtu == wanted.value or (not site.mtu.value and mtu > 4096):
             good.append(port)
         elif mtu == 2048 and not site.mtu.value:

@@ -171,7 +171,8 @@ def congestion_notification(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield skipped(f"the site runs without ECN by design ({site.ecn.source})", evidence=[ports[0].evidence[0]])
         return
     priority = site.pfc_priority.value
-    good, keys = [], ()
+    good: list[str] = []
+    keys: tuple[str, ...] = ()
     for port in ports:
         name = _interface(port)
         try:

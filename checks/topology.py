@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from itertools import combinations
+from typing import Any
 
 from preflight.checks.presence import PCI_BUS, no_gpu, no_rdma
 from preflight.cluster import Site
@@ -145,7 +146,7 @@ def _judge(topology: Topology, codes: dict[str, tuple[str, tuple[str, ...]]]) ->
     for gpu, (code, nics) in codes.items():
         if gpu in near:
             continue
-        details = {
+        details: dict[str, Any] = {
             "subject": gpu,
             "found": f"{code} to {', '.join(nics)}",
             "expected": "PIX or PXB",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import time
@@ -115,11 +116,12 @@ def collect(output: Path | None, deadline: float, sudo: bool) -> None:
 
     _writable(output)
     evidence = _ask(registry(), Cluster(), deadline, sudo)
+    written = True
     if output:
-        _write(output, dump(evidence))
+        written = _write(output, dump(evidence))
     else:
         click.echo(dump(evidence), nl=False)
-    if evidence.no_answer is not None:
+    if evidence.no_answer is not None or not written:
         sys.exit(3)
 
 
@@ -309,27 +311,23 @@ class _Session:
 
     def finish(self, evidences: Sequence[Evidence], run: Evidence | None) -> NoReturn:
         """Judge, write what was asked for, exit with the verdict."""
-        from preflight.archive import save
-
         report = self.judge(evidences, run)
-        if directory := self.outputs.get("save"):
-            try:
-                save(directory, [*evidences, *([run] if run else [])])
-            except OSError as error:
-                raise UsageError(f"{directory}: cannot be written: {error.strerror}") from None
-        if html_file := self.outputs.get("html_file"):
-            from preflight.reports.html_page import render as render_html
-
-            _write(html_file, render_html(report))
-        json_file = self.outputs.get("json_file")
+        json_file, html_file = self.outputs.get("json_file"), self.outputs.get("html_file")
         document = json.dumps(report, indent=1) + "\n" if json_file else ""
         if json_file == "-":
             click.echo(document, nl=False)
         else:
-            if json_file:
-                _write(Path(json_file), document)
             self._print(report)
-        sys.exit(report["exit_status"])
+        written = True
+        if directory := self.outputs.get("save"):
+            written &= _save(directory, [*evidences, *([run] if run else [])])
+        if html_file:
+            from preflight.reports.html_page import render as render_html
+
+            written &= _write(html_file, render_html(report))
+        if json_file and json_file != "-":
+            written &= _write(Path(json_file), document)
+        sys.exit(report["exit_status"] if written else report["exit_status"] or 3)
 
     def _print(self, report: dict[str, Any]) -> None:
         from shutil import get_terminal_size
@@ -340,7 +338,7 @@ class _Session:
         width = min(get_terminal_size((100, 24)).columns, 120) if terminal else 100
         click.echo(render(report, colour=terminal, width=width, verbose=self.outputs.get("verbose", False)), nl=False)
         if html_file := self.outputs.get("html_file"):
-            click.echo(f"\npage: {html_file}")
+            click.echo(f"page: {html_file}")
 
 
 def _select(checks: Sequence[Check], only: Sequence[str], skip: Sequence[str]) -> tuple[list[Check], list[str]]:
@@ -361,8 +359,6 @@ def _select(checks: Sequence[Check], only: Sequence[str], skip: Sequence[str]) -
 
 def _ask(registry: Registry, cluster: Cluster, deadline: float, sudo: bool) -> Evidence:
     """Collect from this node; an interrupt gives a node without an answer."""
-    import os
-
     from preflight.evidence import from_document, no_answer
     from preflight.probes import plan
     from preflight.transport.local import collect
@@ -439,20 +435,42 @@ def _writable(path: Path | None) -> None:
         raise UsageError(f"{path}: is a directory, not a file")
     if not path.parent.is_dir():
         raise UsageError(f"{path}: there is no directory {path.parent}")
+    if not os.access(path.parent, os.W_OK):
+        raise UsageError(f"{path}: the directory {path.parent} is not writable")
 
 
 def _directory(path: Path) -> None:
     if path.exists() and not path.is_dir():
         raise UsageError(f"{path}: is a file, not a directory")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be made: {error.strerror}") from None
+    if not os.access(path, os.W_OK):
+        raise UsageError(f"{path}: is not writable")
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, text: str) -> bool:
+    """Write a file; a disk that is full must not lose the verdict that was printed."""
     from preflight.archive import write
 
     try:
         write(path, text)
     except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
+        click.echo(f"error: {path} could not be written: {error.strerror}", err=True)
+        return False
+    return True
+
+
+def _save(directory: Path, evidences: Sequence[Evidence]) -> bool:
+    from preflight.archive import save
+
+    try:
+        save(directory, evidences)
+    except OSError as error:
+        click.echo(f"error: {directory} could not be written: {error.strerror}", err=True)
+        return False
+    return True
 
 
 def _report_broken(registry: Registry) -> None:

@@ -83,9 +83,9 @@ class NodeClass:
     gpus: int | None = schema.key(schema.whole(0, 1024), "GPUs of each node")
     hcas: int | None = schema.key(schema.whole(0, 1024), "RDMA devices of the compute fabric of each node")
     sudo: bool | None = schema.key(schema.boolean, "whether --sudo may be used on these nodes")
-    ports: Ports = schema.table(Ports)
-    qos: Qos = schema.table(Qos)
-    thresholds: Thresholds = schema.table(Thresholds)
+    ports: Ports = schema.table(Ports)  # noqa: RUF009
+    qos: Qos = schema.table(Qos)  # noqa: RUF009
+    thresholds: Thresholds = schema.table(Thresholds)  # noqa: RUF009
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,6 @@ class Cluster:
         except EvidenceError:
             part = None
         return Site(self.path, name or "default", members, part)
-
 
     def run_site(self, sites: Iterable[Site]) -> Site:
         """Return what is expected of a run: that of its nodes, where they are all of one kind.

@@ -21,7 +21,8 @@ def key(kind: Kind, about: str) -> Any:
 
 def table(cls: type[T]) -> T:
     """Declare a sub-table."""
-    return cast(T, dataclasses.field(default_factory=cls, metadata={"table": cls}))
+    field: T = dataclasses.field(default_factory=cls, metadata={"table": cls})
+    return field
 
 
 # --- kinds: value -> value, or ValueError("takes …") ---
@@ -35,7 +36,7 @@ def text(value: Any) -> str:
 
 
 def boolean(value: Any) -> bool:
-    """true or false."""
+    """A truth value, ``true`` or ``false``."""
     if not isinstance(value, bool):
         raise ValueError("takes true or false, without quotes")
     return value

@@ -273,6 +273,7 @@ def _folded(outcomes: Iterable[Outcome], evidences: Mapping[str, Evidence]) -> I
         groups.items(), key=lambda item: (DISPLAY.index(item[0][1].status), order[item[0]])
     ):
         urgent = finding.status not in (Status.PASS, Status.SKIP)
+        first = evidences.get(nodes[0])
         document: dict[str, Any] = {
             "check": check.id,
             "title": check.title,
@@ -285,11 +286,18 @@ def _folded(outcomes: Iterable[Outcome], evidences: Mapping[str, Evidence]) -> I
             "expected": finding.expected,
             "evidence": list(finding.evidence),
             "why": (finding.why or check.why) if urgent else "",
-            "fix": (finding.fix or check.fix) if urgent else "",
+            "fix": _next(check, finding, first) if urgent else "",
         }
         if urgent:
-            document["excerpts"] = list(_excerpts(finding, nodes[0], evidences.get(nodes[0])))
+            document["excerpts"] = list(_excerpts(finding, nodes[0], first))
         yield document
+
+
+def _next(check: Check, finding: Finding, evidence: Evidence | None) -> str:
+    """Say what to do next: the finding's own word, else the check's cure, or how to learn what is unknown."""
+    if finding.fix or finding.status is not Status.UNKNOWN:
+        return finding.fix or check.fix
+    return _supply(finding.evidence[0], evidence) if finding.evidence and evidence else ""
 
 
 def _excerpts(finding: Finding, node: str, evidence: Evidence | None) -> Iterator[dict[str, str]]:

@@ -119,23 +119,29 @@ def _switch(pen: _Pen, switch: Mapping[str, Any], x: int, y: int) -> None:
     name = f"PCIe {switch['name']}" if switch.get("name") else "not on PCIe"
     pen.rect(x, y, PANEL - 2 * PAD, _switch_height(switch), "t-switch")
     left, right = x + PAD, x + PAD + CHIP_W + 20
-    spine = left + CHIP_W + 10
     top = y + (SWITCH_HEAD if gpus else 6)
-    step = CHIP_H + CHIP_GAP
     if gpus:
         pen.text(left, y + 15, _short(name, 46), "t-note")
     else:
         pen.text(left, top + CHIP_H / 2 + 4, _short(name, SHORT), "t-note")
-    places = [(spot, gpu, _gpu) for spot, gpu in zip(_spots(left, right, nics, gpus), gpus, strict=True)]
-    places += [((right, number), nic, _nic) for number, nic in enumerate(nics)]
-    for (at, number), _, _ in places if len(places) > 1 else ():
-        centre = top + number * step + CHIP_H / 2
-        pen.line(spine, centre, at if at == right else at + CHIP_W, centre, "t-wire")
-    ends = [top + number * step + CHIP_H / 2 for (_, number), _, _ in places]
-    if len(ends) > 1:
-        pen.line(spine, min(ends), spine, max(ends), "t-wire")
-    for (at, number), device, shape in places:
-        shape(pen, device, at, top + number * step)
+    gpu_spots = _spots(left, right, nics, gpus)
+    nic_spots = [(right, number) for number in range(len(nics))]
+    _wires(pen, [*gpu_spots, *nic_spots], left, top)
+    for (at, number), gpu in zip(gpu_spots, gpus, strict=True):
+        _gpu(pen, gpu, at, top + number * (CHIP_H + CHIP_GAP))
+    for (at, number), nic in zip(nic_spots, nics, strict=True):
+        _nic(pen, nic, at, top + number * (CHIP_H + CHIP_GAP))
+
+
+def _wires(pen: _Pen, spots: Sequence[tuple[int, int]], left: int, top: int) -> None:
+    """Join the devices of a switch by a spine between the two columns."""
+    if len(spots) < 2:
+        return
+    spine = left + CHIP_W + 10
+    heights = [top + number * (CHIP_H + CHIP_GAP) + CHIP_H / 2 for _, number in spots]
+    for (at, _), height in zip(spots, heights, strict=True):
+        pen.line(spine, height, at + CHIP_W if at == left else at, height, "t-wire")
+    pen.line(spine, min(heights), spine, max(heights), "t-wire")
 
 
 def _spots(left: int, right: int, nics: Sequence[Any], gpus: Sequence[Any]) -> list[tuple[int, int]]:
@@ -154,7 +160,9 @@ def _gpu(pen: _Pen, gpu: Mapping[str, Any], x: int, y: int) -> None:
         pen.line(x + CHIP_W - 30, y + 8, x + CHIP_W - 8, y + CHIP_H - 8, "t-cross")
         pen.line(x + CHIP_W - 30, y + CHIP_H - 8, x + CHIP_W - 8, y + 8, "t-cross")
     pen.text(x + 10, y + 16, _short(name, 20), "t-name")
-    pen.text(x + 10, y + 30, "no answer" if silent else _short(model.removeprefix("NVIDIA ") or address, SHORT), "t-sub")
+    pen.text(
+        x + 10, y + 30, "no answer" if silent else _short(model.removeprefix("NVIDIA ") or address, SHORT), "t-sub"
+    )
     pen.add("</g>")
 
 

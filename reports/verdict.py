@@ -49,6 +49,7 @@ class _Tally:
     good: int  # nodes whose roll-up is pass or warn
     silent: int  # nodes
     failed: int  # results
+    node_failed: int  # results of nodes, without those of the logs
     unknown: int  # results
     run_failed: int  # findings in the logs
     run_unknown: int
@@ -67,6 +68,7 @@ class _Tally:
             good=answered.count("pass") + answered.count("warn"),
             silent=coverage["nodes"]["no_answer"],
             failed=coverage["failed"],
+            node_failed=sum(list(node["checks"].values()).count("fail") for node in nodes),
             unknown=coverage["unknown"],
             run_failed=logs.count("fail"),
             run_unknown=logs.count("unknown"),
@@ -75,7 +77,7 @@ class _Tally:
     def failures(self) -> list[str]:
         said = []
         if self.failing and len(self.names) == 1:
-            said.append(f"{_of(self.failed, 'check')} failed on {one_line(self.names[0])}")
+            said.append(f"{_of(self.node_failed, 'check')} failed on {one_line(self.names[0])}")
         elif self.failing:
             said.append(f"{self._share(self.failing)} {'has' if self.failing == 1 else 'have'} problems")
         if self.run_failed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import pytest
 
@@ -11,7 +11,7 @@ _skipped: list[str] = []
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.skipped and not hasattr(report, "wasxfail"):
         _skipped.append(f"{item.nodeid}: {report.longrepr[-1] if isinstance(report.longrepr, tuple) else ''}")
@@ -25,6 +25,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if _skipped:
-        terminalreporter.section("skipped: a component is missing" + (", and CI forbids it" if os.environ.get("CI") else ""))
+        forbidden = ", and CI forbids it" if os.environ.get("CI") else ""
+        terminalreporter.section("skipped: a component is missing" + forbidden)
         for line in _skipped:
             terminalreporter.line(line)

@@ -126,9 +126,12 @@ def evidence(machine: Machine) -> dict[str, Any]:
         "node": machine.name,
         "collected_at": COLLECTED_AT,
         "origin": ORIGIN,
-        "collector": {"where": machine.where, "uid": 0, "user": "root"},
+        "collector": {
+            "python": "3.10.12", "platform": "Linux-5.15.0-1063-nvidia-x86_64", "user": "root", "uid": 0,
+            "seconds": 1.1, "deadline_s": 60, "sudo": False, "where": machine.where, "notes": [],
+        },
         "records": dict(sorted(records.items())),
-    }
+    }  # fmt: skip
 
 
 def _ok(text: str) -> dict[str, Any]:
@@ -256,8 +259,9 @@ def _uuid(gpu: Gpu) -> str:
 
 
 def _gpu_tools(machine: Machine) -> Records:
-    topo, query = "cmd:nvidia-smi topo -m", (
-        "cmd:nvidia-smi --query-gpu=index,pci.bus_id,name,uuid,driver_version --format=csv,noheader"
+    topo, query = (
+        "cmd:nvidia-smi topo -m",
+        ("cmd:nvidia-smi --query-gpu=index,pci.bus_id,name,uuid,driver_version --format=csv,noheader"),
     )
     version = "file:/proc/driver/nvidia/version"
     if not machine.driver_loaded:

@@ -48,7 +48,7 @@ def switch(name: str, gpus: Iterable[Any] = (), nics: Iterable[Any] = ()) -> dic
 
 
 def nvlink(count: int, code: str = "NV18", **apart: list[tuple[int, int]]) -> list[dict[str, Any]]:
-    other = {(a, b): name for name, pairs in apart.items() for a, b in pairs}
+    other = {(min(a, b), max(a, b)): name for name, pairs in apart.items() for a, b in pairs}
     groups: dict[str, list[list[str]]] = {}
     for a in range(count):
         for b in range(a + 1, count):
@@ -82,8 +82,7 @@ def hgx(**changes: Any) -> dict[str, Any]:
 def sixteen() -> dict[str, Any]:
     """Return 16 GPUs, four to a switch, without a NIC on most switches and on one NUMA node of unknown number."""
     switches = [
-        switch(f"0000:{34 + s}:00.0", [gpu(4 * s + g, f"{0x34 + 4 * s + g:02x}") for g in range(4)])
-        for s in range(4)
+        switch(f"0000:{34 + s}:00.0", [gpu(4 * s + g, f"{0x34 + 4 * s + g:02x}") for g in range(4)]) for s in range(4)
     ]
     switches[0]["nics"] = [nic(0, "30"), nic(1, "31")]
     numa = [{"node": 0, "switches": switches[:2]}, {"node": None, "switches": switches[2:]}]
@@ -128,7 +127,7 @@ def finding(check: str, status: str, nodes: Iterable[str], message: str, **more:
 
 
 def node(name: str, topology: Mapping[str, Any] | None = None, **statuses: str) -> dict[str, Any]:
-    checks = {check: "pass" for check in CHECKS} | {key.replace("__", ".").replace("_", "-"): value
+    checks = dict.fromkeys(CHECKS, "pass") | {key.replace("__", ".").replace("_", "-"): value
                                                     for key, value in statuses.items()}  # fmt: skip
     worst = next(s for s in ("fail", "unknown", "warn", "pass", "skip") if s in checks.values())
     document: dict[str, Any] = {
@@ -267,13 +266,13 @@ def hostile() -> dict[str, Any]:
     bad = node(text, topology, rdma__port_rate="fail")
     bad |= {"part": text, "class": text, "where": text, "collected_at": text, "notes": [text], "origin": text}
     bad["checks"][f"x.{text}"] = text
-    said = {key: text for key in ("title", "subject", "found", "expected", "why", "fix")}
+    said = dict.fromkeys(("title", "subject", "found", "expected", "why", "fix"), text)
     excerpts = [{"node": text, "key": text, "text": text}]
     findings = [
         finding("rdma.port-rate", status, [text, f"{text}2"], text, evidence=[text], excerpts=excerpts, **said)
         for status in ("fail", "unknown", "warn", "pass", "skip")
     ]
-    item = {key: text for key in ("id", "document", "title", "status", "missing", "supply")} | {"checks": [text]}
+    item = dict.fromkeys(("id", "document", "title", "status", "missing", "supply"), text) | {"checks": [text]}
     made = report([bad, silent(f"{text}3", text, text), node("gpu001", hgx())], findings, 1, origins=[text])
     made["coverage"] |= {"off": [text], "without_logs": [text]}
     run = {"at": text, "version": text, "command": text, "seconds": 1.5, "cluster_file": text}

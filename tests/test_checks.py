@@ -16,9 +16,7 @@ from preflight.model import Check, Scope
 from tests.fixture import Case, cases
 
 CHECKS = {
-    check.id: check
-    for name in MODULES
-    for check in in_module(__import__(f"preflight.checks.{name}", fromlist=["_"]))
+    check.id: check for name in MODULES for check in in_module(__import__(f"preflight.checks.{name}", fromlist=["_"]))
 }
 
 
@@ -63,9 +61,7 @@ def _short(findings: list[dict[str, object]]) -> list[object]:
 
 @pytest.mark.parametrize("check", CHECKS.values(), ids=lambda check: check.id)
 def test_every_check_can_pass_fail_and_be_unsure(check: Check) -> None:
-    statuses = Counter(
-        finding["status"] for case in cases(check.id) for finding in case.body["findings"]
-    )
+    statuses = Counter(finding["status"] for case in cases(check.id) for finding in case.body["findings"])
     assert statuses["pass"], "no fixture passes"
     assert statuses["fail"] + statuses["warn"], "no fixture fails"
     assert statuses["unknown"], "no fixture lacks evidence"

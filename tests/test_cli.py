@@ -101,7 +101,9 @@ def test_collect_then_judge(tmp_path: Path) -> None:
 
 def test_demo_shows_at_least_eight_different_faults_on_six_nodes(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
-    text = run("demo", "--html", str(tmp_path / "d.html"), "--json", str(tmp_path / "d.json"), "--save", str(kept), expect=1)
+    text = run(
+        "demo", "--html", str(tmp_path / "d.html"), "--json", str(tmp_path / "d.json"), "--save", str(kept), expect=1
+    )
     assert "made by hand" in text
     document = json.loads((tmp_path / "d.json").read_text())
     schema("report-1").validate(document)
@@ -132,7 +134,10 @@ def test_list_explain_probes_checklist() -> None:
 
 def test_checklist_is_answered_by_saved_evidence() -> None:
     node = str(FIXTURES / "nodes" / "hgx-h100.json")
-    items = {i["id"]: i for i in json.loads(run("checklist", node, "--cluster", str(FIXTURES / "nodes" / "hgx-h100.toml"), "--json"))}
+    items = {
+        i["id"]: i
+        for i in json.loads(run("checklist", node, "--cluster", str(FIXTURES / "nodes" / "hgx-h100.toml"), "--json"))
+    }
     assert items["NT-FAB-1"]["status"] == "pass"
     assert items["FP-LOSS-2"]["status"] in ("skip", "unknown")
     assert items["NT-TRN-1"]["status"] == "unknown"
@@ -153,7 +158,9 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "said"), MISTAKES, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+@pytest.mark.parametrize(
+    ("arguments", "said"), MISTAKES, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
+)
 def test_usage_mistakes_exit_2_and_touch_nothing(
     arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,14 +169,20 @@ def test_usage_mistakes_exit_2_and_touch_nothing(
     assert said in run(*arguments, expect=2)
 
 
-def test_a_wrong_cluster_file_is_told_before_anything_is_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_cluster_file_is_told_before_anything_is_touched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("preflight.transport.local.collect", lambda *a, **k: pytest.fail("a node was asked"))
     path = tmp_path / "cluster.toml"
     path.write_text("[class.a]\ngpuss = 8\n")
-    assert f"{path}:2: class.a.gpuss: unknown key - did you mean gpus?" in run("check", "--cluster", str(path), expect=2)
+    assert f"{path}:2: class.a.gpuss: unknown key - did you mean gpus?" in run(
+        "check", "--cluster", str(path), expect=2
+    )
 
 
-@pytest.mark.parametrize("content", ["", "{", '{"schema": "x"}', "[]", "\x00", '{"schema": "preflight.evidence/1"}', "[" * 100_000])
+@pytest.mark.parametrize(
+    "content", ["", "{", '{"schema": "x"}', "[]", "\x00", '{"schema": "preflight.evidence/1"}', "[" * 100_000]
+)
 def test_damaged_evidence_is_a_node_without_an_answer(tmp_path: Path, content: str) -> None:
     (tmp_path / "gpu001.json").write_text(content)
     good = dict(whole_node("hgx-h100"), node="gpu002")
@@ -193,7 +206,9 @@ def test_a_report_beside_the_evidence_is_not_evidence(tmp_path: Path) -> None:
     assert len(document["nodes"]) == 1
 
 
-@pytest.mark.parametrize("name", ["../../evil", "a/b", "<script>alert(1)</script>", "run", ".hidden", "x\x1b[31m\u202ey", "a" * 60])
+@pytest.mark.parametrize(
+    "name", ["../../evil", "a/b", "<script>alert(1)</script>", "run", ".hidden", "x\x1b[31m\u202ey", "a" * 60]
+)
 def test_a_hostile_node_name_stays_in_its_directory_and_is_shown_as_text(tmp_path: Path, name: str) -> None:
     source = tmp_path / "in.json"
     source.write_text(json.dumps(dict(whole_node("hgx-h100"), node=name)))
@@ -227,7 +242,11 @@ def test_an_interrupt_gives_a_report_and_could_not_tell(tmp_path: Path, number: 
     slow.chmod(0o755)
     environment = dict(os.environ, PATH=f"{tmp_path}:{os.environ['PATH']}")
     running = subprocess.Popen(
-        [sys.executable, "-m", "preflight", "check"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        [sys.executable, "-m", "preflight", "check"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
     )
     for _ in range(200):
         if any("3117" in line for line in _commands()):
@@ -260,14 +279,18 @@ def test_a_hanging_tool_does_not_hold_the_run(tmp_path: Path) -> None:
     slow.write_text("#!/bin/sh\ntrap '' TERM\nwhile :; do sleep 1; done\n")
     slow.chmod(0o755)
     started = time.monotonic()
-    done = process("check", "--deadline", "3", "--json", "-", env=dict(os.environ, PATH=f"{tmp_path}:{os.environ['PATH']}"))
+    done = process(
+        "check", "--deadline", "3", "--json", "-", env=dict(os.environ, PATH=f"{tmp_path}:{os.environ['PATH']}")
+    )
     assert time.monotonic() - started < 3 + 1 + 2, "the deadline, the slack, and the start of two interpreters"
     assert json.loads(done.stdout)["nodes"]
 
 
 def test_help_imports_nothing_heavy() -> None:
     code = "import sys; sys.argv=['preflight','--help']\nfrom preflight.cli import main\ntry: main()\nexcept SystemExit: pass\n"
-    code += "print([m for m in ('jinja2','paramiko','rich','ClusterShell','psutil','preflight.judge') if m in sys.modules])"
+    code += (
+        "print([m for m in ('jinja2','paramiko','rich','ClusterShell','psutil','preflight.judge') if m in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
     assert done.stdout.endswith("[]\n"), done.stdout[-200:]
 

@@ -10,8 +10,8 @@ import pytest
 from preflight.cluster import ClusterFileError, line_of, load
 from preflight.evidence import from_document
 from preflight.facts import NodeFacts
-from preflight.hardware import PARTS, recognise
 from preflight.facts.pci import PciDevice
+from preflight.hardware import PARTS, recognise
 from tests.fixture import whole_node
 
 GOOD = """

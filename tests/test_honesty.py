@@ -60,7 +60,7 @@ GARBAGE: list[Any] = [
 @pytest.mark.parametrize("garbage", GARBAGE, ids=lambda value: json.dumps(value)[:50])
 @pytest.mark.parametrize("base", ["hgx-h100", "hgx-h100-roce"])
 def test_garbage_in_every_record(garbage: Any, base: str, caplog: pytest.LogCaptureFixture) -> None:
-    report = judge([document({key: garbage for key in whole_node(base)["records"]})], CHECKS)
+    report = judge([document(dict.fromkeys(whole_node(base)["records"], garbage))], CHECKS)
     assert not caplog.records, "a check crashed"
     assert set(statuses(report).values()) <= {"unknown"}, statuses(report)
     for finding in report["findings"]:
@@ -119,7 +119,9 @@ def _made(name: str, *findings: Finding, error: Exception | None = None) -> Chec
 
 
 def test_a_crash_is_unknown_logged_and_keeps_what_was_said(caplog: pytest.LogCaptureFixture) -> None:
-    report = judge([document({"file:x": "y"})], [_made("crash", passed("one"), error=TypeError("boom")), _made("ok", passed("x"))])
+    report = judge(
+        [document({"file:x": "y"})], [_made("crash", passed("one"), error=TypeError("boom")), _made("ok", passed("x"))]
+    )
     assert [(f["status"], f["message"]) for f in report["findings"] if f["check"] == "made.crash"] == [
         ("unknown", "the check itself crashed: TypeError: boom"), ("pass", "one"),
     ]  # fmt: skip
@@ -152,7 +154,9 @@ def test_exit_status(findings: list[Finding], gating: bool, expected: int) -> No
 
 
 def test_a_node_without_an_answer_is_could_not_tell() -> None:
-    report = judge([document({"file:x": "y"}), no_answer("node2", "connect", "refused", "")], [_made("ok", passed("x"))])
+    report = judge(
+        [document({"file:x": "y"}), no_answer("node2", "connect", "refused", "")], [_made("ok", passed("x"))]
+    )
     assert report["exit_status"] == 3
     assert report["nodes"][1]["no_answer"] == {"phase": "connect", "reason": "refused"}
 

@@ -20,10 +20,10 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
 def test_list_of_packages_equals_the_tree() -> None:
-    found = {
-        ".".join(path.parent.relative_to(ROOT).parts)
-        for path in (ROOT / "preflight").rglob("__init__.py")
-    } | {"preflight.checks", "preflight.reports"}
+    found = {".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "preflight").rglob("__init__.py")} | {
+        "preflight.checks",
+        "preflight.reports",
+    }
     found |= {
         "preflight." + ".".join(path.parent.relative_to(ROOT).parts)
         for folder in ("checks", "reports")

@@ -11,7 +11,8 @@ from functools import cached_property
 from typing import TypeVar
 
 from preflight.evidence import Evidence, EvidenceError
-from preflight.facts import gpu, host, nccl_env, net, pci, rdma, topo
+from preflight.facts import gpu, host, nccl_env, net, rdma, topo
+from preflight.facts.pci import PciDevice, bus
 
 T = TypeVar("T")
 
@@ -41,17 +42,17 @@ class NodeFacts:
     # --- GPUs ---
 
     @cached_property
-    def pci(self) -> tuple[pci.PciDevice, ...]:
+    def pci(self) -> tuple[PciDevice, ...]:
         """All PCI functions."""
-        return pci.bus(self.evidence)
+        return bus(self.evidence)
 
     @property
-    def gpus_on_bus(self) -> tuple[pci.PciDevice, ...]:
+    def gpus_on_bus(self) -> tuple[PciDevice, ...]:
         """The NVIDIA GPUs on the PCI bus, whether or not their driver lives."""
         return tuple(device for device in self.pci if device.is_gpu)
 
     @property
-    def rdma_nics_on_bus(self) -> tuple[pci.PciDevice, ...]:
+    def rdma_nics_on_bus(self) -> tuple[PciDevice, ...]:
         """The PCI functions that should be RDMA devices, whether or not their driver lives."""
         return tuple(device for device in self.pci if device.is_rdma_nic)
 

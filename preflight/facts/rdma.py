@@ -115,7 +115,7 @@ def _sysfs_port(evidence: Evidence, device: str, number: int) -> Port:
         raise EvidenceError(f"{base}/link_layer", f"holds {layer[:60]!r}, neither InfiniBand nor Ethernet")
     rate_text = evidence.text(f"{base}/rate").strip()
     try:
-        rate = parse_rate(rate_text)
+        rate: float | None = parse_rate(rate_text)
     except ValueError as error:
         raise EvidenceError(f"{base}/rate", str(error)) from None
     if state != "ACTIVE" or (layer, rate_text) in UNKNOWN_SPEEDS:
