@@ -144,13 +144,14 @@ def _ran(text: str, rc: int = 0, err: str = "") -> dict[str, Any]:
 
 
 def _link(target: str) -> dict[str, Any]:
-    return {"type": "link", "mode": "0777", "uid": 0, "gid": 0, "target": target}
+    return {"type": "link", "mode": "0777", "uid": 0, "gid": 0, "access": "r", "target": target}
 
 
 def _listing(entries: Mapping[str, Any]) -> dict[str, Any]:
     return {"status": "ok", "entries": dict(entries)}
 
 
+_DIRECTORY = {"type": "dir", "mode": "0755", "uid": 0, "gid": 0, "access": "r"}
 _MISSING = {"status": "missing", "why": "No such file or directory"}
 
 
@@ -328,8 +329,8 @@ def _rdma_sysfs(machine: Machine) -> Records:
             f"file:{device}/hca_type": _ok("MT4129\n"),
             f"file:{device}/board_id": _ok("MT_0000000838\n"),
             f"file:{device}/node_guid": _ok(f"{_guid(nic)}\n"),
-            f"dir:{device}/ports": _listing({"1": {"type": "dir", "mode": "0755", "uid": 0, "gid": 0}}),
-            f"dir:{device}/device/net": _listing({netdev: {"type": "dir", "mode": "0755", "uid": 0, "gid": 0}}),
+            f"dir:{device}/ports": _listing({"1": _DIRECTORY}),
+            f"dir:{device}/device/net": _listing({netdev: _DIRECTORY}),
             f"file:{port}/state": _ok(f"{states[nic.state]}: {nic.state}\n"),
             f"file:{port}/phys_state": _ok(f"{physical[nic.physical]}: {nic.physical}\n"),
             f"file:{port}/rate": _ok(f"{nic.rate}\n"),
