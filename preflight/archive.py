@@ -6,6 +6,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterable, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 from urllib.parse import quote
 
@@ -67,7 +68,7 @@ def load(paths: Sequence[Path]) -> tuple[list[Evidence], Evidence | None]:
         except DocumentError as error:
             if _is_report(path):
                 continue
-            evidence = no_answer(path.stem, "read", str(error), "")
+            evidence = no_answer(path.stem, "read", str(error), _written_at([path]))
         if evidence.node == RUN:
             run = evidence if run is None else _merged(run, evidence)
             continue
@@ -127,4 +128,10 @@ def logs(paths: Sequence[Path], limit: int) -> Evidence | None:
             if len(raw) <= limit
             else {"status": "cut", "out": text, "why": f"longer than {limit} bytes"}
         )
-    return Evidence(RUN, "", records) if records else None
+    return Evidence(RUN, _written_at(paths), records) if records else None
+
+
+def _written_at(paths: Sequence[Path]) -> str:
+    """Return when the newest of some files was written, UTC."""
+    newest = max(path.stat().st_mtime for path in paths)
+    return datetime.fromtimestamp(newest, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -27,8 +27,8 @@ def headline(report: Mapping[str, Any]) -> str:
 def verdict(report: Mapping[str, Any]) -> Verdict:
     """Judge nothing anew: put the exit status and the counts of the report into words.
 
-    PASS is said only where nothing failed, nothing is unknown and every node answered. Where the
-    exit status is 0 all the same, since what failed or is unknown does not gate, the word is NO BLOCKER.
+    PASS is said only where nothing failed, no result is unknown and every node answered; checklist
+    items that nothing has answered yet are named beside it. Where the exit status is 0 all the same, since what failed or is unknown does not gate, the word is NO BLOCKER.
     """
     tally = _Tally.of(report)
     if report["exit_status"] == 1:
@@ -53,6 +53,8 @@ class _Tally:
     unknown: int  # results
     run_failed: int  # findings in the logs
     run_unknown: int
+    items: int  # of the checklists
+    open_items: int  # of them unknown
 
     @classmethod
     def of(cls, report: Mapping[str, Any]) -> _Tally:
@@ -72,6 +74,8 @@ class _Tally:
             unknown=coverage["unknown"],
             run_failed=logs.count("fail"),
             run_unknown=logs.count("unknown"),
+            items=len(report["checklists"]),
+            open_items=sum(item["status"] == "unknown" for item in report["checklists"]),
         )
 
     def failures(self) -> list[str]:
@@ -125,6 +129,8 @@ class _Tally:
             said = [f"{self._share(self.good)} passed; to the others no check applies"]
         if self.warned:
             said.append("with warnings" if len(self.names) == 1 else f"{_of(self.warned, 'node')} with warnings")
+        if self.open_items:
+            said.append(f"{self.open_items} of {_of(self.items, 'checklist item')} unknown")
         return said
 
     def _silence(self) -> list[str]:

@@ -255,8 +255,9 @@ def test_headline() -> None:
     good, node, silent = samples.node("n1"), samples.node, samples.silent("n9")
     bad, vague = node("n2", gpu__count="fail"), node("n3", gpu__count="unknown")
     warned = node("n4", gpu__count="warn")
-    assert _of(0, good) == "PASS: n1 passed every check that applies"
-    assert _of(0, good, warned) == "PASS: all 2 nodes passed every check that applies; 1 node with warnings"
+    assert _of(0, good) == "PASS: n1 passed every check that applies; 2 of 5 checklist items unknown"
+    assert headline(samples.healthy(2)) == "PASS: all 2 nodes passed every check that applies"
+    assert _of(0, good, warned).startswith("PASS: all 2 nodes passed every check that applies; 1 node with warnings")
     assert _of(1, bad) == "FAIL: 1 check failed on n2"
     assert _of(1, good, bad) == "FAIL: 1 of 2 nodes has problems"
     assert _of(1, bad, vague, silent) == (
