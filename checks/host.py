@@ -20,7 +20,7 @@ GIB = 1 << 30
     "host.memlock",
     title="RDMA may pin memory without limit",
     source="setrlimit(2); ibv_reg_mr(3); floor 1 GiB: below it registration of NCCL's buffers fails",
-    fix="Set LimitMEMLOCK=infinity for slurmd/containerd/sshd, `* - memlock unlimited` in limits.d, or IPC_LOCK in the pod.",
+    fix="LimitMEMLOCK=infinity for slurmd, containerd, sshd; `* - memlock unlimited` in limits.d; IPC_LOCK in the pod.",
     answers=("NT-PIT-6",),
 )
 def memlock(node: NodeFacts, site: Site) -> Iterator[Finding]:

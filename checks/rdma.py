@@ -258,7 +258,7 @@ def link_layer(node: NodeFacts, site: Site) -> Iterator[Finding]:
     "rdma.device-nodes",
     title="Every HCA has a device node that this user may open",
     source="https://docs.kernel.org/infiniband/user_verbs.html",
-    fix="Missing: `modprobe ib_uverbs`, or request the RDMA resource for the pod; not usable: fix the udev rule or cgroup.",
+    fix="Missing: `modprobe ib_uverbs`, or request the pod's RDMA resource; not usable: fix the udev rule or cgroup.",
     answers=("NT-CTR-1", "NT-PIT-3"),
 )
 def device_nodes(node: NodeFacts, site: Site) -> Iterator[Finding]:

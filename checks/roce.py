@@ -182,7 +182,7 @@ def congestion_notification(node: NodeFacts, site: Site) -> Iterator[Finding]:
                 f"ECN of {name} ({port.name}) is not shown by this driver: {error.why}",
                 subject=name,
                 evidence=[error.key],
-                fix="only the vendor's driver (MLNX_OFED, DOCA) shows ECN per priority; ask `mlxconfig` ROCE_CC_PRIO_MASK",
+                fix="only the vendor's driver (MLNX_OFED, DOCA) shows it; else `mlxconfig query` ROCE_CC_PRIO_MASK",
             )
             continue
         if found.notification_point and found.reaction_point:

@@ -28,7 +28,8 @@ def verdict(report: Mapping[str, Any]) -> Verdict:
     """Judge nothing anew: put the exit status and the counts of the report into words.
 
     PASS is said only where nothing failed, no result is unknown and every node answered; checklist
-    items that nothing has answered yet are named beside it. Where the exit status is 0 all the same, since what failed or is unknown does not gate, the word is NO BLOCKER.
+    items that nothing has answered yet are counted beside it. Where the exit status is 0 all the same,
+    since what failed or is unknown does not gate, the word is NO BLOCKER.
     """
     tally = _Tally.of(report)
     if report["exit_status"] == 1:

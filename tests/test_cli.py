@@ -287,7 +287,8 @@ def test_a_hanging_tool_does_not_hold_the_run(tmp_path: Path) -> None:
 
 
 def test_help_imports_nothing_heavy() -> None:
-    code = "import sys; sys.argv=['preflight','--help']\nfrom preflight.cli import main\ntry: main()\nexcept SystemExit: pass\n"
+    code = "import sys; sys.argv=['preflight','--help']\nfrom preflight.cli import main\n"
+    code += "try: main()\nexcept SystemExit: pass\n"
     code += (
         "print([m for m in ('jinja2','paramiko','rich','ClusterShell','psutil','preflight.judge') if m in sys.modules])"
     )

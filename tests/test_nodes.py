@@ -98,7 +98,9 @@ BOTH: dict[str, tuple[Fault, set[tuple[str, str, str]]]] = {
         ("fail", "rdma.device-nodes", "mlx5_11"), ("unknown", "rdma.active-mtu", "mlx5_11:1"),
     }),
     "uverbs not usable": (nic("mlx5_0", mode="0600"), {("fail", "rdma.device-nodes", "mlx5_0")}),
-    "NCCL_P2P_DISABLE left over": (env(NCCL_P2P_DISABLE="1"), {("fail", "nccl.left-over-disables", "NCCL_P2P_DISABLE")}),
+    "NCCL_P2P_DISABLE left over": (
+        env(NCCL_P2P_DISABLE="1"), {("fail", "nccl.left-over-disables", "NCCL_P2P_DISABLE")},
+    ),
     "NCCL_IB_DISABLE left over": (env(NCCL_IB_DISABLE="1"), {("fail", "nccl.left-over-disables", "NCCL_IB_DISABLE")}),
     "NCCL_SOCKET_IFNAME of another machine": (
         env(NCCL_SOCKET_IFNAME="bond0"), {("fail", "nccl.socket-ifname", "NCCL_SOCKET_IFNAME")},
