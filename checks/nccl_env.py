@@ -90,21 +90,22 @@ class Leftover:
     status: Status
     evidence: str  # record that shows whether it bites
     otherwise: Status = Status.PASS  # where it does not bite
+    answers: tuple[str, ...] = ()  # the checklist items that ask for it
 
 
 #: Which value switches is NCCL's own rule (src/transport/*.cc, src/graph/paths.cc, 2.30): P2P_DISABLE and
 #: SHM_DISABLE act only at 1, IB_DISABLE at anything but 0, a level at LOC or, in the old numbering, 0.
 LEFTOVERS = (
     Leftover("NCCL_IB_DISABLE", _nonzero, "switches InfiniBand and RoCE off", _rdma,
-             "the kernel has no RDMA device", Status.FAIL, RDMA_CLASS),
+             "the kernel has no RDMA device", Status.FAIL, RDMA_CLASS, answers=("NT-ENV-4",)),
     Leftover("NCCL_NET", lambda value: value.casefold() == "socket", "forces TCP", _rdma,
              "the kernel has no RDMA device", Status.FAIL, RDMA_CLASS),
     Leftover("NCCL_P2P_DISABLE", _one, "switches GPU peer-to-peer off", _nvlink,
-             "no NVLink between the GPUs", Status.FAIL, TOPO, Status.WARN),
+             "no NVLink between the GPUs", Status.FAIL, TOPO, Status.WARN, ("NT-ENV-5", "NT-LENS-4")),
     Leftover("NCCL_P2P_LEVEL", _loc, "switches GPU peer-to-peer off", _nvlink,
-             "no NVLink between the GPUs", Status.FAIL, TOPO, Status.WARN),
+             "no NVLink between the GPUs", Status.FAIL, TOPO, Status.WARN, ("NT-LENS-4",)),
     Leftover("NCCL_SHM_DISABLE", _one, "switches shared memory off", _gpus,
-             "fewer than two GPUs on the PCI bus", Status.WARN, PCI_BUS),
+             "fewer than two GPUs on the PCI bus", Status.WARN, PCI_BUS, answers=("NT-ENV-6", "NT-LENS-5")),
     Leftover("NCCL_NET_GDR_LEVEL", _loc, "switches GPUDirect RDMA off", _rdma,
              "the kernel has no RDMA device", Status.WARN, RDMA_CLASS),
     Leftover("NCCL_NET_GDR_READ", _zero, "stages every send through host memory", _rdma,
@@ -114,12 +115,15 @@ LEFTOVERS = (
 )  # fmt: skip
 
 
+ITEMS = ("NT-ENV-4", "NT-ENV-5", "NT-ENV-6", "NT-LENS-4", "NT-LENS-5")
+
+
 @check(
     "nccl.left-over-disables",
     title="No NCCL transport is left switched off",
     source=f"{GUIDE}; values as in NCCL 2.30 src/misc/param.cc",
     fix="Remove the variable from where it is set; if it works around a fault, find that fault.",
-    answers=("NT-ENV-4", "NT-ENV-5", "NT-ENV-6", "NT-LENS-4", "NT-LENS-5"),
+    answers=ITEMS,
 )
 def left_over_disables(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the NCCL variables in force with the values that switch a transport off.
@@ -140,7 +144,7 @@ def left_over_disables(node: NodeFacts, site: Site) -> Iterator[Finding]:
             continue
         if leftover.on(value):
             on.append(leftover)
-            yield _left_over(node, site, leftover, setting)
+            yield _left_over(node, site, leftover, setting).about(*leftover.answers)
         elif leftover.variable.endswith("_DISABLE") and value.casefold() in ("true", "yes", "on"):
             yield warned(
                 f"{setting.text} in {setting.where} is read as 0",
@@ -152,8 +156,11 @@ def left_over_disables(node: NodeFacts, site: Site) -> Iterator[Finding]:
             )
     unread = list(_unread(node, "one of these switches"))
     yield from unread
-    if not on and not unread:
-        yield passed(f"none of {len(LEFTOVERS)} switches is on", evidence=[PROCESS])
+    if not unread:
+        told = {item for leftover in on for item in leftover.answers}
+        others = "none" if not on else "no other"
+        finding = passed(f"{others} of {len(LEFTOVERS)} switches is on", evidence=[PROCESS])
+        yield finding.about(*(item for item in ITEMS if item not in told)) if on else finding
 
 
 def _left_over(node: NodeFacts, site: Site, leftover: Leftover, setting: Setting) -> Finding:

@@ -26,14 +26,14 @@ SUPPLY = {
 }
 
 
-def answer(checks: Sequence[Check], statuses: Mapping[str, Status]) -> list[dict[str, Any]]:
-    """Return every item with its status; ``statuses`` holds the roll-up of each check that ran."""
+def answer(checks: Sequence[Check], statuses: Mapping[tuple[str, str], Status]) -> list[dict[str, Any]]:
+    """Return every item with its status; ``statuses`` holds, by check and item, what those that ran said."""
     return [_answer(item, checks, statuses) for item in ITEMS]
 
 
-def _answer(item: Item, checks: Sequence[Check], statuses: Mapping[str, Status]) -> dict[str, Any]:
+def _answer(item: Item, checks: Sequence[Check], statuses: Mapping[tuple[str, str], Status]) -> dict[str, Any]:
     bearing = [check.id for check in checks if item.id in check.answers]
-    ran = {check: statuses[check] for check in bearing if check in statuses}
+    ran = {check: statuses[check, item.id] for check in bearing if (check, item.id) in statuses}
     status, missing = Status.UNKNOWN, ""
     if not bearing:
         missing = f"no check of this version answers it; it needs {_kinds(item)}"
@@ -47,7 +47,7 @@ def _answer(item: Item, checks: Sequence[Check], statuses: Mapping[str, Status])
         elif status is Status.UNKNOWN:
             vague = [check for check, said in ran.items() if said is Status.UNKNOWN]
             missing = f"could not be told by {', '.join(vague)}"
-        elif waiting := [check for check in bearing if check not in statuses]:
+        elif waiting := [check for check in bearing if check not in ran]:
             missing = f"not judged: {', '.join(waiting)}"
             if status is not Status.FAIL:
                 status = Status.UNKNOWN

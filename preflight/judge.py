@@ -192,7 +192,7 @@ def _document(
     }
     nodes = [_node(name, verdict, evidences[name], sites, facts) for name in verdict.planned]
     findings = list(_folded(verdict.outcomes, evidences))
-    statuses = _by_check(verdict.outcomes)
+    statuses = _by_item(verdict.outcomes)
     document = {
         "schema": SCHEMA,
         "coverage": coverage,
@@ -217,11 +217,14 @@ def exit_status(verdict: Verdict) -> int:
     return 3 if vague or crashed or verdict.silent or not told else 0
 
 
-def _by_check(outcomes: Iterable[Outcome]) -> dict[str, Status]:
-    found: dict[str, list[Status]] = {}
+def _by_item(outcomes: Iterable[Outcome]) -> dict[tuple[str, str], Status]:
+    """Roll up what each check said of each checklist item that it answers."""
+    found: dict[tuple[str, str], list[Status]] = {}
     for outcome in outcomes:
-        found.setdefault(outcome.check.id, []).append(outcome.status)
-    return {check: worst(statuses) for check, statuses in found.items()}
+        for item in outcome.check.answers:
+            said = [f.status for f in outcome.findings if f.answers is None or item in f.answers]
+            found.setdefault((outcome.check.id, item), []).append(worst(said))
+    return {key: worst(statuses) for key, statuses in found.items()}
 
 
 def _node(

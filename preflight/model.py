@@ -62,7 +62,8 @@ class Finding:
 
     ``evidence`` holds record keys. ``nodes`` is filled in by a fleet check that speaks of some
     nodes only; for a node check the judge knows the node. ``quote`` is the passage of the
-    evidence that shows it, where the check knows better than "the head of the record".
+    evidence that shows it, where the check knows better than "the head of the record". ``answers``
+    narrows the check's checklist items to those that this finding speaks of (None: to all).
     """
 
     status: Status
@@ -75,10 +76,15 @@ class Finding:
     fix: str = ""
     nodes: tuple[str, ...] = ()
     quote: str = ""
+    answers: tuple[str, ...] | None = None
 
     def on(self, nodes: Iterable[str]) -> Finding:
         """Return the finding, said of these nodes only (fleet checks)."""
         return replace(self, nodes=tuple(nodes))
+
+    def about(self, *items: str) -> Finding:
+        """Return the finding, said of these checklist items only."""
+        return replace(self, answers=items)
 
 
 class CheckFunction(Protocol):

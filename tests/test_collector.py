@@ -533,12 +533,27 @@ def test_without_sudo_it_is_tried_and_said(ordinary: str) -> None:
     assert "why" not in found["cmd:echo works"]
 
 
-def test_a_node_without_sudo(ordinary: str) -> None:
-    if shutil.which("sudo"):
-        pytest.skip("this machine has sudo")
-    document = collect(needy("echo", "a"), python=ordinary, sudo=True)
-    assert document["records"]["cmd:echo a"]["status"] == "denied"
-    assert "there is no sudo" in document["collector"]["notes"][0]
+def test_the_real_sudo_refuses_or_is_not_there(ordinary: str) -> None:
+    document = collect(needy("echo", "a"), needy("echo", "b"), python=ordinary, sudo=True)
+    assert {record["status"] for record in document["records"].values()} == {"denied"}
+    said = "sudo: a password is required" if shutil.which("sudo") else "there is no sudo"
+    assert [said in note for note in document["collector"]["notes"]] == [True]
+
+
+def test_the_real_sudo_grants_what_the_sudoers_line_says(ordinary: str, shared: Path) -> None:
+    """The line that `preflight probes` prints, in a mount namespace of its own over /etc/sudoers."""
+    if not shutil.which("sudo") or os.geteuid() != 0:
+        pytest.skip("needs sudo, and root for a private /etc/sudoers")
+    if subprocess.run(["unshare", "--mount", "true"], stderr=subprocess.DEVNULL).returncode:
+        pytest.skip("no mount namespace here")
+    rules = shared / "sudoers"
+    rules.write_text(f"Cmnd_Alias PREFLIGHT = {shutil.which('id')} -u\nnobody ALL=(root) NOPASSWD: PREFLIGHT\n")
+    rules.chmod(0o440)
+    inner = f'mount --bind {rules} /etc/sudoers && exec {ordinary} "$@"'
+    python = program(shared / "granted", f'exec unshare --mount sh -c {shlex.quote(inner)} sh "$@"')
+    found = records(needy("id", "-u"), command("id", "-ru"), python=python, sudo=True)
+    assert found["cmd:id -u"]["out"] == "0\n"
+    assert found["cmd:id -ru"]["out"] == f"{NOBODY}\n"
 
 
 # Libraries

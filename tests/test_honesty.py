@@ -215,3 +215,10 @@ def test_probe_table_is_read_only() -> None:
             assert probe.argv[0] in allowed, f"{probe.key}: is it read-only? then add it here"
             assert not set(probe.argv) & {"set", "-r", "-R", "--reset", "-pm", "-pl", "-lgc", "--pfc", "replace", "add"}
             assert not set("|;&$`<>") & set(probe.target)
+
+
+def test_a_finding_speaks_only_of_its_own_checklist_items() -> None:
+    records = {**whole_node("hgx-h100")["records"], "env:process": {"status": "ok", "value": {"NCCL_P2P_DISABLE": "1"}}}
+    items = {item["id"]: item["status"] for item in judge([document(records)], CHECKS)["checklists"]}
+    assert items["NT-ENV-5"] == items["NT-LENS-4"] == "fail"
+    assert items["NT-ENV-4"] == items["NT-ENV-6"] == items["NT-LENS-5"] == "pass"
