@@ -15,7 +15,7 @@ if [[ ${IN_NAMESPACE:-} != 1 ]]; then
   for file in /etc/resolv.conf /etc/hosts /etc/ssl/certs/ca-certificates.crt /etc/pip.conf; do
     [[ ! -e $file ]] || cp --parents -L "$file" "$root"
   done
-  mkdir "$root/preflight"
+  chmod 755 "$root" && mkdir "$root/preflight"
   git -C "$tree" archive HEAD | tar -x -C "$root/preflight"
   IN_NAMESPACE=1 ROOT="$root" unshare --mount --pid --fork "$0" "$@"
   exit
