@@ -17,6 +17,7 @@ from preflight.model import Check, Scope
 from tests import machines
 from tests.fixture import FIXTURES, whole_node
 from tests.machines import Machine, hgx_h100, with_gpu, with_nic
+from tests.machines.files import files
 
 CHECKS: list[Check] = [
     check
@@ -133,7 +134,7 @@ def test_planted_fault(name: str, fault: str, case: tuple[Fault, set[tuple[str, 
 
 
 def test_rendered_files_are_up_to_date() -> None:
-    for path, text in machines.files():
+    for path, text in files():
         assert path.read_text(encoding="utf-8") == text, f"{path.name}: run python -m tests.machines"
 
 

@@ -1,0 +1,44 @@
+"""Machines made by hand: whole-node evidence rendered from a description of the hardware.
+
+Every text below is written in the format that the tool documents (`nvidia-smi topo -m`, `ibstat`,
+`ibv_devinfo`, sysfs ABI, dcb(8), mlnx_qos); wiring after the DGX H100 user guide. Nothing here was
+recorded on hardware, and every document says so in its ``origin``. A fault is a change of the
+description, so all tools of a sick node agree with each other as they would on a real one.
+
+``python -m tests.machines`` writes ``fixtures/nodes`` and ``preflight/demo``; a test holds them equal.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.machines import bus, gpus, hcas, host, network
+from tests.machines.hcas import active_mtu
+from tests.machines.machine import Gpu, Machine, Nic, hgx_h100, with_gpu, with_nic
+from tests.machines.records import Records
+
+__all__ = ["Gpu", "Machine", "Nic", "active_mtu", "evidence", "hgx_h100", "with_gpu", "with_nic"]
+
+ORIGIN = (
+    "made by hand: rendered from a description of the hardware in the documented formats of each tool; "
+    "wiring after the DGX H100 user guide; nothing was recorded on hardware"
+)
+COLLECTED_AT = "2026-11-21T03:00:00Z"
+
+
+def evidence(machine: Machine) -> dict[str, Any]:
+    """Render the machine's Evidence document."""
+    records: Records = {}
+    for render in (bus.render, gpus.render, hcas.render_sysfs, hcas.render_tools, network.render, host.render):
+        records.update(render(machine))
+    return {
+        "schema": "preflight.evidence/1",
+        "node": machine.name,
+        "collected_at": COLLECTED_AT,
+        "origin": ORIGIN,
+        "collector": {
+            "python": "3.10.12", "platform": "Linux-5.15.0-1063-nvidia-x86_64", "user": "root", "uid": 0,
+            "seconds": 1.1, "deadline_s": 60, "sudo": False, "where": machine.where, "notes": [],
+        },
+        "records": dict(sorted(records.items())),
+    }  # fmt: skip

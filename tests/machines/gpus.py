@@ -1,0 +1,106 @@
+"""The NVIDIA driver's tools: ``nvidia-smi topo -m``, ``--query-gpu``, NVML, /proc."""
+
+from __future__ import annotations
+
+from tests.machines.machine import Gpu, Machine, Nic
+from tests.machines.records import MISSING, Records, ok, ran
+
+
+def _answering(machine: Machine) -> list[tuple[int, Gpu]]:
+    """Return the GPUs that the driver lists, with the index it gives them."""
+    alive = [gpu for gpu in machine.gpus if gpu.on_bus and gpu.answers]
+    return list(enumerate(alive))
+
+
+def _topo(machine: Machine) -> str:
+    """Render ``nvidia-smi topo -m`` as driver 535 and newer prints it, underlined header included."""
+    gpus = _answering(machine)
+    nics = [nic for nic in machine.nics if nic.bound]
+    names = [f"GPU{index}" for index, _ in gpus] + [f"NIC{index}" for index in range(len(nics))]
+    head = "\t" + "\t".join(names) + "\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID"
+    lines = [f"\x1b[4m{head}\x1b[0m"]
+    for index, gpu in gpus:
+        cells = [_gpu_gpu(machine, gpu, other) for _, other in gpus]
+        cells += [_gpu_nic(machine, gpu, nic) for nic in nics]
+        lines.append(f"GPU{index}\t" + "\t".join(cells) + f"\t{machine.cpus[gpu.numa]}\t{gpu.numa}\t\tN/A")
+    for index, nic in enumerate(nics):
+        cells = [_gpu_nic(machine, gpu, nic) for _, gpu in gpus]
+        cells += [_nic_nic(nic, other) for other in nics]
+        lines.append(f"NIC{index}\t" + "\t".join(cells) + "\t\t\t\t")
+    legend = [
+        "", "Legend:", "", "  X    = Self",
+        "  SYS  = Connection traversing PCIe as well as the SMP interconnect between NUMA nodes (e.g., QPI/UPI)",
+        "  NODE = Connection traversing PCIe as well as the interconnect between PCIe Host Bridges within a NUMA node",
+        "  PHB  = Connection traversing PCIe as well as a PCIe Host Bridge (typically the CPU)",
+        "  PXB  = Connection traversing multiple PCIe bridges (without traversing the PCIe Host Bridge)",
+        "  PIX  = Connection traversing at most a single PCIe bridge",
+        "  NV#  = Connection traversing a bonded set of # NVLinks", "", "NIC Legend:", "",
+    ]  # fmt: skip
+    legend += [f"  NIC{index}: {nic.device}" for index, nic in enumerate(nics)]
+    return "\n".join([*lines, *legend, ""])
+
+
+def _far(one: int, other: int) -> str:
+    return "NODE" if one == other else "SYS"
+
+
+def _gpu_gpu(machine: Machine, one: Gpu, other: Gpu) -> str:
+    if one is other:
+        return " X "
+    return f"NV{machine.nvlinks}" if one.nvlink and other.nvlink else _far(one.numa, other.numa)
+
+
+def _gpu_nic(machine: Machine, gpu: Gpu, nic: Nic) -> str:
+    if nic.gpu is not None and machine.gpus[nic.gpu] is gpu:
+        return "PXB"
+    return _far(gpu.numa, nic.numa)
+
+
+def _nic_nic(one: Nic, other: Nic) -> str:
+    if one is other:
+        return " X "
+    return "PIX" if one.bus == other.bus else _far(one.numa, other.numa)
+
+
+def _uuid(gpu: Gpu) -> str:
+    return f"GPU-00000000-0000-0000-0000-0000000000{gpu.bus:02x}"
+
+
+def render(machine: Machine) -> Records:
+    topo, query = (
+        "cmd:nvidia-smi topo -m",
+        ("cmd:nvidia-smi --query-gpu=index,pci.bus_id,name,uuid,driver_version --format=csv,noheader"),
+    )
+    version = "file:/proc/driver/nvidia/version"
+    if not machine.driver_loaded:
+        said = (
+            "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. "
+            "Make sure that the latest NVIDIA driver is installed and running.\n"
+        )
+        return {
+            topo: ran(said, 9), query: ran(said, 9), version: MISSING,
+            "nvml:gpus": {"status": "missing", "why": "no NVIDIA driver is loaded"},
+        }  # fmt: skip
+    gpus = _answering(machine)
+    rows = [
+        f"{index}, 00000000:{gpu.bus:02X}:00.0, {machine.gpu_name}, {_uuid(gpu)}, {machine.driver}\n"
+        for index, gpu in gpus
+    ]
+    nvml = [
+        {"index": index, "bus_id": f"00000000:{gpu.bus:02X}:00.0", "name": machine.gpu_name, "uuid": _uuid(gpu),
+         "memory_total_bytes": 85520809984, "pci_device_id": f"0x{machine.gpu_id}10DE"}
+        for index, gpu in gpus
+    ]  # fmt: skip
+    kernel = (
+        f"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {machine.driver}  Release Build  (dvs-builder)\n"
+        "GCC version:  gcc version 12.3.0 (Ubuntu 12.3.0-1ubuntu1~22.04)\n"
+    )
+    return {
+        topo: ran(_topo(machine)),
+        query: ran("".join(rows)),
+        version: ok(kernel),
+        "nvml:gpus": {
+            "status": "ok",
+            "value": {"driver": machine.driver, "cuda": "12.8", "count": len(nvml), "gpus": nvml},
+        },
+    }

@@ -1,0 +1,38 @@
+"""The host: limits, CPUs, memory, environment."""
+
+from __future__ import annotations
+
+from tests.machines.machine import Machine
+from tests.machines.records import MISSING, Records, ok
+
+
+def render(machine: Machine) -> Records:
+    soft = f"{machine.memlock:<20} {machine.memlock:<20}"
+    return {
+        "env:process": {"status": "ok", "value": dict(machine.env)},
+        "file:/etc/nccl.conf": MISSING,
+        "file:~/.nccl.conf": MISSING,
+        "file:/proc/self/status": ok(
+            "Name:\tpython3\nCapEff:\t0000000000000000\n"
+            f"Cpus_allowed_list:\t{machine.allowed_cpus}\nMems_allowed_list:\t0-1\n"
+        ),
+        "file:/proc/self/limits": ok(
+            "Limit                     Soft Limit           Hard Limit           Units     \n"
+            "Max open files            1048576              1048576              files     \n"
+            f"Max locked memory         {soft} bytes     \n"
+        ),
+        **{
+            f"file:/sys/devices/system/node/node{number}/cpulist": ok(f"{cpus}\n")
+            for number, cpus in enumerate(machine.cpus)
+        },
+        "statvfs:/dev/shm": {
+            "status": "ok",
+            "value": {
+                "total_bytes": int(machine.shm_gib * 2**30), "free_bytes": int(machine.shm_gib * 2**30),
+                "type": "tmpfs",
+            },
+        },
+        "file:/proc/sys/net/ipv4/ip_local_port_range": ok(machine.ports),
+        "file:/proc/cmdline": ok("BOOT_IMAGE=/boot/vmlinuz-5.15.0-1063 root=/dev/md0 iommu=pt\n"),
+        "file:/proc/sys/kernel/osrelease": ok("5.15.0-1063-nvidia\n"),
+    }  # fmt: skip

@@ -1,0 +1,94 @@
+"""The description of a node: what it is made of and how it is set up; a fault is a change of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+DRIVER = "570.124.06"
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU on its PCIe switch."""
+
+    bus: int
+    numa: int
+    on_bus: bool = True
+    answers: bool = True
+    nvlink: bool = True
+
+
+@dataclass(frozen=True)
+class Nic:
+    """One RDMA device with one port."""
+
+    device: str
+    bus: int
+    function: int = 0
+    numa: int = 0
+    gpu: int | None = None  # index of the GPU below the same PCIe switch
+    state: str = "ACTIVE"
+    physical: str = "LinkUp"
+    rate: str = "400 Gb/sec (4X NDR)"
+    netdev_mtu: int = 9000
+    pfc: tuple[int, ...] = (3,)
+    ecn: bool = True
+    uverbs: bool = True
+    bound: bool = True  # whether the RDMA driver registered it
+    mode: str = "0666"
+
+    @property
+    def address(self) -> str:
+        return f"0000:{self.bus:02x}:00.{self.function}"
+
+    def netdev(self, roce: bool) -> str:
+        return f"{'en' if roce else 'ib'}p{self.bus}s0" + (f"f{self.function}" if self.gpu is None else "")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A node: what it is made of and how it is set up."""
+
+    name: str
+    gpus: tuple[Gpu, ...]
+    nics: tuple[Nic, ...]
+    gpu_id: str = "2330"
+    gpu_name: str = "NVIDIA H100 80GB HBM3"
+    nvlinks: int = 18
+    roce: bool = False
+    cpus: tuple[str, ...] = ("0-55,112-167", "56-111,168-223")
+    allowed_cpus: str = "0-223"
+    nvswitches: tuple[int, ...] = (0x07, 0x08, 0x09, 0x0A)
+    driver: str = DRIVER
+    driver_loaded: bool = True
+    env: Mapping[str, str] = field(default_factory=dict)
+    memlock: str = "unlimited"
+    shm_gib: float = 1008
+    ports: str = "32768\t60999\n"
+    where: str = "host"
+
+
+def hgx_h100(name: str, roce: bool = False) -> Machine:
+    """A DGX H100 as its user guide wires it: eight GPUs, eight compute and four storage ports."""
+    gpu_buses = (0x1B, 0x43, 0x52, 0x61, 0x9D, 0xC3, 0xD1, 0xDF)
+    compute = ((0, 0x18), (3, 0x40), (4, 0x4F), (5, 0x5E), (6, 0x9A), (9, 0xC0), (10, 0xCE), (11, 0xDC))
+    nics = [Nic(f"mlx5_{number}", bus, 0, index // 4, index) for index, (number, bus) in enumerate(compute)]
+    for number, bus, function, numa in ((1, 0x29, 0, 0), (2, 0x29, 1, 0), (7, 0xAA, 0, 1), (8, 0xAA, 1, 1)):
+        nics.append(Nic(f"mlx5_{number}", bus, function, numa, state="DOWN", physical="Disabled",
+                        rate="10 Gb/sec (4X SDR)" if not roce else "40 Gb/sec (4X QDR)"))  # fmt: skip
+    nics.sort(key=lambda nic: int(nic.device.split("_")[1]))
+    return Machine(name, tuple(Gpu(bus, index // 4) for index, bus in enumerate(gpu_buses)), tuple(nics), roce=roce)
+
+
+def with_nic(machine: Machine, device: str, **changes: Any) -> Machine:
+    """Change one NIC."""
+    nics = tuple(replace(nic, **changes) if nic.device == device else nic for nic in machine.nics)
+    return replace(machine, nics=nics)
+
+
+def with_gpu(machine: Machine, index: int, **changes: Any) -> Machine:
+    """Change one GPU."""
+    gpus = tuple(replace(gpu, **changes) if i == index else gpu for i, gpu in enumerate(machine.gpus))
+    return replace(machine, gpus=gpus)
