@@ -40,14 +40,21 @@ def where() -> str:
                 return "container"
         except OSError:
             continue
-    if any(os.path.exists(mark) for mark in _CONTAINER_MARKS):
-        return "container"
-    if any(name in os.environ for name in _CONTAINER_NAMES):
+    marked = any(os.path.exists(mark) for mark in _CONTAINER_MARKS)
+    if (marked or any(name in os.environ for name in _CONTAINER_NAMES)) and not _shares_the_root_of_init():
         return "container"
     maker = _start("/sys/class/dmi/id/sys_vendor") + _start("/sys/class/dmi/id/product_name")
     if " hypervisor" in _start("/proc/cpuinfo") or any(vendor in maker for vendor in _VM_VENDORS):
         return "vm"
     return "host"
+
+
+def _shares_the_root_of_init() -> bool:
+    """Tell whether / is that of the first process; a machine booted from an image keeps the image's marks."""
+    try:
+        return os.path.samestat(os.stat("/"), os.stat("/proc/1/root/"))
+    except OSError:
+        return False
 
 
 def _start(path: str) -> str:
