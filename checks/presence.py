@@ -6,7 +6,7 @@ one is expected, the check that counts it fails; the others only say that they c
 
 from __future__ import annotations
 
-from preflight.cluster import Site
+from preflight.cluster import Roles, Site
 from preflight.facts import NodeFacts
 from preflight.facts.pci import ROOT as PCI
 from preflight.facts.rdma import ROOT as IB
@@ -38,3 +38,17 @@ def no_rdma(node: NodeFacts, site: Site) -> Finding | None:
             fix="see rdma.registered",
         )
     return skipped("the kernel has no RDMA device and the PCI bus no RDMA NIC", evidence=[RDMA_CLASS, PCI_BUS])
+
+
+def compute_roles(node: NodeFacts, site: Site) -> Roles | Finding:
+    """Return the ports by role, or the finding of a check about compute ports on a node without any."""
+    if absent := no_rdma(node, site):
+        return absent
+    roles = site.roles(node)
+    if not roles.compute:
+        return unknown(
+            "no port of the compute fabric is here to judge",
+            evidence=[RDMA_CLASS],
+            fix=f"see rdma.device-count, or correct class.{site.class_name}.ports.compute",
+        )
+    return roles

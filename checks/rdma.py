@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from preflight.checks.presence import PCI_BUS, RDMA_CLASS, no_rdma
+from preflight.checks.presence import PCI_BUS, RDMA_CLASS, compute_roles, no_rdma
 from preflight.cluster import Expected, Site
 from preflight.facts import NodeFacts
 from preflight.facts.rdma import Port
@@ -108,11 +108,10 @@ def port_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
     (cluster file, NCCL_IB_HCA, nearest to a GPU). Where none of these tells, a port that is down is
     unknown.
     """
-    if absent := no_rdma(node, site):
-        yield absent
+    roles = compute_roles(node, site)
+    if isinstance(roles, Finding):
+        yield roles
         return
-    roles = site.roles(node)
-    yield from _no_compute_port(roles.compute, site)
     up = [port for port in roles.compute if port.active]
     if up:
         yield passed(
@@ -139,15 +138,6 @@ def port_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
             found=state,
             expected=f"ACTIVE/LinkUp (compute port: {roles.known_from})",
             evidence=port.evidence,
-        )
-
-
-def _no_compute_port(compute: tuple[Port, ...], site: Site) -> Iterator[Finding]:
-    if not compute:
-        yield unknown(
-            "no port of the compute fabric is here to judge",
-            evidence=[RDMA_CLASS],
-            fix=f"see rdma.device-count, or correct class.{site.class_name}.ports.compute",
         )
 
 
@@ -178,13 +168,13 @@ def port_rate(node: NodeFacts, site: Site) -> Iterator[Finding]:
     is a whole 200 Gb/s port. A speed that the kernel does not know is printed as SDR or QDR on a
     healthy port, and is unknown here.
     """
-    if absent := no_rdma(node, site):
-        yield absent
+    roles = compute_roles(node, site)
+    if isinstance(roles, Finding):
+        yield roles
         return
-    compute = site.roles(node).compute
-    yield from _no_compute_port(compute, site)
+    compute = roles.compute
     active = [port for port in compute if port.active]
-    if compute and not active:
+    if not active:
         yield unknown("no compute port is active, so none has a rate", evidence=[compute[0].evidence[0]])
     best = max((port.rate_gbps for port in active if port.rate_gbps is not None), default=None)
     at_rate: list[Port] = []
@@ -231,14 +221,12 @@ def link_layer(node: NodeFacts, site: Site) -> Iterator[Finding]:
     NCCL uses HCAs of one link layer only: with a mixture it drops the rest, and a port of the wrong
     type joins no fabric at all.
     """
-    if absent := no_rdma(node, site):
-        yield absent
+    roles = compute_roles(node, site)
+    if isinstance(roles, Finding):
+        yield roles
         return
-    compute = site.roles(node).compute
-    yield from _no_compute_port(compute, site)
+    compute = roles.compute
     layers = Counter(port.link_layer for port in compute)
-    if not layers:
-        return
     usual = site.link_layer.value or layers.most_common(1)[0][0]
     odd = [port for port in compute if port.link_layer != usual]
     keys = [(odd or list(compute))[0].evidence[0].replace("/state", "/link_layer")]
@@ -332,13 +320,13 @@ def active_mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     1024 on RoCE means that the interface was left at an MTU of 1500, and fails. 2048 can be a choice
     of the subnet manager's partition, and warns unless the cluster file says otherwise.
     """
-    if absent := no_rdma(node, site):
-        yield absent
+    roles = compute_roles(node, site)
+    if isinstance(roles, Finding):
+        yield roles
         return
-    compute = site.roles(node).compute
-    yield from _no_compute_port(compute, site)
+    compute = roles.compute
     active = [port for port in compute if port.active]
-    if compute and not active:
+    if not active:
         yield unknown("no compute port is active, so none has an active MTU", evidence=[compute[0].evidence[0]])
         return
     if active and all(port.active_mtu is None for port in active):

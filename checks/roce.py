@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.checks.presence import RDMA_CLASS, no_rdma
+from preflight.checks.presence import compute_roles
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
@@ -15,14 +15,12 @@ from preflight.model import Finding, check, failed, passed, skipped, unknown
 
 def _roce_ports(node: NodeFacts, site: Site) -> tuple[list[Port], Finding | None]:
     """Return the compute ports that speak RoCE, or what to say where there is none."""
-    if absent := no_rdma(node, site):
-        return [], absent
-    compute = site.roles(node).compute
-    if not compute:
-        return [], unknown("no port of the compute fabric is here to judge", evidence=[RDMA_CLASS])
-    ports = [port for port in compute if port.roce]
+    roles = compute_roles(node, site)
+    if isinstance(roles, Finding):
+        return [], roles
+    ports = [port for port in roles.compute if port.roce]
     if not ports:
-        key = compute[0].evidence[0].replace("/state", "/link_layer")
+        key = roles.compute[0].evidence[0].replace("/state", "/link_layer")
         return [], skipped("the compute ports are InfiniBand", evidence=[key])
     return ports, None
 
