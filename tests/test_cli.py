@@ -155,6 +155,13 @@ MISTAKES = [
     (["check", "--html", "."], "is a directory"),
     (["check", "--deadline", "0"], "deadline"),
     (["check", "--log", "no.log"], "no.log: cannot be read"),
+    (["check", "--hosts", "gpu[1-"], "--hosts: "),
+    (["check", "--hosts", "gpu[1-99999999]"], "--hosts: "),
+    (["check", "--hosts", "-oProxyCommand=id"], "is not a host name"),
+    (["check", "--hosts", "a", "--job", "7"], "give exactly one"),
+    (["check", "--hostfile", "no.hosts"], "no.hosts: cannot be read"),
+    (["check", "--rerun", "no.json"], "no.json: cannot be read"),
+    (["check", "--via", "telnet"], "telnet"),
 ]
 
 

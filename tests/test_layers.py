@@ -30,8 +30,13 @@ LAYERS = {
     "reports": {"model", "checklist", "version"},
     "schemas": set[str](),
     "demo": set[str](),
-    "cli": {"archive", "checklist", "checks", "cluster", "evidence", "facts", "judge", "model", "probes", "reports",
-            "transport", "version"},
+    "nodeset": set[str](),
+    "targets": {"nodeset"},
+    "fleet": {"transport", "evidence"},
+    "progress": {"fleet"},
+    "session": {"archive", "checks", "cluster", "evidence", "judge", "model", "reports", "targets", "version"},
+    "asking": {"session", "cluster", "evidence", "fleet", "probes", "progress", "targets", "transport"},
+    "cli": {"asking", "session", "checklist", "checks", "cluster", "evidence", "model", "probes", "version"},
 }  # fmt: skip
 
 

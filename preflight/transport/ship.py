@@ -91,5 +91,10 @@ def frames_for(plan: Mapping[str, Any], extra: Mapping[str, bytes] | None = None
 
     When it is closed, the collector ends itself and all it has started.
     """
-    packed, document = archive(extra), json.dumps(plan, sort_keys=True).encode("ascii")
+    return frame_of(archive(extra), plan)
+
+
+def frame_of(packed: bytes, plan: Mapping[str, Any]) -> bytes:
+    """Do the same with an archive that is packed already: once for all nodes of a run."""
+    document = json.dumps(plan, sort_keys=True).encode("ascii")
     return b"preflight %d %d\n" % (len(packed), len(document)) + packed + document

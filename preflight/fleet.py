@@ -1,0 +1,261 @@
+"""Many nodes at once: bounded threads, a deadline for each node and one for all, answers as they come.
+
+The transport does the talking; this module decides who is asked when, and sees to it that every node
+ends as exactly one document, whatever hangs and whoever interrupts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from types import FrameType
+from typing import Any, Protocol
+
+from preflight.evidence import DocumentError, Evidence, from_document, no_answer
+
+#: Nodes that are talked to at once, if nothing else is said.
+FANOUT = 64
+
+#: Share of a node's time, and seconds at most, kept for starting there and for bringing the answer back.
+_RETURN_SHARE, _RETURN_MOST_S = 0.2, 2.0
+
+#: Seconds after its deadline at which a node that a transport still holds is given up.
+_OVERDUE_S = 0.5
+
+#: Seconds left below which asking one more node is of no use.
+_LEAST_S = 0.2
+
+#: Seconds between looks at the clock; documents that may wait for whoever takes them.
+_TICK_S, _ROOM = 0.1, 16
+
+_CURE = "raise --deadline or --fanout"
+
+
+class Transport(Protocol):
+    """What ``gather`` needs of ``preflight.transport``."""
+
+    def collect(self, host: str, plan: Mapping[str, Any], until: float) -> dict[str, Any]:
+        """Carry out a plan on a node by ``until`` on the monotonic clock; return an Evidence document."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a run may take: nodes at once; seconds for one node, its connection included; seconds for all."""
+
+    fanout: int = FANOUT
+    node_s: float = 60.0
+    run_s: float = 600.0
+
+
+@dataclass(frozen=True)
+class Event:
+    """A node was begun (``evidence`` is None) or has ended; ``at`` is on the monotonic clock."""
+
+    host: str
+    at: float
+    evidence: Evidence | None = None
+
+
+#: Makes the plan of a node: its name, and the seconds that its collector may take.
+PlanFor = Callable[[str, float], Mapping[str, Any]]
+
+
+def gather(
+    hosts: Sequence[str],
+    transport: Transport,
+    plan_for: PlanFor,
+    limits: Limits = Limits(),
+    *,
+    on_event: Callable[[Event], None] | None = None,
+    stop: threading.Event | None = None,
+) -> Iterator[Evidence]:
+    """Ask every node and yield one document for each, in the order in which they end.
+
+    All have been yielded soon after ``limits.run_s`` seconds; a node whose turn did not come is a
+    ``no_answer`` of phase ``queue``. Once ``stop`` is set, or at a KeyboardInterrupt while it waits,
+    what has arrived is yielded and the rest are ``no_answer`` with the reason ``interrupted``. What
+    is still in hand then runs on in daemon threads: close the transport to end it.
+    """
+    crew = _Crew(hosts, transport, plan_for, limits, on_event or (lambda event: None))
+    try:
+        try:
+            yield from crew.answers(stop or threading.Event())
+        except KeyboardInterrupt:
+            yield from crew.rest("interrupted", "interrupted")
+    finally:
+        crew.dismiss()
+
+
+@contextmanager
+def interruptible() -> Iterator[threading.Event]:
+    """Let the first Ctrl-C or SIGTERM set the event that is yielded, the second raise KeyboardInterrupt.
+
+    For the main thread; a scheduler's time limit, announced by SIGTERM, then still gets a report.
+    """
+    stop = threading.Event()
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """A node in a worker's hand."""
+
+    host: str
+    until: float
+
+
+class _Crew:
+    """The workers of one run, and what they share with whoever takes the documents."""
+
+    def __init__(
+        self,
+        hosts: Sequence[str],
+        transport: Transport,
+        plan_for: PlanFor,
+        limits: Limits,
+        on_event: Callable[[Event], None],
+    ) -> None:
+        self._transport, self._plan_for, self._limits, self._on_event = transport, plan_for, limits, on_event
+        self._until = time.monotonic() + limits.run_s
+        self._owed = dict.fromkeys(hosts)  # not yet yielded
+        self._lock = threading.Lock()  # guards the three below, and calls of on_event
+        self._waiting = deque(self._owed)
+        self._turns: set[_Turn] = set()
+        self._arriving = 0  # documents that a worker holds
+        self._done: queue.Queue[Evidence] = queue.Queue(_ROOM)
+        self._dismissed = threading.Event()
+        for _ in range(min(limits.fanout, len(self._owed))):
+            self._hire()
+
+    def answers(self, stop: threading.Event) -> Iterator[Evidence]:
+        """Yield documents until every node has ended, the time is over, or ``stop`` is set."""
+        while self._owed:
+            if stop.is_set():
+                yield from self.rest("interrupted", "interrupted")
+                return
+            with contextlib.suppress(queue.Empty):
+                yield self._paid(self._done.get(timeout=_TICK_S))
+            now = time.monotonic()
+            for turn in self._overdue(now):
+                yield self._ended(turn.host, "collect", "the transport did not come back by the node's deadline")
+                self._hire()
+            if now > self._until:
+                yield from self._unbegun()
+
+    def rest(self, phase: str, reason: str) -> Iterator[Evidence]:
+        """Yield what has arrived, then a document without an answer for every other node."""
+        with self._lock:
+            self._waiting.clear()
+            self._turns.clear()
+        while self._arriving or not self._done.empty():
+            with contextlib.suppress(queue.Empty):
+                yield self._paid(self._done.get(timeout=_TICK_S))
+        for host in list(self._owed):
+            yield self._ended(host, phase, reason)
+
+    def dismiss(self) -> None:
+        """Let the workers go; none of them is waited for."""
+        self._dismissed.set()
+        with self._lock:
+            self._waiting.clear()
+            self._turns.clear()
+
+    # --- in the workers ---
+
+    def _hire(self) -> None:
+        threading.Thread(target=self._work, daemon=True, name="preflight-node").start()
+
+    def _work(self) -> None:
+        while (turn := self._next()) and self._deliver(turn, self._ask(turn)):
+            continue
+
+    def _next(self) -> _Turn | None:
+        now = time.monotonic()
+        with self._lock:
+            if not self._waiting or self._until - now < _LEAST_S:
+                return None
+            turn = _Turn(self._waiting.popleft(), min(now + self._limits.node_s, self._until))
+            self._turns.add(turn)
+            self._on_event(Event(turn.host, now))
+            return turn
+
+    def _ask(self, turn: _Turn) -> Evidence:
+        left_s = turn.until - time.monotonic()
+        deadline_s = left_s - min(left_s * _RETURN_SHARE, _RETURN_MOST_S)
+        try:
+            plan = self._plan_for(turn.host, deadline_s)
+            answer = from_document(self._transport.collect(turn.host, plan, turn.until), turn.host)
+            return replace(answer, node=turn.host)  # a node does not speak for another one
+        except DocumentError as error:
+            return _silent(turn.host, "read", str(error))
+        except Exception as error:  # a defect here may cost one node, never the others
+            return _silent(turn.host, "collect", f"preflight itself failed: {type(error).__name__}: {error}")
+
+    def _deliver(self, turn: _Turn, evidence: Evidence) -> bool:
+        """Hand a document over, unless the node was given up meanwhile; tell whether to go on."""
+        with self._lock:
+            if turn not in self._turns:
+                return False
+            self._turns.discard(turn)
+            self._arriving += 1
+            self._on_event(Event(turn.host, time.monotonic(), evidence))
+        while not self._dismissed.is_set():
+            try:
+                self._done.put(evidence, timeout=_TICK_S)
+            except queue.Full:
+                continue
+            with self._lock:
+                self._arriving -= 1
+            return True
+        return False
+
+    # --- in whoever takes the documents ---
+
+    def _overdue(self, now: float) -> list[_Turn]:
+        """Take the nodes whose worker did not come back in time out of its hand."""
+        with self._lock:
+            late = [turn for turn in self._turns if now > turn.until + _OVERDUE_S]
+            self._turns.difference_update(late)
+        return late
+
+    def _unbegun(self) -> Iterator[Evidence]:
+        with self._lock:
+            hosts = list(self._waiting)
+            self._waiting.clear()
+        limits = self._limits
+        reason = f"its turn did not come within {limits.run_s:g} s, {limits.fanout} nodes at once: {_CURE}"
+        for host in hosts:
+            yield self._ended(host, "queue", reason)
+
+    def _paid(self, evidence: Evidence) -> Evidence:
+        self._owed.pop(evidence.node, None)
+        return evidence
+
+    def _ended(self, host: str, phase: str, reason: str) -> Evidence:
+        evidence = _silent(host, phase, reason)
+        with self._lock:
+            self._on_event(Event(host, time.monotonic(), evidence))
+        return self._paid(evidence)
+
+
+def _silent(host: str, phase: str, reason: str) -> Evidence:
+    return no_answer(host, phase, reason, datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"))

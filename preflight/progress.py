@@ -1,0 +1,77 @@
+"""What a person at a terminal sees while nodes are asked: one line that is always true."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+    from preflight.fleet import Event
+
+_PER_SECOND = 4
+
+
+class Progress:
+    """Counts events of ``fleet.gather`` and shows them on a terminal; on anything else, shows nothing."""
+
+    def __init__(self, nodes: int, stream: TextIO | None = None) -> None:
+        """Expect the events of ``nodes`` nodes; ``stream`` is standard error unless given."""
+        self._nodes, self._stream = nodes, stream or sys.stderr
+        self._lock = threading.Lock()
+        self._begun: dict[str, float] = {}
+        self._answered = self._silent = 0
+        self._live: Live | None = None
+
+    def __call__(self, event: Event) -> None:
+        """Take note of an event; from any thread."""
+        with self._lock:
+            if event.evidence is None:
+                self._begun[event.host] = event.at
+                return
+            self._begun.pop(event.host, None)
+            if event.evidence.no_answer is None:
+                self._answered += 1
+            else:
+                self._silent += 1
+
+    def __enter__(self) -> Progress:
+        if self._stream.isatty():
+            from rich.console import Console
+            from rich.live import Live
+            from rich.text import Text
+
+            self._live = Live(
+                console=Console(file=self._stream), refresh_per_second=_PER_SECOND, transient=True,
+                redirect_stdout=False, redirect_stderr=False, get_renderable=lambda: Text(self.line()),
+            )  # fmt: skip
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        if self._live:
+            self._live.stop()
+
+    def line(self) -> str:
+        """Return ``51 of 60 answered, 4 without an answer, 5 waiting; slowest: gpu013 4 s, gpu017 3 s``."""
+        with self._lock:
+            begun, answered, silent = dict(self._begun), self._answered, self._silent
+        parts = [f"{answered} of {self._nodes} answered"]
+        if silent:
+            parts.append(f"{silent} without an answer")
+        if waiting := self._nodes - answered - silent:
+            parts.append(f"{waiting} waiting")
+        return ", ".join(parts) + _slowest(begun, time.monotonic())
+
+
+def _slowest(begun: Mapping[str, float], now: float) -> str:
+    """Name up to three nodes that have been asked for more than two seconds."""
+    slow = sorted((at, host) for host, at in begun.items() if now - at >= 2)[:3]
+    return "; slowest: " + ", ".join(f"{host} {now - at:.0f} s" for at, host in slow) if slow else ""

@@ -1,0 +1,228 @@
+"""One run of a command: what is wrong with it is found first, its verdict is written last."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from preflight.version import VERSION
+
+if TYPE_CHECKING:
+    from preflight.checks import Registry
+    from preflight.cluster import Cluster
+    from preflight.evidence import Evidence
+    from preflight.model import Check
+
+#: Bytes kept of a log that is handed over with --log.
+LOG_CAP = 64_000_000
+
+
+class UsageError(click.ClickException):
+    """A mistake in what was asked or configured; nothing was touched."""
+
+    exit_code = 2
+
+
+class Session:
+    """One run: everything that can be wrong with it is found before any node is touched."""
+
+    def __init__(
+        self, command: str, cluster: Path | None, only: Sequence[str], skip: Sequence[str], outputs: Mapping[str, Any]
+    ) -> None:
+        from preflight.checks import DuplicateCheck, registry
+        from preflight.cluster import Cluster, ClusterFileError, load
+
+        self.command = command
+        self.started = time.monotonic()
+        self.via = ""
+        self._outputs = outputs
+        for target in (outputs.get("html_file"), outputs.get("json_file"), outputs.get("exclude_file")):
+            writable(Path(target) if target and target != "-" else None)
+        if save := outputs.get("save"):
+            _directory(save)
+        try:
+            self.registry = registry()
+            self.cluster: Cluster = load(cluster) if cluster else Cluster()
+        except (ClusterFileError, DuplicateCheck) as error:
+            raise UsageError(str(error)) from None
+        report_broken(self.registry)
+        self.checks, self.off = _select(self.registry.checks, only, skip)
+        self._all_written = True
+
+    def keep(self, evidence: Evidence) -> None:
+        """Write a document as soon as it is there, if evidence is to be kept."""
+        if directory := self._outputs.get("save"):
+            from preflight.archive import save
+
+            self._write(lambda: save(directory, [evidence]), directory)
+
+    def judge(self, evidences: Sequence[Evidence], run: Evidence | None) -> dict[str, Any]:
+        """Judge and add the run block."""
+        from preflight.judge import judge
+
+        with progress(f"judging {len(evidences)} nodes"):
+            report = judge(evidences, self.checks, self.cluster, run=run, off=self.off)
+        report["run"] = {
+            "at": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "version": VERSION,
+            "command": self.command,
+            "seconds": round(time.monotonic() - self.started, 3),
+            "cluster_file": self.cluster.path or None,
+        }
+        if self.via:
+            report["run"]["via"] = self.via
+        return report
+
+    def finish(self, evidences: Sequence[Evidence], run: Evidence | None) -> NoReturn:
+        """Judge, tell, write what was asked for, exit with the verdict."""
+        report = self.judge(evidences, run)
+        json_file, html_file = self._outputs.get("json_file"), self._outputs.get("html_file")
+        document = json.dumps(report, indent=1) + "\n" if json_file else ""
+        if json_file == "-":
+            click.echo(document, nl=False)
+        else:
+            self._print(report)
+        for evidence in [*evidences, *([run] if run else [])]:
+            self.keep(evidence)
+        if html_file:
+            from preflight.reports.html_page import render as render_html
+
+            page = render_html(report)
+            self._write(lambda: write_file(html_file, page), html_file)
+        if json_file and json_file != "-":
+            self._write(lambda: write_file(Path(json_file), document), json_file)
+        if exclude_file := self._outputs.get("exclude_file"):
+            from preflight.targets import bad_nodes
+
+            self._write(lambda: write_file(exclude_file, f"{bad_nodes(report)}\n"), exclude_file)
+        sys.exit(report["exit_status"] if self._all_written else report["exit_status"] or 3)
+
+    def _write(self, write: Callable[[], None], target: object) -> None:
+        """Write something; a disk that is full must not lose the verdict that was printed."""
+        try:
+            write()
+        except OSError as error:
+            click.echo(f"error: {target} could not be written: {error.strerror}", err=True)
+            self._all_written = False
+
+    def _print(self, report: dict[str, Any]) -> None:
+        from shutil import get_terminal_size
+
+        from preflight.reports.text_report import render
+
+        terminal = sys.stdout.isatty()
+        width = min(get_terminal_size((100, 24)).columns, 120) if terminal else 100
+        click.echo(render(report, colour=terminal, width=width, verbose=self._outputs.get("verbose", False)), nl=False)
+        if html_file := self._outputs.get("html_file"):
+            click.echo(f"page: {html_file}")
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a file at once or not at all; raises OSError."""
+    from preflight.archive import write
+
+    write(path, text)
+
+
+def _select(checks: Sequence[Check], only: Sequence[str], skip: Sequence[str]) -> tuple[list[Check], list[str]]:
+    """Return the checks to run and the ids of those that were switched off."""
+    for pattern in (*only, *skip):
+        if not any(fnmatchcase(check.id, pattern) for check in checks):
+            raise UsageError(f"no check matches {pattern!r}{nearest(pattern, [c.id for c in checks])}")
+    kept = [
+        check
+        for check in checks
+        if (not only or any(fnmatchcase(check.id, pattern) for pattern in only))
+        and not any(fnmatchcase(check.id, pattern) for pattern in skip)
+    ]
+    if not kept:
+        raise UsageError("--only and --skip together leave no check")
+    return kept, [check.id for check in checks if check not in kept]
+
+
+@contextmanager
+def progress(what: str) -> Iterator[None]:
+    """Show on a terminal what takes longer than a second."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from threading import Timer
+
+    from rich.console import Console
+
+    status = Console(stderr=True).status(what)
+    timer = Timer(1.0, status.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        status.stop()
+
+
+def load_evidence(paths: Sequence[Path]) -> tuple[list[Evidence], Evidence | None]:
+    """Read saved documents: the nodes, and the logs of a run."""
+    from preflight.archive import ArchiveError, load
+
+    try:
+        return load(paths)
+    except ArchiveError as error:
+        raise UsageError(str(error)) from None
+
+
+def read_logs(paths: Sequence[Path]) -> Evidence | None:
+    """Read the logs that were handed over."""
+    from preflight.archive import ArchiveError, logs
+
+    try:
+        return logs(paths, LOG_CAP)
+    except ArchiveError as error:
+        raise UsageError(str(error)) from None
+
+
+def writable(path: Path | None) -> None:
+    """Refuse an output that cannot be written, before anything is asked."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise UsageError(f"{path}: is a directory, not a file")
+    if not path.parent.is_dir():
+        raise UsageError(f"{path}: there is no directory {path.parent}")
+    if not os.access(path.parent, os.W_OK):
+        raise UsageError(f"{path}: the directory {path.parent} is not writable")
+
+
+def _directory(path: Path) -> None:
+    if path.exists() and not path.is_dir():
+        raise UsageError(f"{path}: is a file, not a directory")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be made: {error.strerror}") from None
+    if not os.access(path, os.W_OK):
+        raise UsageError(f"{path}: is not writable")
+
+
+def report_broken(registry: Registry) -> None:
+    """Warn of plug-ins that could not be loaded."""
+    for broken in registry.broken:
+        click.echo(f"warning: a plug-in could not be loaded: {broken}", err=True)
+
+
+def nearest(word: str, known: Any) -> str:
+    """Return a hint at what was probably meant."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {near[0]!r}?" if near else "; `preflight list` names them"

@@ -1,0 +1,186 @@
+"""Which nodes are asked: names on the command line, a file, a Slurm job, or those of an earlier report."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from preflight.nodeset import MOST_NAMES, excerpt, fold, unfold
+
+#: Bytes of a host file or report beyond which it is not believed to be one.
+_LARGEST_HOSTFILE, _LARGEST_REPORT = 16_000_000, 2_000_000_000
+
+_SCONTROL_S = 15.0
+
+# Nothing that ssh could take for an option, or a shell for more than a word.
+_HOST = re.compile(r"[A-Za-z0-9_:]([A-Za-z0-9_.:%-]{0,253})")
+_JOB = re.compile(r"[0-9]+([_+][0-9]+)?")
+
+
+class TargetError(Exception):
+    """It cannot be told which nodes are meant; the text names the place and the cure."""
+
+
+def resolve(
+    hosts: str | None = None, hostfile: Path | None = None, job: str | None = None, rerun: Path | None = None
+) -> tuple[str, ...]:
+    """Return the names of the nodes to ask, sorted, each once; raise TargetError if there are none.
+
+    Exactly one is given: ``hosts`` in NodeSet syntax, groups included; ``hostfile`` with a name or a
+    NodeSet in each line; ``job``, the number of a Slurm job; ``rerun``, a report, of which the nodes
+    that failed or gave no answer are taken.
+    """
+    given = [
+        name
+        for name, value in (("--hosts", hosts), ("--hostfile", hostfile), ("--job", job), ("--rerun", rerun))
+        if value is not None
+    ]
+    if len(given) != 1:
+        raise TargetError(f"{' and '.join(given) or 'nothing'} says which nodes: give exactly one of them")
+    if hosts is not None:
+        return _checked(_unfolded(hosts, "--hosts"), "--hosts")
+    if hostfile is not None:
+        return _from_file(hostfile)
+    if job is not None:
+        return _of_job(job)
+    assert rerun is not None
+    return _of_report(rerun)
+
+
+def bad_nodes(report: Mapping[str, Any]) -> str:
+    """Return the nodes no job should get, folded, for ``sbatch --exclude``; empty if there are none.
+
+    These are the nodes on which a gating check failed and those that gave no answer. A node about
+    which something could not be told stays in: excluding it is a decision for people.
+    """
+    failed = {
+        node
+        for finding in report["findings"]
+        if finding["status"] == "fail" and finding["gating"]
+        for node in finding["nodes"]
+    }
+    return fold(node["name"] for node in report["nodes"] if node["name"] in failed or node.get("no_answer"))
+
+
+def _unfolded(text: str, where: str) -> tuple[str, ...]:
+    try:
+        return unfold(text)
+    except ValueError as error:
+        raise TargetError(f"{where}: {error} (write gpu[001-064], gpu1,gpu7 or @group)") from None
+
+
+def _checked(names: tuple[str, ...], where: str) -> tuple[str, ...]:
+    for name in names:
+        if "@" in name:
+            raise TargetError(f"{where}: {excerpt(name)} holds a user; name the User in the SSH configuration")
+        if not _HOST.fullmatch(name):
+            raise TargetError(f"{where}: {excerpt(name)} is not a host name")
+    return names
+
+
+# --- a file ----------------------------------------------------------------------------------------
+
+
+def _from_file(path: Path) -> tuple[str, ...]:
+    try:
+        with path.open("rb") as stream:
+            raw = stream.read(_LARGEST_HOSTFILE + 1)
+        text = raw.decode("utf-8-sig")
+    except OSError as error:
+        raise TargetError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise TargetError(f"{path}: is not text; put one name, or gpu[001-064], in each line") from None
+    if len(raw) > _LARGEST_HOSTFILE:
+        raise TargetError(f"{path}: is longer than {_LARGEST_HOSTFILE} bytes")
+    found: dict[str, None] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if names := _of_line(line, f"{path}:{number}"):
+            found.update(dict.fromkeys(names))
+        if len(found) > MOST_NAMES:
+            raise TargetError(f"{path}:{number}: the file names more than {MOST_NAMES} nodes")
+    if not found:
+        raise TargetError(f"{path}: names no node; put one name, or gpu[001-064], in each line")
+    return tuple(found)
+
+
+def _of_line(line: str, where: str) -> tuple[str, ...]:
+    """Return the names in a line; ``slots=8`` and the like, as MPI and DeepSpeed write, are let be."""
+    words = line.split("#", 1)[0].split()
+    names = " ".join(word for word in words if "=" not in word)
+    if not words:
+        return ()
+    return _checked(_unfolded(names, where), where)
+
+
+# --- a Slurm job -----------------------------------------------------------------------------------
+
+
+def _of_job(job: str) -> tuple[str, ...]:
+    if not _JOB.fullmatch(job):
+        raise TargetError(f"--job: {excerpt(job)} is not the number of a Slurm job, such as 4711 or 4711_3")
+    told = _scontrol("show", "job", "-o", job)
+    lists = [found for found in re.findall(r"(?:^|\s)NodeList=(\S*)", told) if found not in ("", "(null)")]
+    if not lists:
+        states = ", ".join(dict.fromkeys(re.findall(r"\bJobState=(\S+)", told))) or "unknown"
+        raise TargetError(f"--job {job}: the job has no nodes (state {states}); wait until it runs, or give --hosts")
+    names = dict.fromkeys(name for each in lists for name in _scontrol("show", "hostnames", each).split())
+    return _checked(tuple(names), f"--job {job}")
+
+
+def _scontrol(*arguments: str) -> str:
+    """Return what scontrol prints; its own words are the reason when it fails."""
+    command = "scontrol " + " ".join(arguments)
+    if not (path := shutil.which("scontrol")):
+        raise TargetError("--job: there is no scontrol in PATH; run on a node of the Slurm cluster, or give --hosts")
+    try:
+        ran = subprocess.run(
+            [path, *arguments], capture_output=True, text=True, errors="backslashreplace",
+            stdin=subprocess.DEVNULL, timeout=_SCONTROL_S, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise TargetError(f"--job: `{command}` gave no answer within {_SCONTROL_S:g} s: is slurmctld up?") from None
+    except OSError as error:
+        raise TargetError(f"--job: {path} could not be executed: {error.strerror}") from None
+    if ran.returncode:
+        said = " ".join(ran.stderr.split() or ran.stdout.split())[:400]
+        raise TargetError(f"--job: `{command}` failed: {said or f'exit status {ran.returncode}'}")
+    return ran.stdout
+
+
+# --- an earlier report -----------------------------------------------------------------------------
+
+
+def _of_report(path: Path) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(_to_rerun(_report(path), path)))
+    if not names:
+        raise TargetError(f"--rerun: in {path} every node answered and none failed: there is nothing to ask again")
+    return _checked(names, str(path))
+
+
+def _report(path: Path) -> Mapping[str, Any]:
+    try:
+        if path.stat().st_size > _LARGEST_REPORT:
+            raise TargetError(f"{path}: is longer than {_LARGEST_REPORT} bytes, and no report")
+        report = json.loads(path.read_bytes())
+    except OSError as error:
+        raise TargetError(f"{path}: cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        raise TargetError(f"{path}: is not JSON; give a report written with --json") from None
+    if not isinstance(report, dict) or report.get("schema") != "preflight.report/1":
+        raise TargetError(f"{path}: is no report of this version; give one written with `preflight check --json`")
+    return report
+
+
+def _to_rerun(report: Mapping[str, Any], path: Path) -> Iterator[str]:
+    """Yield the nodes that failed or gave no answer."""
+    try:
+        for node in report["nodes"]:
+            if node["status"] == "fail" or node.get("no_answer"):
+                yield str(node["name"])
+    except (KeyError, TypeError, AttributeError):
+        raise TargetError(f"{path}: is damaged: its nodes cannot be read; write it again with --json") from None

@@ -1,0 +1,105 @@
+"""Host certificates of OpenSSH (PROTOCOL.certkeys): parsed, and verified with their authority's key."""
+
+from __future__ import annotations
+
+import fnmatch
+import struct
+from dataclasses import dataclass
+
+_CERT = "-cert-v01@openssh.com"
+_HOST = 2
+
+#: Fields of the key itself, after the nonce.
+_KEY_FIELDS = {
+    "ssh-ed25519": 1,
+    "ssh-rsa": 2,
+    "ecdsa-sha2-nistp256": 2,
+    "ecdsa-sha2-nistp384": 2,
+    "ecdsa-sha2-nistp521": 2,
+}
+
+#: What an authority may sign with; SHA-1 is not among them.
+_SIGNATURES = (
+    "ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521", "rsa-sha2-256", "rsa-sha2-512",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class HostCertificate:
+    """A certificate; ``key`` is the host's key as a blob, ``signer`` the authority's."""
+
+    key: bytes
+    signer: bytes
+    kind: int
+    principals: tuple[str, ...]
+    valid_after: int
+    valid_before: int
+    critical: bytes
+    signed: bytes
+    signature: bytes
+
+    def refusal(self, name: str, now: float) -> str:
+        """Say why this is no valid certificate for a host at a time (seconds since 1970); empty if it is."""
+        if not self._is_signed():
+            return "its signature is wrong"
+        if self.kind != _HOST:
+            return "it is not a host certificate"
+        if now < self.valid_after:
+            return "it is not valid yet; compare the clocks"
+        if now >= self.valid_before:
+            return "it has expired"
+        if self.principals and not any(fnmatch.fnmatchcase(name, p.lower()) for p in self.principals):
+            return f"it is for {', '.join(self.principals)}, not for {name}"
+        if self.critical:
+            return "it has critical options that are not understood"
+        return ""
+
+    def _is_signed(self) -> bool:
+        from paramiko import Message, PKey, SSHException
+
+        algorithm = _strings(self.signature, 1)[0].decode("ascii", "replace")
+        if algorithm not in _SIGNATURES:
+            return False
+        try:
+            key = PKey.from_type_string(_strings(self.signer, 1)[0].decode("ascii"), self.signer)
+            return bool(key.verify_ssh_sig(self.signed, Message(self.signature)))
+        except (SSHException, ValueError):
+            return False
+
+
+def parse(blob: bytes) -> HostCertificate | None:
+    """Take a certificate apart; a plain key, or what cannot be understood, is None."""
+    try:
+        kind = _strings(blob, 1)[0].decode("ascii", "replace")
+        plain = kind.removesuffix(_CERT)
+        if plain == kind or plain not in _KEY_FIELDS:
+            return None
+        fields = _strings(blob, 2 + _KEY_FIELDS[plain])
+        at = sum(4 + len(field) for field in fields)
+        _serial, usage = struct.unpack_from(">QI", blob, at)
+        _key_id, principals = _strings(blob[at + 12 :], 2)
+        at += 12 + 8 + len(_key_id) + len(principals)
+        after, before = struct.unpack_from(">QQ", blob, at)
+        critical, _extensions, _reserved, signer, signature = rest = _strings(blob[at + 16 :], 5)
+        signed = at + 16 + sum(4 + len(field) for field in rest[:-1])
+        names = tuple(name.decode("utf-8", "replace") for name in _strings(principals))
+        key = b"".join(_packed(field) for field in (plain.encode(), *fields[2:]))
+        return HostCertificate(key, signer, usage, names, after, before, critical, blob[:signed], signature)
+    except (struct.error, ValueError):
+        return None
+
+
+def _strings(data: bytes, number: int = -1) -> list[bytes]:
+    """Return the first length-prefixed strings, or all of them; raise ValueError if there are fewer."""
+    found, at = list[bytes](), 0
+    while at < len(data) if number < 0 else len(found) < number:
+        (length,) = struct.unpack_from(">I", data, at)
+        at += 4 + length
+        if at > len(data):
+            raise ValueError("the certificate is cut")
+        found.append(data[at - length : at])
+    return found
+
+
+def _packed(field: bytes) -> bytes:
+    return struct.pack(">I", len(field)) + field

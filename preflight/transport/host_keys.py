@@ -1,0 +1,226 @@
+"""What is known about host keys: ``known_hosts`` files, read once and compared as bytes.
+
+Exact and hashed names, patterns, ``[host]:port``, ``@cert-authority`` and ``@revoked``. An unknown or
+changed key is never accepted silently, and nothing is ever written.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from preflight.transport import host_certificate
+from preflight.transport.outcome import NoAnswer
+
+_SSH_PORT = 22
+_CERT = "-cert-v01@openssh.com"
+
+#: Signature algorithms by key type, best first.
+_SIGNATURES = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One key in a ``known_hosts`` file; ``marker`` is empty, ``@cert-authority`` or ``@revoked``."""
+
+    marker: str
+    names: str
+    kind: str
+    blob: bytes
+    where: str
+
+
+class HostKeys:
+    """All entries of some files, found by name."""
+
+    def __init__(self, files: Iterable[Path]) -> None:
+        """Read the files; one that is not there is empty, one that cannot be read is named in ``unread``."""
+        self.files: list[Path] = []
+        self.unread: list[str] = []
+        self._exact: dict[str, list[Entry]] = {}
+        self._hashed: list[tuple[bytes, bytes, Entry]] = []
+        self._patterns: list[Entry] = []
+        for path in files:
+            self.files.append(path)
+            try:
+                self._read(path)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                self.unread.append(f"{path}: {error.strerror}")
+
+    def entries(self, name: str) -> list[Entry]:
+        """Return the entries of a host, as ``known_hosts`` names it (``gpu001``, ``[gpu001]:2222``)."""
+        name = name.lower()
+        found = list(self._exact.get(name, ()))
+        found += [entry for entry in self._patterns if matches(name, entry.names)]
+        if self._hashed:
+            wanted = name.encode()
+            found += [entry for salt, digest, entry in self._hashed if _hash(salt, wanted) == digest]
+        return found
+
+    def _read(self, path: Path) -> None:
+        for number, line in enumerate(path.read_bytes().splitlines(), 1):
+            entry = _parse(line, f"{path}:{number}")
+            if entry is None:
+                continue
+            if entry.names.startswith("|1|"):
+                try:
+                    salt, digest = (base64.b64decode(part) for part in entry.names[3:].split("|"))
+                except (binascii.Error, ValueError):
+                    continue
+                self._hashed.append((salt, digest, entry))
+            elif any(c in entry.names for c in "*?!"):
+                self._patterns.append(entry)
+            else:
+                for name in entry.names.lower().split(","):
+                    self._exact.setdefault(name, []).append(entry)
+
+
+def _hash(salt: bytes, name: bytes) -> bytes:
+    return hmac.digest(salt, name, "sha1")
+
+
+def _parse(line: bytes, where: str) -> Entry | None:
+    fields = line.decode("utf-8", "replace").split()
+    if not fields or fields[0].startswith("#"):
+        return None
+    marker = fields.pop(0) if fields[0].startswith("@") else ""
+    if len(fields) < 3 or marker not in ("", "@cert-authority", "@revoked"):
+        return None
+    try:
+        return Entry(marker, fields[0], fields[1], base64.b64decode(fields[2], validate=True), where)
+    except binascii.Error:
+        return None
+
+
+def matches(name: str, patterns: str) -> bool:
+    """Match a name against a comma-separated list of OpenSSH patterns, where ``!`` excludes."""
+    matched = False
+    for pattern in patterns.lower().split(","):
+        if _glob(pattern.lstrip("!")).fullmatch(name):
+            if pattern.startswith("!"):
+                return False
+            matched = True
+    return matched
+
+
+def _glob(pattern: str) -> re.Pattern[str]:
+    parts = {"*": ".*", "?": "."}
+    return re.compile("".join(parts.get(c, re.escape(c)) for c in pattern), re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known about the key of one host, and the judgement of the key that it shows."""
+
+    name: str
+    port: int
+    alias: bool
+    entries: tuple[Entry, ...]
+    bare: tuple[Entry, ...]
+    files: tuple[Path, ...]
+    strict: bool
+
+    @property
+    def algorithms(self) -> Iterator[str]:
+        """The key algorithms to ask the host for, best first: it is to show a key that is known."""
+        if any(entry.marker == "@cert-authority" for entry in self.entries):
+            for kind in ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521"):
+                yield kind + _CERT
+            yield from (kind + _CERT for kind in _SIGNATURES["ssh-rsa"])
+        for entry in (*self.entries, *self.bare):
+            if not entry.marker:
+                yield from _SIGNATURES.get(entry.kind, (entry.kind,))
+
+    @property
+    def label(self) -> str:
+        """The host's name as ``known_hosts`` writes it."""
+        return _label(self.name, 0 if self.alias else self.port)
+
+    def check(self, shown: bytes, now: float) -> None:
+        """Judge the key or certificate that a host shows, a blob; raise NoAnswer unless it is the right one.
+
+        ``now`` is the time in seconds since 1970, for the validity of certificates.
+        """
+        certificate = host_certificate.parse(shown)
+        key = certificate.key if certificate else shown
+        signer = certificate.signer if certificate else b""
+        for entry in self.entries:
+            if entry.marker == "@revoked" and entry.blob in (key, signer):
+                raise NoAnswer(
+                    "host-key", f"the host key is revoked ({entry.where}): {fingerprint(key)}; do not connect"
+                )
+        why_not = ""
+        for entry in self.entries:
+            if certificate and entry.marker == "@cert-authority" and entry.blob == signer:
+                why_not = certificate.refusal(self.name, now)
+                if not why_not:
+                    return
+        plain = [entry for entry in self.entries if not entry.marker]
+        if any(entry.blob == key for entry in (*plain, *self.bare)):
+            return
+        if why_not:
+            raise NoAnswer("host-key", f"the host certificate is not valid: {why_not}; have it signed again")
+        same = [entry for entry in plain if entry.kind == _kind(key)]
+        if same:
+            raise NoAnswer("host-key", self._changed(same[0], key))
+        if self.strict:
+            raise NoAnswer("host-key", self._unknown(plain, key, certificate is not None))
+
+    def _changed(self, entry: Entry, key: bytes) -> str:
+        file = entry.where.rpartition(":")[0]
+        return (
+            f"the host key has changed: {entry.where} has {fingerprint(entry.blob)}, the node shows "
+            f"{fingerprint(key)}; reinstalled, or somebody in between. If it was reinstalled: "
+            f"ssh-keygen -R {shlex.quote(self.label)} -f {shlex.quote(file)}"
+        )
+
+    def _unknown(self, others: Sequence[Entry], key: bytes, signed: bool) -> str:
+        known = " and ".join(sorted({entry.kind for entry in others}))
+        why = f"only {known} keys are known" if known else f"no line for {self.label}"
+        also = ", and its certificate is of an unknown authority" if signed else ""
+        file = self.files[0] if self.files else Path("~/.ssh/known_hosts")
+        port = f"-p {self.port} " if self.port != _SSH_PORT else ""
+        return (
+            f"the host key is unknown: {why} in {', '.join(map(str, self.files)) or 'any file'}{also}; the node shows "
+            f"{fingerprint(key)}. Check that, then: ssh-keyscan -H {port}{self.name} >> {file}"
+        )
+
+
+def known(keys: HostKeys, hostname: str, port: int, *, alias: str = "", strict: bool = True) -> Known:
+    """Look a host up; ``alias`` is its HostKeyAlias, ``strict`` refuses a host of which nothing is known."""
+    name = (alias or hostname).lower()
+    entries = keys.entries(_label(name, 0 if alias else port))
+    # As OpenSSH does: a key known without its port will do, if it is the very same
+    bare = [] if alias or port == _SSH_PORT else [entry for entry in keys.entries(name) if not entry.marker]
+    return Known(name, port, bool(alias), tuple(entries), tuple(bare), tuple(keys.files), strict)
+
+
+def _label(name: str, port: int) -> str:
+    return name if port in (0, _SSH_PORT) else f"[{name}]:{port}"
+
+
+def _kind(blob: bytes) -> str:
+    return blob[4 : 4 + int.from_bytes(blob[:4], "big")].decode("ascii", "replace")
+
+
+def fingerprint(blob: bytes) -> str:
+    """Return a key's type and SHA256 fingerprint as ``ssh-keygen -l`` writes it."""
+    digest = base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
+    return f"{_kind(blob)} SHA256:{digest}"
+
+
+def bulk_cure(unknown: Sequence[str], changed: Sequence[str] = ()) -> str:
+    """Return the shell line that makes many hosts known, for somebody who has checked that it may."""
+    forget = [f"for host in {shlex.join(changed)}; do ssh-keygen -R $host; done"] if changed else []
+    wanted = [*unknown, *changed]
+    learn = [f"ssh-keyscan -H {shlex.join(wanted)} >> ~/.ssh/known_hosts"] if wanted else []
+    return "; ".join([*forget, *learn])

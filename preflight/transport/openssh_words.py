@@ -1,0 +1,84 @@
+"""What the system's ``ssh`` says when it cannot connect, and what that means; texts of OpenSSH 7.4 to 10."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from preflight.transport.outcome import NoAnswer, quoted
+
+_BULK = "for many: ssh-keyscan -f HOSTFILE >>~/.ssh/known_hosts, then compare the keys with a source you trust"
+
+# Anchored at the start of a line: a start-up file on the node may say "Permission denied" as well.
+_MEANINGS: tuple[tuple[str, str, str], ...] = (
+    (r"ssh: Could not resolve hostname (?P<where>\S+?): (?P<why>.+)", "resolve", "the name does not resolve: {why}"),
+    (r"ssh: connect to host (?P<where>\S+) port (?P<port>\d+): Connection refused", "connect",
+     "connection refused on port {port}: is sshd running?"),
+    (r"ssh: connect to host \S+ port (?P<port>\d+): (?P<why>.*timed out)", "connect",
+     "no answer to the connection on port {port}: the node is down, or packets are dropped"),
+    (r"ssh: connect to host \S+ port (?P<port>\d+): (?P<why>.+)", "connect", "cannot connect to port {port}: {why}"),
+    (r"channel \d+: open failed: (?P<why>.+)", "connect", "the jump host cannot connect to the node: {why}"),
+    (r"Unable to negotiate with .*?: (?P<why>no matching .+)", "banner", "ssh and the node agree on nothing: {why}"),
+    (r"@ +WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED.*", "host-key",
+     "THE HOST KEY HAS CHANGED: the node was set up anew, or somebody stands in between; when you know which: "
+     "ssh-keygen -R NODE"),
+    (r"@ +WARNING: REVOKED HOST KEY DETECTED.*", "host-key", "the host key is marked @revoked in known_hosts"),
+    (r"No .+ host key is known for .+", "host-key",
+     "the host key is unknown; add it with: ssh NODE true, answering yes; " + _BULK),
+    (r"Host key verification failed\.", "host-key", "the host key could not be verified; try: ssh NODE true"),
+    (r"\S+: Permission denied \((?P<why>.*)\)\.", "authenticate",
+     "it accepts none of your keys, or not this user (a locked account looks alike); it takes {why}"),
+    (r"Permission denied \((?P<why>.*)\)\.", "authenticate",
+     "it accepts none of your keys, or not this user (a locked account looks alike); it takes {why}"),
+    (r"(?:Received disconnect from|Disconnected from) .*(?P<why>Too many authentication failures).*", "authenticate",
+     "too many keys were offered: set IdentitiesOnly and IdentityFile"),
+    (r"Connection timed out during banner exchange", "banner",
+     "connected, but no SSH banner came: sshd hangs, the node is starved, or what listens there is not SSH"),
+    (r"Bad (?:packet length|remote protocol version).*", "banner", "what answers there is not SSH"),
+    (r"(?:kex|ssh)_exchange_identification: (?P<why>(?!.*(?:closed|reset)).+)", "banner",
+     "what answers there is not SSH: {why}"),
+)  # fmt: skip
+
+_COMPILED = tuple((re.compile(pattern), phase, reason) for pattern, phase, reason in _MEANINGS)
+
+# A login node whose MaxStartups is reached ends connections like this; later it takes them.
+_ENDED = re.compile(r"(?:kex|ssh)_exchange_identification: (?P<why>.+)|Connection (?P<how>closed|reset) by .*")
+_RESET = re.compile(r"ssh: connect to host \S+ port \d+: Connection reset by peer")
+
+#: How ``ssh`` calls the other end of a connection that a jump host or ProxyCommand carries.
+_CARRIED = "UNKNOWN port 65535"
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """Why ``ssh`` gave up before the login; ``busy`` if trying again may help."""
+
+    answer: NoAnswer
+    busy: bool
+
+
+def meaning(stderr: bytes) -> Meaning:
+    """Return what the standard error of an ``ssh`` that gave up before the login means."""
+    said = stderr.decode("utf-8", "backslashreplace").replace("\r", "").splitlines()
+    lines = [line.rstrip() for line in said]
+    carried = any(_CARRIED in line for line in lines)
+    for line in lines:
+        if _RESET.fullmatch(line):
+            return Meaning(_cut_off("reset", carried), True)
+    for pattern, phase, reason in _COMPILED:
+        for line in lines:
+            if found := pattern.fullmatch(line):
+                # A node behind the jump host is spoken of in other words: the cause is the jump itself.
+                where = "the jump host: " if carried and not line.startswith(("channel", "Connection")) else ""
+                return Meaning(NoAnswer(phase, where + reason.format_map(found.groupdict())), False)
+    for line in lines:
+        if ended := _ENDED.fullmatch(line):
+            return Meaning(_cut_off("reset" if "reset" in (ended["how"] or ended["why"]) else "closed", carried), True)
+    return Meaning(NoAnswer("connect", f"ssh gave up: {quoted(stderr) or 'it said nothing'}"), False)
+
+
+def _cut_off(how: str, carried: bool) -> NoAnswer:
+    where = "on the way through the jump host, " if carried else ""
+    return NoAnswer(
+        "banner", f"{where}the connection was {how} before the login: sshd refuses more (MaxStartups), or dies"
+    )

@@ -1,0 +1,40 @@
+"""How asking a node can end without an answer, and the document that says so."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+from preflight import evidence
+
+#: Where asking a node can end, in the order in which it gets there.
+PHASES = ("resolve", "connect", "banner", "host-key", "authenticate", "start", "collect", "read")
+
+
+class TransportError(Exception):
+    """The run cannot begin: a configuration or key file is unusable. No node was touched."""
+
+
+class NoAnswer(Exception):
+    """One node gave no answer: ``phase`` is one of PHASES, ``reason`` the true cause and its cure."""
+
+    def __init__(self, phase: str, reason: str) -> None:
+        super().__init__(f"{phase}: {reason}")
+        self.phase = phase
+        self.reason = reason
+
+    def document(self, node: str, at: str) -> dict[str, Any]:
+        """Return the Evidence document of the node; ``at`` is when it was asked, see ``utc_now``."""
+        return evidence.to_document(evidence.no_answer(node, self.phase, self.reason, at))
+
+
+def utc_now() -> str:
+    """Return this moment as documents write it."""
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def quoted(said: bytes, limit: int = 300) -> str:
+    """Return what a node said as one line of printable text, for a reason."""
+    text = " ".join(said.decode("utf-8", "backslashreplace").split())
+    shown = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
+    return shown if len(shown) <= limit else "… " + shown[-limit:]

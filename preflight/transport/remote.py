@@ -1,0 +1,176 @@
+"""Starts the collector behind a login shell of unknown kind and habits, and takes its answer.
+
+One command, one channel, nothing written on the node. The command looks for a Python and announces
+itself on standard output; until it has, nothing is sent that a shell could mistake for work. Nothing
+here does input or output, so that every transport with three streams can use it.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from preflight import evidence
+from preflight.collector import frame
+from preflight.transport import ship
+from preflight.transport.outcome import NoAnswer, quoted
+
+#: Names under which a Python 3 is looked for, in this order.
+PYTHONS = (
+    "python3",
+    "/usr/libexec/platform-python",
+    *(f"python3.{minor}" for minor in range(14, 5, -1)),
+    "/usr/bin/python3",
+    "/usr/local/bin/python3",
+    "/opt/conda/bin/python3",
+)
+
+_READY, _NO_PYTHON, _BOOT = "PREFLIGHT-READY", "PREFLIGHT-NO-PYTHON", "preflight-boot"
+_UNUSABLE = 97
+
+# Holds no quote and no character that a shell would take for itself.
+_STAGE = (
+    f"import signal,sys;sys.version_info<(3,6)and sys.exit({_UNUSABLE});signal.alarm(60);i=sys.stdin.buffer;"
+    "print(sys.argv[1],sys.hexversion,flush=True);"
+    "n=next((int(l.split()[1])for l in iter(i.readline,bytes())if l.startswith(sys.argv[2].encode())),0);"
+    "exec(i.read(n))"
+)
+
+# Single quotes around all of it, and none, no backslash, exclamation mark or line end inside: sh, bash, zsh, fish,
+# csh and tcsh then agree on what it is. Without a leading exec a restricted shell runs it as well.
+_SCRIPT = (
+    f"for p in {' '.join(PYTHONS)};do command -v $p >/dev/null 2>&1||continue;"
+    f'$p -I -S -c "{_STAGE}" {_READY} {_BOOT};s=$?;'
+    f'case $s in {_UNUSABLE}|126|127)o="$o $p";;*)exit $s;;esac;done;'
+    f'echo {_NO_PYTHON} "$o" : $PATH >&2;exit 127'
+)
+
+#: The command to run on the node, for a login shell of any kind.
+COMMAND = f"sh -c '{_SCRIPT}'"
+
+#: A start-up file may read a line of our input, or replace the shell by one that takes our input for
+#: its script: it then meets nothing but the order to leave.
+_LEFT = 96
+OPENING = b"exit %d\n" % _LEFT * 3
+
+#: Bytes of an answer, and of everything else a node says, beyond which it is not listened to any more.
+ANSWER_LIMIT = 32 * 1024 * 1024
+NOISE_LIMIT = 4 * 1024 * 1024
+
+_ANNOUNCED = re.compile(rb"%s \d+\r?\n" % _READY.encode())
+_TAIL = 4000
+
+
+@functools.cache
+def _collector() -> bytes:
+    return ship.archive()
+
+
+def request(plan: Mapping[str, Any]) -> bytes:
+    """Return what to write to a command that has announced itself."""
+    boot = ship.BOOT.encode("ascii")
+    return b"%s %d\n%s" % (_BOOT.encode(), len(boot), boot) + ship.frame_of(_collector(), plan)
+
+
+class Conversation:
+    """The node's side of one exchange, fed with what it says.
+
+    Write OPENING at once and, when ``announced`` turns true, ``request(plan)``; then keep the node's
+    standard input open. Stop reading when ``over`` is true; ``document`` then gives the answer.
+    """
+
+    def __init__(self) -> None:
+        """Begin before the first byte."""
+        self.announced = False
+        self.complete = False
+        self.stdout_bytes = 0
+        self.stderr_bytes = 0
+        self._reader = frame.Reader()
+        self._noise = b""
+        self._stderr = b""
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more need be read: the answer is whole, or the node says too much."""
+        return self.complete or bool(self._flood())
+
+    def hear(self, data: bytes) -> None:
+        """Take bytes from the node's standard output."""
+        self.stdout_bytes += len(data)
+        if self.announced:
+            self.complete = self._reader.feed(data) or self.complete
+            return
+        self._noise += data
+        found = _ANNOUNCED.search(self._noise)
+        if found:
+            self.announced = True
+            self._noise, rest = self._noise[: found.start()], self._noise[found.end() :]
+            self.complete = self._reader.feed(rest)
+        self._noise = self._noise[-_TAIL:]
+
+    def hear_error(self, data: bytes) -> None:
+        """Take bytes from the node's standard error."""
+        self.stderr_bytes += len(data)
+        self._stderr = (self._stderr + data)[-_TAIL:]
+
+    def document(self, ended: str, status: int | None = None) -> dict[str, Any]:
+        """Return the node's Evidence document, or raise NoAnswer with the true cause.
+
+        ``ended`` says how the conversation ended if not by itself (``the connection was lost``);
+        ``status`` is the command's exit status where it is known.
+        """
+        if flood := self._flood():
+            raise NoAnswer("read" if self.announced else "start", flood)
+        if not self.announced:
+            raise NoAnswer("start", self._not_started(ended, status))
+        try:
+            document = self._reader.document()
+            evidence.from_document(document, "the answer")
+        except frame.NoFrame:
+            raise NoAnswer("collect", self._with_words(_ended(ended, status))) from None
+        except frame.CutFrame as error:
+            raise NoAnswer("read", f"{_ended(ended, status)}: {error}") from None
+        except (frame.FrameError, evidence.DocumentError) as error:
+            raise NoAnswer("read", str(error)) from None
+        return document
+
+    def _flood(self) -> str:
+        if self.announced and self.stdout_bytes > ANSWER_LIMIT:
+            return f"the answer is longer than {ANSWER_LIMIT >> 20} MiB"
+        for count, stream in ((self.stdout_bytes, "output"), (self.stderr_bytes, "error")):
+            if count > NOISE_LIMIT and not (self.announced and stream == "output"):
+                said = quoted((self._stderr if stream == "error" else self._noise)[:200])
+                return f"more than {NOISE_LIMIT >> 20} MiB of other text on standard {stream}: {said}"
+        return ""
+
+    def _not_started(self, ended: str, status: int | None) -> str:
+        if _NO_PYTHON.encode() in self._stderr:
+            told = self._stderr.partition(_NO_PYTHON.encode())[2].split(b"\n")[0].partition(b":")
+            unusable = quoted(told[0])
+            also = f"; {unusable} cannot be used" if unusable else ""
+            return f"no python3 (3.6 or newer) on the node{also}; searched PATH {quoted(told[2])}"
+        if ended:
+            return self._with_words(f"{ended} before the login shell ran our command; try: ssh HOST true")
+        if status == _LEFT:
+            why = "the login shell ran something else instead of our command: a start-up file execs another shell"
+            return self._with_words(f"{why}; guard it there with: case $- in *i*) exec …;; esac")
+        if status == 0:
+            why = "the login shell ended with status 0 and never ran our command: a start-up file exits"
+            return self._with_words(why)
+        return self._with_words(f"the login shell did not run our command: {_ended('', status)}")
+
+    def _with_words(self, reason: str) -> str:
+        said = quoted(b" ".join(part for part in (self._stderr, self._noise, self._reader.noise) if part))
+        return f"{reason}; the node said: {said}" if said else reason
+
+
+def _ended(ended: str, status: int | None) -> str:
+    if ended:
+        return ended
+    if status is None or status < 0:
+        return "the command ended without a status: killed, or the node went down"
+    if status > 128:
+        return f"the command was killed by signal {status - 128}" + (" (out of memory?)" if status == 137 else "")
+    return f"exit status {status}"

@@ -1,0 +1,268 @@
+"""Collects over SSH with paramiko: one connection and one channel per node, many nodes at once.
+
+Keys, known hosts and configuration are read once per run. Every wait ends at the node's own deadline,
+whatever hangs; a node that fails cannot hold up another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import paramiko
+
+from preflight.transport import host_keys, outcome, remote, ssh_socket
+from preflight.transport.outcome import NoAnswer, TransportError
+from preflight.transport.ssh_alarm import Alarm
+from preflight.transport.ssh_config import HostConfig, SshConfig
+from preflight.transport.ssh_jump import Jump
+from preflight.transport.ssh_keys import KeyRing
+from preflight.transport.ssh_session import Session
+from preflight.transport.ssh_socket import Dropped, Wire
+
+__all__ = ["SshOptions", "SshTransport", "TransportError"]
+
+#: Attempts at a connection that the other side drops, and seconds before the second; the pause doubles.
+_ATTEMPTS = 6
+_PAUSE_S = 0.15
+
+#: Jump hosts in a row, beyond which the configuration is taken for a loop.
+_CHAIN = 8
+
+#: Seconds kept of a node's time for its answer to travel.
+_TRAVEL_S = 0.5
+_CHUNK = 1 << 17
+
+_LATE = "the node's deadline passed"
+
+
+@dataclass(frozen=True)
+class SshOptions:
+    """What the command line decides for all nodes.
+
+    ``config_file`` stands for the user's and the system's configuration. ``connect_timeout_s`` is the
+    time from the first packet to sshd's banner. ``known_hosts`` stands for the configured files.
+    """
+
+    config_file: Path | None = None
+    user: str | None = None
+    connect_timeout_s: float = 15.0
+    known_hosts: tuple[Path, ...] = ()
+
+
+class SshTransport:
+    """SSH for one run. ``warnings`` names what of the configuration is not heeded."""
+
+    def __init__(self, options: SshOptions, hosts: Sequence[str]) -> None:
+        """Resolve the configuration of all hosts; raises TransportError for one that cannot be used."""
+        self._options = options
+        self._config = SshConfig(options.config_file, options.user or "")
+        self._configs = self._config.resolve(hosts)
+        self._keys = KeyRing()
+        self._alarm = Alarm()
+        self._lock = threading.Lock()
+        self._known: dict[tuple[Path, ...], host_keys.HostKeys] = {}
+        self._jumps: dict[tuple[HostConfig, ...], Jump] = {}
+        remote.request({})  # packs the collector, once
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the user should know of the configuration, each once."""
+        unread = [text for known in self._known.values() for text in known.unread]
+        return [*self._config.warnings, *(f"known hosts cannot be read: {text}" for text in unread)]
+
+    def collect(self, host: str, plan: Mapping[str, Any], until: float) -> dict[str, Any]:
+        """Have a plan carried out on a host; always return an Evidence document.
+
+        May be called from many threads. Ends by ``until`` on the monotonic clock; a host without an
+        answer gives a ``no_answer`` document with one of ``outcome.PHASES`` and the true cause.
+        """
+        at, node = outcome.utc_now(), plan["node"] or host
+        try:
+            return {**self._ask(host, {**plan, "node": node}, until), "node": node}
+        except NoAnswer as end:
+            return end.document(node, at)
+        except Exception as error:
+            return NoAnswer("read", f"preflight failed: {type(error).__name__}: {error}").document(node, at)
+
+    def close(self) -> None:
+        """Close the connections to jump hosts and agents."""
+        with self._lock:
+            jumps = list(self._jumps.values())
+            self._jumps.clear()
+        for jump in jumps:
+            jump.close()
+        self._keys.close()
+        self._alarm.close()
+
+    # One node
+
+    def _ask(self, host: str, plan: Mapping[str, Any], until: float) -> dict[str, Any]:
+        with self._lock:
+            config = self._configs.get(host)
+        if config is None:
+            config = self._resolve(host)
+        session = self._connect(config, self._route(config), until)
+        with self._alarm.at(until, session.close):
+            try:
+                return _converse(session, plan, until)
+            finally:
+                session.close()
+
+    def _resolve(self, host: str) -> HostConfig:
+        try:
+            with self._lock:
+                return self._config.resolve_one(host)
+        except TransportError as error:
+            raise NoAnswer("resolve", str(error)) from None
+
+    def _connect(self, config: HostConfig, route: Sequence[HostConfig], until: float) -> Session:
+        """Open a connection, again if it is dropped as a busy sshd does, with growing pauses at random."""
+        connect_until = min(until, time.monotonic() + self._options.connect_timeout_s)
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                return self._attempt(config, route, connect_until, until)
+            except Dropped as drop:
+                pause_s = _PAUSE_S * 2 ** (attempt - 1) * random.uniform(0.5, 1.5)
+                if attempt == _ATTEMPTS or time.monotonic() + pause_s > connect_until:
+                    raise NoAnswer(drop.phase, f"{drop.reason} ({attempt} attempts)") from None
+            time.sleep(pause_s)
+        raise AssertionError("unreachable")
+
+    def _attempt(self, config: HostConfig, route: Sequence[HostConfig], connect_until: float, until: float) -> Session:
+        if route:
+            wire = self._jump(tuple(route)).through(config, connect_until, until)
+        elif config.proxy_command:
+            wire = ssh_socket.proxy(config)
+        else:
+            wire = ssh_socket.connect(config, connect_until)
+        session = _session(wire, config)
+        try:
+            with self._alarm.at(until, session.close):
+                session.open(self._known_to(config), self._keys.identities(config), connect_until, until)
+        except BaseException:
+            session.close()
+            raise
+        return session
+
+    def _known_to(self, config: HostConfig) -> host_keys.Known:
+        files = self._options.known_hosts or config.known_hosts
+        with self._lock:
+            if files not in self._known:
+                self._known[files] = host_keys.HostKeys(files)
+            keys = self._known[files]
+        return host_keys.known(keys, config.hostname, config.port, alias=config.host_key_alias, strict=config.strict)
+
+    # Jump hosts
+
+    def _route(self, config: HostConfig) -> list[HostConfig]:
+        """Return the jump hosts before a host, the nearest to us first."""
+        route: list[HostConfig] = []
+        jumps = config.proxy_jump
+        while jumps:
+            hops = [self._resolve(hop) for hop in jumps.split(",")]
+            # As OpenSSH does: only the first of the named hosts goes by its own configuration
+            route = [*hops, *route]
+            jumps = hops[0].proxy_jump
+            if jumps and hops[0].name in jumps:
+                jumps = ""  # "Host *" with a ProxyJump applies to the jump host too
+            if len(route) > _CHAIN:
+                raise NoAnswer(
+                    "connect", f"ProxyJump leads through more than {_CHAIN} hosts: a loop in the SSH configuration"
+                )
+        return route
+
+    def _jump(self, route: tuple[HostConfig, ...]) -> Jump:
+        with self._lock:
+            if route not in self._jumps:
+                last = route[-1] if len(route) == 1 else replace(route[-1], proxy_command="")
+
+                def open_session() -> Session:
+                    return self._connect(last, route[:-1], time.monotonic() + self._options.connect_timeout_s)
+
+                self._jumps[route] = Jump(last.name, open_session)
+            return self._jumps[route]
+
+
+def _session(wire: Wire, config: HostConfig) -> Session:
+    try:
+        return Session(wire, config)
+    except BaseException:
+        wire.close()
+        raise
+
+
+class _Wake(threading.Event):
+    """Set when any of a channel's streams has something to say; only its reader clears it."""
+
+    def clear(self) -> None:
+        """Do nothing: paramiko clears it for one stream without looking at the other."""
+
+    def rearm(self) -> None:
+        """Clear it before looking at all streams."""
+        super().clear()
+
+
+def _converse(session: Session, plan: Mapping[str, Any], until: float) -> dict[str, Any]:
+    """Start the collector on an open connection and take its answer; raises NoAnswer."""
+    talk, ended, status = remote.Conversation(), "", None
+    try:
+        channel = session.open_session(timeout=max(0.1, until - time.monotonic()))
+        wake = _Wake()
+        channel.in_buffer.set_event(wake)
+        channel.in_stderr_buffer.set_event(wake)
+        channel.settimeout(max(0.1, until - time.monotonic()))
+        channel.exec_command(remote.COMMAND)
+        with contextlib.suppress(OSError):  # a shell that leaves at once says why
+            channel.sendall(remote.OPENING)
+        ended = _listen(channel, wake, talk, plan, until)
+        if not ended and not talk.over and channel.status_event.wait(max(0.0, min(1.0, until - time.monotonic()))):
+            status = channel.exit_status
+    except (paramiko.SSHException, EOFError, OSError) as error:
+        ended = _lost(session, error)
+    if time.monotonic() >= until and not talk.over:
+        ended = _LATE
+    elif not ended and not session.is_active() and not talk.over:
+        ended = _lost(session, None)
+    return talk.document(ended, status)
+
+
+def _listen(
+    channel: paramiko.Channel, wake: _Wake, talk: remote.Conversation, plan: Mapping[str, Any], until: float
+) -> str:
+    """Read both streams up to the end; return how it ended, or nothing if the command ended."""
+    asked = False
+    while not talk.over:
+        wake.rearm()
+        over = channel.eof_received or channel.closed
+        while channel.recv_stderr_ready() and not talk.over:
+            talk.hear_error(channel.recv_stderr(_CHUNK))
+        while channel.recv_ready() and not talk.over:
+            talk.hear(channel.recv(_CHUNK))
+        left_s = until - time.monotonic()
+        if talk.announced and not asked:
+            asked = True
+            deadline_s = min(float(plan["deadline_s"]), max(_TRAVEL_S, left_s - _TRAVEL_S))
+            with contextlib.suppress(OSError):
+                channel.sendall(remote.request({**plan, "deadline_s": deadline_s}))
+        elif over:
+            return ""
+        elif left_s <= 0:
+            return _LATE
+        else:
+            wake.wait(left_s)
+    return ""
+
+
+def _lost(session: Session, error: BaseException | None) -> str:
+    """Say how a connection was lost."""
+    if isinstance(error, paramiko.ChannelException):
+        return f"sshd refused a session: {session.refused_channel or error.text} (MaxSessions, or a full process table)"
+    how = {"reset": "was reset", "closed": "was closed by the node", "": "was lost"}.get(session.wire.ended, "was lost")
+    return f"the connection {how}"

@@ -1,0 +1,272 @@
+"""The user's SSH configuration, resolved per host by ``ssh -G`` itself, so that Include and Match are right.
+
+Hosts that no pattern tells apart share one call. Where OpenSSH is not installed, paramiko's own reader
+stands in, with a warning for each keyword that it or this transport does not heed.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from preflight.transport.outcome import TransportError
+from preflight.transport.ssh_stanzas import Stanzas
+
+_CALLS_AT_ONCE = 8
+_CALL_LIMIT_S = 20.0
+
+#: Values of ``ssh -G`` for one host: keyword in lower case to all its values.
+Values = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True)
+class HostConfig:
+    """How one host is reached. Paths are expanded; ``strict`` refuses hosts with unknown keys."""
+
+    name: str
+    hostname: str
+    port: int
+    user: str
+    identity_files: tuple[str, ...] = ()
+    certificate_files: tuple[str, ...] = ()
+    identities_only: bool = False
+    agent: str = ""
+    proxy_jump: str = ""
+    proxy_command: str = ""
+    known_hosts: tuple[Path, ...] = ()
+    revoked: str = ""
+    host_key_alias: str = ""
+    strict: bool = True
+    family: socket.AddressFamily = socket.AF_UNSPEC
+    bind_address: str = ""
+    public_key: bool = True
+    kex: tuple[str, ...] = ()
+    ciphers: tuple[str, ...] = ()
+    macs: tuple[str, ...] = ()
+
+    @property
+    def address(self) -> str:
+        """Where it is, for messages: ``gpu001:22``, or ``gpu001 (10.0.0.1:22)``."""
+        where = f"{self.hostname}:{self.port}"
+        return where if self.hostname == self.name else f"{self.name} ({where})"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A host as the command line or a ProxyJump names it: ``[user@]name[:port]``."""
+
+    name: str
+    user: str = ""
+    port: int = 0
+
+    @classmethod
+    def parse(cls, text: str, user: str = "") -> Asked:
+        """Take ``[ssh://][user@]host[:port]`` apart; raise TransportError for what no host is called."""
+        rest = text.removeprefix("ssh://").rstrip("/")
+        named, _, rest = rest.rpartition("@")
+        found = re.fullmatch(r"\[([^]]+)\](?::(\d+))?|([^:]+)(?::(\d+))?|([^:]*:[^:]*:.*)", rest)
+        name = found and (found[1] or found[3] or found[5])
+        if not found or not name or name.startswith("-") or any(c.isspace() or c in "'\"`$\\;&<>|(){}" for c in name):
+            raise TransportError(f"{text!r} is not the name of a host")
+        return cls(name, named or user, int(found[2] or found[4] or 0))
+
+
+class SshConfig:
+    """The configuration of one run. ``warnings`` names what it holds that is not heeded."""
+
+    def __init__(self, file: Path | None = None, user: str = "") -> None:
+        """Take a file instead of the user's and the system's; raise TransportError if it cannot be read."""
+        self.warnings: list[str] = []
+        self._user, self._file = user, file
+        if file is not None:
+            try:
+                file.read_bytes()
+            except OSError as error:
+                raise TransportError(f"cannot read the SSH configuration {file}: {error.strerror}") from None
+        self._ssh = shutil.which("ssh")
+        self._known: dict[Asked, HostConfig] = {}
+        self._defaults: Values | None = None
+
+    def resolve(self, hosts: Iterable[str]) -> dict[str, HostConfig]:
+        """Return each host's configuration; raises TransportError for a mistake in the configuration."""
+        asked = {host: Asked.parse(host, self._user) for host in hosts}
+        missing = [ask for ask in dict.fromkeys(asked.values()) if ask not in self._known]
+        if missing and self._ssh:
+            self._ask(missing)
+        elif missing:
+            from preflight.transport.ssh_config_paramiko import read
+
+            values = read(self._file, missing, self._warn)
+            self._known.update({ask: self._config(ask, values[ask]) for ask in missing})
+        return {host: self._known[ask] for host, ask in asked.items()}
+
+    def resolve_one(self, host: str) -> HostConfig:
+        """Return one host's configuration; see ``resolve``."""
+        return self.resolve([host])[host]
+
+    def _warn(self, text: str) -> None:
+        if text not in self.warnings:
+            self.warnings.append(text)
+
+    def _ask(self, missing: Sequence[Asked]) -> None:
+        """Ask ``ssh -G`` for two hosts of each stanza, and apply the answer to the rest if both agree."""
+        first, files = self._call(missing[0], verbose=True)
+        if self._defaults is None:
+            self._defaults = self._call(Asked("localhost"), file="none")[0]
+        stanzas = Stanzas.read(files)
+        answers: dict[Asked, Values] = {missing[0]: first}
+        groups = stanzas.groups(missing, key=lambda ask: (ask.user, ask.port), name=lambda ask: ask.name)
+        with ThreadPoolExecutor(_CALLS_AT_ONCE) as pool:
+            wanted = [ask for group in groups for ask in dict.fromkeys((group[0], group[-1])) if ask not in answers]
+            answers.update(zip(wanted, pool.map(lambda ask: self._call(ask)[0], wanted), strict=True))
+            single: list[Asked] = []
+            for group in groups:
+                shared = stanzas.shared(group[0].name, answers[group[0]], group[-1].name, answers[group[-1]])
+                for ask in group:
+                    if ask in answers:
+                        continue
+                    if shared:
+                        answers[ask] = shared(ask.name)
+                    else:
+                        single.append(ask)
+            answers.update(zip(single, pool.map(lambda ask: self._call(ask)[0], single), strict=True))
+        self._known.update({ask: self._config(ask, answers[ask]) for ask in missing})
+
+    def _call(self, ask: Asked, file: str = "", verbose: bool = False) -> tuple[Values, list[str]]:
+        """Return what ``ssh -G`` says of a host, and the files that it read."""
+        named = file or str(self._file or "")
+        command = [self._ssh or "ssh", *(["-v"] if verbose else []), "-G", *(["-F", named] if named else [])]
+        command += [
+            *(["-l", ask.user] if ask.user else []),
+            *(["-p", str(ask.port)] if ask.port else []),
+            "--",
+            ask.name,
+        ]
+        try:
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_CALL_LIMIT_S,
+                encoding="utf-8",
+                errors="replace",
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise TransportError(f"{' '.join(command)} did not answer: {error}") from None
+        if done.returncode:
+            said = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith("debug")]
+            raise TransportError(f"ssh -G {ask.name}: {' '.join(said[-3:])[:500] or 'failed'}")
+        values: dict[str, list[str]] = {}
+        for line in done.stdout.splitlines():
+            keyword, _, value = line.partition(" ")
+            values.setdefault(keyword.lower(), []).append(value)
+        files = re.findall(r"^debug1: Reading configuration data (.+?)\r?$", done.stderr, re.MULTILINE)
+        return values, files
+
+    def _config(self, ask: Asked, values: Values) -> HostConfig:
+        def one(keyword: str, default: str = "") -> str:
+            value = next(iter(values.get(keyword, ())), default)
+            return default if value.lower() == "none" else value
+
+        def lists(keyword: str) -> tuple[str, ...]:
+            """Return a list of algorithms if the configuration chooses one."""
+            chosen, usual = one(keyword), next(iter((self._defaults or {}).get(keyword, ())), "")
+            return tuple(chosen.split(",")) if chosen and chosen != usual else ()
+
+        name, hostname = ask.name, one("hostname", ask.name)
+        user, port = ask.user or one("user") or getpass.getuser(), ask.port or int(one("port", "22"))
+        alias = one("hostkeyalias")
+        here, me = socket.gethostname(), getpass.getuser()
+        tokens = {
+            "%": "%", "h": hostname, "n": name, "p": str(port), "r": user, "k": alias or name, "j": one("proxyjump"),
+            "u": me, "i": str(os.getuid()), "d": str(Path.home()), "l": here, "L": here.split(".")[0],
+        }  # fmt: skip
+
+        def expand(text: str) -> str:
+            full = re.sub(r"%(.)", lambda found: tokens.get(found[1], found[0]), text)
+            return os.path.expanduser(re.sub(r"\$\{(\w+)\}", lambda found: os.environ.get(found[1], ""), full))
+
+        def paths(keyword: str) -> tuple[str, ...]:
+            return tuple(expand(_unquoted(value)) for value in values.get(keyword, ()) if value.lower() != "none")
+
+        self._warn_of(values)
+        files = [path for key in ("userknownhostsfile", "globalknownhostsfile") for path in _words(one(key))]
+        strict = one("stricthostkeychecking", "ask").lower()
+        if strict in ("accept-new", "no", "off", "false"):
+            self._warn(
+                f"StrictHostKeyChecking is {strict!r}: hosts with unknown keys are believed (changed keys never are)"
+            )
+        families = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}
+        return HostConfig(
+            name=name,
+            hostname=hostname,
+            port=port,
+            user=user,
+            identity_files=paths("identityfile"),
+            certificate_files=paths("certificatefile"),
+            identities_only=one("identitiesonly") == "yes",
+            agent=_agent(next(iter(values.get("identityagent", ())), ""), expand),
+            proxy_jump=one("proxyjump"),
+            proxy_command=re.sub(r"%(.)", lambda found: tokens.get(found[1], found[0]), one("proxycommand")),
+            known_hosts=tuple(Path(expand(path)) for path in files),
+            revoked=expand(one("revokedhostkeys")),
+            host_key_alias=alias,
+            strict=strict not in ("accept-new", "no", "off", "false"),
+            family=families.get(one("addressfamily"), socket.AF_UNSPEC),
+            bind_address=one("bindaddress"),
+            public_key=one("pubkeyauthentication", "yes").lower() not in ("no", "false"),
+            kex=lists("kexalgorithms"),
+            ciphers=lists("ciphers"),
+            macs=lists("macs"),
+        )
+
+    def _warn_of(self, values: Values) -> None:
+        """Name what the configuration asks for and this transport does not do."""
+        for keyword, (name, harmless) in _NOT_HEEDED.items():
+            for value in values.get(keyword, ()):
+                if value.lower() not in harmless:
+                    self._warn(f"{name} {value} of the SSH configuration is not heeded; --via openssh does")
+
+
+_NO = ("no", "none", "false", "")
+
+#: What would change who is reached or how, and is left to OpenSSH: its name, and its harmless values.
+_NOT_HEEDED = {
+    "gssapiauthentication": ("GSSAPIAuthentication", _NO),
+    "hostbasedauthentication": ("HostbasedAuthentication", _NO),
+    "pkcs11provider": ("PKCS11Provider", _NO),
+    "knownhostscommand": ("KnownHostsCommand", _NO),
+    "verifyhostkeydns": ("VerifyHostKeyDNS", (*_NO, "ask")),
+    "remotecommand": ("RemoteCommand", _NO),
+    "bindinterface": ("BindInterface", _NO),
+    "proxyusefdpass": ("ProxyUseFdpass", _NO),
+    "setenv": ("SetEnv", _NO),
+}
+
+
+def _agent(value: str, expand: object) -> str:
+    """Return the path of the agent's socket; empty for none."""
+    if value.lower() == "none":
+        return ""
+    if not value or value == "SSH_AUTH_SOCK":
+        return os.environ.get("SSH_AUTH_SOCK", "")
+    if value.startswith("$"):
+        return os.environ.get(value.strip("${}"), "")
+    assert callable(expand)
+    return str(expand(_unquoted(value)))
+
+
+def _unquoted(value: str) -> str:
+    return value[1:-1] if len(value) > 1 and value[0] == value[-1] == '"' else value
+
+
+def _words(value: str) -> list[str]:
+    return [found[0] or found[1] for found in re.findall(r'"([^"]*)"|(\S+)', value)]

@@ -1,0 +1,117 @@
+"""Connections to jump hosts, shared by the nodes behind them.
+
+One connection to a jump host carries many nodes. It is opened when the first node needs it, one at a
+time, so that sshd's MaxStartups is not met; a node waits for it no longer than its own deadline.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+
+import paramiko
+
+from preflight.transport.outcome import NoAnswer
+from preflight.transport.ssh_config import HostConfig
+from preflight.transport.ssh_session import Session
+from preflight.transport.ssh_socket import Wire
+
+#: Nodes that share one connection; more get another, so that none waits for another's slowness.
+NODES_PER_CONNECTION = 48
+
+#: Seconds for which a jump host that could not be reached is not tried again.
+_REST_S = 10.0
+
+
+class Jump:
+    """One jump host."""
+
+    def __init__(self, name: str, open_session: Callable[[], Session]) -> None:
+        """Take how to open a connection to it; ``open_session`` keeps its own time and raises NoAnswer."""
+        self._name, self._open = name, open_session
+        self._changed = threading.Condition()
+        self._load: dict[Session, int] = {}
+        self._opening = False
+        self._failure: NoAnswer | None = None
+        self._failed_at = 0.0
+        self._closed = False
+
+    def through(self, config: HostConfig, connect_until: float, until: float) -> Wire:
+        """Connect to a node from the jump host; raises NoAnswer. Both limits are on the monotonic clock."""
+        session = self._session(until)
+        try:
+            left_s = max(0.1, connect_until - time.monotonic())
+            channel = session.open_channel(
+                "direct-tcpip", (config.hostname, config.port), ("127.0.0.1", 0), timeout=left_s
+            )
+        except (paramiko.SSHException, EOFError, OSError) as error:
+            self._release(session)
+            raise NoAnswer("connect", self._why(session, config, error)) from None
+        except BaseException:
+            self._release(session)
+            raise
+        return Wire(channel, lambda: self._release(session))
+
+    def close(self) -> None:
+        """Close all connections to the jump host."""
+        with self._changed:
+            self._closed = True
+            sessions = list(self._load)
+            self._load.clear()
+            self._changed.notify_all()
+        for session in sessions:
+            session.close()
+
+    def _session(self, until: float) -> Session:
+        """Return a connection with room, and take a place in it."""
+        with self._changed:
+            while True:
+                for session in [session for session in self._load if not session.is_active()]:
+                    del self._load[session]
+                    session.close()
+                session_or_none = min(self._load, key=self._load.__getitem__, default=None)
+                if session_or_none is not None and self._load[session_or_none] < NODES_PER_CONNECTION:
+                    self._load[session_or_none] += 1
+                    return session_or_none
+                if self._closed:
+                    raise NoAnswer("connect", f"jump host {self._name}: the run is over")
+                if self._failure is not None and time.monotonic() < self._failed_at + _REST_S:
+                    raise NoAnswer(self._failure.phase, f"jump host {self._name}: {self._failure.reason}")
+                if not self._opening:
+                    self._opening = True
+                    threading.Thread(target=self._add, daemon=True).start()
+                if not self._changed.wait(max(0.0, until - time.monotonic())):
+                    raise NoAnswer("connect", f"jump host {self._name}: it could not be reached in time")
+
+    def _add(self) -> None:
+        session, failure = None, None
+        try:
+            session = self._open()
+        except NoAnswer as error:
+            failure = error
+        except Exception as error:
+            failure = NoAnswer("connect", f"{type(error).__name__}: {error}")
+        with self._changed:
+            self._opening = False
+            self._failure, self._failed_at = failure, time.monotonic()
+            if session is not None and not self._closed:
+                self._load[session] = 0
+                session = None
+            self._changed.notify_all()
+        if session is not None:
+            session.close()
+
+    def _release(self, session: Session) -> None:
+        with self._changed, contextlib.suppress(KeyError):
+            self._load[session] -= 1
+
+    def _why(self, session: Session, config: HostConfig, error: Exception) -> str:
+        if isinstance(error, paramiko.ChannelException):
+            said = session.refused_channel or error.text
+            also = "; AllowTcpForwarding is off there" if error.code == 1 else ""
+            return f"jump host {self._name} could not connect to {config.hostname}:{config.port}: {said}{also}"
+        if not session.is_active():
+            return f"jump host {self._name}: its connection was lost"
+        return f"no reply from {config.hostname}:{config.port} behind jump host {self._name}"

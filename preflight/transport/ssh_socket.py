@@ -1,0 +1,204 @@
+"""The stream below an SSH connection: a TCP connection, or a ProxyCommand's."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import ipaddress
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from preflight.transport.outcome import NoAnswer, quoted
+from preflight.transport.ssh_config import HostConfig
+
+_KEPT = 300
+
+
+class Dropped(NoAnswer):
+    """The host hung up before a session was there, as a busy sshd does; another attempt may succeed."""
+
+
+def no_banner(config: HostConfig, how: str) -> Dropped:
+    """Return what a host that hangs up before its first word has done; ``how`` is a verb."""
+    why = "too many connections at once (MaxStartups), or sshd is dying"
+    return Dropped("banner", f"{config.address} {how} before its SSH banner: {why}")
+
+
+class Stream(Protocol):
+    """What paramiko needs of a socket, and a channel of another connection has as well."""
+
+    def recv(self, size: int, /) -> bytes: ...  # noqa: D102
+    def send(self, data: bytes, /) -> int: ...  # noqa: D102
+    def settimeout(self, seconds: float | None, /) -> None: ...  # noqa: D102
+    def close(self) -> None: ...  # noqa: D102
+
+
+class Wire:
+    """A stream that remembers what came first and how it ended; paramiko forgets both."""
+
+    def __init__(
+        self, stream: Stream, release: Callable[[], object] = lambda: None, complaint: Callable[[], str] = str
+    ):
+        """Take a stream; ``release`` frees what it rests on, ``complaint`` tells what a helper program said."""
+        self.first = b""
+        self.ended = ""
+        self.complaint = complaint
+        self._stream, self._release = stream, release
+        self._tcp = stream if isinstance(stream, socket.socket) and stream.family != socket.AF_UNIX else None
+
+    def recv(self, size: int) -> bytes:
+        """Read; acknowledge at once, since sshd keeps Nagle's algorithm on and would wait for it, 40 ms a time."""
+        try:
+            if self._tcp is not None:
+                self._tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+            data = self._stream.recv(size)
+        except TimeoutError:
+            raise
+        except OSError as error:
+            self.ended = self.ended or "reset" if error.errno == errno.ECONNRESET else self.ended or str(error)
+            raise
+        if not data:
+            self.ended = self.ended or "closed"
+        if len(self.first) < _KEPT:
+            self.first += data[: _KEPT - len(self.first)]
+        return data
+
+    def send(self, data: bytes) -> int:
+        """Write, and remember if the other side is gone."""
+        try:
+            return self._stream.send(data)
+        except TimeoutError:
+            raise
+        except OSError as error:
+            self.ended = self.ended or ("reset" if error.errno in (errno.ECONNRESET, errno.EPIPE) else str(error))
+            raise
+
+    def settimeout(self, seconds: float | None) -> None:
+        """Limit how long reading and writing may block, in seconds."""
+        self._stream.settimeout(seconds)
+
+    def getpeername(self) -> Any:
+        """Return the other side's address, where there is one."""
+        return getattr(self._stream, "getpeername", lambda: "")()
+
+    @property
+    def _closed(self) -> bool:
+        return bool(getattr(self._stream, "_closed", False))
+
+    def close(self) -> None:
+        """Close at once, waking who reads; the other side sees the end."""
+        if isinstance(self._stream, socket.socket):
+            with contextlib.suppress(OSError):
+                self._stream.shutdown(socket.SHUT_RDWR)
+        self._stream.close()
+        release, self._release = self._release, lambda: None
+        release()
+
+
+def connect(config: HostConfig, until: float) -> Wire:
+    """Connect to a host by TCP; raises NoAnswer. ``until`` is on the monotonic clock."""
+    addresses = _resolve(config, until)
+    failures: list[tuple[str, OSError]] = []
+    for number, (family, address) in enumerate(addresses):
+        left_s = (until - time.monotonic()) / (len(addresses) - number)
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.settimeout(max(0.05, left_s))
+            if config.bind_address:
+                sock.bind((config.bind_address, 0))
+            sock.connect(address)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return Wire(sock)
+        except OSError as error:
+            sock.close()
+            failures.append((address[0], error))
+        except BaseException:
+            sock.close()
+            raise
+    if any(error.errno == errno.ECONNRESET for _, error in failures):
+        raise no_banner(config, "reset the connection")
+    said = "; ".join(dict.fromkeys(_why(config, address, error) for address, error in failures))
+    raise NoAnswer("connect", said)
+
+
+def _why(config: HostConfig, address: str, error: OSError) -> str:
+    """Name the cause of a connection that did not come about."""
+    where = f"{address} port {config.port}"
+    if isinstance(error, TimeoutError):
+        return f"no reply from {where}: powered off, or packets are dropped on the way"
+    why = {
+        errno.ECONNREFUSED: "connection refused: the host is up, but no sshd listens there",
+        errno.EHOSTUNREACH: "no route to the host, or it does not answer ARP",
+        errno.ENETUNREACH: "this machine has no route to its network",
+        errno.EACCES: "this machine's routes or firewall prohibit it",
+        errno.EPERM: "this machine's firewall prohibits it",
+        errno.EINVAL: "a blackhole route on this machine swallows it",
+        errno.EMFILE: "this process has too many open files (ulimit -n)",
+        errno.EADDRNOTAVAIL: "no local port or address is left to connect from",
+    }.get(error.errno or 0, error.strerror or str(error))
+    return f"{where}: {why}"
+
+
+def _resolve(config: HostConfig, until: float) -> list[tuple[socket.AddressFamily, Any]]:
+    """Return a host's addresses; the resolver has no deadline of its own, so it is left behind at ours."""
+    with contextlib.suppress(ValueError):
+        version = ipaddress.ip_address(config.hostname).version
+        return [(socket.AF_INET if version == 4 else socket.AF_INET6, (config.hostname, config.port))]
+    found: list[tuple[socket.AddressFamily, Any]] = []
+    failure: list[str] = []
+
+    def look_up() -> None:
+        try:
+            answers = socket.getaddrinfo(config.hostname, config.port, config.family, socket.SOCK_STREAM)
+            found.extend((family, address) for family, _, _, _, address in answers)
+        except (OSError, UnicodeError) as error:
+            failure.append(getattr(error, "strerror", None) or str(error))
+
+    thread = threading.Thread(target=look_up, daemon=True)
+    thread.start()
+    thread.join(max(0.0, until - time.monotonic()))
+    if failure:
+        raise NoAnswer("resolve", f"the name {config.hostname} does not resolve: {failure[0]}")
+    if not found:
+        raise NoAnswer("resolve", f"the resolver gave no address for {config.hostname} in time")
+    return list(dict.fromkeys(found))
+
+
+def proxy(config: HostConfig) -> Wire:
+    """Start a host's ProxyCommand and speak through it; raises NoAnswer."""
+    near, far = socket.socketpair()
+    log = tempfile.TemporaryFile()  # noqa: SIM115
+    try:
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", "exec " + config.proxy_command],
+            stdin=far.fileno(),
+            stdout=far.fileno(),
+            stderr=log,
+            start_new_session=True,
+        )
+    except OSError as error:
+        near.close()
+        log.close()
+        raise NoAnswer("connect", f"the ProxyCommand could not be started: {error.strerror}") from None
+    finally:
+        far.close()
+
+    def release() -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        log.close()
+
+    def complaint() -> str:
+        with contextlib.suppress(OSError, ValueError):
+            return quoted(os.pread(log.fileno(), 4000, 0))
+        return ""
+
+    return Wire(near, release, complaint)

@@ -1,0 +1,111 @@
+"""Which hosts a configuration cannot tell apart, so that ``ssh -G`` need not be asked for each.
+
+Only patterns are read here, never meanings: two hosts belong together if every pattern of every
+Host and Match line says the same of both. What could depend on a host otherwise counts as different.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from preflight.transport.host_keys import matches
+
+_T = TypeVar("_T")
+_Values = Mapping[str, Sequence[str]]
+
+_LINE = re.compile(r"^\s*([A-Za-z0-9]+)\s*(?:=\s*|\s+)(.*?)\s*$")
+
+#: Criteria of a Match line that cannot depend on the host, given the same stanzas before it.
+_ANYWHERE = ("all", "final", "user", "localuser", "localnetwork", "tagged", "command", "sessiontype", "version")
+
+#: What ``ssh -G`` prints with the host's name in it, and nobody here reads.
+_UNREAD = ("host", "hostname", "controlpath", "remotecommand", "localcommand")
+
+
+@dataclass(frozen=True)
+class Stanzas:
+    """The patterns of a configuration; ``apart`` means that each host must be asked for."""
+
+    patterns: tuple[str, ...]
+    hostnames: tuple[str, ...]
+    apart: bool
+
+    @classmethod
+    def read(cls, files: Iterable[str]) -> Stanzas:
+        """Read the files that OpenSSH says it has read, those that it included among them."""
+        patterns, hostnames, apart, match_host = set[str](), set[str](), False, False
+        for file in dict.fromkeys(files):
+            try:
+                lines = Path(file).expanduser().read_text(encoding="utf-8", errors="replace").splitlines()
+            except OSError:
+                apart = True
+                continue
+            for found in filter(None, map(_LINE.match, lines)):
+                keyword, value = found[1].lower(), found[2]
+                words = value.replace('"', " ").split()
+                if keyword == "host":
+                    patterns.update(word.lstrip("!") for word in words)
+                elif keyword == "hostname":
+                    hostnames.update(words)
+                elif keyword == "match":
+                    criteria, unsure = _criteria(words)
+                    patterns.update(criteria)
+                    apart, match_host = apart or unsure, match_host or bool(criteria)
+                elif keyword == "include":
+                    apart = apart or "%" in value
+                elif keyword.startswith("canonicalize"):
+                    apart = apart or value.lower() not in ("no", "none")
+        return cls(tuple(sorted(patterns)), tuple(sorted(hostnames)), apart or (match_host and bool(hostnames)))
+
+    def groups(self, hosts: Sequence[_T], key: Callable[[_T], Hashable], name: Callable[[_T], str]) -> list[list[_T]]:
+        """Put hosts together that nothing tells apart and whose ``key`` is the same."""
+        found: dict[Hashable, list[_T]] = {}
+        for host in hosts:
+            told = name(host) if self.apart else tuple(matches(name(host).lower(), p) for p in self.patterns)
+            # OpenSSH compares the case too; a name with capitals is asked for by itself
+            case = name(host) if name(host) != name(host).lower() else ""
+            found.setdefault((key(host), told, case), []).append(host)
+        return list(found.values())
+
+    def shared(self, one: str, first: _Values, other: str, last: _Values) -> Callable[[str], _Values] | None:
+        """Return how to make any host's answer of a group from those of two, or None if it cannot be told."""
+        if _constant(first) != _constant(last):
+            return None
+        template = self._hostname(one, first) if one != other else None
+        if template is None or template != self._hostname(other, last):
+            return None
+        return lambda name: {**first, "host": [name], "hostname": [_expanded(template, name)]}
+
+    def _hostname(self, name: str, values: _Values) -> str | None:
+        """Return the one template that gave a host its HostName."""
+        given = next(iter(values.get("hostname", ())), name)
+        templates = {template for template in ("%h", *self.hostnames) if _expanded(template, name) == given}
+        if name == given and templates <= {"%h", "%n"}:
+            return "%h"
+        return templates.pop() if len(templates) == 1 else None
+
+
+def _expanded(template: str, name: str) -> str:
+    tokens = {"%%": "%", "%h": name, "%n": name}
+    return re.sub(r"%.", lambda found: tokens.get(found[0], found[0]), template)
+
+
+def _constant(values: _Values) -> dict[str, Sequence[str]]:
+    return {keyword: value for keyword, value in values.items() if keyword not in _UNREAD}
+
+
+def _criteria(words: Sequence[str]) -> tuple[set[str], bool]:
+    """Return the host patterns of a Match line, and whether something in it may depend on the host otherwise."""
+    patterns, unsure, rest = set[str](), False, list(words)
+    while rest:
+        criterion, _, joined = rest.pop(0).lstrip("!").lower().partition("=")
+        value = joined or (rest.pop(0) if rest and criterion not in ("all", "canonical", "final") else "")
+        if criterion in ("host", "originalhost"):
+            patterns.update(pattern.lstrip("!") for pattern in value.split(","))
+        elif criterion not in _ANYWHERE:
+            unsure = True
+    return patterns, unsure

@@ -1,0 +1,292 @@
+"""Many nodes at once, over a transport that hangs, lies, crashes or is interrupted."""
+
+from __future__ import annotations
+
+import io
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from preflight import fleet
+from preflight.evidence import Evidence, no_answer, to_document
+from preflight.fleet import Event, Limits, gather, interruptible
+from preflight.progress import Progress
+
+AT = "2026-11-21T03:00:00Z"
+
+
+class FakeTransport:
+    """Answers as ``behave`` says, in the thread that asks."""
+
+    def __init__(self, behave: Callable[[str, float], dict[str, Any] | None] | None = None) -> None:
+        self._behave = behave
+        self._lock = threading.Lock()
+        self.now = self.most = 0
+        self.asked: list[str] = []
+
+    def collect(self, host: str, plan: Mapping[str, Any], until: float) -> dict[str, Any]:
+        with self._lock:
+            self.asked.append(host)
+            self.now += 1
+            self.most = max(self.most, self.now)
+        try:
+            return (self._behave(host, until) if self._behave else None) or answer(host)
+        finally:
+            with self._lock:
+                self.now -= 1
+
+
+def answer(host: str, size: int = 0) -> dict[str, Any]:
+    return to_document(Evidence(host, AT, {"file:/x": {"status": "ok", "out": "x" * size}}))
+
+
+def unresolved(host: str) -> dict[str, Any]:
+    return to_document(no_answer(host, "resolve", "the name does not resolve", AT))
+
+
+def plan_for(host: str, deadline_s: float) -> dict[str, Any]:
+    return {"node": host, "deadline_s": deadline_s}
+
+
+def hosts(number: int) -> list[str]:
+    return [f"n{index:04d}" for index in range(number)]
+
+
+def reasons(evidences: list[Evidence]) -> dict[str, str]:
+    """Return the phase of each node without an answer, and its reason."""
+    return {e.node: f"{e.no_answer['phase']}: {e.no_answer['reason']}" for e in evidences if e.no_answer}
+
+
+def wait(seconds: float) -> None:
+    threading.Event().wait(seconds)
+
+
+def test_every_node_ends_as_one_document() -> None:
+    transport = FakeTransport()
+    found = list(gather(hosts(200), transport, plan_for, Limits(fanout=7, node_s=5, run_s=10)))
+    assert sorted(e.node for e in found) == hosts(200)
+    assert all(e.answered for e in found)
+    assert transport.most <= 7
+
+
+def test_no_node_and_a_node_named_twice() -> None:
+    assert list(gather([], FakeTransport(), plan_for)) == []
+    assert [e.node for e in gather(["a", "a"], FakeTransport(), plan_for)] == ["a"]
+
+
+def test_answers_come_as_they_arrive() -> None:
+    slow = FakeTransport(lambda host, until: wait(0.6) if host == "n0000" else None)
+    began = time.monotonic()
+    order = [(e.node, time.monotonic() - began) for e in gather(hosts(5), slow, plan_for)]
+    assert order[-1][0] == "n0000"
+    assert all(seconds < 0.5 for _, seconds in order[:-1])
+
+
+def test_a_node_is_told_how_long_it_has() -> None:
+    seen: list[float] = []
+
+    def plan(host: str, deadline_s: float) -> dict[str, Any]:
+        seen.append(deadline_s)
+        return plan_for(host, deadline_s)
+
+    list(gather(["a"], FakeTransport(), plan, Limits(node_s=30, run_s=100)))
+    list(gather(["a"], FakeTransport(), plan, Limits(node_s=30, run_s=5)))
+    assert seen == [pytest.approx(28, abs=0.2), pytest.approx(4, abs=0.2)]
+
+
+def test_a_transport_that_does_not_come_back_costs_one_node_and_no_worker() -> None:
+    stuck = FakeTransport(lambda host, until: wait(4) if host in ("n0000", "n0001") else None)
+    began = time.monotonic()
+    found = list(gather(hosts(20), stuck, plan_for, Limits(fanout=2, node_s=0.5, run_s=30)))
+    assert time.monotonic() - began < 2
+    late = "collect: the transport did not come back by the node's deadline"
+    assert reasons(found) == {"n0000": late, "n0001": late}
+    assert len(found) == 20
+
+
+def test_the_runs_deadline_names_those_whose_turn_did_not_come() -> None:
+    slow = FakeTransport(lambda host, until: wait(0.4))
+    began = time.monotonic()
+    found = list(gather(hosts(50), slow, plan_for, Limits(fanout=2, node_s=5, run_s=1)))
+    assert time.monotonic() - began < 2
+    assert len(found) == 50
+    queued = {reason for reason in reasons(found).values()}
+    assert queued == {"queue: its turn did not come within 1 s, 2 nodes at once: raise --deadline or --fanout"}
+    assert 4 <= 50 - len(reasons(found)) <= 6
+
+
+def test_a_crash_and_a_lie_cost_one_node() -> None:
+    def behave(host: str, until: float) -> dict[str, Any] | None:
+        if host == "n0001":
+            raise RuntimeError("boom")
+        return {"n0002": {"schema": "other"}, "n0003": answer("n0004", 3)}.get(host)
+
+    found = {e.node: e for e in gather(hosts(5), FakeTransport(behave), plan_for)}
+    assert sorted(found) == hosts(5)
+    assert reasons(list(found.values())) == {
+        "n0001": "collect: preflight itself failed: RuntimeError: boom",
+        "n0002": "read: n0002 has schema 'other'; this version reads 'preflight.evidence/1'",
+    }
+    assert found["n0003"].text("file:/x") == "xxx"  # a node that calls itself another is told under its own name
+
+
+def test_a_slow_reader_slanders_no_node() -> None:
+    found = []
+    for evidence in gather(hosts(60), FakeTransport(), plan_for, Limits(fanout=60, node_s=0.3, run_s=20)):
+        found.append(evidence)
+        wait(0.02)
+    assert reasons(found) == {}
+
+
+def test_stop_yields_what_is_in_hand() -> None:
+    stop = threading.Event()
+    slow = FakeTransport(lambda host, until: wait(5) if host >= "n0010" else None)
+    found, began = [], time.monotonic()
+    for evidence in gather(hosts(40), slow, plan_for, Limits(fanout=20), stop=stop):
+        found.append(evidence)
+        if len(found) == 10:
+            stop.set()
+    assert time.monotonic() - began < 1
+    assert sorted(e.node for e in found) == hosts(40)
+    assert reasons(found) == {host: "interrupted: interrupted" for host in hosts(40)[10:]}
+
+
+def test_a_keyboard_interrupt_yields_what_is_in_hand() -> None:
+    slow = FakeTransport(lambda host, until: wait(5) if host != "n0000" else None)
+    timer = threading.Timer(0.4, signal.raise_signal, (signal.SIGINT,))
+    timer.start()
+    found = list(gather(hosts(9), slow, plan_for))
+    timer.join()
+    assert [e.node for e in found] == hosts(9)
+    assert reasons(found) == {host: "interrupted: interrupted" for host in hosts(9)[1:]}
+
+
+def test_the_second_signal_is_not_held_back() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt), interruptible() as stop:
+        signal.raise_signal(signal.SIGTERM)
+        assert stop.is_set()
+        signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_who_stops_listening_leaves_no_worker_waiting() -> None:
+    before = threading.active_count()
+    answers = gather(hosts(500), FakeTransport(), plan_for, Limits(fanout=30))
+    next(answers)
+    answers.close()  # type: ignore[attr-defined]
+    until = time.monotonic() + 2
+    while threading.active_count() > before and time.monotonic() < until:
+        wait(0.02)
+    assert threading.active_count() <= before
+
+
+ENDS = """
+import sys, threading, time
+from preflight.evidence import to_document, no_answer
+from preflight.fleet import Limits, gather, interruptible
+
+class Stuck:
+    def collect(self, host, plan, until):
+        time.sleep(600)
+
+with interruptible() as stop:
+    print("asking", flush=True)
+    for e in gather(["a", "b"], Stuck(), lambda host, s: {}, Limits(node_s=%s, run_s=%s), stop=stop):
+        print(e.node, e.no_answer["reason"], flush=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_process_ends_at_a_signal_whatever_hangs(number: int) -> None:
+    with subprocess.Popen([sys.executable, "-c", ENDS % (99, 99)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "asking\n"
+        time.sleep(0.3)
+        began = time.monotonic()
+        os.kill(process.pid, number)
+        assert sorted(process.stdout.read().splitlines()) == ["a interrupted", "b interrupted"]
+        assert process.wait(5) == 0
+        assert time.monotonic() - began < 2
+
+
+def test_the_process_ends_at_the_deadline_whatever_hangs() -> None:
+    began = time.monotonic()
+    ran = subprocess.run([sys.executable, "-c", ENDS % (1, 1)], capture_output=True, text=True, check=True)
+    assert time.monotonic() - began < 4
+    assert sorted(line.split()[0] for line in ran.stdout.splitlines()) == ["asking", "a", "b"] or "a the" in ran.stdout
+
+
+def test_five_thousand_names_take_bounded_time_and_memory() -> None:
+    """4,990 names that do not resolve, 10 nodes that answer with 1 MB each; nobody keeps the answers."""
+
+    def behave(host: str, until: float) -> dict[str, Any]:
+        return answer(host, 1_000_000) if host < "n0010" else unresolved(host)
+
+    before_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    began, seen, silent = time.monotonic(), 0, set()
+    for evidence in gather(hosts(5000), FakeTransport(behave), plan_for):
+        seen += 1
+        if evidence.no_answer:
+            silent.add(tuple(evidence.no_answer.values()))
+    assert seen == 5000
+    assert silent == {("resolve", "the name does not resolve")}
+    assert time.monotonic() - began < 10
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb < 60_000
+    assert threading.active_count() < 200
+
+
+def test_answers_are_not_piled_up_for_a_slow_reader() -> None:
+    transport = FakeTransport()
+    answers = gather(hosts(1000), transport, plan_for, Limits(fanout=8))
+    next(answers)
+    wait(0.5)
+    assert len(transport.asked) <= fleet._ROOM + 8 + 2
+    assert len(list(answers)) == 999
+
+
+# --- what a terminal shows ---------------------------------------------------------------------------
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def events(progress: Progress) -> None:
+    silent = no_answer("n3", "connect", "refused", AT)
+    for event in (Event("n1", 1), Event("n2", 1), Event("n3", time.monotonic()), Event("n4", time.monotonic())):
+        progress(event)
+    progress(Event("n1", 2, Evidence("n1", AT, {"file:/x": {}})))
+    progress(Event("n3", 2, silent))
+
+
+def test_progress_tells_answered_failed_waiting_slowest(monkeypatch: pytest.MonkeyPatch) -> None:
+    progress = Progress(6, io.StringIO())
+    events(progress)
+    line = progress.line()
+    assert line.startswith("1 of 6 answered, 1 without an answer, 4 waiting; slowest: n2 ")
+    assert "n4" not in line
+
+
+def test_progress_is_for_terminals_only() -> None:
+    for stream, shown in ((io.StringIO(), False), (Terminal(), True)):
+        with Progress(6, stream) as progress:
+            events(progress)
+            wait(0.3)
+        assert ("1 of 6 answered" in stream.getvalue()) is shown
+
+
+@pytest.fixture(autouse=True)
+def no_signal_handler_left() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    assert signal.getsignal(signal.SIGINT) is before
