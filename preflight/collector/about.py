@@ -52,7 +52,7 @@ def where() -> str:
 def _shares_the_root_of_init() -> bool:
     """Tell whether / is that of the first process; a machine booted from an image keeps the image's marks."""
     try:
-        return os.path.samestat(os.stat("/"), os.stat("/proc/1/root/"))
+        return os.path.samestat(os.stat("/"), os.stat("/proc/1/root"))
     except OSError:
         return False
 
