@@ -99,13 +99,15 @@ def fleet(hosts: Sequence[str], session: Session, manner: Manner) -> list[Eviden
 
 
 def _plan_for(probes: Sequence[Probe], cluster: Cluster, manner: Manner) -> Callable[[str, float], Mapping[str, Any]]:
-    """Return what makes a node's plan: sudo only where its class does not forbid it."""
-    from preflight.probes import plan
+    """Return what makes a node's plan: sudo only where its class does not forbid it, its checkpoints' place."""
+    from preflight.probes import checkpoints, plan
 
     def make(node: str, deadline_s: float) -> Mapping[str, Any]:
         name = cluster.class_of(node)
         allowed = name is None or cluster.classes[name].sudo is not False
-        return plan(probes, node=node, deadline_s=deadline_s, sudo=manner.sudo and allowed)
+        path = cluster.classes[name].checkpoint.path if name is not None else None
+        asked = [*probes, checkpoints(path)] if path else probes
+        return plan(asked, node=node, deadline_s=deadline_s, sudo=manner.sudo and allowed)
 
     return make
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import hashlib
 import hmac
 import re
@@ -16,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from preflight.transport import host_certificate
+from preflight.transport import certificate
 from preflight.transport.outcome import NoAnswer
 
 _SSH_PORT = 22
@@ -112,6 +113,7 @@ def matches(name: str, patterns: str) -> bool:
     return matched
 
 
+@functools.cache
 def _glob(pattern: str) -> re.Pattern[str]:
     parts = {"*": ".*", "?": "."}
     return re.compile("".join(parts.get(c, re.escape(c)) for c in pattern), re.DOTALL)
@@ -128,6 +130,7 @@ class Known:
     bare: tuple[Entry, ...]
     files: tuple[Path, ...]
     strict: bool
+    revoked: frozenset[bytes]
 
     @property
     def algorithms(self) -> Iterator[str]:
@@ -150,9 +153,11 @@ class Known:
 
         ``now`` is the time in seconds since 1970, for the validity of certificates.
         """
-        certificate = host_certificate.parse(shown)
-        key = certificate.key if certificate else shown
-        signer = certificate.signer if certificate else b""
+        shown_by = certificate.parse(shown)
+        key = shown_by.key if shown_by else shown
+        signer = shown_by.signer if shown_by else b""
+        if not self.revoked.isdisjoint((key, signer)):
+            raise NoAnswer("host-key", f"the host key is revoked (RevokedHostKeys): {fingerprint(key)}; do not connect")
         for entry in self.entries:
             if entry.marker == "@revoked" and entry.blob in (key, signer):
                 raise NoAnswer(
@@ -160,8 +165,8 @@ class Known:
                 )
         why_not = ""
         for entry in self.entries:
-            if certificate and entry.marker == "@cert-authority" and entry.blob == signer:
-                why_not = certificate.refusal(self.name, now)
+            if shown_by and entry.marker == "@cert-authority" and entry.blob == signer:
+                why_not = shown_by.host_refusal(self.name, now)
                 if not why_not:
                     return
         plain = [entry for entry in self.entries if not entry.marker]
@@ -173,7 +178,7 @@ class Known:
         if same:
             raise NoAnswer("host-key", self._changed(same[0], key))
         if self.strict:
-            raise NoAnswer("host-key", self._unknown(plain, key, certificate is not None))
+            raise NoAnswer("host-key", self._unknown(plain, key, shown_by is not None))
 
     def _changed(self, entry: Entry, key: bytes) -> str:
         file = entry.where.rpartition(":")[0]
@@ -195,13 +200,33 @@ class Known:
         )
 
 
-def known(keys: HostKeys, hostname: str, port: int, *, alias: str = "", strict: bool = True) -> Known:
+def known(
+    keys: HostKeys,
+    hostname: str,
+    port: int,
+    *,
+    alias: str = "",
+    strict: bool = True,
+    revoked: frozenset[bytes] = frozenset(),
+) -> Known:
     """Look a host up; ``alias`` is its HostKeyAlias, ``strict`` refuses a host of which nothing is known."""
     name = (alias or hostname).lower()
     entries = keys.entries(_label(name, 0 if alias else port))
     # As OpenSSH does: a key known without its port will do, if it is the very same
     bare = [] if alias or port == _SSH_PORT else [entry for entry in keys.entries(name) if not entry.marker]
-    return Known(name, port, bool(alias), tuple(entries), tuple(bare), tuple(keys.files), strict)
+    return Known(name, port, bool(alias), tuple(entries), tuple(bare), tuple(keys.files), strict, revoked)
+
+
+def revoked_keys(path: Path) -> frozenset[bytes]:
+    """Read a RevokedHostKeys file of public keys; raise NoAnswer for what cannot be read, as OpenSSH refuses then."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise NoAnswer("host-key", f"RevokedHostKeys {path} cannot be read: {error.strerror}") from None
+    if raw.startswith(b"SSHKRL"):
+        raise NoAnswer("host-key", f"RevokedHostKeys {path} is a KRL, which only --via openssh can read")
+    entries = [_parse(b"* " + line, f"{path}:{number}") for number, line in enumerate(raw.splitlines(), 1)]
+    return frozenset(entry.blob for entry in entries if entry)
 
 
 def _label(name: str, port: int) -> str:

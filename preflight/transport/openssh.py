@@ -219,6 +219,6 @@ class _Talk:
         if fd == self._stdout.fileno():
             self.conversation.hear(data)
         else:
-            self.conversation.hear_error(data)
+            self.conversation.hear_error(openssh_words.LOST.sub(b"", data))
             self.stderr = (self.stderr + data)[-_STDERR_KEPT:]
         return bool(data)

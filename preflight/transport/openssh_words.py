@@ -20,7 +20,7 @@ _MEANINGS: tuple[tuple[str, str, str], ...] = (
     (r"channel \d+: open failed: (?P<why>.+)", "connect", "the jump host cannot connect to the node: {why}"),
     (r"Unable to negotiate with .*?: (?P<why>no matching .+)", "banner", "ssh and the node agree on nothing: {why}"),
     (r"@ +WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED.*", "host-key",
-     "THE HOST KEY HAS CHANGED: the node was set up anew, or somebody stands in between; when you know which: "
+     "the host key has changed: the node was set up anew, or somebody stands in between; when you know which: "
      "ssh-keygen -R NODE"),
     (r"@ +WARNING: REVOKED HOST KEY DETECTED.*", "host-key", "the host key is marked @revoked in known_hosts"),
     (r"No .+ host key is known for .+", "host-key",
@@ -44,6 +44,12 @@ _COMPILED = tuple((re.compile(pattern), phase, reason) for pattern, phase, reaso
 # A login node whose MaxStartups is reached ends connections like this; later it takes them.
 _ENDED = re.compile(r"(?:kex|ssh)_exchange_identification: (?P<why>.+)|Connection (?P<how>closed|reset) by .*")
 _RESET = re.compile(r"ssh: connect to host \S+ port \d+: Connection reset by peer")
+
+#: What ``ssh`` itself says when a connection ends under way; the node did not say it.
+LOST = re.compile(
+    rb"^(?:client_loop: |Connection (?:to|closed|reset) |packet_write_\w+: |ssh_dispatch_run_fatal: ).*\n?",
+    re.M,
+)
 
 #: How ``ssh`` calls the other end of a connection that a jump host or ProxyCommand carries.
 _CARRIED = "UNKNOWN port 65535"
@@ -80,5 +86,6 @@ def meaning(stderr: bytes) -> Meaning:
 def _cut_off(how: str, carried: bool) -> NoAnswer:
     where = "on the way through the jump host, " if carried else ""
     return NoAnswer(
-        "banner", f"{where}the connection was {how} before the login: sshd refuses more (MaxStartups), or dies"
+        "banner",
+        f"{where}the connection was {how} before the login: sshd refuses more (MaxStartups), or dies",
     )

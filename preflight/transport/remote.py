@@ -56,7 +56,7 @@ _LEFT = 96
 OPENING = b"exit %d\n" % _LEFT * 3
 
 #: Bytes of an answer, and of everything else a node says, beyond which it is not listened to any more.
-ANSWER_LIMIT = 32 * 1024 * 1024
+ANSWER_LIMIT = 16 * 1024 * 1024
 NOISE_LIMIT = 4 * 1024 * 1024
 
 _ANNOUNCED = re.compile(rb"%s \d+\r?\n" % _READY.encode())
@@ -64,14 +64,15 @@ _TAIL = 4000
 
 
 @functools.cache
-def _collector() -> bytes:
+def collector() -> bytes:
+    """Return the packed collector, the same bytes for all nodes of a run."""
     return ship.archive()
 
 
 def request(plan: Mapping[str, Any]) -> bytes:
     """Return what to write to a command that has announced itself."""
     boot = ship.BOOT.encode("ascii")
-    return b"%s %d\n%s" % (_BOOT.encode(), len(boot), boot) + ship.frame_of(_collector(), plan)
+    return b"%s %d\n%s" % (_BOOT.encode(), len(boot), boot) + ship.frame_of(collector(), plan)
 
 
 class Conversation:
@@ -141,7 +142,7 @@ class Conversation:
             return f"the answer is longer than {ANSWER_LIMIT >> 20} MiB"
         for count, stream in ((self.stdout_bytes, "output"), (self.stderr_bytes, "error")):
             if count > NOISE_LIMIT and not (self.announced and stream == "output"):
-                said = quoted((self._stderr if stream == "error" else self._noise)[:200])
+                said = quoted((self._stderr if stream == "error" else self._noise)[:40])
                 return f"more than {NOISE_LIMIT >> 20} MiB of other text on standard {stream}: {said}"
         return ""
 

@@ -7,11 +7,12 @@ whatever hangs; a node that fails cannot hold up another.
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import paramiko
 from preflight.transport import host_keys, outcome, remote, ssh_socket
 from preflight.transport.outcome import NoAnswer, TransportError
 from preflight.transport.ssh_alarm import Alarm
-from preflight.transport.ssh_config import HostConfig, SshConfig
+from preflight.transport.ssh_config import Asked, HostConfig, SshConfig
 from preflight.transport.ssh_jump import Jump
 from preflight.transport.ssh_keys import KeyRing
 from preflight.transport.ssh_session import Session
@@ -36,7 +37,7 @@ _PAUSE_S = 0.15
 _CHAIN = 8
 
 #: Seconds kept of a node's time for its answer to travel.
-_TRAVEL_S = 0.5
+_TRAVEL_S = 1.0
 _CHUNK = 1 << 17
 
 _LATE = "the node's deadline passed"
@@ -68,8 +69,12 @@ class SshTransport:
         self._alarm = Alarm()
         self._lock = threading.Lock()
         self._known: dict[tuple[Path, ...], host_keys.HostKeys] = {}
+        self._revoked: dict[str, frozenset[bytes]] = {"": frozenset()}
         self._jumps: dict[tuple[HostConfig, ...], Jump] = {}
-        remote.request({})  # packs the collector, once
+        remote.collector()
+        for config in self._configs.values():
+            self._keys.identities(config)
+            self._known_keys(config)
 
     @property
     def warnings(self) -> list[str]:
@@ -124,40 +129,57 @@ class SshTransport:
 
     def _connect(self, config: HostConfig, route: Sequence[HostConfig], until: float) -> Session:
         """Open a connection, again if it is dropped as a busy sshd does, with growing pauses at random."""
-        connect_until = min(until, time.monotonic() + self._options.connect_timeout_s)
+        again_until = self._soon(until)
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                return self._attempt(config, route, connect_until, until)
+                return self._attempt(config, route, until)
             except Dropped as drop:
                 pause_s = _PAUSE_S * 2 ** (attempt - 1) * random.uniform(0.5, 1.5)
-                if attempt == _ATTEMPTS or time.monotonic() + pause_s > connect_until:
+                if attempt == _ATTEMPTS or time.monotonic() + pause_s > again_until:
                     raise NoAnswer(drop.phase, f"{drop.reason} ({attempt} attempts)") from None
             time.sleep(pause_s)
         raise AssertionError("unreachable")
 
-    def _attempt(self, config: HostConfig, route: Sequence[HostConfig], connect_until: float, until: float) -> Session:
+    def _soon(self, until: float) -> float:
+        return min(until, time.monotonic() + self._options.connect_timeout_s)
+
+    def _attempt(self, config: HostConfig, route: Sequence[HostConfig], until: float) -> Session:
+        banner_until = self._soon(until)
         if route:
-            wire = self._jump(tuple(route)).through(config, connect_until, until)
+            wire = self._jump(tuple(route)).through(config, self._options.connect_timeout_s, until)
+            banner_until = self._soon(until)  # the jump host's time is not the node's
         elif config.proxy_command:
             wire = ssh_socket.proxy(config)
         else:
-            wire = ssh_socket.connect(config, connect_until)
+            wire = ssh_socket.connect(config, banner_until)
         session = _session(wire, config)
         try:
             with self._alarm.at(until, session.close):
-                session.open(self._known_to(config), self._keys.identities(config), connect_until, until)
+                session.open(self._known_to(config), self._keys.identities(config), banner_until, until)
         except BaseException:
             session.close()
             raise
         return session
 
-    def _known_to(self, config: HostConfig) -> host_keys.Known:
+    def _known_keys(self, config: HostConfig) -> host_keys.HostKeys:
         files = self._options.known_hosts or config.known_hosts
         with self._lock:
             if files not in self._known:
                 self._known[files] = host_keys.HostKeys(files)
-            keys = self._known[files]
-        return host_keys.known(keys, config.hostname, config.port, alias=config.host_key_alias, strict=config.strict)
+            return self._known[files]
+
+    def _known_to(self, config: HostConfig) -> host_keys.Known:
+        with self._lock:
+            if config.revoked not in self._revoked:
+                self._revoked[config.revoked] = host_keys.revoked_keys(Path(config.revoked))
+        return host_keys.known(
+            self._known_keys(config),
+            config.hostname,
+            config.port,
+            alias=config.host_key_alias,
+            strict=config.strict,
+            revoked=self._revoked[config.revoked],
+        )
 
     # Jump hosts
 
@@ -167,11 +189,12 @@ class SshTransport:
         jumps = config.proxy_jump
         while jumps:
             hops = [self._resolve(hop) for hop in jumps.split(",")]
-            # As OpenSSH does: only the first of the named hosts goes by its own configuration
             route = [*hops, *route]
+            # As OpenSSH does, only the first of them goes by its own configuration; "Host *" with a
+            # ProxyJump applies to the jump host as well, which is not meant to jump through itself
             jumps = hops[0].proxy_jump
-            if jumps and hops[0].name in jumps:
-                jumps = ""  # "Host *" with a ProxyJump applies to the jump host too
+            if hops[0].name in [Asked.parse(hop).name for hop in jumps.split(",") if hop]:
+                jumps = ""
             if len(route) > _CHAIN:
                 raise NoAnswer(
                     "connect", f"ProxyJump leads through more than {_CHAIN} hosts: a loop in the SSH configuration"
@@ -181,12 +204,11 @@ class SshTransport:
     def _jump(self, route: tuple[HostConfig, ...]) -> Jump:
         with self._lock:
             if route not in self._jumps:
-                last = route[-1] if len(route) == 1 else replace(route[-1], proxy_command="")
 
                 def open_session() -> Session:
-                    return self._connect(last, route[:-1], time.monotonic() + self._options.connect_timeout_s)
+                    return self._connect(route[-1], route[:-1], self._soon(math.inf))
 
-                self._jumps[route] = Jump(last.name, open_session)
+                self._jumps[route] = Jump(route[-1].name, open_session)
             return self._jumps[route]
 
 
@@ -228,7 +250,12 @@ def _converse(session: Session, plan: Mapping[str, Any], until: float) -> dict[s
         ended = _lost(session, error)
     if time.monotonic() >= until and not talk.over:
         ended = _LATE
-    elif not ended and not session.is_active() and not talk.over:
+    elif (
+        not ended
+        and not talk.over
+        and (status is None or status < 0)
+        and (session.wire.ended or not session.is_active())
+    ):
         ended = _lost(session, None)
     return talk.document(ended, status)
 
@@ -251,7 +278,7 @@ def _listen(
             deadline_s = min(float(plan["deadline_s"]), max(_TRAVEL_S, left_s - _TRAVEL_S))
             with contextlib.suppress(OSError):
                 channel.sendall(remote.request({**plan, "deadline_s": deadline_s}))
-        elif over:
+        elif over or talk.over:
             return ""
         elif left_s <= 0:
             return _LATE
@@ -264,5 +291,7 @@ def _lost(session: Session, error: BaseException | None) -> str:
     """Say how a connection was lost."""
     if isinstance(error, paramiko.ChannelException):
         return f"sshd refused a session: {session.refused_channel or error.text} (MaxSessions, or a full process table)"
+    if error is not None and session.is_active() and not session.wire.ended:
+        return f"sshd refused to start a command ({error})"
     how = {"reset": "was reset", "closed": "was closed by the node", "": "was lost"}.get(session.wire.ended, "was lost")
     return f"the connection {how}"

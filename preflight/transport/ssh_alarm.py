@@ -32,7 +32,8 @@ class Alarm:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, daemon=True)
                 self._thread.start()
-            self._changed.notify()
+            if self._due[0][1] == number:  # else it sleeps no longer than is right
+                self._changed.notify()
         try:
             yield
         finally:

@@ -51,6 +51,7 @@ class HostConfig:
     kex: tuple[str, ...] = ()
     ciphers: tuple[str, ...] = ()
     macs: tuple[str, ...] = ()
+    host_key_algorithms: tuple[str, ...] = ()
 
     @property
     def address(self) -> str:
@@ -162,7 +163,9 @@ class SshConfig:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise TransportError(f"{' '.join(command)} did not answer: {error}") from None
         if done.returncode:
-            said = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith("debug")]
+            said = [
+                line for line in done.stderr.splitlines() if line.strip() and not line.startswith(("debug", "OpenSSH_"))
+            ]
             raise TransportError(f"ssh -G {ask.name}: {' '.join(said[-3:])[:500] or 'failed'}")
         values: dict[str, list[str]] = {}
         for line in done.stdout.splitlines():
@@ -197,7 +200,8 @@ class SshConfig:
         def paths(keyword: str) -> tuple[str, ...]:
             return tuple(expand(_unquoted(value)) for value in values.get(keyword, ()) if value.lower() != "none")
 
-        self._warn_of(values)
+        if self._ssh:
+            self._warn_of(values)
         files = [path for key in ("userknownhostsfile", "globalknownhostsfile") for path in _words(one(key))]
         strict = one("stricthostkeychecking", "ask").lower()
         if strict in ("accept-new", "no", "off", "false"):
@@ -226,6 +230,7 @@ class SshConfig:
             kex=lists("kexalgorithms"),
             ciphers=lists("ciphers"),
             macs=lists("macs"),
+            host_key_algorithms=lists("hostkeyalgorithms"),
         )
 
     def _warn_of(self, values: Values) -> None:

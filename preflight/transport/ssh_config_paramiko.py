@@ -18,7 +18,7 @@ _HEEDED = frozenset((
     "host", "match", "hostname", "port", "user", "identityfile", "certificatefile", "identitiesonly",
     "identityagent", "proxyjump", "proxycommand", "userknownhostsfile", "globalknownhostsfile",
     "revokedhostkeys", "hostkeyalias", "stricthostkeychecking", "addressfamily", "bindaddress",
-    "pubkeyauthentication", "kexalgorithms", "ciphers", "macs",
+    "pubkeyauthentication", "hostkeyalgorithms", "kexalgorithms", "ciphers", "macs",
 ))  # fmt: skip
 
 #: What makes no difference to one command without a terminal.
@@ -29,6 +29,9 @@ _HARMLESS = frozenset((
     "connectionattempts", "checkhostip", "escapechar", "requesttty", "passwordauthentication",
     "kbdinteractiveauthentication", "preferredauthentications", "permitlocalcommand", "ignoreunknown",
 ))  # fmt: skip
+
+#: Criteria of a Match line that paramiko understands; it passes over others, as if they were met.
+_CRITERIA = frozenset(("all", "canonical", "final", "host", "originalhost", "user", "localuser"))
 
 _DEFAULTS = {
     "identityfile": ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa"),
@@ -67,6 +70,8 @@ def _parsed(path: Path, warn: Callable[[str], None]) -> paramiko.SSHConfig | Non
         raise TransportError(f"cannot read the SSH configuration {path}: {error.strerror}") from None
     for number, line in enumerate(text.splitlines(), 1):
         keyword = line.strip().replace("=", " ").split(None, 1)[:1]
+        if keyword and keyword[0].lower() == "match":
+            _check_criteria(line, f"{path}:{number}")
         if not keyword or keyword[0].startswith("#") or keyword[0].lower() in _HEEDED | _HARMLESS:
             continue
         warn(f"{path}:{number}: {keyword[0]} is not heeded; install the OpenSSH client, whose ssh -G is then asked")
@@ -74,3 +79,12 @@ def _parsed(path: Path, warn: Callable[[str], None]) -> paramiko.SSHConfig | Non
         return paramiko.SSHConfig.from_text(text)
     except (paramiko.ConfigParseError, paramiko.SSHException, ValueError) as error:
         raise TransportError(f"{path}: {error}; install the OpenSSH client, which reads more") from None
+
+
+def _check_criteria(line: str, where: str) -> None:
+    words = line.replace('"', " ").split()[1:]
+    while words:
+        criterion = words.pop(0).lstrip("!").lower()
+        if criterion not in _CRITERIA:
+            raise TransportError(f"{where}: Match {criterion} cannot be read; install the OpenSSH client, which can")
+        del words[: criterion not in ("all", "canonical", "final")]

@@ -38,11 +38,11 @@ class Jump:
         self._failed_at = 0.0
         self._closed = False
 
-    def through(self, config: HostConfig, connect_until: float, until: float) -> Wire:
-        """Connect to a node from the jump host; raises NoAnswer. Both limits are on the monotonic clock."""
+    def through(self, config: HostConfig, timeout_s: float, until: float) -> Wire:
+        """Connect to a node from the jump host, in ``timeout_s`` once that is reached; raises NoAnswer."""
         session = self._session(until)
         try:
-            left_s = max(0.1, connect_until - time.monotonic())
+            left_s = max(0.1, min(timeout_s, until - time.monotonic()))
             channel = session.open_channel(
                 "direct-tcpip", (config.hostname, config.port), ("127.0.0.1", 0), timeout=left_s
             )

@@ -5,6 +5,7 @@ A passphrase is never asked for: a key that needs one is left to the agent.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import copy
 import socket
@@ -12,14 +13,20 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import paramiko
 from paramiko.agent import AgentKey, AgentSSH
 from paramiko.pkey import PublicBlob, UnknownKeyType
 
+from preflight.transport import certificate
 from preflight.transport.ssh_config import HostConfig
 
-_AGENT_LIMIT_S = 30.0
+_AGENT_LIMIT_S, _CONFIRMATION_S = 5.0, 30.0
+
+# draft-miller-ssh-agent
+_SIGN_REQUEST, _SIGN_RESPONSE = 13, 14
+_RSA_FLAGS = {"rsa-sha2-256": 2, "rsa-sha2-512": 4}
 
 
 @dataclass(frozen=True)
@@ -45,10 +52,11 @@ class _Agent(AgentSSH):
         super().__init__()
         self._turn = threading.Lock()
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.socket.settimeout(_AGENT_LIMIT_S)  # it may be asking its user for a confirmation
+        self.socket.settimeout(_AGENT_LIMIT_S)
         try:
             self.socket.connect(path)
             self._connect(self.socket)  # type: ignore[attr-defined]
+            self.socket.settimeout(_CONFIRMATION_S)  # for a signature it may ask its user
         except BaseException:
             self.socket.close()
             raise
@@ -56,6 +64,29 @@ class _Agent(AgentSSH):
     def _send_message(self, msg: object) -> object:
         with self._turn:
             return super()._send_message(msg)  # type: ignore[misc]
+
+
+class _Held(AgentKey):
+    """A key of the agent, named to it as it names it: paramiko confuses the certificates of RSA keys."""
+
+    def __init__(self, agent: _Agent, blob: bytes, comment: str) -> None:
+        super().__init__(agent, blob, comment)
+        if self.get_name().endswith("-cert-v01@openssh.com"):
+            self.public_blob = PublicBlob(self.get_name(), blob)  # type: ignore[assignment]
+
+    def asbytes(self) -> bytes:
+        return self.blob
+
+    def sign_ssh_data(self, data: Any, algorithm: str | None = None) -> paramiko.Message:
+        request = paramiko.Message()
+        request.add_byte(bytes([_SIGN_REQUEST]))
+        request.add_string(self.blob)
+        request.add_string(data)
+        request.add_int(next((flag for name, flag in _RSA_FLAGS.items() if name in (algorithm or "")), 0))
+        kind, answer = self.agent._send_message(request)  # type: ignore[attr-defined]
+        if kind != _SIGN_RESPONSE:
+            raise paramiko.SSHException("the agent refused to sign")
+        return answer.get_binary()  # type: ignore[no-any-return]
 
 
 class KeyRing:
@@ -115,7 +146,7 @@ class KeyRing:
         agent, note = self._agents[path]
         if note:
             notes.append(note)
-        keys = agent.get_keys() if agent else ()
+        keys = [_Held(agent, key.blob, key.comment) for key in agent.get_keys()] if agent else []
         unusable = [key for key in keys if key.get_name().startswith("sk-")]
         if unusable:
             notes.append("the agent's FIDO keys need --via openssh")
@@ -125,21 +156,20 @@ class KeyRing:
 def _load(path: Path, notes: list[str]) -> Iterator[Identity]:
     """Yield a private key, its certificate first; a file that is not there is no key."""
     try:
+        if _needs_passphrase(path.read_bytes()):
+            notes.append(f"{path} needs a passphrase (ssh-add {path})")
+            return
         key = paramiko.PKey.from_path(path)
     except FileNotFoundError:
-        return
-    except (TypeError, paramiko.PasswordRequiredException):
-        notes.append(f"{path} needs a passphrase (ssh-add {path})")
-        return
-    except UnknownKeyType:
-        notes.append(f"{path} is of a kind that needs --via openssh")
         return
     except OSError as error:
         notes.append(f"{path} cannot be read ({error.strerror})")
         return
-    except (ValueError, paramiko.SSHException) as error:
-        told = "needs a passphrase" if "password" in str(error).lower() else f"is no key that can be used ({error})"
-        notes.append(f"{path} {told}")
+    except UnknownKeyType:
+        notes.append(f"{path} is of a kind that needs --via openssh")
+        return
+    except (ValueError, TypeError, paramiko.SSHException):
+        notes.append(f"{path} is no key that can be used (ssh-keygen -y -f {path} says more)")
         return
     if key.public_blob is not None:
         yield Identity(f"{path}-cert.pub", key)
@@ -148,16 +178,22 @@ def _load(path: Path, notes: list[str]) -> Iterator[Identity]:
     yield Identity(str(path), key)
 
 
-def _certified(identity: Identity, certificates: list[tuple[str, PublicBlob]]) -> Iterator[Identity]:
+def _needs_passphrase(text: bytes) -> bool:
+    """Tell whether a private key is encrypted, in OpenSSH's own format or as PEM."""
+    if b"BEGIN OPENSSH PRIVATE KEY" not in text:
+        return b"ENCRYPTED" in text
+    raw = base64.b64decode(b"".join(line for line in text.splitlines() if b"-" not in line))
+    return not raw.removeprefix(b"openssh-key-v1\0").startswith(b"\0\0\0\4none")
+
+
+def _certified(identity: Identity, files: list[tuple[str, PublicBlob]]) -> Iterator[Identity]:
     """Yield a key once more for each CertificateFile that is about it."""
-    for name, blob in certificates:
-        if isinstance(identity.key, AgentKey) or identity.key.public_blob is not None:
-            continue
-        with contextlib.suppress(ValueError, paramiko.SSHException):
+    for name, blob in files:
+        parsed = certificate.parse(blob.key_blob)
+        if parsed and parsed.key == identity.key.asbytes():
             signed = copy.copy(identity.key)
-            if type(signed)(msg=paramiko.Message(blob.key_blob)).asbytes() == signed.asbytes():
-                signed.public_blob = blob
-                yield Identity(name, signed)
+            signed.public_blob = blob
+            yield Identity(name, signed)
 
 
 def _certificate(path: Path, notes: list[str]) -> tuple[str, PublicBlob] | None:

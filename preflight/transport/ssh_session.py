@@ -22,7 +22,10 @@ _KEX = ("curve25519-sha256@libssh.org", "curve25519-sha256", "ecdh-sha2-nistp256
 _CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr")
 
 _LOG = "preflight.transport.ssh.paramiko"
-logging.getLogger(_LOG).addHandler(logging.NullHandler())
+logging.getLogger(_LOG).setLevel(logging.CRITICAL)  # what it has to say becomes a reason
+
+# paramiko would wake ten times a second to see whether it was closed; closing a wire wakes it
+_IDLE_S = 2.0
 
 #: What OpenSSH says before it hangs up for want of room, instead of a banner.
 _BUSY = (b"Exceeded MaxStartups", b"Not allowed at this time")
@@ -38,6 +41,7 @@ class Session(paramiko.Transport):
         self.config = config
         self.refused_channel = ""
         self.set_log_channel(_LOG)
+        wire.settimeout(_IDLE_S)
 
     def open(self, known: Known, identities: Identities, banner_until: float, until: float) -> None:
         """Agree on keys, check the host's, and authenticate; raises NoAnswer, or Dropped if it is worth another try.
@@ -68,7 +72,8 @@ class Session(paramiko.Transport):
         options.ciphers = _chosen(options.ciphers, _CIPHERS, self.config.ciphers, "Ciphers")
         options.digests = _chosen(options.digests, (), self.config.macs, "MACs")
         wanted = [key for key in dict.fromkeys(keys) if key in self._key_info]  # type: ignore[attr-defined]
-        options.key_types = (*wanted, *(key for key in options.key_types if key not in wanted))
+        able = (*wanted, *(key for key in options.key_types if key not in wanted))
+        options.key_types = _chosen(able, (), self.config.host_key_algorithms, "HostKeyAlgorithms")
 
     def _fail(self, ended: bool) -> None:
         """Raise what a connection without a session came to."""
@@ -149,17 +154,16 @@ class Session(paramiko.Transport):
         """Keep the host's own words, which paramiko only logs."""
         with contextlib.suppress(Exception):
             copy = paramiko.Message(m.asbytes())
-            copy.get_byte()
             copy.get_int(), copy.get_int()
             self.refused_channel = copy.get_text()
         super()._parse_channel_open_failure(m)  # type: ignore[misc]
 
 
 def _hung_up(wire: Wire) -> str:
-    complaint = wire.complaint()
-    if complaint:
-        return f"hung up (the ProxyCommand says: {complaint})"
-    return {"reset": "reset the connection", "closed": "hung up"}.get(wire.ended, f"hung up ({wire.ended})")
+    if wire.complaint:
+        return f"hung up (the ProxyCommand says: {wire.complaint})"
+    odd = f"hung up ({wire.ended})" if wire.ended else "hung up"
+    return {"reset": "reset the connection", "closed": "hung up"}.get(wire.ended, odd)
 
 
 def _chosen(able: Sequence[str], preferred: Sequence[str], allowed: Sequence[str], what: str) -> tuple[str, ...]:

@@ -20,6 +20,9 @@ from preflight.transport.ssh_config import HostConfig
 
 _KEPT = 300
 
+# Linux has it; elsewhere the option is TCP_NODELAY, which is set already
+_QUICKACK = getattr(socket, "TCP_QUICKACK", socket.TCP_NODELAY)
+
 
 class Dropped(NoAnswer):
     """The host hung up before a session was there, as a busy sshd does; another attempt may succeed."""
@@ -49,15 +52,15 @@ class Wire:
         """Take a stream; ``release`` frees what it rests on, ``complaint`` tells what a helper program said."""
         self.first = b""
         self.ended = ""
-        self.complaint = complaint
-        self._stream, self._release = stream, release
+        self._closing = threading.Lock()
+        self._stream, self._release, self._complaint = stream, release, complaint
         self._tcp = stream if isinstance(stream, socket.socket) and stream.family != socket.AF_UNIX else None
 
     def recv(self, size: int) -> bytes:
         """Read; acknowledge at once, since sshd keeps Nagle's algorithm on and would wait for it, 40 ms a time."""
         try:
             if self._tcp is not None:
-                self._tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+                self._tcp.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
             data = self._stream.recv(size)
         except TimeoutError:
             raise
@@ -92,13 +95,20 @@ class Wire:
     def _closed(self) -> bool:
         return bool(getattr(self._stream, "_closed", False))
 
+    @property
+    def complaint(self) -> str:
+        """What a helper program said on its standard error."""
+        return self._complaint()
+
     def close(self) -> None:
         """Close at once, waking who reads; the other side sees the end."""
         if isinstance(self._stream, socket.socket):
             with contextlib.suppress(OSError):
                 self._stream.shutdown(socket.SHUT_RDWR)
         self._stream.close()
-        release, self._release = self._release, lambda: None
+        with self._closing:  # its users and the alarm may close it at the same time
+            said, release = self._complaint(), self._release
+            self._complaint, self._release = (lambda: said), lambda: None
         release()
 
 

@@ -22,8 +22,8 @@ _LINE = re.compile(r"^\s*([A-Za-z0-9]+)\s*(?:=\s*|\s+)(.*?)\s*$")
 #: Criteria of a Match line that cannot depend on the host, given the same stanzas before it.
 _ANYWHERE = ("all", "final", "user", "localuser", "localnetwork", "tagged", "command", "sessiontype", "version")
 
-#: What ``ssh -G`` prints with the host's name in it, and nobody here reads.
-_UNREAD = ("host", "hostname", "controlpath", "remotecommand", "localcommand")
+#: What ``ssh -G`` prints with the host's name in it, or differs by -v, and nobody here reads.
+_UNREAD = ("host", "hostname", "controlpath", "remotecommand", "localcommand", "loglevel")
 
 
 @dataclass(frozen=True)
@@ -84,13 +84,13 @@ class Stanzas:
         """Return the one template that gave a host its HostName."""
         given = next(iter(values.get("hostname", ())), name)
         templates = {template for template in ("%h", *self.hostnames) if _expanded(template, name) == given}
-        if name == given and templates <= {"%h", "%n"}:
+        if name == given and templates <= {"%h"}:
             return "%h"
         return templates.pop() if len(templates) == 1 else None
 
 
 def _expanded(template: str, name: str) -> str:
-    tokens = {"%%": "%", "%h": name, "%n": name}
+    tokens = {"%%": "%", "%h": name}
     return re.sub(r"%.", lambda found: tokens.get(found[0], found[0]), template)
 
 

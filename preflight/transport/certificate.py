@@ -1,4 +1,4 @@
-"""Host certificates of OpenSSH (PROTOCOL.certkeys): parsed, and verified with their authority's key."""
+"""Certificates of OpenSSH (PROTOCOL.certkeys): parsed, and verified with their authority's key."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _SIGNATURES = (
 
 
 @dataclass(frozen=True)
-class HostCertificate:
-    """A certificate; ``key`` is the host's key as a blob, ``signer`` the authority's."""
+class Certificate:
+    """A certificate; ``key`` is the certified key as a blob, ``signer`` the authority's."""
 
     key: bytes
     signer: bytes
@@ -38,7 +38,7 @@ class HostCertificate:
     signed: bytes
     signature: bytes
 
-    def refusal(self, name: str, now: float) -> str:
+    def host_refusal(self, name: str, now: float) -> str:
         """Say why this is no valid certificate for a host at a time (seconds since 1970); empty if it is."""
         if not self._is_signed():
             return "its signature is wrong"
@@ -55,19 +55,20 @@ class HostCertificate:
         return ""
 
     def _is_signed(self) -> bool:
-        from paramiko import Message, PKey, SSHException
+        from paramiko import Message, PKey
 
-        algorithm = _strings(self.signature, 1)[0].decode("ascii", "replace")
-        if algorithm not in _SIGNATURES:
-            return False
         try:
+            name, value = _strings(self.signature)  # as strictly as paramiko does not
+            algorithm = name.decode("ascii")
+            if algorithm.startswith("ecdsa-"):
+                _r, _s = _strings(value)
             key = PKey.from_type_string(_strings(self.signer, 1)[0].decode("ascii"), self.signer)
-            return bool(key.verify_ssh_sig(self.signed, Message(self.signature)))
-        except (SSHException, ValueError):
+            return algorithm in _SIGNATURES and bool(key.verify_ssh_sig(self.signed, Message(self.signature)))
+        except Exception:  # what is damaged makes the libraries below raise nearly anything
             return False
 
 
-def parse(blob: bytes) -> HostCertificate | None:
+def parse(blob: bytes) -> Certificate | None:
     """Take a certificate apart; a plain key, or what cannot be understood, is None."""
     try:
         kind = _strings(blob, 1)[0].decode("ascii", "replace")
@@ -82,9 +83,11 @@ def parse(blob: bytes) -> HostCertificate | None:
         after, before = struct.unpack_from(">QQ", blob, at)
         critical, _extensions, _reserved, signer, signature = rest = _strings(blob[at + 16 :], 5)
         signed = at + 16 + sum(4 + len(field) for field in rest[:-1])
+        if signed + 4 + len(signature) != len(blob):
+            return None
         names = tuple(name.decode("utf-8", "replace") for name in _strings(principals))
         key = b"".join(_packed(field) for field in (plain.encode(), *fields[2:]))
-        return HostCertificate(key, signer, usage, names, after, before, critical, blob[:signed], signature)
+        return Certificate(key, signer, usage, names, after, before, critical, blob[:signed], signature)
     except (struct.error, ValueError):
         return None
 
