@@ -17,7 +17,30 @@ from typing import Any
 from preflight.model import Check
 from preflight.probes import PROBES, Probe
 
-MODULES = ("gpu", "topology", "rdma", "roce", "nccl_env", "numa", "host", "fleet", "nccl_run")
+MODULES = (
+    "gpu",
+    "gpu_part",
+    "gpu_memory",
+    "gpu_state",
+    "gpu_use",
+    "nvlink",
+    "xid",
+    "topology",
+    "gpudirect",
+    "rdma",
+    "pcie",
+    "roce",
+    "rails",
+    "nccl_env",
+    "numa",
+    "host",
+    "kernel",
+    "versions",
+    "checkpoint",
+    "container",
+    "fleet",
+    "nccl_run",
+)
 
 #: Third parties' checks: an entry point names a module that holds checks and, if it wants, ``PROBES``.
 GROUP = "preflight.checks"

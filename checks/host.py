@@ -10,7 +10,9 @@ from preflight.checks.presence import no_rdma
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
-from preflight.facts.host import LIMITS, PORT_RANGE, SHM, STATUS, may_lock_memory, port_range, shm_bytes
+from preflight.facts.binding import world_size
+from preflight.facts.host import LIMITS, PORT_RANGE, SHM, STATUS, may_lock_memory, open_files, port_range, shm_bytes
+from preflight.facts.nccl_env import PROCESS
 from preflight.model import Finding, Status, check, compare, failed, passed, skipped, warned
 
 GIB = 1 << 30
@@ -51,9 +53,13 @@ def memlock(node: NodeFacts, site: Site) -> Iterator[Finding]:
             found=gib,
             expected=f"at least {floor:g} GiB" if floor else "unlimited",
             evidence=[LIMITS],
+            fix=_IN_A_POD if node.in_container else "",
         )
     else:
         yield warned(f"locked memory is limited to {gib}", found=gib, expected="unlimited", evidence=[LIMITS])
+
+
+_IN_A_POD = "Add the capability IPC_LOCK to the container's securityContext, or raise LimitMEMLOCK of its runtime."
 
 
 def _cap_ipc_lock(node: NodeFacts) -> bool:
@@ -84,6 +90,8 @@ def shm(node: NodeFacts, site: Site) -> Iterator[Finding]:
         return
     several = len(node.gpus_on_bus) > 1
     details: dict[str, Any] = {"found": f"{size:g} GiB", "expected": "at least 8 GiB", "evidence": [SHM]}
+    if node.in_container:
+        details["fix"] = "Mount an emptyDir with medium Memory at /dev/shm; Docker: --shm-size=8g; bubblewrap: --tmpfs."
     if size >= 8:
         yield passed(f"/dev/shm has {size:g} GiB", found=f"{size:g} GiB", evidence=[SHM])
     elif size < 1 and several:
@@ -100,35 +108,84 @@ def shm(node: NodeFacts, site: Site) -> Iterator[Finding]:
     answers=("NT-PIT-5",),
 )
 def local_ports(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the number of ephemeral ports with 10,000, or with the cluster file's floor.
+    """Compare the number of ephemeral ports with the job's ranks, and with 10,000 or the cluster file's floor.
 
     NCCL's bootstrap and socket transport open connections from this range between all ranks; on a
     narrowed range a large job fails with "Address already in use" or hangs in its start.
+
+    Fewer ports than the job has ranks fails: a rank may hold a connection to each other. The ranks come
+    from the job's environment (WORLD_SIZE, SLURM_NTASKS); outside a job only the floor counts, and warns.
     """
     first, last = node.parsed(PORT_RANGE, port_range)
-    if last < first:
-        yield failed(
-            f"the ephemeral port range {first} to {last} is empty",
-            found=f"{first} {last}",
-            expected="32768 60999",
-            evidence=[PORT_RANGE],
-        )
-        return
-    number = last - first + 1
-    if site.threshold("local_ports").value is not None:
-        yield compare(
-            number,
-            site.threshold("local_ports"),
-            what="ephemeral ports",
-            at_least=True,
-            evidence=[PORT_RANGE],
-        )
+    number, floor = max(last - first + 1, 0), site.threshold("local_ports")
+    ranks = world_size(node.environment) if PROCESS in node.evidence else None
+    details: dict[str, Any] = {"found": str(number), "evidence": [PORT_RANGE]}
+    if not number:
+        yield failed(f"the ephemeral port range {first} to {last} is empty", found=f"{first} {last}",
+                     expected="32768 60999", evidence=[PORT_RANGE])  # fmt: skip
+    elif ranks and number < ranks:
+        details["evidence"] = [PORT_RANGE, PROCESS]
+        yield failed(f"{number} ephemeral ports ({first} to {last}) for a job of {ranks} ranks",
+                     expected=f"at least {ranks}", **details)  # fmt: skip
+    elif floor.value is not None:
+        yield compare(number, floor, what="ephemeral ports", at_least=True, evidence=[PORT_RANGE])
     elif number >= 10_000:
-        yield passed(f"{number} ephemeral ports ({first} to {last})", found=str(number), evidence=[PORT_RANGE])
+        yield passed(f"{number} ephemeral ports ({first} to {last})", **details)
     else:
+        yield warned(f"{number} ephemeral ports ({first} to {last}), expected at least 10000",
+                     expected="at least 10000", **details)  # fmt: skip
+
+
+@check(
+    "host.open-files",
+    title="A process may open enough files",
+    source="getrlimit(2), RLIMIT_NOFILE; 65,536 is the operators' floor, 1,048,576 customary for large jobs",
+    fix="LimitNOFILE=1048576 for slurmd, containerd, sshd; `* - nofile 1048576` in limits.d.",
+)
+def files(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the limit of open files with 65,536.
+
+    Each connection, shared-memory segment and data-loader worker takes a descriptor; at the limit a
+    large job ends in "Too many open files", often in its first collective.
+
+    Below the floor warns: a small job never gets there. Judge it where the job runs: the limit of an SSH
+    login (1024 is common, and programs may raise it) is not slurmd's.
+    """
+    limit = node.parsed(LIMITS, open_files)
+    if limit >= 65_536:
+        yield passed(f"{limit:.0f} open files are allowed", found=f"{limit:.0f}", evidence=[LIMITS])
+    else:
+        yield warned(f"{limit:.0f} open files are allowed, expected at least 65536", found=f"{limit:.0f}",
+                     expected="at least 65536", evidence=[LIMITS])  # fmt: skip
+
+
+@check(
+    "host.time-sync",
+    title="The clock is synchronised",
+    source="chronyc(1), timedatectl(1); 50 ms is a judgement: logs of ranks are merged by time",
+    fix="Enable chronyd (or ptp4l with phc2sys) and let it reach its server; `chronyc makestep` on a drained node.",
+    gating=False,  # it can only warn
+)
+def time_sync(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the clock's offset from true time with 50 ms.
+
+    Which rank stalled first is read from logs of many nodes merged by time: a clock that is off blames
+    the wrong one. Tickets, certificates and checkpoint ages go wrong as well.
+
+    Not synchronised, or more than 50 ms off, warns. timedatectl knows no offset; its word covers PTP and
+    ntpd too. A container asks the host's daemon, which may not be reachable: then it is unknown.
+    """
+    clock = node.clock
+    keys = [clock.evidence]
+    if not clock.synchronised:
+        yield warned("the clock is not synchronised", found="not synchronised", expected="synchronised", evidence=keys)
+    elif clock.offset_s is None:
+        yield passed("the clock is synchronised", found="synchronised, offset not told", evidence=keys)
+    elif abs(clock.offset_s) > 0.05:
+        words = f"{abs(clock.offset_s) * 1000:.0f} ms {'ahead' if clock.offset_s > 0 else 'behind'}"
         yield warned(
-            f"{number} ephemeral ports ({first} to {last}), expected at least 10000",
-            found=str(number),
-            expected="at least 10000",
-            evidence=[PORT_RANGE],
+            f"the clock is {words}, expected within 50 ms", found=words, expected="within 50 ms", evidence=keys
         )
+    else:
+        yield passed(f"the clock is synchronised within {abs(clock.offset_s) * 1000:.3g} ms",
+                     found=f"{clock.offset_s * 1000:.3g} ms", evidence=keys)  # fmt: skip

@@ -1,4 +1,4 @@
-"""NUMA: may the processes of a job run near their GPUs."""
+"""NUMA: may the processes of a job run, and have their memory, near their GPUs and NICs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from typing import Any
 
 from preflight.checks.presence import PCI_BUS, no_gpu
 from preflight.cluster import Site
+from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
+from preflight.facts.gpudirect import nic_functions
 from preflight.facts.host import STATUS
+from preflight.facts.nccl_env import PROCESS
 from preflight.facts.text import fold_ids
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
@@ -21,21 +24,25 @@ from preflight.model import Finding, check, failed, passed, unknown, warned
     answers=("PA-04", "NT-LENS-6"),
 )
 def affinity(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the CPUs that this process may use with the CPUs local to each GPU.
+    """Compare the CPUs that this process may use with the CPUs local to each of its GPUs.
 
     A rank that may not run near its GPU copies every byte over the inter-socket link, and all ranks
     squeezed on a few CPUs starve their NCCL proxies and data loaders: both look like a slow network.
 
     Run it where the job runs (inside the allocation or container): a login shell is bound to nothing.
+    The NIC of each GPU counts too: out of reach it warns. Started as one rank of several (`srun preflight
+    check`), it judges that rank's own GPU: a mask on the far socket fails; fewer than four CPUs, or no
+    binding at all, warns. Its GPU is told by CUDA_VISIBLE_DEVICES and the local rank.
     """
     if absent := no_gpu(node, site):
         yield absent
         return
-    allowed = node.allowed_cpus
-    gpus = node.gpus_on_bus
+    allowed, gpus, rank = node.allowed_cpus, node.own_gpus, node.rank
+    several = rank is not None and (rank.local_size or 1) > 1
     silent = [gpu.address for gpu in gpus if not gpu.local_cpus]
     far = [gpu for gpu in gpus if gpu.local_cpus and not gpu.local_cpus & allowed]
     near = [gpu for gpu in gpus if gpu.local_cpus and gpu.local_cpus & allowed]
+    all_cpus = frozenset().union(*(numa.cpus for numa in node.numa_nodes)) if several else frozenset[int]()
     details: dict[str, Any] = {"found": f"CPUs {fold_ids(allowed)}", "evidence": [STATUS, PCI_BUS]}
     if far:
         cpus = fold_ids(frozenset().union(*(gpu.local_cpus or () for gpu in far)))
@@ -51,6 +58,26 @@ def affinity(node: NodeFacts, site: Site) -> Iterator[Finding]:
             expected=f"at least {len(gpus)} CPUs",
             **details,
         )
+    elif near and several and len(allowed) < 4:
+        yield warned(
+            f"{len(allowed)} CPUs for this rank: its proxies and data loaders share them",
+            expected="at least 4 CPUs",
+            **details,
+        )
+    elif near and several and len(gpus) == 1 and allowed >= all_cpus:
+        yield warned(
+            "this rank is not bound: it may run on the far socket",
+            expected=f"CPUs of {fold_ids(near[0].local_cpus or frozenset())}, near {near[0].address}",
+            fix="Bind the ranks (`--cpu-bind=map_ldom`, `--bind-to numa`); NCCL binds only its own threads.",
+            **details,
+        )
+    elif nics := _nics_out_of_reach(node, site):
+        yield warned(
+            f"{', '.join(nics[:4])}: no CPU near the NIC in the allowed CPUs {fold_ids(allowed)}",
+            subject=nics[0] if len(nics) == 1 else "",
+            expected="some CPUs of the NIC's NUMA node: NCCL's proxies ring its doorbells",
+            **details,
+        )
     elif near:
         yield passed(f"the allowed CPUs {fold_ids(allowed)} reach all {len(near)} GPUs", evidence=[STATUS, PCI_BUS])
     if silent:
@@ -59,3 +86,94 @@ def affinity(node: NodeFacts, site: Site) -> Iterator[Finding]:
             evidence=[PCI_BUS],
             fix="a virtual machine hides it (numa_node -1): give the VM its NUMA topology",
         )
+
+
+def _nics_out_of_reach(node: NodeFacts, site: Site) -> list[str]:
+    """Return the NICs of this process' GPUs that none of its CPUs is near; none where nobody can tell."""
+    try:
+        devices = [port.device for port in site.roles(node).compute]
+        mine = {node.gpu_name(gpu) for gpu in node.own_gpus}
+        used = dict.fromkeys(pair.nic for pair in node.gpu_nic_pairs(devices) if pair.gpu in mine)
+        functions = nic_functions(node.evidence, node.pci, used)
+    except EvidenceError:
+        return []
+    return [name for name, nic in functions.items() if nic.local_cpus and not nic.local_cpus & node.allowed_cpus]
+
+
+@check(
+    "numa.memory",
+    title="Memory may come from every GPU's NUMA node",
+    source="cpuset(7), Mems_allowed; numa(7)",
+    fix="Widen cpuset.mems (`--mem-bind`, the kubelet's memory manager) to the GPUs' NUMA nodes.",
+    answers=("NT-LENS-6",),
+)
+def memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the NUMA nodes that memory may come from with those of this process' GPUs.
+
+    Pinned buffers on the far socket send every copy between host and GPU over the inter-socket link,
+    even where the CPUs are bound well.
+
+    A node that is not allowed warns. Grace's GPU memory is a NUMA node of its own and is not meant: the
+    GPU's PCI function hangs on its CPU's node.
+    """
+    if absent := no_gpu(node, site):
+        yield absent
+        return
+    allowed, gpus = node.allowed_memory_nodes, node.own_gpus
+    silent = [gpu.address for gpu in gpus if gpu.numa_node is None]
+    far = [gpu for gpu in gpus if gpu.numa_node is not None and gpu.numa_node not in allowed]
+    if far:
+        nodes = sorted({gpu.numa_node for gpu in far if gpu.numa_node is not None})
+        yield warned(
+            f"{len(far)} of {len(gpus)} GPUs: memory may not come from their NUMA node",
+            subject=far[0].address if len(far) == 1 else "",
+            found=f"nodes {fold_ids(allowed)}",
+            expected=f"node {', '.join(map(str, nodes))} too, near {', '.join(gpu.address for gpu in far)}",
+            evidence=[STATUS, PCI_BUS],
+        )
+    elif len(silent) < len(gpus):
+        yield passed(f"memory may come from the NUMA node of all {len(gpus) - len(silent)} GPUs",
+                     found=f"nodes {fold_ids(allowed)}", evidence=[STATUS, PCI_BUS])  # fmt: skip
+    if silent:
+        yield unknown(f"nobody says on which NUMA node {', '.join(silent)} are", evidence=[PCI_BUS],
+                      fix="a virtual machine hides it (numa_node -1): give the VM its NUMA topology")  # fmt: skip
+
+
+@check(
+    "numa.nccl-affinity",
+    title="NCCL_IGNORE_CPU_AFFINITY fits the CPU mask",
+    source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ignore-cpu-affinity",
+    fix="Unset it where the launcher binds ranks well; correct the launcher's mask where it does not.",
+    answers=("NT-ENV-12",),
+)
+def nccl_affinity(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Hold NCCL_IGNORE_CPU_AFFINITY against the CPU mask that a job started here inherits.
+
+    With it NCCL's threads leave the mask and follow the GPU: right where a launcher binds to a wrong
+    core, wrong where the mask keeps several jobs on one node apart.
+
+    Unset or 0 passes, and so does 1 without a mask to ignore or with a mask away from the GPU. 1 with a
+    mask that reaches the GPU warns: the job's neighbours pay.
+    """
+    if absent := no_gpu(node, site):
+        yield absent
+        return
+    setting = node.nccl_env.get("NCCL_IGNORE_CPU_AFFINITY")
+    if setting is None or not node.nccl_env.integer(setting.name):
+        yield passed("NCCL_IGNORE_CPU_AFFINITY is not set: NCCL stays in the mask", evidence=[PROCESS])
+        return
+    allowed = node.allowed_cpus
+    everywhere = allowed >= frozenset().union(*(numa.cpus for numa in node.numa_nodes))
+    reached = [gpu for gpu in node.own_gpus if gpu.local_cpus and gpu.local_cpus & allowed]
+    if everywhere or not reached:
+        why = "there is no mask" if everywhere else "the mask is away from the GPU"
+        yield passed(f"{setting.text}: {why}", found=f"CPUs {fold_ids(allowed)}", evidence=[setting.source, STATUS])
+        return
+    yield warned(
+        f"{setting.text} in {setting.where} lets NCCL leave the CPU mask {fold_ids(allowed)}",
+        subject=setting.name,
+        found=setting.value,
+        expected="unset: the mask reaches the GPUs",
+        evidence=[setting.source, STATUS],
+        quote=setting.text,
+    )

@@ -242,6 +242,12 @@ def link_layer(node: NodeFacts, site: Site) -> Iterator[Finding]:
     )
 
 
+_RESOURCE = (
+    "Request the RDMA device plugin's resource in the pod (such as rdma/hca_shared_devices_a: 1); "
+    "Docker: --device /dev/infiniband."
+)
+
+
 @check(
     "rdma.device-nodes",
     title="Every HCA has a device node that this user may open",
@@ -266,6 +272,7 @@ def device_nodes(node: NodeFacts, site: Site) -> Iterator[Finding]:
             found="no such directory",
             expected=f"a device node for each of {', '.join(sorted(wanted))}",
             evidence=[DEV, RDMA_CLASS],
+            fix=_RESOURCE if node.in_container else "",
         )
         return
     nodes = node.evidence.listing(DEV)

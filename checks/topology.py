@@ -25,13 +25,14 @@ SOURCE = "https://docs.nvidia.com/multi-node-nvlink-systems/ and the legend of `
     answers=("PA-02", "GS-1"),
 )
 def nvlink(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the NVLinks of every pair of GPUs with what the part is wired with, else with the other pairs.
+    """Compare the NVLinks of every pair of GPUs with what the part is wired with, else GPU with GPU.
 
     Tensor-parallel traffic of the whole node runs at the pace of its slowest pair; a GPU that fell
     back to PCIe makes every collective ten times slower and nothing says so.
 
-    A false alarm: boards that are sold with fewer links (H800, A800) are not in the catalogue; their
-    pairs are compared with each other only.
+    On a board with NVSwitches every pair has all links of a GPU. Without a switch, and on boards that are
+    not in the catalogue, the pairs of a healthy mesh differ (DGX-1): there the links of each GPU in all are
+    compared with its peers', so that a board on which all lost alike is not found out.
     """
     if absent := no_gpu(node, site):
         yield absent
@@ -53,20 +54,39 @@ def nvlink(node: NodeFacts, site: Site) -> Iterator[Finding]:
         return
     if site.part is not None and site.part.nvswitch:
         wanted, source = site.part.gpu.nvlinks, f"{site.part.name}: {site.part.gpu.source}"
-    elif most := max(links for *_, links in pairs):
-        wanted, source = most, "the best pair of this node"
-    else:
+        weak = [(one, other, links) for one, other, links in pairs if links < wanted]
+        if weak:
+            yield _blame(topology, weak, wanted, source)
+        else:
+            yield passed(f"all {len(pairs)} pairs of GPUs have NV{wanted}", found=f"NV{wanted}", evidence=[TOPO])
+        return
+    yield from _mesh(topology, pairs, site)
+
+
+def _mesh(topology: Topology, pairs: list[tuple[str, str, int]], site: Site) -> Iterator[Finding]:
+    """Compare each GPU's links in all: without a switch the pairs of a healthy mesh may differ (DGX-1)."""
+    totals = Counter(dict.fromkeys(topology.gpus, 0))
+    for one, other, links in pairs:
+        totals.update({one: links, other: links})
+    most = max(totals.values())
+    if not most:
         yield unknown(
             "no pair of GPUs has an NVLink, and nothing says whether this machine should",
             evidence=[TOPO],
             fix=f'say it in the cluster file: class.{site.class_name}.part = "..."',
         )
         return
-    weak = [(one, other, links) for one, other, links in pairs if links < wanted]
+    weak = [gpu for gpu in topology.gpus if totals[gpu] < most]
     if not weak:
-        yield passed(f"all {len(pairs)} pairs of GPUs have NV{wanted}", found=f"NV{wanted}", evidence=[TOPO])
+        yield passed(f"each of {len(totals)} GPUs has {most} NVLinks to the others", found=str(most), evidence=[TOPO])
         return
-    yield _blame(topology, weak, wanted, source)
+    yield failed(
+        f"{', '.join(weak)} {'has' if len(weak) == 1 else 'have'} fewer than {most} NVLinks to the others",
+        subject=weak[0] if len(weak) == 1 else "",
+        found=", ".join(f"{gpu} {totals[gpu]}" for gpu in weak),
+        expected=f"{most}, as the other GPUs of this node",
+        evidence=[TOPO],
+    )
 
 
 def _blame(topology: Topology, weak: list[tuple[str, str, int]], wanted: int, source: str) -> Finding:

@@ -110,7 +110,6 @@ ITEMS = (
         "gpu-scaling",
         "NVLink per GPU and direction: Ampere 300, Hopper 450, Blackwell 900 GB/s; NVSwitch domain size 8 or 72",
         "node",
-        "the rate of each link",
     ),
     Item(
         "GS-2",
@@ -135,7 +134,7 @@ ITEMS = (
         "gpu-scaling",
         "GPU specification table (SMs, memory, bandwidth, FLOPs) to tell a wrong or throttled part",
         "node",
-        "SMs, memory, bandwidth, FLOPs",
+        "memory bandwidth and FLOPs as measured",
     ),
     # network-tuning
     Item("NT-FAB-1", "network-tuning", "Are the HCAs active? (ibstat, ibv_devinfo)", "node"),

@@ -49,6 +49,10 @@ class Ports:
     rate_gbps: float | None = schema.key(schema.number(1, 3200), "of each compute port, Gb/s")
     mtu: int | None = schema.key(schema.choice(256, 512, 1024, 2048, 4096), "RDMA MTU of the compute ports, bytes")
     netdev_mtu: int | None = schema.key(schema.whole(576, 65535), "Ethernet MTU of the compute ports, bytes")
+    point_to_point: bool | None = schema.key(schema.boolean, "whether rails are routed to the host: /30, /31 or IPv6")
+    networks: tuple[str, ...] | None = schema.key(
+        schema.texts, 'Multus networks of the compute ports in a pod: ["rdma/rail-0", "rdma/rail-1"]'
+    )
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,14 @@ class Thresholds:
 
 
 @dataclass(frozen=True)
+class Checkpoint:
+    """Where a job of this class saves its state, and how often."""
+
+    path: str | None = schema.key(schema.absolute_path, "directory that holds the checkpoints")
+    interval_min: float | None = schema.key(schema.number(0.1, 100_000), "minutes between two checkpoints")
+
+
+@dataclass(frozen=True)
 class NodeClass:
     """Nodes that are built and set up alike."""
 
@@ -86,6 +98,7 @@ class NodeClass:
     ports: Ports = schema.table(Ports)  # noqa: RUF009
     qos: Qos = schema.table(Qos)  # noqa: RUF009
     thresholds: Thresholds = schema.table(Thresholds)  # noqa: RUF009
+    checkpoint: Checkpoint = schema.table(Checkpoint)  # noqa: RUF009
 
 
 @dataclass(frozen=True)
@@ -185,6 +198,26 @@ class Site:
     def netdev_mtu(self) -> Expected:
         """Ethernet MTU of the compute ports, bytes."""
         return self._expected("ports", "netdev_mtu")
+
+    @property
+    def point_to_point(self) -> Expected:
+        """Whether the rails are addressed point to point."""
+        return self._expected("ports", "point_to_point")
+
+    @property
+    def networks(self) -> Expected:
+        """Multus networks that a pod of this class is attached to."""
+        return self._expected("ports", "networks")
+
+    @property
+    def checkpoint_path(self) -> Expected:
+        """Directory that holds the checkpoints."""
+        return self._expected("checkpoint", "path")
+
+    @property
+    def checkpoint_interval_min(self) -> Expected:
+        """Minutes between two checkpoints."""
+        return self._expected("checkpoint", "interval_min")
 
     @property
     def lossless(self) -> Expected:
@@ -319,6 +352,11 @@ def _consistent(reader: schema.Reader, classes: Mapping[str, NodeClass]) -> None
                 )
                 break
             seen[node] = name
+        if members.checkpoint.interval_min is not None and members.checkpoint.path is None:
+            reader.mistake(
+                ("class", name, "checkpoint", "interval_min"), "says how often and not where",
+                'add path = "/shared/checkpoints"',
+            )  # fmt: skip
         if members.qos.lossless and members.qos.pfc_priority is None:
             reader.mistake(
                 ("class", name, "qos", "lossless"), "a lossless fabric needs its priority",

@@ -35,6 +35,21 @@ def text(value: Any) -> str:
     return value
 
 
+def texts(value: Any) -> tuple[str, ...]:
+    """A list of texts, none empty."""
+    parts = value if isinstance(value, list) else [value]
+    if not parts or not all(isinstance(part, str) and part.strip() for part in parts):
+        raise ValueError('takes a list of texts: ["one", "two"]')
+    return tuple(parts)
+
+
+def absolute_path(value: Any) -> str:
+    """A path from the root, of printable characters."""
+    if not isinstance(value, str) or not value.startswith("/") or not value.isprintable():
+        raise ValueError('takes an absolute path in quotes: "/shared/checkpoints"')
+    return value
+
+
 def boolean(value: Any) -> bool:
     """A truth value, ``true`` or ``false``."""
     if not isinstance(value, bool):

@@ -27,17 +27,67 @@ class Gpu:
     nvlink_gbytes_s: float  # GB/s per direction and GPU, all links together
     source: str
     sxm: bool = True  # on an NVLink baseboard, not a PCIe card
+    generation: str = ""
+    sizes_gib: tuple[tuple[str, int], ...] = ()  # device id -> memory as sold
+    cuda_cores: int | None = None  # of the smallest part with these ids
+
+    @property
+    def link_gbytes_s(self) -> float:
+        """Nominal rate of one NVLink, GB/s per direction."""
+        return self.nvlink_gbytes_s / self.nvlinks if self.nvlinks else 0
+
+    @property
+    def tells_fabric(self) -> bool:
+        """Whether its driver tells the state of the NVLink fabric: Hopper and newer on a baseboard."""
+        return self.sxm and self.generation in ("Hopper", "Blackwell")
+
+    def memory_gib(self, device_id: str) -> int | None:
+        """Return the memory that a part of this id is sold with."""
+        return dict(self.sizes_gib).get(device_id)
+
+
+def _model(
+    name: str,
+    generation: str,
+    sizes: dict[str, int | None],
+    source: str,
+    links: int = 0,
+    link_rate: float = 0,
+    cores: int | None = None,
+) -> Gpu:
+    """Make a GPU; ``sizes`` are its PCI ids (pci.ids) with the memory of each, GiB. One with links is an SXM part."""
+    known = tuple((device, size) for device, size in sizes.items() if size is not None)
+    ids = frozenset(sizes)
+    return Gpu(name, ids, links, links * link_rate, source, links > 0, generation, known, cores)
 
 
 GPUS = (
-    Gpu("A100 SXM", frozenset({"20b0", "20b2", "20b3"}), 12, 300, "NVIDIA A100 whitepaper"),
-    Gpu("A100 PCIe", frozenset({"20b5", "20f1"}), 0, 0, "NVIDIA A100 whitepaper", sxm=False),
-    Gpu("H100 SXM", frozenset({"2330"}), 18, 450, "NVIDIA H100 whitepaper"),
-    Gpu("H100 PCIe", frozenset({"2331"}), 0, 0, "NVIDIA H100 whitepaper", sxm=False),
-    Gpu("H200 SXM", frozenset({"2335"}), 18, 450, "NVIDIA H200 datasheet"),
-    Gpu("B200 SXM", frozenset({"2901"}), 18, 900, "NVIDIA DGX B200 datasheet"),
-    Gpu("GB200", frozenset({"2941"}), 18, 900, "NVIDIA GB200 NVL72 datasheet"),
-    Gpu("L40S", frozenset({"26b9"}), 0, 0, "NVIDIA L40S datasheet", sxm=False),
+    _model("V100 SXM", "Volta", {"1db1": 16, "1db5": 32, "1db8": 32}, "NVIDIA V100 datasheet", 6, 25, 5120),
+    _model("V100 PCIe", "Volta", {"1db4": 16, "1db6": 32, "1df6": 32}, "NVIDIA V100 datasheet", cores=5120),
+    _model("T4", "Turing", {"1eb8": 16}, "NVIDIA T4 datasheet", cores=2560),
+    _model("A100 SXM", "Ampere", {"20b0": 40, "20b2": 80, "20b3": 64}, "NVIDIA A100 whitepaper", 12, 25, 6912),
+    _model("A100 PCIe", "Ampere", {"20b1": 40, "20b5": 80, "20f1": 40}, "NVIDIA A100 whitepaper", cores=6912),
+    _model("A800 SXM", "Ampere", {"20f3": 80}, "public captures of `nvidia-smi topo -m` (NV8)", 8, 25, 6912),
+    _model("A800 PCIe", "Ampere", {"20f5": 80, "20f6": 40}, "pci.ids", cores=6912),
+    _model("A30", "Ampere", {"20b7": 24}, "NVIDIA A30 datasheet", cores=3584),
+    _model("A40", "Ampere", {"2235": 48}, "NVIDIA A40 datasheet", cores=10752),
+    _model("A10", "Ampere", {"2236": 24}, "NVIDIA A10 datasheet", cores=9216),
+    _model("L4", "Ada Lovelace", {"27b8": 24}, "NVIDIA L4 datasheet"),
+    _model("L40", "Ada Lovelace", {"26b5": 48}, "NVIDIA L40 datasheet", cores=18176),
+    _model("L40S", "Ada Lovelace", {"26b9": 48}, "NVIDIA L40S datasheet", cores=18176),
+    _model("H100 SXM", "Hopper", {"2330": 80}, "NVIDIA H100 whitepaper", 18, 25, 16896),
+    _model("H100 PCIe", "Hopper", {"2331": 80}, "NVIDIA H100 whitepaper", cores=14592),
+    _model("H100 NVL", "Hopper", {"2321": 94}, "NVIDIA H100 datasheet"),
+    _model("H800 SXM", "Hopper", {"2324": 80}, "public captures of `nvidia-smi topo -m` (NV8)", 8, 25),
+    _model("H800 PCIe", "Hopper", {"2322": 80}, "pci.ids"),
+    _model("H20", "Hopper", {"2329": 96}, "pci.ids; NV18 in public captures", 18, 25),
+    _model("H200 SXM", "Hopper", {"2335": 141}, "NVIDIA H200 datasheet", 18, 25, 16896),
+    _model("H200 NVL", "Hopper", {"233b": 141}, "NVIDIA H200 datasheet"),
+    _model("GH200", "Hopper", {"2342": 96, "2348": 144}, "NVIDIA GH200 datasheet"),
+    _model("B200 SXM", "Blackwell", {"2901": 180}, "NVIDIA DGX B200 datasheet", 18, 50),
+    _model("B300 SXM", "Blackwell", {"3182": None}, "NVIDIA DGX B300 datasheet", 18, 50),
+    _model("GB200", "Blackwell", {"2941": 186}, "NVIDIA GB200 NVL72 datasheet", 18, 50),
+    _model("GB300", "Blackwell", {"31c2": None, "31c3": None}, "NVIDIA GB300 NVL72 datasheet", 18, 50),
 )
 
 
@@ -68,12 +118,23 @@ PARTS = (
          "DGX H200 user guide; busbw: Azure NHC nd96isr_h200_v5.conf"),
     Part("HGX B200", _gpu("B200 SXM"), 8, True, False, 400, 440,
          "DGX B200 user guide; busbw: OCI active_healthcheck.py"),
+    Part("HGX B300", _gpu("B300 SXM"), 8, True, False, 800, None, "DGX B300 user guide"),
     Part("GB200 tray", _gpu("GB200"), 4, True, True, 400, None, "DGX GB200 user guide"),
+    Part("GB300 tray", _gpu("GB300"), 4, True, True, 800, None, "DGX GB300 user guide"),
+    Part("HGX A800", _gpu("A800 SXM"), 8, True, False, None, None, "public captures of `nvidia-smi topo -m` (NV8)"),
+    Part("HGX H800", _gpu("H800 SXM"), 8, True, False, None, None, "public captures of `nvidia-smi topo -m` (NV8)"),
+    Part("HGX H20", _gpu("H20"), 8, True, False, None, None, "public captures of `nvidia-smi topo -m` (NV18)"),
     Part("4x H100 SXM", _gpu("H100 SXM"), 4, False, False, None, None, "HGX H100 4-GPU datasheet"),
     Part("4x A100 SXM", _gpu("A100 SXM"), 4, False, False, None, None, "HGX A100 4-GPU datasheet"),
     Part("L40S PCIe", _gpu("L40S"), None, False, False, None, None, "NVIDIA L40S datasheet"),
     Part("H100 PCIe", _gpu("H100 PCIe"), None, False, False, None, None, "NVIDIA H100 whitepaper"),
     Part("A100 PCIe", _gpu("A100 PCIe"), None, False, False, None, None, "NVIDIA A100 whitepaper"),
+    *(
+        Part(name, _gpu(name), None, False, False, None, None, _gpu(name).source)
+        for name in (
+            "V100 PCIe", "T4", "A800 PCIe", "A30", "A40", "A10", "L4", "L40", "H100 NVL", "H800 PCIe", "H200 NVL",
+        )
+    ),
 )  # fmt: skip
 
 

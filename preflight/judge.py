@@ -136,6 +136,10 @@ _PACKAGES = {
     "dcb": " (package iproute2)",
     "mlnx_qos": " (package mlnx-tools)",
     "nvidia-smi": " (it comes with the NVIDIA driver)",
+    "lspci": " (package pciutils)",
+    "chronyc": " (package chrony)",
+    "ip": " (package iproute2)",
+    "find": " (package findutils)",
 }
 
 
@@ -190,7 +194,10 @@ def _document(
         "off": list(off),
         "without_logs": [] if has_logs else [check.id for check in run_checks],
     }
-    nodes = [_node(name, verdict, evidences[name], sites, facts) for name in verdict.planned]
+    outcomes: dict[str, list[Outcome]] = {name: [] for name in (*verdict.planned, RUN)}
+    for outcome in verdict.outcomes:
+        outcomes[outcome.node].append(outcome)
+    nodes = [_node(name, verdict, outcomes[name], evidences[name], sites, facts) for name in verdict.planned]
     findings = list(_folded(verdict.outcomes, evidences))
     statuses = _by_item(verdict.outcomes)
     document = {
@@ -230,6 +237,7 @@ def _by_item(outcomes: Iterable[Outcome]) -> dict[tuple[str, str], Status]:
 def _node(
     name: str,
     verdict: Verdict,
+    mine: Sequence[Outcome],
     evidence: Evidence,
     sites: Mapping[str, Site],
     facts: Mapping[str, NodeFacts],
@@ -237,7 +245,6 @@ def _node(
     if name in verdict.silent:
         silence = {key: str(value) for key, value in verdict.silent[name].items()}
         return {"name": name, "status": str(Status.UNKNOWN), "no_answer": silence, "checks": {}}
-    mine = [outcome for outcome in verdict.outcomes if outcome.node == name]
     site = sites[name]
     node: dict[str, Any] = {
         "name": name,

@@ -8,6 +8,7 @@ command stands for each base name that ``each`` matches there.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ ENVIRONMENT = (
     "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_IMEX_CHANNELS",
     "WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS",
     "KUBERNETES_SERVICE_HOST", "GLOO_SOCKET_IFNAME", "LD_LIBRARY_PATH", "LD_PRELOAD",
+    "PCIDEVICE_*", "NETWORK_STATUS",
 )  # fmt: skip
 
 
@@ -77,11 +79,25 @@ PROBES = (
     Probe("cmd", "nvidia-smi topo -m", "GPU-GPU and GPU-NIC paths, NIC names, CPU affinity", 20),
     Probe("cmd", "nvidia-smi --query-gpu=index,pci.bus_id,name,uuid,driver_version --format=csv,noheader",
           "which GPUs the driver answers for, where NVML cannot be called", 20),
-    Probe("nvml", "gpus", "which GPUs the driver answers for, each call on its own", 20),
+    Probe("nvml", "gpus", "which GPUs the driver answers for, and the health of each; each call on its own", 20),
+    Probe("cmd", "nvidia-smi -q -x", "health of each GPU, where NVML cannot be called", 20),
+    Probe("cmd", "nvidia-smi nvlink -s", "NVLinks of each GPU, where NVML cannot be called", 20),
+    Probe("cmd", "systemctl show --property=Id,LoadState,ActiveState,SubState nvidia-fabricmanager.service"
+          " nvidia-imex.service", "whether the services run that join GPUs to the NVLink fabric"),
+    Probe("cmd", "nv-fabricmanager --version", "version of the fabric manager, which must be the driver's"),
+    Probe("dir", "/dev/nvidia-caps-imex-channels", "IMEX channels, where NVLink spans nodes"),
+    Probe("cmd", "dmesg --raw --level=emerg,alert,crit,err,warn", "XIDs and SXids in the kernel's log", needs="root"),
+    Probe("file", "/proc/uptime", "how long ago something in the kernel's log happened"),
     Probe("file", "/proc/driver/nvidia/version", "the loaded kernel driver, even if user space is broken"),
     # PCI bus: the witness that is left when a driver is dead
     Probe("dir", _PCI, "all PCI functions and their place under bridges and switches"),
     Probe("file", _PCI + "/*/{uevent,numa_node,local_cpulist}", "class, ids, driver and NUMA node of each"),
+    Probe("cmd", "lspci -Dnvv", "ACS on the bridges between GPU and NIC, MaxReadReq, relaxed ordering", 20,
+          needs="root"),
+    Probe("file", "/sys/bus/pci/drivers/nvidia/*:*/iommu_group/type", "whether the IOMMU translates for each GPU"),
+    Probe("file", _IB + "/*/device/iommu_group/type", "whether the IOMMU translates for each HCA"),
+    Probe("dir", "/sys/kernel/iommu_groups", "whether an IOMMU is in use"),
+    Probe("file", _IB + "/*/device/{current,max}_link_{width,speed}", "the PCIe link of each HCA"),
     # RDMA
     Probe("dir", _IB, "the RDMA devices that the kernel registered"),
     Probe("file", _IB + "/*/{fw_ver,hca_type,board_id,node_guid,parent}", "HCA model, firmware, GUID"),
@@ -107,14 +123,44 @@ PROBES = (
     Probe("file", "/proc/self/status", "allowed CPUs and memory nodes, capabilities"),
     Probe("file", "/proc/self/limits", "memlock and open files"),
     Probe("file", "/sys/devices/system/node/node*/cpulist", "NUMA nodes and their CPUs"),
+    Probe("cmd", "find /dev -maxdepth 1 -name nvidia*", "which GPU device nodes a container was given"),
+    Probe("file", "/etc/{podnetinfo,podinfo}/annotations", "a pod's networks, by downward API"),
     Probe("statvfs", "/dev/shm", "room for NCCL's shared memory"),
     Probe("file", "/proc/sys/net/ipv4/ip_local_port_range", "room for NCCL's sockets"),
+    Probe("dir", "/sys/module", "kernel modules: peer memory, RDMA, NVIDIA"),
+    Probe("file", "/sys/module/{mlx5_core,ib_core,nvidia,nvidia_peermem}/version", "versions of the drivers"),
+    Probe("cmd", "ofed_info -s", "version of the OFED or DOCA packages, where they are installed", 5),
+    Probe("dir", "/sys/devices/system/cpu/cpufreq", "whether the kernel governs the CPUs' frequency"),
+    Probe("file", "/sys/devices/system/cpu/cpufreq/policy*0/scaling_governor", "frequency governor, every tenth CPU"),
+    Probe("file", "/proc/sys/kernel/numa_balancing", "whether the kernel moves pages between NUMA nodes"),
+    Probe("cmd", "chronyc -n tracking", "whether the clock is synchronised, and its offset", 5),
+    Probe("cmd", "timedatectl show", "whether the clock is synchronised, without chrony", 5),
+    Probe("file", "/proc/net/route", "over which interface the default route leads"),
+    Probe("file", "/proc/sys/net/ipv4/conf/{all,en*,eth*,ib*,rdma*,roce*,gpu*,rail*,bond*}"
+          "/{arp_ignore,arp_announce,rp_filter}", "how rails that share a subnet answer ARP"),
+    Probe("cmd", "ip -j addr", "addresses of each network interface, where psutil is missing"),
+    Probe("cmd", "find -H /usr/lib/x86_64-linux-gnu /usr/lib/aarch64-linux-gnu /usr/lib64 /usr/local/cuda/lib64"
+          " /usr/local/nvidia/lib64 /usr/local/lib -maxdepth 1 ( -name libnvidia-ml.so* -o -name libcuda.so*"
+          " -o -name libnvidia-ptxjitcompiler.so* -o -name libnccl*.so* ) -printf '%s %p %l\\n'",
+          "size and version of the driver's libraries and NCCL"),
+    Probe("file", "/usr/{lib,local/lib}/python3*/{dist,site}-packages/{torch,nvidia_nccl_cu*}-*.dist-info/INSTALLER",
+          "versions of PyTorch and its NCCL, by the directories' names"),
+    Probe("file", "/opt/{conda,venv}/lib/python3*/site-packages/{torch,nvidia_nccl_cu*}-*.dist-info/INSTALLER",
+          "the same, of conda and virtual environments"),
+    Probe("file", "~/.local/lib/python3*/site-packages/{torch,nvidia_nccl_cu*}-*.dist-info/INSTALLER",
+          "the same, of this user"),
     Probe("file", "/proc/cmdline", "IOMMU and other boot settings"),
     Probe("file", "/proc/sys/kernel/{osrelease,hostname}", "kernel release, host name"),
     Probe("file", "/etc/os-release", "distribution"),
     Probe("psutil", "virtual_memory", "size of the host's memory"),
     Probe("psutil", "net_if_addrs", "addresses of each network interface"),
 )  # fmt: skip
+
+
+def checkpoints(path: str) -> Probe:
+    """Return the probe that lists the checkpoints of a directory, with the time of their last change."""
+    command = f"find -H {shlex.quote(path)} -maxdepth 2 -printf '%T@ %y %P\\n'"
+    return Probe("cmd", command, "age of the newest checkpoint, where the cluster file names its directory", 20)
 
 
 def plan(
@@ -135,7 +181,7 @@ def plan(
 
 def sudoers(probes: Iterable[Probe]) -> list[str]:
     """Return the sudoers lines that let ``--sudo`` run what needs root, and nothing more."""
-    commands = sorted({probe.target.replace("{}", "*") for probe in probes if probe.needs and probe.argv})
+    commands = sorted({_sudoers_escaped(probe.target) for probe in probes if probe.needs and probe.argv})
     if not commands:
         return []
     return [
@@ -143,3 +189,8 @@ def sudoers(probes: Iterable[Probe]) -> list[str]:
         "Cmnd_Alias PREFLIGHT = " + ", ".join(f"/usr/sbin/{command}" for command in commands),
         "preflight ALL=(root) NOPASSWD: PREFLIGHT",
     ]
+
+
+def _sudoers_escaped(target: str) -> str:
+    """Write a command as sudoers(5) wants its arguments; each word that ``{}`` stands for is any."""
+    return re.sub(r"([,:=\\])", r"\\\1", target).replace("{}", "*")

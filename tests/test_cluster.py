@@ -12,6 +12,7 @@ from preflight.evidence import from_document
 from preflight.facts import NodeFacts
 from preflight.facts.pci import PciDevice
 from preflight.hardware import PARTS, recognise
+from preflight.probes import checkpoints
 from tests.fixture import whole_node
 
 GOOD = """
@@ -166,3 +167,45 @@ def test_catalogue_is_consistent() -> None:
         assert part.source
         if part.all_reduce_gbytes_s:
             assert 0.4 * part.gpu.nvlink_gbytes_s < part.all_reduce_gbytes_s < 1.56 * part.gpu.nvlink_gbytes_s
+
+
+DECLARED = """
+[class.h100.checkpoint]
+path = "/shared/check points"
+interval_min = 30
+
+[class.h100.ports]
+point_to_point = false
+networks = ["rdma/rail-0", "rdma/rail-1"]
+"""
+
+
+def test_checkpoints_addressing_and_networks_can_be_declared(tmp_path: Path) -> None:
+    node = NodeFacts(from_document(dict(whole_node("hgx-h100"), node="gpu001"), "x"))
+    site = load(write(tmp_path, DECLARED)).site(node)
+    assert site.checkpoint_path.value == "/shared/check points"
+    assert site.checkpoint_interval_min.source == "cluster.toml class.h100.checkpoint.interval_min"
+    assert site.point_to_point.value is False
+    assert site.networks.value == ("rdma/rail-0", "rdma/rail-1")
+
+
+@pytest.mark.parametrize(
+    ("text", "mistake"),
+    [
+        ('[class.a.checkpoint]\npath = "shared"', "takes an absolute path"),
+        ("[class.a.checkpoint]\ninterval_min = 30", "says how often and not where"),
+        ('[class.a.checkpoint]\npath = "/x"\ninterval_min = "30"', "takes a number"),
+        ("[class.a.ports]\nnetworks = [1]", "takes a list of texts"),
+        ('[class.a.ports]\npoint_to_point = "yes"', "takes true or false"),
+    ],
+)
+def test_mistakes_in_declarations(text: str, mistake: str, tmp_path: Path) -> None:
+    with pytest.raises(ClusterFileError, match=mistake):
+        load(write(tmp_path, text))
+
+
+def test_the_checkpoints_probe_is_one_argument_vector() -> None:
+    """L44, L60: a path is never a shell's word, whatever it holds."""
+    probe = checkpoints("/a b/$(id)'\"")
+    assert probe.argv[:3] == ("find", "-H", "/a b/$(id)'\"")
+    assert probe.argv[-1] == r"%T@ %y %P\n"

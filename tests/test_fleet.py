@@ -118,7 +118,7 @@ def test_the_runs_deadline_names_those_whose_turn_did_not_come() -> None:
     found = list(gather(hosts(50), slow, plan_for, Limits(fanout=2, node_s=5, run_s=1)))
     assert time.monotonic() - began < 2
     assert len(found) == 50
-    queued = {reason for reason in reasons(found).values()}
+    queued = set(reasons(found).values())
     assert queued == {"queue: its turn did not come within 1 s, 2 nodes at once: raise --deadline or --fanout"}
     assert 4 <= 50 - len(reasons(found)) <= 6
 
@@ -156,7 +156,7 @@ def test_stop_yields_what_is_in_hand() -> None:
             stop.set()
     assert time.monotonic() - began < 1
     assert sorted(e.node for e in found) == hosts(40)
-    assert reasons(found) == {host: "interrupted: interrupted" for host in hosts(40)[10:]}
+    assert reasons(found) == dict.fromkeys(hosts(40)[10:], "interrupted: interrupted")
 
 
 def test_a_keyboard_interrupt_yields_what_is_in_hand() -> None:
@@ -166,15 +166,16 @@ def test_a_keyboard_interrupt_yields_what_is_in_hand() -> None:
     found = list(gather(hosts(9), slow, plan_for))
     timer.join()
     assert [e.node for e in found] == hosts(9)
-    assert reasons(found) == {host: "interrupted: interrupted" for host in hosts(9)[1:]}
+    assert reasons(found) == dict.fromkeys(hosts(9)[1:], "interrupted: interrupted")
 
 
 def test_the_second_signal_is_not_held_back() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(KeyboardInterrupt), interruptible() as stop:
+    with interruptible() as stop:
         signal.raise_signal(signal.SIGTERM)
         assert stop.is_set()
-        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGTERM) is before
 
 
@@ -222,7 +223,7 @@ def test_the_process_ends_at_the_deadline_whatever_hangs() -> None:
     began = time.monotonic()
     ran = subprocess.run([sys.executable, "-c", ENDS % (1, 1)], capture_output=True, text=True, check=True)
     assert time.monotonic() - began < 4
-    assert sorted(line.split()[0] for line in ran.stdout.splitlines()) == ["asking", "a", "b"] or "a the" in ran.stdout
+    assert sorted(line.split()[0] for line in ran.stdout.splitlines()) == ["a", "asking", "b"]
 
 
 def test_five_thousand_names_take_bounded_time_and_memory() -> None:

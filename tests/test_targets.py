@@ -66,7 +66,9 @@ def test_nodeset_mistake(text: str, said: str) -> None:
     assert said in message
 
 
-@pytest.mark.parametrize("text", ["n[1-99999999]", "n[1-999]r[1-999]", "n[1-9" + "9" * 5000 + "]", "n[1-60000],m[1-60000]"])
+@pytest.mark.parametrize(
+    "text", ["n[1-99999999]", "n[1-999]r[1-999]", "n[1-9" + "9" * 5000 + "]", "n[1-60000],m[1-60000]"]
+)
 def test_a_list_without_end_is_refused_at_once(text: str) -> None:
     began = time.monotonic()
     assert "at most 100000" in mistake(hosts=text)
@@ -115,7 +117,9 @@ def test_exactly_one_source() -> None:
 
 def test_hostfile(tmp_path: Path) -> None:
     path = tmp_path / "hosts"
-    path.write_text("\ufeff# rack 1\n\ngpu[001-002]  # new\r\n gpu003 slots=8 max_slots=8\ngpu001\nx,y\n", encoding="utf-8")
+    path.write_text(
+        "\ufeff# rack 1\n\ngpu[001-002]  # new\r\n gpu003 slots=8 max_slots=8\ngpu001\nx,y\n", encoding="utf-8"
+    )
     assert resolve(hostfile=path) == ("gpu001", "gpu002", "gpu003", "x", "y")
 
 
@@ -153,7 +157,9 @@ def test_hostfile_that_cannot_be_read(tmp_path: Path) -> None:
 # --- a Slurm job -----------------------------------------------------------------------------------
 
 # As Slurm 22.05.8 prints it, most fields left out.
-JOB = "JobId=7 JobName=train JobState=RUNNING Reason=None ReqNodeList=(null) ExcNodeList=(null) NodeList={} NumNodes=4\n"
+JOB = (
+    "JobId=7 JobName=train JobState=RUNNING Reason=None ReqNodeList=(null) ExcNodeList=(null) NodeList={} NumNodes=4\n"
+)
 
 
 def scontrol(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from preflight.evidence import Evidence, EvidenceError
-from preflight.facts.text import id_list
+from preflight.facts.text import id_list, integer
 
 STATUS = "file:/proc/self/status"
 LIMITS = "file:/proc/self/limits"
@@ -24,6 +24,13 @@ def memlock_bytes(text: str) -> float:
     return math.inf if match[1] == "unlimited" else int(match[1])
 
 
+def open_files(text: str) -> float:
+    """Read the soft "Max open files" of ``/proc/self/limits``; ``inf`` for unlimited."""
+    if not (match := re.search(r"^Max open files\s+(unlimited|\d+)\s", text, re.MULTILINE)):
+        raise ValueError("there is no line 'Max open files' in it")
+    return math.inf if match[1] == "unlimited" else int(match[1])
+
+
 def may_lock_memory(text: str) -> bool:
     """Tell from ``/proc/self/status`` whether CAP_IPC_LOCK lifts the memlock limit."""
     if not (match := re.search(r"^CapEff:\s*([0-9a-fA-F]{1,16})\s*$", text, re.MULTILINE)):
@@ -36,6 +43,21 @@ def allowed_cpus(text: str) -> frozenset[int]:
     if not (match := re.search(r"^Cpus_allowed_list:\s*(\S+)\s*$", text, re.MULTILINE)):
         raise ValueError("there is no line 'Cpus_allowed_list' in it")
     return id_list(match[1], "Cpus_allowed_list")
+
+
+def allowed_memory_nodes(text: str) -> frozenset[int]:
+    """Read ``Mems_allowed_list`` of ``/proc/self/status``: the NUMA nodes that memory may come from."""
+    if not (match := re.search(r"^Mems_allowed_list:\s*(\S+)\s*$", text, re.MULTILINE)):
+        raise ValueError("there is no line 'Mems_allowed_list' in it")
+    return id_list(match[1], "Mems_allowed_list")
+
+
+def integer_file(evidence: Evidence, key: str) -> int:
+    """Return the number that a file of /proc or /sys holds; raises EvidenceError."""
+    try:
+        return integer(evidence.text(key), key.rsplit("/", 1)[-1])
+    except ValueError as error:
+        raise EvidenceError(key, str(error)) from None
 
 
 def port_range(text: str) -> tuple[int, int]:

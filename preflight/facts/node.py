@@ -6,13 +6,30 @@ A fact that cannot be had raises :class:`EvidenceError` naming the record; the j
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from typing import TypeVar
 
 from preflight.evidence import Evidence, EvidenceError
-from preflight.facts import gpu, host, nccl_env, net, rdma, topo
-from preflight.facts.pci import PciDevice, bus
+from preflight.facts import (
+    addresses,
+    binding,
+    clock,
+    gpu,
+    gpu_health,
+    gpudirect,
+    host,
+    kernel,
+    kernel_log,
+    lspci,
+    nccl_env,
+    net,
+    rdma,
+    services,
+    topo,
+    versions,
+)
+from preflight.facts.pci import ROOT, PciDevice, bus
 
 T = TypeVar("T")
 
@@ -62,6 +79,21 @@ class NodeFacts:
         return gpu.driver(self.evidence)
 
     @cached_property
+    def gpu_health(self) -> gpu_health.Health:
+        """The health of each GPU, from NVML and ``nvidia-smi -q -x``."""
+        return gpu_health.health(self.evidence)
+
+    @cached_property
+    def services(self) -> Mapping[str, services.Service]:
+        """The services that join GPUs to the NVLink fabric, by unit name."""
+        return self.parsed(services.SERVICES, services.parse)
+
+    @cached_property
+    def kernel_log(self) -> kernel_log.KernelLog:
+        """Warnings and errors of the kernel since boot."""
+        return kernel_log.kernel_log(self.evidence)
+
+    @cached_property
     def topology(self) -> topo.Topology:
         """The matrix of ``nvidia-smi topo -m``."""
         return self.parsed(TOPO, topo.parse)
@@ -88,6 +120,26 @@ class NodeFacts:
         """Network interfaces by name."""
         return net.netdevs(self.evidence)
 
+    # --- PCIe paths ---
+
+    @cached_property
+    def pci_configuration(self) -> Mapping[str, lspci.Function]:
+        """What lspci reads of each PCI function's configuration, by address."""
+        return self.parsed(lspci.LSPCI, lspci.parse)
+
+    def gpu_name(self, function: PciDevice) -> str:
+        """Return what the matrix calls a GPU, else its PCI address."""
+        driver, matrix = _or_none(lambda: self.driver), _or_none(lambda: self.topology)
+        named = gpudirect.gpu_names(driver, matrix, self.gpus_on_bus)
+        return next((name for name, gpu in named.items() if gpu == function), function.address)
+
+    def gpu_nic_pairs(self, devices: Collection[str]) -> tuple[gpudirect.Pair, ...]:
+        """Each GPU with the nearest of these RDMA devices; raises EvidenceError."""
+        driver, matrix = _or_none(lambda: self.driver), _or_none(lambda: self.topology)
+        gpus = gpudirect.gpu_names(driver, matrix, self.gpus_on_bus)
+        nics = gpudirect.nic_functions(self.evidence, self.pci, devices)
+        return gpudirect.pairs(gpus, nics, matrix, (TOPO,) if matrix else (f"dir:{ROOT}",))
+
     # --- host ---
 
     @cached_property
@@ -96,9 +148,71 @@ class NodeFacts:
         return self.parsed(host.LIMITS, host.memlock_bytes)
 
     @cached_property
+    def modules(self) -> frozenset[str]:
+        """Kernel modules, loaded or built in."""
+        return kernel.modules(self.evidence)
+
+    @cached_property
+    def boot_options(self) -> tuple[kernel.Option, ...]:
+        """The kernel's command line."""
+        return self.parsed(kernel.CMDLINE, kernel.boot_options)
+
+    @cached_property
     def allowed_cpus(self) -> frozenset[int]:
         """CPUs that the process that was asked may run on."""
         return self.parsed(host.STATUS, host.allowed_cpus)
+
+    @cached_property
+    def allowed_memory_nodes(self) -> frozenset[int]:
+        """NUMA nodes that the memory of the process that was asked may come from."""
+        return self.parsed(host.STATUS, host.allowed_memory_nodes)
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The allow-listed environment of the process that was asked; raises EvidenceError."""
+        value = self.evidence.value(nccl_env.PROCESS)
+        if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
+            raise EvidenceError(nccl_env.PROCESS, "holds no names and values")
+        return value
+
+    @property
+    def rank(self) -> binding.Rank | None:
+        """The rank of a job that the process that was asked is; None if it is none, or nobody knows."""
+        environment = _or_none(lambda: self.environment)
+        return binding.rank(environment) if environment is not None else None
+
+    @property
+    def own_gpus(self) -> tuple[PciDevice, ...]:
+        """The GPUs on the bus that the process that was asked uses; all of them where nobody says."""
+        environment, driver = _or_none(lambda: self.environment), _or_none(lambda: self.driver)
+        if environment is None or driver is None or not driver.gpus:
+            return self.gpus_on_bus
+        mine = {gpu.address for gpu in binding.own_gpus(environment, driver.gpus)}
+        return tuple(gpu for gpu in self.gpus_on_bus if gpu.address in mine) or self.gpus_on_bus
+
+    @cached_property
+    def clock(self) -> clock.Clock:
+        """Whether the clock is disciplined."""
+        return clock.clock(self.evidence)
+
+    @cached_property
+    def addresses(self) -> addresses.Addresses:
+        """IP addresses of the network interfaces."""
+        return addresses.addresses(self.evidence)
+
+    @cached_property
+    def libraries(self) -> tuple[versions.Library, ...]:
+        """The driver's and NCCL's libraries in the loader's usual directories."""
+        text = self.evidence.text(versions.LIBRARIES, allow_rc=(0, 1))  # 1: a directory is not there
+        try:
+            return versions.parse_libraries(text)
+        except ValueError as error:
+            raise EvidenceError(versions.LIBRARIES, f"cannot be read: {error}") from None
+
+    @cached_property
+    def packages(self) -> tuple[versions.Package, ...]:
+        """PyTorch and the NCCL packages of Python installations."""
+        return versions.packages(self.evidence)
 
     @cached_property
     def numa_nodes(self) -> tuple[host.NumaNode, ...]:
@@ -111,3 +225,10 @@ class NodeFacts:
     def nccl_env(self) -> nccl_env.NcclEnvironment:
         """The NCCL variables in force, each with where it was set."""
         return nccl_env.read(self.evidence)
+
+
+def _or_none(ask: Callable[[], T]) -> T | None:
+    try:
+        return ask()
+    except EvidenceError:
+        return None

@@ -54,10 +54,12 @@ class HostConfig:
     host_key_algorithms: tuple[str, ...] = ()
 
     @property
-    def address(self) -> str:
-        """Where it is, for messages: ``gpu001:22``, or ``gpu001 (10.0.0.1:22)``."""
-        where = f"{self.hostname}:{self.port}"
-        return where if self.hostname == self.name else f"{self.name} ({where})"
+    def itself(self) -> str:
+        """What its own document calls it, so that equal causes of many nodes read alike and fold.
+
+        ``the host``; with its address where the configuration sends its name somewhere else.
+        """
+        return "the host" if self.hostname.startswith(self.name) else f"the host ({self.hostname}:{self.port})"
 
 
 @dataclass(frozen=True)

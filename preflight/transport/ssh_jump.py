@@ -111,7 +111,7 @@ class Jump:
         if isinstance(error, paramiko.ChannelException):
             said = session.refused_channel or error.text
             also = "; AllowTcpForwarding is off there" if error.code == 1 else ""
-            return f"jump host {self._name} could not connect to {config.hostname}:{config.port}: {said}{also}"
+            return f"jump host {self._name} could not connect to {config.itself}: {said}{also}"
         if not session.is_active():
             return f"jump host {self._name}: its connection was lost"
-        return f"no reply from {config.hostname}:{config.port} behind jump host {self._name}"
+        return f"no reply from {config.itself} behind jump host {self._name}"

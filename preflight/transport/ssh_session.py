@@ -81,23 +81,23 @@ class Session(paramiko.Transport):
         if not self.remote_version:
             busy = self.wire.first.startswith(_BUSY)
             if self.wire.first and not busy and not self.wire.first.startswith(b"SSH-"):
-                raise NoAnswer("banner", f"what answers at {self.config.address} is no SSH server; it says: {said}")
+                raise NoAnswer("banner", f"what answers there is no SSH server; it says: {said}")
             if not ended:
                 raise NoAnswer(
                     "banner",
-                    f"{self.config.address} accepted the connection and sent no SSH banner: sshd hangs",
+                    f"{self.config.itself} accepted the connection and sent no SSH banner: sshd hangs",
                 )
             raise no_banner(self.config, f"says {said!r} and hangs up" if busy else _hung_up(self.wire))
         if not ended:
             raise NoAnswer(
-                "banner", f"{self.config.address} sent its banner and then nothing: sshd hangs in the key exchange"
+                "banner", f"{self.config.itself} sent its banner and then nothing: sshd hangs in the key exchange"
             )
         if isinstance(error, IncompatiblePeer):
             raise NoAnswer(
                 "banner", f"{error}; --via openssh may know the algorithms of {quoted(self.remote_version.encode())}"
             )
         if self.wire.ended:
-            raise Dropped("banner", f"{self.config.address} {_hung_up(self.wire)} during the key exchange")
+            raise Dropped("banner", f"{self.config.itself} {_hung_up(self.wire)} during the key exchange")
         raise NoAnswer("banner", f"the key exchange failed: {error or 'no reason given'}")
 
     def _check_host_key(self, known: Known) -> None:
@@ -139,7 +139,7 @@ class Session(paramiko.Transport):
         if isinstance(error, paramiko.SSHException) or len(tried) > 1:
             many = f"the host hung up after {len(tried)} keys: too many; set IdentityFile and IdentitiesOnly for it"
             raise NoAnswer("authenticate", many if len(tried) > 1 else f"the host hung up: {error}")
-        raise Dropped("authenticate", f"{self.config.address} {_hung_up(self.wire)} during authentication")
+        raise Dropped("authenticate", f"{self.config.itself} {_hung_up(self.wire)} during authentication")
 
     def _refused(self, tried: Sequence[str], notes: Sequence[str]) -> str:
         user, also = self.config.user, "".join(f"; {note}" for note in notes)
@@ -147,7 +147,7 @@ class Session(paramiko.Transport):
             return f"there is no key to offer for {user}{also}; ssh-add a key, or set IdentityFile"
         return (
             f"no key was accepted for {user} (offered: {', '.join(tried)}): not in authorized_keys, no such "
-            f"user, or a locked account; the host does not say which{also}. Try: ssh -v {user}@{self.config.name}"
+            f"user, or a locked account; the host does not say which{also}. Try `ssh -v` to it"
         )
 
     def _parse_channel_open_failure(self, m: paramiko.Message) -> None:

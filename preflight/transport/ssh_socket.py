@@ -15,10 +15,15 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
+import paramiko
+
 from preflight.transport.outcome import NoAnswer, quoted
 from preflight.transport.ssh_config import HostConfig
 
 _KEPT = 300
+
+#: Seconds between looks whether a channel has room.
+_ROOM_S = 0.005
 
 # Linux has it; elsewhere the option is TCP_NODELAY, which is set already
 _QUICKACK = getattr(socket, "TCP_QUICKACK", socket.TCP_NODELAY)
@@ -31,7 +36,7 @@ class Dropped(NoAnswer):
 def no_banner(config: HostConfig, how: str) -> Dropped:
     """Return what a host that hangs up before its first word has done; ``how`` is a verb."""
     why = "too many connections at once (MaxStartups), or sshd is dying"
-    return Dropped("banner", f"{config.address} {how} before its SSH banner: {why}")
+    return Dropped("banner", f"{config.itself} {how} before its SSH banner: {why}")
 
 
 class Stream(Protocol):
@@ -53,6 +58,7 @@ class Wire:
         self.first = b""
         self.ended = ""
         self._closing = threading.Lock()
+        self._sending = threading.Lock()
         self._stream, self._release, self._complaint = stream, release, complaint
         self._tcp = stream if isinstance(stream, socket.socket) and stream.family != socket.AF_UNIX else None
 
@@ -76,12 +82,20 @@ class Wire:
     def send(self, data: bytes) -> int:
         """Write, and remember if the other side is gone."""
         try:
-            return self._stream.send(data)
+            return self._send(data)
         except TimeoutError:
             raise
         except OSError as error:
             self.ended = self.ended or ("reset" if error.errno in (errno.ECONNRESET, errno.EPIPE) else str(error))
             raise
+
+    def _send(self, data: bytes) -> int:
+        """Send, never after the close: paramiko would, and sshd then drops the shared jump connection."""
+        channel = self._stream if isinstance(self._stream, paramiko.Channel) else None
+        while channel is not None and not channel.send_ready():  # true once it is closed
+            time.sleep(_ROOM_S)
+        with self._sending:
+            return self._stream.send(data)
 
     def settimeout(self, seconds: float | None) -> None:
         """Limit how long reading and writing may block, in seconds."""
@@ -105,7 +119,8 @@ class Wire:
         if isinstance(self._stream, socket.socket):
             with contextlib.suppress(OSError):
                 self._stream.shutdown(socket.SHUT_RDWR)
-        self._stream.close()
+        with self._sending, contextlib.suppress(EOFError):  # a jump connection that is gone has said so before
+            self._stream.close()
         with self._closing:  # its users and the alarm may close it at the same time
             said, release = self._complaint(), self._release
             self._complaint, self._release = (lambda: said), lambda: None
@@ -140,7 +155,7 @@ def connect(config: HostConfig, until: float) -> Wire:
 
 def _why(config: HostConfig, address: str, error: OSError) -> str:
     """Name the cause of a connection that did not come about."""
-    where = f"{address} port {config.port}"
+    where = f"port {config.port}" if config.itself == "the host" else f"{address} port {config.port}"
     if isinstance(error, TimeoutError):
         return f"no reply from {where}: powered off, or packets are dropped on the way"
     why = {
@@ -161,6 +176,7 @@ def _resolve(config: HostConfig, until: float) -> list[tuple[socket.AddressFamil
     with contextlib.suppress(ValueError):
         version = ipaddress.ip_address(config.hostname).version
         return [(socket.AF_INET if version == 4 else socket.AF_INET6, (config.hostname, config.port))]
+    name = "its name" if config.hostname == config.name else f"the name {config.hostname}"
     found: list[tuple[socket.AddressFamily, Any]] = []
     failure: list[str] = []
 
@@ -175,9 +191,9 @@ def _resolve(config: HostConfig, until: float) -> list[tuple[socket.AddressFamil
     thread.start()
     thread.join(max(0.0, until - time.monotonic()))
     if failure:
-        raise NoAnswer("resolve", f"the name {config.hostname} does not resolve: {failure[0]}")
+        raise NoAnswer("resolve", f"{name} does not resolve: {failure[0]}")
     if not found:
-        raise NoAnswer("resolve", f"the resolver gave no address for {config.hostname} in time")
+        raise NoAnswer("resolve", f"the resolver gave no address for {name} in time")
     return list(dict.fromkeys(found))
 
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.machines import bus, gpus, hcas, host, network
+from tests.machines import bus, gpus, hcas, host, kernel, network, system
 from tests.machines.hcas import active_mtu
-from tests.machines.machine import Gpu, Machine, Nic, hgx_h100, with_gpu, with_nic
+from tests.machines.machine import Gpu, Machine, Nic, hgx_h100, one_pair, with_gpu, with_nic
 from tests.machines.records import Records
 
-__all__ = ["Gpu", "Machine", "Nic", "active_mtu", "evidence", "hgx_h100", "with_gpu", "with_nic"]
+__all__ = ["Gpu", "Machine", "Nic", "active_mtu", "evidence", "hgx_h100", "one_pair", "with_gpu", "with_nic"]
 
 ORIGIN = (
     "made by hand: rendered from a description of the hardware in the documented formats of each tool; "
@@ -29,7 +29,17 @@ COLLECTED_AT = "2026-11-21T03:00:00Z"
 def evidence(machine: Machine) -> dict[str, Any]:
     """Render the machine's Evidence document."""
     records: Records = {}
-    for render in (bus.render, gpus.render, hcas.render_sysfs, hcas.render_tools, network.render, host.render):
+    renderers = (
+        bus.render,
+        gpus.render,
+        hcas.render_sysfs,
+        hcas.render_tools,
+        network.render,
+        host.render,
+        kernel.render,
+        system.render,
+    )
+    for render in renderers:
         records.update(render(machine))
     return {
         "schema": "preflight.evidence/1",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.machines import COLLECTED_AT, ORIGIN, evidence
-from tests.machines.machine import Machine, hgx_h100, with_gpu, with_nic
+from tests.machines.machine import Machine, hgx_h100, one_pair, with_gpu, with_nic
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -34,12 +34,17 @@ link_layer = "{"Ethernet" if roce else "InfiniBand"}"
 rate_gbps = 400
 mtu = 4096
 """ + ("""netdev_mtu = 9000
+point_to_point = true
 
 [class.h100.qos]
 lossless = true
 pfc_priority = 3
 ecn = true
-""" if roce else "")  # fmt: skip
+""" if roce else "") + """
+[class.h100.checkpoint]
+path = "/shared/checkpoints"
+interval_min = 30
+"""  # fmt: skip
 
 
 Fault = Callable[[Machine], Machine]
@@ -79,6 +84,7 @@ def files() -> Iterator[tuple[Path, str]]:
     for name, roce in (("hgx-h100", False), ("hgx-h100-roce", True)):
         yield nodes / f"{name}.json", _dump(evidence(hgx_h100(name, roce)))
         yield nodes / f"{name}.toml", cluster_toml(name, roce)
+    yield nodes / "one-pair.json", _dump(evidence(one_pair("one-pair")))
     for name, fault in DEMO:
         yield demo / f"{name}.json", _dump(evidence(fault(hgx_h100(name, roce=True))))
     node, phase, reason = DEMO_SILENT

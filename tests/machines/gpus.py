@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from preflight.facts.gpu_xml import XML
+from preflight.facts.nvlink import NVLINK
+from tests.machines import gpu_health, gpu_services
 from tests.machines.machine import Gpu, Machine, Nic
 from tests.machines.records import MISSING, Records, ok, ran
 
@@ -77,8 +80,8 @@ def render(machine: Machine) -> Records:
             "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. "
             "Make sure that the latest NVIDIA driver is installed and running.\n"
         )
-        return {
-            topo: ran(said, 9), query: ran(said, 9), version: MISSING,
+        return gpu_services.render(machine, []) | {
+            NVLINK: ran(said, 9), topo: ran(said, 9), query: ran(said, 9), XML: ran(said, 9), version: MISSING,
             "nvml:gpus": {"status": "missing", "why": "no NVIDIA driver is loaded"},
         }  # fmt: skip
     gpus = _answering(machine)
@@ -86,19 +89,18 @@ def render(machine: Machine) -> Records:
         f"{index}, 00000000:{gpu.bus:02X}:00.0, {machine.gpu_name}, {_uuid(gpu)}, {machine.driver}\n"
         for index, gpu in gpus
     ]
-    nvml = [
-        {"index": index, "bus_id": f"00000000:{gpu.bus:02X}:00.0", "name": machine.gpu_name, "uuid": _uuid(gpu),
-         "memory_total_bytes": 85520809984, "pci_device_id": f"0x{machine.gpu_id}10DE"}
-        for index, gpu in gpus
-    ]  # fmt: skip
+    healths = [gpu_health.described(machine, index, gpu, _uuid(gpu)) for index, gpu in gpus]
+    nvml = [gpu_health.nvml(health, machine.gpu_id) for health in healths]
+    flavour = "Open Kernel Module for x86_64" if machine.open_driver else "x86_64 Kernel Module"
     kernel = (
-        f"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {machine.driver}  Release Build  (dvs-builder)\n"
+        f"NVRM version: NVIDIA UNIX {flavour}  {machine.driver}  Release Build  (dvs-builder)\n"
         "GCC version:  gcc version 12.3.0 (Ubuntu 12.3.0-1ubuntu1~22.04)\n"
     )
-    return {
+    return gpu_services.render(machine, healths) | {
         topo: ran(_topo(machine)),
         query: ran("".join(rows)),
         version: ok(kernel),
+        XML: ran(gpu_health.xml(healths, machine.driver, machine.gpu_id)),
         "nvml:gpus": {
             "status": "ok",
             "value": {"driver": machine.driver, "cuda": "12.8", "count": len(nvml), "gpus": nvml},

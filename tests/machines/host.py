@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from tests.machines.machine import Machine
-from tests.machines.records import MISSING, Records, ok
+from tests.machines.records import MISSING, Records, ok, ran
 
 
 def render(machine: Machine) -> Records:
     soft = f"{machine.memlock:<20} {machine.memlock:<20}"
     return {
         "env:process": {"status": "ok", "value": dict(machine.env)},
+        "cmd:find /dev -maxdepth 1 -name nvidia*": ran(_gpu_nodes(machine)),
         "file:/etc/nccl.conf": MISSING,
         "file:~/.nccl.conf": MISSING,
         "file:/proc/self/status": ok(
             "Name:\tpython3\nCapEff:\t0000000000000000\n"
-            f"Cpus_allowed_list:\t{machine.allowed_cpus}\nMems_allowed_list:\t0-1\n"
+            f"Cpus_allowed_list:\t{machine.allowed_cpus}\nMems_allowed_list:\t{machine.memory_nodes}\n"
         ),
         "file:/proc/self/limits": ok(
             "Limit                     Soft Limit           Hard Limit           Units     \n"
-            "Max open files            1048576              1048576              files     \n"
+            f"Max open files            {machine.open_files:<20} 1048576              files     \n"
             f"Max locked memory         {soft} bytes     \n"
         ),
         **{
@@ -36,3 +37,10 @@ def render(machine: Machine) -> Records:
         "file:/proc/cmdline": ok("BOOT_IMAGE=/boot/vmlinuz-5.15.0-1063 root=/dev/md0 iommu=pt\n"),
         "file:/proc/sys/kernel/osrelease": ok("5.15.0-1063-nvidia\n"),
     }  # fmt: skip
+
+
+def _gpu_nodes(machine: Machine) -> str:
+    if not machine.driver_loaded:
+        return ""
+    numbered = [f"nvidia{number}" for number, gpu in enumerate(machine.gpus) if gpu.on_bus]
+    return "".join(f"/dev/{name}\n" for name in (*numbered, "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"))

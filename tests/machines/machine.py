@@ -18,6 +18,7 @@ class Gpu:
     on_bus: bool = True
     answers: bool = True
     nvlink: bool = True
+    health: Mapping[str, Any] = field(default_factory=dict)  # what differs from tests.machines.gpu_health.H100
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,9 @@ class Nic:
     uverbs: bool = True
     bound: bool = True  # whether the RDMA driver registered it
     mode: str = "0666"
+    lanes: int = 16  # PCIe lanes it trained, of 16
+    max_read_request: int = 4096
+    ip: str | None = None  # address of a RoCE rail; None: its own /31; empty: none
 
     @property
     def address(self) -> str:
@@ -63,11 +67,31 @@ class Machine:
     nvswitches: tuple[int, ...] = (0x07, 0x08, 0x09, 0x0A)
     driver: str = DRIVER
     driver_loaded: bool = True
+    fabric_manager: str = "active"
+    fabric_manager_version: str = ""  # empty: the driver's
+    imex: bool = False  # whether its service runs and its channel is there
+    kernel_log: tuple[str, ...] = ()  # lines after those of the boot, as `dmesg --raw` prints them
     env: Mapping[str, str] = field(default_factory=dict)
     memlock: str = "unlimited"
     shm_gib: float = 1008
     ports: str = "32768\t60999\n"
     where: str = "host"
+    open_driver: bool = True  # the driver's open kernel modules, not the proprietary ones
+    peer_modules: tuple[str, ...] = ("nvidia_peermem",)
+    without_modules: tuple[str, ...] = ()
+    acs: tuple[str, ...] = ()  # ACS controls that are on in every bridge
+    default_route: str = "eno1"
+    arp: tuple[int, int] = (0, 0)  # arp_ignore, arp_announce
+    numa_balancing: int = 0
+    governor: str = "performance"
+    clock_offset_s: float = 0.000014
+    library_driver: str = ""  # version of the driver's libraries, if not the kernel module's
+    empty_library: str = ""
+    bundled_nccl: str = ""  # version of a nvidia-nccl wheel
+    checkpoint_age_min: int = 20
+    open_files: int = 1048576
+    memory_nodes: str = "0-1"
+    iommu: str = "identity"  # type of every IOMMU group; empty: no IOMMU
 
 
 def hgx_h100(name: str, roce: bool = False) -> Machine:
@@ -80,6 +104,11 @@ def hgx_h100(name: str, roce: bool = False) -> Machine:
                         rate="10 Gb/sec (4X SDR)" if not roce else "40 Gb/sec (4X QDR)"))  # fmt: skip
     nics.sort(key=lambda nic: int(nic.device.split("_")[1]))
     return Machine(name, tuple(Gpu(bus, index // 4) for index, bus in enumerate(gpu_buses)), tuple(nics), roce=roce)
+
+
+def one_pair(name: str) -> Machine:
+    """The smallest box with a GPU and a NIC: one of each behind one PCIe switch."""
+    return Machine(name, (Gpu(0x1B, 0),), (Nic("mlx5_0", 0x18, gpu=0),), nvswitches=())
 
 
 def with_nic(machine: Machine, device: str, **changes: Any) -> Machine:

@@ -1,0 +1,306 @@
+"""A trivial command on many real SSH hosts: our transport against clush, pdsh, xargs ssh and ansible.
+
+``python -m benchmarks.ssh_fanout --hosts 200 --rounds 3`` as root, from the top of the repository. All hosts
+are one sshd in a network name space of its own, reached under many loopback addresses; the runs are
+interleaved, and what is not installed is left out by name. See README.md beside this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tests.sshfarm import SSHD, addresses, keygen, public
+
+USER, UID, PORT = "bench", 7078, 2222
+CURVE = "KexAlgorithms=curve25519-sha256"
+_INSIDE = "PREFLIGHT_BENCHMARK_INSIDE"
+
+#: Bytes of text that each node sends back when the collector is shipped: short random words, of which
+#: about 100 kB travel.
+TEXT_BYTES = 148_500
+
+_SSHD = """\
+Port {port}
+ListenAddress 0.0.0.0
+HostKey {folder}/host
+AuthorizedKeysFile {folder}/user.pub
+StrictModes no
+UsePAM no
+UseDNS no
+PasswordAuthentication no
+PidFile none
+LogLevel ERROR
+MaxStartups 4096
+"""
+_SSH = """\
+Host 127.*
+ Port {port}
+ User {user}
+ IdentityFile {folder}/user
+ IdentitiesOnly yes
+ UserKnownHostsFile {folder}/known_hosts
+ GlobalKnownHostsFile /dev/null
+ StrictHostKeyChecking yes
+ BatchMode yes
+ LogLevel ERROR
+"""
+
+
+@dataclass(frozen=True)
+class Client:
+    """One way to run a command on all hosts."""
+
+    name: str
+    kex: str
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    start_up: bool = False  # whether it tells on its last line what it took to start up
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What one run took: seconds of wall and of CPU; ``start_*`` is the part before the first connection."""
+
+    wall_s: float
+    client_cpu_s: float
+    nodes_cpu_s: float
+    answered: int
+    start_wall_s: float = 0.0
+    start_cpu_s: float = 0.0
+
+
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--hosts", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", default="", help="names of clients, or parts of them, separated by commas")
+    parser.add_argument("--json", type=Path, help="also write all samples here")
+    parser.add_argument("--client", nargs=2, metavar=("WHAT", "FOLDER"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.client:
+        _client(options.client[0], Path(options.client[1]), options.hosts)
+    elif os.environ.get(_INSIDE):
+        _compare(options)
+    else:
+        _go_inside()
+
+
+def _go_inside() -> None:
+    """Start again in a network and mount name space: its loopback is ours alone, and so is its user."""
+    if os.getuid() != 0 or not SSHD or not shutil.which("unshare"):
+        sys.exit("needs root, sshd and unshare")
+    passwd = Path(tempfile.mkdtemp(prefix="fanout-")) / "passwd"
+    passwd.write_text(f"{Path('/etc/passwd').read_text()}{USER}:*:{UID}:{UID}::/tmp:/bin/sh\n", encoding="utf-8")
+    passwd.parent.chmod(0o755)
+    script = 'mount --bind "$0" /etc/passwd && ip link set lo up && exec "$@"'
+    again = [sys.executable, "-m", "benchmarks.ssh_fanout", *sys.argv[1:]]
+    inside = ["unshare", "--net", "--mount", "--propagation", "private", "sh", "-c", script, str(passwd), *again]
+    status = subprocess.run(inside, env={**os.environ, _INSIDE: "1"}, check=False).returncode
+    shutil.rmtree(passwd.parent)
+    sys.exit(status)
+
+
+# --- the hosts ---------------------------------------------------------------------------------------
+
+
+class Hosts:
+    """One sshd under many addresses, and what clients need to reach it."""
+
+    def __init__(self, number: int) -> None:
+        self.names = addresses(number)
+        self.folder = Path(tempfile.mkdtemp(prefix="fanout-"))
+        self.folder.chmod(0o755)
+        host = keygen(self.folder / "host")
+        keygen(self.folder / "user")
+        known = "".join(f"[{name}]:{PORT} {public(host)}\n" for name in self.names)
+        (self.folder / "known_hosts").write_text(known, encoding="utf-8")
+        self.list = self.folder / "hosts"
+        self.list.write_text("\n".join(self.names) + "\n", encoding="utf-8")
+        self.config = self.folder / "ssh_config"
+        self.config.write_text(_SSH.format(port=PORT, user=USER, folder=self.folder), encoding="utf-8")
+        words = [base64.b64encode(os.urandom(6)) for _ in range(TEXT_BYTES // 9)]
+        (self.folder / "text").write_bytes(b"\n".join(words))
+        config = self.folder / "sshd_config"
+        config.write_text(_SSHD.format(port=PORT, folder=self.folder), encoding="utf-8")
+        os.makedirs("/run/sshd", exist_ok=True)
+        self._sshd = subprocess.Popen([str(SSHD), "-D", "-e", "-f", str(config)], stdin=subprocess.DEVNULL)
+        time.sleep(0.5)
+
+    def cpu_s(self) -> float:
+        """Return the CPU time of all that sshd has started and that has ended, and its own."""
+        fields = Path(f"/proc/{self._sshd.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+    def stop(self) -> None:
+        """End sshd and remove the files."""
+        self._sshd.terminate()
+        self._sshd.wait(5)
+        shutil.rmtree(self.folder)
+
+
+# --- the clients -------------------------------------------------------------------------------------
+
+
+def _clients(hosts: Hosts) -> list[Client]:
+    def found(tool: str) -> str:
+        beside = Path(sys.executable).with_name(tool)
+        return str(beside) if beside.exists() else shutil.which(tool) or ""
+
+    config, listed = str(hosts.config), str(hosts.list)
+    shipped = _default_kex()
+    ours = [sys.executable, "-m", "benchmarks.ssh_fanout", "--hosts", str(len(hosts.names)), "--client"]
+    ansible = {
+        "ANSIBLE_HOST_KEY_CHECKING": "True", "ANSIBLE_SSH_ARGS": f"-F {config} -o ControlMaster=no",
+        "ANSIBLE_PYTHON_INTERPRETER": "/usr/bin/python3", "ANSIBLE_STDOUT_CALLBACK": "minimal",
+        "ANSIBLE_PIPELINING": "True", "HOME": str(hosts.folder),
+    }  # fmt: skip
+    clients = [
+        Client("preflight, trivial command", "curve25519", [*ours, "trivial", str(hosts.folder)], {}, True),
+        Client("preflight, collector + 100 kB", "curve25519", [*ours, "collect", str(hosts.folder)], {}, True),
+    ]
+    if xargs := found("xargs"):
+        ssh = [xargs, "-a", listed, "-P", "32", "-I{}", "ssh", "-F", config]
+        clients.append(Client("xargs -P32 ssh", "curve25519", [*ssh, "-o", CURVE, "{}", "echo ok"], {}))
+        clients.append(Client("xargs -P32 ssh", shipped, [*ssh, "{}", "echo ok"], {}))
+    if clush := found("clush"):
+        run = [clush, "-f", "64", "--hostfile", listed, "-o"]
+        clients.append(Client("clush -f64", "curve25519", [*run, f"-F {config} -o {CURVE}", "echo ok"], {}))
+        clients.append(Client("clush -f64", shipped, [*run, f"-F {config}", "echo ok"], {}))
+    if pdsh := found("pdsh"):
+        run = [pdsh, "-R", "ssh", "-f", "32", "-w", f"^{listed}", "echo ok"]
+        clients.append(Client("pdsh -f32", shipped, run, {"PDSH_SSH_ARGS_APPEND": f"-F {config}"}))
+    if tool := os.environ.get("ANSIBLE") or found("ansible"):
+        for module in ("raw", "command"):
+            run = [tool, "all", "-i", listed, "-f", "32", "-m", module, "-a", "echo ok"]
+            clients.append(Client(f"ansible {module} -f32", shipped, run, ansible))
+    return clients
+
+
+def _default_kex() -> str:
+    """Return the key exchange that two OpenSSH of this version agree on."""
+    told = subprocess.run(["ssh", "-F", "none", "-G", "x"], capture_output=True, text=True, check=True).stdout
+    listed = next(line for line in told.splitlines() if line.startswith("kexalgorithms "))
+    return listed.split()[1].split(",")[0].partition("@")[0]
+
+
+def _client(what: str, folder: Path, number: int) -> None:
+    """Be one run of our own transport; the last line tells what starting up took."""
+    began_s = time.clock_gettime(time.CLOCK_BOOTTIME) - _age_s()
+    from preflight import probes
+    from preflight.transport.ssh import SshOptions, SshTransport
+
+    hosts = addresses(number)
+    transport = SshTransport(SshOptions(folder / "ssh_config"), hosts)
+    until = time.monotonic() + 300
+    plan = probes.plan([probes.Probe("file", str(folder / "text"), "")], node="", deadline_s=60)
+    started = {"wall_s": time.clock_gettime(time.CLOCK_BOOTTIME) - began_s, "cpu_s": _own_cpu_s()}
+
+    def trivial(host: str) -> bool:
+        session = transport._connect(transport._configs[host], [], until)
+        try:
+            channel = session.open_session(timeout=60)
+            channel.exec_command("echo ok")
+            return channel.makefile("rb").read() == b"ok\n"
+        finally:
+            session.close()
+
+    def collect(host: str) -> bool:
+        document = transport.collect(host, plan, until)
+        return any(len(record.get("out", "")) > TEXT_BYTES // 2 for record in document["records"].values())
+
+    with ThreadPoolExecutor(64) as pool:
+        answered = sum(pool.map({"trivial": trivial, "collect": collect}[what], hosts))
+    transport.close()
+    print("ok\n" * answered + json.dumps(started), flush=True)
+    os._exit(0)
+
+
+def _age_s() -> float:
+    """Return how long this process lives."""
+    ticks = int(Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _own_cpu_s() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+# --- the comparison ----------------------------------------------------------------------------------
+
+
+def _run(client: Client, hosts: Hosts) -> Sample:
+    before_s, began = hosts.cpu_s(), time.perf_counter()
+    process = subprocess.Popen(
+        client.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        env={**os.environ, **client.environment},
+    )  # fmt: skip
+    assert process.stdout
+    lines = process.stdout.read().splitlines()
+    _, process.returncode, used = os.wait4(process.pid, 0)
+    process.stdout.close()
+    wall_s = time.perf_counter() - began
+    time.sleep(1)  # sshd reaps what it has started
+    started = json.loads(lines[-1]) if client.start_up else {"wall_s": 0.0, "cpu_s": 0.0}
+    answered = sum(line.strip() == "ok" or line.endswith(": ok") for line in lines)
+    return Sample(
+        wall_s, used.ru_utime + used.ru_stime, hosts.cpu_s() - before_s, answered, started["wall_s"], started["cpu_s"]
+    )
+
+
+def _compare(options: argparse.Namespace) -> None:
+    hosts = Hosts(options.hosts)
+    try:
+        words = options.only.split(",")
+        clients = [client for client in _clients(hosts) if any(word in client.name for word in words)]
+        samples: dict[tuple[str, str], list[Sample]] = {}
+        for number in range(options.rounds):
+            for client in clients if number % 2 == 0 else reversed(clients):
+                samples.setdefault((client.name, client.kex), []).append(_run(client, hosts))
+    finally:
+        hosts.stop()
+    _print(samples, options.hosts, options.rounds)
+    if options.json:
+        told = {f"{name} ({kex})": [asdict(sample) for sample in found] for (name, kex), found in samples.items()}
+        options.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+
+
+def _print(samples: Mapping[tuple[str, str], Sequence[Sample]], number: int, rounds: int) -> None:
+    ours_s = statistics.median(s.wall_s for s in next(iter(samples.values())))
+    print(f"{number} hosts, {rounds} rounds interleaved, {os.cpu_count()} CPUs shared with the hosts; medians")
+    print("ours / theirs: wall time of our trivial command over the wall time of that row, start-up included\n")
+    head = (
+        "client", "key exchange", "wall s", "ours / theirs", "client CPU ms/host", "less start-up",
+        "nodes' CPU ms/host", "unanswered",
+    )  # fmt: skip
+    print(("| {} " * len(head) + "|").format(*head))
+    print("|---|---" + "|--:" * (len(head) - 2) + "|")
+    for (name, kex), found in samples.items():
+        wall_s = statistics.median(s.wall_s for s in found)
+        cpu_ms = 1000 * statistics.median(s.client_cpu_s for s in found) / number
+        running_ms = 1000 * statistics.median(s.client_cpu_s - s.start_cpu_s for s in found) / number
+        nodes_ms = 1000 * statistics.median(s.nodes_cpu_s for s in found) / number
+        missing = max(number - s.answered for s in found)
+        print(
+            f"| {name} | {kex} | {wall_s:.2f} | {ours_s / wall_s:.3f} | {cpu_ms:.1f} | {running_ms:.1f} "
+            f"| {nodes_ms:.1f} | {missing} |"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""Checkpoints: what a job falls back to when a node or the network breaks it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from preflight.cluster import Site
+from preflight.evidence import EvidenceError
+from preflight.facts import NodeFacts
+from preflight.facts.checkpoint import newest, seconds
+from preflight.model import Finding, check, failed, passed, unknown, warned
+from preflight.probes import checkpoints
+
+
+@check(
+    "checkpoint.age",
+    title="The newest checkpoint is as young as the site promises",
+    source="the cluster file: checkpoint.path and checkpoint.interval_min",
+    fix="Look why the job stopped saving: a full or slow file system, a hanging rank, an interval in steps.",
+    answers=("FP-LOSS-4", "PA-26"),
+    gating=False,
+)
+def age(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the age of the newest entry below the checkpoints' directory with twice the promised interval.
+
+    What was computed since the last checkpoint is lost with the next fault: GPUs x hours, and nobody
+    notices that saving stopped until then.
+
+    Older than two intervals warns; a directory that is not there fails. It gates no job: before a job's
+    start the newest checkpoint is as old as the last run, which is the false alarm to expect. Two levels of
+    the directory are looked at. The age counts from the time of collection.
+    """
+    path, interval_min = site.checkpoint_path, site.checkpoint_interval_min
+    if path.value is None:
+        yield unknown("nothing says where checkpoints are saved", fix=f'say it in the cluster file: {path.key} = "/…"')
+        return
+    key = checkpoints(path.value).key
+    if _is_missing(node, key):
+        yield failed(f"the checkpoint directory {path.value} is not there", subject=path.value,
+                     found="no such directory", expected=f"a directory ({path.source})", evidence=[key])  # fmt: skip
+        return
+    latest = node.parsed(key, newest)
+    if latest is None:
+        yield warned(f"no checkpoint in {path.value}", subject=path.value, found="an empty directory",
+                     expected="a checkpoint", evidence=[key])  # fmt: skip
+        return
+    try:
+        age_min = (seconds(node.evidence.collected_at) - latest.changed_at_s) / 60
+    except ValueError as error:
+        yield unknown(f"the time of collection cannot be read: {error}", evidence=[key])
+        return
+    words = f"{latest.path}, {age_min:.0f} minutes old"
+    if interval_min.value is None:
+        yield unknown(f"the newest checkpoint is {words}; nothing says how often to save", found=words, evidence=[key],
+                      fix=f"say it in the cluster file: {interval_min.key} = 30")  # fmt: skip
+    elif age_min < -1:
+        yield warned(f"the newest checkpoint is {-age_min:.0f} minutes in the future: {latest.path}", found=words,
+                     expected="not in the future", evidence=[key],
+                     fix="Compare the clocks of node and file server.")  # fmt: skip
+    elif age_min > 2 * interval_min.value:
+        yield warned(f"the newest checkpoint is {age_min:.0f} minutes old, saved every {interval_min.value:g}",
+                     found=words, expected=f"at most {2 * interval_min.value:g} minutes ({interval_min.source})",
+                     evidence=[key])  # fmt: skip
+    else:
+        yield passed(f"the newest checkpoint is {max(age_min, 0):.0f} minutes old", found=words, evidence=[key])
+
+
+def _is_missing(node: NodeFacts, key: str) -> bool:
+    """Tell whether find said that the directory is not there; raises EvidenceError if it could not look."""
+    record = node.evidence.whole(key)
+    if record.rc == 1 and not record.out and "No such file or directory" in record.err:
+        return True
+    if record.rc not in (0, None):
+        raise EvidenceError(key, f"exit status {record.rc}: {record.err.strip()[:200]}")
+    return False

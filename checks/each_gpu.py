@@ -1,0 +1,70 @@
+"""How a check judges every GPU on its own: one finding for each that is wrong, one for all that are not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from preflight.checks.presence import no_gpu
+from preflight.cluster import Site
+from preflight.facts import NodeFacts
+from preflight.facts.gpu_health import GpuHealth
+from preflight.model import Finding, passed, skipped, unknown
+
+Judge = Callable[[GpuHealth], Finding | None]
+
+
+def each_gpu(
+    node: NodeFacts,
+    site: Site,
+    judge: Judge,
+    *,
+    what: str,
+    good: str,
+    needs: tuple[str, ...],
+    also: tuple[str, ...] = (),
+    hidden: Callable[[GpuHealth], str] = lambda gpu: "",
+) -> Iterator[Finding]:
+    """Judge every GPU that answered; ``judge`` returns None for a good one, else what is wrong with it.
+
+    A GPU whose value could not be read is *unknown*, with the driver's words. Where the driver reports
+    what is needed for any GPU (``N/A``) the check does not apply; where only some say so, they are
+    *unknown*. ``also`` are values that a part may lack; ``hidden`` says why ``N/A`` hides a value that the
+    part does have. GPUs that did not answer at all are the
+    business of ``gpu.driver``.
+    """
+    if absent := no_gpu(node, site):
+        yield absent
+        return
+    health = node.gpu_health
+    evidence = health.evidence
+    missing = [(gpu, _missing(gpu, needs, also)) for gpu in health.gpus]
+    if health.gpus and all(names and not hidden(gpu) and all(map(gpu.not_reported, names)) for gpu, names in missing):
+        yield skipped(f"the driver reports no {what} of these GPUs (N/A)", evidence=evidence[:1])
+        return
+    fine = 0
+    for gpu, names in missing:
+        if names:
+            why = hidden(gpu) or gpu.why(names[0])
+            yield unknown(
+                f"GPU{gpu.index}: {what} not told: {why}", subject=gpu.address, found=why, evidence=evidence,
+                fix=f"look at it on the node: nvidia-smi -q -i {gpu.index}",
+            )  # fmt: skip
+        elif (finding := judge(gpu)) is not None:
+            yield replace(finding, message=f"GPU{gpu.index}: {finding.message}", subject=gpu.address, evidence=evidence)
+        else:
+            fine += 1
+    if fine:
+        yield passed(f"{fine} of {len(health.gpus)} GPUs: {good}", evidence=evidence)
+    if health.partial:
+        yield unknown(
+            f"only {len(health.gpus)} GPUs told their {what}: {health.partial}",
+            evidence=evidence, fix="find out on the node why it hangs: nvidia-smi -q, `dmesg | grep -i xid`",
+        )  # fmt: skip
+    elif not health.gpus:
+        yield unknown(f"no GPU told its {what}: gpu.driver says why", evidence=evidence)
+
+
+def _missing(gpu: GpuHealth, needs: tuple[str, ...], also: tuple[str, ...]) -> list[str]:
+    lacking = [name for name in needs if getattr(gpu, name) is None]
+    return lacking + [name for name in also if getattr(gpu, name) is None and not gpu.not_reported(name)]

@@ -1,0 +1,335 @@
+"""GPUDirect RDMA: may each GPU and its NIC speak to each other without going through host memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from preflight.checks.presence import PCI_BUS, RDMA_CLASS, no_gpu, no_rdma
+from preflight.cluster import Site
+from preflight.evidence import EvidenceError
+from preflight.facts import NodeFacts
+from preflight.facts.gpudirect import Pair
+from preflight.facts.kernel import (
+    CMDLINE,
+    IOMMU_GROUPS,
+    MODULES,
+    NVIDIA_VERSION,
+    PEER_MODULES,
+    RELEASE,
+    TRANSLATED,
+    iommu_is_on,
+    iommu_types,
+    iommu_wish,
+    open_modules,
+    release,
+)
+from preflight.facts.lspci import LSPCI, Function
+from preflight.facts.nccl_env import strtoll
+from preflight.model import Finding, check, failed, passed, unknown, warned
+
+GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
+
+
+def _neither(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Yield the one finding of a node without GPUs, or without RDMA."""
+    for absent in (no_gpu(node, site), no_rdma(node, site)):
+        if absent:
+            yield absent
+            return
+
+
+# --- the host's part, said once --------------------------------------------------------------------
+
+
+@check(
+    "gpudirect.peer-memory",
+    title="The RDMA driver may reach GPU memory",
+    source=f"{GUIDE} (GPU Direct); kernel 5.12 brought DMA-BUF for RDMA; NVIDIA open GPU kernel modules",
+    fix="`modprobe nvidia-peermem` and list it in /etc/modules-load.d, or install the driver's open kernel modules.",
+    answers=("NT-GDR-1",),
+)
+def peer_memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Look for one of the two ways to GPU memory: a peer-memory module, or DMA-BUF.
+
+    Without either the NIC cannot read or write GPU memory: NCCL stages every byte through host
+    memory and the CPU, at a fraction of the bandwidth, and says so only in its debug log.
+
+    DMA-BUF takes the driver's open kernel modules and kernel 5.12; distributions carry it back to older
+    ones, so a lower number alone is unknown, never a fail. The module is not loaded by itself after a
+    reboot. A false alarm: a missing nvidia_peermem where DMA-BUF works is no fault, and passes.
+    """
+    if absent := next(_neither(node, site), None):
+        yield absent
+        return
+    loaded = [name for name in PEER_MODULES if name in node.modules]
+    if len(loaded) > 1:
+        yield warned(
+            f"{' and '.join(loaded)} are both loaded: they serve the same purpose and conflict",
+            found=", ".join(loaded),
+            expected="nvidia_peermem alone",
+            evidence=[MODULES],
+            fix="Remove the package of the old one (nv_peer_mem), then reboot.",
+        )
+    elif loaded:
+        yield passed(f"{loaded[0]} is loaded", found=loaded[0], evidence=[MODULES])
+    else:
+        yield _dma_buf(node)
+
+
+def _dma_buf(node: NodeFacts) -> Finding:
+    is_open = node.parsed(NVIDIA_VERSION, open_modules)
+    major, minor = node.parsed(RELEASE, release)
+    flavour = "open" if is_open else "proprietary"
+    found = f"no peer-memory module, {flavour} kernel modules, kernel {major}.{minor}"
+    keys = [MODULES, NVIDIA_VERSION, RELEASE]
+    if is_open and (major, minor) >= (5, 12):
+        return passed(f"DMA-BUF: open kernel modules on kernel {major}.{minor}", found=found, evidence=keys)
+    if all(device.startswith("rdmap") for device in node.rdma_devices):
+        fix = 'the efa driver brings its own: look for "GDRDMA" in the job\'s NCCL log'
+        return unknown("EFA without a peer-memory module or DMA-BUF", found=found, evidence=keys, fix=fix)
+    if is_open:
+        return unknown(
+            f"nvidia_peermem is not loaded and kernel {major}.{minor} has DMA-BUF only if it was carried back",
+            found=found,
+            expected="nvidia_peermem, or kernel 5.12",
+            evidence=keys,
+            fix='`modprobe nvidia-peermem`, or look for "DMA-BUF is available" in the job\'s NCCL log',
+        )
+    return failed(
+        "GPU memory is closed to RDMA: nvidia_peermem is not loaded, no DMA-BUF",
+        found=found,
+        expected="nvidia_peermem, or open kernel modules on kernel 5.12",
+        evidence=keys,
+    )
+
+
+_GROUP_TYPES = (
+    "file:/sys/bus/pci/drivers/nvidia/*/iommu_group/type",
+    "file:/sys/class/infiniband/*/device/iommu_group/type",
+)
+
+
+@check(
+    "gpudirect.iommu",
+    title="No IOMMU translates between GPU and NIC",
+    source=f"{GUIDE} (PCI Access Control Services); kernel-parameters.txt (iommu=)",
+    fix="Boot with `iommu=pt` (or switch the IOMMU off in the firmware), then `cat /sys/kernel/iommu_groups/*/type`.",
+    answers=("NT-GDR-1",),
+)
+def iommu(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the IOMMU domain of each GPU and NIC with passthrough; off is as good.
+
+    With translation on, every peer-to-peer transfer goes up to the root complex and through the
+    IOMMU's tables: slow at best, a hang or a failed registration at worst.
+
+    The kernel tells the domain from 5.11 on; before that the boot options are asked. A false alarm:
+    Grace keeps its SMMU on by design, and in a virtual machine the host's IOMMU does not show.
+    """
+    if absent := next(_neither(node, site), None):
+        yield absent
+        return
+    if not iommu_is_on(node.evidence):
+        yield passed("the kernel uses no IOMMU", found="no IOMMU group", evidence=[IOMMU_GROUPS])
+        return
+    types = iommu_types(node.evidence, _GROUP_TYPES)
+    translated = {key: word for key, word in types.items() if word in TRANSLATED}
+    if site.part is not None and site.part.nic_on_cpu:
+        yield passed(f"{site.part.name}: the SMMU stays on by design", found=_words(types), evidence=[IOMMU_GROUPS])
+    elif translated:
+        first = next(iter(translated))
+        yield failed(
+            f"the IOMMU translates for {len(translated)} of {len(types)} GPUs and NICs, expected passthrough",
+            found=_words(types),
+            expected="identity",
+            evidence=[first, CMDLINE],
+        )
+    elif types:
+        yield passed(f"IOMMU passthrough for {len(types)} GPUs and NICs", found=_words(types), evidence=list(types)[:3])
+    else:
+        yield _by_boot_options(node)
+
+
+def _words(types: dict[str, str]) -> str:
+    return ", ".join(sorted(set(types.values()))) or "unknown"
+
+
+def _by_boot_options(node: NodeFacts) -> Finding:
+    """Judge a kernel that made groups and does not tell their type."""
+    wish = iommu_wish(node.boot_options)
+    keys = [CMDLINE, IOMMU_GROUPS]
+    if wish in ("passthrough", "off"):
+        return passed(f"the boot options ask for IOMMU {wish}", found=wish, evidence=keys)
+    if wish:
+        return failed(
+            "the boot options ask for IOMMU translation, expected iommu=pt",
+            found=" ".join(str(option) for option in node.boot_options if "iommu" in option.name),
+            expected="iommu=pt",
+            evidence=keys,
+        )
+    return unknown(
+        "an IOMMU is on and neither sysfs nor the boot options say whether it translates",
+        expected="identity",
+        evidence=keys,
+        fix="look for `iommu: Default domain type` in `dmesg`",
+    )
+
+
+# --- each pair -------------------------------------------------------------------------------------
+
+
+@check(
+    "gpudirect.path",
+    title="Each GPU has a straight PCIe path to its compute NIC",
+    source=f"{GUIDE} (ACS); NCCL_NET_GDR_LEVEL, default PXB; pciutils ls-ecaps.c",
+    fix="ACS: switch it off in the firmware, or on each bridge `setpci -s BRIDGE ECAP_ACS+6.w=0000` after every boot.",
+    answers=("NT-GDR-1", "PA-04", "NT-FAB-2"),
+)
+def path(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Judge the way from each GPU to the nearest compute NIC: its distance, and ACS on the bridges of it.
+
+    NCCL uses GPUDirect RDMA only below a PCIe host bridge (PIX, PXB). There, ACS redirect makes every
+    bridge send the traffic up to the CPU and back: the path looks near and runs at half its rate.
+
+    ReqRedir, CmpltRedir or UpstreamFwd on a bridge of the path fails; SrcValid alone is a leftover of
+    the kernel's own setting and warns. Only root sees the ACS bits: for an ordinary user they are unknown.
+    A false alarm: Grace's NICs hang on the CPU by design and are judged by their NUMA node; a virtual
+    machine needs ACS (with ATS) and may show a flattened bus, which is unknown. Root ports are ignored.
+    """
+    if absent := next(_neither(node, site), None):
+        yield absent
+        return
+    devices = [port.device for port in site.roles(node).compute]
+    pairs = node.gpu_nic_pairs(devices)
+    if not pairs:
+        yield unknown("no compute NIC is a PCI function, so no path can be judged", evidence=[RDMA_CLASS, PCI_BUS])
+    elif site.part is not None and site.part.nic_on_cpu:
+        yield from _by_numa_node(site.part.name, pairs)
+    elif len(pairs) > 1 and all(pair.code == "PHB" for pair in pairs):
+        yield unknown(
+            "every GPU is equally far from its NIC (PHB): a flattened PCI bus",
+            evidence=list(pairs[0].evidence),
+            fix="give NCCL the provider's topology file (NCCL_TOPO_FILE)",
+        )
+    else:
+        yield from _by_distance(node, pairs)
+        if near := [pair for pair in pairs if pair.near]:
+            yield from _by_acs(node, near)
+
+
+def _by_distance(node: NodeFacts, pairs: Iterable[Pair]) -> Iterator[Finding]:
+    forced = _forced(node)
+    for pair in pairs:
+        if pair.near:
+            continue
+        why = "NCCL stages its traffic through host memory"
+        if forced:
+            why = f"{forced} uses GPUDirect RDMA all the same, through the CPU"
+        yield warned(
+            f"{pair.name}: no straight path, the NIC is behind the CPU ({pair.code}); {why}",
+            subject=pair.name,
+            found=pair.code,
+            expected="PIX or PXB",
+            evidence=pair.evidence,
+            fix="Compare the slots with the server's manual; a GPU without a near NIC may use another's over NVLink.",
+        )
+
+
+def _forced(node: NodeFacts) -> str:
+    """Return the setting that extends GPUDirect RDMA beyond PXB, if there is one."""
+    try:
+        value = node.nccl_env.text("NCCL_NET_GDR_LEVEL") or ""
+    except EvidenceError:
+        return ""
+    far = value in ("PHB", "NODE", "SYS") or (value[:1].isdigit() and (strtoll(value) or 0) >= 3)
+    return f"NCCL_NET_GDR_LEVEL={value}" if far else ""
+
+
+def _by_numa_node(part: str, pairs: Iterable[Pair]) -> Iterator[Finding]:
+    pairs = tuple(pairs)
+    for pair in pairs:
+        if pair.same_node is False:
+            yield warned(
+                f"{pair.name}: the nearest NIC is on the other CPU",
+                subject=pair.name,
+                found=pair.code,
+                expected="a NIC on the GPU's own NUMA node",
+                evidence=[*pair.evidence, PCI_BUS],
+            )
+    good = [pair for pair in pairs if pair.same_node]
+    if good:
+        names = ", ".join(pair.name for pair in good)
+        yield passed(f"{part}: {len(good)} of {len(pairs)} GPUs have a NIC on their own CPU", found=names,
+                     evidence=[PCI_BUS])  # fmt: skip
+    if silent := [pair.name for pair in pairs if pair.same_node is None]:
+        yield unknown(f"nobody says on which NUMA node {', '.join(silent)} are", evidence=[PCI_BUS])
+
+
+def _by_acs(node: NodeFacts, pairs: list[Pair]) -> Iterator[Finding]:
+    if node.evidence.collector.get("where") == "vm":
+        yield passed(f"{len(pairs)} GPU-NIC pairs are near; ACS is the host's matter in a virtual machine",
+                     found=_named(pairs), evidence=pairs[0].evidence)  # fmt: skip
+        return
+    near = f"{len(pairs)} GPU-NIC pairs are near each other"
+    try:
+        configuration = node.pci_configuration
+    except EvidenceError as error:
+        yield passed(near, found=_named(pairs), evidence=pairs[0].evidence).about("PA-04", "NT-FAB-2")
+        yield unknown(f"ACS on their paths could not be read: {error}", evidence=[LSPCI]).about("NT-GDR-1")
+        return
+    hidden, redirected, left = list[Pair](), list[Pair](), list[Pair]()
+    for pair in pairs:
+        functions = [configuration.get(bridge) for bridge in pair.bridges]
+        if any(function and function.redirects for function in functions):
+            redirected.append(pair)
+        elif not functions or any(function is None or function.denied for function in functions):
+            hidden.append(pair)
+        elif any(function and function.acs for function in functions):
+            left.append(pair)
+    if redirected:
+        yield _redirected(redirected, len(pairs), configuration)
+    if left:
+        yield warned(
+            f"ACS {_controls(left, configuration)} is left on the path of {len(left)} GPU-NIC pairs, nothing redirects",
+            found=_named(left),
+            expected="every ACSCtl bit off",
+            evidence=[LSPCI],
+        )
+    if hidden:
+        yield passed(near, found=_named(pairs), evidence=pairs[0].evidence).about("PA-04", "NT-FAB-2")
+        yield unknown(
+            f"ACS on the path of {len(hidden)} GPU-NIC pairs could not be read: lspci shows it to root only",
+            found=_named(hidden),
+            evidence=[LSPCI],
+            fix="run as root, or with --sudo",
+        ).about("NT-GDR-1")
+    elif not redirected and not left:
+        yield passed(f"{near}, and no bridge between them redirects", found=_named(pairs),
+                     evidence=[*pairs[0].evidence, LSPCI])  # fmt: skip
+
+
+def _redirected(pairs: list[Pair], of: int, configuration: Mapping[str, Function]) -> Finding:
+    bridges = sorted({b for pair in pairs for b in pair.bridges if b in configuration and configuration[b].redirects})
+    alone = pairs[0].name if len(pairs) == 1 else ""
+    return failed(
+        f"{alone or f'{len(pairs)} of {of} GPU-NIC pairs'}: ACS redirects the traffic through the CPU "
+        f"({_controls(pairs, configuration)} on {', '.join(bridges[:4])}{', …' if bridges[4:] else ''})",
+        subject=alone,
+        found=_named(pairs),
+        expected="ReqRedir-, CmpltRedir- and UpstreamFwd- on every bridge between GPU and NIC",
+        evidence=[LSPCI],
+        quote="\n".join(f"{b}: {_on(configuration[b].acs or ())}" for b in bridges[:8]),
+    )
+
+
+def _controls(pairs: list[Pair], configuration: Mapping[str, Function]) -> str:
+    return _on(
+        {name for pair in pairs for b in pair.bridges if b in configuration for name in configuration[b].acs or ()}
+    )
+
+
+def _on(controls: Iterable[str]) -> str:
+    return " ".join(f"{name}+" for name in sorted(controls))
+
+
+def _named(pairs: Iterable[Pair]) -> str:
+    return ", ".join(f"{pair.name} {pair.code}" for pair in pairs)

@@ -1,0 +1,169 @@
+"""PCIe of the NICs: link, read requests, ordering."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from preflight.checks.presence import PCI_BUS, no_rdma
+from preflight.cluster import Site
+from preflight.evidence import EvidenceError
+from preflight.facts import NodeFacts
+from preflight.facts.gpudirect import nic_functions, nic_link, processor_vendor
+from preflight.facts.lspci import LSPCI, Function
+from preflight.facts.nccl_env import PROCESS
+from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+
+_AMD = "1022"
+
+
+@check(
+    "pcie.nic-link",
+    title="The PCIe link of each compute NIC carries its port's rate",
+    source="sysfs-bus-pci (current_link_width); mlx5's own kernel message 'available PCIe bandwidth'; PCIe base spec.",
+    fix="Reseat the card, compare the slot's lanes and the BIOS' bifurcation with the server's manual.",
+    answers=("PA-12",),
+)
+def link(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the link that each compute NIC trained with its own maximum, and with the rate of its port.
+
+    A NIC in a slot of half its lanes shows a port at full rate and delivers half of it: 32 GT/s x8 is
+    252 Gb/s below a port of 400.
+
+    Below the port's rate fails. Fewer lanes that still suffice warn. A lower speed that suffices passes:
+    an older server, a newer card. A false alarm: a virtual function has no link of its own and is skipped.
+    """
+    if absent := no_rdma(node, site):
+        yield absent
+        return
+    ports = {port.device: port for port in site.roles(node).compute}
+    good, virtual = [], []
+    for device, port in ports.items():
+        found = nic_link(node.evidence, device)
+        key = f"file:/sys/class/infiniband/{device}/device/current_link_width"
+        if found is None:
+            virtual.append(key)
+        elif port.rate_gbps is not None and found.gbps < port.rate_gbps:
+            yield failed(
+                f"{device}'s PCIe link carries {found.gbps:.0f} Gb/s, its port {port.rate_gbps:g} Gb/s",
+                subject=device,
+                found=str(found),
+                expected=f"x{found.most_width} at {found.most_speed_gts} GT/s (the NIC's own maximum)",
+                evidence=found.evidence,
+            )
+        elif found.width < found.most_width:
+            yield warned(
+                f"{device}'s PCIe link trained x{found.width} of x{found.most_width} lanes",
+                subject=device,
+                found=str(found),
+                expected=f"x{found.most_width} (the NIC's own maximum)",
+                evidence=found.evidence,
+            )
+        else:
+            good.append((found, key))
+    if good:
+        links = ", ".join(sorted({str(found) for found, _ in good}))
+        yield passed(f"{len(good)} of {len(ports)} compute NICs have their full PCIe link", found=links,
+                     evidence=[key for _, key in good[:3]])  # fmt: skip
+    elif virtual:
+        yield skipped("virtual functions: the PCIe link is the physical function's", evidence=virtual[:3])
+    elif not ports:
+        yield unknown("there is no compute port whose NIC could be judged", evidence=[PCI_BUS])
+
+
+@check(
+    "pcie.max-read-request",
+    title="The compute NICs ask for large PCIe reads",
+    source="NVIDIA adapter performance tuning guides (MaxReadReq 4096); 512 is the power-on default of the PCIe spec.",
+    fix="`setpci -s NIC CAP_EXP+8.w` shows it; set bits 14:12 to 5 (4096 bytes) in the firmware or at each boot.",
+    answers=("NT-GDR-1",),
+    gating=False,  # it can only warn
+)
+def max_read_request(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare MaxReadReq of each compute NIC with 512 bytes.
+
+    The NIC fetches what it sends in requests of this size: at 512 bytes the number of requests in flight
+    bounds the rate before the link does, most of all when it reads from GPU memory.
+
+    512 bytes or less warns; the number is a property of the NIC, not of the bridges, whose own value
+    does not matter. Only root sees it.
+    """
+    if absent := no_rdma(node, site):
+        yield absent
+        return
+    small, good, hidden = list[str](), dict[str, int](), list[str]()
+    for device, function in _configurations(node, site).items():
+        size = function.max_read_request_bytes if function else None
+        if size is None:
+            hidden.append(device)
+        elif size <= 512:
+            small.append(f"{device} {size}")
+        else:
+            good[device] = size
+    if small:
+        yield warned(
+            f"{len(small)} compute NICs read in requests of 512 bytes or less",
+            found=", ".join(small),
+            expected="4096 bytes",
+            evidence=[LSPCI],
+            quote="\n".join(f"{line}: MaxReadReq" for line in small),
+        )
+    yield from _hidden(hidden, "MaxReadReq")
+    if good:
+        sizes = ", ".join(f"{size} bytes" for size in sorted(set(good.values())))
+        yield passed(f"{len(good)} compute NICs read in requests of {sizes}", found=sizes, evidence=[LSPCI])
+
+
+@check(
+    "pcie.relaxed-ordering",
+    title="Relaxed ordering is on where the CPU needs it",
+    source="NVIDIA: PCI_WR_ORDERING; AMD EPYC tuning guides; NCCL_IB_PCI_RELAXED_ORDERING (default 2, automatic)",
+    fix="Set `mlxconfig PCI_WR_ORDERING=1` or the BIOS' PCIe relaxed ordering, and unset NCCL_IB_PCI_RELAXED_ORDERING.",
+    answers=("NT-GDR-1",),
+    gating=False,  # it can only warn
+)
+def relaxed_ordering(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the NICs' relaxed-ordering bit, and NCCL's own switch, with on; on AMD hosts only.
+
+    With strict ordering each write waits for the one before it in the CPU's fabric: AMD hosts then
+    receive at a half or less of the port's rate.
+
+    Intel and Grace hosts do without, and are skipped. Only root sees the NIC's bit. The bit allows it;
+    whether the driver uses it is NCCL's matter (`[RO]` in its log).
+    """
+    if absent := no_rdma(node, site):
+        yield absent
+        return
+    vendor = processor_vendor(node.pci)
+    if vendor and vendor != _AMD:
+        yield skipped(f"the host bridges are not AMD's (vendor {vendor})", evidence=[PCI_BUS])
+        return
+    setting = node.nccl_env.get("NCCL_IB_PCI_RELAXED_ORDERING")
+    if setting is not None and node.nccl_env.integer(setting.name) == 0:
+        yield warned(f"{setting.text} in {setting.where} switches relaxed ordering off on an AMD host",
+                     subject=setting.name, found="0", expected="unset (2, automatic)", evidence=[setting.source],
+                     quote=setting.text)  # fmt: skip
+        return
+    configurations = _configurations(node, site)
+    off = [device for device, function in configurations.items() if function and function.relaxed_ordering is False]
+    on = [device for device, function in configurations.items() if function and function.relaxed_ordering]
+    if off:
+        yield warned(f"relaxed ordering is off in {len(off)} compute NICs of an AMD host", found=", ".join(off),
+                     expected="RlxdOrd+", evidence=[LSPCI])  # fmt: skip
+    yield from _hidden([device for device in configurations if device not in (*off, *on)], "RlxdOrd")
+    if on:
+        yield passed(f"relaxed ordering is on in {len(on)} compute NICs", found="RlxdOrd+", evidence=[LSPCI, PROCESS])
+
+
+def _configurations(node: NodeFacts, site: Site) -> dict[str, Function | None]:
+    """Return what lspci says of each compute NIC; raises EvidenceError."""
+    devices = [port.device for port in site.roles(node).compute]
+    functions = nic_functions(node.evidence, node.pci, devices)
+    if not functions:
+        raise EvidenceError(PCI_BUS, "no compute NIC is a PCI function")
+    return {device: node.pci_configuration.get(function.address) for device, function in functions.items()}
+
+
+def _hidden(devices: list[str], what: str) -> Iterator[Finding]:
+    if devices:
+        yield unknown(f"{what} of {', '.join(devices)} could not be read: lspci shows it to root only",
+                      evidence=[LSPCI], fix="run as root, or with --sudo")  # fmt: skip

@@ -1,0 +1,191 @@
+"""What the kernel's log says of GPUs and NVSwitches: XIDs and SXIDs, judged by the policy table."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from preflight.checks.presence import no_gpu
+from preflight.cluster import Site
+from preflight.evidence import EvidenceError
+from preflight.facts import NodeFacts
+from preflight.facts.kernel_log import DMESG, KernelLog
+from preflight.facts.xid import Event, Events, events
+from preflight.facts.xid_policy import NVLINK, POLICY, RECOVERY, RESET, SUPPORT, Act, Policy
+from preflight.hardware import NVSWITCH_IDS
+from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+
+CATALOGUE = "https://docs.nvidia.com/deploy/xid-errors/"
+
+#: Processes whose graphics exceptions (13) on one GPU alone make the GPU suspicious.
+SUSPICIOUS_PROCESSES = 3
+
+_BAD = (Act.OUT, Act.RESET)
+
+
+@check(
+    "xid.gpu",
+    title="The kernel's log holds no XID that takes a GPU out",
+    source=f"{CATALOGUE} (catalogue and actions); judgement: table in preflight/facts/xid_policy.py",
+    fix=RESET,
+)
+def gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Read the XIDs of each GPU from the kernel's log and judge them by the policy table, root cause first.
+
+    An uncorrectable error, a GPU off the bus or a dead GSP takes the job with it, and the next job on the
+    same GPU as well.
+
+    The log is read since boot, or as far as it reaches; what came before the driver was loaded, or before
+    the driver withdrew its wish for a recovery (Xid 154), is history. Repetitions within a minute count
+    once. An application's own errors (13, 31, 43, 45 and the like) never fail a node: one killed job
+    leaves dozens of them. Xid 74 fails when repeated or with an SXid, NVLink 5 units (144-150) by the word
+    Fatal in the line, 154 by what stands after "to". Where the driver itself (565 and newer) asks for no
+    recovery now, what a reset cures only warns. An unknown code warns and is quoted.
+    """
+    if absent := no_gpu(node, site):
+        yield absent
+        return
+    try:
+        log = node.kernel_log
+    except EvidenceError as error:
+        yield _unread(error)
+        return
+    found = events(log.lines)
+    harmless: Counter[int] = Counter()
+    told = False
+    for address in sorted({event.address for event in found.gpus}):
+        mine = [event for event in found.gpus if event.address == address]
+        policies = [(event, _policy(event, found, _recovery(node, address))) for event in mine]
+        if (finding := _worst(policies, log, address)) is not None:
+            told = True
+            yield finding
+        else:
+            harmless.update(event.code for event, _ in policies)
+    if harmless or not told:
+        notes = ", ".join(
+            f"{code}" + (f" x{number}" if number > 1 else "") for code, number in sorted(harmless.items())
+        )
+        yield passed(
+            f"no XID that asks for action ({log.since})" + (f"; of applications and notes: {notes}" if notes else ""),
+            evidence=[DMESG],
+        )
+    if log.cut:
+        yield unknown(f"the newer part of the kernel's log is missing: {log.cut}", evidence=[DMESG])
+
+
+def _unread(error: EvidenceError) -> Finding:
+    denied = "not permitted" in error.why or "denied" in error.why
+    fix = (
+        "run with --sudo, or as root: this kernel shows its log to root only (kernel.dmesg_restrict)" if denied else ""
+    )
+    return unknown(f"could not tell: {error}", evidence=[error.key], fix=fix)
+
+
+def _recovery(node: NodeFacts, address: str) -> str | None:
+    """Return the recovery that the driver asks for now; None where nobody says."""
+    try:
+        return next((gpu.recovery_action for gpu in node.gpu_health.gpus if gpu.address == address), None)
+    except EvidenceError:
+        return None
+
+
+def _policy(event: Event, found: Events, recovery: str | None) -> Policy:
+    """Return what one event means, given the others and the driver's own word."""
+    policy = POLICY.get(event.code) or Policy(f"unknown code: {event.text[:60]}", Act.WARN, SUPPORT)
+    mine = [other for other in found.gpus if other.address == event.address]
+    if event.code == 45 and event.cause is not None and event.cause not in {other.code for other in mine}:
+        return _policy(Event(event.at_s, event.address, event.cause, "", event.line), found, recovery)
+    if event.code == 13 and _on_this_gpu_alone(event, found):
+        test = "Run the vendor's field diagnostic on this GPU."
+        return Policy("graphics exceptions of several processes on this GPU alone", Act.WARN, test)
+    if policy.act is Act.READ:
+        policy = _read(event, policy, found)
+    if recovery == "None" and (policy.fix == RESET or event.code == 154) and policy.act in _BAD:
+        said = f"{policy.meaning}; the driver asks for no recovery now"
+        return Policy(said, Act.NOTE if event.code == 154 else Act.WARN, "Was the GPU reset since? Watch it.")
+    return policy
+
+
+def _on_this_gpu_alone(event: Event, found: Events) -> bool:
+    alike = [other for other in found.gpus if other.code == event.code]
+    processes = {other.pid for other in alike if other.pid is not None}
+    return {other.address for other in alike} == {event.address} and len(processes) >= SUSPICIOUS_PROCESSES
+
+
+def _read(event: Event, policy: Policy, found: Events) -> Policy:
+    """Judge by the line's own text, or by how often it came."""
+    if event.code == 154:
+        match = re.search(r"\bto 0x[0-9a-f]{1,4} \(([^)]{1,60})\)", event.text, re.I)
+        named = match[1] if match else event.text[:60]
+        return RECOVERY.get(named.lower()) or Policy(f"{policy.meaning}: {named}", Act.WARN, SUPPORT)
+    if event.code == 74:
+        same = [other for other in found.gpus if other.code == 74 and other.address == event.address]
+        repeated = len(same) > 1 or bool(found.switches)
+        return Policy(policy.meaning + (", repeated or with an SXid" if repeated else ""),
+                      Act.OUT if repeated else Act.WARN, NVLINK)  # fmt: skip
+    if re.search(r"\bnon-?fatal\b", event.text, re.I):
+        return Policy(f"{policy.meaning}, not fatal", Act.NOTE)
+    if re.search(r"\bfatal\b", event.text, re.I):
+        return Policy(f"{policy.meaning}, fatal", Act.OUT, policy.fix)
+    return Policy(f"{policy.meaning} of unknown severity", Act.WARN, SUPPORT)
+
+
+def _worst(policies: Sequence[tuple[Event, Policy]], log: KernelLog, address: str) -> Finding | None:
+    """Say the first event of the worst kind, and name what followed."""
+    bad = [pair for pair in policies if pair[1].act in _BAD]
+    worst = bad or [pair for pair in policies if pair[1].act is Act.WARN]
+    if not worst:
+        return None
+    event, policy = worst[0]
+    others = [other for other, _ in policies if other is not event]
+    when = log.ago(event.at_s)
+    then = ", ".join(dict.fromkeys(str(other.code) for other in others))
+    say = failed if bad else warned
+    return say(
+        f"Xid {event.code}: {policy.meaning}" + (f", {when}" if when else "") + (f"; also {then}" if then else ""),
+        subject=address, found=event.line[:200], expected=f"no such XID ({log.since})", evidence=[DMESG],
+        fix=policy.fix, quote="\n".join(one.line[:300] for one, _ in policies[:8]),
+    )  # fmt: skip
+
+
+@check(
+    "xid.nvswitch",
+    title="The kernel's log holds no fatal NVSwitch error",
+    source="https://docs.nvidia.com/deploy/xid-errors/ (SXid); NVIDIA Fabric Manager user guide, appendix D",
+    fix="Drain the node, restart nvidia-fabricmanager, reset all GPUs with the switches; support if it returns.",
+)
+def nvswitch(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Read the SXids of the NVSwitches from the kernel's log: fatal or not.
+
+    A fatal switch error stops the NVLink traffic of every GPU behind it; the job hangs in a collective.
+
+    Only the word Fatal in the line fails. Non-fatal ones are common noise after an application crashed
+    (12028) or corrected by themselves (11012). NVLink 5 systems (B200 and newer) have no SXids: their
+    switches are not on the node's PCI bus, and the check does not apply.
+    """
+    if absent := no_gpu(node, site):
+        yield absent
+        return
+    if not any(device.vendor == "10de" and device.device in NVSWITCH_IDS for device in node.pci):
+        yield skipped("no NVSwitch on the PCI bus", evidence=["dir:/sys/bus/pci/devices"])
+        return
+    try:
+        log = node.kernel_log
+    except EvidenceError as error:
+        yield _unread(error)
+        return
+    found = events(log.lines).switches
+    for address in sorted({event.address for event in found if event.fatal}):
+        mine = [event for event in found if event.address == address and event.fatal]
+        when = log.ago(mine[0].at_s)
+        yield failed(
+            f"SXid {mine[0].code}, fatal: {mine[0].text[:60]}" + (f", {when}" if when else ""),
+            subject=address, found=mine[0].line[:200], expected=f"no fatal SXid ({log.since})", evidence=[DMESG],
+            quote="\n".join(event.line[:300] for event in mine[:8]),
+        )  # fmt: skip
+    if not any(event.fatal for event in found):
+        notes = f", {len(found)} that were not" if found else ""
+        yield passed(f"no fatal SXid ({log.since}){notes}", evidence=[DMESG])
+    if log.cut:
+        yield unknown(f"the newer part of the kernel's log is missing: {log.cut}", evidence=[DMESG])

@@ -1,0 +1,126 @@
+"""IP addresses of the network interfaces, the default route, and how the kernel answers ARP.
+
+Sources: psutil.net_if_addrs, else ``ip -j addr`` (iproute2); ``/proc/net/route``;
+Documentation/networking/ip-sysctl.rst.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from preflight.evidence import Evidence, EvidenceError
+from preflight.facts.text import integer
+
+PSUTIL = "psutil:net_if_addrs"
+IP = "cmd:ip -j addr"
+ROUTES = "file:/proc/net/route"
+SYSCTL = "/proc/sys/net/ipv4/conf"
+
+Address: TypeAlias = ipaddress.IPv4Interface | ipaddress.IPv6Interface
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """Addresses by interface; an interface without one is there with an empty tuple."""
+
+    of: Mapping[str, tuple[Address, ...]]
+    evidence: str  # the record that this was read from
+
+    def ipv4(self, interface: str) -> tuple[ipaddress.IPv4Interface, ...]:
+        """Return an interface's IPv4 addresses with their prefix."""
+        return tuple(a for a in self.of.get(interface, ()) if isinstance(a, ipaddress.IPv4Interface))
+
+    def routable(self, interface: str) -> tuple[Address, ...]:
+        """Return the addresses that another node can reach: not the link-local ones."""
+        return tuple(address for address in self.of.get(interface, ()) if not address.is_link_local)
+
+
+def addresses(evidence: Evidence) -> Addresses:
+    """Return the addresses from whichever source answered; raises EvidenceError naming both."""
+    refusals = []
+    for key, read in ((PSUTIL, _from_psutil), (IP, _from_ip)):
+        try:
+            return Addresses(read(evidence, key), key)
+        except EvidenceError as error:
+            refusals.append(error)
+        except ValueError as error:
+            refusals.append(EvidenceError(key, str(error)))
+    raise EvidenceError(refusals[0].key, "; ".join(str(refusal) for refusal in refusals))
+
+
+def _from_psutil(evidence: Evidence, key: str) -> dict[str, tuple[Address, ...]]:
+    return parse_psutil(evidence.value(key))
+
+
+def _from_ip(evidence: Evidence, key: str) -> dict[str, tuple[Address, ...]]:
+    return parse_ip(evidence.text(key))
+
+
+def parse_psutil(value: Any) -> dict[str, tuple[Address, ...]]:
+    """Take psutil's mapping apart; raises ValueError."""
+    if not isinstance(value, dict) or not value:
+        raise ValueError("holds no network interface")
+    found = {}
+    for interface, entries in value.items():
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            raise ValueError(f"the entry of {interface!r} is not a list of addresses")
+        ips = [entry for entry in entries if entry.get("family") in ("inet", "inet6")]
+        found[str(interface)] = tuple(_interface(entry.get("address"), entry.get("netmask")) for entry in ips)
+    return found
+
+
+def parse_ip(text: str) -> dict[str, tuple[Address, ...]]:
+    """Read ``ip -j addr``; raises ValueError."""
+    try:
+        value = json.loads(text)
+    except (json.JSONDecodeError, RecursionError):
+        raise ValueError(f"{text.strip()[:80]!r} is not the JSON of ip(8)") from None
+    if not isinstance(value, list) or not value:
+        raise ValueError("lists no network interface")
+    found = {}
+    for link in value:
+        entries = link.get("addr_info", []) if isinstance(link, dict) else None
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            raise ValueError("an entry of ip(8) is not an interface")
+        ips = [entry for entry in entries if entry.get("family") in ("inet", "inet6")]
+        found[str(link.get("ifname"))] = tuple(_interface(e.get("local"), e.get("prefixlen")) for e in ips)
+    return found
+
+
+def _interface(address: Any, mask: Any) -> Address:
+    """Join an address and its mask, which psutil gives as an address too; a scope after ``%`` is dropped."""
+    host = str(address).split("%")[0]
+    if isinstance(mask, str) and ":" in mask:
+        mask = bin(int(ipaddress.IPv6Address(mask))).count("1")
+    return ipaddress.ip_interface(host if mask is None else f"{host}/{mask}")
+
+
+def default_routes(text: str) -> tuple[str, ...]:
+    """Return the interfaces that hold an IPv4 default route in ``/proc/net/route``; raises ValueError."""
+    lines = [line.split() for line in text.splitlines() if line.strip()]
+    if not lines or lines[0][:2] != ["Iface", "Destination"]:
+        raise ValueError(f"{text.strip()[:60]!r} is not the kernel's table of routes")
+    found = []
+    for row in lines[1:]:
+        if len(row) < 8:
+            raise ValueError(f"the route {' '.join(row)[:60]!r} is incomplete")
+        if row[1] == row[7] == "00000000":
+            found.append(row[0])
+    return tuple(dict.fromkeys(found))
+
+
+def effective(evidence: Evidence, interface: str, setting: str) -> int:
+    """Return arp_ignore, arp_announce or rp_filter as it holds for an interface: the larger of all's and its own."""
+    return max(_setting(evidence, name, setting) for name in ("all", interface))
+
+
+def _setting(evidence: Evidence, name: str, setting: str) -> int:
+    key = f"file:{SYSCTL}/{name}/{setting}"
+    try:
+        return integer(evidence.text(key), setting)
+    except ValueError as error:
+        raise EvidenceError(key, str(error)) from None

@@ -1,0 +1,82 @@
+"""Which rank of a job this process is, and which GPUs are its own.
+
+Sources: sbatch(1) and srun(1), "OUTPUT ENVIRONMENT VARIABLES"; torchrun; Open MPI's mpirun(1); CUDA C++
+programming guide, CUDA_VISIBLE_DEVICES. A batch script has SLURM_LOCALID too and is no rank: only a
+step has SLURM_STEP_ID.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from preflight.facts.gpu import Gpu
+
+_LOCAL_RANK = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
+_LOCAL_SIZE = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_STEP_TASKS_PER_NODE", "SLURM_NTASKS_PER_NODE")
+_WORLD = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS")
+
+
+@dataclass(frozen=True)
+class Rank:
+    """A process as a rank of a job."""
+
+    local: int  # from 0, on this node
+    local_size: int | None  # ranks on this node; None if nobody says
+    variable: str  # the variable that says so
+
+
+def rank(environment: Mapping[str, str]) -> Rank | None:
+    """Return the rank that this process is, None if it is none."""
+    for name in _LOCAL_RANK:
+        if name == "SLURM_LOCALID" and "SLURM_STEP_ID" not in environment:
+            continue
+        if (local := _number(environment.get(name))) is not None:
+            return Rank(local, _first(environment, _LOCAL_SIZE), name)
+    return None
+
+
+def world_size(environment: Mapping[str, str]) -> int | None:
+    """Return the number of ranks of the job, None if nobody says."""
+    return _first(environment, _WORLD)
+
+
+def _first(environment: Mapping[str, str], names: Sequence[str]) -> int | None:
+    numbers = (_number(environment.get(name)) for name in names)
+    return next((number for number in numbers if number), None)
+
+
+def _number(text: str | None) -> int | None:
+    """Read a count; Slurm writes ``8(x2)`` for eight tasks on each of two nodes."""
+    match = re.fullmatch(r"\s*(\d{1,9})(?:\(x\d{1,9}\))?\s*", text or "")
+    return int(match[1]) if match else None
+
+
+def own_gpus(environment: Mapping[str, str], gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
+    """Return the GPUs that this process uses: those it may see, and as a rank among equals only its own.
+
+    CUDA numbers equal GPUs in the order of their bus addresses, as NVML does.
+    """
+    visible = _visible(environment.get("CUDA_VISIBLE_DEVICES"), gpus)
+    mine = rank(environment)
+    if mine is not None and mine.local_size == len(visible) and mine.local < len(visible):
+        return (visible[mine.local],)
+    return visible
+
+
+def _visible(value: str | None, gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
+    """Apply CUDA_VISIBLE_DEVICES; a list that cannot be followed (MIG, another host's indices) leaves all."""
+    if value is None or not value.strip():
+        return tuple(gpus)
+    chosen = []
+    for item in value.split(","):
+        found = [gpu for gpu in gpus if item.strip() == str(gpu.index) or _is_uuid(item.strip(), gpu)]
+        if len(found) != 1:
+            return tuple(gpus)
+        chosen += found
+    return tuple(chosen)
+
+
+def _is_uuid(item: str, gpu: Gpu) -> bool:
+    return len(item) > 4 and item.startswith("GPU-") and gpu.uuid.startswith(item)

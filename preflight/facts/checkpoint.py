@@ -1,0 +1,39 @@
+"""The newest checkpoint of a directory, from ``find -printf '%T@ %y %P'``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file or directory below the checkpoints' directory."""
+
+    path: str  # below the directory
+    changed_at_s: float  # seconds since 1970-01-01 UTC
+
+
+def newest(text: str) -> Entry | None:
+    """Return the entry that was changed last, None if the directory is empty; raises ValueError.
+
+    Sharded checkpoints lie deeper than find looks: then the directory that was made for them counts.
+    """
+    best: Entry | None = None
+    for line in text.splitlines():
+        match = re.fullmatch(r"(\d{1,12}(?:\.\d{1,12})?) [a-zA-Z?] ?(.*)", line)
+        if not match:
+            raise ValueError(f"{line.strip()[:80]!r} is not a time, a type and a path")
+        if match[2] and (best is None or float(match[1]) > best.changed_at_s):
+            best = Entry(match[2], float(match[1]))
+    return best
+
+
+def seconds(collected_at: str) -> float:
+    """Read a document's time, ``2026-11-21T03:00:00Z``, as seconds since 1970; raises ValueError."""
+    try:
+        at = datetime.strptime(collected_at, "%Y-%m-%dT%H:%M:%SZ")
+    except ValueError:
+        raise ValueError(f"{collected_at[:40]!r} is not a time such as 2026-11-21T03:00:00Z") from None
+    return at.replace(tzinfo=timezone.utc).timestamp()

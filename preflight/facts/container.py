@@ -1,0 +1,127 @@
+"""What a container was given: Multus networks, device-plugin resources, GPU device nodes.
+
+Sources: Kubernetes Network Custom Resource Definition De-facto Standard (network-status); the SR-IOV
+network device plugin (``PCIDEVICE_*`` variables); the NVIDIA container toolkit.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from preflight.evidence import Evidence, EvidenceError
+from preflight.facts.nccl_env import PROCESS
+
+#: Where the network resources injector, and most charts, mount the pod's annotations by downward API.
+ANNOTATIONS = ("file:/etc/podnetinfo/annotations", "file:/etc/podinfo/annotations")
+#: The environment variable to give the annotation by, where no file is mounted.
+VARIABLE = "NETWORK_STATUS"
+#: The annotation's name, new and old.
+STATUS = ("k8s.v1.cni.cncf.io/network-status", "k8s.v1.cni.cncf.io/networks-status")
+GPU_NODES = "cmd:find /dev -maxdepth 1 -name nvidia*"
+
+_KUBERNETES = "KUBERNETES_SERVICE_HOST"
+
+
+@dataclass(frozen=True)
+class Network:
+    """One network that the pod is attached to; all but the name is optional in the standard."""
+
+    name: str  # NAMESPACE/NAME of the attachment
+    interface: str = ""  # net1
+    ips: tuple[str, ...] = ()
+    default: bool = False  # the cluster's own network
+    rdma_device: str = ""  # device-info.pci.rdma-device
+    pci_address: str = ""  # device-info.pci.pci-address
+
+
+def in_pod(environment: Mapping[str, str]) -> bool:
+    """Tell whether the process runs in a Kubernetes pod."""
+    return _KUBERNETES in environment
+
+
+def resources(environment: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Return device-plugin resource (as in the variable's name) -> PCI addresses that it gave."""
+    found = {}
+    for name, value in environment.items():
+        if name.startswith("PCIDEVICE_") and not name.endswith("_INFO"):
+            found[name.removeprefix("PCIDEVICE_")] = tuple(part.strip() for part in value.split(",") if part.strip())
+    return found
+
+
+def networks(evidence: Evidence) -> tuple[tuple[Network, ...], str]:
+    """Return the pod's networks and the record they come from; raises EvidenceError where none has them."""
+    environment = evidence.value(PROCESS)
+    if not isinstance(environment, Mapping):
+        raise EvidenceError(PROCESS, "holds no names and values")
+    for key in (PROCESS, *ANNOTATIONS):
+        try:
+            in_file = key != PROCESS
+            text = _annotation(parse_annotations(evidence.text(key))) if in_file else environment.get(VARIABLE)
+            if text:
+                return parse_network_status(text), key
+        except EvidenceError:
+            continue
+        except ValueError as error:
+            raise EvidenceError(key, str(error)) from None
+    raise EvidenceError(ANNOTATIONS[0], f"no {STATUS[0]} there, in {ANNOTATIONS[1][5:]}, or in ${VARIABLE}")
+
+
+def _annotation(annotations: Mapping[str, str]) -> str:
+    return next((annotations[name] for name in STATUS if annotations.get(name)), "")
+
+
+def parse_annotations(text: str) -> dict[str, str]:
+    """Read a downward-API file: lines of ``name="value"``, quoted as Go and JSON do; raises ValueError."""
+    found = {}
+    for line in text.splitlines():
+        name, equals, value = line.partition("=")
+        if not line.strip():
+            continue
+        try:
+            read = json.loads(value) if equals and name else None
+        except (json.JSONDecodeError, RecursionError):
+            read = None
+        if not isinstance(read, str):
+            raise ValueError(f'{line.strip()[:80]!r} is not of the form name="value"')
+        found[name] = read
+    return found
+
+
+def parse_network_status(text: str) -> tuple[Network, ...]:
+    """Read the JSON of the annotation; raises ValueError."""
+    try:
+        value = json.loads(text)
+    except (json.JSONDecodeError, RecursionError):
+        raise ValueError(f"{text.strip()[:80]!r} is not JSON") from None
+    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
+        raise ValueError("the network status is not a list of networks")
+    return tuple(_network(entry) for entry in value)
+
+
+def _network(entry: Mapping[str, Any]) -> Network:
+    if not isinstance(entry.get("name"), str) or not entry["name"]:
+        raise ValueError("a network of the status has no name")
+    info = entry.get("device-info")
+    pci = info.get("pci") if isinstance(info, dict) else None
+    device = pci if isinstance(pci, dict) else {}
+    ips = entry.get("ips")
+    return Network(
+        name=entry["name"],
+        interface=str(entry.get("interface") or ""),
+        ips=tuple(str(ip) for ip in ips) if isinstance(ips, list) else (),
+        default=entry.get("default") is True,
+        rdma_device=str(device.get("rdma-device") or ""),
+        pci_address=str(device.get("pci-address") or ""),
+    )
+
+
+def gpu_nodes(text: str) -> frozenset[str]:
+    """Return the names of NVIDIA's device nodes, ``nvidia0``, ``nvidiactl``; raises ValueError."""
+    names = [line.strip() for line in text.splitlines() if line.strip()]
+    if wrong := [name for name in names if not re.fullmatch(r"/dev/nvidia[\w.-]{0,60}", name)]:
+        raise ValueError(f"{wrong[0][:60]!r} is no device node of NVIDIA's")
+    return frozenset(name.removeprefix("/dev/") for name in names)

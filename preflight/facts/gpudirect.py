@@ -1,0 +1,182 @@
+"""GPU–NIC pairs: which NIC serves which GPU, how far it is, and which bridges lie between them.
+
+Distance comes from ``nvidia-smi topo -m``; where that is not to be had, from the PCI tree in sysfs.
+The tree tells the bridges of a path in any case, for ACS is a matter of bridges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from preflight.evidence import Evidence, EvidenceError
+from preflight.facts.gpu import Driver
+from preflight.facts.pci import PciDevice
+from preflight.facts.rdma import device_path, natural
+from preflight.facts.topo import RANK, Topology
+
+#: Codes up to which NCCL uses GPUDirect RDMA by default (NCCL_NET_GDR_LEVEL=PXB).
+NEAR = ("PIX", "PXB")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A GPU and the compute NIC that is nearest to it."""
+
+    gpu: str  # GPU0 as the matrix calls it, else its PCI address
+    nic: str  # RDMA device
+    code: str  # PIX … SYS
+    bridges: tuple[str, ...]  # PCI addresses of the bridges on the path below the common one; empty if unknown
+    same_node: bool | None  # whether both hang on one NUMA node; None if nobody says
+    evidence: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The pair in one word."""
+        return f"{self.gpu}-{self.nic}"
+
+    @property
+    def near(self) -> bool:
+        """Whether the path stays below a PCIe host bridge."""
+        return self.code in NEAR
+
+
+def nic_functions(evidence: Evidence, bus: Collection[PciDevice], devices: Collection[str]) -> dict[str, PciDevice]:
+    """Return RDMA device -> its PCI function, for those that have one; raises EvidenceError."""
+    by_address = {function.address: function for function in bus}
+    found = {}
+    for device in devices:
+        path = device_path(evidence, device)
+        if path and path[-1] in by_address:
+            found[device] = by_address[path[-1]]
+    return found
+
+
+def pairs(
+    gpus: Mapping[str, PciDevice],
+    nics: Mapping[str, PciDevice],
+    topology: Topology | None,
+    evidence: tuple[str, ...],
+) -> tuple[Pair, ...]:
+    """Pair each GPU with its nearest NIC: by the best code, equals by the nearest bus number."""
+    found = []
+    for gpu, function in gpus.items():
+        row = topology.links.get(gpu, {}) if topology else {}
+        codes = {nic: row.get(nic) or _code(function, device) for nic, device in nics.items()}
+        if codes:
+            nic = min(codes, key=lambda nic: (RANK.get(codes[nic], 99), _far(function, nics[nic]), natural(nic)))
+            found.append(
+                Pair(gpu, nic, codes[nic], bridges(function, nics[nic]), _same_node(function, nics[nic]), evidence)
+            )
+    return tuple(found)
+
+
+def gpu_names(driver: Driver | None, topology: Topology | None, gpus: Collection[PciDevice]) -> dict[str, PciDevice]:
+    """Return GPU -> its PCI function, by the matrix' names where the driver says which is which."""
+    by_address = {gpu.address: gpu for gpu in gpus}
+    if driver is None or topology is None:
+        return by_address
+    named = {f"GPU{gpu.index}": by_address[gpu.address] for gpu in driver.gpus if gpu.address in by_address}
+    return {name: named[name] for name in topology.gpus if name in named} or by_address
+
+
+def common(one: PciDevice, other: PciDevice) -> int:
+    """Return how many bridges two functions have in common, counted from the root port."""
+    number = 0
+    for mine, theirs in zip(one.parents, other.parents, strict=False):
+        if mine != theirs:
+            break
+        number += 1
+    return number
+
+
+def bridges(one: PciDevice, other: PciDevice) -> tuple[str, ...]:
+    """Return the bridges that traffic between two functions passes below their common one.
+
+    Of two functions without a common bridge these are root ports too, where ACS changes nothing.
+    """
+    shared = common(one, other)
+    return (*one.parents[shared:], *other.parents[shared:]) if shared else ()
+
+
+def _code(gpu: PciDevice, nic: PciDevice) -> str:
+    """Tell the distance from the tree, coarser than the driver does: it knows no host bridges."""
+    if shared := common(gpu, nic):
+        return "PIX" if max(len(gpu.parents), len(nic.parents)) - shared <= 1 else "PXB"
+    return {True: "NODE", False: "SYS", None: "PHB"}[_same_node(gpu, nic)]
+
+
+def _same_node(gpu: PciDevice, nic: PciDevice) -> bool | None:
+    if gpu.numa_node is None or nic.numa_node is None:
+        return None
+    return gpu.numa_node == nic.numa_node
+
+
+def _far(gpu: PciDevice, nic: PciDevice) -> int:
+    def bus(device: PciDevice) -> int:
+        domain, number, _ = device.address.split(":")
+        return int(domain, 16) << 8 | int(number, 16)
+
+    return abs(bus(gpu) - bus(nic))
+
+
+# --- the NIC's own link ----------------------------------------------------------------------------
+
+#: sysfs words for a link's speed, GT/s -> usable Gb/s of one lane after its line code (PCIe base specification).
+LANE_GBPS = {"2.5": 2.0, "5.0": 4.0, "8.0": 7.877, "16.0": 15.754, "32.0": 31.508, "64.0": 60.5}
+
+
+@dataclass(frozen=True)
+class Link:
+    """A PCIe link: what it trained at and what the device could do."""
+
+    speed_gts: str  # current_link_speed, GT/s
+    width: int  # current_link_width, lanes
+    most_speed_gts: str  # max_link_speed
+    most_width: int  # max_link_width
+    evidence: tuple[str, ...]
+
+    @property
+    def gbps(self) -> float:
+        """What the link carries in each direction, Gb/s, protocol headers not yet taken off."""
+        return LANE_GBPS[self.speed_gts] * self.width
+
+    def __str__(self) -> str:
+        """Return the link as people write it."""
+        return f"x{self.width} at {self.speed_gts} GT/s"
+
+
+def nic_link(evidence: Evidence, device: str) -> Link | None:
+    """Return the PCIe link of an RDMA device, None for a virtual function; raises EvidenceError.
+
+    A virtual function reports no width and no speed: the link is that of its physical function.
+    """
+    base = f"file:/sys/class/infiniband/{device}/device"
+    keys = tuple(f"{base}/{which}_link_{what}" for what in ("speed", "width") for which in ("current", "max"))
+    width, most_width = (_width(evidence, key) for key in keys[2:])
+    if width == 0:
+        return None
+    speed, most_speed = (_speed(evidence, key) for key in keys[:2])
+    return Link(speed, width, most_speed, most_width, keys)
+
+
+def _speed(evidence: Evidence, key: str) -> str:
+    text = evidence.text(key).strip()
+    word = text.split(" ")[0]
+    word = word if "." in word else f"{word}.0"  # old kernels print "8 GT/s"
+    if word not in LANE_GBPS:
+        raise EvidenceError(key, f"holds {text[:60]!r}, not a speed in GT/s")
+    return word
+
+
+def _width(evidence: Evidence, key: str) -> int:
+    text = evidence.text(key).strip()
+    if text not in ("0", "1", "2", "4", "8", "12", "16", "32"):
+        raise EvidenceError(key, f"holds {text[:60]!r}, not a number of lanes")
+    return int(text)
+
+
+def processor_vendor(bus: Collection[PciDevice]) -> str:
+    """Return the PCI vendor of the host bridges: 1022 AMD, 8086 Intel, 10de Grace; empty if there is none."""
+    vendors = [device.vendor for device in bus if device.class_code >> 8 == 0x0600]
+    return max(set(vendors), key=vendors.count) if vendors else ""

@@ -1,0 +1,125 @@
+"""The running kernel: modules, boot options, IOMMU.
+
+Sources: ``/sys/module`` (loaded modules, and built-in ones that have a parameter or a version),
+Documentation/admin-guide/kernel-parameters.txt, Documentation/ABI/testing/sysfs-kernel-iommu_groups.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from preflight.evidence import Evidence, EvidenceError
+
+MODULES = "dir:/sys/module"
+CMDLINE = "file:/proc/cmdline"
+RELEASE = "file:/proc/sys/kernel/osrelease"
+NVIDIA_VERSION = "file:/proc/driver/nvidia/version"
+IOMMU_GROUPS = "dir:/sys/kernel/iommu_groups"
+
+#: Modules that let an RDMA driver reach GPU memory without DMA-BUF, new and old.
+PEER_MODULES = ("nvidia_peermem", "nv_peer_mem", "nv_peer_memory")
+
+
+def modules(evidence: Evidence) -> frozenset[str]:
+    """Return the kernel's modules, underscores in their names; raises EvidenceError if they were not read."""
+    return frozenset(evidence.listing(MODULES))
+
+
+@dataclass(frozen=True)
+class Option:
+    """One boot option."""
+
+    name: str
+    value: str = ""  # empty for an option without one
+
+    def __str__(self) -> str:
+        """Return the option as it is written."""
+        return f"{self.name}={self.value}" if self.value else self.name
+
+
+def boot_options(text: str) -> tuple[Option, ...]:
+    """Read ``/proc/cmdline`` in order; a value may be quoted and hold blanks. Raises ValueError."""
+    words = re.findall(r'(?:[^\s"]|"[^"\n]*"|"(?=[^"]*$))+', text)
+    if not words:
+        raise ValueError("the kernel's command line is empty")
+    if not text.strip().isprintable():
+        raise ValueError(f"{text.strip()[:60]!r} is not a command line")
+    found = []
+    for word in words:
+        if word in ("--", "---"):  # what follows is for init
+            break
+        name, _, value = word.partition("=")
+        found.append(Option(name, value.strip('"')))
+    return tuple(found)
+
+
+def release(text: str) -> tuple[int, int]:
+    """Read major and minor number of ``5.15.0-1063-nvidia``; raises ValueError."""
+    if not (match := re.match(r"\s*(\d{1,3})\.(\d{1,4})(?:[.\-+_~\s]|$)", text)):
+        raise ValueError(f"{text.strip()[:60]!r} is not a kernel release")
+    return int(match[1]), int(match[2])
+
+
+def open_modules(text: str) -> bool:
+    """Tell from ``/proc/driver/nvidia/version`` whether the driver's open kernel modules run; raises ValueError."""
+    if not (match := re.search(r"^NVRM version:(.*)$", text, re.MULTILINE)):
+        raise ValueError(f"{text.strip()[:80]!r} has no line 'NVRM version:'")
+    return "Open Kernel Module" in match[1]
+
+
+# --- IOMMU -----------------------------------------------------------------------------------------
+
+#: What ``iommu_groups/N/type`` says where every DMA goes through translation.
+TRANSLATED = frozenset({"DMA", "DMA-FQ"})
+_TYPES = TRANSLATED | {"identity", "blocked", "unmanaged", "auto"}
+
+
+def iommu_type(text: str) -> str:
+    """Read the domain type of an IOMMU group; raises ValueError."""
+    if (word := text.strip()) not in _TYPES:
+        raise ValueError(f"{word[:60]!r} is no type of an IOMMU domain")
+    return word
+
+
+def iommu_types(evidence: Evidence, patterns: Iterable[str]) -> dict[str, str]:
+    """Return record key -> domain type for the devices that the patterns name and that have a group.
+
+    A device without a group is not behind an IOMMU. Raises EvidenceError if a file was not readable.
+    """
+    found = {}
+    for pattern in patterns:
+        for key in evidence.keys(pattern):
+            if evidence.exists(key):
+                try:
+                    found[key] = iommu_type(evidence.text(key))
+                except ValueError as error:
+                    raise EvidenceError(key, str(error)) from None
+    return found
+
+
+def iommu_is_on(evidence: Evidence) -> bool:
+    """Tell whether the kernel made any IOMMU group; raises EvidenceError if nobody could tell."""
+    return evidence.exists(IOMMU_GROUPS) and bool(evidence.listing(IOMMU_GROUPS))
+
+
+def iommu_wish(options: Iterable[Option]) -> str:
+    """Return ``passthrough``, ``off``, ``translated`` or an empty text: what the boot options ask for.
+
+    The last word counts, as in the kernel; ``off`` of either vendor's driver is off.
+    """
+    wish = ""
+    for option in options:
+        values = option.value.split(",")
+        if option.name == "iommu.passthrough":
+            wish = "passthrough" if option.value in ("1", "y", "on") else "translated"
+        elif option.name == "iommu" and "pt" in values:
+            wish = "passthrough"
+        elif option.name in ("iommu", "intel_iommu", "amd_iommu") and "off" in values:
+            return "off"
+        elif (option.name == "iommu" and "nopt" in values) or (
+            option.name in ("intel_iommu", "amd_iommu") and "on" in values and not wish
+        ):
+            wish = "translated"
+    return wish

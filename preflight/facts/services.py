@@ -1,0 +1,51 @@
+"""System services, as ``systemctl show`` prints them, and the version of the fabric manager."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from preflight.facts.text import plain
+
+SERVICES = (
+    "cmd:systemctl show --property=Id,LoadState,ActiveState,SubState nvidia-fabricmanager.service nvidia-imex.service"
+)
+FABRIC_MANAGER = "cmd:nv-fabricmanager --version"
+
+
+@dataclass(frozen=True)
+class Service:
+    """One unit."""
+
+    name: str
+    load: str  # loaded, not-found, masked, …
+    active: str  # active, inactive, failed, activating, …
+    sub: str  # running, exited, dead, …
+
+    @property
+    def known(self) -> bool:
+        """Whether the unit is installed."""
+        return self.load != "not-found"
+
+
+def parse(text: str) -> Mapping[str, Service]:
+    """Read blocks of ``KEY=value`` divided by empty lines, by unit name; raises ValueError."""
+    found = {}
+    for block in re.split(r"\n[ \t]*\n", plain(text).strip()):
+        values = dict(line.split("=", 1) for line in block.split("\n") if "=" in line)
+        try:
+            service = Service(values["Id"], values["LoadState"], values["ActiveState"], values.get("SubState", ""))
+        except KeyError as error:
+            raise ValueError(f"a block has no {error.args[0]}: {block.strip()[:80]!r}") from None
+        found[service.name] = service
+    return found
+
+
+def fabric_manager_version(text: str) -> str:
+    """Read ``Fabric Manager version is : 570.124.06``; raises ValueError."""
+    if not (
+        match := re.search(r"version\s{0,9}(?:is)?\s{0,9}:?\s{0,9}([0-9]{3}(?:\.[0-9]{1,4}){1,2})\b", plain(text), re.I)
+    ):
+        raise ValueError(f"{plain(text).strip()[:80]!r} names no version")
+    return match[1]

@@ -1,0 +1,86 @@
+"""Versions of what is installed, by file names: nothing is imported or executed to learn them.
+
+``find -printf`` lists the driver's libraries and the system's NCCL in the directories of the loader;
+PyTorch and the NCCL that came with it are told by the names of their ``dist-info`` directories.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from preflight.evidence import Evidence
+
+#: Where a loader looks, on Debian, Red Hat and in NVIDIA's containers; the key of ``preflight.probes``.
+LIBRARIES = (
+    "cmd:find -H /usr/lib/x86_64-linux-gnu /usr/lib/aarch64-linux-gnu /usr/lib64 /usr/local/cuda/lib64"
+    " /usr/local/nvidia/lib64 /usr/local/lib -maxdepth 1 ( -name libnvidia-ml.so* -o -name libcuda.so*"
+    " -o -name libnvidia-ptxjitcompiler.so* -o -name libnccl*.so* ) -printf '%s %p %l\\n'"
+)
+
+
+@dataclass(frozen=True)
+class Library:
+    """One file of a shared library, or a link to one."""
+
+    path: str
+    size_bytes: int  # of a link: of the link itself
+    target: str  # what a link points to; empty for a file
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return posixpath.basename(self.path)
+
+    @property
+    def version(self) -> str:
+        """The version in the name: ``570.124.06`` of ``libcuda.so.570.124.06``; empty if it holds none."""
+        match = re.search(r"\.so\.(\d{1,4}(?:\.\d{1,6}){1,3})$", self.name)
+        return match[1] if match else ""
+
+
+def parse_libraries(text: str) -> tuple[Library, ...]:
+    """Read ``SIZE PATH TARGET`` lines; raises ValueError with the line that cannot be read."""
+    found = []
+    for line in text.splitlines():
+        if not line.strip():
+            continue
+        match = re.fullmatch(r"(\d{1,15}) (/\S+)(?: (\S*))?", line.rstrip())
+        if not match:
+            raise ValueError(f"{line.strip()[:80]!r} is not a size, a path and a target")
+        found.append(Library(match[2], int(match[1]), match[3] or ""))
+    return tuple(found)
+
+
+def nccl_in_use(libraries: Iterable[Library]) -> dict[str, str]:
+    """Return directory -> version of the system's NCCL (``libnccl.so.2``, by what it points to)."""
+    found = {}
+    for library in libraries:
+        if library.name == "libnccl.so.2" and library.target:
+            version = Library(posixpath.basename(library.target), 0, "").version
+            if version:
+                found[posixpath.dirname(library.path)] = version
+    return found
+
+
+@dataclass(frozen=True)
+class Package:
+    """One installed Python package."""
+
+    name: str  # torch, nvidia_nccl_cu12
+    version: str
+    directory: str  # the site-packages directory
+
+
+def packages(evidence: Evidence) -> tuple[Package, ...]:
+    """Return PyTorch and NCCL packages of the places that are looked at; in each, the name tells."""
+    keys = [key for key in sorted(evidence.records) if key.endswith(".dist-info/INSTALLER") and "*" not in key]
+    return tuple(package for key in keys if (package := _package(key)) is not None)
+
+
+def _package(key: str) -> Package | None:
+    path = posixpath.dirname(key.removeprefix("file:"))
+    match = re.fullmatch(r"(torch|nvidia_nccl_cu\d{1,3})-([\w.+!]{1,60})\.dist-info", posixpath.basename(path))
+    return Package(match[1], match[2], posixpath.dirname(path)) if match else None

@@ -1,0 +1,124 @@
+"""XIDs of GPUs and SXIDs of NVSwitches in the kernel's log.
+
+``NVRM: Xid (PCI:0000:1b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.`` The address
+has no function, the text after the code is free. Some faults are logged without a code; they get the one that
+NVIDIA's catalogue has for them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from preflight.facts.kernel_log import Line
+
+_PCI = r"(?:PCI:)?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)"
+_XID = re.compile(rf"NVRM: Xid \({_PCI}\): ([0-9]{{1,4}})(?:, ?(.*))?")
+_SXID = re.compile(rf"SXid \({_PCI}\): ([0-9]{{1,6}}), (Non-fatal|Fatal)\b,? ?(.*)", re.I)
+_CAUSE = re.compile(r"caused by previous Xid ([0-9]{1,4})")
+_PID = re.compile(r"pid='?([0-9]{1,10})")
+
+#: Lines without a code -> the code that the catalogue has for them.
+_WITHOUT_CODE = (
+    (re.compile(rf"NVRM: GPU {_PCI}: GPU has fallen off the bus"), 79),
+    (re.compile(rf"NVRM: Rate limiting GSP RPC error prints for GPU at {_PCI}"), 119),
+    (re.compile(rf"NVRM: GPU {_PCI}: RmInitAdapter failed!"), 143),
+)
+_NAMED = re.compile(rf"NVRM: The NVIDIA GPU {_PCI}")
+_FALLEN = "fallen off the bus and is not responding"
+_LOADED = "NVRM: loading NVIDIA UNIX"
+_CLEARED = re.compile(r"recovery action changed .{0,80}\bto 0x0 \(None\)", re.I)
+
+#: Lines of one incident: the same code of the same GPU within this time counts once, seconds.
+INCIDENT_S = 60
+
+
+@dataclass(frozen=True)
+class Event:
+    """One XID of one GPU, or what the log says in its place."""
+
+    at_s: float
+    address: str  # of the GPU, in the kernel's form
+    code: int
+    text: str  # after the code
+    line: str
+
+    @property
+    def cause(self) -> int | None:
+        """The code of an earlier error that the line itself names."""
+        match = _CAUSE.search(self.text)
+        return int(match[1]) if match else None
+
+    @property
+    def pid(self) -> int | None:
+        """The process that the line names."""
+        match = _PID.search(self.text)
+        return int(match[1]) if match else None
+
+
+@dataclass(frozen=True)
+class SwitchEvent:
+    """One SXID of one NVSwitch."""
+
+    at_s: float
+    address: str
+    code: int
+    fatal: bool
+    text: str
+    line: str
+
+
+@dataclass(frozen=True)
+class Events:
+    """What the log holds since the driver was loaded, and since each GPU's recovery was cleared."""
+
+    gpus: tuple[Event, ...]
+    switches: tuple[SwitchEvent, ...]
+
+
+def events(lines: Iterable[Line]) -> Events:
+    """Find all events, without repetitions; what a driver load or a cleared recovery action ended is left out."""
+    gpus: list[Event] = []
+    switches: list[SwitchEvent] = []
+    named = ""
+    for line in lines:
+        if _LOADED in line.text:
+            gpus, switches, named = [], [], ""
+        elif match := _SXID.search(line.text):
+            fatal = match[3].lower() == "fatal"
+            switches.append(SwitchEvent(line.at_s, _address(match[1]), int(match[2]), fatal, match[4], line.text))
+        elif match := _NAMED.search(line.text):
+            named = _address(match[1])
+        elif named and _FALLEN in line.text:
+            gpus.append(Event(line.at_s, named, 79, "GPU has fallen off the bus", line.text))
+        elif (event := _event(line)) is not None:
+            if event.code == 154 and _CLEARED.search(event.text):
+                gpus = [other for other in gpus if other.address != event.address]
+            else:
+                gpus.append(event)
+    return Events(tuple(_once(gpus)), tuple(switches))
+
+
+def _event(line: Line) -> Event | None:
+    if match := _XID.search(line.text):
+        return Event(line.at_s, _address(match[1]), int(match[2]), (match[3] or "").strip(), line.text)
+    for pattern, code in _WITHOUT_CODE:
+        if match := pattern.search(line.text):
+            return Event(line.at_s, _address(match[1]), code, line.text.partition("NVRM: ")[2], line.text)
+    return None
+
+
+def _address(text: str) -> str:
+    domain, bus, device = text.lower().split(":")
+    return f"{int(domain, 16):04x}:{bus}:{device.partition('.')[0]}.0"
+
+
+def _once(found: Iterable[Event]) -> Iterable[Event]:
+    """Leave out what repeats: a code of a GPU within a minute of its last line."""
+    last: dict[tuple[str, int], float] = {}
+    for event in found:
+        key = (event.address, event.code)
+        if key not in last or event.at_s - last[key] > INCIDENT_S:
+            yield event
+        last[key] = event.at_s

@@ -1,0 +1,110 @@
+"""What each XID means for the node: the policy table.
+
+Meanings and first actions after NVIDIA's XID catalogue (https://docs.nvidia.com/deploy/xid-errors/) for Ampere
+and newer; where operators disagree the milder word was taken for what an application can cause.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class Act(str, enum.Enum):
+    """What an XID asks for."""
+
+    OUT = "out"  # take GPU or node out now
+    RESET = "reset"  # reset or drain soon
+    WARN = "warn"  # nobody says what to do: look at it
+    APPLICATION = "application"  # the application's own error first
+    NOTE = "note"  # information
+    READ = "read"  # the line's own text decides
+
+
+RESET = "Drain the GPU's jobs, then nvidia-smi -r -i N (it ends all jobs on this GPU); reboot if that fails."
+REBOOT = "Drain the node and reboot it; if it comes back, check power, heat and seating, then call support."
+REPLACE = "Drain the node, reset the GPU; have it replaced if the failure stays."
+SUPPORT = "Drain the node when it is free and give the line to the vendor's support."
+NVLINK = "Look at both ends (`nvidia-smi nvlink -s`, `-e`), reset all GPUs of the node; if it comes back, support."
+CABLES = "Check the auxiliary power cables of the board."
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Meaning and action of one code."""
+
+    meaning: str
+    act: Act
+    fix: str = ""
+
+
+def _table(rows: tuple[tuple[str, str, Act, str], ...]) -> dict[int, Policy]:
+    found = {}
+    for codes, meaning, act, fix in rows:
+        for part in codes.split(","):
+            first, _, last = part.partition("-")
+            for code in range(int(first), int(last or first) + 1):
+                found[code] = Policy(meaning, act, fix)
+    return found
+
+
+POLICY = _table((
+    ("8,11,13,25,32,60,69", "engine, channel or class exception", Act.APPLICATION, ""),
+    ("31", "memory page fault of an application", Act.APPLICATION, ""),
+    ("14,37,38,44,66,67", "driver-internal event", Act.NOTE, ""),
+    ("39-41,70-72,75-77,85,126-135", "copy engine exception", Act.APPLICATION, ""),
+    ("43", "an application's channel was stopped", Act.NOTE, ""),
+    ("45", "clean-up after an earlier error or a killed application", Act.NOTE, ""),
+    ("46", "GPU timeout", Act.RESET, RESET),
+    ("48", "uncorrectable (double-bit) memory error", Act.OUT, RESET),
+    ("54", "auxiliary power is not connected", Act.OUT, CABLES),
+    ("56-58,65,73,81", "error that the catalogue calls unused", Act.WARN, SUPPORT),
+    ("47,59,61,87,90,111-118,122-125,138", "error that the catalogue calls unused", Act.WARN, SUPPORT),
+    ("62", "internal micro-controller halt", Act.RESET, RESET),
+    ("63", "a row remapping or page retirement was recorded", Act.NOTE, ""),
+    ("64", "a row remapping or page retirement failed", Act.OUT, REPLACE),
+    ("68,80,82-84,86,88,89,96-105,139,142", "video, JPEG or optical-flow engine exception", Act.APPLICATION, ""),
+    ("74", "NVLink error", Act.READ, NVLINK),
+    ("78", "vGPU start error", Act.APPLICATION, ""),
+    ("79", "GPU has fallen off the bus", Act.OUT, REBOOT),
+    ("92", "high rate of single-bit errors", Act.NOTE, ""),
+    ("93", "InfoROM wear", Act.NOTE, ""),
+    ("94", "contained memory error", Act.APPLICATION, ""),
+    ("95", "uncontained memory error", Act.OUT, RESET),
+    ("109", "context switch timeout", Act.RESET, RESET),
+    ("110", "security fault", Act.RESET, RESET),
+    ("119", "GSP firmware does not answer", Act.OUT, RESET),
+    ("120", "GSP firmware error", Act.OUT, RESET),
+    ("121", "corrected error of the chip-to-chip link", Act.NOTE, ""),
+    ("136", "link training failed", Act.RESET, RESET),
+    ("106,107,152,153", "test message", Act.NOTE, ""),
+    ("108,137", "NVLink access error of a peer", Act.NOTE, ""),
+    ("140", "unrecovered ECC error", Act.OUT, RESET),
+    ("141", "fast-path error", Act.NOTE, ""),
+    ("143", "GPU initialisation error", Act.OUT, RESET),
+    ("144-146,149", "NVLink unit error", Act.READ, RESET),
+    ("147,148", "NVLink unit event", Act.NOTE, ""),
+    ("150", "NVLink unit error", Act.RESET, RESET),
+    ("151", "key rotation error", Act.RESET, "Restart the virtual machine."),
+    ("154", "the driver changed what it asks for", Act.READ, ""),
+    ("155", "NVLink error found by software", Act.RESET, RESET),
+    ("156", "a resource was retired", Act.RESET, RESET),
+    ("158", "fatal timeout", Act.OUT, RESET),
+    ("157,160,161", "resource or channel retirement", Act.NOTE, ""),
+    ("159", "unified-memory access error", Act.APPLICATION, ""),
+    ("162-165", "power-smoothing event", Act.NOTE, ""),
+    ("167-169", "PCIe fatal timeout, reduced memory or SEC2 halt", Act.RESET, SUPPORT),
+    ("171,172", "uncorrectable memory error (detail of 48)", Act.OUT, RESET),
+    ("166,170,173,175,176", "error that the catalogue gives no action for", Act.WARN, SUPPORT),
+))  # fmt: skip
+
+#: What Xid 154 names after "to", and whether it takes the node out.
+RECOVERY = {
+    "none": Policy("the driver asks for no recovery any more", Act.NOTE),
+    "gpu reset required": Policy("the driver asks for a GPU reset", Act.OUT, RESET),
+    "drain and reset": Policy("the driver asks to drain and reset the GPU", Act.OUT, RESET),
+    "node reboot required": Policy("the driver asks for a reboot", Act.OUT, REBOOT),
+    "drain p2p": Policy("the driver asks to end all peer-to-peer work", Act.OUT, RESET),
+    "recover imex domain": Policy("the driver asks to recover the IMEX domain", Act.OUT,
+                                  "Restart nvidia-imex on all nodes of the domain."),
+}  # fmt: skip

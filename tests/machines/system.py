@@ -1,0 +1,90 @@
+"""The operating system: addresses, sysctls, clock, governor, installed libraries, checkpoints."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Any
+
+from preflight.facts.versions import LIBRARIES
+from preflight.probes import checkpoints
+from tests.machines.hcas import verbs
+from tests.machines.machine import Machine
+from tests.machines.records import DIRECTORY, Records, listing, ok, ran
+
+COLLECTED_AT_S = 1795230000  # 2026-11-21T03:00:00Z
+CHECKPOINTS = "/shared/checkpoints"
+
+
+def render(machine: Machine) -> Records:
+    return _network(machine) | _sysctls(machine) | _clock(machine) | _software(machine) | _checkpoints(machine)
+
+
+def _entry(address: str) -> dict[str, Any]:
+    interface = ipaddress.ip_interface(address)
+    return {"family": f"inet{'6' if interface.version == 6 else ''}", "address": str(interface.ip),
+            "netmask": str(interface.netmask)}  # fmt: skip
+
+
+def _network(machine: Machine) -> Records:
+    """Rail i has 10.i.0.0/31; the management interface the addresses of documentation."""
+    addresses: dict[str, list[dict[str, Any]]] = {"lo": [_entry("127.0.0.1/8")], "eno1": [_entry("192.0.2.1/24")]}
+    rails = [nic for _, nic in verbs(machine) if nic.gpu is not None and machine.roce]
+    for _, nic in verbs(machine):
+        addresses[nic.netdev(machine.roce)] = []
+    for number, nic in enumerate(rails):
+        address = nic.ip if nic.ip is not None else f"10.{number}.0.1/31"
+        addresses[nic.netdev(True)] = [_entry(address)] if address else []
+    head = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"
+    default = f"{machine.default_route}\t00000000\tFE0200C0\t0003\t0\t0\t100\t00000000\t0\t0\t0\n"
+    local = "eno1\t000200C0\t00000000\t0001\t0\t0\t100\t00FFFFFF\t0\t0\t0\n"
+    return {
+        "psutil:net_if_addrs": {"status": "ok", "value": addresses},
+        "file:/proc/net/route": ok(head + default + local),
+    }
+
+
+def _sysctls(machine: Machine) -> Records:
+    names = ["all", "eno1", *(nic.netdev(machine.roce) for _, nic in verbs(machine))]
+    values = {"arp_ignore": machine.arp[0], "arp_announce": machine.arp[1], "rp_filter": 2}
+    return {
+        **{f"file:/proc/sys/net/ipv4/conf/{name}/{key}": ok(f"{value}\n")
+           for name in names for key, value in values.items()},
+        "file:/proc/sys/kernel/numa_balancing": ok(f"{machine.numa_balancing}\n"),
+        "dir:/sys/devices/system/cpu/cpufreq": listing(dict.fromkeys(("policy0", "policy1"), DIRECTORY)),
+        "file:/sys/devices/system/cpu/cpufreq/policy0/scaling_governor": ok(f"{machine.governor}\n"),
+    }  # fmt: skip
+
+
+def _clock(machine: Machine) -> Records:
+    side = "fast" if machine.clock_offset_s >= 0 else "slow"
+    tracking = (
+        "Reference ID    : C0000203 (192.0.2.3)\nStratum         : 3\nRef time (UTC)  : Sat Nov 21 02:58:41 2026\n"
+        f"System time     : {abs(machine.clock_offset_s):.9f} seconds {side} "
+        "of NTP time\nLast offset     : +0.000011219 seconds\nRMS offset      : 0.000023127 seconds\n"
+        "Frequency       : 12.164 ppm slow\nResidual freq   : +0.001 ppm\nSkew            : 0.024 ppm\n"
+        "Root delay      : 0.001124312 seconds\nRoot dispersion : 0.000402113 seconds\n"
+        "Update interval : 64.4 seconds\nLeap status     : Normal\n"
+    )
+    return {"cmd:chronyc -n tracking": ran(tracking)}
+
+
+def _software(machine: Machine) -> Records:
+    folder = "/usr/lib/x86_64-linux-gnu"
+    driver = machine.library_driver or machine.driver
+    lines = []
+    for stem, size in (("libcuda", 64_000_000), ("libnvidia-ml", 2_100_000), ("libnvidia-ptxjitcompiler", 28_000_000)):
+        whole = 0 if stem == machine.empty_library else size
+        lines += [f"{whole} {folder}/{stem}.so.{driver} ", f"{len(stem) + 14} {folder}/{stem}.so.1 {stem}.so.{driver}"]
+    nccl = "2.26.2"
+    lines += [f"17 {folder}/libnccl.so.2 libnccl.so.{nccl}", f"253000000 {folder}/libnccl.so.{nccl} "]
+    wheel = "/usr/local/lib/python3.10/dist-packages/nvidia_nccl_cu12-{}.dist-info/INSTALLER"
+    records: Records = {LIBRARIES: ran("\n".join(lines) + "\n", 1, "find: '/usr/lib64': No such file or directory\n")}
+    if machine.bundled_nccl:
+        records[f"file:{wheel.format(machine.bundled_nccl)}"] = ok("pip\n")
+    return records
+
+
+def _checkpoints(machine: Machine) -> Records:
+    at = COLLECTED_AT_S - machine.checkpoint_age_min * 60
+    listed = f"{at - 1800}.0000000000 d \n{at - 1800}.2500000000 d step-11000\n{at}.5000000000 d step-12000\n"
+    return {checkpoints(CHECKPOINTS).key: ran(listed)}

@@ -1,0 +1,120 @@
+"""A list with 5,000 names of which 4,990 do not resolve: a clear, folded answer in bounded time and memory.
+
+The resolver is real, and so is its server: one that says "no such name" to all, or one that never answers. Both
+live in a network name space of their own, as do the ten hosts. Needs root, sshd and unshare.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.sshfarm import Farm, network
+from tests.sshfarm.marks import needs_farm
+
+pytestmark = [needs_farm, pytest.mark.skipif(bool(network.missing()), reason="needs a private network")]
+
+NAMESERVER = "127.77.255.53"
+NAMES, REAL = 5000, 10
+
+
+@pytest.mark.parametrize(("via", "server"), [("ssh", "denies"), ("openssh", "denies"), ("ssh", "hangs")])
+def test_five_thousand_names(via: str, server: str, tmp_path: Path) -> None:
+    (tmp_path / "resolv.conf").write_text(f"nameserver {NAMESERVER}\n", encoding="utf-8")
+    (tmp_path / "nsswitch.conf").write_text("hosts: files dns\n", encoding="utf-8")
+    script = (
+        'ip link set lo up && mount --bind "$0/resolv.conf" /etc/resolv.conf && '
+        'mount --bind "$0/nsswitch.conf" /etc/nsswitch.conf && exec "$@"'
+    )
+    command = ["unshare", "--net", "--mount", "--propagation", "private", "sh", "-c", script, str(tmp_path)]
+    command += [sys.executable, "-m", "tests.test_many_names", via, server]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
+    assert ran.returncode == 0, ran.stderr
+    told: dict[str, Any] = json.loads(ran.stdout)
+    assert told["documents"] == NAMES
+    assert told["seconds"] < (60 if server == "denies" else 26)
+    assert told["peak_mb"] < 300
+    assert told["threads"] < 250
+    if server == "denies":
+        assert told["answered"] == REAL
+        assert [phase for phase, _, _ in told["silent"]] == ["resolve"]
+        assert told["lines"] < 60, "the answer is folded"
+    else:
+        assert {phase for phase, _, _ in told["silent"]} == {"resolve", "queue"}
+        assert told["lines"] < 80
+
+
+def _serve(server: str) -> None:
+    """Answer every question with NXDOMAIN, or with nothing."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
+        listener.bind((NAMESERVER, 53))
+        while True:
+            question, client = listener.recvfrom(2000)
+            if server == "denies":
+                listener.sendto(question[:2] + b"\x81\x83" + question[4:6] + bytes(6) + question[12:], client)
+
+
+def _main(via: str, server: str) -> None:
+    from preflight import evidence, probes
+    from preflight.checks import registry
+    from preflight.fleet import Limits, gather
+    from preflight.judge import judge
+    from preflight.reports.text_report import render
+    from preflight.targets import resolve
+    from preflight.transport.openssh import OpenSshTransport
+    from preflight.transport.ssh import SshOptions, SshTransport
+
+    threading.Thread(target=_serve, args=(server,), daemon=True).start()
+    with Farm(REAL) as farm, tempfile.TemporaryDirectory() as folder:
+        config = Path(folder) / "ssh_config"
+        stanzas = [f"Host n{number:04d}\n HostName {host}\n" for number, host in enumerate(farm.hosts)]
+        config.write_text("".join(stanzas) + farm.ssh_config.read_text().replace("Host 127.*", "Host *"))
+        began = time.monotonic()
+        hosts = resolve(hosts=f"n[0000-{NAMES - 1}]")
+        transport = SshTransport(SshOptions(config), hosts) if via == "ssh" else OpenSshTransport(config, hosts)
+        asked = registry()
+        limits = Limits(fanout=64, node_s=20, run_s=60 if server == "denies" else 20)
+        documents, threads = list[evidence.Evidence](), 0
+
+        def plan_for(host: str, deadline_s: float) -> dict[str, Any]:
+            return probes.plan((), node=host, deadline_s=deadline_s) | {"probes": [_echo()]}
+
+        for document in gather(hosts, transport, plan_for, limits):
+            documents.append(document)
+            threads = max(threads, threading.active_count())
+        seconds = time.monotonic() - began
+        transport.close()
+        report = judge(sorted(documents, key=lambda d: d.node), asked.checks)
+        text = render(report, width=120)
+    silent: dict[tuple[str, str], int] = {}
+    for document in documents:
+        if document.no_answer:
+            key = (document.no_answer["phase"], document.no_answer["reason"])
+            silent[key] = silent.get(key, 0) + 1
+    told = {
+        "documents": len(documents), "answered": sum(d.answered for d in documents), "seconds": seconds,
+        "silent": sorted((phase, reason, count) for (phase, reason), count in silent.items())[:20],
+        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "threads": threads,
+        "lines": text.count("\n"),
+    }  # fmt: skip
+    print(json.dumps(told), flush=True)
+    os._exit(0)
+
+
+def _echo() -> dict[str, Any]:
+    return {"key": "cmd:echo ok", "kind": "cmd", "target": "echo ok", "timeout_s": 5, "argv": ["echo", "ok"]}
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])
