@@ -101,7 +101,7 @@ FAULTS = (
     Fault("F09 200 ms round trips", wired(":", Wire(delay_s=0.1))),
     Fault(
         "F10 cut in mid-answer",
-        wired(BIG, Wire(cut_after_bytes=60_000)),
+        wired(BIG, Wire(cut_after_bytes=150_000)),
         "read",
         "the connection was reset: the answer was cut at ",
         (probe("tool"),),
