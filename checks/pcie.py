@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.checks.presence import PCI_BUS, no_rdma
+from preflight.checks.presence import PCI_BUS, no_pci_nic
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
@@ -32,7 +32,7 @@ def link(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Below the port's rate fails. Fewer lanes that still suffice warn. A lower speed that suffices passes:
     an older server, a newer card. A false alarm: a virtual function has no link of its own and is skipped.
     """
-    if absent := no_rdma(node, site):
+    if absent := no_pci_nic(node, site):
         yield absent
         return
     ports = {port.device: port for port in site.roles(node).compute}
@@ -87,7 +87,7 @@ def max_read_request(node: NodeFacts, site: Site) -> Iterator[Finding]:
     512 bytes or less warns; the number is a property of the NIC, not of the bridges, whose own value
     does not matter. Only root sees it.
     """
-    if absent := no_rdma(node, site):
+    if absent := no_pci_nic(node, site):
         yield absent
         return
     small, good, hidden = list[str](), dict[str, int](), list[str]()
@@ -130,7 +130,7 @@ def relaxed_ordering(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Intel and Grace hosts do without, and are skipped. Only root sees the NIC's bit. The bit allows it;
     whether the driver uses it is NCCL's matter (`[RO]` in its log).
     """
-    if absent := no_rdma(node, site):
+    if absent := no_pci_nic(node, site):
         yield absent
         return
     vendor = processor_vendor(node.pci)

@@ -10,6 +10,7 @@ from preflight.cluster import Roles, Site
 from preflight.facts import NodeFacts
 from preflight.facts.pci import ROOT as PCI
 from preflight.facts.rdma import ROOT as IB
+from preflight.facts.rdma import is_software
 from preflight.model import Finding, skipped, unknown
 
 PCI_BUS = f"dir:{PCI}"
@@ -38,6 +39,17 @@ def no_rdma(node: NodeFacts, site: Site) -> Finding | None:
             fix="see rdma.registered",
         )
     return skipped("the kernel has no RDMA device and the PCI bus no RDMA NIC", evidence=[RDMA_CLASS, PCI_BUS])
+
+
+def no_pci_nic(node: NodeFacts, site: Site) -> Finding | None:
+    """Return the finding of a check about the PCI side of compute NICs where there is none; else None."""
+    if absent := no_rdma(node, site):
+        return absent
+    devices = {port.device for port in site.roles(node).compute}
+    if devices and all(is_software(node.evidence, device) for device in devices):
+        names = ", ".join(sorted(devices))
+        return skipped(f"{names}: software devices, on no PCI bus", evidence=[RDMA_CLASS])
+    return None
 
 
 def compute_roles(node: NodeFacts, site: Site) -> Roles | Finding:

@@ -334,3 +334,22 @@ def test_rendered_files_are_up_to_date() -> None:
 def test_node_documents_say_that_they_are_made_by_hand() -> None:
     for path in sorted((FIXTURES / "nodes").glob("*.json")):
         assert json.loads(path.read_text())["origin"].startswith(("made by hand", "recorded")), path
+
+
+#: Recorded in a guest with real verbs devices: what fails, and nothing else does.
+RECORDED = {
+    "soft-roce": set[tuple[str, str]](),
+    "soft-roce-mtu-1500": {("rdma.active-mtu", "rxe0:1"), ("roce.netdev-mtu", "eth2")},
+    "soft-roce-port-down": {("rdma.port-state", "rxe1:1"), ("rdma.device-nodes", "rxe0")},
+}
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_recorded_guest(name: str) -> None:
+    report = judge([from_document(whole_node(name), name)], CHECKS, site("soft-roce"))
+    assert whole_node(name)["origin"].startswith("recorded")
+    found = {(f["check"], f["subject"]) for f in report["findings"] if f["status"] == "fail"}
+    assert found == RECORDED[name]
+    # a small guest: what warns is true of it
+    warned = {f["check"] for f in report["findings"] if f["status"] == "warn"}
+    assert warned == {"host.open-files", "host.shm", "kernel.numa-balancing"}

@@ -69,6 +69,11 @@ def uverbs(evidence: Evidence) -> dict[str, str]:
     return found
 
 
+def is_software(evidence: Evidence, device: str) -> bool:
+    """Tell whether a device is Soft-RoCE or the like: it lives under ``/sys/devices/virtual``, on no bus."""
+    return "/virtual/" in str(evidence.listing(f"dir:{ROOT}").get(device, {}).get("target", ""))
+
+
 def device_path(evidence: Evidence, device: str) -> tuple[str, ...]:
     """Return the PCI addresses from the root port down to a device's own; empty for a virtual one."""
     target = evidence.listing(f"dir:{ROOT}").get(device, {}).get("target", "")
