@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -34,14 +33,11 @@ def identify(path: str) -> tuple[str, str] | None:
 
 
 def candidates() -> list[str]:
-    """Return what may be an interpreter: by name in PATH and in the system, and all of pyenv's."""
+    """Return what may be an interpreter: by name in PATH and in the system, and what is installed beside ours."""
     found = [sys.executable]
     for name in NAMES:
         found += [path for path in (shutil.which(name), shutil.which(name, path="/usr/bin:/usr/local/bin")) if path]
-    root = os.environ.get("PYENV_ROOT", "")
-    if not root and shutil.which("pyenv"):
-        root = subprocess.run(["pyenv", "root"], capture_output=True, text=True).stdout.strip()
-    return found + [str(path) for path in sorted(Path(root).glob("versions/*/bin/python3")) if root]
+    return found + [str(path) for path in sorted(Path(sys.base_prefix).parent.glob("*/bin/python3"))]
 
 
 def interpreters() -> dict[str, str]:

@@ -137,7 +137,7 @@ BOTH: dict[str, tuple[Fault, set[tuple[str, str, str]]]] = {
     "clock behind": (node(clock_offset_s=-0.2), {("warn", "host.time-sync", "")}),
     "few open files": (node(open_files=1024), {("warn", "host.open-files", "")}),
     "driver upgraded without a reboot": (
-        node(library_driver="570.148.08"), {("fail", "versions.driver-files", "")},
+        node(userland_driver="570.148.08"), {("fail", "versions.driver-files", "")},
     ),
     "empty libcuda": (node(empty_library="libcuda"), {
         ("fail", "versions.driver-files", "/usr/lib/x86_64-linux-gnu/libcuda.so.570.124.06"),

@@ -122,7 +122,7 @@ SHELLS = (
     Shell("false", "/bin/false", says="the login shell did not run our command: exit status 1"),
     Shell("missing shell", "/bin/nothing", says="no key was accepted"),
     Shell("platform-python", files={"/usr/libexec/platform-python": python()}, without=NO_PYTHON),
-    Shell("version manager's shim", tools={"python3": "echo 'pyenv: python3: command not found' >&2; exit 127"}),
+    Shell("version manager's shim", tools={"python3": "echo 'shim: python3: command not found' >&2; exit 127"}),
     Shell("too old a Python first", tools={"python3": "exit 97"}),
     Shell("too old a Python only", tools={"python3": "exit 97"}, without=NO_PYTHON, says="; python3 cannot be used; s"),
 )

@@ -85,7 +85,7 @@ class Machine:
     numa_balancing: int = 0
     governor: str = "performance"
     clock_offset_s: float = 0.000014
-    library_driver: str = ""  # version of the driver's libraries, if not the kernel module's
+    userland_driver: str = ""  # version of the driver's libraries, if not the kernel module's
     empty_library: str = ""
     bundled_nccl: str = ""  # version of a nvidia-nccl wheel
     checkpoint_age_min: int = 20

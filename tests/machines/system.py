@@ -70,7 +70,7 @@ def _clock(machine: Machine) -> Records:
 
 def _software(machine: Machine) -> Records:
     folder = "/usr/lib/x86_64-linux-gnu"
-    driver = machine.library_driver or machine.driver
+    driver = machine.userland_driver or machine.driver
     lines = []
     for stem, size in (("libcuda", 64_000_000), ("libnvidia-ml", 2_100_000), ("libnvidia-ptxjitcompiler", 28_000_000)):
         whole = 0 if stem == machine.empty_library else size
