@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
+
+from preflight.nodeset import unfold
 
 Kind = Callable[[Any], Any]
 KeyPath = tuple[str, ...]
@@ -103,37 +104,15 @@ def one_of(*words: str) -> Kind:
     return read
 
 
-_MOST_NAMES = 100_000
-
-
 def names(value: Any) -> tuple[str, ...]:
     """Names in NodeSet syntax (``"gpu[001-064]"``) or a list of them."""
-    from ClusterShell.NodeSet import NodeSet, NodeSetException
-
     parts = value if isinstance(value, list) else [value]
     if not parts or not all(isinstance(part, str) and part.strip() for part in parts):
         raise ValueError('takes names such as "gpu[001-064]", or a list of them')
-    if (number := _how_many(",".join(parts))) > _MOST_NAMES:
-        raise ValueError(f"takes at most {_MOST_NAMES} names, this folds {number}")
     try:
-        folded = NodeSet(",".join(parts))
-    except NodeSetException as error:
+        return unfold(",".join(parts))
+    except ValueError as error:
         raise ValueError(f'takes names such as "gpu[001-064]": {error}') from None
-    if not folded:
-        raise ValueError("names nothing")
-    return tuple(folded)
-
-
-def _how_many(folded: str) -> int:
-    """Count what a folded list stands for, before a library spends minutes on unfolding it."""
-    total = 0
-    for pattern in re.split(r",(?![^\[]*\])", folded):
-        number = 1
-        for ranges in re.findall(r"\[([^\]]*)\]", pattern):
-            ends = [re.findall(r"\d+", item)[:2] for item in ranges.split(",")]
-            number *= sum(abs(int(e[-1]) - int(e[0])) + 1 if e else 1 for e in ends)
-        total += number
-    return total
 
 
 # --- reading ---

@@ -18,7 +18,7 @@ LAYERS = {
     "probes": set[str](),
     "facts": {"evidence"},
     "hardware": {"facts"},
-    "cluster_schema": set[str](),
+    "cluster_schema": {"nodeset"},
     "cluster": {"cluster_schema", "hardware", "facts", "evidence"},
     "model": {"cluster"},
     "checklist_items": set[str](),
