@@ -281,11 +281,14 @@ def _compare(options: argparse.Namespace) -> None:
 
 
 def _print(samples: Mapping[tuple[str, str], Sequence[Sample]], number: int, rounds: int) -> None:
-    ours_s = statistics.median(s.wall_s for s in next(iter(samples.values())))
+    ours = next(iter(samples.values()))
+    ours_s = statistics.median(s.wall_s for s in ours)
+    floor_s = statistics.median(s.nodes_cpu_s for s in ours) / (os.cpu_count() or 1)
     print(f"{number} hosts, {rounds} rounds interleaved, {os.cpu_count()} CPUs shared with the hosts; medians")
-    print("ours / theirs: wall time of our trivial command over the wall time of that row, start-up included\n")
+    print("ours / theirs: wall time of our trivial command over the wall time of that row, start-up included")
+    print(f"floor: the same for a client that costs nothing; the nodes' own work alone takes {floor_s:.2f} s here\n")
     head = (
-        "client", "key exchange", "wall s", "ours / theirs", "client CPU ms/host", "less start-up",
+        "client", "key exchange", "wall s", "ours / theirs", "floor", "client CPU ms/host", "less start-up",
         "nodes' CPU ms/host", "unanswered",
     )  # fmt: skip
     print(("| {} " * len(head) + "|").format(*head))
@@ -297,7 +300,7 @@ def _print(samples: Mapping[tuple[str, str], Sequence[Sample]], number: int, rou
         nodes_ms = 1000 * statistics.median(s.nodes_cpu_s for s in found) / number
         missing = max(number - s.answered for s in found)
         print(
-            f"| {name} | {kex} | {wall_s:.2f} | {ours_s / wall_s:.3f} | {cpu_ms:.1f} | {running_ms:.1f} "
+            f"| {name} | {kex} | {wall_s:.2f} | {ours_s / wall_s:.3f} | {floor_s / wall_s:.3f} | {cpu_ms:.1f} | {running_ms:.1f} "
             f"| {nodes_ms:.1f} | {missing} |"
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import threading
 import time
@@ -68,12 +69,12 @@ class Session(paramiko.Transport):
     def _choose(self, keys: Iterable[str]) -> None:
         """Prefer what is cheap, keep what a site may need, and heed what its configuration forbids."""
         options = self.get_security_options()
-        options.kex = _chosen(options.kex, _KEX, self.config.kex, "KexAlgorithms")
-        options.ciphers = _chosen(options.ciphers, _CIPHERS, self.config.ciphers, "Ciphers")
-        options.digests = _chosen(options.digests, (), self.config.macs, "MACs")
+        options.kex = _chosen(tuple(options.kex), _KEX, tuple(self.config.kex), "KexAlgorithms")
+        options.ciphers = _chosen(tuple(options.ciphers), _CIPHERS, tuple(self.config.ciphers), "Ciphers")
+        options.digests = _chosen(tuple(options.digests), (), tuple(self.config.macs), "MACs")
         wanted = [key for key in dict.fromkeys(keys) if key in self._key_info]  # type: ignore[attr-defined]
         able = (*wanted, *(key for key in options.key_types if key not in wanted))
-        options.key_types = _chosen(able, (), self.config.host_key_algorithms, "HostKeyAlgorithms")
+        options.key_types = _chosen(able, (), tuple(self.config.host_key_algorithms), "HostKeyAlgorithms")
 
     def _fail(self, ended: bool) -> None:
         """Raise what a connection without a session came to."""
@@ -150,6 +151,18 @@ class Session(paramiko.Transport):
             f"user, or a locked account; the host does not say which{also}. Try `ssh -v` to it"
         )
 
+    # What paramiko does for every connection and nobody here reads: a third of a connection's client CPU
+
+    def _log(self, level: int, msg: object, *args: object) -> None:
+        """Drop what paramiko tells of its progress: about forty lines."""
+
+    def _parse_debug(self, m: paramiko.Message) -> None:
+        """Drop sshd's remarks on the options of a key."""
+
+    def _filter_algorithm(self, type_: str) -> tuple[str, ...]:
+        """Return the algorithms as ``_choose`` has set them: none is disabled besides."""
+        return tuple(getattr(self, f"_preferred_{type_}"))
+
     def _parse_channel_open_failure(self, m: paramiko.Message) -> None:
         """Keep the host's own words, which paramiko only logs."""
         with contextlib.suppress(Exception):
@@ -166,7 +179,8 @@ def _hung_up(wire: Wire) -> str:
     return {"reset": "reset the connection", "closed": "hung up"}.get(wire.ended, odd)
 
 
-def _chosen(able: Sequence[str], preferred: Sequence[str], allowed: Sequence[str], what: str) -> tuple[str, ...]:
+@functools.lru_cache(1024)
+def _chosen(able: tuple[str, ...], preferred: tuple[str, ...], allowed: tuple[str, ...], what: str) -> tuple[str, ...]:
     """Put the preferred first and drop what is not allowed; an empty ``allowed`` allows all."""
     ordered = [*(name for name in preferred if name in able), *(name for name in able if name not in preferred)]
     chosen = tuple(name for name in ordered if not allowed or name in allowed)

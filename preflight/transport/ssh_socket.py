@@ -22,6 +22,9 @@ from preflight.transport.ssh_config import HostConfig
 
 _KEPT = 300
 
+#: Bytes asked of the kernel at once: paramiko reads every packet in two pieces, each with its own system calls.
+_READ_AHEAD = 1 << 16
+
 #: Seconds between looks whether a channel has room.
 _ROOM_S = 0.005
 
@@ -57,17 +60,25 @@ class Wire:
         """Take a stream; ``release`` frees what it rests on, ``complaint`` tells what a helper program said."""
         self.first = b""
         self.ended = ""
+        self._ahead = memoryview(b"")
         self._closing = threading.Lock()
         self._sending = threading.Lock()
         self._stream, self._release, self._complaint = stream, release, complaint
         self._tcp = stream if isinstance(stream, socket.socket) and stream.family != socket.AF_UNIX else None
 
     def recv(self, size: int) -> bytes:
-        """Read; acknowledge at once, since sshd keeps Nagle's algorithm on and would wait for it, 40 ms a time."""
+        """Read, for one thread at a time."""
+        if not self._ahead:
+            self._ahead = memoryview(self._receive())
+        data, self._ahead = self._ahead[:size], self._ahead[size:]
+        return bytes(data)
+
+    def _receive(self) -> bytes:
+        """Take what is there; acknowledge at once, since sshd keeps Nagle's algorithm on: 40 ms a time."""
         try:
             if self._tcp is not None:
                 self._tcp.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
-            data = self._stream.recv(size)
+            data = self._stream.recv(_READ_AHEAD)
         except TimeoutError:
             raise
         except OSError as error:
