@@ -300,8 +300,8 @@ def _print(samples: Mapping[tuple[str, str], Sequence[Sample]], number: int, rou
         nodes_ms = 1000 * statistics.median(s.nodes_cpu_s for s in found) / number
         missing = max(number - s.answered for s in found)
         print(
-            f"| {name} | {kex} | {wall_s:.2f} | {ours_s / wall_s:.3f} | {floor_s / wall_s:.3f} | {cpu_ms:.1f} | {running_ms:.1f} "
-            f"| {nodes_ms:.1f} | {missing} |"
+            f"| {name} | {kex} | {wall_s:.2f} | {ours_s / wall_s:.3f} | {floor_s / wall_s:.3f} | {cpu_ms:.1f} "
+            f"| {running_ms:.1f} | {nodes_ms:.1f} | {missing} |"
         )
 
 
