@@ -45,7 +45,7 @@ def this_node(probes: Sequence[Probe], cluster: Cluster, manner: Manner) -> Evid
     from preflight.transport.local import collect
 
     node = os.uname().nodename
-    plan = _plan_for(probes, cluster, manner)(node, manner.deadline_s or DEADLINE_S)
+    plan = plans(probes, cluster, manner)(node, manner.deadline_s or DEADLINE_S)
     try:
         with _sigterm_interrupts(), progress(f"asking {node}"):
             return from_document(collect(plan), node)
@@ -85,7 +85,7 @@ def fleet(hosts: Sequence[str], session: Session, manner: Manner) -> list[Eviden
 
     run_s = manner.deadline_s or FLEET_DEADLINE_S
     limits = Limits(manner.fanout, min(DEADLINE_S, run_s), run_s)
-    plan_for = _plan_for(session.registry.probes, session.cluster, manner)
+    plan_for = plans(session.registry.probes, session.cluster, manner)
     answers: list[Evidence] = []
     session.via = manner.via
     with _transport(hosts, manner) as transport, Progress(len(hosts)) as shown, interruptible() as stop:
@@ -98,7 +98,7 @@ def fleet(hosts: Sequence[str], session: Session, manner: Manner) -> list[Eviden
     return sorted(answers, key=lambda evidence: evidence.node)
 
 
-def _plan_for(probes: Sequence[Probe], cluster: Cluster, manner: Manner) -> Callable[[str, float], Mapping[str, Any]]:
+def plans(probes: Sequence[Probe], cluster: Cluster, manner: Manner) -> Callable[[str, float], Mapping[str, Any]]:
     """Return what makes a node's plan: sudo only where its class does not forbid it, its checkpoints' place."""
     from preflight.probes import checkpoints, plan
 

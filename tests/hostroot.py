@@ -6,10 +6,14 @@ read by the collector, in its true places, through the login shell, over the net
 
 from __future__ import annotations
 
+import ipaddress
+import json
 import os
 import shlex
 import stat
+import time
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +46,7 @@ def write(machine: Machine, folder: Path, *, hung: Sequence[str] = (), python: b
     _devices(folder / "dev")
     for key in sorted(records, key=lambda key: (not key.startswith("dir:"), key)):
         kind, target = key.split(":", 1)
-        if records[key]["status"] != "ok" or "*" in target:
+        if records[key]["status"] != "ok" or ("*" in target and kind != "cmd"):
             continue
         if kind == "dir":
             _directory(folder, target, records[key]["entries"])
@@ -50,7 +54,9 @@ def write(machine: Machine, folder: Path, *, hung: Sequence[str] = (), python: b
             _file(folder / target.lstrip("/"), records[key]["out"])
         elif kind == "cmd":
             tool, *arguments = shlex.split(target)
-            tools.setdefault(tool, {})[tuple(arguments)] = records[key]
+            record = records[key] if "%T@" not in target else {**records[key], "out": _today(records[key]["out"])}
+            tools.setdefault(tool, {})[tuple(arguments)] = record
+    tools.setdefault("ip", {})[("-j", "addr")] = {"out": _ip_addr(records["psutil:net_if_addrs"]["value"]), "rc": 0}
     for tool, answers in tools.items():
         _file(folder / "bin" / tool, "#!/bin/sh\nexec sleep 1000\n" if tool in hung else _script(answers), 0o755)
     if python:
@@ -70,18 +76,32 @@ def settle(
     files: Mapping[str, str] | None = None,
 ) -> None:
     """Let a host of a farm live in a root, with this login shell, start-up file, variables, more files."""
-    farm.view(
-        host,
-        View(
-            shell=shell,
-            files={**_elsewhere(root), **({"~/.bashrc": bashrc} if bashrc else {}), **(files or {})},
-            environment={"PATH": f"{root}/bin:{_PATH}", **(environment or {})},
-            without=()
-            if (root / "bin" / "python3").exists()
-            else tuple(p for p in _PYTHONS if os.path.isdir(os.path.dirname(p))),
-        ),
+    seen = view(root, shell=shell, bashrc=bashrc, environment=environment, files=files)
+    farm.view(host, seen)
+    furnish(farm._rooms[host].enter, root)
+
+
+def view(
+    root: Path,
+    *,
+    shell: str = "/bin/bash",
+    bashrc: str = "",
+    environment: Mapping[str, str] | None = None,
+    files: Mapping[str, str] | None = None,
+) -> View:
+    """Return what a host that lives in a root shows, apart from /sys, /proc and /dev."""
+    return View(
+        shell=shell,
+        files={**_elsewhere(root), **({"~/.bashrc": bashrc} if bashrc else {}), **(files or {})},
+        environment={"PATH": f"{root}/bin:{_PATH}", **(environment or {})},
+        without=()
+        if (root / "bin" / "python3").exists()
+        else tuple(p for p in _PYTHONS if os.path.isdir(os.path.dirname(p))),
     )
-    enter = farm._rooms[host].enter
+
+
+def furnish(enter: Path, root: Path) -> None:
+    """Let the script that enters a room mount the root's /sys, /proc and /dev first."""
     before, last = enter.read_text(encoding="utf-8").rsplit("exec ", 1)
     size = (root / "shm").read_text(encoding="utf-8")
     mounts = [f"mount --bind {root}{path} {path}" for path in ("/sys", *_mounted_in_proc(root))]
@@ -136,6 +156,26 @@ def _directory(root: Path, target: str, entries: Mapping[str, Mapping[str, Any]]
             (folder / name).chmod(int(entry["mode"], 8))
         else:
             (folder / name).mkdir()
+
+
+def _today(listed: str) -> str:
+    """Move the times of ``find -printf '%T@ …'`` on to now, as old as they were when the machine was rendered."""
+    passed_s = time.time() - datetime.fromisoformat(machines.COLLECTED_AT.replace("Z", "+00:00")).timestamp()
+    lines = [line.split(" ", 1) for line in listed.splitlines()]
+    return "".join(f"{float(changed) + passed_s:.1f} {rest}\n" for changed, rest in lines)
+
+
+def _ip_addr(interfaces: Mapping[str, Sequence[Mapping[str, str]]]) -> str:
+    """Return as ``ip -j addr`` what the machine was rendered with as psutil's: a node's own Python lacks psutil."""
+    told = []
+    for name, entries in interfaces.items():
+        ips = [entry for entry in entries if entry["family"] in ("inet", "inet6")]
+        pairs = [(entry, ipaddress.ip_interface(f"{entry['address']}/{entry['netmask']}")) for entry in ips]
+        found = [
+            {"family": entry["family"], "local": str(ip.ip), "prefixlen": ip.network.prefixlen} for entry, ip in pairs
+        ]
+        told.append({"ifname": name, "addr_info": found})
+    return json.dumps(told)
 
 
 def _script(answers: Mapping[tuple[str, ...], Mapping[str, Any]]) -> str:

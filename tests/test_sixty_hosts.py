@@ -21,7 +21,8 @@ from typing import Any
 
 import pytest
 
-from preflight import archive, probes
+from preflight import archive
+from preflight.asking import Manner, plans
 from preflight.checks import registry
 from preflight.cluster import load
 from preflight.evidence import Evidence
@@ -47,14 +48,6 @@ NOISY = "echo Welcome to $HOSTNAME\necho 'module: command not found' >&2\n"
 LEAVES = "exec dash\n"
 
 LONG = "".join(f"# {random.Random(number).random()}\n" for number in range(20_000))  # shrinks to no less than 150 kB
-
-#: What is judged: the checks whose evidence a host of this fleet shows in full.
-JUDGED = (
-    "gpu.count", "gpu.driver", "topology.nvlink", "topology.nearest-nic", "rdma.device-count", "rdma.registered",
-    "rdma.port-state", "rdma.port-rate", "rdma.link-layer", "rdma.device-nodes", "rdma.active-mtu", "roce.netdev-mtu",
-    "roce.pfc", "roce.ecn", "nccl.left-over-disables", "nccl.socket-ifname", "nccl.ib-hca", "numa.affinity",
-    "host.memlock", "host.shm", "host.local-ports", "fleet.driver-equal", "fleet.mtu-equal",
-)  # fmt: skip
 
 HEALTHY = ("plain", "fish", "tcsh", "noisy")
 
@@ -179,18 +172,14 @@ class Outcome:
 
 def run(fleet: Fleet, transport: Transport, limits: Limits, saved: Path) -> Outcome:
     """Do what ``preflight check --hosts … --save DIR`` does."""
-    asked = registry()
-
-    def plan_for(host: str, deadline_s: float) -> dict[str, Any]:
-        return probes.plan(asked.probes, node=host, deadline_s=deadline_s)
-
+    asked, cluster = registry(), load(fleet.cluster)
+    plan_for = plans(asked.probes, cluster, Manner())
     began, evidences, after = time.monotonic(), dict[str, Evidence](), dict[str, float]()
     for evidence in gather(resolve(hosts=fold(fleet.names)), transport, plan_for, limits):
         after[evidence.node] = time.monotonic() - began
         archive.save(saved, [evidence])
         evidences[evidence.node] = evidence
-    checks = [check for check in asked.checks if check.id in JUDGED]
-    report = judge([evidences[name] for name in fleet.names], checks, load(fleet.cluster))
+    report = judge([evidences[name] for name in fleet.names], asked.checks, cluster)
     return Outcome(evidences, report, after, saved)
 
 
@@ -313,7 +302,6 @@ def test_the_command(twelve: Fleet, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "preflight", "check", "--hosts", fold(twelve.names)]
     command += ["--ssh-config", str(twelve.ssh_config(jump=False)), "--cluster", str(twelve.cluster)]
     command += ["--deadline", "7", "--save", str(saved), "--json", str(report), "--exclude-file", str(exclude)]
-    command += [word for check in JUDGED for word in ("--only", check)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert ran.returncode == 1, ran.stderr
     assert "Traceback" not in ran.stderr
