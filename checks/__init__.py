@@ -7,15 +7,17 @@ To add a check, write a function with ``@check`` in one of these modules and its
 from __future__ import annotations
 
 import importlib
-import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
-from types import ModuleType
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-from preflight.model import Check
+from preflight.checks import plugins
 from preflight.probes import PROBES, Probe
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from preflight.model import Check
 
 MODULES = (
     "gpu",
@@ -42,64 +44,44 @@ MODULES = (
     "nccl_run",
 )
 
-#: Third parties' checks: an entry point names a module that holds checks and, if it wants, ``PROBES``.
-GROUP = "preflight.checks"
-
-_log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Registry:
-    """All checks and probes of this installation, and the plug-ins that could not be loaded."""
-
-    checks: tuple[Check, ...]
-    probes: tuple[Probe, ...]
-    broken: tuple[str, ...] = ()
-
 
 class DuplicateCheck(Exception):
     """Two checks have the same id."""
 
 
+class Registry:
+    """All checks and probes of this installation, and the plug-ins that could not be loaded."""
+
+    def __init__(self, added: plugins.Plugins) -> None:
+        self._added = added
+        self.broken = added.broken
+        self.probes: tuple[Probe, ...] = tuple(dict.fromkeys((*PROBES, *added.probes)))
+
+    @cached_property
+    def checks(self) -> tuple[Check, ...]:
+        """Our own checks, then those of plug-ins; ours are imported when they are first asked for."""
+        modules = [importlib.import_module(f"{__name__}.{name}") for name in MODULES]
+        checks = [check for module in (*modules, *self._added.modules) for check in in_module(module)]
+        _unique(checks)
+        return tuple(checks)
+
+
 def registry() -> Registry:
-    """Load our own checks, then those of installed plug-ins; raises DuplicateCheck.
+    """Load the installed plug-ins; raises DuplicateCheck if one of them has a check with an id of ours.
 
     A plug-in that cannot be imported is reported and does not end the run.
     """
-    checks: list[Check] = []
-    for name in MODULES:
-        checks += in_module(importlib.import_module(f"{__name__}.{name}"))
-    probes = list(PROBES)
-    broken: list[str] = []
-    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
-        try:
-            module = point.load()
-            found = in_module(module)
-            extra = _probes(module)
-        except Exception as error:
-            _log.exception("the plug-in %s cannot be loaded", point.name)
-            broken.append(f"{_origin(point)}: {type(error).__name__}: {error}")
-            continue
-        checks += found
-        probes += [probe for probe in extra if probe not in probes]
-    _unique(checks)
-    return Registry(tuple(checks), tuple(probes), tuple(broken))
+    made = Registry(plugins.load())
+    if made._added.modules:
+        _ = made.checks
+    return made
 
 
 def in_module(module: ModuleType | Any) -> list[Check]:
     """Return a module's checks in the order in which they are written."""
+    from preflight.model import Check
+
     return [value for value in vars(module).values() if isinstance(value, Check)]
-
-
-def _probes(module: ModuleType | Any) -> list[Probe]:
-    probes = list(getattr(module, "PROBES", ()))
-    if wrong := [probe for probe in probes if not isinstance(probe, Probe)]:
-        raise TypeError(f"PROBES holds a {type(wrong[0]).__name__}, not a Probe")
-    return probes
-
-
-def _origin(point: EntryPoint) -> str:
-    return f"{point.name} ({point.dist.name} {point.dist.version})" if point.dist else point.name
 
 
 def _unique(checks: Iterable[Check]) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from preflight import facts
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
-from preflight.facts.checkpoint import newest, seconds
 from preflight.model import Finding, check, failed, passed, unknown, warned
 from preflight.probes import checkpoints
 
@@ -16,7 +16,7 @@ from preflight.probes import checkpoints
     "checkpoint.age",
     title="The newest checkpoint is as young as the site promises",
     source="the cluster file: checkpoint.path and checkpoint.interval_min",
-    fix="Look why the job stopped saving: a full or slow file system, a hanging rank, an interval in steps.",
+    fix="Read the job's log and `df` of the file system: full or slow storage, a hanging rank, an interval in steps.",
     answers=("FP-LOSS-4", "PA-26"),
     gating=False,
 )
@@ -24,11 +24,12 @@ def age(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the age of the newest entry below the checkpoints' directory with twice the promised interval.
 
     What was computed since the last checkpoint is lost with the next fault: GPUs x hours, and nobody
-    notices that saving stopped until then.
+    notices that saving stopped until then. The finding says how many GPU hours that is on this node now.
 
-    Older than two intervals warns; a directory that is not there fails. It gates no job: before a job's
-    start the newest checkpoint is as old as the last run, which is the false alarm to expect. Two levels of
-    the directory are looked at. The age counts from the time of collection.
+    Older than two intervals warns (twice, because one late save is no news); a directory that is not there
+    fails. It gates no job. Two levels of the directory are looked at. The age counts from the time of collection.
+
+    A false alarm: before a job's start the newest checkpoint is as old as the last run.
     """
     path, interval_min = site.checkpoint_path, site.checkpoint_interval_min
     if path.value is None:
@@ -39,17 +40,18 @@ def age(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield failed(f"the checkpoint directory {path.value} is not there", subject=path.value,
                      found="no such directory", expected=f"a directory ({path.source})", evidence=[key])  # fmt: skip
         return
-    latest = node.parsed(key, newest)
+    latest = node.parsed(key, facts.checkpoint.newest)
     if latest is None:
         yield warned(f"no checkpoint in {path.value}", subject=path.value, found="an empty directory",
                      expected="a checkpoint", evidence=[key])  # fmt: skip
         return
     try:
-        age_min = (seconds(node.evidence.collected_at) - latest.changed_at_s) / 60
+        age_min = (facts.checkpoint.seconds(node.evidence.collected_at) - latest.changed_at_s) / 60
     except ValueError as error:
         yield unknown(f"the time of collection cannot be read: {error}", evidence=[key])
         return
     words = f"{latest.path}, {age_min:.0f} minutes old"
+    loss = _loss(node, age_min)
     if interval_min.value is None:
         yield unknown(f"the newest checkpoint is {words}; nothing says how often to save", found=words, evidence=[key],
                       fix=f"say it in the cluster file: {interval_min.key} = 30")  # fmt: skip
@@ -58,11 +60,21 @@ def age(node: NodeFacts, site: Site) -> Iterator[Finding]:
                      expected="not in the future", evidence=[key],
                      fix="Compare the clocks of node and file server.")  # fmt: skip
     elif age_min > 2 * interval_min.value:
-        yield warned(f"the newest checkpoint is {age_min:.0f} minutes old, saved every {interval_min.value:g}",
+        yield warned(f"the newest checkpoint is {age_min:.0f} minutes old, saved every {interval_min.value:g}{loss}",
                      found=words, expected=f"at most {2 * interval_min.value:g} minutes ({interval_min.source})",
                      evidence=[key])  # fmt: skip
     else:
-        yield passed(f"the newest checkpoint is {max(age_min, 0):.0f} minutes old", found=words, evidence=[key])
+        yield passed(f"the newest checkpoint is {max(age_min, 0):.0f} minutes old{loss}", found=words, evidence=[key])
+
+
+def _loss(node: NodeFacts, age_min: float) -> str:
+    """Say what a fault would cost now, in hours of this node's GPUs; empty where nobody can count them."""
+    try:
+        gpus = len(node.gpus_on_bus)
+    except EvidenceError:
+        return ""
+    hours = gpus * max(age_min, 0) / 60
+    return f"; a fault now loses {hours:.1f} hours of GPU time on this node ({gpus} GPUs)" if gpus else ""
 
 
 def _is_missing(node: NodeFacts, key: str) -> bool:

@@ -13,6 +13,7 @@ from preflight.facts.container import GPU_NODES, Network, gpu_nodes, in_pod, net
 from preflight.facts.nccl_env import PROCESS
 from preflight.facts.net import ROOT as NET
 from preflight.facts.rdma import ROOT as IB
+from preflight.facts.rdma import Port, interfaces
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 
@@ -28,9 +29,12 @@ def gpu_devices(node: NodeFacts, site: Site) -> Iterator[Finding]:
     The PCI bus shows the host's GPUs in every container; without their device nodes CUDA finds none, and
     without nvidia-uvm it fails with error 999, which reads like a broken driver.
 
-    Fewer GPUs than on the bus are an allocation, and pass. None at all fails where NVIDIA_VISIBLE_DEVICES or the
-    cluster file says that this container was meant to have some; else it is unknown: an init container may need
-    none. Outside a container the check skips.
+    Fewer GPUs than on the bus are an allocation, and pass. None at all fails where NVIDIA_VISIBLE_DEVICES or
+    the cluster file says that this container was meant to have some; else it is unknown. Outside a container
+    the check skips.
+
+    A false alarm: an init or side container that was given no GPU on purpose; without a promise of GPUs it is
+    unknown.
     """
     if absent := no_gpu(node, site):
         yield absent
@@ -75,9 +79,11 @@ def pod_networks(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A pod that Multus attached to the wrong network, or to none, has an interface and an address like any
     other: NCCL takes the cluster network, over TCP.
 
-    The annotation network-status comes by downward API: a file /etc/podnetinfo/annotations, or the
-    variable NETWORK_STATUS. Not mounted is unknown; old CNIs write only names, which is no fault. The
-    cluster file's ports.networks says what to expect. Outside a pod the check skips.
+    The annotation network-status comes by downward API: a file /etc/podnetinfo/annotations, or the variable
+    NETWORK_STATUS. Not mounted is unknown; an expected network that is missing fails, and so does one whose
+    interface is not here. The cluster file's ports.networks says what to expect. Outside a pod the check skips.
+
+    A false alarm: old CNIs write nothing but names into the annotation; what they leave out is not compared.
     """
     if not in_pod(node.environment):
         yield skipped("not in a Kubernetes pod", evidence=[PROCESS])
@@ -134,8 +140,11 @@ def rdma_address(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A virtual function without a GUID never joins the fabric; a RoCE device whose interface is in another
     network namespace has no GID that works: it is listed, opens, and every connection fails.
 
-    In shared mode a pod sees all RDMA devices of its host; one whose interface is here is enough. Whether that
-    interface has an address is rails.subnets' matter.
+    A GUID of zeros fails, and so do RoCE devices of which none has its interface here; where the interfaces could
+    not be read it is unknown. Whether an interface has an address is rails.subnets' matter.
+
+    A false alarm: in shared mode a pod sees all RDMA devices of its host, also those it cannot use; one that works
+    is enough.
     """
     if absent := no_rdma(node, site):
         yield absent
@@ -149,8 +158,11 @@ def rdma_address(node: NodeFacts, site: Site) -> Iterator[Finding]:
             yield failed(f"{device} has no GUID: the virtual function was not given one", subject=device,
                          found="0000:0000:0000:0000", expected="a GUID", evidence=[keys[device]])  # fmt: skip
     roce = [port for port in compute if port.roce]
-    here = [port for port in roce if port.netdev in node.netdevs] if roce else []
-    if roce and not here:
+    here, unread = _here(node, roce)
+    if unread and not here:
+        yield unknown(f"whether a RoCE port has its interface in this network namespace was not told: {unread[0]}",
+                      evidence=[error.key for error in unread[:3]])  # fmt: skip
+    elif roce and not here:
         yield failed(
             f"none of {len(roce)} RoCE ports has its interface in this network namespace",
             found=", ".join(f"{port.name} {port.netdev or 'no interface'}" for port in roce[:4]),
@@ -162,6 +174,19 @@ def rdma_address(node: NodeFacts, site: Site) -> Iterator[Finding]:
     elif all(guids.values()):
         local = f", {len(here)} of {len(roce)} RoCE interfaces are here" if roce else ""
         yield passed(f"{len(devices)} RDMA devices have a GUID{local}", evidence=list(keys.values())[:3])
+
+
+def _here(node: NodeFacts, roce: list[Port]) -> tuple[list[Port], list[EvidenceError]]:
+    """Return the ports whose interface is in this network namespace, and why that was not told of others."""
+    here: list[Port] = []
+    unread: list[EvidenceError] = []
+    for port in roce:
+        try:
+            if any(name in node.netdevs for name in interfaces(node.evidence, port)):
+                here.append(port)
+        except EvidenceError as error:
+            unread.append(error)
+    return here, unread
 
 
 def _guid(text: str) -> int:

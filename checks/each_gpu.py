@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from preflight.checks.presence import no_gpu
 from preflight.cluster import Site
 from preflight.facts import NodeFacts
-from preflight.facts.gpu_health import GpuHealth
 from preflight.model import Finding, passed, skipped, unknown
 
-Judge = Callable[[GpuHealth], Finding | None]
+if TYPE_CHECKING:
+    from preflight.facts.gpu_health import GpuHealth
+
+    Judge = Callable[[GpuHealth], Finding | None]
 
 
 def each_gpu(

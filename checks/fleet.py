@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
+from preflight import facts
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
-from preflight.facts.gpu import kernel_driver_version
-from preflight.facts.net import ROOT
 from preflight.model import Finding, check, failed, passed, skipped, unknown
 
 #: A value is the reference if at least this share of at least three nodes has it.
@@ -99,7 +98,7 @@ def driver_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Itera
         try:
             return node.driver.version
         except EvidenceError:
-            return node.parsed(key, kernel_driver_version)
+            return node.parsed(key, facts.gpu.kernel_driver_version)
 
     yield from _equal(nodes, sites, "NVIDIA driver", read, key)
 
@@ -138,5 +137,5 @@ def _mtu(node: NodeFacts, active_mtu: int | None, netdev: str | None) -> str:
     if netdev is None:
         return f"{active_mtu}"
     if netdev not in node.netdevs:
-        raise EvidenceError(f"file:{ROOT}/{netdev}/mtu", "was never asked of this node")
+        raise EvidenceError(f"file:{facts.net.ROOT}/{netdev}/mtu", "was never asked of this node")
     return f"{active_mtu} over {node.netdevs[netdev].mtu}"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from preflight import facts
 from preflight.checks.presence import PCI_BUS, no_gpu
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
-from preflight.facts.gpu import NVML, QUERY
 from preflight.model import Finding, check, compare, failed, passed, skipped, unknown
 
 KERNEL_DRIVER = "file:/proc/driver/nvidia/version"
@@ -18,7 +18,7 @@ KERNEL_DRIVER = "file:/proc/driver/nvidia/version"
     "gpu.count",
     title="All GPUs are on the PCI bus",
     source="https://docs.kernel.org/PCI/sysfs-pci.html; board sizes: part catalogue",
-    fix="Power-cycle the node (not only reboot); if the GPU stays away, reseat or replace it.",
+    fix="`lspci -d 10de:`; power-cycle the node (not only reboot); if the GPU stays away, reseat or replace it.",
     answers=("PA-01",),
 )
 def count(node: NodeFacts, site: Site) -> Iterator[Finding]:
@@ -28,7 +28,11 @@ def count(node: NodeFacts, site: Site) -> Iterator[Finding]:
     everybody waits for.
 
     The PCI bus is asked, not the driver: a GPU that fell off the bus or whose driver is dead must
-    not look like a machine that has none. Boards with NVSwitches carry eight.
+    not look like a machine that has none. Fewer than promised fails; boards with NVSwitches carry eight.
+    Where nothing promises a number, what was found is unknown.
+
+    A false alarm: a virtual machine that was given more than four of a board's eight GPUs; say `gpus` for its class
+    in the cluster file.
     """
     bus = node.gpus_on_bus
     if not bus and not site.gpus.value:
@@ -49,6 +53,8 @@ def driver(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A GPU that the driver lost takes its job with it, often without the driver saying so until
     somebody asks; a dead driver makes every GPU tool report an empty machine.
+
+    A single one that is missing from the list fails: there is no number to choose.
 
     A false alarm: a container or a Slurm step that was given some of the GPUs sees the whole PCI
     bus but only its own GPUs; run there, this check says that it cannot tell.
@@ -98,7 +104,11 @@ def _silent(node: NodeFacts, gpus: int, error: EvidenceError) -> Finding:
             evidence=evidence,
             fix="Load it (`modprobe nvidia`) and read `dmesg | grep -i nvrm` for why it was not.",
         )
-    answers = [record for key in (NVML, QUERY) if key in node.evidence and (record := node.evidence.record(key))]
+    answers = [
+        record
+        for key in (facts.gpu.NVML, facts.gpu.QUERY)
+        if key in node.evidence and (record := node.evidence.record(key))
+    ]
     if any(record.status == "timeout" or record.status == "abandoned" for record in answers):
         return unknown(
             f"the driver did not answer in time for {gpus} GPUs: it may hang",

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from preflight.checks.each_gpu import each_gpu
 from preflight.cluster import Site
 from preflight.facts import NodeFacts
-from preflight.facts.gpu_health import GpuHealth
 from preflight.model import Finding, check, failed, warned
+
+if TYPE_CHECKING:
+    from preflight.facts.gpu_health import GpuHealth
 
 ROW_REMAP = "https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/"
 RESET = "Drain the node, then reset the GPU (`nvidia-smi -r -i N` ends all jobs on it) or reboot."
@@ -43,6 +46,8 @@ def ecc_mode(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     Consumer parts have no ECC; the driver says N/A there and the check does not apply. A pending change
     only warns: the mode in force is the one that counts.
+
+    A false alarm: a site that gives up ECC on GDDR parts (T4, A10, L4) on purpose, for the memory that it takes.
     """
 
     def judge(gpu: GpuHealth) -> Finding | None:
@@ -68,9 +73,12 @@ def ecc_uncorrected(node: NodeFacts, site: Site) -> Iterator[Finding]:
     An uncorrectable error kills the job that meets it; a GPU that had one since its last reset is likely
     to have the next.
 
-    Volatile counts begin at the last reset or driver load; those of its whole life are not judged, since
-    what was repaired stays in them. "SRAM threshold exceeded" is the driver's own word for a GPU that is
-    to be replaced; drivers before 550 do not have it.
+    A single one fails. Volatile counts begin at the last reset or driver load; those of its whole life are not
+    judged, since what was repaired stays in them. "SRAM threshold exceeded" is the driver's own word for a GPU
+    that is to be replaced; drivers before 550 do not have it.
+
+    A false alarm: none that lasts. A reset clears the count once the row is remapped; an error that comes back is
+    real.
     """
 
     def judge(gpu: GpuHealth) -> Finding | None:
@@ -108,7 +116,9 @@ def ecc_corrected(node: NodeFacts, site: Site) -> Iterator[Finding]:
     error that cannot be.
 
     More than 10 000 in SRAM or 20 million in DRAM warn; operators differ by a factor of 2.5, so it never
-    fails. A node that has been up for months reaches more than one that was booted today.
+    fails.
+
+    A false alarm: a node that has been up for months reaches more than one that was booted today.
     """
 
     def judge(gpu: GpuHealth) -> Finding | None:
@@ -138,8 +148,12 @@ def row_remap(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A pending remapping means that a row is known to be bad and still in use: the next job that touches it
     dies. A failed one means that there is no spare row left to take its place.
 
-    512 rows remapped for uncorrectable errors is the vendor's limit; an older "8 rows" is not a fault. Banks
-    with few spare rows warn. With MIG on the driver says N/A, and before Ampere there are pages instead.
+    512 rows remapped for uncorrectable errors is the vendor's limit, and fails; so does a failed or a pending
+    remapping. Banks with few spare rows warn. With MIG on the driver says N/A, and before Ampere there are
+    pages instead.
+
+    A false alarm: correctable remappings, and a handful of uncorrectable ones long ago: they were repaired and are
+    not judged.
     """
 
     def judge(gpu: GpuHealth) -> Finding | None:
@@ -184,6 +198,9 @@ def retired_pages(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     60 pages fail, 15 retired for double-bit errors warn. Ampere and newer remap rows instead; the driver
     says N/A there, and the check does not apply.
+
+    A false alarm: pages that an old GPU retired one by one for single-bit errors: below the limit that is what
+    retirement is for.
     """
 
     def judge(gpu: GpuHealth) -> Finding | None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from preflight.checks.each_gpu import each_gpu
 from preflight.checks.presence import PCI_BUS, no_gpu
 from preflight.cluster import Site
 from preflight.facts import NodeFacts
-from preflight.facts.gpu_health import GpuHealth
 from preflight.hardware import Gpu, gpu_model
 from preflight.model import Finding, check, failed, passed, unknown, warned
+
+if TYPE_CHECKING:
+    from preflight.facts.gpu_health import GpuHealth
 
 NVML_API = "https://docs.nvidia.com/deploy/nvml-api/"
 
@@ -31,8 +34,9 @@ def same_model(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A job runs at the pace and within the memory of the smallest GPU.
 
-    Different models or sizes fail on a baseboard and warn in a box of cards, where a small display card beside
-    the others is no fault.
+    Different models or sizes fail on a baseboard and warn in a box of cards.
+
+    A false alarm: a workstation with a display card beside its compute cards; there it only warns.
     """
     if absent := no_gpu(node, site):
         yield absent
@@ -66,6 +70,9 @@ def right_part(node: NodeFacts, site: Site) -> Iterator[Finding]:
     At least 90 % of the memory as sold must be there: ECC and what the driver reserves take up to 7 %. Cores are
     told by NVML only. A model or a size that the catalogue does not have is unknown, not well; under MIG the
     check does not apply.
+
+    A false alarm: a vGPU, which shows the memory of its profile and not the card's; leave the check out there (`--skip
+    gpu.right-part`).
     """
     models = {device.address: (device.device, gpu_model(device)) for device in node.gpus_on_bus}
 
@@ -95,7 +102,7 @@ def _compared(gpu: GpuHealth, device: str, model: Gpu | None) -> Finding | None:
     "gpu.firmware",
     title="All GPUs of the node have one firmware, and GSP is the driver's",
     source=f"{NVML_API} (nvmlDeviceGetVbiosVersion, nvmlDeviceGetGspFirmwareVersion)",
-    fix="Update the odd GPU with the vendor's firmware bundle; a GSP of another version needs a reboot.",
+    fix="`nvidia-smi --query-gpu=pci.bus_id,vbios_version --format=csv`; update the odd one, reboot.",
 )
 def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare VBIOS and InfoROM of the node's GPUs with each other, and the GSP firmware with the driver.
@@ -105,6 +112,8 @@ def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     It warns: the driver accepts what it runs on. Boxes with different models are left to gpu.same-model. Where
     GSP is not used the driver says N/A.
+
+    A false alarm: a node in the middle of a firmware roll-out, whose GPUs differ until the last one is done.
     """
     if absent := no_gpu(node, site):
         yield absent

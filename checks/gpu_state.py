@@ -44,6 +44,8 @@ def throttling(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Hardware reasons fail, software thermal slowdown warns. Idle, the power cap under load and clocks that
     were set on purpose are normal and no word is lost on them. One look is one moment: a node that throttles
     only under load looks well here when idle.
+
+    A false alarm: a power brake during a planned power test of the rack, or of the GPU by its vendor's tool.
     """
 
     def judge(gpu: GpuHealth) -> Finding | None:
@@ -62,7 +64,7 @@ def throttling(node: NodeFacts, site: Site) -> Iterator[Finding]:
     "gpu.temperature-margin",
     title="Every GPU is well below its own slowdown temperature",
     source=f"{NVML_API} (nvmlDeviceGetMarginTemperature, T.Limit of nvidia-smi)",
-    fix="Check air or coolant flow and the inlet temperature; compare with the other GPUs of the node.",
+    fix="`nvidia-smi -q -d TEMPERATURE`, beside a good GPU; then fans, coolant flow and inlet temperature.",
     answers=("AN-11",),
 )
 def temperature_margin(node: NodeFacts, site: Site) -> Iterator[Finding]:
@@ -72,6 +74,8 @@ def temperature_margin(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     Each GPU is held against its own limit (T.Limit on Hopper and newer, the slowdown threshold before):
     an absolute number of degrees would condemn healthy parts. At most 0 fails, at most 5 warns.
+
+    A false alarm: a short peak at the end of a burn-in: look again after a minute. A GPU in trouble stays there.
     """
 
     def judge(gpu: GpuHealth) -> Finding | None:
@@ -101,7 +105,10 @@ def power_limit(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A GPU capped to 70 % of its power loses clocks in every matrix multiplication; capped alone, it holds up
     all others.
 
-    It warns and never fails: sites cap power on purpose. A limit above the default is no fault.
+    Below the default warns, and never fails. A limit above it passes.
+
+    A false alarm: a site that caps all GPUs alike on purpose, for its power budget; leave the check out there (`--skip
+    gpu.power-limit`).
     """
 
     def judge(gpu: GpuHealth) -> Finding | None:
@@ -128,9 +135,11 @@ def pcie_link(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A link that lost half its lanes halves all traffic to host and NIC, and GPUDirect RDMA with it.
 
-    The width never changes to save power: fewer lanes are a fault. The generation does, on an idle GPU: it
-    is judged only while the GPU is busy (10 % and more), else it is a note in the pass. Small cards with 8
-    lanes are held against their own 8.
+    The width never changes to save power: fewer lanes are a fault. The generation does, on an idle GPU: it is
+    judged only while the GPU is busy (10 % and more), else it is a note in the pass. Small cards with 8 lanes
+    are held against their own 8. Fewer lanes fail, and so does a low generation under load.
+
+    A false alarm: generation 1 on an idle GPU, which is how it saves power; it is not judged.
     """
 
     def judge(gpu: GpuHealth) -> Finding | None:
@@ -164,6 +173,9 @@ def persistence(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     It warns: a job runs at full speed without it. Where nvidia-persistenced holds the device open the mode
     shows as on.
+
+    A false alarm: a monitoring daemon (DCGM) that holds every GPU open keeps the driver loaded although the mode is
+    off.
     """
 
     def judge(gpu: GpuHealth) -> Finding | None:
@@ -184,8 +196,10 @@ def mig(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A job sees a slice with a share of the memory, without NVLink or P2P to its peers; NCCL between slices
     goes through the host.
 
-    It fails for training across GPUs, which is what this tool prepares for. On nodes that are cut on
-    purpose, switch the check off.
+    It fails for training across GPUs, which is what this tool prepares for; a change that is pending only warns.
+
+    A false alarm: a node that is cut on purpose, for inference or notebooks; leave the check out there (`--skip
+    gpu.mig`).
     """
 
     def judge(gpu: GpuHealth) -> Finding | None:
@@ -212,6 +226,8 @@ def compute_mode(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     Prohibited fails. Exclusive warns: one process per GPU works, but MPS, a debugger or a second context
     of the same rank does not.
+
+    A false alarm: a batch system that sets Exclusive on purpose; training with one process per GPU runs under it.
     """
 
     def judge(gpu: GpuHealth) -> Finding | None:
@@ -228,7 +244,7 @@ def compute_mode(node: NodeFacts, site: Site) -> Iterator[Finding]:
     "gpu.recovery-action",
     title="The driver asks for no recovery action",
     source=f"{NVML_API} (NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, driver 565 and newer)",
-    fix="Drain the node, then do what the driver asks for.",
+    fix="Drain the node, then what it asks for: `nvidia-smi -r -i N` (ends all jobs on that GPU), or reboot.",
 )
 def recovery_action(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read what the driver itself asks for: nothing, a reset, a reboot, a drain.
@@ -238,6 +254,8 @@ def recovery_action(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     It is the authority: an XID's own table entry counts less. Anything but "None" fails, an action that this
     version does not know is unknown. Drivers before 565 do not say; the check does not apply there.
+
+    A false alarm: "Drain P2P" on a node whose jobs use one GPU each: they may go on until it is drained.
     """
     cures = {
         "Reset": "Drain the GPU's jobs, then nvidia-smi -r -i N (it ends all jobs on this GPU).",

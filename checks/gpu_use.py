@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from preflight.checks.each_gpu import each_gpu
 from preflight.checks.presence import no_gpu
 from preflight.cluster import Site
 from preflight.facts import NodeFacts
-from preflight.facts.gpu_health import GpuHealth
-from preflight.model import Finding, check, passed, skipped, unknown, warned
+from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+
+if TYPE_CHECKING:
+    from preflight.facts.gpu_health import GpuHealth
 
 NVML_API = "https://docs.nvidia.com/deploy/nvml-api/"
 
@@ -34,8 +37,10 @@ def left_over_processes(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A process that a former job left behind keeps its memory, and takes its share of the GPU from the
     next job, which then fails with "out of memory" or runs slow on one rank.
 
-    It warns: whether the process belongs to a job that is meant to run cannot be seen from here. A false alarm:
-    preflight started while a job runs. In a container processes of others are not visible.
+    It warns: whether the process belongs to a job that is meant to run cannot be seen from here.
+
+    A false alarm: preflight started while a job runs. In a container the processes of others are not visible at
+    all.
     """
 
     def judge(gpu: GpuHealth) -> Finding | None:
@@ -62,8 +67,9 @@ def process_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     DataParallel drives all GPUs from one process: copies of the model and a Python lock in every step. A rank
     that forgot to choose its device leaves a context on GPU 0 beside its own.
 
-    It warns, and speaks only of what runs at this moment; on an idle node it does not apply. Inference
-    servers and tensor-parallel engines with one process for several GPUs are no fault.
+    It warns, and speaks only of what runs at this moment; on an idle node it does not apply.
+
+    A false alarm: inference servers and tensor-parallel engines that hold several GPUs from one process on purpose.
     """
     if absent := no_gpu(node, site):
         yield absent
@@ -90,23 +96,33 @@ def process_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
 @check(
     "gpu.memory-headroom",
     title="GPU memory is free for the job",
-    source=f"{NVML_API} (nvmlDeviceGetMemoryInfo_v2); the share is a judgement",
+    source=f"{NVML_API} (nvmlDeviceGetMemoryInfo_v2); 95 % and 1 GiB are judgements; the job's need: the cluster file",
     fix="nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv; if nobody owns it, reset the GPU.",
     answers=("PA-05", "NT-INF-7"),
 )
 def memory_headroom(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the memory in use on each GPU with its size, and with the processes that could own it.
+    """Compare the memory in use on each GPU with its size, its processes and what the cluster file says the job needs.
 
     An allocator under pressure fragments, retries and finally fails in the middle of a step; a KV cache
     without room evicts and computes again.
 
-    95 % in use warns; so does more than 1 GiB in use with no process to own it (a context that
-    outlived its process; in a container this is normal, since processes of others are not visible there). What
-    the driver reserves for itself does not count.
+    Less free than thresholds.gpu_memory_gib of the cluster file fails: that is weights, optimizer and activations,
+    which no node can know. 95 % in use warns; so does more than 1 GiB in use with no process to own it (a context
+    that outlived its process). What the driver reserves for itself counts neither as used nor as free.
+
+    A false alarm: preflight started while a job runs. In a container the processes of others are not visible, so
+    memory without an owner is normal there, and no word is lost on it.
     """
+    need = site.threshold("gpu_memory_gib")
 
     def judge(gpu: GpuHealth) -> Finding | None:
         used, total = gpu.memory_used_mib or 0, gpu.memory_total_mib or 1
+        free_gib = (total - used - (gpu.memory_reserved_mib or 0)) / 1024
+        if need.value is not None and free_gib < need.value:
+            return failed(
+                f"{free_gib:.1f} GiB are free, the job needs {need.value:g}", found=f"{free_gib:.1f} GiB",
+                expected=f"at least {need.value:g} GiB ({need.source})",
+            )  # fmt: skip
         if used * 100 >= total * PRESSURE_PCT:
             return warned(
                 f"{used} of {total} MiB are in use", found=f"{used} MiB", expected=f"less than {PRESSURE_PCT} %"
@@ -119,6 +135,8 @@ def memory_headroom(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     needs = ("memory_total_mib", "memory_used_mib")
     good = f"less than {PRESSURE_PCT} % of the memory in use"
+    if need.value is not None:
+        good += f", {need.value:g} GiB and more free"
     yield from each_gpu(node, site, judge, what="memory use", good=good, needs=needs)
 
 
@@ -126,7 +144,7 @@ def memory_headroom(node: NodeFacts, site: Site) -> Iterator[Finding]:
     "gpu.utilisation-visible",
     title="GPU utilisation can be read",
     source=f"{NVML_API} (nvmlDeviceGetUtilizationRates)",
-    fix="Under MIG read DCGM's profiling fields (DCGM_FI_PROF_GR_ENGINE_ACTIVE) instead.",
+    fix="Busy without a process: `dmesg | grep -i xid`. Under MIG read DCGM_FI_PROF_GR_ENGINE_ACTIVE instead.",
     answers=("FP-OBS-1", "PA-20"),
 )
 def utilisation_visible(node: NodeFacts, site: Site) -> Iterator[Finding]:
@@ -136,7 +154,10 @@ def utilisation_visible(node: NodeFacts, site: Site) -> Iterator[Finding]:
     bill only. A GPU at 100 % without a process hangs in the driver.
 
     The rate says that a kernel ran in the last second, not that it did much: 100 % is no proof of
-    health. With MIG on the driver reports none. Busy without a process warns; in a container it is normal.
+    health. Busy without a process warns, and so does a driver that reports none, which it does with MIG on.
+
+    A false alarm: the second in which a process ends, since the rate is an average over what was; ask again. In a
+    container, where other processes are not visible, it is normal and not said.
     """
 
     def judge(gpu: GpuHealth) -> Finding | None:

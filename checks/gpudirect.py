@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
-from preflight.checks.presence import PCI_BUS, RDMA_CLASS, no_gpu, no_rdma
+from preflight import facts
+from preflight.checks.presence import PCI_BUS, RDMA_CLASS, flattened, no_gpu, no_rdma
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
-from preflight.facts.gpudirect import Pair
 from preflight.facts.kernel import (
     CMDLINE,
     IOMMU_GROUPS,
@@ -23,9 +24,11 @@ from preflight.facts.kernel import (
     open_modules,
     release,
 )
-from preflight.facts.lspci import LSPCI, Function
-from preflight.facts.nccl_env import strtoll
-from preflight.model import Finding, check, failed, passed, unknown, warned
+from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+
+if TYPE_CHECKING:
+    from preflight.facts.gpudirect import Pair
+    from preflight.facts.lspci import Function
 
 GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
 
@@ -54,9 +57,10 @@ def peer_memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Without either the NIC cannot read or write GPU memory: NCCL stages every byte through host
     memory and the CPU, at a fraction of the bandwidth, and says so only in its debug log.
 
-    DMA-BUF takes the driver's open kernel modules and kernel 5.12; distributions carry it back to older
-    ones, so a lower number alone is unknown, never a fail. The module is not loaded by itself after a
-    reboot. A false alarm: a missing nvidia_peermem where DMA-BUF works is no fault, and passes.
+    DMA-BUF takes the driver's open kernel modules and kernel 5.12; distributions carry it back to older ones,
+    so a lower number alone is unknown, never a fail. The module is not loaded by itself after a reboot.
+
+    A false alarm: a missing nvidia_peermem where DMA-BUF works is no fault, and passes.
     """
     if absent := next(_neither(node, site), None):
         yield absent
@@ -122,15 +126,26 @@ def iommu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     With translation on, every peer-to-peer transfer goes up to the root complex and through the
     IOMMU's tables: slow at best, a hang or a failed registration at worst.
 
-    The kernel tells the domain from 5.11 on; before that the boot options are asked. A false alarm:
-    Grace keeps its SMMU on by design, and in a virtual machine the host's IOMMU does not show.
+    A domain that translates (DMA, DMA-FQ) fails; identity passes. The kernel tells the domain from 5.11 on; before
+    that the boot options are asked.
+
+    A false alarm: Grace keeps its SMMU on by design. In a virtual machine the host's IOMMU does not show, and
+    the check skips.
     """
     if absent := next(_neither(node, site), None):
         yield absent
         return
-    if not iommu_is_on(node.evidence):
+    if not iommu_is_on(node.evidence) and node.in_virtual_machine:
+        yield skipped("a virtual machine without an IOMMU of its own: the one that translates is the host's",
+                      evidence=[IOMMU_GROUPS])  # fmt: skip
+    elif not iommu_is_on(node.evidence):
         yield passed("the kernel uses no IOMMU", found="no IOMMU group", evidence=[IOMMU_GROUPS])
-        return
+    else:
+        yield from _by_groups(node, site)
+
+
+def _by_groups(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Judge a kernel that uses an IOMMU by the type of each device's group."""
     types = iommu_types(node.evidence, _GROUP_TYPES)
     translated = {key: word for key, word in types.items() if word in TRANSLATED}
     if site.part is not None and site.part.nic_on_cpu:
@@ -183,6 +198,7 @@ def _by_boot_options(node: NodeFacts) -> Finding:
     source=f"{GUIDE} (ACS); NCCL_NET_GDR_LEVEL, default PXB; pciutils ls-ecaps.c",
     fix="ACS: switch it off in the firmware, or on each bridge `setpci -s BRIDGE ECAP_ACS+6.w=0000` after every boot.",
     answers=("NT-GDR-1", "PA-04", "NT-FAB-2"),
+    reads=("file:/sys/class/infiniband/*/hca_type",),
 )
 def path(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Judge the way from each GPU to the nearest compute NIC: its distance, and ACS on the bridges of it.
@@ -190,10 +206,11 @@ def path(node: NodeFacts, site: Site) -> Iterator[Finding]:
     NCCL uses GPUDirect RDMA only below a PCIe host bridge (PIX, PXB). There, ACS redirect makes every
     bridge send the traffic up to the CPU and back: the path looks near and runs at half its rate.
 
-    ReqRedir, CmpltRedir or UpstreamFwd on a bridge of the path fails; SrcValid alone is a leftover of
-    the kernel's own setting and warns. Only root sees the ACS bits: for an ordinary user they are unknown.
-    A false alarm: Grace's NICs hang on the CPU by design and are judged by their NUMA node; a virtual
-    machine needs ACS (with ATS) and may show a flattened bus, which is unknown. Root ports are ignored.
+    ReqRedir, CmpltRedir or UpstreamFwd on a bridge of the path fails; SrcValid alone is a leftover of the
+    kernel's own setting and warns. Only root sees the ACS bits: for an ordinary user they are unknown.
+
+    A false alarm: Grace's NICs hang on the CPU by design and are judged by their NUMA node; a virtual machine
+    needs ACS (with ATS) and may show a flattened bus, which is unknown. Root ports are ignored.
     """
     if absent := next(_neither(node, site), None):
         yield absent
@@ -204,12 +221,8 @@ def path(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield unknown("no compute NIC is a PCI function, so no path can be judged", evidence=[RDMA_CLASS, PCI_BUS])
     elif site.part is not None and site.part.nic_on_cpu:
         yield from _by_numa_node(site.part.name, pairs)
-    elif len(pairs) > 1 and all(pair.code == "PHB" for pair in pairs):
-        yield unknown(
-            "every GPU is equally far from its NIC (PHB): a flattened PCI bus",
-            evidence=list(pairs[0].evidence),
-            fix="give NCCL the provider's topology file (NCCL_TOPO_FILE)",
-        )
+    elif hidden := flattened(node, [pair.code for pair in pairs], pairs[0].evidence):
+        yield hidden
     else:
         yield from _by_distance(node, pairs)
         if near := [pair for pair in pairs if pair.near]:
@@ -240,7 +253,7 @@ def _forced(node: NodeFacts) -> str:
         value = node.nccl_env.text("NCCL_NET_GDR_LEVEL") or ""
     except EvidenceError:
         return ""
-    far = value in ("PHB", "NODE", "SYS") or (value[:1].isdigit() and (strtoll(value) or 0) >= 3)
+    far = value in ("PHB", "NODE", "SYS") or (value[:1].isdigit() and (facts.nccl_env.strtoll(value) or 0) >= 3)
     return f"NCCL_NET_GDR_LEVEL={value}" if far else ""
 
 
@@ -265,18 +278,21 @@ def _by_numa_node(part: str, pairs: Iterable[Pair]) -> Iterator[Finding]:
 
 
 def _by_acs(node: NodeFacts, pairs: list[Pair]) -> Iterator[Finding]:
-    if node.evidence.collector.get("where") == "vm":
-        yield passed(f"{len(pairs)} GPU-NIC pairs are near; ACS is the host's matter in a virtual machine",
-                     found=_named(pairs), evidence=pairs[0].evidence)  # fmt: skip
+    if node.in_virtual_machine:
+        told = f"{len(pairs)} GPU-NIC pairs are near each other"
+        yield passed(told, found=_named(pairs), evidence=pairs[0].evidence).about("PA-04", "NT-FAB-2")
+        yield skipped("ACS is the host's matter in a virtual machine", evidence=pairs[0].evidence).about("NT-GDR-1")
         return
     near = f"{len(pairs)} GPU-NIC pairs are near each other"
     try:
         configuration = node.pci_configuration
     except EvidenceError as error:
         yield passed(near, found=_named(pairs), evidence=pairs[0].evidence).about("PA-04", "NT-FAB-2")
-        yield unknown(f"ACS on their paths could not be read: {error}", evidence=[LSPCI]).about("NT-GDR-1")
+        yield unknown(f"ACS on their paths could not be read: {error}", evidence=[facts.lspci.LSPCI]).about("NT-GDR-1")
         return
-    hidden, redirected, left = list[Pair](), list[Pair](), list[Pair]()
+    hidden: list[Pair] = []
+    redirected: list[Pair] = []
+    left: list[Pair] = []
     for pair in pairs:
         functions = [configuration.get(bridge) for bridge in pair.bridges]
         if any(function and function.redirects for function in functions):
@@ -292,19 +308,19 @@ def _by_acs(node: NodeFacts, pairs: list[Pair]) -> Iterator[Finding]:
             f"ACS {_controls(left, configuration)} is left on the path of {len(left)} GPU-NIC pairs, nothing redirects",
             found=_named(left),
             expected="every ACSCtl bit off",
-            evidence=[LSPCI],
+            evidence=[facts.lspci.LSPCI],
         )
     if hidden:
         yield passed(near, found=_named(pairs), evidence=pairs[0].evidence).about("PA-04", "NT-FAB-2")
         yield unknown(
             f"ACS on the path of {len(hidden)} GPU-NIC pairs could not be read: lspci shows it to root only",
             found=_named(hidden),
-            evidence=[LSPCI],
+            evidence=[facts.lspci.LSPCI],
             fix="run as root, or with --sudo",
         ).about("NT-GDR-1")
     elif not redirected and not left:
         yield passed(f"{near}, and no bridge between them redirects", found=_named(pairs),
-                     evidence=[*pairs[0].evidence, LSPCI])  # fmt: skip
+                     evidence=[*pairs[0].evidence, facts.lspci.LSPCI])  # fmt: skip
 
 
 def _redirected(pairs: list[Pair], of: int, configuration: Mapping[str, Function]) -> Finding:
@@ -316,7 +332,7 @@ def _redirected(pairs: list[Pair], of: int, configuration: Mapping[str, Function
         subject=alone,
         found=_named(pairs),
         expected="ReqRedir-, CmpltRedir- and UpstreamFwd- on every bridge between GPU and NIC",
-        evidence=[LSPCI],
+        evidence=[facts.lspci.LSPCI],
         quote="\n".join(f"{b}: {_on(configuration[b].acs or ())}" for b in bridges[:8]),
     )
 

@@ -31,9 +31,10 @@ def memlock(node: NodeFacts, site: Site) -> Iterator[Finding]:
     RDMA pins every buffer that it touches. At the limit ibv_reg_mr fails with "Cannot allocate
     memory", hours into a job or right at its start.
 
-    Unlimited passes; below 1 GiB fails; a finite limit above that warns, unless the cluster file sets
-    a floor. A process with CAP_IPC_LOCK is not bound by the limit. Judge it where the job runs: the
-    limit of an SSH login is not slurmd's.
+    Unlimited passes; below 1 GiB fails; a finite limit above that warns, unless the cluster file sets a
+    floor. A process with CAP_IPC_LOCK is not bound by the limit.
+
+    A false alarm: the limit of an SSH login is not that of slurmd or containerd; judge it where the job runs.
     """
     if (absent := no_rdma(node, site)) and absent.status is Status.SKIP:
         yield skipped("without an RDMA device nothing is pinned: " + absent.message, evidence=absent.evidence)
@@ -81,7 +82,9 @@ def shm(node: NodeFacts, site: Site) -> Iterator[Finding]:
     NCCL and data loaders exchange memory between the processes of a node through /dev/shm; a
     container's default of 64 MiB ends in "No space left on device" as soon as several ranks start.
 
-    Below 1 GiB fails on a node with several GPUs and warns on any other.
+    Below 1 GiB fails on a node with several GPUs and warns on any other; below 8 GiB warns.
+
+    A false alarm: a container with a single rank and no data-loader workers, which shares memory with nobody.
     """
     size = round(shm_bytes(node.evidence) / GIB, 3)
     floor = site.threshold("shm_gib")
@@ -115,6 +118,8 @@ def local_ports(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     Fewer ports than the job has ranks fails: a rank may hold a connection to each other. The ranks come
     from the job's environment (WORLD_SIZE, SLURM_NTASKS); outside a job only the floor counts, and warns.
+
+    A false alarm: RDMA needs few of these ports for data, so a small job on InfiniBand never meets the floor.
     """
     first, last = node.parsed(PORT_RANGE, port_range)
     number, floor = max(last - first + 1, 0), site.threshold("local_ports")
@@ -148,8 +153,10 @@ def files(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Each connection, shared-memory segment and data-loader worker takes a descriptor; at the limit a
     large job ends in "Too many open files", often in its first collective.
 
-    Below the floor warns: a small job never gets there. Judge it where the job runs: the limit of an SSH
-    login (1024 is common, and programs may raise it) is not slurmd's.
+    Below the floor warns: a small job never gets there.
+
+    A false alarm: the limit of an SSH login (1024 is common, and programs may raise it) is not slurmd's;
+    judge it where the job runs.
     """
     limit = node.parsed(LIMITS, open_files)
     if limit >= 65_536:
@@ -174,6 +181,9 @@ def time_sync(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     Not synchronised, or more than 50 ms off, warns. timedatectl knows no offset; its word covers PTP and
     ntpd too. A container asks the host's daemon, which may not be reachable: then it is unknown.
+
+    A false alarm: a virtual machine whose hypervisor sets the clock (Hyper-V, VMware tools) without a daemon that says
+    so.
     """
     clock = node.clock
     keys = [clock.evidence]

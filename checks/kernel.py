@@ -25,6 +25,7 @@ class Needed:
     without: str  # what does not work
     status: Status
     nvidia: bool = False  # whether it serves a GPU, else an RDMA NIC
+    switches: bool = False  # whether only NVSwitches behind NICs want it
 
 
 #: nvidia_uvm is loaded by the first CUDA program, so before that it is missing on healthy nodes.
@@ -33,6 +34,7 @@ NEEDED = (
     Needed("mlx5_ib", "the NIC is no RDMA device", Status.FAIL),
     Needed("ib_uverbs", "no program can open an RDMA device", Status.FAIL),
     Needed("rdma_ucm", "programs that connect by RDMA CM fail (not NCCL)", Status.WARN),
+    Needed("ib_umad", "nvlsm cannot reach the NVSwitches behind their bridge NICs", Status.WARN, switches=True),
     Needed("nvidia_uvm", "CUDA cannot start where nobody may load it: in a container", Status.WARN, nvidia=True),
 )
 
@@ -50,13 +52,17 @@ def modules(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A module that was loaded by hand is gone after the next reboot: the hardware is there, the tools
     are silent, and NCCL takes TCP.
 
-    Missing RDMA drivers fail (a missing GPU driver is gpu.driver's matter); rdma_ucm warns, and nvidia_uvm
-    too, which the first CUDA program loads. A false alarm: a kernel with such a module built in and without
-    parameters does not list it; where the device files are there, it is.
+    Missing RDMA drivers fail (a missing GPU driver is gpu.driver's matter); rdma_ucm warns, and nvidia_uvm too,
+    which the first CUDA program loads.
+
+    A false alarm: a kernel with such a module built in and without parameters does not list it; where the
+    device files are there, it is. ib_umad is asked for on HGX B200 and B300 only, whose NVLink subnet manager
+    speaks through it; in a virtual machine the host does that.
     """
     rdma = any(nic.vendor == "15b3" for nic in node.rdma_nics_on_bus)
     nvidia = bool(node.gpus_on_bus) and "nvidia" in node.modules  # without: gpu.driver says so
-    wanted = [needed for needed in NEEDED if (nvidia if needed.nvidia else rdma)]
+    bridges = site.part is not None and site.part.switches_behind_nics and not node.in_virtual_machine
+    wanted = [needed for needed in NEEDED if (nvidia if needed.nvidia else rdma) and (bridges or not needed.switches)]
     if not wanted:
         yield skipped("no NVIDIA NIC on the PCI bus and no GPU driver loaded", evidence=[PCI_BUS, MODULES])
         return
@@ -111,7 +117,7 @@ HINDRANCES = (
     "kernel.boot-options",
     title="No boot option holds the hardware back",
     source=PARAMETERS,
-    fix="Remove the option from the boot loader's configuration and reboot when the node is drained.",
+    fix="Remove the option from /etc/default/grub, `update-grub`, and reboot when the node is drained.",
 )
 def boot_options(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for options on the kernel's command line that take memory, CPUs, interrupts or drivers away.
@@ -120,7 +126,9 @@ def boot_options(node: NodeFacts, site: Site) -> Iterator[Finding]:
     years and costs a share of every job.
 
     Listed: mem=, maxcpus=, nr_cpus=, pci=nomsi, pcie_aspm=force, blacklists of our drivers, allocation
-    debugging. All warn: each can be a choice. The IOMMU's options are gpudirect.iommu's matter.
+    debugging. All warn. The IOMMU's options are gpudirect.iommu's matter.
+
+    A false alarm: an option that the site chose on purpose, such as maxcpus= on nodes that are licensed by CPU.
     """
     options = node.boot_options
     found = [(option, h.effect) for option in options for h in HINDRANCES if h.takes(option)]
@@ -146,8 +154,9 @@ def cpu_governor(node: NodeFacts, site: Site) -> Iterator[Finding]:
     NCCL's proxy threads wake for microseconds at a time: a governor that waits for load keeps them at
     a low clock, and small messages take twice as long.
 
-    Every tenth policy is read. Anything else warns. A false alarm: a site that trades latency for power.
-    A virtual machine has no cpufreq, and the check skips.
+    Every tenth policy is read. Anything else warns.
+
+    A false alarm: a site that trades latency for power. A virtual machine has no cpufreq, and the check skips.
     """
     if not node.evidence.exists(f"dir:{CPUFREQ}") and node.numa_nodes:  # /sys is there, this part of it is not
         yield skipped("the kernel has no cpufreq: a virtual machine, or the firmware decides",
@@ -191,13 +200,14 @@ BALANCING = "file:/proc/sys/kernel/numa_balancing"
     fix="`sysctl -w kernel.numa_balancing=0`, and in /etc/sysctl.d.",
 )
 def numa_balancing(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare kernel.numa_balancing with 0.
+    """Compare the setting kernel.numa_balancing with 0.
 
     The kernel unmaps pages to see who touches them and moves them about: data loaders and pinned
     buffers stall at random, and step times spread.
 
-    Bit 1 (normal balancing) warns; bit 2 alone is memory tiering, which moves nothing between sockets.
-    A kernel built without it has no such file, and passes.
+    Bit 1 (normal balancing) warns. A kernel built without it has no such file, and passes.
+
+    A false alarm: bit 2 alone is memory tiering, which moves nothing between sockets; it passes.
     """
     if not node.evidence.exists(BALANCING) and node.parsed(RELEASE, release):  # /proc/sys is there
         yield passed("the kernel has no NUMA balancing", found="no such setting", evidence=[BALANCING])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from preflight import facts
 from preflight.checks.presence import PCI_BUS, RDMA_CLASS, no_rdma
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
@@ -34,8 +34,10 @@ def _as_set(setting: Setting) -> str:
 
 def _nearest(name: str, names: Iterable[str]) -> str:
     """Return ``, nearest: X`` for the name that was probably meant."""
+    from difflib import get_close_matches
+
     known = {candidate.casefold(): candidate for candidate in names}
-    found = difflib.get_close_matches(name.strip().casefold(), known, n=1, cutoff=0.5)
+    found = get_close_matches(name.strip().casefold(), known, n=1, cutoff=0.5)
     return f", nearest: {known[found[0]]}" if found else ""
 
 
@@ -56,6 +58,14 @@ def _nvlink(node: NodeFacts, site: Site) -> bool:
 def _nvls(node: NodeFacts, site: Site) -> bool:
     # NVLink SHARP came with the third-generation NVSwitch of Hopper (NCCL 2.17 release notes)
     return site.part is not None and site.part.nvswitch and "A100" not in site.part.gpu.name
+
+
+def _multi_node_nvlink(node: NodeFacts, site: Site) -> bool:
+    return any(gpu.fabric is not None and gpu.fabric.multi_node for gpu in node.gpu_health.gpus)
+
+
+def _grace(node: NodeFacts, site: Site) -> bool:
+    return site.part is not None and site.part.nic_on_cpu and bool(node.rdma_devices)
 
 
 def _gpus(node: NodeFacts, site: Site) -> bool:
@@ -110,6 +120,10 @@ LEFTOVERS = (
              "the kernel has no RDMA device", Status.WARN, RDMA_CLASS),
     Leftover("NCCL_NET_GDR_READ", _zero, "stages every send through host memory", _rdma,
              "the kernel has no RDMA device", Status.WARN, RDMA_CLASS),
+    Leftover("NCCL_NET_GDR_C2C", _zero, "switches GPUDirect RDMA off for NICs on the processor", _grace,
+             "no Grace processor is recognised", Status.WARN, PCI_BUS),
+    Leftover("NCCL_MNNVL_ENABLE", _zero, "switches NVLink between nodes off", _multi_node_nvlink,
+             "the NVLink fabric, if any, ends in this node", Status.FAIL, facts.gpu.NVML),
     Leftover("NCCL_NVLS_ENABLE", _zero, "switches NVLink SHARP off", _nvls,
              "no board with NVLink SHARP is recognised", Status.WARN, PCI_BUS),
 )  # fmt: skip
@@ -122,8 +136,9 @@ ITEMS = ("NT-ENV-4", "NT-ENV-5", "NT-ENV-6", "NT-LENS-4", "NT-LENS-5")
     "nccl.left-over-disables",
     title="No NCCL transport is left switched off",
     source=f"{GUIDE}; values as in NCCL 2.30 src/misc/param.cc",
-    fix="Remove the variable from where it is set; if it works around a fault, find that fault.",
+    fix="Remove it where it is set (environment, /etc/nccl.conf, ~/.nccl.conf); if it hides a fault, find that fault.",
     answers=ITEMS,
+    reads=("nvml:gpus",),
 )
 def left_over_disables(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the NCCL variables in force with the values that switch a transport off.
@@ -131,10 +146,12 @@ def left_over_disables(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Such a switch is set for one experiment and stays: the job still runs, over TCP or through host
     memory, at a tenth of its bandwidth, and nothing says why.
 
-    Values are read as NCCL reads them: ``true`` is 0 and switches nothing. RDMA switches fail on a node
-    with RDMA devices, peer-to-peer ones on a node with NVLink (without it they warn); shared memory,
-    GPUDirect RDMA and NVLink SHARP warn. A false alarm: an image built for one kind of node and used on
-    another; give that kind a file /etc/nccl.conf of its own.
+    Values are read as NCCL reads them: ``true`` is 0 and switches nothing. RDMA switches fail on a node with
+    RDMA devices, peer-to-peer ones on a node with NVLink (without it they warn), NVLink between nodes on a
+    fabric that spans them; shared memory, GPUDirect RDMA and NVLink SHARP warn.
+
+    A false alarm: an image built for one kind of node and used on another; give that kind a file /etc/nccl.conf
+    of its own.
     """
     on = []
     for leftover in LEFTOVERS:
@@ -203,9 +220,12 @@ def socket_ifname(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Ranks find each other over this interface whatever the data takes later: with a name that is not
     here the job dies at its start ("no socket interface found"), with loopback it waits for nobody.
 
-    Without ``=`` a name is a prefix; ``^`` excludes. A value of one character counts as unset. An
-    operational state of "unknown" (virtual interfaces) counts as up. Names of the list that are not
-    here are fine as long as one is: one list may serve several kinds of node.
+    Without ``=`` a name is a prefix; ``^`` excludes. A value of one character counts as unset. An operational
+    state of "unknown" (virtual interfaces) counts as up. A value that selects no interface, or only such as
+    are down, fails.
+
+    A false alarm: a list for several kinds of node names interfaces that are not here; it is fine as long as one
+    is.
     """
     setting, selection = node.nccl_env.get("NCCL_SOCKET_IFNAME"), node.nccl_env.socket_selection
     if setting is None or selection is None:
@@ -257,6 +277,9 @@ def ib_hca(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Names are prefixes unless the value begins with ``=``, which then holds for all of them: ``mlx5_1``
     takes in mlx5_10, and that only warns. A port that is down fails if the list names its device, and
     warns if a prefix happens to cover it. Roles are compared only where the cluster file names them.
+
+    A false alarm: a prefix that happens to cover a port which is down; that only warns, and NCCL leaves the port
+    out.
     """
     setting, selection = node.nccl_env.get("NCCL_IB_HCA"), node.nccl_env.hca_selection
     if setting is None or selection is None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from preflight import facts
 from preflight.cluster import Site
 from preflight.facts import RunFacts
-from preflight.facts.nccl_log import Line, NcclLog, is_tcp
-from preflight.facts.nccl_tests import Report
 from preflight.model import Finding, check, compare, failed, passed, skipped, unknown, warned
+
+if TYPE_CHECKING:
+    from preflight.facts.nccl_log import Line, NcclLog
+    from preflight.facts.nccl_tests import Report
 
 TROUBLESHOOTING = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
 PERFORMANCE = "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md"
@@ -64,8 +68,9 @@ def transport(run: RunFacts, site: Site) -> Iterator[Finding]:
     NCCL falls back to TCP without an error: the job runs, at a tenth of the fabric's bandwidth, and
     its CPUs copy what the HCAs should.
 
-    Channel lines ("via NET/X") decide; without them "Using network X" does. That a transport was
-    initialised or a plug-in loaded is no use of it. One node needs no network, whatever NCCL chose.
+    Channel lines ("via NET/X") decide; without them "Using network X" does. That a transport was initialised or
+    a plug-in loaded is no use of it. One node needs no network, whatever NCCL chose.
+
     A false alarm: a cluster without RDMA; say hcas = 0 in the cluster file.
     """
     yield from _no_nccl(run)
@@ -79,7 +84,7 @@ def _transport(log: NcclLog, nodes: int | None, site: Site, key: str) -> Finding
         return _one_node(log, key)
     if not networks:
         return unknown(f"{name}: no line says which network is used", evidence=[key], fix=ASK)
-    if any(is_tcp(network) for network in networks):
+    if any(facts.nccl_log.is_tcp(network) for network in networks):
         if nodes is None and not log.channels:
             return unknown(
                 f"{name}: NCCL chose TCP sockets, and nothing says whether the run had several nodes",
@@ -122,7 +127,7 @@ def _one_node(log: NcclLog, key: str) -> Finding:
 def _decisive(log: NcclLog, *, tcp: bool = True) -> Line | None:
     """Return the first line that shows TCP (or else the first network) in use."""
     said = [(c.network, c.first) for c in log.channels] or [(use.name, use.first) for use in log.networks]
-    return next((line for network, line in said if is_tcp(network) is tcp), said[0][1] if said else None)
+    return next((line for network, line in said if facts.nccl_log.is_tcp(network) is tcp), said[0][1] if said else None)
 
 
 def _fallback(log: NcclLog, nodes: int | None, site: Site, key: str) -> Finding:
@@ -135,7 +140,7 @@ def _fallback(log: NcclLog, nodes: int | None, site: Site, key: str) -> Finding:
             evidence=[key],
         )
     total = sum(channel.count for channel in log.channels)
-    tcp = sum(channel.count for channel in log.channels if is_tcp(channel.network))
+    tcp = sum(channel.count for channel in log.channels if facts.nccl_log.is_tcp(channel.network))
     share = f" on {tcp} of {total} channels" if tcp < total else ""
     cause = log.obstacles[0] if log.obstacles else None
     message = f"{name}: TCP sockets carry {_traffic(nodes)}{share}, expected RDMA"
@@ -187,10 +192,10 @@ def gpudirect_rdma(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 def _gpudirect(log: NcclLog, nodes: int | None, key: str) -> Finding:
     name = _name(key)
-    channels = [channel for channel in log.channels if not is_tcp(channel.network)]
+    channels = [channel for channel in log.channels if not facts.nccl_log.is_tcp(channel.network)]
     if nodes == 1:
         return skipped(f"{name}: one node, no traffic between nodes", subject=name, evidence=[key])
-    if not channels and log.network_names and all(is_tcp(network) for network in log.network_names):
+    if not channels and log.network_names and all(facts.nccl_log.is_tcp(network) for network in log.network_names):
         return skipped(f"{name}: TCP sockets have no GPUDirect RDMA (see nccl.transport)", subject=name, evidence=[key])
     if not channels:
         return unknown(f"{name}: no channel line shows whether GPUDirect RDMA is used", evidence=[key], fix=ASK)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from preflight import facts
 from preflight.checks.presence import PCI_BUS, no_gpu
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
-from preflight.facts.gpudirect import nic_functions
 from preflight.facts.host import STATUS
 from preflight.facts.nccl_env import PROCESS
 from preflight.facts.text import fold_ids
@@ -29,19 +29,25 @@ def affinity(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A rank that may not run near its GPU copies every byte over the inter-socket link, and all ranks
     squeezed on a few CPUs starve their NCCL proxies and data loaders: both look like a slow network.
 
-    Run it where the job runs (inside the allocation or container): a login shell is bound to nothing.
-    The NIC of each GPU counts too: out of reach it warns. Started as one rank of several (`srun preflight
+    Run it where the job runs, inside the allocation or container. A mask that misses a GPU's node fails. The
+    NIC of each GPU counts too: out of reach it warns. Started as one rank of several (`srun preflight
     check`), it judges that rank's own GPU: a mask on the far socket fails; fewer than four CPUs, or no
     binding at all, warns. Its GPU is told by CUDA_VISIBLE_DEVICES and the local rank.
+
+    Where the kernel was told no NUMA node (-1) and has several, nobody can say what is near: unknown.
+
+    A false alarm: run in a login shell or a batch script, whose mask is not that of the job's ranks.
     """
     if absent := no_gpu(node, site):
         yield absent
         return
     allowed, gpus, rank = node.allowed_cpus, node.own_gpus, node.rank
     several = rank is not None and (rank.local_size or 1) > 1
-    silent = [gpu.address for gpu in gpus if not gpu.local_cpus]
-    far = [gpu for gpu in gpus if gpu.local_cpus and not gpu.local_cpus & allowed]
-    near = [gpu for gpu in gpus if gpu.local_cpus and gpu.local_cpus & allowed]
+    # of a device without a node (-1) the kernel calls all CPUs local, which is so where there is one node
+    mute = [gpu for gpu in gpus if not gpu.local_cpus or (gpu.numa_node is None and (node.cpu_nodes or 0) > 1)]
+    silent = [gpu.address for gpu in mute]
+    far = [gpu for gpu in gpus if gpu not in mute and gpu.local_cpus and not gpu.local_cpus & allowed]
+    near = [gpu for gpu in gpus if gpu not in mute and gpu.local_cpus and gpu.local_cpus & allowed]
     all_cpus = frozenset().union(*(numa.cpus for numa in node.numa_nodes)) if several else frozenset[int]()
     details: dict[str, Any] = {"found": f"CPUs {fold_ids(allowed)}", "evidence": [STATUS, PCI_BUS]}
     if far:
@@ -52,13 +58,13 @@ def affinity(node: NodeFacts, site: Site) -> Iterator[Finding]:
             expected=f"some of {cpus}, near {', '.join(gpu.address for gpu in far)}",
             **details,
         )
-    elif near and len(allowed) < len(gpus):
+    elif len(allowed) < len(gpus):
         yield warned(
             f"{len(allowed)} CPUs for {len(gpus)} GPUs: every rank's proxy and loader share them",
             expected=f"at least {len(gpus)} CPUs",
             **details,
         )
-    elif near and several and len(allowed) < 4:
+    elif several and len(allowed) < 4:
         yield warned(
             f"{len(allowed)} CPUs for this rank: its proxies and data loaders share them",
             expected="at least 4 CPUs",
@@ -94,7 +100,7 @@ def _nics_out_of_reach(node: NodeFacts, site: Site) -> list[str]:
         devices = [port.device for port in site.roles(node).compute]
         mine = {node.gpu_name(gpu) for gpu in node.own_gpus}
         used = dict.fromkeys(pair.nic for pair in node.gpu_nic_pairs(devices) if pair.gpu in mine)
-        functions = nic_functions(node.evidence, node.pci, used)
+        functions = facts.gpudirect.nic_functions(node.evidence, node.pci, used)
     except EvidenceError:
         return []
     return [name for name, nic in functions.items() if nic.local_cpus and not nic.local_cpus & node.allowed_cpus]
@@ -113,13 +119,17 @@ def memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Pinned buffers on the far socket send every copy between host and GPU over the inter-socket link,
     even where the CPUs are bound well.
 
-    A node that is not allowed warns. Grace's GPU memory is a NUMA node of its own and is not meant: the
-    GPU's PCI function hangs on its CPU's node.
+    A node that is not allowed warns. A GPU's node is the one that its PCI function hangs on.
+
+    A false alarm: Grace's GPU memory is a NUMA node of its own and may be withheld; it is not meant here.
     """
     if absent := no_gpu(node, site):
         yield absent
         return
     allowed, gpus = node.allowed_memory_nodes, node.own_gpus
+    if node.cpu_nodes == 1 and all(gpu.numa_node is None for gpu in gpus):
+        yield passed("there is one NUMA node", found=f"nodes {fold_ids(allowed)}", evidence=[STATUS, PCI_BUS])
+        return
     silent = [gpu.address for gpu in gpus if gpu.numa_node is None]
     far = [gpu for gpu in gpus if gpu.numa_node is not None and gpu.numa_node not in allowed]
     if far:
@@ -143,8 +153,9 @@ def memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
     "numa.nccl-affinity",
     title="NCCL_IGNORE_CPU_AFFINITY fits the CPU mask",
     source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ignore-cpu-affinity",
-    fix="Unset it where the launcher binds ranks well; correct the launcher's mask where it does not.",
+    fix="`unset NCCL_IGNORE_CPU_AFFINITY` where the launcher binds well; correct its mask (`--cpu-bind`) where not.",
     answers=("NT-ENV-12",),
+    reads=("nvml:gpus", "cmd:nvidia-smi --query-gpu=*"),
 )
 def nccl_affinity(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Hold NCCL_IGNORE_CPU_AFFINITY against the CPU mask that a job started here inherits.
@@ -154,6 +165,8 @@ def nccl_affinity(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     Unset or 0 passes, and so does 1 without a mask to ignore or with a mask away from the GPU. 1 with a
     mask that reaches the GPU warns: the job's neighbours pay.
+
+    A false alarm: a node that belongs to one job at a time: its mask keeps nobody apart.
     """
     if absent := no_gpu(node, site):
         yield absent

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
+from preflight import facts
 from preflight.checks.each_gpu import each_gpu
 from preflight.checks.presence import PCI_BUS, no_gpu
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
-from preflight.facts.gpu_health import GpuHealth
-from preflight.facts.services import FABRIC_MANAGER, SERVICES, fabric_manager_version
 from preflight.hardware import NVSWITCH_IDS
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+
+if TYPE_CHECKING:
+    from preflight.facts.gpu_health import GpuHealth
 
 FABRIC_GUIDE = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/"
 MANAGER, IMEX = "nvidia-fabricmanager.service", "nvidia-imex.service"
@@ -35,6 +39,9 @@ def links(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Catalogue rates are nominal (A100 and Hopper 25 GB/s, Blackwell 50 GB/s for each link and direction);
     healthy links show 1 to 6 % more. Where the part is unknown, the best GPU of the node is the measure. Cards
     without NVLink or with optional bridges are compared with each other only.
+
+    A false alarm: parts sold with fewer links (A800, H800) have their own number in the catalogue; the GPUs of a part
+    that is not in it are compared with each other only.
     """
     if absent := no_gpu(node, site):
         yield absent
@@ -59,7 +66,11 @@ def links(node: NodeFacts, site: Site) -> Iterator[Finding]:
         return None
 
     slowest = min((gpu.link_gbytes_s for gpu in told if gpu.link_gbytes_s is not None), default=0.0)
-    good = f"{wanted} NVLinks up" + (f", {slowest:g} GB/s each or more" if slowest else "")
+    good = f"{wanted} NVLinks up"
+    if slowest:
+        good += f", {slowest:g} GB/s each or more: {wanted * slowest:.0f} GB/s in each direction"
+    if site.part is not None and site.part.nvlink_domain:
+        good += f"; its NVLink domain has {site.part.nvlink_domain} GPUs"
     yield from each_gpu(node, site, judge, what="NVLinks", good=good, needs=("links",))
 
 
@@ -89,11 +100,13 @@ def fabric_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each GPU's fabric state with "Completed", its status with "Success", and read its health mask.
 
     Until the fabric manager has joined a GPU, every CUDA program on it ends with error 802, "system not yet
-    initialized"; degraded bandwidth or an unhealthy route slows each exchange over NVLink.
+    initialized"; degraded bandwidth or an unhealthy route slows each exchange over NVLink. GPUs of one node in
+    different domains or cliques cannot reach each other over NVLink at all.
 
     PCIe cards and parts before Hopper have no such state; the driver says N/A, and the check does not apply.
-    On an NVSwitch board of Hopper or newer N/A is unknown, not well. Just after boot "In Progress" passes by
-    itself within a minute or two.
+    On an NVSwitch board of Hopper or newer N/A is unknown, not well. Any other state fails.
+
+    A false alarm: just after boot "In Progress" passes by itself within a minute or two.
     """
 
     def judge(gpu: GpuHealth) -> Finding | None:
@@ -119,6 +132,32 @@ def fabric_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     good = "joined the fabric, healthy"
     yield from each_gpu(node, site, judge, what="fabric state", good=good, needs=("fabric",), hidden=hidden)
+    if node.gpus_on_bus:
+        yield from _apart(node.gpu_health.gpus, node.gpu_health.evidence)
+
+
+def _apart(gpus: Sequence[GpuHealth], evidence: tuple[str, ...]) -> Iterator[Finding]:
+    """Say that GPUs of one node joined different NVLink domains; nothing where they are together."""
+    joined = [
+        (gpu, (gpu.fabric.cluster_uuid if gpu.fabric.multi_node else "", gpu.fabric.clique))
+        for gpu in gpus
+        if gpu.fabric is not None and gpu.fabric.state == "Completed" and gpu.fabric.clique is not None
+    ]
+    domains = Counter(domain for _, domain in joined)
+    if len(domains) < 2:
+        return
+    usual = domains.most_common(1)[0][0]
+    odd = [gpu for gpu, domain in joined if domain != usual]
+    yield failed(
+        f"{', '.join(f'GPU{gpu.index}' for gpu in odd)}: in another NVLink domain or clique than the node's other GPUs",
+        subject=odd[0].address if len(odd) == 1 else "",
+        found=", ".join(
+            f"{number} in {uuid or 'this node alone'}, clique {clique}" for (uuid, clique), number in domains.items()
+        ),
+        expected="one domain and clique for all GPUs of a node",
+        evidence=evidence,
+        fix="Look at the partitions of the NVLink domain (NMX-C, `fmpm -l`), then reset the GPU.",
+    )
 
 
 @check(
@@ -135,32 +174,37 @@ def fabric_manager(node: NodeFacts, site: Site) -> Iterator[Finding]:
     another version than the driver refuses to start after the next reboot.
 
     It applies where NVSwitches are on the PCI bus, and on HGX B200 and B300, whose switches are not seen
-    there. PCIe boxes need none, and on GB200 it runs on the switch trays. A virtual machine may have it run
-    in the hypervisor. In a container services are not visible: unknown.
+    there. PCIe boxes need none, and on GB200 it runs on the switch trays. Not running fails, another version
+    than the driver's too. In a container services are not visible: unknown.
+
+    A false alarm: a virtual machine whose hypervisor runs it: the fabric state is Completed and nothing runs here,
+    which only warns.
     """
     if absent := no_gpu(node, site):
         yield absent
         return
     switches = [device for device in node.pci if device.vendor == "10de" and device.device in NVSWITCH_IDS]
-    hgx_blackwell = site.part is not None and site.part.gpu.sxm and site.part.gpu.generation == "Blackwell"
-    if not switches and not (hgx_blackwell and site.part and not site.part.nic_on_cpu):
+    if not switches and not (site.part is not None and site.part.switches_behind_nics):
         yield skipped("no NVSwitch on the PCI bus", evidence=[PCI_BUS])
         return
     service = node.services.get(MANAGER)
     if service is None:
-        yield unknown(f"systemctl said nothing of {MANAGER}", evidence=[SERVICES])
+        yield unknown(f"systemctl said nothing of {MANAGER}", evidence=[facts.services.SERVICES])
         return
     if service.active != "active":
         state = service.active if service.known else "not installed"
         say = warned if _joined(node) else failed
         yield say(
             f"the fabric manager is {state}" + (", yet all GPUs joined the fabric" if say is warned else ""),
-            found=state, expected="active", evidence=[SERVICES],
+            found=state, expected="active", evidence=[facts.services.SERVICES],
         )  # fmt: skip
         return
-    yield passed("the fabric manager is active", evidence=[SERVICES])
-    version, driver = node.parsed(FABRIC_MANAGER, fabric_manager_version), node.gpu_health.driver
-    evidence = [FABRIC_MANAGER, *node.gpu_health.evidence]
+    yield passed("the fabric manager is active", evidence=[facts.services.SERVICES])
+    version, driver = (
+        node.parsed(facts.services.FABRIC_MANAGER, facts.services.fabric_manager_version),
+        node.gpu_health.driver,
+    )
+    evidence = [facts.services.FABRIC_MANAGER, *node.gpu_health.evidence]
     if version == driver:
         yield passed(f"fabric manager and driver are both {version}", evidence=evidence)
     else:
@@ -182,6 +226,7 @@ def _joined(node: NodeFacts) -> bool:
     title="IMEX runs where NVLink spans nodes",
     source="https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide/",
     fix="systemctl enable --now nvidia-imex with the same nodes_config.cfg on all nodes; nvidia-imex-ctl -N",
+    reads=("cmd:systemctl show *", CHANNELS),
 )
 def imex(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for the IMEX service and its channel on nodes whose GPUs belong to a multi-node NVLink fabric.
@@ -190,7 +235,10 @@ def imex(node: NodeFacts, site: Site) -> Iterator[Finding]:
     network, at a tenth of the rate, or fails with MNNVL forced.
 
     A fabric spans nodes when its cluster UUID is not zero; elsewhere the check does not apply. A stopped
-    service or a missing channel0 warns: Kubernetes' ComputeDomains start both for each job.
+    service or a missing channel0 warns.
+
+    A false alarm: Kubernetes' ComputeDomains start service and channel for each job, so that an idle node has
+    neither.
     """
     if absent := no_gpu(node, site):
         yield absent
@@ -206,7 +254,7 @@ def imex(node: NodeFacts, site: Site) -> Iterator[Finding]:
     state = "not installed" if service is None or not service.known else service.active
     channel = node.evidence.exists(CHANNELS) and "channel0" in node.evidence.listing(CHANNELS)
     if state == "active" and channel:
-        yield passed("IMEX is active, channel0 is there", evidence=[SERVICES, CHANNELS])
+        yield passed("IMEX is active, channel0 is there", evidence=[facts.services.SERVICES, CHANNELS])
     else:
         told = f"IMEX is {state}, channel0 is {'there' if channel else 'missing'}"
-        yield warned(told, found=told, expected="active, with channel0", evidence=[SERVICES, CHANNELS])
+        yield warned(told, found=told, expected="active, with channel0", evidence=[facts.services.SERVICES, CHANNELS])

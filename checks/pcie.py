@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
+from preflight import facts
 from preflight.checks.presence import PCI_BUS, no_pci_nic
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
-from preflight.facts.gpudirect import nic_functions, nic_link, processor_vendor
-from preflight.facts.lspci import LSPCI, Function
 from preflight.facts.nccl_env import PROCESS
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+
+if TYPE_CHECKING:
+    from preflight.facts.lspci import Function
+    from preflight.facts.pci import PciDevice
 
 _AMD = "1022"
 
@@ -20,7 +24,7 @@ _AMD = "1022"
     "pcie.nic-link",
     title="The PCIe link of each compute NIC carries its port's rate",
     source="sysfs-bus-pci (current_link_width); mlx5's own kernel message 'available PCIe bandwidth'; PCIe base spec.",
-    fix="Reseat the card, compare the slot's lanes and the BIOS' bifurcation with the server's manual.",
+    fix="`lspci -vv -s NIC | grep Lnk`; reseat the card, compare the slot's lanes and bifurcation with the manual.",
     answers=("PA-12",),
 )
 def link(node: NodeFacts, site: Site) -> Iterator[Finding]:
@@ -29,8 +33,10 @@ def link(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A NIC in a slot of half its lanes shows a port at full rate and delivers half of it: 32 GT/s x8 is
     252 Gb/s below a port of 400.
 
-    Below the port's rate fails. Fewer lanes that still suffice warn. A lower speed that suffices passes:
-    an older server, a newer card. A false alarm: a virtual function has no link of its own and is skipped.
+    Below the port's rate fails. Fewer lanes that still suffice warn. A lower speed that suffices passes: an
+    older server, a newer card.
+
+    A false alarm: a virtual function has no link of its own and is skipped.
     """
     if absent := no_pci_nic(node, site):
         yield absent
@@ -38,7 +44,7 @@ def link(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ports = {port.device: port for port in site.roles(node).compute}
     good, virtual = [], []
     for device, port in ports.items():
-        found = nic_link(node.evidence, device)
+        found = facts.gpudirect.nic_link(node.evidence, device)
         key = f"file:/sys/class/infiniband/{device}/device/current_link_width"
         if found is None:
             virtual.append(key)
@@ -85,13 +91,19 @@ def max_read_request(node: NodeFacts, site: Site) -> Iterator[Finding]:
     bounds the rate before the link does, most of all when it reads from GPU memory.
 
     512 bytes or less warns; the number is a property of the NIC, not of the bridges, whose own value
-    does not matter. Only root sees it.
+    does not matter. Only root sees it. A virtual function shows 128 whatever is set: its physical function's
+    value holds, and it is skipped.
+
+    A false alarm: a port of 100 Gb/s or less may reach its rate all the same; ask ib_write_bw before you change it.
     """
     if absent := no_pci_nic(node, site):
         yield absent
         return
     small, good, hidden = list[str](), dict[str, int](), list[str]()
-    for device, function in _configurations(node, site).items():
+    functions = _functions(node, site)
+    if virtual := _virtual(functions):
+        yield virtual
+    for device, function in _configurations(node, functions).items():
         size = function.max_read_request_bytes if function else None
         if size is None:
             hidden.append(device)
@@ -104,13 +116,13 @@ def max_read_request(node: NodeFacts, site: Site) -> Iterator[Finding]:
             f"{len(small)} compute NICs read in requests of 512 bytes or less",
             found=", ".join(small),
             expected="4096 bytes",
-            evidence=[LSPCI],
+            evidence=[facts.lspci.LSPCI],
             quote="\n".join(f"{line}: MaxReadReq" for line in small),
         )
     yield from _hidden(hidden, "MaxReadReq")
     if good:
         sizes = ", ".join(f"{size} bytes" for size in sorted(set(good.values())))
-        yield passed(f"{len(good)} compute NICs read in requests of {sizes}", found=sizes, evidence=[LSPCI])
+        yield passed(f"{len(good)} compute NICs read in requests of {sizes}", found=sizes, evidence=[facts.lspci.LSPCI])
 
 
 @check(
@@ -120,50 +132,78 @@ def max_read_request(node: NodeFacts, site: Site) -> Iterator[Finding]:
     fix="Set `mlxconfig PCI_WR_ORDERING=1` or the BIOS' PCIe relaxed ordering, and unset NCCL_IB_PCI_RELAXED_ORDERING.",
     answers=("NT-GDR-1",),
     gating=False,  # it can only warn
+    reads=("file:/sys/class/infiniband/*/hca_type",),
 )
 def relaxed_ordering(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the NICs' relaxed-ordering bit, and NCCL's own switch, with on; on AMD hosts only.
+    """Compare the NICs' relaxed-ordering bit, and NCCL's own switch, with on; on AMD hosts and in virtual machines.
 
     With strict ordering each write waits for the one before it in the CPU's fabric: AMD hosts then
     receive at a half or less of the port's rate.
 
-    Intel and Grace hosts do without, and are skipped. Only root sees the NIC's bit. The bit allows it;
-    whether the driver uses it is NCCL's matter (`[RO]` in its log).
+    Off warns. Intel and Grace hosts do without, and are skipped; a virtual machine may not tell whose its
+    processor is. Only root sees the NIC's bit, and a virtual function has none: its physical function's holds.
+    The bit allows it; whether the driver uses it is NCCL's matter (`[RO]` in its log).
+
+    A false alarm: an AMD host whose BIOS prefers the NIC's traffic (Preferred I/O) may reach the full rate without
+    it.
     """
     if absent := no_pci_nic(node, site):
         yield absent
         return
-    vendor = processor_vendor(node.pci)
+    vendor = facts.gpudirect.processor_vendor(node.pci)
     if vendor and vendor != _AMD:
-        yield skipped(f"the host bridges are not AMD's (vendor {vendor})", evidence=[PCI_BUS])
+        yield skipped(f"the processor is not AMD's (PCI vendor {vendor})", evidence=[PCI_BUS])
         return
+    unseen = "in a virtual machine" if node.in_virtual_machine else "on a host whose processor the bus does not show"
+    place = "on an AMD host" if vendor else unseen
     setting = node.nccl_env.get("NCCL_IB_PCI_RELAXED_ORDERING")
     if setting is not None and node.nccl_env.integer(setting.name) == 0:
-        yield warned(f"{setting.text} in {setting.where} switches relaxed ordering off on an AMD host",
+        yield warned(f"{setting.text} in {setting.where} switches relaxed ordering off {place}",
                      subject=setting.name, found="0", expected="unset (2, automatic)", evidence=[setting.source],
                      quote=setting.text)  # fmt: skip
         return
-    configurations = _configurations(node, site)
+    functions = _functions(node, site)
+    if virtual := _virtual(functions):
+        yield virtual
+    configurations = _configurations(node, functions)
     off = [device for device, function in configurations.items() if function and function.relaxed_ordering is False]
     on = [device for device, function in configurations.items() if function and function.relaxed_ordering]
     if off:
-        yield warned(f"relaxed ordering is off in {len(off)} compute NICs of an AMD host", found=", ".join(off),
-                     expected="RlxdOrd+", evidence=[LSPCI])  # fmt: skip
+        yield warned(f"relaxed ordering is off in {len(off)} compute NICs {place}", found=", ".join(off),
+                     expected="RlxdOrd+", evidence=[facts.lspci.LSPCI])  # fmt: skip
     yield from _hidden([device for device in configurations if device not in (*off, *on)], "RlxdOrd")
     if on:
-        yield passed(f"relaxed ordering is on in {len(on)} compute NICs", found="RlxdOrd+", evidence=[LSPCI, PROCESS])
+        yield passed(
+            f"relaxed ordering is on in {len(on)} compute NICs", found="RlxdOrd+", evidence=[facts.lspci.LSPCI, PROCESS]
+        )
 
 
-def _configurations(node: NodeFacts, site: Site) -> dict[str, Function | None]:
-    """Return what lspci says of each compute NIC; raises EvidenceError."""
+def _functions(node: NodeFacts, site: Site) -> dict[str, PciDevice]:
+    """Return each compute NIC's PCI function; raises EvidenceError."""
     devices = [port.device for port in site.roles(node).compute]
-    functions = nic_functions(node.evidence, node.pci, devices)
+    functions = facts.gpudirect.nic_functions(node.evidence, node.pci, devices)
     if not functions:
         raise EvidenceError(PCI_BUS, "no compute NIC is a PCI function")
-    return {device: node.pci_configuration.get(function.address) for device, function in functions.items()}
+    return functions
+
+
+def _virtual(functions: Mapping[str, PciDevice]) -> Finding | None:
+    names = [device for device, function in functions.items() if function.is_virtual_function]
+    if not names:
+        return None
+    said = f"{len(names)} of {len(functions)} compute NICs are virtual functions: the physical function's setting holds"
+    return skipped(said, subject=names[0] if len(names) == 1 else "", evidence=[PCI_BUS])
+
+
+def _configurations(node: NodeFacts, functions: Mapping[str, PciDevice]) -> dict[str, Function | None]:
+    """Return what lspci says of each physical one; raises EvidenceError."""
+    physical = {device: function for device, function in functions.items() if not function.is_virtual_function}
+    if not physical:
+        return {}
+    return {device: node.pci_configuration.get(function.address) for device, function in physical.items()}
 
 
 def _hidden(devices: list[str], what: str) -> Iterator[Finding]:
     if devices:
         yield unknown(f"{what} of {', '.join(devices)} could not be read: lspci shows it to root only",
-                      evidence=[LSPCI], fix="run as root, or with --sudo")  # fmt: skip
+                      evidence=[facts.lspci.LSPCI], fix="run as root, or with --sudo")  # fmt: skip

@@ -6,12 +6,17 @@ one is expected, the check that counts it fails; the others only say that they c
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
 from preflight.cluster import Roles, Site
+from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
+from preflight.facts.gpudirect import NEAR
 from preflight.facts.pci import ROOT as PCI
 from preflight.facts.rdma import ROOT as IB
 from preflight.facts.rdma import is_software
-from preflight.model import Finding, skipped, unknown
+from preflight.model import Finding, failed, skipped, unknown
 
 PCI_BUS = f"dir:{PCI}"
 RDMA_CLASS = f"dir:{IB}"
@@ -50,6 +55,52 @@ def no_pci_nic(node: NodeFacts, site: Site) -> Finding | None:
         names = ", ".join(sorted(devices))
         return skipped(f"{names}: software devices, on no PCI bus", evidence=[RDMA_CLASS])
     return None
+
+
+def flattened(node: NodeFacts, codes: Collection[str], evidence: Iterable[str]) -> Finding | None:
+    """Return the finding where a hypervisor hides the PCIe switches; None where the codes may be the truth.
+
+    ``codes`` are those between the GPUs and the NICs in question. A virtual machine that shows no pair
+    behind one switch shows no switch at all; PHB everywhere is the same, also in a container that does not
+    know that it runs in a virtual machine.
+    """
+    if set(codes) & set(NEAR) or not (node.in_virtual_machine or (len(codes) > 1 and set(codes) == {"PHB"})):
+        return None
+    far = ", ".join(sorted(set(codes)))
+    setting = _topology_file(node)
+    return unknown(
+        f"every GPU is equally far from its NIC ({far}): a flattened PCI bus"
+        if far == "PHB"
+        else f"no GPU is near a NIC ({far}): a flattened PCI bus, whose switches the hypervisor hides",
+        found=far,
+        evidence=evidence,
+        fix=f"NCCL takes the distances from {setting}: compare that file with the provider's"
+        if setting
+        else "give NCCL the provider's topology file (NCCL_TOPO_FILE)",
+    )
+
+
+def _topology_file(node: NodeFacts) -> str:
+    try:
+        setting = node.nccl_env.get("NCCL_TOPO_FILE")
+    except EvidenceError:
+        return ""
+    return setting.text if setting else ""
+
+
+def failing(roles: Roles, site: Site) -> Callable[..., Finding]:
+    """Return how to say that a port is wrong: *fail*; *unknown* where nothing says whether a job uses that port.
+
+    Of a port for storage or management, or a cloud's function behind eth0, the same would be no fault.
+    """
+    if roles.known_from:
+        return failed
+
+    def unsure(message: str, **details: Any) -> Finding:
+        details["fix"] = f"name the job's HCAs: class.{site.class_name}.ports.compute = [...]"
+        return unknown(f"{message}, and nothing says whether a job uses it", **details)
+
+    return unsure
 
 
 def compute_roles(node: NodeFacts, site: Site) -> Roles | Finding:

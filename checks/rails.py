@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import combinations
 
-from preflight.checks.presence import no_rdma
+from preflight import facts
+from preflight.checks.presence import failing, no_rdma
 from preflight.cluster import Site
 from preflight.facts import NodeFacts
-from preflight.facts.addresses import ROUTES, SYSCTL, default_routes, effective
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 SYSCTLS = "https://docs.kernel.org/networking/ip-sysctl.html (arp_ignore, arp_announce, rp_filter)"
@@ -18,7 +18,7 @@ SYSCTLS = "https://docs.kernel.org/networking/ip-sysctl.html (arp_ignore, arp_an
     "rails.subnets",
     title="Each RoCE rail answers for its own address only",
     source=SYSCTLS,
-    fix="Give each rail a subnet of its own, or set arp_ignore=1, arp_announce=2, rp_filter=2 and routes per rail.",
+    fix="Give each rail its own subnet, or `sysctl` arp_ignore=1, arp_announce=2, rp_filter=2 and routes per rail.",
     answers=("AN-3", "NT-CTR-4"),
 )
 def subnets(node: NodeFacts, site: Site) -> Iterator[Finding]:
@@ -31,21 +31,24 @@ def subnets(node: NodeFacts, site: Site) -> Iterator[Finding]:
     replies and warns. Effective values are the larger of `all` and the interface's. Rails in subnets of their
     own pass, whatever ARP is set to. Whether addressing should be point to point (/30, /31, IPv6) only the
     cluster file can say; rails that are so anyway pass.
+
+    A false alarm: policy routing (`ip rule`) or a CNI that answers ARP itself may keep rails of one subnet apart
+    without these settings. Where nothing tells which ports a job uses, what would fail is unknown.
     """
     rails = _rails(node, site)
     if isinstance(rails, Finding):
         yield rails
         return
-    for finding in _apart(node, rails):
+    for finding in _apart(node, rails, failing(site.roles(node), site)):
         yield finding.about("NT-CTR-4")
     yield from _point_to_point(node, site, rails)
 
 
-def _apart(node: NodeFacts, rails: list[str]) -> Iterator[Finding]:
+def _apart(node: NodeFacts, rails: list[str], say: Callable[..., Finding]) -> Iterator[Finding]:
     known = node.addresses
     bare = [name for name in rails if not known.routable(name)]
     if bare:
-        yield failed(
+        yield say(
             f"{', '.join(bare)}: no IP address, so only a link-local GID",
             subject=bare[0] if len(bare) == 1 else "",
             found="no address",
@@ -60,7 +63,7 @@ def _apart(node: NodeFacts, rails: list[str]) -> Iterator[Finding]:
         if any(mine.network.overlaps(theirs.network) for theirs in known.ipv4(other))
     ]
     if shared:
-        yield from _sharing(node, sorted({name for pair in shared for name in pair[:2]}), shared[0][2])
+        yield from _sharing(node, sorted({name for pair in shared for name in pair[:2]}), shared[0][2], say)
     elif len(bare) < len(rails):
         networks = [str(address.network) for name in rails for address in known.ipv4(name)]
         yield passed(f"{len(rails) - len(bare)} RoCE rails are in subnets of their own",
@@ -82,17 +85,19 @@ def _rails(node: NodeFacts, site: Site) -> list[str] | Finding:
     return rails
 
 
-def _sharing(node: NodeFacts, rails: list[str], network: str) -> Iterator[Finding]:
-    keys = [f"file:{SYSCTL}/{rails[0]}/{name}" for name in ("arp_ignore", "arp_announce", "rp_filter")]
+def _sharing(node: NodeFacts, rails: list[str], network: str, say: Callable[..., Finding]) -> Iterator[Finding]:
+    keys = [f"file:{facts.addresses.SYSCTL}/{rails[0]}/{name}" for name in ("arp_ignore", "arp_announce", "rp_filter")]
     flux, strict = [], []
     for rail in rails:
-        ignore, announce = (effective(node.evidence, rail, name) for name in ("arp_ignore", "arp_announce"))
+        ignore, announce = (
+            facts.addresses.effective(node.evidence, rail, name) for name in ("arp_ignore", "arp_announce")
+        )
         if ignore not in (1, 2) or announce != 2:
             flux.append(f"{rail} arp_ignore {ignore}, arp_announce {announce}")
-        if effective(node.evidence, rail, "rp_filter") == 1:
+        if facts.addresses.effective(node.evidence, rail, "rp_filter") == 1:
             strict.append(rail)
     if flux:
-        yield failed(
+        yield say(
             f"{len(rails)} rails share {network} and answer ARP for each other",
             found="; ".join(flux[:4]),
             expected="arp_ignore 1 or 2, arp_announce 2, or a subnet for each rail",
@@ -128,8 +133,8 @@ def _point_to_point(node: NodeFacts, site: Site, rails: list[str]) -> Iterator[F
 @check(
     "rails.isolated",
     title="The compute fabric carries no other traffic",
-    source="operators' rule: backend and frontend networks are apart; /proc/net/route",
-    fix="Move the default route to the management interface and give the rails subnets that nothing else uses.",
+    source="proc(5), /proc/net/route; operators' rule: backend and frontend networks are apart",
+    fix="`ip route`: move the default route to the management interface; give the rails subnets of their own.",
     answers=("AN-2",),
 )
 def isolated(node: NodeFacts, site: Site) -> Iterator[Finding]:
@@ -138,8 +143,10 @@ def isolated(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Image pulls, storage and logs that take the compute fabric collide with gradients in bursts: step
     times spread and nobody looks there.
 
-    Either one warns: a small site may have one network for all. The cloud's own rule may differ. Interfaces
-    that belong to compute ports of InfiniBand (IPoIB) count too.
+    Either one warns. Interfaces that belong to compute ports of InfiniBand (IPoIB) count too.
+
+    A false alarm: a small site with one network for everything, and clouds that route all traffic over one
+    interface.
     """
     if absent := no_rdma(node, site):
         yield absent
@@ -148,7 +155,7 @@ def isolated(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if not compute:
         yield unknown("no compute port has a network interface to judge", evidence=["dir:/sys/class/infiniband"])
         return
-    over = [name for name in node.parsed(ROUTES, default_routes) if name in compute]
+    over = [name for name in node.parsed(facts.addresses.ROUTES, facts.addresses.default_routes) if name in compute]
     known = node.addresses
     inside = [
         (other, rail)
@@ -159,12 +166,13 @@ def isolated(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ]
     for name in over:
         yield warned(f"the default route leads over the compute port {name}", subject=name, found=name,
-                     expected="a management interface", evidence=[ROUTES])  # fmt: skip
+                     expected="a management interface", evidence=[facts.addresses.ROUTES])  # fmt: skip
     for other, rail in inside[:8]:
         yield warned(f"{other} is in the subnet of the compute rail {rail}", subject=other,
                      found=", ".join(map(str, known.ipv4(other))), expected=f"not in {known.ipv4(rail)[0].network}",
                      evidence=[known.evidence])  # fmt: skip
     if not over and not inside:
         yield passed(
-            f"no other traffic is routed over {len(compute)} compute interfaces", evidence=[ROUTES, known.evidence]
+            f"no other traffic is routed over {len(compute)} compute interfaces",
+            evidence=[facts.addresses.ROUTES, known.evidence],
         )

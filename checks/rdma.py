@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from preflight.checks.presence import PCI_BUS, RDMA_CLASS, compute_roles, no_rdma
+from preflight.checks.presence import PCI_BUS, RDMA_CLASS, compute_roles, failing, no_rdma
 from preflight.cluster import Expected, Site
 from preflight.facts import NodeFacts
 from preflight.facts.rdma import Port
@@ -20,7 +20,7 @@ SYSFS = "https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infini
 @check(
     "rdma.device-count",
     title="All HCAs of the compute fabric are there",
-    source="the cluster file",
+    source=f"the cluster file (hcas, ports.compute); {SYSFS}",
     fix="Look for the NIC with `lspci -d 15b3:` and in `dmesg | grep mlx5`; reseat it or reload its driver.",
     answers=("NT-FAB-1", "FP-BW-1"),
 )
@@ -29,8 +29,16 @@ def device_count(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     NCCL spreads traffic over the HCAs that it finds: with one missing the job still starts, and
     every collective waits for the node that has seven rails instead of eight.
+
+    One HCA less than `hcas`, or without a device that `ports.compute` names, fails. Where the cluster file says
+    neither, the number that was found is unknown.
+
+    A false alarm: a pod or virtual machine that was given some of its host's HCAs; give such nodes a class of their
+    own.
     """
     devices = node.rdma_devices
+    if not devices and node.in_container:
+        _ = node.pci  # raises where /sys shows no bus either: then all of it is hidden, which is not absent
     if missing := site.missing_devices(node):
         yield failed(
             f"HCA {', '.join(missing)} is missing",
@@ -61,6 +69,8 @@ def registered(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A NIC without its RDMA driver still carries Ethernet, so nothing looks broken, but NCCL falls
     back to TCP without an error.
+
+    Fewer devices than NICs fails: every function of a ConnectX or EFA is one device.
 
     A false alarm: a container whose /sys/class/infiniband is restricted shows fewer devices than the
     bus; run there, this check says that it cannot tell. A bond merges two ports into one device.
@@ -97,6 +107,7 @@ def registered(node: NodeFacts, site: Site) -> Iterator[Finding]:
     source=SYSFS,
     fix="Down/Polling: cable or peer; Down/Disabled: `ip link set up`; Initializing: no subnet manager.",
     answers=("NT-FAB-1", "PA-13"),
+    reads=("file:/sys/class/infiniband/*/hca_type",),
 )
 def port_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each compute port's state with ACTIVE over LinkUp.
@@ -104,14 +115,18 @@ def port_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
     NCCL leaves out a port that is not active without a word: the rail's traffic moves to the
     neighbours and every ring runs at the pace of the fullest one.
 
-    Storage, management and spare ports may be down by design; only ports that a job uses are judged
-    (cluster file, NCCL_IB_HCA, nearest to a GPU). Where none of these tells, a port that is down is
-    unknown.
+    Any other state fails. Only ports that a job uses are judged (cluster file, NCCL_IB_HCA, nearest to a GPU;
+    on Grace, where no NIC is nearer than another, those that are no BlueField). Where none of these tells, a
+    port that is down is unknown.
+
+    A false alarm: a storage, management or spare port that is down by design. Name the job's ports in
+    `ports.compute`.
     """
     roles = compute_roles(node, site)
     if isinstance(roles, Finding):
         yield roles
         return
+    say = failing(roles, site)
     up = [port for port in roles.compute if port.active]
     if up:
         yield passed(
@@ -123,20 +138,11 @@ def port_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
         if port.active:
             continue
         state = f"{port.state}/{port.physical_state}"
-        if not roles.known_from:
-            yield unknown(
-                f"{port.name} is {state}, and nothing says whether a job uses it",
-                subject=port.name,
-                found=state,
-                evidence=port.evidence,
-                fix=f"name the job's HCAs: class.{site.class_name}.ports.compute = [...]",
-            )
-            continue
-        yield failed(
+        yield say(
             f"{port.name} is {state}, expected ACTIVE/LinkUp{_meaning(port)}",
             subject=port.name,
             found=state,
-            expected=f"ACTIVE/LinkUp (compute port: {roles.known_from})",
+            expected=f"ACTIVE/LinkUp (compute port: {roles.known_from or 'nobody says'})",
             evidence=port.evidence,
         )
 
@@ -164,15 +170,17 @@ def port_rate(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A port that trained at fewer lanes or a lower speed still reports ACTIVE; every ring through it
     then runs at its pace.
 
-    A port below its peers fails without any expectation. The rate is judged, never the width: 2X NDR
-    is a whole 200 Gb/s port. A speed that the kernel does not know is printed as SDR or QDR on a
-    healthy port, and is unknown here.
+    A port below its peers fails without any expectation. The rate is judged, never the width: 2X NDR is a
+    whole 200 Gb/s port. Below the cluster file's rate fails, below what is customary for the part warns.
+
+    A false alarm: a speed that the kernel does not know is printed as SDR or QDR on a healthy port; it is unknown
+    here.
     """
     roles = compute_roles(node, site)
     if isinstance(roles, Finding):
         yield roles
         return
-    compute = roles.compute
+    compute, say = roles.compute, failing(roles, site)
     active = [port for port in compute if port.active]
     if not active:
         yield unknown("no compute port is active, so none has a rate", evidence=[compute[0].evidence[0]])
@@ -188,7 +196,7 @@ def port_rate(node: NodeFacts, site: Site) -> Iterator[Finding]:
                 fix="read it with `mlxlink -d DEVICE` or `ethtool IF`",
             )
         elif best is not None and rate < best:
-            yield failed(
+            yield say(
                 f"{port.name} runs at {rate:g} Gb/s, its peers at {best:g} Gb/s",
                 subject=port.name,
                 found=f"{rate:g} Gb/s",
@@ -220,6 +228,11 @@ def link_layer(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     NCCL uses HCAs of one link layer only: with a mixture it drops the rest, and a port of the wrong
     type joins no fabric at all.
+
+    One port of another layer than the cluster file's `link_layer`, else than most compute ports of the node, fails.
+
+    A false alarm: a storage port of the other kind. Where nothing tells the compute ports, those of the usual layer
+    are meant; where there is none, it is unknown.
     """
     roles = compute_roles(node, site)
     if isinstance(roles, Finding):
@@ -233,7 +246,7 @@ def link_layer(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if not odd:
         yield passed(f"all {len(compute)} compute ports are {usual}", found=usual, evidence=keys)
         return
-    yield failed(
+    yield failing(roles, site)(
         f"{', '.join(port.name for port in odd)}: {odd[0].link_layer}, expected {usual}",
         subject=odd[0].name if len(odd) == 1 else "",
         found=", ".join(f"{number} {layer}" for layer, number in layers.items()),
@@ -260,6 +273,11 @@ def device_nodes(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     Without its device node an HCA cannot be opened from user space: NCCL finds "No device" and
     falls back to TCP, most often in a container that was not given /dev/infiniband.
+
+    One compute HCA whose node is missing, or may not be read and written by this user, fails.
+
+    A false alarm: asked as another user than the job's: a site may open the nodes to one group only. Judge as the
+    job's user.
     """
     if absent := no_rdma(node, site):
         yield absent
@@ -326,6 +344,9 @@ def active_mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     1024 on RoCE means that the interface was left at an MTU of 1500, and fails. 2048 can be a choice
     of the subnet manager's partition, and warns unless the cluster file says otherwise.
+
+    A false alarm: a partition that the subnet manager holds at 2048 on purpose; say `mtu = 2048` in the cluster
+    file. Where nothing tells which ports a job uses, a small MTU is unknown.
     """
     roles = compute_roles(node, site)
     if isinstance(roles, Finding):
@@ -361,7 +382,8 @@ def active_mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
             yield warned(f"{port.name} has an active MTU of 2048, most fabrics use 4096", **details)
         else:
             cause = ": the interface was left at MTU 1500" if port.roce and mtu == 1024 else ""
-            yield failed(f"{port.name} has an active MTU of {mtu}, expected {wanted.value}{cause}", **details)
+            say = failing(roles, site)
+            yield say(f"{port.name} has an active MTU of {mtu}, expected {wanted.value}{cause}", **details)
     if good:
         yield passed(
             f"{len(good)} of {len(active)} active compute ports have an active MTU of {good[0].active_mtu}",

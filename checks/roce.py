@@ -4,31 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.checks.presence import compute_roles
+from preflight import facts
+from preflight.checks.presence import compute_roles, failing
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
-from preflight.facts.net import ROOT, ecn, pfc
 from preflight.facts.rdma import Port
 from preflight.model import Finding, check, failed, passed, skipped, unknown
 
 
-def _roce_ports(node: NodeFacts, site: Site) -> tuple[list[Port], Finding | None]:
-    """Return the compute ports that speak RoCE, or what to say where there is none."""
+def _roce_ports(node: NodeFacts, site: Site) -> tuple[dict[str, Port], Finding | None]:
+    """Return interface -> compute port that speaks RoCE, and what to say of ports without, or where there is none."""
     roles = compute_roles(node, site)
     if isinstance(roles, Finding):
-        return [], roles
+        return {}, roles
     ports = [port for port in roles.compute if port.roce]
+    key = roles.compute[0].evidence[0].replace("/state", "/link_layer")
     if not ports:
-        key = roles.compute[0].evidence[0].replace("/state", "/link_layer")
-        return [], skipped("the compute ports are InfiniBand", evidence=[key])
-    return ports, None
+        return {}, skipped("the compute ports are InfiniBand", evidence=[key])
+    if site.link_layer.value == "InfiniBand":
+        said = f"the fabric is InfiniBand ({site.link_layer.source}); of ports that are not, rdma.link-layer speaks"
+        return {}, skipped(said, evidence=[key])
+    return {port.netdev: port for port in ports if port.netdev}, _nameless([port for port in ports if not port.netdev])
 
 
-def _interface(port: Port) -> str:
-    if port.netdev is None:
-        raise EvidenceError(f"dir:/sys/class/infiniband/{port.device}/device/net", "names no single interface")
-    return port.netdev
+def _nameless(ports: list[Port]) -> Finding | None:
+    """Say that the interface of ports is not known: in another network namespace, or one of several."""
+    if not ports:
+        return None
+    return unknown(
+        f"{', '.join(port.name for port in ports)}: no single interface here belongs to it",
+        subject=ports[0].name if len(ports) == 1 else "",
+        evidence=[f"dir:/sys/class/infiniband/{ports[0].device}/device/net"],
+        fix="in a pod: see container.networks; on the host: `rdma link`",
+    )
 
 
 @check(
@@ -43,23 +52,28 @@ def netdev_mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     An interface left at 1500 bytes gives an RDMA MTU of 1024: four times the packets for the same
     gradient, and a connection with a peer at 4096 runs at the smaller one.
+
+    Anything but the cluster file's value fails, larger ones too: peers that differ have a black hole between them.
+    Without one, less than 4192 bytes (an RDMA MTU of 4096 and its headers) fails.
+
+    A false alarm: a site that runs its fabric at another MTU on purpose; say `netdev_mtu` in the cluster file.
+    Where nothing tells which ports a job uses, a small MTU is unknown.
     """
     ports, other = _roce_ports(node, site)
     if other:
         yield other
     wanted = site.netdev_mtu
     good = []
-    for port in ports:
-        name = _interface(port)
+    for name, port in ports.items():
         netdev = node.netdevs.get(name)
-        key = f"file:{ROOT}/{name}/mtu"
+        key = f"file:{facts.net.ROOT}/{name}/mtu"
         if netdev is None:
             yield unknown(f"the MTU of {name} ({port.name}) was not recorded", subject=name, evidence=[key])
         elif netdev.mtu == wanted.value or (wanted.value is None and netdev.mtu >= 4192):
             good.append(netdev)
         else:
             bound = f"{wanted.value}" if wanted.value else "at least 4192"
-            yield failed(
+            yield failing(site.roles(node), site)(
                 f"{name} ({port.name}) has MTU {netdev.mtu}, expected {bound}",
                 subject=name,
                 found=f"{netdev.mtu} bytes",
@@ -70,27 +84,25 @@ def netdev_mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield passed(
             f"{len(good)} of {len(ports)} RoCE interfaces have MTU {good[0].mtu}",
             found=f"{good[0].mtu} bytes",
-            evidence=[f"file:{ROOT}/{good[0].name}/mtu"],
+            evidence=[f"file:{facts.net.ROOT}/{good[0].name}/mtu"],
         )
 
 
-def _lossless(node: NodeFacts, site: Site) -> tuple[list[Port], Finding | None]:
-    """Return the RoCE ports of a site that says it is lossless, or what to say instead."""
+def _lossless(node: NodeFacts, site: Site) -> tuple[dict[str, Port], Finding | None]:
+    """Return the RoCE ports of a site that says it is lossless, and what to say beside or instead."""
     ports, other = _roce_ports(node, site)
-    if other:
-        return [], other
+    if not ports:
+        return {}, other
+    first = next(iter(ports.values())).evidence[0]
     if site.lossless.value is None:
-        return [], unknown(
+        return {}, unknown(
             "nothing says whether this RoCE fabric is meant to be lossless",
-            evidence=[ports[0].evidence[0]],
+            evidence=[first],
             fix=f"say it in the cluster file: {site.lossless.key} = true, and pfc_priority",
         )
     if not site.lossless.value:
-        return [], skipped(
-            f"the site runs RoCE without PFC by design ({site.lossless.source})",
-            evidence=[ports[0].evidence[0]],
-        )
-    return ports, None
+        return {}, skipped(f"the site runs RoCE without PFC by design ({site.lossless.source})", evidence=[first])
+    return ports, other
 
 
 @check(
@@ -106,17 +118,19 @@ def priority_flow_control(node: NodeFacts, site: Site) -> Iterator[Finding]:
     With PFC off at one end of a cable, the other end's pauses are ignored: packets drop under load,
     RDMA retransmits whole messages, and throughput falls while every link looks healthy.
 
-    Judged only where the cluster file says `lossless = true`; lossy RoCE is a legitimate design.
+    Judged only where the cluster file says `lossless = true`; any other set of priorities than `pfc_priority`
+    alone fails, a second one too: NICs have buffers for one or two lossless priorities.
+
+    A false alarm: lossy RoCE is a legitimate design; with `lossless = false` the check does not apply.
     """
     ports, other = _lossless(node, site)
     if other:
         yield other
     priority = site.pfc_priority.value
     good, key = [], ""
-    for port in ports:
-        name = _interface(port)
+    for name, port in ports.items():
         try:
-            found = pfc(node.evidence, name)
+            found = facts.net.pfc(node.evidence, name)
         except EvidenceError as error:
             yield unknown(
                 f"PFC of {name} ({port.name}) could not be read: {error.why}",
@@ -158,23 +172,25 @@ def congestion_notification(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Without ECN nothing slows a sender before PFC has to stop it: pauses spread from switch to switch
     and stall jobs that share nothing but a spine.
 
-    The upstream driver shows no switch per priority, and its firmware default is on: there the answer
-    is unknown, not off.
+    One point that is off fails, where the cluster file says `lossless = true` and does not say `ecn = false`.
+    The upstream driver shows no switch per priority.
+
+    A false alarm: the files are missing with the upstream driver, whose firmware has it on by default: unknown,
+    never a fail.
     """
     ports, other = _lossless(node, site)
+    if ports and site.ecn.value is False:
+        first = next(iter(ports.values()))
+        yield skipped(f"the site runs without ECN by design ({site.ecn.source})", evidence=[first.evidence[0]])
+        return
     if other:
         yield other
-        return
-    if site.ecn.value is False:
-        yield skipped(f"the site runs without ECN by design ({site.ecn.source})", evidence=[ports[0].evidence[0]])
-        return
     priority = site.pfc_priority.value
     good: list[str] = []
     keys: tuple[str, ...] = ()
-    for port in ports:
-        name = _interface(port)
+    for name, port in ports.items():
         try:
-            found = ecn(node.evidence, name, priority)
+            found = facts.net.ecn(node.evidence, name, priority)
         except EvidenceError as error:
             yield unknown(
                 f"ECN of {name} ({port.name}) is not shown by this driver: {error.why}",

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from preflight.checks.presence import PCI_BUS, no_gpu, no_rdma
+from preflight.checks.presence import PCI_BUS, flattened, no_gpu, no_rdma
 from preflight.cluster import Site
 from preflight.facts import NodeFacts
 from preflight.facts.node import TOPO
-from preflight.facts.topo import Topology
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+
+if TYPE_CHECKING:
+    from preflight.facts.topo import Topology
 
 SOURCE = "https://docs.nvidia.com/multi-node-nvlink-systems/ and the legend of `nvidia-smi topo -m`"
 
@@ -30,9 +32,12 @@ def nvlink(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Tensor-parallel traffic of the whole node runs at the pace of its slowest pair; a GPU that fell
     back to PCIe makes every collective ten times slower and nothing says so.
 
-    On a board with NVSwitches every pair has all links of a GPU. Without a switch, and on boards that are
-    not in the catalogue, the pairs of a healthy mesh differ (DGX-1): there the links of each GPU in all are
-    compared with its peers', so that a board on which all lost alike is not found out.
+    On a board with NVSwitches every pair has all links of a GPU. Without a switch, and on boards that are not
+    in the catalogue, the links of each GPU in all are compared with its peers', so that a board on which all
+    lost alike is not found out. Fewer links than that fail.
+
+    A false alarm: a healthy mesh without a switch (DGX-1), whose pairs differ by design: there the GPUs' sums are
+    compared.
     """
     if absent := no_gpu(node, site):
         yield absent
@@ -109,7 +114,7 @@ def _blame(topology: Topology, weak: list[tuple[str, str, int]], wanted: int, so
     "topology.nearest-nic",
     title="Every GPU has a NIC behind its own PCIe switch",
     source="NCCL user guide, NCCL_NET_GDR_LEVEL (default PXB); legend of `nvidia-smi topo -m`",
-    fix="Compare the slots with the server's manual; on a virtual machine pass the PCIe topology or an NCCL_TOPO_FILE.",
+    fix="Compare the slots (`lspci -tv`) with the server's manual; a virtual machine needs an NCCL_TOPO_FILE.",
     answers=("FP-BW-2", "NT-FAB-2", "PA-01", "PA-04", "PA-16"),
 )
 def nearest_nic(node: NodeFacts, site: Site) -> Iterator[Finding]:
@@ -119,9 +124,15 @@ def nearest_nic(node: NodeFacts, site: Site) -> Iterator[Finding]:
     stages every byte through host memory, one behind the other socket crosses the inter-socket link
     as well.
 
-    Pairs are read from the matrix, never by index: real boxes shuffle their orders. On Grace the NIC
-    hangs on the CPU by design, and a virtual machine with a flattened bus shows PHB everywhere; both
-    are no fault. Two GPUs that share a NIC are said, not blamed: cheaper boards are sold so.
+    SYS fails, PHB and NODE warn. So does SYS in a box of single cards, whose slots are the integrator's choice,
+    and where the processors are cut into more NUMA nodes than sockets (NPS4): there it may be the same socket.
+    Ports that the cluster file keeps for storage or management do not count. Pairs are read from the matrix,
+    never by index: real boxes shuffle their orders. GPUs that share a NIC are said, not blamed: cheaper boards
+    are sold so.
+
+    A false alarm: on Grace the NIC hangs on the CPU by design; the check does not apply there. A virtual
+    machine whose hypervisor hides the switches shows PHB, NODE or SYS everywhere: there the distance is
+    unknown, and NCCL takes it from a topology file.
     """
     for absent in (no_gpu(node, site), no_rdma(node, site)):
         if absent:
@@ -138,20 +149,33 @@ def nearest_nic(node: NodeFacts, site: Site) -> Iterator[Finding]:
             fix="run it where /sys/class/infiniband is visible (a container may hide it)",
         )
         return
-    codes = {gpu: topology.nearest_nics(gpu) for gpu in topology.gpus if gpu in topology.links}
-    if len(codes) > 1 and all(topology.links[gpu][nic] == "PHB" for gpu in codes for nic in topology.nics):
-        yield unknown(
-            "every NIC is equally far from every GPU (PHB): a flattened PCI bus",
-            evidence=[TOPO],
-            fix="give NCCL the provider's topology file (NCCL_TOPO_FILE)",
-        )
+    nics = _of_the_fabric(topology, site)
+    codes = {gpu: topology.nearest_nics(gpu, nics) for gpu in topology.gpus if gpu in topology.links}
+    every = [topology.links[gpu][nic] for gpu in codes for nic in nics]
+    if every and (hidden := flattened(node, every, [TOPO])):
+        yield hidden
         return
-    yield from _judge(topology, codes)
+    yield from _judge(codes, _say_sys(node, site))
     if topology.cut_rows:
         yield unknown(f"rows of the matrix are cut: {', '.join(topology.cut_rows)}", evidence=[TOPO])
 
 
-def _judge(topology: Topology, codes: dict[str, tuple[str, tuple[str, ...]]]) -> Iterator[Finding]:
+def _of_the_fabric(topology: Topology, site: Site) -> tuple[str, ...]:
+    """Return the NICs that the cluster file does not keep for other traffic; all where it knows none of them."""
+    ports = site.members.ports
+    aside = {*(ports.storage or ()), *(ports.management or ())}
+    named = [nic for nic in topology.nics if nic not in aside and (ports.compute is None or nic in ports.compute)]
+    return tuple(named) or topology.nics
+
+
+def _say_sys(node: NodeFacts, site: Site) -> tuple[Callable[..., Finding], str]:
+    """Return how to say SYS, and where the NIC is then: it means another NUMA node, which may be the same socket."""
+    several = (node.cpu_nodes or 0) > 2
+    cards = site.part is not None and not site.part.gpu.sxm
+    return (warned if several or cards else failed, "in another NUMA node" if several else "on the other socket")
+
+
+def _judge(codes: dict[str, tuple[str, tuple[str, ...]]], sys: tuple[Callable[..., Finding], str]) -> Iterator[Finding]:
     near = {gpu: nics for gpu, (code, nics) in codes.items() if code in ("PIX", "PXB")}
     if near:
         users = Counter(nic for nics in near.values() for nic in nics)
@@ -173,6 +197,7 @@ def _judge(topology: Topology, codes: dict[str, tuple[str, tuple[str, ...]]]) ->
             "evidence": [TOPO],
         }
         if code in ("SYS", "SOC"):
-            yield failed(f"{gpu}'s nearest NIC is on the other socket ({code})", **details)
+            say, where = sys
+            yield say(f"{gpu}'s nearest NIC is {where} ({code})", **details)
         else:
             yield warned(f"{gpu}'s nearest NIC is behind the CPU ({code})", **details)

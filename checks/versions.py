@@ -5,12 +5,11 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator
 
+from preflight import facts
 from preflight.checks.presence import no_gpu
 from preflight.cluster import Site
 from preflight.facts import NodeFacts
-from preflight.facts.gpu import kernel_driver_version
 from preflight.facts.kernel import NVIDIA_VERSION
-from preflight.facts.versions import LIBRARIES, nccl_in_use
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 
@@ -18,7 +17,7 @@ from preflight.model import Finding, check, failed, passed, skipped, unknown, wa
     "versions.driver-files",
     title="The driver's libraries are whole and of the kernel module's version",
     source="NVIDIA driver README: the user-space libraries and the kernel module are of one version",
-    fix="Install one driver version whole, reload its modules; in an image remove libcuda and libnvidia-* of its own.",
+    fix="Install one driver version whole and reboot; in an image remove its own `libcuda.so*` and `libnvidia-*.so*`.",
     answers=("PA-03",),
 )
 def driver_files(node: NodeFacts, site: Site) -> Iterator[Finding]:
@@ -27,7 +26,9 @@ def driver_files(node: NodeFacts, site: Site) -> Iterator[Finding]:
     After an upgrade without a reboot, or with a library baked into an image, every CUDA call ends in
     "driver/library version mismatch"; a file of zero bytes in "invalid ELF header".
 
-    Only the version that libcuda.so.1 and libnvidia-ml.so.1 point to counts: others beside it are harmless.
+    A file of zero bytes and another version both fail. Only the version that libcuda.so.1 and libnvidia-ml.so.1
+    point to counts: others beside it are harmless.
+
     A false alarm: the forward-compatible libcuda in /usr/local/cuda/compat is no mismatch, and not looked at.
     """
     if absent := no_gpu(node, site):
@@ -41,7 +42,7 @@ def driver_files(node: NodeFacts, site: Site) -> Iterator[Finding]:
             subject=empty[0] if len(empty) == 1 else "",
             found="0 bytes",
             expected="a shared library",
-            evidence=[LIBRARIES],
+            evidence=[facts.versions.LIBRARIES],
             quote="\n".join(empty[:8]),
         )
     in_use = [lib for lib in libraries if lib.name in ("libcuda.so.1", "libnvidia-ml.so.1") and lib.target]
@@ -49,10 +50,10 @@ def driver_files(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if not versions:
         if not empty:
             yield unknown("no libcuda.so.1 or libnvidia-ml.so.1 in the loader's usual directories",
-                          evidence=[LIBRARIES],
+                          evidence=[facts.versions.LIBRARIES],
                           fix="look for them with `ldconfig -p | grep -e libcuda -e nvidia-ml`")  # fmt: skip
         return
-    loaded = node.parsed(NVIDIA_VERSION, kernel_driver_version)
+    loaded = node.parsed(NVIDIA_VERSION, facts.gpu.kernel_driver_version)
     wrong = {path: version for path, version in versions.items() if version != loaded}
     if wrong:
         found = " and ".join(sorted(set(wrong.values())))
@@ -60,12 +61,12 @@ def driver_files(node: NodeFacts, site: Site) -> Iterator[Finding]:
             f"the driver's libraries are {found}, the kernel module {loaded}",
             found=found,
             expected=loaded,
-            evidence=[LIBRARIES, NVIDIA_VERSION],
+            evidence=[facts.versions.LIBRARIES, NVIDIA_VERSION],
             quote="\n".join(f"{path} -> {version}" for path, version in wrong.items()),
         )
     if not wrong and not empty:
         yield passed(f"{len(versions)} driver libraries are of the kernel module's version", found=loaded,
-                     evidence=[LIBRARIES, NVIDIA_VERSION])  # fmt: skip
+                     evidence=[facts.versions.LIBRARIES, NVIDIA_VERSION])  # fmt: skip
 
 
 def _points_to(target: str) -> str:
@@ -77,7 +78,7 @@ def _points_to(target: str) -> str:
     "versions.nccl",
     title="There is one NCCL, or the one that PyTorch brought",
     source="PyTorch's wheels load the NCCL of their own nvidia-nccl package by RPATH; ld.so(8), LD_LIBRARY_PATH",
-    fix="Remove the system's libnccl from images with PyTorch wheels, or install the same version.",
+    fix="Remove the system's `libnccl.so*` from images with PyTorch wheels, or install the same version.",
     answers=("NT-PIT-4",),
 )
 def nccl(node: NodeFacts, site: Site) -> Iterator[Finding]:
@@ -86,22 +87,25 @@ def nccl(node: NodeFacts, site: Site) -> Iterator[Finding]:
     With two, LD_LIBRARY_PATH or a plug-in decides which one is loaded, and ranks whose images differ
     fail in their first collective or hang in it.
 
-    Different versions warn: PyTorch's wheels find their own first. nccl-tests and MPI programs take the
-    system's. Looked at: the loader's usual directories, and the packages of the system, conda and the user.
+    Different versions warn. nccl-tests and MPI programs take the system's. Looked at: the loader's usual
+    directories, and the packages of the system, conda and the user.
+
+    A false alarm: PyTorch's wheels find their own NCCL first, so jobs that are PyTorch alone never meet the other
+    one.
     """
     if absent := no_gpu(node, site):
         yield absent
         return
-    system = nccl_in_use(node.libraries)
+    system = facts.versions.nccl_in_use(node.libraries)
     bundled = [package for package in node.packages if package.name.startswith("nvidia_nccl")]
     versions = {f"{path}/libnccl.so.2": version for path, version in system.items()}
     versions |= {f"{package.directory} ({package.name})": package.version for package in bundled}
     found = ", ".join(f"{version} in {where}" for where, version in versions.items())
     if not versions:
-        yield skipped("neither the system nor a Python package here has an NCCL", evidence=[LIBRARIES])
+        yield skipped("neither the system nor a Python package here has an NCCL", evidence=[facts.versions.LIBRARIES])
     elif len(set(versions.values())) == 1:
-        yield passed(f"one NCCL: {next(iter(versions.values()))}", found=found, evidence=[LIBRARIES])
+        yield passed(f"one NCCL: {next(iter(versions.values()))}", found=found, evidence=[facts.versions.LIBRARIES])
     else:
         several = " and ".join(sorted(set(versions.values())))
         yield warned(f"several NCCL versions are installed: {several}", found=found, expected="one version",
-                     evidence=[LIBRARIES], quote=found.replace(", ", "\n"))  # fmt: skip
+                     evidence=[facts.versions.LIBRARIES], quote=found.replace(", ", "\n"))  # fmt: skip

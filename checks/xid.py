@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
+from preflight import facts
 from preflight.checks.presence import no_gpu
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
-from preflight.facts.kernel_log import DMESG, KernelLog
-from preflight.facts.xid import Event, Events, events
 from preflight.facts.xid_policy import NVLINK, POLICY, RECOVERY, RESET, SUPPORT, Act, Policy
 from preflight.hardware import NVSWITCH_IDS
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+
+if TYPE_CHECKING:
+    from preflight.facts.kernel_log import KernelLog
 
 CATALOGUE = "https://docs.nvidia.com/deploy/xid-errors/"
 
@@ -29,6 +32,7 @@ _BAD = (Act.OUT, Act.RESET)
     title="The kernel's log holds no XID that takes a GPU out",
     source=f"{CATALOGUE} (catalogue and actions); judgement: table in preflight/facts/xid_policy.py",
     fix=RESET,
+    reads=("nvml:gpus",),
 )
 def gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read the XIDs of each GPU from the kernel's log and judge them by the policy table, root cause first.
@@ -38,10 +42,12 @@ def gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     The log is read since boot, or as far as it reaches; what came before the driver was loaded, or before
     the driver withdrew its wish for a recovery (Xid 154), is history. Repetitions within a minute count
-    once. An application's own errors (13, 31, 43, 45 and the like) never fail a node: one killed job
-    leaves dozens of them. Xid 74 fails when repeated or with an SXid, NVLink 5 units (144-150) by the word
+    once. Xid 74 fails when repeated or with an SXid, NVLink 5 units (144-150) by the word
     Fatal in the line, 154 by what stands after "to". Where the driver itself (565 and newer) asks for no
     recovery now, what a reset cures only warns. An unknown code warns and is quoted.
+
+    A false alarm: dozens of 13, 31, 43 and 45, left behind by one job that was killed: an application's own errors
+    never fail a node.
     """
     if absent := no_gpu(node, site):
         yield absent
@@ -51,7 +57,7 @@ def gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     except EvidenceError as error:
         yield _unread(error)
         return
-    found = events(log.lines)
+    found = facts.xid.events(log.lines)
     harmless: Counter[int] = Counter()
     told = False
     for address in sorted({event.address for event in found.gpus}):
@@ -68,10 +74,10 @@ def gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
         )
         yield passed(
             f"no XID that asks for action ({log.since})" + (f"; of applications and notes: {notes}" if notes else ""),
-            evidence=[DMESG],
+            evidence=[facts.kernel_log.DMESG],
         )
     if log.cut:
-        yield unknown(f"the newer part of the kernel's log is missing: {log.cut}", evidence=[DMESG])
+        yield unknown(f"the newer part of the kernel's log is missing: {log.cut}", evidence=[facts.kernel_log.DMESG])
 
 
 def _unread(error: EvidenceError) -> Finding:
@@ -90,12 +96,12 @@ def _recovery(node: NodeFacts, address: str) -> str | None:
         return None
 
 
-def _policy(event: Event, found: Events, recovery: str | None) -> Policy:
+def _policy(event: facts.xid.Event, found: facts.xid.Events, recovery: str | None) -> Policy:
     """Return what one event means, given the others and the driver's own word."""
     policy = POLICY.get(event.code) or Policy(f"unknown code: {event.text[:60]}", Act.WARN, SUPPORT)
     mine = [other for other in found.gpus if other.address == event.address]
     if event.code == 45 and event.cause is not None and event.cause not in {other.code for other in mine}:
-        return _policy(Event(event.at_s, event.address, event.cause, "", event.line), found, recovery)
+        return _policy(facts.xid.Event(event.at_s, event.address, event.cause, "", event.line), found, recovery)
     if event.code == 13 and _on_this_gpu_alone(event, found):
         test = "Run the vendor's field diagnostic on this GPU."
         return Policy("graphics exceptions of several processes on this GPU alone", Act.WARN, test)
@@ -107,13 +113,13 @@ def _policy(event: Event, found: Events, recovery: str | None) -> Policy:
     return policy
 
 
-def _on_this_gpu_alone(event: Event, found: Events) -> bool:
+def _on_this_gpu_alone(event: facts.xid.Event, found: facts.xid.Events) -> bool:
     alike = [other for other in found.gpus if other.code == event.code]
     processes = {other.pid for other in alike if other.pid is not None}
     return {other.address for other in alike} == {event.address} and len(processes) >= SUSPICIOUS_PROCESSES
 
 
-def _read(event: Event, policy: Policy, found: Events) -> Policy:
+def _read(event: facts.xid.Event, policy: Policy, found: facts.xid.Events) -> Policy:
     """Judge by the line's own text, or by how often it came."""
     if event.code == 154:
         match = re.search(r"\bto 0x[0-9a-f]{1,4} \(([^)]{1,60})\)", event.text, re.I)
@@ -131,7 +137,7 @@ def _read(event: Event, policy: Policy, found: Events) -> Policy:
     return Policy(f"{policy.meaning} of unknown severity", Act.WARN, SUPPORT)
 
 
-def _worst(policies: Sequence[tuple[Event, Policy]], log: KernelLog, address: str) -> Finding | None:
+def _worst(policies: Sequence[tuple[facts.xid.Event, Policy]], log: KernelLog, address: str) -> Finding | None:
     """Say the first event of the worst kind, and name what followed."""
     bad = [pair for pair in policies if pair[1].act in _BAD]
     worst = bad or [pair for pair in policies if pair[1].act is Act.WARN]
@@ -144,8 +150,8 @@ def _worst(policies: Sequence[tuple[Event, Policy]], log: KernelLog, address: st
     say = failed if bad else warned
     return say(
         f"Xid {event.code}: {policy.meaning}" + (f", {when}" if when else "") + (f"; also {then}" if then else ""),
-        subject=address, found=event.line[:200], expected=f"no such XID ({log.since})", evidence=[DMESG],
-        fix=policy.fix, quote="\n".join(one.line[:300] for one, _ in policies[:8]),
+        subject=address, found=event.line[:200], expected=f"no such XID ({log.since})",
+        evidence=[facts.kernel_log.DMESG], fix=policy.fix, quote="\n".join(one.line[:300] for one, _ in policies[:8]),
     )  # fmt: skip
 
 
@@ -153,16 +159,18 @@ def _worst(policies: Sequence[tuple[Event, Policy]], log: KernelLog, address: st
     "xid.nvswitch",
     title="The kernel's log holds no fatal NVSwitch error",
     source="https://docs.nvidia.com/deploy/xid-errors/ (SXid); NVIDIA Fabric Manager user guide, appendix D",
-    fix="Drain the node, restart nvidia-fabricmanager, reset all GPUs with the switches; support if it returns.",
+    fix="Drain the node, `systemctl restart nvidia-fabricmanager`, `nvidia-smi -r` (all GPUs); support if it returns.",
 )
 def nvswitch(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read the SXids of the NVSwitches from the kernel's log: fatal or not.
 
     A fatal switch error stops the NVLink traffic of every GPU behind it; the job hangs in a collective.
 
-    Only the word Fatal in the line fails. Non-fatal ones are common noise after an application crashed
-    (12028) or corrected by themselves (11012). NVLink 5 systems (B200 and newer) have no SXids: their
+    Only the word Fatal in the line fails. NVLink 5 systems (B200 and newer) have no SXids: their
     switches are not on the node's PCI bus, and the check does not apply.
+
+    A false alarm: non-fatal errors after an application crashed (12028), and those that were corrected (11012):
+    they pass.
     """
     if absent := no_gpu(node, site):
         yield absent
@@ -175,17 +183,18 @@ def nvswitch(node: NodeFacts, site: Site) -> Iterator[Finding]:
     except EvidenceError as error:
         yield _unread(error)
         return
-    found = events(log.lines).switches
+    found = facts.xid.events(log.lines).switches
     for address in sorted({event.address for event in found if event.fatal}):
         mine = [event for event in found if event.address == address and event.fatal]
         when = log.ago(mine[0].at_s)
         yield failed(
             f"SXid {mine[0].code}, fatal: {mine[0].text[:60]}" + (f", {when}" if when else ""),
-            subject=address, found=mine[0].line[:200], expected=f"no fatal SXid ({log.since})", evidence=[DMESG],
+            subject=address, found=mine[0].line[:200], expected=f"no fatal SXid ({log.since})",
+            evidence=[facts.kernel_log.DMESG],
             quote="\n".join(event.line[:300] for event in mine[:8]),
         )  # fmt: skip
     if not any(event.fatal for event in found):
         notes = f", {len(found)} that were not" if found else ""
-        yield passed(f"no fatal SXid ({log.since}){notes}", evidence=[DMESG])
+        yield passed(f"no fatal SXid ({log.since}){notes}", evidence=[facts.kernel_log.DMESG])
     if log.cut:
-        yield unknown(f"the newer part of the kernel's log is missing: {log.cut}", evidence=[DMESG])
+        yield unknown(f"the newer part of the kernel's log is missing: {log.cut}", evidence=[facts.kernel_log.DMESG])

@@ -7,6 +7,7 @@ the part catalogue. One without a value names the key of the cluster file that w
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -15,13 +16,8 @@ from typing import Any
 from preflight import cluster_schema as schema
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
-from preflight.facts.rdma import Port
+from preflight.facts.rdma import Port, is_bluefield
 from preflight.hardware import PARTS, Part, part_by_name, recognise
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 
 class ClusterFileError(Exception):
@@ -71,6 +67,9 @@ class Thresholds:
     memlock_gib: float | None = schema.key(schema.number(0.001, 1e6), "locked memory a process may have, GiB")
     shm_gib: float | None = schema.key(schema.number(0.001, 1e6), "size of /dev/shm, GiB")
     local_ports: int | None = schema.key(schema.whole(1, 65535), "ephemeral ports")
+    gpu_memory_gib: float | None = schema.key(
+        schema.number(0.001, 1e6), "memory that the job needs on each GPU: weights, optimizer, activations, GiB"
+    )
     all_reduce_busbw_gbytes_s: float | None = schema.key(
         schema.number(0.001, 10000), "best busbw of all_reduce_perf, GB/s"
     )
@@ -248,10 +247,12 @@ class Site:
         return self._expected("thresholds", "all_reduce_busbw_gbytes_s", customary)
 
     def roles(self, node: NodeFacts) -> Roles:
-        """Tell the compute ports from the others: cluster file > NCCL_IB_HCA > nearest to a GPU.
+        """Tell the compute ports from the others: cluster file > NCCL_IB_HCA > nearest to a GPU > no BlueField.
 
         Storage, management and spare ports may be down by design, so only ports that a job uses
-        are judged. Raises EvidenceError if the ports could not be read.
+        are judged. On Grace no NIC is nearer to a GPU than another; there the BlueFields carry the
+        node's own traffic. Where nothing tells, the ports of the usual link layer are meant.
+        Raises EvidenceError if the ports could not be read.
         """
         ports = node.rdma_ports
         if self.members.ports.compute is not None:
@@ -264,7 +265,11 @@ class Site:
         near = _near_gpus(node)
         if near and (chosen := [port for port in ports if port.device in near]):
             return _split(node.rdma_ports, chosen, "nearest to a GPU (nvidia-smi topo -m)")
-        return _split(node.rdma_ports, ports, "cluster file" if aside else "")
+        if self.part is not None and self.part.nic_on_cpu:
+            plain = [port for port in ports if not is_bluefield(node.evidence, port.device)]
+            if plain and len(plain) < len(ports):
+                return _split(node.rdma_ports, plain, f"{self.part.name}: ConnectX, not BlueField")
+        return _split(node.rdma_ports, ports if aside else _of_most(ports), "cluster file" if aside else "")
 
     def missing_devices(self, node: NodeFacts) -> tuple[str, ...]:
         """Return the compute devices that the cluster file names and the kernel does not have."""
@@ -273,6 +278,16 @@ class Site:
 
 def _split(ports: Sequence[Port], compute: Sequence[Port], known_from: str) -> Roles:
     return Roles(tuple(compute), tuple(port for port in ports if port not in compute), known_from)
+
+
+def _of_most(ports: Sequence[Port]) -> Sequence[Port]:
+    """Return the ports of the link layer that most have: NCCL uses one, and the others serve something else.
+
+    So it is in a cloud's virtual machine: eight InfiniBand functions, and one of Ethernet behind its eth0.
+    """
+    layers = Counter(port.link_layer for port in ports)
+    usual = [layer for layer, number in layers.items() if number == max(layers.values())]
+    return [port for port in ports if port.link_layer in usual]
 
 
 def _nccl_selection(node: NodeFacts, ports: Sequence[Port]) -> list[Port] | None:
@@ -303,16 +318,34 @@ def _near_gpus(node: NodeFacts) -> set[str]:
 def load(path: Path) -> Cluster:
     """Read and validate a cluster file; raises ClusterFileError with every mistake in it."""
     try:
-        text = path.read_text(encoding="utf-8")
+        raw = path.read_bytes()
     except OSError as error:
         raise ClusterFileError(f"{path}: cannot be read: {error.strerror}") from None
+    return decode(raw, str(path))
+
+
+def decode(raw: bytes, path: str) -> Cluster:
+    """Validate the bytes of a cluster file; ``path`` is what to call it. Raises ClusterFileError."""
+    try:
+        text = raw.decode("utf-8").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise ClusterFileError(f"{path}: is not UTF-8 text (byte {error.start})") from None
     try:
-        data = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        data = _decoded(text)
+    except (ValueError, RecursionError) as error:  # ValueError: TOMLDecodeError, or a number of thousands of digits
         raise ClusterFileError(f"{path}: is not TOML: {error}") from None
-    return from_data(data, str(path), text)
+    return from_data(data, path, text)
+
+
+def _decoded(text: str) -> dict[str, Any]:
+    """Decode TOML; raises ValueError or RecursionError."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+
+    decoded: dict[str, Any] = tomllib.loads(text)
+    return decoded
 
 
 def from_data(data: Mapping[str, Any], path: str, text: str = "") -> Cluster:
@@ -389,8 +422,8 @@ def line_of(text: str, key_path: tuple[str, ...]) -> int | None:
     boundary = 0
     for count in range(1, len(lines) + 1):
         try:
-            data: Any = tomllib.loads("".join(lines[:count]))
-        except tomllib.TOMLDecodeError:
+            data: Any = _decoded("".join(lines[:count]))
+        except (ValueError, RecursionError):
             continue
         for part in key_path:
             data = data.get(part) if isinstance(data, dict) else None

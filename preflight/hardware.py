@@ -84,7 +84,7 @@ GPUS = (
     _model("H200 SXM", "Hopper", {"2335": 141}, "NVIDIA H200 datasheet", 18, 25, 16896),
     _model("H200 NVL", "Hopper", {"233b": 141}, "NVIDIA H200 datasheet"),
     _model("GH200", "Hopper", {"2342": 96, "2348": 144}, "NVIDIA GH200 datasheet"),
-    _model("B200 SXM", "Blackwell", {"2901": 180}, "NVIDIA DGX B200 datasheet", 18, 50),
+    _model("B200 SXM", "Blackwell", {"2901": 180, "2909": None}, "NVIDIA DGX B200 datasheet", 18, 50),
     _model("B300 SXM", "Blackwell", {"3182": None}, "NVIDIA DGX B300 datasheet", 18, 50),
     _model("GB200", "Blackwell", {"2941": 186}, "NVIDIA GB200 NVL72 datasheet", 18, 50),
     _model("GB300", "Blackwell", {"31c2": None, "31c3": None}, "NVIDIA GB300 NVL72 datasheet", 18, 50),
@@ -104,13 +104,25 @@ class Part:
     all_reduce_gbytes_s: float | None  # operators' floor of busbw, one node, >= 1 GiB, GB/s
     source: str
 
+    @property
+    def nvlink_domain(self) -> int | None:
+        """How many GPUs its NVSwitches join: those of the board, or the 72 of an NVL72 rack; None without switches."""
+        if not self.nvswitch:
+            return None
+        return 72 if self.nic_on_cpu else self.gpus
+
+    @property
+    def switches_behind_nics(self) -> bool:
+        """Whether its NVSwitches hide behind ConnectX bridges: HGX B200 and B300, whose bus shows no switch."""
+        return self.nvswitch and not self.nic_on_cpu and self.gpu.generation == "Blackwell"
+
 
 def _gpu(name: str) -> Gpu:
     return next(gpu for gpu in GPUS if gpu.name == name)
 
 
 PARTS = (
-    Part("DGX A100", _gpu("A100 SXM"), 8, True, False, 200, 185,
+    Part("HGX A100", _gpu("A100 SXM"), 8, True, False, 200, 185,
          "DGX A100 user guide; busbw: OCI active_healthcheck.py"),
     Part("HGX H100", _gpu("H100 SXM"), 8, True, False, 400, 440,
          "DGX H100 user guide; busbw: OCI active_healthcheck.py"),

@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 import pytest
 
-from preflight.checks import MODULES, in_module
-from preflight.cluster import Cluster, load
+from preflight.checks import in_module
 from preflight.evidence import from_document
 from preflight.facts.gpu_health import Fabric, Process
 from preflight.judge import judge
-from preflight.model import Check, Scope
-from tests import machines
 from tests.fixture import FIXTURES, whole_node
-from tests.machines import Machine, hgx_h100, with_gpu, with_nic
+from tests.machines import hgx_h100, with_nic
 from tests.machines.files import files
-
-CHECKS: list[Check] = [
-    check
-    for name in MODULES
-    for check in in_module(__import__(f"preflight.checks.{name}", fromlist=["_"]))
-    if check.scope is Scope.NODE
-]
+from tests.whole_nodes import CHECKS, Fault, Table, env, gpu, health, loud, nic, node, site
 
 NODES = ("hgx-h100", "hgx-h100-roce")
 
@@ -41,20 +31,6 @@ ASKS_THE_DRIVER = {
     for name in ("gpu_part", "gpu_memory", "gpu_state", "gpu_use", "nvlink")
     for check in in_module(__import__(f"preflight.checks.{name}", fromlist=["_"]))
 }
-
-
-def loud(machine: Machine, cluster: Cluster) -> set[tuple[str, str, str]]:
-    """Return what a node's report says apart from passes and skips."""
-    report = judge([from_document(machines.evidence(machine), machine.name)], CHECKS, cluster)
-    return {
-        (finding["status"], finding["check"], finding["subject"])
-        for finding in report["findings"]
-        if finding["status"] not in ("pass", "skip")
-    }
-
-
-def site(name: str) -> Cluster:
-    return load(FIXTURES / "nodes" / f"{name}.toml")
 
 
 @pytest.mark.parametrize("name", NODES)
@@ -75,29 +51,6 @@ def test_healthy_node_without_a_cluster_file_has_no_fail_and_no_warn(name: str) 
     asks = {f["check"] for f in report["findings"] if f["status"] == "unknown"}
     assert asks == {"rdma.device-count", "checkpoint.age"} | ({"roce.pfc", "roce.ecn"} if "roce" in name else set())
     assert report["exit_status"] == 3
-
-
-Fault = Callable[[Machine], Machine]
-
-
-def env(**variables: str) -> Fault:
-    return lambda machine: replace(machine, env=variables)
-
-
-def nic(device: str, **changes: Any) -> Fault:
-    return lambda machine: with_nic(machine, device, **changes)
-
-
-def gpu(index: int, **changes: Any) -> Fault:
-    return lambda machine: with_gpu(machine, index, **changes)
-
-
-def health(index: int, **changes: Any) -> Fault:
-    return lambda machine: with_gpu(machine, index, health=changes)
-
-
-def node(**changes: Any) -> Fault:
-    return lambda machine: replace(machine, **changes)
 
 
 BOTH: dict[str, tuple[Fault, set[tuple[str, str, str]]]] = {
@@ -318,6 +271,11 @@ ROCE: dict[str, tuple[Fault, set[tuple[str, str, str]]]] = {
 
 PLANTED = [(name, *case) for name in NODES for case in BOTH.items()]
 PLANTED += [("hgx-h100-roce", *case) for case in ROCE.items()]
+
+TABLES = [
+    Table("hgx-h100", hgx_h100, BOTH),
+    Table("hgx-h100-roce", partial(hgx_h100, roce=True), {**BOTH, **ROCE}),
+]
 
 
 @pytest.mark.parametrize(("name", "fault", "case"), PLANTED, ids=lambda value: value if isinstance(value, str) else "")

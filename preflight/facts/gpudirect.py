@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from preflight import facts
 from preflight.evidence import Evidence, EvidenceError
-from preflight.facts.gpu import Driver
 from preflight.facts.pci import PciDevice
 from preflight.facts.rdma import device_path, natural
-from preflight.facts.topo import RANK, Topology
+
+if TYPE_CHECKING:
+    from preflight.facts.gpu import Driver
+    from preflight.facts.topo import Topology
 
 #: Codes up to which NCCL uses GPUDirect RDMA by default (NCCL_NET_GDR_LEVEL=PXB).
 NEAR = ("PIX", "PXB")
@@ -58,17 +62,29 @@ def pairs(
     topology: Topology | None,
     evidence: tuple[str, ...],
 ) -> tuple[Pair, ...]:
-    """Pair each GPU with its nearest NIC: by the best code, equals by the nearest bus number."""
-    found = []
+    """Pair each GPU with its nearest NIC: by the best code, equals by NUMA node and then by the nearest bus number.
+
+    On Grace every code is the same, and domain numbers do not tell which NIC is on whose processor. Behind one
+    PCIe switch NCCL uses every NIC: one that is nobody's nearest is paired with the first GPU it is equally near to.
+    """
+    found, equals = list[Pair](), dict[str, Pair]()
     for gpu, function in gpus.items():
         row = topology.links.get(gpu, {}) if topology else {}
         codes = {nic: row.get(nic) or _code(function, device) for nic, device in nics.items()}
         if codes:
-            nic = min(codes, key=lambda nic: (RANK.get(codes[nic], 99), _far(function, nics[nic]), natural(nic)))
-            found.append(
-                Pair(gpu, nic, codes[nic], bridges(function, nics[nic]), _same_node(function, nics[nic]), evidence)
+            best = min(
+                codes, key=lambda nic: (facts.topo.RANK.get(codes[nic], 99), *_far(function, nics[nic]), natural(nic))
             )
-    return tuple(found)
+            found.append(_pair(gpu, function, best, nics[best], codes[best], evidence))
+            for nic, code in codes.items():
+                if code == codes[best] and code in NEAR:
+                    equals.setdefault(nic, _pair(gpu, function, nic, nics[nic], code, evidence))
+    taken = {pair.nic for pair in found}
+    return (*found, *(pair for nic, pair in equals.items() if nic not in taken))
+
+
+def _pair(gpu: str, function: PciDevice, nic: str, device: PciDevice, code: str, evidence: tuple[str, ...]) -> Pair:
+    return Pair(gpu, nic, code, bridges(function, device), _same_node(function, device), evidence)
 
 
 def gpu_names(driver: Driver | None, topology: Topology | None, gpus: Collection[PciDevice]) -> dict[str, PciDevice]:
@@ -112,12 +128,14 @@ def _same_node(gpu: PciDevice, nic: PciDevice) -> bool | None:
     return gpu.numa_node == nic.numa_node
 
 
-def _far(gpu: PciDevice, nic: PciDevice) -> int:
+def _far(gpu: PciDevice, nic: PciDevice) -> tuple[bool, int]:
+    """Return whether a NIC is known to be on another NUMA node, and how far its bus number is."""
+
     def bus(device: PciDevice) -> int:
         domain, number, _ = device.address.split(":")
         return int(domain, 16) << 8 | int(number, 16)
 
-    return abs(bus(gpu) - bus(nic))
+    return _same_node(gpu, nic) is False, abs(bus(gpu) - bus(nic))
 
 
 # --- the NIC's own link ----------------------------------------------------------------------------
@@ -177,6 +195,10 @@ def _width(evidence: Evidence, key: str) -> int:
 
 
 def processor_vendor(bus: Collection[PciDevice]) -> str:
-    """Return the PCI vendor of the host bridges: 1022 AMD, 8086 Intel, 10de Grace; empty if there is none."""
+    """Return the processor's PCI vendor: 1022 AMD, 8086 Intel, 10de Grace; empty if nothing tells.
+
+    Its host bridges tell. Grace has none: its root ports, which have no bridge above them, tell.
+    """
     vendors = [device.vendor for device in bus if device.class_code >> 8 == 0x0600]
-    return max(set(vendors), key=vendors.count) if vendors else ""
+    vendors = vendors or [device.vendor for device in bus if device.class_code >> 8 == 0x0604 and not device.parents]
+    return max(sorted(set(vendors)), key=vendors.count) if vendors else ""

@@ -14,6 +14,11 @@ from preflight.facts.text import id_list, integer
 
 ROOT = "/sys/bus/pci/devices"
 
+#: SR-IOV virtual functions of RDMA NICs, vendor 15b3 (pci.ids): ConnectX-2 to -8, Connect-IB, BlueField.
+_VIRTUAL_FUNCTIONS = frozenset(
+    {"1002", "1004", "1012", "1014", "1016", "1018", "101a", "101c", "101e", "a2d3"},
+)
+
 _ADDRESS = re.compile(r"(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])")
 
 
@@ -57,12 +62,23 @@ class PciDevice:
             return self.class_code >> 8 in (0x0207, 0x0200)
         return self.vendor == "1d0f" and self.device.startswith("efa")
 
+    @property
+    def is_virtual_function(self) -> bool:
+        """A part of a NIC that its host gave away (SR-IOV).
+
+        Link, read request and ordering are the physical function's; what the virtual one shows of them
+        is reserved by the SR-IOV specification and reads as zero.
+        """
+        return self.vendor == "15b3" and self.device in _VIRTUAL_FUNCTIONS
+
 
 def bus(evidence: Evidence) -> tuple[PciDevice, ...]:
     """Return all PCI functions, sorted by address; raises EvidenceError if the bus was not read."""
     listing = evidence.listing(f"dir:{ROOT}")
     devices = []
     for name in sorted(listing):
+        if not _ADDRESS.fullmatch(name):
+            raise EvidenceError(f"dir:{ROOT}", f"the entry {name[:60]!r} is not a PCI address")
         target = listing[name].get("target", "")
         devices.append(_device(evidence, name, target if isinstance(target, str) else ""))
     return tuple(devices)

@@ -74,6 +74,18 @@ def is_software(evidence: Evidence, device: str) -> bool:
     return "/virtual/" in str(evidence.listing(f"dir:{ROOT}").get(device, {}).get("target", ""))
 
 
+#: ``hca_type`` of BlueField-1 to -4: "MT" and the decimal PCI device id (pci.ids).
+_BLUEFIELD = frozenset({"MT41682", "MT41686", "MT41692", "MT41695"})
+
+
+def is_bluefield(evidence: Evidence, device: str) -> bool:
+    """Tell whether a device is a port of a BlueField DPU; False where nobody says."""
+    try:
+        return evidence.text(f"file:{ROOT}/{device}/hca_type").strip() in _BLUEFIELD
+    except EvidenceError:
+        return False
+
+
 def device_path(evidence: Evidence, device: str) -> tuple[str, ...]:
     """Return the PCI addresses from the root port down to a device's own; empty for a virtual one."""
     target = evidence.listing(f"dir:{ROOT}").get(device, {}).get("target", "")
@@ -82,7 +94,8 @@ def device_path(evidence: Evidence, device: str) -> tuple[str, ...]:
 
 def natural(name: str) -> tuple[tuple[int, str], ...]:
     """Sort key that puts mlx5_2 before mlx5_10."""
-    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name) if part)
+    parts = re.split(r"([0-9]{1,18})", name)
+    return tuple((int(part), "") if place % 2 else (-1, part) for place, part in enumerate(parts) if part)
 
 
 def ports(evidence: Evidence) -> tuple[Port, ...]:
@@ -91,9 +104,11 @@ def ports(evidence: Evidence) -> tuple[Port, ...]:
         found = _sysfs_ports(evidence)
     except EvidenceError as sysfs:
         try:
-            found = parse_ibstat(evidence.text("cmd:ibstat"))
+            listed = parse_ibstat(evidence.text("cmd:ibstat"))
         except (EvidenceError, ValueError):
             raise sysfs from None
+        # ibstat knows no interfaces; those are in other files, which may be readable
+        found = tuple(replace(port, netdev=_netdev(evidence, port.device, port.number)) for port in listed)
     try:
         mtus = parse_active_mtus(evidence.text("cmd:ibv_devinfo"))
     except (EvidenceError, ValueError):
@@ -106,7 +121,7 @@ def _sysfs_ports(evidence: Evidence) -> tuple[Port, ...]:
     for device in devices(evidence):
         listing = evidence.listing(f"dir:{ROOT}/{device}/ports")
         for number in sorted(listing, key=natural):
-            if number.isdigit():
+            if re.fullmatch("[0-9]{1,3}", number):
                 found.append(_sysfs_port(evidence, device, int(number)))
     return tuple(found)
 
@@ -174,6 +189,17 @@ def _netdev(evidence: Evidence, device: str, number: int) -> str | None:
     return names[0] if len(names) == 1 else None
 
 
+def interfaces(evidence: Evidence, port: Port) -> tuple[str, ...]:
+    """Return the interfaces that a port may have in this network namespace; none if all are in another one.
+
+    Raises EvidenceError if nobody could tell.
+    """
+    if port.netdev:
+        return (port.netdev,)
+    key = f"dir:{ROOT}/{port.device}/device/net"
+    return tuple(sorted(evidence.listing(key))) if evidence.exists(key) else ()
+
+
 _IBSTAT_STATES = {"Active": "ACTIVE", "Down": "DOWN", "Initializing": "INIT", "Armed": "ARMED"}
 
 
@@ -195,8 +221,8 @@ def parse_ibstat(text: str) -> tuple[Port, ...]:
             number, fields = int(match[1]), {}
         elif line.lstrip().startswith("ibpanic"):
             raise ValueError(f"the list is incomplete: {line.strip()[:120]}")
-        elif match := re.fullmatch(r"\s*([A-Z][\w ]*?):\s*(.*?)\s*", line):
-            fields[match[1]] = match[2]
+        elif match := re.fullmatch(r"([A-Z][A-Za-z ]{1,40}):(.*)", line.strip()):
+            fields[match[1]] = match[2].strip()
     close()
     if not found:
         raise ValueError("there is no port in it")
@@ -215,7 +241,7 @@ def _ibstat_port(device: str, number: int, fields: Mapping[str, str]) -> Port:
     known = state == "ACTIVE" and rate >= 10
     return Port(
         device, number, state, physical, rate if known else None, layer,
-        int(sm_lid) if sm_lid.isdigit() else None, None, evidence=("cmd:ibstat",),
+        int(sm_lid) if re.fullmatch("[0-9]{1,5}", sm_lid) else None, None, evidence=("cmd:ibstat",),
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ Orders are shuffled on real machines, so pairs are read from the matrix, never b
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from preflight.facts.text import plain
@@ -35,10 +35,10 @@ class Topology:
         code = self.links[one][other]
         return int(code[2:]) if code.startswith("NV") else 0
 
-    def nearest_nics(self, gpu: str) -> tuple[str, tuple[str, ...]]:
-        """Return the best code of a GPU to any NIC and the NICs that have it (``("", ())`` without NICs)."""
+    def nearest_nics(self, gpu: str, among: Collection[str] | None = None) -> tuple[str, tuple[str, ...]]:
+        """Return the best code of a GPU to any of these NICs, and those that have it (``("", ())`` without NICs)."""
         row = self.links[gpu]
-        codes = {nic: row[nic] for nic in self.nics}
+        codes = {nic: row[nic] for nic in (self.nics if among is None else among)}
         if not codes:
             return "", ()
         best = min(codes.values(), key=lambda code: RANK.get(code, 99))
@@ -53,24 +53,27 @@ def parse(text: str) -> Topology:
     affinity: dict[str, str] = {}
     cut: list[str] = []
     legend: dict[str, str] = {}
+    place = {name: position for position, name in enumerate(names)}
+    if len(place) < len(names):
+        raise ValueError("the header names a column twice")
     for line in lines[start + 1 :]:
         if match := _LEGEND.fullmatch(line):
             legend[match[1]] = match[2]
             continue
         tokens = line.split()
-        if not tokens or tokens[0] not in names or tokens[0] in rows:
+        if not tokens or tokens[0] not in place or tokens[0] in rows:
             continue
         name, cells = tokens[0], tokens[1 : 1 + len(names)]
         if len(cells) < len(names) or not all(_CODE.fullmatch(cell) for cell in cells):
             cut.append(name)
             continue
-        if cells[names.index(name)] != "X":
-            raise ValueError(f"the row of {name} has {cells[names.index(name)]!r} where it meets itself, not X")
+        if cells[place[name]] != "X":
+            raise ValueError(f"the row of {name} has {cells[place[name]]!r} where it meets itself, not X")
         rows[name] = dict(zip(names, cells, strict=True))
         rest = tokens[1 + len(names) :]
         if rest and re.fullmatch(r"[0-9,-]+", rest[0]):
             affinity[name] = rest[0]
-    cut += [name for name in names if name not in rows and name not in cut]
+    cut = list(dict.fromkeys([*cut, *(name for name in names if name not in rows)]))
     _must_be_symmetric(rows)
     device = {name: legend.get(name, name) for name in names}
     gpus = tuple(name for name in names if _GPU.fullmatch(name))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.machines.machine import Machine, Nic
+from tests.machines.machine import Gpu, Machine, Nic
 from tests.machines.records import Records, link, listing, ok
 
 
@@ -15,7 +15,33 @@ def _path(bus: int, below: int, function: int = 0) -> str:
     )
 
 
+def _handed_in(machine: Machine, address: str) -> str:
+    """Place a device that a hypervisor hands in: on a root bus of its own, no bridge in sight."""
+    return f"../../../devices/{machine.platform.vmbus}/pci{address.rpartition(':')[0]}/{address}"
+
+
+def distance(one: Gpu | Nic, other: Gpu | Nic) -> str:
+    """Return the code of ``nvidia-smi topo -m`` for two devices whose bridges are described."""
+    shared = 0
+    while shared < min(len(one.above), len(other.above)) and one.above[shared] == other.above[shared]:
+        shared += 1
+    if shared:
+        return "PIX" if max(len(one.above), len(other.above)) - shared <= 1 else "PXB"
+    if one.above[0].rpartition(":")[0] == other.above[0].rpartition(":")[0]:
+        return "PHB"
+    return "NODE" if one.numa == other.numa else "SYS"
+
+
+def _below(above: tuple[str, ...], address: str) -> str:
+    """Place a device below the bridges that its description names."""
+    return f"../../../devices/pci{above[0].rpartition(':')[0]}/{'/'.join(above)}/{address}"
+
+
 def nic_path(machine: Machine, nic: Nic) -> str:
+    if machine.platform.vmbus:
+        return _handed_in(machine, nic.address)
+    if nic.above:
+        return _below(nic.above, nic.address)
     if nic.gpu is None:
         return f"../../../devices/pci0000:{nic.bus - 1:02x}/0000:{nic.bus - 1:02x}:01.0/{nic.address}"
     return _path(nic.bus, nic.bus)
@@ -25,19 +51,25 @@ def render(machine: Machine) -> Records:
     functions: list[tuple[str, str, str, str, str, int]] = []  # address, target, class, id, driver, numa
     for index, gpu in enumerate(machine.gpus):
         near = next((nic for nic in machine.nics if nic.gpu == index), None)
-        target = _path(gpu.bus, near.bus if near else gpu.bus)
+        target = _below(gpu.above, gpu.address) if gpu.above else _path(gpu.bus, near.bus if near else gpu.bus)
+        if machine.platform.vmbus:
+            target = _handed_in(machine, gpu.address)
         if gpu.on_bus:
-            address = f"0000:{gpu.bus:02x}:00.0"
             driver = "nvidia" if machine.driver_loaded else ""
-            functions.append((address, target, "30200", f"10DE:{machine.gpu_id}", driver, gpu.numa))
+            functions.append((gpu.address, target, "30200", f"10DE:{machine.gpu_id}", driver, gpu.numa))
     for nic in machine.nics:
-        kind = "20000" if machine.roce else "20700"
-        functions.append((nic.address, nic_path(machine, nic), kind, "15B3:1021", "mlx5_core", nic.numa))
+        kind = "20000" if nic.ethernet(machine.roce) else "20700"
+        functions.append((nic.address, nic_path(machine, nic), kind, nic.model.pci_id, "mlx5_core", nic.numa))
     for bus in machine.nvswitches:
-        address = f"0000:{bus:02x}:00.0"
+        address = f"{bus >> 8:04x}:{bus & 0xFF:02x}:00.0"
         target = f"../../../devices/pci0000:00/0000:00:02.0/{address}"
-        functions.append((address, target, "68000", "10DE:22A3", "nvidia-nvswitch", 0))
-    functions.append(("0000:00:00.0", "../../../devices/pci0000:00/0000:00:00.0", "60000", "8086:09A2", "", 0))
+        if machine.platform.vmbus:
+            target = _handed_in(machine, address)
+        ids = f"10DE:{machine.platform.nvswitch_id}"
+        functions.append((address, target, "68000", ids, "nvidia-nvswitch", machine.platform.nvswitch_numa))
+    for one in machine.platform.functions:
+        target = f"../../../devices/pci{one.address.rsplit(':', 1)[0]}/{one.address}"
+        functions.append((one.address, target, one.kind, one.ids, one.driver, one.numa))
     records: Records = {
         "dir:/sys/bus/pci/devices": listing({address: link(target) for address, target, *_ in functions})
     }
@@ -46,5 +78,5 @@ def render(machine: Machine) -> Records:
         uevent = (f"DRIVER={driver}\n" if driver else "") + f"PCI_CLASS={kind}\nPCI_ID={ids}\nPCI_SLOT_NAME={address}\n"
         records[f"{base}/uevent"] = ok(uevent)
         records[f"{base}/numa_node"] = ok(f"{numa}\n")
-        records[f"{base}/local_cpulist"] = ok(f"{machine.cpus[numa]}\n")
+        records[f"{base}/local_cpulist"] = ok(f"{machine.local_cpus(numa)}\n")
     return records

@@ -8,12 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests.machines import COLLECTED_AT, ORIGIN, evidence
+from tests.machines import COLLECTED_AT, ORIGIN, a100, b200, cloud_vm, evidence, gb200, l40s, pod
 from tests.machines.machine import Machine, hgx_h100, one_pair, with_gpu, with_nic
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 COMPUTE = "mlx5_[0,3-6,9-11]"
+
+#: Node types beside the DGX H100: modules with ``NODES``, name -> how to describe it, and its cluster file.
+FAMILIES = (a100, b200, cloud_vm, gb200, l40s, pod)
 
 
 def cluster_toml(nodes: str, roce: bool) -> str:
@@ -84,6 +87,10 @@ def files() -> Iterator[tuple[Path, str]]:
     for name, roce in (("hgx-h100", False), ("hgx-h100-roce", True)):
         yield nodes / f"{name}.json", _dump(evidence(hgx_h100(name, roce)))
         yield nodes / f"{name}.toml", cluster_toml(name, roce)
+    for family in FAMILIES:
+        for name, (describe, text) in family.NODES.items():
+            yield nodes / f"{name}.json", _dump(evidence(describe(name)))
+            yield nodes / f"{name}.toml", text
     yield nodes / "one-pair.json", _dump(evidence(one_pair("one-pair")))
     for name, fault in DEMO:
         yield demo / f"{name}.json", _dump(evidence(fault(hgx_h100(name, roce=True))))

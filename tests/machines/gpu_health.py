@@ -15,30 +15,13 @@ from tests.machines.machine import Gpu, Machine
 
 _MIB = 2**20
 
-#: An idle H100 SXM, as driver 570 shows it.
-H100 = GpuHealth(
-    index=0, address="", uuid="", name="NVIDIA H100 80GB HBM3", memory_total_mib=81559, memory_reserved_mib=551,
-    memory_used_mib=4, bar1_total_mib=131072, persistence=True, mig=False, mig_pending=False, ecc=True,
-    ecc_pending=True, ecc_volatile_sram_corrected=0, ecc_volatile_sram_uncorrected=0,
-    ecc_volatile_dram_corrected=0, ecc_volatile_dram_uncorrected=0, ecc_aggregate_sram_corrected=0,
-    ecc_aggregate_sram_uncorrected=0, ecc_aggregate_dram_corrected=0, ecc_aggregate_dram_uncorrected=0,
-    sram_threshold_exceeded=False, remapped_corrected=0, remapped_uncorrected=0, remap_pending=False,
-    remap_failure=False, remap_banks=(2560, 0, 0, 0, 0), event_reasons=0x01, power_limit_w=700.0,
-    power_enforced_w=700.0, power_default_w=700.0, temperature_c=31, temperature_margin_c=56, pcie_generation=5,
-    pcie_generation_max=5, pcie_width=16, pcie_width_max=16, performance_state=0, compute_mode="Default",
-    recovery_action="None",
-    fabric=Fabric("Completed", "Success", (), 0, "00000000-0000-0000-0000-000000000000"), vbios="96.00.74.00.01",
-    inforom="G520.0200.00.05", gsp="570.124.06", utilisation_pct=0, memory_utilisation_pct=0, sm_clock_mhz=1980,
-    sm_clock_max_mhz=1980, processes=(), cuda_cores=16896, links=(True,) * 18, link_gbytes_s=26.562,
-)  # fmt: skip
-
 
 def described(machine: Machine, index: int, gpu: Gpu, uuid: str) -> GpuHealth:
     """Return what the tools show of one GPU that answers."""
-    found = replace(
-        H100, index=index, address=f"0000:{gpu.bus:02x}:00.0", uuid=uuid, name=machine.gpu_name, gsp=machine.driver
-    )
-    without: dict[str, Any] = {} if gpu.nvlink else {"links": (False,) * 18}
+    idle = machine.platform.gpu
+    gsp = machine.driver if idle.gsp else None
+    found = replace(idle, index=index, address=gpu.address, uuid=uuid, name=machine.gpu_name, gsp=gsp)
+    without: dict[str, Any] = {} if gpu.nvlink else {"links": (False,) * len(idle.links or ())}
     return replace(found, **without, **gpu.health)
 
 
@@ -135,14 +118,14 @@ def _fabric(fabric: Fabric | None) -> dict[str, Any] | None:
 Tree = dict[str, Any]
 
 
-def xml(gpus: list[GpuHealth], driver: str, device_id: str) -> str:
+def xml(gpus: list[GpuHealth], machine: Machine) -> str:
     """Render ``nvidia-smi -q -x``; what the description leaves out is ``N/A``."""
     lines = ['<?xml version="1.0" ?>', '<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd">', "<nvidia_smi_log>"]
-    head = {"timestamp": "Sat Nov 21 03:00:00 2026", "driver_version": driver, "cuda_version": "12.8",
-            "attached_gpus": len(gpus)}  # fmt: skip
+    head = {"timestamp": "Sat Nov 21 03:00:00 2026", "driver_version": machine.driver,
+            "cuda_version": machine.platform.cuda,            "attached_gpus": len(gpus)}  # fmt: skip
     lines += _lines(head, 1)
     for gpu in gpus:
-        lines += [f'\t<gpu id="{_bus_id(gpu)}">', *_lines(_tree(gpu, device_id), 2), "\t</gpu>"]
+        lines += [f'\t<gpu id="{_bus_id(gpu)}">', *_lines(_tree(gpu, machine), 2), "\t</gpu>"]
     return "\n".join([*lines, "</nvidia_smi_log>", ""])
 
 
@@ -175,7 +158,7 @@ _REASONS = ("gpu_idle", "applications_clocks_setting", "sw_power_cap", "hw_slowd
             "display_clocks_setting")  # fmt: skip
 
 
-def _tree(gpu: GpuHealth, device_id: str) -> Tree:
+def _tree(gpu: GpuHealth, machine: Machine) -> Tree:
     reasons: Tree | None = None
     if gpu.event_reasons is not None:
         reasons = {
@@ -183,15 +166,15 @@ def _tree(gpu: GpuHealth, device_id: str) -> Tree:
             for bit, name in enumerate(_REASONS)
         }
     return {
-        "product_name": gpu.name, "product_brand": "NVIDIA", "product_architecture": "Hopper",
-        "persistence_mode": _on(gpu.persistence),
+        "product_name": gpu.name, "product_brand": "NVIDIA", "product_architecture": machine.platform.gpu_architecture,
+        "persistence_mode": _on(gpu.persistence), **machine.platform.gpu_xml,
         "mig_mode": {"current_mig": _on(gpu.mig), "pending_mig": _on(gpu.mig_pending)},
         "uuid": gpu.uuid, "vbios_version": gpu.vbios,
         "inforom_version": {"img_version": gpu.inforom, "oem_object": "2.1", "ecc_object": "7.16"},
         "gpu_reset_status": {"reset_required": "Requested functionality has been deprecated"},
         "gpu_recovery_action": gpu.recovery_action, "gsp_firmware_version": gpu.gsp,
         "pci": {
-            "pci_device_id": f"{device_id}10DE", "pci_bus_id": _bus_id(gpu),
+            "pci_device_id": f"{machine.gpu_id}10DE", "pci_bus_id": _bus_id(gpu),
             "pci_gpu_link_info": {
                 "pcie_gen": {"max_link_gen": gpu.pcie_generation_max, "current_link_gen": gpu.pcie_generation},
                 "link_widths": {

@@ -18,10 +18,16 @@ _SWITCHES_NOT_ON_THE_BUS = ("2901", "3182")
 #: What any kernel says at boot in these levels; ``dmesg --raw`` of a 5.15 kernel, shortened.
 _BOOT = (
     "<4>[    0.000000] secureboot: Secure boot disabled",
-    "<4>[    1.204511] pci 0000:1b:00.0: BAR 1: assigned to efifb",
+    "<4>[    1.204511] pci {gpu}: BAR 1: assigned to efifb",
     "<4>[    9.118207] nvidia: loading out-of-tree module taints kernel.",
-    "<4>[    9.501733] NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  {driver}  Release Build  (dvs-builder)",
+    "<4>[    9.501733] NVRM: loading NVIDIA UNIX {flavour}  {driver}  Release Build  (dvs-builder)",
 )
+
+
+def flavour(machine: Machine) -> str:
+    """Return what the driver's kernel module calls itself."""
+    processor = machine.platform.architecture
+    return f"Open Kernel Module for {processor}" if machine.open_driver else f"{processor} Kernel Module"
 
 
 def nvlink(gpus: list[GpuHealth]) -> str:
@@ -29,6 +35,8 @@ def nvlink(gpus: list[GpuHealth]) -> str:
     lines = []
     for gpu in gpus:
         lines.append(f"GPU {gpu.index}: {gpu.name} (UUID: {gpu.uuid})")
+        if gpu.links is None:
+            lines.append("NVML: Unable to retrieve NVLink information as all links are inActive")
         for number, up in enumerate(gpu.links or ()):
             lines.append(f"\t Link {number}: " + (f"{gpu.link_gbytes_s:g} GB/s" if up else "<inactive>"))
     return "\n".join([*lines, ""])
@@ -36,12 +44,13 @@ def nvlink(gpus: list[GpuHealth]) -> str:
 
 def render(machine: Machine, gpus: list[GpuHealth]) -> Records:
     """Render the records; ``gpus`` are those that the driver lists."""
-    boot = [line.format(driver=machine.driver) for line in _BOOT[: 4 if machine.driver_loaded else 2]]
+    words = {"driver": machine.driver, "flavour": flavour(machine), "gpu": machine.gpus[0].address}
+    boot = [line.format(**words) for line in _BOOT[: 4 if machine.driver_loaded else 2]]
     has_manager = bool(machine.nvswitches) or machine.gpu_id in _SWITCHES_NOT_ON_THE_BUS
     state = machine.fabric_manager if has_manager else "inactive"
     units = {
         "nvidia-fabricmanager.service": ("loaded" if has_manager else "not-found", state),
-        "nvidia-imex.service": ("loaded", "active") if machine.imex else ("not-found", "inactive"),
+        "nvidia-imex.service": ("loaded", machine.imex_state) if machine.imex else ("not-found", "inactive"),
     }
     shown = [
         f"Id={name}\nLoadState={load}\nActiveState={active}\nSubState={'running' if active == 'active' else 'dead'}\n"
@@ -52,7 +61,8 @@ def render(machine: Machine, gpus: list[GpuHealth]) -> Records:
         NVLINK: ran(nvlink(gpus)),
         SERVICES: ran("\n".join(shown)),
         FABRIC_MANAGER: ran(f"Fabric Manager version is : {version}\n") if has_manager else MISSING,
-        "dir:/dev/nvidia-caps-imex-channels": MISSING if not machine.imex else listing({"channel0": DIRECTORY}),
+        "dir:/dev/nvidia-caps-imex-channels": listing({"channel0": DIRECTORY} if machine.imex_channel else {})
+        if machine.imex else MISSING,
         DMESG: ran("\n".join([*boot, *machine.kernel_log, ""])),
         UPTIME: ok(f"{UPTIME_S}.21 {UPTIME_S * 200}.02\n"),
-    }
+    }  # fmt: skip

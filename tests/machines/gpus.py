@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from preflight.facts.gpu_xml import XML
 from preflight.facts.nvlink import NVLINK
-from tests.machines import gpu_health, gpu_services
+from tests.machines import bus, gpu_health, gpu_services
 from tests.machines.machine import Gpu, Machine, Nic
 from tests.machines.records import MISSING, Records, ok, ran
 
@@ -25,7 +25,7 @@ def _topo(machine: Machine) -> str:
     for index, gpu in gpus:
         cells = [_gpu_gpu(machine, gpu, other) for _, other in gpus]
         cells += [_gpu_nic(machine, gpu, nic) for nic in nics]
-        lines.append(f"GPU{index}\t" + "\t".join(cells) + f"\t{machine.cpus[gpu.numa]}\t{gpu.numa}\t\tN/A")
+        lines.append(f"GPU{index}\t" + "\t".join(cells) + f"\t{machine.local_cpus(gpu.numa)}\t{_numa(gpu)}")
     for index, nic in enumerate(nics):
         cells = [_gpu_nic(machine, gpu, nic) for _, gpu in gpus]
         cells += [_nic_nic(nic, other) for other in nics]
@@ -43,30 +43,41 @@ def _topo(machine: Machine) -> str:
     return "\n".join([*lines, *legend, ""])
 
 
-def _far(one: int, other: int) -> str:
-    return "NODE" if one == other else "SYS"
+def _numa(gpu: Gpu) -> str:
+    """Render NUMA Affinity and GPU NUMA ID; the tool prints two tabs between them."""
+    affinity = gpu.numa_affinity or (gpu.numa if gpu.numa >= 0 else "N/A")
+    return f"{affinity}\t\t{'N/A' if gpu.memory_node is None else gpu.memory_node}"
+
+
+def _far(one: Gpu | Nic, other: Gpu | Nic) -> str:
+    if one.above and other.above:
+        return bus.distance(one, other)
+    return "NODE" if one.numa == other.numa else "SYS"
 
 
 def _gpu_gpu(machine: Machine, one: Gpu, other: Gpu) -> str:
     if one is other:
         return " X "
-    return f"NV{machine.nvlinks}" if one.nvlink and other.nvlink else _far(one.numa, other.numa)
+    return f"NV{machine.nvlinks}" if one.nvlink and other.nvlink and machine.nvlinks else _far(one, other)
 
 
 def _gpu_nic(machine: Machine, gpu: Gpu, nic: Nic) -> str:
-    if nic.gpu is not None and machine.gpus[nic.gpu] is gpu:
+    if machine.every_path:
+        return machine.every_path
+    if not nic.above and nic.gpu is not None and machine.gpus[nic.gpu] is gpu:
         return "PXB"
-    return _far(gpu.numa, nic.numa)
+    return _far(gpu, nic)
 
 
 def _nic_nic(one: Nic, other: Nic) -> str:
     if one is other:
         return " X "
-    return "PIX" if one.bus == other.bus else _far(one.numa, other.numa)
+    same_card = (one.domain, one.bus) == (other.domain, other.bus)
+    return "PIX" if same_card else _far(one, other)
 
 
 def _uuid(gpu: Gpu) -> str:
-    return f"GPU-00000000-0000-0000-0000-0000000000{gpu.bus:02x}"
+    return f"GPU-00000000-0000-0000-0000-00000000{gpu.domain:02x}{gpu.bus:02x}"
 
 
 def render(machine: Machine) -> Records:
@@ -86,23 +97,22 @@ def render(machine: Machine) -> Records:
         }  # fmt: skip
     gpus = _answering(machine)
     rows = [
-        f"{index}, 00000000:{gpu.bus:02X}:00.0, {machine.gpu_name}, {_uuid(gpu)}, {machine.driver}\n"
+        f"{index}, 0000{gpu.address.upper()}, {machine.gpu_name}, {_uuid(gpu)}, {machine.driver}\n"
         for index, gpu in gpus
     ]
     healths = [gpu_health.described(machine, index, gpu, _uuid(gpu)) for index, gpu in gpus]
     nvml = [gpu_health.nvml(health, machine.gpu_id) for health in healths]
-    flavour = "Open Kernel Module for x86_64" if machine.open_driver else "x86_64 Kernel Module"
     kernel = (
-        f"NVRM version: NVIDIA UNIX {flavour}  {machine.driver}  Release Build  (dvs-builder)\n"
+        f"NVRM version: NVIDIA UNIX {gpu_services.flavour(machine)}  {machine.driver}  Release Build  (dvs-builder)\n"
         "GCC version:  gcc version 12.3.0 (Ubuntu 12.3.0-1ubuntu1~22.04)\n"
     )
     return gpu_services.render(machine, healths) | {
         topo: ran(_topo(machine)),
         query: ran("".join(rows)),
         version: ok(kernel),
-        XML: ran(gpu_health.xml(healths, machine.driver, machine.gpu_id)),
+        XML: ran(gpu_health.xml(healths, machine)),
         "nvml:gpus": {
             "status": "ok",
-            "value": {"driver": machine.driver, "cuda": "12.8", "count": len(nvml), "gpus": nvml},
+            "value": {"driver": machine.driver, "cuda": machine.platform.cuda, "count": len(nvml), "gpus": nvml},
         },
     }

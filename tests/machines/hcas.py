@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.machines.bus import nic_path
 from tests.machines.machine import Machine, Nic
-from tests.machines.records import DIRECTORY, Records, link, listing, ok, ran
+from tests.machines.records import DIRECTORY, ELSEWHERE, Records, link, listing, ok, ran
 
 
 def verbs(machine: Machine) -> list[tuple[int, Nic]]:
@@ -14,7 +14,7 @@ def verbs(machine: Machine) -> list[tuple[int, Nic]]:
 
 
 def _guid(nic: Nic) -> str:
-    return f"a088:c203:00{nic.bus:02x}:{nic.function:04x}"
+    return nic.guid or f"a088:c203:{nic.domain:02x}{nic.bus:02x}:{nic.function:04x}"
 
 
 def render_sysfs(machine: Machine) -> Records:
@@ -33,24 +33,24 @@ def render_sysfs(machine: Machine) -> Records:
     }
     for number, nic in bound:
         device, port = f"{base}/{nic.device}", f"{base}/{nic.device}/ports/1"
-        netdev = nic.netdev(machine.roce)
+        netdev, roce = nic.netdev(machine.roce), nic.ethernet(machine.roce)
         records |= {
-            f"file:{device}/fw_ver": ok("28.43.2026\n"),
-            f"file:{device}/hca_type": ok("MT4129\n"),
-            f"file:{device}/board_id": ok("MT_0000000838\n"),
+            f"file:{device}/fw_ver": ok(f"{nic.model.firmware}\n"),
+            f"file:{device}/hca_type": ok(f"{nic.model.hca_type}\n"),
+            f"file:{device}/board_id": ok(f"{nic.model.board_id}\n"),
             f"file:{device}/node_guid": ok(f"{_guid(nic)}\n"),
             f"dir:{device}/ports": listing({"1": DIRECTORY}),
-            f"dir:{device}/device/net": listing({netdev: DIRECTORY}),
+            f"dir:{device}/device/net": listing({netdev: DIRECTORY} if nic.here else {}),
             f"file:{port}/state": ok(f"{states[nic.state]}: {nic.state}\n"),
             f"file:{port}/phys_state": ok(f"{physical[nic.physical]}: {nic.physical}\n"),
             f"file:{port}/rate": ok(f"{nic.rate}\n"),
-            f"file:{port}/link_layer": ok("Ethernet\n" if machine.roce else "InfiniBand\n"),
-            f"file:{port}/lid": ok("0x0\n" if machine.roce else f"0x{nic.bus:x}\n"),
-            f"file:{port}/sm_lid": ok("0x1\n" if not machine.roce and nic.state == "ACTIVE" else "0x0\n"),
+            f"file:{port}/link_layer": ok("Ethernet\n" if roce else "InfiniBand\n"),
+            f"file:{port}/lid": ok("0x0\n" if roce else f"0x{nic.domain << 8 | nic.bus:x}\n"),
+            f"file:{port}/sm_lid": ok("0x1\n" if not roce and nic.state == "ACTIVE" else "0x0\n"),
             f"file:/sys/class/infiniband_verbs/uverbs{number}/ibdev": ok(f"{nic.device}\n"),
         }
-        if machine.roce:
-            records[f"file:{port}/gid_attrs/ndevs/0"] = ok(f"{netdev}\n")
+        if roce:
+            records[f"file:{port}/gid_attrs/ndevs/0"] = ok(f"{netdev}\n") if nic.here else ELSEWHERE
     return records
 
 
@@ -61,7 +61,7 @@ def _node(mode: str) -> dict[str, Any]:
 
 def active_mtu(machine: Machine, nic: Nic) -> int:
     """Return the RDMA MTU: under RoCE the largest step that fits in the interface's, less 96 bytes."""
-    if not machine.roce:
+    if not nic.ethernet(machine.roce):
         return 4096
     return max((step for step in (256, 512, 1024, 2048, 4096) if step <= nic.netdev_mtu - 96), default=256)
 
@@ -70,14 +70,16 @@ _IBSTAT_STATE = {"ACTIVE": "Active", "DOWN": "Down", "INIT": "Initializing", "AR
 
 
 def render_tools(machine: Machine) -> Records:
-    layer = "Ethernet" if machine.roce else "InfiniBand"
     ibstat, devinfo = "", ""
     for _, nic in verbs(machine):
-        guid, lid = _guid(nic), 0 if machine.roce else nic.bus
-        sm_lid = 1 if not machine.roce and nic.state == "ACTIVE" else 0
+        roce = nic.ethernet(machine.roce)
+        layer = "Ethernet" if roce else "InfiniBand"
+        guid, lid = _guid(nic), 0 if roce else nic.domain << 8 | nic.bus
+        sm_lid = 1 if not roce and nic.state == "ACTIVE" else 0
         plain = "0x" + guid.replace(":", "")
         ibstat += (
-            f"CA '{nic.device}'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tFirmware version: 28.43.2026\n"
+            f"CA '{nic.device}'\n\tCA type: {nic.model.hca_type}\n\tNumber of ports: 1\n"
+            f"\tFirmware version: {nic.model.firmware}\n"
             f"\tHardware version: 0\n\tNode GUID: {plain}\n\tSystem image GUID: {plain}\n\tPort 1:\n"
             f"\t\tState: {_IBSTAT_STATE[nic.state]}\n\t\tPhysical state: {nic.physical}\n"
             f"\t\tRate: {nic.rate.split()[0]}\n\t\tBase lid: {lid}\n\t\tLMC: 0\n\t\tSM lid: {sm_lid}\n"
@@ -88,8 +90,8 @@ def render_tools(machine: Machine) -> Records:
         state = {"ACTIVE": "PORT_ACTIVE (4)", "DOWN": "PORT_DOWN (1)", "INIT": "PORT_INIT (2)"}[nic.state]
         if nic.uverbs:
             devinfo += (
-                f"hca_id:\t{nic.device}\n\ttransport:\t\t\tInfiniBand (0)\n\tfw_ver:\t\t\t\t28.43.2026\n"
-                f"\tnode_guid:\t\t\t{guid}\n\tvendor_part_id:\t\t\t4129\n\tphys_port_cnt:\t\t\t1\n"
+                f"hca_id:\t{nic.device}\n\ttransport:\t\t\tInfiniBand (0)\n\tfw_ver:\t\t\t\t{nic.model.firmware}\n"
+                f"\tnode_guid:\t\t\t{guid}\n\tvendor_part_id:\t\t\t{nic.model.part_id}\n\tphys_port_cnt:\t\t\t1\n"
                 f"\t\tport:\t1\n\t\t\tstate:\t\t\t{state}\n\t\t\tmax_mtu:\t\t4096 (5)\n"
                 f"\t\t\tactive_mtu:\t\t{mtu} ({codes[mtu]})\n\t\t\tsm_lid:\t\t\t{sm_lid}\n"
                 f"\t\t\tport_lid:\t\t{lid}\n\t\t\tport_lmc:\t\t0x00\n\t\t\tlink_layer:\t\t{layer}\n\n"

@@ -34,8 +34,8 @@ def render(machine: Machine) -> Records:
             },
         },
         "file:/proc/sys/net/ipv4/ip_local_port_range": ok(machine.ports),
-        "file:/proc/cmdline": ok("BOOT_IMAGE=/boot/vmlinuz-5.15.0-1063 root=/dev/md0 iommu=pt\n"),
-        "file:/proc/sys/kernel/osrelease": ok("5.15.0-1063-nvidia\n"),
+        "file:/proc/cmdline": ok(" ".join(filter(None, (machine.platform.boot_options, machine.boot_options))) + "\n"),
+        "file:/proc/sys/kernel/osrelease": ok(f"{machine.platform.kernel}\n"),
     }  # fmt: skip
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tests.machines.platform import CONNECTX_7, NicModel, Platform
+
 DRIVER = "570.124.06"
 
 
@@ -14,11 +16,19 @@ class Gpu:
     """One GPU on its PCIe switch."""
 
     bus: int
-    numa: int
+    numa: int  # -1: the kernel was not told
     on_bus: bool = True
     answers: bool = True
     nvlink: bool = True
-    health: Mapping[str, Any] = field(default_factory=dict)  # what differs from tests.machines.gpu_health.H100
+    health: Mapping[str, Any] = field(default_factory=dict)  # what differs from an idle one of its platform
+    domain: int = 0
+    above: tuple[str, ...] = ()  # bridges above it, root port first; empty: an HGX board's
+    memory_node: int | None = None  # NUMA node of its own memory (Grace)
+    numa_affinity: str = ""  # as the matrix prints it; empty: the NUMA node
+
+    @property
+    def address(self) -> str:
+        return f"{self.domain:04x}:{self.bus:02x}:00.0"
 
 
 @dataclass(frozen=True)
@@ -28,7 +38,7 @@ class Nic:
     device: str
     bus: int
     function: int = 0
-    numa: int = 0
+    numa: int = 0  # -1: the kernel was not told
     gpu: int | None = None  # index of the GPU below the same PCIe switch
     state: str = "ACTIVE"
     physical: str = "LinkUp"
@@ -39,16 +49,30 @@ class Nic:
     uverbs: bool = True
     bound: bool = True  # whether the RDMA driver registered it
     mode: str = "0666"
-    lanes: int = 16  # PCIe lanes it trained, of 16
+    lanes: int = 16  # PCIe lanes it trained, of its model's; 0: a virtual function, which has no link of its own
+    speed: str = ""  # at which its PCIe link trained; empty: its model's
     max_read_request: int = 4096
     ip: str | None = None  # address of a RoCE rail; None: its own /31; empty: none
+    domain: int = 0
+    slot: int = 0  # PCI device number
+    model: NicModel = CONNECTX_7
+    layer: str = ""  # link layer; empty: the machine's
+    interface: str = ""  # name of its network interface; empty: by its bus
+    above: tuple[str, ...] = ()  # bridges above it, root port first; empty: an HGX board's
+    guid: str = ""  # empty: by its address
+    relaxed_ordering: bool = True
+    here: bool = True  # whether its interface is in the network namespace that was asked
 
     @property
     def address(self) -> str:
-        return f"0000:{self.bus:02x}:00.{self.function}"
+        return f"{self.domain:04x}:{self.bus:02x}:{self.slot:02x}.{self.function}"
+
+    def ethernet(self, roce: bool) -> bool:
+        return self.layer == "Ethernet" if self.layer else roce
 
     def netdev(self, roce: bool) -> str:
-        return f"{'en' if roce else 'ib'}p{self.bus}s0" + (f"f{self.function}" if self.gpu is None else "")
+        kind = "en" if self.ethernet(roce) else "ib"
+        return self.interface or f"{kind}p{self.bus}s0" + (f"f{self.function}" if self.gpu is None else "")
 
 
 @dataclass(frozen=True)
@@ -64,12 +88,14 @@ class Machine:
     roce: bool = False
     cpus: tuple[str, ...] = ("0-55,112-167", "56-111,168-223")
     allowed_cpus: str = "0-223"
-    nvswitches: tuple[int, ...] = (0x07, 0x08, 0x09, 0x0A)
+    nvswitches: tuple[int, ...] = (0x07, 0x08, 0x09, 0x0A)  # buses, the PCI domain in the bits above
     driver: str = DRIVER
     driver_loaded: bool = True
     fabric_manager: str = "active"
     fabric_manager_version: str = ""  # empty: the driver's
-    imex: bool = False  # whether its service runs and its channel is there
+    imex: bool = False  # whether its service is installed
+    imex_state: str = "active"
+    imex_channel: bool = True
     kernel_log: tuple[str, ...] = ()  # lines after those of the boot, as `dmesg --raw` prints them
     env: Mapping[str, str] = field(default_factory=dict)
     memlock: str = "unlimited"
@@ -79,11 +105,13 @@ class Machine:
     open_driver: bool = True  # the driver's open kernel modules, not the proprietary ones
     peer_modules: tuple[str, ...] = ("nvidia_peermem",)
     without_modules: tuple[str, ...] = ()
-    acs: tuple[str, ...] = ()  # ACS controls that are on in every bridge
+    acs: tuple[str, ...] = ()  # ACS controls that are on in every bridge, or in those of acs_on
+    acs_on: tuple[str, ...] = ()
+    management: str = "eno1"  # the interface that ssh comes in by
     default_route: str = "eno1"
     arp: tuple[int, int] = (0, 0)  # arp_ignore, arp_announce
     numa_balancing: int = 0
-    governor: str = "performance"
+    governor: str = "performance"  # empty: the kernel has no cpufreq
     clock_offset_s: float = 0.000014
     userland_driver: str = ""  # version of the driver's libraries, if not the kernel module's
     empty_library: str = ""
@@ -92,6 +120,14 @@ class Machine:
     open_files: int = 1048576
     memory_nodes: str = "0-1"
     iommu: str = "identity"  # type of every IOMMU group; empty: no IOMMU
+    platform: Platform = Platform()  # noqa: RUF009
+    every_path: str = ""  # code between every GPU and NIC, where the matrix tells nothing of them
+    boot_options: str = ""  # after those of the platform
+    records: Mapping[str, Any] = field(default_factory=dict)  # what was seen instead: a container's view
+
+    def local_cpus(self, numa: int) -> str:
+        """Return the CPUs near a device; all of them where the kernel was not told."""
+        return self.cpus[numa] if numa >= 0 else ",".join(self.cpus)
 
 
 def hgx_h100(name: str, roce: bool = False) -> Machine:

@@ -11,17 +11,19 @@ from tests.machines.records import Records, ok, ran
 
 def render(machine: Machine) -> Records:
     records: Records = {}
-    interfaces: list[tuple[str, int, str]] = [("lo", 65536, "unknown"), ("eno1", 1500, "up")]
+    interfaces: list[tuple[str, int, str]] = [("lo", 65536, "unknown"), (machine.management, 1500, "up")]
     for _, nic in verbs(machine):
+        if not nic.here:
+            continue
         up = "up" if nic.state == "ACTIVE" else "down"
-        interfaces.append((nic.netdev(machine.roce), nic.netdev_mtu if machine.roce else 4092, up))
+        interfaces.append((nic.netdev(machine.roce), nic.netdev_mtu if nic.ethernet(machine.roce) else 4092, up))
     for name, mtu, state in interfaces:
         records[f"file:/sys/class/net/{name}/mtu"] = ok(f"{mtu}\n")
         records[f"file:/sys/class/net/{name}/operstate"] = ok(f"{state}\n")
-    if not machine.roce:
-        return records
     for _, nic in verbs(machine):
-        name = nic.netdev(True)
+        if not nic.here or not nic.ethernet(machine.roce):
+            continue
+        name = nic.netdev(machine.roce)
         bits = [priority in nic.pfc for priority in range(8)]
         pfc = {"pfc_cap": 8, "macsec_bypass": False, "delay": 0, "prio_pfc": bits}
         records[f"cmd:dcb -j pfc show dev {name}"] = ran(json.dumps(pfc))

@@ -26,4 +26,6 @@ def listing(entries: Mapping[str, Any]) -> dict[str, Any]:
 
 
 DIRECTORY = {"type": "dir", "mode": "0755", "uid": 0, "gid": 0, "access": "r"}
+#: A GID whose interface is in another network namespace.
+ELSEWHERE = {"status": "error", "why": "Invalid argument"}
 MISSING = {"status": "missing", "why": "No such file or directory"}

@@ -9,7 +9,7 @@ from preflight.facts.versions import LIBRARIES
 from preflight.probes import checkpoints
 from tests.machines.hcas import verbs
 from tests.machines.machine import Machine
-from tests.machines.records import DIRECTORY, Records, listing, ok, ran
+from tests.machines.records import DIRECTORY, MISSING, Records, listing, ok, ran
 
 COLLECTED_AT_S = 1795230000  # 2026-11-21T03:00:00Z
 CHECKPOINTS = "/shared/checkpoints"
@@ -27,16 +27,18 @@ def _entry(address: str) -> dict[str, Any]:
 
 def _network(machine: Machine) -> Records:
     """Rail i has 10.i.0.0/31; the management interface the addresses of documentation."""
-    addresses: dict[str, list[dict[str, Any]]] = {"lo": [_entry("127.0.0.1/8")], "eno1": [_entry("192.0.2.1/24")]}
-    rails = [nic for _, nic in verbs(machine) if nic.gpu is not None and machine.roce]
-    for _, nic in verbs(machine):
-        addresses[nic.netdev(machine.roce)] = []
+    addresses: dict[str, list[dict[str, Any]]] = {
+        "lo": [_entry("127.0.0.1/8")], machine.management: [_entry("192.0.2.1/24")],
+    }  # fmt: skip
+    rails = [nic for _, nic in verbs(machine) if nic.here and nic.gpu is not None and nic.ethernet(machine.roce)]
+    for nic in (nic for _, nic in verbs(machine) if nic.here):
+        addresses[nic.netdev(machine.roce)] = [_entry(nic.ip)] if nic.ip else []
     for number, nic in enumerate(rails):
         address = nic.ip if nic.ip is not None else f"10.{number}.0.1/31"
-        addresses[nic.netdev(True)] = [_entry(address)] if address else []
+        addresses[nic.netdev(machine.roce)] = [_entry(address)] if address else []
     head = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"
     default = f"{machine.default_route}\t00000000\tFE0200C0\t0003\t0\t0\t100\t00000000\t0\t0\t0\n"
-    local = "eno1\t000200C0\t00000000\t0001\t0\t0\t100\t00FFFFFF\t0\t0\t0\n"
+    local = f"{machine.management}\t000200C0\t00000000\t0001\t0\t0\t100\t00FFFFFF\t0\t0\t0\n"
     return {
         "psutil:net_if_addrs": {"status": "ok", "value": addresses},
         "file:/proc/net/route": ok(head + default + local),
@@ -44,15 +46,24 @@ def _network(machine: Machine) -> Records:
 
 
 def _sysctls(machine: Machine) -> Records:
-    names = ["all", "eno1", *(nic.netdev(machine.roce) for _, nic in verbs(machine))]
+    names = ["all", machine.management, *(nic.netdev(machine.roce) for _, nic in verbs(machine) if nic.here)]
     values = {"arp_ignore": machine.arp[0], "arp_announce": machine.arp[1], "rp_filter": 2}
     return {
         **{f"file:/proc/sys/net/ipv4/conf/{name}/{key}": ok(f"{value}\n")
            for name in names for key, value in values.items()},
         "file:/proc/sys/kernel/numa_balancing": ok(f"{machine.numa_balancing}\n"),
-        "dir:/sys/devices/system/cpu/cpufreq": listing(dict.fromkeys(("policy0", "policy1"), DIRECTORY)),
-        "file:/sys/devices/system/cpu/cpufreq/policy0/scaling_governor": ok(f"{machine.governor}\n"),
+        **_cpufreq(machine),
     }  # fmt: skip
+
+
+def _cpufreq(machine: Machine) -> Records:
+    base = "/sys/devices/system/cpu/cpufreq"
+    if not machine.governor:
+        return {f"dir:{base}": MISSING}
+    return {
+        f"dir:{base}": listing(dict.fromkeys(("policy0", "policy1"), DIRECTORY)),
+        f"file:{base}/policy0/scaling_governor": ok(f"{machine.governor}\n"),
+    }
 
 
 def _clock(machine: Machine) -> Records:
@@ -69,7 +80,7 @@ def _clock(machine: Machine) -> Records:
 
 
 def _software(machine: Machine) -> Records:
-    folder = "/usr/lib/x86_64-linux-gnu"
+    folder = machine.platform.libraries
     driver = machine.userland_driver or machine.driver
     lines = []
     for stem, size in (("libcuda", 64_000_000), ("libnvidia-ml", 2_100_000), ("libnvidia-ptxjitcompiler", 28_000_000)):

@@ -1,0 +1,102 @@
+"""Third parties' checks: an entry point names a module that holds checks and, if it wants, ``PROBES``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+    from types import ModuleType
+
+    from preflight.probes import Probe
+
+GROUP = "preflight.checks"
+
+
+class Plugins(NamedTuple):
+    """The modules that were loaded, their probes, and a line for each that could not be."""
+
+    modules: tuple[ModuleType, ...] = ()
+    probes: tuple[Probe, ...] = ()
+    broken: tuple[str, ...] = ()
+
+
+def load() -> Plugins:
+    """Import every installed plug-in; one that cannot be is logged and reported, and does not end the run."""
+    modules: list[ModuleType] = []
+    probes: list[Probe] = []
+    broken: list[str] = []
+    for point in entry_points():
+        try:
+            module = point.load()
+            probes += _probes(module)
+        except Exception as error:
+            import logging
+
+            logging.getLogger(__name__).exception("the plug-in %s cannot be loaded", point.name)
+            broken.append(f"{_origin(point)}: {type(error).__name__}: {error}")
+            continue
+        modules.append(module)
+    return Plugins(tuple(modules), tuple(probes), tuple(broken))
+
+
+def entry_points() -> Sequence[EntryPoint]:
+    """Return what ``importlib.metadata`` finds of our group, by name.
+
+    It is not even imported where no distribution can have any: that takes longer than all the checks.
+    """
+    if not _may_have_any(sys.path):
+        return []
+    from importlib.metadata import entry_points
+
+    return sorted(entry_points(group=GROUP), key=lambda point: point.name)
+
+
+def _may_have_any(paths: Iterable[str]) -> bool:
+    """Tell whether our group's name stands in any ``entry_points.txt`` that ``importlib.metadata`` would read.
+
+    It reads that of each distribution in a directory of ``sys.path``. What else there may be, archives and
+    finders with distributions of their own, is not looked into: there may be one.
+    """
+    if any(hasattr(finder, "find_distributions") for finder in sys.meta_path if not _is_path_finder(finder)):
+        return True
+    try:
+        return any(_names_group(path or ".") for path in paths)
+    except OSError:  # what cannot be read has a reason, which importlib.metadata tells
+        return True
+
+
+def _is_path_finder(finder: object) -> bool:
+    return getattr(finder, "__name__", "") == "PathFinder" and finder.__module__.endswith("importlib_external")
+
+
+def _names_group(path: str) -> bool:
+    try:
+        entries = os.listdir(path)
+    except (FileNotFoundError, PermissionError):
+        return False
+    for entry in entries:
+        if entry.lower().endswith((".dist-info", "egg-info")):
+            try:
+                with open(os.path.join(path, entry, "entry_points.txt"), "rb", buffering=0) as stream:
+                    if GROUP.encode() in stream.read():
+                        return True
+            except (FileNotFoundError, NotADirectoryError, PermissionError):
+                continue
+    return False
+
+
+def _probes(module: ModuleType | Any) -> list[Probe]:
+    from preflight.probes import Probe
+
+    probes = list(getattr(module, "PROBES", ()))
+    if wrong := [probe for probe in probes if not isinstance(probe, Probe)]:
+        raise TypeError(f"PROBES holds a {type(wrong[0]).__name__}, not a Probe")
+    return probes
+
+
+def _origin(point: EntryPoint) -> str:
+    return f"{point.name} ({point.dist.name} {point.dist.version})" if point.dist else point.name

@@ -1,0 +1,118 @@
+"""Judging whole nodes made by hand: what a healthy one says, and what each planted fault adds."""
+
+from __future__ import annotations
+
+import importlib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from preflight.checks import MODULES, in_module
+from preflight.cluster import Cluster, load
+from preflight.evidence import from_document
+from preflight.judge import judge
+from preflight.model import Check, Scope
+from tests import machines
+from tests.fixture import FIXTURES
+from tests.machines import Machine, with_gpu, with_nic
+
+#: Every check that looks at one node.
+CHECKS: list[Check] = [
+    check
+    for name in MODULES
+    for check in in_module(__import__(f"preflight.checks.{name}", fromlist=["_"]))
+    if check.scope is Scope.NODE
+]
+
+#: A change of the description.
+Fault = Callable[[Machine], Machine]
+
+#: What a report says apart from passes and skips: status, check, subject.
+Findings = set[tuple[str, str, str]]
+
+#: Name of a fault -> the fault, and what the report must then say, no more and no less.
+Faults = Mapping[str, tuple[Fault, Findings]]
+
+
+@dataclass(frozen=True)
+class Table:
+    """The planted faults of one node."""
+
+    node: str  # of fixtures/nodes
+    describe: Callable[[str], Machine]  # the healthy node, by its name
+    faults: Faults
+    always: frozenset[tuple[str, str, str]] = frozenset()  # what the healthy one says: unknown in a container
+
+
+def tables() -> list[Table]:
+    """Return the tables of all modules ``tests/test_nodes*.py``; each keeps its own in ``TABLES``."""
+    found: list[Table] = []
+    for path in sorted(Path(__file__).parent.glob("test_nodes*.py")):
+        found += importlib.import_module(f"tests.{path.stem}").TABLES
+    return found
+
+
+def report(machine: Machine, cluster: Cluster | None = None, checks: Sequence[Check] = tuple(CHECKS)) -> dict[str, Any]:
+    """Judge one machine."""
+    return judge([from_document(machines.evidence(machine), machine.name)], checks, cluster)
+
+
+def silent_checks(found: Mapping[str, Any]) -> set[str]:
+    """Return the checks that skip a node altogether."""
+    return {check for check, status in found["nodes"][0]["checks"].items() if status == "skip"}
+
+
+def loud(machine: Machine, cluster: Cluster | None = None, checks: Sequence[Check] = tuple(CHECKS)) -> Findings:
+    """Return what a node's report says apart from passes and skips; no finding of it may stand there twice."""
+    urgent = [
+        finding for finding in report(machine, cluster, checks)["findings"] if finding["status"] not in ("pass", "skip")
+    ]
+    said = Counter((finding["check"], finding["subject"], finding["message"]) for finding in urgent)
+    assert max(said.values(), default=1) == 1, said
+    return {(finding["status"], finding["check"], finding["subject"]) for finding in urgent}
+
+
+def site(name: str) -> Cluster:
+    """Return the cluster file of a node of ``fixtures/nodes``."""
+    return load(FIXTURES / "nodes" / f"{name}.toml")
+
+
+# --- faults ----------------------------------------------------------------------------------------
+
+
+def env(**variables: str) -> Fault:
+    """Set the environment of the process that was asked."""
+    return lambda machine: replace(machine, env=variables)
+
+
+def nic(device: str, **changes: Any) -> Fault:
+    """Change one NIC."""
+    return lambda machine: with_nic(machine, device, **changes)
+
+
+def gpu(index: int, **changes: Any) -> Fault:
+    """Change one GPU."""
+    return lambda machine: with_gpu(machine, index, **changes)
+
+
+def health(index: int, **changes: Any) -> Fault:
+    """Change what the driver says of one GPU."""
+    return lambda machine: with_gpu(machine, index, health=changes)
+
+
+def node(**changes: Any) -> Fault:
+    """Change the node."""
+    return lambda machine: replace(machine, **changes)
+
+
+def both(*faults: Fault) -> Fault:
+    """Plant several faults, one after the other."""
+
+    def plant(machine: Machine) -> Machine:
+        for fault in faults:
+            machine = fault(machine)
+        return machine
+
+    return plant
