@@ -80,6 +80,7 @@ def _points_to(target: str) -> str:
     source="PyTorch's wheels load the NCCL of their own nvidia-nccl package by RPATH; ld.so(8), LD_LIBRARY_PATH",
     fix="Remove the system's `libnccl.so*` from images with PyTorch wheels, or install the same version.",
     answers=("NT-PIT-4",),
+    reads=("file:*.dist-info/INSTALLER",),
 )
 def nccl(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the version of the system's NCCL with that of the package that came with PyTorch.

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from preflight.checks import registry
-from preflight.cluster import Cluster, load
+from preflight.cluster import Cluster, from_data, load
 from preflight.evidence import from_document
 from preflight.judge import judge
 from preflight.model import Scope
 from tests import machines
 from tests.fixture import FIXTURES
-from tests.machines import Machine, hgx_h100, with_nic
+from tests.machines import Machine, hgx_h100, one_pair, with_gpu, with_nic
 from tests.machines.records import ok
 
 CHECKS = [check for check in registry().checks if check.scope is Scope.NODE]
@@ -55,8 +55,43 @@ def matrix_without_nics(machine: Machine) -> str:
     return "\n".join(kept) + "\n"
 
 
-#: formats-node.md, end of section 8.
-SILENT: dict[str, tuple[Machine, Records]] = {
+def compute(machine: Machine, **changes: Any) -> Machine:
+    """Change every NIC of the compute fabric."""
+    for nic in machine.nics:
+        if nic.gpu is not None:
+            machine = with_nic(machine, nic.device, **changes)
+    return machine
+
+
+def every_gpu(machine: Machine, **changes: Any) -> Machine:
+    """Change what the driver says of every GPU."""
+    for index in range(len(machine.gpus)):
+        machine = with_gpu(machine, index, health=changes)
+    return machine
+
+
+def expecting(*, hcas: int = 8, qos: dict[str, Any] | None = None, **ports: Any) -> Cluster:
+    """Return a cluster file of one class of such nodes."""
+    body: dict[str, Any] = {"gpus": 8, "hcas": hcas, "ports": {"compute": "mlx5_[0,3-6,9-11]", **ports}}
+    if not hcas:
+        del body["hcas"], body["ports"]
+    return from_data({"class": {"h100": body | ({"qos": qos} if qos else {})}}, "cluster.toml")
+
+
+def log(*lines: str) -> tuple[str, ...]:
+    return tuple(f"<4>[421000.{number}] {line}" for number, line in enumerate(lines))
+
+
+#: A card in a PCIe slot: no NVLink, no fabric.
+CARD = every_gpu(
+    replace(one_pair("card"), gpu_id="2331", gpu_name="NVIDIA H100 PCIe", nvlinks=0),
+    name="NVIDIA H100 PCIe", fabric=None, links=(), link_gbytes_s=None, cuda_cores=14592,
+)  # fmt: skip
+
+_PORT = "file:/sys/class/infiniband/mlx5_0/ports/1"
+
+#: What looks like a fault, on a node that has none; with the cluster file where it is not the node's own.
+SILENT: dict[str, tuple[Machine, Records] | tuple[Machine, Records, Cluster]] = {
     "ports of storage are down": (infiniband(), {}),
     "an IPoIB interface is down": (infiniband(), {"file:/sys/class/net/ibp24s0/operstate": ok("down\n")}),
     "RoCE ports have LID 0 and no subnet manager": (roce(), {}),
@@ -66,6 +101,67 @@ SILENT: dict[str, tuple[Machine, Records]] = {
     ),
     "an active port whose speed the kernel does not know": (
         with_nic(infiniband(), "mlx5_5", rate="10 Gb/sec (4X SDR)"), {},
+    ),
+    "an active RoCE port whose speed the kernel does not know": (
+        with_nic(roce(), "mlx5_5", rate="40 Gb/sec (4X QDR)"), {},
+    ),
+    "200 Gb/s in two lanes": (
+        compute(infiniband(), rate="200 Gb/sec (2X NDR)"), {}, expecting(rate_gbps=200),
+    ),
+    "25 Gb/s Ethernet in one lane": (
+        compute(roce(), rate="25 Gb/sec (1X EDR)"), {}, expecting(rate_gbps=25, link_layer="Ethernet"),
+    ),
+    "50 Gb/s Ethernet in one lane": (
+        compute(roce(), rate="50 Gb/sec (1X HDR)"), {}, expecting(rate_gbps=50, link_layer="Ethernet"),
+    ),
+    "100 Gb/s Ethernet in one lane": (
+        compute(roce(), rate="100 Gb/sec (1X NDR)"), {}, expecting(rate_gbps=100, link_layer="Ethernet"),
+    ),
+    "no RDMA device where the cloud has none": (
+        replace(infiniband(where="vm"), nics=()), {}, expecting(hcas=0),
+    ),
+    "a bus that the hypervisor flattened": (infiniband(where="vm", every_path="PHB"), {}),
+    "PCIe rests while the GPU is idle": (every_gpu(infiniband(), pcie_generation=1), {}),
+    "no NVLink fabric on a PCIe card": (CARD, {}, from_data({"class": {"card": {"gpus": 1}}}, "cluster.toml")),
+    "errors of applications": (
+        infiniband(kernel_log=log(
+            "NVRM: Xid (PCI:0000:61:00): 13, pid=4711, name=python3, Graphics SM Warp Exception",
+            "NVRM: Xid (PCI:0000:61:00): 31, pid=4712, name=python3, Ch 00000008, intr 00000000. MMU Fault",
+            "NVRM: Xid (PCI:0000:61:00): 43, pid=4712, name=python3, Ch 00000008",
+            "NVRM: Xid (PCI:0000:61:00): 45, pid=4712, name=python3, Ch 00000008",
+        )), {},
+    ),
+    "words of the kernel that are no fault of a GPU or of a compute port": (
+        infiniband(kernel_log=log(
+            "mlx5_core 0000:29:00.0: Port module event: module 0, Cable unplugged",
+            "mlx5_core 0000:aa:00.0 enp170s0f0: Link down",
+            "mlx5_core 0000:07:00.0: ACCESS_REG 0x9009 failed",
+            "NVRM: Xid (PCI:0000:61:00): 63, pid=4711, name=python3, Row Remapper: New row marked for remapping",
+        )), {},
+    ),
+    "counters that are no errors, or whose life-long total says nothing": (roce(), {
+        f"{_PORT}/hw_counters/lifespan": ok("10\n"), f"{_PORT}/counters/port_xmit_wait": ok("4294967295\n"),
+        f"{_PORT}/hw_counters/req_cqe_flush_error": ok("812\n"),
+        f"{_PORT}/hw_counters/resp_cqe_flush_error": ok("812\n"), f"{_PORT}/counters/link_downed": ok("3\n"),
+    }),
+    "a traffic class without ECN bits on mlx5": (roce(env={"NCCL_IB_TC": "104"}), {}),
+    "a GID index of its own in a pod": (roce(where="container", env={"NCCL_IB_GID_INDEX": "5"}), {}),
+    "lossy RoCE by design": (
+        compute(roce(), pfc=(), ecn=False), {}, expecting(link_layer="Ethernet", qos={"lossless": False}),
+    ),
+    "errors of the GPU's whole life": (
+        every_gpu(infiniband(), ecc_aggregate_dram_uncorrected=3, ecc_aggregate_dram_corrected=10**9), {},
+    ),
+    "eight rows remapped": (every_gpu(infiniband(), remapped_uncorrected=8, remap_banks=(2552, 8, 0, 0, 0)), {}),
+    "the power cap under load, and idle clocks": (every_gpu(infiniband(), event_reasons=0x05), {}),
+    "93 degrees on a GPU that may have more": (
+        every_gpu(infiniband(), temperature_c=93, temperature_margin_c=9), {},
+    ),
+    "a power limit above the default": (every_gpu(infiniband(), power_limit_w=750.0, power_enforced_w=750.0), {}),
+    "a kernel without frequency scaling": (infiniband(governor=""), {}),
+    "NCCL_IB_HCA with two equals signs": (
+        infiniband(), {"file:/etc/nccl.conf": ok("NCCL_IB_HCA==" + ",".join(
+            nic.device for nic in infiniband().nics if nic.gpu is not None) + "\n")},
     ),
     "strict rp_filter, each rail in its own subnet": (
         roce(), {"file:/proc/sys/net/ipv4/conf/all/rp_filter": ok("1\n")},

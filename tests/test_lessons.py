@@ -1,0 +1,267 @@
+"""The lessons of other tools: every row has its tests, these exist, and the rows that had none have one here."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from preflight.cli import main
+from preflight.evidence import from_document
+from preflight.judge import judge
+from preflight.model import failed, passed
+from preflight.probes import PROBES, Probe, plan
+from preflight.transport import local
+from tests import machines
+from tests.fixture import cases, evidence, whole_node
+from tests.lessons import ELSEWHERE, FALSE_ALARMS, NODE, XID
+from tests.machines import hgx_h100, with_gpu
+from tests.test_checks import CHECKS as ALL
+from tests.test_checks import told
+from tests.test_honesty import _made, document
+from tests.whole_nodes import CHECKS, site
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+ROCE = "hgx-h100-roce"
+
+
+# --- the table -------------------------------------------------------------------------------------
+
+
+def test_every_row_is_here_once() -> None:
+    rows = [f"L{number:02}" for number in range(1, 65)]
+    assert sorted([*NODE, *ELSEWHERE]) == rows
+    assert all(reason.split(":")[0] in ("bench", "gate", "history", "counters over a window")
+               for reason in ELSEWHERE.values())  # fmt: skip
+
+
+def test_the_experts_list_of_false_alarms_is_whole() -> None:
+    """Seventeen entries, in the list's order; what comes after them is our own."""
+    words = ("SYS", "PCIe", "down", "IPoIB", "LID", "lifespan", "xmit_wait", "flush", "SrcValid", "NIC rows", "DMA-BUF",
+             "fabric", "13", "2X NDR", "4X SDR", "ECN", "GID")  # fmt: skip
+    for word, entry in zip(words, FALSE_ALARMS, strict=False):
+        assert word in entry
+
+
+@cache
+def functions(file: str) -> dict[str, ast.FunctionDef]:
+    tree = ast.parse((HERE / file).read_text(encoding="utf-8"))
+    return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def named() -> Iterator[str]:
+    for _, tests in NODE.values():
+        yield from tests
+    for table in (XID, FALSE_ALARMS):
+        for tests in table.values():
+            yield from tests
+
+
+@pytest.mark.parametrize("test", sorted(set(named())))
+def test_the_named_test_exists(test: str) -> None:
+    match = re.fullmatch(r"(test_\w+\.py)::(test_\w+)(?:\[(.+)\])?", test)
+    assert match, "name it file::test[case]"
+    file, function, case = match.groups()
+    assert function in functions(file)
+    if case is None:
+        return
+    if function == "test_fixture":
+        assert (ROOT / "fixtures" / f"{case}.json").is_file()
+        return
+    text = (HERE / file).read_text(encoding="utf-8")
+    literals = {node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)}
+    assert case in literals, "no such case"
+
+
+# --- rows that had no test -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["missing", "empty", "comments only", "a directory", "not text"])
+def test_a_cluster_file_that_says_nothing_ends_the_run(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """L01: exit 2, and no node is asked."""
+    monkeypatch.setattr("preflight.transport.local.collect", lambda *a, **k: pytest.fail("a node was asked"))
+    path = tmp_path / "cluster.toml"
+    make: dict[str, Callable[[], object]] = {
+        "missing": lambda: None,
+        "empty": path.touch,
+        "comments only": lambda: path.write_text("# nothing\n"),
+        "a directory": path.mkdir,
+        "not text": lambda: path.write_bytes(b"\xff\xfe\x00"),
+    }
+    make[kind]()
+    result = CliRunner().invoke(main, ["check", "--cluster", str(path)])
+    assert result.exit_code == 2, result.output
+    assert str(path) in result.output.replace("\n", "")
+
+
+def test_a_machine_from_nowhere_passes_nothing_that_needs_its_numbers() -> None:
+    """L02: without catalogue and cluster file nothing is promised, and generic checks still run."""
+    strange = replace(hgx_h100("strange"), gpu_id="ffff", gpu_name="NVIDIA X1")
+    for index in range(8):
+        strange = with_gpu(strange, index, health={"name": "NVIDIA X1"})
+    report = judge([from_document(machines.evidence(strange), "x")], CHECKS)
+    assert report["nodes"][0]["part"] is None
+    statuses = report["nodes"][0]["checks"]
+    assert {check: statuses[check] for check in ("gpu.count", "gpu.right-part", "rdma.device-count")} == dict.fromkeys(
+        ("gpu.count", "gpu.right-part", "rdma.device-count"), "unknown"
+    )
+    assert statuses["gpu.driver"] == statuses["rdma.port-state"] == statuses["gpu.ecc-uncorrected"] == "pass"
+    assert not [f for f in report["findings"] if "HGX" in f"{f['expected']}{f['message']}"]
+
+
+def test_no_metadata_service_is_asked() -> None:
+    """L03: nothing that runs on a node opens a connection; no probe names an address."""
+    for probe in PROBES:
+        assert not re.search(r"169\.254|metadata|https?://|curl|wget", probe.target)
+    for path in (ROOT / "preflight" / "collector").glob("*.py"):
+        words = {
+            node.attr if isinstance(node, ast.Attribute) else node.name
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, (ast.Attribute, ast.alias))
+        }
+        wrong = words & {"connect", "create_connection", "getaddrinfo", "http", "http.client", "urllib.request", "ssl"}
+        assert not wrong, (path.name, wrong)
+
+
+#: A file whose absence is the kernel's own word: it has no IOMMU, or was built without NUMA balancing.
+ABSENCE_TELLS = {"dir:/sys/kernel/iommu_groups", "file:/proc/sys/kernel/numa_balancing"}
+
+FAILED: dict[str, Any] = {
+    "not found": {"status": "missing", "why": "there is no such tool"},
+    "empty": {"status": "ok", "out": "", "rc": 0},
+    "status 1": {"status": "ok", "out": "", "rc": 1, "err": "failed\n"},
+    "status 127": {"status": "ok", "out": "", "rc": 127},
+    "garbage": {"status": "ok", "out": "\x00<html>403 proxy</html>\n", "rc": 0},
+}
+
+
+def pattern(key: str) -> re.Pattern[str]:
+    """Return what matches the records of a probe."""
+    words = re.split(r"(\{[^}]*\}|\*)", key)
+    made = ""
+    for word in words:
+        if word in ("*", "{}"):
+            made += "[^/]*"
+        elif word.startswith("{"):
+            made += "(" + "|".join(re.escape(one).replace(r"\*", "[^/]*") for one in word[1:-1].split(",")) + ")"
+        else:
+            made += re.escape(word)
+    return re.compile(made)
+
+
+#: Whole nodes in the order in which they are tried: the last one was recorded by our own collector.
+BASES = (ROCE, "hgx-b200", LAST := "soft-roce")
+
+#: What no whole node has is a PyTorch; the fixtures of versions.nccl have it.
+ONLY_IN_FIXTURES = "dist-info"
+
+
+def answers_to(probe: Probe) -> Iterator[tuple[str, list[str]]]:
+    """Yield whole node -> the keys of its records that answer a probe."""
+    for name in BASES:
+        yield name, [key for key in whole_node(name)["records"] if pattern(probe.key).fullmatch(key)]
+
+
+@pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.key[:60])
+def test_no_pass_rests_on_a_probe_that_failed(probe: Probe) -> None:
+    """L04: every probe x every way to fail; a pass that has nothing else to show is none."""
+    name, keys = next(found for found in answers_to(probe) if found[1] or found[0] == LAST)
+    assert keys or ONLY_IN_FIXTURES in probe.key, "no whole node has such a record: name it, or give it one"
+    whole = whole_node(name)
+    for kind, record in FAILED.items():
+        if kind == "not found" and probe.key in ABSENCE_TELLS:
+            continue
+        records = {**whole["records"], **dict.fromkeys(keys, record)}
+        report = judge([from_document({**whole, "records": records}, "x")], CHECKS, site(name))
+        wrong = [f for f in report["findings"]
+                 if f["status"] == "pass" and (not f["evidence"] or set(f["evidence"]) <= set(keys))]  # fmt: skip
+        assert not wrong, (kind, [(f["check"], f["message"], f["evidence"]) for f in wrong])
+
+
+def test_one_failure_among_many_is_the_exit_status() -> None:
+    """L09: checks return values; one place works out the status, wherever the failure stands."""
+    for place in (0, 7, 15):
+        made = [_made(f"n{i}", failed("no") if i == place else passed("yes")) for i in range(16)]
+        assert judge([document({"file:x": "y"})], made)["exit_status"] == 1
+
+
+def test_a_rehearsal_says_so_in_every_format(tmp_path: Path) -> None:
+    """L19: the demo's evidence was made by hand; text, JSON and HTML say it before any verdict."""
+    html, data = tmp_path / "demo.html", tmp_path / "demo.json"
+    text = CliRunner().invoke(main, ["demo", "--html", str(html), "--json", str(data)]).output
+    for said in (text, data.read_text(), re.sub(r"<style.*?</style>", "", html.read_text(), flags=re.DOTALL)):
+        assert "made by hand" in said
+    assert text.index("made by hand") < text.lower().index("pass")
+
+
+def test_every_tool_hangs_and_the_run_ends_and_names_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """L34, L37: no tool of the table ever ends; the run does, and says who hung, on what, for how long."""
+    tools = {probe.argv[0] for probe in PROBES if probe.argv}
+    for tool in tools:
+        script = tmp_path / tool
+        script.write_text("#!/bin/sh\ntrap '' TERM\nexec sleep 1000\n")
+        script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    asked = [replace(probe, timeout_s=1) for probe in PROBES if probe.argv and not probe.each]
+    began = time.monotonic()
+    said = from_document(local.collect(plan(asked, node="x", deadline_s=4, parallel=len(asked))), "x")
+    assert time.monotonic() - began < 4 + 1 + 5, "the deadline, the slack, and a loaded machine"
+    assert {record["status"] for record in said.records.values()} == {"timeout"}
+    assert len(said.records) == len(asked)
+    records = {**whole_node(ROCE)["records"], **said.records}
+    report = judge([from_document({**whole_node(ROCE), "records": records}, "x")], CHECKS, site(ROCE))
+    told_of = [f["message"] for f in report["findings"] if f["check"] == "xid.gpu"]
+    assert len(told_of) == 1
+    assert re.search(r"dmesg .*\b[0-9.]+ s\b", told_of[0]), told_of
+
+
+def test_no_text_is_ever_run_as_code() -> None:
+    """L45: nothing is evaluated and no shell asked; what travels to a node (psutil) is loaded in one place."""
+    loads = ROOT / "preflight" / "collector" / "library.py"
+    for folder in ("preflight", "checks", "reports"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Call) and path.resolve() != loads:
+                    name = node.func.id if isinstance(node.func, ast.Name) else ""
+                    assert name not in ("eval", "exec", "compile", "__import__"), f"{path}:{node.lineno}"
+                if isinstance(node, ast.Attribute):
+                    assert node.attr not in ("system", "popen", "getoutput"), f"{path}:{node.lineno}"
+                if isinstance(node, ast.keyword):
+                    assert node.arg != "shell", f"{path}:{node.lineno}"
+
+
+def complaints() -> Iterator[tuple[str, dict[str, Any]]]:
+    for case in cases():
+        for finding in told(ALL[case.check], case):
+            if finding["status"] in ("fail", "warn"):
+                yield case.name, finding
+
+
+def test_every_complaint_can_be_acted_on() -> None:
+    """L48, L49: what was found and what was expected, on what it rests, the next step; and no format mark."""
+    for name, finding in complaints():
+        assert finding["fix"], name
+        assert finding["why"], name
+        assert finding["evidence"], name
+        assert finding["found"] or finding["expected"] or re.search(r"\d|\bis\b|\bare\b", finding["message"]), name
+        assert not re.search(r"\{[a-z_.]*\}|%[sd]\b|\bNone\b|<[a-z_.]+ object", f"{finding['message']}"), finding
+
+
+def test_grace_is_healthy_with_every_nic_behind_the_cpu() -> None:
+    """The first of the false alarms, on the whole tray."""
+    name = "gb200-tray"
+    report = judge([evidence(name, {"base": name, "records": {}})], CHECKS, site(name))
+    assert not [f for f in report["findings"] if f["status"] in ("fail", "warn")]
+    assert "SYS" in whole_node(name)["records"]["cmd:nvidia-smi topo -m"]["out"]
