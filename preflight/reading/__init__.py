@@ -1,0 +1,48 @@
+"""`preflight read`: finds out what each part of a pasted text is, says what stands in it, and judges it.
+
+Text goes one way: ``lines`` (marks off, writers apart), ``parts`` (what is what), ``kinds`` (one module a
+family of tools: how an output begins, and what it says), ``judging`` (the checks). What a document looks
+like is ``preflight.read/1``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from preflight.reading.judging import add_findings
+from preflight.reading.kinds import kinds
+from preflight.reading.lines import by_writer, lines_of
+from preflight.reading.parts import Part, parts
+from preflight.reading.sources import SourceError, load
+
+__all__ = ["SCHEMA", "SourceError", "document", "exit_status", "kinds", "load", "read_text"]
+
+SCHEMA = "preflight.read/1"
+
+#: Parts of one source that are told; nobody pastes more.
+MOST_PARTS = 1000
+
+
+def read_text(text: str, source: str) -> list[Part]:
+    """Return the parts of one source in the order of their lines, judged."""
+    found = [part for writer, lines in by_writer(lines_of(text)) for part in parts(lines, writer, kinds())]
+    found = sorted(found, key=lambda part: part.first)[:MOST_PARTS]
+    add_findings(found, source)
+    return found
+
+
+def document(sources: Sequence[tuple[str, Sequence[Part]]]) -> dict[str, Any]:
+    """Return what `preflight read --json` prints."""
+    return {
+        "schema": SCHEMA,
+        "sources": [{"name": name, "parts": [part.document() for part in found]} for name, found in sources],
+    }
+
+
+def exit_status(sources: Sequence[tuple[str, Sequence[Part]]]) -> int:
+    """Return 1 if something failed, 3 if in a source nothing was recognised, else 0."""
+    failed = any(finding["status"] == "fail" for _, found in sources for part in found for finding in part.findings)
+    if failed:
+        return 1
+    return 3 if not sources or any(not found for _, found in sources) else 0

@@ -1,0 +1,73 @@
+"""What many kinds share: blocks of ``name: value`` lines that go on until something else begins."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from preflight.reading.lines import Line, Lines
+
+#: A shell's prompt with a command after it: it ends whatever was printed before.
+_PROMPT = re.compile(
+    r"\s{0,8}(?:\([\w.-]{1,40}\)\s{0,4})?"
+    r"(?:[\w.-]{1,64}@[\w.-]{1,128}(?::|\s)?[^\s#$>]{0,200}|\[[^\]]{1,200}\]|[~/][\w./~-]{0,200}|[\w.-]{1,64}:[~/][^\s#$]{0,200})?"
+    r"\s{0,2}[#$%>❯]\s{1,3}(?P<command>[a-z./~].*)"
+)
+_TOOLS = frozenset(
+    ("nvidia-smi", "ibstat", "ibstatus", "ibv_devinfo", "rdma", "ibdev2netdev", "show_gids", "perfquery", "ethtool",
+     "mlnx_qos", "dcb", "dmesg", "journalctl", "lspci", "numactl", "lscpu", "cat", "ls", "sudo", "grep", "for", "ip",
+     "kubectl", "docker", "ssh", "pdsh", "clush", "srun", "mpirun", "env", "export", "uname", "watch", "ibnetdiscover",
+     "iblinkinfo", "sminfo", "ifconfig", "mst", "mlxlink", "mlxconfig", "lsmod", "modinfo", "nvcc", "python", "python3",
+     "echo", "cd")
+)  # fmt: skip
+
+_FIELD = re.compile(r"\s*([A-Za-z][\w ()/.-]{0,60}?)\s*:\s*(.*)")
+
+
+def is_prompt(text: str) -> bool:
+    """Tell whether a line is a shell's prompt with a command."""
+    if not (match := _PROMPT.match(text)):
+        return False
+    return match["command"].split()[0].rpartition("/")[2] in _TOOLS
+
+
+def field(text: str) -> tuple[str, str] | None:
+    """Take a ``name: value`` line apart; None if it is none."""
+    return (match[1], match[2].strip()) if (match := _FIELD.fullmatch(text)) else None
+
+
+def block(
+    lines: Lines,
+    at: int,
+    belongs: Callable[[str], bool],
+    *,
+    blanks: int = 2,
+    again: Callable[[str], bool] = lambda text: False,
+) -> tuple[int, list[Line]]:
+    """Return where a block ends that begins at ``at``, and its lines without the blank ones.
+
+    It goes on while lines belong, over at most so many blank lines in a row, up to a prompt or to a line
+    that begins it ``again``.
+    """
+    taken, end, empty = [lines[at]], at + 1, 0
+    for index in range(at + 1, len(lines)):
+        text = lines[index].text
+        if not text.strip():
+            empty += 1
+            if empty > blanks:
+                break
+            continue
+        if is_prompt(text) or not belongs(text) or again(text):
+            break
+        taken.append(lines[index])
+        end, empty = index + 1, 0
+    return end, taken
+
+
+def number(text: str | None) -> int | None:
+    """Return a decimal or hexadecimal number; None if there is none."""
+    if text is None:
+        return None
+    if match := re.fullmatch(r"\s*(0x[0-9a-fA-F]{1,32}|-?\d{1,30})\b.*", text):
+        return int(match[1], 0) if match[1].startswith("0x") else int(match[1])
+    return None

@@ -1,0 +1,25 @@
+"""Judges what was read: the facts of each writer's output become evidence, and the rules say what is wrong.
+
+What cannot be told from the text is no finding here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from preflight.evidence import Evidence
+from preflight.judge import judge
+from preflight.reading.parts import Part
+from preflight.reading.rules import RULES
+
+_TOLD = ("fail", "warn", "pass")
+
+
+def add_findings(parts: Sequence[Part], source: str) -> None:
+    """Put to each part the findings that rest on it."""
+    for part in parts:
+        key = f"read:{part.kind}"
+        records: dict[str, Any] = {key: {"status": "ok", "value": part.taken.facts, "out": part.text}}
+        report = judge([Evidence(part.writer or source, "", records)], RULES)
+        part.findings += [finding for finding in report["findings"] if finding["status"] in _TOLD]

@@ -1,0 +1,17 @@
+"""The kinds of output that are recognised, in the order in which they are asked: the surest first."""
+
+from __future__ import annotations
+
+import functools
+from importlib import import_module
+
+from preflight.reading.parts import Kind
+
+#: Modules of this package; each has its kinds in ``KINDS``.
+MODULES = ("smi_query", "topo", "smi_nvlink", "verbs", "counters", "ethtool", "qos", "host", "kernel")
+
+
+@functools.cache
+def kinds() -> tuple[Kind, ...]:
+    """Return all kinds."""
+    return tuple(kind for name in MODULES for kind in import_module(f"{__name__}.{name}").KINDS)

@@ -1,0 +1,161 @@
+"""``ethtool -a`` (pause), ``ethtool -i`` (driver), ``ethtool -m`` (module), ``ethtool`` (link)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from preflight.reading.blocks import block, field
+from preflight.reading.lines import Lines
+from preflight.reading.parts import Cut, Kind, Taken
+
+
+def _fields(lines: Lines, at: int, belongs: Callable[[str], bool]) -> tuple[int, dict[str, str]]:
+    """Return where a block of fields ends, and the fields; of several alike the first counts."""
+    end, taken = block(lines, at, belongs, blanks=0)
+    said: dict[str, str] = {}
+    for name, value in filter(None, (field(line.text) for line in taken)):
+        said.setdefault(name, value)
+    return end, said
+
+
+# --- ethtool -a --------------------------------------------------------------------------------------
+
+_PAUSE_HEAD = re.compile(r"\s*Pause parameters for ([\w.@-]{1,64}):\s*")
+_PAUSE = frozenset(("Autonegotiate", "RX", "TX", "RX negotiated", "TX negotiated"))
+
+
+def _begins_pause(lines: Lines, at: int) -> bool:
+    return bool(_PAUSE_HEAD.fullmatch(lines[at].text))
+
+
+def _take_pause(lines: Lines, at: int) -> Taken:
+    head = _PAUSE_HEAD.fullmatch(lines[at].text)
+    assert head
+
+    def belongs(text: str) -> bool:
+        found = field(text)
+        return text is lines[at].text or bool(found and found[0] in _PAUSE)
+
+    end, said = _fields(lines, at, belongs)
+    cut = [Cut(lines[end - 1].number, f"{name} is missing") for name in ("RX", "TX") if not said.get(name)]
+    facts: dict[str, Any] = {
+        "interface": head[1], "autonegotiate": _switch(said.get("Autonegotiate")), "rx": _switch(said.get("RX")),
+        "tx": _switch(said.get("TX")), "rx_negotiated": _switch(said.get("RX negotiated")),
+        "tx_negotiated": _switch(said.get("TX negotiated")),
+        "fields": {name: value for name, value in said.items() if name in _PAUSE},
+    }  # fmt: skip
+    return Taken(end, facts, f"global pause of {head[1]}: RX {said.get('RX')}, TX {said.get('TX')}", cut)
+
+
+def _switch(text: str | None) -> bool | None:
+    return {"on": True, "off": False}.get(text.lower()) if text else None
+
+
+# --- ethtool -i --------------------------------------------------------------------------------------
+
+_DRIVER = frozenset(
+    ("driver", "version", "firmware-version", "expansion-rom-version", "bus-info", "supports-statistics",
+     "supports-test", "supports-eeprom-access", "supports-register-dump", "supports-priv-flags")
+)  # fmt: skip
+
+
+def _begins_driver(lines: Lines, at: int) -> bool:
+    if not re.fullmatch(r"\s*driver:\s*\S+\s*", lines[at].text):
+        return False
+    return any((found := field(line.text)) and found[0] in ("version", "firmware-version", "bus-info")
+               for line in lines[at + 1 : at + 4])  # fmt: skip
+
+
+def _take_driver(lines: Lines, at: int) -> Taken:
+    def belongs(text: str) -> bool:
+        return bool((found := field(text)) and found[0] in _DRIVER)
+
+    end, said = _fields(lines, at, belongs)
+    cut = [] if "bus-info" in said else [Cut(lines[end - 1].number, "bus-info is missing")]
+    named = {name.replace("-", "_"): said.get(name) or None for name in sorted(_DRIVER)}
+    firmware = re.match(r"(\S+)(?:\s+\((\w+)\))?", said.get("firmware-version", ""))
+    facts = {**named, "psid": firmware[2] if firmware else None, "fields": said}
+    return Taken(
+        end, facts, f"{said.get('driver')} {said.get('version', '')}, firmware {said.get('firmware-version')}", cut
+    )
+
+
+# --- ethtool -m --------------------------------------------------------------------------------------
+
+_MODULE_FIELD = re.compile(r"\s*([A-Z0-9][^:]{1,70}?)\s*:\s*(\S.*)?")
+
+
+_IDENTIFIER = re.compile(r"\s*Identifier\s*:\s*0x[0-9a-fA-F]{2}\b.*")
+_ALARM = re.compile(r"(?i)\b(?:alarm|warning)$")
+
+
+def _begins_module(lines: Lines, at: int) -> bool:
+    return bool(_IDENTIFIER.fullmatch(lines[at].text))
+
+
+def _take_module(lines: Lines, at: int) -> Taken:
+    end, taken = block(
+        lines,
+        at,
+        lambda text: bool(_MODULE_FIELD.fullmatch(text)),
+        blanks=0,
+        again=lambda text: bool(_IDENTIFIER.fullmatch(text)),
+    )
+    said: dict[str, str] = {}
+    for match in filter(None, (_MODULE_FIELD.fullmatch(line.text) for line in taken)):
+        said.setdefault(match[1].strip(), (match[2] or "").strip())
+    alarms = sorted(name for name, value in said.items() if _ALARM.search(name) and value.lower() in ("on", "yes"))
+    identifier = re.match(r"(0x[0-9a-fA-F]{2})(?:\s+\((.*)\))?", said.get("Identifier", ""))
+    facts: dict[str, Any] = {
+        "identifier": identifier[2] if identifier else None, "vendor": said.get("Vendor name"),
+        "part_number": said.get("Vendor PN"), "serial": said.get("Vendor SN"),
+        "temperature_c": _measured(said.get("Module temperature"), "degrees C"),
+        "voltage_v": _measured(said.get("Module voltage"), "V"), "alarms": alarms, "fields": said,
+    }  # fmt: skip
+    summary = f"{facts['identifier'] or 'module'} {facts['vendor'] or ''} {facts['part_number'] or ''}".strip()
+    return Taken(end, facts, f"{summary}; alarms: {', '.join(alarms) or 'none shown'}")
+
+
+def _measured(text: str | None, unit: str) -> float | None:
+    match = re.match(rf"(-?\d{{1,4}}(?:\.\d{{1,4}})?)\s*{unit}", text) if text else None
+    return float(match[1]) if match else None
+
+
+# --- ethtool DEVICE ----------------------------------------------------------------------------------
+
+_LINK_HEAD = re.compile(r"\s*Settings for ([\w.@-]{1,64}):\s*")
+_SPEED = re.compile(r"(\d{1,7})Mb/s")
+
+
+def _begins_link(lines: Lines, at: int) -> bool:
+    return bool(_LINK_HEAD.fullmatch(lines[at].text))
+
+
+def _take_link(lines: Lines, at: int) -> Taken:
+    head = _LINK_HEAD.fullmatch(lines[at].text)
+    assert head
+
+    # Modes go on over indented lines that have no name
+    def belongs(text: str) -> bool:
+        return text is lines[at].text or text[:1] in " \t"
+
+    end, said = _fields(lines, at, belongs)
+    speed = _SPEED.match(said.get("Speed", ""))
+    detected = said.get("Link detected")
+    facts = {
+        "interface": head[1], "speed_gbps": int(speed[1]) / 1000 if speed else None, "duplex": said.get("Duplex"),
+        "link_detected": None if detected is None else detected.startswith("yes"),
+        "autonegotiation": _switch(said.get("Auto-negotiation")), "fields": {k: v for k, v in said.items() if k and v},
+    }  # fmt: skip
+    cut = [] if detected is not None else [Cut(lines[end - 1].number, "Link detected is missing")]
+    return Taken(end, facts, f"{head[1]}: speed {said.get('Speed')}, link {detected}", cut)
+
+
+KINDS = (
+    Kind("ethtool -a", _begins_pause, _take_pause),
+    Kind("ethtool -i", _begins_driver, _take_driver),
+    Kind("ethtool -m", _begins_module, _take_module),
+    Kind("ethtool", _begins_link, _take_link),
+)

@@ -1,0 +1,218 @@
+"""The host's own: ``lspci -vv``, ``numactl -H``, ``lscpu``, and Multus's ``network-status``."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from preflight.reading.blocks import block, field, is_prompt
+from preflight.reading.kinds.verbs import json_at
+from preflight.reading.lines import Lines
+from preflight.reading.parts import Cut, Kind, Taken
+
+# --- lspci -------------------------------------------------------------------------------------------
+
+#: ``81:00.0 Infiniband controller: Mellanox …``; with ``-n`` and ``-nn`` the class is, or has, a number.
+_DEVICE = re.compile(
+    r"\s{0,4}((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) "
+    r"([A-Z0-9][^:\[\]]{2,60}(?: \[[0-9a-f]{4}\])?|[0-9a-f]{4}): (\S.*)"
+)
+_LINK = re.compile(r"\s*Lnk(Cap|Sta):\s.*?Speed ([\w./]+)(?: \((\w+)\))?, Width (x\d{1,2})(?: \((\w+)\))?.*")
+_ACS = re.compile(r"\s*ACSCtl:\s*(.*)")
+_DEVCTL = re.compile(r"\s*(?:DevCtl:.*|.*MaxPayload (\d{2,4}) bytes, MaxReadReq (\d{3,4}) bytes.*)")
+
+
+def _begins_lspci(lines: Lines, at: int) -> bool:
+    return bool(_DEVICE.fullmatch(lines[at].text))
+
+
+def _take_lspci(lines: Lines, at: int) -> Taken:
+    devices: list[dict[str, Any]] = []
+    end, last, empty = at, at, 0
+    while end < len(lines):
+        text = lines[end].text
+        if match := _DEVICE.fullmatch(text):
+            devices.append({
+                "address": match[1], "class": match[2], "name": match[3], "acs_ctl": None,
+                "link": {"speed": None, "width": None, "downgraded": None, "max_speed": None, "max_width": None},
+                "max_read_request": None, "max_payload": None,
+            })  # fmt: skip
+            empty = 0
+        elif not text.strip():
+            empty += 1
+            if empty > 2:
+                break
+        elif not text[:1].isspace() or is_prompt(text):
+            break
+        else:
+            _detail(devices[-1], text)
+            empty = 0
+        last = end if text.strip() else last
+        end += 1
+    down = [device["address"] for device in devices if device["link"]["downgraded"]]
+    summary = f"{len(devices)} devices, links below their capability: {', '.join(down[:8]) or 'none shown'}"
+    return Taken(last + 1, {"devices": devices}, summary)
+
+
+def _detail(device: dict[str, Any], text: str) -> None:
+    if match := _LINK.fullmatch(text):
+        if match[1] == "Cap":
+            device["link"].update(max_speed=match[2], max_width=match[4])
+        else:
+            downgraded = "downgraded" in (match[3], match[5])
+            if match[3] is None and match[5] is None and device["link"]["max_speed"]:
+                # lspci before 3.6 does not say it in words
+                downgraded = (match[2], match[4]) != (device["link"]["max_speed"], device["link"]["max_width"])
+            device["link"].update(speed=match[2], width=match[4], downgraded=downgraded)
+    elif match := _ACS.fullmatch(text):
+        device["acs_ctl"] = {flag[:-1]: flag[-1] == "+" for flag in match[1].split() if flag[-1:] in "+-"}
+    elif (match := _DEVCTL.fullmatch(text)) and match[2]:
+        device.update(max_payload=int(match[1]), max_read_request=int(match[2]))
+
+
+# --- numactl -H --------------------------------------------------------------------------------------
+
+_AVAILABLE = re.compile(r"\s*available:\s*(\d{1,4}) nodes?\b.*")
+_NODE_CPUS = re.compile(r"\s*node (\d{1,4}) cpus:\s*([\d\s]*)")
+_NODE_SIZE = re.compile(r"\s*node (\d{1,4}) (size|free):\s*(\d{1,12}) ([KMG]B)\s*")
+_UNIT = {"KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
+
+
+def _begins_numactl(lines: Lines, at: int) -> bool:
+    return bool(_AVAILABLE.fullmatch(lines[at].text) or _NODE_CPUS.fullmatch(lines[at].text))
+
+
+def _take_numactl(lines: Lines, at: int) -> Taken:
+    def belongs(text: str) -> bool:
+        return bool(
+            _AVAILABLE.fullmatch(text) or _NODE_CPUS.fullmatch(text) or _NODE_SIZE.fullmatch(text)
+            or re.fullmatch(r"\s*node distances:\s*|\s*node(?:\s+\d{1,4})+\s*|\s*\d{1,4}:(?:\s+\d{1,4})+\s*", text)
+        )  # fmt: skip
+
+    end, taken = block(lines, at, belongs, blanks=0)
+    nodes: dict[str, dict[str, Any]] = {}
+    promised = None
+    for line in taken:
+        if match := _AVAILABLE.fullmatch(line.text):
+            promised = int(match[1])
+        elif match := _NODE_CPUS.fullmatch(line.text):
+            node = nodes.setdefault(match[1], {"cpus": None, "memory_bytes": None})
+            node["cpus"] = [int(cpu) for cpu in match[2].split()]
+        elif (match := _NODE_SIZE.fullmatch(line.text)) and match[2] == "size":
+            node = nodes.setdefault(match[1], {"cpus": None, "memory_bytes": None})
+            node["memory_bytes"] = int(match[3]) * _UNIT[match[4]]
+    cut = []
+    if promised is not None and promised != len(nodes):
+        cut.append(Cut(taken[-1].number, f"{promised} nodes are available and {len(nodes)} are shown"))
+    cut += [Cut(taken[-1].number, f"the size of node {name} is missing")
+            for name, node in nodes.items() if node["memory_bytes"] is None]  # fmt: skip
+    return Taken(end, {"numa_nodes": nodes}, f"{len(nodes)} NUMA nodes", cut)
+
+
+# --- lscpu -------------------------------------------------------------------------------------------
+
+
+def _begins_lscpu(lines: Lines, at: int) -> bool:
+    if not re.fullmatch(r"\s*Architecture:\s+\S+\s*", lines[at].text):
+        return False
+    return any("CPU(s)" in line.text or "CPU op-mode" in line.text for line in lines[at + 1 : at + 5])
+
+
+def _take_lscpu(lines: Lines, at: int) -> Taken:
+    end, taken = block(lines, at, lambda text: field(text) is not None or text[:1].isspace(), blanks=0)
+    said = dict(filter(None, (field(line.text) for line in taken)))
+    nodes = {
+        match[1]: {"cpus": _ids(value), "memory_bytes": None}
+        for name, value in said.items()
+        if (match := re.fullmatch(r"NUMA node(\d{1,4}) CPU\(s\)", name))
+    }
+    cpus = said.get("CPU(s)", "")
+    facts = {
+        "numa_nodes": nodes, "cpus": int(cpus) if re.fullmatch(r"\d{1,6}", cpus) else None,
+        "model": said.get("Model name"), "sockets": _number(said.get("Socket(s)")),
+        "threads_per_core": _number(said.get("Thread(s) per core")), "architecture": said.get("Architecture"),
+    }  # fmt: skip
+    cut = []
+    if (promised := _number(said.get("NUMA node(s)"))) is not None and promised != len(nodes):
+        cut.append(Cut(taken[-1].number, f"{promised} NUMA nodes are there and {len(nodes)} are shown"))
+    return Taken(end, facts, f"{facts['model'] or 'CPU'}, {cpus} CPUs, {len(nodes)} NUMA nodes", cut)
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text and re.fullmatch(r"\d{1,6}", text) else None
+
+
+def _ids(text: str) -> list[int] | None:
+    """Read ``0-3,8``; None for what is no list of CPUs."""
+    found: list[int] = []
+    for item in filter(None, text.replace(" ", "").split(",")):
+        match = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", item)
+        if not match or len(found) > 65_536:
+            return None
+        found += range(int(match[1]), int(match[2] or match[1]) + 1)
+    return found
+
+
+# --- network-status ----------------------------------------------------------------------------------
+
+
+def _begins_status(lines: Lines, at: int) -> bool:
+    text = lines[at].text
+    if "network-status" in text:
+        return any("[" in line.text or "{" in line.text for line in lines[at : at + 3])
+    if not text.lstrip().startswith("["):
+        return False
+    near = " ".join(line.text[:4000] for line in lines[at : at + 8])
+    return '"name"' in near and ('"interface"' in near or '"ips"' in near or '"dns"' in near)
+
+
+def _take_status(lines: Lines, at: int) -> Taken:
+    networks: list[dict[str, Any]] = []
+    told = _status(lines, at)
+    if told is None:
+        cut = [Cut(lines[at].number, "the JSON of the network status is not whole")]
+        return Taken(at + 1, {"networks": networks}, "a network status that is cut", cut)
+    end, value = told
+    for entry in value:
+        info = entry.get("device-info")
+        details = list(info.values()) if isinstance(info, dict) else []
+        rdma = next((one["rdma-device"] for one in details if isinstance(one, dict) and "rdma-device" in one), None)
+        networks.append({
+            "name": entry.get("name"), "interface": entry.get("interface"), "ips": entry.get("ips") or [],
+            "mac": entry.get("mac"), "rdma_device": rdma, "default": entry.get("default"), "mtu": entry.get("mtu"),
+        })  # fmt: skip
+    return Taken(end, {"networks": networks}, f"{len(networks)} networks")
+
+
+def _status(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]] | None:
+    """Find the list, which may stand alone, behind its annotation's name, or quoted in one line."""
+    text = lines[at].text
+    start = text.find("[")
+    quoted = re.search(r"""["'](\[.*\])["']\s*,?\s*$""", text)
+    if quoted and '\\"' in quoted[1]:
+        try:
+            value = json.loads(quoted[1].replace("\\n", " ").replace('\\"', '"'))
+        except (ValueError, RecursionError):
+            return None
+        return (at + 1, value) if _is_status(value) else None
+    if start < 0:
+        start, at = 0, at + 1
+    rest = [type(lines[at])(lines[at].number, text[start:] if start else lines[at].text), *lines[at + 1 : at + 2000]]
+    # `kubectl describe` goes on over lines that begin with blanks
+    found = json_at(rest, 0)
+    return (at + found[0], found[1]) if found and _is_status(found[1]) else None
+
+
+def _is_status(value: Any) -> bool:
+    return (
+        isinstance(value, list) and bool(value) and all(isinstance(entry, dict) and "name" in entry for entry in value)
+    )
+
+
+KINDS = (
+    Kind("network-status", _begins_status, _take_status),
+    Kind("lspci", _begins_lspci, _take_lspci),
+    Kind("numactl", _begins_numactl, _take_numactl),
+    Kind("lscpu", _begins_lscpu, _take_lscpu),
+)

@@ -1,0 +1,91 @@
+"""Finds out what each part of a text is: every kind of output says how it begins and reads itself to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from preflight.reading.lines import Lines
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What is not whole: on which line of the source, and what is missing."""
+
+    line: int
+    what: str
+
+
+@dataclass
+class Taken:
+    """What a kind has read: facts as the contract names them, up to the line before ``end``.
+
+    ``summary`` says in a line what a person would read in it.
+    """
+
+    end: int
+    facts: dict[str, Any]
+    summary: str
+    cut: list[Cut] = field(default_factory=list)
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is missing, as far as the text itself can tell."""
+        return not self.cut
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of output. ``begins`` looks at a line and those after it; ``take`` reads from there.
+
+    ``begins`` must be cheap: it is asked about every line. ``take`` never raises for what a text holds.
+    """
+
+    name: str
+    begins: Callable[[Lines, int], bool]
+    take: Callable[[Lines, int], Taken]
+
+
+@dataclass
+class Part:
+    """One recognised part of a source."""
+
+    kind: str
+    first: int
+    last: int
+    writer: str
+    taken: Taken
+    text: str
+    findings: list[Mapping[str, Any]] = field(default_factory=list)
+
+    def document(self) -> dict[str, Any]:
+        """Return the part as `preflight read --json` prints it."""
+        return {
+            "kind": self.kind,
+            "lines": [self.first, self.last],
+            "complete": self.taken.complete,
+            "writer": self.writer or None,
+            "facts": self.taken.facts,
+            "cut": [{"line": cut.line, "what": cut.what} for cut in self.taken.cut],
+            "summary": self.taken.summary,
+            "findings": self.findings,
+        }
+
+
+def parts(lines: Lines, writer: str, kinds: Sequence[Kind]) -> Iterator[Part]:
+    """Yield the parts of a stretch of lines that one writer wrote."""
+    at = 0
+    while at < len(lines):
+        kind = next((kind for kind in kinds if kind.begins(lines, at)), None)
+        if kind is None:
+            at += 1
+            continue
+        taken = kind.take(lines, at)
+        end = max(at + 1, min(taken.end, len(lines)))
+        last = end - 1
+        while last > at and not lines[last].text.strip():
+            last -= 1
+        text = "\n".join(line.text for line in lines[at : last + 1])
+        yield Part(kind.name, lines[at].number, lines[last].number, writer, taken, text + "\n")
+        at = end

@@ -1,0 +1,284 @@
+"""`preflight read`: what a pasted text is, what stands in it, whatever a terminal, a mail or a launcher did to it."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from preflight.evidence import from_document
+from preflight.reading import document, exit_status, kinds, read_text
+from preflight.reading.lines import by_writer, lines_of
+from preflight.reading.parts import Part
+from tests.fixture import whole_node
+
+OUTSIDE = Path(__file__).parent / "data" / "outside"
+
+#: Text of outside origin -> kind, whether it is whole, and facts that a person reads in it (path in the facts: value).
+TRUTH: dict[str, tuple[str, bool, dict[str, Any]]] = {
+    "topo_h100_4gpu_nv6.txt": ("nvidia-smi topo -m", False, {
+        "gpus": ["GPU0", "GPU1", "GPU2", "GPU3"], "links.GPU0.GPU1": "NV6", "cut_rows": [],
+    }),
+    "topo_h100_hgx_cut.txt": ("nvidia-smi topo -m", False, {
+        "links.GPU0.GPU7": "NV18", "complete_rows": ["GPU0", "GPU1", "GPU2", "GPU3", "GPU4", "GPU5"],
+    }),
+    "topo_2x1080ti.txt": ("nvidia-smi topo -m", True, {"links.GPU0.GPU1": "PHB", "nics": [], "nearest_nics": {}}),
+    "nvlink_a100.txt": ("nvidia-smi nvlink -s", True, {"links.GPU0": [25.0] * 12, "links.GPU1": [25.0] * 12}),
+    "nvidia_smi_a100_mig.xml": ("nvidia-smi -q -x", False, {
+        "driver": "535.54.03", "attached_gpus": 4, "gpus.0.mig": "Enabled", "gpus.0.pcie.generation_max": 4,
+        "gpus.0.persistence": "Disabled", "gpus.0.bus_id": "00000000:01:00.0",
+    }),
+    "ibstat_mt4125.txt": ("ibstat", True, {
+        "ports.0.state": "Active", "ports.0.link_layer": "Ethernet", "ports.1.rate_gbps": 100.0,
+    }),
+    "ibstat_mlx4_down.txt": ("ibstat", False, {"ports.0.physical_state": "Disabled"}),
+    "ibstat_partial.txt": ("ibstat", False, {"ports.0.rate_gbps": 200.0}),
+    "ibstat_ibsim.txt": ("ibstat", True, {"ports.0.state": "Active"}),
+    "ibv_devinfo_ndr.txt": ("ibv_devinfo", True, {"ports.0.link_layer": "InfiniBand", "ports.0.active_mtu": 4096}),
+    "ibv_devinfo_down.txt": ("ibv_devinfo", True, {"ports.0.state": "DOWN"}),
+    "ibv_devinfo_softroce.txt": ("ibv_devinfo", True, {"ports.1.state": "ACTIVE"}),
+    "mlnx_qos_four_priorities.txt": ("mlnx_qos", True, {"trust": "dscp", "pfc.6": True, "pfc.3": False}),
+    "dcb_pfc_prio3.json": ("dcb", True, {"pfc.3": True, "pfc.4": False}),
+    "dmesg_ctime_xid.txt": ("kernel log", True, {"xids.0.xid": 13}),
+    "dmesg_fallen_at_load.txt": ("kernel log", True, {"events.0.event": "gpu-fallen-off-bus"}),
+    "network_status_rdma.json": ("network-status", True, {}),
+    "lspci_a100.txt": ("lspci", True, {"devices.0.address": "da:00.0"}),
+}  # fmt: skip
+
+
+def only(text: str) -> Part:
+    (part,) = read_text(text, "pasted")
+    return part
+
+
+def at(facts: Any, path: str) -> Any:
+    for name in path.split("."):
+        facts = facts[int(name)] if isinstance(facts, list) else facts[name]
+    return facts
+
+
+def outside(name: str) -> str:
+    return (OUTSIDE / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", TRUTH)
+def test_texts_of_outside_origin(name: str) -> None:
+    kind, complete, facts = TRUTH[name]
+    part = only(outside(name))
+    assert (part.kind, part.taken.complete) == (kind, complete), part.taken.cut
+    for path, value in facts.items():
+        assert at(part.taken.facts, path) == value, path
+
+
+MARKS = {
+    "mpirun": "[1,0]<stdout>:", "srun": "0: ", "pdsh": "node17: ", "kubectl": "[pod/job-0/main] ",
+    "compose": "web-1  | ", "ray": "(RayTrainWorker pid=1234) ", "torchrun": "[rank3]: ",
+    "mail": "> ", "deep mail": "> > ",
+}  # fmt: skip
+
+
+def dressed(text: str, way: str) -> str:
+    if way == "CRLF":
+        return text.replace("\n", "\r\n")
+    if way == "coloured":
+        return "".join(f"\x1b[32m{line}\x1b[0m\n" for line in text.splitlines())
+    if way == "underlined first line":
+        return f"\x1b[4m{text.split(chr(10))[0]}\x1b[0m\n" + text.partition("\n")[2]
+    if way == "Markdown":
+        return f"Here it is:\n\n```console\n$ some-tool\n{text}```\nplease help\n"
+    if way == "blanks for tabs":
+        return text.expandtabs(8)
+    if way == "indented":
+        return "".join(f"    {line}\n" for line in text.splitlines())
+    return "".join(f"{MARKS[way]}{line}\n" for line in text.splitlines())
+
+
+WAYS = ("CRLF", "coloured", "underlined first line", "Markdown", "blanks for tabs", *MARKS)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", [name for name in TRUTH if not name.endswith(("json", "xml"))])
+def test_marks_of_terminals_mails_and_launchers_change_nothing(name: str, way: str) -> None:
+    plain, marked = only(outside(name)), only(dressed(outside(name), way))
+    assert marked.kind == plain.kind
+    assert without_lines(marked.taken.facts) == without_lines(plain.taken.facts)
+
+
+def without_lines(facts: Any) -> Any:
+    if isinstance(facts, dict):
+        return {key: without_lines(value) for key, value in facts.items() if key != "line"}
+    return [without_lines(value) for value in facts] if isinstance(facts, list) else facts
+
+
+def test_a_mixed_paste_is_taken_apart_at_the_right_lines() -> None:
+    pieces = ["topo_2x1080ti.txt", "ibstat_mt4125.txt", "nvlink_a100.txt", "dmesg_ctime_xid.txt"]
+    text, expected = "Hello, here is what you asked for:\n", []
+    for name in pieces:
+        text += "root@gpu17:~# some-tool\n"
+        first = text.count("\n") + 1
+        text += outside(name)
+        expected.append((TRUTH[name][0], first, text.rstrip("\n").count("\n") + 1))
+    assert [(part.kind, part.first, part.last) for part in read_text(text, "mixed")] == expected
+
+
+def test_what_two_nodes_wrote_into_each_other_is_told_apart() -> None:
+    one, two = outside("ibstat_mt4125.txt").splitlines(), outside("ibstat_partial.txt").splitlines()
+    lines = []
+    for number in range(max(len(one), len(two))):
+        lines += [f"gpu01: {one[number]}"] if number < len(one) else []
+        lines += [f"gpu02: {two[number]}"] if number < len(two) else []
+    parts = read_text("\n".join(lines), "pdsh")
+    assert {part.writer: len(part.taken.facts["ports"]) for part in parts} == {"gpu01": 2, "gpu02": 1}
+    assert parts[0].taken.facts == only(outside("ibstat_mt4125.txt")).taken.facts
+
+
+def test_fields_with_colons_are_no_marks_of_a_launcher() -> None:
+    text = "State: Active\nRate: 100\nLMC: 0\nLink: up\nSpeed: 1\nDuplex: Full\n"
+    assert [writer for writer, _ in by_writer(lines_of(text))] == [""]
+
+
+@pytest.mark.parametrize(
+    "node", ["hgx-h100", "hgx-h100-roce", "dgx-a100", "hgx-b200", "gb200-tray", "l40s-pcie", "cloud-vm"]
+)
+def test_no_false_word_about_a_healthy_node(node: str) -> None:
+    """Whole outputs, made by hand: each is recognised, and nothing in it is found wrong."""
+    records = from_document(whole_node(node), node).records
+    read = {key: read_text(str(records[key].get("out", "")), key) for key in records if key.startswith("cmd:")}
+    for key, kind in {
+        "cmd:nvidia-smi topo -m": "nvidia-smi topo -m", "cmd:nvidia-smi -q -x": "nvidia-smi -q -x",
+        "cmd:ibstat": "ibstat", "cmd:ibv_devinfo": "ibv_devinfo", "cmd:lspci -Dnvv": "lspci",
+    }.items():  # fmt: skip
+        assert [(part.kind, part.taken.complete) for part in read[key]] == [(kind, True)], key
+    findings = [finding for parts in read.values() for part in parts for finding in part.findings]
+    assert not [finding for finding in findings if finding["status"] != "pass"]
+    assert findings
+
+
+SICK = {
+    "no subnet manager": (("State: Active", "State: Initializing"), "ibstat_ibsim.txt", "rdma.port-state"),
+    "no port is active": (("State: Active", "State: Down"), "ibstat_mt4125.txt", "rdma.port-state"),
+    "MTU 1500": (("active_mtu:\t\t1024", "active_mtu:\t\t1024"), "ibv_devinfo_softroce.txt", None),
+    "a link of one GPU is inactive": (("Link 11: 25 GB/s", "Link 11: <inactive>"), "nvlink_a100.txt", "nvlink.links"),
+    "an XID that takes the GPU out": (("): 13,", "): 79,"), "dmesg_ctime_xid.txt", "xid.gpu"),
+}
+
+
+@pytest.mark.parametrize("case", [case for case, (_, _, check) in SICK.items() if check])
+def test_what_is_wrong_is_said(case: str) -> None:
+    (old, new), name, check = SICK[case]
+    text = outside(name)
+    assert old in text
+    # The first of several alike is enough, but for states that all must have
+    text = text.replace(old, new) if old.startswith("State") else text.replace(old, new, 1)
+    said = [(f["check"], f["status"]) for part in read_text(text, case) for f in part.findings if f["status"] != "pass"]
+    assert set(said) == {(check, "fail")}
+
+
+def test_one_gpu_without_nvlink() -> None:
+    text = whole_node("hgx-h100")["records"]["cmd:nvidia-smi topo -m"]["out"]
+    rows = text.split("\n")
+    for number, row in enumerate(rows):
+        if row.startswith("GPU6"):
+            rows[number] = row.replace("NV18", "NODE")
+        elif row.startswith("GPU"):
+            cells = row.split("\t")
+            cells[7] = "NODE"
+            rows[number] = "\t".join(cells)
+    (finding,) = only("\n".join(rows)).findings
+    assert (finding["status"], finding["check"], finding["subject"]) == ("fail", "topology.nvlink", "GPU6")
+
+
+def test_the_document_follows_the_contract() -> None:
+    told = document([("a.txt", read_text(outside("ibstat_mt4125.txt"), "a.txt"))])
+    assert told["schema"] == "preflight.read/1"
+    (source,) = told["sources"]
+    assert source["name"] == "a.txt"
+    (part,) = source["parts"]
+    assert {"kind", "lines", "complete", "facts", "findings"} <= part.keys()
+    promised = "device port state physical_state rate_gbps link_layer lid sm_lid active_mtu netdev guid"
+    assert set(promised.split()) <= part["facts"]["ports"][0].keys()
+    json.dumps(told)
+
+
+def test_exit_status() -> None:
+    known, nothing = read_text(outside("ibstat_mt4125.txt"), "a"), read_text("Dear colleague,\n\nit is slow.\n", "b")
+    assert exit_status([("a", known)]) == 0
+    assert exit_status([("b", nothing)]) == exit_status([("a", known), ("b", nothing)]) == 3
+    sick = read_text(outside("ibstat_mt4125.txt").replace("Active", "Down"), "c")
+    assert exit_status([("c", sick), ("b", nothing)]) == 1
+
+
+def run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "preflight", "read", *arguments]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_the_command(tmp_path: Path) -> None:
+    ran = run("-", stdin=outside("nvlink_a100.txt").replace("Link 11: 25 GB/s", "Link 11: <inactive>", 1))
+    assert ran.returncode == 1
+    assert "GPU0 has 11 active NVLinks, its equals 12" in ran.stdout
+    ran = run("-", stdin="nothing of interest\n")
+    assert ran.returncode == 3
+    assert all(kind.name in ran.stdout.replace("\n", " ") for kind in kinds())
+    ran = run(str(tmp_path / "absent"))
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "absent: cannot be read: No such file or directory" in ran.stderr
+    packed = tmp_path / "broken.gz"
+    packed.write_bytes(b"\x1f\x8b\x08\x00garbage")
+    assert run(str(packed)).returncode == 2
+
+
+def test_hostile_text_is_made_visible() -> None:
+    ran = run("-", stdin="CA 'mlx5\x1b]0;owned\x07_0'\nPort 1:\nState: Active\x1b[2J\nPhysical state: \x1b[31mLinkUp\n")
+    assert "\x1b" not in ran.stdout
+    assert "Traceback" not in ran.stderr
+
+
+SEEDS = [outside(name) for name in TRUTH]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_whatever_is_done_to_a_text_nothing_breaks(data: st.DataObject) -> None:
+    rng = random.Random(data.draw(st.integers(0, 2**32)))
+    text = "".join(rng.sample(SEEDS, 2))
+    for _ in range(rng.randint(1, 4)):
+        at_ = rng.randrange(len(text) + 1)
+        change = rng.randrange(5)
+        if change == 0:
+            text = text[:at_]
+        elif change == 1:
+            text = text[at_:]
+        elif change == 2:
+            text = (
+                text[:at_] + rng.choice(["\x00", "\x1b[", "\r", "9" * 400, "\ud800", "{", "[", "\t", ":"]) + text[at_:]
+            )
+        elif change == 3:
+            text = text[:at_] + text[min(len(text), at_ + rng.randint(1, 80)) :]
+        else:
+            lines = text.split("\n")
+            rng.shuffle(lines)
+            text = "\n".join(lines)
+    json.dumps(document([("x", read_text(text, "x"))]))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{" * 200_000, "[\n" * 100_000, '[{"name": "a", "interface": ' * 5_000, "GPU0 GPU1 " * 50_000,
+        "GPU0 X NV18\n" * 20_000, "CA 'mlx5_0'\n" * 20_000, "a: b\n" * 50_000,
+        "# Port counters: Lid 1 port 1\n" * 10_000, "<nvidia_smi_log>" * 10_000, "<a>" * 50_000,
+        "[ 1.000000] x\n" * 30_000, " " * 300_000, "x" * 500_000, "link mlx5_0/1 " + "a b " * 50_000,
+        "00:00.0 Bridge: x\n" * 20_000, "NIC statistics:\n" * 20_000,
+    ],
+    ids=range(16),
+)  # fmt: skip
+def test_texts_that_would_hang_a_careless_reader(text: str) -> None:
+    json.dumps(document([("x", read_text(text, "x"))]))
