@@ -1,0 +1,112 @@
+"""The other end of each cable, as it describes itself by LLDP: which switch and port, its frame size, its PFC.
+
+``lldpcli`` decodes the standard's own TLVs and hands those of DCBX on as bytes; they are decoded here, after
+IEEE 802.1Qaz-2011, annex D (organisation 00-80-C2).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from preflight.lean import dataclass
+
+LLDP = "cmd:lldpcli -f json0 show neighbors details"
+
+#: Organisations of 802.1Qaz, and of its forerunner CEE, whose TLVs mean other things.
+_QAZ, _CEE = "00,80,C2", "00,1B,21"
+_ETS, _PFC, _APPLICATION = 9, 11, 12
+_BY_DSCP = 5  # selector of an application entry
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A port on the other side of a cable. None: it does not say."""
+
+    netdev: str
+    switch: str  # its name, else its identity
+    port: str
+    max_frame: int | None  # bytes, with Ethernet header and checksum
+    pfc: frozenset[int] | None  # priorities
+    pfc_willing: bool | None  # whether it takes the priorities over from its peer
+    ets: tuple[int, ...] | None  # share of bandwidth of each traffic class, percent
+    dscp: Mapping[int, int] | None  # DSCP -> priority
+    cee: bool  # speaks the forerunner of 802.1Qaz
+
+
+def parse(text: str) -> dict[str, Neighbour]:
+    """Read the neighbours by interface; raises ValueError. One with several is left out: there is a bridge between."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ValueError(f"{text.strip()[:80]!r} is not the JSON of lldpcli") from None
+    found: dict[str, list[Neighbour]] = {}
+    for entry in _interfaces(value):
+        neighbour = _neighbour(entry)
+        found.setdefault(neighbour.netdev, []).append(neighbour)
+    return {name: several[0] for name, several in found.items() if len(several) == 1}
+
+
+def _interfaces(value: Any) -> Iterator[Mapping[str, Any]]:
+    tops = value.get("lldp") if isinstance(value, dict) else None
+    if not isinstance(tops, list):
+        raise ValueError("there is no list `lldp` in it; was it asked with -f json0?")
+    for top in tops:
+        yield from _list(top, "interface")
+
+
+def _list(holder: Any, key: str) -> list[Mapping[str, Any]]:
+    """Return a list of objects; json0 writes everything as one."""
+    found = holder.get(key, []) if isinstance(holder, dict) else None
+    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+        raise ValueError(f"{key} is not a list of objects")
+    return found
+
+
+def _value(holder: Any, *path: str) -> str:
+    """Return the text at the end of a path of lists, of each the first; empty if there is none."""
+    for key in path:
+        below = _list(holder, key)
+        if not below:
+            return ""
+        holder = below[0]
+    return str(holder.get("value", ""))
+
+
+def _neighbour(entry: Mapping[str, Any]) -> Neighbour:
+    tlvs = {}
+    cee = False
+    for group in _list(entry, "unknown-tlvs"):
+        for tlv in _list(group, "unknown-tlv"):
+            oui, subtype = str(tlv.get("oui", "")).upper(), str(tlv.get("subtype", ""))
+            cee = cee or oui == _CEE
+            if oui == _QAZ and re.fullmatch("[0-9]{1,3}", subtype):
+                tlvs[int(subtype)] = _bytes(str(tlv.get("value", "")))
+    frame = _value(entry, "port", "mfs")
+    pfc, ets, application = tlvs.get(_PFC, b""), tlvs.get(_ETS, b""), tlvs.get(_APPLICATION)
+    return Neighbour(
+        netdev=str(entry.get("name", "")),
+        switch=_value(entry, "chassis", "name") or _value(entry, "chassis", "id"),
+        port=_value(entry, "port", "id"),
+        max_frame=int(frame) if re.fullmatch("[0-9]{2,6}", frame) else None,
+        pfc=frozenset(bit for bit in range(8) if pfc[1] & (1 << bit)) if len(pfc) >= 2 else None,
+        pfc_willing=bool(pfc[0] & 0x80) if len(pfc) >= 2 else None,
+        ets=tuple(ets[5:13]) if len(ets) >= 21 else None,
+        dscp=None if application is None else _dscp(application),
+        cee=cee,
+    )
+
+
+def _bytes(text: str) -> bytes:
+    octets = text.split(",") if text else []
+    if not all(re.fullmatch("[0-9A-Fa-f]{2}", octet) for octet in octets) or len(octets) > 511:
+        raise ValueError(f"the TLV {text[:60]!r} is not a list of bytes")
+    return bytes(int(octet, 16) for octet in octets)
+
+
+def _dscp(value: bytes) -> dict[int, int]:
+    """Read the entries of an application TLV that map a DSCP: three bytes each after the first, which is reserved."""
+    entries = [value[at : at + 3] for at in range(1, len(value) - 2, 3)]
+    return {entry[2]: entry[0] >> 5 for entry in entries if entry[0] & 0x07 == _BY_DSCP and entry[1] == 0}
