@@ -1,0 +1,169 @@
+"""What preflight has seen of each format that it reads: real output, or only a manual.
+
+A format counts as seen when a text that this project did not write is among its tests: printed by the tool on
+somebody's machine (``tests/data/outside/index.toml`` names each), or recorded with our own collector. A parser
+of a format that was never seen may be wrong in ways that its author could not think of; ``preflight explain``
+says so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+
+from preflight.lean import dataclass
+
+
+@dataclass(frozen=True)
+class Format:
+    """One format: what prints it, which records hold it, and where real output was seen."""
+
+    name: str  # of the tool, or of the files
+    records: tuple[str, ...]  # record keys; * stands for anything
+    seen: tuple[str, ...] = ()  # origins as in tests/data/outside/index.toml; a recorded whole node by its file
+
+
+_GITHUB = "https://github.com/"
+_GUEST = "QEMU guest (TCG), Debian 12, kernel 6.1.0-56, two Soft-RoCE devices; as fixtures/nodes/soft-roce.json"
+_IBSIM = "ibsim 0.10 and infiniband-diags 44.0 on Debian 12, a simulated fabric of {} HCAs"
+_DCB = "QEMU guest (TCG), Debian 12: dcb of iproute2 6.1; the DCB state behind the netlink answers is a test module's"
+_NETDEVSIM = "QEMU guest (TCG), Debian 12: ethtool 6.1 on a netdevsim interface"
+_VIRTIO = "QEMU guest (TCG), Debian 12: ethtool 6.1 on a virtio-net interface"
+_RECORDED = "fixtures/nodes/soft-roce.json"
+_VM = "a virtual machine with Debian 12 and kernel 6.18"
+
+#: Pseudo records: what a log that was handed over is read as.
+NCCL_LOG, NCCL_TESTS = "log: NCCL", "log: nccl-tests"
+
+FORMATS = (
+    # GPUs
+    Format("NVML", ("nvml:*",)),
+    Format("nvidia-smi topo -m", ("cmd:nvidia-smi topo -m",), (
+        _GITHUB + "NVIDIA/nccl/issues/1617", _GITHUB + "sgl-project/sglang/issues/13973",
+        _GITHUB + "XueSongTap/XueSongTap.github.io (_posts/2024-01-04-nvidia-smi-more.md)",
+    )),
+    Format("nvidia-smi --query-gpu", ("cmd:nvidia-smi --query-gpu=*",)),
+    Format("nvidia-smi -q -x", ("cmd:nvidia-smi -q -x",), (
+        _GITHUB + "influxdata/telegraf (plugins/inputs/nvidia_smi/testdata/a100-sxm4-v12.xml)",
+    )),
+    Format("nvidia-smi nvlink -s", ("cmd:nvidia-smi nvlink -s",), (_GITHUB + "NVIDIA/nccl-tests/issues/228",)),
+    Format("systemctl show", ("cmd:systemctl show *",)),
+    Format("nv-fabricmanager", ("cmd:nv-fabricmanager *",)),
+    Format("dmesg", ("cmd:dmesg *",), (
+        _GITHUB + "NVIDIA/NVSentinel/issues/155", _GITHUB + "leptonai/gpud/pull/46",
+        _GITHUB + "leptonai/gpud/pull/1209", _GUEST,
+    )),
+    Format("NVRM version", ("file:/proc/driver/nvidia/version",), (
+        _GITHUB + "nix-community/nixGL/issues/186", _GITHUB + "nix-community/nixGL/issues/139",
+    )),
+    # PCI
+    Format("PCI functions in sysfs", ("dir:/sys/bus/pci/devices", "file:/sys/bus/pci/devices/*"), (_RECORDED,)),
+    Format("PCIe links in sysfs", ("file:/sys/class/infiniband/*/device/*_link_*",)),
+    Format("IOMMU groups in sysfs", ("file:*/iommu_group/type",)),
+    Format("lspci", ("cmd:lspci *",), (_GITHUB + "open-mpi/hwloc/issues/653", _GUEST)),
+    # RDMA
+    Format("RDMA devices in sysfs", (
+        "dir:/sys/class/infiniband", "dir:/sys/class/infiniband/*", "file:/sys/class/infiniband/*/ports/*",
+        "file:/sys/class/infiniband_verbs/*", "file:/sys/class/infiniband/*/node_guid",
+        "file:/sys/class/infiniband/*/parent", "file:/sys/class/infiniband/*/fw_ver",
+    ), (_RECORDED,)),
+    Format("model of an HCA in sysfs", (
+        "file:/sys/class/infiniband/*/hca_type", "file:/sys/class/infiniband/*/board_id",
+    )),
+    Format("counters of an RDMA port in sysfs", ("files:/sys/class/infiniband/*",)),
+    Format("traffic class in the vendor driver's sysfs", ("file:/sys/class/infiniband/*/tc/*",)),
+    Format("ibstat", ("cmd:ibstat",), (
+        _GITHUB + "NVIDIA/l2fwd-nv/issues/6", _GITHUB + "linux-rdma/rdma-core/pull/847",
+        _GITHUB + "leptonai/gpud/pull/752", _GUEST,
+        _IBSIM.format("four"),
+    )),
+    Format("ibv_devinfo", ("cmd:ibv_devinfo",), (
+        _GITHUB + "deepseek-ai/DeepEP/issues/38", _GITHUB + "deepseek-ai/DeepEP/issues/55",
+        _GITHUB + "deepseek-ai/DeepEP/issues/60", _GUEST,
+    )),
+    Format("ibnetdiscover", ("cmd:ibnetdiscover*",), (_IBSIM.format("four"),)),
+    Format("iblinkinfo", ("cmd:iblinkinfo*",), (_IBSIM.format("four"),)),
+    Format("ibqueryerrors", ("cmd:ibqueryerrors*",), (_IBSIM.format("eight"),)),
+    Format("sminfo", ("cmd:sminfo*",), (_IBSIM.format("four"),)),
+    Format("saquery", ("cmd:saquery*",)),
+    # Ethernet
+    Format("network interfaces in sysfs", (
+        "file:/sys/class/net/*/mtu", "file:/sys/class/net/*/operstate", "file:/sys/class/net/*/speed",
+        "file:/sys/class/net/*/type",
+    ), (_RECORDED,)),
+    Format("congestion control in the vendor driver's debugfs", ("file:/sys/kernel/debug/mlx5/*",)),
+    Format("carrier changes in sysfs", ("file:/sys/class/net/*/carrier_changes",), (_VM,)),
+    Format("lldpcli", ("cmd:lldpcli *",), (
+        "lldpd 1.0.16 on Debian 12, two virtual interfaces with DCBX TLVs that were put in",
+    )),
+    Format("dcb -j pfc show", ("cmd:dcb -j pfc show *",), (_DCB,)),
+    Format("dcb -j app show", ("cmd:dcb -j app show *",), (_DCB,)),
+    Format("dcb -j buffer show", ("cmd:dcb -j buffer show *",), (_DCB,)),
+    Format("dcb -j dcbx show", ("cmd:dcb -j dcbx show *",), (_DCB,)),
+    Format("ethtool -a", ("cmd:ethtool -a *",), (_NETDEVSIM,)),
+    Format("ethtool --show-fec", ("cmd:ethtool --show-fec *",), (_NETDEVSIM,)),
+    Format("ethtool -S", ("cmd:ethtool -S *",), (_VIRTIO,)),
+    Format("ethtool -m", ("cmd:ethtool -m *",)),
+    Format("mlxlink", ("cmd:mlxlink *",)),
+    Format("mlnx_qos", ("cmd:mlnx_qos *",), ("https://community.mellanox.com/docs/DOC-2792",)),
+    Format("trust state in the vendor driver's sysfs", ("file:/sys/class/net/*/qos/*",)),
+    Format("ECN in the vendor driver's sysfs", ("file:/sys/class/net/*/ecn/*",)),
+    Format("ip -j addr", ("cmd:ip -j addr",), (_GUEST,)),
+    Format("psutil", ("psutil:*",), (_VM,)),
+    Format("/proc/net/route", ("file:/proc/net/route",), (_GUEST,)),
+    # NCCL
+    Format("nccl.conf", ("file:/etc/nccl.conf", "file:~/.nccl.conf", "file:*nccl.conf"), (
+        "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html",
+    )),
+    Format("NCCL log", (NCCL_LOG,), (_GITHUB + "NVIDIA/nccl-tests/issues/131",)),
+    Format("nccl-tests", (NCCL_TESTS,), (
+        _GITHUB + "aws/aws-k8s-tester/pull/503", _GITHUB + "NVIDIA/nccl-tests/issues/294",
+    )),
+    # containers
+    Format("downward API", ("file:/etc/*/annotations",), (
+        "https://jamesdefabia.github.io/docs/user-guide/downward-api/volume",
+    )),
+    Format("network-status", (), (_GITHUB + "k8snetworkplumbingwg/sriov-network-device-plugin/pull/530",)),
+    # host
+    Format("/proc/self/limits", ("file:/proc/self/limits",), (_GUEST,)),
+    Format("/proc/self/status", ("file:/proc/self/status",), (_GUEST,)),
+    Format("/proc/cmdline", ("file:/proc/cmdline",), (_GUEST,)),
+    Format("/proc/stat", ("file:/proc/stat",), (_VM,)),
+    Format("numbers and names in /proc", ("file:/proc/sys/*", "file:/proc/uptime"), (_RECORDED,)),
+    Format("NUMA nodes in sysfs", ("file:/sys/devices/system/node/*",), (_RECORDED,)),
+    Format("CPU frequency in sysfs", ("file:/sys/devices/system/cpu/cpufreq/*",)),
+    Format("chronyc", ("cmd:chronyc *",), ("https://ag6qr.net/timeserverstatus",)),
+    Format("timedatectl", ("cmd:timedatectl *",)),
+    Format("find -printf", ("cmd:find *",), (_VM,)),
+    Format("versions of kernel modules in sysfs", ("file:/sys/module/*/version",)),
+    Format("ofed_info", ("cmd:ofed_info *",)),
+    Format("/etc/os-release", ("file:/etc/os-release",), (_RECORDED,)),
+    Format("directories of Python packages", ("file:*.dist-info/INSTALLER",)),
+    Format("directories and variables", (
+        "dir:/dev/*", "dir:/sys/kernel/iommu_groups", "dir:/sys/module", "dir:/sys/devices/system/cpu/cpufreq",
+        "env:*", "statvfs:*",
+    ), (_RECORDED,)),
+)  # fmt: skip
+
+
+@cache
+def _pattern(records: str) -> re.Pattern[str]:
+    return re.compile(re.escape(records).replace(r"\*", ".*"), re.DOTALL)
+
+
+@cache
+def format_of(key: str) -> Format | None:
+    """Return the format of a record: that of the longest pattern that fits; None if it is not in the table."""
+    fitting = [(len(one), form) for form in FORMATS for one in form.records if _pattern(one).fullmatch(key)]
+    return max(fitting, key=lambda found: found[0])[1] if fitting else None
+
+
+def unverified(keys: Iterable[str]) -> tuple[str, ...]:
+    """Return the formats of these records of which no real output was seen, by name; unknown records by their keys."""
+    found = set()
+    for key in keys:
+        form = format_of(key)
+        if form is None or not form.seen:
+            found.add(form.name if form else key.partition(":")[2])
+    return tuple(sorted(found))

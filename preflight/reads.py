@@ -1,0 +1,166 @@
+"""Which records a check reads, found out by running it: a check is a pure function of records.
+
+It is run on the nodes of the demo, and on one of them with what it asked for taken away: one kind of record at a time,
+and one more each time; the latter also in a pod and without a cluster file. So the sources that it falls back on are
+asked too. What it asks for on rare machines only, it declares (``reads`` of ``@check``); a test holds all this against
+what the check asks for in its fixtures.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from preflight import formats
+from preflight.cluster import Cluster, decode
+from preflight.evidence import Evidence
+from preflight.facts import NodeFacts, RunFacts
+from preflight.facts.run import RUN
+from preflight.model import Check, Scope
+
+Records = Mapping[str, Any]
+
+_MISSING = {"status": "missing", "why": "taken away"}
+_POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "NETWORK_STATUS": ""}
+
+
+class Asked(Mapping[str, Any]):
+    """The records of a document, which remembers the keys that it was asked for."""
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+        self.keys_asked: set[str] = set()
+
+    def __getitem__(self, key: str) -> Any:
+        self.keys_asked.add(key)
+        return self._records[key]
+
+    def __contains__(self, key: object) -> bool:
+        self.keys_asked.add(str(key))
+        return key in self._records
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._records)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+
+class _Run(RunFacts):
+    """Facts of a run, which remember what its logs were read as."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        super().__init__(evidence)
+        self.read_as: set[str] = set()
+
+    @property
+    def nccl_logs(self) -> Any:
+        """Every log of NCCL."""
+        self.read_as.add(formats.NCCL_LOG)
+        return super().nccl_logs
+
+    @property
+    def nccl_tests(self) -> Any:
+        """Every report of nccl-tests."""
+        self.read_as.add(formats.NCCL_TESTS)
+        return super().nccl_tests
+
+
+def records_of(check: Check) -> frozenset[str]:
+    """Return the keys of the records that a check may ask for."""
+    if check.sweep:  # no sweep is among the demo: it declares what it reads
+        return frozenset(check.reads)
+    found = _of_run(check) if check.scope is Scope.RUN else _of_nodes(check)
+    return found | set(check.reads)
+
+
+def _of_nodes(check: Check) -> frozenset[str]:
+    nodes, cluster = _demo(), _cluster()
+    asked = nodes_asked(check, nodes, cluster)
+    few = nodes[:2] if check.scope is Scope.FLEET else nodes[:1]
+    for kind in sorted({_kind(key) for key in nodes_asked(check, few, cluster)}):
+        asked |= nodes_asked(check, [_without(document, {kind}) for document in few], cluster)
+    for documents, site in ((few, cluster), ([_in_pod(document) for document in few], cluster), (few, Cluster())):
+        asked |= _one_after_the_other(check, documents, site)
+    return frozenset(asked)
+
+
+def _one_after_the_other(check: Check, documents: Sequence[Mapping[str, Any]], cluster: Cluster) -> set[str]:
+    """Take away what the check asks for until it asks for nothing that is there."""
+    asked: set[str] = set()
+    gone: set[str] = set()
+    while True:
+        new = nodes_asked(check, documents, cluster)
+        asked |= new
+        if not (left := {_kind(key) for key in new} - gone):
+            return asked
+        gone |= left
+        documents = [_without(document, left) for document in documents]
+
+
+def nodes_asked(check: Check, documents: Sequence[Mapping[str, Any]], cluster: Cluster) -> set[str]:
+    """Run a check of nodes or of a fleet and return the keys that it asked for."""
+    sites = {}
+    nodes: list[tuple[Asked, NodeFacts]] = []
+    for document in documents:
+        records = Asked(document["records"])
+        evidence = Evidence(document["node"], document["collected_at"], records, document["collector"])
+        sites[evidence.node] = cluster.site(NodeFacts(evidence))
+        records.keys_asked.clear()
+        nodes.append((records, NodeFacts(evidence)))
+    if check.scope is Scope.FLEET:
+        _exhaust(lambda: check.run([facts for _, facts in nodes], sites))
+    else:
+        for _, facts in nodes:
+            _exhaust(lambda facts=facts: check.run(facts, sites[facts.node]))  # type: ignore[misc]
+    return set().union(*(records.keys_asked for records, _ in nodes))
+
+
+def _of_run(check: Check) -> frozenset[str]:
+    log = {"status": "ok", "out": (files("preflight.demo") / "job.log").read_text(encoding="utf-8")}
+    facts = _Run(Evidence(RUN, "", {"log:job.log": log}))
+    _exhaust(lambda: check.run(facts, _cluster().run_site([])))
+    return frozenset(facts.read_as)
+
+
+def _exhaust(findings: Callable[[], Iterator[object]]) -> None:
+    """Take all findings; what a check says of a record that is missing is of no interest here."""
+    try:
+        for _ in findings():
+            pass
+    except Exception:
+        return
+
+
+def _kind(key: str) -> str:
+    """Return what is taken away together: all records of one format, else the record alone."""
+    form = formats.format_of(key)
+    return form.name if form else key
+
+
+def _without(document: Mapping[str, Any], kinds: set[str]) -> dict[str, Any]:
+    records = {key: _MISSING if _kind(key) in kinds else record for key, record in document["records"].items()}
+    return {**document, "records": records}
+
+
+def _in_pod(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    environment = {"status": "ok", "value": {**document["records"]["env:process"]["value"], **_POD}}
+    return {
+        **document,
+        "collector": {**document["collector"], "where": "container"},
+        "records": {**document["records"], "env:process": environment},
+    }
+
+
+@cache
+def _demo() -> list[Mapping[str, Any]]:
+    nodes = sorted(path.name for path in files("preflight.demo").iterdir() if path.name.startswith("gpu"))
+    return [json.loads((files("preflight.demo") / name).read_text(encoding="utf-8")) for name in nodes]
+
+
+@cache
+def _cluster() -> Cluster:
+    return decode((files("preflight.demo") / "cluster.toml").read_bytes(), "cluster.toml")

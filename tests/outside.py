@@ -1,0 +1,58 @@
+"""Texts of outside origin: printed by a real tool on somebody's machine, never by this project's renderers.
+
+``tests/data/outside/index.toml`` says of each file where it comes from; ``preflight/formats.py`` says the same to
+the reader of ``preflight explain``, and a test ties the two.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FOLDER = Path(__file__).parent / "data" / "outside"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One text of outside origin."""
+
+    file: str
+    format: str  # a name of preflight.formats
+    origin: str  # URL, or the machine that it was recorded on
+    date: str  # when it was recorded or published, as far as known
+    version: str  # of the tool, as far as the origin says; empty where it does not
+    note: str  # what was cut or redacted; empty: nothing
+    refused: bool = False  # whether its parser is to refuse it
+
+    @property
+    def text(self) -> str:
+        """The text as it was printed."""
+        return (FOLDER / self.file).read_bytes().decode("utf-8", "surrogateescape")
+
+
+@cache
+def every() -> tuple[Sample, ...]:
+    """Return all samples."""
+    raw = tomllib.loads((FOLDER / "index.toml").read_text(encoding="utf-8"))
+    return tuple(
+        Sample(name, entry["format"], entry["origin"], entry["date"], entry.get("version", ""), entry.get("note", ""),
+               entry.get("refused", False))
+        for name, entry in raw.items()
+    )  # fmt: skip
+
+
+def samples(format: str) -> tuple[Sample, ...]:
+    """Return the samples of one format."""
+    return tuple(sample for sample in every() if sample.format == format)
+
+
+def text(file: str) -> str:
+    """Return the text of one sample."""
+    return next(sample.text for sample in every() if sample.file == file)

@@ -1,0 +1,399 @@
+"""What a reader sees in texts that real tools printed on machines of others: asserted by hand, file by file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from preflight.facts import (
+    addresses,
+    checkpoint,
+    clock,
+    container,
+    counters,
+    cpu_time,
+    dcb,
+    gpu,
+    gpu_xml,
+    host,
+    ib_errors,
+    ib_links,
+    ib_manager,
+    ib_net,
+    kernel,
+    kernel_log,
+    lldp,
+    lspci,
+    mlnx_qos,
+    nccl_env,
+    nccl_log,
+    nccl_tests,
+    nvlink,
+    optics,
+    qos,
+    rdma,
+    topo,
+    versions,
+    xid,
+)
+from preflight.facts.text import integer
+from tests import outside
+from tests.outside import text
+
+#: What each file was read as; a file of the index without an entry here fails a test.
+READ: dict[str, Callable[[], None]] = {}
+
+
+def reads(*files: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
+    """Say which files a test reads."""
+
+    def note(function: Callable[[], None]) -> Callable[[], None]:
+        for file in files:
+            READ[file] = function
+        return function
+
+    return note
+
+
+def test_every_text_is_read_here() -> None:
+    assert {sample.file for sample in outside.every()} == set(READ)
+    assert {path.name for path in outside.FOLDER.iterdir() if path.is_file()} == set(READ) | {"index.toml"}
+
+
+def test_every_text_says_where_it_comes_from() -> None:
+    for sample in outside.every():
+        assert sample.origin.startswith("https://") or "Debian" in sample.origin, sample.file
+        assert len(sample.text) < 25_000, "an excerpt is enough"
+
+
+# --- GPUs ------------------------------------------------------------------------------------------
+
+
+@reads("topo_h100_4gpu_nv6.txt")
+def test_four_h100_each_with_its_own_nic() -> None:
+    found = topo.parse(text("topo_h100_4gpu_nv6.txt"))
+    assert found.gpus == ("GPU0", "GPU1", "GPU2", "GPU3")
+    assert found.nics == ("NIC0", "NIC1", "NIC2", "NIC3")
+    assert {found.nvlinks("GPU0", other) for other in ("GPU1", "GPU2", "GPU3")} == {6}
+    assert [found.nearest_nics(name) for name in found.gpus] == [("PIX", (f"NIC{n}",)) for n in range(4)]
+    assert found.cpu_affinity["GPU2"] == "7,15,23,31"
+    assert found.cut_rows == ()
+
+
+@reads("topo_2x1080ti.txt")
+def test_two_gpus_without_nvlink_or_nic() -> None:
+    found = topo.parse(text("topo_2x1080ti.txt"))
+    assert found.gpus == ("GPU0", "GPU1")
+    assert found.nics == ()
+    assert found.links["GPU0"]["GPU1"] == "PHB"
+    assert found.nvlinks("GPU0", "GPU1") == 0
+    assert found.nearest_nics("GPU0") == ("", ())
+    assert found.cpu_affinity == {"GPU0": "0-11", "GPU1": "0-11"}
+
+
+@reads("topo_h100_hgx_cut.txt")
+def test_a_matrix_that_is_cut_says_which_rows_are_gone() -> None:
+    found = topo.parse(text("topo_h100_hgx_cut.txt"))
+    assert len(found.gpus) == 8
+    assert len(found.nics) == 9
+    assert found.nvlinks("GPU0", "GPU5") == 18
+    assert found.nearest_nics("GPU3") == ("PIX", ("NIC4",))
+    assert found.cpu_affinity["GPU4"] == "48-71,144-167"
+    assert found.cut_rows == ("GPU6", "GPU7", *(f"NIC{n}" for n in range(9)))
+
+
+@reads("nvidia_smi_a100_mig.xml")
+def test_an_a100_in_mig_mode() -> None:
+    found = gpu_xml.parse(text("nvidia_smi_a100_mig.xml"))
+    (one,) = found.gpus
+    assert found.driver == "535.54.03"
+    assert found.silent == ()
+    assert (one.name, one.address) == ("NVIDIA A100-SXM4-80GB", "0000:01:00.0")
+    assert one.uuid == "GPU-513536b6-7d19-9063-b049-1e69664bb298"
+    assert (one.mig, one.mig_pending, one.persistence, one.ecc) == (True, True, False, True)
+    assert (one.memory_total_mib, one.memory_reserved_mib, one.memory_used_mib) == (81920, 869, 50)
+    assert one.bar1_total_mib == 131072
+    assert (one.pcie_generation, one.pcie_generation_max, one.pcie_width, one.pcie_width_max) == (4, 4, 16, 16)
+    assert (one.power_limit_w, one.power_enforced_w, one.power_default_w) == (500.0, 500.0, 500.0)
+    assert (one.temperature_c, one.temperature_slowdown_c, one.margin_c) == (27, 89, 62)
+    assert (one.performance_state, one.event_reasons, one.compute_mode) == (0, 0, "Default")
+    assert (one.sm_clock_mhz, one.sm_clock_max_mhz) == (1275, 1410)
+    assert (one.ecc_volatile_sram_uncorrected, one.ecc_aggregate_dram_uncorrected) == (0, 0)
+    assert (one.vbios, one.inforom, one.gsp) == ("92.00.36.00.02", "G506.0212.00.01", "535.54.03")
+    for name in ("temperature_margin_c", "utilisation_pct", "remapped_corrected", "retired_single", "fabric"):
+        assert one.not_reported(name), f"{name} says N/A"
+    assert one.recovery_action is None
+
+
+@reads("nvlink_a100.txt")
+def test_twelve_links_of_an_a100() -> None:
+    found = nvlink.parse(text("nvlink_a100.txt"))
+    assert list(found) == ["GPU-ff8a40d4-abc6-08d1-f939-15848b5d4e05", "GPU-0c512562-871f-8257-6187-b5ae1b986d5e"]
+    assert set(found.values()) == {nvlink.Links((True,) * 12, 25.0)}
+
+
+@reads("nvrm_open_565.txt", "nvrm_jetson.txt")
+def test_the_loaded_driver() -> None:
+    assert gpu.kernel_driver_version(text("nvrm_open_565.txt")) == "565.57.01"
+    assert kernel.open_modules(text("nvrm_open_565.txt"))
+    assert kernel.open_modules(text("nvrm_jetson.txt"))
+    with pytest.raises(ValueError, match="names no NVRM version"):  # a Jetson's is no version of a data centre driver
+        gpu.kernel_driver_version(text("nvrm_jetson.txt"))
+
+
+# --- the kernel's log ------------------------------------------------------------------------------
+
+
+@reads("dmesg_fallen_at_load.txt")
+def test_a_gpu_that_was_gone_before_the_driver_said_that_it_was_loaded() -> None:
+    log = kernel_log.parse(text("dmesg_fallen_at_load.txt"))
+    (event,) = xid.events(log).gpus
+    assert (event.address, event.code) == ("0000:b3:00.0", 79)
+    assert event.at_s == 1843.308145
+    assert [line.at_s for line in log] == [1843.308145] * 3 + [1843.439662, 1843.439669]
+
+
+@reads("dmesg_ctime_xid.txt")
+def test_an_exception_and_the_timeout_after_it() -> None:
+    exception, timeout = xid.events(kernel_log.parse(text("dmesg_ctime_xid.txt"))).gpus
+    assert (exception.address, exception.code, exception.pid) == ("0000:cb:00.0", 13, None)
+    assert exception.text.endswith("Illegal Instruction Parameter")
+    assert (timeout.address, timeout.code, timeout.pid) == ("0000:cb:00.0", 109, 1797828)
+    assert timeout.at_s - exception.at_s == 5
+
+
+@reads("dmesg_boot_mlx5.txt", "dmesg_softroce.txt")
+def test_logs_without_any_xid() -> None:
+    lines = kernel_log.parse(text("dmesg_boot_mlx5.txt"))
+    assert [line.text for line in lines][-1] == "mlx5_core 0000:ab:00.0 mlx5_5: Port: 1 Link ACTIVE"
+    assert xid.events(lines) == xid.Events((), ())
+    guest = kernel_log.parse(text("dmesg_softroce.txt"))
+    assert xid.events(guest) == xid.Events((), ())
+    assert any("is not on the same node!" in line.text for line in guest)
+
+
+# --- PCI -------------------------------------------------------------------------------------------
+
+
+@reads("lspci_a100.txt")
+def test_an_a100s_device_control() -> None:
+    (found,) = lspci.parse(text("lspci_a100.txt")).values()
+    assert found.address == "0000:da:00.0"
+    assert (found.max_read_request_bytes, found.relaxed_ordering) == (512, True)
+    assert found.acs is None, "an endpoint without the capability"
+    assert not found.denied
+
+
+@reads("lspci_softroce.txt")
+def test_root_ports_with_acs_off() -> None:
+    found = lspci.parse(text("lspci_softroce.txt"))
+    ports = [function for function in found.values() if function.acs is not None]
+    assert len(ports) == text("lspci_softroce.txt").count("ACSCtl:") == 2
+    assert {function.acs for function in ports} == {frozenset()}
+    assert all(function.max_read_request_bytes == 128 for function in ports)
+    assert found["0000:00:00.0"].max_read_request_bytes is None, "a host bridge has no Express capability"
+
+
+# --- RDMA ------------------------------------------------------------------------------------------
+
+
+def ports(file: str) -> list[tuple[str, str, str, float | None, str, int | None]]:
+    found = rdma.parse_ibstat(text(file))
+    return [(p.name, p.state, p.physical_state, p.rate_gbps, p.link_layer, p.sm_lid) for p in found]
+
+
+@reads("ibstat_mt4125.txt", "ibstat_mlx4_down.txt", "ibstat_ibsim.txt", "ibstat_softroce.txt", "ibstat_partial.txt")
+def test_ibstat() -> None:
+    assert ports("ibstat_mt4125.txt") == [
+        ("mlx5_0:1", "ACTIVE", "LinkUp", 100.0, "Ethernet", 0), ("mlx5_1:1", "ACTIVE", "LinkUp", 100.0, "Ethernet", 0),
+    ]  # fmt: skip
+    assert ports("ibstat_mlx4_down.txt") == [("mlx4_0:1", "DOWN", "Disabled", None, "InfiniBand", 13)]
+    assert ports("ibstat_ibsim.txt") == [("ibsim0:1", "ACTIVE", "LinkUp", 104.0, "IB", 1)]
+    assert ports("ibstat_softroce.txt")[0] == ("rxe0:1", "ACTIVE", "LinkUp", 100.0, "Ethernet", 0)
+    with pytest.raises(ValueError, match="incomplete"):
+        ports("ibstat_partial.txt")
+
+
+@reads("ibv_devinfo_h100_roce.txt", "ibv_devinfo_ndr.txt", "ibv_devinfo_down.txt", "ibv_devinfo_softroce.txt")
+def test_active_mtu() -> None:
+    assert rdma.parse_active_mtus(text("ibv_devinfo_h100_roce.txt")) == {("mlx5_2", 1): 4096}
+    assert rdma.parse_active_mtus(text("ibv_devinfo_ndr.txt")) == {("mlx5_3", 1): 4096}
+    assert rdma.parse_active_mtus(text("ibv_devinfo_down.txt")) == {("mlx5_12", 1): 1024}
+    assert rdma.parse_active_mtus(text("ibv_devinfo_softroce.txt")) == {("rxe0", 1): 4096, ("rxe1", 1): 4096}
+
+
+@reads("dcb_app_roce.json", "dcb_buffer_roce.json", "dcb_dcbx_roce.json", "ethtool_pause_on.txt")
+def test_the_rest_of_a_ports_qos() -> None:
+    listed = dcb.parse_app(text("dcb_app_roce.json"))
+    assert (listed.priority(26), listed.priority(48)) == (3, 6)
+    buffers = dcb.parse_buffer(text("dcb_buffer_roce.json"))
+    assert buffers.of_priority == (0, 0, 0, 1, 0, 0, 0, 0)
+    assert buffers.bytes[:3] == (133120, 122880, 0)
+    assert dcb.parse_dcbx(text("dcb_dcbx_roce.json")) is not None
+    assert qos.parse_pause(text("ethtool_pause_on.txt")) == qos.Pause(True, True)
+
+
+@reads("ethtool_fec_rs.txt", "ethtool_statistics_virtio.txt", "proc_stat.txt", "carrier_changes.txt")
+def test_counters_and_fec() -> None:
+    assert optics.parse_fec(text("ethtool_fec_rs.txt")) == "RS"
+    found = counters.parse_ethtool(text("ethtool_statistics_virtio.txt"))
+    assert (found["rx_queue_0_packets"], found["rx_queue_0_kicks"]) == (0, 1)
+    assert len(found) == sum(":" in line for line in text("ethtool_statistics_virtio.txt").split("\n")[1:])
+    ticks = cpu_time.parse(text("proc_stat.txt"))
+    assert set(ticks) == {0, 1}
+    assert ticks[0][0] > 0, "user time"
+    assert integer(text("carrier_changes.txt"), "carrier_changes") >= 0
+
+
+@reads("mlxlink_bluefield3_copper.txt", "ethtool_module_qsfp28.txt")
+def test_cables_and_modules() -> None:
+    link = optics.parse_mlxlink(text("mlxlink_bluefield3_copper.txt"))
+    assert (link.raw_ber, link.effective_ber, link.symbol_ber) == (15e-255, 15e-255, None), "its nought"
+    assert (link.fec, link.cable, link.minutes) == ("Standard RS-FEC - RS(528,514)", "Passive copper cable", 25074.8)
+    assert (link.temperature_c, link.limits_c) == (None, None)
+    module = optics.parse_module(text("ethtool_module_qsfp28.txt"))
+    assert (module.identifier, module.vendor, module.measures, module.flags) == ("QSFP28", "FS", False, ())
+
+
+@reads("dcb_pfc_prio3.json", "mlnx_qos_four_priorities.txt")
+def test_pfc() -> None:
+    assert dcb.parse_pfc(text("dcb_pfc_prio3.json")) == {3}
+    shown = mlnx_qos.parse(text("mlnx_qos_four_priorities.txt"))
+    assert (shown.pfc, shown.trust, shown.dcbx) == (frozenset({0, 2, 6, 7}), "dscp", "os")
+    assert shown.dscp is not None
+    assert [shown.dscp.priority(dscp) for dscp in (0, 26, 63)] == [0, 3, 7]
+
+
+@reads("ibnetdiscover_ibsim.txt", "iblinkinfo_ibsim.txt", "ibqueryerrors_ibsim.txt", "sminfo_ibsim.txt")
+def test_a_simulated_fabric() -> None:
+    fabric = ib_net.parse(text("ibnetdiscover_ibsim.txt"))
+    assert (len(fabric.switches), len(fabric.hcas), len(fabric.links)) == (4, 4, 8)
+    assert {(link.speed, link.gbps) for link in fabric.links} == {("4xHDR", 200.0)}
+    ports = ib_links.parse(text("iblinkinfo_ibsim.txt"))
+    assert [port.state for port in ports] == ["Active"] * 6 + ["Down"] * 6
+    assert (ports[2].name, ports[2].number, ports[2].lane_gbps, ports[2].width) == ("leaf01", 1, 53.125, 4)
+    errors = ib_errors.parse(text("ibqueryerrors_ibsim.txt"))
+    assert errors.nodes == 14
+    assert errors.counters["0c42a10300000000", 1] == {"SymbolErrorCounter": 1234, "LinkDownedCounter": 7}
+    assert errors.counters["0c42a10300000000", 3] == {"PortXmitDiscards": 900}, "not the line ALL, which is full at 255"
+    manager = ib_manager.parse_sminfo(text("sminfo_ibsim.txt"))
+    assert manager == ib_manager.Manager(lid=1, guid="b8cef60300000001", priority=0, state=3)
+
+
+@reads("lldp_neighbours.json")
+def test_the_other_end_of_a_cable() -> None:
+    (end,) = lldp.parse(text("lldp_neighbours.json")).values()
+    assert (end.netdev, end.switch, end.port) == ("ethA", "vm", "d6:5a:4a:18:5d:db")
+    assert (end.pfc, end.pfc_willing) == (frozenset({3}), False)
+    assert end.ets == (0, 50, 50, 0, 0, 0, 0, 0)
+
+
+# --- containers ------------------------------------------------------------------------------------
+
+
+@reads("network_status_rdma.json")
+def test_a_pods_networks() -> None:
+    default, rail = container.parse_network_status(text("network_status_rdma.json"))
+    assert (default.name, default.default, default.ips) == ("k8s-pod-network", True, ("192.168.107.206",))
+    assert (rail.name, rail.interface, rail.ips) == ("default/sriov-net1", "net1", ("10.56.217.2",))
+    assert (rail.rdma_device, rail.pci_address, rail.default) == ("mlx5_4", "0000:03:00.3", False)
+
+
+@reads("podinfo_annotations.txt")
+def test_a_downward_api_file() -> None:
+    found = container.parse_annotations(text("podinfo_annotations.txt"))
+    assert found["build"] == "two"
+    assert found["kubernetes.io/config.seen"] == "2015-08-24T13:47:23.432459138Z"
+    assert len(found) == 4
+
+
+# --- NCCL ------------------------------------------------------------------------------------------
+
+
+@reads("nccl_conf.txt")
+def test_the_user_guides_file() -> None:
+    debug, interface = nccl_env.parse_file(text("nccl_conf.txt"), "file:/etc/nccl.conf")
+    assert (debug.name, debug.value, debug.line) == ("NCCL_DEBUG", "WARN", 1)
+    assert (interface.value, interface.line) == ("=ens1f0", 2)
+    assert nccl_env.Selection.parse(interface.value).exact
+
+
+@reads("nccl_tests_p5_launcher.txt")
+def test_the_head_of_a_table_behind_a_launcher() -> None:
+    (report,) = nccl_tests.parse(text("nccl_tests_p5_launcher.txt"))
+    assert [(row.bytes, row.count, row.dtype, row.redop, row.root) for row in report.rows] == [
+        (8, 2, "float", "sum", -1), (16, 4, "float", "sum", -1), (32, 8, "float", "sum", -1),
+    ]  # fmt: skip
+    third = report.rows[2]
+    assert third.out_of_place is not None
+    assert third.in_place is not None
+    assert (third.out_of_place.time_us, third.in_place.time_us, third.in_place.wrong) == (22.25, 13.34, 0)
+    assert report.average_busbw_gbytes_s is None
+    assert not report.complete
+
+
+@reads("nccl_tests_two_hosts_head.txt")
+def test_the_devices_of_two_hosts() -> None:
+    (report,) = nccl_tests.parse(text("nccl_tests_two_hosts_head.txt"))
+    assert report.hosts == ("h100-2", "h100-4")
+    assert [device.rank for device in report.devices] == list(range(10))
+    assert report.devices[4].bus == "0003:00:01"
+    assert report.devices[9].name == "NVIDIA H100 80GB HBM3"
+    assert report.rows == ()
+
+
+@reads("nccl_log_two_gpus.txt")
+def test_a_log_without_infiniband() -> None:
+    log = nccl_log.parse(text("nccl_log_two_gpus.txt"))
+    assert log is not None
+    assert (log.nccl_version, log.hosts) == ("2.16.5", ("Meowth",))
+    assert [network.name for network in log.networks] == ["Socket"]
+
+
+# --- host ------------------------------------------------------------------------------------------
+
+
+@reads("chronyc_stratum1.txt")
+def test_a_clock_that_is_72_ns_fast() -> None:
+    assert clock.parse_tracking(text("chronyc_stratum1.txt")) == (True, 7.2e-08)
+
+
+@reads("ip_addr_softroce.json", "route_softroce.txt")
+def test_addresses_and_routes_of_the_guest() -> None:
+    found = addresses.parse_ip(text("ip_addr_softroce.json"))
+    listed = {link["ifname"] for link in json.loads(text("ip_addr_softroce.json"))}
+    assert set(found) == listed >= {"lo", "eth2", "eth3", "mgmt0"}
+    assert str(found["lo"][0]) == "127.0.0.1/8"
+    assert "192.168.100.1/24" in [str(address) for address in found["eth2"]]
+    assert addresses.default_routes(text("route_softroce.txt")) == ()
+
+
+@reads("limits_softroce.txt", "status_softroce.txt", "cmdline_softroce.txt")
+def test_the_guests_process() -> None:
+    assert host.memlock_bytes(text("limits_softroce.txt")) > 0
+    assert host.open_files(text("limits_softroce.txt")) >= 1024
+    assert host.may_lock_memory(text("status_softroce.txt")), "root"
+    assert host.allowed_cpus(text("status_softroce.txt")) == {0, 1, 2, 3}
+    assert host.allowed_memory_nodes(text("status_softroce.txt")) == {0, 1}
+    options = [str(option) for option in kernel.boot_options(text("cmdline_softroce.txt"))]
+    assert options[:2] == ["console=ttyS0", "quiet"]
+    assert "mtu=9000" in options
+
+
+@reads("find_libraries.txt", "find_newest.txt")
+def test_files_by_find() -> None:
+    link, name, file = versions.parse_libraries(text("find_libraries.txt"))
+    assert (link.path, link.target) == ("/usr/lib/x86_64-linux-gnu/libz.so", "/lib/x86_64-linux-gnu/libz.so.1.2.13")
+    assert (name.name, name.version, name.target) == ("libz.so.1", "", "libz.so.1.2.13")
+    assert (file.size_bytes, file.version, file.target) == (121280, "1.2.13", "")
+    assert checkpoint.newest(text("find_newest.txt")) == checkpoint.Entry("Tokyo", 1756065323.0)
+
+
+@reads("psutil_addresses.json")
+def test_addresses_by_psutil() -> None:
+    found = addresses.parse_psutil(json.loads(text("psutil_addresses.json")))
+    assert [str(address) for address in found["lo"]] == ["127.0.0.1/8", "::1/128"]
+    assert [str(address) for address in found["eth0"]] == ["192.0.2.2/24", "fd00::2/64", "fe80::fc:ff:fe00:1/64"]
+    assert found["ifb0"] == ()
