@@ -57,8 +57,14 @@ _NIC_STATISTICS = re.compile(r"\s*NIC statistics:\s*")
 _STATISTIC = re.compile(r"\s*([A-Za-z\[][\w .,:+/()\[\]-]{0,80}?)\s*:\s*(-?\d{1,30})\s*")
 
 
+#: Names by which a list is known whose head was cut off, as by `| grep pause`.
+_NIC_NAME = re.compile(r"\s*(?:rx|tx)\d{0,4}_\w{2,60}:\s*\d{1,30}\s*")
+
+
 def _begins_ethtool(lines: Lines, at: int) -> bool:
-    return bool(_NIC_STATISTICS.fullmatch(lines[at].text))
+    if _NIC_STATISTICS.fullmatch(lines[at].text):
+        return True
+    return all(_NIC_NAME.fullmatch(line.text) for line in lines[at : at + 2]) and at + 1 < len(lines)
 
 
 def _take_ethtool(lines: Lines, at: int) -> Taken:
@@ -66,9 +72,11 @@ def _take_ethtool(lines: Lines, at: int) -> Taken:
         lines, at, lambda text: bool(_STATISTIC.fullmatch(text)), blanks=0,
         again=lambda text: bool(_NIC_STATISTICS.fullmatch(text)),
     )  # fmt: skip
-    found = [match for line in taken[1:] if (match := _STATISTIC.fullmatch(line.text))]
+    found = [match for line in taken if (match := _STATISTIC.fullmatch(line.text))]
     counters = {match[1].strip(): int(match[2]) for match in found}
     cut = [] if counters else [Cut(taken[-1].number, "no counter follows")]
+    if not _NIC_STATISTICS.fullmatch(lines[at].text):
+        cut.append(Cut(lines[at].number, "the head of the list is missing: others may have stood before"))
     return Taken(end, {"counters": counters}, _summary(counters, ""), cut)
 
 

@@ -307,7 +307,7 @@ def _take_ibdev(lines: Lines, at: int) -> Taken:
 
 _GIDS_HEAD = re.compile(r"\s*DEV\s+PORT\s+INDEX\s+GID\s.*")
 _GID_ROW = re.compile(
-    r"\s*([A-Za-z][\w.-]{0,63})\s+(\d{1,3})\s+(\d{1,4})\s+([0-9a-fA-F]{4}(?::[0-9a-fA-F]{4}){7})"
+    r"\s*([A-Za-z][\w.-]{0,63})\s+(\d{1,3})\s+(\d{1,4})\s+([0-9a-fA-FxX*]{4}(?::[0-9a-fA-FxX*]{4}){7})"
     r"(?:\s+(\d{1,3}(?:\.\d{1,3}){3}))?(?:\s+(v1|v2|RoCE v1|RoCE v2|IB))?(?:\s+([A-Za-z][\w.@-]{0,63}))?\s*"
 )
 _GIDS_RULE = re.compile(r"[\s-]{3,}")
