@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import sys
+
+from preflight import ahead
+
+if ahead.asks_this_node(sys.argv[1:]):  # before all that is imported below
+    ahead.start()
+
+import json
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,8 +21,10 @@ from preflight.session import (
     UsageError,
     load_evidence,
     nearest,
+    progress,
     read_logs,
     report_broken,
+    screen,
     writable,
     write_file,
 )
@@ -69,9 +76,11 @@ _outputs = _options(
 _cluster = click.option("--cluster", type=_path, metavar="FILE", help="What this site expects (cluster.toml).")
 _log = click.option("--log", "logs", multiple=True, type=_path, metavar="FILE", help="NCCL log or nccl-tests output.")
 _asking = _options(
-    click.option("--deadline", "deadline_s", type=click.FloatRange(1, 86400), metavar="S",
-                 help="Seconds for everything (60; many nodes: 600)."),
-    click.option("--sudo", is_flag=True, help="Use `sudo -n` for probes that need root."),
+    click.option("--deadline", "deadline_s", type=click.FloatRange(1, 86400), metavar="S"),
+    click.option("--window", "window_s", type=click.FloatRange(1, 3600), metavar="S",
+                 help="Limit (60, fleet 600); counters twice."),
+    click.option("--sudo", is_flag=True),
+    click.option("--fabric", is_flag=True, help="Use `sudo -n`; sweep InfiniBand, too."),
 )  # fmt: skip
 _targets = _options(
     click.option("--hosts", metavar="NODESET"),
@@ -119,19 +128,20 @@ def check(
     """
     from preflight import asking
 
-    manner = asking.Manner(**{field.name: options.pop(field.name) for field in fields(asking.Manner)})
+    manner = asking.Manner(**{name: options.pop(name) for name in asking.Manner._fields})
     session = Session("check", cluster, only, skip, options)
     run = read_logs(logs)
     if not any((hosts, hostfile, job, rerun)):
-        session.finish([asking.this_node(session.registry.probes, session.cluster, manner)], run)
+        expected = session.cluster if cluster else None
+        session.finish([asking.this_node(session.registry.probes, expected, manner, session.prepare)], run)
     names = asking.targets(hosts, hostfile, job, rerun)
     session.finish(asking.fleet(names, session, manner), run)
 
 
-@main.command()
+@main.command(cls=_Compact)
 @click.option("-o", "--output", type=_path, metavar="FILE", help="Write to FILE instead of standard output.")
 @_asking
-def collect(output: Path | None, deadline_s: float | None, sudo: bool) -> None:
+def collect(output: Path | None, deadline_s: float | None, sudo: bool, fabric: bool, window_s: float | None) -> None:
     """Ask this node and print its evidence, unjudged.
 
     \b
@@ -140,11 +150,11 @@ def collect(output: Path | None, deadline_s: float | None, sudo: bool) -> None:
     """
     from preflight.asking import Manner, this_node
     from preflight.checks import registry
-    from preflight.cluster import Cluster
-    from preflight.evidence import dump
 
     writable(output)
-    evidence = this_node(registry().probes, Cluster(), Manner(deadline_s, sudo))
+    evidence = this_node(registry().probes, None, Manner(deadline_s, sudo, fabric=fabric, window_s=window_s))
+    from preflight.evidence import dump
+
     if output:
         try:
             write_file(output, dump(evidence))
@@ -177,6 +187,37 @@ def judge(
     session.finish(evidences, read_logs(logs) or run)
 
 
+@main.command()
+@click.argument("names", nargs=-1, required=True, metavar="FILE|-...")
+@click.option("--json", "as_json", is_flag=True, help="Print what was read as JSON (preflight.read/1).")
+def read(names: tuple[str, ...], as_json: bool) -> None:
+    """Recognise and judge whatever was pasted: tool output, logs, alone or mixed.
+
+    \b
+    Example: nvidia-smi topo -m | preflight read -
+             preflight read slurm-4711.out ibstat.txt
+    Exit:    0 read, 1 something failed, 3 nothing recognised, 2 a file cannot be read
+    """
+    from preflight import reading
+
+    try:
+        texts = [reading.load(name) for name in names]
+    except reading.SourceError as error:
+        raise UsageError(str(error)) from None
+    with progress(f"reading {len(texts)} texts"):
+        sources = [(name, reading.read_text(text, name)) for name, text in texts]
+    told = reading.document(sources)
+    if as_json:
+        click.echo(json.dumps(told, indent=1))
+    else:
+        from preflight.reports.read_text import render
+
+        known = ", ".join(kind.name for kind in reading.kinds())
+        terminal, width = screen()
+        click.echo(render(told, known, colour=terminal, width=width), nl=False)
+    sys.exit(reading.exit_status(sources))
+
+
 @main.command(cls=_Compact)
 @_outputs
 def demo(**outputs: Any) -> None:
@@ -204,18 +245,22 @@ def probes(as_json: bool) -> None:
     Example: preflight probes
     """
     from preflight.checks import registry
-    from preflight.probes import plan, sudoers
+    from preflight.probes import plan, sudoers, sweep
 
     asked = registry().probes
     if as_json:
         click.echo(json.dumps(plan(asked, node="", deadline_s=60), indent=1))
         return
-    for probe in asked:
+    for probe in (*asked, *sweep()):
+        if probe == sweep()[0]:
+            click.echo("\nonly with --fabric, and only of the one node that sweeps:")
         limits = f"{probe.timeout_s:g} s" + (f", needs {probe.needs}" if probe.needs else "")
         click.echo(f"{probe.key}\n    {probe.why} ({limits})")
         for pattern in probe.each:
             click.echo(f"    for each {pattern}")
-    if lines := sudoers(asked):
+        if probe.listed:
+            click.echo(f"    for each that `{probe.listed[0]}` lists")
+    if lines := sudoers((*asked, *sweep())):
         click.echo("\nsudoers lines for --sudo:")
         for line in lines:
             click.echo(f"    {line}")
@@ -261,6 +306,11 @@ def explain(check_id: str) -> None:
     click.echo(f"What to do:  {check.fix}")
     click.echo(f"Source:      {check.source}")
     click.echo(f"Answers:     {', '.join(check.answers) or 'no item of the checklists'}")
+    from preflight.formats import unverified
+    from preflight.reads import records_of
+
+    for name in unverified(records_of(check)):
+        click.echo(f"unverified format: {name} (no output of a real one is among preflight's tests)")
 
 
 @main.command()

@@ -10,9 +10,11 @@ import fnmatch
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, cast
+
+from preflight.lean import dataclass
 
 SCHEMA = "preflight.evidence/1"
 
@@ -55,6 +57,8 @@ class Record:
     entries: Mapping[str, Any] | None = None
     why: str = ""
     seconds: float | None = None
+    at_s: float | None = None  # when it was read: seconds on the node's monotonic clock
+    again: Record | None = None  # the second reading, at the end of a window
 
     @property
     def ok(self) -> bool:
@@ -92,20 +96,12 @@ class Evidence:
         """Return the record, whatever its status; raise EvidenceError if it is absent or malformed."""
         if key not in self.records:
             raise EvidenceError(key, "was never asked of this node")
-        raw = self.records[key]
-        if not isinstance(raw, Mapping):
-            raise EvidenceError(key, f"the record is a {type(raw).__name__}, not an object")
-        status, out, err, rc = raw.get("status"), raw.get("out", ""), raw.get("err", ""), raw.get("rc")
-        entries = raw.get("entries")
-        if not isinstance(status, str):
-            raise EvidenceError(key, "the record has no status")
-        if not isinstance(out, str) or not isinstance(err, str):
-            raise EvidenceError(key, "the record's output is not text")
-        if rc is not None and not isinstance(rc, int):
-            raise EvidenceError(key, "the record's exit status is not a number")
-        if entries is not None and not isinstance(entries, Mapping):
-            raise EvidenceError(key, "the record's entries are not an object")
-        return Record(key, status, out, err, rc, raw.get("value"), entries, str(raw.get("why", "")), raw.get("seconds"))
+        return _record(key, self.records[key])
+
+    @property
+    def windowed(self) -> bool:
+        """Whether anything was read twice: only then is there growth to judge."""
+        return any(isinstance(raw, Mapping) and "again" in raw for raw in self.records.values())
 
     def whole(self, key: str) -> Record:
         """Return the record only if it holds everything that was asked for."""
@@ -162,13 +158,35 @@ class Evidence:
                 yield key
 
 
+def _record(key: str, raw: object, second: bool = False) -> Record:
+    """Take a record apart; raises EvidenceError if it is malformed."""
+    if not isinstance(raw, Mapping):
+        raise EvidenceError(key, f"the record is a {type(raw).__name__}, not an object")
+    status, out, err, rc = raw.get("status"), raw.get("out", ""), raw.get("err", ""), raw.get("rc")
+    entries = raw.get("entries")
+    if not isinstance(status, str):
+        raise EvidenceError(key, "the record has no status")
+    if not isinstance(out, str) or not isinstance(err, str):
+        raise EvidenceError(key, "the record's output is not text")
+    if rc is not None and not isinstance(rc, int):
+        raise EvidenceError(key, "the record's exit status is not a number")
+    if entries is not None and not isinstance(entries, Mapping):
+        raise EvidenceError(key, "the record's entries are not an object")
+    at_s = raw.get("at_s")
+    if at_s is not None and (not isinstance(at_s, (int, float)) or isinstance(at_s, bool)):
+        raise EvidenceError(key, "the record's time is not a number")
+    again = _record(key, raw["again"], second=True) if "again" in raw and not second else None
+    why = str(raw.get("why", ""))
+    return Record(key, status, out, err, rc, raw.get("value"), entries, why, raw.get("seconds"), at_s, again)
+
+
 def from_document(document: object, name: str) -> Evidence:
     """Take a decoded document apart. ``name`` is what to call it in errors; raises DocumentError."""
     if not isinstance(document, dict):
         raise DocumentError(f"{name} holds a JSON {type(document).__name__}, not an evidence document")
     doc = cast("dict[str, Any]", document)
     if doc.get("schema") != SCHEMA:
-        raise DocumentError(f"{name} has schema {doc.get('schema')!r}; this version reads {SCHEMA!r}")
+        raise DocumentError(f"{name} has schema {str(doc.get('schema'))[:60]!r}; this version reads {SCHEMA!r}")
     node, records = doc.get("node"), doc.get("records", {})
     if not isinstance(node, str) or not node:
         raise DocumentError(f"{name} does not name its node")
@@ -190,17 +208,24 @@ def from_document(document: object, name: str) -> Evidence:
 
 def read(path: Path) -> Evidence:
     """Read one document from a file; raises OSError or DocumentError."""
-    raw = path.read_bytes()
+    return decode(path.read_bytes(), str(path))
+
+
+def decode(raw: bytes, name: str) -> Evidence:
+    """Read one document from the bytes of a file. ``name`` is what to call it in errors; raises DocumentError."""
     if not raw.strip():
-        raise DocumentError(f"{path} is empty")
+        raise DocumentError(f"{name} is empty")
     try:
-        return from_document(json.loads(raw), str(path))
+        document = json.loads(raw)
     except RecursionError:
-        raise DocumentError(f"{path} is nested too deeply to be evidence") from None
+        raise DocumentError(f"{name} is nested too deeply to be evidence") from None
     except json.JSONDecodeError as error:
-        raise DocumentError(f"{path}:{error.lineno} is not complete JSON ({error.msg}); collect it again") from None
+        raise DocumentError(f"{name}:{error.lineno} is not complete JSON ({error.msg}); collect it again") from None
     except UnicodeDecodeError:
-        raise DocumentError(f"{path} is not UTF-8 text") from None
+        raise DocumentError(f"{name} is not UTF-8 text") from None
+    except ValueError as error:  # a number of thousands of digits
+        raise DocumentError(f"{name} is not evidence: {error}") from None
+    return from_document(document, name)
 
 
 def to_document(evidence: Evidence) -> dict[str, Any]:

@@ -6,11 +6,10 @@ which the caller adds).
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, Any
 
 from preflight import checklist
 from preflight.cluster import Cluster, Site
@@ -18,7 +17,11 @@ from preflight.evidence import Evidence, EvidenceError
 from preflight.facts import NodeFacts, RunFacts
 from preflight.facts.picture import picture
 from preflight.facts.run import RUN
+from preflight.lean import dataclass
 from preflight.model import Check, Finding, Scope, Status, unknown, worst
+
+if TYPE_CHECKING:
+    from preflight.facts.fabric import FabricFacts
 
 SCHEMA = "preflight.report/1"
 
@@ -26,8 +29,6 @@ SCHEMA = "preflight.report/1"
 DISPLAY = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.SKIP, Status.PASS)
 
 _EXCERPT_LINES, _EXCERPT_CHARS = 14, 1200
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -71,15 +72,48 @@ def judge(
     sites = {node.node: cluster.site(node) for node in nodes}
     verdict = Verdict(tuple(evidence.node for evidence in evidences))
     verdict.silent = {e.node: e.no_answer for e in evidences if e.no_answer is not None}
+    swept_as = _sweeps(nodes, sites) if any(check.sweep for check in checks) else []
+    windowed = any(node.evidence.windowed for node in nodes)
     for check in checks:
+        if check.window and not windowed:
+            continue
         if check.scope is Scope.NODE:
             verdict.outcomes += [_run(check, node.node, node.evidence, node, sites[node.node]) for node in nodes]
+        elif check.sweep:
+            verdict.outcomes += [_run(check, name, swept.evidence, swept, cluster.fabric) for name, swept in swept_as]
         elif check.scope is Scope.FLEET:
             verdict.outcomes += _fleet(check, verdict.planned, nodes, sites)
         elif run is not None:
             verdict.outcomes.append(_run(check, RUN, run, RunFacts(run), cluster.run_site(sites.values())))
     kept = {evidence.node: evidence for evidence in evidences} | ({RUN: run} if run else {})
-    return _document(verdict, checks, kept, sites, {n.node: n for n in nodes}, run is not None, off)
+    kept |= {name: swept.evidence for name, swept in swept_as}
+    document = _document(verdict, checks, kept, sites, {n.node: n for n in nodes}, run is not None, off, len(swept_as),
+                         windowed)  # fmt: skip
+    if drawn := [picture for name, swept in swept_as if (picture := _fabric_picture(name, swept, cluster))]:
+        document["fabrics"] = drawn
+    return document
+
+
+def _sweeps(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> list[tuple[str, FabricFacts]]:
+    """Return the sweeps of the fabric in the evidence, each with the name that its findings are kept under."""
+    keys = ("cmd:ibnetdiscover",)
+    if not any(key.startswith(keys) for node in nodes for key in node.evidence.records):
+        return []
+    from preflight.facts.fabric import FABRIC, sweeps
+
+    found = list(sweeps(nodes, lambda node: sites[node.node].roles(node).compute))
+    if len(found) == 1:
+        return [(FABRIC, found[0])]
+    return [(f"{FABRIC} {swept.net_key[4:]} on {swept.sweeper.node}", swept) for swept in found]
+
+
+def _fabric_picture(name: str, swept: FabricFacts, cluster: Cluster) -> dict[str, Any] | None:
+    from preflight.facts.fabric_picture import picture
+
+    try:
+        return picture(name, swept, cluster.fabric.reference)
+    except EvidenceError:
+        return None
 
 
 def _run(check: Check, name: str, evidence: Evidence, facts: object, site: object) -> Outcome:
@@ -93,7 +127,9 @@ def _run(check: Check, name: str, evidence: Evidence, facts: object, site: objec
         findings.append(_could_not_tell(error, evidence))
     except Exception as error:
         crashed = True
-        _log.exception("check %s crashed on %s", check.id, name)
+        import logging
+
+        logging.getLogger(__name__).exception("check %s crashed on %s", check.id, name)
         findings.append(
             unknown(
                 f"the check itself crashed: {type(error).__name__}: {error}",
@@ -131,13 +167,16 @@ def _supply(key: str, evidence: Evidence) -> str:
 
 
 _PACKAGES = {
-    "ibstat": " (package infiniband-diags)",
+    **dict.fromkeys(
+        ("ibstat", "ibnetdiscover", "iblinkinfo", "ibqueryerrors", "sminfo", "saquery"), " (package infiniband-diags)"
+    ),
     "ibv_devinfo": " (package ibverbs-utils, or rdma-core)",
     "dcb": " (package iproute2)",
     "mlnx_qos": " (package mlnx-tools)",
     "nvidia-smi": " (it comes with the NVIDIA driver)",
     "lspci": " (package pciutils)",
     "chronyc": " (package chrony)",
+    "ethtool": " (package ethtool)",
     "ip": " (package iproute2)",
     "find": " (package findutils)",
 }
@@ -173,12 +212,16 @@ def _document(
     facts: Mapping[str, NodeFacts],
     has_logs: bool,
     off: Sequence[str],
+    swept: int,
+    windowed: bool,
 ) -> dict[str, Any]:
-    per_node = [check for check in checks if check.scope is not Scope.RUN]
+    unread = [] if windowed else [check for check in checks if check.window]
+    per_node = [c for c in checks if c.scope is not Scope.RUN and not c.sweep and c not in unread]
+    of_sweep = [check for check in checks if check.sweep]
     run_checks = [check for check in checks if check.scope is Scope.RUN]
     counts = Counter(outcome.status for outcome in verdict.outcomes)
     coverage: dict[str, Any] = {
-        "planned": len(verdict.planned) * len(per_node) + (len(run_checks) if has_logs else 0),
+        "planned": len(verdict.planned) * len(per_node) + (len(run_checks) if has_logs else 0) + len(of_sweep) * swept,
         "ran": sum(counts[s] for s in (Status.PASS, Status.WARN, Status.FAIL, Status.UNKNOWN)),
         "passed": counts[Status.PASS],
         "warned": counts[Status.WARN],
@@ -193,10 +236,12 @@ def _document(
         },
         "off": list(off),
         "without_logs": [] if has_logs else [check.id for check in run_checks],
+        "without_window": [check.id for check in unread],
+        "without_sweep": [] if swept else [check.id for check in of_sweep],
     }
     outcomes: dict[str, list[Outcome]] = {name: [] for name in (*verdict.planned, RUN)}
     for outcome in verdict.outcomes:
-        outcomes[outcome.node].append(outcome)
+        outcomes.setdefault(outcome.node, []).append(outcome)
     nodes = [_node(name, verdict, outcomes[name], evidences[name], sites, facts) for name in verdict.planned]
     findings = list(_folded(verdict.outcomes, evidences))
     statuses = _by_item(verdict.outcomes)

@@ -16,10 +16,11 @@ import enum
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 from preflight.cluster import Expected
+from preflight.lean import dataclass
 
 
 class Status(str, enum.Enum):
@@ -88,7 +89,7 @@ class Finding:
 
 
 class CheckFunction(Protocol):
-    """``(facts, site)`` for a node or a run, ``(nodes, sites)`` for a fleet."""
+    """``(facts, site)`` for a node or a run, ``(nodes, sites)`` for a fleet, ``(sweep, fabric)`` for a sweep."""
 
     __name__: str
 
@@ -109,6 +110,9 @@ class Check:
     answers: tuple[str, ...]
     gating: bool
     run: CheckFunction
+    sweep: bool = False  # judges a sweep of the fabric: once for all nodes, and only where one was made
+    window: bool = False  # judges growth between two readings of counters: only where they were read twice
+    reads: tuple[str, ...] = ()  # records that it asks for on rare machines only; the others are found by running it
 
     @property
     def doc(self) -> str:
@@ -134,13 +138,17 @@ def check(
     answers: Sequence[str] = (),
     scope: str = "node",
     gating: bool = True,
+    sweep: bool = False,
+    window: bool = False,
+    reads: Sequence[str] = (),
 ) -> Callable[[CheckFunction], Check]:
     """Make a Check of a function; a mistake in the declaration is an error at import."""
     if not _ID.fullmatch(id):
         raise ValueError(f"check id {id!r} is not of the form subject.what")
 
     def decorate(function: CheckFunction) -> Check:
-        made = Check(id, title, Scope(scope), source, fix, tuple(answers), gating, function)
+        made = Check(id, title, Scope(scope), source, fix, tuple(answers), gating, function, sweep, window,
+                     tuple(reads))  # fmt: skip
         if not made.why:
             raise ValueError(f"check {id}: its docstring has no second paragraph that says why it hurts")
         return made

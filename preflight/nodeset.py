@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 #: Names that one folded list may stand for.
 MOST_NAMES = 100_000
 
-_LONGEST_EXCERPT = 60
+_LONGEST_EXCERPT, _LONGEST_ERROR = 60, 300
 
 
 def unfold(text: str) -> tuple[str, ...]:
@@ -20,14 +20,14 @@ def unfold(text: str) -> tuple[str, ...]:
     from ClusterShell.NodeSet import NodeSet, NodeSetException
     from ClusterShell.NodeUtils import GroupResolverError, GroupSourceError
 
-    text = re.sub(r"\s+", ",", re.sub(r"\s*([],!&^[])\s*", r"\1", text.strip()))
+    text = re.sub(r" ?([],!&^[]) ?", r"\1", " ".join(text.split())).replace(" ", ",")
     if (number := how_many(text)) > MOST_NAMES:
         raise ValueError(f"names {number} nodes; at most {MOST_NAMES} are taken")
     try:
         found = NodeSet(text)
         number = len(found)
     except (NodeSetException, GroupResolverError, GroupSourceError) as error:
-        raise ValueError(str(error)) from None
+        raise ValueError(str(error)[:_LONGEST_ERROR]) from None
     if number > MOST_NAMES:
         raise ValueError(f"names {number} nodes; at most {MOST_NAMES} are taken")
     if not number:
@@ -48,12 +48,24 @@ def fold(names: Iterable[str]) -> str:
 def how_many(folded: str) -> int:
     """Count what a folded list stands for at most, before a library spends minutes on unfolding it."""
     total = 0
-    for pattern in re.split(r"[,!&^](?![^\[]*\])", folded):
+    for pattern in _patterns(folded):
         number = 1
-        for ranges in re.findall(r"\[([^\]]*)\]", pattern):
-            number *= sum(_length(item) for item in re.split(r"[,!&^]", ranges))
+        for ranges in re.findall(r"\[([^\[\]]*)\]", pattern):
+            number = min(number * sum(_length(item) for item in re.split(r"[,!&^]", ranges)), 10**18)
         total += number if pattern else 0
     return total
+
+
+def _patterns(folded: str) -> Iterator[str]:
+    """Divide a list at the operators that stand outside of brackets."""
+    start, inside = 0, False
+    for mark in re.finditer(r"[],!&^[]", folded):
+        if mark[0] in "[]":
+            inside = mark[0] == "["
+        elif not inside:
+            yield folded[start : mark.start()]
+            start = mark.end()
+    yield folded[start:]
 
 
 def _length(item: str) -> int:

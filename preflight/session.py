@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -40,24 +41,54 @@ class Session:
         self, command: str, cluster: Path | None, only: Sequence[str], skip: Sequence[str], outputs: Mapping[str, Any]
     ) -> None:
         from preflight.checks import DuplicateCheck, registry
-        from preflight.cluster import Cluster, ClusterFileError, load
 
         self.command = command
         self.started = time.monotonic()
         self.via = ""
-        self._outputs = outputs
+        self._cluster_file, self._only, self._skip, self._outputs = cluster, only, skip, outputs
         for target in (outputs.get("html_file"), outputs.get("json_file"), outputs.get("exclude_file")):
             writable(Path(target) if target and target != "-" else None)
         if save := outputs.get("save"):
             _directory(save)
         try:
             self.registry = registry()
-            self.cluster: Cluster = load(cluster) if cluster else Cluster()
-        except (ClusterFileError, DuplicateCheck) as error:
+        except DuplicateCheck as error:
             raise UsageError(str(error)) from None
+        if cluster:
+            _ = self.cluster
         report_broken(self.registry)
-        self.checks, self.off = _select(self.registry.checks, only, skip)
+        if only or skip:
+            _ = self.checks
         self._all_written = True
+
+    @cached_property
+    def cluster(self) -> Cluster:
+        """What the site expects: its cluster file, which is read at the start, else nothing."""
+        from preflight.cluster import Cluster, ClusterFileError, load
+
+        try:
+            return load(self._cluster_file) if self._cluster_file else Cluster()
+        except ClusterFileError as error:
+            raise UsageError(str(error)) from None
+
+    @cached_property
+    def checks(self) -> list[Check]:
+        """The checks to run; they are imported when they are first asked for."""
+        return _select(self.registry.checks, self._only, self._skip)
+
+    @cached_property
+    def off(self) -> list[str]:
+        """The ids of the checks that were switched off."""
+        kept = {check.id for check in self.checks}
+        return [check.id for check in self.registry.checks if check.id not in kept]
+
+    def prepare(self) -> None:
+        """Import what judging and telling takes; for the time in which a node is asked."""
+        import preflight.judge
+
+        _ = self.checks, self.cluster
+        if self._outputs.get("json_file") != "-":
+            import preflight.reports.text_report  # noqa: F401
 
     def keep(self, evidence: Evidence) -> None:
         """Write a document as soon as it is there, if evidence is to be kept."""
@@ -116,12 +147,9 @@ class Session:
             self._all_written = False
 
     def _print(self, report: dict[str, Any]) -> None:
-        from shutil import get_terminal_size
-
         from preflight.reports.text_report import render
 
-        terminal = sys.stdout.isatty()
-        width = min(get_terminal_size((100, 24)).columns, 120) if terminal else 100
+        terminal, width = screen()
         click.echo(render(report, colour=terminal, width=width, verbose=self._outputs.get("verbose", False)), nl=False)
         if html_file := self._outputs.get("html_file"):
             click.echo(f"page: {html_file}")
@@ -134,8 +162,8 @@ def write_file(path: Path, text: str) -> None:
     write(path, text)
 
 
-def _select(checks: Sequence[Check], only: Sequence[str], skip: Sequence[str]) -> tuple[list[Check], list[str]]:
-    """Return the checks to run and the ids of those that were switched off."""
+def _select(checks: Sequence[Check], only: Sequence[str], skip: Sequence[str]) -> list[Check]:
+    """Return the checks to run."""
     for pattern in (*only, *skip):
         if not any(fnmatchcase(check.id, pattern) for check in checks):
             raise UsageError(f"no check matches {pattern!r}{nearest(pattern, [c.id for c in checks])}")
@@ -147,13 +175,13 @@ def _select(checks: Sequence[Check], only: Sequence[str], skip: Sequence[str]) -
     ]
     if not kept:
         raise UsageError("--only and --skip together leave no check")
-    return kept, [check.id for check in checks if check not in kept]
+    return kept
 
 
 @contextmanager
 def progress(what: str) -> Iterator[None]:
     """Show on a terminal what takes longer than a second."""
-    if not sys.stderr.isatty():
+    if not (sys.stderr and sys.stderr.isatty()):  # it may be closed
         yield
         return
     from threading import Timer
@@ -182,13 +210,24 @@ def load_evidence(paths: Sequence[Path]) -> tuple[list[Evidence], Evidence | Non
 
 
 def read_logs(paths: Sequence[Path]) -> Evidence | None:
-    """Read the logs that were handed over."""
+    """Read the logs that were handed over; None if there are none."""
+    if not paths:
+        return None
     from preflight.archive import ArchiveError, logs
 
     try:
         return logs(paths, LOG_CAP)
     except ArchiveError as error:
         raise UsageError(str(error)) from None
+
+
+def screen() -> tuple[bool, int]:
+    """Tell whether a terminal shows what is printed, and how many columns to use."""
+    if not (sys.stdout and sys.stdout.isatty()):
+        return False, 100
+    from shutil import get_terminal_size
+
+    return True, min(get_terminal_size((100, 24)).columns, 120)
 
 
 def writable(path: Path | None) -> None:

@@ -97,14 +97,19 @@ def _from_file(path: Path) -> tuple[str, ...]:
         raise TargetError(f"{path}: is not text; put one name, or gpu[001-064], in each line") from None
     if len(raw) > _LARGEST_HOSTFILE:
         raise TargetError(f"{path}: is longer than {_LARGEST_HOSTFILE} bytes")
+    return from_text(text, str(path))
+
+
+def from_text(text: str, where: str) -> tuple[str, ...]:
+    """Return the names in the text of a host file, each once. ``where`` is its path; raises TargetError."""
     found: dict[str, None] = {}
     for number, line in enumerate(text.splitlines(), 1):
-        if names := _of_line(line, f"{path}:{number}"):
+        if names := _of_line(line, f"{where}:{number}"):
             found.update(dict.fromkeys(names))
         if len(found) > MOST_NAMES:
-            raise TargetError(f"{path}:{number}: the file names more than {MOST_NAMES} nodes")
+            raise TargetError(f"{where}:{number}: the file names more than {MOST_NAMES} nodes")
     if not found:
-        raise TargetError(f"{path}: names no node; put one name, or gpu[001-064], in each line")
+        raise TargetError(f"{where}: names no node; put one name, or gpu[001-064], in each line")
     return tuple(found)
 
 

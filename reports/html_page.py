@@ -46,6 +46,7 @@ def render(report: Mapping[str, Any]) -> str:
         silences=model.silences(report["nodes"]),
         heat=model.heat_map(report["nodes"]),
         groups=model.node_groups(report["nodes"]),
+        fabrics=model.fabrics(report.get("fabrics", ())),
         checklists=model.checklists(report["checklists"]),
         checklist_counts=model.tally(report["checklists"]),
         anchors=model.anchors(failures, warnings, unknown),

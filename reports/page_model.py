@@ -10,6 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from preflight.reports import fabric_svg
 from preflight.reports.topology_svg import draw
 from preflight.reports.visible import fold
 
@@ -286,6 +287,26 @@ def _node_group(number: int, group: Sequence[Document], drawn: dict[str, tuple[s
         checks=tuple((status, tuple(by_status[status])) for status in sorted(by_status, key=urgency)),
         picture=picture,
         same_as=same_as,
+    )
+
+
+# --- the fabric ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FabricView:
+    """One sweep of the fabric."""
+
+    swept_from: str
+    summary: str
+    partial: str  # why it is not all of it; empty: it is
+    picture: Markup
+
+
+def fabrics(sweeps: Sequence[Document]) -> tuple[FabricView, ...]:
+    """Draw the sweeps."""
+    return tuple(
+        FabricView(one["swept_from"], fabric_svg.summary(one), one["partial"], fabric_svg.draw(one)) for one in sweeps
     )
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from preflight.reports.visible import RUN, one_line
+from preflight.lean import dataclass
+from preflight.reports.visible import FABRIC, RUN, one_line
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,8 @@ class _Tally:
     unknown: int  # results
     run_failed: int  # findings in the logs
     run_unknown: int
+    fabric_failed: int  # findings in sweeps of the fabric
+    fabric_unknown: int
     items: int  # of the checklists
     open_items: int  # of them unknown
 
@@ -62,6 +64,11 @@ class _Tally:
         nodes = report["nodes"]
         answered = [node["status"] for node in nodes if not node.get("no_answer")]
         logs = [finding["status"] for finding in report["findings"] if RUN in finding["nodes"]]
+        sweeps = [
+            finding["status"]
+            for finding in report["findings"]
+            if any(name.split(" ")[0] == FABRIC for name in finding["nodes"])
+        ]
         coverage = report["coverage"]
         return cls(
             names=tuple(node["name"] for node in nodes),
@@ -75,6 +82,8 @@ class _Tally:
             unknown=coverage["unknown"],
             run_failed=logs.count("fail"),
             run_unknown=logs.count("unknown"),
+            fabric_failed=sweeps.count("fail"),
+            fabric_unknown=sweeps.count("unknown"),
             items=len(report["checklists"]),
             open_items=sum(item["status"] == "unknown" for item in report["checklists"]),
         )
@@ -87,6 +96,8 @@ class _Tally:
             said.append(f"{self._share(self.failing)} {'has' if self.failing == 1 else 'have'} problems")
         if self.run_failed:
             said.append(f"the run's logs show {_of(self.run_failed, 'problem')}")
+        if self.fabric_failed:
+            said.append(f"the fabric has {_of(self.fabric_failed, 'problem')}")
         return said or [f"{_of(self.failed, 'check')} failed"]
 
     def gaps(self) -> list[str]:
@@ -104,6 +115,8 @@ class _Tally:
             said.append(f"could not tell for {self._share(self.vague)}")
         if self.run_unknown:
             said.append("could not tell from the run's logs")
+        if self.fabric_unknown:
+            said.append("could not tell all of the fabric")
         said += self._silence()
         if not said and self.unknown:
             said.append(f"could not tell {_of(self.unknown, 'result')}")

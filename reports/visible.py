@@ -8,6 +8,10 @@ from collections.abc import Iterable
 #: The name under which the judge keeps the evidence of a run (``preflight.facts.run.RUN``).
 RUN = "@run"
 RUN_WORDS = "the run's logs"
+#: The name under which the judge keeps a sweep of the fabric (``preflight.facts.fabric.FABRIC``).
+FABRIC = "@fabric"
+FABRIC_WORDS = "the fabric"
+_WORDS = {RUN: RUN_WORDS, FABRIC: FABRIC_WORDS}
 
 # Controls but \n and \t; soft hyphen; marks, isolates and overrides of direction; zero-width and other
 # characters that show as nothing; line and paragraph separator; surrogates; non-characters; tags.
@@ -44,7 +48,7 @@ def fold(names: Iterable[str]) -> str:
     distinct = dict.fromkeys(names)
     plain = [name for name in distinct if _PLAIN_NAME.fullmatch(name)]
     legal = set(plain)
-    odd = [RUN_WORDS if name == RUN else one_line(name) for name in distinct if name not in legal]
+    odd = [_WORDS.get(name) or one_line(name) for name in distinct if name not in legal]
     return ", ".join([*([_folded(plain)] if plain else []), *odd])
 
 

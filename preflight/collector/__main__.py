@@ -10,12 +10,15 @@ import signal
 import sys
 import threading
 import time
-from typing import Any
 
 from .commands import close
 from .frame import write_frame
 from .processes import become_subreaper, end_descendants
 from .run import collect
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 #: Exit status when the caller is gone or the time limit has struck.
 GONE = 3
@@ -74,7 +77,7 @@ def _wait_for_limit(seconds: float) -> None:
     _leave()
 
 
-def _leave(*_: Any) -> None:
+def _leave(*_: "Any") -> None:
     close()
     try:
         end_descendants(grace_s=1.0)

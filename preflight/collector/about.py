@@ -2,7 +2,10 @@
 
 import os
 import sys
-from typing import Any, Dict
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict
 
 # The kernel's fixed inode numbers of the first PID and user name space.
 _HOST_NAMESPACES = {"pid": "pid:[4026531836]", "user": "user:[4026531837]"}
@@ -11,7 +14,7 @@ _CONTAINER_NAMES = ("KUBERNETES_SERVICE_HOST", "APPTAINER_CONTAINER", "SINGULARI
 _VM_VENDORS = ("QEMU", "VMware", "Xen", "innotek", "Bochs", "KVM", "Virtual Machine", "Google Compute Engine")
 
 
-def identity() -> Dict[str, Any]:
+def identity() -> "Dict[str, Any]":
     """Return what costs nothing to know: interpreter, kernel, user number."""
     system = os.uname()
     return {

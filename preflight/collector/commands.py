@@ -3,16 +3,18 @@
 import os
 import select
 import signal
-import subprocess
 import threading
 import time
-from typing import Dict, List, Sequence
 
 from .processes import kernel, signal_group, state
 from .records import Deadline, Record, refusal, text
+from .spawn import start
 
-# With vfork the whole interpreter would wait for an execve that hangs on a dead file server.
-subprocess._USE_VFORK = False  # type: ignore[attr-defined]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, List, Sequence
+
+    from .spawn import Process
 
 #: Where administration tools live that are not in the PATH of a user or of a non-login shell.
 SYSTEM_PATH = (
@@ -21,13 +23,15 @@ SYSTEM_PATH = (
     ":/opt/mellanox/mft/bin:/opt/mellanox/doca/tools:/usr/local/nvidia/bin"
 )
 
+#: Seconds between the first two looks at whether a command has ended; they grow further apart.
+_STEP_S = 0.0005
 _GRACE_S = 0.3
 _STUCK = {"T": "it was stopped (state T)", "D": "it was stuck in the kernel (state D)"}
 _CHUNK = 65536
 _closed = threading.Event()
 
 
-def environment() -> Dict[str, str]:
+def environment() -> "Dict[str, str]":
     """Return the environment of every command: the collector's own, in plain English."""
     found = dict(os.environ)
     found["PATH"] = ":".join(part for part in (found.get("PATH", ""), SYSTEM_PATH) if part)
@@ -57,7 +61,7 @@ def close() -> None:
     _closed.set()
 
 
-def execute(argv: Sequence[str], timeout_s: float, deadline: Deadline, cap: int, feed: bytes = b"") -> Record:
+def execute(argv: "Sequence[str]", timeout_s: float, deadline: Deadline, cap: int, feed: bytes = b"") -> Record:
     """Run a command to its end, or to its time limit, or to ``cap`` bytes of one of its outputs.
 
     ``argv[0]`` is a path. ``feed`` is written to its standard input. The record says how it ended;
@@ -67,15 +71,7 @@ def execute(argv: Sequence[str], timeout_s: float, deadline: Deadline, cap: int,
     if _closed.is_set():
         return {"status": "not-run", "why": "the run is over"}
     try:
-        process = subprocess.Popen(
-            list(argv),
-            stdin=subprocess.PIPE if feed else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            env=environment(),
-            start_new_session=True,
-        )
+        process = start(argv, environment(), bool(feed))
     except OSError as error:
         record = refusal(error, "{} could not be executed".format(argv[0]))
         if record["status"] == "missing":  # the file is there: it is its interpreter that is not
@@ -94,7 +90,7 @@ def execute(argv: Sequence[str], timeout_s: float, deadline: Deadline, cap: int,
 class _Run:
     """A running command and what it has printed so far."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", cap: int, feed: bytes) -> None:
+    def __init__(self, process: "Process", cap: int, feed: bytes) -> None:
         self.process = process
         self.out, self.err = bytearray(), bytearray()
         self.full = False
@@ -163,7 +159,7 @@ class _Run:
 
     def _wait(self, until: float, patient: bool = True) -> bool:
         """Read until the command has ended; a ``patient`` wait is also for the end of its output."""
-        step_s, over = 0.005, 0.0
+        step_s, over = _STEP_S, 0.0
         while True:
             if self._has_ended():
                 over = over or time.monotonic() + _GRACE_S
@@ -175,7 +171,7 @@ class _Run:
             moved = self._pump(min(step_s, left_s))
             if self.full and patient:
                 return False
-            step_s = 0.005 if moved else min(step_s * 2, 0.05)
+            step_s = _STEP_S if moved else min(step_s * 2, 0.05)
 
     def _drain(self) -> None:
         """Read what a command that is gone has left in its pipes."""

@@ -2,9 +2,12 @@
 
 import os
 import stat
-from typing import Any, Dict
 
 from .records import Record, name, refusal, text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict
 
 _TYPES = (
     ("file", stat.S_ISREG),
@@ -17,16 +20,17 @@ _TYPES = (
 )
 
 
-def _type(mode: int) -> str:
+def kind(mode: int) -> str:
+    """Return what a mode's file is: file, dir, link, char, …"""
     return next(word for word, test in _TYPES if test(mode))
 
 
 def read_file(path: str, cap: int) -> Record:
     """Read at most ``cap`` bytes of a regular file; opening anything else could act on a device."""
     try:
-        kind = _type(os.stat(path).st_mode)
-        if kind != "file":
-            return {"status": "error", "why": "is a {}, not a regular file".format(kind)}
+        found = kind(os.stat(path).st_mode)
+        if found != "file":
+            return {"status": "error", "why": "is a {}, not a regular file".format(found)}
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
         try:
             content = bytearray()
@@ -41,6 +45,30 @@ def read_file(path: str, cap: int) -> Record:
         return refusal(error)
     why = "longer than {0} bytes; the first {0} were kept".format(cap)
     return {"status": "cut", "out": text(bytes(content[:cap])), "bytes": cap, "why": why}
+
+
+def read_files(path: str, cap: int) -> Record:
+    """Read every regular file of a directory, each a number or a word, as the kernel's counters are.
+
+    The record's value is name -> content without the line's end; a file that could not be read is named in ``err``.
+    """
+    value: Dict[str, str] = {}
+    failed, size = [], 0
+    try:
+        found = sorted(os.listdir(path))
+    except OSError as error:
+        return refusal(error)
+    for entry in found:
+        record = read_file(os.path.join(path, entry), cap)
+        if record["status"] == "ok":
+            value[name(entry)] = record["out"].rstrip("\n")
+            size += len(entry) + len(value[name(entry)])
+        else:
+            failed.append("{}: {}".format(name(entry), record["why"]))
+        if size > cap:
+            why = "{} files, {} were kept".format(len(found), len(value))
+            return {"status": "cut", "value": value, "bytes": cap, "why": why}
+    return {"status": "ok", "value": value, "err": "".join(line + "\n" for line in failed)}
 
 
 def read_dir(path: str, cap: int) -> Record:
@@ -66,10 +94,10 @@ def read_dir(path: str, cap: int) -> Record:
     return record
 
 
-def _look(path: str) -> Dict[str, Any]:
+def _look(path: str) -> "Dict[str, Any]":
     status = os.lstat(path)
     entry = {
-        "type": _type(status.st_mode),
+        "type": kind(status.st_mode),
         "mode": format(stat.S_IMODE(status.st_mode), "04o"),
         "uid": status.st_uid,
         "gid": status.st_gid,

@@ -4,11 +4,22 @@
 ``PREFLIGHT-END``, a line feed. Anything may stand before it: login shells talk.
 """
 
-import hashlib
 import json
 import re
 import zlib
-from typing import IO, Any, Dict, Union
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from hashlib import sha256
+    from typing import IO, Any, Dict, Union
+else:
+    try:  # hashlib loads all of OpenSSL for it
+        from _sha2 import sha256  # Python 3.12
+    except ImportError:
+        try:
+            from _sha256 import sha256
+        except ImportError:
+            from hashlib import sha256
 
 MAGIC = b"PREFLIGHT-FRAME/1 "
 END = b"\nPREFLIGHT-END\n"
@@ -59,7 +70,7 @@ class Reader:
         """The first bytes that are not of the frame."""
         return self._noise if self._payload >= 0 else (self._noise + bytes(self._buffer))[:_NOISE_KEPT]
 
-    def document(self) -> Dict[str, Any]:
+    def document(self) -> "Dict[str, Any]":
         """Return the document of a complete frame; raise FrameError for anything less."""
         if self._payload < 0 and MAGIC in self._buffer:
             raise CutFrame("the answer was cut in its first line")
@@ -69,7 +80,7 @@ class Reader:
             have = min(len(self._buffer), self._payload)
             raise CutFrame("the answer was cut at {} of {} bytes".format(have, self._payload))
         payload = bytes(self._buffer[: self._payload])
-        if hashlib.sha256(payload).hexdigest().encode("ascii") != self._digest:
+        if sha256(payload).hexdigest().encode("ascii") != self._digest:
             raise DamagedFrame("the answer is damaged: its checksum is another")
         if self._buffer[self._payload : self._payload + len(END)] != END:
             raise DamagedFrame("the answer is damaged: its end mark is missing")
@@ -86,7 +97,7 @@ class Reader:
         del self._buffer[:end]
 
 
-def _decode(payload: bytes) -> Dict[str, Any]:
+def _decode(payload: bytes) -> "Dict[str, Any]":
     try:
         inflate = zlib.decompressobj()
         raw = inflate.decompress(payload, LIMIT)
@@ -100,7 +111,7 @@ def _decode(payload: bytes) -> Dict[str, Any]:
     return document
 
 
-def read_frame(source: Union[bytes, IO[bytes]]) -> Dict[str, Any]:
+def read_frame(source: "Union[bytes, IO[bytes]]") -> "Dict[str, Any]":
     """Return the document framed in some bytes, or in a stream read up to the end mark.
 
     Raises NoFrame, CutFrame or DamagedFrame.
@@ -115,14 +126,14 @@ def read_frame(source: Union[bytes, IO[bytes]]) -> Dict[str, Any]:
             return reader.document()
 
 
-def pack(document: Dict[str, Any]) -> bytes:
+def pack(document: "Dict[str, Any]") -> bytes:
     """Return the frame of a document."""
     payload = zlib.compress(json.dumps(document, sort_keys=True).encode("ascii"), 6)
-    digest = hashlib.sha256(payload).hexdigest().encode("ascii")
+    digest = sha256(payload).hexdigest().encode("ascii")
     return MAGIC + str(len(payload)).encode("ascii") + b" " + digest + b"\n" + payload + END
 
 
-def write_frame(stream: IO[bytes], document: Dict[str, Any]) -> None:
+def write_frame(stream: "IO[bytes]", document: "Dict[str, Any]") -> None:
     """Write the frame of a document to a binary stream and flush it."""
     stream.write(pack(document))
     stream.flush()

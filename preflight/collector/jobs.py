@@ -1,35 +1,42 @@
 """What a worker does at once: one probe, or all calls of one library."""
 
+import functools
 import os
+import re
 import time
-from typing import Any, Callable, Dict, Iterable, List, Mapping
 
-from . import commands, files, libraries, paths, processes
+from . import commands, environments, files, libraries, paths, processes
 from .records import Deadline, Record, name, refusal
-from .redact import environment
 from .sudo import Privilege
 
-Put = Callable[[str, Record], None]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, Iterable, List, Mapping, Pattern, Set
+
+    Put = Callable[[str, Record], None]
 
 _LIBRARIES = ("nvml", "psutil")
-_SLOW_FIRST = ("cmd", *_LIBRARIES)
+_SLOW_FIRST = (*_LIBRARIES, "cmd")
+#: Subjects of one command that another command may list.
+_MOST_LISTED = 32
 
 
 class Site:
     """What all probes of a run have in common."""
 
-    def __init__(self, plan: Mapping[str, Any], deadline: Deadline, privilege: Privilege) -> None:
+    def __init__(self, plan: "Mapping[str, Any]", deadline: Deadline, privilege: Privilege) -> None:
         """Take the limits from the plan."""
         self.cap = int(plan["output_cap"])
         self.allowed: List[str] = plan["environment"]
         self.deadline = deadline
         self.privilege = privilege
+        self.window_s = float(plan.get("window_s", 0))
 
 
 class Job:
     """One or several probes that are answered together; ``key`` is that of the first."""
 
-    def __init__(self, probes: List[Dict[str, Any]]) -> None:
+    def __init__(self, probes: "List[Dict[str, Any]]") -> None:
         """Take probes of one kind; more than one only of a library."""
         self.probes = probes
         self.kind: str = probes[0]["kind"]
@@ -38,6 +45,9 @@ class Job:
         self.timeout_s = max(float(probe["timeout_s"]) for probe in probes)
         self.reading = ""
         self.began = 0.0
+        self.again = False
+        self.seen: Set[str] = set()
+        self._expected: Set[str] = set()
         self._thread = ""
 
     def begin(self) -> None:
@@ -46,14 +56,27 @@ class Job:
         self._thread = processes.thread()
         self.reading = self.key
 
+    def second(self) -> "Job":
+        """Return the job of the same question, asked once more at the end of the window."""
+        job = Job(self.probes)
+        job.again = True
+        job._expected = set(self.seen)
+        return job
+
+    @property
+    def twice(self) -> bool:
+        """Whether a second reading is wanted; a probe that stands for several is asked again by each of them."""
+        probe = self.probes[0]
+        return bool(probe.get("twice")) and not self.again and "each" not in probe and "listed" not in probe
+
     def overdue(self, grace_s: float) -> bool:
         """Tell whether the job is ``grace_s`` seconds beyond its time limit."""
         return self.began > 0 and time.monotonic() > self.began + self.timeout_s + grace_s
 
-    def unanswered(self, records: Mapping[str, Record]) -> List[str]:
+    def unanswered(self, records: "Mapping[str, Record]") -> "List[str]":
         """Return the keys of this job that are not among the records."""
-        keys = [probe["key"] for probe in self.probes] + [self.reading]
-        return sorted({key for key in keys if key and key not in records})
+        keys = {probe["key"] for probe in self.probes} | {self.reading} | self._expected
+        return sorted(key for key in keys if key and not (key in self.seen if self.again else key in records))
 
     def stuck(self, deadline: Deadline) -> Record:
         """Return the record of a job that has not ended."""
@@ -67,39 +90,62 @@ class Job:
         why = "the kernel has not answered for {:.1f} s, at {}".format(after_s, self.reading)
         return {"status": "abandoned", "why": why, "kernel": found}
 
-    def answer(self, site: Site, put: Put) -> "List[Job]":
+    def answer(self, site: Site, put: "Put") -> "List[Job]":
         """Do the work; return further jobs that it turned out to be made of."""
         if self.kind == "cmd":
             return self._command(site, put)
         if self.kind in _LIBRARIES:
             self._library(site, put)
-        elif self.kind in ("file", "dir", "statvfs"):
+        elif self.kind in ("file", "files", "dir", "statvfs"):
             self._paths(site, put)
         elif self.kind == "env":
-            put(self.key, {"status": "ok", "value": environment(site.allowed, os.environ)})
+            put(self.key, environments.answer(self.target, site.allowed))
         else:
             put(self.key, {"status": "error", "why": "this collector knows no such kind of probe"})
         return []
 
-    def _command(self, site: Site, put: Put) -> "List[Job]":
+    def _command(self, site: Site, put: "Put") -> "List[Job]":
         probe = self.probes[0]
         if "each" in probe:
             return self._each(probe, put)
-        try:
-            tool = commands.find(probe["argv"][0])
-        except OSError as error:
-            put(self.key, refusal(error))
-            return []
-        argv = [tool, *probe["argv"][1:]]
-        limits = (self.timeout_s, site.deadline, site.cap)
-        if probe.get("needs") == "root":
-            self.reading = ""
-            put(self.key, site.privilege.execute(argv, self.begin, *limits))
-        else:
-            put(self.key, commands.execute(argv, *limits))
+        if "listed" in probe:
+            return self._listed(probe, site, put)
+        put(self.key, self._timed(site, lambda: self._execute(probe["argv"], site)))
         return []
 
-    def _each(self, probe: Dict[str, Any], put: Put) -> "List[Job]":
+    def _execute(self, argv: "List[str]", site: Site) -> Record:
+        try:
+            tool = commands.find(argv[0])
+        except OSError as error:
+            return refusal(error)
+        limits = (self.timeout_s, site.deadline, site.cap)
+        if self.probes[0].get("needs") == "root":
+            self.reading = ""
+            return site.privilege.execute([tool, *argv[1:]], self.begin, *limits)
+        return commands.execute([tool, *argv[1:]], *limits)
+
+    def _timed(self, site: Site, read: "Callable[[], Record]") -> Record:
+        """Answer one question; say when, if it is asked twice, and leave out the lines that are not wanted."""
+        at_s, probe = time.monotonic(), self.probes[0]
+        record = read()
+        if "omit" in probe and record.get("out"):
+            record = _without(record, re.compile(probe["omit"]))
+        return dict(record, at_s=round(at_s, 6)) if site.window_s and probe.get("twice") else record
+
+    def _listed(self, probe: "Dict[str, Any]", site: Site, put: "Put") -> "List[Job]":
+        """Run the command that lists the subjects and return a job for each of them."""
+        argv, pattern = probe["listed"]["argv"], probe["listed"]["pattern"]
+        record = self._execute(argv, site)
+        put("cmd:" + name(" ".join(argv)), record)
+        found = list(dict.fromkeys(re.findall(pattern, record.get("out", ""))))
+        if not found:
+            put(probe["key"], {"status": "missing", "why": "nothing to ask: " + " ".join(argv) + " lists none"})
+        if len(found) > _MOST_LISTED:
+            why = "{} are listed; the first {} were asked".format(len(found), _MOST_LISTED)
+            put(probe["key"], {"status": "error", "why": why})
+        return self._jobs_for(dict.fromkeys(found[:_MOST_LISTED], True), put)
+
+    def _each(self, probe: "Dict[str, Any]", put: "Put") -> "List[Job]":
         """Return a job for every name that ``each`` matches."""
         try:
             found = paths.names(probe["each"])
@@ -109,18 +155,24 @@ class Job:
         patterns = ", ".join(probe["each"])
         if not found:
             put(self.key, {"status": "missing", "why": "nothing to ask: no match for " + patterns})
-        jobs = []
-        for subject, usable in found.items():
+        return self._jobs_for(found, put)
+
+    def _jobs_for(self, subjects: "Mapping[str, bool]", put: "Put") -> "List[Job]":
+        """Return a job for each subject that is usable as a word of the command."""
+        probe, jobs = self.probes[0], []
+        for subject, usable in subjects.items():
             key = probe["key"].replace("{}", name(subject))
             if not usable:
                 put(key, {"status": "error", "why": "not asked: the name could be taken for an option"})
                 continue
             argv = [word.replace("{}", subject) for word in probe["argv"]]
-            jobs.append(Job([{**probe, "key": key, "argv": argv}]))
-            del jobs[-1].probes[0]["each"]
+            one = {**probe, "key": key, "argv": argv}
+            one.pop("each", None)
+            one.pop("listed", None)
+            jobs.append(Job([one]))
         return jobs
 
-    def _library(self, site: Site, put: Put) -> None:
+    def _library(self, site: Site, put: "Put") -> None:
         if self.kind == "nvml" and not libraries.nvidia_present():
             for probe in self.probes:
                 put(probe["key"], {"status": "missing", "why": "no NVIDIA driver is loaded"})
@@ -130,12 +182,12 @@ class Job:
         for probe in self.probes:
             put(probe["key"], answers[probe["target"]])
 
-    def _paths(self, site: Site, put: Put) -> None:
+    def _paths(self, site: Site, put: "Put") -> None:
         """Read every path that the target names, and say how many there were if it is a pattern."""
         pattern, count, failed = paths.home(self.target), 0, None
         if not paths.is_pattern(self.target):
             self.reading = self.key
-            put(self.key, self._read(pattern, site))
+            put(self.key, self._timed(site, lambda: self._read(pattern, site)))
             return
         for alternative in paths.alternatives(pattern):
             try:
@@ -145,7 +197,7 @@ class Job:
                         put(self.key, {"status": "timeout", "why": why, "value": {"matches": count}})
                         return
                     self.reading = "{}:{}".format(self.kind, name(path))
-                    put(self.reading, self._read(path, site))
+                    put(self.reading, self._timed(site, functools.partial(self._read, path, site)))
                     self.reading = self.key
                     count += 1
             except OSError as error:
@@ -158,11 +210,20 @@ class Job:
     def _read(self, path: str, site: Site) -> Record:
         if self.kind == "file":
             return files.read_file(path, site.cap)
+        if self.kind == "files":
+            return files.read_files(path, site.cap)
         return files.read_dir(path, site.cap) if self.kind == "dir" else files.free_space(path)
 
 
-def jobs_of(probes: Iterable[Dict[str, Any]]) -> List[Job]:
-    """Return the jobs of a plan: commands first, since they take longest; a library's calls as one."""
+def _without(record: Record, unwanted: "Pattern[str]") -> Record:
+    """Leave out lines of an output that match, and say how many."""
+    lines = record["out"].splitlines(True)
+    kept = [line for line in lines if not unwanted.match(line)]
+    return dict(record, out="".join(kept), omitted=len(lines) - len(kept))
+
+
+def jobs_of(probes: "Iterable[Dict[str, Any]]") -> "List[Job]":
+    """Return the jobs of a plan, those that take longest first; a library's calls as one."""
     jobs: List[Job] = []
     together: Dict[str, Job] = {}
     for probe in probes:
@@ -174,4 +235,5 @@ def jobs_of(probes: Iterable[Dict[str, Any]]) -> List[Job]:
         jobs.append(Job([probe]))
         if probe["kind"] in _LIBRARIES:
             together[probe["kind"]] = jobs[-1]
-    return sorted(jobs, key=lambda job: job.kind not in _SLOW_FIRST)
+    order = {kind: number for number, kind in enumerate(_SLOW_FIRST)}
+    return sorted(jobs, key=lambda job: order.get(job.kind, len(order)))

@@ -3,31 +3,38 @@
 import json
 import os
 import sys
-from typing import Any, Dict, List
 
-from . import library
+from . import library, library_nvml, library_psutil
 from .commands import execute
 from .records import Deadline, Record
 
-_PACKAGES = {"nvml": "pynvml", "psutil": "psutil"}
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List
+
+#: Kind of probe: the package, and the module that knows its calls.
+_PACKAGES = {"nvml": ("pynvml", library_nvml), "psutil": ("psutil", library_psutil)}
 _NVIDIA = "0x10de"
 
 
-def ask(kind: str, calls: List[str], timeout_s: float, deadline: Deadline, cap: int) -> Dict[str, Record]:
+def ask(kind: str, calls: "List[str]", timeout_s: float, deadline: Deadline, cap: int) -> "Dict[str, Record]":
     """Make the calls of one library (``nvml`` or ``psutil``); return a record for each."""
-    unknown = [call for call in calls if call not in library.CALLS]
+    package, module = _PACKAGES[kind]
+    known = [call for call in calls if call in module.CALLS]
     records: Dict[str, Record] = {
-        call: {"status": "error", "why": "this collector has no call of that name"} for call in unknown
+        call: {"status": "error", "why": "this collector has no call of that name"} for call in calls
     }
-    known = [call for call in calls if call not in unknown]
     if known:
-        records.update(_ask(_PACKAGES[kind], known, timeout_s, deadline, cap))
+        records.update(_ask(package, module, known, timeout_s, deadline, cap))
     return records
 
 
-def _ask(package: str, calls: List[str], timeout_s: float, deadline: Deadline, cap: int) -> Dict[str, Record]:
+def _ask(
+    package: str, module: "Any", calls: "List[str]", timeout_s: float, deadline: Deadline, cap: int
+) -> "Dict[str, Record]":
     request = {"library": package, "calls": calls, "source": _source(package)}
-    argv = [sys.executable, "-I", "-c", _source(library.__name__)]
+    request["answers"] = _source(module.__name__, module)
+    argv = [sys.executable, "-I", "-S", "-c", _source(library.__name__)]
     child = execute(argv, timeout_s, deadline, cap, json.dumps(request).encode("ascii"))
     answers: Dict[str, Record] = {}
     for line in child.get("out", "").splitlines():
@@ -39,7 +46,7 @@ def _ask(package: str, calls: List[str], timeout_s: float, deadline: Deadline, c
     return {call: _judge(answers.get(call), child) for call in calls}
 
 
-def _judge(answer: Any, child: Record) -> Record:
+def _judge(answer: "Any", child: Record) -> Record:
     """Complete a call's last answer by how the child ended."""
     partial = dict(answer or {}, seconds=child.get("seconds", 0.0))
     if answer and answer["status"] != "cut":
@@ -54,11 +61,11 @@ def _judge(answer: Any, child: Record) -> Record:
     return dict(partial, status=status, why="; ".join(part for part in said if part), **kept)
 
 
-def _source(module: str) -> str:
+def _source(name: str, beside: "Any" = library) -> str:
     """Return the source of a module that travelled with the collector; empty if it did not."""
-    loader: Any = library.__spec__ and library.__spec__.loader
+    loader: Any = beside.__spec__ and beside.__spec__.loader
     try:
-        return str(loader.get_source(module) or "")
+        return str(loader.get_source(name) or "")
     except ImportError:
         return ""
 

@@ -2,7 +2,10 @@
 
 import os
 import re
-from typing import Dict, Iterator, List, Set
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, Iterator, List, Set
 
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
@@ -17,7 +20,7 @@ def home(path: str) -> str:
     return os.path.expanduser(path) if path.startswith("~/") else path
 
 
-def alternatives(path: str) -> List[str]:
+def alternatives(path: str) -> "List[str]":
     """Expand ``{a,b}``; each alternative is one path, or one pattern of ``*`` alone."""
     found = _BRACES.search(path)
     if not found:
@@ -31,7 +34,7 @@ def fixed(pattern: str) -> str:
     return os.path.dirname(pattern.split("*", 1)[0]) if "*" in pattern else os.path.dirname(pattern)
 
 
-def matches(pattern: str) -> Iterator[str]:
+def matches(pattern: str) -> "Iterator[str]":
     """Yield the paths that a pattern of ``*`` names, sorted.
 
     What follows the last ``*`` is not looked for: a file that is missing below an existing directory
@@ -56,7 +59,7 @@ def matches(pattern: str) -> Iterator[str]:
                     yield found
 
 
-def names(patterns: List[str]) -> Dict[str, bool]:
+def names(patterns: "List[str]") -> "Dict[str, bool]":
     """Return the base names of all matches, sorted, and whether each may stand in a command line."""
     found: Set[str] = set()
     for pattern in patterns:

@@ -3,7 +3,15 @@
 import os
 import signal
 import time
-from typing import Dict, List, Optional, Set
+
+try:  # here, not where it is used: that is before there is a plan to wait for
+    import ctypes
+except ImportError:
+    ctypes = None  # type: ignore[assignment]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, List, Optional, Set
 
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -16,7 +24,7 @@ def _read(path: str) -> str:
         return ""
 
 
-def _stat(task: str) -> List[str]:
+def _stat(task: str) -> "List[str]":
     """Return the fields of ``/proc/.../stat`` from the state on; the name before it may hold anything."""
     return _read("/proc/{}/stat".format(task)).rpartition(")")[2].split()
 
@@ -27,7 +35,7 @@ def state(task: str) -> str:
     return fields[0] if fields else ""
 
 
-def kernel(task: str) -> Dict[str, str]:
+def kernel(task: str) -> "Dict[str, str]":
     """Say where in the kernel a process or thread is: its state, wait channel and stack, if readable."""
     found = {
         "state": state(task),
@@ -51,7 +59,7 @@ def thread() -> str:
         return ""
 
 
-def signal_group(group: int, number: int) -> Optional[OSError]:
+def signal_group(group: int, number: int) -> "Optional[OSError]":
     """Send a signal to a process group; a group that is gone is no error, a refusal is returned."""
     try:
         os.killpg(group, number)
@@ -64,16 +72,16 @@ def signal_group(group: int, number: int) -> Optional[OSError]:
 
 def become_subreaper() -> str:
     """Have orphaned descendants handed to this process, so that it can end them; say why if it cannot."""
+    if ctypes is None:
+        return "this Python has no ctypes"
     try:
-        import ctypes
-
         failed = ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         return os.strerror(ctypes.get_errno()) if failed else ""
-    except (ImportError, OSError, AttributeError) as error:
+    except (OSError, AttributeError) as error:
         return str(error)
 
 
-def descendants(root: int) -> Set[int]:
+def descendants(root: int) -> "Set[int]":
     """Return the living processes below ``root``."""
     children: Dict[int, List[int]] = {}
     for entry in os.listdir("/proc"):
@@ -90,7 +98,18 @@ def descendants(root: int) -> Set[int]:
     return found
 
 
-def end_descendants(grace_s: float) -> Set[int]:
+def has_children() -> bool:
+    """Tell whether this process has a child, be it a zombie; without one it has no descendant to look for."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    except AttributeError:  # PyPy has no waitid
+        return True
+    return True
+
+
+def end_descendants(grace_s: float) -> "Set[int]":
     """Kill every process below this one; return those that are still there after ``grace_s`` seconds.
 
     A process that dies may have started another, and on a busy node a sweep may take all the time
@@ -98,7 +117,7 @@ def end_descendants(grace_s: float) -> Set[int]:
     """
     until, sweeps = time.monotonic() + grace_s, 0
     while True:
-        left, sweeps = descendants(os.getpid()), sweeps + 1
+        left, sweeps = descendants(os.getpid()) if has_children() else set(), sweeps + 1
         for pid in left:
             try:
                 os.kill(pid, signal.SIGKILL)

@@ -3,9 +3,15 @@
 import errno
 import os
 import time
-from typing import Any, Dict
 
-Record = Dict[str, Any]
+# Importing typing would take longer than all of this package: no module of it does, but for the type checker.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict
+
+    Record = Dict[str, Any]
+else:
+    Record = dict
 
 _STATUS = {
     errno.ENOENT: "missing",

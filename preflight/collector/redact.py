@@ -5,7 +5,10 @@ characters, and whatever is unbounded is anchored at a start that cannot repeat 
 """
 
 import re
-from typing import Any, Dict, Iterable, Mapping
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, Iterable, Mapping
 
 MARK = "[redacted]"
 
@@ -67,7 +70,7 @@ def redact(text: str) -> str:
     return _named(text) if _SECRET_NAME.search(text) else text
 
 
-def _long(found: Any) -> str:
+def _long(found: "Any") -> str:
     """Redact a long string of mixed case with digits, unless it is a mangled C++ symbol."""
     run = found.group()
     symbol = run.startswith("Z") and found.string[: found.start()].endswith("_")
@@ -94,7 +97,7 @@ def _named(text: str) -> str:
     return "".join(pieces) + text[done:]
 
 
-def redact_value(value: Any, name: str = "") -> Any:
+def redact_value(value: "Any", name: str = "") -> "Any":
     """Return a JSON value without its secrets; ``name`` is the key under which it stood."""
     if isinstance(value, str):
         return MARK if value and _SECRET_NAME.search(name) else redact(value)
@@ -105,7 +108,7 @@ def redact_value(value: Any, name: str = "") -> Any:
     return value
 
 
-def environment(allowed: Iterable[str], variables: Mapping[str, str]) -> Dict[str, str]:
+def environment(allowed: "Iterable[str]", variables: "Mapping[str, str]") -> "Dict[str, str]":
     """Return the variables whose names are allowed, exactly or by a trailing ``*``, without secrets."""
     names = [name for name in allowed if not name.endswith("*")]
     prefixes = tuple(name[:-1] for name in allowed if name.endswith("*"))

@@ -4,13 +4,16 @@ import functools
 import os
 import threading
 import time
-from typing import Any, Dict, List, Set
 
 from . import about, processes
 from .jobs import Job, Site, jobs_of
 from .records import Deadline, Record
 from .redact import redact, redact_value
 from .sudo import Privilege
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Set, Tuple
 
 SCHEMA = "preflight.evidence/1"
 
@@ -24,7 +27,7 @@ _OVERDUE_S = 1.0
 class Run:
     """The state that the workers of one run share."""
 
-    def __init__(self, plan: Dict[str, Any]) -> None:
+    def __init__(self, plan: "Dict[str, Any]") -> None:
         """Take the plan apart; nothing is asked yet."""
         self._deadline = Deadline(float(plan["deadline_s"]))
         self._parallel = max(1, int(plan["parallel"]))
@@ -33,6 +36,7 @@ class Run:
         self._notes: List[str] = []
         self._site = Site(plan, self._deadline, Privilege(bool(plan["sudo"]), self.note))
         self._waiting = jobs_of(plan["probes"])
+        self._later: List[Tuple[float, Job]] = []
         self._open: Set[Job] = set(self._waiting)
 
     def note(self, text: str) -> None:
@@ -41,7 +45,7 @@ class Run:
             if text not in self._notes:
                 self._notes.append(redact(text))
 
-    def collect(self) -> Dict[str, Record]:
+    def collect(self) -> "Dict[str, Record]":
         """Ask everything; return within the deadline and half a second, whatever hangs."""
         for _ in range(min(self._parallel, len(self._waiting))):
             self._add_worker()
@@ -56,7 +60,7 @@ class Run:
             return dict(self._records)
 
     @property
-    def notes(self) -> List[str]:
+    def notes(self) -> "List[str]":
         """What was remarked so far."""
         with self._changed:
             return list(self._notes)
@@ -67,8 +71,8 @@ class Run:
     def _work(self) -> None:
         while True:
             with self._changed:
-                while not self._waiting and self._open and not self._deadline.passed:
-                    self._changed.wait(0.05)
+                while not self._due() and self._open and not self._deadline.passed:
+                    self._changed.wait(self._pause_s())
                 if not self._waiting or self._deadline.passed:
                     return
                 job = self._waiting.pop(0)
@@ -83,8 +87,30 @@ class Run:
                 if job in self._open:
                     self._waiting[:0] = more
                     self._open.update(more)
+                    if self._is_read_again(job):
+                        self._later.append((job.began + self._site.window_s, job.second()))
+                        self._open.add(self._later[-1][1])
                     self._open.remove(job)
                 self._changed.notify_all()
+
+    def _is_read_again(self, job: Job) -> bool:
+        """Tell whether a job that has ended is asked once more; what could not be read once is not."""
+        if not self._site.window_s or not job.twice:
+            return False
+        return any(self._records[key]["status"] == "ok" for key in job.seen if key in self._records)
+
+    def _due(self) -> bool:
+        """Move the jobs whose time has come to those that wait for a worker; tell whether there is one."""
+        now = time.monotonic()
+        self._waiting += [job for at, job in self._later if at <= now]
+        self._later = [(at, job) for at, job in self._later if at > now]
+        return bool(self._waiting)
+
+    def _pause_s(self) -> float:
+        """Return how long an idle worker waits: during the window nothing happens, and nothing shall be disturbed."""
+        if not self._later or len(self._open) > len(self._later):
+            return 0.05
+        return max(0.0, min(0.5, min(at for at, _ in self._later) - time.monotonic()))
 
     def _put(self, job: Job, key: str, record: Record) -> None:
         """Keep a record, without its secrets and empty fields, unless the job was given up before."""
@@ -92,16 +118,25 @@ class Run:
         clean = {field: redact_value(part) for field, part in record.items() if part not in ("", None)}
         with self._changed:
             if job in self._open:
-                self._records[key] = clean
+                self._keep(job, key, clean)
+
+    def _keep(self, job: Job, key: str, record: Record) -> None:
+        """Keep an answer; that of a second reading stands in the record of the first."""
+        job.seen.add(key)
+        if job.again:
+            absent = {"status": "missing", "why": "was not there at the first reading"}
+            self._records.setdefault(key, absent)["again"] = record
+        else:
+            self._records[key] = record
 
     def _give_up(self, job: Job) -> None:
         """Record what is known of a job that has not ended; its late answers are not wanted."""
         self._open.discard(job)
         for key in job.unanswered(self._records):
-            self._records[key] = job.stuck(self._deadline)
+            self._keep(job, key, job.stuck(self._deadline))
 
 
-def collect(plan: Dict[str, Any]) -> Dict[str, Any]:
+def collect(plan: "Dict[str, Any]") -> "Dict[str, Any]":
     """Carry out a plan (``schemas/plan-1.json``) and return the Evidence document."""
     began, at = time.monotonic(), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     collector: Dict[str, Any] = dict(about.identity(), user=str(os.geteuid()), where="unknown")

@@ -3,10 +3,13 @@
 import os
 import re
 import threading
-from typing import Any, Callable, List
 
 from .commands import execute, find
 from .records import Deadline, Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, List
 
 _REFUSAL = re.compile(r"^(sudo: .*|Sorry, .*|.* is not in the sudoers file.*|.* may not run sudo.*)$", re.M)
 _ORDINARY = "run as an ordinary user; needs root (--sudo)"
@@ -19,7 +22,7 @@ class Privilege:
     another entry in the site's security log.
     """
 
-    def __init__(self, allowed: bool, note: Callable[[str], None]) -> None:
+    def __init__(self, allowed: bool, note: "Callable[[str], None]") -> None:
         """Take ``allowed`` from the plan; ``note`` is told of the first refusal."""
         self.is_root = os.geteuid() == 0
         self._allowed = allowed and not self.is_root
@@ -28,7 +31,7 @@ class Privilege:
         self._works = False
         self._refused = ""
 
-    def execute(self, argv: List[str], begin: Callable[[], None], *limits: Any) -> Record:
+    def execute(self, argv: "List[str]", begin: "Callable[[], None]", *limits: "Any") -> Record:
         """Run a command that needs root; ``limits`` are those of ``commands.execute``.
 
         ``begin`` is called when the wait for another's first call of sudo is over.
@@ -47,7 +50,7 @@ class Privilege:
         begin()
         return self._sudo(argv, *limits)
 
-    def _sudo(self, argv: List[str], timeout_s: float, deadline: Deadline, cap: int) -> Record:
+    def _sudo(self, argv: "List[str]", timeout_s: float, deadline: Deadline, cap: int) -> Record:
         try:
             sudo = find("sudo")
         except OSError as error:

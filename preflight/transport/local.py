@@ -1,4 +1,4 @@
-"""Collects on this very machine, over the same path that another machine takes."""
+"""Collects on this very machine: as on another one, by a collector in a process of its own, over its three pipes."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import contextlib
 import os
 import selectors
 import signal
-import subprocess
 import sys
-import threading
 import time
-from collections.abc import Mapping
-from datetime import datetime, timezone
-from typing import IO, Any
+from collections.abc import Callable, Mapping
+from typing import IO, TYPE_CHECKING, Any
 
-from preflight import evidence
-from preflight.collector import frame
+from preflight import collector
+from preflight.collector import frame, spawn
 from preflight.transport import ship
+
+if TYPE_CHECKING:
+    from preflight.collector.spawn import Process
 
 #: Seconds that the collector may take beyond its own deadline, its start included.
 SLACK_S = 1.0
@@ -26,31 +26,37 @@ _CHUNK = 65536
 _GRACE_S = 0.1
 _PATIENCE_S = 0.5
 
+_ahead: list[_Collector] = []
 
-def collect(plan: Mapping[str, Any], python: str = sys.executable) -> dict[str, Any]:
+
+def start_ahead() -> None:
+    """Start the collector that ``collect`` will need: it takes as long to start as it takes to read a command line.
+
+    It asks nothing before it has a plan, and ends itself if this process ends without one.
+    """
+    with contextlib.suppress(OSError):  # collect will say so
+        _ahead.append(_Collector(sys.executable))
+
+
+def collect(
+    plan: Mapping[str, Any], python: str = sys.executable, meanwhile: Callable[[], object] = lambda: None
+) -> dict[str, Any]:
     """Carry out a plan on this machine; always return an Evidence document.
 
     Without an answer within the plan's ``deadline_s`` and one second it is a ``no_answer`` document
-    whose phase is ``start``, ``collect`` or ``read``.
+    whose phase is ``start``, ``collect`` or ``read``. ``meanwhile`` is called once the plan is on its way.
     """
-    at = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     node = plan["node"] or os.uname().nodename
     try:
-        process = subprocess.Popen(
-            [python, *ship.OPTIONS, ship.BOOT],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            start_new_session=True,
-        )
+        started = _ahead.pop() if _ahead and python == sys.executable else _Collector(python)
     except OSError as error:
         return _no_answer(node, at, "start", f"{python} could not be executed: {error.strerror}")
-    talk, complete = _Talk(process), False
+    talk, complete = _Talk(started.process), False
     try:
-        complete = talk.run(ship.frames_for(plan), time.monotonic() + plan["deadline_s"] + SLACK_S)
+        complete = talk.run(started.request(plan), time.monotonic() + plan["deadline_s"] + SLACK_S, meanwhile)
     finally:
-        status = _end(process, _GRACE_S if complete else _PATIENCE_S)
+        status = _end(started.process, _GRACE_S if complete else _PATIENCE_S)
     try:
         return talk.answer.document()
     except frame.NoFrame:
@@ -61,26 +67,55 @@ def collect(plan: Mapping[str, Any], python: str = sys.executable) -> dict[str, 
         return _no_answer(node, at, "read", str(error))
 
 
+class _Collector:
+    """A collector that was started and waits for its plan; raises OSError if it cannot be.
+
+    This very interpreter runs the collector as it is installed. Any other one may not see that folder, being
+    in another name space or another user's: to it the source is shipped, as to another machine.
+    """
+
+    def __init__(self, python: str) -> None:
+        folder = os.path.dirname(collector.__path__[0])
+        self._installed = python == sys.executable and os.path.isdir(collector.__path__[0])
+        options = [*ship.OPTIONS, ship.BOOT]
+        if self._installed:
+            options = [*_cache_options(), *ship.OPTIONS, ship.BOOT_INSTALLED, folder]
+        self.process = spawn.start([python, *options], dict(os.environ), fed=True)
+
+    def request(self, plan: Mapping[str, Any]) -> bytes:
+        """Return what to write to its standard input."""
+        return ship.plan_line(plan) if self._installed else ship.frames_for(plan)
+
+
+def _cache_options() -> list[str]:
+    """Return the options by which our collector keeps its byte code where we do; it sees none of our variables."""
+    options = ["-B"] if sys.dont_write_bytecode else []
+    return [*options, "-X", f"pycache_prefix={sys.pycache_prefix}"] if sys.pycache_prefix else options
+
+
 def _no_answer(node: str, at: str, phase: str, reason: str) -> dict[str, Any]:
+    from preflight import evidence
+
     return evidence.to_document(evidence.no_answer(node, phase, reason, at))
 
 
 class _Talk:
     """Both directions of the conversation with a collector, without ever waiting for an end of file."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, process: Process) -> None:
         self.answer = frame.Reader()
         self.stderr = b""
         self.late = False
         self._stdin, self._stdout, self._stderr = _pipes(process)
 
-    def run(self, request: bytes, until: float) -> bool:
+    def run(self, request: bytes, until: float, meanwhile: Callable[[], object]) -> bool:
         """Write the request and read up to the end mark; tell whether it came.
 
         Ends at the last byte or at ``until`` on the monotonic clock.
         """
-        rest = memoryview(request)
         os.set_blocking(self._stdin.fileno(), False)
+        rest = self._write(memoryview(request))
+        meanwhile()
         with selectors.DefaultSelector() as selector:
             selector.register(self._stdin, selectors.EVENT_WRITE)
             selector.register(self._stdout, selectors.EVENT_READ)
@@ -111,18 +146,20 @@ class _Talk:
     def _write(self, rest: memoryview) -> memoryview:
         try:
             return rest[os.write(self._stdin.fileno(), rest[:_CHUNK]) :]
+        except BlockingIOError:
+            return rest
         except BrokenPipeError:
             return rest[:0]
 
 
-def _pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
+def _pipes(process: Process) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
     stdin, stdout, stderr = process.stdin, process.stdout, process.stderr
     if stdin is None or stdout is None or stderr is None:
         raise ValueError("the collector was started without pipes")
     return stdin, stdout, stderr
 
 
-def _end(process: subprocess.Popen[bytes], patience_s: float) -> int | None:
+def _end(process: Process, patience_s: float) -> int | None:
     """Close the collector's standard input, at which it ends what it started; then end its group.
 
     A collector that the kernel holds is not waited for: it is reaped when it is let go.
@@ -135,7 +172,9 @@ def _end(process: subprocess.Popen[bytes], patience_s: float) -> int | None:
             os.killpg(process.pid, signal.SIGKILL)
         if ended:
             return process.wait()
-    threading.Thread(target=process.wait, daemon=True).start()
+    from threading import Thread
+
+    Thread(target=process.wait, daemon=True).start()
     return None
 
 

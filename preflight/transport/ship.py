@@ -2,16 +2,14 @@
 
 ``python3 -I -S -c BOOT`` reads all of it from standard input and imports the collector from memory;
 nothing is written on the node. Where it runs, and over what, is not this module's business.
+On a machine that has preflight installed, ``python3 -I -S -c BOOT_INSTALLED FOLDER`` does with the plan alone.
 """
 
 from __future__ import annotations
 
 import functools
-import io
 import json
-import zipfile
 from collections.abc import Mapping
-from importlib import resources
 from typing import Any
 
 #: Source of the start, for Python 3.6 and later; given to the interpreter as one argument.
@@ -55,6 +53,20 @@ from collector.__main__ import main
 main(plan)
 """
 
+#: The same for a collector that is installed in a folder: its byte code is used, and only the plan, one line, travels.
+BOOT_INSTALLED = """\
+import os, signal, sys
+signal.alarm(60)
+os.closerange(3, 256)
+sys.path.append(sys.argv[1])
+from collector.__main__ import main
+sys.path.pop()
+plan = sys.stdin.buffer.readline()
+if not plan.endswith(b"\\n"):
+    sys.exit("the plan did not arrive")
+main(plan)
+"""
+
 #: The options that belong before it: no environment variables, no user's or site's packages.
 OPTIONS = ("-I", "-S", "-c")
 
@@ -67,6 +79,9 @@ def archive(extra: Mapping[str, bytes] | None = None) -> bytes:
 
     ``extra`` adds modules for nodes that lack them (``{"pynvml.py": source}``), for the library child.
     """
+    import io
+    import zipfile
+
     files = {f"collector/{name}": source for name, source in _sources().items()}
     files.update(extra or {})
     packed = io.BytesIO()
@@ -82,6 +97,8 @@ def archive(extra: Mapping[str, bytes] | None = None) -> bytes:
 
 @functools.cache
 def _sources() -> Mapping[str, bytes]:
+    from importlib import resources
+
     folder = resources.files(_PACKAGE)
     return {entry.name: entry.read_bytes() for entry in folder.iterdir() if entry.name.endswith(".py")}
 
@@ -96,5 +113,10 @@ def frames_for(plan: Mapping[str, Any], extra: Mapping[str, bytes] | None = None
 
 def frame_of(packed: bytes, plan: Mapping[str, Any]) -> bytes:
     """Do the same with an archive that is packed already: once for all nodes of a run."""
-    document = json.dumps(plan, sort_keys=True).encode("ascii")
+    document = plan_line(plan)
     return b"preflight %d %d\n" % (len(packed), len(document)) + packed + document
+
+
+def plan_line(plan: Mapping[str, Any]) -> bytes:
+    """Return what to write to the standard input of BOOT_INSTALLED, which must then stay open."""
+    return json.dumps(plan, sort_keys=True).encode("ascii") + b"\n"

@@ -1,0 +1,134 @@
+"""What a run costs before it does anything: preflight against an interpreter that does nothing.
+
+``python -m benchmarks.startup --rounds 21`` from the top of the repository, on a machine without GPU for
+the figures of README.md beside this file. The rows are interleaved and every other round runs backwards;
+the medians are printed as milliseconds and as multiples of ``python -c pass``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+#: What a check without a site's expectations ends with: 0, or 3 where something could not be told.
+_STATUSES = (0, 3)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A command line, and what it is called in the table."""
+
+    name: str
+    command: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One run: milliseconds of wall, and of CPU with that of all children that ended."""
+
+    wall_ms: float
+    cpu_ms: float
+
+
+def main() -> None:
+    """Read the command line, run, print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=21)
+    parser.add_argument("--preflight", type=Path, default=Path(sys.executable).with_name("preflight"),
+                        help="the console script; its interpreter is the one in its first line")  # fmt: skip
+    parser.add_argument("--no-bytecode", action="store_true",
+                        help="compile preflight anew each time, as an installation nobody may write to")  # fmt: skip
+    parser.add_argument("--json", type=Path, help="also write all samples here")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="startup-") as name, _environment(Path(name), options.no_bytecode) as env:
+        rows = _rows(options.preflight, Path(name))
+        for row in rows:  # reads the files into memory, and writes the byte code
+            _run(row, env)
+        samples: dict[str, list[Sample]] = {row.name: [] for row in rows}
+        for number in range(options.rounds):
+            for row in rows if number % 2 == 0 else reversed(rows):
+                samples[row.name].append(_run(row, env))
+    _print(samples, options)
+    if options.json:
+        told = {name: [asdict(sample) for sample in found] for name, found in samples.items()}
+        options.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+
+
+def _rows(script: Path, folder: Path) -> list[Row]:
+    lines = script.read_text(encoding="utf-8").splitlines(keepends=True)
+    python = lines[0].removeprefix("#!").strip()
+    hollow = folder / "preflight"
+    hollow.write_text("".join(_without_us(lines)), encoding="utf-8")
+    hollow.chmod(0o755)
+    return [
+        Row("python -c pass", [python, "-c", "pass"]),
+        Row("python -I -S -c pass", [python, "-I", "-S", "-c", "pass"]),
+        Row("the console script's own lines", [str(hollow)]),
+        Row("preflight --version", [str(script), "--version"]),
+        Row("preflight check", [str(script), "check"]),
+        Row("preflight check --json -", [str(script), "check", "--json", "-"]),
+    ]
+
+
+def _without_us(lines: Sequence[str]) -> Iterator[str]:
+    """Yield a console script with a function that does nothing in our place."""
+    for line in lines:
+        yield "main = int\n" if line.startswith("from preflight") else line
+
+
+@contextmanager
+def _environment(folder: Path, no_bytecode: bool) -> Iterator[Mapping[str, str]]:
+    """Yield an environment in which Python behaves as it does by default, its byte code kept apart from the tree."""
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    plain |= {"PYTHONDONTWRITEBYTECODE": "1"} if no_bytecode else {"PYTHONPYCACHEPREFIX": str(folder / "pycache")}
+    yield plain
+
+
+def _run(row: Row, environment: Mapping[str, str]) -> Sample:
+    began = time.perf_counter()
+    process = subprocess.Popen(
+        row.command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout
+    assert process.stderr
+    process.stdout.read()
+    said = process.stderr.read()
+    _, status, used = os.wait4(process.pid, 0)
+    wall_ms = 1000 * (time.perf_counter() - began)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    process.stdout.close()
+    process.stderr.close()
+    if process.returncode not in _STATUSES:
+        sys.exit(f"{' '.join(row.command)} ended with {process.returncode}: {said.decode(errors='replace')[-400:]}")
+    return Sample(wall_ms, 1000 * (used.ru_utime + used.ru_stime))
+
+
+def _print(samples: Mapping[str, Sequence[Sample]], options: argparse.Namespace) -> None:
+    cached = "compiled anew by each run" if options.no_bytecode else "byte code cached"
+    print(f"{options.rounds} rounds interleaved, {os.cpu_count()} CPUs, {cached}; medians, and the best of the rounds")
+    print("CPU: with all children that ended; x: multiple of python -c pass in the same run\n")
+    print("| command | wall ms | x | best ms | x | CPU ms | x |")
+    print("|---" + "|--:" * 6 + "|")
+    unit = _measures(next(iter(samples.values())))
+    for name, found in samples.items():
+        cells = [f"{ms:.1f} | {ms / one:.2f}" for ms, one in zip(_measures(found), unit, strict=True)]
+        print(f"| `{name}` | {' | '.join(cells)} |")
+
+
+def _measures(samples: Sequence[Sample]) -> tuple[float, float, float]:
+    walls = [sample.wall_ms for sample in samples]
+    return statistics.median(walls), min(walls), statistics.median(sample.cpu_ms for sample in samples)
+
+
+if __name__ == "__main__":
+    main()

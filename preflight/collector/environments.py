@@ -1,0 +1,166 @@
+"""Environments: of this process, of the ranks of a job that run here, and the files that NCCL's variables name.
+
+Of an environment only the plan's allow-list leaves the node, without secrets, whoever's process it is.
+"""
+
+import os
+
+from . import files, paths
+from .records import Record, refusal, text
+from .redact import environment
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, Iterator, List, Tuple
+
+#: A process with one of these is a rank, or a worker that a rank started. A batch script has SLURM_LOCALID too.
+_RANK = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_STEP_ID")
+
+#: What differs from rank to rank by nature, and would make every environment a different one.
+_OWN = ("RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "CUDA_VISIBLE_DEVICES")
+_OWN_PREFIXES = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_NODE_RANK", "PMIX_", "SLURM_")
+_SHARED = ("SLURM_JOB_ID", "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS", "SLURM_NNODES", "SLURM_STEP_NUM_NODES")
+
+#: Bounds: processes looked at, bytes read of each, different environments and pids kept.
+_PROCESSES, _BYTES, _KINDS, _PIDS = 20000, 1000000, 64, 16
+
+#: Variables whose value is a path that NCCL opens.
+_NAMED = ("NCCL_CONF_FILE", "NCCL_TOPO_FILE", "NCCL_TOPO_DUMP_FILE", "NCCL_GRAPH_FILE", "NCCL_NET_PLUGIN")
+_CONTENT_CAP = 200000
+
+
+def answer(target: str, allowed: "List[str]") -> Record:
+    """Answer a probe of kind ``env``."""
+    if target == "process":
+        return {"status": "ok", "value": environment(allowed, os.environ)}
+    if target == "ranks":
+        return ranks(allowed)
+    if target == "files":
+        return {"status": "ok", "value": named_files(allowed)}
+    return {"status": "error", "why": "this collector knows no such environment"}
+
+
+def ranks(allowed: "List[str]", proc: str = "/proc") -> Record:
+    """Return the different environments with which the ranks on this node were started."""
+    kinds: Dict[Tuple[str, Tuple[Tuple[str, str], ...]], Dict[str, Any]] = {}
+    denied, looked, cut = 0, 0, False
+    try:
+        pids = sorted(int(entry) for entry in os.listdir(proc) if entry.isdigit())
+    except OSError as error:
+        return refusal(error)
+    for pid in pids:
+        if pid == os.getpid():
+            continue
+        looked += 1
+        if looked > _PROCESSES:
+            cut = True
+            break
+        try:
+            variables = _environ("{}/{}/environ".format(proc, pid))
+        except PermissionError:
+            denied += 1
+            continue
+        except OSError:  # it has ended, or is a thread of the kernel
+            continue
+        if not any(name in variables for name in _RANK):
+            continue
+        kept = environment(allowed, variables)
+        same = tuple((name, kept[name]) for name in sorted(kept) if not _own(name))
+        name = _first_line("{}/{}/comm".format(proc, pid))
+        kind = kinds.get((name, same))
+        if kind is None:
+            if len(kinds) >= _KINDS:
+                cut = True
+                continue
+            kind = kinds[name, same] = {"pids": [], "count": 0, "name": name, "environment": dict(same)}
+        kind["count"] += 1
+        if len(kind["pids"]) < _PIDS:
+            kind["pids"].append(pid)
+    value: Dict[str, Any] = {"environments": list(kinds.values()), "denied": denied, "cut": cut}
+    return {"status": "ok", "value": value}
+
+
+def _own(name: str) -> bool:
+    return name in _OWN or (name.startswith(_OWN_PREFIXES) and name not in _SHARED)
+
+
+def _environ(path: str) -> "Dict[str, str]":
+    """Read the environment that a process was started with."""
+    with open(path, "rb") as stream:
+        raw = stream.read(_BYTES)
+    pairs = (entry.partition(b"=") for entry in raw.split(b"\0"))
+    return {text(name): text(value) for name, sign, value in pairs if sign}
+
+
+def _first_line(path: str) -> str:
+    found = files.read_file(path, 100).get("out", "")
+    return str(found).split("\n")[0]
+
+
+# --- named files -----------------------------------------------------------------------------------
+
+
+def named_files(allowed: "List[str]") -> "Dict[str, Any]":
+    """Look at the files that NCCL's variables name: what they are, and what this user may do with them.
+
+    Whatever a variable names, only settings and a topology leave the node.
+    """
+    found: Dict[str, Any] = {}
+    for variable in _NAMED:
+        path = _value_of(variable)
+        if not path or (variable == "NCCL_NET_PLUGIN" and "/" not in path):
+            continue
+        entry = _look(path)
+        if entry["status"] == "ok" and variable in ("NCCL_CONF_FILE", "NCCL_TOPO_FILE"):
+            record = files.read_file(path, _CONTENT_CAP)
+            content = str(record.get("out", ""))
+            if record["status"] != "ok":
+                entry.update(status=record["status"], why=record.get("why", ""))
+            elif variable == "NCCL_CONF_FILE":
+                entry["out"] = _only_settings(content, allowed)
+            elif "<system" in content:
+                entry["out"] = content
+        found[variable] = dict(entry, path=path)
+    return found
+
+
+def _only_settings(content: str, allowed: "List[str]") -> str:
+    """Empty every line that sets none of the variables that may leave the node."""
+    kept = []
+    for line in content.split("\n"):
+        name, sign, value = line.partition("=")
+        kept.append(line if sign and environment(allowed, {name.strip(): value}) else "")
+    return "\n".join(kept)
+
+
+def _value_of(variable: str) -> str:
+    """Return a variable's value in NCCL's order: environment, the user's file, the system's."""
+    if variable in os.environ:
+        return os.environ[variable]
+    user = os.environ.get("NCCL_CONF_FILE") or paths.home("~/.nccl.conf")
+    for conf in (user, "/etc/nccl.conf"):
+        for name, value in _settings(conf):
+            if name == variable:
+                return value
+    return ""
+
+
+def _settings(conf: str) -> "Iterator[Tuple[str, str]]":
+    for line in str(files.read_file(conf, _CONTENT_CAP).get("out", "")).split("\n"):
+        name, sign, value = line.partition("=")
+        if sign and not line.startswith("#"):
+            yield name, value
+
+
+def _look(path: str) -> "Dict[str, Any]":
+    """Return what a path is, and what of it and of its directory this user may read and write."""
+    entry: Dict[str, Any] = {"status": "ok", "folder_access": _access(os.path.dirname(path) or ".")}
+    try:
+        entry["type"] = files.kind(os.stat(path).st_mode)
+    except OSError as error:
+        return dict(entry, **refusal(error))
+    return dict(entry, access=_access(path))
+
+
+def _access(path: str) -> str:
+    return "".join(letter for letter, mode in (("r", os.R_OK), ("w", os.W_OK)) if os.access(path, mode))

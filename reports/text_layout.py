@@ -1,0 +1,110 @@
+"""Paragraphs and labelled lists set to a width: by rich for a terminal, without it where nobody sees colours.
+
+What is written to a file or a pipe is the same to the byte as what rich would write there; importing rich
+would take longer than all the rest of a run.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+#: A piece of text and its style, in rich's words.
+Span = tuple[str, str]
+
+#: Columns by which a list stands in.
+INDENT = 8
+
+#: Columns below which only rich knows what to do with a list.
+_NARROWEST = 40
+
+# One column each, whatever the terminal; of everything else, and of tabs, rich knows the width.
+_PLAIN = re.compile("[\n -~\xa1-\xac\xae-\u02ff\u2010-\u2027\u2190-\u2193\u2264\u2265]*")
+_WORD = re.compile(r"\s*\S+\s*")
+
+
+class Paragraph(NamedTuple):
+    """Text that is wrapped; ``style`` holds where a span has none."""
+
+    spans: tuple[Span, ...]
+    style: str = ""
+
+
+class Listing(NamedTuple):
+    """Rows of label, text and the text's style; the texts stand below each other."""
+
+    rows: tuple[tuple[str, str, str], ...]
+
+
+Part = Paragraph | Listing
+
+
+def typeset(parts: Iterable[Part], *, colour: bool, width: int) -> str:
+    """Return the parts as lines of at most ``width`` columns, without spaces at their ends."""
+    parts = list(parts)
+    if colour or width < _NARROWEST or not all(_PLAIN.fullmatch(text) for part in parts for text in _texts(part)):
+        text = _by_rich(parts, colour, width)
+    else:
+        text = "".join(f"{line}\n" for part in parts for line in _lines(part, width))
+    return "\n".join(line.rstrip() for line in text.split("\n"))
+
+
+def _texts(part: Part) -> Iterator[str]:
+    if isinstance(part, Paragraph):
+        return (text for text, _ in part.spans)
+    return (text for row in part.rows for text in row[:2])
+
+
+def _lines(part: Part, width: int) -> Iterator[str]:
+    if isinstance(part, Paragraph):
+        yield from _wrapped("".join(text for text, _ in part.spans), width)
+        return
+    labels = max((len(label) for label, _, _ in part.rows), default=0) + 1
+    for label, text, _ in part.rows:
+        for line in _wrapped(text, width - INDENT - labels):
+            yield " " * INDENT + label.ljust(labels) + line
+            label = ""
+
+
+def _wrapped(text: str, width: int) -> Iterator[str]:
+    """Break lines before words that do not fit; a word longer than a line is cut into lines of its own."""
+    for line in text.split("\n"):
+        pieces, room = [""], width
+        for word in _WORD.findall(line):
+            letters = len(word.rstrip())
+            if letters <= room:
+                pieces[-1] += word
+                room -= len(word)
+                continue
+            chopped = [word]
+            if letters > width:
+                chopped = [word[start : start + width] for start in range(0, len(word), width)]
+            pieces += chopped
+            room = width - len(chopped[-1])
+        yield from pieces if pieces[0] or len(pieces) == 1 else pieces[1:]
+
+
+def _by_rich(parts: Iterable[Part], colour: bool, width: int) -> str:
+    from rich.console import Console, Group
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    out = io.StringIO()
+    console = Console(
+        file=out, width=width, force_terminal=colour, color_system="standard" if colour else None,
+        highlight=False, markup=False, emoji=False, soft_wrap=False, legacy_windows=False,
+    )  # fmt: skip
+    for part in parts:
+        if isinstance(part, Paragraph):
+            console.print(Text.assemble(*part.spans, style=part.style))
+            continue
+        grid = Table.grid(padding=(0, 1))
+        grid.add_column(no_wrap=True, style="dim")
+        grid.add_column(overflow="fold")
+        for label, text, style in part.rows:
+            grid.add_row(label, Text(text, style=style))
+        console.print(Group(Padding(grid, (0, 0, 0, INDENT))))
+    return out.getvalue()

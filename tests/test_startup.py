@@ -1,0 +1,258 @@
+"""What makes a run start fast, told by what happens and not by a clock; ``benchmarks/startup.py`` has the clock."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+import zipfile
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from preflight import ahead, lean, probes
+from preflight.checks import plugins
+from preflight.reports import text_layout
+from preflight.reports.text_layout import Listing, Paragraph, Part
+from preflight.transport import local
+
+#: What no check of this node needs, and what would take longer than all the checks to import.
+HEAVY = {
+    "ClusterShell", "asyncio", "cryptography", "difflib", "email", "hashlib", "importlib.metadata",
+    "importlib.resources", "jinja2", "logging", "markupsafe", "paramiko", "psutil", "pynvml", "rich", "socket",
+    "ssl", "tempfile", "tomllib", "xml", "zipfile",
+}  # fmt: skip
+
+#: Parsers of what a machine without GPU and RDMA does not have.
+ELSEWHERE = {f"preflight.facts.{name}" for name in ("gpu_health", "lspci", "nccl_log", "nccl_tests", "topo", "xid")}
+
+
+# --- what is imported --------------------------------------------------------------------------------
+
+
+def imported(*arguments: str) -> set[str]:
+    argv = [sys.executable, "-X", "importtime", "-m", "preflight", *arguments]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert done.returncode in (0, 1, 3), done.stderr
+    lines = [line.split("|") for line in done.stderr.splitlines() if line.startswith("import time:")]
+    return {parts[2].strip() for parts in lines if len(parts) == 3}
+
+
+@pytest.mark.parametrize("arguments", [("check",), ("check", "--json", "-"), ("collect",)], ids=" ".join)
+def test_asking_this_node_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
+    found = imported(*arguments)
+    assert "preflight.transport.local" in found
+    assert found & HEAVY == set()
+    if not (os.path.exists("/proc/driver/nvidia") or os.path.exists("/sys/class/infiniband")):
+        assert found & ELSEWHERE == set()
+
+
+def test_standard_streams_may_be_closed(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    script = 'exec "$0" -m preflight check --json "$1" 0<&- 1>&- 2>&-'
+    done = subprocess.run(["sh", "-c", script, sys.executable, str(report)], timeout=60)
+    assert done.returncode in (0, 1, 3)
+    assert json.loads(report.read_text())["coverage"]["nodes"]["answered"] == 1
+
+
+def test_what_this_node_needs_defines_its_dataclasses_cheaply() -> None:
+    names = {name for name in imported("check") if name.startswith("preflight.") and name != "preflight.lean"}
+    sources = {name: inspect.getsource(importlib.import_module(name)) for name in names}
+    assert {
+        name for name, source in sources.items() if re.search(r"^from dataclasses .*\bdataclass\b", source, re.M)
+    } == set()
+
+
+# --- plug-ins ----------------------------------------------------------------------------------------
+
+ENTRY_POINTS = "[preflight.checks]\nsite = our_checks\n"
+
+
+def distribution(folder: Path, name: str, entry_points: str | None = ENTRY_POINTS) -> None:
+    info = folder / name
+    info.mkdir(parents=True)
+    (info / ("PKG-INFO" if "egg" in name.lower() else "METADATA")).write_text(
+        f"Metadata-Version: 2.1\nName: {name.split('-')[0]}\nVersion: 1.0\n"
+    )
+    if entry_points is not None:
+        (info / "entry_points.txt").write_text(entry_points)
+
+
+def archive(folder: Path) -> Path:
+    distribution(folder / "inside", "zipped-1.0.dist-info")
+    path = folder / "plugins.zip"
+    with zipfile.ZipFile(path, "w") as members:
+        for file in (folder / "inside").rglob("*"):
+            if file.is_file():
+                members.write(file, file.relative_to(folder / "inside"))
+    return path
+
+
+def installed(folder: Path, kind: str) -> Path:
+    """Lay a distribution into a folder as ``kind`` says; return what to put on ``sys.path``."""
+    if kind == "archive":
+        return archive(folder)
+    if kind == "egg":
+        distribution(folder / "one-1.0.egg", "EGG-INFO")
+        return folder / "one-1.0.egg"
+    names = {"wheel": "one-1.0.dist-info", "legacy": "one-1.0.egg-info", "capitals": "One-1.0.DIST-INFO"}
+    if kind == "file":
+        (folder / "one-1.0.egg-info").write_text("Metadata-Version: 1.0\nName: one\nVersion: 1.0\n")
+    elif kind == "others":
+        distribution(folder, "one-1.0.dist-info", "[console_scripts]\nx = y:z\n")
+    elif kind == "twice":
+        distribution(folder / "first", "one-1.0.dist-info", None)
+        distribution(folder, "one-1.0.dist-info")
+        sys.path.insert(0, str(folder / "first"))
+    elif kind != "nothing":
+        distribution(folder, names[kind])
+    return folder
+
+
+KINDS = ["wheel", "legacy", "egg", "capitals", "archive", "file", "others", "nothing", "twice"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_plugins_are_those_of_importlib_metadata(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "absent"), *sys.path])
+    sys.path.insert(1, str(installed(tmp_path, kind)))
+    told = metadata.entry_points(group=plugins.GROUP)
+    assert list(plugins.entry_points()) == sorted(told, key=lambda point: point.name)
+    assert bool(told) == (kind in ("wheel", "legacy", "egg", "capitals", "archive"))
+
+
+def test_a_finder_with_distributions_of_its_own_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Finder(metadata.DistributionFinder):
+        def find_spec(self, *_: Any) -> None:
+            return None
+
+        def find_distributions(self, context: Any = None) -> list[metadata.Distribution]:
+            return [Strange()]
+
+    class Strange(metadata.Distribution):
+        def read_text(self, filename: str) -> str | None:
+            return {"METADATA": "Name: strange\nVersion: 1\n", "entry_points.txt": ENTRY_POINTS}.get(filename)
+
+        def locate_file(self, path: Any) -> Path:
+            return Path("/no/where")
+
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Finder()])
+    assert [point.value for point in plugins.entry_points()] == ["our_checks"]
+
+
+# --- the text without rich ---------------------------------------------------------------------------
+
+TEXT = st.text(st.sampled_from("ab é…–→,.\n     ") | st.characters(max_codepoint=0x2FF), max_size=150)
+WORDS = st.lists(st.text("ab-/…é", min_size=1, max_size=130), max_size=8).map(" ".join)
+PARTS = st.one_of(
+    st.builds(Paragraph, st.tuples(st.tuples(TEXT | WORDS, st.just("bold")), st.tuples(WORDS, st.just("")))),
+    st.lists(st.tuples(st.sampled_from(["found", "evidence"]), TEXT | WORDS, st.just("dim")), min_size=1, max_size=3)
+    .map(lambda rows: Listing(tuple(rows))),
+)  # fmt: skip
+
+
+@given(st.lists(PARTS, max_size=3), st.integers(40, 130))
+def test_text_is_set_as_rich_sets_it(parts: list[Part], width: int) -> None:
+    by_rich = text_layout._by_rich(parts, colour=False, width=width)
+    expected = "\n".join(line.rstrip() for line in by_rich.split("\n"))
+    assert text_layout.typeset(parts, colour=False, width=width) == expected
+
+
+# --- dataclasses -------------------------------------------------------------------------------------
+
+
+def _define(dataclass: Any) -> Any:
+    @dataclass(frozen=True)
+    class Point:
+        """A point."""
+
+        x: int
+        names: tuple[str, ...] = ()
+        more: dict[str, int] = dataclasses.field(default_factory=dict, compare=False)
+        note: str = dataclasses.field(default="", repr=False)
+
+    return Point
+
+
+def test_lean_dataclasses_are_as_those_of_the_standard_library() -> None:
+    made, standard = _define(lean.dataclass), _define(dataclasses.dataclass)
+    assert repr(made(1, ("a",), note="n")) == repr(standard(1, ("a",), note="n"))
+    assert made(1) == made(1, more={"a": 1}) != made(2)
+    assert made(1) != standard(1)
+    assert hash(made(1)) == hash(made(1, more={"a": 1}))
+    assert made(1).more is not made(1).more
+    assert dataclasses.replace(made(1, note="n"), x=2) == made(2, note="n")
+    assert [field.name for field in dataclasses.fields(made)] == [field.name for field in dataclasses.fields(standard)]
+    for cls in (made, standard):
+        with pytest.raises(dataclasses.FrozenInstanceError, match="cannot assign to field 'x'"):
+            cls(1).x = 2
+        with pytest.raises(dataclasses.FrozenInstanceError, match="cannot delete field 'x'"):
+            del cls(1).x
+        with pytest.raises(TypeError):
+            cls()
+
+
+def test_a_lean_dataclass_that_is_not_frozen_can_be_changed_and_has_no_hash() -> None:
+    @lean.dataclass
+    class Count:
+        number: int = 0
+
+    count = Count()
+    count.number = 3
+    assert count == Count(3)
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(count)
+
+
+# --- the head start ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "asked"),
+    [
+        ("check", True), ("collect -o x.json", True), ("check --only gpu.* --json -", True),
+        ("", False), ("demo", False), ("judge check", False), ("--help", False), ("check --help", False),
+        ("check --hosts gpu[1-4]", False), ("check --hosts=gpu1", False), ("check --job 1", False),
+    ],
+)  # fmt: skip
+def test_only_who_asks_this_node_gets_a_head_start(words: str, asked: bool) -> None:
+    assert ahead.asks_this_node(words.split()) is asked
+
+
+def test_a_collector_that_nobody_needs_ends_itself() -> None:
+    code = "from preflight.transport import local; local.start_ahead(); print(local._ahead[0].process.pid)"
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=30)
+    until = time.monotonic() + 10
+    while Path(f"/proc/{int(done.stdout)}").exists():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    assert done.stderr == ""
+
+
+def test_the_installed_collector_and_the_shipped_one_are_one(tmp_path: Path) -> None:
+    """The one that started ahead, the one that did not, and the one whose source travels."""
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+    python.chmod(0o755)
+    paths = ("/proc/sys/kernel/{osrelease,hostname}", "/no/such/file")
+    asked = [probes.Probe("file", path, "") for path in paths] + [probes.Probe("psutil", "virtual_memory", "")]
+    plan = probes.plan(asked, node="gpu001", deadline_s=20)
+    local.start_ahead()
+    documents = [local.collect(plan), local.collect(plan), local.collect(plan, str(python))]
+    assert local._ahead == []
+    statuses = [{key: record["status"] for key, record in document["records"].items()} for document in documents]
+    assert statuses[0] == statuses[1] == statuses[2]
+    assert len(statuses[0]) == 5
