@@ -258,6 +258,8 @@ def probes(as_json: bool) -> None:
         click.echo(f"{probe.key}\n    {probe.why} ({limits})")
         for pattern in probe.each:
             click.echo(f"    for each {pattern}")
+        for other in probe.otherwise:
+            click.echo(f"    where that fails: {other.key}, {other.why}")
         if probe.listed:
             click.echo(f"    for each that `{probe.listed[0]}` lists")
     if lines := sudoers((*asked, *sweep())):

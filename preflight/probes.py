@@ -3,7 +3,8 @@
 ``preflight probes`` prints this table; nothing else ever touches a node. A probe is a command, a
 file, a directory, the free space of a file system, the allow-listed environment or a library call.
 ``*`` and ``{a,b}`` in a path are expanded on the node, one record for each match. ``{}`` in a
-command stands for each base name that ``each`` matches there.
+command stands for each base name that ``each`` matches there, or for each word that another command
+lists. What sweeps a whole fabric stands apart (:func:`sweep`): one node is asked it, and only by ``--fabric``.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
+
+from preflight.lean import dataclass
 
 PLAN_SCHEMA = "preflight.plan/1"
 
@@ -34,9 +36,12 @@ ENVIRONMENT = (
 class Probe:
     """One question to a node.
 
-    ``kind`` is ``cmd``, ``file``, ``dir``, ``statvfs``, ``env``, ``nvml`` or ``psutil``; ``target``
-    the command line, path or call; ``needs`` the privilege without which it gives nothing
-    (``root``, or empty). ``each`` are path patterns whose base names fill ``{}``.
+    ``kind`` is ``cmd``, ``file``, ``files`` (every file of a directory, in one record), ``dir``, ``statvfs``,
+    ``env``, ``nvml`` or ``psutil``; ``target`` the command line, path or call; ``needs`` the privilege without
+    which it gives nothing (``root``, or empty). ``each`` are path patterns whose base names fill ``{}``; ``listed`` is another
+    command and a pattern whose matches in that command's output do. ``twice``: read again at the end of a
+    window, if one is asked for. ``omit`` matches lines of the output that are left out. ``otherwise`` are asked
+    where a command cannot be run or fails: a library, which takes a process of its own.
     """
 
     kind: str
@@ -45,6 +50,10 @@ class Probe:
     timeout_s: float = 10.0
     needs: str = ""
     each: tuple[str, ...] = ()
+    listed: tuple[str, str] | tuple[()] = ()
+    twice: bool = False
+    omit: str = ""
+    otherwise: tuple[Probe, ...] = ()
 
     @property
     def key(self) -> str:
@@ -66,6 +75,14 @@ class Probe:
             plan["needs"] = self.needs
         if self.each:
             plan["each"] = list(self.each)
+        if self.listed:
+            plan["listed"] = {"argv": shlex.split(self.listed[0]), "pattern": self.listed[1]}
+        if self.twice:
+            plan["twice"] = True
+        if self.omit:
+            plan["omit"] = self.omit
+        if self.otherwise:
+            plan["otherwise"] = [probe.to_plan() for probe in self.otherwise]
         return plan
 
 
@@ -73,6 +90,8 @@ _PCI = "/sys/bus/pci/devices"
 _IB = "/sys/class/infiniband"
 _NET = "/sys/class/net"
 _RDMA_NETDEVS = (f"{_IB}/*/device/net/*",)
+#: Counters of single queues and rings, of which a large NIC has thousands: `rx12_packets`, `[3]: rx_drops`, ….
+_RINGS = r"\s*(?:(?:rx|tx|ch|cq|xdp|xsk)_?(?:queue_)?[0-9]+_|(?:rx|tx)_xsk[0-9]|\[[0-9]+\]:|(?:rx|tx)-[0-9]+\.)"
 
 PROBES = (
     # GPUs
@@ -105,18 +124,41 @@ PROBES = (
     Probe("dir", _IB + "/*/device/net", "the network interface of each HCA"),
     Probe("file", _IB + "/*/ports/*/{state,phys_state,rate,link_layer,lid,sm_lid,gid_attrs/ndevs/0}",
           "state, rate and link layer of each port"),
+    Probe("file", _IB + "/*/ports/*/{gids,gid_attrs/types}/{0,1,2,3,4,5,6,7}", "addresses that a GID index means"),
     Probe("file", "/sys/class/infiniband_verbs/*/ibdev", "which HCA a /dev/infiniband/uverbsN belongs to"),
     Probe("dir", "/dev/infiniband", "device nodes, and whether this user may open them"),
     Probe("cmd", "ibstat", "ports, where sysfs cannot be read"),
     Probe("cmd", "ibv_devinfo", "active MTU; whether the devices can be opened from user space"),
     # Ethernet side of RoCE
     Probe("file", _NET + "/*/{mtu,operstate,speed,type}", "MTU and link of each network interface"),
+    Probe("file", _NET + "/*/qos/trust*", "whether DSCP or the VLAN tag gives the priority (vendor driver)"),
     Probe("cmd", "dcb -j pfc show dev {}", "PFC per priority (upstream tool)", each=_RDMA_NETDEVS),
-    Probe("cmd", "mlnx_qos -i {}", "PFC, trust state, DSCP map (vendor tool)", needs="root",
+    Probe("cmd", "dcb -j app show dev {}", "priority of each DSCP, trust state (upstream tool)", each=_RDMA_NETDEVS),
+    Probe("cmd", "dcb -j buffer show dev {}", "receive buffers: headroom of PFC (upstream tool)", each=_RDMA_NETDEVS),
+    Probe("cmd", "dcb -j dcbx show dev {}", "whether host or firmware sets DCB (upstream tool)", each=_RDMA_NETDEVS),
+    Probe("cmd", "mlnx_qos -i {}", "PFC, trust state, DSCP map, buffers, DCBX mode (vendor tool)", needs="root",
           each=_RDMA_NETDEVS),
-    Probe("file", _NET + "/*/ecn/roce_{np,rp}/enable/*", "ECN per priority (vendor driver)"),
+    Probe("cmd", "ethtool -a {}", "global pause, which excludes PFC", each=_RDMA_NETDEVS),
+    Probe("file", _NET + "/*/ecn/roce_*/enable/*", "ECN per priority (vendor driver)"),
+    Probe("file", _NET + "/*/ecn/roce_*/*", "DCQCN parameters, DSCP of CNPs (vendor driver)"),
+    Probe("file", "/sys/kernel/debug/mlx5/*/cc_params/*", "the same (upstream driver); for root only"),
+    Probe("file", _IB + "/*/tc/*/traffic_class", "traffic class that the driver gives all queue pairs (vendor driver)"),
+    # Counters: one reading is history; two, S seconds apart (--window S), tell what grows
+    Probe("files", _IB + "/*/ports/*/{counters,hw_counters}", "bytes, errors, waits, ECN and CNP of each RDMA port",
+          twice=True),
+    Probe("cmd", "ethtool -S {}", "discards, pauses per priority, FEC and symbol errors", each=_RDMA_NETDEVS,
+          twice=True, omit=_RINGS),
+    Probe("file", _NET + "/*/carrier_changes", "how often each link went up or down", twice=True),
+    Probe("file", "/proc/stat", "how busy the CPUs are, and with what", twice=True, omit="intr "),
+    # Optics and cables
+    Probe("cmd", "ethtool -m {}", "module or cable: temperature, light, alarms", 20, "root", each=_RDMA_NETDEVS),
+    Probe("cmd", "ethtool --show-fec {}", "forward error correction of each link", each=_RDMA_NETDEVS),
+    Probe("cmd", "mlxlink -d {} -m -c", "bit error ratios of each link, and its module on InfiniBand", 20, "root",
+          each=(_IB + "/mlx5_*", _IB + "/ib*")),
     # NCCL
     Probe("env", "process", "NCCL, UCX, Slurm and device variables that a job started here would inherit"),
+    Probe("env", "ranks", "the same variables of the processes of a running job, those that this user may read"),
+    Probe("env", "files", "the files that NCCL's variables name: whether they are there, and may be read or written"),
     Probe("file", "/etc/nccl.conf", "NCCL settings of this host"),
     Probe("file", "~/.nccl.conf", "NCCL settings of this user"),
     # Host
@@ -138,7 +180,10 @@ PROBES = (
     Probe("file", "/proc/net/route", "over which interface the default route leads"),
     Probe("file", "/proc/sys/net/ipv4/conf/{all,en*,eth*,ib*,rdma*,roce*,gpu*,rail*,bond*}"
           "/{arp_ignore,arp_announce,rp_filter}", "how rails that share a subnet answer ARP"),
-    Probe("cmd", "ip -j addr", "addresses of each network interface, where psutil is missing"),
+    Probe("cmd", "lldpcli -f json0 show neighbors details", "the switch at the other end of each cable, its PFC and MTU",
+          needs="root"),
+    Probe("cmd", "ip -j addr", "addresses of each network interface",
+          otherwise=(Probe("psutil", "net_if_addrs", "the same, where there is no ip(8)"),)),
     Probe("cmd", "find -H /usr/lib/x86_64-linux-gnu /usr/lib/aarch64-linux-gnu /usr/lib64 /usr/local/cuda/lib64"
           " /usr/local/nvidia/lib64 /usr/local/lib -maxdepth 1 ( -name libnvidia-ml.so* -o -name libcuda.so*"
           " -o -name libnvidia-ptxjitcompiler.so* -o -name libnccl*.so* ) -printf '%s %p %l\\n'",
@@ -152,8 +197,6 @@ PROBES = (
     Probe("file", "/proc/cmdline", "IOMMU and other boot settings"),
     Probe("file", "/proc/sys/kernel/{osrelease,hostname}", "kernel release, host name"),
     Probe("file", "/etc/os-release", "distribution"),
-    Probe("psutil", "virtual_memory", "size of the host's memory"),
-    Probe("psutil", "net_if_addrs", "addresses of each network interface"),
 )  # fmt: skip
 
 
@@ -163,17 +206,53 @@ def checkpoints(path: str) -> Probe:
     return Probe("cmd", command, "age of the newest checkpoint, where the cluster file names its directory", 20)
 
 
+#: Output kept of one probe of a sweep, bytes: 10,000 links take 2 MB in `ibnetdiscover`, 5 MB in `iblinkinfo`.
+SWEEP_CAP = 32_000_000
+
+
+def sweep(device: str | None = None) -> tuple[Probe, ...]:
+    """Return the probes that sweep the InfiniBand fabric of a port; each sends queries to every switch and HCA.
+
+    ``device`` is the RDMA device whose fabric is meant; None: the one that the tools choose, the first that is active.
+    """
+    of = f" -C {device}" if device else ""
+    managers = (f"saquery -s{of}", r"(?m)^\s*EndPortLid\.+([0-9]{1,5})\s*$")
+    return (
+        Probe("cmd", f"ibnetdiscover{of}", "switches, HCAs and the links between them", 120, "root"),
+        Probe("cmd", f"iblinkinfo -l{of}", "state, width and speed of every port, and what it could be", 120, "root"),
+        Probe("cmd", f"ibqueryerrors{of}", "error counters of every port; nothing is reset", 120, "root",
+              twice=True),
+        Probe("cmd", f"sminfo{of}", "the master subnet manager", needs="root"),
+        Probe("cmd", f"sminfo{of} {{}}", "whether each port with a subnet manager is master or standby", needs="root",
+              listed=managers),
+        Probe("cmd", f"saquery SR{of}", "services of the subnet, the SHARP aggregation manager among them",
+              needs="root"),
+    )  # fmt: skip
+
+
 def plan(
-    probes: Iterable[Probe], *, node: str, deadline_s: float, sudo: bool = False, parallel: int = 8
+    probes: Iterable[Probe],
+    *,
+    node: str,
+    deadline_s: float,
+    sudo: bool = False,
+    parallel: int = 8,
+    output_cap: int = OUTPUT_CAP,
+    window_s: float | None = None,
 ) -> dict[str, Any]:
-    """Return the document that tells a collector what to ask (``schemas/plan-1.json``)."""
+    """Return the document that tells a collector what to ask (``schemas/plan-1.json``).
+
+    ``window_s``: seconds after which the probes with ``twice`` are read again, within ``deadline_s``.
+    """
+    window = {} if window_s is None else {"window_s": window_s}
     return {
+        **window,
         "schema": PLAN_SCHEMA,
         "node": node,
         "deadline_s": deadline_s,
         "sudo": sudo,
         "parallel": parallel,
-        "output_cap": OUTPUT_CAP,
+        "output_cap": output_cap,
         "environment": list(ENVIRONMENT),
         "probes": [probe.to_plan() for probe in probes],
     }
@@ -181,7 +260,8 @@ def plan(
 
 def sudoers(probes: Iterable[Probe]) -> list[str]:
     """Return the sudoers lines that let ``--sudo`` run what needs root, and nothing more."""
-    commands = sorted({_sudoers_escaped(probe.target) for probe in probes if probe.needs and probe.argv})
+    privileged = [probe for probe in probes if probe.needs and probe.argv]
+    commands = sorted({command for probe in privileged for command in _sudoers_commands(probe)})
     if not commands:
         return []
     return [
@@ -191,6 +271,18 @@ def sudoers(probes: Iterable[Probe]) -> list[str]:
     ]
 
 
+def _sudoers_commands(probe: Probe) -> list[str]:
+    """Return what a probe may run. What another command lists is a number: a wildcard would let options through."""
+    if not probe.listed:
+        return [_sudoers_escaped(probe.target)]
+    numbers = [_sudoers_escaped(probe.target.replace("{}", "[0-9]" * digits)) for digits in range(1, 6)]
+    return [_sudoers_escaped(probe.listed[0]), *numbers]
+
+
 def _sudoers_escaped(target: str) -> str:
-    """Write a command as sudoers(5) wants its arguments; each word that ``{}`` stands for is any."""
-    return re.sub(r"([,:=\\])", r"\\\1", target).replace("{}", "*")
+    """Write a command as sudoers(5) wants its arguments; each word that ``{}`` stands for is any.
+
+    A command without arguments may be given any, such as a file to write to, unless ``""`` forbids it.
+    """
+    escaped = re.sub(r"([,:=\\])", r"\\\1", target).replace("{}", "*")
+    return escaped if " " in escaped else f'{escaped} ""'

@@ -116,7 +116,8 @@ def test_dcbx_of_a_neighbour_is_decoded(pair: Pair) -> None:
     (neighbour,) = parse(pair.heard()).values()
     assert (neighbour.netdev, neighbour.switch) == ("rail0", os.uname().nodename)
     assert neighbour.max_frame == 9236
-    assert (neighbour.pfc, neighbour.pfc_willing) == ({3, 6}, True)
+    assert neighbour.pfc == frozenset((3, 6))
+    assert neighbour.pfc_willing is True
     assert neighbour.ets == (0, 50, 50, 0, 0, 0, 0, 0)
     assert neighbour.dscp == {26: 3}
     assert not neighbour.cee

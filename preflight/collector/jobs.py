@@ -63,6 +63,10 @@ class Job:
         job._expected = set(self.seen)
         return job
 
+    def gone(self) -> "List[str]":
+        """Return the keys that the first reading had and this one, which has ended, has not."""
+        return sorted(self._expected - self.seen)
+
     @property
     def twice(self) -> bool:
         """Whether a second reading is wanted; a probe that stands for several is asked again by each of them."""
@@ -110,8 +114,10 @@ class Job:
             return self._each(probe, put)
         if "listed" in probe:
             return self._listed(probe, site, put)
-        put(self.key, self._timed(site, lambda: self._execute(probe["argv"], site)))
-        return []
+        record = self._timed(site, lambda: self._execute(probe["argv"], site))
+        put(self.key, record)
+        answered = record["status"] == "ok" and record["rc"] == 0
+        return [] if answered else [Job([other]) for other in probe.get("otherwise", [])]
 
     def _execute(self, argv: "List[str]", site: Site) -> Record:
         try:
