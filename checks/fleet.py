@@ -17,7 +17,7 @@ MAJORITY, QUORUM = 0.6, 3
 Read = Callable[[NodeFacts, Site], "str | None"]
 
 
-def _equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site], what: str, read: Read, key: str) -> Iterator[Finding]:
+def equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site], what: str, read: Read, key: str) -> Iterator[Finding]:
     """Compare a value across the nodes of each class and part; ``read`` returns None where it does not apply.
 
     Nodes on which nobody could read it do not vote. A majority makes the others outliers; without
@@ -100,7 +100,7 @@ def driver_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Itera
         except EvidenceError:
             return node.parsed(key, facts.gpu.kernel_driver_version)
 
-    yield from _equal(nodes, sites, "NVIDIA driver", read, key)
+    yield from equal(nodes, sites, "NVIDIA driver", read, key)
 
 
 @check(
@@ -130,7 +130,7 @@ def mtu_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator
         values = {_mtu(node, port.active_mtu, port.netdev if port.roce else None) for port in compute}
         return " and ".join(sorted(values))
 
-    yield from _equal(nodes, sites, "MTU of the compute ports", read, "cmd:ibv_devinfo")
+    yield from equal(nodes, sites, "MTU of the compute ports", read, "cmd:ibv_devinfo")
 
 
 def _mtu(node: NodeFacts, active_mtu: int | None, netdev: str | None) -> str:

@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
+from preflight import facts
 from preflight.checks.each_gpu import each_gpu
 from preflight.cluster import Site
 from preflight.facts import NodeFacts
-from preflight.facts.gpu_health import HW_SLOWDOWN, HW_THERMAL, POWER_BRAKE, SW_THERMAL, GpuHealth
 from preflight.model import Finding, check, failed, unknown, warned
 
-NVML_API = "https://docs.nvidia.com/deploy/nvml-api/"
+if TYPE_CHECKING:
+    from preflight.facts.gpu_health import GpuHealth
 
-#: Reasons that slow a GPU against its will, worst first, each with what to look at.
-_SLOWED = {
-    HW_THERMAL: ("hardware thermal slowdown", "Check air or coolant flow, fans and heat sinks of this GPU."),
-    POWER_BRAKE: (
-        "power brake",
-        "Check power supplies, PDU and the rack's power cap; the board is told to save power.",
-    ),
-    HW_SLOWDOWN: ("hardware slowdown", "Check power supply and cooling; `nvidia-smi -q -d PERFORMANCE` names which."),
-}
+NVML_API = "https://docs.nvidia.com/deploy/nvml-api/"
 
 #: Degrees below the slowdown temperature at which it is worth a look.
 MARGIN_LOW_C = 5
 
 #: Below this utilisation a GPU counts as idle, and its PCIe link may rest, percent.
 IDLE_PCT = 10
+
+
+def _slowed() -> Mapping[int, tuple[str, str]]:
+    """Return the reasons that slow a GPU against its will, worst first, each with what to look at."""
+    power = "Check power supply and cooling; `nvidia-smi -q -d PERFORMANCE` names which."
+    rack = "Check power supplies, PDU and the rack's power cap; the board is told to save power."
+    return {
+        facts.gpu_health.HW_THERMAL: (
+            "hardware thermal slowdown",
+            "Check air or coolant flow, fans and heat sinks of this GPU.",
+        ),
+        facts.gpu_health.POWER_BRAKE: ("power brake", rack),
+        facts.gpu_health.HW_SLOWDOWN: ("hardware slowdown", power),
+    }
 
 
 @check(
@@ -50,10 +58,10 @@ def throttling(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     def judge(gpu: GpuHealth) -> Finding | None:
         reasons = gpu.event_reasons or 0
-        for bit, (name, cure) in _SLOWED.items():
+        for bit, (name, cure) in _slowed().items():
             if reasons & bit:
                 return failed(f"slowed down: {name}", found=f"reasons {reasons:#x}", expected="none", fix=cure)
-        if reasons & SW_THERMAL:
+        if reasons & facts.gpu_health.SW_THERMAL:
             return warned("slowed down: software thermal slowdown", found=f"reasons {reasons:#x}", expected="none")
         return None
 

@@ -1,19 +1,17 @@
-"""A run's logs: which way the traffic took, and what nccl-tests measured."""
+"""A run's logs: which way the traffic took."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from preflight import facts
 from preflight.cluster import Site
 from preflight.facts import RunFacts
-from preflight.model import Finding, check, compare, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.facts.nccl_log import Line, NcclLog
-    from preflight.facts.nccl_tests import Report
 
 TROUBLESHOOTING = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
 PERFORMANCE = "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md"
@@ -212,168 +210,3 @@ def _gpudirect(log: NcclLog, nodes: int | None, key: str) -> Finding:
         evidence=[key],
         quote=_quote(next(channel.first for channel in channels if not channel.gpudirect), *log.gpudirect_disabled[:1]),
     )
-
-
-# --- nccl-tests ------------------------------------------------------------------------------------
-
-
-def _reports(run: RunFacts) -> Iterator[tuple[str, str, Report]]:
-    """Yield (record key, what to call it, report)."""
-    for key, reports in run.nccl_tests.items():
-        for report in reports:
-            where = f" lines {report.first_line}-{report.last_line}" if len(reports) > 1 else ""
-            yield key, f"{_name(key)}{where}: {report.collective or 'nccl-tests'}", report
-
-
-def _no_report(run: RunFacts) -> Iterator[Finding]:
-    if not run.logs:
-        yield unknown("no log was given", fix="give the output of nccl-tests: --log FILE")
-    elif not run.nccl_tests:
-        yield skipped("no nccl-tests report in the logs", evidence=run.logs)
-
-
-def _text_of(run: RunFacts, key: str, *numbers: int) -> str:
-    """Return lines of a log with their numbers, at most 600 characters."""
-    lines = run.evidence.text(key).split("\n")
-    return "\n".join(f"{number}: {lines[number - 1].rstrip()}" for number in sorted(set(numbers)))[:600]
-
-
-def _so_far(report: Report) -> str:
-    """Say how far an unfinished run came."""
-    best = report.best()
-    best_so_far = f", best busbw so far {best.busbw_gbytes_s:g} GB/s" if best else ""
-    where = report.cut_rows[-1].bytes if report.cut_rows else None
-    return f"{len(report.rows)} rows{best_so_far}" + (f", stopped at {_size(where)}" if where is not None else "")
-
-
-def _size(size: int) -> str:
-    for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (2**10, "KiB")):
-        if size >= unit and size % unit == 0:
-            return f"{size // unit} {name}"
-    return f"{size} B"
-
-
-@check(
-    "nccl-tests.wrong-values",
-    title="nccl-tests finds no wrong value",
-    source=f"{PERFORMANCE}; nccl-tests 2.19.6 src/common.cu",
-    fix="Repeat on halves of the nodes until one remains; then read its Xid, ECC and NVLink counters.",
-    scope="run",
-)
-def wrong_values(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare the wrong values that each nccl-tests run counted with none.
-
-    A collective that returns wrong numbers trains a wrong model, at full bandwidth and without an error.
-
-    A run with -c 0 prints "0 OK" too: it counts as not validated. A run that ended early or stopped
-    with an error has validated only what it printed.
-    """
-    yield from _no_report(run)
-    for key, name, report in _reports(run):
-        yield _wrong(run, key, name, report)
-
-
-def _wrong(run: RunFacts, key: str, name: str, report: Report) -> Finding:
-    rows, bad = report.rows, report.wrong_rows
-    if bad or report.out_of_bounds or report.out_of_bounds_ok is False:
-        counted = f"{report.out_of_bounds} failed checks" if report.out_of_bounds else f"{len(bad)} rows"
-        return failed(
-            f"{name}: wrong values in {counted}, expected none",
-            subject=name,
-            found=counted,
-            expected="0",
-            evidence=[key],
-            quote=_text_of(run, key, *(row.line for row in bad[:3])) if bad else "",
-        )
-    if report.failures:
-        first = report.failures[0]
-        return failed(
-            f"{name}: stopped: {first.text[:200]}",
-            subject=name,
-            found=f"{_so_far(report)}, then an error",
-            expected="a complete run",
-            evidence=[key],
-            why="A run that stops with an error is what the training job would have met.",
-            quote=_text_of(run, key, first.line),
-        )
-    if not report.complete:
-        message = f"{name}: the run did not finish: {_so_far(report)}, none of them wrong"
-        return unknown(message, subject=name, evidence=[key], fix="run it to its end")
-    if not report.validated:
-        message = f"{name}: the run did not validate its results, though it says {report.out_of_bounds} OK"
-        return unknown(message, subject=name, evidence=[key], fix="run again with -c 1")
-    return passed(f"{name}: 0 wrong values in {len(rows)} rows", subject=name, found="0", evidence=[key])
-
-
-@check(
-    "nccl-tests.busbw",
-    title="nccl-tests reaches the bus bandwidth of this hardware",
-    source=f"{PERFORMANCE}; floors: cluster file, else part catalogue",
-    fix="See nccl.transport and nccl.gpudirect-rdma first; then compare clocks, NVLink and HCA rates with a good node.",
-    answers=("NT-NCCL-3",),
-    scope="run",
-)
-def busbw(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare the best bus bandwidth of large messages with the expected one, GB/s.
-
-    All ranks wait for the slowest path: one rail or NVLink that runs at half its rate halves the
-    collective, and every training step is that much longer.
-
-    The best row of at least 256 MiB on one node, 1 GiB on several, out of place or in place, is
-    compared; the printed average takes in tiny sizes and is another number. A floor that is only
-    customary for the part warns, one from the cluster file fails; several nodes are judged only by the
-    cluster file's. A run of fewer GPUs than the node has is no measure of the node.
-    """
-    yield from _no_report(run)
-    for key, name, report in _reports(run):
-        finding = _busbw(name, report, site)
-        best = report.best()
-        quote = _text_of(run, key, best.row.line) if best else ""
-        yield replace(finding, subject=name, evidence=(key,), quote=finding.quote or quote)
-
-
-def _busbw(name: str, report: Report, site: Site) -> Finding:
-    nodes, ranks = report.nnodes, report.nranks
-    if report.average_ok is False:
-        return failed(
-            f"{name}: printed average {report.average_busbw_gbytes_s:g} GB/s, below NCCL_TESTS_MIN_BW",
-            found=f"{report.average_busbw_gbytes_s:g} GB/s, mean over all sizes",
-            expected="the run's own NCCL_TESTS_MIN_BW",
-        )
-    if not report.complete:
-        return unknown(f"{name}: the run did not finish: {_so_far(report)}", fix="run it to its end")
-    if report.copies > 1 or ranks == 1:
-        runs = f"{report.copies} runs of one rank each" if report.copies > 1 else "one rank"
-        message = f"{name}: {runs}: no data moved between GPUs"
-        return unknown(message, fix="under mpirun, build nccl-tests with MPI=1; else give -g the number of GPUs")
-    floor_bytes = GIB if nodes is not None and nodes > 1 else 256 * MIB
-    best = report.best(floor_bytes)
-    if best is None:
-        largest = max((row.bytes for row in report.rows), default=0)
-        message = f"{name}: largest message {_size(largest)}, expected at least {_size(floor_bytes)}"
-        return unknown(message, fix="run again with -b 8 -e 8G -f 2")
-    gpus = f"{ranks} GPUs on {nodes} node{'s' if nodes != 1 else ''}" if ranks else "an unknown number of GPUs"
-    what = f"{name}: best busbw at {_size(best.row.bytes)} over {gpus}"
-    expected = site.all_reduce_busbw_gbytes_s
-    if unfit := _unfit(report, site):
-        found = f"{best.busbw_gbytes_s:g} GB/s"
-        message = f"{what}: found {found}, nothing says what to expect{unfit}"
-        return unknown(message, found=found, fix=f"say it in the cluster file: {expected.key} = ...")
-    return compare(best.busbw_gbytes_s, expected, what=what, at_least=True, unit="GB/s")
-
-
-def _unfit(report: Report, site: Site) -> str:
-    """Say why the expectation is not one for this run; empty where it is."""
-    from_site = site.members.thresholds.all_reduce_busbw_gbytes_s is not None
-    gpus = site.gpus.value
-    if report.collective != "all_reduce":
-        return f" of {report.collective or 'a collective that is not named'}"
-    if report.groups > 1:
-        return f" of {report.groups} communicators side by side"
-    if report.nnodes is None or report.nranks is None:
-        return " of a run whose list of devices is not here"
-    if report.nnodes > 1 and not from_site:
-        return " of several nodes"
-    if gpus is not None and report.nranks != gpus * report.nnodes:
-        return f" of {report.nranks} GPUs where {report.nnodes} x {gpus} would be all"
-    return ""

@@ -47,15 +47,9 @@ def subnets(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def _apart(node: NodeFacts, rails: list[str], say: Callable[..., Finding]) -> Iterator[Finding]:
     known = node.addresses
     bare = [name for name in rails if not known.routable(name)]
-    if bare:
-        yield say(
-            f"{', '.join(bare)}: no IP address, so only a link-local GID",
-            subject=bare[0] if len(bare) == 1 else "",
-            found="no address",
-            expected="an IPv4 or IPv6 address on each rail",
-            evidence=[known.evidence],
-            fix="Address the rail; in a pod that is the IPAM of the secondary network.",
-        )
+    if len(bare) == len(rails):
+        yield skipped("no RoCE rail has an address to compare; of that roce.chain speaks", evidence=[known.evidence])
+        return
     shared = [
         (one, other, str(mine.network))
         for one, other in combinations(rails, 2)
@@ -64,7 +58,7 @@ def _apart(node: NodeFacts, rails: list[str], say: Callable[..., Finding]) -> It
     ]
     if shared:
         yield from _sharing(node, sorted({name for pair in shared for name in pair[:2]}), shared[0][2], say)
-    elif len(bare) < len(rails):
+    else:
         networks = [str(address.network) for name in rails for address in known.ipv4(name)]
         yield passed(f"{len(rails) - len(bare)} RoCE rails are in subnets of their own",
                      found=", ".join(networks) or "IPv6", evidence=[known.evidence])  # fmt: skip

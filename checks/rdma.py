@@ -331,19 +331,19 @@ def device_nodes(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 @check(
     "rdma.active-mtu",
-    title="RDMA MTU is as large as the fabric allows",
-    source="rdma-core ibv_devinfo; mlx5: active MTU = largest of 256…4096 ≤ netdev MTU − 96 (kernel)",
-    fix="InfiniBand: set the partition's MTU in the subnet manager; RoCE: `ip link set IF mtu 9000`, then the switch.",
+    title="InfiniBand MTU is as large as the fabric allows",
+    source="rdma-core ibv_devinfo(1); InfiniBand specification: the subnet manager sets the MTU of a partition",
+    fix="Set the partition's MTU in the subnet manager (OpenSM: mtu=5 in partitions.conf), then read `ibv_devinfo`.",
     answers=("PA-14", "NT-FAB-4"),
 )
 def active_mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare each active compute port's active MTU, bytes, with the cluster file's, else with 4096.
+    """Compare each active InfiniBand compute port's active MTU, bytes, with the cluster file's, else with 4096.
 
     Peers use the smaller MTU of the two: one port at 1024 sends four times the packets, and where an
     application fixed the MTU the connection fails instead.
 
-    1024 on RoCE means that the interface was left at an MTU of 1500, and fails. 2048 can be a choice
-    of the subnet manager's partition, and warns unless the cluster file says otherwise.
+    Anything below fails, but 2048: that can be a choice of the subnet manager's partition, and warns unless the
+    cluster file says otherwise. Of RoCE ports, whose MTU follows the interface's, roce.chain speaks.
 
     A false alarm: a partition that the subnet manager holds at 2048 on purpose; say `mtu = 2048` in the cluster
     file. Where nothing tells which ports a job uses, a small MTU is unknown.
@@ -352,7 +352,11 @@ def active_mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if isinstance(roles, Finding):
         yield roles
         return
-    compute = roles.compute
+    compute = [port for port in roles.compute if not port.roce]
+    if not compute:
+        key = roles.compute[0].evidence[0].replace("/state", "/link_layer")
+        yield skipped("the compute ports are RoCE: of their MTU roce.chain speaks", evidence=[key])
+        return
     active = [port for port in compute if port.active]
     if not active:
         yield unknown("no compute port is active, so none has an active MTU", evidence=[compute[0].evidence[0]])
@@ -381,12 +385,11 @@ def active_mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
         elif mtu == 2048 and not site.mtu.value:
             yield warned(f"{port.name} has an active MTU of 2048, most fabrics use 4096", **details)
         else:
-            cause = ": the interface was left at MTU 1500" if port.roce and mtu == 1024 else ""
             say = failing(roles, site)
-            yield say(f"{port.name} has an active MTU of {mtu}, expected {wanted.value}{cause}", **details)
+            yield say(f"{port.name} has an active MTU of {mtu}, expected {wanted.value}", **details)
     if good:
         yield passed(
-            f"{len(good)} of {len(active)} active compute ports have an active MTU of {good[0].active_mtu}",
+            f"{len(good)} of {len(active)} active InfiniBand ports have an active MTU of {good[0].active_mtu}",
             found=f"{good[0].active_mtu} bytes",
             evidence=[DEVINFO],
         )

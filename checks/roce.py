@@ -1,31 +1,102 @@
-"""RoCE: the Ethernet side of an RDMA port."""
+"""RoCE: one verdict for each port, from its interface to its congestion control."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 
 from preflight import facts
 from preflight.checks.presence import compute_roles, failing
-from preflight.cluster import Site
-from preflight.evidence import EvidenceError
+from preflight.cluster import Expected, Site
 from preflight.facts import NodeFacts
 from preflight.facts.rdma import Port
-from preflight.model import Finding, check, failed, passed, skipped, unknown
+from preflight.facts.roce_chain import ADDRESSING, SERVICE, Chain, Link, Policy, State, Want
+from preflight.model import Finding, check, passed, skipped, unknown, warned
+
+#: Checklist items that a link speaks of.
+ITEMS = {
+    "interface": (),
+    "address": ("NT-CTR-4",),
+    "MTU": ("PA-14", "NT-FAB-4"),
+    "active MTU": ("PA-14", "NT-FAB-4"),
+    "GID": ("FP-LOSS-1", "NT-FAB-4"),
+    **dict.fromkeys(SERVICE, ("FP-LOSS-2", "PA-14")),
+    "buffers": ("FP-LOSS-2", "FP-CON-2"),
+    **dict.fromkeys(("ECN", "CNP", "DCQCN"), ("FP-LOSS-2", "PA-14", "FP-CON-3")),
+}
+
+ALL_ITEMS = tuple(dict.fromkeys(item for items in ITEMS.values() for item in items))
+SERVICE_ITEMS = tuple(dict.fromkeys(item for name in SERVICE for item in ITEMS[name]))
 
 
-def _roce_ports(node: NodeFacts, site: Site) -> tuple[dict[str, Port], Finding | None]:
-    """Return interface -> compute port that speaks RoCE, and what to say of ports without, or where there is none."""
+@check(
+    "roce.chain",
+    title="Every link of the RoCE chain holds, port by port",
+    source="Linux kernel: iboe_get_mtu; IEEE 802.1Qbb; RFC 2474, RFC 3168; dcb(8), mlnx_qos, ethtool(8); MLNX_OFED "
+    "RoCE ECN (roce_np, roce_rp)",
+    fix="Mend the first broken link, then judge again: `preflight check`; the later ones rest on it.",
+    answers=ALL_ITEMS,
+)
+def chain(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Look along the chain that makes RoCE fast, on each active compute port, and name the first link that is broken.
+
+    One link that is off costs a multiple and looks healthy: packets drop under load and RDMA sends whole messages
+    again, or pauses spread from switch to switch and stall jobs that share nothing but a spine.
+
+    The links: interface up, IP address, MTU, active RDMA MTU, RoCE v2 GID; trust in DSCP, traffic class, DSCP, its
+    priority, PFC on for exactly that priority, ECN on for it, CNPs in another one, global pause off, a receive buffer
+    of its own, DCBX mode, DCQCN parameters.
+
+    A broken link fails. The links from trust on are judged where the cluster file says `lossless = true`, each against
+    its word (`pfc_priority`, `ecn`, `trust`, `traffic_class`, `dscp`, `cnp_dscp`, `dcbx`), else against each other:
+    not the traffic class counts but the priority that the port's map gives it. Where nobody says lossless and a port
+    has PFC on for one priority, what contradicts that warns. DCBX left to firmware, and DCQCN parameters that differ
+    between the ports, warn. An MTU must be the cluster file's, larger ones fail too: peers that differ have a black
+    hole between them; without its word, 4192 bytes (an RDMA MTU of 4096 and its headers) pass. NCCL_IB_GID_INDEX is
+    judged by nccl.gid-index.
+
+    A false alarm: lossy RoCE is a legitimate design (`lossless = false`: the links from trust on do not apply), and so
+    is one without ECN (`ecn = false`). A traffic class that only the job sets cannot be seen outside of it: unknown,
+    unless the cluster file says it. The upstream driver shows no ECN switch per priority, and a virtual function none
+    of its host's settings: unknown, never a fail.
+    """
+    ports, other = _ports(node, site)
+    if other:
+        yield other
+    active = [port for port in ports if port.active]
+    if ports and not active:
+        yield unknown("no RoCE port is active, so none has a chain to follow: see rdma.port-state",
+                      evidence=[ports[0].evidence[0]])  # fmt: skip
+    if active:
+        roles = site.roles(node)
+        found = facts.roce_chain.chains(node, active, policy(site))
+        yield from _told(found, len(ports), site, failing(roles, site))
+
+
+def policy(site: Site) -> Policy:
+    """Return how the site wants its RoCE ports."""
+
+    def want(expected: Expected) -> Want:
+        return Want(expected.value, expected.source)
+
+    names = ("lossless", "pfc_priority", "trust", "traffic_class", "dscp", "ecn", "cnp_dscp", "dcbx")
+    wanted = {name: want(site.qos(name)) for name in names}
+    return Policy(mtu=want(site.mtu), netdev_mtu=want(site.netdev_mtu), **wanted)
+
+
+def _ports(node: NodeFacts, site: Site) -> tuple[list[Port], Finding | None]:
+    """Return the compute ports that speak RoCE, and what to say of those without an interface, or where none is."""
     roles = compute_roles(node, site)
     if isinstance(roles, Finding):
-        return {}, roles
+        return [], roles
     ports = [port for port in roles.compute if port.roce]
     key = roles.compute[0].evidence[0].replace("/state", "/link_layer")
     if not ports:
-        return {}, skipped("the compute ports are InfiniBand", evidence=[key])
+        return [], skipped("the compute ports are InfiniBand", evidence=[key])
     if site.link_layer.value == "InfiniBand":
         said = f"the fabric is InfiniBand ({site.link_layer.source}); of ports that are not, rdma.link-layer speaks"
-        return {}, skipped(said, evidence=[key])
-    return {port.netdev: port for port in ports if port.netdev}, _nameless([port for port in ports if not port.netdev])
+        return [], skipped(said, evidence=[key])
+    return [port for port in ports if port.netdev], _nameless([port for port in ports if not port.netdev])
 
 
 def _nameless(ports: list[Port]) -> Finding | None:
@@ -40,176 +111,105 @@ def _nameless(ports: list[Port]) -> Finding | None:
     )
 
 
-@check(
-    "roce.netdev-mtu",
-    title="Interfaces under RoCE ports have a large MTU",
-    source="Linux kernel, iboe_get_mtu: active MTU 4096 needs 4096 + 96 bytes",
-    fix="`ip link set IF mtu 9000` and the same (or 9216) on the switch port.",
-    answers=("PA-14", "NT-FAB-4"),
-)
-def netdev_mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the Ethernet MTU under each RoCE compute port with the cluster file's, else with 4192 bytes.
-
-    An interface left at 1500 bytes gives an RDMA MTU of 1024: four times the packets for the same
-    gradient, and a connection with a peer at 4096 runs at the smaller one.
-
-    Anything but the cluster file's value fails, larger ones too: peers that differ have a black hole between them.
-    Without one, less than 4192 bytes (an RDMA MTU of 4096 and its headers) fails.
-
-    A false alarm: a site that runs its fabric at another MTU on purpose; say `netdev_mtu` in the cluster file.
-    Where nothing tells which ports a job uses, a small MTU is unknown.
-    """
-    ports, other = _roce_ports(node, site)
-    if other:
-        yield other
-    wanted = site.netdev_mtu
-    good = []
-    for name, port in ports.items():
-        netdev = node.netdevs.get(name)
-        key = f"file:{facts.net.ROOT}/{name}/mtu"
-        if netdev is None:
-            yield unknown(f"the MTU of {name} ({port.name}) was not recorded", subject=name, evidence=[key])
-        elif netdev.mtu == wanted.value or (wanted.value is None and netdev.mtu >= 4192):
-            good.append(netdev)
-        else:
-            bound = f"{wanted.value}" if wanted.value else "at least 4192"
-            yield failing(site.roles(node), site)(
-                f"{name} ({port.name}) has MTU {netdev.mtu}, expected {bound}",
-                subject=name,
-                found=f"{netdev.mtu} bytes",
-                expected=f"{bound} bytes ({wanted.source or 'room for an RDMA MTU of 4096'})",
-                evidence=[key],
-            )
-    if good:
-        yield passed(
-            f"{len(good)} of {len(ports)} RoCE interfaces have MTU {good[0].mtu}",
-            found=f"{good[0].mtu} bytes",
-            evidence=[f"file:{facts.net.ROOT}/{good[0].name}/mtu"],
-        )
-
-
-def _lossless(node: NodeFacts, site: Site) -> tuple[dict[str, Port], Finding | None]:
-    """Return the RoCE ports of a site that says it is lossless, and what to say beside or instead."""
-    ports, other = _roce_ports(node, site)
-    if not ports:
-        return {}, other
-    first = next(iter(ports.values())).evidence[0]
+def _told(chains: Sequence[Chain], ports: int, site: Site, say: Callable[..., Finding]) -> Iterator[Finding]:
+    """Yield a verdict for each group of ports of which the same is to be said."""
+    broken: dict[tuple[str, str], list[Chain]] = defaultdict(list)
+    unsure: dict[tuple[tuple[str, ...], str], list[Chain]] = defaultdict(list)
+    whole = []
+    for one in chains:
+        links, vague = one.of(State.BROKEN), [link for link in one.of(State.UNKNOWN) if not _left_open(one, link)]
+        grave = [link for link in links if not link.minor]
+        if links:
+            first = (grave or links)[0]
+            broken[first.name, first.says].append(one)
+        if vague and not grave:
+            unsure[tuple(link.name for link in vague), vague[0].says].append(one)
+        if not links and not vague:
+            whole.append(one)
+    for (name, _), alike in broken.items():
+        yield _broken(name, alike, say)
+    for (names, _), alike in unsure.items():
+        yield _unsure(names, alike)
+    if whole:
+        yield _whole(whole, ports)
+    if sound := _sound(chains) if len(whole) < len(chains) else ():
+        items = tuple(dict.fromkeys(item for name in sound for item in ITEMS[name]))
+        yield passed(f"on all {len(chains)} active RoCE ports holds: {', '.join(sound)}",
+                     evidence=chains[0].link(sound[0]).evidence).about(*items)  # fmt: skip
     if site.lossless.value is None:
-        return {}, unknown(
-            "nothing says whether this RoCE fabric is meant to be lossless",
-            evidence=[first],
-            fix=f"say it in the cluster file: {site.lossless.key} = true, and pfc_priority",
-        )
-    if not site.lossless.value:
-        return {}, skipped(f"the site runs RoCE without PFC by design ({site.lossless.source})", evidence=[first])
-    return ports, other
+        yield _nobody_says(chains, site)
+    elif not site.lossless.value:
+        yield skipped(f"the site runs RoCE without PFC by design ({site.lossless.source})",
+                      evidence=chains[0].port.evidence[:1]).about(*SERVICE_ITEMS)  # fmt: skip
 
 
-@check(
-    "roce.pfc",
-    title="PFC is on for exactly the lossless priority",
-    source="IEEE 802.1Qbb; dcb-pfc(8); mlnx_qos",
-    fix="`mlnx_qos -i IF --pfc 0,0,0,1,0,0,0,0` (or `dcb pfc set`), and the same on the switch port.",
-    answers=("FP-LOSS-2", "PA-14"),
-)
-def priority_flow_control(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the priorities with PFC on, per RoCE interface, with the one that the cluster file names.
-
-    With PFC off at one end of a cable, the other end's pauses are ignored: packets drop under load,
-    RDMA retransmits whole messages, and throughput falls while every link looks healthy.
-
-    Judged only where the cluster file says `lossless = true`; any other set of priorities than `pfc_priority`
-    alone fails, a second one too: NICs have buffers for one or two lossless priorities.
-
-    A false alarm: lossy RoCE is a legitimate design; with `lossless = false` the check does not apply.
-    """
-    ports, other = _lossless(node, site)
-    if other:
-        yield other
-    priority = site.pfc_priority.value
-    good, key = [], ""
-    for name, port in ports.items():
-        try:
-            found = facts.net.pfc(node.evidence, name)
-        except EvidenceError as error:
-            yield unknown(
-                f"PFC of {name} ({port.name}) could not be read: {error.why}",
-                subject=name,
-                evidence=[error.key],
-                fix="install iproute2's `dcb`, or run with --sudo for `mlnx_qos`; a VF cannot tell: ask its host",
-            )
-            continue
-        if found.enabled == {priority}:
-            good.append(name)
-            key = found.evidence
-            continue
-        enabled = ", ".join(map(str, sorted(found.enabled))) or "none"
-        yield failed(
-            f"{name} ({port.name}) has PFC on for priority {enabled}, expected {priority} only",
-            subject=name,
-            found=f"priority {enabled}",
-            expected=f"priority {priority} ({site.pfc_priority.source})",
-            evidence=[found.evidence],
-        )
-    if good:
-        yield passed(
-            f"{len(good)} of {len(ports)} RoCE interfaces have PFC on for priority {priority} only",
-            found=f"priority {priority}",
-            evidence=[key],
-        )
+def _left_open(chain: Chain, link: Link) -> bool:
+    """Tell whether a link is not asked for: nobody says that the fabric is lossless."""
+    return chain.inferred and link.name in SERVICE
 
 
-@check(
-    "roce.ecn",
-    title="ECN is on for the lossless priority",
-    source="NVIDIA MLNX_OFED documentation, RoCE ECN (roce_np, roce_rp)",
-    fix="`echo 1 > /sys/class/net/IF/ecn/roce_{np,rp}/enable/PRIORITY`, and ECN marking on the switch queue.",
-    answers=("FP-LOSS-2", "PA-14"),
-)
-def congestion_notification(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare ECN's notification and reaction point on the lossless priority with on, per RoCE interface.
+def _broken(name: str, alike: Sequence[Chain], say: Callable[..., Finding]) -> Finding:
+    link = alike[0].link(name)
+    if link.minor or (alike[0].inferred and name in SERVICE):
+        say = warned
+    items = tuple(dict.fromkeys(item for one in alike[0].of(State.BROKEN) for item in ITEMS[one.name]))
+    return say(
+        f"{_named(alike)}: {link.says}",
+        subject=alike[0].port.name if len(alike) == 1 else "",
+        found=alike[0].line,
+        expected=link.expected,
+        evidence=link.evidence,
+        fix=_for_all(link.fix, alike),
+        quote=alike[0].text,
+    ).about(*items)
 
-    Without ECN nothing slows a sender before PFC has to stop it: pauses spread from switch to switch
-    and stall jobs that share nothing but a spine.
 
-    One point that is off fails, where the cluster file says `lossless = true` and does not say `ecn = false`.
-    The upstream driver shows no switch per priority.
+def _unsure(names: Sequence[str], alike: Sequence[Chain]) -> Finding:
+    link = alike[0].link(names[0])
+    items = tuple(dict.fromkeys(item for name in names for item in ITEMS[name]))
+    return unknown(
+        f"{_named(alike)}: could not tell {', '.join(names)}: {link.says}",
+        subject=alike[0].port.name if len(alike) == 1 else "",
+        found=alike[0].line,
+        evidence=link.evidence,
+        fix=_for_all(link.fix, alike),
+        quote=alike[0].text,
+    ).about(*items)
 
-    A false alarm: the files are missing with the upstream driver, whose firmware has it on by default: unknown,
-    never a fail.
-    """
-    ports, other = _lossless(node, site)
-    if ports and site.ecn.value is False:
-        first = next(iter(ports.values()))
-        yield skipped(f"the site runs without ECN by design ({site.ecn.source})", evidence=[first.evidence[0]])
-        return
-    if other:
-        yield other
-    priority = site.pfc_priority.value
-    good: list[str] = []
-    keys: tuple[str, ...] = ()
-    for name, port in ports.items():
-        try:
-            found = facts.net.ecn(node.evidence, name, priority)
-        except EvidenceError as error:
-            yield unknown(
-                f"ECN of {name} ({port.name}) is not shown by this driver: {error.why}",
-                subject=name,
-                evidence=[error.key],
-                fix="only the vendor's driver (MLNX_OFED, DOCA) shows it; else `mlxconfig query` ROCE_CC_PRIO_MASK",
-            )
-            continue
-        if found.notification_point and found.reaction_point:
-            good.append(name)
-            keys = found.evidence
-            continue
-        off = [role for role, on in (("np", found.notification_point), ("rp", found.reaction_point)) if not on]
-        yield failed(
-            f"{name} ({port.name}) has ECN off on priority {priority} (roce_{', roce_'.join(off)})",
-            subject=name,
-            found=f"roce_{', roce_'.join(off)} off",
-            expected=f"on for priority {priority} ({site.pfc_priority.source})",
-            evidence=found.evidence,
-        )
-    if good:
-        yield passed(f"{len(good)} of {len(ports)} RoCE interfaces have ECN on for priority {priority}", evidence=keys)
+
+def _whole(chains: Sequence[Chain], ports: int) -> Finding:
+    first = chains[0]
+    names = [link.name for link in first.of(State.OK)]
+    told = f"all {len(names)} links that apply hold" if set(names) - set(ADDRESSING) else "addressed for RoCE v2"
+    return passed(
+        f"{len(chains)} of {ports} RoCE ports: {told}",
+        found="; ".join(f"{link.name} {link.value}" for link in first.of(State.OK)),
+        evidence=tuple(dict.fromkeys(key for link in first.of(State.OK) for key in link.evidence)),
+    ).about(*dict.fromkeys(item for name in names for item in ITEMS[name]))
+
+
+def _sound(chains: Sequence[Chain]) -> list[str]:
+    """Return the links that hold on every port, of checklist items whose links all do."""
+    states = {name: {one.link(name).state for one in chains} for name in ITEMS}
+    shaky = {item for name, found in states.items() if found & {State.BROKEN, State.UNKNOWN} for item in ITEMS[name]}
+    return [name for name, found in states.items() if found == {State.OK} and not set(ITEMS[name]) & shaky]
+
+
+def _nobody_says(chains: Sequence[Chain], site: Site) -> Finding:
+    priorities = sorted({one.link("PFC").value for one in chains if one.inferred})
+    there = f"; PFC is {', '.join(priorities)}" if priorities else ""
+    return unknown(
+        f"nothing says whether this RoCE fabric is meant to be lossless{there}",
+        evidence=chains[0].port.evidence[:1],
+        fix=f"say it in the cluster file: {site.lossless.key} = true, and pfc_priority",
+    ).about(*SERVICE_ITEMS)
+
+
+def _named(alike: Sequence[Chain]) -> str:
+    names = [one.port.name for one in alike]
+    return ", ".join(names) if len(names) <= 3 else f"{len(names)} ports ({names[0]} to {names[-1]})"
+
+
+def _for_all(fix: str, alike: Sequence[Chain]) -> str:
+    """Write a command for one interface as one for each of several."""
+    return fix if len(alike) == 1 else fix.replace(f"{alike[0].port.netdev}", "IF")

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 #: Seconds for everything: on this node, and for many; a single one of many has as long as this node.
 DEADLINE_S, FLEET_DEADLINE_S = 60.0, 600.0
 
+#: Seconds on top for a sweep of the fabric, which asks every port there is: the time limit of its probes.
+SWEEP_S = 120.0
 #: Seconds that a deadline has to leave beside the window, for both readings of a busy node.
 MARGIN_S = 10.0
 
@@ -41,10 +43,15 @@ class Manner(NamedTuple):
     fabric: bool = False
     window_s: float | None = None
 
+    @property
+    def extra_s(self) -> float:
+        """Seconds that a node may take beside the usual."""
+        return (self.window_s or 0) + (SWEEP_S if self.fabric else 0)
+
     def limits(self, usual_s: float) -> float:
         """Return the deadline of a run that usually has ``usual_s`` seconds; a window comes on top of that."""
         if self.deadline_s is None:
-            return usual_s + (self.window_s or 0)
+            return usual_s + self.extra_s
         if self.window_s is not None and self.deadline_s < self.window_s + MARGIN_S:
             raise UsageError(
                 f"--window {self.window_s:g} does not fit into --deadline {self.deadline_s:g}: "
@@ -107,11 +114,11 @@ def fleet(hosts: Sequence[str], session: Session, manner: Manner) -> list[Eviden
     from preflight.progress import Progress
 
     run_s = manner.limits(FLEET_DEADLINE_S)
-    limits = Limits(manner.fanout, min(DEADLINE_S + (manner.window_s or 0), run_s), run_s)
+    limits = Limits(manner.fanout, min(DEADLINE_S + manner.extra_s, run_s), run_s)
     plan_for = plans(session.registry.probes, session.cluster, manner, _sweeper(hosts, session.cluster, manner))
     answers: list[Evidence] = []
     session.via = manner.via
-    with _transport(hosts, manner) as transport, Progress(len(hosts)) as shown, interruptible() as stop:
+    with connection(hosts, manner) as transport, Progress(len(hosts)) as shown, interruptible() as stop:
         for warning in transport.warnings:
             click.echo(f"warning: {warning}", err=True)
         for evidence in gather(hosts, transport, plan_for, limits, on_event=shown, stop=stop):
@@ -164,7 +171,8 @@ def _sweeper(nodes: Sequence[str], cluster: Cluster | None, manner: Manner) -> s
 
 
 @contextmanager
-def _transport(hosts: Sequence[str], manner: Manner) -> Iterator[SshTransport | OpenSshTransport]:
+def connection(hosts: Sequence[str], manner: Manner) -> Iterator[SshTransport | OpenSshTransport]:
+    """Yield what reaches these hosts over SSH; it is closed at the end, and what still runs there ends with it."""
     from preflight.transport.outcome import TransportError
 
     transport: SshTransport | OpenSshTransport

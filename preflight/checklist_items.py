@@ -6,7 +6,7 @@ check covers yet, so that the item cannot pass.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from preflight.lean import dataclass
 
 
 @dataclass(frozen=True)
@@ -35,21 +35,33 @@ ITEMS = (
     Item("FP-LAT-2", "fabric-primer", "Is there a slow path between groups of GPUs?", "node bench"),
     Item("FP-LAT-3", "fabric-primer", "Does job placement make hop counts uneven?", "fabric"),
     Item("FP-LAT-4", "fabric-primer", "Is collective completion time measured?", "bench trace"),
-    Item("FP-LOSS-1", "fabric-primer", "InfiniBand or RoCEv2?", "node", "GID types"),
+    Item("FP-LOSS-1", "fabric-primer", "InfiniBand or RoCEv2?", "node"),
     Item(
         "FP-LOSS-2",
         "fabric-primer",
         "RoCEv2: are PFC, ECN and DCQCN policies defined?",
         "node switch",
-        "DCQCN; the switch's side",
+        "the switch's side",
     ),
     Item("FP-LOSS-3", "fabric-primer", "Are packet drops monitored?", "window"),
     Item("FP-LOSS-4", "fabric-primer", "Are checkpoints saved regularly?", "declared"),
-    Item("FP-CON-1", "fabric-primer", "Where can gradient synchronisation make incast?", "window fabric"),
-    Item("FP-CON-2", "fabric-primer", "Are switch buffers sized and monitored?", "node switch"),
-    Item("FP-CON-3", "fabric-primer", "Are ECN thresholds tuned?", "node switch"),
+    Item(
+        "FP-CON-1",
+        "fabric-primer",
+        "Where can gradient synchronisation make incast?",
+        "window fabric",
+        "fan-in points of the fabric",
+    ),
+    Item("FP-CON-2", "fabric-primer", "Are switch buffers sized and monitored?", "node switch", "the switch's buffers"),
+    Item("FP-CON-3", "fabric-primer", "Are ECN thresholds tuned?", "node switch", "the switch's thresholds"),
     Item("FP-CON-4", "fabric-primer", "Can PFC pause propagate through the fabric?", "window"),
-    Item("FP-CON-5", "fabric-primer", "Does the topology reduce hash polarisation?", "node window fabric"),
+    Item(
+        "FP-CON-5",
+        "fabric-primer",
+        "Does the topology reduce hash polarisation?",
+        "node window fabric",
+        "bytes of the switches' uplinks, adaptive routing",
+    ),
     Item("FP-OBS-1", "fabric-primer", "GPU utilisation is visible", "node window"),
     Item("FP-OBS-2", "fabric-primer", "NCCL AllReduce duration is visible", "bench trace"),
     Item("FP-OBS-3", "fabric-primer", "NIC throughput is visible", "window"),
@@ -78,7 +90,7 @@ ITEMS = (
     Item("PA-11", "parallelism", "global batch = micro-batch x accumulation x data-parallel size", "declared"),
     Item("PA-12", "parallelism", "NIC bandwidth 200G/400G/800G", "node"),
     Item("PA-13", "parallelism", "RDMA/RoCE/InfiniBand works", "node bench", "a bandwidth test between nodes"),
-    Item("PA-14", "parallelism", "MTU, PFC, ECN, DCQCN settings", "node fleet", "DCQCN"),
+    Item("PA-14", "parallelism", "MTU, PFC, ECN, DCQCN settings", "node fleet"),
     Item("PA-15", "parallelism", "NCCL interface binding: NCCL_SOCKET_IFNAME, NCCL_IB_HCA", "node fabric"),
     Item("PA-16", "parallelism", "rail alignment", "node fleet", "rails compared across nodes"),
     Item("PA-17", "parallelism", "cross-rail traffic", "window trace"),
@@ -146,7 +158,7 @@ ITEMS = (
         "node fleet",
         "rates compared across nodes",
     ),
-    Item("NT-FAB-4", "network-tuning", "Are MTU, GID and subnet consistent?", "fleet", "GID and subnet"),
+    Item("NT-FAB-4", "network-tuning", "Are MTU, GID and subnet consistent?", "fleet", "subnet"),
     Item(
         "NT-CTR-1",
         "network-tuning",
@@ -274,14 +286,15 @@ ITEMS = (
     Item("AN-3", "ai-network", "point-to-point addressing (/30, /31, or IPv6) where routed to the host", "node"),
     Item("AN-4", "ai-network", "the host agent verifies PFC/ECN on host and switch port", "node switch"),
     Item("AN-5", "ai-network", "host RDMA errors correlated with the switch port's counters", "window switch"),
-    Item("AN-6", "ai-network", "optics, transceivers and cables healthy", "node"),
+    Item("AN-6", "ai-network", "optics, transceivers and cables healthy", "node window"),
     Item(
         "AN-7",
         "ai-network",
         "load balancing has entropy (queue pairs, adaptive routing, per-collective balancing)",
         "node window",
+        "queue pairs per connection, adaptive routing",
     ),
-    Item("AN-8", "ai-network", "consistent latency; losses under a bound", "bench window"),
+    Item("AN-8", "ai-network", "consistent latency; losses under a bound", "bench window", "latency, by a benchmark"),
     Item("AN-9", "ai-network", "early warning before the job suffers", "window"),
     Item("AN-10", "ai-network", "job completion time recorded per run", "report"),
     Item("AN-11", "ai-network", "power and thermal headroom: no power brake, no thermal throttle", "node"),

@@ -139,6 +139,45 @@ def check(
 
 
 @main.command(cls=_Compact)
+@click.argument("server", metavar="HOST_A")
+@click.argument("client", metavar="HOST_B")
+@click.option("--test", "tests", multiple=True, metavar="NAME",
+              type=click.Choice(["path-mtu", "pingpong", "write-bw", "read-bw", "write-lat"]),
+              help="path-mtu, pingpong, write-bw, read-bw, write-lat.")
+@click.option("--device", metavar="DEV[:PORT]")
+@click.option("--gid-index", type=click.IntRange(0, 65535), metavar="N", help="Usual: a compute port, RoCE v2.")
+@click.option("--mtu", type=click.Choice(["256", "512", "1024", "2048", "4096"]), metavar="BYTES")
+@click.option("--size", type=click.IntRange(1, 1 << 30), metavar="BYTES", help="RDMA MTU; size of a message.")
+@click.option("--port", type=click.IntRange(1024, 65535), metavar="N")
+@click.option("--at-least", "at_least_gbps", type=click.FloatRange(0.001, 10000), metavar="GBPS",
+              help="TCP port on HOST_A; bandwidth to expect.")
+@click.option("--deadline", "deadline_s", type=click.FloatRange(5, 3600), default=30.0, metavar="S",
+              help="Limit of each test (30).")
+@click.option("--via", type=click.Choice(["ssh", "openssh"]), default="ssh")
+@click.option("--ssh-config", type=_path, metavar="F", help="Our SSH, or the system's `ssh`.")
+@_cluster
+@_outputs
+def pair(
+    server: str, client: str, tests: tuple[str, ...], deadline_s: float, via: str, ssh_config: Path | None,
+    cluster: Path | None, device: str | None, gid_index: int | None, mtu: str | None, size: int | None,
+    port: int | None, at_least_gbps: float | None, **outputs: Any,
+) -> None:  # fmt: skip
+    """Test the path between two nodes: path MTU and RDMA writes, or --test.
+
+    \b
+    Example: preflight pair gpu001 gpu002 --device mlx5_0
+    Exit:    as check
+    """
+    from preflight.asking import Manner
+    from preflight.pair import command
+
+    session = Session("pair", cluster, (), (), outputs)
+    wanted = command.Wanted(device, gid_index, int(mtu) if mtu else None, size, port, at_least_gbps)
+    session.finish(command.ask(server, client, tests, wanted, session, Manner(deadline_s, via=via,
+                                                                              ssh_config=ssh_config)), None)  # fmt: skip
+
+
+@main.command(cls=_Compact)
 @click.option("-o", "--output", type=_path, metavar="FILE", help="Write to FILE instead of standard output.")
 @_asking
 def collect(output: Path | None, deadline_s: float | None, sudo: bool, fabric: bool, window_s: float | None) -> None:
@@ -200,22 +239,22 @@ def read(names: tuple[str, ...], as_json: bool) -> None:
     """
     from preflight import reading
 
+    found = []
     try:
-        texts = [reading.load(name) for name in names]
+        for source in reading.open_sources(names):
+            with progress(f"reading {source.name}"):
+                found.append((source.name, reading.read(source)))
     except reading.SourceError as error:
         raise UsageError(str(error)) from None
-    with progress(f"reading {len(texts)} texts"):
-        sources = [(name, reading.read_text(text, name)) for name, text in texts]
-    told = reading.document(sources)
+    told = reading.document(found)
     if as_json:
         click.echo(json.dumps(told, indent=1))
     else:
         from preflight.reports.read_text import render
 
-        known = ", ".join(kind.name for kind in reading.kinds())
         terminal, width = screen()
-        click.echo(render(told, known, colour=terminal, width=width), nl=False)
-    sys.exit(reading.exit_status(sources))
+        click.echo(render(told, ", ".join(reading.known()), colour=terminal, width=width), nl=False)
+    sys.exit(reading.exit_status(found))
 
 
 @main.command(cls=_Compact)
@@ -255,6 +294,7 @@ def probes(as_json: bool) -> None:
         if probe == sweep()[0]:
             click.echo("\nonly with --fabric, and only of the one node that sweeps:")
         limits = f"{probe.timeout_s:g} s" + (f", needs {probe.needs}" if probe.needs else "")
+        limits += ", twice with --window" if probe.twice else ""
         click.echo(f"{probe.key}\n    {probe.why} ({limits})")
         for pattern in probe.each:
             click.echo(f"    for each {pattern}")

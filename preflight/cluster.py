@@ -9,15 +9,20 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from preflight import cluster_fabric, cluster_roofline
 from preflight import cluster_schema as schema
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
 from preflight.facts.rdma import Port, is_bluefield
 from preflight.hardware import PARTS, Part, part_by_name, recognise
+from preflight.lean import dataclass
+
+if TYPE_CHECKING:
+    from preflight.facts.nccl_report import Report
 
 
 class ClusterFileError(Exception):
@@ -58,6 +63,13 @@ class Qos:
     lossless: bool | None = schema.key(schema.boolean, "whether the fabric is lossless (PFC) by design")
     pfc_priority: int | None = schema.key(schema.whole(0, 7), "the one priority with PFC on")
     ecn: bool | None = schema.key(schema.boolean, "whether ECN is on for that priority")
+    trust: str | None = schema.key(schema.one_of("dscp", "pcp"), "what a port takes a packet's priority from")
+    traffic_class: int | None = schema.key(
+        schema.whole(0, 255), "traffic class that jobs send with, as NCCL_IB_TC: 4 x DSCP, and 2 for ECN"
+    )
+    dscp: int | None = schema.key(schema.whole(0, 63), "DSCP of RDMA traffic")
+    cnp_dscp: int | None = schema.key(schema.whole(0, 63), "DSCP of congestion notifications")
+    dcbx: str | None = schema.key(schema.one_of("os", "firmware"), "who sets PFC and DSCP on a port")
 
 
 @dataclass(frozen=True)
@@ -94,10 +106,13 @@ class NodeClass:
     gpus: int | None = schema.key(schema.whole(0, 1024), "GPUs of each node")
     hcas: int | None = schema.key(schema.whole(0, 1024), "RDMA devices of the compute fabric of each node")
     sudo: bool | None = schema.key(schema.boolean, "whether --sudo may be used on these nodes")
-    ports: Ports = schema.table(Ports)  # noqa: RUF009
-    qos: Qos = schema.table(Qos)  # noqa: RUF009
-    thresholds: Thresholds = schema.table(Thresholds)  # noqa: RUF009
-    checkpoint: Checkpoint = schema.table(Checkpoint)  # noqa: RUF009
+    ports: Ports = schema.table(Ports)
+    qos: Qos = schema.table(Qos)
+    thresholds: Thresholds = schema.table(Thresholds)
+    checkpoint: Checkpoint = schema.table(Checkpoint)
+    baseline: str | None = schema.key(schema.text, "file beside this one: nccl-tests output of a good run")
+    tree: cluster_roofline.Tree = schema.table(cluster_roofline.Tree)
+    model: cluster_roofline.Model = schema.table(cluster_roofline.Model)
 
 
 @dataclass(frozen=True)
@@ -107,6 +122,8 @@ class Cluster:
     path: str = ""
     name: str = ""
     classes: Mapping[str, NodeClass] = field(default_factory=dict)
+    fabric: cluster_fabric.FabricSite = field(default_factory=cluster_fabric.FabricSite)
+    baselines: Mapping[str, tuple[Report, ...]] = field(default_factory=dict)
 
     def class_of(self, node: str) -> str | None:
         """Return the name of a node's class: the one that lists it, else the one that lists none."""
@@ -127,7 +144,7 @@ class Cluster:
             part = part_by_name(members.part) if members.part else recognise(node.pci)
         except EvidenceError:
             part = None
-        return Site(self.path, name or "default", members, part)
+        return Site(self.path, name or "default", members, part, self.baselines.get(name or "", ()))
 
     def run_site(self, sites: Iterable[Site]) -> Site:
         """Return what is expected of a run: that of its nodes, where they are all of one kind.
@@ -137,7 +154,8 @@ class Cluster:
         kinds = list({(site.class_name, site.part): site for site in sites}.values())
         if not kinds and len(self.classes) == 1:
             (name, members), *_ = self.classes.items()
-            return Site(self.path, name, members, part_by_name(members.part or ""))
+            part = part_by_name(members.part or "")
+            return Site(self.path, name, members, part, self.baselines.get(name, ()))
         return kinds[0] if len(kinds) == 1 else Site(self.path, "default", NodeClass(), None)
 
 
@@ -158,6 +176,7 @@ class Site:
     class_name: str
     members: NodeClass
     part: Part | None
+    baseline: tuple[Report, ...] = ()  # nccl-tests reports of a good run
 
     def _expected(self, table: str, name: str, customary: Any = None, *, binding: bool = False) -> Expected:
         holder: Any = getattr(self.members, table) if table else self.members
@@ -228,10 +247,9 @@ class Site:
         """The priority with PFC on."""
         return self._expected("qos", "pfc_priority")
 
-    @property
-    def ecn(self) -> Expected:
-        """Whether ECN is on for that priority."""
-        return self._expected("qos", "ecn")
+    def qos(self, name: str) -> Expected:
+        """Return what the site says of RoCE's quality of service: a key of ``[class.X.qos]``."""
+        return self._expected("qos", name)
 
     def threshold(self, name: str, default: float | None = None, source: str = "") -> Expected:
         """Return a floor of the site, or the built-in one, which binds, with its source."""
@@ -351,7 +369,7 @@ def _decoded(text: str) -> dict[str, Any]:
 def from_data(data: Mapping[str, Any], path: str, text: str = "") -> Cluster:
     """Validate a decoded cluster file; ``text`` is what its line numbers are found in."""
     reader = schema.Reader(lambda key_path: line_of(text, key_path))
-    reader.known(data, (), {"cluster", "class"})
+    reader.known(data, (), {"cluster", "class", "fabric"})
     about = reader.subtable(data, (), "cluster")
     reader.known(about, ("cluster",), {"name"})
     name = reader.value(about, ("cluster", "name"), schema.text) or ""
@@ -359,12 +377,14 @@ def from_data(data: Mapping[str, Any], path: str, text: str = "") -> Cluster:
     for class_name in reader.subtable(data, (), "class"):
         body = reader.subtable(data["class"], ("class",), class_name)
         classes[class_name] = reader.dataclass(NodeClass, body, ("class", class_name))
-    if not classes and not reader.mistakes:
+    fabric = cluster_fabric.read(reader, reader.subtable(data, (), "fabric"), path)
+    if not classes and "fabric" not in data and not reader.mistakes:
         reader.mistake((), "the file describes no class of nodes", "add a table [class.NAME] with gpus = 8")
     _consistent(reader, classes)
+    baselines = {name: cluster_roofline.baseline(reader, name, c.baseline, path) for name, c in classes.items()}
     if reader.mistakes:
         raise ClusterFileError("\n".join(reader.report(path)))
-    return Cluster(path, name, classes)
+    return Cluster(path, name, classes, fabric, baselines)
 
 
 def _consistent(reader: schema.Reader, classes: Mapping[str, NodeClass]) -> None:
@@ -395,6 +415,8 @@ def _consistent(reader: schema.Reader, classes: Mapping[str, NodeClass]) -> None
                 ("class", name, "qos", "lossless"), "a lossless fabric needs its priority",
                 "add pfc_priority = 3 (the priority your switches pause)",
             )  # fmt: skip
+        _consistent_marking(reader, name, members.qos)
+        cluster_roofline.consistent(reader, name, members, part_by_name(members.part or ""))
         roles = [(f.name, getattr(members.ports, f.name) or ()) for f in fields(Ports)[:3]]
         for position, (role, devices) in enumerate(roles):
             for other, others in roles[:position]:
@@ -409,6 +431,32 @@ def _consistent(reader: schema.Reader, classes: Mapping[str, NodeClass]) -> None
                 ("class", name, "hcas"), f"hcas is {members.hcas} but ports.compute names {len(named)} devices",
                 "make the two agree, or leave hcas out",
             )  # fmt: skip
+
+
+def _consistent_marking(reader: schema.Reader, name: str, qos: Qos) -> None:
+    """Note where traffic class, DSCP and the DSCP of notifications contradict each other."""
+    path, number = ("class", name, "qos"), qos.traffic_class
+    if number is not None and number & 3 == 3:
+        reader.mistake(
+            (*path, "traffic_class"), f"{number} has ECN bits 3, which mark every packet as congested",
+            f"write {number - 1}",
+        )  # fmt: skip
+    if number is not None and qos.dscp is not None and number >> 2 != qos.dscp:
+        reader.mistake(
+            (*path, "dscp"), f"traffic_class {number} is DSCP {number >> 2}, not {qos.dscp}",
+            f"make the two agree (traffic_class = {4 * qos.dscp + 2}), or leave one out",
+        )  # fmt: skip
+    if number is not None and qos.trust == "pcp":
+        reader.mistake(
+            (*path, "traffic_class"), "ports that trust pcp do not look at it",
+            'leave it out, or write trust = "dscp"',
+        )  # fmt: skip
+    marked = qos.dscp if qos.dscp is not None else number >> 2 if number is not None else None
+    if marked is not None and qos.cnp_dscp == marked:
+        reader.mistake(
+            (*path, "cnp_dscp"), f"{marked} is the DSCP of the traffic that notifications are to slow",
+            "give them a DSCP of their own: cnp_dscp = 48",
+        )  # fmt: skip
 
 
 def line_of(text: str, key_path: tuple[str, ...]) -> int | None:

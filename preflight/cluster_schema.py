@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
+from preflight.lean import dataclass
 from preflight.nodeset import unfold
 
 Kind = Callable[[Any], Any]
@@ -189,8 +188,10 @@ class Reader:
 
 
 def _nearest(word: str, legal: tuple[str, ...] | set[str]) -> str | None:
+    from difflib import get_close_matches
+
     lower = {candidate.lower(): candidate for candidate in sorted(legal)}
-    near = difflib.get_close_matches(word.lower(), list(lower), n=1, cutoff=0.6)
+    near = get_close_matches(word.lower(), list(lower), n=1, cutoff=0.6)
     return lower[near[0]] if near else None
 
 

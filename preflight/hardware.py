@@ -7,9 +7,9 @@ never "nothing to check": checks that need a number from here say so.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from preflight.facts.pci import PciDevice
+from preflight.lean import dataclass
 
 #: Device ids of NVSwitch bridges on the PCI bus (pci.ids); Blackwell's switches do not appear there.
 NVSWITCH_IDS = frozenset({"1ac1", "1ac2", "1af1", "22a3"})

@@ -293,7 +293,7 @@ def _node(
     site = sites[name]
     node: dict[str, Any] = {
         "name": name,
-        "status": str(worst(outcome.status for outcome in mine)),
+        "status": str(worst(outcome.status for outcome in mine) if mine else Status.SKIP),
         "collected_at": evidence.collected_at,
         "class": site.class_name if site.path else None,
         "part": site.part.name if site.part else None,

@@ -56,6 +56,7 @@ class _Tally:
     run_unknown: int
     fabric_failed: int  # findings in sweeps of the fabric
     fabric_unknown: int
+    swept: bool  # whether a sweep of the fabric was judged
     items: int  # of the checklists
     open_items: int  # of them unknown
 
@@ -84,6 +85,7 @@ class _Tally:
             run_unknown=logs.count("unknown"),
             fabric_failed=sweeps.count("fail"),
             fabric_unknown=sweeps.count("unknown"),
+            swept=bool(sweeps),
             items=len(report["checklists"]),
             open_items=sum(item["status"] == "unknown" for item in report["checklists"]),
         )
@@ -135,6 +137,8 @@ class _Tally:
     def passes(self) -> list[str]:
         if not self.names:
             said = ["the run's logs passed"]
+        elif self.swept and not self.good:
+            said = ["the fabric passed every check that applies"]
         elif len(self.names) == 1:
             said = [f"{one_line(self.names[0])} passed every check that applies"]
         elif self.good == len(self.names):

@@ -41,10 +41,10 @@ class Case:
         return [evidence(name, node) for name, node in nodes.items()]
 
     def cluster(self) -> Cluster:
-        """Return the case's cluster file: its ``site`` is the body of one class."""
-        if "site" not in self.body:
-            return Cluster()
-        return from_data({"class": {"site": self.body["site"]}}, "cluster.toml")
+        """Return the case's cluster file: its ``site`` is the body of one class, ``fabric`` that of the fabric."""
+        data = {"class": {"site": self.body["site"]}} if "site" in self.body else {}
+        data |= {"fabric": self.body["fabric"]} if "fabric" in self.body else {}
+        return from_data(data, str(self.path.parent / "cluster.toml")) if data else Cluster()
 
 
 def evidence(name: str, node: Mapping[str, Any]) -> Evidence:

@@ -148,6 +148,14 @@ NODE: dict[str, tuple[str, tuple[str, ...]]] = {
         "test_cluster.py::test_the_checkpoints_probe_is_one_argument_vector",
         "test_cli.py::test_a_hostile_node_name_stays_in_its_directory_and_is_shown_as_text",
     )),
+    "L28": ("a floor that no machine reaches", (
+        "test_cluster_roofline.py::test_a_floor_above_the_roofline_ends_the_run",
+        "test_checks.py::test_fixture[nccl-tests.busbw/floor-above-the-roofline-of-a-recognised-part]",
+    )),
+    "L30": ("a slow transport is taken for a slow GPU", (
+        "test_checks.py::test_fixture[nccl-tests.busbw/tcp-in-the-log]", "test_facts_nccl.py::"
+        "test_report_with_socket_lines_between",
+    )),
     "L45": ("configuration that is code", ("test_lessons.py::test_no_text_is_ever_run_as_code",)),
     "L46": ("the kernel's words in HTML as they are", ("test_report_html.py::test_hostile_text_shows_as_text",)),
     "L47": ("the reason is cut before the fact", (
@@ -183,9 +191,7 @@ NODE: dict[str, tuple[str, tuple[str, ...]]] = {
 ELSEWHERE: dict[str, str] = {
     "L11": "history: needs the reports of earlier runs",
     "L24": "counters over a window: a flap needs two readings, or the kernel's log of a port",
-    "L28": "bench: a floor above the roofline",
     "L29": "bench: the order of measurements",
-    "L30": "bench: the transport of a measurement; test_facts_nccl.py reads it already",
     "L40": "gate: the scheduler's periodic health program",
     "L51": "gate: who drained the node",
     "L52": "gate: share of the eligible nodes",

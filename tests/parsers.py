@@ -42,6 +42,7 @@ from preflight.facts import (
     qos,
     rdma,
     roce_addressing,
+    roce_chain,
     services,
     text,
     versions,
@@ -89,7 +90,6 @@ APART = {
     "counters.key_of": "makes a record's key",
     "nccl_lint.variables.read": "reads the table that ships with preflight",
     "counter_table.counter": "looks a name up in a table",
-    "window.once": "calls the parser that it is given",
     "window.twice": "calls the parser that it is given",
 }
 
@@ -194,8 +194,9 @@ _text("host.port_range", "32768\t60999\n")
 _text("counters.parse_ethtool", tool="ethtool -S")
 _text("cpu_time.parse", tool="/proc/stat")
 _text("optics.parse_fec", tool="ethtool --show-fec")
-_text("optics.parse_module", MODULE)
-_text("optics.parse_mlxlink", "Raw Physical BER : 2E-9\nEffective Physical BER : 15E-255\nSymbol BER : 15E-255\n")
+_text("optics.parse_module", MODULE, tool="ethtool -m")
+_text("optics.parse_mlxlink", "Raw Physical BER : 2E-9\nEffective Physical BER : 15E-255\nSymbol BER : 15E-255\n",
+      tool="mlxlink")
 _text("nccl_tests_words.died", "mpirun noticed that process rank 2 with PID 1 on node n1 exited on signal 9 (Killed).")
 _text("nccl_tests_words.collective", "./build/all_reduce_perf_mpi")
 _text("nccl_table.without_rules", "| 8 | 2 | float |")
@@ -362,7 +363,6 @@ for _what in ("pfc", "dscp_map", "buffers", "dcbx", "pause"):
 _evidence("qos.trust", lambda e: qos.trust(e, _RAIL, empty_is_pcp=True))
 _evidence("qos.traffic_class", lambda e: qos.traffic_class(e, "mlx5_0", 1))
 _evidence("counters.port_growth", lambda e: [counters.port_growth(e, port) for port in rdma.ports(e)[:2]])
-_evidence("counters.history", lambda e: [counters.history(e, port) for port in rdma.ports(e)[:2]])
 _evidence("cpu_time.cpu_window")
 _evidence("gids.gid", lambda e: gids.gid(e, "rxe0", 1, 1))
 _evidence("nccl_lint.files.named")
@@ -377,6 +377,9 @@ _evidence("rdma.is_mlx5", _each_nic(rdma.is_mlx5))
 _evidence("rdma.is_virtual_function", _each_nic(rdma.is_virtual_function))
 _evidence("rdma.interfaces", lambda e: [rdma.interfaces(e, port) for port in rdma.ports(e)])
 _evidence("rdma.ports")
+_LOSSLESS = roce_chain.Policy(lossless=roce_chain.Want(True, "x"), pfc_priority=roce_chain.Want(3, "x"))
+_evidence("roce_chain.chains", lambda e: roce_chain.chains(
+    NodeFacts(e), [port for port in rdma.ports(e) if port.netdev], _LOSSLESS))  # fmt: skip
 _evidence("roce_addressing.routable", lambda e: [roce_addressing.routable(e, port) for port in rdma.ports(e)[:2]])
 _evidence("versions.packages")
 _evidence("picture.picture", lambda e: picture(NodeFacts(e)))

@@ -15,7 +15,7 @@ RUN = {
 ORIGIN = "made by hand: no hardware was behind it"
 CHECKS = (
     "gpu.count", "gpu.driver", "gpu.ecc", "topology.nvlink", "topology.nearest-nic", "rdma.device-count",
-    "rdma.port-state", "rdma.port-rate", "rdma.active-mtu", "roce.pfc", "roce.ecn", "nccl.socket-ifname",
+    "rdma.port-state", "rdma.port-rate", "rdma.active-mtu", "roce.chain", "nccl.socket-ifname",
     "nccl.left-over-disables", "numa.affinity", "host.memlock", "host.shm", "fleet.driver-equal",
 )  # fmt: skip
 HOSTILE = "<script>alert(1)</script>\"'`&\x1b[31mred\x1b[0m\u202egnp.exe\u2066\u200b\x00\x85\ud800\u2028end"
@@ -205,7 +205,7 @@ def sick() -> dict[str, Any]:
     good = [f"gpu{number:03d}" for number in range(1, 31)]
     blind = [f"gpu{number:03d}" for number in range(40, 44)]
     nodes = [node(name, hgx()) for name in good]
-    nodes += [node(name, hgx(), rdma__active_mtu="unknown", roce__pfc="unknown", roce__ecn="skip") for name in blind]
+    nodes += [node(name, hgx(), rdma__active_mtu="unknown", roce__chain="unknown") for name in blind]
     nodes += [
         node("gpu031", hgx(slow=5, down=2), rdma__port_rate="fail", rdma__port_state="fail"),
         node("gpu032", hgx(dead=6, apart={"NV6": [(0, 3), (1, 3)], "SYS": [(3, 7)]}), gpu__count="fail",
@@ -236,7 +236,7 @@ def sick() -> dict[str, Any]:
                 title="NCCL uses RDMA, not sockets", evidence=["log:job.log"]),
         finding("rdma.active-mtu", "unknown", blind, "could not tell: `ibv_devinfo` is not installed",
                 evidence=["cmd:ibv_devinfo"], fix="install `ibv_devinfo` (package ibverbs-utils) on the node"),
-        finding("roce.pfc", "unknown", blind, "could not tell: permission denied", evidence=["cmd:mlnx_qos -i eth0"],
+        finding("roce.chain", "unknown", blind, "could not tell: permission denied", evidence=["cmd:mlnx_qos -i eth0"],
                 fix="run with --sudo, or as root", gating=False),
         finding("host.shm", "warn", ["gpu032", "dgx2"], "/dev/shm has 64 MiB, expected at least 1 GiB",
                 title="Shared memory is large enough", found="64 MiB", expected="at least 1 GiB (custom)"),

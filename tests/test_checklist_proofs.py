@@ -24,6 +24,12 @@ PROVED = {
     "PA-26": "", "FP-BW-2": "", "FP-OBS-1": "", "FP-LOSS-4": "", "NT-FAB-2": "", "NT-CTR-1": "", "NT-CTR-3": "",
     "NT-CTR-4": "", "NT-GDR-1": "", "NT-PIT-3": "", "NT-PIT-5": "",
     "NT-PIT-6": "registration cache, allocator fragmentation", "NT-DDP-1": "", "NT-INF-7": "", "NT-LENS-6": "",
+    **{f"NT-ENV-{number}": "" for number in range(1, 14)}, "PA-15": "", "NT-LENS-4": "", "NT-LENS-5": "",
+    "FP-LOSS-1": "", "FP-LOSS-2": "the switch's side", "FP-CON-2": "the switch's buffers",
+    "FP-CON-3": "the switch's thresholds", "PA-12": "", "PA-13": "a bandwidth test between nodes", "PA-14": "",
+    "FP-BW-4": "", "FP-LOSS-3": "", "FP-CON-4": "", **{f"FP-OBS-{number}": "" for number in range(3, 7)}, "PA-19": "",
+    "FP-CON-1": "fan-in points of the fabric", "NT-CPU-1": "", "NT-CNT-1": "", "NT-LENS-7": "", "NT-LENS-8": "",
+    "AN-6": "", "AN-8": "latency, by a benchmark",
     "AN-2": "", "AN-3": "", "AN-11": "", "GS-1": "", "GS-5": "memory bandwidth and FLOPs as measured",
 }  # fmt: skip
 

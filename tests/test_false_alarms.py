@@ -139,13 +139,13 @@ SILENT: dict[str, tuple[Machine, Records] | tuple[Machine, Records, Cluster]] = 
             "NVRM: Xid (PCI:0000:61:00): 63, pid=4711, name=python3, Row Remapper: New row marked for remapping",
         )), {},
     ),
-    "counters that are no errors, or whose life-long total says nothing": (roce(), {
-        f"{_PORT}/hw_counters/lifespan": ok("10\n"), f"{_PORT}/counters/port_xmit_wait": ok("4294967295\n"),
-        f"{_PORT}/hw_counters/req_cqe_flush_error": ok("812\n"),
-        f"{_PORT}/hw_counters/resp_cqe_flush_error": ok("812\n"), f"{_PORT}/counters/link_downed": ok("3\n"),
-    }),
+    "counters that are no errors, or whose life-long total says nothing": (
+        with_nic(roce(), "mlx5_0", stands={
+            "lifespan": 10, "port_xmit_wait": 4294967295, "link_downed": 3, "local_ack_timeout_err": 81234,
+        }, grows={"req_cqe_flush_error": 812, "resp_cqe_flush_error": 812, "lifespan": 1}), {},
+    ),
     "a traffic class without ECN bits on mlx5": (roce(env={"NCCL_IB_TC": "104"}), {}),
-    "a GID index of its own in a pod": (roce(where="container", env={"NCCL_IB_GID_INDEX": "5"}), {}),
+    "a GID index of its own in a pod": (compute(roce(where="container", env={"NCCL_IB_GID_INDEX": "5"}), gid_index=5), {}),
     "lossy RoCE by design": (
         compute(roce(), pfc=(), ecn=False), {}, expecting(link_layer="Ethernet", qos={"lossless": False}),
     ),
@@ -203,7 +203,7 @@ def test_a_dead_driver_is_no_node_without_gpus() -> None:
 def test_every_device_is_looked_at_not_the_first() -> None:
     """L61: eight NICs, the last one is the one with half its lanes, and with no address."""
     assert loud(with_nic(roce(), "mlx5_11", lanes=8)) == {("fail", "pcie.nic-link", "mlx5_11")}
-    assert loud(with_nic(roce(), "mlx5_11", ip="")) == {("fail", "rails.subnets", "enp220s0")}
+    assert loud(with_nic(roce(), "mlx5_11", ip="")) == {("fail", "roce.chain", "mlx5_11:1")}
 
 
 def test_a_link_is_compared_with_its_own_maximum() -> None:

@@ -43,8 +43,8 @@ LAYERS = {
     "session": {"archive", "checks", "cluster", "evidence", "judge", "model", "reports", "targets", "version"},
     "asking": {"session", "cluster", "evidence", "fleet", "probes", "progress", "targets", "transport"},
     "ahead": {"transport"},
-    "reading": {"cluster", "evidence", "facts", "judge", "model"},
-    "cli": {"ahead", "asking", "session", "checklist", "checks", "cluster", "evidence", "formats", "model", "probes", "reading", "reads", "reports", "version"},
+    "reading": {"checks", "cluster", "evidence", "facts", "judge", "model"},
+    "cli": {"ahead", "asking", "session", "checklist", "checks", "cluster", "evidence", "formats", "model", "pair", "probes", "reading", "reads", "reports", "version"},
 }  # fmt: skip
 
 

@@ -38,8 +38,8 @@ def test_healthy_node_raises_nothing(name: str) -> None:
     report = judge([from_document(whole_node(name), name)], CHECKS, site(name))
     assert {finding["status"] for finding in report["findings"]} == {"pass", "skip"}
     skipped = {finding["check"] for finding in report["findings"] if finding["status"] == "skip"}
-    assert {check for check in skipped if not check.startswith(("roce.", "rails."))} == DO_NOT_APPLY
-    assert ("roce.pfc" in skipped) == ("rails.subnets" in skipped) == (name == "hgx-h100")
+    assert {check for check in skipped if not check.startswith(("roce.", "rails.", "switch.", "counters."))} == DO_NOT_APPLY
+    assert ("roce.chain" in skipped) == ("rails.subnets" in skipped) == (name == "hgx-h100")
     assert report["exit_status"] == 0
     assert report["nodes"][0]["part"] == "HGX H100"
 
@@ -49,7 +49,7 @@ def test_healthy_node_without_a_cluster_file_has_no_fail_and_no_warn(name: str) 
     report = judge([from_document(whole_node(name), name)], CHECKS)
     assert not [f for f in report["findings"] if f["status"] in ("fail", "warn")]
     asks = {f["check"] for f in report["findings"] if f["status"] == "unknown"}
-    assert asks == {"rdma.device-count", "checkpoint.age"} | ({"roce.pfc", "roce.ecn"} if "roce" in name else set())
+    assert asks == {"rdma.device-count", "checkpoint.age"} | ({"roce.chain", "counters.traffic-class"} if "roce" in name else set())
     assert report["exit_status"] == 3
 
 
@@ -124,9 +124,6 @@ BOTH: dict[str, tuple[Fault, set[tuple[str, str, str]]]] = {
     "NIC reads in small requests": (
         nic("mlx5_5", max_read_request=512), {("warn", "pcie.max-read-request", "")},
     ),
-    "no uverbs device": (nic("mlx5_11", uverbs=False), {
-        ("fail", "rdma.device-nodes", "mlx5_11"), ("unknown", "rdma.active-mtu", "mlx5_11:1"),
-    }),
     "uverbs not usable": (nic("mlx5_0", mode="0600"), {("fail", "rdma.device-nodes", "mlx5_0")}),
     "NCCL_P2P_DISABLE left over": (
         env(NCCL_P2P_DISABLE="1"), {("fail", "nccl.left-over-disables", "NCCL_P2P_DISABLE")},
@@ -247,13 +244,24 @@ BOTH: dict[str, tuple[Fault, set[tuple[str, str, str]]]] = {
     "storage port up": (nic("mlx5_1", state="ACTIVE", physical="LinkUp"), set()),
 }  # fmt: skip
 
-ROCE: dict[str, tuple[Fault, set[tuple[str, str, str]]]] = {
-    "interface left at MTU 1500": (nic("mlx5_4", netdev_mtu=1500), {
-        ("fail", "rdma.active-mtu", "mlx5_4:1"), ("fail", "roce.netdev-mtu", "enp79s0"),
+INFINIBAND: dict[str, tuple[Fault, set[tuple[str, str, str]]]] = {
+    "no uverbs device": (nic("mlx5_11", uverbs=False), {
+        ("fail", "rdma.device-nodes", "mlx5_11"), ("unknown", "rdma.active-mtu", "mlx5_11:1"),
     }),
-    "PFC off on one port": (nic("mlx5_9", pfc=()), {("fail", "roce.pfc", "enp192s0")}),
-    "PFC on a second priority": (nic("mlx5_9", pfc=(3, 4)), {("fail", "roce.pfc", "enp192s0")}),
-    "ECN off on one port": (nic("mlx5_10", ecn=False), {("fail", "roce.ecn", "enp206s0")}),
+    "partition left at MTU 2048": (nic("mlx5_4", partition_mtu=2048), {("fail", "rdma.active-mtu", "mlx5_4:1")}),
+}  # fmt: skip
+
+ROCE: dict[str, tuple[Fault, set[tuple[str, str, str]]]] = {
+    "no uverbs device": (nic("mlx5_11", uverbs=False), {
+        ("fail", "rdma.device-nodes", "mlx5_11"), ("unknown", "roce.chain", "mlx5_11:1"),
+    }),
+    "interface left at MTU 1500": (nic("mlx5_4", netdev_mtu=1500), {("fail", "roce.chain", "mlx5_4:1")}),
+    "PFC off on one port, at both ends": (nic("mlx5_9", pfc=(), switch_pfc=()), {("fail", "roce.chain", "mlx5_9:1")}),
+    "PFC off in the switch": (nic("mlx5_9", switch_pfc=()), {("fail", "switch.pfc", "enp192s0")}),
+    "switch port left at 1500": (nic("mlx5_9", switch_frame=1522), {("fail", "switch.mtu", "enp192s0")}),
+    "switch takes jumbo frames without tags": (nic("mlx5_9", switch_frame=9018), set()),
+    "PFC on a second priority": (nic("mlx5_9", pfc=(3, 4), switch_pfc=(3, 4)), {("fail", "roce.chain", "mlx5_9:1")}),
+    "ECN off on one port": (nic("mlx5_10", ecn=False), {("fail", "roce.chain", "mlx5_10:1")}),
     "two rails in one subnet": (
         lambda machine: with_nic(with_nic(machine, "mlx5_0", ip="10.9.0.1/31"), "mlx5_3", ip="10.9.0.0/31"),
         {("fail", "rails.subnets", "")},
@@ -265,15 +273,16 @@ ROCE: dict[str, tuple[Fault, set[tuple[str, str, str]]]] = {
         set(),
     ),
     "rails not point to point": (nic("mlx5_0", ip="10.9.0.1/24"), {("fail", "rails.subnets", "")}),
-    "rail without an address": (nic("mlx5_0", ip=""), {("fail", "rails.subnets", "enp24s0")}),
+    "rail without an address": (nic("mlx5_0", ip=""), {("fail", "roce.chain", "mlx5_0:1")}),
     "default route over a rail": (node(default_route="enp24s0"), {("warn", "rails.isolated", "enp24s0")}),
 }  # fmt: skip
 
 PLANTED = [(name, *case) for name in NODES for case in BOTH.items()]
+PLANTED += [("hgx-h100", *case) for case in INFINIBAND.items()]
 PLANTED += [("hgx-h100-roce", *case) for case in ROCE.items()]
 
 TABLES = [
-    Table("hgx-h100", hgx_h100, BOTH),
+    Table("hgx-h100", hgx_h100, {**BOTH, **INFINIBAND}),
     Table("hgx-h100-roce", partial(hgx_h100, roce=True), {**BOTH, **ROCE}),
 ]
 
@@ -297,7 +306,7 @@ def test_node_documents_say_that_they_are_made_by_hand() -> None:
 #: Recorded in a guest with real verbs devices: what fails, and nothing else does.
 RECORDED = {
     "soft-roce": set[tuple[str, str]](),
-    "soft-roce-mtu-1500": {("rdma.active-mtu", "rxe0:1"), ("roce.netdev-mtu", "eth2")},
+    "soft-roce-mtu-1500": {("roce.chain", "rxe0:1")},
     "soft-roce-port-down": {("rdma.port-state", "rxe1:1"), ("rdma.device-nodes", "rxe0")},
 }
 

@@ -218,8 +218,8 @@ def test_healthy() -> None:
     assert found["nodes"][0]["part"] == "HGX A100"
     assert silent_checks(found) == {
         "container.gpu-devices", "container.networks", "gpu.fabric-state", "gpu.process-per-gpu",
-        "gpu.recovery-action", "gpu.retired-pages", "nvlink.imex", "rails.subnets", "roce.ecn", "roce.netdev-mtu",
-        "roce.pfc",
+        "gpu.recovery-action", "gpu.retired-pages", "nvlink.imex", "rails.subnets", "roce.chain",
+        "counters.traffic-class",
     }  # fmt: skip
 
 

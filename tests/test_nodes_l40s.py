@@ -48,12 +48,12 @@ def subnets(one: str, other: str) -> Fault:
 
 
 FAULTS: Faults = {
-    "PFC off on one port": (nic("mlx5_4", pfc=()), {("fail", "roce.pfc", "enp158s0")}),
-    "PFC on for another priority": (nic("mlx5_4", pfc=(5,)), {("fail", "roce.pfc", "enp158s0")}),
-    "ECN off on one port": (nic("mlx5_5", ecn=False), {("fail", "roce.ecn", "enp159s0")}),
+    "PFC off on one port": (nic("mlx5_4", pfc=()), {("fail", "roce.chain", "mlx5_4:1")}),
+    "PFC on for another priority": (nic("mlx5_4", pfc=(5,)), {("fail", "roce.chain", "mlx5_4:1")}),
+    "ECN off on one port": (nic("mlx5_5", ecn=False), {("fail", "roce.chain", "mlx5_5:1")}),
     "a rail left at MTU 1500": (
         nic("mlx5_0", netdev_mtu=1500),
-        {("fail", "rdma.active-mtu", "mlx5_0:1"), ("fail", "roce.netdev-mtu", "enp28s0")},
+        {("fail", "roce.chain", "mlx5_0:1")},
     ),
     "two rails in one subnet": (subnets("10.9.0.1/24", "10.9.0.2/24"), {("fail", "rails.subnets", "")}),
     "a rail in the management subnet": (
@@ -186,7 +186,7 @@ def test_without_a_cluster_file() -> None:
     """A box of single cards promises neither their number nor a rate; nothing fails."""
     assert loud(l40s_pcie()) == {
         ("unknown", "gpu.count", ""), ("unknown", "rdma.device-count", ""), ("unknown", "rdma.port-rate", ""),
-        ("unknown", "roce.pfc", ""), ("unknown", "roce.ecn", ""), ("unknown", "checkpoint.age", ""),
+        ("unknown", "roce.chain", ""), ("unknown", "checkpoint.age", ""), ("unknown", "counters.traffic-class", ""),
     }  # fmt: skip
 
 

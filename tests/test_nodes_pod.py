@@ -61,7 +61,9 @@ def without_driver() -> Findings:
 
 def not_here(port: str) -> Findings:
     """What nobody can tell of a port whose interface is in another network namespace."""
-    return {("unknown", check, port) for check in ("roce.netdev-mtu", "roce.pfc", "roce.ecn")}
+    counted = ("loss", "link-quality", "receiver", "visible", "congestion", "traffic-class")
+    checks = ("roce.chain", *(f"counters.{name}" for name in counted), "optics.module", "optics.fec")
+    return {("unknown", check, port) for check in checks}
 
 
 FAULTS: Faults = {
@@ -91,7 +93,7 @@ FAULTS: Faults = {
          ("unknown", "rails.subnets", ""), ("unknown", "rails.isolated", ""), *not_here("")},
     ),
     "rail without an address": (
-        nic("mlx5_0", ip=""), {("fail", "rails.subnets", "net1")},
+        nic("mlx5_0", ip=""), {("fail", "roce.chain", "mlx5_0:1")},
     ),
     "no RDMA resource was asked for": (
         records({"dir:/dev/infiniband": MISSING}), {("fail", "rdma.device-nodes", "")},
@@ -106,7 +108,7 @@ FAULTS: Faults = {
         set_too(NCCL_SOCKET_IFNAME="eno1"), {("fail", "nccl.socket-ifname", "NCCL_SOCKET_IFNAME")},
     ),
     "interface left at MTU 1500": (
-        nic("mlx5_4", netdev_mtu=1500), {("fail", "rdma.active-mtu", "mlx5_4:1"), ("fail", "roce.netdev-mtu", "net3")},
+        nic("mlx5_4", netdev_mtu=1500), {("fail", "roce.chain", "mlx5_4:1")},
     ),
     "image brought another NCCL": (node(bundled_nccl="2.21.5"), {("warn", "versions.nccl", "")}),
 }  # fmt: skip

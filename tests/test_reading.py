@@ -14,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from preflight.evidence import from_document
-from preflight.reading import document, exit_status, kinds, read_text
+from preflight.reading import document, exit_status, known, open_sources, read, read_text
 from preflight.reading.lines import by_writer, lines_of
 from preflight.reading.parts import Part
+from preflight.reading.sources import Source
 from tests.fixture import whole_node
 
 OUTSIDE = Path(__file__).parent / "data" / "outside"
@@ -226,7 +227,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert "GPU0 has 11 active NVLinks, its equals 12" in ran.stdout
     ran = run("-", stdin="nothing of interest\n")
     assert ran.returncode == 3
-    assert all(kind.name in ran.stdout.replace("\n", " ") for kind in kinds())
+    assert all(name in " ".join(ran.stdout.split()) for name in known())
     ran = run(str(tmp_path / "absent"))
     assert (ran.returncode, ran.stdout) == (2, "")
     assert "absent: cannot be read: No such file or directory" in ran.stderr
@@ -282,3 +283,63 @@ def test_whatever_is_done_to_a_text_nothing_breaks(data: st.DataObject) -> None:
 )  # fmt: skip
 def test_texts_that_would_hang_a_careless_reader(text: str) -> None:
     json.dumps(document([("x", read_text(text, "x"))]))
+
+
+JOB = """gpu01:11:111 [0] NCCL INFO NCCL version 2.21.5+cuda12.4
+# nThread 1 nGpus 1 minBytes 8 maxBytes 134217728 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 \
+validation: 1 graph: 0
+#
+# Using devices
+#  Rank  0 Group  0 Pid  11 on      gpu01 device  0 [0x1b] NVIDIA H100 80GB HBM3
+#  Rank  1 Group  0 Pid  12 on      gpu02 device  0 [0x1b] NVIDIA H100 80GB HBM3
+gpu01:11:111 [0] NCCL INFO Using network Socket
+gpu01:11:111 [0] NCCL INFO comm 0x55 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1b000 commId 0x1 - Init COMPLETE
+#
+#                                                              out-of-place                       in-place
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+   134217728      33554432     float     sum      -1  80000.0    1.68    1.68      0  80000.0    1.68    1.68      0
+gpu01:11:111 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 1.68
+#
+"""
+
+
+def source(text: str, folder: Path) -> Source:
+    path = folder / "job.log"
+    path.write_text(text, encoding="utf-8")
+    return next(open_sources((str(path),)))
+
+
+def test_a_job_that_fell_back_to_tcp(tmp_path: Path) -> None:
+    """The log of NCCL and the table of nccl-tests stand within each other's lines."""
+    parts = {part.kind: part for part in read(source(JOB + outside("ibstat_mt4125.txt"), tmp_path))}
+    assert set(parts) == {"nccl-log", "nccl-tests", "ibstat"}
+    log, table = parts["nccl-log"].taken.facts, parts["nccl-tests"].taken.facts
+    assert (log["nccl_version"], log["network"], log["transports"]["inter_node"]) == ("2.21.5", "Socket", ["Socket"])
+    assert (parts["nccl-log"].first, parts["nccl-log"].last) == (1, 14)
+    assert (table["nranks"], table["rows"][0]["bytes"], table["avg_busbw"], table["wrong"]) == (2, 134217728, 1.68, 0)
+    said = {finding["check"]: finding["status"] for finding in parts["nccl-log"].findings}
+    assert said["nccl.transport"] == "fail"
+
+
+@pytest.mark.parametrize("path", sorted((OUTSIDE / "nccl").glob("*.log")), ids=lambda path: path.stem)
+def test_logs_of_outside_origin_are_recognised(path: Path) -> None:
+    told = [part for part in read(next(open_sources((str(path),)))) if part.kind == "nccl-log"]
+    assert len(told) == 1
+    json.dumps(document([("x", told)]))
+
+
+def test_a_long_log_is_read_whole_and_the_rest_of_it_at_both_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("preflight.reading.sources.HELD", 1 << 16)
+    middle = "gpu01:11:111 [0] NCCL INFO Channel 01/0 : 0[0] -> 1[0] [send] via NET/IB/0/GDRDMA\n" * 5000
+    text = outside("nvlink_a100.txt") + JOB.replace("Socket", "IB") + middle + outside("ibstat_mt4125.txt")
+    long = source(text, tmp_path)
+    assert long.skipped is not None
+    parts = {part.kind: part for part in read(long)}
+    assert set(parts) == {"nvidia-smi nvlink -s", "nccl-log", "nccl-tests", "ibstat"}
+    assert parts["ibstat"].last == text.rstrip("\n").count("\n") + 1
+    assert parts["nccl-log"].taken.facts["net_channels"][0]["count"] >= 5000

@@ -79,11 +79,11 @@ ODD: dict[str, Host] = {
     ),
     "mtu": Host(
         lambda m: with_nic(m, "mlx5_4", netdev_mtu=1500), said="1500",
-        loud=(("fail", "fleet.mtu-equal"), ("fail", "rdma.active-mtu"), ("fail", "roce.netdev-mtu")),
+        loud=(("fail", "fleet.mtu-equal"), ("fail", "roce.chain")),
     ),
     "uverbs": Host(
         lambda m: with_nic(m, "mlx5_11", uverbs=False), said="mlx5_11: /dev/infiniband/uverbs11 is missing",
-        loud=(("fail", "rdma.device-nodes"), ("unknown", "fleet.mtu-equal"), ("unknown", "rdma.active-mtu")),
+        loud=(("fail", "rdma.device-nodes"), ("unknown", "fleet.mtu-equal"), ("unknown", "roce.chain")),
     ),
     "p2p": Host(
         lives={"environment": {"NCCL_P2P_DISABLE": "1"}}, loud=(("fail", "nccl.left-over-disables"),),
@@ -101,7 +101,7 @@ ODD: dict[str, Host] = {
     "execs": Host(lives={"bashrc": LEAVES}, silent=("start", "execs another shell")),
     "hung": Host(
         hung=("ibv_devinfo",), said="ibv_devinfo",
-        loud=(("unknown", "fleet.mtu-equal"), ("unknown", "rdma.active-mtu")),
+        loud=(("unknown", "fleet.mtu-equal"), ("unknown", "roce.chain")),
     ),
 }  # fmt: skip
 

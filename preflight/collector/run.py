@@ -87,6 +87,8 @@ class Run:
                 if job in self._open:
                     self._waiting[:0] = more
                     self._open.update(more)
+                    for key in job.gone():
+                        self._keep(job, key, {"status": "missing", "why": "is gone at the second reading"})
                     if self._is_read_again(job):
                         self._later.append((job.began + self._site.window_s, job.second()))
                         self._open.add(self._later[-1][1])

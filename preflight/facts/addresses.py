@@ -9,11 +9,11 @@ from __future__ import annotations
 import ipaddress
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from preflight.evidence import Evidence, EvidenceError
 from preflight.facts.text import integer
+from preflight.lean import dataclass
 
 PSUTIL = "psutil:net_if_addrs"
 IP = "cmd:ip -j addr"
@@ -93,10 +93,15 @@ def parse_ip(text: str) -> dict[str, tuple[Address, ...]]:
 
 def _interface(address: Any, mask: Any) -> Address:
     """Join an address and its mask, which psutil gives as an address too; a scope after ``%`` is dropped."""
-    host = str(address).split("%")[0]
-    if isinstance(mask, str) and ":" in mask:
-        mask = bin(int(ipaddress.IPv6Address(mask))).count("1")
-    return ipaddress.ip_interface(host if mask is None else f"{host}/{mask}")
+    if not isinstance(address, str) or isinstance(mask, bool) or not isinstance(mask, (str, int, type(None))):
+        raise ValueError(f"an address of type {type(address).__name__} with a mask of type {type(mask).__name__}")
+    host = address.split("%")[0]
+    try:
+        if isinstance(mask, str) and ":" in mask:
+            mask = bin(int(ipaddress.IPv6Address(mask))).count("1")
+        return ipaddress.ip_interface(host if mask is None else f"{host}/{mask}")
+    except ValueError:
+        raise ValueError(f"{host[:60]!r} with mask {str(mask)[:60]!r} is not an address") from None
 
 
 def default_routes(text: str) -> tuple[str, ...]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import datetime, timezone
+
+from preflight.lean import dataclass
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ and ntpd too; only chrony tells the offset.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from preflight.evidence import Evidence, EvidenceError
+from preflight.lean import dataclass
 
 CHRONYC = "cmd:chronyc -n tracking"
 TIMEDATECTL = "cmd:timedatectl show"
@@ -41,14 +41,17 @@ def clock(evidence: Evidence) -> Clock:
 
 def parse_tracking(text: str) -> tuple[bool, float | None]:
     """Read ``chronyc tracking``: synchronised, offset in seconds; raises ValueError."""
-    leap = re.search(r"^Leap status\s*:\s*(\S[^\n]*?)\s*$", text, re.MULTILINE)
-    time = re.search(r"^System time\s*:\s*(\d{1,12}\.\d{1,12}) seconds (fast|slow) of NTP time", text, re.MULTILINE)
+    leap = re.search(r"^Leap status[ \t]*:([^\n]*)$", text, re.MULTILINE)
+    time = re.search(
+        r"^System time[ \t]*:[ \t]*([0-9]{1,12}\.[0-9]{1,12}) seconds (fast|slow) of NTP time", text, re.MULTILINE
+    )
     if not leap or not time:
         raise ValueError(f"{text.strip()[:80]!r} has no lines 'System time' and 'Leap status'")
-    if leap[1] not in ("Normal", "Insert second", "Delete second", "Not synchronised"):
-        raise ValueError(f"the leap status {leap[1][:40]!r} is not known")
+    status = leap[1].strip()
+    if status not in ("Normal", "Insert second", "Delete second", "Not synchronised"):
+        raise ValueError(f"the leap status {status[:40]!r} is not known")
     offset_s = float(time[1]) * (1 if time[2] == "fast" else -1)
-    synchronised = leap[1] != "Not synchronised"
+    synchronised = status != "Not synchronised"
     return synchronised, offset_s if synchronised else None
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from preflight.evidence import Evidence, EvidenceError
 from preflight.facts.nccl_env import PROCESS
+from preflight.lean import dataclass
 
 #: Where the network resources injector, and most charts, mount the pod's annotations by downward API.
 ANNOTATIONS = ("file:/etc/podnetinfo/annotations", "file:/etc/podinfo/annotations")
@@ -61,6 +61,8 @@ def networks(evidence: Evidence) -> tuple[tuple[Network, ...], str]:
         try:
             in_file = key != PROCESS
             text = _annotation(parse_annotations(evidence.text(key))) if in_file else environment.get(VARIABLE)
+            if text and not isinstance(text, str):
+                raise ValueError(f"the value of {VARIABLE} is a {type(text).__name__}, not text")
             if text:
                 return parse_network_status(text), key
         except EvidenceError:

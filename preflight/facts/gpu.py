@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 from preflight.evidence import Evidence, EvidenceError
 from preflight.facts.pci import address
 from preflight.facts.text import plain
+from preflight.lean import dataclass
 
 NVML = "nvml:gpus"
 QUERY = "cmd:nvidia-smi --query-gpu=index,pci.bus_id,name,uuid,driver_version --format=csv,noheader"
@@ -62,8 +62,9 @@ def _from_nvml(value: Any) -> Driver:
             raise ValueError("an entry of the list of GPUs is not an object")
         try:
             gpus.append(Gpu(int(gpu["index"]), address(gpu["bus_id"]), str(gpu["name"]), str(gpu["uuid"])))
-        except (KeyError, TypeError, ValueError, AttributeError):
-            lost.append(f"GPU {gpu.get('index', '?')}: {gpu.get('errors') or gpu.get('error') or 'incomplete'}")
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+            said = f"GPU {gpu.get('index', '?')}: {gpu.get('errors') or gpu.get('error') or 'incomplete'}"
+            lost.append(said[:200])
     return Driver(version, tuple(gpus), tuple(lost), NVML)
 
 
@@ -74,7 +75,7 @@ def parse_query(text: str) -> Driver:
         if not line.strip():
             continue
         cells = [cell.strip() for cell in line.split(",")]
-        if len(cells) == 5 and cells[0].isdigit() and cells[3].startswith("GPU-"):
+        if len(cells) == 5 and re.fullmatch("[0-9]{1,4}", cells[0]) and cells[3].startswith("GPU-"):
             gpus.append(Gpu(int(cells[0]), address(cells[1]), cells[2], cells[3]))
             versions.add(cells[4])
         elif re.search(r"Unable to determine the device handle|GPU is lost|requires reset", line):
@@ -90,6 +91,7 @@ def parse_query(text: str) -> Driver:
 
 def kernel_driver_version(text: str) -> str:
     """Read the version of the loaded module from ``/proc/driver/nvidia/version``; raises ValueError."""
-    if not (match := re.search(r"NVRM version:.*?\s(\d{3}\.\d+(?:\.\d+)?)\s", text)):
+    found = re.search(r"^NVRM version:(.*)$", text, re.MULTILINE)
+    if not found or not (match := re.search(r"\s([0-9]{3}\.[0-9]{1,4}(?:\.[0-9]{1,4})?)(?:\s|$)", found[1])):
         raise ValueError(f"{text.strip()[:80]!r} names no NVRM version")
     return match[1]

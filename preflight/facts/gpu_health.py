@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from preflight.evidence import Evidence, EvidenceError
 from preflight.facts import nvlink
 from preflight.facts.pci import address
+from preflight.lean import dataclass
 
 #: What ``absent`` says of a value that the driver does not report for this part.
 NOT_REPORTED = "N/A"

@@ -144,6 +144,8 @@ class _Reader:
             value = value.get(inside) if isinstance(value, Mapping) else None
         if isinstance(value, bool) or not isinstance(value, int):
             raise ValueError(f"{key} is {str(value)[:60]!r}, not a number")
+        if abs(value) >= 2**64:  # NVML's numbers have 64 bits
+            raise ValueError(f"{key} is larger than any number of NVML")
         return value
 
     def flag(self, key: str, inside: str | int | None = None) -> bool:

@@ -113,6 +113,8 @@ def parse(text: str) -> Health:
     body = text[start : end + len("</nvidia_smi_log>")] if end > start else text[start:]
     try:
         root = ElementTree.fromstring(body)
+    except UnicodeError:
+        raise ValueError("it holds bytes that are no text") from None
     except ElementTree.ParseError as error:
         raise ValueError(_broken(body, error.position[0])) from None
     version = root.findtext("driver_version", "").strip()

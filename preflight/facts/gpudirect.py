@@ -7,13 +7,13 @@ The tree tells the bridges of a path in any case, for ACS is a matter of bridges
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from preflight import facts
 from preflight.evidence import Evidence, EvidenceError
 from preflight.facts.pci import PciDevice
 from preflight.facts.rdma import device_path, natural
+from preflight.lean import dataclass
 
 if TYPE_CHECKING:
     from preflight.facts.gpu import Driver

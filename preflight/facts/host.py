@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 
 from preflight.evidence import Evidence, EvidenceError
 from preflight.facts.text import id_list, integer
+from preflight.lean import dataclass
 
 STATUS = "file:/proc/self/status"
 LIMITS = "file:/proc/self/limits"
@@ -89,7 +89,7 @@ def numa_nodes(evidence: Evidence) -> tuple[NumaNode, ...]:
     found = []
     for key in evidence.keys("file:/sys/devices/system/node/node*/cpulist"):
         number = key.split("/")[-2].removeprefix("node")
-        if not number.isdigit():
+        if not re.fullmatch("[0-9]{1,4}", number):
             continue
         try:
             found.append(NumaNode(int(number), id_list(evidence.text(key), "cpulist")))

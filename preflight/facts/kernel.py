@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from preflight.evidence import Evidence, EvidenceError
+from preflight.lean import dataclass
 
 MODULES = "dir:/sys/module"
 CMDLINE = "file:/proc/cmdline"
@@ -41,7 +41,7 @@ class Option:
 
 def boot_options(text: str) -> tuple[Option, ...]:
     """Read ``/proc/cmdline`` in order; a value may be quoted and hold blanks. Raises ValueError."""
-    words = re.findall(r'(?:[^\s"]|"[^"\n]*"|"(?=[^"]*$))+', text)
+    words = _words(text)
     if not words:
         raise ValueError("the kernel's command line is empty")
     if not text.strip().isprintable():
@@ -53,6 +53,17 @@ def boot_options(text: str) -> tuple[Option, ...]:
         name, _, value = word.partition("=")
         found.append(Option(name, value.strip('"')))
     return tuple(found)
+
+
+def _words(text: str) -> list[str]:
+    """Divide a command line at the blanks that are not quoted; a quote that nothing closes is a character."""
+    words: list[list[str]] = [[]]
+    for part in re.findall(r'\s+|[^\s"]+|"[^"\n]*"|"', text):
+        if part.isspace():
+            words.append([])
+        else:
+            words[-1].append(part)
+    return ["".join(parts) for parts in words if parts]
 
 
 def release(text: str) -> tuple[int, int]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from preflight.evidence import Evidence, EvidenceError
 from preflight.facts.text import plain
+from preflight.lean import dataclass
 
 DMESG = "cmd:dmesg --raw --level=emerg,alert,crit,err,warn"
 UPTIME = "file:/proc/uptime"
@@ -105,17 +105,24 @@ def parse(text: str) -> tuple[Line, ...]:
 
 
 def _lines(text: str) -> Iterator[Line]:
+    at_s: float | None = None
     for raw in plain(text).split("\n"):
-        if match := _RAW.fullmatch(raw):
-            yield Line(float(match[1]), match[2])
-        elif match := _KMSG.fullmatch(raw):
-            yield Line(int(match[1]) / 1e6, match[2])
-        else:
-            for pattern, layout in ((_ISO, "%Y-%m-%dT%H:%M:%S"), (_CTIME, "%a %b %d %H:%M:%S %Y"),
-                                    (_SYSLOG, "%b %d %H:%M:%S")):  # fmt: skip
-                if (match := pattern.fullmatch(raw)) and (at_s := _clock(match[1], layout)) is not None:
-                    yield _within(at_s, match[2])
-                    break
+        if (line := _timed(raw)) is not None:
+            at_s = line.at_s
+            yield line
+        elif at_s is not None and raw.strip():  # the rest of a message of several lines
+            yield Line(at_s, raw.strip())
+
+
+def _timed(raw: str) -> Line | None:
+    if match := _RAW.fullmatch(raw):
+        return Line(float(match[1]), match[2])
+    if match := _KMSG.fullmatch(raw):
+        return Line(int(match[1]) / 1e6, match[2])
+    for pattern, layout in ((_ISO, "%Y-%m-%dT%H:%M:%S"), (_CTIME, "%a %b %d %H:%M:%S %Y"), (_SYSLOG, "%b %d %H:%M:%S")):
+        if (match := pattern.fullmatch(raw)) and (at_s := _clock(match[1], layout)) is not None:
+            return _within(at_s, match[2])
+    return None
 
 
 def _clock(text: str, layout: str) -> float | None:

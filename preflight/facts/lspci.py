@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from preflight.facts.pci import address
 from preflight.facts.text import plain
+from preflight.lean import dataclass
 
 LSPCI = "cmd:lspci -Dnvv"
 

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from preflight.evidence import Evidence, EvidenceError
+from preflight.lean import dataclass
 
 PROCESS = "env:process"
 USER_FILE = "file:~/.nccl.conf"
 SYSTEM_FILE = "file:/etc/nccl.conf"
+
+#: Characters of a value that a message holds; a list of 32 HCAs with ports has 400.
+LONGEST_SHOWN = 600
 
 #: What the collector writes in place of a value that must not leave the node.
 REDACTED = "[redacted]"
@@ -29,19 +32,21 @@ class Setting:
     value: str
     source: str  # record key
     line: int | None = None  # from 1, in a file
+    holder: str = ""  # whose environment, where it is not that of the process that was asked
 
     @property
     def where(self) -> str:
-        """The place to edit: ``the environment`` or ``/etc/nccl.conf line 3``."""
+        """The place to edit: ``the environment``, ``the environment of process 4711`` or ``/etc/nccl.conf line 3``."""
         if self.line is None:
-            return "the environment"
+            return self.holder or "the environment"
         return f"{self.source.partition(':')[2]} line {self.line}"
 
     @property
     def text(self) -> str:
-        """``NAME=VALUE``, with blanks and control characters made visible where they could hide."""
+        """``NAME=VALUE``, blanks and control characters made visible where they could hide; a long value is cut."""
         plain = self.value.isprintable() and self.value == self.value.strip()
-        return f"{self.name}={self.value if plain else repr(self.value)}"
+        shown = self.value if plain else repr(self.value)
+        return f"{self.name}={shown if len(shown) <= LONGEST_SHOWN else shown[:LONGEST_SHOWN] + '…'}"
 
 
 @dataclass(frozen=True)
@@ -162,22 +167,40 @@ def read(evidence: Evidence) -> NcclEnvironment:
     environment = evidence.value(PROCESS)
     if not isinstance(environment, Mapping):
         raise EvidenceError(PROCESS, f"holds a {type(environment).__name__}, not names and values")
+    holder = "the container's environment" if evidence.collector.get("where") == "container" else ""
     in_force: dict[str, Setting] = {}
     for name, value in environment.items():
         if not isinstance(value, str):
             raise EvidenceError(PROCESS, f"the value of {name!r} is a {type(value).__name__}, not text")
-        in_force[name] = Setting(name, value, PROCESS)
+        in_force[name] = Setting(name, value, PROCESS, holder=holder)
     unreadable: dict[str, str] = {}
     instead = environment.get("NCCL_CONF_FILE")
     for key in (f"file:{instead}" if instead else USER_FILE, SYSTEM_FILE):
         try:
-            content = evidence.text(key) if evidence.exists(key) else ""
+            if instead and key != SYSTEM_FILE and key not in evidence:
+                content = _conf_file(evidence, instead)
+            else:
+                content = evidence.text(key) if evidence.exists(key) else ""
         except EvidenceError as error:
             unreadable[key] = error.why
             continue
         for setting in parse_file(content, key):
             in_force.setdefault(setting.name, setting)
     return NcclEnvironment(tuple(in_force.values()), unreadable)
+
+
+def _conf_file(evidence: Evidence, path: str) -> str:
+    """Return what the file named by NCCL_CONF_FILE holds; empty if there is no such file."""
+    from preflight.facts.nccl_lint import files  # rarely needed, and above this module
+
+    named = files.named(evidence).get("NCCL_CONF_FILE")
+    if named is None or named.path != path:
+        raise EvidenceError(f"file:{path}", "was never asked of this node")
+    if named.missing:
+        return ""
+    if named.text is None:
+        raise EvidenceError(files.FILES, named.why or "its content was not read")
+    return named.text
 
 
 def parse_file(text: str, key: str) -> Iterator[Setting]:

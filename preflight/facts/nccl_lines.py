@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Iterator
 
@@ -43,12 +42,15 @@ def lines(text: str, holding: str = "") -> Iterator[tuple[int, str]]:
             continue
         raw = raw[:LONGEST_LINE_CHARS]
         for part in plain(raw).split("\n") if _MARKS.search(raw) else (raw,):
-            yield number, _unmarked(part)
+            yield number, unmarked(part)
 
 
-def _unmarked(line: str) -> str:
+def unmarked(line: str) -> str:
+    """Take HTML escapes, colour codes without their ESC and Markdown links off a line."""
     if "&" in line:
-        line = html.unescape(line)
+        from html import unescape  # a table of 2,231 names, and logs that hold none
+
+        line = unescape(line)
     if "[" in line:
         line = _AUTOLINK.sub(r"\1", _COLOUR_WITHOUT_ESC.sub("", line))
     return line

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from preflight.lean import dataclass
 
 
 @dataclass(frozen=True)
@@ -60,11 +61,12 @@ class Device:
 
 @dataclass(frozen=True)
 class Failure:
-    """A failure in nccl-tests' own words."""
+    """A failure in nccl-tests' own words, or in those of what started it."""
 
     line: int
     text: str
     host: str | None = None
+    launcher: bool = False  # in the words of a launcher or the shell: a process of the run died
 
 
 @dataclass(frozen=True)
@@ -95,9 +97,11 @@ class Report:
     validated: bool | None  # False: -c 0, for which the footer still says "0 OK"; None: no row tells
     failures: tuple[Failure, ...]
     complete: bool  # the footer is there
-    copies: int = 1  # more: that many runs of one rank each, from a binary built without MPI
+    finished: bool = False  # it is there, though its average may be cut
+    copies: int = 1  # more: that many runs of nranks each, from a binary built without MPI
     version: str | None = None  # of nccl-tests
     nccl_version: str | None = None
+    last_error: str = ""  # NCCL's last words in the footer; a run that went well may have some
 
     @property
     def device_names(self) -> tuple[str, ...]:
@@ -106,13 +110,20 @@ class Report:
 
     @property
     def nnodes(self) -> int | None:
-        """Number of hosts; None if the device list is absent or cut."""
-        return len(self.hosts) if self.nranks is not None else None
+        """Number of hosts, of one run where several ran side by side; None if the device list is absent or cut."""
+        return max(1, len(self.hosts) // self.copies) if self.nranks is not None else None
 
     @property
     def groups(self) -> int:
         """Number of communicators that ran side by side."""
         return len({device.group for device in self.devices}) or 1
+
+    @property
+    def status(self) -> str | None:
+        """``ok``, ``failed``; None if the run did not come to its end and no error says why."""
+        if self.failures or self.out_of_bounds_ok is False or self.average_ok is False or self.wrong_rows:
+            return "failed"
+        return "ok" if self.finished else None
 
     @property
     def wrong_rows(self) -> tuple[Row, ...]:
@@ -129,34 +140,6 @@ class Report:
             if math.isfinite(half.busbw_gbytes_s)
         ]
         return max(found, key=lambda best: best.busbw_gbytes_s, default=None)
-
-
-def collective_of(rows: tuple[Row, ...]) -> str | None:
-    """Tell the collective from a table alone, by busbw over algbw of its largest row; None if two fit.
-
-    Factors (nccl-tests doc/PERFORMANCE.md): all_reduce 2(n-1)/n, reduce_scatter (n-1)/n, reduce and
-    broadcast 1.
-    """
-    ratios = [
-        (row, half.busbw_gbytes_s / half.algbw_gbytes_s)
-        for row in sorted(rows, key=lambda row: row.bytes)
-        for half in row.halves
-        if half.algbw_gbytes_s >= 1 and math.isfinite(half.busbw_gbytes_s + half.algbw_gbytes_s)
-    ]
-    if not ratios:
-        return None
-    row, ratio = ratios[-1]
-    reduces = row.redop not in (None, "none")
-    rooted = row.root is not None and row.root >= 0
-    if reduces and rooted:
-        return "reduce" if abs(ratio - 1) < 0.02 else None
-    if reduces and ratio > 1.02:
-        return "all_reduce"
-    if reduces and ratio < 0.98:
-        return "reduce_scatter"
-    if reduces and row.root == -1:
-        return "all_reduce"  # of two ranks, where the factor is 1
-    return "broadcast" if rooted and not reduces and abs(ratio - 1) < 0.02 else None
 
 
 def decode_version(code: int | None) -> str | None:

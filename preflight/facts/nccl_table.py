@@ -7,17 +7,25 @@ line of NCCL may stand in the middle of it, and a run may end there.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field, replace
 
 from preflight.facts.nccl_report import CutRow, Half, Row
+from preflight.lean import dataclass
 
 _ROW = re.compile(
     r"(?:^|[\s>:\])|])(?P<bytes>\d{1,19})\s{1,40}(?P<count>\d{1,19})\s{1,40}(?P<type>[A-Za-z]\w{2,15})(?=\s|$)"
 )
 _TYPES = re.compile(r"u?int(?:8|32|64)?|char|half|float(?:16|32|64)?|double|bfloat16|f8e[45]m[23]|fp8\w*")
 _REDOP = re.compile(r"(?!nan$|inf$)[a-z]{3,12}")
-_VALUE = re.compile(r"-?(?:\d{1,20}(?:\.\d{0,10})?|\.\d{1,10})(?:e[+-]?\d{1,3})?|-?nan|-?inf")
+_VALUE = re.compile(r"-?(?:\d{1,20}(?:\.\d{0,10})?|\.\d{1,10})(?:[eE][+-]?\d{1,3})?\*?|-?nan|-?inf")
 _UNCHECKED = "N/A"
+
+#: A largest difference as ``%.0le`` prints it up to 2.12; where it is not 0, only a negative exponent tells it
+#: from a count of wrong elements, which ``%g`` prints.
+_DIFFERENCE = re.compile(r"0e\+00|\de-\d{2,3}")
+
+#: Rules of a table in Markdown or in a box.
+_RULES = str.maketrans("|\u2502\u2503", "   ")
 
 #: Where somebody else's words begin in the middle of a row: NCCL's prefix with or without a time, a
 #: host with a colon, or a bare line of NCCL.
@@ -26,13 +34,21 @@ _NOISE = re.compile(
 )
 
 
+def without_rules(line: str) -> str:
+    """Take the vertical rules off a line of a table that somebody drew; a table has many of them."""
+    bars = line.count("|") + line.count("\u2502") + line.count("\u2503")
+    return line.translate(_RULES) if bars >= 9 else line
+
+
 @dataclass(frozen=True)
 class Columns:
     """What the header says of the columns right of ``type``."""
 
     root: bool | None = None  # whether there is a root column; None: no header was seen
+    redop: bool | None = None  # the same of the operation; alltoall leaves it blank up to 2.12
     half: int = 4  # columns of one half: time algbw busbw check [i_min …]
     halves: int = 2  # version 1.0.0 has no in-place half for broadcast
+    shown: int = 2  # halves that the header names: somebody may have cut the second one off
     more: bool = False  # columns follow the two halves: timestamp, #iters
     counts_wrong: bool = True  # False: the check column holds the largest error, up to 2.12
     in_ms: bool = False  # version 1.0.0 prints time in ms
@@ -56,8 +72,10 @@ def header(line: str) -> Columns | None:
     check = right[times[0] + 3] if len(right) > times[0] + 3 else "#wrong"
     return Columns(
         root="root" in right[: times[0]],
+        redop="redop" in right[: times[0]] or "op" in right[: times[0]],
         half=half,
-        halves=len(times),
+        halves=1 if check == "res" and len(times) == 1 else 2,
+        shown=len(times),
         more=len(right) > times[0] + half * len(times),
         counts_wrong=check.endswith("wrong"),
         in_ms=check == "res",
@@ -90,7 +108,7 @@ class OpenRow:
 
     def continues(self, line: str) -> bool:
         """Take in the rest of the row, if the line is that."""
-        values, rest = _values(line)
+        values, rest = _values(line, self.columns.half, len(self.values))
         missing = self.wanted - len(self.values)
         if not values or (rest and not self.columns.more):
             return False
@@ -104,7 +122,7 @@ class OpenRow:
         """Return the row, and what to list as cut if values are missing; both if only its first half is there."""
         first = self._half(0)
         second = self._half(1) if self.columns.halves == 2 else None
-        whole = first is not None and (second is not None or self.columns.halves == 1)
+        whole = first is not None and (second is not None or self.columns.shown == 1)
         row = Row(self.line, self.bytes, self.count, self.dtype, self.redop, self.root, first, second)
         cut = CutRow(self.line, self.bytes, self.text.strip()[:200])
         return (row if first else None), (None if whole else cut)
@@ -113,8 +131,8 @@ class OpenRow:
         tokens = self.values[number * self.columns.half :][:4]
         if len(tokens) < 4 or _UNCHECKED in tokens[:3]:
             return None
-        time, algbw, busbw = (float(token) for token in tokens[:3])
-        check = None if tokens[3] == _UNCHECKED else float(tokens[3])
+        time, algbw, busbw = (float(token.rstrip("*")) for token in tokens[:3])
+        check = None if tokens[3] == _UNCHECKED else float(tokens[3].rstrip("*"))
         counted = self.columns.counts_wrong and check is not None and abs(check) < 1e18
         return Half(
             time_us=time * 1000 if self.columns.in_ms else time,
@@ -139,23 +157,30 @@ def open_row(number: int, line: str, columns: Columns | None) -> OpenRow | None:
     tokens = rest.split()
     if tokens and _REDOP.fullmatch(tokens[0]):
         row.redop = tokens.pop(0)
-    values, _ = _values(" ".join(tokens))
-    has_root = columns.root if columns.root is not None else len(values) % columns.half == 1
-    if has_root and values and re.fullmatch(r"-?\d{1,7}", values[0]):
-        row.root = int(values.pop(0))
+    has_root = columns.root
+    if has_root is None:
+        has_root = len(_values(" ".join(tokens), 4)[0]) % 4 == 1
+    if has_root and tokens and re.fullmatch(r"-?\d{1,7}", tokens[0]):
+        row.root = int(tokens.pop(0))
+    values, _ = _values(" ".join(tokens), columns.half)
     row.values = values[: row.wanted]
+    if columns.root is None and any(_DIFFERENCE.fullmatch(value) for value in row.values[3::4]):
+        row.columns = replace(columns, counts_wrong=False)
     known = _TYPES.fullmatch(row.dtype) is not None
     return row if known or row.whole else None
 
 
-def _values(text: str) -> tuple[list[str], str]:
-    """Return the values at the head of a text, and what follows them."""
+def _values(text: str, half: int, at: int = 0) -> tuple[list[str], str]:
+    """Return the values at the head of a text, and what follows them.
+
+    The first four columns of a half are numbers; those that options add may hold words (-U: algo, proto, …).
+    """
     if noise := _NOISE.search(text):
         text = text[: noise.start()]
     tokens = text.split()
     taken: list[str] = []
-    for token in tokens:
-        if token != _UNCHECKED and not _VALUE.fullmatch(token):
+    for place, token in enumerate(tokens, at):
+        if place % half < 4 and token != _UNCHECKED and not _VALUE.fullmatch(token):
             break
         taken.append(token)
     return taken, " ".join(tokens[len(taken) :])

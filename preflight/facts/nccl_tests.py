@@ -1,17 +1,18 @@
 """nccl-tests output: the table, its footer, and what was printed where a run failed.
 
-Formats of nccl-tests v1.0.0 … v2.19.6 (src/common.cu, src/util.cu). Values are found from the names
-in the column header, never by position in the line, since a launcher may have put its mark before it.
-What is cut is listed as cut; nothing is worked out that was not printed.
+Values are found from the names in the column header, never by position in the line, since a launcher may have put
+its mark before it. What is cut is listed as cut; nothing is worked out that was not printed.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import replace
 
 from preflight.facts import nccl_tests_json
+from preflight.facts import nccl_tests_words as words
 from preflight.facts.nccl_lines import lines, unlaunched
+from preflight.facts.nccl_open_report import OpenReport
 from preflight.facts.nccl_report import (
     Best,
     CutRow,
@@ -20,158 +21,100 @@ from preflight.facts.nccl_report import (
     Half,
     Report,
     Row,
-    collective_of,
     decode_version,
-    mean_busbw,
 )
-from preflight.facts.nccl_table import Columns, OpenRow, header, open_row
+from preflight.facts.nccl_table import header, open_row, without_rules
 
 __all__ = ["Best", "CutRow", "Device", "Failure", "Half", "Report", "Row", "parse"]
 
 # Lines that begin a report, with the order in which nccl-tests prints them.
 _VERSION, _STARTING, _OPTIONS, _DEVICES, _TABLE, _FOOTER = 1, 2, 3, 4, 5, 6
 
-_TESTS_VERSION = re.compile(r"# nccl-tests version (\S{1,64})(?:.{0,64}? nccl-library=(\d{1,8}))?")
-_STARTS = re.compile(r"# Collective test starting: (\S{1,64})")
-_RUN = re.compile(r"\bnThread\s{1,4}\d{1,6}\s{1,4}nGpus\s{1,4}\d{1,6}\s{1,4}minBytes\s.{0,300}?(?:validation: (\d)|$)")
-_DEVICE = re.compile(
-    r"\bRank\s{1,4}(\d{1,7})(?:\s{1,4}Group\s{1,4}(\d{1,7}))?(?:\s{1,4}Pid\s{1,8}\d{1,10})?"
-    r"\s{1,4}on\s{1,40}(\S{1,255})\s{1,4}device\s{1,4}(\d{1,4})\s{1,4}\[([0-9a-fA-Fx:.]{1,24})\]\s{1,4}(\S.*?)\s*$"
-)
-_OUT_OF_BOUNDS = re.compile(r"\bOut of bounds values\s{1,4}:\s{1,4}(\d{1,18})\s{1,4}(OK|FAILED)\b")
-_AVERAGE = re.compile(r"\bAvg bus bandwidth\s{1,8}:\s{1,4}([0-9.e+]{1,24}|-?nan|inf)(\s|$)\s{0,4}(OK\b|FAILED\b)?")
-_CONCLUDED = re.compile(r"# Collective test concluded\b")
-_NCCL_VERSION = re.compile(r"\bNCCL version (\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)")
-_COMMAND = re.compile(
-    r"\b(all_reduce|all_gather|reduce_scatter|alltoallv?|broadcast|reduce|sendrecv|gather|scatter|hypercube)"
-    r"_perf(?:_mpi)?\b"
-)
-_FAILURE = re.compile(
-    r"(?:(?P<host>(?:^[0-9]|[A-Za-z])[\w.-]{0,254}): )?"  # may be glued to the number before it
-    r"(?P<text>Test (?:NCCL|CUDA) failure .+|Test timeout \(\d+s\).*"
-    r"|Invalid number of GPUs: \d+ requested.*|Incompatible NCCL versions\. nccl-tests was compiled.*"
-    r"|invalid sizes? (?:for 'minbytes'|specified for '\w+').*)"
-)
-_RELAY = re.compile(r" \.\. \S+(?: pid \d+)?: Test failure \S+:\d+")
-_SOURCE = re.compile(r"\b([a-z_]+)\.cu:\d+")
 _NCCL_LINE = re.compile(r"[A-Za-z0-9][\w.-]{0,254}:\d{1,10}:\d{1,10} ")
-_ELIDED = re.compile(r"[\s#]{0,40}(?:\.\.\.|\[\.\.\.\]|…|\[…\])\s{0,40}")
+
+#: mpiexec -l labels what is flushed, not lines: its label may stand within a row, glued to a number.
+_LABEL = re.compile(r"\s{0,4}\[(\d{1,6})\]")
+
+#: Digits of a number that ``%g`` prints: one with so many is whole wherever the text ends.
+_SIX_DIGITS = re.compile(r"0?\.?0*(?:[1-9]\.?(?:\d\.?){5,})")
 
 
 def parse(text: str) -> tuple[Report, ...]:
     """Return the reports in a text, in order; none if it holds none. Never raises."""
-    return nccl_tests_json.parse(text) or _Reader(text).reports()
-
-
-@dataclass
-class _Open:
-    """A report that is being read."""
-
-    first_line: int
-    stage: int
-    last_line: int = 0
-    collective: str | None = None
-    printed: bool = False
-    version: str | None = None
-    nccl_version: str | None = None
-    validation: bool | None = None
-    devices: list[Device] = field(default_factory=list)
-    devices_cut: bool = False
-    columns: Columns | None = None
-    rows: list[Row] = field(default_factory=list)
-    cut: list[CutRow] = field(default_factory=list)
-    pending: OpenRow | None = None
-    average: float | None = None
-    average_ok: bool | None = None
-    average_may_be_cut: bool = False
-    out_of_bounds: int | None = None
-    out_of_bounds_ok: bool | None = None
-    failures: list[Failure] = field(default_factory=list)
-
-    def close_row(self) -> None:
-        """Keep what is there of a row that has ended, or that something else ended."""
-        if self.pending is None:
-            return
-        row, cut = self.pending.taken()
-        self.pending = None
-        if row is not None:
-            self.rows.append(row)
-        if cut is not None:
-            self.cut.append(cut)
-
-    def report(self) -> Report:
-        """Return the report as far as it was read."""
-        self.close_row()
-        ranks = [device.rank for device in self.devices]
-        copies = ranks.count(0) if len(ranks) > 1 and set(ranks) == {0} else 1
-        whole = not self.devices_cut and sorted(set(ranks)) == list(range(len(set(ranks))))
-        rows = tuple(self.rows)
-        average = self.average
-        # a number at the very end of a text may lack digits, unless the rows say the same
-        if self.average_may_be_cut and average is not None:
-            mean = mean_busbw(rows)
-            average = average if mean is not None and abs(mean - average) <= 0.01 else None
-        return Report(
-            first_line=self.first_line,
-            last_line=self.last_line,
-            collective=self.collective or collective_of(rows),
-            collective_printed=self.printed,
-            devices=tuple(self.devices),
-            nranks=len(set(ranks)) if ranks and whole else None,
-            hosts=tuple(dict.fromkeys(device.host for device in self.devices)),
-            rows=rows,
-            cut_rows=tuple(self.cut),
-            average_busbw_gbytes_s=average,
-            average_ok=self.average_ok,
-            out_of_bounds=self.out_of_bounds,
-            out_of_bounds_ok=self.out_of_bounds_ok,
-            validated=self._validated(rows),
-            failures=tuple(self.failures),
-            complete=self.out_of_bounds is not None and average is not None,
-            copies=copies,
-            version=self.version,
-            nccl_version=self.nccl_version,
-        )
-
-    def _validated(self, rows: tuple[Row, ...]) -> bool | None:
-        if self.validation is False or not rows:
-            return self.validation if self.validation is False else None
-        if self.columns is not None and not self.columns.counts_wrong:
-            return any(half.max_error is not None for row in rows for half in row.halves)
-        return any(half.wrong is not None for row in rows for half in row.halves)
+    documents = nccl_tests_json.parse(text)
+    if documents:
+        kept = text.split("\n")
+        for report in documents:
+            kept[report.first_line - 1 : report.last_line] = [""] * (report.last_line - report.first_line + 1)
+        text = "\n".join(kept)
+    found = [*documents, *_Reader(text).reports()]
+    return tuple(sorted(found, key=lambda report: report.first_line))
 
 
 class _Reader:
     """Reads a text line by line; lines of several processes are kept apart where a launcher tagged them."""
 
     def __init__(self, text: str) -> None:
-        self.all: list[_Open] = []
-        self.open: dict[str, _Open] = {}  # by tag
+        self.all: list[OpenReport] = []
+        self.open: dict[str, OpenReport] = {}  # by tag
         self.command: str | None = None
+        self.nccl_version: str | None = None  # printed before the report that it is of
+        self.raw = ""  # the line with its marks: a launcher's own words look like one
         for number, line in lines(text):
-            tag, bare = unlaunched(line)
+            self.raw = line
+            tag, bare = unlaunched(without_rules(line))
+            if label := _LABEL.match(line):
+                bare = bare.replace(f"[{label[1]}] ", "  ") if not _NCCL_LINE.match(bare) else bare
             self.read(number, tag, bare)
         last = text.count("\n") + 1
         for report in self.all:
             report.average_may_be_cut &= report.last_line == last
+        if self.all and self.all[-1].nccl_version is None:
+            self.all[-1].nccl_version = self.nccl_version
 
     def reports(self) -> tuple[Report, ...]:
-        """Return all reports, in order."""
-        return tuple(report.report() for report in self.all)
+        """Return all reports, in order; a failure that came before the rest of its own report is put into it."""
+        found: list[Report] = []
+        early: Report | None = None
+        for opened in self.all:
+            report = opened.report()
+            if self.shell(found) and opened.copies > 1:  # several copies printed their heads one after the other
+                found[-1] = replace(report, first_line=found[-1].first_line)
+            elif early is not None and not report.finished and not opened.only_failed:
+                failures = (*early.failures, *report.failures)
+                found[-1] = replace(report, first_line=early.first_line, failures=failures)
+            else:
+                found.append(report)
+            early = report if opened.only_failed else None
+        return tuple(found)
 
-    def at(self, number: int, tag: str, stage: int, *, header: bool = False) -> _Open:
+    @staticmethod
+    def shell(found: list[Report]) -> bool:
+        """Whether the last report is a head without a body."""
+        last = found[-1] if found else None
+        return last is not None and not (last.devices or last.rows or last.cut_rows or last.failures or last.finished)
+
+    def begin(self, number: int, tag: str, stage: int) -> OpenReport:
+        """Begin a report."""
+        report = OpenReport(number, stage, last_line=number, called=self.command, nccl_version=self.nccl_version)
+        self.all.append(report)
+        self.open[tag] = report
+        self.command = self.nccl_version = None
+        return report
+
+    def at(self, number: int, tag: str, stage: int, *, header: bool = False) -> OpenReport:
         """Return the report that a line of this stage belongs to; a new one where it begins one."""
-        report = self.open.get(tag) or (self.all[-1] if self.all and stage > _DEVICES else None)
+        last = self.all[-1] if self.all else None
+        # what a word before the first line made look like a launcher's mark is not on the next
+        follows = last is not None and (stage > _DEVICES or (not tag and last.stage <= stage and not last.columns))
+        report = self.open.get(tag) or (last if follows else None)
         ended = report is not None and (
-            (stage < _DEVICES <= report.stage)
+            (stage < _DEVICES and stage < report.stage)
             or (stage == _DEVICES and report.stage > _DEVICES)
             or (header and (report.stage >= _FOOTER or bool(report.rows)))
         )
         if report is None or ended:
-            report = _Open(number, stage, collective=self.command, printed=self.command is not None)
-            self.all.append(report)
-            self.open[tag] = report
-            self.command = None
+            report = self.begin(number, tag, stage)
         report.stage = max(report.stage, stage)
         report.last_line = number
         return report
@@ -180,87 +123,125 @@ class _Reader:
         """Take in one line."""
         if "NCCL INFO" in line and "NCCL version" not in line and _NCCL_LINE.match(line):
             return  # most lines of most logs
-        if match := _TESTS_VERSION.search(line):
+        if "nccl-tests v" in line and (match := words.TESTS_VERSION.search(line)):
             report = self.at(number, tag, _VERSION)
-            report.version, report.nccl_version = match[1], decode_version(int(match[2]) if match[2] else None)
-        elif match := _STARTS.search(line):
-            report = self.at(number, tag, _STARTING)
-            report.collective, report.printed = _collective(match[1]), True
-        elif match := _RUN.search(line):
+            report.version = match[1]
+            report.nccl_version = decode_version(int(match[2]) if match[2] else None) or report.nccl_version
+        elif "test starting" in line and (match := words.STARTS.search(line)):
+            self.at(number, tag, _STARTING).collective = words.collective(match[1])
+        elif "nThread" in line and (match := words.RUN.search(line)):
             report = self.at(number, tag, _OPTIONS)
             report.validation = None if match[1] is None else match[1] != "0"
-        elif "Rank" in line and (match := _DEVICE.search(line)):
+        elif "Rank" in line and (match := words.DEVICE.search(line)):
             report = self.at(number, tag, _DEVICES)
             rank, group, host, index, bus, name = match.groups()
             report.devices.append(Device(int(rank), int(group or 0), host, int(index), bus, name))
         elif columns := header(line):
             report = self.at(number, tag, _TABLE, header=True)
             report.columns = columns
-        elif match := _OUT_OF_BOUNDS.search(line):
+        elif "Out of bounds" in line and (match := words.OUT_OF_BOUNDS.search(line)):
             report = self.at(number, tag, _FOOTER)
             report.close_row()
             report.out_of_bounds, report.out_of_bounds_ok = int(match[1]), match[2] == "OK"
-        elif match := _AVERAGE.search(line):
+        elif "Avg bus" in line and (match := words.AVERAGE.search(line)):
             report = self.at(number, tag, _FOOTER)
             report.close_row()
-            report.average, report.average_may_be_cut = _number(match[1]), match[2] == ""
+            report.finished = True
+            whole = match[2] != "" or _SIX_DIGITS.fullmatch(match[1]) is not None
+            report.average, report.average_may_be_cut = _number(match[1]), not whole
             report.average_ok = None if match[3] is None else match[3] == "OK"
-        elif _CONCLUDED.search(line):
-            self.at(number, tag, _FOOTER)
+        elif "Avg bus" in line and words.AVERAGE_TAKEN_OUT.search(line):
+            report = self.at(number, tag, _FOOTER)
+            report.close_row()
+            report.finished = True
+            report.cut.append(CutRow(number, None, line.strip()[:200]))
+        elif "concluded" in line and (match := words.CONCLUDED.search(line)):
+            report = self.at(number, tag, _FOOTER)
+            report.collective = report.collective or words.collective(match[1] or "")
         else:
             self.other(number, tag, line)
 
     def other(self, number: int, tag: str, line: str) -> None:
-        """Take in a row, a failure or noise."""
-        if ("Test " in line or "nvalid" in line or "Incomp" in line) and (match := _FAILURE.search(line)):
-            report = self.at(number, tag, _TABLE) if not self.all else self.now(tag)
-            report.last_line = number
-            report.failures.append(Failure(number, match["text"].strip()[:500], match["host"]))
-            if report.collective is None and (source := _SOURCE.search(match["text"])):
-                known = _COMMAND.match(f"{source[1]}_perf")
-                report.collective, report.printed = (known[1], True) if known else (None, False)
-            line = line[: match.start()]
-        elif "_perf" in line and (match := _COMMAND.search(line)):
+        """Take in a failure, a command, a row or noise."""
+        line = self.failure(number, tag, line)
+        if "_perf" in line and (match := words.COMMAND.search(line)):
             self.command = match[1]
             return
-        here = self.open.get(tag) or (self.all[-1] if self.all else None)
-        if row := open_row(number, line, here.columns if here else None):
-            if here is None and not row.whole:
-                return  # prose with two numbers in it
-            report = here or self.at(number, tag, _TABLE)
-            report.close_row()
-            report.stage = max(report.stage, _TABLE)
-            report.last_line = number
-            report.pending = row
-            if row.whole:
-                report.close_row()
-            return
-        if not self.all:
+        if self.row(number, tag, line) or not self.all:
+            self.version(line)
             return
         report = self.now(tag)
         if report.pending is not None and report.pending.continues(line):
             report.last_line = number
             if report.pending.whole:
                 report.close_row()
-        elif _RELAY.search(line):
+        elif "Test failure" in line and (match := words.RELAY.search(line)):
             report.last_line = number
-        elif report.nccl_version is None and (match := _NCCL_VERSION.search(line)):
-            report.nccl_version = match[1]
-        elif report.stage in (_DEVICES, _TABLE) and _ELIDED.fullmatch(line):
+            report.relays.append(Failure(number, match["text"]))
+        elif not self.version(line) and report.stage in (_DEVICES, _TABLE) and words.ELIDED.fullmatch(line):
             if report.stage == _DEVICES:
                 report.devices_cut = True
             else:
                 report.close_row()
                 report.cut.append(CutRow(number, None, line.strip()))
+        elif report.stage == _FOOTER and (match := words.LAST_ERROR.match(line)):
+            report.last_line, report.last_error = number, match[1].strip()
+        elif not report.finished and (said := words.died(self.raw)):
+            report.last_line = number
+            report.deaths.append(Failure(number, said, launcher=True))
 
-    def now(self, tag: str) -> _Open:
+    def failure(self, number: int, tag: str, line: str) -> str:
+        """Take in a failure; return what stands before it on its line."""
+        if not any(word in line for word in ("failure ", "Test ", "nvalid", "Incomp", "_perf")):
+            return line
+        if not (match := words.FAILURE.search(line)):
+            return line
+        report = self.now(tag) if self.all else None
+        if report is None or report.finished:
+            report = self.begin(number, tag, _OPTIONS)
+        report.last_line = number
+        report.failures.append(Failure(number, match["text"].strip()[:500], match["host"]))
+        if report.called is None and (source := words.SOURCE.search(match["text"])):
+            known = words.COMMAND.match(f"{source[1]}_perf")
+            report.called = known[1] if known else None
+        if report.called is None and (binary := words.COMMAND.search(match["text"])):
+            report.called = binary[1]
+        return line[: match.start()]
+
+    def row(self, number: int, tag: str, line: str) -> bool:
+        """Take in a row; tell whether the line is one."""
+        here = self.open.get(tag) or (self.all[-1] if self.all else None)
+        row = open_row(number, line, here.columns if here else None)
+        sure = row is not None and (row.whole or (row.redop is not None and row.root is not None))
+        if row is None or (here is None and not sure):  # prose with two numbers in it
+            return False
+        report = here or self.begin(number, tag, _TABLE)
+        if report.finished and report.copies == 1:
+            columns = report.columns
+            report = self.begin(number, tag, _TABLE)
+            report.columns = columns
+        report.close_row()
+        report.stage = max(report.stage, _TABLE)
+        report.last_line = number
+        report.pending = row
+        if row.whole:
+            report.close_row()
+        return True
+
+    def version(self, line: str) -> bool:
+        """Take in NCCL's version: that of the report that runs, else of the next; tell whether the line has it."""
+        if "CCL version" not in line or not (match := words.NCCL_VERSION.search(line)):
+            return False
+        report = self.all[-1] if self.all else None
+        if report is not None and not report.finished:
+            report.nccl_version = report.nccl_version or match[1] or match[2]
+        else:
+            self.nccl_version = self.nccl_version or match[1] or match[2]
+        return True
+
+    def now(self, tag: str) -> OpenReport:
         """Return the report that a line without a place of its own belongs to."""
         return self.open.get(tag) or self.all[-1]
-
-
-def _collective(binary: str) -> str | None:
-    name = binary.rpartition("/")[2]
-    return name.removesuffix("_mpi").removesuffix("_perf") or None
 
 
 def _number(text: str) -> float | None:

@@ -6,54 +6,107 @@ the whole environment of the process, which is not read.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from preflight.facts.nccl_report import Device, Failure, Half, Report, Row, collective_of, decode_version
+from preflight.facts.nccl_collective import collective_of
+from preflight.facts.nccl_report import Device, Failure, Half, Report, Row, decode_version
+from preflight.facts.nccl_tests_words import collective
+
+#: Texts that look like the beginning of an object and are tried; a log may hold many.
+_MOST_ATTEMPTS = 64
+
+_OBJECT = re.compile(r"^\s{0,16}\{", re.MULTILINE)
+_ROW_SIZE = re.compile(r'"size"\s*:')
 
 
 def parse(text: str) -> tuple[Report, ...]:
-    """Return the report if the text is one JSON object of nccl-tests; else none. Never raises."""
-    if not text.lstrip().startswith("{") or '"results"' not in text:
+    """Return the reports of nccl-tests' JSON objects in a text, with their lines; none if it holds none. Never raises.
+
+    An object that ends early (a run that died, up to 2.18.4) is read as far as its results go.
+    """
+    if '"results"' not in text or '"config"' not in text:
         return ()
+    found: list[Report] = []
+    end = 0
+    for match in itertools.islice(_OBJECT.finditer(text), _MOST_ATTEMPTS):
+        if match.start() < end:
+            continue
+        begin = match.end() - 1
+        document, after = _decoded(text, begin)
+        if not isinstance(document.get("config"), dict) or not isinstance(document.get("results"), list):
+            continue
+        end = after
+        first = text.count("\n", 0, begin) + 1
+        found.append(_read(document, text[begin:after], first))
+    return tuple(found)
+
+
+def _decoded(text: str, begin: int) -> tuple[Mapping[str, Any], int]:
+    """Decode the object that begins here, or what is there of it: (object, where it ends)."""
     try:
-        document = json.loads(text)
+        document, after = json.JSONDecoder().raw_decode(text, begin)
+        return _object(document), after
     except (ValueError, RecursionError):
-        return ()
-    if not isinstance(document, dict) or not isinstance(document.get("config"), dict):
-        return ()
-    results = document.get("results")
-    if not isinstance(results, list):
-        return ()
-    starts = [number for number, line in enumerate(text.split("\n"), 1) if '"size"' in line]
+        pass
+    if '"results"' not in text[begin : begin + 1_000_000]:
+        return {}, begin
+    whole = _last_result(text, begin)
+    try:
+        return _object(json.loads(text[begin:whole] + "]}")), len(text)
+    except (ValueError, RecursionError):
+        return {}, begin
+
+
+def _last_result(text: str, begin: int) -> int:
+    """Return where the last whole element of a list in an object ends, by counting brackets outside of strings."""
+    depth, last = 0, begin
+    for match in re.compile(r'"(?:[^"\\]|\\.)*"|[][{}]').finditer(text, begin):
+        if match[0] in ("{", "["):
+            depth += 1
+        elif match[0] in ("}", "]"):
+            depth -= 1
+            if depth == 2 and match[0] == "}":
+                last = match.end()
+        if depth > 64:
+            break
+    return last
+
+
+def _read(document: Mapping[str, Any], text: str, first: int) -> Report:
+    results = document["results"]
+    starts = [text.count("\n", 0, match.start()) + first for match in _ROW_SIZE.finditer(text)]
     rows = tuple(
         row
         for position, result in enumerate(results)
-        if (row := _row(result, starts[position] if len(starts) == len(results) else 1)) is not None
+        if (row := _row(result, starts[position] if len(starts) == len(results) else first)) is not None
     )
-    return (_report(document, rows, text.rstrip().count("\n") + 1),)
+    return _report(document, rows, first, first + text.rstrip().count("\n"))
 
 
-def _report(document: Mapping[str, Any], rows: tuple[Row, ...], last_line: int) -> Report:
+def _report(document: Mapping[str, Any], rows: tuple[Row, ...], first_line: int, last_line: int) -> Report:
     config = document["config"]
     devices = tuple(device for entry in _objects(config.get("devices")) if (device := _device(entry)) is not None)
     bounds, average = _object(document.get("out_of_bounds")), _object(document.get("average_bus_bandwidth"))
     arguments = document.get("args")
     binary = arguments[0] if isinstance(arguments, list) and arguments and isinstance(arguments[0], str) else ""
-    printed = binary.rpartition("/")[2].removesuffix("_mpi").removesuffix("_perf")
+    printed = collective(binary) if binary else None
+    nranks = _nranks(config, devices)
     errors = document.get("errors")
     said = [error for error in errors if isinstance(error, str) and error] if isinstance(errors, list) else []
     mean, wrong = _number(average.get("bandwidth")), _integer(bounds.get("count"))
     checked = any(half.wrong is not None for row in rows for half in row.halves)
     return Report(
-        first_line=1,
+        first_line=first_line,
         last_line=last_line,
-        collective=printed or collective_of(rows),
-        collective_printed=bool(printed),
+        collective=printed or collective_of(rows, nranks),
+        collective_printed=printed is not None,
         devices=devices,
-        nranks=_nranks(config, devices),
+        nranks=nranks,
         hosts=tuple(dict.fromkeys(device.host for device in devices)),
         rows=rows,
         cut_rows=(),
@@ -62,9 +115,11 @@ def _report(document: Mapping[str, Any], rows: tuple[Row, ...], last_line: int) 
         out_of_bounds=wrong,
         out_of_bounds_ok=_boolean(bounds.get("okay")),
         validated=False if config.get("validation") == 0 else checked if rows else None,
-        failures=tuple(Failure(last_line, error[:500]) for error in said),
+        failures=() if wrong is not None and mean is not None else tuple(Failure(last_line, e[:500]) for e in said),
         complete=wrong is not None and mean is not None,
+        finished=wrong is not None and mean is not None,
         nccl_version=decode_version(_integer(document.get("nccl_version"))),
+        last_error=said[0][:500] if said and wrong is not None and mean is not None else "",
     )
 
 

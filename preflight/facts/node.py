@@ -8,28 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+from preflight import facts
 from preflight.evidence import Evidence, EvidenceError
-from preflight.facts import (
-    addresses,
-    binding,
-    clock,
-    gpu,
-    gpu_health,
-    gpudirect,
-    host,
-    kernel,
-    kernel_log,
-    lspci,
-    nccl_env,
-    net,
-    rdma,
-    services,
-    topo,
-    versions,
-)
 from preflight.facts.pci import ROOT, PciDevice, bus
+
+if TYPE_CHECKING:
+    from preflight.facts.nccl_lint.files import Named
+    from preflight.facts.nccl_lint.sources import Ranks
 
 T = TypeVar("T")
 
@@ -56,6 +43,15 @@ class NodeFacts:
         """Whether the collector ran in a container, where "not visible" is not "absent"."""
         return self.evidence.collector.get("where") == "container"
 
+    @property
+    def in_virtual_machine(self) -> bool:
+        """Whether this is a virtual machine, where switches, IOMMU and physical functions are the host's and hidden.
+
+        A container in one does not know; there a GPU that hangs on a root bus, without even a root port above it,
+        gives it away: no card can be plugged in like that.
+        """
+        return self.evidence.collector.get("where") == "vm" or any(not gpu.parents for gpu in self.gpus_on_bus)
+
     # --- GPUs ---
 
     @cached_property
@@ -74,112 +70,123 @@ class NodeFacts:
         return tuple(device for device in self.pci if device.is_rdma_nic)
 
     @cached_property
-    def driver(self) -> gpu.Driver:
+    def driver(self) -> facts.gpu.Driver:
         """The NVIDIA driver's own view."""
-        return gpu.driver(self.evidence)
+        return facts.gpu.driver(self.evidence)
 
     @cached_property
-    def gpu_health(self) -> gpu_health.Health:
+    def gpu_health(self) -> facts.gpu_health.Health:
         """The health of each GPU, from NVML and ``nvidia-smi -q -x``."""
-        return gpu_health.health(self.evidence)
+        return facts.gpu_health.health(self.evidence)
 
     @cached_property
-    def services(self) -> Mapping[str, services.Service]:
+    def services(self) -> Mapping[str, facts.services.Service]:
         """The services that join GPUs to the NVLink fabric, by unit name."""
-        return self.parsed(services.SERVICES, services.parse)
+        return self.parsed(facts.services.SERVICES, facts.services.parse)
 
     @cached_property
-    def kernel_log(self) -> kernel_log.KernelLog:
+    def kernel_log(self) -> facts.kernel_log.KernelLog:
         """Warnings and errors of the kernel since boot."""
-        return kernel_log.kernel_log(self.evidence)
+        return facts.kernel_log.kernel_log(self.evidence)
 
     @cached_property
-    def topology(self) -> topo.Topology:
+    def topology(self) -> facts.topo.Topology:
         """The matrix of ``nvidia-smi topo -m``."""
-        return self.parsed(TOPO, topo.parse)
+        return self.parsed(TOPO, lambda text: facts.topo.parse(text))  # without a text, no parser
 
     # --- RDMA and network ---
 
     @cached_property
     def rdma_devices(self) -> tuple[str, ...]:
         """Names of the RDMA devices that the kernel registered."""
-        return rdma.devices(self.evidence)
+        return facts.rdma.devices(self.evidence)
 
     @cached_property
-    def rdma_ports(self) -> tuple[rdma.Port, ...]:
+    def rdma_ports(self) -> tuple[facts.rdma.Port, ...]:
         """All ports of all RDMA devices."""
-        return rdma.ports(self.evidence)
+        return facts.rdma.ports(self.evidence)
+
+    @cached_property
+    def port_growth(self) -> Mapping[str, facts.counters.PortGrowth]:
+        """What the counters of each active port did in the window, by its name, ``mlx5_0:1``."""
+        active = [port for port in self.rdma_ports if port.active]
+        return {port.name: facts.counters.port_growth(self.evidence, port) for port in active}
+
+    @cached_property
+    def cpu_window(self) -> facts.cpu_time.CpuWindow:
+        """What the CPUs did in the window."""
+        return facts.cpu_time.cpu_window(self.evidence)
 
     @cached_property
     def uverbs(self) -> Mapping[str, str]:
         """RDMA device -> name of its device node, ``uverbsN``."""
-        return rdma.uverbs(self.evidence)
+        return facts.rdma.uverbs(self.evidence)
 
     @cached_property
-    def netdevs(self) -> Mapping[str, net.Netdev]:
+    def netdevs(self) -> Mapping[str, facts.net.Netdev]:
         """Network interfaces by name."""
-        return net.netdevs(self.evidence)
+        return facts.net.netdevs(self.evidence)
 
     # --- PCIe paths ---
 
     @cached_property
-    def pci_configuration(self) -> Mapping[str, lspci.Function]:
+    def pci_configuration(self) -> Mapping[str, facts.lspci.Function]:
         """What lspci reads of each PCI function's configuration, by address."""
-        return self.parsed(lspci.LSPCI, lspci.parse)
+        return self.parsed(facts.lspci.LSPCI, facts.lspci.parse)
 
     def gpu_name(self, function: PciDevice) -> str:
         """Return what the matrix calls a GPU, else its PCI address."""
         driver, matrix = _or_none(lambda: self.driver), _or_none(lambda: self.topology)
-        named = gpudirect.gpu_names(driver, matrix, self.gpus_on_bus)
+        named = facts.gpudirect.gpu_names(driver, matrix, self.gpus_on_bus)
         return next((name for name, gpu in named.items() if gpu == function), function.address)
 
-    def gpu_nic_pairs(self, devices: Collection[str]) -> tuple[gpudirect.Pair, ...]:
+    def gpu_nic_pairs(self, devices: Collection[str]) -> tuple[facts.gpudirect.Pair, ...]:
         """Each GPU with the nearest of these RDMA devices; raises EvidenceError."""
         driver, matrix = _or_none(lambda: self.driver), _or_none(lambda: self.topology)
-        gpus = gpudirect.gpu_names(driver, matrix, self.gpus_on_bus)
-        nics = gpudirect.nic_functions(self.evidence, self.pci, devices)
-        return gpudirect.pairs(gpus, nics, matrix, (TOPO,) if matrix else (f"dir:{ROOT}",))
+        gpus = facts.gpudirect.gpu_names(driver, matrix, self.gpus_on_bus)
+        nics = facts.gpudirect.nic_functions(self.evidence, self.pci, devices)
+        return facts.gpudirect.pairs(gpus, nics, matrix, (TOPO,) if matrix else (f"dir:{ROOT}",))
 
     # --- host ---
 
     @cached_property
     def memlock_bytes(self) -> float:
         """Soft limit of locked memory, bytes."""
-        return self.parsed(host.LIMITS, host.memlock_bytes)
+        return self.parsed(facts.host.LIMITS, facts.host.memlock_bytes)
 
     @cached_property
     def modules(self) -> frozenset[str]:
         """Kernel modules, loaded or built in."""
-        return kernel.modules(self.evidence)
+        return facts.kernel.modules(self.evidence)
 
     @cached_property
-    def boot_options(self) -> tuple[kernel.Option, ...]:
+    def boot_options(self) -> tuple[facts.kernel.Option, ...]:
         """The kernel's command line."""
-        return self.parsed(kernel.CMDLINE, kernel.boot_options)
+        return self.parsed(facts.kernel.CMDLINE, facts.kernel.boot_options)
 
     @cached_property
     def allowed_cpus(self) -> frozenset[int]:
         """CPUs that the process that was asked may run on."""
-        return self.parsed(host.STATUS, host.allowed_cpus)
+        return self.parsed(facts.host.STATUS, facts.host.allowed_cpus)
 
     @cached_property
     def allowed_memory_nodes(self) -> frozenset[int]:
         """NUMA nodes that the memory of the process that was asked may come from."""
-        return self.parsed(host.STATUS, host.allowed_memory_nodes)
+        return self.parsed(facts.host.STATUS, facts.host.allowed_memory_nodes)
 
     @property
     def environment(self) -> Mapping[str, str]:
         """The allow-listed environment of the process that was asked; raises EvidenceError."""
-        value = self.evidence.value(nccl_env.PROCESS)
+        value = self.evidence.value(facts.nccl_env.PROCESS)
         if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
-            raise EvidenceError(nccl_env.PROCESS, "holds no names and values")
+            raise EvidenceError(facts.nccl_env.PROCESS, "holds no names and values")
         return value
 
     @property
-    def rank(self) -> binding.Rank | None:
+    def rank(self) -> facts.binding.Rank | None:
         """The rank of a job that the process that was asked is; None if it is none, or nobody knows."""
         environment = _or_none(lambda: self.environment)
-        return binding.rank(environment) if environment is not None else None
+        return facts.binding.rank(environment) if environment is not None else None
 
     @property
     def own_gpus(self) -> tuple[PciDevice, ...]:
@@ -187,44 +194,64 @@ class NodeFacts:
         environment, driver = _or_none(lambda: self.environment), _or_none(lambda: self.driver)
         if environment is None or driver is None or not driver.gpus:
             return self.gpus_on_bus
-        mine = {gpu.address for gpu in binding.own_gpus(environment, driver.gpus)}
+        mine = {gpu.address for gpu in facts.binding.own_gpus(environment, driver.gpus)}
         return tuple(gpu for gpu in self.gpus_on_bus if gpu.address in mine) or self.gpus_on_bus
 
     @cached_property
-    def clock(self) -> clock.Clock:
+    def clock(self) -> facts.clock.Clock:
         """Whether the clock is disciplined."""
-        return clock.clock(self.evidence)
+        return facts.clock.clock(self.evidence)
 
     @cached_property
-    def addresses(self) -> addresses.Addresses:
+    def addresses(self) -> facts.addresses.Addresses:
         """IP addresses of the network interfaces."""
-        return addresses.addresses(self.evidence)
+        return facts.addresses.addresses(self.evidence)
 
     @cached_property
-    def libraries(self) -> tuple[versions.Library, ...]:
+    def libraries(self) -> tuple[facts.versions.Library, ...]:
         """The driver's and NCCL's libraries in the loader's usual directories."""
-        text = self.evidence.text(versions.LIBRARIES, allow_rc=(0, 1))  # 1: a directory is not there
+        text = self.evidence.text(facts.versions.LIBRARIES, allow_rc=(0, 1))  # 1: a directory is not there
         try:
-            return versions.parse_libraries(text)
+            return facts.versions.parse_libraries(text)
         except ValueError as error:
-            raise EvidenceError(versions.LIBRARIES, f"cannot be read: {error}") from None
+            raise EvidenceError(facts.versions.LIBRARIES, f"cannot be read: {error}") from None
 
     @cached_property
-    def packages(self) -> tuple[versions.Package, ...]:
+    def packages(self) -> tuple[facts.versions.Package, ...]:
         """PyTorch and the NCCL packages of Python installations."""
-        return versions.packages(self.evidence)
+        return facts.versions.packages(self.evidence)
 
     @cached_property
-    def numa_nodes(self) -> tuple[host.NumaNode, ...]:
+    def numa_nodes(self) -> tuple[facts.host.NumaNode, ...]:
         """NUMA nodes with their CPUs."""
-        return host.numa_nodes(self.evidence)
+        return facts.host.numa_nodes(self.evidence)
+
+    @property
+    def cpu_nodes(self) -> int | None:
+        """Number of NUMA nodes with CPUs; None if nobody says. Sockets, or parts of them (NPS4, sub-NUMA clusters)."""
+        nodes = _or_none(lambda: self.numa_nodes)
+        return None if nodes is None else sum(bool(numa.cpus) for numa in nodes)
 
     # --- NCCL ---
 
     @cached_property
-    def nccl_env(self) -> nccl_env.NcclEnvironment:
+    def nccl_env(self) -> facts.nccl_env.NcclEnvironment:
         """The NCCL variables in force, each with where it was set."""
-        return nccl_env.read(self.evidence)
+        return facts.nccl_env.read(self.evidence)
+
+    @cached_property
+    def nccl_ranks(self) -> Ranks:
+        """The ranks of a job that run here, with the environments that they were started with."""
+        from preflight.facts.nccl_lint import sources
+
+        return sources.ranks(self.evidence)
+
+    @cached_property
+    def nccl_files(self) -> Mapping[str, Named]:
+        """The files that NCCL's variables name, by variable."""
+        from preflight.facts.nccl_lint import files
+
+        return files.named(self.evidence)
 
 
 def _or_none(ask: Callable[[], T]) -> T | None:

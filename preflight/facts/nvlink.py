@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from preflight.facts.text import plain
+from preflight.lean import dataclass
 
 NVLINK = "cmd:nvidia-smi nvlink -s"
 

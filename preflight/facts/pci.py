@@ -7,10 +7,10 @@ Sources: ``/sys/bus/pci/devices`` (links into the device tree) and each function
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from preflight.evidence import Evidence, EvidenceError
 from preflight.facts.text import id_list, integer
+from preflight.lean import dataclass
 
 ROOT = "/sys/bus/pci/devices"
 

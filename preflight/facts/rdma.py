@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from preflight.evidence import Evidence, EvidenceError
 from preflight.facts.text import plain
+from preflight.lean import dataclass
 
 ROOT = "/sys/class/infiniband"
 
@@ -84,6 +85,26 @@ def is_bluefield(evidence: Evidence, device: str) -> bool:
         return evidence.text(f"file:{ROOT}/{device}/hca_type").strip() in _BLUEFIELD
     except EvidenceError:
         return False
+
+
+#: ``hca_type`` of virtual functions: ConnectX-4, 4 Lx, 5, 5 Ex, 6, and of all later ones (pci.ids).
+_VIRTUAL = frozenset({"MT4116", "MT4118", "MT4120", "MT4122", "MT4124", "MT4126"})
+
+
+def is_virtual_function(evidence: Evidence, device: str) -> bool:
+    """Tell whether a device is a virtual function, of which its host decides; False where nobody says."""
+    try:
+        return evidence.text(f"file:{ROOT}/{device}/hca_type").strip() in _VIRTUAL
+    except EvidenceError:
+        return False
+
+
+def is_mlx5(evidence: Evidence, device: str) -> bool:
+    """Tell whether a device is driven by mlx5: by its model, else by the name that the driver gives it."""
+    try:
+        return evidence.text(f"file:{ROOT}/{device}/hca_type").strip().startswith("MT")
+    except EvidenceError:
+        return device.startswith("mlx5_")
 
 
 def device_path(evidence: Evidence, device: str) -> tuple[str, ...]:

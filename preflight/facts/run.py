@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from preflight import facts
 from preflight.evidence import Evidence
-from preflight.facts import nccl_log, nccl_tests
 
 #: The node name under which the evidence of a run is kept; no host can be called that.
 RUN = "@run"
@@ -23,13 +23,13 @@ class RunFacts:
         return tuple(sorted(key for key in self.evidence.records if key.startswith("log:")))
 
     @cached_property
-    def nccl_logs(self) -> dict[str, nccl_log.NcclLog]:
+    def nccl_logs(self) -> dict[str, facts.nccl_log.NcclLog]:
         """Every log that holds lines of NCCL, by record key."""
-        found = {key: nccl_log.parse(self.evidence.text(key)) for key in self.logs}
+        found = {key: facts.nccl_log.parse(self.evidence.text(key)) for key in self.logs}
         return {key: log for key, log in found.items() if log is not None}
 
     @cached_property
-    def nccl_tests(self) -> dict[str, tuple[nccl_tests.Report, ...]]:
+    def nccl_tests(self) -> dict[str, tuple[facts.nccl_tests.Report, ...]]:
         """The nccl-tests reports in each log, by record key."""
-        found = {key: nccl_tests.parse(self.evidence.text(key)) for key in self.logs}
+        found = {key: facts.nccl_tests.parse(self.evidence.text(key)) for key in self.logs}
         return {key: reports for key, reports in found.items() if reports}

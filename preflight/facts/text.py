@@ -14,6 +14,10 @@ def plain(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
+#: Ids that one list may name: Linux has at most 8192 CPUs and 1024 NUMA nodes.
+MOST_IDS = 65_536
+
+
 def integer(text: str, what: str) -> int:
     """Read a decimal number; ``what`` names it in the ValueError."""
     if not re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*", text):
@@ -24,14 +28,18 @@ def integer(text: str, what: str) -> int:
 def id_list(text: str, what: str) -> frozenset[int]:
     """Read a kernel list of ids (``0-3,8``); raises ValueError with the offending text."""
     ids: set[int] = set()
+    named = 0
     for item in text.strip().split(","):
         if not item:
             continue
-        if not (match := re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", item.strip())):
+        if not (match := re.fullmatch(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", item.strip())):
             raise ValueError(f"{what} holds {item.strip()[:60]!r}, not an id or a range")
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
-            raise ValueError(f"{what} holds the range {item!r} that ends before it begins")
+            raise ValueError(f"{what} holds the range {item.strip()!r} that ends before it begins")
+        named += last - first + 1
+        if named > MOST_IDS:
+            raise ValueError(f"{what} names more than {MOST_IDS} ids")
         ids.update(range(first, last + 1))
     return frozenset(ids)
 

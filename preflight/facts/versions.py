@@ -9,9 +9,9 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from preflight.evidence import Evidence
+from preflight.lean import dataclass
 
 #: Where a loader looks, on Debian, Red Hat and in NVIDIA's containers; the key of ``preflight.probes``.
 LIBRARIES = (

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from preflight.facts.kernel_log import Line
+from preflight.lean import dataclass
 
 _PCI = r"(?:PCI:)?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)"
 _XID = re.compile(rf"NVRM: Xid \({_PCI}\): ([0-9]{{1,4}})(?:, ?(.*))?")
@@ -81,10 +81,12 @@ def events(lines: Iterable[Line]) -> Events:
     """Find all events, without repetitions; what a driver load or a cleared recovery action ended is left out."""
     gpus: list[Event] = []
     switches: list[SwitchEvent] = []
+    cleared: dict[str, int] = {}  # address -> how many events there were when its recovery was cleared
+    probed: list[Event] = []  # found while the driver was being loaded, before it says that it is
     named = ""
     for line in lines:
         if _LOADED in line.text:
-            gpus, switches, named = [], [], ""
+            gpus, switches, cleared, named, probed = probed, [], {}, "", []
         elif match := _SXID.search(line.text):
             fatal = match[3].lower() == "fatal"
             switches.append(SwitchEvent(line.at_s, _address(match[1]), int(match[2]), fatal, match[4], line.text))
@@ -92,12 +94,14 @@ def events(lines: Iterable[Line]) -> Events:
             named = _address(match[1])
         elif named and _FALLEN in line.text:
             gpus.append(Event(line.at_s, named, 79, "GPU has fallen off the bus", line.text))
+            probed.append(gpus[-1])
         elif (event := _event(line)) is not None:
             if event.code == 154 and _CLEARED.search(event.text):
-                gpus = [other for other in gpus if other.address != event.address]
+                cleared[event.address] = len(gpus)
             else:
                 gpus.append(event)
-    return Events(tuple(_once(gpus)), tuple(switches))
+    left = (event for number, event in enumerate(gpus) if number >= cleared.get(event.address, 0))
+    return Events(tuple(_once(left)), tuple(switches))
 
 
 def _event(line: Line) -> Event | None:

@@ -7,7 +7,8 @@ and newer; where operators disagree the milder word was taken for what an applic
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+
+from preflight.lean import dataclass
 
 
 class Act(str, enum.Enum):

@@ -1,8 +1,8 @@
 """`preflight read`: finds out what each part of a pasted text is, says what stands in it, and judges it.
 
-Text goes one way: ``lines`` (marks off, writers apart), ``parts`` (what is what), ``kinds`` (one module a
-family of tools: how an output begins, and what it says), ``judging`` (the checks). What a document looks
-like is ``preflight.read/1``.
+Text goes one way: ``sources``; ``logs`` (what a job wrote); ``lines`` (marks off, writers apart), ``parts`` (what
+is what), ``kinds`` (one module a family of tools: how an output begins, and what it says); ``judging`` (with
+``rules``: what is wrong). What comes out is a document of ``preflight.read/1``.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from typing import Any
 from preflight.reading.judging import add_findings
 from preflight.reading.kinds import kinds
 from preflight.reading.lines import by_writer, lines_of
+from preflight.reading.logs import NCCL_LOG, NCCL_TESTS, log_parts
 from preflight.reading.parts import Part, parts
-from preflight.reading.sources import SourceError, load
+from preflight.reading.sources import Source, SourceError, open_sources
 
-__all__ = ["SCHEMA", "SourceError", "document", "exit_status", "kinds", "load", "read_text"]
+__all__ = ["SCHEMA", "SourceError", "document", "exit_status", "known", "open_sources", "read", "read_text"]
 
 SCHEMA = "preflight.read/1"
 
@@ -24,12 +25,25 @@ SCHEMA = "preflight.read/1"
 MOST_PARTS = 1000
 
 
-def read_text(text: str, source: str) -> list[Part]:
+def read(source: Source) -> list[Part]:
     """Return the parts of one source in the order of their lines, judged."""
-    found = [part for writer, lines in by_writer(lines_of(text)) for part in parts(lines, writer, kinds())]
+    logs = log_parts(source)
+    tools = read_text(source.text, source.name)
+    return sorted([*logs, *tools], key=lambda part: part.first)[:MOST_PARTS]
+
+
+def read_text(text: str, source: str) -> list[Part]:
+    """Return the outputs of tools in a text, judged; a job's own output is left to ``log_parts``."""
+    lines = [line for line in lines_of(text) if " NCCL INFO " not in line.text]
+    found = [part for writer, own in by_writer(lines) for part in parts(own, writer, kinds())]
     found = sorted(found, key=lambda part: part.first)[:MOST_PARTS]
     add_findings(found, source)
     return found
+
+
+def known() -> tuple[str, ...]:
+    """Return the names of all kinds."""
+    return (NCCL_TESTS, NCCL_LOG, *(kind.name for kind in kinds()))
 
 
 def document(sources: Sequence[tuple[str, Sequence[Part]]]) -> dict[str, Any]:

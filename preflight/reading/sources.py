@@ -1,36 +1,78 @@
-"""Where a pasted text comes from: a file, plain or compressed, or standard input."""
+"""Where a pasted text comes from: a file of any size, plain or compressed, or standard input."""
 
 from __future__ import annotations
 
-import io
+import shutil
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
-from preflight.facts.nccl_log.source import opened
+from preflight.facts.nccl_log.source import CHUNK, Reader, opened
 
-#: Bytes of a source that are read as text; what is longer can only be a log, and those are read in chunks.
-MOST_BYTES = 64_000_000
+#: Bytes of a source that are held at once. Logs of NCCL are read to their end whatever their size; of everything
+#: else in a source that is larger, this much is read from its beginning and from its end.
+HELD = 16 << 20
 
 
 class SourceError(Exception):
     """A source cannot be opened or unpacked; the text says which and why."""
 
 
-def load(name: str) -> tuple[str, str]:
-    """Return a source's name and text; ``-`` is standard input. Raises SourceError."""
-    if name == "-":
-        return "-", _text(sys.stdin.buffer.read(MOST_BYTES), "standard input")
+@dataclass(frozen=True)
+class Source:
+    """A text on disk. ``text`` is what is held of it; ``skipped`` the lines left out, from number to number."""
+
+    name: str
+    path: Path
+    text: str
+    skipped: tuple[int, int] | None = None
+
+
+def open_sources(names: tuple[str, ...]) -> Iterator[Source]:
+    """Yield each source by name, ``-`` for standard input, which is kept on disk meanwhile. Raises SourceError."""
+    with ExitStack() as stack:
+        for name in names:
+            path = Path(name)
+            if name == "-":
+                spooled = stack.enter_context(tempfile.NamedTemporaryFile(prefix="preflight-read-"))
+                shutil.copyfileobj(sys.stdin.buffer, spooled, CHUNK)
+                spooled.flush()
+                path = Path(spooled.name)
+            yield _source(name, path)
+
+
+def _source(name: str, path: Path) -> Source:
+    said = "standard input" if name == "-" else name
     try:
-        with Path(name).open("rb") as stream:
-            return name, _text(stream.read(MOST_BYTES), name)
+        with path.open("rb") as stream:
+            head, tail, skipped = _held(opened(stream, lambda remark: None))
     except OSError as error:
-        raise SourceError(f"{name}: cannot be read: {error.strerror}") from None
-
-
-def _text(data: bytes, name: str) -> str:
-    try:
-        reader = opened(io.BytesIO(data), lambda remark: None)
-        whole = b"".join(iter(lambda: reader.read(1 << 20), b""))
+        raise SourceError(f"{said}: cannot be read: {error.strerror}") from None
     except ValueError as error:
-        raise SourceError(f"{name}: {error}") from None
-    return whole[:MOST_BYTES].decode("utf-8", "backslashreplace")
+        raise SourceError(f"{said}: {error}") from None
+    if not skipped:
+        return Source(name, path, (head + tail).decode("utf-8", "backslashreplace"))
+    begin = head.rfind(b"\n") + 1
+    end = tail.find(b"\n") + 1
+    first = head.count(b"\n", 0, begin) + 1
+    left_out = head[begin:].count(b"\n") + skipped + tail.count(b"\n", 0, end)
+    # The lines left out stay as empty ones, so that every other keeps its number
+    gap = b"\n" * left_out
+    text = (head[:begin] + gap + tail[end:]).decode("utf-8", "backslashreplace")
+    return Source(name, path, text, (first, first + left_out - 1))
+
+
+def _held(reader: Reader) -> tuple[bytes, bytes, int]:
+    """Return the beginning and the end of what a reader gives, and how many line ends lie between them."""
+    head, tail, skipped = bytearray(), bytearray(), 0
+    while data := reader.read(CHUNK):
+        room = HELD - len(head)
+        head += data[:room]
+        tail += data[room:] if room < len(data) else b""
+        if len(tail) > 2 * HELD:
+            skipped += tail.count(b"\n", 0, len(tail) - HELD)
+            del tail[: len(tail) - HELD]
+    return bytes(head), bytes(tail), skipped

@@ -11,7 +11,7 @@ import math
 import random
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,6 +71,8 @@ class SshTransport:
         self._known: dict[tuple[Path, ...], host_keys.HostKeys] = {}
         self._revoked: dict[str, frozenset[bytes]] = {"": frozenset()}
         self._jumps: dict[tuple[HostConfig, ...], Jump] = {}
+        self._sessions: set[Session] = set()
+        self._closed = False
         remote.collector()
         for config in self._configs.values():
             self._keys.identities(config)
@@ -97,10 +99,13 @@ class SshTransport:
             return NoAnswer("read", f"preflight failed: {type(error).__name__}: {error}").document(node, at)
 
     def close(self) -> None:
-        """Close the connections to jump hosts and agents."""
+        """Close all connections, also those that nodes are being asked on: their collectors end themselves."""
         with self._lock:
-            jumps = list(self._jumps.values())
+            self._closed = True
+            sessions, jumps = list(self._sessions), list(self._jumps.values())
             self._jumps.clear()
+        for session in sessions:
+            session.close()
         for jump in jumps:
             jump.close()
         self._keys.close()
@@ -114,11 +119,25 @@ class SshTransport:
         if config is None:
             config = self._resolve(host)
         session = self._connect(config, self._route(config), until)
-        with self._alarm.at(until, session.close):
+        with self._alarm.at(until, session.close), self._kept(session):
             try:
                 return _converse(session, plan, until)
             finally:
                 session.close()
+
+    @contextlib.contextmanager
+    def _kept(self, session: Session) -> Iterator[None]:
+        """Let ``close`` find a session for as long as it is in use."""
+        with self._lock:
+            self._sessions.add(session)
+            late = self._closed
+        if late:
+            session.close()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._sessions.discard(session)
 
     def _resolve(self, host: str) -> HostConfig:
         try:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.machines import bus, gpus, hcas, host, kernel, network, system
+from tests.machines import bus, counters, gpus, hcas, host, kernel, lldp, nccl, network, optics, system
 from tests.machines.hcas import active_mtu
 from tests.machines.machine import Gpu, Machine, Nic, hgx_h100, one_pair, with_gpu, with_nic
 from tests.machines.platform import Platform
@@ -41,10 +41,14 @@ def evidence(machine: Machine) -> dict[str, Any]:
         gpus.render,
         hcas.render_sysfs,
         hcas.render_tools,
+        counters.render,
+        optics.render,
         network.render,
+        lldp.render,
         host.render,
         kernel.render,
         system.render,
+        nccl.render,
     )
     for render in renderers:
         records.update(render(machine))

@@ -73,7 +73,7 @@ def cloud_vm(name: str = NAME) -> Machine:
         Nic(
             f"mlx5_ib{number}", 0, numa=numa, domain=domain, rate="200 Gb/sec (4X HDR)", model=HDR_VF, lanes=0,
             max_read_request=128, relaxed_ordering=False, interface=f"ib{number}",
-            guid=f"0015:5dff:fe33:ff{number:02x}",
+            guid=f"0015:5dff:fe33:ff{number:02x}", gbps=150.0,
         )
         for number, (domain, numa) in enumerate(NICS)
     ]  # fmt: skip

@@ -106,7 +106,7 @@ def _gpu(index: int, domain: int, numa: int) -> Gpu:
 def _connectx(device: str, domain: int, numa: int) -> Nic:
     """A ConnectX-7 of the compute fabric, below its own PCIe switch as the board has it."""
     name = f"ibP{domain}p3s0" if domain else "ibp3s0"
-    return Nic(device, 0x03, numa=numa, domain=domain, above=_switch(domain), interface=name)
+    return Nic(device, 0x03, numa=numa, domain=domain, above=_switch(domain), interface=name, gbps=300.0)
 
 
 def _bluefield(device: str, domain: int, numa: int, port: int) -> Nic:

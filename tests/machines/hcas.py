@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ipaddress
+from collections.abc import Iterator
 from typing import Any
 
 from tests.machines.bus import nic_path
 from tests.machines.machine import Machine, Nic
 from tests.machines.records import DIRECTORY, ELSEWHERE, Records, link, listing, ok, ran
+
+#: Rows of the GID table that are shown.
+GIDS = range(8)
 
 
 def verbs(machine: Machine) -> list[tuple[int, Nic]]:
@@ -51,7 +56,44 @@ def render_sysfs(machine: Machine) -> Records:
         }
         if roce:
             records[f"file:{port}/gid_attrs/ndevs/0"] = ok(f"{netdev}\n") if nic.here else ELSEWHERE
+        for index, gid, kind in _gids(machine, nic):
+            records[f"file:{port}/gids/{index}"] = ok(f"{gid}\n")
+            records[f"file:{port}/gid_attrs/types/{index}"] = ok(f"{kind}\n") if kind else ELSEWHERE
     return records
+
+
+def _gids(machine: Machine, nic: Nic) -> Iterator[tuple[int, str, str]]:
+    """Yield the first rows of the GID table: index, GID, type; a row that is empty, or not ours, has no type.
+
+    Under RoCE the link-local address and each IP address have two rows, v1 and v2; rows before them are those of
+    other network namespaces.
+    """
+    interface = int(_guid(nic).replace(":", ""), 16)
+    if not nic.ethernet(machine.roce):
+        yield 0, _gid(0xFE80 << 112 | interface), "IB/RoCE v1"
+        yield from ((row, _gid(0), "") for row in GIDS[1:])
+        return
+    before = max(nic.gid_index - 3, 0)
+    rows = [(0xFE80 << 112 | interface + row + 1, "") for row in range(before)]
+    addresses = [0xFE80 << 112 | interface] if nic.here else []
+    if nic.here and (ip := address(machine, nic)):
+        addresses.append(0xFFFF << 32 | int(ipaddress.IPv4Interface(ip).ip))
+    rows += [(one, kind) for one in addresses for kind in ("IB/RoCE v1", "RoCE v2")]
+    rows += [(0, "")] * (len(GIDS) - len(rows))
+    yield from ((index, _gid(number), kind) for index, (number, kind) in enumerate(rows[: len(GIDS)]))
+
+
+def _gid(number: int) -> str:
+    """Write a GID as sysfs does: eight groups, none shortened."""
+    return ipaddress.IPv6Address(number).exploded
+
+
+def address(machine: Machine, nic: Nic) -> str:
+    """Return the IP address of a NIC's interface; rail i has 10.i.0.0/31. Empty: none."""
+    rails = [one for _, one in verbs(machine) if one.here and one.gpu is not None and one.ethernet(machine.roce)]
+    if nic.ip is None and nic in rails:
+        return f"10.{rails.index(nic)}.0.1/31"
+    return nic.ip or ""
 
 
 def _node(mode: str) -> dict[str, Any]:
@@ -62,7 +104,7 @@ def _node(mode: str) -> dict[str, Any]:
 def active_mtu(machine: Machine, nic: Nic) -> int:
     """Return the RDMA MTU: under RoCE the largest step that fits in the interface's, less 96 bytes."""
     if not nic.ethernet(machine.roce):
-        return 4096
+        return nic.partition_mtu
     return max((step for step in (256, 512, 1024, 2048, 4096) if step <= nic.netdev_mtu - 96), default=256)
 
 

@@ -32,6 +32,25 @@ class Gpu:
 
 
 @dataclass(frozen=True)
+class Qos:
+    """RoCE quality of service of one port, beside PFC and ECN; what NVIDIA's RoCE guide sets up."""
+
+    trust: str = "dscp"
+    traffic_class: int | None = 106  # the driver's, for all queue pairs; None: not set
+    dscp_priority: tuple[tuple[int, int], ...] = ()  # what differs from DSCP / 8
+    ecn_priorities: tuple[int, ...] | None = None  # None: all, as the vendor's scripts do
+    reaction_point: bool = True
+    cnp_dscp: int = 48
+    pause: tuple[bool, bool] = (False, False)  # RX, TX
+    dcbx: str = "OS"  # or Firmware
+    buffers: tuple[int, ...] | None = None  # of each priority; None: 1 for those with PFC, 0 for the others
+    buffer_bytes: tuple[int, ...] = (130944, 130944, 0, 0, 0, 0, 0, 0)
+    dcqcn: tuple[tuple[str, int], ...] = ()  # what differs from the firmware's defaults
+    vendor_driver: bool = True  # MLNX_OFED or DOCA, which show ECN and the traffic class in sysfs
+    shown: bool = True  # False: a virtual function, whose tools answer "not supported"
+
+
+@dataclass(frozen=True)
 class Nic:
     """One RDMA device with one port."""
 
@@ -44,8 +63,12 @@ class Nic:
     physical: str = "LinkUp"
     rate: str = "400 Gb/sec (4X NDR)"
     netdev_mtu: int = 9000
+    partition_mtu: int = 4096  # RDMA MTU that the subnet manager gave it; of InfiniBand only
+    link: str = ""  # operstate of its interface; empty: by the port's state
     pfc: tuple[int, ...] = (3,)
     ecn: bool = True
+    qos: Qos = Qos()
+    gid_index: int = 3  # row of the GID table with its RoCE v2 IPv4 address
     uverbs: bool = True
     bound: bool = True  # whether the RDMA driver registered it
     mode: str = "0666"
@@ -62,6 +85,20 @@ class Nic:
     guid: str = ""  # empty: by its address
     relaxed_ordering: bool = True
     here: bool = True  # whether its interface is in the network namespace that was asked
+    gbps: float | None = None  # what its port sends, and receives, in the window; None: 300 near a GPU, 0.2 elsewhere
+    grows: Mapping[str, int] = field(default_factory=dict)  # counters that grow, beside those of traffic
+    stands: Mapping[str, int] = field(default_factory=dict)  # counters that begin at another value
+    lacks: tuple[str, ...] = ()  # counters that its driver does not have: beginnings of their names
+    traffic_priority: int = 3  # on which a RoCE port's RDMA runs
+    module_c: float = 52.0  # temperature of its module, degrees C
+    module_flags: tuple[str, ...] = ()  # alarms and warnings of its module that are on
+    rx_mw: float = 0.9  # light that its module receives on channel 1, mW
+    fec: str = "RS"
+    raw_ber: float = 3e-9  # bit error ratio before FEC
+    symbol_ber: float = 0.0
+    leaf: str = ""  # switch at the other end; empty: its rail's
+    switch_pfc: tuple[int, ...] | None = None  # PFC that the switch announces; None: as here
+    switch_frame: int = 9236  # largest frame that the switch announces, bytes
 
     @property
     def address(self) -> str:
@@ -123,6 +160,9 @@ class Machine:
     platform: Platform = Platform()  # noqa: RUF009
     every_path: str = ""  # code between every GPU and NIC, where the matrix tells nothing of them
     boot_options: str = ""  # after those of the platform
+    cpu_busy: float = 0.21  # share of the window that each CPU was busy
+    cpu_interrupts: Mapping[int, float] = field(default_factory=dict)  # share of it in interrupts, by CPU
+    cpu_stolen: float = 0.0
     records: Mapping[str, Any] = field(default_factory=dict)  # what was seen instead: a container's view
 
     def local_cpus(self, numa: int) -> str:

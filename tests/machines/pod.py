@@ -30,6 +30,7 @@ NO_TOOL = {"status": "missing", "why": "there is no such tool"}
 
 HIDDEN: dict[str, Any] = {
     "cmd:lspci -Dnvv": NO_TOOL,
+    "cmd:lldpcli -f json0 show neighbors details": NO_TOOL,
     "cmd:chronyc -n tracking": NO_TOOL,
     "cmd:timedatectl show": NO_TOOL,
     SERVICES: NO_TOOL,

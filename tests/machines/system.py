@@ -7,7 +7,7 @@ from typing import Any
 
 from preflight.facts.versions import LIBRARIES
 from preflight.probes import checkpoints
-from tests.machines.hcas import verbs
+from tests.machines.hcas import address, verbs
 from tests.machines.machine import Machine
 from tests.machines.records import DIRECTORY, MISSING, Records, listing, ok, ran
 
@@ -30,12 +30,9 @@ def _network(machine: Machine) -> Records:
     addresses: dict[str, list[dict[str, Any]]] = {
         "lo": [_entry("127.0.0.1/8")], machine.management: [_entry("192.0.2.1/24")],
     }  # fmt: skip
-    rails = [nic for _, nic in verbs(machine) if nic.here and nic.gpu is not None and nic.ethernet(machine.roce)]
     for nic in (nic for _, nic in verbs(machine) if nic.here):
-        addresses[nic.netdev(machine.roce)] = [_entry(nic.ip)] if nic.ip else []
-    for number, nic in enumerate(rails):
-        address = nic.ip if nic.ip is not None else f"10.{number}.0.1/31"
-        addresses[nic.netdev(machine.roce)] = [_entry(address)] if address else []
+        found = address(machine, nic)
+        addresses[nic.netdev(machine.roce)] = [_entry(found)] if found else []
     head = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"
     default = f"{machine.default_route}\t00000000\tFE0200C0\t0003\t0\t0\t100\t00000000\t0\t0\t0\n"
     local = f"{machine.management}\t000200C0\t00000000\t0001\t0\t0\t100\t00FFFFFF\t0\t0\t0\n"

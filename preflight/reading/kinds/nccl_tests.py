@@ -97,7 +97,7 @@ def summary(report: Report) -> str:
     best = report.best()
     said = [f"{report.collective or 'a collective that is not named'}{over}"]
     if report.copies > 1:
-        said.append(f"{report.copies} runs of one rank each, from a binary built without MPI")
+        said.append(f"{report.copies} runs side by side of so many ranks each: a binary built without MPI")
     if best is not None:
         said.append(f"best busbw {best.busbw_gbytes_s:g} GB/s at {best.row.bytes} B")
     if report.out_of_bounds:

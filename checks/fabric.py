@@ -1,0 +1,210 @@
+"""The InfiniBand fabric as a whole, from a sweep that one node made: whether it is all, its managers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from preflight.cluster_fabric import FabricSite
+from preflight.facts.fabric import FabricFacts
+from preflight.facts.ib_manager import AGGREGATION_SERVICE, STATES, Manager
+from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+
+DIAGS = "https://github.com/linux-rdma/rdma-core (infiniband-diags)"
+#: Names that one finding lists.
+LISTED = 8
+
+
+def listed(names: list[str]) -> str:
+    """Write some names, and how many more there are."""
+    return ", ".join(names[:LISTED]) + (f" and {len(names) - LISTED} more" if len(names) > LISTED else "")
+
+
+def not_this_fabric(swept: FabricFacts) -> Finding | None:
+    """Return what every check says where the compute fabric is Ethernet, or is not the one that was swept."""
+    if evidence := swept.roce_only:
+        return skipped(f"every compute port of {swept.sweeper.node} is Ethernet: no InfiniBand", evidence=evidence)
+    if foreign := swept.foreign:
+        return unknown(
+            f"another fabric was swept: none of the compute HCAs of {swept.sweeper.node} is in it",
+            evidence=[swept.net_key], fix=f'name the port in the cluster file: [fabric] device = "{foreign[0]}"',
+        )  # fmt: skip
+    return None
+
+
+@check(
+    "fabric.sweep",
+    title="A sweep of the fabric sees all of it",
+    source=f"{DIAGS}: ibnetdiscover(8); a tool that loses queries ends with status 0",
+    fix="Look at the device named, `ibportstate LID PORT query` from its neighbour; then sweep again.",
+    scope="fleet",
+    sweep=True,
+    reads=("cmd:ibnetdiscover", "cmd:iblinkinfo -l", "cmd:ibqueryerrors"),
+)
+def whole(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
+    """Look for queries without an answer, for links that one end only tells of, and for the job's HCAs in the sweep.
+
+    What did not answer hides all that hangs behind it: a report on half a fabric calls the other half healthy.
+
+    Lost queries leave it unknown, whatever the tool's exit status was. An active compute HCA of a node that was asked
+    and that the sweep has not seen warns. It passes where neither is found.
+
+    A sweep that holds none of the sweeping node's own compute HCAs is of another fabric: all is unknown.
+
+    A false alarm: a switch that boots, or a manager that sweeps at the same time, drops a few queries; sweep again. A
+    cluster whose rails are fabrics of their own needs one sweep for each: `device` in the cluster file names the port.
+    """
+    if other := not_this_fabric(swept):
+        yield other
+        return
+    net = swept.net
+    for key, lost in swept.lost.items():
+        where = list(swept.silent_places())
+        behind = f"; what does not answer hangs at {listed(where)}" if where else ""
+        yield unknown(
+            f"{key[4:]}: {lost.count} queries got no answer: this is not the whole fabric{behind}",
+            found=f"{len(net.switches)} switches, {len(net.hcas)} HCAs, as far as they answered",
+            evidence=[key], quote=lost.first,
+            fix="look at the device named; then sweep again. Nothing that hangs behind it is known",
+        )  # fmt: skip
+    if swept.partial and swept.net_key not in swept.lost:
+        yield unknown(swept.partial, evidence=[swept.net_key], fix="sweep again")
+    for rail, names in swept.elsewhere().items():
+        yield warned(
+            f"the sweep has not seen {rail} of {listed(list(names))}, whose port is active",
+            subject=rail, evidence=[swept.net_key],
+            fix=f'if it is on another subnet, sweep that too: [fabric] device = "{rail}"',
+        )  # fmt: skip
+    if not swept.lost and not swept.partial:
+        told = f"{len(net.switches)} switches, {len(net.hcas)} HCAs, {len(net.links)} links; every query was answered"
+        yield passed(f"the sweep from {swept.sweeper.node}: {told}", found=told, evidence=[swept.net_key])
+
+
+@check(
+    "fabric.subnet-manager",
+    title="Exactly one subnet manager is master",
+    source=f"InfiniBand Architecture Specification 14.4.1; {DIAGS}: sminfo(8), saquery(8)",
+    fix="On the hosts named: `systemctl status opensm`, or UFM; stop all but one master and its standbys, and give all"
+    " of them the same sm_key.",
+    scope="fleet",
+    sweep=True,
+    reads=("cmd:ibnetdiscover", "cmd:sminfo", "cmd:saquery -s"),
+)
+def manager(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
+    """Look for the master subnet manager, and ask every port that runs a manager which state it is in.
+
+    Without a master no port that comes up becomes active, and no route is mended. Two masters write each other's routes
+    and LIDs over, and jobs lose their connections at random.
+
+    No answer from any manager fails, and so do two that say master. Any number of standbys passes. Where the sweep has
+    lost queries, silence is unknown.
+
+    A false alarm: in the seconds of a handover both, or none, say master; ask again.
+    """
+    if other := not_this_fabric(swept):
+        yield other
+        return
+    master = swept.master
+    if master is None:
+        yield from _no_manager(swept)
+        return
+    managers = swept.managers
+    others = [one for one in managers.values() if one is not None and one.guid != master.guid]
+    masters = [master, *(one for one in others if one.is_master)] if master.is_master else [*others]
+    keys = [swept.master_key, swept.managers_key]
+    if len({one.guid for one in masters if one.is_master}) > 1:
+        told = "; ".join(f"{swept.device_of(one.guid)} ({one.words})" for one in masters)
+        yield failed(
+            f"{len(masters)} subnet managers are master: {told}", found=len(masters), expected=1, evidence=keys
+        )
+        return
+    if silent := sorted(lid for lid, one in managers.items() if one is None):
+        yield unknown(
+            f"a subnet manager runs at LID {', '.join(map(str, silent))} and does not say in which state",
+            evidence=[f"{swept.master_key} {silent[0]}"], fix=f"ask it again: `sminfo {silent[0]}`",
+        )  # fmt: skip
+        return
+    if not master.is_master:
+        state = STATES.get(master.state, f"in state {master.state}")
+        yield failed(f"the manager of this port is {state}, not master: {master.words}", found=state, expected="master",
+                     evidence=keys)  # fmt: skip
+        return
+    yield passed(
+        f"one master, {swept.device_of(master.guid)} ({master.words}){_beside(others)}", found=1, evidence=keys
+    )
+
+
+def _beside(others: list[Manager]) -> str:
+    return f", and {len(others)} beside it: {', '.join(STATES.get(one.state, '?') for one in others)}" if others else ""
+
+
+def _no_manager(swept: FabricFacts) -> Iterator[Finding]:
+    keys = [swept.master_key]
+    if swept.lost:
+        yield unknown(
+            "no subnet manager answered, and the sweep lost queries too: the way to it may be what is broken",
+            evidence=keys, fix="mend what does not answer (fabric.sweep); then ask again: `sminfo`",
+        )  # fmt: skip
+        return
+    waiting = sum(device.lid == 0 for device in swept.net.switches)
+    never = f"; {waiting} of {len(swept.net.switches)} switches have no LID, so none has run since they came up"
+    yield failed(
+        f"no subnet manager answers{never if waiting else '; ports keep what the last one gave them'}",
+        found="none", expected="one master", evidence=keys,
+    )  # fmt: skip
+
+
+@check(
+    "fabric.sharp",
+    title="The switches can reduce (SHARP), and their manager is there",
+    source="NVIDIA SHARP documentation: aggregation nodes, sharp_am; an aggregation node is an HCA inside the switch",
+    fix="On the host of the subnet manager: `systemctl status sharp_am`; in opensm.conf sharp_enabled = 2.",
+    answers=("NT-SHP-1", "NT-SHP-2"),
+    scope="fleet",
+    sweep=True,
+    reads=("cmd:ibnetdiscover", "cmd:saquery SR"),
+)
+def sharp(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
+    """Look for an aggregation node in every switch, and for the aggregation manager among the subnet's services.
+
+    Without either, NCCL falls back to rings and trees without a word: an all-reduce then moves twice the bytes.
+
+    Aggregation nodes without a manager warn. Where the cluster file says sharp = true, switches without one, or no
+    manager, fail. Where no switch has one and nobody wants it, it is skipped. Other services prove that the list was
+    read; an unreadable one is unknown.
+
+    A false alarm: SHARP that is left off by intent; say sharp = false. A manager that registers elsewhere than with
+    the subnet manager (some UFM versions) is not seen.
+    """
+    if other := not_this_fabric(swept):
+        yield other
+        return
+    net, wanted = swept.net, site.said.sharp
+    inside = {link.other(device.guid)[0] for device in net.devices.values() if device.aggregates
+              for link in swept.graph.links_of(device.guid)}  # fmt: skip
+    switches = net.switches
+    without = [switch.label for switch in switches if switch.guid not in inside]
+    told = f"{len(switches) - len(without)} of {len(switches)} switches have an aggregation node"
+    keys = [swept.net_key]
+    if wanted is False:
+        yield skipped(f"{site.source('sharp')} says that SHARP is not used; {told}", evidence=keys)
+        return
+    if swept.partial and without:
+        yield unknown(f"{swept.partial}; of what was seen, {told}", evidence=keys)
+        return
+    if not inside and not wanted:
+        yield skipped(f"no switch has an aggregation node: SHARP cannot be used here ({told})", evidence=keys)
+        return
+    if without:
+        say = failed if wanted else warned
+        yield say(f"{told}; not in {listed(without)}", found=told, expected="all", evidence=keys).about("NT-SHP-1")
+    else:
+        yield passed(told, found=told, evidence=keys).about("NT-SHP-1")
+    services = swept.services
+    if AGGREGATION_SERVICE in services:
+        yield passed("the aggregation manager is registered", found=AGGREGATION_SERVICE,
+                     evidence=[swept.services_key]).about("NT-SHP-2")  # fmt: skip
+        return
+    others = f"{len(services)} other services are" if services else "nothing is"
+    say = failed if wanted else warned
+    yield say(f"no SHARP aggregation manager is registered ({others})", found=", ".join(services) or "none",
+              expected=AGGREGATION_SERVICE, evidence=[swept.services_key]).about("NT-SHP-2")  # fmt: skip

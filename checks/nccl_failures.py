@@ -1,0 +1,66 @@
+"""A run's logs: what went wrong, the root cause before its echoes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from preflight.checks.nccl_run import _no_nccl
+from preflight.cluster import Site
+from preflight.facts import RunFacts
+from preflight.model import Finding, check, failed, passed, warned
+
+if TYPE_CHECKING:
+    from preflight.facts.nccl_log import Failure, NcclLog
+
+#: Failures of one log that are told one by one; those of a large job repeat each other.
+_TOLD = 5
+
+
+@check(
+    "nccl.failures",
+    title="The log holds no failure of NCCL or of what it rests on",
+    source="signatures in preflight/facts/nccl_log/signatures.toml, each with its origin; NCCL 2.4 … 2.30",
+    fix="Cure the earliest first: those that come later are often its echoes on other ranks.",
+    scope="run",
+)
+def failures(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Look for known failures in each log, the earliest cause first, without the echoes that it has on other ranks.
+
+    One rank dies of its own cause; a thousand others then report a closed connection or a time-out, and it is those
+    that are at the end of the log, where everybody looks.
+
+    What stops or hangs a job fails, what makes it slower warns. A warning of NCCL that no signature knows warns as
+    well. A log without a warning says only that NCCL wrote none: WARN lines need NCCL_DEBUG=WARN or more.
+
+    A false alarm: the end of a job that was cancelled; its ranks complain of each other, and nothing came before.
+    """
+    yield from _no_nccl(run)
+    for key, log in run.nccl_logs.items():
+        found = [failure for failure in log.failures if not failure.echo] or list(log.failures[:1])
+        for failure in found[:_TOLD]:
+            yield _finding(failure, key, echoes=sum(one.echo for one in log.failures) if failure is found[0] else 0)
+        if not found:
+            yield _clean(log, key)
+
+
+def _finding(failure: Failure, key: str, echoes: int) -> Finding:
+    say = failed if failure.severity == "fatal" else warned
+    where = f" on {failure.host}" if failure.host else ""
+    rank = f", rank {failure.rank}" if failure.rank is not None else ""
+    times = f", {failure.count} lines" if failure.count > 1 else ""
+    echo = f"; {echoes} other kinds of failure follow from it" if echoes else ""
+    return say(
+        f"{key.removeprefix('log:')}:{failure.line.number}{where}{rank}{times}: {failure.line.message[:200]}{echo}",
+        subject=failure.id,
+        found=failure.id,
+        evidence=[key],
+        why=" ".join(failure.cause),
+        fix=" ".join((*failure.remedy, *(f"Then look at: {what}." for what in failure.collect[:3]))),
+        quote=str(failure.line),
+    )
+
+
+def _clean(log: NcclLog, key: str) -> Finding:
+    name = key.removeprefix("log:")
+    return passed(f"{name}: no failure in {log.lines} lines of NCCL", subject=name, evidence=[key])

@@ -1,0 +1,148 @@
+"""Where NCCL's settings act, and how a complaint about them is told: what the linter's checks share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, TypeVar
+
+from preflight import facts
+from preflight.cluster import Site
+from preflight.evidence import EvidenceError
+from preflight.facts import NodeFacts
+from preflight.facts.nccl_env import REDACTED, NcclEnvironment, Setting
+from preflight.model import Finding, failed, unknown, warned
+
+if TYPE_CHECKING:
+    from preflight.facts.nccl_lint import Complaint, Here
+    from preflight.facts.nccl_lint.variables import Version
+
+T = TypeVar("T")
+
+
+def unread(node: NodeFacts, names: str) -> Iterator[Finding]:
+    """Yield *unknown* for each file that could not be read and might set what is unset elsewhere."""
+    for key, why in node.nccl_env.unreadable.items():
+        path = key.partition(":")[2]
+        yield unknown(f"{path} could not be read and may set {names}: {why}", subject=path, evidence=[key])
+
+
+def nearest_of(name: str, names: Iterable[str]) -> str:
+    """Return ``, nearest: X`` for the name that was probably meant."""
+    from difflib import get_close_matches
+
+    known = {candidate.casefold(): candidate for candidate in names}
+    found = get_close_matches(name.strip().casefold(), known, n=1, cutoff=0.5)
+    return f", nearest: {known[found[0]]}" if found else ""
+
+
+def as_set(setting: Setting) -> str:
+    """Return the line that sets a variable, and nothing else of the environment, for quoting."""
+    return f"{setting.line}: {setting.text}" if setting.line else setting.text
+
+
+def concerned(env: NcclEnvironment) -> bool:
+    """Tell whether anything is set that is NCCL's, or was meant to be; where not, no rule is even loaded."""
+    return any("CCL" in setting.name.upper() or "NCL" in setting.name.upper() for setting in env.settings)
+
+
+def environments(node: NodeFacts) -> Iterator[NcclEnvironment]:
+    """Yield what a job started here would inherit, then what the ranks that run here were started with."""
+    yield node.nccl_env
+    ranks = known(lambda: node.nccl_ranks)
+    for rank in ranks.environments if ranks is not None else ():
+        yield rank.settings
+
+
+def told(node: NodeFacts, site: Site, rule: str) -> Iterator[Finding]:
+    """Yield what a rule complains of, of all environments here; what two of them share is told once."""
+    seen = set()
+    for env in environments(node):
+        if not concerned(env):
+            continue
+        for complaint in facts.nccl_lint.lint(env, place(node, site, env), [rule]):
+            same = (complaint.rule, *((one.name, one.value) for one in complaint.settings))
+            if same not in seen:
+                seen.add(same)
+                yield finding(complaint)
+
+
+def redacted(node: NodeFacts) -> Iterator[Finding]:
+    """Yield *unknown* for each of NCCL's settings whose value the collector kept back."""
+    for setting in node.nccl_env.settings:
+        if setting.name.startswith("NCCL_") and setting.value == REDACTED:
+            yield unknown(f"the value of {setting.name} was redacted", subject=setting.name, evidence=[setting.source])
+
+
+def finding(complaint: Complaint) -> Finding:
+    """Turn a complaint into a finding: what ends a job or its network fails, the rest warns."""
+    say = failed if complaint.fatal else warned
+    return say(
+        complaint.what,
+        subject=complaint.names[0],
+        found=", ".join(setting.value for setting in complaint.settings),
+        expected=complaint.expected,
+        evidence=list(dict.fromkeys(setting.source for setting in complaint.settings)),
+        quote="\n".join(as_set(setting) for setting in complaint.settings[:8]),
+    )
+
+
+def place(node: NodeFacts, site: Site, env: NcclEnvironment | None = None) -> Here:
+    """Return what is known of the node, as far as its settings depend on it."""
+    env = env or node.nccl_env
+    if not any(setting.name.startswith("NCCL_") for setting in env.settings):
+        return facts.nccl_lint.Here()
+    names = {setting.name: setting.value for setting in (*node.nccl_env.settings, *env.settings)}
+    return facts.nccl_lint.Here(
+        versions=nccl_versions(node),
+        nvlink=known(lambda: has_nvlink(node, site)),
+        nvswitch=site.part.nvswitch if site.part is not None else None,
+        peer_memory=known(lambda: any(name in node.modules for name in facts.kernel.PEER_MODULES)),
+        infiniband=known(lambda: _is_infiniband(node, site)),
+        rails_apart=known(lambda: _rails_apart(node, site)),
+        ranks=facts.binding.world_size(names),
+    )
+
+
+def nccl_versions(node: NodeFacts) -> tuple[Version, ...]:
+    """Return the versions of NCCL that are installed here; none where nobody knows."""
+    bundled = [package.version for package in node.packages if package.name.startswith("nvidia_nccl")]
+    system = known(lambda: facts.versions.nccl_in_use(node.libraries)) or {}
+    from preflight.facts.nccl_lint.variables import version
+
+    found = []
+    for text in dict.fromkeys([*bundled, *system.values()]):
+        try:
+            found.append(version(text))
+        except ValueError:
+            continue
+    return tuple(found)
+
+
+def has_nvlink(node: NodeFacts, site: Site) -> bool:
+    """Tell whether NVLink joins the GPUs; raises EvidenceError where nobody knows."""
+    if site.part is not None and site.part.nvswitch:
+        return True
+    codes = {code for row in node.topology.links.values() for code in row.values()}
+    return any(code.startswith("NV") for code in codes)
+
+
+def _is_infiniband(node: NodeFacts, site: Site) -> bool | None:
+    layers = {port.roce for port in site.roles(node).compute if port.active}
+    return not layers.pop() if len(layers) == 1 else None
+
+
+def _rails_apart(node: NodeFacts, site: Site) -> bool | None:
+    """Tell whether every RoCE rail is in a subnet of its own; None where there are not two, or one has no address."""
+    rails = [port.netdev for port in site.roles(node).compute if port.roce and port.active]
+    networks = [{a.network for a in node.addresses.ipv4(rail)} for rail in rails if rail]
+    if len(networks) < 2 or not all(networks):
+        return None
+    return sum(map(len, networks)) == len(set().union(*networks))
+
+
+def known(ask: Callable[[], T]) -> T | None:
+    """Return a fact, None where nobody knows it."""
+    try:
+        return ask()
+    except EvidenceError:
+        return None

@@ -1,0 +1,118 @@
+"""What nccl-tests measured: right values; and what all checks of its reports share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from preflight.cluster import Site
+from preflight.facts import RunFacts
+from preflight.model import Finding, check, failed, passed, skipped, unknown
+
+if TYPE_CHECKING:
+    from preflight.facts.nccl_tests import Report
+
+PERFORMANCE = "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md"
+
+MIB, GIB = 2**20, 2**30
+
+
+def name_of(key: str) -> str:
+    """Return what a log is called."""
+    return key.removeprefix("log:")
+
+
+def reports(run: RunFacts) -> Iterator[tuple[str, str, Report]]:
+    """Yield (record key, what to call it, report)."""
+    for key, found in run.nccl_tests.items():
+        for report in found:
+            where = f" lines {report.first_line}-{report.last_line}" if len(found) > 1 else ""
+            yield key, f"{name_of(key)}{where}: {report.collective or 'nccl-tests'}", report
+
+
+def no_report(run: RunFacts) -> Iterator[Finding]:
+    """Say that no log holds a report of nccl-tests; nothing where one does."""
+    if not run.logs:
+        yield unknown("no log was given", fix="give the output of nccl-tests: --log FILE")
+    elif not run.nccl_tests:
+        yield skipped("no nccl-tests report in the logs", evidence=run.logs)
+
+
+def text_of(run: RunFacts, key: str, *numbers: int) -> str:
+    """Return lines of a log with their numbers, at most 600 characters."""
+    lines = run.evidence.text(key).split("\n")
+    return "\n".join(f"{number}: {lines[number - 1].rstrip()}" for number in sorted(set(numbers)))[:600]
+
+
+def size_of(size: int) -> str:
+    """Write a number of bytes."""
+    for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (2**10, "KiB")):
+        if size >= unit and size % unit == 0:
+            return f"{size // unit} {name}"
+    return f"{size} B"
+
+
+def over(report: Report) -> str:
+    """Say what a report ran on."""
+    ranks, nodes = report.nranks, report.nnodes
+    return f"{ranks} GPUs on {nodes} node{'s' if nodes != 1 else ''}" if ranks else "an unknown number of GPUs"
+
+
+def so_far(report: Report) -> str:
+    """Say how far an unfinished run came."""
+    best = report.best()
+    best_so_far = f", best busbw so far {best.busbw_gbytes_s:g} GB/s" if best else ""
+    where = report.cut_rows[-1].bytes if report.cut_rows else None
+    return f"{len(report.rows)} rows{best_so_far}" + (f", stopped at {size_of(where)}" if where is not None else "")
+
+
+@check(
+    "nccl-tests.wrong-values",
+    title="nccl-tests finds no wrong value",
+    source=f"{PERFORMANCE}; nccl-tests 2.19.6 src/common.cu",
+    fix="Repeat on halves of the nodes until one remains; then read its Xid, ECC and NVLink counters.",
+    scope="run",
+)
+def wrong_values(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Compare the wrong values that each nccl-tests run counted with none.
+
+    A collective that returns wrong numbers trains a wrong model, at full bandwidth and without an error.
+
+    A run with -c 0 prints "0 OK" too: it counts as not validated. A run that ended early or stopped
+    with an error has validated only what it printed.
+    """
+    yield from no_report(run)
+    for key, name, report in reports(run):
+        yield _wrong(run, key, name, report)
+
+
+def _wrong(run: RunFacts, key: str, name: str, report: Report) -> Finding:
+    rows, bad = report.rows, report.wrong_rows
+    if bad or report.out_of_bounds or report.out_of_bounds_ok is False:
+        counted = f"{report.out_of_bounds} failed checks" if report.out_of_bounds else f"{len(bad)} rows"
+        return failed(
+            f"{name}: wrong values in {counted}, expected none",
+            subject=name,
+            found=counted,
+            expected="0",
+            evidence=[key],
+            quote=text_of(run, key, *(row.line for row in bad[:3])) if bad else "",
+        )
+    if report.failures:
+        first = report.failures[0]
+        return failed(
+            f"{name}: stopped: {first.text[:200]}",
+            subject=name,
+            found=f"{so_far(report)}, then an error",
+            expected="a complete run",
+            evidence=[key],
+            why="A run that stops with an error is what the training job would have met.",
+            quote=text_of(run, key, first.line),
+        )
+    if not report.complete:
+        message = f"{name}: the run did not finish: {so_far(report)}, none of them wrong"
+        return unknown(message, subject=name, evidence=[key], fix="run it to its end")
+    if not report.validated:
+        message = f"{name}: the run did not validate its results, though it says {report.out_of_bounds} OK"
+        return unknown(message, subject=name, evidence=[key], fix="run again with -c 1")
+    return passed(f"{name}: 0 wrong values in {len(rows)} rows", subject=name, found="0", evidence=[key])

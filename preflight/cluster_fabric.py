@@ -1,0 +1,70 @@
+"""What the site expects of its InfiniBand fabric: the table ``[fabric]`` of the cluster file."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from preflight import cluster_schema as schema
+from preflight.lean import dataclass
+
+if TYPE_CHECKING:
+    from preflight.facts.fabric_reference import Reference
+
+
+def device(value: Any) -> str:
+    """The name of an RDMA device, which becomes a word of a command."""
+    import re
+
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.]{0,63}", value):
+        raise ValueError('takes the name of an RDMA device: "mlx5_0"')
+    return value
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """The fabric; without the table: no expectation, and nobody in particular sweeps it."""
+
+    sweep_from: str | None = schema.key(schema.text, "the one node that sweeps the fabric when --fabric asks for it")
+    device: str | None = schema.key(device, "RDMA device whose fabric is swept; left out: the first active one")
+    reference: str | None = schema.key(
+        schema.text, "file of a sweep that was good: `ibnetdiscover > FILE`, or evidence"
+    )
+    oversubscription: float | None = schema.key(
+        schema.number(0.1, 100), "rate of the links below a leaf against that above it, by design; 1 is non-blocking"
+    )
+    sharp: bool | None = schema.key(schema.boolean, "whether jobs are to use SHARP, the reduction inside the switches")
+
+
+@dataclass(frozen=True)
+class FabricSite:
+    """What is expected of a sweep, and where that is written."""
+
+    path: str = ""
+    said: Fabric = field(default_factory=Fabric)
+    reference: Reference | None = None
+
+    def source(self, key: str) -> str:
+        """Name a key of the table in a finding."""
+        return f"{Path(self.path).name or 'cluster.toml'} fabric.{key}"
+
+
+def read(reader: schema.Reader, body: Any, path: str) -> FabricSite:
+    """Read the table and the reference that it names, which lies beside the cluster file; notes mistakes."""
+    said = reader.dataclass(Fabric, body, ("fabric",))
+    if said.reference is None:
+        return FabricSite(path, said)
+    from preflight.facts import fabric_reference
+
+    file = Path(path).parent / said.reference
+    try:
+        if file.exists() and not file.is_file():
+            raise ValueError("it is no regular file")
+        return FabricSite(path, said, fabric_reference.read(file.read_bytes(), said.reference))
+    except OSError as error:
+        reader.mistake(("fabric", "reference"), f"{file} cannot be read: {error.strerror}", "correct the path")
+    except ValueError as error:
+        cure = "sweep again while the fabric is good: `ibnetdiscover > FILE`"
+        reader.mistake(("fabric", "reference"), f"{file} is no reference: {error}", cure)
+    return FabricSite(path, said)

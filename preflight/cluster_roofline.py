@@ -1,0 +1,108 @@
+"""What a class of the cluster file says of its fat tree and its model, and floors that its hardware cannot reach."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from preflight import cluster_schema as schema
+from preflight.lean import dataclass
+
+if TYPE_CHECKING:
+    from preflight.facts.nccl_report import Report
+    from preflight.hardware import Part
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The fat tree of the compute fabric: leaves over units of nodes, spines over the units."""
+
+    unit_nodes: int | None = schema.key(schema.whole(1, 100_000), "nodes under one group of leaves (a scalable unit)")
+    unit_leaves: int | None = schema.key(schema.whole(1, 100_000), "leaf switches of a unit")
+    units: int | None = schema.key(schema.whole(1, 100_000), "scalable units")
+    spines: int | None = schema.key(schema.whole(1, 100_000), "spine switches")
+    links_per_spine: int | None = schema.key(schema.whole(1, 1000), "links from each leaf to each spine")
+    switch_gbytes_s: float | None = schema.key(
+        schema.number(1, 1_000_000), "capacity of a leaf or spine switch, GB/s per direction"
+    )
+    uplink_gbps: float | None = schema.key(schema.number(1, 6400), "of a link between leaf and spine, Gb/s")
+    oversubscription: float | None = schema.key(
+        schema.number(1, 100), "share of a GPU at the leaf against that at the spine, by design; 1 is non-blocking"
+    )
+    sharp: bool | None = schema.key(schema.boolean, "whether the switches reduce (SHARP)")
+
+
+@dataclass(frozen=True)
+class Model:
+    """What is trained, as far as the network must keep up with it."""
+
+    tokens_per_gpu: int | None = schema.key(schema.whole(1, 10**9), "tokens of a batch on each GPU")
+    sharding: str | None = schema.key(schema.one_of("data", "fsdp"), "data parallel: whole replicas, or sharded ones")
+    tensor_ways: int | None = schema.key(schema.whole(1, 1024), "GPUs that share a layer")
+    feed_forward: int | None = schema.key(schema.whole(1, 10**7), "width of the feed-forward layer")
+    experts: int | None = schema.key(schema.whole(1, 100_000), "experts of a mixture")
+    active_experts: int | None = schema.key(schema.whole(1, 100_000), "experts that a token uses")
+
+
+def highest_floor(part: Part, gpus: int | None) -> tuple[float, float] | None:
+    """Return (limit, what is customary) of all_reduce on one node, GB/s; None where there is no model of the part.
+
+    More nodes never allow more: what binds inside a node binds there too.
+    """
+    from preflight.roofline.collectives import roofline
+    from preflight.roofline.machine import machine_of
+
+    machine = machine_of(part, gpus)
+    if machine is None:
+        return None
+    if machine.domain > machine.gpus:  # a rack of trays
+        found = roofline("all_reduce", machine, machine.domain // machine.gpus)
+    else:
+        found = roofline("all_reduce", machine, 1)
+    return (found.limit, found.customary) if found is not None else None
+
+
+def consistent(reader: schema.Reader, name: str, members: Any, part: Part | None) -> None:
+    """Note a floor above what the hardware can reach: it would fail every run, and soon nobody would look."""
+    floor = members.thresholds.all_reduce_busbw_gbytes_s
+    if floor is not None and part is not None and (known := highest_floor(part, members.gpus)) is not None:
+        limit, customary = known
+        if floor > limit:
+            reader.mistake(
+                ("class", name, "thresholds", "all_reduce_busbw_gbytes_s"),
+                f"is {floor:g} GB/s, more than {part.name} can reach: {limit:.0f} GB/s over its NVLink",
+                f"give what a good node of yours reaches; customary is about {customary:.0f}",
+            )
+    tree = members.tree
+    said = [getattr(tree, field) for field in ("unit_nodes", "unit_leaves", "units", "spines", "links_per_spine")]
+    if any(value is not None for value in said) and None in said:
+        reader.mistake(
+            ("class", name, "tree"), "describes the tree in part",
+            "give unit_nodes, unit_leaves, units, spines and links_per_spine",
+        )  # fmt: skip
+    model = members.model
+    if model.experts is not None and (model.active_experts is None or model.active_experts > model.experts):
+        reader.mistake(
+            ("class", name, "model", "experts"), "needs the number of experts that a token uses",
+            "add active_experts, at most experts",
+        )  # fmt: skip
+
+
+def baseline(reader: schema.Reader, name: str, file: str | None, path: str) -> tuple[Report, ...]:
+    """Read the nccl-tests output of a good run, which lies beside the cluster file; notes mistakes."""
+    if file is None:
+        return ()
+    from preflight.facts import nccl_tests
+
+    where, key = Path(path).parent / file, ("class", name, "baseline")
+    try:
+        if where.exists() and not where.is_file():
+            raise OSError(0, "it is no regular file")
+        found = nccl_tests.parse(where.read_bytes().decode("utf-8", "replace"))
+    except OSError as error:
+        reader.mistake(key, f"{where} cannot be read: {error.strerror}", "correct the path")
+        return ()
+    whole = tuple(report for report in found if report.complete and report.rows)
+    if not whole:
+        reader.mistake(key, f"{where} holds no whole report of nccl-tests", "save the output of a good run in it")
+    return whole

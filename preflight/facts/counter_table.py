@@ -1,0 +1,147 @@
+"""The counters of RDMA ports as data: what each counts, how wide it is, and from which growth on it is a fault.
+
+Sources: Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst (kernel); InfiniBand
+Architecture Specification, PortCounters (the widths of sysfs ``counters``, which stop at their maximum); mlx5_ib
+counters.c (hw_counters are 32 bits wide and wrap; those of ECN, CNP and ICRC are 64). Limits: rdma-core's
+ibcheckerrs and ibqueryerrors, NVSentinel's nic-health-monitor.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from functools import cache
+
+from preflight.lean import dataclass
+
+
+class Kind(str, enum.Enum):
+    """What growth of a counter means."""
+
+    LOSS = "loss"  # packets were lost, or queue pairs died
+    LINK = "link quality"  # the cable or the optics of this link
+    ELSEWHERE = "another link"  # damaged before they came here
+    FLAP = "link down"
+    CONGESTION = "congestion"  # waits, marks and pauses: explains, is no fault
+    RECEIVER = "slow receiver"  # the host or the application did not keep up
+    TRAFFIC = "traffic"
+    NEUTRAL = "neutral"  # sampling periods, teardown, multicast: tells nothing
+
+
+@dataclass(frozen=True)
+class Counter:
+    """One counter. ``fail_per_h``: the growth per hour above which it fails; None: it only warns."""
+
+    name: str
+    kind: Kind
+    meaning: str
+    unit: str = ""  # empty: events or packets
+    bits: int = 64
+    stops: bool = False  # at its maximum; else it wraps
+    scale: int = 1  # units in one count
+    fail_per_h: float | None = None
+    rare: bool = False  # judged as a share of the received packets, together with others of its kind
+
+
+def _row(name: str, kind: Kind, meaning: str, **more: object) -> Counter:
+    return Counter(name, kind, meaning, **more)  # type: ignore[arg-type]
+
+
+_L, _Q, _C, _R, _T, _N = Kind.LOSS, Kind.LINK, Kind.CONGESTION, Kind.RECEIVER, Kind.TRAFFIC, Kind.NEUTRAL
+_WORDS = {"unit": "bytes", "scale": 4}
+
+
+def _stopping(bits: int) -> dict[str, object]:
+    return {"bits": bits, "stops": True}
+
+
+#: ``/sys/class/infiniband/*/ports/*/counters``
+_PORT = (
+    _row("symbol_error", _Q, "symbols that were no valid ones", **_stopping(16), fail_per_h=120),
+    _row("link_error_recovery", _Q, "times the link retrained", **_stopping(8), fail_per_h=300),
+    _row("link_downed", Kind.FLAP, "times the link went down", **_stopping(8), fail_per_h=0),
+    _row("port_rcv_errors", _Q, "damaged packets", **_stopping(16), fail_per_h=10),
+    _row("port_rcv_remote_physical_errors", Kind.ELSEWHERE, "packets marked bad on their way", **_stopping(16)),
+    _row("port_rcv_switch_relay_errors", _N, "loops of multicast", **_stopping(16)),
+    _row("port_xmit_discards", _L, "packets dropped on transmit", **_stopping(16)),
+    _row("port_xmit_constraint_errors", _L, "packets sent against the partition's rules", **_stopping(8)),
+    _row("port_rcv_constraint_errors", _L, "packets received against the partition's rules", **_stopping(8)),
+    _row("local_link_integrity_errors", _Q, "local errors above the port's own limit", **_stopping(4), fail_per_h=0),
+    _row("excessive_buffer_overrun_errors", _L, "overruns of the receive buffer", **_stopping(4), fail_per_h=0),
+    _row("VL15_dropped", _N, "management packets dropped", **_stopping(16)),
+    _row("port_xmit_wait", _C, "ticks with data and no credit", unit="ticks", **_stopping(32)),
+    _row("port_xmit_data", _T, "bytes sent", **_WORDS),
+    _row("port_rcv_data", _T, "bytes received", **_WORDS),
+    _row("port_xmit_packets", _T, "packets sent"),
+    _row("port_rcv_packets", _T, "packets received"),
+)
+
+#: ``/sys/class/infiniband/*/ports/*/hw_counters`` of mlx5; names that are not here are neutral.
+_HARDWARE = (
+    _row("local_ack_timeout_err", _L, "acknowledgements that never came", bits=32, fail_per_h=3600),
+    _row("req_transport_retries_exceeded", _L, "queue pairs that died of lost packets", bits=32, fail_per_h=0),
+    _row("out_of_sequence", _L, "packets out of sequence", bits=32, rare=True),
+    _row("packet_seq_err", _L, "negative acknowledgements of a gap", bits=32, rare=True),
+    _row("implied_nak_seq_err", _L, "gaps seen by the requester", bits=32, rare=True),
+    _row("duplicate_request", _L, "requests that came again", bits=32, rare=True),
+    _row("roce_adp_retrans", _L, "adaptive retransmissions", bits=32, rare=True),
+    _row("roce_adp_retrans_to", _L, "time-outs of adaptive retransmission", bits=32),
+    _row("rx_icrc_encapsulated", _L, "RoCE packets with a damaged ICRC"),
+    _row("req_rnr_retries_exceeded", _R, "queue pairs that died of a receiver without buffers", bits=32, fail_per_h=0),
+    _row("rnr_nak_retry_err", _R, "times a receiver had no buffer ready", bits=32),
+    _row("out_of_buffer", _R, "packets dropped for want of a receive buffer", bits=32, rare=True),
+    _row("roce_slow_restart", _C, "slow restarts", bits=32),
+    _row("roce_slow_restart_cnps", _C, "CNPs of slow restart", bits=32),
+    _row("roce_slow_restart_trans", _C, "transitions to slow restart", bits=32),
+    _row("np_ecn_marked_roce_packets", _C, "ECN-marked packets received"),
+    _row("np_cnp_sent", _C, "CNPs sent"),
+    _row("rp_cnp_handled", _C, "CNPs obeyed"),
+    _row("rp_cnp_ignored", _C, "CNPs ignored"),
+)
+
+#: ``ethtool -S`` of mlx5; N stands for a priority, 0 to 7.
+_ETHTOOL = (
+    _row("rx_discards_phy", _L, "packets dropped by the NIC's port for want of buffer"),
+    _row("tx_discards_phy", _L, "packets dropped by the NIC's port on transmit"),
+    _row("rx_prioN_discards", _L, "packets of the priority dropped for want of buffer"),
+    _row("rx_prioN_buf_discard", _L, "packets of the priority dropped: buffer full"),
+    _row("rx_prioN_cong_discard", _L, "packets of the priority dropped: congestion"),
+    _row("tx_pause_storm_error_events", _L, "pause switched off after a storm"),
+    _row("rx_out_of_buffer", _R, "packets dropped for want of a receive buffer", rare=True),
+    _row("rx_buff_alloc_err", _R, "receive buffers that could not be had", rare=True),
+    _row("rx_crc_errors_phy", _Q, "frames with a bad check sum", fail_per_h=10),
+    _row("rx_symbol_err_phy", _Q, "invalid symbols", fail_per_h=120),
+    _row("rx_pcs_symbol_err_phy", _Q, "symbol errors that no FEC corrected", fail_per_h=120),
+    _row("rx_corrected_bits_phy", _N, "bits that FEC corrected", unit="bits"),
+    _row("rx_bits_phy", _T, "bits received, idle ones too", unit="bits"),
+    _row("link_down_events_phy", Kind.FLAP, "times the link went down", fail_per_h=0),
+    _row("rx_prioN_marked", _C, "ECN-marked packets of the priority"),
+    _row("rx_prioN_pause", _C, "pauses received"),
+    _row("tx_prioN_pause", _C, "pauses sent"),
+    _row("rx_prioN_pause_duration", _C, "time that the switch held this port", unit="us"),
+    _row("tx_prioN_pause_duration", _C, "time that this port held the switch", unit="us"),
+    _row("rx_global_pause", _C, "pauses of the whole port received"),
+    _row("tx_global_pause", _C, "pauses of the whole port sent"),
+    _row("tx_pause_storm_warning_events", _C, "pause storms"),
+    _row("rx_prioN_bytes", _T, "bytes of the priority received", unit="bytes"),
+    _row("tx_prioN_bytes", _T, "bytes of the priority sent", unit="bytes"),
+)
+
+#: ``/sys/class/net/*/carrier_changes``: up and down count one each.
+CARRIER = _row("carrier_changes", Kind.FLAP, "times the carrier came or went", bits=32, fail_per_h=0)
+
+_BY_SOURCE = {
+    source: {counter.name: counter for counter in rows}
+    for source, rows in (("counters", _PORT), ("hw_counters", _HARDWARE), ("ethtool", _ETHTOOL))
+}
+
+
+@cache
+def counter(source: str, name: str) -> Counter:
+    """Return what is known of a counter of ``counters``, ``hw_counters`` or ``ethtool``; neutral if nothing is."""
+    row = _BY_SOURCE[source].get(re.sub(r"(?<=x_prio)[0-7](?=_)", "N", name))
+    if row is None:
+        return Counter(name, Kind.NEUTRAL, "")
+    if row.name == name:
+        return row
+    return Counter(name, row.kind, row.meaning, row.unit, row.bits, row.stops, row.scale, row.fail_per_h, row.rare)

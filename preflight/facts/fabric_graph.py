@@ -1,0 +1,179 @@
+"""A subnet as a graph: tiers of switches, what each leaf has below and above it, how far hosts are apart.
+
+A path's length is counted in switches: 1 for two HCAs on one leaf, 3 over a spine, 5 over a core.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+
+from preflight.facts.ib_net import Device, Link, Net
+from preflight.lean import dataclass
+
+#: A switch is a leaf if hosts hold at least this share of its links; a spine may carry the node of the manager.
+LEAF_SHARE = 0.2
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A switch that hosts hang on, and the rates of its links."""
+
+    switch: Device
+    hosts: int  # HCA links
+    down_gbps: float  # of its links to hosts, Gb/s
+    uplinks: int  # links to other switches
+    up_gbps: float  # of those, Gb/s
+    unknown: int  # links whose rate is not known, which count in neither
+
+    @property
+    def ratio(self) -> float:
+        """Downlinks against uplinks by rate: 1 is non-blocking, 2 is two to one; infinite without an uplink."""
+        return self.down_gbps / self.up_gbps if self.up_gbps else float("inf")
+
+
+class Graph:
+    """What follows from the links of a sweep."""
+
+    def __init__(self, net: Net) -> None:
+        self.net = net
+        self._links: dict[str, list[Link]] = {guid: [] for guid in net.devices}
+        for link in net.links:
+            for guid in {link.ends[0][0], link.ends[1][0]}:
+                self._links[guid].append(link)
+        self._tables: dict[str, Mapping[str, int]] = {}
+
+    def links_of(self, guid: str) -> list[Link]:
+        """Return the links of a device."""
+        return self._links.get(guid, [])
+
+    def _hosts(self, switch: Device) -> list[Link]:
+        return [link for link in self.links_of(switch.guid) if self._is_host(link.other(switch.guid)[0])]
+
+    def _is_host(self, guid: str) -> bool:
+        device = self.net.devices[guid]
+        return device.kind == "hca" and not device.aggregates
+
+    @cached_property
+    def leaves(self) -> tuple[Leaf, ...]:
+        """The switches that hosts hang on, in the order of their names."""
+        found = []
+        for switch in self.net.switches:
+            down = self._hosts(switch)
+            up = [link for link in self.links_of(switch.guid) if self.net.devices[link.other(switch.guid)[0]].is_switch]
+            if down and len(down) >= LEAF_SHARE * (len(down) + len(up)):
+                rates = [sum(link.gbps or 0.0 for link in links) for links in (down, up)]
+                blank = sum(link.gbps is None for link in (*down, *up))
+                found.append(Leaf(switch, len(down), rates[0], len(up), rates[1], blank))
+        return tuple(found)
+
+    @cached_property
+    def tiers(self) -> tuple[tuple[Device, ...], ...]:
+        """Switches by their distance from the leaves: leaves, spines, cores; those that reach none stand last."""
+        depth = self._depths(leaf.switch.guid for leaf in self.leaves)
+        tiers: dict[int, list[Device]] = {}
+        beyond = max(depth.values(), default=-1) + 1
+        for switch in self.net.switches:
+            tiers.setdefault(depth.get(switch.guid, beyond), []).append(switch)
+        return tuple(tuple(tiers[number]) for number in sorted(tiers))
+
+    def _depths(self, starts: Iterable[str]) -> dict[str, int]:
+        """Return the number of links from the nearest start to each switch, over switches only."""
+        depth = dict.fromkeys(starts, 0)
+        queue = deque(depth)
+        while queue:
+            here = queue.popleft()
+            for far in self._switches[here]:
+                if far not in depth:
+                    depth[far] = depth[here] + 1
+                    queue.append(far)
+        return depth
+
+    @cached_property
+    def _switches(self) -> Mapping[str, tuple[str, ...]]:
+        """Return the switches next to each switch."""
+        switches = {switch.guid for switch in self.net.switches}
+        return {guid: tuple({link.other(guid)[0] for link in self._links[guid]} & switches) for guid in switches}
+
+    def distances(self, leaf: str) -> Mapping[str, int]:
+        """Return, for each switch, how many switches a path from a leaf to it crosses: itself 1."""
+        if leaf not in self._tables:
+            self._tables[leaf] = {guid: links + 1 for guid, links in self._depths([leaf]).items()}
+        return self._tables[leaf]
+
+    def leaf_of(self, hca: str) -> str | None:
+        """Return the GUID of the switch that an HCA hangs on; None if it hangs on none, or on several."""
+        switches = {link.other(hca)[0] for link in self.links_of(hca)}
+        found = [guid for guid in switches if self.net.devices[guid].is_switch]
+        return found[0] if len(found) == 1 else None
+
+    def along(self, route: tuple[int, ...]) -> str:
+        """Say where a directed route from the node that swept ends: ``leaf00 port 3``; empty if it cannot be walked.
+
+        The first number stands for the sweeping port itself; each of the others is the port it is left by.
+        """
+        here = self.net.start[0] if self.net.start else ""
+        if here not in self.net.devices:
+            return ""
+        for number in route[1:-1]:
+            link = next((link for link in self._links[here] if (here, number) in link.ends), None)
+            if link is None:
+                return ""
+            here = link.other(here)[0]
+        return f"{self.net.devices[here].label} port {route[-1]}" if len(route) > 1 else ""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where the HCAs of a job hang, one rail at a time, and how far they are apart."""
+
+    nodes: int  # of the job, on the fabric
+    pairs: Mapping[int, int]  # switches on the path -> pairs of HCAs of one rail
+    needed: int  # switches on the longest path, if so many nodes stood as close as this fabric lets them
+    leaves: int  # that the job's HCAs hang on
+    far: tuple[str, ...]  # nodes that are farther than needed from more than half of the others
+
+
+def place(graph: Graph, rails: Mapping[str, Mapping[str, str]]) -> Placement:
+    """Work out a job's paths; ``rails`` holds, by name of the rail, the job's nodes with the GUID of their HCA."""
+    hung = {rail: {node: leaf for node, hca in members.items() if (leaf := graph.leaf_of(hca)) is not None}
+            for rail, members in rails.items()}  # fmt: skip
+    everywhere = Counter(leaf for members in hung.values() for leaf in members.values())
+    pairs: Counter[int] = Counter()
+    needed, far = 1, set[str]()
+    for members in hung.values():
+        on = Counter(members.values())
+        # where rails share leaves, one rail has only its part of a leaf's ports
+        part = len(members) / max(1, sum(everywhere[leaf] for leaf in on))
+        wanted = _nearest_fit(graph, on, len(members), part)
+        needed = max(needed, wanted)
+        for leaf, count in on.items():
+            table, beyond = graph.distances(leaf), 0
+            for other, there in on.items():
+                length = table.get(other, 0)
+                pairs[length] += count * (count - 1) if other == leaf else count * there
+                beyond += there if length == 0 or length > wanted else 0
+            if beyond * 2 > len(members):
+                far.update(node for node, its in members.items() if its == leaf)
+    return Placement(
+        len({node for members in hung.values() for node in members}),
+        {length: number // 2 for length, number in sorted(pairs.items()) if number},
+        needed, len(everywhere), tuple(sorted(far)),
+    )  # fmt: skip
+
+
+def _nearest_fit(graph: Graph, around: Iterable[str], nodes: int, part: float) -> int:
+    """Return the longest path of the closest leaves that have room for so many nodes, around one that is in use."""
+    room = {leaf.switch.guid: leaf.hosts * part for leaf in graph.leaves}
+    if max(room.values(), default=0) >= nodes:
+        return 1
+    best = 0
+    for leaf in around:
+        table, total = graph.distances(leaf), 0.0
+        for other in sorted((guid for guid in room if guid in table), key=lambda guid: table[guid]):
+            total += room[other]
+            if total >= nodes:
+                best = min(best or table[other], table[other])
+                break
+    return best or 1

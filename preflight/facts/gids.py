@@ -1,0 +1,61 @@
+"""The GID table of an RDMA port: the addresses that a RoCE connection can be made from, by index.
+
+Source: Documentation/ABI/stable/sysfs-class-infiniband (gids, gid_attrs/types). An empty row reads as all zeros, and
+its type as an error; so does a row whose interface is in another network namespace.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+
+from preflight.evidence import Evidence, EvidenceError
+from preflight.facts.rdma import ROOT
+from preflight.lean import dataclass
+
+#: Rows that are asked for (``preflight.probes``).
+ASKED = range(8)
+
+#: What the kernel calls them.
+TYPES = ("IB/RoCE v1", "RoCE v2")
+
+
+@dataclass(frozen=True)
+class Gid:
+    """One row."""
+
+    index: int
+    address: ipaddress.IPv6Address
+    type: str  # "RoCE v2", "IB/RoCE v1"; empty: the kernel does not tell, an empty row
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no address in it that this network namespace may use."""
+        return int(self.address) == 0 or not self.type
+
+    @property
+    def shown(self) -> str:
+        """The address as people write it: ``10.0.0.1 (RoCE v2)``, ``fe80::1 (IB/RoCE v1)``."""
+        return f"{self.address.ipv4_mapped or self.address} ({self.type or 'of no type here'})"
+
+
+def keys(device: str, port: int, index: int) -> tuple[str, str]:
+    """Return the record keys of a row: address and type."""
+    base = f"file:{ROOT}/{device}/ports/{port}"
+    return f"{base}/gids/{index}", f"{base}/gid_attrs/types/{index}"
+
+
+def gid(evidence: Evidence, device: str, port: int, index: int) -> Gid:
+    """Return a row; raises EvidenceError if nobody looked, or it holds no address."""
+    address_key, type_key = keys(device, port, index)
+    text = evidence.text(address_key).strip()
+    try:
+        address = ipaddress.IPv6Address(text)
+    except ValueError:
+        raise EvidenceError(address_key, f"holds {text[:60]!r}, not a GID") from None
+    record = evidence.record(type_key)
+    if int(address) == 0 or (record.status == "error" and "Invalid argument" in record.why):
+        return Gid(index, address, "")  # EINVAL: the row is empty, or another network namespace's
+    kind = evidence.text(type_key).strip()
+    if kind not in TYPES:
+        raise EvidenceError(type_key, f"holds {kind[:60]!r}, not a type of GID")
+    return Gid(index, address, kind)

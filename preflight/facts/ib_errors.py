@@ -1,0 +1,71 @@
+"""``ibqueryerrors``: the error counters of a subnet's ports since somebody last reset them.
+
+Source: infiniband-diags, ibqueryerrors(8). Its exit status is 1 where it found errors. Without a subnet manager
+it prints nothing at all and ends with 0. The line "port ALL" adds counters up until they are full, and is not read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from preflight.facts.text import plain
+from preflight.lean import dataclass
+
+#: What a counter of PortCounters can hold at most (IBA 16.1.3.5): a full one cannot show growth.
+FULL = {
+    "SymbolErrorCounter": 65535, "LinkErrorRecoveryCounter": 255, "LinkDownedCounter": 255, "PortRcvErrors": 65535,
+    "PortRcvRemotePhysicalErrors": 65535, "PortRcvSwitchRelayErrors": 65535, "PortXmitDiscards": 65535,
+    "PortXmitConstraintErrors": 255, "PortRcvConstraintErrors": 255, "LocalLinkIntegrityErrors": 15,
+    "ExcessiveBufferOverrunErrors": 15, "VL15Dropped": 65535, "PortXmitWait": 4294967295,
+}  # fmt: skip
+
+_OF = re.compile(r'Errors for (?:0x([0-9a-fA-F]{1,16}) )?"(.*)"')
+_PORT = re.compile(
+    r"\s+GUID 0x([0-9a-fA-F]{1,16}) port (ALL|[0-9]{1,3}):"
+    r"((?: \[[A-Za-z0-9]+ == [0-9]{1,20}(?: \([^)\n]*\))?\])*)\s*"
+)
+_VALUE = re.compile(r"\[([A-Za-z0-9]+) == ([0-9]{1,20})")
+_SUMMARY = re.compile(r"## Summary: ([0-9]{1,9}) nodes checked, ([0-9]{1,9}) bad nodes found")
+_THRESHOLD = re.compile(r"\[([A-Za-z0-9]+) = ([0-9]{1,20})\]")
+_FAILURES = re.compile(r"##\s+([0-9]{1,9}) PMA query failures")
+
+
+@dataclass(frozen=True)
+class Errors:
+    """The counters of all ports that are not zero, or above the site's threshold."""
+
+    counters: Mapping[tuple[str, int], Mapping[str, int]]  # (GUID of the port, its number) -> counter -> value
+    names: Mapping[str, str]  # GUID of the port -> description of its device
+    nodes: int  # devices that were asked
+    unanswered: int  # queries of counters that failed
+    thresholds: Mapping[str, int]  # counter -> value up to which it is not listed (/etc/infiniband-diags)
+
+
+def parse(text: str) -> Errors:
+    """Read a report; raises ValueError if it has no summary, which is the end of a whole one, or a line is odd."""
+    counters: dict[tuple[str, int], dict[str, int]] = {}
+    names: dict[str, str] = {}
+    thresholds: dict[str, int] = {}
+    name, nodes, unanswered = "", None, 0
+    for line in plain(text).split("\n"):
+        if not line.strip() or line.lstrip().startswith("Link info:"):
+            continue
+        if match := _OF.fullmatch(line):
+            name = match[2]
+        elif match := _PORT.fullmatch(line):
+            guid = match[1].lower().zfill(16)
+            names[guid] = name
+            if match[2] != "ALL":
+                counters[guid, int(match[2])] = {one[1]: int(one[2]) for one in _VALUE.finditer(match[3])}
+        elif match := _SUMMARY.match(line):
+            nodes = int(match[1])
+        elif match := _FAILURES.match(line):
+            unanswered = int(match[1])
+        elif line.startswith("## Thresholds:"):
+            thresholds = {one[1]: int(one[2]) for one in _THRESHOLD.finditer(line)}
+        elif not line.startswith("##"):
+            raise ValueError(f"there is no counter in the line {line.strip()[:120]!r}")
+    if nodes is None:
+        raise ValueError("it ends without a summary" if text.strip() else "it is empty: no subnet manager answered")
+    return Errors(counters, names, nodes, unanswered, thresholds)

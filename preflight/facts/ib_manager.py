@@ -1,0 +1,93 @@
+"""``sminfo`` and ``saquery``: who manages a subnet, and what services have registered with it.
+
+Source: infiniband-diags, sminfo(8), saquery(8); IBA 14.4.1 for the states.
+"""
+
+from __future__ import annotations
+
+import re
+
+from preflight.facts.text import plain
+from preflight.lean import dataclass
+
+#: State of a subnet manager (IBA table 160).
+STATES = {0: "not active", 1: "discovering", 2: "standby", 3: "master"}
+MASTER = 3
+
+#: Name under which the SHARP aggregation manager registers itself (NVIDIA SHARP, sharp_benchmark.sh).
+AGGREGATION_SERVICE = "SHArP.AggregationManager"
+
+_SMINFO = re.compile(
+    r"sminfo: sm lid ([0-9]{1,5}) sm guid 0x([0-9a-fA-F]{1,16}), activity count ([0-9]{1,20}) "
+    r"priority ([0-9]{1,2}) state ([0-9]{1,2}) \S+"
+)
+#: What no answer from the manager looks like, in distinction to a port that could not even be opened.
+_NO_ANSWER = re.compile(r"(?:\S{0,200}/)?sminfo: iberror: failed: query\s*")
+
+_NOISE = re.compile(r"sim_connect: attached as client")
+_LOST = re.compile(r"bad status|timed out|[Tt]imeout|query failed|_do_madrpc failed|Mad (?:handle|status) error")
+_ROUTE = re.compile(r"DR path slid [0-9]+; dlid [0-9]+; ([0-9]{1,3}(?:,[0-9]{1,3}){0,63})[ )]")
+
+
+@dataclass(frozen=True)
+class Manager:
+    """A subnet manager as it describes itself."""
+
+    lid: int
+    guid: str  # of the port that it runs on, 16 hexadecimal digits
+    priority: int
+    state: int
+
+    @property
+    def is_master(self) -> bool:
+        """Whether it says that it manages the subnet."""
+        return self.state == MASTER
+
+    @property
+    def words(self) -> str:
+        """Name it in a finding."""
+        return f"LID {self.lid}, GUID 0x{self.guid}, priority {self.priority}"
+
+
+def parse_sminfo(text: str) -> Manager | None:
+    """Read ``sminfo``; None if the query was sent and nobody answered. Raises ValueError."""
+    line = next((line.strip() for line in plain(text).split("\n") if line.strip()), "")
+    if match := _SMINFO.fullmatch(line):
+        return Manager(int(match[1]), match[2].lower().zfill(16), int(match[4]), int(match[5]))
+    if _NO_ANSWER.fullmatch(line):
+        return None
+    raise ValueError(f"there is no subnet manager in it; it begins {line[:80]!r}")
+
+
+def parse_services(text: str) -> tuple[str, ...]:
+    """Read the names in ``saquery SR``; none if nothing is registered. Raises ValueError if there is other text."""
+    names = []
+    for line in plain(text).split("\n"):
+        if not line.strip() or line.strip() == "ServiceRecord dump:":
+            continue
+        if not (match := re.fullmatch(r"\s*(Service[A-Za-z0-9_.]{1,20}?)\.{2,}(.{0,200})", line)):
+            raise ValueError(f"there is no service record in the line {line.strip()[:120]!r}")
+        if match[1] == "ServiceName":
+            names.append(match[2].strip())
+    return tuple(names)
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Queries that a tool sent and nothing answered."""
+
+    count: int
+    routes: tuple[tuple[int, ...], ...]  # directed routes to what did not answer: (0, 1, 3), each once
+    first: str  # the first line that says so
+
+
+def lost(err: str) -> Lost | None:
+    """Find queries without an answer in what a tool wrote to standard error; None if there are none.
+
+    A tool that lost some ends with status 0 and prints what is left.
+    """
+    lines = [line.strip() for line in plain(err).split("\n") if _LOST.search(line) and not _NOISE.search(line)]
+    if not lines:
+        return None
+    routes = dict.fromkeys(match[1] for line in lines if (match := _ROUTE.search(line)))
+    return Lost(len(lines), tuple(tuple(int(port) for port in route.split(",")) for route in routes), lines[0][:200])

@@ -1,0 +1,197 @@
+"""``ibnetdiscover``: the switches and HCAs of a subnet and the links between them.
+
+Source: infiniband-diags, ibnetdiscover(8) "topology file format". A link stands in it twice, once at each end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from preflight.facts.text import plain
+from preflight.lean import dataclass
+
+#: Gb/s of one lane, by the name of its speed (InfiniBand Architecture Specification; FDR10 is Mellanox's).
+LANE_GBPS = {
+    "SDR": 2.5, "DDR": 5.0, "QDR": 10.0, "FDR10": 10.0, "FDR": 14.0, "EDR": 25.0, "HDR": 50.0, "NDR": 100.0,
+    "XDR": 200.0,
+}  # fmt: skip
+
+#: Device id of the aggregation node that a switch with SHARP shows as an HCA on a port of its own (pci.ids, 15b3:cf09).
+AGGREGATION_NODE = 0xCF09
+_AGGREGATION_NAME = "Mellanox Technologies Aggregation Node"
+
+_KIND = {"Switch": "switch", "Ca": "hca", "Rt": "router"}
+_PREFIX = {"S": "switch", "H": "hca", "R": "router"}
+_HEAD = re.compile(r'(Switch|Ca|Rt)\s+([0-9]{1,3})\s+"[SHR]-([0-9a-fA-F]{16})"(.*)')
+_PORT = re.compile(
+    r"\[([0-9]{1,3})\](?:\[ext [0-9]{1,3}\])?(?:\((?:0x)?([0-9a-fA-F]{1,16})\))?\s+"
+    r'"([SHR])-([0-9a-fA-F]{16})"\[([0-9]{1,3})\](?:\((?:0x)?([0-9a-fA-F]{1,16})\))?(?:\[ext [0-9]{1,3}\])?(.*)'
+)
+_FIELD = re.compile(
+    r"(vendid|devid|sysimgguid|caguid|switchguid|rtguid)=0x([0-9a-fA-F]{1,16})(?:\([0-9a-fA-F]{1,16}\))?"
+)
+_START = re.compile(r"# Initiated from (?:node|Node) ([0-9a-fA-F]{1,16}) port ([0-9a-fA-F]{1,16})")
+_LID = re.compile(r"\blid ([0-9]{1,5})\b")
+_SPEED = re.compile(r"([0-9]{1,2})[xX]([A-Z]{3}(?:10)?)")
+
+
+@dataclass(frozen=True)
+class Device:
+    """A switch, an HCA or a router."""
+
+    guid: str  # node GUID, 16 hexadecimal digits
+    kind: str  # switch, hca or router
+    name: str  # its description: "gpu001 mlx5_0"; empty where it did not answer
+    ports: int  # of the device, used or not
+    device_id: int | None = None  # PCI device id of its chip
+    lid: int | None = None  # of a switch's port 0
+    described: bool = True  # False: only named as the other end of a link, without an entry of its own
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether it forwards."""
+        return self.kind == "switch"
+
+    @property
+    def aggregates(self) -> bool:
+        """Whether it is the aggregation node (SHARP) inside a switch, and no HCA of a host."""
+        return self.kind == "hca" and (self.device_id == AGGREGATION_NODE or self.name == _AGGREGATION_NAME)
+
+    @property
+    def label(self) -> str:
+        """Its name, or its GUID where it has none."""
+        return self.name or f"0x{self.guid}"
+
+
+End = tuple[str, int]  # GUID of the device, number of its port
+
+
+@dataclass(frozen=True)
+class Link:
+    """A cable: its two ends in order, and what it runs at."""
+
+    ends: tuple[End, End]
+    speed: str  # "4xHDR"; empty where neither end said it
+    gbps: float | None  # both directions alike, Gb/s; None: a speed that this version does not know
+    seen_by: int = 2  # ends that list it
+
+    def other(self, guid: str) -> End:
+        """Return the end away from a device."""
+        return self.ends[1] if self.ends[0][0] == guid else self.ends[0]
+
+
+@dataclass(frozen=True)
+class Net:
+    """A subnet as one sweep saw it."""
+
+    devices: Mapping[str, Device]
+    links: tuple[Link, ...]
+    start: End | None  # node GUID that was swept from and its port (0: not told)
+    port_guids: Mapping[str, End]  # GUID of an HCA's port -> its node GUID and number
+
+    @property
+    def switches(self) -> tuple[Device, ...]:
+        """The switches, in the order of their names."""
+        return tuple(sorted((d for d in self.devices.values() if d.is_switch), key=lambda d: (d.label, d.guid)))
+
+    @property
+    def hcas(self) -> tuple[Device, ...]:
+        """The HCAs of hosts: no aggregation nodes."""
+        found = (d for d in self.devices.values() if d.kind == "hca" and not d.aggregates)
+        return tuple(sorted(found, key=lambda d: (d.label, d.guid)))
+
+    def end_of(self, guid: str, number: int) -> End | None:
+        """Return the end that a tool means by a GUID, a switch's or an HCA port's, and a port number."""
+        if guid in self.devices and self.devices[guid].is_switch:
+            return guid, number
+        return self.port_guids.get(guid)
+
+    def port(self, end: End) -> str:
+        """Return what to call one end of a link: ``leaf01 port 3``, or the HCA's name."""
+        device = self.devices[end[0]]
+        return device.label if device.kind == "hca" and device.ports == 1 else f"{device.label} port {end[1]}"
+
+    def words(self, link: Link) -> str:
+        """Return what to call a link."""
+        return f"{self.port(link.ends[0])} - {self.port(link.ends[1])}"
+
+
+def parse(text: str) -> Net:
+    """Read a topology file; raises ValueError with the offending line, or if there is no device in it."""
+    devices: dict[str, Device] = {}
+    halves: dict[tuple[End, End], list[str]] = {}
+    port_guids: dict[str, End] = {}
+    fields: dict[str, str] = {}
+    here: Device | None = None
+    start: End | None = None
+    for line in plain(text).split("\n"):
+        line = line.rstrip()
+        if not line:
+            fields, here = {}, None
+        elif match := _START.match(line):
+            start = (match[1].lower().zfill(16), 0)
+        elif line.startswith("#") or line.startswith(("Chassis ", "Non-Chassis ", "External ports")):
+            continue
+        elif match := _FIELD.fullmatch(line):
+            fields[match[1]] = match[2]
+        elif match := _HEAD.fullmatch(line):
+            here = _device(match, fields)
+            devices[here.guid] = here
+            fields = {}
+        elif (match := _PORT.fullmatch(line)) and here is not None:
+            far, speed = _far(match, here)
+            devices.setdefault(far.guid, far)
+            near_end, far_end = (here.guid, int(match[1])), (far.guid, int(match[5]))
+            port_guids |= {
+                guid.lower().zfill(16): end for guid, end in ((match[2], near_end), (match[6], far_end)) if guid
+            }
+            ends = sorted([near_end, far_end])
+            halves.setdefault((ends[0], ends[1]), []).append(speed)
+        else:
+            raise ValueError(f"there is no place for the line {line.strip()[:120]!r}")
+    if not devices:
+        raise ValueError("there is no switch and no HCA in it")
+    links = tuple(_link(ends, speeds) for ends, speeds in sorted(halves.items()))
+    return Net(devices, links, start, port_guids)
+
+
+def _device(match: re.Match[str], fields: Mapping[str, str]) -> Device:
+    name, rest = _quoted(match[4])
+    lid = _LID.search(rest)
+    chip = fields.get("devid")
+    return Device(
+        match[3].lower(), _KIND[match[1]], name, int(match[2]), int(chip, 16) if chip else None,
+        int(lid[1]) if lid else None,
+    )  # fmt: skip
+
+
+def _far(match: re.Match[str], here: Device) -> tuple[Device, str]:
+    """Return the other end as its own entry would have it, until that is read, and the link's speed."""
+    name, rest = _quoted(match[7])
+    found = _SPEED.search(rest)
+    far = Device(match[4].lower(), _PREFIX[match[3]], name, 1 if match[3] == "H" else 0, described=False)
+    return far, f"{found[1]}x{found[2]}" if found else ""
+
+
+def _quoted(comment: str) -> tuple[str, str]:
+    """Return the description in a comment, which may hold quotation marks itself, and what follows it."""
+    first, last = comment.find('"'), comment.rfind('"')
+    if first == last:
+        return "", comment
+    return comment[first + 1 : last].strip(), comment[last + 1 :]
+
+
+def _link(ends: tuple[End, End], speeds: list[str]) -> Link:
+    known = [(rate, speed) for speed in speeds if (rate := gbps(speed)) is not None]
+    if known:  # the two ends of one cable agree; where a simulator lets them differ, the slower one counts
+        rate, speed = min(known)
+        return Link(ends, speed, rate, len(speeds))
+    return Link(ends, next(filter(None, speeds), ""), None, len(speeds))
+
+
+def gbps(speed: str) -> float | None:
+    """Return the rate of ``4xHDR`` in Gb/s; None if the speed is not known."""
+    match = _SPEED.fullmatch(speed)
+    lane = LANE_GBPS.get(match[2]) if match else None
+    return lane * int(match[1]) if match and lane is not None else None

@@ -1,0 +1,130 @@
+"""A line read with care: one that may hold several messages, or was written by others than NCCL."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Container
+
+from preflight.facts.nccl_lines import LONGEST_LINE_CHARS, unlaunched
+from preflight.facts.nccl_log import rails, signatures
+from preflight.facts.nccl_log.events import apply
+from preflight.facts.nccl_log.messages import connection, event, trimmed, version, via
+from preflight.facts.nccl_log.model import Line
+from preflight.facts.nccl_log.prefix import Origin, clean, origin_of, unwrapped_json
+from preflight.facts.nccl_log.tally import Key, Tally
+
+_LEVEL = re.compile(r"NCCL (INFO|WARN|TRACE|CALL|ABORT)(?: |\r?$)")
+_LEVEL_BYTES = re.compile(rb"NCCL (?:INFO|WARN|TRACE|CALL|ABORT)(?: |\r?$)")
+#: What may stand directly before a second message that was written into the same line.
+_SECOND = re.compile(
+    rb"(?:\[\d{4}-[^\]\n]{6,32}\] )?([A-Za-z0-9_][\w.-]{0,254}):\d{1,10}:\d{1,10} "
+    rb"(?:\[\d{1,4}\] )?(?:\S{1,128}:\d{1,6} )?$"
+)
+_MOST_PARTS = 32
+
+
+def levelled(raw: bytes) -> bool:
+    """Tell whether a text holds NCCL's name and a level."""
+    return _LEVEL_BYTES.search(raw) is not None
+
+
+class CarefulReader:
+    """Reads one line at a time; :attr:`tally` holds what they say."""
+
+    def __init__(self, first_line: int = 0, file: str = "") -> None:
+        """Begin after so many lines."""
+        self.tally = Tally()
+        self.number = first_line
+        self.file = file
+
+    def careful(self, number: int, raw: bytes) -> None:
+        """Take in a line that may hold several messages, or stand in a JSON object."""
+        if len(raw) > 2 * LONGEST_LINE_CHARS:
+            self.tally.long_lines += 1
+            raw = raw[: 2 * LONGEST_LINE_CHARS]
+        inside = unwrapped_json(raw)
+        self.number = number
+        before = ""
+        for part in _parts(raw if inside is None else inside, self.tally.seen.get("host", {})):
+            before = self._part(part, before)
+
+    def _part(self, part: bytes, before: str) -> str:
+        """Take in one message, and return it; one that a collector wrote twice on a line counts once."""
+        text = clean(part)
+        level = _LEVEL.search(text)
+        origin = self.known(origin_of(text[: level.start()])) if level else None
+        if level is None or origin is None:
+            self.outside(self.number, text)
+            return ""
+        message = trimmed(text[level.end() :])
+        if message == before:
+            return message
+        self.tally.lines += 1
+        line = self.line(self.number, part, origin, message.encode("utf-8", "backslashreplace"))
+        if level[1] == "INFO":
+            self._info_part(message, origin, line)
+        elif level[1] == "WARN":
+            self.tally.warning(lambda: line)
+            if found := signatures.matching(message, "warn", origin.source):
+                self.failed(found.id, origin, lambda: line)
+        return message
+
+    def _info_part(self, message: str, origin: Origin, line: Line) -> None:
+        before, is_channel, way = message.partition("] via ")
+        taken = via(way) if is_channel and connection(before) else None
+        if taken is not None:
+            self.tally.add("via", (origin.host, *taken), lambda: line)
+            if taken.transport == "NET":
+                end, ends = before.encode("utf-8", "backslashreplace"), self.tally.ends
+                if end not in ends:
+                    self.tally.ends_mask = rails.add(ends, self.tally.ends_mask, end, trimmed(way).encode())
+        elif (said := event(message)) is not None:
+            apply(self.tally, said, origin, lambda: line)
+        if found := signatures.matching(message, "info"):
+            self.failed(found.id, origin, lambda: line)
+
+    def outside(self, number: int, text: str) -> None:
+        """Take in a line that NCCL did not write: a framework's, a launcher's, nccl-tests'."""
+        said = version(text)
+        found = signatures.matching(text, "outside")
+        if said is None and found is None:
+            return
+        line = Line(number, None, text.strip()[:1000], text.strip()[:300], tag=unlaunched(text)[0], file=self.file)
+        if said is not None:
+            self.tally.add("version", (said,), lambda: line)
+            self.tally.lines += 1
+        if found is not None:
+            self.failed(found.id, Origin(None, None, None, line.tag, None, ""), lambda: line)
+
+    def failed(self, name: str, origin: Origin, line: Callable[[], Line]) -> None:
+        """Count a failure signature."""
+        self.tally.add("failure", (name, *origin.process), line)
+
+    def known(self, origin: Origin | None) -> Origin | None:
+        """Keep the host of whoever wrote a line."""
+        if origin is not None and origin.host is not None:
+            host, number = origin.host, self.number
+            self.tally.add("host", (host,), lambda: Line(number, host, "", "", file=self.file), 0)
+        return origin
+
+    def line(self, number: int, raw: bytes, origin: Origin, message: bytes) -> Line:
+        """Make the line that a fact rests on."""
+        said = trimmed(clean(message))[:1000]
+        text = clean(raw).strip()[:300]
+        return Line(number, origin.host, said, text, origin.time, origin.pid, origin.device, origin.tag, self.file)
+
+
+def _parts(raw: bytes, hosts: Container[Key]) -> list[bytes]:
+    """Split a line where other messages were written into it."""
+    found = [match.start() for match in _LEVEL_BYTES.finditer(raw)][:_MOST_PARTS]
+    cuts = [0]
+    for start in found[1:]:
+        if second := _SECOND.search(raw, max(cuts[-1], start - 300), start):
+            cuts.append(second.start(1) + _glued(second[1].decode("latin-1"), hosts))
+    parts = [raw[a:b] for a, b in zip(cuts, [*cuts[1:], len(raw)], strict=True)]
+    return [part.rstrip(b" |") for part in parts[:-1]] + parts[-1:]
+
+
+def _glued(name: str, hosts: Container[Key]) -> int:
+    """Return where the name of a known host begins in what the end of the message before it may be glued to."""
+    return next((at for at in range(len(name)) if (name[at:],) in hosts), 0)

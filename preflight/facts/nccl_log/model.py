@@ -1,0 +1,244 @@
+"""What a reader of NCCL's log hands on. An empty tuple or None: the log is silent about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from preflight.lean import dataclass
+
+_TCP = frozenset({"socket", "fastsocket"})
+
+
+def is_tcp(network: str) -> bool:
+    """Tell whether a network is NCCL's own TCP transport (a plug-in that speaks TCP has a name of its own)."""
+    return network.casefold() in _TCP
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a log, for quoting."""
+
+    number: int  # from 1
+    host: str | None  # None where the prefix was cut off or tells none
+    message: str  # without the prefix
+    text: str  # the whole line, at most 300 characters
+    time: str | None = None  # as printed, `YYYY-MM-DD HH:MM:SS[.f]`; clocks of two hosts may differ
+    pid: int | None = None
+    device: int | None = None  # CUDA device of the calling thread, within CUDA_VISIBLE_DEVICES: not a local rank
+    tag: str = ""  # who wrote it, as the launcher says: `1,0`, `rank3`, `pod/…`
+    file: str = ""  # where several files were read
+
+    def __str__(self) -> str:
+        """Return the line with its number."""
+        return f"{self.file}:{self.number}: {self.text}" if self.file else f"{self.number}: {self.text}"
+
+
+@dataclass(frozen=True)
+class Use:
+    """Something that the log says once or often."""
+
+    name: str
+    count: int
+    first: Line
+
+
+@dataclass(frozen=True)
+class NetChannels:
+    """Connections over one network, with or without GPUDirect RDMA."""
+
+    network: str  # IB, Socket, AWS Libfabric, …
+    gpudirect: bool
+    count: int  # lines, one for each channel and direction
+    first: Line
+
+
+@dataclass(frozen=True)
+class IbDevice:
+    """One entry of ``NET/IB : Using``."""
+
+    name: str
+    port: int
+    roce: bool
+    sharp: bool  # the plug-in could use SHARP here
+    first: Line
+
+
+@dataclass(frozen=True)
+class Hca:
+    """An HCA that NCCL found, over all hosts, and the network channels that run over it."""
+
+    name: str
+    port: int
+    hosts: int  # on how many it was found
+    channels: int | None  # connection lines that name it; None where the log shows no network channel of its host
+    unused_on: tuple[str, ...]  # hosts that have network channels, but none over this one; at most 20
+
+
+@dataclass(frozen=True)
+class HostChannels:
+    """The network channels that one host's processes opened."""
+
+    host: str
+    network: str
+    gpudirect: bool
+    count: int
+    proxied: int  # of them through the NIC of another rank's process (PXN)
+
+
+@dataclass(frozen=True)
+class Rails:
+    """Connections of which both ends were seen: whether they join NICs of one index (rail) or of two."""
+
+    seen: int
+    crossing: int
+    example: str | None  # one that crosses
+    sampled: bool = False  # True: of very many connections, a sample by name
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable as NCCL says that it read it."""
+
+    name: str
+    value: str
+    first: Line
+    hosts: tuple[str, ...] = ()  # that said so; at most 20
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """What became of a plug-in."""
+
+    state: str  # "loaded", "not found", "internal", "failed", "unsupported"
+    name: str | None
+    first: Line
+    count: int
+
+
+@dataclass(frozen=True)
+class Affinity:
+    """CPUs that NCCL bound a GPU's threads to, as it prints them."""
+
+    host: str | None
+    gpu: int
+    cpus: str
+
+
+@dataclass(frozen=True)
+class ChannelCounts:
+    """``N coll channels, …`` of the communicator with most; None where that version does not say."""
+
+    coll: int
+    collnet: int | None
+    nvls: int | None
+    p2p: int
+
+
+@dataclass(frozen=True)
+class Communicators:
+    """Communicators of one size."""
+
+    nranks: int
+    made: int  # different ones
+    complete: int  # all ranks that are in the log said that it is set up
+    destroyed: int  # that a rank took down again
+    most_by_one: int  # how many one rank set up
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """A communicator that some rank began and did not finish."""
+
+    id: str | None
+    nranks: int
+    started: int  # ranks
+    completed: int
+    first: Line
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A rank that never arrived at a communicator which others waited in."""
+
+    rank: int
+    host: str | None
+    why: str  # how it is known
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A failure signature that was found."""
+
+    id: str
+    layer: str
+    severity: str  # "fatal", "warn", "info"
+    echo: bool  # of another failure
+    line: Line  # the first
+    rank: int | None
+    count: int  # lines
+    hosts: tuple[str, ...]  # in the order in which they said so; at most 20
+    cause: tuple[str, ...]
+    remedy: tuple[str, ...]
+    collect: tuple[str, ...]
+
+    @property
+    def host(self) -> str | None:
+        """Host of the first line."""
+        return self.line.host
+
+
+@dataclass(frozen=True)
+class NcclLog:
+    """What a log says."""
+
+    nccl_version: str | None
+    versions: tuple[Use, ...]
+    cuda_driver: str | None  # as the driver's API counts: "12.8"
+    nranks: int | None  # of the largest communicator
+    nnodes: int | None
+    hosts: tuple[str, ...]
+    ranks: tuple[tuple[int, str], ...]  # (rank of the largest communicator, host) where the log tells
+    networks: tuple[Use, ...]  # "Using network X", one entry for each X
+    plugins: tuple[Plugin, ...]
+    channels: tuple[NetChannels, ...]
+    by_host: tuple[HostChannels, ...]
+    intra_node: tuple[Use, ...]  # P2P/CUMEM, P2P/IPC, SHM, …
+    collnet: tuple[Use, ...]  # channels over COLLNET, and communicators that SHARP was set up for
+    proxied: int  # network channels through another rank's NIC (PXN)
+    rails: Rails | None
+    rings: tuple[str, ...]  # order of ranks of each channel of the largest communicator, as printed; at most 64
+    ring_channels: int | None
+    tree_channels: int | None
+    channel_counts: ChannelCounts | None
+    nvls: Line | None  # NVLS resources were set up
+    nvls_support: bool | None  # what the devices could do; None also where hosts differ
+    mnnvl: Use | None  # a clique over several nodes
+    ib_devices: tuple[IbDevice, ...]
+    hcas: tuple[Hca, ...]
+    no_device_found: Line | None
+    socket_interfaces: tuple[str, ...]  # NET/Socket was initialised, not: is used
+    environment: tuple[Variable, ...]
+    affinity: tuple[Affinity, ...]
+    communicators: tuple[Communicators, ...]  # largest first
+    unfinished: tuple[Unfinished, ...]  # largest first; at most 20
+    missing: tuple[Missing, ...]
+    warnings: tuple[Line, ...]  # in the order of time; at most KEPT
+    warning_count: int
+    failures: tuple[Failure, ...]  # root cause first, echoes last
+    hints: tuple[Failure, ...]  # signatures of severity "info"
+    obstacles: tuple[Line, ...]  # reasons that the log gives for not using RDMA, earliest first
+    gpudirect_disabled: tuple[Line, ...]
+    ofi_provider: Use | None  # libfabric provider that the AWS plug-in chose
+    lines: int  # of NCCL
+    notes: tuple[str, ...]  # what was not looked at, and why
+
+    def variable(self, name: str) -> Variable | None:
+        """Return what NCCL said of a variable first."""
+        return next((variable for variable in self.environment if variable.name == name), None)
+
+    @property
+    def network_names(self) -> tuple[str, ...]:
+        """Networks in use: those of the channels; where there are no channel lines, those chosen."""
+        named: Sequence[NetChannels | Use] = self.channels or self.networks
+        return tuple(dict.fromkeys(entry.network if isinstance(entry, NetChannels) else entry.name for entry in named))

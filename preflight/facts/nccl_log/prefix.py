@@ -1,0 +1,94 @@
+"""What stands before ``NCCL INFO`` on a line: launcher's marks, time, HOST:PID:TID, device, source."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from preflight.facts.nccl_lines import LONGEST_LINE_CHARS, unlaunched, unmarked
+from preflight.facts.text import plain
+from preflight.lean import dataclass
+
+#: A stamp of a collector of logs, which may be glued to what follows it.
+_STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?:Z|[+-]\d\d:?\d\d)?")
+_HOST = re.compile(r"(?<![\w.-])([A-Za-z0-9_][\w.-]{0,254}):(\d{1,10}):(\d{1,10})\s")
+_CLOCK = re.compile(r"\d\d:\d\d:\d\d\s")
+#: A number of a table that NCCL wrote into may be glued to its host's name.
+_TABLE_ROW = re.compile(r"\d\s{1,40}\d{1,19}\s{1,40}[A-Za-z]\w{2,15}\s")
+#: CUDA device, time of a trace, FILE:LINE and function.
+_DEVICE = r"\[(?P<device>\d{1,4})\]"
+_REST = (
+    r"\s*(?:\d{1,12}\.\d{1,9}\s+)?"
+    r"(?:(?P<source>[\w./\\+-]{1,256}:\d{1,6})\s+(?:\(\w{1,64}\)\s+)?|\S{1,128}:\d{1,6}\s+)?\s*"
+)
+_AFTER_HOST = re.compile(f"(?:{_DEVICE})?{_REST}")
+#: Where somebody took the host out: the device alone tells NCCL's line from prose about NCCL, or nothing stands before.
+_MARKED = re.compile(f"(?:.{{0,400}}[\\s:>│|])?{_DEVICE}{_REST}")
+_BARE = re.compile(f"(?:\\S{{1,255}}:[\\dXx*]{{1,10}}:[\\dXx*]{{1,10}}\\s)?{_REST}")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Who wrote a line, when and where in NCCL's source."""
+
+    host: str | None
+    pid: int | None
+    device: int | None
+    tag: str
+    time: str | None
+    source: str
+
+    @property
+    def process(self) -> tuple[str, int | None, int | None]:
+        """Return what tells one rank from another: host or tag, process, device."""
+        return (self.host or self.tag, self.pid, self.device)
+
+
+def clean(raw: bytes) -> str:
+    """Return one line as text, without what a terminal or an HTML page put in; at most 8,192 characters."""
+    text = raw[: LONGEST_LINE_CHARS * 2].decode("utf-8", "backslashreplace")[:LONGEST_LINE_CHARS]
+    if "\x1b" in text or "\x00" in text or "\ufeff" in text:
+        text = plain(text)
+    if "&" in text or "](http" in text or "[0m" in text or "[39m" in text or "[m" in text:
+        text = unmarked(text)
+    return text
+
+
+def unwrapped_json(raw: bytes) -> bytes | None:
+    """Return the text that a collector of logs put into a JSON object, one to a line; None if it is none."""
+    if not raw.startswith(b"{") or len(raw) > LONGEST_LINE_CHARS * 2:
+        return None
+    try:
+        value = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict):
+        return None
+    held = [text for text in value.values() if isinstance(text, str) and "NCCL" in text]
+    return held[0].rstrip("\n").encode("utf-8", "backslashreplace") if held else None
+
+
+def origin_of(head: str) -> Origin | None:
+    """Read what stands before the level; None if that is prose, and the line none of NCCL's."""
+    head = head.rpartition("\r")[2]
+    time = None
+    for stamp in _STAMP.finditer(head):
+        time = f"{stamp[1]} {stamp[2].replace(',', '.')}"
+    head = _STAMP.sub(" ", head) if time else head
+    found = rest = None
+    for match in _HOST.finditer(head):
+        if not _CLOCK.fullmatch(match[0]) and (after := _AFTER_HOST.fullmatch(head, match.end())):
+            found, rest = match, after
+    if found is not None and rest is not None and not _TABLE_ROW.search(head[: found.start() + 1]):
+        tag = unlaunched(head[: found.start()] + "x")[0] if found.start() else ""
+        return Origin(found[1], int(found[2]), _number(rest["device"]), tag, time, rest["source"] or "")
+    tag, bare = unlaunched(head)
+    if marked := _MARKED.fullmatch(bare):
+        return Origin(None, None, _number(marked["device"]), tag, time, marked["source"] or "")
+    if alone := _BARE.fullmatch(bare.lstrip()):
+        return Origin(None, None, None, tag, time, alone["source"] or "")
+    return Origin(None, None, None, tag, time, "") if found is not None or _TABLE_ROW.search(head) else None
+
+
+def _number(text: str | None) -> int | None:
+    return None if text is None else int(text)

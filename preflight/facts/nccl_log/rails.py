@@ -1,0 +1,69 @@
+"""Which NIC of one node talks to which of another: both ends of each connection, joined by its name.
+
+A connection is named by channel, ranks and GPUs ("Channel 00/0 : 8[0] -> 0[0]"), not by communicator.
+Where two communicators give one name to connections over different NICs, that one is not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from zlib import crc32
+
+#: Ends of connections kept; beyond, a sample by the checksum of the name, the same in every part of a log.
+ENDS_KEPT = 32_768
+#: Marks an end whose name stands for connections over different NICs.
+MIXED = b""
+
+
+def left_out(before: bytes, mask: int) -> bool:
+    """Tell whether a sample leaves an end out: by channel and sender, which both ends name first."""
+    return mask != 0 and crc32(before[:16]) & mask != 0
+
+
+def name_of(before: bytes) -> bytes:
+    """Return the name of a connection, without its direction."""
+    return before[: before.rfind(b" [")]
+
+
+def add(ends: dict[bytes, bytes], mask: int, before: bytes, rest: bytes) -> int:
+    """Keep one end; return the mask of the sample, which grows as the table fills."""
+    if left_out(before, mask):
+        return mask
+    known = ends.get(before)
+    if known is not None:
+        if known != rest:
+            ends[before] = MIXED
+        return mask
+    ends[before] = rest
+    return thin(ends, mask)
+
+
+def thin(ends: dict[bytes, bytes], mask: int) -> int:
+    """Halve the sample until it fits."""
+    while len(ends) > ENDS_KEPT:
+        mask = mask << 1 | 1
+        for before in [before for before in ends if left_out(before, mask)]:
+            del ends[before]
+    return mask
+
+
+def merge(ends: dict[bytes, bytes], mask: int, other: dict[bytes, bytes], other_mask: int) -> int:
+    """Take in the ends of another part of the log."""
+    both = mask | other_mask
+    if both != mask:
+        for before in [before for before in ends if left_out(before, both)]:
+            del ends[before]
+    for before, rest in other.items():
+        both = add(ends, both, before, rest)
+    return both
+
+
+def pairs(ends: dict[bytes, bytes]) -> Iterator[tuple[bytes, bytes, bytes]]:
+    """Yield (name, what the sender goes over, what the receiver does) of each connection with both ends."""
+    for before, rest in ends.items():
+        if rest is MIXED or rest == MIXED or not before.endswith(b"[send"):
+            continue
+        name = name_of(before)
+        other = ends.get(name + b" [receive", MIXED)
+        if other != MIXED:
+            yield name, rest, other

@@ -1,0 +1,194 @@
+"""Lines of a file, in chunks: plain, compressed or UTF-16, of any length, in constant memory.
+
+A line longer than :data:`LONGEST_KEPT` is kept up to there. Compressed data is
+unpacked as it is read; what unpacks to absurdly much is a bomb and is left.
+"""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+CHUNK = 1 << 20
+LONGEST_KEPT = 1 << 18
+#: A log of NCCL packs to a thirtieth, repeated lines to a hundredth; gzip cannot pack better than 1,032 times.
+BOMB_RATIO, BOMB_BYTES = 500, 1 << 28
+#: `xz -9` needs 65 MiB to unpack; a file that asks for more is refused.
+XZ_MEMORY = 80 << 20
+
+
+class Reader(Protocol):
+    """What bytes come from."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return at most so many bytes; none at the end."""
+
+
+class Notes(Protocol):
+    """Takes remarks on what was not read."""
+
+    def __call__(self, remark: str, /) -> None:
+        """Take one."""
+
+
+def divisible(head: bytes) -> bool:
+    """Tell whether a file that begins like this can be read from any line on: it is neither packed nor UTF-16."""
+    return not head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, *(magic for magic, _ in _PACKED)))
+
+
+def opened(stream: Reader, note: Notes) -> Reader:
+    """Return a reader of what a file holds, unpacked and as UTF-8; raises ValueError for what cannot be unpacked."""
+    head = stream.read(8)
+    reader: Reader = _Joined(head, stream)
+    for magic, make in _PACKED:
+        if head.startswith(magic):
+            reader = _Unpacked(reader, make(), make, note)
+            head = reader.read(8)
+            reader = _Joined(head, reader)
+            break
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        reader = _Utf16(reader)
+    return reader
+
+
+def lines(reader: Reader, most: int | None = None) -> Iterator[list[bytes]]:
+    """Yield lines in lists, without their ends, of at most so many bytes."""
+    carry, skipping = b"", False
+    left = most
+    while left != 0 and (data := reader.read(CHUNK if left is None else min(CHUNK, left))):
+        if left is not None:
+            left -= len(data)
+        if skipping:
+            end = data.find(b"\n")
+            if end < 0:
+                continue
+            data, skipping = data[end:], False
+        buffer = carry + data
+        end = buffer.rfind(b"\n")
+        if end >= 0:
+            yield buffer[:end].split(b"\n")
+            carry = buffer[end + 1 :]
+        else:
+            carry = buffer
+        if len(carry) > LONGEST_KEPT:
+            carry, skipping = carry[:LONGEST_KEPT], True
+    if carry:
+        yield [carry]
+
+
+class _Joined:
+    """Bytes that were read already, and what follows them."""
+
+    def __init__(self, head: bytes, rest: Reader) -> None:
+        self.head, self.rest = head, rest
+
+    def read(self, size: int, /) -> bytes:
+        if self.head:
+            given, self.head = self.head[:size], self.head[size:]
+            return given
+        return self.rest.read(size)
+
+
+class _Utf16:
+    """UTF-16, as Windows writes it, made UTF-8."""
+
+    def __init__(self, rest: Reader) -> None:
+        self.rest, self.decoder = rest, codecs.getincrementaldecoder("utf-16")("replace")
+
+    def read(self, size: int, /) -> bytes:
+        while data := self.rest.read(size):
+            if text := self.decoder.decode(data):
+                return text.encode("utf-8", "replace")
+        return b""
+
+
+class _Gzip:
+    """zlib's decompressor, with the manners of those of bz2 and lzma."""
+
+    def __init__(self) -> None:
+        self.inner = zlib.decompressobj(wbits=31)
+
+    @property
+    def eof(self) -> bool:
+        return self.inner.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self.inner.unused_data
+
+    @property
+    def needs_input(self) -> bool:
+        return not self.inner.unconsumed_tail
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        return self.inner.decompress(self.inner.unconsumed_tail + data, max_length)
+
+
+class _Unpacked:
+    """Compressed data, one stream after another."""
+
+    def __init__(self, packed: Reader, decoder: Any, make: Callable[[], Any], note: Notes) -> None:
+        self.packed, self.decoder, self.make, self.note = packed, decoder, make, note
+        self.taken = self.given = 0
+        self.pending = b""
+        self.ended = False
+
+    def read(self, size: int, /) -> bytes:
+        while size > 0 and not self.ended:
+            try:
+                data = self._more(size)
+            except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError) as error:
+                self.ended = True
+                if not self.given:
+                    raise ValueError(f"compressed data cannot be unpacked: {error}") from None
+                self.note(f"compressed data is damaged: read up to byte {self.given} of what it holds ({error})")
+                return b""
+            if data:
+                self.given += len(data)
+                if self.given > BOMB_BYTES and self.given > BOMB_RATIO * self.taken:
+                    self.ended = True
+                    self.note(
+                        f"compressed data unpacks to over {BOMB_RATIO} times its size: left after {self.given} bytes"
+                    )
+                return data
+        return b""
+
+    def _more(self, size: int) -> bytes:
+        if self.decoder.eof:
+            self.pending = self.decoder.unused_data.lstrip(b"\0") or self._packed()
+            if not self.pending:
+                self.ended = True
+                return b""
+            self.decoder = self.make()
+        elif self.decoder.needs_input and not self.pending:
+            self.pending = self._packed()
+            if not self.pending:
+                raise EOFError("it ends too early")
+        data, self.pending = self.pending, b""
+        unpacked: bytes = self.decoder.decompress(data, size)
+        return unpacked
+
+    def _packed(self) -> bytes:
+        data = self.packed.read(1 << 16)
+        self.taken += len(data)
+        return data
+
+
+def _zstd() -> Any:
+    try:
+        from compression import zstd  # type: ignore[import-not-found,unused-ignore]  # Python 3.14
+    except ImportError:
+        raise ValueError("zstd needs Python 3.14; unpack it first: zstd -d FILE") from None
+    return zstd.ZstdDecompressor()
+
+
+_PACKED: tuple[tuple[bytes, Callable[[], Any]], ...] = (
+    (b"\x1f\x8b", _Gzip),
+    (b"BZh", bz2.BZ2Decompressor),
+    (b"\xfd7zXZ\0", lambda: lzma.LZMADecompressor(memlimit=XZ_MEMORY)),
+    (b"\x28\xb5\x2f\xfd", _zstd),
+)

@@ -1,0 +1,136 @@
+"""What a point-to-point test printed: perftest (``ib_write_bw``, ``ib_write_lat``, …) and ``ibv_rc_pingpong``.
+
+Sources: linux-rdma/perftest; rdma-core libibverbs/examples. Both print a client's and a server's complaints on either
+stream, and what a side prints may come late: a program that hangs has often printed nothing.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Mapping
+
+from preflight.facts.text import plain
+from preflight.lean import dataclass
+
+#: Gb/s of one unit. perftest's MB are 2^20 bytes; later versions write MiB for the same.
+UNITS = {"Gb/sec": 1.0, "MB/sec": 2**20 * 8e-9, "MiB/sec": 2**20 * 8e-9}
+
+_COLUMN = re.compile(r"#[a-z]{1,20}|(?:BW |[0-9.]{1,6}% )?[A-Za-z_]{1,20}\[[A-Za-z/]{1,12}\]")
+_NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?")
+
+
+@dataclass(frozen=True)
+class Bandwidth:
+    """One row of a bandwidth test."""
+
+    size: int  # bytes of a message
+    messages: int
+    average_gbps: float  # Gb/s
+    peak_gbps: float | None  # Gb/s; None: not measured, as with a duration
+
+
+@dataclass(frozen=True)
+class Latency:
+    """One row of a latency test, microseconds; a write's is half of its round trip."""
+
+    size: int  # bytes of a message
+    messages: int
+    typical_us: float  # the median
+    average_us: float
+
+
+@dataclass(frozen=True)
+class PingPong:
+    """The two lines of ``ibv_rc_pingpong``."""
+
+    bytes: int
+    messages: int
+    gbps: float  # Gb/s
+    round_trip_us: float
+
+
+class Cause(str, enum.Enum):
+    """What a test complained of."""
+
+    CONNECT = "no TCP connection"
+    PORT = "the TCP port is in use"
+    DEVICE = "device not found"
+    GID = "GID index"
+    MEMORY = "memory could not be registered"
+    PATH = "packets are not acknowledged"
+    QUEUE = "queue pair not connected"
+
+
+#: Words of a complaint, the most telling first: after the first failure comes a tail of general ones.
+_WORDS = (
+    (Cause.GID, r"Incompatibility issue with GID types|can't read sgid of index|Gid index should be between"
+                r"|(?m:^ *local address:.*, GID ::$)"),
+    (Cause.PORT, r"Couldn't listen to port|Address already in use"),
+    (Cause.MEMORY, r"Couldn't (?:allocate|register) MR|Couldn't allocate work buf|Cannot allocate memory"),
+    (Cause.DEVICE, r"IB device \S{1,64} not found|find the Infiniband/RoCE device|No IB devices found"
+                   r"|Couldn't get context|Failed to get IB devices"),
+    (Cause.PATH, r"Failed status (?:\w{1,20} ){0,5}\(?(?:12|13)\b|Failed status 12\b|retry counter exceeded"),
+    (Cause.QUEUE, r"Failed to modify QP|Connect the HCA's|Couldn't connect to remote QP"),
+    (Cause.CONNECT, r"Couldn't connect to|init the socket connection|set up socket connection"),
+)  # fmt: skip
+
+
+def cause(text: str) -> Cause | None:
+    """Return what a test that failed complained of; None if none of the words is known."""
+    told = plain(text)
+    return next((cause for cause, words in _WORDS if re.search(words, told)), None)
+
+
+def connected(text: str) -> bool:
+    """Tell whether a side had the other side's address, that is, whether TCP worked."""
+    return re.search(r"(?m)^ *remote address:", plain(text)) is not None
+
+
+def parse_bandwidth(text: str) -> Bandwidth:
+    """Read the last row of ``ib_write_bw`` or ``ib_read_bw``; raises ValueError."""
+    row, unit = _row(text, "BW average")
+    peak = row.get("BW peak")
+    return Bandwidth(
+        int(row["#bytes"]), int(row["#iterations"]), row["BW average"] * UNITS[unit], peak * UNITS[unit] if peak else None
+    )
+
+
+def parse_latency(text: str) -> Latency:
+    """Read the last row of ``ib_write_lat``, run for a number of messages; raises ValueError."""
+    row, unit = _row(text, "t_typical")
+    if unit != "usec":
+        raise ValueError(f"latency is in {unit}, not in usec")
+    return Latency(int(row["#bytes"]), int(row["#iterations"]), row["t_typical"], row.get("t_avg", row["t_typical"]))
+
+
+def _row(text: str, wanted: str) -> tuple[Mapping[str, float], str]:
+    """Return the last row by column, units taken off, and the unit of the column that is wanted."""
+    columns: list[tuple[str, str]] = []
+    row: dict[str, float] = {}
+    for line in plain(text).split("\n"):
+        words = line.split()
+        if words and words[0] == "#bytes":
+            heads = (name.partition("[") for name in _COLUMN.findall(line))
+            columns = [(name, unit.rstrip("]")) for name, _, unit in heads]
+        elif columns and len(words) == len(columns) and all(map(_NUMBER.fullmatch, words)):
+            row = {name: float(word) for (name, _), word in zip(columns, words, strict=True)}
+    unit = dict(columns).get(wanted)
+    if not row or unit is None or not {"#bytes", "#iterations"} <= row.keys():
+        raise ValueError(f"there is no table with a row of {wanted} in it")
+    if unit not in UNITS and unit != "usec":
+        raise ValueError(f"{wanted} is in {unit}, which is no known unit")
+    return row, unit
+
+
+_RATE = re.compile(r"(?m)^([0-9]{1,15}) bytes in [0-9.]{1,20} seconds = ([0-9]{1,12}(?:\.[0-9]{1,6})?) Mbit/sec *$")
+_TRIPS = re.compile(r"(?m)^([0-9]{1,12}) iters in [0-9.]{1,20} seconds = ([0-9]{1,12}(?:\.[0-9]{1,6})?) usec/iter *$")
+
+
+def parse_pingpong(text: str) -> PingPong:
+    """Read ``ibv_rc_pingpong``; raises ValueError."""
+    told = plain(text)
+    rate, trips = _RATE.search(told), _TRIPS.search(told)
+    if not rate or not trips:
+        raise ValueError("there is no rate or no time per iteration in it")
+    return PingPong(int(rate[1]), int(trips[1]), float(rate[2]) / 1000, float(trips[2]))

@@ -1,0 +1,56 @@
+"""What ``ping -M do`` (iputils) said of one size: packets that may not be divided, and who objected to them."""
+
+from __future__ import annotations
+
+import re
+
+from preflight.facts.text import plain
+from preflight.lean import dataclass
+
+#: Bytes of IP and ICMP headers around ping's payload.
+HEADERS = {4: 28, 6: 48}
+
+_SUMMARY = re.compile(r"(?m)^([0-9]{1,9}) packets transmitted, ([0-9]{1,9}) (?:packets )?received\b")
+_LOCAL = re.compile(r"local error: message too long,? mtu[=:] ?([0-9]{1,9})", re.IGNORECASE)
+_REPORTED = re.compile(r"(?:Frag needed and DF set \(mtu ?= ?|Packet too big: mtu ?= ?)([0-9]{1,9})")
+_OBJECTION = re.compile(r"(?m)^From \S{1,64} icmp_seq=[0-9]{1,6} (Destination [A-Za-z ]{1,40}|Time to live exceeded)")
+
+
+@dataclass(frozen=True)
+class Ping:
+    """The answers to packets of one size."""
+
+    sent: int
+    received: int
+    local_mtu: int | None  # bytes: this host refuses the size, by its interface or by what a router told it before
+    reported_mtu: int | None  # bytes: a router on the way refuses it and says so
+    objection: str  # another ICMP error: Destination Host Unreachable; "No buffer space available" of a virtual link
+
+    @property
+    def passes(self) -> bool:
+        """Whether any packet of this size came back."""
+        return self.received > 0
+
+    @property
+    def silent(self) -> bool:
+        """Whether packets left and nobody said a word."""
+        return not self.received and not self.local_mtu and not self.reported_mtu and not self.objection
+
+
+def parse(text: str) -> Ping:
+    """Read both streams of ``ping``; raises ValueError if it did not get as far as its summary."""
+    told = plain(text)
+    summary = _SUMMARY.search(told)
+    if not summary:
+        first = next((line.strip() for line in told.split("\n") if line.strip()), "")
+        raise ValueError(f"there is no summary in it; it begins {first[:80]!r}")
+    objection = _OBJECTION.search(told)
+    words = objection[1] if objection else ""
+    if not words and "No buffer space available" in told:
+        words = "No buffer space available"
+    return Ping(int(summary[1]), int(summary[2]), _number(_LOCAL, told), _number(_REPORTED, told), words.strip())
+
+
+def _number(pattern: re.Pattern[str], text: str) -> int | None:
+    found = pattern.search(text)
+    return int(found[1]) if found else None

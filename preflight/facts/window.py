@@ -1,0 +1,56 @@
+"""Two readings of one record, taken in one collector run: what grew between them, and in how many seconds.
+
+A single reading is history: since boot, since the driver was loaded, since somebody cleared it; nobody knows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from preflight.evidence import Evidence, EvidenceError, Record
+from preflight.lean import dataclass
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Readings(Generic[T]):
+    """One source at the beginning and at the end of a window."""
+
+    key: str
+    before: T
+    after: T
+    seconds: float  # between the two, by the node's monotonic clock
+
+
+def twice(evidence: Evidence, key: str, parse: Callable[[Record], T]) -> Readings[T]:
+    """Parse both readings of a record; raises EvidenceError that says which of them is missing, and why."""
+    first = evidence.whole(key)
+    before = _parsed(key, first, parse)
+    second = first.again
+    if second is None:
+        raise EvidenceError(key, "it was read once: growth takes a second reading (--window 60)")
+    if not second.ok:
+        raise EvidenceError(key, f"the second reading {second.describe()}")
+    after = _parsed(key, second, parse)
+    seconds = math.nan if first.at_s is None or second.at_s is None else second.at_s - first.at_s
+    if not 0 < seconds < math.inf:
+        raise EvidenceError(key, "its two readings do not say how far they are apart")
+    return Readings(key, before, after, seconds)
+
+
+def said(record: Record) -> str:
+    """Return what a command printed; raises ValueError if it failed."""
+    if record.rc not in (0, None):
+        words = (record.err or record.out).strip().splitlines()
+        raise ValueError(f"exit status {record.rc}" + (f": {words[0][:200]}" if words else ""))
+    return record.out
+
+
+def _parsed(key: str, record: Record, parse: Callable[[Record], T]) -> T:
+    try:
+        return parse(record)
+    except ValueError as error:
+        raise EvidenceError(key, f"cannot be read: {error}") from None

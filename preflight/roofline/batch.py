@@ -1,0 +1,37 @@
+"""The smallest batch per GPU, in tokens, at which parallelism waits for its arithmetic and not for the network.
+
+Time of the arithmetic over time of the collective (J. Austin et al., How to Scale Your Model, chapter on GPUs; the
+documents' numbers for H100: 1098 tokens in a node, 1236 above it, 2472 with FSDP).
+"""
+
+from __future__ import annotations
+
+#: FLOP/s of a GPU with dense bfloat16, by its name in the catalogue (NVIDIA's datasheets of each; half of the figure
+#: with sparsity where only that is printed).
+BF16_FLOPS = {
+    "A100 SXM": 312e12, "A800 SXM": 312e12, "H100 SXM": 989e12, "H800 SXM": 989e12, "H200 SXM": 989e12, "H20": 148e12,
+    "B200 SXM": 2250e12, "B300 SXM": 2250e12, "GB200": 2500e12, "GB300": 2500e12,
+}  # fmt: skip
+
+
+def data_parallel(flops: float, all_reduce: float) -> float:
+    """Return tokens per GPU: FLOP/s over twice the bytes/s at which gradients are reduced."""
+    return flops / (2 * all_reduce)
+
+
+def fully_sharded(flops: float, all_reduce: float) -> float:
+    """FSDP gathers the weights and scatters the gradients: twice as much."""
+    return 2 * data_parallel(flops, all_reduce)
+
+
+def tensor_ways(flops: float, egress: float, feed_forward: int, ways: int) -> float:
+    """Return over how many GPUs a layer can be cut: F over FLOP/s times (n-1)/n over the bytes/s of a GPU."""
+    return feed_forward * egress / (flops * (ways - 1) / ways) if ways > 1 else float("inf")
+
+
+def experts(flops: float, all_reduce: float, number: int, active: int, speedup: float = 1.0) -> float:
+    """Return tokens per GPU of a mixture of experts: as data parallel, times experts over those that a token uses.
+
+    ``speedup`` is what sharding the experts takes off the level that binds.
+    """
+    return data_parallel(flops, all_reduce) * number / active / speedup

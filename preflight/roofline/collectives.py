@@ -1,0 +1,138 @@
+"""Bus bandwidth that a collective can reach: what is customary, what the wires allow, and which of them binds.
+
+busbw is defined so that a ring shows the rate of its slowest wire (nccl-tests doc/PERFORMANCE.md). Three things go
+beyond that: NVSwitches that reduce (NVLS), two nodes, where half of the data need not cross twice, and network
+switches that reduce (SHARP). So the *limit* is worked out from bytes over wires for any algorithm, and the
+*customary* figure is what public runs of that kind of machine reach.
+"""
+
+from __future__ import annotations
+
+from preflight.lean import dataclass
+from preflight.roofline.machine import Machine
+
+#: Share of NVLink's line rate that a ring reaches on one node. A100 x8: 235 of 300; H200 x8: 361 of 450; B200 x8: 682
+#: of 900 (public runs of nccl-tests). NCCL's own constants give 0.80 to 0.82 (src/graph/topo.h: 20.0, 20.6 or 40.1 for
+#: a link of 25 or 50 GB/s).
+RING = {"Volta": 0.80, "Ampere": 0.78, "Hopper": 0.80, "Blackwell": 0.76}
+
+#: The same of all_reduce where NVSwitches reduce: H100 470 to 487, H200 478 to 490 of 450; B200 800 to 840 of 900.
+NVLS = {"Hopper": 1.04, "Blackwell": 0.90}
+
+#: The same of alltoall and sendrecv inside an NVLink domain: A100 x8 226 of 300.
+PAIRS = 0.75
+
+#: Share of the NICs' line rate that a collective reaches with GPUDirect RDMA: 46 to 48 of 50 GB/s, 23 to 24 of 25.
+NICS = 0.95
+
+#: The same of alltoall, whose many small pieces cost more: 85 of 94 on two nodes (public run over EFA).
+NIC_PAIRS = 0.90
+
+SOURCE = "nccl-tests doc/PERFORMANCE.md; shares of the line rate as in public runs (preflight/roofline/collectives.py)"
+
+MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Wire:
+    """One constraint: busbw that is customary and that is possible while only this one binds."""
+
+    name: str
+    line: float  # line rate, GB/s
+    customary: float
+    limit: float
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """What a collective can reach on so many ranks."""
+
+    collective: str
+    ranks: int
+    nodes: int
+    customary: float  # busbw, GB/s
+    limit: float
+    wire: Wire  # the one that binds
+    nics: Wire | None  # those of a node or rack, where the collective leaves it
+    ring: float | None  # what a ring reaches where NVLS is reckoned with
+    smallest: int  # bytes from which a message is large enough to be compared
+
+    def seconds(self, size: int, factor: float) -> float:
+        """Return the time of one operation at the customary bandwidth; ``factor`` is busbw over algbw."""
+        return size * factor / (self.customary * 1e9)
+
+
+def roofline(collective: str, machine: Machine, nodes: int) -> Roofline | None:
+    """Work out the roofline; None where there is no model for it, or the NICs that bind are not known."""
+    ranks = nodes * machine.gpus
+    inside = min(machine.domain, ranks)  # ranks of one NVLink domain
+    domains = -(-ranks // machine.domain)
+    if ranks < 2 or collective not in _KINDS:
+        return None
+    wires = [_nvlink(collective, machine, ranks, inside)] if inside > 1 else []
+    nics = _nics(collective, machine, ranks, inside, domains) if domains > 1 else None
+    if nics is not None:
+        wires.append(nics)
+    elif domains > 1:
+        return None
+    binding = min(wires, key=lambda wire: wire.customary)
+    ring = None
+    if binding.name == _NVLS:
+        ring = RING[machine.gpu.generation] * machine.nvlink
+    # half of the peak is reached at a size that grows with the ranks: 16 MiB a rank was enough in all public runs
+    smallest = max((256 if nodes == 1 else 1024) * MIB, 16 * MIB * ranks)
+    limit = min(wire.limit for wire in wires)
+    return Roofline(collective, ranks, nodes, binding.customary, limit, binding, nics, ring, smallest)
+
+
+_NVLS = "NVSwitch, reducing (NVLS)"
+_NVLINK = "NVLink of a GPU"
+
+#: How a collective loads the wires: reduce-scatter and all-gather, one of them, from one to all, all pairs, neighbours.
+_KINDS = {
+    "all_reduce": "both", "all_gather": "half", "reduce_scatter": "half", "broadcast": "root", "reduce": "root",
+    "alltoall": "pairs", "sendrecv": "neighbour",
+}  # fmt: skip
+
+
+def _nvlink(collective: str, machine: Machine, ranks: int, inside: int) -> Wire:
+    line = machine.nvlink
+    kind = _KINDS[collective]
+    # what the own NIC brings need not come over NVLink
+    own = inside / (inside - 1) * ((ranks - 1) / ranks if kind != "root" else 1) if ranks > inside else 1.0
+    if kind in ("pairs", "neighbour"):
+        # of T bytes a rank sends those for the other ranks of its domain over NVLink
+        share = (ranks - 1) / (inside - 1) if kind == "pairs" else 1.0
+        return Wire(_NVLINK, line, PAIRS * line * share, line * share)
+    if kind == "both" and machine.reduces_in_switch(inside):
+        # a GPU sends S and the n-th part of it that it reduced, and receives as much
+        limit = 2 * (ranks - 1) / ranks * line * inside / (inside + 1)
+        return Wire(_NVLS, line, NVLS[machine.gpu.generation] * line, limit)
+    return Wire(_NVLINK, line, RING.get(machine.gpu.generation, 0.76) * line, line * own)
+
+
+def _nics(collective: str, machine: Machine, ranks: int, inside: int, domains: int) -> Wire | None:
+    node = machine.node_nics
+    if node is None or machine.nic is None or machine.nics is None:
+        return None
+    line = node * inside / machine.gpus  # of all nodes of the domain
+    number = round(machine.nics * inside / machine.gpus)
+    name = f"{number} NIC{'s' * (number != 1)} of {machine.nic_gbps:g} Gb/s"
+    kind = _KINDS[collective]
+    outside = (ranks - 1) / (ranks - inside)
+    if kind == "pairs":
+        # each rank sends T (n-G)/n off its node
+        return Wire(name, line, NIC_PAIRS * line / inside * outside, line / inside * outside)
+    if kind == "neighbour":
+        # one flow crosses from node to node: over one NIC, or a GPU's share of them
+        return Wire(name, line, NICS * max(machine.nic, node / machine.gpus), line)
+    if kind == "root":
+        return Wire(name, line, NICS * line, line)
+    if kind == "half":
+        # a domain must receive what it does not hold, T (n-G)/n; a ring passes on T (n-1)/n
+        return Wire(name, line, NICS * line, line * outside)
+    # S (N-1)/N out, and as much again, and the same in; with SHARP once S; two nodes halve a ring's traffic
+    limit = 2 * (ranks - 1) / ranks * line
+    if machine.sharp is False:
+        limit *= domains / (2 * (domains - 1))
+    return Wire(name, line, NICS * line, limit)

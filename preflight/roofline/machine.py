@@ -1,0 +1,83 @@
+"""The machine that a roofline is worked out for: GPUs, NVLink, NICs."""
+
+from __future__ import annotations
+
+import re
+
+from preflight.hardware import GPUS, Gpu, Part
+from preflight.lean import dataclass
+
+#: How the CUDA runtime names the models of the catalogue (public outputs of nccl-tests; NVIDIA's product pages).
+_NAMES = tuple(
+    (re.compile(pattern), name)
+    for pattern, name in (
+        (r"V100-SXM[23]-\d+GB", "V100 SXM"),
+        (r"A100-SXM4-\d+GB", "A100 SXM"),
+        (r"A800-SXM4-\d+GB", "A800 SXM"),
+        (r"H100 (?:80GB|96GB) HBM3", "H100 SXM"),
+        (r"H800", "H800 SXM"),
+        (r"H20", "H20"),
+        (r"H200(?: 141GB HBM3e)?", "H200 SXM"),
+        (r"B200", "B200 SXM"),
+        (r"B300(?: SXM6(?: AC)?)?", "B300 SXM"),
+        (r"GB200", "GB200"),
+        (r"GB300", "GB300"),
+    )
+)
+
+
+def gpu_named(name: str) -> Gpu | None:
+    """Return the SXM or NVL72 model that the CUDA runtime calls by this name; None for any other."""
+    bare = re.sub(r"^(?:NVIDIA|Tesla) ", "", name.strip())
+    for pattern, model in _NAMES:
+        if pattern.fullmatch(bare):
+            return next((gpu for gpu in GPUS if gpu.name == model), None)
+    return None
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Nodes that are built alike."""
+
+    gpu: Gpu
+    gpus: int  # of a node
+    domain: int  # GPUs that NVLink joins: those of a node, or 72 of a rack
+    nvswitch: bool = True
+    nics: int | None = None  # of the compute fabric, of a node; None: not known
+    nic_gbps: float | None = None  # line rate of one, Gb/s
+    sharp: bool | None = None  # whether the switches reduce; None: they might
+    nvls: bool | None = None  # whether the NVSwitches reduce; None: NCCL's choice
+    source: str = ""
+
+    @property
+    def nvlink(self) -> float:
+        """Line rate of a GPU's NVLinks, GB/s per direction."""
+        return self.gpu.nvlink_gbytes_s
+
+    @property
+    def nic(self) -> float | None:
+        """Line rate of one NIC, GB/s."""
+        return self.nic_gbps / 8 if self.nic_gbps is not None else None
+
+    @property
+    def node_nics(self) -> float | None:
+        """Line rate of a node's NICs together, GB/s."""
+        return self.nics * self.nic if self.nics is not None and self.nic is not None else None
+
+    def reduces_in_switch(self, ranks: int) -> bool:
+        """Whether NCCL lets the NVSwitches reduce: Hopper from 5 GPUs on, Blackwell from 6 (measured, NCCL 2.2x)."""
+        if self.nvls is False or not self.nvswitch:
+            return False
+        least = {"Hopper": 5, "Blackwell": 6}.get(self.gpu.generation)
+        return least is not None and ranks >= least
+
+
+def machine_of(
+    part: Part, gpus: int | None = None, nics: int | None = None, nic_gbps: float | None = None
+) -> Machine | None:
+    """Return the machine that a part makes; None where NVLink does not join its GPUs, or their number is unknown."""
+    number = gpus if gpus is not None else part.gpus
+    if number is None or not part.gpu.nvlinks:
+        return None
+    domain = (part.nvlink_domain or number) if part.nic_on_cpu else number
+    return Machine(part.gpu, number, domain, part.nvswitch, nics, nic_gbps, source=f"{part.name}: {part.source}")

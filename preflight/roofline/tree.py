@@ -1,0 +1,92 @@
+"""A fat tree: what its links and its switches carry at each level, and how long a collective takes over them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from preflight.lean import dataclass
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level: NVSwitches of a node, leaves of a scalable unit, spines over the units.
+
+    Bandwidths are GB/s per direction, all links or switches of one group of this level together.
+    """
+
+    name: str
+    gpus: int  # below one group
+    parts: int  # groups of the level below that it joins: GPUs of a node, nodes of a unit, units
+    links: float
+    switches: float | None  # None: their capacity is not known
+
+    @property
+    def bandwidth(self) -> float:
+        """The smaller of the two."""
+        return self.links if self.switches is None else min(self.links, self.switches)
+
+    @property
+    def per_gpu(self) -> float:
+        """Share of one GPU, GB/s."""
+        return self.bandwidth / self.gpus
+
+    @property
+    def binds(self) -> str:
+        """Which of the two is the smaller."""
+        if self.switches is None or self.links < self.switches:
+            return "links"
+        return "links and switches alike" if self.links == self.switches else "switches"
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A fat tree as a cluster file describes it."""
+
+    gpus: int  # of a node
+    nvlink: float  # GB/s per direction and GPU
+    nic: float  # GB/s of one NIC
+    nics: int  # of a node
+    unit_nodes: int  # nodes under one group of leaves
+    unit_leaves: int  # leaf switches of a group
+    units: int
+    spines: int
+    links_per_spine: int  # from each leaf to each spine
+    nvswitches: float | None = None  # capacity of a node's, GB/s
+    switch: float | None = None  # capacity of a leaf or spine, GB/s
+    uplink: float | None = None  # GB/s of a link between leaf and spine; None: as a NIC
+
+    def levels(self) -> tuple[Level, ...]:
+        """Return the levels from the node up."""
+        unit, whole = self.gpus * self.unit_nodes, self.gpus * self.unit_nodes * self.units
+        below = self.unit_nodes * self.nics * self.nic
+        uplinks = self.units * self.unit_leaves * self.spines * self.links_per_spine
+        capacity = self.switch
+        found = [
+            Level("node", self.gpus, self.gpus, self.gpus * self.nvlink, self.nvswitches),
+            Level("leaf", unit, self.unit_nodes, below, capacity * self.unit_leaves if capacity else None),
+        ]
+        if self.units > 1:
+            rate = self.uplink if self.uplink is not None else self.nic
+            found.append(
+                Level("spine", whole, self.units, uplinks * rate, capacity * self.spines if capacity else None)
+            )
+        return tuple(found)
+
+
+def seconds(collective: str, size: int, levels: Sequence[Level], *, in_network: bool) -> tuple[float, Level]:
+    """Return the time of a collective over a tree, and the level that takes longest.
+
+    ``max_i(bytes x parts_i / W_i)``; all_reduce takes twice that unless the switches reduce; alltoall sends across a
+    level what does not stay below it. (J. Austin et al., How to Scale Your Model, chapter on GPUs.)
+    """
+    times = []
+    everyone, inside = levels[-1].gpus, 1
+    for level in levels:
+        if collective == "alltoall":
+            time = size * (everyone - inside) / everyone / level.per_gpu
+        else:
+            time = size * level.parts / level.bandwidth
+        times.append((time / 1e9, level))
+        inside = level.gpus
+    slowest, level = max(times, key=lambda pair: pair[0])
+    return (2 * slowest if collective == "all_reduce" and not in_network else slowest), level

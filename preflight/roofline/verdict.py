@@ -1,0 +1,63 @@
+"""A measured bandwidth held against a roofline: as expected, degraded with the likely cause, or impossible."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from preflight.lean import dataclass
+from preflight.roofline.collectives import Roofline
+from preflight.roofline.machine import Machine
+
+#: Ratios to the customary figure: at least the first is as expected, below the second fails. The reference's
+#: recommendation for what a recognised machine reaches; public health checks gate between 0.75 and 0.97.
+AS_EXPECTED, FAILS, ANOTHER_WAY = 0.90, 0.75, 0.50
+
+#: What rounding and the clock may add to a limit that no wire exceeds.
+TOLERANCE = 1.02
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The verdict: ``word`` is "as expected", "degraded" or "impossible"."""
+
+    word: str
+    fails: bool
+    ratio: float
+    causes: tuple[str, ...] = ()
+
+
+def judge(busbw: float, roof: Roofline, machine: Machine) -> Judged:
+    """Hold a bus bandwidth, GB/s, against a roofline."""
+    ratio = busbw / roof.customary
+    if busbw > TOLERANCE * roof.limit:
+        return Judged("impossible", False, ratio, ("check the labels: GPUs, NICs, number of ranks, collective",))
+    if ratio >= AS_EXPECTED:
+        return Judged("as expected", False, ratio)
+    return Judged("degraded", ratio < FAILS, ratio, tuple(_causes(busbw, ratio, roof, machine)))
+
+
+def _causes(busbw: float, ratio: float, roof: Roofline, machine: Machine) -> Iterator[str]:
+    """Yield what would give such a figure, the likeliest first."""
+    if roof.nics is not None:
+        yield from _of_the_network(busbw, roof.nics.customary, machine)
+    if roof.ring is not None and busbw / roof.ring >= AS_EXPECTED:
+        yield f"a ring instead of NVLS: it reaches about {roof.ring:.0f} GB/s"
+    if roof.nics is None:
+        if ratio < ANOTHER_WAY and busbw <= 60:
+            yield "PCIe or shared memory instead of NVLink: P2P is disabled, or NVLink is down"
+        yield "a GPU with fewer NVLinks or lower clocks, which all others wait for"
+
+
+def _of_the_network(busbw: float, customary: float, machine: Machine) -> Iterator[str]:
+    nics, share = machine.nics or 0, busbw / customary
+    if busbw <= 3:
+        yield "TCP sockets: 0.5 to 3 GB/s is what they reach as shipped"
+    for working in range(nics - 1, 0, -1):
+        if nics <= 16 and abs(share * nics - working) <= 0.25:
+            yield f"{working} of {nics} NICs carry the traffic"
+            break
+    if share <= 0.55:
+        yield "no GPUDirect RDMA: data that is staged in host memory reaches half at most"
+    if busbw > 3 and share <= 0.35:
+        yield "TCP sockets instead of RDMA"
+    yield "a rail at a lower rate, or congestion"
