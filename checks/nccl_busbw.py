@@ -11,11 +11,12 @@ from preflight.checks.nccl_tests import GIB, MIB, no_report, over, reports, size
 from preflight.cluster import Site
 from preflight.facts import RunFacts
 from preflight.facts.nccl_collective import contradictions, factor
+from preflight.facts.nccl_curve import curve
 from preflight.hardware import PARTS, Gpu, Part
 from preflight.model import Finding, check, compare, failed, passed, unknown, warned
 from preflight.roofline.collectives import SOURCE, Roofline, roofline
 from preflight.roofline.machine import Machine, gpu_named, machine_of
-from preflight.roofline.verdict import Judged, judge
+from preflight.roofline.verdict import Judged, judge, proof
 
 if TYPE_CHECKING:
     from preflight.facts.nccl_tests import Best, Report
@@ -103,15 +104,17 @@ def _judged(
         finding = compare(best.busbw_gbytes_s, floor, what=what, at_least=True, unit="GB/s")
         if judged is None or roof is None:
             return finding
-        return replace(finding, message=f"{finding.message}; {_ratio(judged, roof)}", quote=_figures(best, roof))
-    if judged is None or roof is None or unfit:
+        message = f"{finding.message}; {_ratio(judged, roof)}"
+        return replace(finding, message=message, quote=_figures(report, best, roof))
+    if judged is None or roof is None or not isinstance(built, Machine) or unfit:
         why = unfit or (f" ({built})" if isinstance(built, str) else f" of {report.collective} here")
         message = f"{what}: found {found}, nothing says what to expect{why}"
         return unknown(message, found=found, fix=f"say it in the cluster file: {floor.key} = ...")
     assumed = "" if roof.nics is None or _certain(site, report) else "; NICs are assumed: say hcas and ports.rate_gbps"
     expected = f"about {roof.customary:.0f} GB/s ({_line(roof)}{assumed})"
     if judged.word == "as expected":
-        finding = passed(f"{what}: {found}, as expected: {_ratio(judged, roof)}", found=found)
+        message = f"{what}: {found}, as expected: {_ratio(judged, roof)}{proof(best.busbw_gbytes_s, roof, built)}"
+        finding = passed(message, found=found)
         return replace(finding, expected=expected)
     causes = [*_causes_in_log(run, key), *judged.causes]
     say = failed if judged.fails and _certain(site, report) else warned
@@ -121,7 +124,7 @@ def _judged(
         found=found,
         expected=expected,
         fix="In this order: " + "; ".join(causes) + ".",
-        quote=_figures(best, roof),
+        quote=_figures(report, best, roof),
     )
 
 
@@ -134,14 +137,16 @@ def _line(roof: Roofline) -> str:
     return f"bound by {roof.wire.name}, line rate {roof.wire.line:.0f} GB/s, possible {roof.limit:.0f} GB/s"
 
 
-def _figures(best: Best, roof: Roofline) -> str:
-    """Say how long an operation took and how long it customarily takes."""
-    times = [half.time_us for half in best.row.halves if half.busbw_gbytes_s == best.busbw_gbytes_s]
+def _figures(report: Report, best: Best, roof: Roofline) -> str:
+    """Say how long each of the largest sizes took, and how long it customarily takes."""
     wanted = factor(roof.collective, roof.ranks)
-    if not times or wanted is None:
+    if wanted is None:
         return ""
-    usual = roof.seconds(best.row.bytes, wanted) * 1e6
-    return f"line {best.row.line}: {size_of(best.row.bytes)} in {times[0]:g} us; customary {usual:.0f} us"
+    said = [f"line {best.row.line} is the best; customary times for {roof.wire.name}:"]
+    for point in curve(report.rows)[-6:]:
+        usual = roof.seconds(point.bytes, wanted) * 1e6
+        said.append(f"{size_of(point.bytes)} in {point.time_us:g} us, customary {usual:.0f} us")
+    return "\n".join(said)
 
 
 def _certain(site: Site, report: Report) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
@@ -29,9 +30,10 @@ def _unread(errors: Sequence[tuple[Port, EvidenceError]]) -> Iterator[Finding]:
         alike.setdefault((tool, error.why), []).append((port, error))
     for (tool, why), found in alike.items():
         names = [port.name for port, _ in found]
+        root = "run with --sudo, or as root" if re.search("permi|root", why, re.IGNORECASE) else ""
         alone = names[0] if len(names) == 1 else ""
         yield unknown(f"{some(names)}: nothing is known from `{tool}`: {why}", subject=alone,
-                      evidence=[error.key for _, error in found[:3]])  # fmt: skip
+                      evidence=[error.key for _, error in found[:3]], fix=root)  # fmt: skip
 
 
 def _cabled(node: NodeFacts, site: Site) -> list[Port] | Finding:

@@ -23,6 +23,9 @@ LARGE = 1 << 20
 #: Microseconds of a small write between neighbours (OCI's multi-node checks).
 LATENCY_US = 5.0
 
+#: Lines of an output that are shown with a finding.
+_QUOTED = 6
+
 PACKAGES = {"ibv_rc_pingpong": "ibverbs-utils", "ping": "iputils-ping", "stdbuf": "coreutils"}
 
 
@@ -80,10 +83,12 @@ def pairs(nodes: Sequence[NodeFacts], test: str) -> Iterator[tuple[Half, Half] |
         found = True
         peer = by_name.get(str(said.get("peer")))
         if not record.ok:
-            yield failed(record.why or record.describe(), evidence=[key], fix="`rdma link`, `show_gids`; or give --device"
-                         ).on([node.node, *([peer.node] if peer else [])])  # fmt: skip
+            names = [node.node, *([peer.node] if peer else [])]
+            fix = "`rdma link`, `show_gids`; or give --device"
+            yield failed(record.why or record.describe(), evidence=[key], fix=fix).on(names)
         elif peer is None or key not in peer.evidence:
-            yield unknown(f"the other side of {node.node}, {said.get('peer')}, is not among the documents").on([node.node])
+            message = f"the other side of {node.node}, {said.get('peer')}, is not among the documents"
+            yield unknown(message).on([node.node])
         else:
             yield Half(node, said), Half(peer, peer.evidence.value(key))
     if not found:
@@ -98,9 +103,18 @@ def _each(nodes: Sequence[NodeFacts], test: str, judge: Callable[[Half, Half], I
         names = [half.node for half in one]
         try:
             for finding in judge(*one):
-                yield finding.on(names)
+                yield _quoting(finding, one).on(names)
         except EvidenceError as error:
             yield unknown(f"could not tell: {error}", evidence=[error.key]).on(names)
+
+
+def _quoting(finding: Finding, halves: Sequence[Half]) -> Finding:
+    """Let a finding show the end of what its command printed: a table stands there, or a complaint."""
+    half = next((half for half in halves if half.key and half.key in finding.evidence[:1]), None)
+    if half is None or half.key not in half.facts.evidence:
+        return finding
+    lines = [line for line in half.text.splitlines() if line.strip(" -*")]
+    return replace(finding, quote="\n".join(lines[-_QUOTED:])[:1200])
 
 
 # --- what kept a test from its end -----------------------------------------------------------------
@@ -116,6 +130,10 @@ def hindrance(server: Half, client: Half) -> Finding | None:
                            fix=f"install `{half.tool}` (package {package}) on {half.node}")  # fmt: skip
     if client.status == "ok":
         return None
+    return replace(_hindrance(server, client, keys), why="A job over this path would meet the same.")
+
+
+def _hindrance(server: Half, client: Half, keys: list[str]) -> Finding:
     for half in (server, client):
         if (cause := perftest.cause(half.text)) and cause not in (Cause.CONNECT, Cause.QUEUE):
             return _caused(cause, half, server, client)
@@ -154,17 +172,17 @@ def _caused(cause: Cause, half: Half, server: Half, client: Half) -> Finding:
             limit = f"{half.facts.memlock_bytes / 1024:g} KiB of locked memory allowed"
         except EvidenceError:
             limit = "its limit of locked memory is not known"
-        return failed(f"{half.node} cannot register memory with {device}: {limit}", evidence=[half.key],
-                      fix="ulimit -l unlimited: LimitMEMLOCK=infinity for sshd and slurmd; see host.memlock")  # fmt: skip
+        fix = "ulimit -l unlimited: LimitMEMLOCK=infinity for sshd and slurmd; see host.memlock"
+        return failed(f"{half.node} cannot register memory with {device}: {limit}", evidence=keys, fix=fix)
     if cause is Cause.DEVICE:
-        return failed(f"{half.node} cannot open {device}", subject=str(device), evidence=keys,
-                      fix="see rdma.device-nodes: /dev/infiniband/uverbsN missing or not readable; or `rdma link`")  # fmt: skip
+        fix = "see rdma.device-nodes: /dev/infiniband/uverbsN missing or not readable; or `rdma link`"
+        return failed(f"{half.node} cannot open {device}", subject=str(device), evidence=keys, fix=fix)
     if cause is Cause.PORT:
         return unknown(f"TCP port {port} is in use on {server.node}", evidence=keys, fix="give another one: --port")
     if cause is Cause.CONNECT:
+        fix = f"`ip route get {address}` on {client.node}; a firewall on {server.node}; or --port"
         return failed(f"{client.node} gets no TCP connection to {address} port {port} on {server.node}",
-                      evidence=[client.key, server.key],
-                      fix=f"`ip route get {address}` on {client.node}; a firewall on {server.node}; or --port")  # fmt: skip
+                      evidence=[client.key, server.key], fix=fix)  # fmt: skip
     if cause is Cause.QUEUE:
         return failed(f"the queue pairs could not be connected: {client.node} does not reach the GID of {server.node}",
                       found=f"{client.said.get('gid')} to {server.said.get('gid')}", evidence=[client.key, server.key],
@@ -198,14 +216,15 @@ def _bandwidth(server: Half, client: Half) -> Iterator[Finding]:
         yield unknown(f"{measured} between software devices, which have no line rate to be held against",
                       fix="say what to expect: --at-least GBPS", **details)  # fmt: skip
         return
-    rates = {half: half.said.get("rate_gbps") for half in (server, client)}
+    rates = {half.node: half.said.get("rate_gbps") for half in (server, client)}
     known = [rate for rate in rates.values() if isinstance(rate, (int, float)) and rate > 0]
     if len(known) < 2 or found.size < LARGE:
-        why = "the rate of a port is not known" if len(known) < 2 else f"messages below {LARGE} bytes do not fill a link"
+        small = f"messages below {LARGE} bytes do not fill a link"
+        why = small if len(known) == 2 else "the rate of a port is not known"
         yield unknown(f"{measured}, and {why}", fix="say what to expect: --at-least GBPS", **details)
         return
     rate = min(known)
-    share, slow = found.average_gbps / rate, " and ".join(half.node for half, one in rates.items() if one == rate)
+    share, slow = found.average_gbps / rate, " and ".join(node for node, one in rates.items() if one == rate)
     said = f"{measured}, {share:.0%} of {rate:g} Gb/s"
     if share >= USUAL:
         yield passed(said, **details)
@@ -226,12 +245,13 @@ def _latency(server: Half, client: Half) -> Iterator[Finding]:
     details: dict[str, Any] = {"found": f"{measured}, {found.messages} messages of {found.size} bytes",
                                "evidence": [client.key], "subject": f"{client.said.get('device')}"}  # fmt: skip
     if any(half.said.get("software") for half in (server, client)):
-        yield unknown(f"{measured} between software devices, of which nothing is to be expected", **details)
+        yield unknown(f"{measured} between software devices, of which nothing is to be expected",
+                      fix="judge it yourself, or test between real ports", **details)  # fmt: skip
     elif found.typical_us <= LATENCY_US:
         yield passed(f"{measured}, at most {LATENCY_US:g} is usual", **details)
     else:
-        yield warned(f"{measured}", expected=f"at most {LATENCY_US:g} µs between neighbours (OCI)",
-                     fix="C-states and governor (`cpupower`), NUMA node of the test, hops between the two", **details)  # fmt: skip
+        fix = "C-states and governor (`cpupower`), NUMA node of the test, hops between the two"
+        yield warned(f"{measured}", expected=f"at most {LATENCY_US:g} µs between neighbours (OCI)", fix=fix, **details)
 
 
 def _pingpong(server: Half, client: Half) -> Iterator[Finding]:

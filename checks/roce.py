@@ -132,9 +132,9 @@ def _told(chains: Sequence[Chain], ports: int, site: Site, say: Callable[..., Fi
         yield _unsure(names, alike)
     if whole:
         yield _whole(whole, ports)
-    if sound := _sound(chains) if len(whole) < len(chains) else ():
-        items = tuple(dict.fromkeys(item for name in sound for item in ITEMS[name]))
-        yield passed(f"on all {len(chains)} active RoCE ports holds: {', '.join(sound)}",
+    sound = _sound(chains) if len(whole) < len(chains) else []
+    if items := tuple(dict.fromkeys(item for name in sound for item in ITEMS[name])):
+        yield passed(f"sound on all {len(chains)} active RoCE ports: {', '.join(sound)}",
                      evidence=chains[0].link(sound[0]).evidence).about(*items)  # fmt: skip
     if site.lossless.value is None:
         yield _nobody_says(chains, site)

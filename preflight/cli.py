@@ -93,6 +93,22 @@ _targets = _options(
     click.option("--connect-timeout", "connect_timeout_s", type=click.FloatRange(0.1, 600), default=15.0,
                  metavar="S", help="Nodes at once (64); wait (15)."),
 )  # fmt: skip
+_pairing = _options(
+    click.option("--test", "tests", multiple=True, metavar="NAME",
+                 type=click.Choice(["path-mtu", "pingpong", "write-bw", "read-bw", "write-lat"]),
+                 help="path-mtu, pingpong, write-bw, read-bw, write-lat."),
+    click.option("--device", metavar="DEV[:PORT]"),
+    click.option("--gid-index", type=click.IntRange(0, 65535), metavar="N", help="Usual: a compute port, RoCE v2."),
+    click.option("--mtu", type=click.Choice(["256", "512", "1024", "2048", "4096"]), metavar="BYTES"),
+    click.option("--size", type=click.IntRange(1, 1 << 30), metavar="BYTES", help="RDMA MTU; size of a message."),
+    click.option("--port", type=click.IntRange(1024, 65535), metavar="N"),
+    click.option("--at-least", "at_least_gbps", type=click.FloatRange(0.001, 10000), metavar="GBPS",
+                 help="TCP port on HOST_A; bandwidth to expect."),
+    click.option("--deadline", "deadline_s", type=click.FloatRange(1, 3600), default=30.0, metavar="S",
+                 help="Limit of each test (30)."),
+    click.option("--via", type=click.Choice(["ssh", "openssh"]), default="ssh"),
+    click.option("--ssh-config", type=_path, metavar="F", help="Our SSH, or the system's `ssh`."),
+)  # fmt: skip
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -141,20 +157,7 @@ def check(
 @main.command(cls=_Compact)
 @click.argument("server", metavar="HOST_A")
 @click.argument("client", metavar="HOST_B")
-@click.option("--test", "tests", multiple=True, metavar="NAME",
-              type=click.Choice(["path-mtu", "pingpong", "write-bw", "read-bw", "write-lat"]),
-              help="path-mtu, pingpong, write-bw, read-bw, write-lat.")
-@click.option("--device", metavar="DEV[:PORT]")
-@click.option("--gid-index", type=click.IntRange(0, 65535), metavar="N", help="Usual: a compute port, RoCE v2.")
-@click.option("--mtu", type=click.Choice(["256", "512", "1024", "2048", "4096"]), metavar="BYTES")
-@click.option("--size", type=click.IntRange(1, 1 << 30), metavar="BYTES", help="RDMA MTU; size of a message.")
-@click.option("--port", type=click.IntRange(1024, 65535), metavar="N")
-@click.option("--at-least", "at_least_gbps", type=click.FloatRange(0.001, 10000), metavar="GBPS",
-              help="TCP port on HOST_A; bandwidth to expect.")
-@click.option("--deadline", "deadline_s", type=click.FloatRange(5, 3600), default=30.0, metavar="S",
-              help="Limit of each test (30).")
-@click.option("--via", type=click.Choice(["ssh", "openssh"]), default="ssh")
-@click.option("--ssh-config", type=_path, metavar="F", help="Our SSH, or the system's `ssh`.")
+@_pairing
 @_cluster
 @_outputs
 def pair(
@@ -173,8 +176,8 @@ def pair(
 
     session = Session("pair", cluster, (), (), outputs)
     wanted = command.Wanted(device, gid_index, int(mtu) if mtu else None, size, port, at_least_gbps)
-    session.finish(command.ask(server, client, tests, wanted, session, Manner(deadline_s, via=via,
-                                                                              ssh_config=ssh_config)), None)  # fmt: skip
+    manner = Manner(deadline_s, via=via, ssh_config=ssh_config)
+    session.finish(command.ask(server, client, tests, wanted, session, manner), None)
 
 
 @main.command(cls=_Compact)

@@ -30,6 +30,9 @@ _IBSIM = "ibsim 0.10 and infiniband-diags 44.0 on Debian 12, a simulated fabric 
 _DCB = "QEMU guest (TCG), Debian 12: dcb of iproute2 6.1; the DCB state behind the netlink answers is a test module's"
 _NETDEVSIM = "QEMU guest (TCG), Debian 12: ethtool 6.1 on a netdevsim interface"
 _VIRTIO = "QEMU guest (TCG), Debian 12: ethtool 6.1 on a virtio-net interface"
+_NAMESPACES = (
+    "network namespaces on Debian 12 and kernel 6.18: two hosts at MTU 9000, a bridge port or a router at 1500 between"
+)
 _RECORDED = "fixtures/nodes/soft-roce.json"
 _VM = "a virtual machine with Debian 12 and kernel 6.18"
 
@@ -87,6 +90,11 @@ FORMATS = (
     Format("ibqueryerrors", ("cmd:ibqueryerrors*",), (_IBSIM.format("eight"),)),
     Format("sminfo", ("cmd:sminfo*",), (_IBSIM.format("four"),)),
     Format("saquery", ("cmd:saquery*",)),
+    # tests of a pair
+    Format("perftest", ("cmd:stdbuf -oL ib_*",), (_GUEST,)),
+    Format("ibv_rc_pingpong", ("cmd:stdbuf -oL ibv_rc_pingpong *",), (_GUEST,)),
+    Format("ping", ("cmd:ping *",), (_NAMESPACES,)),
+    Format("/proc/net/tcp", ("file:/proc/net/tcp*",), (_GUEST,)),
     # Ethernet
     Format("network interfaces in sysfs", (
         "file:/sys/class/net/*/mtu", "file:/sys/class/net/*/operstate", "file:/sys/class/net/*/speed",

@@ -328,7 +328,8 @@ def _folded(outcomes: Iterable[Outcome], evidences: Mapping[str, Evidence]) -> I
         groups.items(), key=lambda item: (DISPLAY.index(item[0][1].status), order[item[0]])
     ):
         urgent = finding.status not in (Status.PASS, Status.SKIP)
-        first = evidences.get(nodes[0])
+        shown = _holder(finding, nodes, evidences)
+        first = evidences.get(shown)
         document: dict[str, Any] = {
             "check": check.id,
             "title": check.title,
@@ -344,8 +345,14 @@ def _folded(outcomes: Iterable[Outcome], evidences: Mapping[str, Evidence]) -> I
             "fix": _next(check, finding, first) if urgent else "",
         }
         if urgent:
-            document["excerpts"] = list(_excerpts(finding, nodes[0], first))
+            document["excerpts"] = list(_excerpts(finding, shown, first))
         yield document
+
+
+def _holder(finding: Finding, nodes: Sequence[str], evidences: Mapping[str, Evidence]) -> str:
+    """Return the first of the nodes that has the record on which a finding rests most: of a pair, only one has it."""
+    key = finding.evidence[0] if finding.evidence else ""
+    return next((name for name in nodes if name in evidences and key in evidences[name]), nodes[0])
 
 
 def _next(check: Check, finding: Finding, evidence: Evidence | None) -> str:

@@ -52,6 +52,9 @@ def write(machine: Machine, folder: Path, *, hung: Sequence[str] = (), python: b
             _directory(folder, target, records[key]["entries"])
         elif kind == "file":
             _file(folder / target.lstrip("/"), records[key]["out"])
+        elif kind == "files":
+            for name, text in records[key]["value"].items():
+                _file(folder / target.lstrip("/") / name, f"{text}\n")
         elif kind == "cmd":
             tool, *arguments = shlex.split(target)
             record = records[key] if "%T@" not in target else {**records[key], "out": _today(records[key]["out"])}

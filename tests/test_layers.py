@@ -43,6 +43,7 @@ LAYERS = {
     "session": {"archive", "checks", "cluster", "evidence", "judge", "model", "reports", "targets", "version"},
     "asking": {"session", "cluster", "evidence", "fleet", "probes", "progress", "targets", "transport"},
     "ahead": {"transport"},
+    "pair": {"asking", "checks", "cluster", "evidence", "facts", "probes", "session"},
     "reading": {"checks", "cluster", "evidence", "facts", "judge", "model"},
     "cli": {"ahead", "asking", "session", "checklist", "checks", "cluster", "evidence", "formats", "model", "pair", "probes", "reading", "reads", "reports", "version"},
 }  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from preflight.reading.kinds import nccl_tests as kind
+from tests.nccl_tests_grammar import Run, printed
 
 DATA = Path(__file__).parent / "data" / "outside" / "nccl_tests"
 
@@ -99,6 +100,7 @@ def test_nothing_contradicts_itself(name: str) -> None:
 
 #: What looks like nccl-tests and is none of its output.
 NONE = (
+    "I used nccl-tests version 2.13.9 with NCCL 2.18.",
     "#define NCCLCHECK(cmd) printf(\"%s: Test NCCL failure %s:%d '%s'\\n\", host, __FILE__, __LINE__, text)",
     'if grep -qE "Test NCCL failure|Cuda failure" out.log; then',
     "    size(B)    count(elems)     type    time(us)    algbw(GB/s)    busbw(GB/s)\n"
@@ -186,6 +188,14 @@ def test_copies_of_several_ranks_each() -> None:
     assert (len(facts["rows"]), facts["status"]) == (3, "ok")
 
 
+def test_comments_whose_mark_a_console_ate() -> None:
+    """Made by hand: the marks of every line taken off."""
+    whole = printed(Run(hosts=("a1", "a2")))
+    bare = "\n".join(line.lstrip("# ") if line.startswith("#") else line for line in whole.text.split("\n"))
+    (part,), (same,) = kind.read(bare), kind.read(whole.text)
+    assert part.taken.facts == same.taken.facts
+
+
 def test_a_word_before_the_first_line() -> None:
     table = (DATA / "rccl-mi300x-head.txt").read_text()
     for word in ("Result: ", "Output:\n", "$ ./all_reduce_perf -g 8\n", "out: "):
@@ -202,7 +212,7 @@ def test_a_summary_that_was_grepped() -> None:
 
 
 def test_rows_that_were_taken_out_in_words() -> None:
-    for words in ("# Truncated  smaller message sizes", "...", "[...]", "(omitted)", "<snip>", ". . ."):
+    for words in ("# Truncated  smaller message sizes", "...", "[...]", "(omitted)", "<snip>", ". . .", ":", "\u22ee"):
         table = (DATA / "rccl-tail.txt").read_text().split("\n")
         (part,) = kind.read("\n".join([table[0], words, *table[1:]]))
         assert [cut.line for cut in part.taken.cut] == [2], words

@@ -32,8 +32,11 @@ from preflight.facts import (
     nccl_tests,
     nvlink,
     optics,
+    perftest,
+    ping,
     qos,
     rdma,
+    sockets,
     topo,
     versions,
     xid,
@@ -397,3 +400,49 @@ def test_addresses_by_psutil() -> None:
     assert [str(address) for address in found["lo"]] == ["127.0.0.1/8", "::1/128"]
     assert [str(address) for address in found["eth0"]] == ["192.0.2.2/24", "fd00::2/64", "fe80::fc:ff:fe00:1/64"]
     assert found["ifb0"] == ()
+
+
+# --- tests of a pair -------------------------------------------------------------------------------
+
+
+@reads("ib_write_bw_softroce.txt", "ib_read_bw_softroce.txt", "ib_write_lat_softroce.txt")
+def test_perftest() -> None:
+    wrote = perftest.parse_bandwidth(text("ib_write_bw_softroce.txt"))
+    assert (wrote.size, wrote.messages, wrote.average_gbps, wrote.peak_gbps) == (65536, 200, 0.15, 0.32)
+    assert perftest.parse_bandwidth(text("ib_read_bw_softroce.txt")).average_gbps == 0.072807
+    took = perftest.parse_latency(text("ib_write_lat_softroce.txt"))
+    assert (took.size, took.messages, took.typical_us, took.average_us) == (2, 200, 1811.11, 2953.17)
+    assert perftest.connected(text("ib_write_bw_softroce.txt"))
+    with pytest.raises(ValueError, match="no table"):
+        perftest.parse_bandwidth(text("ib_write_lat_softroce.txt"))
+
+
+@reads("ib_write_bw_bad_gid.txt", "ib_write_bw_memlock.txt", "ibv_rc_pingpong_bad_gid.txt")
+def test_complaints_of_tests() -> None:
+    assert perftest.cause(text("ib_write_bw_bad_gid.txt")) is perftest.Cause.QUEUE
+    assert perftest.cause(text("ib_write_bw_memlock.txt")) is perftest.Cause.MEMORY
+    assert perftest.cause(text("ibv_rc_pingpong_bad_gid.txt")) is perftest.Cause.GID
+
+
+@reads("ibv_rc_pingpong_softroce.txt", "ibv_rc_pingpong_blocked.txt")
+def test_pingpong() -> None:
+    found = perftest.parse_pingpong(text("ibv_rc_pingpong_softroce.txt"))
+    assert (found.bytes, found.messages, found.gbps, found.round_trip_us) == (1638400, 200, 0.00911, 7196.67)
+    blocked = text("ibv_rc_pingpong_blocked.txt")
+    assert perftest.cause(blocked) is None
+    assert perftest.connected(blocked)
+    with pytest.raises(ValueError, match="no rate"):
+        perftest.parse_pingpong(blocked)
+
+
+@reads("ping_black_hole.txt", "ping_small.txt", "ping_too_long.txt", "ping_frag_needed.txt")
+def test_ping() -> None:
+    assert ping.parse(text("ping_black_hole.txt")) == ping.Ping(3, 0, None, None, "")
+    assert ping.parse(text("ping_small.txt")) == ping.Ping(3, 3, None, None, "")
+    assert ping.parse(text("ping_too_long.txt")) == ping.Ping(3, 0, 9000, None, "")
+    assert ping.parse(text("ping_frag_needed.txt")) == ping.Ping(3, 0, 1500, 1500, "")
+
+
+@reads("proc_net_tcp.txt")
+def test_listening_sockets() -> None:
+    assert sockets.listening(text("proc_net_tcp.txt")) == {22}

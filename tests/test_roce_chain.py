@@ -132,6 +132,16 @@ def _no_debugfs(key: str, record: Any) -> Any:
     return {"status": "denied", "why": "Permission denied"} if key.startswith("file:/sys/kernel/debug/") else None
 
 
+def ranks(*classes: str) -> Fault:
+    """Let a job run, each rank of which was started with its traffic class."""
+    found = [
+        {"pids": [4711 + index], "count": 1, "name": "python3", "environment": {"NCCL_IB_TC": text}}
+        for index, text in enumerate(classes)
+    ]
+    seen = {"status": "ok", "value": {"environments": found, "denied": 0, "cut": False}}
+    return lambda machine: replace(machine, records={**machine.records, "env:ranks": seen})
+
+
 RANK = {"LOCAL_RANK": "5", "LOCAL_WORLD_SIZE": "8"}
 UPSTREAM = everywhere(vendor_driver=False)
 TO_ALL = "8 ports (mlx5_0:1 to mlx5_11:1)"
@@ -153,6 +163,9 @@ BROKEN: dict[str, Case] = {
     "NCCL_IB_TC=0 with PFC on 3": Case(
         both(everywhere(traffic_class=None), node(env={"NCCL_IB_TC": "0"})), "priority", ports=TO_ALL,
         why="NCCL_IB_TC in the environment",
+    ),
+    "a running job with traffic class 0": Case(
+        both(everywhere(traffic_class=None), ranks("0")), "priority", ports=TO_ALL, why="environment of process 4711",
     ),
     "a job that sets no traffic class": Case(
         both(UPSTREAM, node(env=RANK, allowed_cpus="56-69")), "priority", ports=TO_ALL,
@@ -213,6 +226,7 @@ FINE: dict[str, Case] = {
     ),
     "traffic class without ECN bits": Case(everywhere(traffic_class=104)),
     "NCCL sets the traffic class": Case(both(everywhere(traffic_class=None), node(env={"NCCL_IB_TC": "106"}))),
+    "a running job sets the traffic class": Case(both(everywhere(traffic_class=None), ranks("106", "106"))),
     "only jobs set the traffic class, as the site says": Case(
         everywhere(traffic_class=None), qos={"traffic_class": 106},
     ),
@@ -256,6 +270,10 @@ UNSURE: dict[str, Case] = {
         everywhere(traffic_class=None), unknown=("traffic class", "DSCP", "priority"), ports=TO_ALL,
         why="NCCL's default is 0",
     ),
+    "ranks with different traffic classes": Case(
+        both(everywhere(traffic_class=None), ranks("106", "0")), unknown=("traffic class", "DSCP", "priority"),
+        ports=TO_ALL, why="differ",
+    ),
     "ethtool is missing": Case(every_record(_without("ethtool")), unknown=("global pause",), ports=TO_ALL),
     "a GID table full of other pods' rows": Case(
         everywhere(gid_index=20), unknown=("GID",), ports=TO_ALL, why="goes on",
@@ -264,7 +282,10 @@ UNSURE: dict[str, Case] = {
 }  # fmt: skip
 
 #: What these faults break besides, for other checks to say.
-BESIDES = {"an HCA that may not be opened": {("fail", "rdma.device-nodes")}}
+BESIDES = {
+    "an HCA that may not be opened": {("fail", "rdma.device-nodes")},
+    "ranks with different traffic classes": {("warn", "nccl.contradictions")},
+}
 
 
 def told(case: Case, machine: Machine | None = None) -> tuple[list[dict[str, Any]], set[tuple[str, str]]]:
@@ -331,6 +352,13 @@ def test_a_pod_has_its_own_gid_index() -> None:
     found, others = told(Case(everywhere(gid_index=7)), replace(pod(NAME), env=variables))
     assert found == []
     assert not {check for _, check in others} & {"nccl.gid-index", "rdma.link-layer", "rails.subnets"}
+
+
+def test_a_gid_index_that_means_nothing_here_is_said_once() -> None:
+    for index, status in (("6", "fail"), ("1", "fail"), ("0", "fail"), ("3", "warn")):  # 3: right, and not needed
+        found, others = told(Case(node(env={"NCCL_IB_GID_INDEX": index})))
+        assert found == []
+        assert others == {(status, "nccl.gid-index")}
 
 
 def test_soft_roce_is_no_noise() -> None:

@@ -10,7 +10,7 @@ from preflight.hardware import PARTS, part_by_name
 from preflight.roofline import batch, tree
 from preflight.roofline.collectives import Roofline, roofline
 from preflight.roofline.machine import Machine, gpu_named, machine_of
-from preflight.roofline.verdict import judge
+from preflight.roofline.verdict import judge, proof
 
 MIB, GIB = 2**20, 2**30
 
@@ -38,7 +38,8 @@ GKE = machine("HGX H200", gpus=1, nics=1, gbps=400)
 Published = tuple[str, str, Machine | None, str, int, float, float]
 
 PUBLISHED: list[Published] = [
-    # tag, system, machine, collective, nodes, GB/s, GiB
+    # tag, system, machine, collective, nodes, GB/s, GiB; NICs that the page does not state are those of the system
+    # that it names (the two A100 nodes: eight of 200 Gb/s); the catalogue has no DGX-1, whose NICs bind here
     ("reference", "A100-SXM4-40GB node", A100, "all_reduce", 1, 235, 8),
     ("reference", "A100-SXM4-40GB node", A100, "all_gather", 1, 230, 8),
     ("reference", "A100-SXM4-40GB node", A100, "reduce_scatter", 1, 232, 8),
@@ -179,6 +180,18 @@ def test_nics_that_carry_nothing(working: int) -> None:
     judged = judge(by_nics, found, NDR)
     if judged.word == "degraded":
         assert judged.causes[0] == f"{working} of 8 NICs carry the traffic"
+
+
+def test_what_a_figure_proves() -> None:
+    assert (
+        proof(480, roof(H100, "all_reduce", 1), H100) == "; more than 450 GB/s proves that the NVSwitches reduce (NVLS)"
+    )
+    assert proof(455, roof(H100, "all_reduce", 1), H100) == ""
+    assert proof(235, roof(A100, "all_reduce", 1), A100) == ""
+    maybe = replace(NDR, sharp=None)
+    assert proof(430, roof(maybe, "all_reduce", 32), maybe).endswith("proves that switches reduce (SHARP)")
+    assert proof(380, roof(maybe, "all_reduce", 32), maybe) == ""
+    assert proof(700, roof(NDR, "all_reduce", 2), NDR).endswith("(NVLS)"), "two nodes: no SHARP is needed for it"
 
 
 def test_causes() -> None:

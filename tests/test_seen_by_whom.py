@@ -39,14 +39,16 @@ pytestmark = [
 ]
 
 #: What tools print to an ordinary user instead: lspci of pciutils 3.9, dmesg of util-linux 2.38 where
-#: kernel.dmesg_restrict is 1. ``$0.root`` is what they print to root.
+#: kernel.dmesg_restrict is 1, ethtool 6.1. ``$0.root`` is what they print to root.
 _TO_A_USER = {
     "lspci": r""""$0.root" "$@" | sed '/^\t\t/d; s/^\tCapabilities: .*/\tCapabilities: <access denied>/' | uniq""",
+    "ethtool": """[ "$1" = -m ] || exec "$0.root" "$@"; echo 'netlink error: Operation not permitted' >&2; exit 1""",
+    "mlxlink": "echo '-E- Permission denied: run as root' >&2; exit 1",
     "dmesg": "echo 'dmesg: read kernel buffer failed: Operation not permitted' >&2; exit 1",
 }
 
 #: What only root can see of the planted node: nothing of this may be guessed.
-ROOT_ONLY = {"gpudirect.path", "pcie.max-read-request", "xid.gpu", "xid.nvswitch"}
+ROOT_ONLY = {"gpudirect.path", "pcie.max-read-request", "xid.gpu", "xid.nvswitch", "optics.module", "optics.ber"}
 
 #: What anybody can see of it.
 TO_ALL = {"rdma.port-state"}
@@ -79,7 +81,7 @@ def node(folder: Path) -> Path:
     return root
 
 
-def ask(node: Path, uid: int, *, sudo: bool = False, allowed: bool = True) -> Evidence:
+def ask(node: Path, uid: int, *, sudo: bool = False, allowed: bool = True, window_s: float | None = None) -> Evidence:
     """Collect in the node's room as a user; ``allowed`` says whether its sudoers know us."""
     folder = Path(tempfile.mkdtemp(dir=node.parent))
     folder.chmod(0o755)
@@ -94,7 +96,7 @@ def ask(node: Path, uid: int, *, sudo: bool = False, allowed: bool = True) -> Ev
     python = folder / "python"
     python.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n', encoding="utf-8")
     python.chmod(0o755)
-    asked = plan(PROBES, node=NAME, deadline_s=30, sudo=sudo)
+    asked = plan(PROBES, node=NAME, deadline_s=30, sudo=sudo, window_s=window_s)
     evidence = from_document(local.collect(asked, str(python)), NAME)
     assert evidence.no_answer is None, evidence.no_answer
     assert evidence.collector["uid"] == uid
@@ -154,3 +156,15 @@ def test_a_sudo_that_refuses_leaves_the_ordinary_user(node: Path, as_user: Evide
     assert refused.collector["notes"] == ["needs root, and sudo gives none: sudo: a password is required"]
     assert verdicts(refused) == verdicts(as_user)
     assert findings(refused, without=ROOT_ONLY) == findings(as_user, without=ROOT_ONLY)
+
+
+def test_counters_that_stand_still_are_read_twice_by_anybody(node: Path) -> None:
+    """Planted files do not count: nothing grows, and nothing that needs traffic is told."""
+    evidence = ask(node, UID, window_s=1)
+    said = {check: status for check, status in verdicts(evidence).items() if check.startswith("counters.")}
+    still = dict.fromkeys(("loss", "link-quality", "flaps", "receiver", "visible"), "pass")
+    assert said == {f"counters.{name}": status for name, status in {
+        **still, "congestion": "unknown", "balance": "unknown", "traffic-class": "unknown", "cpu": "unknown",
+    }.items()}  # fmt: skip
+    told = next(f["message"] for f in report(evidence)["findings"] if f["check"] == "counters.cpu")
+    assert "no CPU counted any time" in told, "a /proc/stat that was planted stands still"

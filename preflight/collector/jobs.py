@@ -45,6 +45,7 @@ class Job:
         self.timeout_s = max(float(probe["timeout_s"]) for probe in probes)
         self.reading = ""
         self.began = 0.0
+        self.read_s = 0.0
         self.again = False
         self.seen: Set[str] = set()
         self._expected: Set[str] = set()
@@ -133,6 +134,7 @@ class Job:
     def _timed(self, site: Site, read: "Callable[[], Record]") -> Record:
         """Answer one question; say when, if it is asked twice, and leave out the lines that are not wanted."""
         at_s, probe = time.monotonic(), self.probes[0]
+        self.read_s = at_s
         record = read()
         if "omit" in probe and record.get("out"):
             record = _without(record, re.compile(probe["omit"]))

@@ -90,7 +90,7 @@ class Run:
                     for key in job.gone():
                         self._keep(job, key, {"status": "missing", "why": "is gone at the second reading"})
                     if self._is_read_again(job):
-                        self._later.append((job.began + self._site.window_s, job.second()))
+                        self._later.append((job.read_s + self._site.window_s, job.second()))
                         self._open.add(self._later[-1][1])
                     self._open.remove(job)
                 self._changed.notify_all()

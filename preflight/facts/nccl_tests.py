@@ -125,8 +125,8 @@ class _Reader:
             return  # most lines of most logs
         if "nccl-tests v" in line and (match := words.TESTS_VERSION.search(line)):
             report = self.at(number, tag, _VERSION)
-            report.version = match[1]
-            report.nccl_version = decode_version(int(match[2]) if match[2] else None) or report.nccl_version
+            report.version, code = match["marked"] or match["bare"], match["library"] or match["code"]
+            report.nccl_version = decode_version(int(code) if code else None) or report.nccl_version
         elif "test starting" in line and (match := words.STARTS.search(line)):
             self.at(number, tag, _STARTING).collective = words.collective(match[1])
         elif "nThread" in line and (match := words.RUN.search(line)):

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import re
 
-TESTS_VERSION = re.compile(r"# nccl-tests version (\S{1,64})(?:.{0,64}? nccl-library=(\d{1,8}))?")
+#: Without its ``#``, which some consoles take for a comment, only with the codes after it: prose has none.
+TESTS_VERSION = re.compile(
+    r"(?:# nccl-tests version (?P<marked>\S{1,64})(?:.{0,64}? nccl-library=(?P<library>\d{1,8}))?"
+    r"|\bnccl-tests version (?P<bare>\S{1,64})(?: \(\w{1,40}\))? nccl-headers=\d{1,8} nccl-library=(?P<code>\d{1,8}))"
+)
 STARTS = re.compile(r"\bCollective test starting: (\S{1,64})")
 RUN = re.compile(
     r"\bnThread:?\s{1,4}\d{1,6}\s{1,4}nGpus:?\s{1,4}\d{1,6}\s{1,4}minBytes:?\s.{0,300}?(?:validation: (\d)|$)"
@@ -62,7 +66,7 @@ _MAY_HAVE_DIED = ("process", "srun: ", "slurmstepd", "MPI_ABORT", "TERMINATION",
                   "Aborted")  # fmt: skip
 
 ELIDED = re.compile(
-    r"[\s#]{0,40}(?:(?:\.\s?){2,40}|\[\s?\.{2,40}\s?\]|…{1,20}|\[…\]|<\s?snip\s?>|\[snip\]"
+    r"[\s#]{0,40}(?:(?:\.\s?){2,40}|[:\u22ee\ufe19]|\[\s?\.{2,40}\s?\]|…{1,20}|\[…\]|<\s?snip\s?>|\[snip\]"
     r"|[(\[<]?(?:\.{2,4}\s?)?(?:omitted|truncated|skipped|snipped|省略)(?:\s[\w\s]{0,40})?(?:\s?\.{2,4})?[)\]>]?)\s{0,40}",
     re.IGNORECASE,
 )

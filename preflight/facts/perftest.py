@@ -91,9 +91,9 @@ def parse_bandwidth(text: str) -> Bandwidth:
     """Read the last row of ``ib_write_bw`` or ``ib_read_bw``; raises ValueError."""
     row, unit = _row(text, "BW average")
     peak = row.get("BW peak")
-    return Bandwidth(
-        int(row["#bytes"]), int(row["#iterations"]), row["BW average"] * UNITS[unit], peak * UNITS[unit] if peak else None
-    )
+    factor = UNITS[unit]
+    average = row["BW average"] * factor
+    return Bandwidth(int(row["#bytes"]), int(row["#iterations"]), average, peak * factor if peak else None)
 
 
 def parse_latency(text: str) -> Latency:

@@ -74,7 +74,16 @@ def _tried(at: Place, name: str, step: Step) -> Link:
         fix = _LEARN.get(name, "")
         if name not in ADDRESSING and rdma.is_virtual_function(at.evidence, at.port.device):
             why, fix = "a virtual function, whose quality of service its host sets and knows", "ask on its host"
+        if name not in ADDRESSING and _is_software(at):
+            why, fix = "a software device, which leaves quality of service to the NIC below it", f"`dcb` of {at.netdev}"
         return Link(name, State.UNKNOWN, says=why, evidence=(error.key,), fix=fix)
+
+
+def _is_software(at: Place) -> bool:
+    try:
+        return rdma.is_software(at.evidence, at.port.device)
+    except EvidenceError:
+        return False
 
 
 _LEARN = {

@@ -61,6 +61,8 @@ def mark(at: Place) -> Mark:
         if number > 255:
             raise EvidenceError(setting.source, f"{setting.text} is more than a byte")
         return Mark(number, f"NCCL_IB_TC in {setting.where}", setting.source)
+    if running := _of_running_job(at):
+        return running
     for key, why in env.unreadable.items():
         raise EvidenceError(key, f"may set NCCL_IB_TC and could not be read: {why}")
     if at.node.rank is not None:
@@ -68,6 +70,23 @@ def mark(at: Place) -> Mark:
     if (declared := at.policy.traffic_class).value is not None:
         return Mark(declared.value, declared.source, ENVIRONMENT)
     raise EvidenceError(ENVIRONMENT, "nothing sets the traffic class on this node, and NCCL's default is 0")
+
+
+def _of_running_job(at: Place) -> Mark | None:
+    """Return the NCCL_IB_TC that all ranks of a running job were started with; None where none was, or nobody looked.
+
+    That it is unset tells nothing: a file in the job's container may set it. Raises EvidenceError if the ranks differ.
+    """
+    try:
+        environments = [rank.settings for rank in at.node.nccl_ranks.environments]
+        found = {number: env for env in environments if (number := env.integer("NCCL_IB_TC")) is not None}
+    except EvidenceError:
+        return None
+    marks = [Mark(n, f"NCCL_IB_TC in {s.where}", s.source) for n, e in found.items() if (s := e.get("NCCL_IB_TC"))]
+    marks = [mark for mark in marks if 0 <= mark.value <= 255]
+    if len(marks) > 1:
+        raise EvidenceError(marks[0].evidence, f"the ranks that run here differ: {', '.join(map(str, marks[:3]))}")
+    return marks[0] if marks else None
 
 
 def traffic_class(at: Place, name: str) -> Link:

@@ -70,4 +70,9 @@ def _judge(parts: list[Part], source: Source) -> None:
     for finding in judge([], checks, run=run)["findings"]:
         kind = NCCL_TESTS if finding["check"].startswith("nccl-tests.") else NCCL_LOG
         if finding["status"] in _TOLD and by_kind[kind]:
-            by_kind[kind][0].findings.append(finding)
+            _about(finding["subject"], by_kind[kind]).findings.append(finding)
+
+
+def _about(subject: str, parts: list[Part]) -> Part:
+    """Return the part that a finding speaks of: with several runs in a log its subject names their lines."""
+    return next((part for part in parts if f" lines {part.first}-{part.last}: " in subject), parts[0])

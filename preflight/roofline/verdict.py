@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from preflight.lean import dataclass
-from preflight.roofline.collectives import Roofline
+from preflight.roofline.collectives import Roofline, roofline
 from preflight.roofline.machine import Machine
 
 #: Ratios to the customary figure: at least the first is as expected, below the second fails. The reference's
@@ -14,6 +15,13 @@ AS_EXPECTED, FAILS, ANOTHER_WAY = 0.90, 0.75, 0.50
 
 #: What rounding and the clock may add to a limit that no wire exceeds.
 TOLERANCE = 1.02
+
+
+#: How near the NICs' customary figure must be to the one that binds for them to be suspected.
+NEAR = 1.3
+
+#: Share of what a ring reaches between which a figure looks like a ring's, where NVLS is customary.
+RING_FROM, RING_TO = 0.85, 1.10
 
 
 @dataclass(frozen=True)
@@ -36,13 +44,27 @@ def judge(busbw: float, roof: Roofline, machine: Machine) -> Judged:
     return Judged("degraded", ratio < FAILS, ratio, tuple(_causes(busbw, ratio, roof, machine)))
 
 
+def proof(busbw: float, roof: Roofline, machine: Machine) -> str:
+    """Say what a figure proves to be in use, since nothing else reaches it; empty if nothing."""
+    if roof.collective != "all_reduce":
+        return ""
+    plain = roofline(roof.collective, replace(machine, nvls=False), roof.nodes)
+    if plain is not None and TOLERANCE * plain.limit < min(busbw, roof.limit):
+        return f"; more than {plain.limit:.0f} GB/s proves that the NVSwitches reduce (NVLS)"
+    plain = roofline(roof.collective, replace(machine, sharp=False), roof.nodes)
+    if plain is not None and TOLERANCE * plain.limit < min(busbw, roof.limit):
+        return f"; more than {plain.limit:.0f} GB/s proves that switches reduce (SHARP)"
+    return ""
+
+
 def _causes(busbw: float, ratio: float, roof: Roofline, machine: Machine) -> Iterator[str]:
     """Yield what would give such a figure, the likeliest first."""
-    if roof.nics is not None:
+    networked = roof.nics is not None and roof.nics.customary <= NEAR * roof.customary
+    if roof.nics is not None and networked:
         yield from _of_the_network(busbw, roof.nics.customary, machine)
-    if roof.ring is not None and busbw / roof.ring >= AS_EXPECTED:
+    if roof.ring is not None and RING_FROM <= busbw / roof.ring <= RING_TO:
         yield f"a ring instead of NVLS: it reaches about {roof.ring:.0f} GB/s"
-    if roof.nics is None:
+    if not networked:
         if ratio < ANOTHER_WAY and busbw <= 60:
             yield "PCIe or shared memory instead of NVLink: P2P is disabled, or NVLink is down"
         yield "a GPU with fewer NVLinks or lower clocks, which all others wait for"

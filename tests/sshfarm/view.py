@@ -26,7 +26,8 @@ class View:
     the machine has. ``~/`` is the home folder; scripts and programs are executable. ``links`` are
     symbolic links (``path: target``), ``folders`` empty folders, ``devices`` character devices.
     ``tools`` are scripts that come first in PATH, ``without`` patterns of files that must not be there.
-    ``memlock_bytes`` is the limit of locked memory, ``sshd`` are lines of its sshd_config.
+    ``memlock_bytes`` is the limit of locked memory, ``sshd`` are lines of its sshd_config, ``network`` is the name of a
+    network namespace (ip-netns(8)) that it lives in; its sshd is reached all the same.
     """
 
     shell: str = "/bin/bash"
@@ -40,6 +41,7 @@ class View:
     environment: Mapping[str, str] = field(default_factory=dict)
     memlock_bytes: int | None = None
     sshd: tuple[str, ...] = ()
+    network: str = ""
 
 
 class Room:
@@ -67,7 +69,8 @@ class Room:
     def command(self) -> list[str]:
         """What to put in front of ``sshd`` so that it starts inside."""
         spaces = ["--mount", "--propagation", "private", *(["--uts"] if self.view.hostname else [])]
-        return ["unshare", *spaces, "sh", str(self.enter)]
+        network = ["nsenter", f"--net=/run/netns/{self.view.network}"] if self.view.network else []
+        return [*network, "unshare", *spaces, "sh", str(self.enter)]
 
     def _write(self) -> None:
         passwd = Path("/etc/passwd").read_text(encoding="utf-8")

@@ -1,0 +1,293 @@
+"""``preflight pair`` without any node: which ends are chosen, what is run, how it is judged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from preflight import cli
+from preflight.checks.pair import CHECKS
+from preflight.cluster import Cluster
+from preflight.evidence import from_document
+from preflight.facts import NodeFacts, gids, perftest, ping, sockets
+from preflight.facts.perftest import Cause
+from preflight.facts.ping import Ping
+from preflight.judge import judge
+from preflight.pair import ends, kinds, paths
+from preflight.pair.ends import End, EndError, Wanted
+from tests import outside
+from tests.fixture import whole_node
+
+
+def node(name: str) -> NodeFacts:
+    return NodeFacts(from_document(whole_node(name), name))
+
+
+def end(facts: NodeFacts, wanted: Wanted = Wanted()) -> End:
+    return ends.end(facts, Cluster().site(facts), wanted)
+
+
+# --- what the tools print --------------------------------------------------------------------------
+
+
+def test_units_are_those_of_the_header() -> None:
+    row = " 65536      200              26.75              {1}  \t\t   0.000213\n"
+    table = " #bytes     #iterations    BW peak[{0}]    BW average[{0}]   MsgRate[Mpps]\n" + row
+    gbits = perftest.parse_bandwidth(table.format("Gb/sec", "391.27"))
+    mebibytes = perftest.parse_bandwidth(table.format("MB/sec", "46643.02"))
+    assert (gbits.average_gbps, gbits.messages, gbits.size) == (391.27, 200, 65536)
+    assert mebibytes.average_gbps == pytest.approx(391.27, abs=0.01)
+    assert mebibytes.average_gbps == perftest.parse_bandwidth(table.format("MiB/sec", "46643.02")).average_gbps
+    with pytest.raises(ValueError, match="no known unit"):
+        perftest.parse_bandwidth(table.format("furlong", "1"))
+
+
+def test_a_header_without_a_row_is_no_result() -> None:
+    text = outside.text("ib_write_bw_softroce.txt")
+    with pytest.raises(ValueError, match="no table"):
+        perftest.parse_bandwidth(text[: text.index(" 65536")])
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (" Found Incompatibility issue with GID types.\n Please Try to use a different IP version.\n", Cause.GID),
+        (" Gid index should be between 0 and 64\n Parser function exited with Error\n", Cause.GID),
+        ("IB device rxe7 not found\n Unable to find the Infiniband/RoCE device\n", Cause.DEVICE),
+        ("Couldn't connect to 10.0.0.1:18515\nUnable to open file descriptor for socket connection", Cause.CONNECT),
+        ("Couldn't listen to port 18515\n", Cause.PORT),
+        ("Failed to modify QP 21 to RTR\n Unable to Connect the HCA's through the link\n", Cause.QUEUE),
+        (" Completion with error at client\n Failed status 12: wr_id 0 syndrom 0x81\n", Cause.PATH),
+        ("Failed status transport retry counter exceeded (12) for wr_id 2\n", Cause.PATH),
+        ("Segmentation fault\n", None),
+    ],
+)
+def test_a_complaint_has_a_cause(text: str, cause: Cause | None) -> None:
+    assert perftest.cause(text) is cause
+
+
+# --- ends and commands -----------------------------------------------------------------------------
+
+
+def test_the_end_of_a_soft_roce_node() -> None:
+    document = whole_node("soft-roce")
+    own = NodeFacts(from_document(document, "n")).addresses.ipv4("eth2")[0].ip
+    for index, address in enumerate(("fe80::5054:ff:fe00:102", f"::ffff:{own}")):
+        for key, value in zip(gids.keys("rxe0", 1, index), (address, "RoCE v2"), strict=True):
+            document["records"][key] = {"status": "ok", "out": f"{value}\n"}
+    found = end(NodeFacts(from_document(document, "n")))
+    assert (found.name, found.roce, found.software, found.gid_index) == ("rxe0:1", True, True, 1)
+    assert (found.gid, found.interface, found.interface_mtu) == (f"{own} (RoCE v2)", "eth2", 9000)
+
+
+def test_the_end_that_is_asked_for() -> None:
+    facts = node("hgx-h100-roce")
+    assert end(facts, Wanted(device="mlx5_3")).name == "mlx5_3:1"
+    assert end(facts, Wanted(device="mlx5_3:1", gid_index=0)).gid_index == 0
+    with pytest.raises(EndError, match="has no RDMA device mlx5_77; it has mlx5_0:1"):
+        end(facts, Wanted(device="mlx5_77"))
+
+
+def test_commands_of_both_sides() -> None:
+    one = end(node("hgx-h100-roce"), Wanted(device="mlx5_0"))
+    call = kinds.command(kinds.KINDS["write-bw"], one, one, Wanted(mtu=4096), 18515, "10.0.0.1")
+    messages = round(400e9 / 8 * kinds.TRAFFIC_S / (8 << 20))
+    expected = f"stdbuf -oL ib_write_bw -d mlx5_0 -i 1 -p 18515 -s 8388608 -n {messages} -m 4096 -x {one.gid_index}"
+    assert " ".join(call) == f"{expected} -F --report_gbits 10.0.0.1"
+    serve = kinds.command(kinds.KINDS["pingpong"], one, one, Wanted(size=64), 7000)
+    assert " ".join(serve) == f"stdbuf -oL ibv_rc_pingpong -d mlx5_0 -i 1 -p 7000 -s 64 -n 200 -g {one.gid_index}"
+
+
+def test_a_port_that_is_free() -> None:
+    listening = "  sl  local_address rem_address   st\n" + "".join(
+        f"   {number}: 00000000:{port:04X} 00000000:0000 {state} 00000000:00000000\n"
+        for number, (port, state) in enumerate([(18515, "0A"), (18516, "01"), (18517, "0A")])
+    )
+    assert sockets.listening(listening) == {18515, 18517}
+    document = whole_node("soft-roce")
+    document["records"]["file:/proc/net/tcp"] = {"status": "ok", "out": listening}
+    facts = NodeFacts(from_document(document, "n"))
+    assert ends.free_port(facts, None) == 18516
+    assert ends.free_port(facts, 18515) == 18515, "what the operator says is not argued with"
+
+
+# --- the search for the path MTU -------------------------------------------------------------------
+
+
+@given(st.integers(576, 9216), st.integers(576, 9216))
+def test_the_search_finds_every_limit(mtu: int, limit: int) -> None:
+    asked: dict[int, Ping] = {}
+    following = paths.first(mtu, 4)
+    rounds = 0
+    while following:
+        rounds += 1
+        assert len(following) <= paths.AT_ONCE
+        asked |= {size: Ping(3, 3 if size <= limit else 0, None, None, "") for size in following}
+        following = list(paths.following(paths.bracket(asked)))
+    found = paths.bracket(asked)
+    assert found.passes == min(mtu, limit)
+    assert found.fails == (limit + 1 if limit < mtu else None)
+    assert rounds <= 6
+
+
+def test_a_size_that_fails_by_chance_does_not_hide_a_larger_one_that_passes() -> None:
+    lost, answered = Ping(3, 0, None, None, ""), Ping(3, 3, None, None, "")
+    assert paths.bracket({576: answered, 1500: lost, 9000: answered}) == paths.Found(9000, None)
+    assert not paths.following(paths.bracket({576: lost, 9000: lost}))
+
+
+# --- judging ---------------------------------------------------------------------------------------
+
+WRITE = "stdbuf -oL ib_write_bw -d mlx5_0 -i 1 -p 18515"
+TABLE = (
+    " #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]\n"
+    " 8388608    11921            391.90             {}              0.005\n"
+)
+SIDE: dict[str, Any] = {
+    "device": "mlx5_0:1", "rate_gbps": 400.0, "roce": True, "software": False, "gid_index": 3,
+    "gid": "10.0.0.1 (RoCE v2)", "address": "10.0.0.1", "port": 18515, "interface_mtu": 9000,
+}  # fmt: skip
+
+
+def told(test: str, server: dict[str, Any], client: dict[str, Any], **said: Any) -> tuple[str, str]:
+    """Judge a test by the records of its two commands; return the one finding's status and message."""
+    records = []
+    for role, peer, record in (("server", "b", server), ("client", "a", client)):
+        value = {**SIDE, "role": role, "peer": peer, "command": f"cmd:{WRITE}", **said}
+        records.append({f"pair:{test}": {"status": "ok", "value": value}, f"cmd:{WRITE}": record})
+    return judged(test, *records)
+
+
+def judged(test: str, server: dict[str, Any], client: dict[str, Any]) -> tuple[str, str]:
+    documents = [
+        {"schema": "preflight.evidence/1", "node": name, "collected_at": "2026-11-21T03:00:00Z", "records": records}
+        for name, records in (("a", server), ("b", client))
+    ]
+    report = judge([from_document(document, document["node"]) for document in documents], [CHECKS[test]])
+    (finding,) = report["findings"]
+    assert finding["nodes"] == ["a", "b"]
+    return finding["status"], finding["message"]
+
+
+def ran(out: str = "", err: str = "", rc: int = 0) -> dict[str, Any]:
+    return {"status": "ok", "rc": rc, "out": out, "err": err}
+
+
+LATE = {"status": "timeout", "why": "no end after 30 s"}
+MET = "  local address:  LID 0x0000, QPN 0x1\n  remote address: LID 0x0000, QPN 0x2\n"
+
+
+@pytest.mark.parametrize(
+    ("gbps", "said", "status", "message"),
+    [
+        ("391.27", {}, "pass", "391.3 Gb/s, 98% of 400 Gb/s"),
+        ("372.00", {}, "warn", "372 Gb/s, 93% of 400 Gb/s, the line rate of a and b"),
+        ("196.40", {}, "fail", "196.4 Gb/s, 49% of 400 Gb/s"),
+        ("196.40", {"rate_gbps": None}, "unknown", "the rate of a port is not known"),
+        ("196.40", {"at_least_gbps": 180.0}, "pass", "asked for at least 180"),
+        ("170.00", {"at_least_gbps": 180.0}, "fail", "asked for at least 180"),
+        ("0.23", {"software": True}, "unknown", "software devices"),
+    ],
+)
+def test_bandwidth(gbps: str, said: dict[str, Any], status: str, message: str) -> None:
+    table = ran(TABLE.format(gbps))
+    found = told("write-bw", table, table, **said)
+    assert found[0] == status
+    assert message in found[1]
+
+
+@pytest.mark.parametrize(
+    ("server", "client", "status", "message"),
+    [
+        ({"status": "missing", "why": "there is no stdbuf"}, LATE, "unknown", "stdbuf is not installed on a"),
+        (LATE, ran(err="stdbuf: failed to run command 'ib_write_bw'", rc=127), "unknown",
+         "ib_write_bw is not installed on b"),
+        (LATE, ran(err=" Found Incompatibility issue with GID types.", rc=1), "fail", "the GID index does not fit: a 3: "),
+        (LATE, ran(err="Couldn't allocate MR", rc=1), "fail", "b cannot register memory with mlx5_0:1"),
+        (ran(err="IB device mlx5_0 not found", rc=1), ran(err="Couldn't connect to", rc=1), "fail", "a cannot open mlx5_0:1"),
+        (ran(err="Couldn't listen to port 18515", rc=1), ran(err="Couldn't connect to", rc=1), "unknown", "in use on a"),
+        (LATE, ran(err="Couldn't connect to 10.0.0.1:18515", rc=1), "fail", "b gets no TCP connection to 10.0.0.1 port 18515"),
+        (LATE, LATE, "fail", "b gets no TCP connection"),
+        (LATE, {**LATE, "out": MET}, "fail", "UDP port 4791 is dropped"),
+        (LATE, ran(MET, "Failed status 12: wr_id 0 syndrom 0x81", 1), "fail", "UDP port 4791 is dropped"),
+        (LATE, ran(err="Failed to modify QP 21 to RTR", rc=1), "fail", "the queue pairs could not be connected"),
+        (LATE, ran(err="Segmentation fault", rc=-11), "unknown", "exit status -11: Segmentation fault"),
+        (LATE, {"status": "error", "why": "connect: no route to the host"}, "unknown", "connect: no route to the host"),
+        (LATE, ran("nothing of use"), "unknown", "there is no table"),
+    ],
+)  # fmt: skip
+def test_what_kept_a_test_from_its_end(
+    server: dict[str, Any], client: dict[str, Any], status: str, message: str
+) -> None:  # fmt: skip
+    found = told("write-bw", server, client)
+    assert found[0] == status
+    assert message in found[1]
+
+
+def test_an_empty_row_is_the_cause_of_a_queue_pair_that_does_not_connect() -> None:
+    found = told("write-bw", LATE, ran(err="Failed to modify QP 21 to RTR", rc=1), gid=":: (of no type here)")
+    assert found == ("fail", "the GID index does not fit: a 3: :: (of no type here); b 3: :: (of no type here)")
+
+
+def path(mtu: int, answers: dict[int, str]) -> dict[str, Any]:
+    """Return the records of one side that asked for these sizes."""
+    records: dict[str, Any] = {f"cmd:ping {size}": ran(out) for size, out in answers.items()}
+    sizes = {str(size): f"cmd:ping {size}" for size in answers}
+    records["pair:path-mtu"] = {"status": "ok", "value": {**SIDE, "interface_mtu": mtu, "sizes": sizes}}
+    return records
+
+
+def sample(name: str) -> str:
+    return outside.text(f"ping_{name}.txt")
+
+
+@pytest.mark.parametrize(
+    ("mtus", "answers", "status", "message"),
+    [
+        ((9000, 9000), {9000: "small"}, "pass", "9000 bytes pass undivided both ways"),
+        ((9000, 9000), {9000: "black_hole", 1501: "black_hole", 1500: "small"}, "fail",
+         "an MTU black hole: 1500 bytes pass, 1501 vanish without an error"),
+        ((9000, 9000), {9000: "frag_needed", 1500: "small"}, "fail", "a router on the way carries 1500 bytes and says so"),
+        ((9000, 9000), {9000: "black_hole", 576: "black_hole"}, "unknown", "not even 576 bytes pass"),
+        ((9000, 1500), {9000: "black_hole", 1500: "small"}, "fail", "MTU 9000 on a, 1500 on b"),
+    ],
+)  # fmt: skip
+def test_path_mtu(mtus: tuple[int, int], answers: dict[int, str], status: str, message: str) -> None:
+    sides = [path(mtu, {size: sample(name) for size, name in answers.items()}) for mtu in mtus]
+    for side, role, peer in zip(sides, ("server", "client"), ("b", "a"), strict=True):
+        side["pair:path-mtu"]["value"] |= {"role": role, "peer": peer}
+    assert judged("path-mtu", *sides) == (status, judged("path-mtu", *sides)[1])
+    assert message in judged("path-mtu", *sides)[1]
+
+
+def test_silence_is_no_answer_of_a_router() -> None:
+    assert ping.parse(sample("black_hole")).silent
+    assert not ping.parse(sample("frag_needed")).silent
+    assert not ping.parse(sample("too_long")).silent
+
+
+# --- the command line ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["gpu001", "gpu001"], "two different hosts"),
+        (["gpu[001-002]", "gpu003"], "is 2 nodes"),
+        (["gpu001", "gpu002", "--test", "ib_write_bw"], "is not one of 'path-mtu'"),
+        (["gpu001", "gpu002", "--mtu", "9000"], "is not one of '256'"),
+    ],
+)
+def test_mistakes_are_found_before_any_node_is_touched(words: list[str], message: str) -> None:
+    done = CliRunner().invoke(cli.main, ["pair", *words])
+    assert done.exit_code == 2
+    assert message in done.output
+
+
+def test_the_command_line_knows_every_test() -> None:
+    (choice,) = (option for option in cli.pair.params if option.name == "tests")
+    assert tuple(choice.type.choices) == kinds.NAMES == tuple(CHECKS)  # type: ignore[attr-defined]
