@@ -132,8 +132,8 @@ def _told(chains: Sequence[Chain], ports: int, site: Site, say: Callable[..., Fi
         yield _unsure(names, alike)
     if whole:
         yield _whole(whole, ports)
-    sound = _sound(chains) if len(whole) < len(chains) else []
-    if items := tuple(dict.fromkeys(item for name in sound for item in ITEMS[name])):
+    sound, items = _sound(chains)
+    if items and len(whole) < len(chains):
         yield passed(f"sound on all {len(chains)} active RoCE ports: {', '.join(sound)}",
                      evidence=chains[0].link(sound[0]).evidence).about(*items)  # fmt: skip
     if site.lossless.value is None:
@@ -188,11 +188,12 @@ def _whole(chains: Sequence[Chain], ports: int) -> Finding:
     ).about(*dict.fromkeys(item for name in names for item in ITEMS[name]))
 
 
-def _sound(chains: Sequence[Chain]) -> list[str]:
-    """Return the links that hold on every port, of checklist items whose links all do."""
+def _sound(chains: Sequence[Chain]) -> tuple[list[str], tuple[str, ...]]:
+    """Return the links that hold on every port, and the checklist items of which no link is in doubt."""
     states = {name: {one.link(name).state for one in chains} for name in ITEMS}
     shaky = {item for name, found in states.items() if found & {State.BROKEN, State.UNKNOWN} for item in ITEMS[name]}
-    return [name for name, found in states.items() if found == {State.OK} and not set(ITEMS[name]) & shaky]
+    sound = [name for name, found in states.items() if found == {State.OK}]
+    return sound, tuple(dict.fromkeys(item for name in sound for item in ITEMS[name] if item not in shaky))
 
 
 def _nobody_says(chains: Sequence[Chain], site: Site) -> Finding:

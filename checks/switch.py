@@ -114,7 +114,7 @@ def _listed(priorities: frozenset[int]) -> str:
     "switch.mtu",
     title="The switch takes frames as large as the interface sends",
     source="IEEE 802.3 (maximum frame size TLV): MTU + 14 bytes header + 4 checksum + 4 for each VLAN tag",
-    fix="Set the switch port to MTU 9216; it is usual on all of a training fabric.",
+    fix="Set the switch port to MTU 9216, as is usual on a training fabric, or `ip link set IF mtu …` to what it takes.",
     answers=("NT-FAB-4",),
 )
 def mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
@@ -186,10 +186,12 @@ def rail_leaf(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator
     for name, plan in plans.items():
         peers = [other for other in alike if len(set(other) & set(plan)) >= _SAME_PLAN * max(len(other), len(plan))]
         usual = max(peers, key=lambda other: (alike[other], other == plan))
-        if usual == plan or alike[usual] < 3 or alike[usual] <= alike[plan]:
+        of_peers = {rail.split("\0")[0]: rail for rail in usual}
+        # a port that is down hears nobody: only rails that both have are compared
+        wrong = [(mine, of_peers[port]) for mine in plan if of_peers.get(port := mine.split("\0")[0], mine) != mine]
+        if not wrong or alike[usual] < 3 or alike[usual] <= alike[plan]:
             good.append(name)
             continue
-        wrong = [(mine, theirs) for mine, theirs in zip(plan, usual, strict=False) if mine != theirs]
         told = "; ".join(_sentence(mine, theirs) for mine, theirs in wrong)
         yield failed(
             f"cabled otherwise than its {alike[usual]} peers: {told}", found=told, expected="the leaf of its peers",

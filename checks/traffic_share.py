@@ -54,6 +54,11 @@ def balance(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield unknown(said, found=f"{middle:.2g} Gb/s in the middle", evidence=evidence, fix=UNDER_LOAD)
         return
     odd = [(port, rate) for port, rate in rated if rate < middle / 2 or rate > 2 * middle]
+    if odd and not site.roles(node).known_from:
+        said = f"{', '.join(port.port.name for port, _ in odd)} carried less or more than the others"
+        cure = f"name the job's HCAs: class.{site.class_name}.ports.compute = [...]"
+        yield unknown(f"{said}, and nothing says whether a job uses them", evidence=evidence, fix=cure)
+        return
     for port, rate in odd:
         way = "less than half of" if rate < middle else "more than twice"
         yield warned(

@@ -305,6 +305,11 @@ def probes(as_json: bool) -> None:
             click.echo(f"    where that fails: {other.key}, {other.why}")
         if probe.listed:
             click.echo(f"    for each that `{probe.listed[0]}` lists")
+    from preflight.pair.kinds import KINDS
+
+    tools = ", ".join(kind.tool for kind in KINDS.values())
+    click.echo("\nonly with `preflight pair`, and only of its two nodes, which send traffic to each other:")
+    click.echo(f"file:/proc/net/{{tcp,tcp6}}, ping -M do, {tools}")
     if lines := sudoers((*asked, *sweep())):
         click.echo("\nsudoers lines for --sudo:")
         for line in lines:
@@ -339,9 +344,9 @@ def explain(check_id: str) -> None:
     \b
     Example: preflight explain rdma.port-rate
     """
-    from preflight.checks import registry
+    from preflight.checks import pair, registry
 
-    known = {check.id: check for check in registry().checks}
+    known = {check.id: check for check in (*registry().checks, *pair.CHECKS.values())}
     if check_id not in known:
         raise UsageError(f"there is no check {check_id!r}{nearest(check_id, known)}")
     check = known[check_id]

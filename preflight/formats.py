@@ -91,7 +91,7 @@ FORMATS = (
     Format("sminfo", ("cmd:sminfo*",), (_IBSIM.format("four"),)),
     Format("saquery", ("cmd:saquery*",)),
     # tests of a pair
-    Format("perftest", ("cmd:stdbuf -oL ib_*",), (_GUEST,)),
+    Format("perftest", ("cmd:stdbuf -oL ib_*", "pair:*"), (_GUEST,)),  # pair: what we note of a test beside its output
     Format("ibv_rc_pingpong", ("cmd:stdbuf -oL ibv_rc_pingpong *",), (_GUEST,)),
     Format("ping", ("cmd:ping *",), (_NAMESPACES,)),
     Format("/proc/net/tcp", ("file:/proc/net/tcp*",), (_GUEST,)),

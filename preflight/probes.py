@@ -38,10 +38,10 @@ class Probe:
 
     ``kind`` is ``cmd``, ``file``, ``files`` (every file of a directory, in one record), ``dir``, ``statvfs``,
     ``env``, ``nvml`` or ``psutil``; ``target`` the command line, path or call; ``needs`` the privilege without
-    which it gives nothing (``root``, or empty). ``each`` are path patterns whose base names fill ``{}``; ``listed`` is another
-    command and a pattern whose matches in that command's output do. ``twice``: read again at the end of a
-    window, if one is asked for. ``omit`` matches lines of the output that are left out. ``otherwise`` are asked
-    where a command cannot be run or fails: a library, which takes a process of its own.
+    which it gives nothing (``root``, or empty). ``each`` are path patterns whose base names fill ``{}``;
+    ``listed`` is another command and a pattern whose matches in that command's output do. ``twice``: read again at
+    the end of a window, if one is asked for. ``omit`` matches lines of the output that are left out. ``otherwise``
+    are asked where a command cannot be run or fails: a library, which takes a process of its own.
     """
 
     kind: str

@@ -513,13 +513,14 @@ def test_sudo_is_asked_once_when_it_refuses(ordinary: str, shared: Path) -> None
     program(
         shared / "bin" / "sudo", f"echo called >>{calls}; sleep 0.1; echo 'sudo: a password is required' >&2; exit 1"
     )
-    asked = [needy("echo", str(number)) for number in range(6)]
-    document = collect(*asked, command("echo", "free"), python=ordinary, sudo=True)
+    asked = [needy("sh", "-c", f"exit {number}") for number in range(1, 7)]
+    document = collect(*asked, needy("echo", "works"), command("echo", "free"), python=ordinary, sudo=True)
     found = document["records"]
-    assert {found[probe["key"]]["status"] for probe in asked} == {"denied"}
+    assert [found[probe["key"]]["rc"] for probe in asked] == [1, 2, 3, 4, 5, 6], "tried as an ordinary user"
     assert {found[probe["key"]]["why"] for probe in asked} == {
         "needs root, and sudo gives none: sudo: a password is required"
     }
+    assert "why" not in found["cmd:echo works"]
     assert document["collector"]["notes"] == ["needs root, and sudo gives none: sudo: a password is required"]
     assert found["cmd:echo free"]["status"] == "ok"
     assert calls.read_text(encoding="utf-8") == "called\n"
@@ -535,7 +536,7 @@ def test_without_sudo_it_is_tried_and_said(ordinary: str) -> None:
 
 def test_the_real_sudo_refuses_or_is_not_there(ordinary: str) -> None:
     document = collect(needy("echo", "a"), needy("echo", "b"), python=ordinary, sudo=True)
-    assert {record["status"] for record in document["records"].values()} == {"denied"}
+    assert {record["out"] for record in document["records"].values()} == {"a\n", "b\n"}, "as without --sudo"
     said = "sudo: a password is required" if shutil.which("sudo") else "there is no sudo"
     assert [said in note for note in document["collector"]["notes"]] == [True]
 

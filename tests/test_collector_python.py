@@ -55,13 +55,14 @@ INTERPRETERS = interpreters()
 @pytest.mark.parametrize("version", INTERPRETERS)
 def test_the_collector_runs(version: str, tmp_path: Path) -> None:
     asked = [
-        {"key": "cmd:hang", "kind": "cmd", "target": "x", "timeout_s": 0.2, "argv": ["sh", "-c", "echo é; sleep 60"]},
+        {"key": "cmd:hang", "kind": "cmd", "target": "x", "timeout_s": 2, "argv": ["sh", "-c", "echo é; sleep 60"]},
         {"key": "cmd:flood", "kind": "cmd", "target": "x", "timeout_s": 5, "argv": ["yes"]},
         {"key": "cmd:each {}", "kind": "cmd", "target": "x", "timeout_s": 5, "argv": ["echo", "{}"],
          "each": ["/proc/se*f"]},
         {"key": "cmd:held", "kind": "cmd", "target": "x", "timeout_s": 5, "argv": ["sh", "-c", "sleep 60 & echo x"]},
         {"key": "file:absent", "kind": "file", "target": "/no/such/file", "timeout_s": 5},
     ]  # fmt: skip
+    asked.append({"key": "psutil:virtual_memory", "kind": "psutil", "target": "virtual_memory", "timeout_s": 5})
     plan = probes.plan(probes.PROBES, node="gpu001", deadline_s=10)
     plan["probes"] += asked
     document = local.collect(plan, INTERPRETERS[version])

@@ -178,7 +178,7 @@ def test_healthy() -> None:
     assert silent_checks(found) == {
         "container.gpu-devices", "container.networks", "gpu.fabric-state", "gpu.mig", "gpu.process-per-gpu",
         "gpu.retired-pages", "nvlink.fabric-manager", "nvlink.imex", "nvlink.links", "pcie.relaxed-ordering",
-        "topology.nvlink", "xid.nvswitch",
+        "rdma.active-mtu", "topology.nvlink", "xid.nvswitch",
     }  # fmt: skip
 
 

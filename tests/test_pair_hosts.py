@@ -1,4 +1,4 @@
-"""``preflight pair`` on real hosts: an MTU black hole between two networks, and what becomes of both sides' commands."""
+"""``preflight pair`` on real hosts: an MTU black hole between two networks, and what becomes of both commands."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from click.testing import CliRunner
 
@@ -23,6 +25,8 @@ needs_ping = pytest.mark.skipif(not shutil.which("ping"), reason="needs ping (ip
 
 INTERFACES, BRIDGES, TRUNK = ("rail0", "rail1"), ("leaf0", "leaf1"), ("trunk0", "trunk1")
 ADDRESSES = ("10.78.0.1", "10.78.0.2")
+
+SCHEMA = json.loads((files("preflight.schemas") / "evidence-1.json").read_text())
 
 TABLE = """\
  #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
@@ -122,8 +126,9 @@ def test_a_black_hole_is_found_to_the_byte(switched: tuple[Farm, str], tmp_path:
     assert "-s 1473 " in found["evidence"][0]
     assert farm.left() == {}
     for host in farm.hosts:  # what was saved holds the test, and both sides of it
-        saved = json.loads((tmp_path / f"{host}.json").read_text())["records"]
-        assert saved["pair:path-mtu"]["value"]["sizes"].keys() >= {"9000", "1501", "1500", "576"}
+        saved = json.loads((tmp_path / f"{host}.json").read_text())
+        jsonschema.validate(saved, SCHEMA)
+        assert saved["records"]["pair:path-mtu"]["value"]["sizes"].keys() >= {"9000", "1501", "1500", "576"}
 
 
 # --- a server and its client -----------------------------------------------------------------------
@@ -141,11 +146,12 @@ def tools(farm: Farm, server: str, client: str, tool: str = "ib_write_bw") -> No
         farm.view(host, View(tools={tool: script}, files=rdma("lo", "127.0.0.1")))
 
 
-def test_a_server_that_hangs_is_ended_with_its_client(farm: Farm) -> None:
+@pytest.mark.parametrize("via", ["ssh", "openssh"])
+def test_a_server_that_hangs_is_ended_with_its_client(farm: Farm, via: str) -> None:
     """A real client with the wrong GID index leaves, its server waits for ever."""
     wrong = " Found Incompatibility issue with GID types.\n"
     tools(farm, "trap '' TERM; exec sleep 1000", f"sleep 1; printf '{wrong}' >&2; exit 1")
-    report, seconds = pair(farm, "--test", "write-bw", "--deadline", "300")
+    report, seconds = pair(farm, "--test", "write-bw", "--deadline", "300", "--via", via)
     found = finding(report)
     assert found["status"] == "fail"
     assert found["message"].startswith("the GID index does not fit")
@@ -154,7 +160,7 @@ def test_a_server_that_hangs_is_ended_with_its_client(farm: Farm) -> None:
 
 
 def test_a_client_that_is_early_calls_again(farm: Farm) -> None:
-    early = "test -e ~/called || { touch ~/called; echo \"Couldn't connect to 127.0.0.1:18515\" >&2; exit 1; }"
+    early = "test -e ~/called || { touch ~/called; echo Couldn\\'t connect to 127.0.0.1:18515 >&2; exit 1; }"
     tools(farm, f"sleep 2; cat <<'X'\n{TABLE}X", f"{early}\ncat <<'X'\n{TABLE}X")
     report, _ = pair(farm, "--test", "write-bw")
     found = finding(report)

@@ -113,6 +113,15 @@ def _v1_only(key: str, record: Any) -> Any:
     ) else None  # fmt: skip
 
 
+def _vlan(machine: Machine) -> Machine:
+    base = "file:/sys/class/infiniband/mlx5_9/ports/1"
+    rows = {
+        f"{base}/gids/2": ok("0000:0000:0000:0000:0000:ffff:0a05:0001\n"),
+        f"{base}/gid_attrs/types/2": ok("RoCE v2\n"),
+    }
+    return replace(machine, records={**machine.records, **rows})
+
+
 def _no_root(key: str, record: Any) -> Any:
     """An ordinary user, without dcb(8)."""
     if key.startswith("cmd:dcb "):
@@ -236,6 +245,7 @@ FINE: dict[str, Case] = {
         both(everywhere(trust="pcp"), node(env={"NCCL_IB_SL": "3"})), qos={"trust": "pcp"},
     ),
     "DCQCN tuned alike on all ports": Case(everywhere(dcqcn=(("ai_rate", 50), ("hai_rate", 500)))),
+    "the address is on a VLAN above the interface": Case(both(port(ip=""), _vlan)),
     "GID index 5": Case(everywhere(gid_index=5)),
     "only the vendor's tool answers": Case(every_record(_without("dcb"))),
     "only dcb(8) answers": Case(every_record(_without("mlnx_qos"))),

@@ -18,8 +18,8 @@ _ORDINARY = "run as an ordinary user; needs root (--sudo)"
 class Privilege:
     """How this run may use root; shared by all its workers.
 
-    The first refusal of sudo is kept for the commands that follow: every further call would be
-    another entry in the site's security log.
+    The first refusal of sudo is kept for the commands that follow, which then run as an ordinary user's: every
+    further call would be another entry in the site's security log.
     """
 
     def __init__(self, allowed: bool, note: "Callable[[str], None]") -> None:
@@ -37,32 +37,35 @@ class Privilege:
         ``begin`` is called when the wait for another's first call of sudo is over.
         """
         if not self._allowed:
-            record = execute(argv, *limits)
-            if not self.is_root and record["status"] == "ok" and record["rc"] != 0:
-                record["why"] = "; ".join(part for part in (record.get("why"), _ORDINARY) if part)
-            return record
+            return self._ordinary(argv, "" if self.is_root else _ORDINARY, *limits)
         with self._first:
             if not self._works and not self._refused:
                 begin()
                 return self._sudo(argv, *limits)
-        if self._refused:
-            return {"status": "denied", "why": self._refused}
         begin()
-        return self._sudo(argv, *limits)
+        return self._ordinary(argv, self._refused, *limits) if self._refused else self._sudo(argv, *limits)
+
+    def _ordinary(self, argv: "List[str]", why: str, *limits: "Any") -> Record:
+        """Run a command as who runs this; a failure may be for want of root, and says so."""
+        record = execute(argv, *limits)
+        if why and record["status"] == "ok" and record["rc"] != 0:
+            record["why"] = "; ".join(part for part in (record.get("why"), why) if part)
+        return record
 
     def _sudo(self, argv: "List[str]", timeout_s: float, deadline: Deadline, cap: int) -> Record:
         try:
             sudo = find("sudo")
         except OSError as error:
-            return self._refuse({"status": "denied"}, str(error.strerror))
+            self._refuse(str(error.strerror))
+            return self._ordinary(argv, self._refused, timeout_s, deadline, cap)
         record = execute([sudo, "-n", "--", *argv], timeout_s, deadline, cap)
         said = _REFUSAL.search(record.get("err", ""))
         if not self._works and record.get("rc") == 1 and said:
-            return self._refuse(record, said.group())
+            self._refuse(said.group())
+            return self._ordinary(argv, self._refused, timeout_s, deadline, cap)
         self._works = True
         return record
 
-    def _refuse(self, record: Record, said: str) -> Record:
+    def _refuse(self, said: str) -> None:
         self._refused = "needs root, and sudo gives none: " + said
         self._note(self._refused)
-        return dict(record, status="denied", why=self._refused)

@@ -106,16 +106,36 @@ def _interface(address: Any, mask: Any) -> Address:
 
 def default_routes(text: str) -> tuple[str, ...]:
     """Return the interfaces that hold an IPv4 default route in ``/proc/net/route``; raises ValueError."""
+    found = [row[0] for row in _route_rows(text) if row[1] == row[7] == "00000000"]
+    return tuple(dict.fromkeys(found))
+
+
+def routes(text: str) -> tuple[tuple[str, ipaddress.IPv4Network], ...]:
+    """Return interface and destination of each route in ``/proc/net/route``, the main table; raises ValueError.
+
+    A route that is down (flag U missing) or that refuses (flag !) is none.
+    """
+    found = []
+    for row in _route_rows(text):
+        try:
+            to, flags, mask = int(row[1], 16), int(row[3], 16), int(row[7], 16)
+            # addresses are printed as the processor holds them: the first octet is the lowest on all that run GPUs
+            address, netmask = (ipaddress.IPv4Address(number.to_bytes(4, "little")) for number in (to, mask))
+            if flags & 0x1 and not flags & 0x200:  # RTF_UP, RTF_REJECT
+                found.append((row[0], ipaddress.IPv4Network(f"{address}/{netmask}")))
+        except (ValueError, OverflowError):
+            raise ValueError(f"{' '.join(row)[:60]!r} is not a route") from None
+    return tuple(found)
+
+
+def _route_rows(text: str) -> list[list[str]]:
     lines = [line.split() for line in text.splitlines() if line.strip()]
     if not lines or lines[0][:2] != ["Iface", "Destination"]:
         raise ValueError(f"{text.strip()[:60]!r} is not the kernel's table of routes")
-    found = []
     for row in lines[1:]:
         if len(row) < 8:
             raise ValueError(f"the route {' '.join(row)[:60]!r} is incomplete")
-        if row[1] == row[7] == "00000000":
-            found.append(row[0])
-    return tuple(dict.fromkeys(found))
+    return lines[1:]
 
 
 def effective(evidence: Evidence, interface: str, setting: str) -> int:

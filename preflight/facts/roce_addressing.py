@@ -34,6 +34,9 @@ def address(at: Place, name: str) -> Link:
     known = at.node.addresses
     if found := known.routable(at.netdev):
         return Link(name, State.OK, str(found[0]), evidence=(known.evidence,))
+    if above := _of_gid_table(at):  # a VLAN or macvlan on top of the interface has the address
+        key = gids.keys(at.port.device, at.port.number, above.index)[0]
+        return Link(name, State.OK, f"{above.shown}, above {at.netdev}", evidence=(key,))
     return Link(name, State.BROKEN, "none", "no IP address, so only a link-local GID",
                 "an IPv4 or IPv6 address on each rail", (known.evidence,),
                 fix="Address the rail; in a pod that is the IPAM of the secondary network.")  # fmt: skip
@@ -81,6 +84,13 @@ def gid(at: Place, name: str) -> Link:
     return Link(name, State.BROKEN, mine or "empty", f"the GID table {what}", "RoCE v2, of an IPv4 or IPv6 address",
                 key[:1], fix="`show_gids`; where the interface has an address: reload the RDMA driver, or set RoCE "
                 "mode 2 (`cma_roce_mode`)")  # fmt: skip
+
+
+def _of_gid_table(at: Place) -> gids.Gid | None:
+    try:
+        return routable(at.evidence, at.port)
+    except EvidenceError:
+        return None
 
 
 def routable(evidence: Evidence, port: Port) -> gids.Gid | None:

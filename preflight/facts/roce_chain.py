@@ -69,8 +69,11 @@ def _tried(at: Place, name: str, step: Step) -> Link:
     try:
         return step(at, name)
     except EvidenceError as error:
-        # without the interface's name, so that ports of which the same is unknown say the same
-        why = error.why.replace(at.netdev, "IF") if at.netdev else error.why
+        kind, _, target = error.key.partition(":")
+        named = kind == "cmd" and not error.why.startswith(target)
+        why = f"{target} {error.why}" if named else error.why
+        if at.netdev:  # left out, so that ports of which the same is unknown say the same
+            why = why.replace(at.netdev, "IF")
         fix = _LEARN.get(name, "")
         if name not in ADDRESSING and rdma.is_virtual_function(at.evidence, at.port.device):
             why, fix = "a virtual function, whose quality of service its host sets and knows", "ask on its host"

@@ -31,6 +31,8 @@ def apply(tally: Tally, said: Event, origin: Origin, line: Callable[[], Line]) -
     """Count what one process said; the line is made only where it is kept."""
     if said.kind in _PLAIN:
         tally.add(said.kind, said.values, line)
+        if said.kind == "network":
+            tally.add("chosen", (origin.host, *said.values), _nowhere)
     elif said.kind in _BY_HOST:
         tally.add(said.kind, (origin.host, *said.values), line)
     elif said.kind == "sockets":

@@ -65,6 +65,7 @@ def finish(tally: Tally) -> NcclLog | None:
         hosts=hosts,
         ranks=tuple(sorted((rank, who[0]) for rank, who in members.known.items() if who[0] in named)),
         networks=networks,
+        chosen=tuple((str(key[0]), str(key[1])) for key, _ in table.rows("chosen") if key[0] is not None),
         plugins=tuple(
             Plugin(str(k[0]), None if k[1] is None else str(k[1]), s.first, s.count) for k, s in table.rows("plugin")
         ),

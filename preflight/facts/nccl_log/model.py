@@ -200,6 +200,7 @@ class NcclLog:
     hosts: tuple[str, ...]
     ranks: tuple[tuple[int, str], ...]  # (rank of the largest communicator, host) where the log tells
     networks: tuple[Use, ...]  # "Using network X", one entry for each X
+    chosen: tuple[tuple[str, str], ...]  # (host, network) of the same lines
     plugins: tuple[Plugin, ...]
     channels: tuple[NetChannels, ...]
     by_host: tuple[HostChannels, ...]
