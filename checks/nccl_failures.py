@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from preflight import facts
+from preflight.checks.nccl_cause import Group, contradictions, grouped, of_log, witness
 from preflight.checks.nccl_run import _no_nccl
 from preflight.cluster import Site
 from preflight.facts import RunFacts
@@ -33,31 +35,51 @@ def failures(run: RunFacts, site: Site) -> Iterator[Finding]:
     What stops or hangs a job fails, what makes it slower warns. A warning of NCCL that no signature knows warns as
     well. A log without a warning says only that NCCL wrote none: WARN lines need NCCL_DEBUG=WARN or more.
 
+    Of the network's failures the cause is told where the evidence of the host shows it: locked memory that is limited,
+    an unusable row of the GID table, no route to the peer, a plug-in that is missing, no way to GPU memory, ACS or an
+    IOMMU that translates. A likely cause is one that has this effect among others. Where the log states what the node
+    denies, the cause is unknown.
+
     A false alarm: the end of a job that was cancelled; its ranks complain of each other, and nothing came before.
     """
     yield from _no_nccl(run)
     for key, log in run.nccl_logs.items():
         found = [failure for failure in log.failures if not failure.echo] or list(log.failures[:1])
         for failure in found[:_TOLD]:
-            yield _finding(failure, key, echoes=sum(one.echo for one in log.failures) if failure is found[0] else 0)
+            groups = _causes(run, log, failure)
+            echoes = sum(one.echo for one in log.failures) if failure is found[0] else 0
+            yield _finding(failure, key, echoes, next((group for group in groups if group.agreed), None))
+            yield from contradictions(groups, key, failure.id)
         if not found:
             yield _clean(log, key)
 
 
-def _finding(failure: Failure, key: str, echoes: int) -> Finding:
+def _causes(run: RunFacts, log: NcclLog, failure: Failure) -> list[Group]:
+    """Ask the nodes of the hosts that report a failure what lies behind it."""
+    hosts = [said for said in of_log(log) if said.host in failure.hosts]
+    return grouped(run, hosts, lambda said, node: facts.nccl_cause.of_failure(failure, said, node))
+
+
+def _finding(failure: Failure, key: str, echoes: int, group: Group | None) -> Finding:
     say = failed if failure.severity == "fatal" else warned
     where = f" on {failure.host}" if failure.host else ""
     rank = f", rank {failure.rank}" if failure.rank is not None else ""
     times = f", {failure.count} lines" if failure.count > 1 else ""
     echo = f"; {echoes} other kinds of failure follow from it" if echoes else ""
+    cause, cures = "", failure.remedy
+    if group and group.cause:
+        likely = "likely " if group.cause.proof is facts.nccl_cause.Proof.LIKELY else ""
+        cause = f"; {likely}cause on {group.named}: {group.cause.says}"
+        cures = (group.cause.kind.fix,)
     return say(
-        f"{key.removeprefix('log:')}:{failure.line.number}{where}{rank}{times}: {failure.line.message[:200]}{echo}",
+        f"{key.removeprefix('log:')}:{failure.line.number}{where}{rank}{times}: {failure.line.message[:200]}"
+        f"{echo}{cause}",
         subject=failure.id,
         found=failure.id,
         evidence=[key],
         why=" ".join(failure.cause),
-        fix=" ".join((*failure.remedy, *(f"Then look at: {what}." for what in failure.collect[:3]))),
-        quote=str(failure.line),
+        fix=" ".join((*cures, *(f"Then look at: {what}." for what in failure.collect[:3]))),
+        quote="\n".join(text for text in (str(failure.line), witness(group) if group else "") if text),
     )
 
 

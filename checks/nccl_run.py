@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from preflight import facts
+from preflight.checks.nccl_cause import Group, because, contradictions, fix, grouped, named, of_log, witness
 from preflight.cluster import Site
 from preflight.facts import RunFacts
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
+    from preflight.facts.nccl_cause import Said
     from preflight.facts.nccl_log import Line, NcclLog
 
 TROUBLESHOOTING = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
@@ -67,30 +69,47 @@ def transport(run: RunFacts, site: Site) -> Iterator[Finding]:
     its CPUs copy what the HCAs should.
 
     Channel lines ("via NET/X") decide; without them "Using network X" does. That a transport was initialised or
-    a plug-in loaded is no use of it. One node needs no network, whatever NCCL chose.
+    a plug-in loaded is no use of it. TCP between nodes fails; hosts that differ are named with their ranks. One node
+    needs no network, whatever NCCL chose.
 
-    A false alarm: a cluster without RDMA; say hcas = 0 in the cluster file.
+    The cause is told where the log's lines meet the evidence of its hosts (`preflight check --hosts … --log FILE`,
+    `preflight judge EVIDENCE --log FILE`), and the earliest wins: switched off by NCCL_IB_DISABLE or NCCL_NET, no
+    RDMA NIC (skipped, unless the cluster file expects one), no RDMA driver, no /dev/infiniband, no verbs library,
+    NCCL_IB_HCA selects nothing, all ports down, plug-in missing. A log alone gives what is probable and what would
+    settle it; where log and node contradict each other the cause is unknown, and both are quoted.
+
+    A false alarm: a cluster without RDMA; say hcas = 0 in the cluster file. A cause that is none: evidence of the host
+    where the job ran in a container, or of a time after the repair; collect where and while the job runs.
     """
     yield from _no_nccl(run)
     for key, log in run.nccl_logs.items():
-        yield _transport(log, _nodes(run, key), site, key)
+        nodes = _nodes(run, key)
+        if _over_tcp(log, nodes):
+            yield from _fallback(run, log, nodes, site, key)
+        else:
+            yield _transport(log, nodes, key)
 
 
-def _transport(log: NcclLog, nodes: int | None, site: Site, key: str) -> Finding:
+def _over_tcp(log: NcclLog, nodes: int | None) -> bool:
+    """Tell whether TCP carries traffic between nodes; False also where nothing says that there are several."""
+    tcp = any(facts.nccl_log.is_tcp(network) for network in log.network_names)
+    tcp = tcp or any(said.falls_back for said in of_log(log))
+    return tcp and nodes != 1 and (nodes is not None or bool(log.channels))
+
+
+def _transport(log: NcclLog, nodes: int | None, key: str) -> Finding:
     name, networks = _name(key), log.network_names
     if nodes == 1:
         return _one_node(log, key)
     if not networks:
         return unknown(f"{name}: no line says which network is used", evidence=[key], fix=ASK)
     if any(facts.nccl_log.is_tcp(network) for network in networks):
-        if nodes is None and not log.channels:
-            return unknown(
-                f"{name}: NCCL chose TCP sockets, and nothing says whether the run had several nodes",
-                evidence=[key],
-                fix=ASK,
-                quote=_quote(_decisive(log)),
-            )
-        return _fallback(log, nodes, site, key)
+        return unknown(
+            f"{name}: NCCL chose TCP sockets, and nothing says whether the run had several nodes",
+            evidence=[key],
+            fix=ASK,
+            quote=_quote(_decisive(log)),
+        )
     if log.ofi_provider is not None and log.ofi_provider.name.startswith(("tcp", "sockets", "udp")):
         return failed(
             f"{name}: libfabric's {log.ofi_provider.name} provider carries {_traffic(nodes)}, expected efa",
@@ -128,32 +147,61 @@ def _decisive(log: NcclLog, *, tcp: bool = True) -> Line | None:
     return next((line for network, line in said if facts.nccl_log.is_tcp(network) is tcp), said[0][1] if said else None)
 
 
-def _fallback(log: NcclLog, nodes: int | None, site: Site, key: str) -> Finding:
+def _fallback(run: RunFacts, log: NcclLog, nodes: int | None, site: Site, key: str) -> Iterator[Finding]:
     name = _name(key)
     if site.hcas.value == 0:
-        return passed(
+        yield passed(
             f"{name}: TCP carries {_traffic(nodes)}, as the site has no HCA ({site.hcas.source})",
             subject=name,
             found="NET/Socket",
             evidence=[key],
         )
+        return
+    hosts = of_log(log)
+    fallen = [said for said in hosts if said.falls_back] or list(hosts)
+    others = [said for said in hosts if said.networks and not said.falls_back] if len(fallen) < len(hosts) else []
+    groups = grouped(run, fallen, facts.nccl_cause.of_fallback)
+    expected = site.hcas.value or site.members.ports.compute
+    for group in groups:
+        if not others and not expected and group.agreed and group.cause and group.cause.kind.id == "no-rdma-nic":
+            message = f"{name}: TCP carries {_traffic(nodes)}{because(group)}"
+            yield skipped(message, subject=name, evidence=[key])
+        else:
+            yield _fallen(log, _whose(log, group, others, nodes, apart=len(groups) > 1), group, key)
+    yield from contradictions(groups, key, "the fallback to TCP")
+
+
+def _whose(log: NcclLog, group: Group, others: list[Said], nodes: int | None, *, apart: bool) -> str:
+    """Name the traffic that TCP carries: that of all nodes, or of those hosts that differ, with its share of lines."""
     total = sum(channel.count for channel in log.channels)
     tcp = sum(channel.count for channel in log.channels if facts.nccl_log.is_tcp(channel.network))
     share = f" on {tcp} of {total} channels" if tcp < total else ""
-    cause = log.obstacles[0] if log.obstacles else None
-    message = f"{name}: TCP sockets carry {_traffic(nodes)}{share}, expected RDMA"
+    if not others:
+        return (f"the traffic of {group.named}" if apart else _traffic(nodes)) + share
+    ways = " and ".join(sorted({f"NET/{network}" for said in others for network in said.networks}))
+    return f"the traffic of {group.named}{share}, but {ways} that of {named(others)}"
+
+
+def _fallen(log: NcclLog, whose: str, group: Group, key: str) -> Finding:
+    name, cause = _name(key), group.cause
+    message = f"{name}: TCP sockets carry {whose}, expected RDMA"
+    stated = log.obstacles[0] if log.obstacles else None
     if cause is not None:
-        message += f"; first stated cause, line {cause.number}: {cause.message[:120]}"
+        message += because(group, named_before=group.named in whose)
+    elif stated is not None:
+        message += f"; first stated cause, line {stated.number}: {stated.message[:120]}"
     elif log.ib_devices:
         names = ", ".join(f"{device.name}:{device.port}" for device in log.ib_devices[:4])
         message += f"; RDMA was found and not used: {names}"
+    quoted = [_quote(cause.line if cause else stated, _decisive(log)), witness(group)]
     return failed(
         message,
         subject=name,
         found="NET/Socket",
         expected="NET/IB, or a plug-in's network",
         evidence=[key],
-        quote=_quote(cause, _decisive(log)),
+        fix=fix(group),
+        quote="\n".join(text for text in quoted if text)[:600],
     )
 
 
@@ -181,32 +229,60 @@ def gpudirect_rdma(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     Only channel lines show use: "GDR 1" on the ring line, "DMA-BUF is available" and "GPU Direct RDMA
     Enabled for HCA" tell what could be used. Channels of one GPU far from every NIC stage through the
-    host by design, so that some without only warn.
+    host by design, so that some without only warn; all of a log's, or of the hosts that differ, fail.
+
+    The cause is that which the log's lines and the evidence of its hosts agree on: NCCL_NET_GDR_LEVEL=LOC, neither
+    nvidia-peermem nor DMA-BUF, or a NIC that is near no GPU. Where they contradict each other it is unknown.
+
+    A false alarm: NCCL up to 2.22 does not see the nvidia-peermem of newer drivers; there the node's evidence
+    contradicts the log.
     """
     yield from _no_nccl(run)
     for key, log in run.nccl_logs.items():
-        yield _gpudirect(log, _nodes(run, key), key)
+        yield from _gpudirect(run, log, _nodes(run, key), key)
 
 
-def _gpudirect(log: NcclLog, nodes: int | None, key: str) -> Finding:
+def _gpudirect(run: RunFacts, log: NcclLog, nodes: int | None, key: str) -> Iterator[Finding]:
     name = _name(key)
     channels = [channel for channel in log.channels if not facts.nccl_log.is_tcp(channel.network)]
     if nodes == 1:
-        return skipped(f"{name}: one node, no traffic between nodes", subject=name, evidence=[key])
-    if not channels and log.network_names and all(facts.nccl_log.is_tcp(network) for network in log.network_names):
-        return skipped(f"{name}: TCP sockets have no GPUDirect RDMA (see nccl.transport)", subject=name, evidence=[key])
-    if not channels:
-        return unknown(f"{name}: no channel line shows whether GPUDirect RDMA is used", evidence=[key], fix=ASK)
-    total = sum(channel.count for channel in channels)
-    direct = sum(channel.count for channel in channels if channel.gpudirect)
-    if direct == total:
-        return passed(f"{name}: all {total} network channels use GPUDirect RDMA", subject=name, evidence=[key])
-    say = warned if direct else failed
-    return say(
-        f"{name}: {total - direct} of {total} network channels go without GPUDirect RDMA",
-        subject=name,
-        found=f"{direct} of {total} with /GDRDMA",
-        expected="all",
-        evidence=[key],
-        quote=_quote(next(channel.first for channel in channels if not channel.gpudirect), *log.gpudirect_disabled[:1]),
-    )
+        yield skipped(f"{name}: one node, no traffic between nodes", subject=name, evidence=[key])
+    elif not channels and log.network_names and all(facts.nccl_log.is_tcp(network) for network in log.network_names):
+        yield skipped(f"{name}: TCP sockets have no GPUDirect RDMA (see nccl.transport)", subject=name, evidence=[key])
+    elif not channels:
+        yield unknown(f"{name}: no channel line shows whether GPUDirect RDMA is used", evidence=[key], fix=ASK)
+    elif all(channel.gpudirect for channel in channels):
+        total = sum(channel.count for channel in channels)
+        yield passed(f"{name}: all {total} network channels use GPUDirect RDMA", subject=name, evidence=[key])
+    else:
+        yield from _staged(run, log, key)
+
+
+def _staged(run: RunFacts, log: NcclLog, key: str) -> Iterator[Finding]:
+    """Tell the channels without GPUDirect RDMA, once for all hosts that have them for the same cause."""
+    name, hosts = _name(key), of_log(log)
+    staged = [said for said in hosts if said.staged]
+    groups = grouped(run, staged, facts.nccl_cause.of_staging) or [Group(tuple(hosts), None)]
+    channels = [channel for channel in log.channels if not facts.nccl_log.is_tcp(channel.network)]
+    for group in groups:
+        whole = not any(said.direct for said in group.hosts)
+        apart = len(groups) > 1 or (whole and any(said.direct for said in hosts))
+        direct = sum(channel.count for channel in channels if channel.gpudirect)
+        without = sum(channel.count for channel in channels) - direct
+        if apart:
+            direct, without = sum(said.direct for said in group.hosts), sum(said.staged for said in group.hosts)
+        say = warned if direct else failed
+        cause = group.cause
+        shown = next((channel.first for channel in channels if not channel.gpudirect), None)
+        quoted = [_quote(shown, *([cause.line] if cause else log.gpudirect_disabled[:1])), witness(group)]
+        yield say(
+            f"{name}: {without} of {direct + without} network channels{f' of {group.named}' if apart else ''} "
+            f"go without GPUDirect RDMA{because(group, named_before=apart)}",
+            subject=name,
+            found=f"{direct} of {direct + without} with /GDRDMA",
+            expected="all",
+            evidence=[key],
+            fix=fix(group),
+            quote="\n".join(text for text in quoted if text)[:600],
+        )
+    yield from contradictions(groups, key, "channels without GPUDirect RDMA")

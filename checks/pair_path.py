@@ -11,6 +11,9 @@ from preflight.evidence import EvidenceError
 from preflight.facts import ping
 from preflight.model import Finding, failed, passed, unknown
 
+#: Bytes around a RoCE v2 payload at least: IPv4 20, UDP 8, base transport header 12, checksum 4 (IBTA annex A17).
+ROCE_HEADERS = 44
+
 
 def path_mtu(server: Half, client: Half) -> Iterator[Finding]:
     """Judge what each side's pings of many sizes came to."""
@@ -21,7 +24,7 @@ def path_mtu(server: Half, client: Half) -> Iterator[Finding]:
                      fix="`ip link set IF mtu 9000` on both, and on all switch ports between them")  # fmt: skip
     told = {half.node: _way(half, other) for half, other in ((server, client), (client, server))}
     found = {node: finding for node, finding in told.items() if finding}
-    if len({finding.message for finding in found.values()}) == 1:  # an answer is as large as its question
+    if len(found) == 2 and len({finding.message for finding in found.values()}) == 1:  # an answer is as large as its question
         yield next(iter(found.values()))
     else:
         yield from (replace(one, message=f"asked from {node}: {one.message}") for node, one in found.items())
@@ -59,7 +62,10 @@ def _way(half: Half, other: Half) -> Finding | None:
     size = min(one for one in asked if one > passing)
     stopped, keys = asked[size], [sizes[str(size)], sizes[str(passing)]]
     bound = f"{passing} bytes" if size - passing == 1 else f"between {passing} and {size} bytes"
-    details: dict[str, Any] = {"found": f"{bound} pass", "expected": f"{limit} bytes, the MTU of the interface",
+    rdma = half.said.get("active_mtu")
+    if isinstance(rdma, int) and rdma + ROCE_HEADERS > passing:
+        bound += f", too few for this port's RDMA MTU of {rdma}"
+    details: dict[str, Any] = {"found": f"passing: {bound}", "expected": f"{limit} bytes, the MTU of the interface",
                                "evidence": keys, "subject": str(half.said.get("interface", ""))}  # fmt: skip
     fix = f"raise the MTU of the switch port or VLAN on the way (9216 is usual) to that of the hosts, {mtu}"
     if stopped.silent:

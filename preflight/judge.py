@@ -84,7 +84,7 @@ def judge(
         elif check.scope is Scope.FLEET:
             verdict.outcomes += _fleet(check, verdict.planned, nodes, sites)
         elif run is not None:
-            verdict.outcomes.append(_run(check, RUN, run, RunFacts(run), cluster.run_site(sites.values())))
+            verdict.outcomes.append(_run(check, RUN, run, RunFacts(run, nodes), cluster.run_site(sites.values())))
     kept = {evidence.node: evidence for evidence in evidences} | ({RUN: run} if run else {})
     kept |= {name: swept.evidence for name, swept in swept_as}
     document = _document(verdict, checks, kept, sites, {n.node: n for n in nodes}, run is not None, off, len(swept_as),

@@ -4,7 +4,8 @@ Records may be written short: a text is what a file held or a command printed; a
 directory; ``{"missing": "why"}`` (or denied, timeout, cut, error, not-run) is a record without a
 value; any other object is a value. ``base`` names a whole node of ``fixtures/nodes`` whose records
 come first; ``null`` takes one of them away. A fleet check's fixture has ``nodes`` instead, each
-with its own ``base`` and ``records``.
+with its own ``base`` and ``records``. The fixture of a check of logs has those logs as ``records``, and ``nodes``
+where it joins them with what their hosts show.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 
 from preflight.cluster import Cluster, from_data
 from preflight.evidence import SCHEMA, STATUSES, Evidence, from_document
+from preflight.facts.run import RUN
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 NODE = "node1"
@@ -39,6 +41,11 @@ class Case:
         """Return the documents of the case's nodes."""
         nodes = self.body.get("nodes") or {NODE: self.body}
         return [evidence(name, node) for name, node in nodes.items()]
+
+    def run(self) -> tuple[Evidence, list[Evidence]]:
+        """Return the logs of a run, and the documents of the nodes that it ran on."""
+        nodes = [evidence(name, node) for name, node in self.body.get("nodes", {}).items()]
+        return evidence(RUN, self.body), nodes
 
     def cluster(self) -> Cluster:
         """Return the case's cluster file: its ``site`` is the body of one class, ``fabric`` that of the fabric."""

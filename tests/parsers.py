@@ -174,6 +174,7 @@ CLUSTER = (Path(__file__).parent.parent / "preflight" / "demo" / "cluster.toml")
 
 _text("addresses.parse_ip", IP_ADDR, *_out("cmd:ip -j addr"), tool="ip -j addr")
 _text("addresses.default_routes", *_out("file:/proc/net/route"), tool="/proc/net/route")
+_text("addresses.routes", *_out("file:/proc/net/route"), tool="/proc/net/route")
 _text("checkpoint.newest", "1795228200.0 d \n1795230000.5 f step-12000\n",
       outside.text("find_newest.txt"))  # fmt: skip
 _text("checkpoint.seconds", "2026-11-21T03:00:00Z")
@@ -195,8 +196,11 @@ _text("counters.parse_ethtool", tool="ethtool -S")
 _text("cpu_time.parse", tool="/proc/stat")
 _text("optics.parse_fec", tool="ethtool --show-fec")
 _text("optics.parse_module", MODULE, tool="ethtool -m")
-_text("optics.parse_mlxlink", "Raw Physical BER : 2E-9\nEffective Physical BER : 15E-255\nSymbol BER : 15E-255\n",
-      tool="mlxlink")
+_text(
+    "optics.parse_mlxlink",
+    "Raw Physical BER : 2E-9\nEffective Physical BER : 15E-255\nSymbol BER : 15E-255\n",
+    tool="mlxlink",
+)
 _text("nccl_tests_words.died", "mpirun noticed that process rank 2 with PID 1 on node n1 exited on signal 9 (Killed).")
 _text("nccl_tests_words.collective", "./build/all_reduce_perf_mpi")
 _text("nccl_table.without_rules", "| 8 | 2 | float |")

@@ -9,8 +9,6 @@ import pytest
 
 from preflight.checklist import KNOWN
 from preflight.checks import MODULES, in_module
-from preflight.evidence import Evidence
-from preflight.facts.run import RUN
 from preflight.judge import judge
 from preflight.model import Check, Scope
 from tests.fixture import Case, cases
@@ -22,12 +20,11 @@ CHECKS = {
 
 def told(check: Check, case: Case) -> list[dict[str, object]]:
     """Judge a case with one check and return its findings."""
-    evidences = case.evidences()
     if check.scope is Scope.RUN:
-        run = Evidence(RUN, "", evidences[0].records)
-        report = judge([], [check], case.cluster(), run=run)
+        run, nodes = case.run()
+        report = judge(nodes, [check], case.cluster(), run=run)
     else:
-        report = judge(evidences, [check], case.cluster())
+        report = judge(case.evidences(), [check], case.cluster())
     found: list[dict[str, object]] = report["findings"]
     return found
 

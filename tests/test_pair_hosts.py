@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from importlib.resources import files
@@ -176,6 +179,22 @@ def test_both_sides_are_ended_at_their_limit(farm: Farm) -> None:
     assert (found["status"], "UDP port 4791" in found["message"]) == ("fail", True)
     assert farm.left(within_s=10) == {}
     assert seconds < 60
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_when_it_is_ended(farm: Farm, number: signal.Signals) -> None:
+    tools(farm, "exec sleep 1001", "exec sleep 1002")
+    command = [sys.executable, "-m", "preflight", "pair", *farm.hosts, "--ssh-config", str(farm.ssh_config)]
+    with subprocess.Popen([*command, "--device", "mlx5_0", "--test", "write-bw", "--deadline", "300"],
+                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:  # fmt: skip
+        until = time.monotonic() + 60
+        while not all(any(word in line for line in farm.running().values()) for word in ("1001", "1002")):
+            assert process.poll() is None
+            assert time.monotonic() < until, farm.running()
+            time.sleep(0.05)
+        process.send_signal(number)
+        assert process.wait(30) != 0
+    assert farm.left(within_s=15) == {}
 
 
 def test_a_node_that_does_not_answer(farm: Farm) -> None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         lldp,
         lspci,
         mlnx_qos,
+        nccl_cause,
         nccl_env,
         nccl_lint,
         nccl_log,
