@@ -24,7 +24,8 @@ def path_mtu(server: Half, client: Half) -> Iterator[Finding]:
                      fix="`ip link set IF mtu 9000` on both, and on all switch ports between them")  # fmt: skip
     told = {half.node: _way(half, other) for half, other in ((server, client), (client, server))}
     found = {node: finding for node, finding in told.items() if finding}
-    if len(found) == 2 and len({finding.message for finding in found.values()}) == 1:  # an answer is as large as its question
+    alike = len(found) == 2 and len({finding.message for finding in found.values()}) == 1
+    if alike:  # an answer is as large as its question, so one obstacle stops both
         yield next(iter(found.values()))
     else:
         yield from (replace(one, message=f"asked from {node}: {one.message}") for node, one in found.items())

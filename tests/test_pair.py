@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from preflight import cli
 from preflight.checks.pair import CHECKS
 from preflight.cluster import Cluster
-from preflight.evidence import from_document
+from preflight.evidence import Evidence, from_document
 from preflight.facts import NodeFacts, gids, perftest, ping, sockets
 from preflight.facts.perftest import Cause
 from preflight.facts.ping import Ping
 from preflight.judge import judge
+from preflight.model import Check
 from preflight.pair import ends, kinds, paths
 from preflight.pair.ends import End, EndError, Wanted
 from tests import outside
@@ -27,8 +28,8 @@ def node(name: str) -> NodeFacts:
     return NodeFacts(from_document(whole_node(name), name))
 
 
-def end(facts: NodeFacts, wanted: Wanted = Wanted()) -> End:
-    return ends.end(facts, Cluster().site(facts), wanted)
+def end(facts: NodeFacts, **wanted: Any) -> End:
+    return ends.end(facts, Cluster().site(facts), Wanted(**wanted))
 
 
 # --- what the tools print --------------------------------------------------------------------------
@@ -86,14 +87,14 @@ def test_the_end_of_a_soft_roce_node() -> None:
 
 def test_the_end_that_is_asked_for() -> None:
     facts = node("hgx-h100-roce")
-    assert end(facts, Wanted(device="mlx5_3")).name == "mlx5_3:1"
-    assert end(facts, Wanted(device="mlx5_3:1", gid_index=0)).gid_index == 0
+    assert end(facts, device="mlx5_3").name == "mlx5_3:1"
+    assert end(facts, device="mlx5_3:1", gid_index=0).gid_index == 0
     with pytest.raises(EndError, match="has no RDMA device mlx5_77; it has mlx5_0:1"):
-        end(facts, Wanted(device="mlx5_77"))
+        end(facts, device="mlx5_77")
 
 
 def test_commands_of_both_sides() -> None:
-    one = end(node("hgx-h100-roce"), Wanted(device="mlx5_0"))
+    one = end(node("hgx-h100-roce"), device="mlx5_0")
     call = kinds.command(kinds.KINDS["write-bw"], one, one, Wanted(mtu=4096), 18515, "10.0.0.1")
     messages = round(400e9 / 8 * kinds.TRAFFIC_S / (8 << 20))
     expected = f"stdbuf -oL ib_write_bw -d mlx5_0 -i 1 -p 18515 -s 8388608 -n {messages} -m 4096 -x {one.gid_index}"
@@ -163,11 +164,8 @@ def told(test: str, server: dict[str, Any], client: dict[str, Any], **said: Any)
 
 
 def judged(test: str, server: dict[str, Any], client: dict[str, Any]) -> tuple[str, str]:
-    documents = [
-        {"schema": "preflight.evidence/1", "node": name, "collected_at": "2026-11-21T03:00:00Z", "records": records}
-        for name, records in (("a", server), ("b", client))
-    ]
-    report = judge([from_document(document, document["node"]) for document in documents], [CHECKS[test]])
+    evidences = [Evidence(name, "2026-11-21T03:00:00Z", records) for name, records in (("a", server), ("b", client))]
+    report = judge(evidences, [CHECKS[test]])
     (finding,) = report["findings"]
     assert finding["nodes"] == ["a", "b"]
     return finding["status"], finding["message"]
@@ -206,11 +204,15 @@ def test_bandwidth(gbps: str, said: dict[str, Any], status: str, message: str) -
         ({"status": "missing", "why": "there is no stdbuf"}, LATE, "unknown", "stdbuf is not installed on a"),
         (LATE, ran(err="stdbuf: failed to run command 'ib_write_bw'", rc=127), "unknown",
          "ib_write_bw is not installed on b"),
-        (LATE, ran(err=" Found Incompatibility issue with GID types.", rc=1), "fail", "the GID index does not fit: a 3: "),
+        (LATE, ran(err=" Found Incompatibility issue with GID types.", rc=1), "fail",
+         "the GID index does not fit: a 3: "),
         (LATE, ran(err="Couldn't allocate MR", rc=1), "fail", "b cannot register memory with mlx5_0:1"),
-        (ran(err="IB device mlx5_0 not found", rc=1), ran(err="Couldn't connect to", rc=1), "fail", "a cannot open mlx5_0:1"),
-        (ran(err="Couldn't listen to port 18515", rc=1), ran(err="Couldn't connect to", rc=1), "unknown", "in use on a"),
-        (LATE, ran(err="Couldn't connect to 10.0.0.1:18515", rc=1), "fail", "b gets no TCP connection to 10.0.0.1 port 18515"),
+        (ran(err="IB device mlx5_0 not found", rc=1), ran(err="Couldn't connect to", rc=1), "fail",
+         "a cannot open mlx5_0:1"),
+        (ran(err="Couldn't listen to port 18515", rc=1), ran(err="Couldn't connect to", rc=1), "unknown",
+         "in use on a"),
+        (LATE, ran(err="Couldn't connect to 10.0.0.1:18515", rc=1), "fail",
+         "b gets no TCP connection to 10.0.0.1 port 18515"),
         (LATE, LATE, "fail", "b gets no TCP connection"),
         (LATE, {**LATE, "out": MET}, "fail", "UDP port 4791 is dropped"),
         (LATE, ran(MET, "Failed status 12: wr_id 0 syndrom 0x81", 1), "fail", "UDP port 4791 is dropped"),
@@ -251,7 +253,8 @@ def sample(name: str) -> str:
         ((9000, 9000), {9000: "small"}, "pass", "9000 bytes pass undivided both ways"),
         ((9000, 9000), {9000: "black_hole", 1501: "black_hole", 1500: "small"}, "fail",
          "an MTU black hole: 1500 bytes pass, 1501 vanish without an error"),
-        ((9000, 9000), {9000: "frag_needed", 1500: "small"}, "fail", "a router on the way carries 1500 bytes and says so"),
+        ((9000, 9000), {9000: "frag_needed", 1500: "small"}, "fail",
+         "a router on the way carries 1500 bytes and says so"),
         ((9000, 9000), {9000: "black_hole", 576: "black_hole"}, "unknown", "not even 576 bytes pass"),
         ((9000, 1500), {9000: "black_hole", 1500: "small"}, "fail", "MTU 9000 on a, 1500 on b"),
     ],
@@ -262,6 +265,18 @@ def test_path_mtu(mtus: tuple[int, int], answers: dict[int, str], status: str, m
         side["pair:path-mtu"]["value"] |= {"role": role, "peer": peer}
     assert judged("path-mtu", *sides) == (status, judged("path-mtu", *sides)[1])
     assert message in judged("path-mtu", *sides)[1]
+
+
+def test_a_black_hole_below_the_rdma_mtu_is_said_to_be_one() -> None:
+    side = path(9000, {9000: sample("black_hole"), 1501: sample("black_hole"), 1500: sample("small")})
+    side["pair:path-mtu"]["value"] |= {"role": "server", "peer": "b", "active_mtu": 4096}
+    other = path(9000, {9000: sample("small")})
+    other["pair:path-mtu"]["value"] |= {"role": "client", "peer": "a"}
+    evidences = [Evidence("a", "", side), Evidence("b", "", other)]
+    (finding,) = judge(evidences, [CHECKS["path-mtu"]])["findings"]
+    assert finding["message"].startswith("asked from a: an MTU black hole")
+    assert finding["found"] == "passing: 1500 bytes, too few for this port's RDMA MTU of 4096"
+    assert finding["excerpts"][0]["node"] == "a"
 
 
 def test_silence_is_no_answer_of_a_router() -> None:
@@ -286,6 +301,13 @@ def test_mistakes_are_found_before_any_node_is_touched(words: list[str], message
     done = CliRunner().invoke(cli.main, ["pair", *words])
     assert done.exit_code == 2
     assert message in done.output
+
+
+@pytest.mark.parametrize("check", CHECKS.values(), ids=lambda check: check.id)
+def test_a_finding_can_be_looked_up(check: Check) -> None:
+    page = CliRunner().invoke(cli.main, ["explain", check.id], catch_exceptions=False).output
+    assert check.title in page
+    assert "unverified format" not in page
 
 
 def test_the_command_line_knows_every_test() -> None:

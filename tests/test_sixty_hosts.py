@@ -86,8 +86,8 @@ ODD: dict[str, Host] = {
         loud=(("fail", "rdma.device-nodes"), ("unknown", "fleet.mtu-equal"), ("unknown", "roce.chain")),
     ),
     "p2p": Host(
-        lives={"environment": {"NCCL_P2P_DISABLE": "1"}}, loud=(("fail", "nccl.left-over-disables"),),
-        said="NCCL_P2P_DISABLE",
+        lives={"environment": {"NCCL_P2P_DISABLE": "1"}}, said="NCCL_P2P_DISABLE",
+        loud=(("fail", "nccl.left-over-disables"), ("warn", "fleet.ranks-agree")),
     ),
     "memlock": Host(lambda m: replace(m, memlock="8388608"), loud=(("fail", "host.memlock"),), said="8"),
     # faults on the way

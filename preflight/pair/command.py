@@ -1,0 +1,42 @@
+"""``preflight pair``: from the words of the command line to the evidence of both nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from preflight import asking
+from preflight.checks import pair as checks
+from preflight.evidence import Evidence
+from preflight.pair.ends import Wanted
+from preflight.pair.kinds import USUAL
+from preflight.pair.run import carry_out
+from preflight.session import Session, UsageError, progress
+
+__all__ = ["Wanted", "ask"]
+
+
+def ask(
+    server: str, client: str, tests: Sequence[str], wanted: Wanted, session: Session, manner: asking.Manner
+) -> list[Evidence]:
+    """Carry out the tests between two hosts and let the session judge them; return the evidence of both."""
+    names = tuple(dict.fromkeys(tests or USUAL))
+    hosts = _host(server), _host(client)
+    if hosts[0] == hosts[1]:
+        raise UsageError("a pair is two nodes: give two different hosts")
+    session.via = manner.via
+    session.checks = [checks.CHECKS[name] for name in names]
+    session.off = []
+    with asking.connection(hosts, manner) as once:  # a mistake in the configuration shows before any node is asked
+        for warning in once.warnings:
+            click.echo(f"warning: {warning}", err=True)
+    return carry_out(hosts, names, wanted, session.cluster, lambda host: asking.connection([host], manner),
+                     manner.deadline_s or asking.DEADLINE_S, progress)  # fmt: skip
+
+
+def _host(name: str) -> str:
+    found = asking.targets(name, None, None, None)
+    if len(found) != 1:
+        raise UsageError(f"{name!r} is {len(found)} nodes: a side of a pair is one")
+    return found[0]

@@ -1,0 +1,131 @@
+"""The two ends of a test: which port of a node, under which address and row of the GID table."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from preflight.cluster import Site
+from preflight.evidence import EvidenceError
+from preflight.facts import NodeFacts, gids, rdma, sockets
+
+#: The port that perftest and ibv_rc_pingpong take by themselves; what a firewall lets through, if it knows them.
+FIRST_PORT = 18515
+
+
+class EndError(Exception):
+    """A node has no such end; the text says what it lacks."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the command line decides; None: whatever is usual."""
+
+    device: str | None = None  # mlx5_0, or mlx5_0:1
+    gid_index: int | None = None
+    mtu: int | None = None  # RDMA MTU, bytes
+    size: int | None = None  # bytes of a message
+    port: int | None = None  # TCP port of the server
+    at_least_gbps: float | None = None
+
+
+@dataclass(frozen=True)
+class End:
+    """One end of a test."""
+
+    node: str
+    device: str
+    port: int  # of the device, from 1
+    rate_gbps: float | None  # line rate, Gb/s
+    roce: bool
+    software: bool  # Soft-RoCE or the like: its line rate is a name, not a speed
+    gid_index: int | None  # row of the GID table; None on InfiniBand, which needs none
+    gid: str  # what that row holds, as people write it
+    address: str  # IP address of its interface
+    interface: str
+    interface_mtu: int | None  # bytes
+    active_mtu: int | None  # RDMA MTU, bytes
+
+    @property
+    def name(self) -> str:
+        """The port as NCCL writes it."""
+        return f"{self.device}:{self.port}"
+
+
+def end(node: NodeFacts, site: Site, wanted: Wanted) -> End:
+    """Return the end that a node has for a test; raises EndError, or EvidenceError if nobody could tell."""
+    port = _port(node, site, wanted.device)
+    index, gid = _gid(node, port, wanted.gid_index)
+    address = _address(node, port, gid)
+    interface = next((name for name, own in node.addresses.of.items() if address in {one.ip for one in own}), "")
+    if not interface:
+        raise EndError(f"{node.node}: no interface has the address {address} of GID {index} of {port.name}")
+    netdev = node.netdevs.get(interface)
+    return End(
+        node.node, port.device, port.number, port.rate_gbps, port.roce, rdma.is_software(node.evidence, port.device),
+        index, gid.shown if gid else "", str(address), interface, netdev.mtu if netdev else None, port.active_mtu,
+    )  # fmt: skip
+
+
+def _port(node: NodeFacts, site: Site, device: str | None) -> rdma.Port:
+    ports = node.rdma_ports
+    if not ports:
+        raise EndError(f"{node.node} has no RDMA device")
+    if device is not None:
+        if found := [port for port in ports if device in (port.device, port.name)]:
+            return next((port for port in found if port.active), found[0])
+        raise EndError(f"{node.node} has no RDMA device {device}; it has {', '.join(port.name for port in ports)}")
+    compute: Sequence[rdma.Port] = site.roles(node).compute or ports
+    return next((port for port in compute if port.active), compute[0])
+
+
+def _gid(node: NodeFacts, port: rdma.Port, index: int | None) -> tuple[int | None, gids.Gid | None]:
+    """Return the row that is asked for, be it empty; else the first that RoCE v2 can be routed by."""
+    if index is not None:
+        try:
+            return index, gids.gid(node.evidence, port.device, port.number, index)
+        except EvidenceError:
+            return index, None  # the test itself will say what is wrong with it
+    if not port.roce:
+        return None, None
+    rows = []
+    for number in gids.ASKED:
+        try:
+            rows.append(gids.gid(node.evidence, port.device, port.number, number))
+        except EvidenceError:
+            continue
+    usable = [row for row in rows if row.type == "RoCE v2" and not row.empty and not row.address.is_link_local]
+    best = min(usable, key=lambda row: row.address.ipv4_mapped is None, default=None)
+    if best is None:
+        raise EndError(
+            f"{node.node}: {port.name} has no RoCE v2 GID of an IP address; see roce.chain, or give --gid-index"
+        )
+    return best.index, best
+
+
+def _address(node: NodeFacts, port: rdma.Port, gid: gids.Gid | None) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """Return the address to reach this end at: that of its GID, its interface, else that of the default route."""
+    if gid and not gid.empty and not gid.address.is_link_local:
+        return gid.address.ipv4_mapped or gid.address
+    known = node.addresses
+    names = [*rdma.interfaces(node.evidence, port)]
+    if not names:
+        names = [name for name in known.of if name not in ("lo",)]
+    for name in names:
+        if found := known.routable(name):
+            return min((one.ip for one in found), key=lambda ip: ip.version)
+    raise EndError(f"{node.node}: {port.name} and its interfaces have no IP address that another node can reach")
+
+
+def free_port(server: NodeFacts, wanted: int | None) -> int:
+    """Return the TCP port for a server: the one that is wanted, else the first from 18515 on that is free."""
+    if wanted is not None:
+        return wanted
+    taken: set[int] = set()
+    for key in sockets.TCP:
+        try:
+            taken |= server.parsed(key, sockets.listening)
+        except EvidenceError:
+            continue
+    return next(port for port in range(FIRST_PORT, 65536) if port not in taken)

@@ -1,0 +1,66 @@
+"""How large a packet passes undivided: a search over sizes, several at a time, from the interface's MTU downwards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from preflight.facts import ping
+from preflight.facts.ping import Ping
+
+#: Bytes that every link must carry: IPv6's least MTU; IPv4 hosts must take 576 (RFC 8200, RFC 1122).
+FLOOR = {4: 576, 6: 1280}
+
+#: MTUs that something on the way may be left at: Ethernet, RDMA 4096 with headers, jumbo.
+LIKELY = (1500, 4200, 9000)
+
+#: Sizes that are asked for at once.
+AT_ONCE = 8
+
+#: Packets of each size: one that is lost by chance shall not count.
+PACKETS = 3
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is known so far: the largest size that passes, the smallest that does not; None: none yet. Bytes of IP."""
+
+    passes: int | None
+    fails: int | None
+
+    @property
+    def settled(self) -> bool:
+        """Whether no size is left between them."""
+        return self.passes is not None and self.fails is not None and self.fails - self.passes <= 1
+
+
+def command(version: int, source: str, target: str, mtu: int) -> list[str]:
+    """Return the ping of packets of ``mtu`` bytes that may not be divided."""
+    words = ["ping", "-n", f"-{version}", "-M", "do", "-I", source, "-c", str(PACKETS), "-i", "0.2", "-W", "1"]
+    return [*words, "-s", str(mtu - ping.HEADERS[version]), target]
+
+
+def first(mtu: int, version: int) -> list[int]:
+    """Return the sizes to begin with: the interface's own, the least that must pass, and likely ones between."""
+    floor = FLOOR[version]
+    return sorted({mtu, *(size for size in LIKELY if floor < size < mtu), min(floor, mtu)}, reverse=True)
+
+
+def bracket(asked: Mapping[int, Ping]) -> Found:
+    """Return what the answers so far leave open."""
+    passing = [size for size, one in asked.items() if one.passes]
+    best = max(passing, default=None)
+    failing = [size for size, one in asked.items() if not one.passes and (best is None or size > best)]
+    return Found(best, min(failing, default=None))
+
+
+def following(found: Found) -> Sequence[int]:
+    """Return the sizes to ask for next, none if the limit is known.
+
+    The one above the largest that passes is among them: the limit is most often a size that people choose.
+    """
+    if found.passes is None or found.fails is None or found.settled:
+        return ()
+    gap = found.fails - found.passes
+    between = {found.passes + gap * number // AT_ONCE for number in range(1, AT_ONCE)}
+    return sorted((between | {found.passes + 1}) - {found.passes, found.fails})

@@ -1,0 +1,240 @@
+"""Carries the tests of a pair out: both sides at once, each under a limit of its own, nothing left behind.
+
+A side is a command that a collector runs on its node: it ends with its limit, with the end of our connection, and
+with us. A server that still waits when its client has ended is ended by closing its connection.
+"""
+
+from __future__ import annotations
+
+import shlex
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any, Protocol
+
+from preflight.cluster import Cluster
+from preflight.evidence import Evidence, EvidenceError, from_document
+from preflight.facts import NodeFacts, perftest, ping
+from preflight.pair import ends, kinds, paths
+from preflight.pair.ends import End, EndError, Wanted
+from preflight.pair.kinds import KINDS, PATH_MTU, Kind
+from preflight.probes import PROBES, Probe, plan
+
+#: Which of the usual probes tell of a node's ends: RDMA, addresses, limits, and what a job's ports are known from.
+_ENDS = (
+    "dir:/sys/class/infiniband", "file:/sys/class/infiniband", "dir:/dev/infiniband", "cmd:ibv_devinfo", "cmd:ibstat",
+    "file:/sys/class/net/*/{mtu", "file:/proc/self/", "psutil:net_if_addrs", "cmd:ip -j addr",
+    "dir:/sys/bus/pci/devices", "file:/sys/bus/pci/devices", "cmd:nvidia-smi topo -m", "env:process",
+    "file:/etc/nccl.conf", "file:~/.nccl.conf",
+)  # fmt: skip
+
+#: Seconds for the first look at both nodes; what a side may take beside its command, to connect and to answer.
+LOOK_S, _TRAVEL_S = 60.0, 15.0
+
+#: Seconds that a server has to print its own result after its client's end, and between two calls of a client.
+_FAREWELL_S, _AGAIN_S = 3.0, 0.3
+
+#: Seconds for one size of ping: three packets, 0.2 s apart, and a second for the last to come back.
+_PING_S = 6.0
+
+
+class Transport(Protocol):
+    """What is needed of ``preflight.transport``."""
+
+    def collect(self, host: str, plan: Mapping[str, Any], until: float) -> dict[str, Any]:
+        """Carry out a plan on a node by ``until`` on the monotonic clock; return an Evidence document."""
+
+    def close(self) -> None:
+        """End what is still running."""
+
+
+Connect = Callable[[str], AbstractContextManager[Transport]]
+
+
+class Side:
+    """One node of the pair, and what has been learnt of it."""
+
+    def __init__(self, host: str, transport: Transport) -> None:
+        self.host, self._transport = host, transport
+        self.evidence = Evidence(host, "", {})
+
+    def look(self, probes: Sequence[Probe]) -> None:
+        """Ask for the node's ends."""
+        until = time.monotonic() + LOOK_S
+        asked = plan(probes, node=self.host, deadline_s=LOOK_S)
+        document = self._transport.collect(self.host, asked, until)
+        self.evidence = from_document(document, self.host)
+
+    def ask(self, commands: Sequence[Sequence[str]], limit_s: float) -> dict[str, dict[str, Any]]:
+        """Run commands at once; return a record for each, whatever happened."""
+        return answers(self._transport, self.host, commands, limit_s)
+
+    def keep(self, records: Mapping[str, Any]) -> None:
+        """Add records to the node's evidence."""
+        self.evidence = replace(self.evidence, records={**self.evidence.records, **records})
+
+
+def answers(
+    transport: Transport, host: str, commands: Sequence[Sequence[str]], limit_s: float
+) -> dict[str, dict[str, Any]]:
+    """Have commands run on a node, each for ``limit_s`` seconds at most; return a record for each, whatever happened.
+
+    The limit holds on the node, from the command's own start; the record of one without an answer says why.
+    """
+    probes = [Probe("cmd", shlex.join(words), "a test of a pair", limit_s) for words in commands]
+    asked = plan(probes, node=host, deadline_s=limit_s + _TRAVEL_S, parallel=len(probes))
+    document = transport.collect(host, asked, time.monotonic() + limit_s + _TRAVEL_S)
+    silence = document.get("no_answer") or {}
+    lost = {"status": "error", "why": f"{silence.get('phase', 'read')}: {silence.get('reason', 'no answer')}"}
+    return {probe.key: document.get("records", {}).get(probe.key, lost) for probe in probes}
+
+
+def carry_out(
+    hosts: tuple[str, str], names: Sequence[str], wanted: Wanted, cluster: Cluster, connect: Connect, deadline_s: float,
+    say: Callable[[str], AbstractContextManager[None]],
+) -> list[Evidence]:  # fmt: skip
+    """Carry the tests out, one after the other, the first host as server; return the evidence of both nodes."""
+    with connect(hosts[0]) as one, connect(hosts[1]) as other:
+        server, client = Side(hosts[0], one), Side(hosts[1], other)
+        with say(f"looking at {hosts[0]} and {hosts[1]}"):
+            together(lambda: server.look(look(wanted)), lambda: client.look(look(wanted)))
+        if server.evidence.no_answer is None and client.evidence.no_answer is None:
+            for name in names:
+                with say(f"{name} between {hosts[0]} and {hosts[1]}"):
+                    _carry_out(name, server, client, wanted, cluster, connect, deadline_s)
+    return [server.evidence, client.evidence]
+
+
+def look(wanted: Wanted) -> list[Probe]:
+    """Return the probes that tell of a node's ends."""
+    probes = [probe for probe in PROBES if probe.key.startswith(_ENDS) and not probe.twice]
+    probes.append(Probe("file", "/proc/net/{tcp,tcp6}", "which TCP ports are free"))
+    if wanted.gid_index is not None:
+        rows = f"/sys/class/infiniband/*/ports/*/{{gids,gid_attrs/types}}/{wanted.gid_index}"
+        probes.append(Probe("file", rows, "the row of the GID table that is asked for"))
+    return probes
+
+
+def _carry_out(
+    name: str, server: Side, client: Side, wanted: Wanted, cluster: Cluster, connect: Connect, limit_s: float
+) -> None:
+    nodes = [NodeFacts(side.evidence) for side in (server, client)]
+    try:
+        here, there = (ends.end(node, cluster.site(node), wanted) for node in nodes)
+    except (EndError, EvidenceError) as error:
+        for side, peer, role in ((server, client, "server"), (client, server, "client")):
+            value = {"role": role, "peer": peer.host}
+            side.keep({f"pair:{name}": {"status": "error", "why": str(error), "value": value}})
+        return
+    if name == PATH_MTU:
+        together(
+            lambda: _path(server, here, there, "server", limit_s),
+            lambda: _path(client, there, here, "client", limit_s),
+        )
+    else:
+        port = ends.free_port(nodes[0], wanted.port)
+        _exchange(KINDS[name], server, client, here, there, wanted, port, connect, limit_s)
+
+
+# --- a server and its client -----------------------------------------------------------------------
+
+
+def _exchange(
+    kind: Kind, server: Side, client: Side, here: End, there: End, wanted: Wanted, port: int, connect: Connect,
+    limit_s: float,
+) -> None:  # fmt: skip
+    serve = kinds.command(kind, here, there, wanted, port)
+    call = kinds.command(kind, there, here, wanted, port, here.address)
+    served: dict[str, dict[str, Any]] = {}
+    with connect(server.host) as line:
+
+        def attend() -> None:  # it has to outlive the client, which starts later
+            served.update(answers(line, server.host, [serve], limit_s + _TRAVEL_S))
+
+        thread = threading.Thread(target=attend, daemon=True)
+        thread.start()
+        called = _call(client, call, thread, limit_s)
+        thread.join(_FAREWELL_S)
+        waiting = thread.is_alive()
+        line.close()
+        thread.join(_FAREWELL_S)
+    key = f"cmd:{shlex.join(serve)}"
+    if key not in served or (waiting and served[key]["status"] == "error"):
+        why = f"still waited {_FAREWELL_S:g} s after its client had ended; its connection was closed, which ends it"
+        served = {key: {"status": "timeout", "why": why}}
+    server.keep({**served, **_note(kind.name, "server", here, there, port, key, wanted)})
+    client.keep({**called, **_note(kind.name, "client", there, here, port, next(iter(called)), wanted)})
+
+
+def _call(client: Side, command: Sequence[str], server: threading.Thread, limit_s: float) -> dict[str, dict[str, Any]]:
+    """Run the client, again as long as the server does not listen yet; return its record."""
+    until = time.monotonic() + limit_s
+    while True:
+        called = client.ask([command], limit_s)
+        record = next(iter(called.values()))
+        early = perftest.cause(f"{record.get('out', '')}\n{record.get('err', '')}") is perftest.Cause.CONNECT
+        if not early or not server.is_alive() or time.monotonic() > until:
+            return called
+        time.sleep(_AGAIN_S)
+
+
+def _note(name: str, role: str, own: End, peer: End, port: int, key: str, wanted: Wanted) -> dict[str, dict[str, Any]]:
+    """Return the record that says what one side has done."""
+    value = {
+        "role": role, "peer": peer.node, "device": own.name, "rate_gbps": own.rate_gbps, "roce": own.roce,
+        "software": own.software, "gid_index": own.gid_index, "gid": own.gid, "address": own.address, "port": port,
+        "interface_mtu": own.interface_mtu, "active_mtu": own.active_mtu, "command": key,
+        "at_least_gbps": wanted.at_least_gbps,
+    }  # fmt: skip
+    return {f"pair:{name}": {"status": "ok", "value": value}}
+
+
+# --- path MTU --------------------------------------------------------------------------------------
+
+
+def _path(side: Side, own: End, peer: End, role: str, limit_s: float) -> None:
+    """Find how large a packet passes from one end to the other."""
+    until = time.monotonic() + limit_s
+    version = 6 if ":" in own.address else 4
+    sizes: dict[int, str] = {}
+    asked: dict[int, ping.Ping] = {}
+    following: Sequence[int] = paths.first(own.interface_mtu or 1500, version)
+    while following and time.monotonic() < until:
+        commands = {size: paths.command(version, own.address, peer.address, size) for size in following}
+        records = side.ask(list(commands.values()), _PING_S)
+        side.keep(records)
+        sizes |= {size: f"cmd:{shlex.join(words)}" for size, words in commands.items()}
+        for size in following:
+            try:
+                record = records[sizes[size]]
+                asked[size] = ping.parse(f"{record.get('out', '')}\n{record.get('err', '')}")
+            except ValueError:
+                break
+        else:
+            following = paths.following(paths.bracket(asked))
+            continue
+        break
+    note = _note(PATH_MTU, role, own, peer, 0, "", Wanted())
+    note[f"pair:{PATH_MTU}"]["value"]["sizes"] = {str(size): key for size, key in sorted(sizes.items())}
+    side.keep(note)
+
+
+def together(*calls: Callable[[], None]) -> None:
+    """Make calls at the same time; the first exception of one is raised here."""
+    failures: list[BaseException] = []
+
+    def guarded(call: Callable[[], None]) -> None:
+        try:
+            call()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(call,), daemon=True) for call in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
