@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 #: Failures of one log that are told one by one; those of a large job repeat each other.
 _TOLD = 5
 
+#: What other checks tell, with its cause: of a fallback nccl.transport, of staging nccl.gpudirect-rdma. They stand
+#: among the failures only where that is what the traffic does; a device that cannot be opened costs a rail by itself.
+_ELSEWHERE = ("ib_no_device_tcp_fallback", "ibverbs_missing", "gdr_disabled_capability")
+
 
 @check(
     "nccl.failures",
@@ -44,14 +48,22 @@ def failures(run: RunFacts, site: Site) -> Iterator[Finding]:
     """
     yield from _no_nccl(run)
     for key, log in run.nccl_logs.items():
-        found = [failure for failure in log.failures if not failure.echo] or list(log.failures[:1])
+        elsewhere = _elsewhere(log)
+        mine = [failure for failure in log.failures if failure.id not in elsewhere]
+        found = [failure for failure in mine if not failure.echo] or mine[:1]
         for failure in found[:_TOLD]:
             groups = _causes(run, log, failure)
             echoes = sum(one.echo for one in log.failures) if failure is found[0] else 0
             yield _finding(failure, key, echoes, next((group for group in groups if group.agreed), None))
             yield from contradictions(groups, key, failure.id)
         if not found:
-            yield _clean(log, key)
+            yield _clean(log, key, less=len(log.failures))
+
+
+def _elsewhere(log: NcclLog) -> tuple[str, ...]:
+    """Return the failures that other checks tell of this log."""
+    shut = any(failure.id == "ib_no_device_tcp_fallback" for failure in log.failures)
+    return (*_ELSEWHERE, "ib_unable_open_device") if shut else _ELSEWHERE
 
 
 def _causes(run: RunFacts, log: NcclLog, failure: Failure) -> list[Group]:
@@ -83,6 +95,7 @@ def _finding(failure: Failure, key: str, echoes: int, group: Group | None) -> Fi
     )
 
 
-def _clean(log: NcclLog, key: str) -> Finding:
+def _clean(log: NcclLog, key: str, less: int) -> Finding:
     name = key.removeprefix("log:")
-    return passed(f"{name}: no failure in {log.lines} lines of NCCL", subject=name, evidence=[key])
+    but = " but what nccl.transport and nccl.gpudirect-rdma tell" if less else ""
+    return passed(f"{name}: no failure in {log.lines} lines of NCCL{but}", subject=name, evidence=[key])

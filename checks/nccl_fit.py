@@ -34,7 +34,7 @@ def gid_index(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     An empty row, RoCE v1 and a link-local address fail. A good row warns where NCCL 2.21 or newer is installed on
     a host, as it would find the address by itself on any node; in a container an index of its own passes. Native
-    InfiniBand ignores it. Rows 0 to 7 are looked at.
+    InfiniBand ignores it. Rows 0 to 7 are looked at; an index beyond the end of the table fails.
 
     A false alarm: a fabric of which only one of several v2 addresses is routed, and NCCL_IB_ADDR_RANGE cannot tell.
     """
@@ -61,6 +61,11 @@ def gid_index(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def _row(node: NodeFacts, port: Port, index: int, setting: Setting) -> Finding | None:
     """Return what is wrong with a port's row; None if it is good."""
     keys = facts.gids.keys(port.device, port.number, index)
+    longest = facts.gids.rows_at_most(node.evidence, port.device, port.number)
+    if longest is not None and index >= longest:
+        return failed(f"{setting.text} in {setting.where}: the GID table of {port.name} has no row {index}",
+                      subject=port.name, found=f"at most {longest} rows", expected="the index of a row that is there",
+                      evidence=[facts.gids.MARKS_KEY, setting.source], quote=as_set(setting))  # fmt: skip
     if index not in facts.gids.ASKED:
         return unknown(f"{port.name}: row {index} of the GID table is beyond those that are looked at",
                        subject=port.name, evidence=[setting.source],

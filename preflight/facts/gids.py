@@ -15,6 +15,10 @@ from preflight.lean import dataclass
 #: Rows that are asked for (``preflight.probes``).
 ASKED = range(8)
 
+#: Rows of which is asked only whether they are there: drivers make tables of 16 to 1,024 rows (rxe), most of 256.
+MARKS = (15, 31, 63, 127, 255, 511, 1023, 2047)
+MARKS_KEY = f"file:{ROOT}/*/ports/*/gids/{{{','.join(map(str, MARKS))}}}"
+
 #: What the kernel calls them.
 TYPES = ("IB/RoCE v1", "RoCE v2")
 
@@ -42,6 +46,13 @@ def keys(device: str, port: int, index: int) -> tuple[str, str]:
     """Return the record keys of a row: address and type."""
     base = f"file:{ROOT}/{device}/ports/{port}"
     return f"{base}/gids/{index}", f"{base}/gid_attrs/types/{index}"
+
+
+def rows_at_most(evidence: Evidence, device: str, port: int) -> int | None:
+    """Return a number of rows that a port's table does not exceed; None where nobody looked, or it is longer."""
+    if MARKS_KEY not in evidence or not evidence.record(MARKS_KEY).ok:
+        return None
+    return next((mark for mark in MARKS if keys(device, port, mark)[0] not in evidence), None)
 
 
 def gid(evidence: Evidence, device: str, port: int, index: int) -> Gid:
