@@ -61,6 +61,7 @@ MODULES = (
     "fabric_links",
     "nccl_run",
     "nccl_failures",
+    "nccl_rails",
     "nccl_tests",
     "nccl_busbw",
     "nccl_curve",

@@ -141,7 +141,7 @@ FAULTS = {
     ),
     "GID index out of range": (
         "echo NCCL_IB_GID_INDEX=5000 >/etc/nccl.conf", "rm /etc/nccl.conf",
-        {("unknown", "nccl.gid-index", "rxe0:1"), ("unknown", "nccl.gid-index", "rxe1:1")},
+        {("fail", "nccl.gid-index", "rxe0:1"), ("fail", "nccl.gid-index", "rxe1:1")},
     ),
 }  # fmt: skip
 

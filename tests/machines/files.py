@@ -70,6 +70,7 @@ gpu001:41210:41305 [0] NCCL INFO NET/Plugin: Could not find: libnccl-net.so. Usi
 gpu001:41210:41305 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/RoCE [1]mlx5_3:1/RoCE [2]mlx5_4:1/RoCE \
 [3]mlx5_5:1/RoCE [RO]; OOB eno1:192.0.2.1<0>
 gpu001:41210:41305 [0] NCCL INFO Using network IB
+gpu006:38122:38214 [0] NCCL INFO NCCL_IB_HCA set to mlx5_11
 gpu006:38122:38214 [0] NCCL INFO NET/IB : No device found.
 gpu006:38122:38214 [0] NCCL INFO NET/IB : Using [RO]; OOB eno1:192.0.2.6<0>
 gpu006:38122:38214 [0] NCCL INFO NET/Socket : Using [0]eno1:192.0.2.6<0>

@@ -1,0 +1,80 @@
+"""What the processes of one host said in a log, as far as it bears on the way that their traffic took."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from preflight.facts.nccl_log.model import is_tcp
+from preflight.lean import dataclass
+
+if TYPE_CHECKING:
+    from preflight.facts.nccl_log import Failure, Line, NcclLog, Variable
+
+#: The log's reader names at most so many hosts of one line; what is said by as many holds of the others too.
+_NAMED = 20
+
+
+@dataclass(frozen=True)
+class Said:
+    """One host of a log."""
+
+    log: NcclLog
+    host: str | None  # as NCCL prints it, without a domain; None: the log names no host
+    networks: tuple[str, ...]  # of its channels; where no channel is shown, those that it chose
+    tcp: int  # channel lines over TCP
+    direct: int  # over RDMA, with GPUDirect
+    staged: int  # over RDMA, without
+    ranks: tuple[int, ...]
+    has_devices: bool  # NCCL listed RDMA devices of it
+
+    @property
+    def falls_back(self) -> bool:
+        """Whether TCP carries its traffic, or part of it."""
+        return any(is_tcp(name) for name in self.networks)
+
+    def line(self, *failures: str) -> Line | None:
+        """Return the line of the first of these failures that this host's processes report."""
+        found = (*self.log.failures, *self.log.hints)
+        return next((one.line for name in failures for one in found if one.id == name and self.reports(one)), None)
+
+    def reports(self, failure: Failure) -> bool:
+        """Tell whether a failure is one of this host's; one that names no host is everybody's."""
+        return not failure.hosts or self.host in failure.hosts or len(failure.hosts) >= _NAMED
+
+    def variable(self, name: str) -> Variable | None:
+        """Return a variable as this host's processes say that they read it."""
+        for one in self.log.environment:
+            if one.name == name and (not one.hosts or self.host in one.hosts or len(one.hosts) >= _NAMED):
+                return one
+        return None
+
+
+def hosts(log: NcclLog) -> Mapping[str | None, Said]:
+    """Return each host of a log, in its order; one without a name where the log names none."""
+    ways: dict[str | None, dict[str, None]] = {}
+    counts: dict[str | None, list[int]] = {}
+    for entry in log.by_host:
+        ways.setdefault(entry.host, {})[entry.network] = None
+        place = 0 if is_tcp(entry.network) else 1 if entry.gpudirect else 2
+        counts.setdefault(entry.host, [0, 0, 0])[place] += entry.count
+    chosen: dict[str | None, dict[str, None]] = {}
+    for host, network in log.chosen:
+        chosen.setdefault(host, {})[network] = None
+    ranks: dict[str | None, list[int]] = {}
+    for rank, where in log.ranks:
+        ranks.setdefault(where, []).append(rank)
+    listed = {device.first.host for device in log.ib_devices}
+    if not log.hosts:
+        total = [0, 0, 0]
+        for channel in log.channels:
+            total[0 if is_tcp(channel.network) else 1 if channel.gpudirect else 2] += channel.count
+        return {None: Said(log, None, log.network_names, total[0], total[1], total[2], (), bool(log.ib_devices))}
+    told = bool(ways or chosen)  # up to NCCL 2.6.3 no line names the network: there is one for all
+    everywhere = () if told else log.network_names
+    found: dict[str | None, Said] = {}
+    for host in log.hosts:
+        networks = tuple(ways.get(host) or chosen.get(host) or everywhere)
+        tcp, direct, staged = counts.get(host, (0, 0, 0))
+        found[host] = Said(log, host, networks, tcp, direct, staged, tuple(ranks.get(host, ())), host in listed)
+    return found
