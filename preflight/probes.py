@@ -181,7 +181,7 @@ PROBES = (
     Probe("file", "/proc/net/route", "over which interface the default route leads"),
     Probe("file", "/proc/sys/net/ipv4/conf/{all,en*,eth*,ib*,rdma*,roce*,gpu*,rail*,bond*}"
           "/{arp_ignore,arp_announce,rp_filter}", "how rails that share a subnet answer ARP"),
-    Probe("cmd", "lldpcli -f json0 show neighbors details", "the switch at the other end of each cable, its PFC and MTU",
+    Probe("cmd", "lldpcli -f json0 show neighbors details", "the switch at the other end of each cable",
           needs="root"),
     Probe("cmd", "ip -j addr", "addresses of each network interface",
           otherwise=(Probe("psutil", "net_if_addrs", "the same, where there is no ip(8)"),)),

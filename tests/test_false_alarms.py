@@ -145,7 +145,9 @@ SILENT: dict[str, tuple[Machine, Records] | tuple[Machine, Records, Cluster]] = 
         }, grows={"req_cqe_flush_error": 812, "resp_cqe_flush_error": 812, "lifespan": 1}), {},
     ),
     "a traffic class without ECN bits on mlx5": (roce(env={"NCCL_IB_TC": "104"}), {}),
-    "a GID index of its own in a pod": (compute(roce(where="container", env={"NCCL_IB_GID_INDEX": "5"}), gid_index=5), {}),
+    "a GID index of its own in a pod": (
+        compute(roce(where="container", env={"NCCL_IB_GID_INDEX": "5"}), gid_index=5), {},
+    ),
     "lossy RoCE by design": (
         compute(roce(), pfc=(), ecn=False), {}, expecting(link_layer="Ethernet", qos={"lossless": False}),
     ),

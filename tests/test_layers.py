@@ -45,7 +45,10 @@ LAYERS = {
     "ahead": {"transport"},
     "pair": {"asking", "checks", "cluster", "evidence", "facts", "probes", "session"},
     "reading": {"checks", "cluster", "evidence", "facts", "judge", "model"},
-    "cli": {"ahead", "asking", "session", "checklist", "checks", "cluster", "evidence", "formats", "model", "pair", "probes", "reading", "reads", "reports", "version"},
+    "cli": {
+        "ahead", "asking", "session", "checklist", "checks", "cluster", "evidence",
+        "formats", "model", "pair", "probes", "reading", "reads", "reports", "version",
+    },
 }  # fmt: skip
 
 

@@ -49,10 +49,10 @@ def test_five_thousand_names(via: str, server: str, tmp_path: Path) -> None:
     if server == "denies":
         assert told["answered"] == REAL
         assert [phase for phase, _, _ in told["silent"]] == ["resolve"]
-        assert told["lines"] < 60, "the answer is folded"
+        assert told["lines"] < 120, "the answer is folded: a few lines for a check, none for a node"
     else:
         assert {phase for phase, _, _ in told["silent"]} == {"resolve", "queue"}
-        assert told["lines"] < 80
+        assert told["lines"] < 120
 
 
 def _serve(server: str) -> None:

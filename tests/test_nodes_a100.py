@@ -219,7 +219,7 @@ def test_healthy() -> None:
     assert silent_checks(found) == {
         "container.gpu-devices", "container.networks", "gpu.fabric-state", "gpu.process-per-gpu",
         "gpu.recovery-action", "gpu.retired-pages", "nvlink.imex", "rails.subnets", "roce.chain",
-        "counters.traffic-class",
+        "counters.traffic-class", "switch.pfc", "switch.mtu",
     }  # fmt: skip
 
 

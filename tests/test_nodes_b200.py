@@ -179,7 +179,7 @@ def test_healthy_node_raises_nothing() -> None:
     assert {finding["check"] for finding in said["findings"] if finding["status"] == "skip"} == {
         "gpu.retired-pages", "gpu.process-per-gpu", "nvlink.imex", "xid.nvswitch", "pcie.relaxed-ordering",
         "roce.chain", "rails.subnets", "container.gpu-devices", "container.networks", "counters.visible",
-        "counters.traffic-class",
+        "counters.traffic-class", "switch.pfc", "switch.mtu",
     }  # fmt: skip
     assert said["exit_status"] == 0
     assert said["nodes"][0]["part"] == "HGX B200"

@@ -163,6 +163,7 @@ def test_healthy_tray_raises_nothing() -> None:
     assert {finding["check"] for finding in said["findings"] if finding["status"] == "skip"} == {
         "gpu.retired-pages", "gpu.process-per-gpu", "nvlink.fabric-manager", "xid.nvswitch", "topology.nearest-nic",
         "pcie.relaxed-ordering", "roce.chain", "rails.subnets", "counters.visible", "counters.traffic-class",
+        "switch.pfc", "switch.mtu",
         "container.gpu-devices", "container.networks",
     }  # fmt: skip
     assert said["exit_status"] == 0

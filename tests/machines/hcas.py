@@ -56,10 +56,16 @@ def render_sysfs(machine: Machine) -> Records:
         }
         if roce:
             records[f"file:{port}/gid_attrs/ndevs/0"] = ok(f"{netdev}\n") if nic.here else ELSEWHERE
+        for mark in _TABLE_MARKS:
+            records[f"file:{port}/gids/{mark}"] = ok("0000:" * 7 + "0000\n")
         for index, gid, kind in _gids(machine, nic):
             records[f"file:{port}/gids/{index}"] = ok(f"{gid}\n")
             records[f"file:{port}/gid_attrs/types/{index}"] = ok(f"{kind}\n") if kind else ELSEWHERE
     return records
+
+
+#: Rows that show how long the table is: mlx5 makes one of 256.
+_TABLE_MARKS = (15, 31, 63, 127, 255)
 
 
 def _gids(machine: Machine, nic: Nic) -> Iterator[tuple[int, str, str]]:
