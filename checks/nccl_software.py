@@ -35,10 +35,11 @@ def named_files(node: NodeFacts, site: Site) -> Iterator[Finding]:
     NCCL goes on without a topology file that it cannot open: in a virtual machine it then takes every NIC for
     equally far. One that was made for another shape sends the traffic over NICs that are not near.
 
-    NCCL_TOPO_FILE that is missing, unreadable, or that names none of the GPUs here fails; one that lacks some of
-    them warns. GPUs that it names beyond those are no matter: NCCL trims what a job does not use. NCCL_TOPO_DUMP_FILE that cannot be written warns, and so does a missing NCCL_GRAPH_FILE or
-    NCCL_CONF_FILE. A plug-in's file that is missing fails where NCCL_NET insists on its network, else it warns;
-    a plug-in by name that is not in the loader's directories is unknown, as LD_LIBRARY_PATH may have it.
+    NCCL_TOPO_FILE that is missing, unreadable, or that names none of the GPUs here fails; one that lacks some of them
+    warns. GPUs that it names beyond those are no matter: NCCL trims what a job does not use. NCCL_TOPO_DUMP_FILE that
+    cannot be written warns, and so does a missing NCCL_GRAPH_FILE or NCCL_CONF_FILE. A plug-in's file that is missing
+    fails where NCCL_NET insists on its network, else it warns; a plug-in by name that is not in the loader's
+    directories is unknown, as LD_LIBRARY_PATH may have it.
 
     A false alarm: a path that is there only inside the job's container; ask there.
     """

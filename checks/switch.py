@@ -114,7 +114,7 @@ def _listed(priorities: frozenset[int]) -> str:
     "switch.mtu",
     title="The switch takes frames as large as the interface sends",
     source="IEEE 802.3 (maximum frame size TLV): MTU + 14 bytes header + 4 checksum + 4 for each VLAN tag",
-    fix="Set the switch port to MTU 9216, as is usual on a training fabric, or `ip link set IF mtu …` to what it takes.",
+    fix="Set the switch port to MTU 9216, as is usual on a training fabric, or `ip link set IF mtu N` to what it has.",
     answers=("NT-FAB-4",),
 )
 def mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
