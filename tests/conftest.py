@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Generator
 
 import pytest
 
 _skipped: list[str] = []
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let Ctrl-C be heard: a shell that starts a job in the background has it ignored, by all below as well."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)
