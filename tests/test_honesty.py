@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -73,7 +74,7 @@ def test_garbage_in_every_record(garbage: Any, base: str, caplog: pytest.LogCapt
 def _one_by_one(base: str) -> Iterator[tuple[str, Any]]:
     """One of each kind of garbage; all kinds, in every record at once, are the test above."""
     for key in whole_node(base)["records"]:
-        for garbage in GARBAGE[::4]:
+        for garbage in GARBAGE[::8]:
             yield key, garbage
 
 
@@ -82,8 +83,8 @@ def test_garbage_in_one_record_never_crashes(base: str, caplog: pytest.LogCaptur
     records = whole_node(base)["records"]
     seen = set()
     for key, garbage in _one_by_one(base):
-        shape = (key.rsplit("/", 1)[-1], json.dumps(garbage))
-        if shape in seen:  # one of the twelve ports stands for all
+        shape = (re.sub(r"[0-9a-f]*[0-9][0-9a-f]*", "#", key), json.dumps(garbage))
+        if shape in seen:  # one of the twelve ports, of the eight interfaces, of all PCI functions stands for all
             continue
         seen.add(shape)
         judge([document({**records, key: garbage})], NODE_CHECKS)
