@@ -46,23 +46,12 @@ class Pair:
             subprocess.run(["ip", "-n", name, "link", "set", interface, "mtu", "9000", "up"], check=True)
             (self.folder / name).mkdir(mode=0o777)
             (self.folder / name).chmod(0o777)
-            command = [
-                "lldpd",
-                "-d",
-                "-u",
-                self.socket(name),
-                "-S",
-                "leaf-0",
-                "-c",
-                "-L",
-                shutil.which("lldpcli") or "",
-            ]
-            self.daemons.append(
-                subprocess.Popen(
-                    ["ip", "netns", "exec", name, *command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                )
-            )  # fmt: skip
+        # A daemon that starts before its link has a carrier may miss the news of it
+        for name in (self.node, self.switch):
+            words = ["lldpd", "-d", "-u", self.socket(name), "-S", "leaf-0", "-c", "-L", shutil.which("lldpcli") or ""]
+            command = ["ip", "netns", "exec", name, *words]
+            null = subprocess.DEVNULL
+            self.daemons.append(subprocess.Popen(command, stdin=null, stdout=null, stderr=null))
         for name in (self.node, self.switch):
             self.ask(name, "configure", "lldp", "tx-interval", "1")
         for (organisation, subtype), value in TLVS.items():
@@ -84,8 +73,10 @@ class Pair:
 
     def heard(self) -> str:
         """Return what the node has heard, once that is all."""
-        for _ in range(150):
+        for attempt in range(300):
             text = self.ask(self.node, "-f", "json0", "show", "neighbors", "details")
+            if attempt % 20 == 19:
+                self.ask(self.switch, "update")  # send now
             if '"mfs"' in text and text.count('"subtype"') == 3:
                 return text
             time.sleep(0.1)
