@@ -11,7 +11,6 @@ import json
 import os
 import shlex
 import stat
-import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -57,7 +56,7 @@ def write(machine: Machine, folder: Path, *, hung: Sequence[str] = (), python: b
                 _file(folder / target.lstrip("/") / name, f"{text}\n")
         elif kind == "cmd":
             tool, *arguments = shlex.split(target)
-            record = records[key] if "%T@" not in target else {**records[key], "out": _today(records[key]["out"])}
+            record = records[key] if "%T@" not in target else {**records[key], "shell": _as_old_as(records[key]["out"])}
             tools.setdefault(tool, {})[tuple(arguments)] = record
     tools.setdefault("ip", {})[("-j", "addr")] = {"out": _ip_addr(records["psutil:net_if_addrs"]["value"]), "rc": 0}
     for tool, answers in tools.items():
@@ -161,11 +160,14 @@ def _directory(root: Path, target: str, entries: Mapping[str, Mapping[str, Any]]
             (folder / name).mkdir()
 
 
-def _today(listed: str) -> str:
-    """Move the times of ``find -printf '%T@ …'`` on to now, as old as they were when the machine was rendered."""
-    passed_s = time.time() - datetime.fromisoformat(machines.COLLECTED_AT.replace("Z", "+00:00")).timestamp()
+def _as_old_as(listed: str) -> str:
+    """Return commands that print ``find -printf '%T@ …'``, each file as old at any time as when it was rendered."""
+    rendered_s = datetime.fromisoformat(machines.COLLECTED_AT.replace("Z", "+00:00")).timestamp()
     lines = [line.split(" ", 1) for line in listed.splitlines()]
-    return "".join(f"{float(changed) + passed_s:.1f} {rest}\n" for changed, rest in lines)
+    return "; ".join(
+        f'echo "$(($(date +%s) - {round(rendered_s - float(changed))})).0" {shlex.quote(rest)}'
+        for changed, rest in lines
+    )
 
 
 def _ip_addr(interfaces: Mapping[str, Sequence[Mapping[str, str]]]) -> str:
@@ -185,7 +187,7 @@ def _script(answers: Mapping[tuple[str, ...], Mapping[str, Any]]) -> str:
     """Return a tool that prints, for each command line that it knows, what was recorded."""
     cases = []
     for arguments, record in answers.items():
-        said = f"printf %s {shlex.quote(record.get('out', ''))}"
+        said = record.get("shell") or f"printf %s {shlex.quote(record.get('out', ''))}"
         if err := record.get("err"):
             said += f"; printf %s {shlex.quote(err)} >&2"
         cases.append(f"{shlex.quote(' '.join(arguments))}) {said}; exit {record['rc']};;\n")
