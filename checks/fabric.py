@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.cluster_fabric import FabricSite
+from preflight.cluster.fabric import FabricSite
 from preflight.facts.fabric import FabricFacts
 from preflight.facts.ib_manager import AGGREGATION_SERVICE, STATES, Manager
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned

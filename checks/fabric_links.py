@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from preflight.checks.fabric import DIAGS, listed, not_this_fabric
-from preflight.cluster_fabric import FabricSite
+from preflight.cluster.fabric import FabricSite
 from preflight.facts.fabric import FabricFacts
 from preflight.facts.fabric_compare import Growth, difference, growth
 from preflight.facts.fabric_reference import hours

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from preflight.checks.fabric import listed, not_this_fabric
-from preflight.cluster_fabric import FabricSite
+from preflight.cluster.fabric import FabricSite
 from preflight.facts.fabric import FabricFacts
 from preflight.facts.fabric_graph import place
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned

@@ -15,7 +15,8 @@ from importlib.resources import files
 from typing import Any
 
 from preflight import formats
-from preflight.cluster import Cluster, decode
+from preflight.cluster import Cluster
+from preflight.cluster.file import decode
 from preflight.evidence import Evidence
 from preflight.facts import NodeFacts, RunFacts
 from preflight.facts.run import RUN

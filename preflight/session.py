@@ -64,7 +64,8 @@ class Session:
     @cached_property
     def cluster(self) -> Cluster:
         """What the site expects: its cluster file, which is read at the start, else nothing."""
-        from preflight.cluster import Cluster, ClusterFileError, load
+        from preflight.cluster import Cluster
+        from preflight.cluster.file import ClusterFileError, load
 
         try:
             return load(self._cluster_file) if self._cluster_file else Cluster()

@@ -17,7 +17,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from preflight.cluster import Cluster, from_data
+from preflight.cluster import Cluster
+from preflight.cluster.file import from_data
 from preflight.evidence import SCHEMA, STATUSES, Evidence, from_document
 from preflight.facts.run import RUN
 

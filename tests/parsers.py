@@ -14,8 +14,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from preflight import cluster, evidence, targets
-from preflight.cluster import Cluster, ClusterFileError
+from preflight import evidence, targets
+from preflight.cluster import Cluster
+from preflight.cluster import file as cluster
+from preflight.cluster.file import ClusterFileError
 from preflight.evidence import DocumentError, Evidence, EvidenceError, from_document
 from preflight.facts import (
     NodeFacts,

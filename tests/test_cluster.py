@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from preflight.cluster import ClusterFileError, line_of, load
+from preflight.cluster.file import ClusterFileError, line_of, load
 from preflight.evidence import from_document
 from preflight.facts import NodeFacts
 from preflight.facts.pci import PciDevice

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from preflight import cluster
 from preflight.checks import registry
 from preflight.cli import main
-from preflight.cluster import Cluster, ClusterFileError, Site
-from preflight.cluster_roofline import highest_floor
+from preflight.cluster import Cluster, NodeClass, Site
+from preflight.cluster import file as cluster
+from preflight.cluster.file import ClusterFileError
+from preflight.cluster.roofline import highest_floor
 from preflight.evidence import Evidence
 from preflight.facts import RunFacts
 from preflight.hardware import PARTS, part_by_name
@@ -181,5 +182,5 @@ def test_a_bad_run_does_not() -> None:
 
 def test_site_of_a_run_keeps_its_baseline() -> None:
     part = part_by_name("HGX H100")
-    site = Site("cluster.toml", "a", cluster.NodeClass(), part)
+    site = Site("cluster.toml", "a", NodeClass(), part)
     assert site.baseline == ()

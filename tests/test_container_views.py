@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from preflight.checks import registry
-from preflight.cluster import load
+from preflight.cluster.file import load
 from preflight.evidence import from_document
 from preflight.judge import judge
 from preflight.model import Scope

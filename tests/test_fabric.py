@@ -15,7 +15,8 @@ import pytest
 
 from preflight.archive import save
 from preflight.checks import registry
-from preflight.cluster import Cluster, load
+from preflight.cluster import Cluster
+from preflight.cluster.file import load
 from preflight.evidence import Evidence
 from preflight.judge import judge
 from preflight.reports.html_page import render

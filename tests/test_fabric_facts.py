@@ -11,8 +11,9 @@ import pytest
 from preflight.asking import Manner, plans
 from preflight.asking import _sweeper as sweeper
 from preflight.checks import registry
-from preflight.cluster import Cluster, ClusterFileError, from_data, load
-from preflight.cluster_fabric import Fabric, FabricSite
+from preflight.cluster import Cluster
+from preflight.cluster.fabric import Fabric, FabricSite
+from preflight.cluster.file import ClusterFileError, from_data, load
 from preflight.evidence import from_document
 from preflight.facts import ib_errors, ib_links, ib_manager, ib_net
 from preflight.facts.fabric_compare import difference, growth, slow

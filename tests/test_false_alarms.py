@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from preflight.checks import registry
-from preflight.cluster import Cluster, from_data, load
+from preflight.cluster import Cluster
+from preflight.cluster.file import from_data, load
 from preflight.evidence import from_document
 from preflight.judge import judge
 from preflight.model import Scope

@@ -19,17 +19,14 @@ LAYERS = {
     "probes": set[str](),
     "facts": {"evidence"},
     "hardware": {"facts"},
-    "cluster_schema": {"nodeset"},
-    "cluster_fabric": {"cluster_schema", "facts"},
     "roofline": {"hardware"},
-    "cluster_roofline": {"cluster_schema", "facts", "hardware", "roofline"},
-    "cluster": {"cluster_fabric", "cluster_roofline", "cluster_schema", "hardware", "facts", "evidence"},
+    "cluster": {"evidence", "facts", "hardware", "nodeset", "roofline"},
     "model": {"cluster"},
     "formats": set[str](),
     "reads": {"cluster", "evidence", "facts", "formats", "model"},
     "checklist_items": set[str](),
     "checklist": {"checklist_items", "model"},
-    "checks": {"model", "facts", "cluster", "cluster_fabric", "roofline", "hardware", "evidence", "probes"},
+    "checks": {"model", "facts", "cluster", "roofline", "hardware", "evidence", "probes"},
     "judge": {"model", "checklist", "cluster", "facts", "evidence"},
     "archive": {"evidence", "facts"},
     "transport": {"evidence", "probes", "collector"},
@@ -45,10 +42,11 @@ LAYERS = {
     "ahead": {"transport"},
     "pair": {"asking", "checks", "cluster", "evidence", "facts", "probes", "session"},
     "reading": {"checks", "cluster", "evidence", "facts", "judge", "model"},
-    "cli": {
-        "ahead", "asking", "session", "checklist", "checks", "cluster", "evidence",
+    "commands": {
+        "asking", "session", "checklist", "checks", "cluster", "evidence",
         "formats", "model", "pair", "probes", "reading", "reads", "reports", "version",
     },
+    "cli": {"ahead", "commands", "version"},
 }  # fmt: skip
 
 

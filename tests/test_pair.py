@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from preflight import cli
 from preflight.checks.pair import CHECKS
 from preflight.cluster import Cluster
+from preflight.commands.pair import pair
 from preflight.evidence import Evidence, from_document
 from preflight.facts import NodeFacts, gids, perftest, ping, sockets
 from preflight.facts.perftest import Cause
@@ -311,5 +313,6 @@ def test_a_finding_can_be_looked_up(check: Check) -> None:
 
 
 def test_the_command_line_knows_every_test() -> None:
-    (choice,) = (option for option in cli.pair.params if option.name == "tests")
-    assert tuple(choice.type.choices) == kinds.NAMES == tuple(CHECKS)  # type: ignore[attr-defined]
+    (choice,) = (option for option in pair.params if option.name == "tests")
+    assert isinstance(choice.type, click.Choice)
+    assert tuple(choice.type.choices) == kinds.NAMES == tuple(CHECKS)

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from preflight.cluster import Cluster, from_data
+from preflight.cluster import Cluster
+from preflight.cluster.file import from_data
 from preflight.evidence import from_document
 from preflight.judge import judge
 from tests import machines

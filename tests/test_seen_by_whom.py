@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from preflight.checks import registry
-from preflight.cluster import load
+from preflight.cluster.file import load
 from preflight.evidence import Evidence, from_document
 from preflight.judge import judge
 from preflight.model import Scope

@@ -24,7 +24,7 @@ import pytest
 from preflight import archive
 from preflight.asking import Manner, plans
 from preflight.checks import registry
-from preflight.cluster import load
+from preflight.cluster.file import load
 from preflight.evidence import Evidence
 from preflight.fleet import Limits, Transport, gather
 from preflight.judge import judge

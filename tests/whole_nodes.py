@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from preflight.checks import MODULES, in_module
-from preflight.cluster import Cluster, load
+from preflight.cluster import Cluster
+from preflight.cluster.file import load
 from preflight.evidence import from_document
 from preflight.judge import judge
 from preflight.model import Check, Scope

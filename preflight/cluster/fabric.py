@@ -6,7 +6,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from preflight import cluster_schema as schema
+from preflight.cluster import schema
 from preflight.lean import dataclass
 
 if TYPE_CHECKING:

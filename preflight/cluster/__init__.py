@@ -1,0 +1,70 @@
+"""What this site expects.
+
+Every expectation is an :class:`Expected`: a value and where it came from, the cluster file before
+the part catalogue. One without a value names the key of the cluster file that would supply it.
+``preflight.cluster.file`` reads and validates a cluster file, before any node is touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import field
+from typing import TYPE_CHECKING
+
+from preflight.cluster.fabric import FabricSite
+from preflight.cluster.site import Expected, Roles, Site
+from preflight.cluster.tables import NodeClass
+from preflight.evidence import EvidenceError
+from preflight.facts import NodeFacts
+from preflight.hardware import part_by_name, recognise
+from preflight.lean import dataclass
+
+if TYPE_CHECKING:
+    from preflight.facts.nccl_report import Report
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A whole cluster file; without one: no class, no expectation."""
+
+    path: str = ""
+    name: str = ""
+    classes: Mapping[str, NodeClass] = field(default_factory=dict)
+    fabric: FabricSite = field(default_factory=FabricSite)
+    baselines: Mapping[str, tuple[Report, ...]] = field(default_factory=dict)
+
+    def class_of(self, node: str) -> str | None:
+        """Return the name of a node's class: the one that lists it, else the one that lists none."""
+        short = node.split(".")[0]
+        rest = None
+        for name, members in self.classes.items():
+            if members.nodes is None:
+                rest = name
+            elif node in members.nodes or short in members.nodes:
+                return name
+        return rest
+
+    def site(self, node: NodeFacts) -> Site:
+        """Return what is expected of this node."""
+        name = self.class_of(node.node)
+        members = self.classes[name] if name is not None else NodeClass()
+        try:
+            part = part_by_name(members.part) if members.part else recognise(node.pci)
+        except EvidenceError:
+            part = None
+        return Site(self.path, name or "default", members, part, self.baselines.get(name or "", ()))
+
+    def run_site(self, sites: Iterable[Site]) -> Site:
+        """Return what is expected of a run: that of its nodes, where they are all of one kind.
+
+        A log may be judged without any node: then of the only class that the file describes.
+        """
+        kinds = list({(site.class_name, site.part): site for site in sites}.values())
+        if not kinds and len(self.classes) == 1:
+            (name, members), *_ = self.classes.items()
+            part = part_by_name(members.part or "")
+            return Site(self.path, name, members, part, self.baselines.get(name, ()))
+        return kinds[0] if len(kinds) == 1 else Site(self.path, "default", NodeClass(), None)
+
+
+__all__ = ["Cluster", "Expected", "NodeClass", "Roles", "Site"]

@@ -1,0 +1,165 @@
+"""The cluster file: read and validated, every mistake with its line, key and cure."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from preflight.cluster import Cluster, fabric, roofline, schema
+from preflight.cluster.tables import NodeClass, Ports, Qos
+from preflight.hardware import part_by_name
+
+
+class ClusterFileError(Exception):
+    """The cluster file has mistakes; the text names file, line, key and cure of each."""
+
+
+def load(path: Path) -> Cluster:
+    """Read and validate a cluster file; raises ClusterFileError with every mistake in it."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise ClusterFileError(f"{path}: cannot be read: {error.strerror}") from None
+    return decode(raw, str(path))
+
+
+def decode(raw: bytes, path: str) -> Cluster:
+    """Validate the bytes of a cluster file; ``path`` is what to call it. Raises ClusterFileError."""
+    try:
+        text = raw.decode("utf-8").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        raise ClusterFileError(f"{path}: is not UTF-8 text (byte {error.start})") from None
+    try:
+        data = _decoded(text)
+    except (ValueError, RecursionError) as error:  # ValueError: TOMLDecodeError, or a number of thousands of digits
+        raise ClusterFileError(f"{path}: is not TOML: {error}") from None
+    return from_data(data, path, text)
+
+
+def _decoded(text: str) -> dict[str, Any]:
+    """Decode TOML; raises ValueError or RecursionError."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+
+    decoded: dict[str, Any] = tomllib.loads(text)
+    return decoded
+
+
+def from_data(data: Mapping[str, Any], path: str, text: str = "") -> Cluster:
+    """Validate a decoded cluster file; ``text`` is what its line numbers are found in."""
+    reader = schema.Reader(lambda key_path: line_of(text, key_path))
+    reader.known(data, (), {"cluster", "class", "fabric"})
+    about = reader.subtable(data, (), "cluster")
+    reader.known(about, ("cluster",), {"name"})
+    name = reader.value(about, ("cluster", "name"), schema.text) or ""
+    classes: dict[str, NodeClass] = {}
+    for class_name in reader.subtable(data, (), "class"):
+        body = reader.subtable(data["class"], ("class",), class_name)
+        classes[class_name] = reader.dataclass(NodeClass, body, ("class", class_name))
+    expected_fabric = fabric.read(reader, reader.subtable(data, (), "fabric"), path)
+    if not classes and "fabric" not in data and not reader.mistakes:
+        reader.mistake((), "the file describes no class of nodes", "add a table [class.NAME] with gpus = 8")
+    _consistent(reader, classes)
+    baselines = {name: roofline.baseline(reader, name, c.baseline, path) for name, c in classes.items()}
+    if reader.mistakes:
+        raise ClusterFileError("\n".join(reader.report(path)))
+    return Cluster(path, name, classes, expected_fabric, baselines)
+
+
+def _consistent(reader: schema.Reader, classes: Mapping[str, NodeClass]) -> None:
+    rest = [name for name, members in classes.items() if members.nodes is None]
+    if len(rest) > 1:
+        reader.mistake(
+            ("class", rest[1]), f"two classes ({', '.join(rest)}) list no nodes",
+            'say which nodes each holds: nodes = "gpu[001-064]"',
+        )  # fmt: skip
+    seen: dict[str, str] = {}
+    for name, members in classes.items():
+        for node in members.nodes or ():
+            if node in seen and seen[node] != name:
+                reader.mistake(
+                    ("class", name, "nodes"),
+                    f"{node} is in class {seen[node]} too",
+                    "list each node in one class",
+                )
+                break
+            seen[node] = name
+        if members.checkpoint.interval_min is not None and members.checkpoint.path is None:
+            reader.mistake(
+                ("class", name, "checkpoint", "interval_min"), "says how often and not where",
+                'add path = "/shared/checkpoints"',
+            )  # fmt: skip
+        if members.qos.lossless and members.qos.pfc_priority is None:
+            reader.mistake(
+                ("class", name, "qos", "lossless"), "a lossless fabric needs its priority",
+                "add pfc_priority = 3 (the priority your switches pause)",
+            )  # fmt: skip
+        _consistent_marking(reader, name, members.qos)
+        roofline.consistent(reader, name, members, part_by_name(members.part or ""))
+        roles = [(f.name, getattr(members.ports, f.name) or ()) for f in fields(Ports)[:3]]
+        for position, (role, devices) in enumerate(roles):
+            for other, others in roles[:position]:
+                if shared := sorted(set(devices) & set(others)):
+                    reader.mistake(
+                        ("class", name, "ports", role), f"{shared[0]} has the role {other} too",
+                        "give each device one role",
+                    )  # fmt: skip
+        named = members.ports.compute
+        if named is not None and members.hcas is not None and len(named) != members.hcas:
+            reader.mistake(
+                ("class", name, "hcas"), f"hcas is {members.hcas} but ports.compute names {len(named)} devices",
+                "make the two agree, or leave hcas out",
+            )  # fmt: skip
+
+
+def _consistent_marking(reader: schema.Reader, name: str, qos: Qos) -> None:
+    """Note where traffic class, DSCP and the DSCP of notifications contradict each other."""
+    path, number = ("class", name, "qos"), qos.traffic_class
+    if number is not None and number & 3 == 3:
+        reader.mistake(
+            (*path, "traffic_class"), f"{number} has ECN bits 3, which mark every packet as congested",
+            f"write {number - 1}",
+        )  # fmt: skip
+    if number is not None and qos.dscp is not None and number >> 2 != qos.dscp:
+        reader.mistake(
+            (*path, "dscp"), f"traffic_class {number} is DSCP {number >> 2}, not {qos.dscp}",
+            f"make the two agree (traffic_class = {4 * qos.dscp + 2}), or leave one out",
+        )  # fmt: skip
+    if number is not None and qos.trust == "pcp":
+        reader.mistake(
+            (*path, "traffic_class"), "ports that trust pcp do not look at it",
+            'leave it out, or write trust = "dscp"',
+        )  # fmt: skip
+    marked = qos.dscp if qos.dscp is not None else number >> 2 if number is not None else None
+    if marked is not None and qos.cnp_dscp == marked:
+        reader.mistake(
+            (*path, "cnp_dscp"), f"{marked} is the DSCP of the traffic that notifications are to slow",
+            "give them a DSCP of their own: cnp_dscp = 48",
+        )  # fmt: skip
+
+
+def line_of(text: str, key_path: tuple[str, ...]) -> int | None:
+    """Find the line on which a key is set, by asking the TOML parser for longer and longer prefixes.
+
+    The statement that sets a key begins right after the last prefix that parses without it.
+    """
+    if not key_path:
+        return None
+    lines = text.splitlines(keepends=True)
+    boundary = 0
+    for count in range(1, len(lines) + 1):
+        try:
+            data: Any = _decoded("".join(lines[:count]))
+        except (ValueError, RecursionError):
+            continue
+        for part in key_path:
+            data = data.get(part) if isinstance(data, dict) else None
+        if data is not None:
+            return boundary + 1
+        boundary = count
+    return line_of(text, key_path[:-1])

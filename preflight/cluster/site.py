@@ -1,0 +1,202 @@
+"""What is expected of one node, each value with where it came from; which of its ports a job uses."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from preflight.cluster.tables import NodeClass
+from preflight.evidence import EvidenceError
+from preflight.facts import NodeFacts
+from preflight.facts.rdma import Port, is_bluefield
+from preflight.hardware import Part
+from preflight.lean import dataclass
+
+if TYPE_CHECKING:
+    from preflight.facts.nccl_report import Report
+
+
+@dataclass(frozen=True)
+class Expected:
+    """An expectation: its value (None: nothing says), where it came from, and the key that sets it."""
+
+    value: Any
+    source: str
+    key: str
+    binding: bool = True  # False: customary for the part, so that missing it only warns
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Which RDMA ports a job on this node uses, and how that is known (empty: it is not)."""
+
+    compute: tuple[Port, ...]
+    others: tuple[Port, ...]
+    known_from: str
+
+
+@dataclass(frozen=True)
+class Site:
+    """What is expected of one node."""
+
+    path: str
+    class_name: str
+    members: NodeClass
+    part: Part | None
+    baseline: tuple[Report, ...] = ()  # nccl-tests reports of a good run
+
+    def _expected(self, table: str, name: str, customary: Any = None, *, binding: bool = False) -> Expected:
+        holder: Any = getattr(self.members, table) if table else self.members
+        key = ".".join(part for part in ("class", self.class_name, table, name) if part)
+        if (value := getattr(holder, name)) is not None:
+            return Expected(value, f"{Path(self.path).name} {key}", key)
+        if customary is not None and self.part is not None:
+            return Expected(customary, f"{self.part.name}: {self.part.source}", key, binding)
+        return Expected(None, "", key)
+
+    @property
+    def gpus(self) -> Expected:
+        """GPUs of the node; what a baseboard carries is a fact of the board, so it binds."""
+        return self._expected("", "gpus", self.part.gpus if self.part else None, binding=True)
+
+    @property
+    def hcas(self) -> Expected:
+        """RDMA devices of the compute fabric."""
+        return self._expected("", "hcas")
+
+    @property
+    def rate_gbps(self) -> Expected:
+        """Rate of each compute port, Gb/s."""
+        return self._expected("ports", "rate_gbps", self.part.compute_rate_gbps if self.part else None)
+
+    @property
+    def link_layer(self) -> Expected:
+        """Link layer of the compute ports."""
+        return self._expected("ports", "link_layer")
+
+    @property
+    def mtu(self) -> Expected:
+        """RDMA MTU of the compute ports, bytes."""
+        return self._expected("ports", "mtu")
+
+    @property
+    def netdev_mtu(self) -> Expected:
+        """Ethernet MTU of the compute ports, bytes."""
+        return self._expected("ports", "netdev_mtu")
+
+    @property
+    def point_to_point(self) -> Expected:
+        """Whether the rails are addressed point to point."""
+        return self._expected("ports", "point_to_point")
+
+    @property
+    def networks(self) -> Expected:
+        """Multus networks that a pod of this class is attached to."""
+        return self._expected("ports", "networks")
+
+    @property
+    def checkpoint_path(self) -> Expected:
+        """Directory that holds the checkpoints."""
+        return self._expected("checkpoint", "path")
+
+    @property
+    def checkpoint_interval_min(self) -> Expected:
+        """Minutes between two checkpoints."""
+        return self._expected("checkpoint", "interval_min")
+
+    @property
+    def lossless(self) -> Expected:
+        """Whether the RoCE fabric is lossless by design."""
+        return self._expected("qos", "lossless")
+
+    @property
+    def pfc_priority(self) -> Expected:
+        """The priority with PFC on."""
+        return self._expected("qos", "pfc_priority")
+
+    def qos(self, name: str) -> Expected:
+        """Return what the site says of RoCE's quality of service: a key of ``[class.X.qos]``."""
+        return self._expected("qos", name)
+
+    def threshold(self, name: str, default: float | None = None, source: str = "") -> Expected:
+        """Return a floor of the site, or the built-in one, which binds, with its source."""
+        expected = self._expected("thresholds", name)
+        if expected.value is None and default is not None:
+            return Expected(default, source, expected.key)
+        return expected
+
+    @property
+    def all_reduce_busbw_gbytes_s(self) -> Expected:
+        """Best busbw of all_reduce_perf on one node, GB/s."""
+        customary = self.part.all_reduce_gbytes_s if self.part else None
+        return self._expected("thresholds", "all_reduce_busbw_gbytes_s", customary)
+
+    def roles(self, node: NodeFacts) -> Roles:
+        """Tell the compute ports from the others: cluster file > NCCL_IB_HCA > nearest to a GPU > no BlueField.
+
+        Storage, management and spare ports may be down by design, so only ports that a job uses
+        are judged. On Grace no NIC is nearer to a GPU than another; there the BlueFields carry the
+        node's own traffic. Where nothing tells, the ports of the usual link layer are meant.
+        Raises EvidenceError if the ports could not be read.
+        """
+        ports = node.rdma_ports
+        if self.members.ports.compute is not None:
+            named = set(self.members.ports.compute)
+            return _split(ports, [p for p in ports if p.device in named], f"{Path(self.path).name}")
+        aside = {*(self.members.ports.storage or ()), *(self.members.ports.management or ())}
+        ports = tuple(port for port in ports if port.device not in aside)
+        if (selected := _nccl_selection(node, ports)) is not None:
+            return _split(node.rdma_ports, selected, "NCCL_IB_HCA")
+        near = _near_gpus(node)
+        if near and (chosen := [port for port in ports if port.device in near]):
+            return _split(node.rdma_ports, chosen, "nearest to a GPU (nvidia-smi topo -m)")
+        if self.part is not None and self.part.nic_on_cpu:
+            plain = [port for port in ports if not is_bluefield(node.evidence, port.device)]
+            if plain and len(plain) < len(ports):
+                return _split(node.rdma_ports, plain, f"{self.part.name}: ConnectX, not BlueField")
+        return _split(node.rdma_ports, ports if aside else _of_most(ports), "cluster file" if aside else "")
+
+    def missing_devices(self, node: NodeFacts) -> tuple[str, ...]:
+        """Return the compute devices that the cluster file names and the kernel does not have."""
+        return tuple(d for d in self.members.ports.compute or () if d not in node.rdma_devices)
+
+
+def _split(ports: Sequence[Port], compute: Sequence[Port], known_from: str) -> Roles:
+    return Roles(tuple(compute), tuple(port for port in ports if port not in compute), known_from)
+
+
+def _of_most(ports: Sequence[Port]) -> Sequence[Port]:
+    """Return the ports of the link layer that most have: NCCL uses one, and the others serve something else.
+
+    So it is in a cloud's virtual machine: eight InfiniBand functions, and one of Ethernet behind its eth0.
+    """
+    layers = Counter(port.link_layer for port in ports)
+    usual = [layer for layer, number in layers.items() if number == max(layers.values())]
+    return [port for port in ports if port.link_layer in usual]
+
+
+def _nccl_selection(node: NodeFacts, ports: Sequence[Port]) -> list[Port] | None:
+    """Apply NCCL_IB_HCA; None where it is not set or selects nothing (its own check says so)."""
+    try:
+        selection = node.nccl_env.hca_selection
+    except EvidenceError:
+        return None
+    if selection is None:
+        return None
+    return [port for port in ports if selection.matches(port.device, port.number)] or None
+
+
+def _near_gpus(node: NodeFacts) -> set[str]:
+    try:
+        topology = node.topology
+    except EvidenceError:
+        return set()
+    near: set[str] = set()
+    for gpu in topology.gpus:
+        if gpu in topology.links:
+            code, nics = topology.nearest_nics(gpu)
+            if code in ("PIX", "PXB"):
+                near.update(nics)
+    return near

@@ -1,0 +1,83 @@
+"""The tables of a class of nodes: every key that a cluster file may set, and what values it takes."""
+
+from __future__ import annotations
+
+from preflight.cluster import roofline, schema
+from preflight.hardware import PARTS
+from preflight.lean import dataclass
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Roles and properties of the RDMA ports of a class."""
+
+    compute: tuple[str, ...] | None = schema.key(schema.names, 'RDMA devices of the compute fabric: "mlx5_[0,3-6]"')
+    storage: tuple[str, ...] | None = schema.key(schema.names, "RDMA devices of the storage network")
+    management: tuple[str, ...] | None = schema.key(schema.names, "RDMA devices of the management network")
+    link_layer: str | None = schema.key(schema.one_of("InfiniBand", "Ethernet"), "of the compute ports")
+    rate_gbps: float | None = schema.key(schema.number(1, 3200), "of each compute port, Gb/s")
+    mtu: int | None = schema.key(schema.choice(256, 512, 1024, 2048, 4096), "RDMA MTU of the compute ports, bytes")
+    netdev_mtu: int | None = schema.key(schema.whole(576, 65535), "Ethernet MTU of the compute ports, bytes")
+    point_to_point: bool | None = schema.key(schema.boolean, "whether rails are routed to the host: /30, /31 or IPv6")
+    networks: tuple[str, ...] | None = schema.key(
+        schema.texts, 'Multus networks of the compute ports in a pod: ["rdma/rail-0", "rdma/rail-1"]'
+    )
+
+
+@dataclass(frozen=True)
+class Qos:
+    """RoCE quality of service that the site configured."""
+
+    lossless: bool | None = schema.key(schema.boolean, "whether the fabric is lossless (PFC) by design")
+    pfc_priority: int | None = schema.key(schema.whole(0, 7), "the one priority with PFC on")
+    ecn: bool | None = schema.key(schema.boolean, "whether ECN is on for that priority")
+    trust: str | None = schema.key(schema.one_of("dscp", "pcp"), "what a port takes a packet's priority from")
+    traffic_class: int | None = schema.key(
+        schema.whole(0, 255), "traffic class that jobs send with, as NCCL_IB_TC: 4 x DSCP, and 2 for ECN"
+    )
+    dscp: int | None = schema.key(schema.whole(0, 63), "DSCP of RDMA traffic")
+    cnp_dscp: int | None = schema.key(schema.whole(0, 63), "DSCP of congestion notifications")
+    dcbx: str | None = schema.key(schema.one_of("os", "firmware"), "who sets PFC and DSCP on a port")
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """Floors that replace the built-in ones."""
+
+    memlock_gib: float | None = schema.key(schema.number(0.001, 1e6), "locked memory a process may have, GiB")
+    shm_gib: float | None = schema.key(schema.number(0.001, 1e6), "size of /dev/shm, GiB")
+    local_ports: int | None = schema.key(schema.whole(1, 65535), "ephemeral ports")
+    gpu_memory_gib: float | None = schema.key(
+        schema.number(0.001, 1e6), "memory that the job needs on each GPU: weights, optimizer, activations, GiB"
+    )
+    all_reduce_busbw_gbytes_s: float | None = schema.key(
+        schema.number(0.001, 10000), "best busbw of all_reduce_perf, GB/s"
+    )
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where a job of this class saves its state, and how often."""
+
+    path: str | None = schema.key(schema.absolute_path, "directory that holds the checkpoints")
+    interval_min: float | None = schema.key(schema.number(0.1, 100_000), "minutes between two checkpoints")
+
+
+@dataclass(frozen=True)
+class NodeClass:
+    """Nodes that are built and set up alike."""
+
+    nodes: tuple[str, ...] | None = schema.key(schema.names, 'node names, folded: "gpu[001-064]"; left out: all others')
+    part: str | None = schema.key(
+        schema.one_of(*(part.name for part in PARTS)), "what the nodes are, if not recognised"
+    )
+    gpus: int | None = schema.key(schema.whole(0, 1024), "GPUs of each node")
+    hcas: int | None = schema.key(schema.whole(0, 1024), "RDMA devices of the compute fabric of each node")
+    sudo: bool | None = schema.key(schema.boolean, "whether --sudo may be used on these nodes")
+    ports: Ports = schema.table(Ports)
+    qos: Qos = schema.table(Qos)
+    thresholds: Thresholds = schema.table(Thresholds)
+    checkpoint: Checkpoint = schema.table(Checkpoint)
+    baseline: str | None = schema.key(schema.text, "file beside this one: nccl-tests output of a good run")
+    tree: roofline.Tree = schema.table(roofline.Tree)
+    model: roofline.Model = schema.table(roofline.Model)

@@ -1,0 +1,146 @@
+"""What preflight does, told without asking any node: its probes, its checks, its checklists."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from preflight.commands import options
+from preflight.session import Session, UsageError, load_evidence, nearest, read_logs, report_broken
+
+if TYPE_CHECKING:
+    from preflight.model import Check
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
+def probes(as_json: bool) -> None:
+    """List everything that preflight may ever ask of a node, and why.
+
+    \b
+    Example: preflight probes
+    """
+    from preflight.checks import registry
+    from preflight.probes import plan, sudoers, sweep
+
+    asked = registry().probes
+    if as_json:
+        click.echo(json.dumps(plan(asked, node="", deadline_s=60), indent=1))
+        return
+    for probe in (*asked, *sweep()):
+        if probe == sweep()[0]:
+            click.echo("\nonly with --fabric, and only of the one node that sweeps:")
+        limits = f"{probe.timeout_s:g} s" + (f", needs {probe.needs}" if probe.needs else "")
+        limits += ", twice with --window" if probe.twice else ""
+        click.echo(f"{probe.key}\n    {probe.why} ({limits})")
+        for pattern in probe.each:
+            click.echo(f"    for each {pattern}")
+        for other in probe.otherwise:
+            click.echo(f"    where that fails: {other.key}, {other.why}")
+        if probe.listed:
+            click.echo(f"    for each that `{probe.listed[0]}` lists")
+    from preflight.pair.kinds import KINDS
+
+    tools = ", ".join(kind.tool for kind in KINDS.values())
+    click.echo("\nonly with `preflight pair`, and only of its two nodes, which send traffic to each other:")
+    click.echo(f"file:/proc/net/{{tcp,tcp6}}, ping -M do, {tools}")
+    if lines := sudoers((*asked, *sweep())):
+        click.echo("\nsudoers lines for --sudo:")
+        for line in lines:
+            click.echo(f"    {line}")
+
+
+@click.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+def list_checks(as_json: bool) -> None:
+    """List the checks.
+
+    \b
+    Example: preflight list --json
+    """
+    from preflight.checks import registry
+
+    loaded = registry()
+    report_broken(loaded)
+    if as_json:
+        click.echo(json.dumps([_about(check) for check in loaded.checks], indent=1))
+        return
+    width = max(len(check.id) for check in loaded.checks)
+    for check in loaded.checks:
+        click.echo(f"{check.id:<{width}}  {check.scope!s:<5}  {check.title}")
+
+
+@click.command()
+@click.argument("check_id", metavar="CHECK")
+def explain(check_id: str) -> None:
+    """Print the page of a check: what it compares, why it hurts, what to do.
+
+    \b
+    Example: preflight explain rdma.port-rate
+    """
+    from preflight.checks import pair, registry
+
+    known = {check.id: check for check in (*registry().checks, *pair.CHECKS.values())}
+    if check_id not in known:
+        raise UsageError(f"there is no check {check_id!r}{nearest(check_id, known)}")
+    check = known[check_id]
+    gating = "gates jobs" if check.gating else "reports only"
+    click.echo(f"{check.id}: {check.title}  ({check.scope} check, {gating})\n")
+    click.echo(check.doc + "\n")
+    click.echo(f"What to do:  {check.fix}")
+    click.echo(f"Source:      {check.source}")
+    click.echo(f"Answers:     {', '.join(check.answers) or 'no item of the checklists'}")
+    from preflight.formats import unverified
+    from preflight.reads import records_of
+
+    for name in unverified(records_of(check)):
+        click.echo(f"unverified format: {name} (no output of a real one is among preflight's tests)")
+
+
+@click.command()
+@click.argument("paths", nargs=-1, type=options.file_path, metavar="[FILE|DIR]...")
+@options.cluster
+@options.log
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+def checklist(paths: tuple[Path, ...], cluster: Path | None, logs: tuple[Path, ...], as_json: bool) -> None:
+    """Print the documents' checklists, answered by saved evidence.
+
+    Without evidence every item is unknown, with what would answer it.
+
+    \b
+    Example: preflight checklist evidence/ --cluster cluster.toml
+    """
+    from preflight.checklist import answer
+
+    session = Session("checklist", cluster, (), (), {})
+    if paths or logs:
+        evidences, run = load_evidence(paths) if paths else ([], None)
+        items = session.judge(evidences, read_logs(logs) or run)["checklists"]
+    else:
+        items = answer(session.checks, {})
+    if as_json:
+        click.echo(json.dumps(items, indent=1))
+        return
+    document = ""
+    for item in items:
+        if item["document"] != document:
+            document = item["document"]
+            click.echo(f"\n{document}")
+        click.echo(f"  {item['status']:<8} {item['id']:<10} {item['title']}")
+        if item["missing"]:
+            click.echo(f"  {'':<19} {item['missing']}" + (f": {item['supply']}" if item["supply"] else ""))
+
+
+def _about(check: Check) -> dict[str, Any]:
+    return {
+        "id": check.id,
+        "title": check.title,
+        "scope": str(check.scope),
+        "gating": check.gating,
+        "source": check.source,
+        "fix": check.fix,
+        "answers": list(check.answers),
+    }

@@ -1,0 +1,41 @@
+"""``preflight collect``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from preflight.commands import options
+from preflight.session import UsageError, writable, write_file
+
+
+@click.command(cls=options.Compact)
+@click.option(
+    "-o", "--output", type=options.file_path, metavar="FILE", help="Write to FILE instead of standard output."
+)
+@options.asking
+def collect(output: Path | None, deadline_s: float | None, sudo: bool, fabric: bool, window_s: float | None) -> None:
+    """Ask this node and print its evidence, unjudged.
+
+    \b
+    Example: preflight collect -o node.json
+             preflight judge node.json          later, anywhere
+    """
+    from preflight.asking import Manner, this_node
+    from preflight.checks import registry
+
+    writable(output)
+    evidence = this_node(registry().probes, None, Manner(deadline_s, sudo, fabric=fabric, window_s=window_s))
+    from preflight.evidence import dump
+
+    if output:
+        try:
+            write_file(output, dump(evidence))
+        except OSError as error:
+            raise UsageError(f"{output} could not be written: {error.strerror}") from None
+    else:
+        click.echo(dump(evidence), nl=False)
+    if evidence.no_answer is not None:
+        sys.exit(3)

@@ -1,0 +1,41 @@
+"""``preflight read``."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import click
+
+from preflight.session import UsageError, progress, screen
+
+
+@click.command()
+@click.argument("names", nargs=-1, required=True, metavar="FILE|-...")
+@click.option("--json", "as_json", is_flag=True, help="Print what was read as JSON (preflight.read/1).")
+def read(names: tuple[str, ...], as_json: bool) -> None:
+    """Recognise and judge whatever was pasted: tool output, logs, alone or mixed.
+
+    \b
+    Example: nvidia-smi topo -m | preflight read -
+             preflight read slurm-4711.out ibstat.txt
+    Exit:    0 read, 1 something failed, 3 nothing recognised, 2 a file cannot be read
+    """
+    from preflight import reading
+
+    found = []
+    try:
+        for source in reading.open_sources(names):
+            with progress(f"reading {source.name}"):
+                found.append((source.name, reading.read(source)))
+    except reading.SourceError as error:
+        raise UsageError(str(error)) from None
+    told = reading.document(found)
+    if as_json:
+        click.echo(json.dumps(told, indent=1))
+    else:
+        from preflight.reports.read_text import render
+
+        terminal, width = screen()
+        click.echo(render(told, ", ".join(reading.known()), colour=terminal, width=width), nl=False)
+    sys.exit(reading.exit_status(found))
