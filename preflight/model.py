@@ -13,14 +13,11 @@ The decorator returns a frozen :class:`Check`; nothing registers itself on impor
 from __future__ import annotations
 
 import enum
-import inspect
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Protocol
 
 from preflight.cluster import Expected
-from preflight.lean import dataclass
+from preflight.lean import dataclass, regex, replace
 
 
 class Status(str, enum.Enum):
@@ -64,7 +61,8 @@ class Finding:
     ``evidence`` holds record keys. ``nodes`` is filled in by a fleet check that speaks of some
     nodes only; for a node check the judge knows the node. ``quote`` is the passage of the
     evidence that shows it, where the check knows better than "the head of the record". ``answers``
-    narrows the check's checklist items to those that this finding speaks of (None: to all).
+    narrows the check's checklist items to those that this finding speaks of (None: to all). ``excused`` says why
+    it holds no job back, where the site's cluster file has it so.
     """
 
     status: Status
@@ -78,6 +76,7 @@ class Finding:
     nodes: tuple[str, ...] = ()
     quote: str = ""
     answers: tuple[str, ...] | None = None
+    excused: str = ""
 
     def on(self, nodes: Iterable[str]) -> Finding:
         """Return the finding, said of these nodes only (fleet checks)."""
@@ -112,12 +111,15 @@ class Check:
     run: CheckFunction
     sweep: bool = False  # judges a sweep of the fabric: once for all nodes, and only where one was made
     window: bool = False  # judges growth between two readings of counters: only where they were read twice
+    pair: str = ""  # judges this test between two nodes: only where it was carried out
     reads: tuple[str, ...] = ()  # records that it asks for on rare machines only; the others are found by running it
+    needs: tuple[str, ...] = ()  # of a run: kinds of logs without any of which it is not planned (RunFacts.kinds)
+    history: bool = False  # judges a course over earlier runs: only where a history was given
 
     @property
     def doc(self) -> str:
         """The check's page: what it compares, why that hurts, where its numbers come from."""
-        return inspect.getdoc(self.run) or ""
+        return _page(self.run)
 
     @property
     def why(self) -> str:
@@ -126,7 +128,14 @@ class Check:
         return " ".join(paragraphs[1].split()) if len(paragraphs) > 1 else ""
 
 
-_ID = re.compile(r"[a-z0-9-]+\.[a-z0-9-]+")
+def _page(function: Any) -> str:
+    """Return a docstring without its indentation, as ``inspect.getdoc`` does, which takes the compiler along."""
+    first, *others = (function.__doc__ or "").expandtabs().split("\n")
+    margin = min((len(line) - len(line.lstrip()) for line in others if line.strip()), default=0)
+    return "\n".join([first.lstrip(), *(line[margin:] for line in others)]).strip("\n").rstrip()
+
+
+_ID = regex(r"[a-z0-9-]+\.[a-z0-9-]+")
 
 
 def check(
@@ -140,7 +149,10 @@ def check(
     gating: bool = True,
     sweep: bool = False,
     window: bool = False,
+    pair: str = "",
     reads: Sequence[str] = (),
+    needs: Sequence[str] = (),
+    history: bool = False,
 ) -> Callable[[CheckFunction], Check]:
     """Make a Check of a function; a mistake in the declaration is an error at import."""
     if not _ID.fullmatch(id):
@@ -148,8 +160,8 @@ def check(
 
     def decorate(function: CheckFunction) -> Check:
         made = Check(id, title, Scope(scope), source, fix, tuple(answers), gating, function, sweep, window,
-                     tuple(reads))  # fmt: skip
-        if not made.why:
+                     pair, tuple(reads), tuple(needs), history)  # fmt: skip
+        if all(line.strip() for line in (function.__doc__ or "").strip().split("\n")):  # one paragraph, or none
             raise ValueError(f"check {id}: its docstring has no second paragraph that says why it hurts")
         return made
 

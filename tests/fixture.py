@@ -4,7 +4,7 @@ Records may be written short: a text is what a file held or a command printed; a
 directory; ``{"missing": "why"}`` (or denied, timeout, cut, error, not-run) is a record without a
 value; any other object is a value. ``base`` names a whole node of ``fixtures/nodes`` whose records
 come first; ``null`` takes one of them away. A fleet check's fixture has ``nodes`` instead, each
-with its own ``base`` and ``records``. The fixture of a check of logs has those logs as ``records``, and ``nodes``
+with its own ``base`` and ``records``. ``waivers`` are those of the cluster file. The fixture of a check of logs has those logs as ``records``, and ``nodes``
 where it joins them with what their hosts show.
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,8 @@ class Case:
         """Return the case's cluster file: its ``site`` is the body of one class, ``fabric`` that of the fabric."""
         data = {"class": {"site": self.body["site"]}} if "site" in self.body else {}
         data |= {"fabric": self.body["fabric"]} if "fabric" in self.body else {}
+        if waivers := self.body.get("waivers"):
+            data["waiver"] = [{**waiver, "until": date.fromisoformat(waiver["until"])} for waiver in waivers]
         return from_data(data, str(self.path.parent / "cluster.toml")) if data else Cluster()
 
 
@@ -70,7 +73,8 @@ def evidence(name: str, node: Mapping[str, Any]) -> Evidence:
     collector |= node.get("collector", {})
     return from_document(
         {
-            "schema": SCHEMA, "node": name, "collected_at": "2026-11-21T03:00:00Z", "collector": collector,
+            "schema": SCHEMA, "node": name, "collector": collector,
+            "collected_at": node.get("collected_at", "2026-11-21T03:00:00Z"),
             "records": base,
         },
         name,

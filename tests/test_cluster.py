@@ -115,9 +115,9 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
     ("raw", "said"),
     [
         (b"", "describes no class"),
-        (b"[class.a\n", "is not TOML: .*line 1"),
+        (b"[class.a\n", ":1: class.a: the name of a table has no end"),
         (b"\xff\xfe", "not UTF-8"),
-        (b"[class.a]\ngpus = 8\ngpus = 9\n", "is not TOML"),
+        (b"[class.a]\ngpus = 8\ngpus = 9\n", ":3: gpus: is set twice"),
     ],
 )
 def test_unreadable_file(tmp_path: Path, raw: bytes, said: str) -> None:

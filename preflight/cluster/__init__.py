@@ -8,18 +8,19 @@ the part catalogue. One without a value names the key of the cluster file that w
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING
 
+from preflight.cluster.exceptions import Chosen, Waiver
 from preflight.cluster.fabric import FabricSite
 from preflight.cluster.site import Expected, Roles, Site
 from preflight.cluster.tables import NodeClass
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
 from preflight.hardware import part_by_name, recognise
-from preflight.lean import dataclass
+from preflight.lean import dataclass, field
 
 if TYPE_CHECKING:
+    from preflight.cluster.gate import Gate
     from preflight.facts.nccl_report import Report
 
 
@@ -32,6 +33,9 @@ class Cluster:
     classes: Mapping[str, NodeClass] = field(default_factory=dict)
     fabric: FabricSite = field(default_factory=FabricSite)
     baselines: Mapping[str, tuple[Report, ...]] = field(default_factory=dict)
+    gate: Gate | None = None
+    checks: Chosen = field(default_factory=Chosen)
+    waivers: tuple[Waiver, ...] = ()
 
     def class_of(self, node: str) -> str | None:
         """Return the name of a node's class: the one that lists it, else the one that lists none."""
@@ -52,7 +56,8 @@ class Cluster:
             part = part_by_name(members.part) if members.part else recognise(node.pci)
         except EvidenceError:
             part = None
-        return Site(self.path, name or "default", members, part, self.baselines.get(name or "", ()))
+        waivers = tuple(waiver for waiver in self.waivers if waiver.speaks_of(node.node))
+        return Site(self.path, name or "default", members, part, self.baselines.get(name or "", ()), waivers)
 
     def run_site(self, sites: Iterable[Site]) -> Site:
         """Return what is expected of a run: that of its nodes, where they are all of one kind.

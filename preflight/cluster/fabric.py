@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from preflight.cluster import schema
-from preflight.lean import dataclass
+from preflight.lean import dataclass, field
 
 if TYPE_CHECKING:
     from preflight.facts.fabric_reference import Reference

@@ -3,40 +3,55 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
-from preflight.cluster import Cluster, fabric, roofline, schema
+from preflight.cluster import Cluster, exceptions, fabric, gate, roofline, schema
+from preflight.cluster.exceptions import Chosen
 from preflight.cluster.tables import NodeClass, Ports, Qos
 from preflight.hardware import part_by_name
+from preflight.lean import fields
 
 
 class ClusterFileError(Exception):
     """The cluster file has mistakes; the text names file, line, key and cure of each."""
 
 
-def load(path: Path) -> Cluster:
-    """Read and validate a cluster file; raises ClusterFileError with every mistake in it."""
+#: Called for the ids of all checks, where a cluster file names some.
+Ids = Callable[[], Sequence[str]]
+
+
+def load(path: Path, ids: Ids | None = None, today: date | None = None) -> Cluster:
+    """Read and validate a cluster file; raises ClusterFileError with every mistake in it.
+
+    ``ids`` returns the ids of all checks: with it, a name that none has is a mistake. With ``today`` a waiver
+    that has expired is one; without, its own check says so when nodes are judged, and the file still holds.
+    """
     try:
         raw = path.read_bytes()
     except OSError as error:
         raise ClusterFileError(f"{path}: cannot be read: {error.strerror}") from None
-    return decode(raw, str(path))
+    return decode(raw, str(path), ids, today)
 
 
-def decode(raw: bytes, path: str) -> Cluster:
+def decode(raw: bytes, path: str, ids: Ids | None = None, today: date | None = None) -> Cluster:
     """Validate the bytes of a cluster file; ``path`` is what to call it. Raises ClusterFileError."""
     try:
         text = raw.decode("utf-8").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
-        raise ClusterFileError(f"{path}: is not UTF-8 text (byte {error.start})") from None
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise ClusterFileError(f"{path}:{line}: is not UTF-8 text (byte {error.start}) - save it as UTF-8") from None
     try:
         data = _decoded(text)
     except (ValueError, RecursionError) as error:  # ValueError: TOMLDecodeError, or a number of thousands of digits
-        raise ClusterFileError(f"{path}: is not TOML: {error}") from None
-    return from_data(data, path, text)
+        from preflight.cluster.toml_words import explain
+
+        number, key, what, cure = explain(error, text)
+        where = f"{path}:{number}:" if number else f"{path}:"
+        raise ClusterFileError(f"{where} {key + ': ' if key else ''}{what} - {cure}") from None
+    return from_data(data, path, text, ids, today)
 
 
 def _decoded(text: str) -> dict[str, Any]:
@@ -50,10 +65,12 @@ def _decoded(text: str) -> dict[str, Any]:
     return decoded
 
 
-def from_data(data: Mapping[str, Any], path: str, text: str = "") -> Cluster:
+def from_data(
+    data: Mapping[str, Any], path: str, text: str = "", ids: Ids | None = None, today: date | None = None
+) -> Cluster:
     """Validate a decoded cluster file; ``text`` is what its line numbers are found in."""
     reader = schema.Reader(lambda key_path: line_of(text, key_path))
-    reader.known(data, (), {"cluster", "class", "fabric"})
+    reader.known(data, (), {"cluster", "class", "fabric", "gate", "checks", "waiver"})
     about = reader.subtable(data, (), "cluster")
     reader.known(about, ("cluster",), {"name"})
     name = reader.value(about, ("cluster", "name"), schema.text) or ""
@@ -62,13 +79,30 @@ def from_data(data: Mapping[str, Any], path: str, text: str = "") -> Cluster:
         body = reader.subtable(data["class"], ("class",), class_name)
         classes[class_name] = reader.dataclass(NodeClass, body, ("class", class_name))
     expected_fabric = fabric.read(reader, reader.subtable(data, (), "fabric"), path)
-    if not classes and "fabric" not in data and not reader.mistakes:
+    seats = gate.read(reader, reader.subtable(data, (), "gate"))
+    chosen = reader.dataclass(Chosen, reader.subtable(data, (), "checks"), ("checks",))
+    waivers = exceptions.read_waivers(reader, data, today)
+    if not classes and not reader.mistakes and not {"fabric", "gate", "checks", "waiver"} & set(data):
         reader.mistake((), "the file describes no class of nodes", "add a table [class.NAME] with gpus = 8")
     _consistent(reader, classes)
     baselines = {name: roofline.baseline(reader, name, c.baseline, path) for name, c in classes.items()}
+    made = Cluster(path, name, classes, expected_fabric, baselines, seats, chosen, waivers)
+    if ids is not None:
+        exceptions.unknown_checks(reader, _named(made), ids)
     if reader.mistakes:
         raise ClusterFileError("\n".join(reader.report(path)))
-    return Cluster(path, name, classes, expected_fabric, baselines)
+    return made
+
+
+def _named(cluster: Cluster) -> Iterator[tuple[schema.KeyPath, tuple[str, ...]]]:
+    """Yield each key that names checks, and the names."""
+    for number, waiver in enumerate(cluster.waivers):
+        yield ("waiver", number, "check"), (waiver.check,) if waiver.check else ()
+    tables: list[tuple[schema.KeyPath, Chosen]] = [(("checks",), cluster.checks)]
+    tables += [(("class", name, "checks"), members.checks) for name, members in cluster.classes.items()]
+    for path, chosen in tables:
+        yield (*path, "shadow"), chosen.shadow or ()
+        yield (*path, "off"), chosen.off or ()
 
 
 def _consistent(reader: schema.Reader, classes: Mapping[str, NodeClass]) -> None:
@@ -143,7 +177,7 @@ def _consistent_marking(reader: schema.Reader, name: str, qos: Qos) -> None:
         )  # fmt: skip
 
 
-def line_of(text: str, key_path: tuple[str, ...]) -> int | None:
+def line_of(text: str, key_path: schema.KeyPath) -> int | None:
     """Find the line on which a key is set, by asking the TOML parser for longer and longer prefixes.
 
     The statement that sets a key begins right after the last prefix that parses without it.
@@ -158,8 +192,14 @@ def line_of(text: str, key_path: tuple[str, ...]) -> int | None:
         except (ValueError, RecursionError):
             continue
         for part in key_path:
-            data = data.get(part) if isinstance(data, dict) else None
+            data = _inside(data, part)
         if data is not None:
             return boundary + 1
         boundary = count
     return line_of(text, key_path[:-1])
+
+
+def _inside(data: Any, part: str | int) -> Any:
+    if isinstance(part, int):
+        return data[part] if isinstance(data, list) and part < len(data) else None
+    return data.get(part) if isinstance(data, dict) else None

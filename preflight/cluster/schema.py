@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
-from preflight.lean import dataclass
+from preflight.lean import dataclass, fields
+from preflight.lean import field as declare
 from preflight.nodeset import unfold
 
 Kind = Callable[[Any], Any]
-KeyPath = tuple[str, ...]
+KeyPath = tuple[str | int, ...]  # a number is a place in a list of tables
 T = TypeVar("T")
 
 
 def key(kind: Kind, about: str) -> Any:
     """Declare an optional key of a table: what values it takes, what it is."""
-    return dataclasses.field(default=None, metadata={"kind": kind, "about": about})
+    return declare(default=None, metadata={"kind": kind, "about": about})
 
 
 def table(cls: type[T]) -> T:
     """Declare a sub-table."""
-    field: T = dataclasses.field(default_factory=cls, metadata={"table": cls})
+    field: T = declare(default_factory=cls, metadata={"table": cls})
     return field
 
 
@@ -96,7 +96,7 @@ def one_of(*words: str) -> Kind:
     def read(value: Any) -> str:
         if isinstance(value, str) and value in words:
             return value
-        near = _nearest(value, words) if isinstance(value, str) else None
+        near = nearest(value, words) if isinstance(value, str) else None
         listed = ", ".join(f'"{word}"' for word in words)
         raise ValueError(f"takes one of {listed}" + (f'; did you mean "{near}"?' if near else ""))
 
@@ -143,7 +143,7 @@ class Reader:
         for name in body:
             if name in legal:
                 continue
-            near = _nearest(name, legal)
+            near = nearest(name, legal)
             cure = f"did you mean {near}?" if near else f"legal here: {', '.join(sorted(legal))}"
             self.mistake((*path, name), "unknown key", cure)
 
@@ -152,13 +152,13 @@ class Reader:
         value = body.get(name, {})
         if isinstance(value, dict):
             return value
-        written = ".".join((*path, name))
+        written = written_path((*path, name))
         self.mistake((*path, name), f"is a {_kind_of(value)}, not a table", f"write it as [{written}]")
         return {}
 
     def value(self, body: Mapping[str, Any], path: KeyPath, kind: Kind) -> Any:
         """Return a key's value, None if it is absent or wrong."""
-        name = path[-1]
+        name = str(path[-1])
         if name not in body:
             return None
         try:
@@ -169,7 +169,7 @@ class Reader:
 
     def dataclass(self, cls: type[T], body: Mapping[str, Any], path: KeyPath) -> T:
         """Fill a dataclass whose fields were declared with ``key`` and ``table``."""
-        declared = dataclasses.fields(cast(Any, cls))
+        declared = fields(cast(Any, cls))
         self.known(body, path, {field.name for field in declared})
         values: dict[str, Any] = {}
         for field in declared:
@@ -183,11 +183,17 @@ class Reader:
         """Yield a line for each mistake: ``FILE:LINE: KEY: what (cure)``."""
         for mistake in sorted(self.mistakes, key=lambda m: m.line or 0):
             where = f"{path}:{mistake.line}" if mistake.line else path
-            named = f" {'.'.join(mistake.path)}:" if mistake.path else ""
+            named = f" {written_path(mistake.path)}:" if mistake.path else ""
             yield f"{where}:{named} {mistake.what} - {mistake.cure}"
 
 
-def _nearest(word: str, legal: tuple[str, ...] | set[str]) -> str | None:
+def written_path(path: KeyPath) -> str:
+    """Write a key as a reader counts: ``waiver[2].until`` is of the second waiver."""
+    return "".join(f"[{part + 1}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
+
+
+def nearest(word: str, legal: tuple[str, ...] | set[str]) -> str | None:
+    """Return the legal word that was probably meant."""
     from difflib import get_close_matches
 
     lower = {candidate.lower(): candidate for candidate in sorted(legal)}

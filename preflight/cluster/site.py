@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from preflight.cluster.exceptions import Waiver
 from preflight.cluster.tables import NodeClass
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
@@ -46,6 +47,7 @@ class Site:
     members: NodeClass
     part: Part | None
     baseline: tuple[Report, ...] = ()  # nccl-tests reports of a good run
+    waivers: tuple[Waiver, ...] = ()  # those that speak of the node
 
     def _expected(self, table: str, name: str, customary: Any = None, *, binding: bool = False) -> Expected:
         holder: Any = getattr(self.members, table) if table else self.members
@@ -92,9 +94,24 @@ class Site:
         return self._expected("ports", "point_to_point")
 
     @property
+    def load_balancing(self) -> Expected:
+        """How the switches spread flows over equal paths: ``hash``, ``adaptive``, ``spray`` or ``one-path``."""
+        return self._expected("ports", "load_balancing")
+
+    @property
+    def adaptive_sl(self) -> Expected:
+        """InfiniBand service level on which the subnet manager routes adaptively."""
+        return self._expected("ports", "adaptive_sl")
+
+    @property
     def networks(self) -> Expected:
         """Multus networks that a pod of this class is attached to."""
         return self._expected("ports", "networks")
+
+    @property
+    def resources(self) -> Expected:
+        """RDMA resources that a pod of this class is allocated by a device plug-in."""
+        return self._expected("ports", "resources")
 
     @property
     def checkpoint_path(self) -> Expected:
@@ -134,6 +151,13 @@ class Site:
         return self._expected("thresholds", "all_reduce_busbw_gbytes_s", customary)
 
     def roles(self, node: NodeFacts) -> Roles:
+        """Tell which ports of a node a job uses; raises EvidenceError. Most checks of ports ask it."""
+        known: dict[int, tuple[Site, Roles]] = node.__dict__.setdefault("_roles", {})
+        if id(self) not in known:
+            known[id(self)] = self, self._roles(node)
+        return known[id(self)][1]
+
+    def _roles(self, node: NodeFacts) -> Roles:
         """Tell the compute ports from the others: cluster file > NCCL_IB_HCA > nearest to a GPU > no BlueField.
 
         Storage, management and spare ports may be down by design, so only ports that a job uses

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from preflight.cluster import roofline, schema
+from preflight.cluster.exceptions import Chosen
 from preflight.hardware import PARTS
 from preflight.lean import dataclass
 
@@ -18,9 +19,18 @@ class Ports:
     rate_gbps: float | None = schema.key(schema.number(1, 3200), "of each compute port, Gb/s")
     mtu: int | None = schema.key(schema.choice(256, 512, 1024, 2048, 4096), "RDMA MTU of the compute ports, bytes")
     netdev_mtu: int | None = schema.key(schema.whole(576, 65535), "Ethernet MTU of the compute ports, bytes")
+    load_balancing: str | None = schema.key(
+        schema.one_of("hash", "adaptive", "spray", "one-path"), "how the switches spread flows over equal paths"
+    )
+    adaptive_sl: int | None = schema.key(
+        schema.whole(0, 15), "InfiniBand service level on which the subnet manager routes adaptively"
+    )
     point_to_point: bool | None = schema.key(schema.boolean, "whether rails are routed to the host: /30, /31 or IPv6")
     networks: tuple[str, ...] | None = schema.key(
         schema.texts, 'Multus networks of the compute ports in a pod: ["rdma/rail-0", "rdma/rail-1"]'
+    )
+    resources: tuple[str, ...] | None = schema.key(
+        schema.texts, 'RDMA resources that a pod is allocated by a device plug-in: ["rdma/hca_shared_devices_a"]'
     )
 
 
@@ -81,3 +91,4 @@ class NodeClass:
     baseline: str | None = schema.key(schema.text, "file beside this one: nccl-tests output of a good run")
     tree: roofline.Tree = schema.table(roofline.Tree)
     model: roofline.Model = schema.table(roofline.Model)
+    checks: Chosen = schema.table(Chosen)

@@ -1,0 +1,47 @@
+"""The site's own exceptions: waivers of the cluster file that have run out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+
+from preflight.cluster import Site
+from preflight.evidence import EvidenceError
+from preflight.facts import NodeFacts
+from preflight.model import Finding, check, failed, passed, skipped
+
+
+@check(
+    "site.waivers",
+    title="No waiver of the cluster file has expired",
+    source="the cluster file: [[waiver]]",
+    fix="Mend what it waives and delete it, or have its owner set a new day.",
+)
+def expired(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the last day of each waiver that speaks of this node with the day of the evidence, in UTC.
+
+    A waiver that nobody renews is a fault that everybody has forgotten: the jobs of this node have paid for it ever
+    since.
+
+    It fails from the day after ``until``. An expired waiver covers nothing, so what it waived is reported beside it.
+
+    A false alarm: the fault is mended, and the waiver was left in the file. Delete it.
+    """
+    if not site.waivers:
+        yield skipped("the cluster file waives nothing on this node", evidence=[])
+        return
+    try:
+        today = date.fromisoformat(node.evidence.collected_at[:10])
+    except ValueError:
+        raise EvidenceError("collected_at", f"is no time: {node.evidence.collected_at[:40]!r}") from None
+    for waiver in site.waivers:
+        subject = f"{waiver.check} {waiver.subject}" if waiver.subject else waiver.check or ""
+        if waiver.expired(today):
+            yield failed(
+                f"the waiver for {subject} expired on {waiver.until}; {waiver.owner} answers for it ({waiver.reason})",
+                subject=subject,
+                found=str(waiver.until),
+                expected=f"{today} or later",
+            )
+        else:
+            yield passed(f"{subject} is {waiver.words}", subject=subject, found=str(waiver.until))

@@ -1,0 +1,127 @@
+"""Exceptions that a site makes: checks that it waives for a while, lets only report, or switches off.
+
+In the cluster file: ``[[waiver]]``, with an owner, a reason and an end, and ``[checks]`` or ``[class.NAME.checks]``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date, datetime
+from fnmatch import fnmatchcase
+from typing import Any
+
+from preflight.cluster import schema
+from preflight.lean import dataclass
+
+
+def check_globs(value: Any) -> tuple[str, ...]:
+    """Ids of checks, or shell patterns of them; an empty list is none."""
+    parts = value if isinstance(value, list) else [value]
+    if not all(isinstance(part, str) and re.fullmatch(r"[a-z0-9.*?\[\]!-]{1,100}", part) for part in parts):
+        raise ValueError('takes a list of checks: ["gpu.count", "xid.*"] (`preflight list` names them)')
+    return tuple(parts)
+
+
+def check_glob(value: Any) -> str:
+    """The id of a check, or a shell pattern of several."""
+    if not isinstance(value, str):
+        raise ValueError('takes a check: "rdma.port-state" (`preflight list` names them)')
+    (glob,) = check_globs(value)
+    return glob
+
+
+def day(value: Any) -> date:
+    """A date, as TOML writes it: without quotes."""
+    if isinstance(value, datetime) or not isinstance(value, date):
+        raise ValueError("takes a date without quotes: 2026-12-31")
+    return value
+
+
+def words(value: Any) -> str:
+    """Some words on one line."""
+    if not isinstance(value, str) or not value.strip() or not value.isprintable():
+        raise ValueError("takes some words in quotes, on one line")
+    return value.strip()
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Checks that do not run, or do not gate."""
+
+    shadow: tuple[str, ...] | None = schema.key(check_globs, "checks that are reported and hold no job back")
+    off: tuple[str, ...] | None = schema.key(check_globs, "checks that are not run")
+
+
+@dataclass(frozen=True)
+class Waiver:
+    """What one person answers for until a day: failures of a check, on some nodes, hold no job back."""
+
+    check: str | None = schema.key(check_glob, 'the check, or a pattern: "rdma.port-state"')
+    nodes: tuple[str, ...] | None = schema.key(schema.names, 'nodes: "gpu[003,017]"; left out: all')
+    subject: str | None = schema.key(words, 'what of the node, or a pattern: "mlx5_3*"; left out: everything')
+    owner: str | None = schema.key(words, "who answers for it")
+    reason: str | None = schema.key(words, "why, and what is being done")
+    until: date | None = schema.key(day, "the last day on which it holds, UTC")
+
+    def speaks_of(self, node: str) -> bool:
+        """Tell whether it is about a node."""
+        return self.nodes is None or node in self.nodes or node.split(".")[0] in self.nodes
+
+    def covers(self, check: str, subject: str) -> bool:
+        """Tell whether it is about what a check said of a subject."""
+        return fnmatchcase(check, self.check or "") and (self.subject is None or fnmatchcase(subject, self.subject))
+
+    def expired(self, today: date) -> bool:
+        """Tell whether its last day is over."""
+        return self.until is not None and self.until < today
+
+    @property
+    def words(self) -> str:
+        """Who waived, until when, and why."""
+        return f"waived by {self.owner} until {self.until}: {self.reason}"
+
+
+#: Keys that a waiver has to have, and how they are written.
+_REQUIRED = {
+    "check": 'say which: check = "rdma.port-state"',
+    "owner": 'say who answers for it: owner = "jane@example.org"',
+    "reason": 'say why: reason = "cable on order"',
+    "until": "say for how long: until = 2026-12-31",
+}
+
+
+def read_waivers(reader: schema.Reader, data: Mapping[str, Any], today: date | None) -> tuple[Waiver, ...]:
+    """Read the list of waivers; notes mistakes. With ``today`` one that has expired is a mistake, too."""
+    listed = data.get("waiver", [])
+    if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
+        reader.mistake(("waiver",), "is not a list of tables", "write each as [[waiver]]")
+        return ()
+    waivers = []
+    for number, body in enumerate(listed):
+        path = ("waiver", number)
+        made = reader.dataclass(Waiver, body, path)
+        for name, cure in _REQUIRED.items():
+            if name not in body:
+                reader.mistake(path, f"has no {name}", cure)
+        if today is not None and made.expired(today):
+            cure = "mend what it waives, or have its owner set a new day"
+            reader.mistake((*path, "until"), f"expired on {made.until}", cure)
+        waivers.append(made)
+    return tuple(waivers)
+
+
+def unknown_checks(
+    reader: schema.Reader, named: Iterable[tuple[schema.KeyPath, Sequence[str]]], ids: Callable[[], Sequence[str]]
+) -> None:
+    """Note ids and patterns that no check has; the ids are asked for only where some are named."""
+    for path, globs in named:
+        for glob in globs:
+            known = list(ids())
+            if any(fnmatchcase(id, glob) for id in known):
+                continue
+            from difflib import get_close_matches
+
+            near = get_close_matches(glob, known, n=1, cutoff=0.5)
+            cure = f'did you mean "{near[0]}"?' if near else "`preflight list` names them"
+            reader.mistake(path, f'no check is called "{glob}"', cure)

@@ -1,0 +1,91 @@
+"""What the site wants of the seats that let jobs in: the table ``[gate]`` of the cluster file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from preflight.cluster import schema
+from preflight.lean import dataclass, field, fields, replace
+
+#: The seats, and what may be done about a failure, a node that could not be judged, a mistake in this file.
+SEATS = ("slurm-prolog", "slurm-healthcheck", "slurm-step", "slurm-controller", "init-container", "ci")
+_FAIL, _OTHER = ("drain", "refuse", "record", "allow"), ("refuse", "record", "allow")
+
+
+def check_ids(value: Any) -> tuple[str, ...]:
+    """Ids of checks, or shell patterns of them: ``["xid.*", "gpu.count"]``; an empty list is none."""
+    parts = value if isinstance(value, list) else [value]
+    if not all(isinstance(part, str) and re.fullmatch(r"[a-z0-9.*?\[\]-]{1,100}", part) for part in parts):
+        raise ValueError('takes a list of checks: ["gpu.count", "xid.*"] (`preflight list` names them)')
+    return tuple(parts)
+
+
+def directory(value: Any) -> str:
+    """A directory, from the root, that is not the root itself and has no ``..`` in it."""
+    path = schema.absolute_path(value).rstrip("/")
+    if not path or ".." in path.split("/"):
+        raise ValueError('takes an absolute path without "..": "/usr/bin"')
+    return path
+
+
+@dataclass(frozen=True)
+class GateSeat:
+    """What one seat does otherwise than all."""
+
+    fail: str | None = schema.key(schema.one_of(*_FAIL), "what to do about a node that fails")
+    unknown: str | None = schema.key(schema.one_of(*_OTHER), "what to do about a node that could not be judged")
+    error: str | None = schema.key(schema.one_of(*_OTHER), "what to do about a mistake in the configuration")
+    strict: bool | None = schema.key(schema.boolean, "whether a node that could not be judged gets no job")
+    deadline_s: float | None = schema.key(schema.number(1, 3600), "seconds that the seat may take")
+    cached: bool | None = schema.key(schema.boolean, "whether a verdict of a little while ago will do")
+    only: tuple[str, ...] | None = schema.key(check_ids, "the checks to run")
+    skip: tuple[str, ...] | None = schema.key(check_ids, "checks to leave out")
+
+
+@dataclass(frozen=True)
+class Gate:
+    """What holds for all seats; ``seats`` has what one of them does otherwise."""
+
+    strict: bool | None = schema.key(schema.boolean, "whether a node that could not be judged gets no job")
+    dry_run: bool | None = schema.key(schema.boolean, "say what would be done, and let every job start")
+    refresh_s: float | None = schema.key(schema.number(5, 86400), "seconds after which a verdict is judged anew")
+    deadline_s: float | None = schema.key(schema.number(1, 3600), "seconds that a seat may take")
+    only: tuple[str, ...] | None = schema.key(check_ids, "the checks to run")
+    skip: tuple[str, ...] | None = schema.key(check_ids, "checks to leave out")
+    shadow: tuple[str, ...] | None = schema.key(check_ids, "checks that are told, and hold no job back")
+    job: tuple[str, ...] | None = schema.key(check_ids, "checks whose failure is the job's own problem")
+    site: tuple[str, ...] | None = schema.key(check_ids, "checks whose failure is the site's problem, not a node's")
+    node: tuple[str, ...] | None = schema.key(check_ids, "checks whose failure is the node's problem")
+    publish: str | None = schema.key(directory, "shared directory to which each node writes its verdict")
+    slurm_bin: str | None = schema.key(directory, "directory of scontrol and sinfo")
+    drain_share_pct: float | None = schema.key(
+        schema.number(0, 100), "share of the eligible nodes that may be drained within drain_window_s, percent"
+    )
+    drain_most: int | None = schema.key(schema.whole(0, 100_000), "nodes that may be drained within drain_window_s")
+    drain_window_s: float | None = schema.key(schema.number(1, 86400), "seconds over which drains are counted")
+    seats: Mapping[str, GateSeat] = field(default_factory=dict)
+
+    def seat(self, name: str) -> GateSeat:
+        """Return what the file says of a seat, with what it says of all where it is silent on this one."""
+        own = self.seats.get(name, GateSeat())
+        common = {key: getattr(self, key) for key in ("strict", "deadline_s", "only", "skip")}
+        return replace(own, **{key: value for key, value in common.items() if getattr(own, key) is None})
+
+
+def read(reader: schema.Reader, body: Mapping[str, Any]) -> Gate:
+    """Read the table; notes mistakes."""
+    path = ("gate",)
+    keys = {known.name: known.metadata["kind"] for known in fields(Gate) if known.metadata}
+    reader.known(body, path, {*keys, *SEATS})
+    values = {name: reader.value(body, (*path, name), kind) for name, kind in keys.items()}
+    seats = {
+        name: reader.dataclass(GateSeat, reader.subtable(body, path, name), (*path, name))
+        for name in SEATS
+        if name in body
+    }
+    for name, seat in seats.items():
+        if seat.fail == "drain" and name not in ("slurm-prolog", "slurm-healthcheck"):
+            reader.mistake((*path, name, "fail"), "this seat cannot drain a node", 'write "refuse"')
+    return Gate(**values, seats=seats)

@@ -1,0 +1,85 @@
+"""What is wrong with a text that is not TOML, in the words of a cluster file: line, key and cure."""
+
+from __future__ import annotations
+
+import re
+
+#: What the TOML parser (Python's ``tomllib``, or tomli) says, what that means, and what to do. In this order.
+_WORDS = (
+    (r"Cannot (declare|overwrite|mutate|redefine)|twice|[Dd]uplicate", "is set twice", "keep one of the two"),
+    (
+        r"Unterminated string|Expected \"'\"|Illegal character '\\n'",
+        "a text has no end",
+        "close it with a quote, on the same line",
+    ),
+    (
+        r"Unescaped '\\\\'|escape",
+        "a backslash in a text",
+        'write it twice ("\\\\"), or put the text in single quotes',
+    ),
+    (r"Illegal character", "an invisible character", "delete it; write plain text, with spaces"),
+    (r"Unclosed array", "a list has no end", "close it with ]"),
+    (r"Unclosed inline table", "an inline table has no end", "close it with }, on the same line"),
+    (
+        r"Expected newline or end of document",
+        "something follows the value",
+        "write numbers without a unit (400, not 400G), and text in quotes",
+    ),
+    (r"Invalid (date|time)|day is out of range|month must be", "is no date", "write it as 2026-12-31"),
+    (r"Expected '=' after a key", "has no value", "write it as key = value, and a table as [name]"),
+    (
+        r"Expected '\]'|Expected ']'|at the end of a table declaration",
+        "the name of a table has no end",
+        "write it as [name], a list's as [[name]]",
+    ),
+    (
+        r"Invalid value|Expected a value",
+        "has no value that TOML knows",
+        "put text in quotes; a number stands alone; true and false are lower case",
+    ),
+    (
+        r"Invalid (initial character|statement)|Invalid key",
+        "is no key",
+        "write key = value; a # begins a remark",
+    ),
+)
+
+
+def explain(error: Exception, text: str) -> tuple[int | None, str, str, str]:
+    """Return line (None: unknown), key (maybe empty), what is wrong and its cure, of what the parser says of a text."""
+    if text.startswith("\ufeff"):
+        return 1, "", "begins with a byte order mark", "save the file as UTF-8 without BOM"
+    if isinstance(error, RecursionError):
+        return None, "", "is nested too deep", "a cluster file needs tables in tables, and no deeper"
+    said = str(error)
+    line = _line(said, text)
+    for pattern, what, cure in _WORDS:
+        if re.search(pattern, said):
+            return line, _key(text, line), what, cure
+    if "digits" in said:  # Python refuses to read a number of thousands of digits
+        long = re.search(r"\d{4000}", text)
+        line = text.count("\n", 0, long.start()) + 1 if long else line
+        return line, _key(text, line), "is a number of thousands of digits", "write the number that is meant"
+    return line, _key(text, line), f"is not TOML ({said[:120]})", "see https://toml.io"
+
+
+def _line(said: str, text: str) -> int | None:
+    if found := re.search(r"at line (\d+)", said):
+        number = int(found[1])
+        # a statement that lacks its end is noticed on the line below
+        return number - 1 if "Illegal character '\\n'" in said and number > 1 and _column(said) == 1 else number
+    return text.count("\n", 0, len(text.rstrip())) + 1 if "end of document" in said else None
+
+
+def _column(said: str) -> int:
+    found = re.search(r"column (\d+)", said)
+    return int(found[1]) if found else 0
+
+
+def _key(text: str, line: int | None) -> str:
+    """Return the key or the table that a line begins with."""
+    lines = text.split("\n")
+    if line is None or not 0 < line <= len(lines):
+        return ""
+    found = re.match(r"\s*\[{0,2}\s*([A-Za-z0-9_.\-\"' ]{1,80}?)\s*(?:[=\]]|$)", lines[line - 1])
+    return found[1] if found else ""

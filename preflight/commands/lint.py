@@ -1,0 +1,74 @@
+"""``preflight lint``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from preflight.commands import options
+from preflight.session import UsageError, load_evidence, progress
+
+if TYPE_CHECKING:
+    from preflight.evidence import Evidence
+    from preflight.hardware import Part
+
+
+@click.command(cls=options.Compact)
+@click.argument("file", type=options.file_path, metavar="CLUSTER.TOML")
+@click.argument("paths", nargs=-1, type=options.file_path, metavar="[FILE|DIR]...")
+@click.option("--explain", "key", metavar="KEY", help="Say where a value comes from: ports.mtu, class.a.gpus.")
+def lint(file: Path, paths: tuple[Path, ...], key: str | None) -> None:
+    """Validate a cluster file, and try it on saved evidence.
+
+    \b
+    Example: preflight lint cluster.toml evidence/
+             preflight lint cluster.toml --explain ports.rate_gbps
+    Exit:    0 valid, 2 not valid; what the nodes of the evidence are, it does not say
+    """
+    from preflight.checks import registry
+    from preflight.cluster.file import ClusterFileError, load
+    from preflight.lint import KeyUnknown, explain, preview, summary
+    from preflight.reports.visible import one_line
+
+    checks = registry().checks
+    try:
+        cluster = load(file, lambda: [check.id for check in checks], datetime.now(timezone.utc).date())
+    except ClusterFileError as error:
+        raise UsageError(str(error)) from None
+    evidences, _ = load_evidence(paths) if paths else ([], None)
+    if key is not None:
+        text = file.read_text(encoding="utf-8")
+        try:
+            for line in explain(cluster, text, key, _part(evidences)):
+                click.echo(one_line(line))
+        except KeyUnknown as error:
+            raise UsageError(one_line(str(error))) from None
+        return
+    click.echo(f"{file}: valid")
+    for line in summary(cluster):
+        click.echo(one_line(line))
+    if evidences:
+        with progress(f"trying it on {len(evidences)} nodes"):
+            lines = list(preview(evidences, checks, cluster, os.cpu_count() or 1))
+        for line in lines:
+            click.echo(one_line(line))
+
+
+def _part(evidences: Sequence[Evidence]) -> Part | None:
+    """Return what the nodes were recognised as, where all are one part."""
+    from preflight.evidence import EvidenceError
+    from preflight.facts import NodeFacts
+    from preflight.hardware import recognise
+
+    found = set()
+    for evidence in evidences:
+        try:
+            found.add(recognise(NodeFacts(evidence).pci))
+        except EvidenceError:
+            continue
+    return found.pop() if len(found) == 1 else None

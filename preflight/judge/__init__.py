@@ -1,0 +1,136 @@
+"""Facts in, findings out: run the checks over evidence and make the report document.
+
+Pure: the same evidence, cluster file, checks and version give the same document (all but ``run``,
+which the caller adds), whatever the number of processes. Nodes are judged one by one; of each only what
+it said is kept, equal outcomes once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from preflight.cluster import Cluster
+from preflight.evidence import Evidence, EvidenceError
+from preflight.facts import NodeFacts
+from preflight.facts.course import COURSE
+from preflight.facts.run import RUN
+from preflight.judge.document import SCHEMA, Planned, Subjects, document
+from preflight.judge.excuse import Excuses, chosen
+from preflight.judge.fleet import Fleet, has_logs, of_run, of_sweep, run_facts, sweeps
+from preflight.judge.fold import DISPLAY, Folded
+from preflight.judge.recall import HELD, Recall, Recalled
+from preflight.judge.seen import Seen, of_fleet, outcomes, survey
+from preflight.judge.source import Source, opened
+from preflight.model import Check, Scope
+
+
+def judge(
+    evidences: Sequence[Evidence],
+    checks: Sequence[Check],
+    cluster: Cluster | None = None,
+    *,
+    run: Evidence | None = None,
+    off: Sequence[str] = (),
+    processes: int = 1,
+) -> dict[str, Any]:
+    """Judge nodes (and the logs of a run) and return the report document without its ``run`` block.
+
+    ``off`` are the ids of checks that were switched off by choice; they are named in the coverage. With more than
+    one of the ``processes``, documents on disk are judged in as many; the checks then are the registry's.
+    """
+    cluster = cluster or Cluster()
+    checks, off = chosen(checks, off, cluster)
+    past = _remembered(evidences)
+    unremembered = [check.id for check in checks if check.history and not past]
+    checks = [check for check in checks if not check.history or past]
+    fleet, folded = _each(evidences, checks, cluster, processes)
+    windowed = any(seen.windowed for seen in fleet.seen)
+    paired = frozenset(test for seen in fleet.seen for test in seen.pair_tests)
+    if windowed:
+        _add_growth(fleet, folded)
+    swept_as = sweeps(fleet) if any(check.sweep for check in checks) else []
+    logs = run_facts(run, fleet) if run is not None else None
+    others = ({RUN: run} if run else {}) | {name: swept.evidence for name, swept in swept_as}
+    subjects = Subjects([seen.node for seen in fleet.seen], others, fleet.nodes)
+    for number, check in enumerate(checks):
+        if (check.window and not windowed) or (check.pair and check.pair not in paired):
+            continue
+        if check.sweep:
+            for name, swept in swept_as:
+                folded.add(subjects.number(name), of_sweep(number, check, name, swept, cluster))
+        elif check.pair or of_fleet(check):
+            for place, said in fleet.compare(number, check):
+                folded.add(place, said)
+        elif check.scope is Scope.RUN and logs is not None and has_logs(check, logs):
+            folded.add(subjects.number(RUN), of_run(number, check, logs, fleet, cluster))
+    unlogged = [check for check in checks if check.scope is Scope.RUN and not has_logs(check, logs)]
+    planned = Planned(checks, off, windowed, unlogged, len(swept_as), paired)
+    report = document(planned, fleet.seen, folded, subjects)
+    report["coverage"]["without_history"] = unremembered
+    if drawn := [picture for name, swept in swept_as if (picture := _fabric_picture(name, swept, cluster))]:
+        report["fabrics"] = drawn
+    return report
+
+
+def _each(
+    evidences: Sequence[Evidence], checks: Sequence[Check], cluster: Cluster, processes: int
+) -> tuple[Fleet, Folded]:
+    """Judge every node by itself; of few nodes the facts are held, of many those that the fleet's checks will ask."""
+    sources: Sequence[Evidence | Source] = getattr(evidences, "sources", evidences)
+    many = len(sources) > HELD
+    seen: list[Seen] = []
+    nodes: dict[int, NodeFacts] = {}
+    folded, recall = Folded(checks, Excuses(cluster, checks)), Recall()
+    for number, (one, facts) in enumerate(_surveys(sources, checks, cluster, processes, many)):
+        folded.excuses.meet(one.node, str(one.about.get("collected_at", "")))
+        for said in one.outcomes:
+            folded.add(number, said)
+        one.outcomes = []
+        seen.append(one)
+        if one.no_answer is None:
+            nodes[number] = facts or Recalled(one.node, one.ballots, opened(sources[number]), recall)
+    sites = {one.node: one.site for one in seen if one.site is not None}
+    return Fleet(seen, nodes, sites), folded
+
+
+def _surveys(
+    sources: Sequence[Evidence | Source], checks: Sequence[Check], cluster: Cluster, processes: int, many: bool
+) -> Iterator[tuple[Seen, NodeFacts | None]]:
+    if many and processes > 1 and not isinstance(sources[0], Evidence):
+        from preflight.judge.pool import surveys
+
+        for seen in surveys(sources, checks, cluster, processes):
+            yield seen, None
+        return
+    for source in sources:
+        seen, facts = survey(opened(source)(), checks, cluster, ballots=many)
+        yield seen, None if many else facts
+
+
+def _remembered(evidences: Sequence[Evidence]) -> bool:
+    """Whether documents carry the course of their numbers; those that are not in memory say so together."""
+    if hasattr(evidences, "sources"):
+        return bool(getattr(evidences, "remembered", False))
+    return any(COURSE in evidence for evidence in evidences)
+
+
+def _add_growth(fleet: Fleet, folded: Folded) -> None:
+    """Run the checks of growth where counters were read once, too: there they say that nobody knows."""
+    for number, facts in fleet.nodes.items():
+        if not fleet.seen[number].windowed:
+            site = fleet.sites[facts.node]
+            for said in outcomes(facts, site, folded.checks, lambda check: check.window):
+                folded.add(number, said)
+
+
+def _fabric_picture(name: str, swept: Any, cluster: Cluster) -> dict[str, Any] | None:
+    from preflight.facts.fabric_picture import picture
+
+    try:
+        return picture(name, swept, cluster.fabric.reference)
+    except EvidenceError:
+        return None
+
+
+__all__ = ["DISPLAY", "SCHEMA", "judge"]

@@ -1,0 +1,204 @@
+"""The report document, without its ``run`` block."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from preflight import checklist
+from preflight.evidence import Evidence, EvidenceError
+from preflight.judge.fold import Folded
+from preflight.judge.outcome import supply
+from preflight.judge.seen import Seen
+from preflight.judge.systemic import shared_faults
+from preflight.lean import dataclass
+from preflight.model import Check, Finding, Scope, Status, worst
+
+SCHEMA = "preflight.report/1"
+
+_EXCERPT_LINES, _EXCERPT_CHARS = 14, 1200
+
+#: Nodes among which the one is looked for that has the record on which a finding rests.
+_LOOKED_AT = 64
+
+
+class Subjects:
+    """What findings are about: the nodes by number, then the run and the sweeps, each with its evidence."""
+
+    def __init__(self, nodes: Sequence[str], others: Mapping[str, Evidence], read: Mapping[int, Any]) -> None:
+        """Take the names of the nodes, the evidence of others by name, and facts of the nodes that answered."""
+        self.names = [*nodes, *others]
+        self._read = read
+        self._others = {len(nodes) + place: evidence for place, evidence in enumerate(others.values())}
+
+    def number(self, other: str) -> int:
+        """Return the number of a subject that is no node."""
+        return len(self.names) - 1 - self.names[::-1].index(other)
+
+    def evidence(self, number: int) -> Evidence | None:
+        """Return the evidence of a subject."""
+        if number in self._others:
+            return self._others[number]
+        return self._read[number].evidence if number in self._read else None
+
+
+@dataclass
+class Planned:
+    """Which checks were to run, and which of them lack what they judge."""
+
+    checks: Sequence[Check]
+    off: Sequence[str]
+    windowed: bool
+    unlogged: Sequence[Check]
+    sweeps: int
+    paired: frozenset[str]
+
+    def coverage(self, seen: Sequence[Seen], counts: Mapping[Status, int], not_run: int) -> dict[str, Any]:
+        """Return the ``coverage`` block; its parts add up. ``not_run`` are off on the nodes of a class."""
+        unread = [] if self.windowed else [check for check in self.checks if check.window]
+        per_node = sum(
+            check.scope is not Scope.RUN and not (check.sweep or check.pair or (check.window and not self.windowed))
+            for check in self.checks
+        )
+        of_pair = [check for check in self.checks if check.pair]
+        of_sweep = [check for check in self.checks if check.sweep and (self.windowed or not check.window)]
+        of_run = [check for check in self.checks if check.scope is Scope.RUN]
+        planned = [
+            sum(check.pair in one.pair_tests for check in of_pair) + (per_node if one.pair is None else 0)
+            for one in seen
+        ]
+        silent = [number for one, number in zip(seen, planned, strict=True) if one.no_answer is not None]
+        return {
+            "planned": sum(planned) + (len(of_run) - len(self.unlogged)) + len(of_sweep) * self.sweeps - not_run,
+            "ran": sum(counts[s] for s in (Status.PASS, Status.WARN, Status.FAIL, Status.UNKNOWN)),
+            "passed": counts[Status.PASS],
+            "warned": counts[Status.WARN],
+            "failed": counts[Status.FAIL],
+            "unknown": counts[Status.UNKNOWN],
+            "skipped": counts[Status.SKIP],
+            "no_answer": sum(silent),
+            "nodes": {"planned": len(seen), "answered": len(seen) - len(silent), "no_answer": len(silent)},
+            "off": list(self.off),
+            "without_logs": [check.id for check in self.unlogged],
+            "without_window": [check.id for check in unread],
+            "without_sweep": [] if self.sweeps else [check.id for check in of_sweep],
+            "without_pair": [check.id for check in of_pair if check.pair not in self.paired],
+        }
+
+
+def document(planned: Planned, seen: Sequence[Seen], folded: Folded, subjects: Subjects) -> dict[str, Any]:
+    """Return the report."""
+    silent = any(one.no_answer is not None for one in seen)
+    made = {
+        "schema": SCHEMA,
+        "coverage": {**planned.coverage(seen, folded.counts, folded.excuses.not_run), **folded.excuses.coverage()},
+        "nodes": list(_nodes(seen, folded)),
+        "findings": list(_findings(folded, subjects)),
+        "checklists": checklist.answer(planned.checks, folded.by_item()),
+        "exit_status": folded.exit_status(silent),
+    }
+    others = [subjects.evidence(number) for number in range(len(seen), len(subjects.names))]
+    if origins := {one.origin for one in (*seen, *others) if one and one.origin}:
+        made["origins"] = sorted(origins)
+    if alike := shared_faults(made["findings"], made["nodes"]):
+        made["systemic"] = alike
+    return made
+
+
+def _nodes(seen: Sequence[Seen], folded: Folded) -> Iterator[dict[str, Any]]:
+    statuses = folded.statuses()
+    shared: dict[str, Any] = {}  # what is equal on many nodes is held once
+
+    def once(value: Any) -> Any:
+        return shared.setdefault(json.dumps(value), value)
+
+    for number, one in enumerate(seen):
+        if one.no_answer is not None:
+            silence = {key: str(value) for key, value in one.no_answer.items()}
+            yield {"name": one.node, "status": str(Status.UNKNOWN), "no_answer": silence, "checks": {}}
+            continue
+        mine = statuses.get(number, {})
+        yield {
+            "name": one.node,
+            "status": str(worst(mine.values()) if mine else Status.SKIP),
+            **one.about,
+            "checks": once({folded.checks[check].id: str(status) for check, status in mine.items()}),
+            **one.more,
+        }
+
+
+# --- findings --------------------------------------------------------------------------------------
+
+
+def _findings(folded: Folded, subjects: Subjects) -> Iterator[dict[str, Any]]:
+    for check, finding, numbers in folded.findings():
+        urgent = finding.status not in (Status.PASS, Status.SKIP)
+        document: dict[str, Any] = {
+            "check": check.id,
+            "title": check.title,
+            "status": str(finding.status),
+            "gating": check.gating and not finding.excused,
+            "nodes": [subjects.names[number] for number in numbers],
+            "subject": finding.subject,
+            "message": f"{finding.message} ({finding.excused})" if finding.excused else finding.message,
+            "found": finding.found,
+            "expected": finding.expected,
+            "evidence": list(finding.evidence),
+            "why": "",
+            "fix": "",
+        }
+        if urgent:
+            shown = _holder(finding, numbers, subjects)
+            evidence = subjects.evidence(shown)
+            if finding.excused:
+                document["excused"] = finding.excused
+            document["why"] = finding.why or check.why
+            document["fix"] = _next(check, finding, evidence)
+            document["excerpts"] = list(_excerpts(finding, subjects.names[shown], evidence))
+        yield document
+
+
+def _holder(finding: Finding, numbers: Sequence[int], subjects: Subjects) -> int:
+    """Return the first of the nodes that has the record on which a finding rests most: of a pair, only one has it."""
+    key = finding.evidence[0] if finding.evidence else ""
+    for number in numbers[:_LOOKED_AT] if key else ():
+        evidence = subjects.evidence(number)
+        if evidence is not None and key in evidence:
+            return number
+    return numbers[0]
+
+
+def _next(check: Check, finding: Finding, evidence: Evidence | None) -> str:
+    """Say what to do next: the finding's own word, else the check's cure, or how to learn what is unknown."""
+    if finding.fix or finding.status is not Status.UNKNOWN:
+        return finding.fix or check.fix
+    return supply(finding.evidence[0], evidence) if finding.evidence and evidence else ""
+
+
+def _excerpts(finding: Finding, node: str, evidence: Evidence | None) -> Iterator[dict[str, str]]:
+    """Yield the passages of the evidence that a finding rests on."""
+    if finding.quote:
+        yield {"node": node, "key": finding.evidence[0] if finding.evidence else "", "text": finding.quote}
+        return
+    for key in finding.evidence[:3]:
+        try:
+            record = evidence.record(key) if evidence else None
+        except EvidenceError:
+            continue
+        if record is None:
+            continue
+        if record.entries:
+            text = "  ".join(record.entries)
+        elif record.value is not None:
+            text = str(record.value)
+        else:
+            text = record.out.strip("\n") or record.err.strip("\n")
+        lines = text.split("\n")
+        cut = "\n".join(lines[:_EXCERPT_LINES])[:_EXCERPT_CHARS]
+        if len(cut) < len(text):
+            cut += "\n[…]"
+        if described := record.describe():
+            cut = f"[{described}]\n{cut}".rstrip("\n")
+        if cut:
+            yield {"node": node, "key": key, "text": cut}

@@ -1,0 +1,134 @@
+"""What a site excuses: waivers with an end, checks that only report, checks that do not run on a class of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
+from fnmatch import fnmatchcase
+from typing import Any
+
+from preflight.cluster import Cluster
+from preflight.cluster.exceptions import Chosen, Waiver
+from preflight.judge.outcome import Outcome
+from preflight.lean import replace
+from preflight.model import Check, Finding, Status
+
+#: What can be waived: what holds a job back.
+_WAIVED = (Status.FAIL, Status.UNKNOWN)
+
+#: The check of the waivers themselves.
+WAIVERS = "site.waivers"
+
+_SHADOW = "reported only: the cluster file has it in shadow"
+
+
+def chosen(checks: Sequence[Check], off: Sequence[str], cluster: Cluster) -> tuple[Sequence[Check], Sequence[str]]:
+    """Apply ``[checks]`` of the cluster file: return the checks to run, and the ids of those that are off.
+
+    The check of waivers is planned only where there are any: else it would pass everywhere, and tell nothing.
+    """
+    said = cluster.checks
+    if not cluster.waivers:
+        checks = [check for check in checks if check.id != WAIVERS]
+    if not said.shadow and not said.off:
+        return checks, off
+    kept = [check for check in checks if not _named(check.id, said.off)]
+    kept = [replace(check, gating=False) if _named(check.id, said.shadow) else check for check in kept]
+    return kept, [*off, *(check.id for check in checks if _named(check.id, said.off))]
+
+
+class Excuses:
+    """Applies waivers, and what a class of nodes says of checks, to outcomes; counts what came of it."""
+
+    def __init__(self, cluster: Cluster, checks: Sequence[Check]) -> None:
+        self._cluster = cluster
+        self._ids = [check.id for check in checks]
+        self._of_class = {name: members.checks for name, members in cluster.classes.items()}
+        self._idle = not cluster.waivers and not any(c.shadow or c.off for c in self._of_class.values())
+        self._nodes: list[tuple[str, date | None]] = []
+        self._matched = [0] * len(cluster.waivers)
+        self.waived = 0
+        self.off: dict[str, set[str]] = {}  # class -> ids
+        self.not_run = 0
+
+    def meet(self, node: str, collected_at: str) -> None:
+        """Take in the next node; its evidence says what day it was."""
+        self._nodes.append((node, _day(collected_at)))
+
+    def __call__(self, subject: int, outcome: Outcome) -> Outcome | None:
+        """Return an outcome as it counts for a subject; None where the check is off."""
+        if self._idle:
+            return outcome
+        node, today = self._nodes[subject] if subject < len(self._nodes) else ("", self._newest())
+        name = self._cluster.class_of(node) if node else None
+        said = self._of_class[name] if name is not None else Chosen()
+        id = self._ids[outcome.check]
+        if name is not None and _named(id, said.off):
+            self.off.setdefault(name, set()).add(id)
+            self.not_run += 1
+            return None
+        if _named(id, said.shadow):
+            outcome = replace(outcome, findings=tuple(_excused(f, _SHADOW) for f in outcome.findings))
+        if not any(finding.status in _WAIVED for finding in outcome.findings):
+            return outcome
+        holding = [
+            (number, waiver)
+            for number, waiver in enumerate(self._cluster.waivers)
+            if (waiver.nodes is None or (node and waiver.speaks_of(node))) and not (today and waiver.expired(today))
+        ]
+        if not holding:
+            return outcome
+        findings = tuple(self._waive(id, finding, holding) for finding in outcome.findings)
+        self.waived += findings != outcome.findings
+        return replace(outcome, findings=findings)
+
+    def _waive(self, id: str, finding: Finding, holding: Sequence[tuple[int, Waiver]]) -> Finding:
+        if finding.status not in _WAIVED:
+            return finding
+        for number, waiver in holding:
+            if waiver.covers(id, finding.subject):
+                self._matched[number] += 1
+                status = Status.WARN if finding.status is Status.FAIL else finding.status
+                return replace(_excused(finding, waiver.words), status=status)
+        return finding
+
+    def _newest(self) -> date | None:
+        return max((day for _, day in self._nodes if day), default=None)
+
+    def coverage(self) -> dict[str, Any]:
+        """Return what the coverage says of it; nothing where the site excuses nothing."""
+        if self._idle:
+            return {}
+        return {
+            "waived": self.waived,
+            "waivers": list(self._told()),
+            "off_in_class": {name: sorted(ids) for name, ids in sorted(self.off.items())},
+        }
+
+    def _told(self) -> Iterator[Mapping[str, Any]]:
+        newest = self._newest()
+        for waiver, matched in zip(self._cluster.waivers, self._matched, strict=True):
+            yield {
+                "check": waiver.check,
+                "subject": waiver.subject,
+                "owner": waiver.owner,
+                "reason": waiver.reason,
+                "until": str(waiver.until),
+                "expired": bool(newest and waiver.expired(newest)),
+                "matched": matched,
+            }
+
+
+def _named(id: str, globs: Sequence[str] | None) -> bool:
+    return any(fnmatchcase(id, glob) for glob in globs or ())
+
+
+def _excused(finding: Finding, why: str) -> Finding:
+    return replace(finding, excused=why)
+
+
+def _day(at: str) -> date | None:
+    try:
+        return date.fromisoformat(at[:10])
+    except ValueError:
+        return None

@@ -1,0 +1,94 @@
+"""What all checks said of all subjects, equal outcomes once: small however many nodes there are."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from preflight.judge.excuse import Excuses
+from preflight.judge.outcome import Outcome
+from preflight.lean import dataclass, field, replace
+from preflight.model import Check, Finding, Status, worst
+
+#: Order in which findings are told, most urgent first.
+DISPLAY = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.SKIP, Status.PASS)
+
+
+@dataclass
+class Folded:
+    """Outcomes, each with the subjects (by number, in any order) that it holds for."""
+
+    checks: Sequence[Check]
+    excuses: Excuses
+    outcomes: dict[Outcome, array[int]] = field(default_factory=dict)
+
+    def add(self, subject: int, outcome: Outcome) -> None:
+        """Take in what a check said of a subject, as the site has it count."""
+        counted = self.excuses(subject, outcome)
+        if counted is None:
+            return
+        outcome = counted
+        members = self.outcomes.get(outcome)
+        if members is None:
+            members = self.outcomes[outcome] = array("I")
+        members.append(subject)
+
+    @property
+    def counts(self) -> Counter[Status]:
+        """How many outcomes have each status."""
+        counts: Counter[Status] = Counter()
+        for outcome, members in self.outcomes.items():
+            counts[outcome.status] += len(members)
+        return counts
+
+    def statuses(self) -> Mapping[int, Mapping[int, Status]]:
+        """Return subject -> check -> status, the checks in their order."""
+        found: dict[int, dict[int, Status]] = {}
+        for outcome, members in sorted(self.outcomes.items(), key=lambda item: item[0].check):
+            for subject in members:
+                found.setdefault(subject, {})[outcome.check] = outcome.status
+        return found
+
+    def by_item(self) -> dict[tuple[str, str], Status]:
+        """Roll up what each check said of each checklist item that it answers."""
+        found: dict[tuple[str, str], list[Status]] = {}
+        for outcome in self.outcomes:
+            check = self.checks[outcome.check]
+            for item in check.answers:
+                said = [f.status for f in outcome.findings if f.answers is None or item in f.answers]
+                found.setdefault((check.id, item), []).append(worst(said))
+        return {key: worst(statuses) for key, statuses in found.items()}
+
+    def exit_status(self, silent: bool) -> int:
+        """Return 1 if a gating check failed, 3 if something could not be told or a node was ``silent``, else 0."""
+        gating = [outcome.binding for outcome in self.outcomes if self.checks[outcome.check].gating]
+        if Status.FAIL in gating:
+            return 1
+        told = any(outcome.status in (Status.PASS, Status.WARN, Status.FAIL) for outcome in self.outcomes)
+        crashed = any(outcome.crashed for outcome in self.outcomes)
+        return 3 if Status.UNKNOWN in gating or crashed or silent or not told else 0
+
+    def findings(self) -> Iterator[tuple[Check, Finding, list[int]]]:
+        """Yield equal findings once, with all the subjects that they hold for, most urgent first.
+
+        Of equal urgency they stand in the order of the checks, then of the first subject.
+        """
+        groups: dict[tuple[int, Finding], _Group] = {}
+        for outcome, members in self.outcomes.items():
+            first = min(members)
+            for place, finding in enumerate(outcome.findings):
+                key = outcome.check, replace(finding, nodes=()) if finding.nodes else finding
+                if (group := groups.get(key)) is None:
+                    group = groups[key] = _Group((first, place))
+                group.first = min(group.first, (first, place))
+                group.members.extend(members)
+        ordered = sorted(groups.items(), key=lambda item: (DISPLAY.index(item[0][1].status), item[0][0], item[1].first))
+        for (number, finding), group in ordered:
+            yield self.checks[number], finding, sorted(group.members)
+
+
+@dataclass
+class _Group:
+    first: tuple[int, int]  # the first subject, and the finding's place in what was said of it
+    members: array[int] = field(default_factory=lambda: array("I"))

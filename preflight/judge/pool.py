@@ -1,0 +1,98 @@
+"""Nodes judged in several processes: documents are read, judged and let go there; what was said comes back.
+
+Workers start afresh, since whoever judges may have threads; they end with whoever started them.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from itertools import islice
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import wait
+
+from preflight.cluster import Cluster, Site
+from preflight.evidence import Evidence
+from preflight.judge.outcome import Outcome
+from preflight.judge.seen import Seen, survey
+from preflight.judge.source import Source, opened
+from preflight.model import Check
+
+#: Nodes judged in one go: what is equal among them travels once.
+BATCH = 32
+
+
+def surveys(
+    sources: Sequence[Evidence | Source], checks: Sequence[Check], cluster: Cluster, processes: int
+) -> Iterator[Seen]:
+    """Yield what is left of each node, in order. A worker that dies costs time, never a node.
+
+    ``checks`` are those of the registry, or some of them.
+    """
+    batches = [sources[start : start + BATCH] for start in range(0, len(sources), BATCH)]
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["preflight.judge.pool", "preflight.checks"])
+    done = 0
+    sites: dict[bytes, Site] = {}
+    with ProcessPoolExecutor(
+        min(processes, len(batches)), context, _begin, ([check.id for check in checks], cluster)
+    ) as pool:
+        try:
+            for batch in pool.map(_batch, batches):
+                done += 1
+                _share_sites(batch, sites)
+                yield from batch
+        except BrokenProcessPool:
+            pass
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    for source in (source for batch in islice(batches, done, None) for source in batch):
+        yield survey(opened(source)(), checks, cluster, ballots=True)[0]
+
+
+def _share_sites(batch: Sequence[Seen], known: dict[bytes, Site]) -> None:
+    """Let nodes of which the same is expected share what says so."""
+    for seen in batch:
+        if seen.site is not None:
+            seen.site = known.setdefault(pickle.dumps(seen.site), seen.site)
+
+
+# --- in a worker -----------------------------------------------------------------------------------
+
+_checks: Sequence[Check] = ()
+_cluster = Cluster()
+
+
+def _begin(ids: Sequence[str], cluster: Cluster) -> None:
+    """Set a worker up: Ctrl-C is whoever started it to hear, and its end is ours."""
+    global _checks, _cluster
+    from preflight.checks import registry
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    known = {check.id: check for check in registry().checks}
+    _checks, _cluster = [known[ident] for ident in ids], cluster
+
+
+def _end_with_parent() -> None:
+    if (parent := parent_process()) is not None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+
+def _batch(sources: Sequence[Evidence | Source]) -> list[Seen]:
+    """Judge some nodes; what is equal is made one, so that it is written once when it travels."""
+    outcomes: dict[Outcome, Outcome] = {}
+    found = []
+    for source in sources:
+        seen, _ = survey(opened(source)(), _checks, _cluster, ballots=True)
+        seen.outcomes = [outcomes.setdefault(outcome, outcome) for outcome in seen.outcomes]
+        found.append(seen)
+    _share_sites(found, {})
+    return found

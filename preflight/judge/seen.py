@@ -1,0 +1,124 @@
+"""One node: every check of nodes is run on it, and what the report and the checks of the fleet need is kept.
+
+The evidence is not: it is a thousand times as large, and ten thousand nodes are judged in one gibibyte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from preflight.cluster import Cluster, Site
+from preflight.evidence import Evidence, EvidenceError, Pair
+from preflight.facts import NodeFacts
+from preflight.facts.node import Ballots
+from preflight.facts.picture import picture
+from preflight.judge.outcome import Outcome, outcome
+from preflight.lean import dataclass, field
+from preflight.model import Check, Scope
+
+#: What a sweep of the fabric leaves: the key of its first record.
+SWEPT = "cmd:ibnetdiscover"
+
+
+@dataclass
+class Seen:
+    """What is left of a node once it was judged."""
+
+    node: str
+    no_answer: Mapping[str, str] | None
+    pair: Pair | None
+    pair_tests: frozenset[str]
+    answered: bool
+    windowed: bool
+    swept: bool
+    origin: str | None
+    site: Site | None = None
+    about: Mapping[str, Any] = field(default_factory=dict)  # what the report's page of the node says of it
+    more: Mapping[str, Any] = field(default_factory=dict)  # the rest of that, where there is any
+    outcomes: list[Outcome] = field(default_factory=list)
+    ballots: Ballots = field(default_factory=dict)
+
+
+def see(evidence: Evidence) -> Seen:
+    """Return what is known of a node before any check was run."""
+    return Seen(
+        node=evidence.node,
+        no_answer=evidence.no_answer,
+        pair=evidence.pair,
+        pair_tests=evidence.pair_tests,
+        answered=evidence.answered,
+        windowed=evidence.windowed,
+        swept=any(key.startswith(SWEPT) for key in evidence.records),
+        origin=evidence.origin,
+    )
+
+
+def survey(evidence: Evidence, checks: Sequence[Check], cluster: Cluster, ballots: bool) -> tuple[Seen, NodeFacts]:
+    """Judge a node by itself; with ``ballots`` also answer ahead what the checks of the fleet will ask of it.
+
+    Checks of growth are run where counters were read twice. A node that gave no answer is not judged.
+    """
+    seen, facts = see(evidence), NodeFacts(evidence)
+    if seen.no_answer is not None:
+        return seen, facts
+    seen.site = cluster.site(facts)
+    seen.outcomes = outcomes(facts, seen.site, checks, lambda check: seen.windowed or not check.window)
+    seen.about, seen.more = _about(facts, seen.site)
+    if ballots and seen.answered:
+        _vote(facts, seen.site, checks)
+        seen.ballots = facts.ballots
+    return seen, facts
+
+
+def outcomes(facts: NodeFacts, site: Site, checks: Sequence[Check], which: Callable[[Check], bool]) -> list[Outcome]:
+    """Run checks of nodes on one; one that was asked for tests with another node alone is not judged by itself."""
+    if facts.evidence.pair is not None:
+        return []
+    return [
+        outcome(number, check, facts.node, facts, site, lambda: facts.evidence)
+        for number, check in enumerate(checks)
+        if check.scope is Scope.NODE and not check.pair and which(check)
+    ]
+
+
+def of_fleet(check: Check) -> bool:
+    """Whether a check compares all nodes with each other."""
+    return check.scope is Scope.FLEET and not check.sweep and not check.pair
+
+
+def _vote(facts: NodeFacts, site: Site, checks: Sequence[Check]) -> None:
+    """Let the checks of the fleet ask this node alone: what they ask by ballot is remembered."""
+    for check in checks:
+        if of_fleet(check):
+            try:
+                for _ in check.run([facts], {facts.node: site}):
+                    pass
+            except Exception:  # it is told when the check runs on the fleet
+                continue
+
+
+def _about(facts: NodeFacts, site: Site) -> tuple[dict[str, Any], dict[str, Any]]:
+    evidence = facts.evidence
+    about = {
+        "collected_at": evidence.collected_at,
+        "class": site.class_name if site.path else None,
+        "part": site.part.name if site.part else None,
+        "where": str(evidence.collector.get("where", "")) or None,
+    }
+    more: dict[str, Any] = {}
+    if evidence.origin:
+        more["origin"] = evidence.origin
+    if notes := evidence.collector.get("notes"):
+        more["notes"] = [str(note) for note in notes] if isinstance(notes, list) else [str(notes)]
+    if drawn := _picture(facts, site):
+        more["topology"] = drawn
+    return about, more
+
+
+def _picture(facts: NodeFacts, site: Site) -> dict[str, Any] | None:
+    try:
+        compute = frozenset(port.device for port in site.roles(facts).compute)
+    except EvidenceError:
+        compute = frozenset()
+    return picture(facts, compute)

@@ -1,0 +1,31 @@
+"""What fails on so many nodes that it looks like the site's problem, and not like a node's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from preflight.facts.fleet import systemic
+
+
+def shared_faults(findings: Iterable[Mapping[str, Any]], nodes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the checks that fail or warn on at least 30 % of the nodes that answered, and on three; most nodes first.
+
+    What a person answers for (a waiver) does not count. The share is a judgement: faults of single nodes are
+    independent of each other, and a tenth of a fleet that fails alike is rare already.
+    """
+    answered = {node["name"] for node in nodes if not node.get("no_answer")}
+    hit: dict[tuple[str, str], set[str]] = {}
+    first: dict[tuple[str, str], str] = {}
+    for finding in findings:
+        status = finding["status"]
+        if status in ("fail", "warn") and not finding.get("excused"):
+            key = (status, finding["check"])
+            hit.setdefault(key, set()).update(answered.intersection(finding["nodes"]))
+            first.setdefault(key, finding["message"])
+    found = [
+        {"check": check, "status": status, "nodes": len(names), "of": len(answered), "message": first[status, check]}
+        for (status, check), names in hit.items()
+        if systemic(len(names), len(answered))
+    ]
+    return sorted(found, key=lambda one: (one["status"], -one["nodes"], one["check"]))

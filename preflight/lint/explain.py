@@ -1,0 +1,76 @@
+"""Where the value of a key comes from: the cluster file, the catalogue of parts, or nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from preflight.cluster import Cluster, Expected, NodeClass, Site, schema
+from preflight.cluster.file import line_of
+from preflight.hardware import Part, part_by_name
+from preflight.lean import fields
+
+
+class KeyUnknown(Exception):
+    """No key of a class of nodes has this name; the text says what is near."""
+
+
+def explain(cluster: Cluster, text: str, key: str, part: Part | None = None) -> Iterator[str]:
+    """Yield where a key's value comes from, for each class; ``text`` is that of the cluster file.
+
+    ``key`` is ``ports.mtu``, or ``class.NAME.ports.mtu`` for one class. ``part`` is what the nodes were recognised as,
+    where a class does not say it. Raises KeyUnknown.
+    """
+    words = tuple(key.split("."))
+    name = None
+    if words[0] == "class" and len(words) > 2:
+        name, words = words[1], words[2:]
+    about = _declared(words)
+    if name is not None and name not in cluster.classes:
+        raise KeyUnknown(f"{key}: the file has no class {name}; it has {', '.join(cluster.classes) or 'none'}")
+    yield f"{'.'.join(words)}: {about}"
+    for each in [name] if name is not None else cluster.classes or [""]:
+        yield f"  {_origin(cluster, text, each, words, part)}"
+
+
+def _declared(words: tuple[str, ...]) -> str:
+    """Return what a key is."""
+    table: Any = NodeClass
+    for place, word in enumerate(words):
+        known = {field.name: field for field in fields(table)}
+        if word not in known:
+            near = schema.nearest(word, set(known))
+            hint = f"; did you mean {near}?" if near else f"; there is {', '.join(sorted(known))}"
+            raise KeyUnknown(f"{'.'.join(words)}: a class has no key {word}{hint}")
+        inner = known[word].metadata.get("table")
+        if inner is None and place == len(words) - 1:
+            return str(known[word].metadata["about"])
+        if inner is None:
+            raise KeyUnknown(f"{'.'.join(words)}: {word} is a key, not a table")
+        table = inner
+    inside = ", ".join(field.name for field in fields(table))
+    raise KeyUnknown(f"{'.'.join(words)}: is a table; name one of its keys: {inside}")
+
+
+def _origin(cluster: Cluster, text: str, name: str, words: tuple[str, ...], part: Part | None) -> str:
+    members = cluster.classes.get(name, NodeClass())
+    value: Any = members
+    for word in words:
+        value = getattr(value, word)
+    path = ("class", name, *words)
+    if value is not None:
+        line = line_of(text, path)
+        return f"{schema.written_path(path)} = {_shown(value)}: {cluster.path}{f':{line}' if line else ''}"
+    part = part_by_name(members.part) if members.part else part
+    expected = getattr(Site(cluster.path, name or "default", members, part), words[-1], None)
+    if isinstance(expected, Expected) and expected.value is not None:
+        weight = "" if expected.binding else "; customary, so that missing it only warns"
+        return f"{schema.written_path(path)} = {_shown(expected.value)}: {expected.source}{weight}"
+    unknown = "" if part else " (the part is not known: give evidence, or say it with `part`)"
+    return f"{schema.written_path(path)}: nothing says{unknown}"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f'"{value}"' if isinstance(value, str) else ", ".join(value) if isinstance(value, tuple) else f"{value}"

@@ -1,0 +1,69 @@
+"""A cluster file tried on saved evidence: what it would fail, and what would fail without it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from preflight.cluster import Cluster
+from preflight.evidence import Evidence
+from preflight.judge import judge
+from preflight.model import Check
+from preflight.nodeset import fold
+
+_STATUSES = (("fail", "would fail"), ("unknown", "could not be told"))
+
+
+def preview(
+    evidences: Sequence[Evidence], checks: Sequence[Check], cluster: Cluster, processes: int = 1
+) -> Iterator[str]:
+    """Yield lines: how many nodes the file would fail, by which checks, and what is otherwise without it."""
+    report = judge(evidences, checks, cluster, processes=processes)
+    plain = judge(evidences, checks, Cluster(), processes=processes)
+    planned = report["coverage"]["nodes"]["planned"]
+    for status, words in _STATUSES:
+        mine, theirs = _gating(report, status), _gating(plain, status)
+        nodes, before = _nodes(mine), _nodes(theirs)
+        yield f"{len(nodes)} of {_count(planned, 'node')} {words}{':' if nodes else ''}"
+        for (check, said), on in mine.items():
+            yield f"  {check}  {fold(on)}  {said}"
+        if new := nodes - before:
+            yield f"  only with this file: {fold(new)}"
+        if gone := before - nodes:
+            yield f"  only without it: {fold(gone)}"
+    yield from _classes(report, cluster)
+    for waiver in report["coverage"].get("waivers", []):
+        if not waiver["matched"]:
+            yield f"the waiver for {waiver['check']} covers nothing here"
+
+
+def _gating(report: Mapping[str, Any], status: str) -> dict[tuple[str, str], list[str]]:
+    """Return what holds jobs back: check and message, with the nodes."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for finding in report["findings"]:
+        if finding["gating"] and finding["status"] == status:
+            found.setdefault((finding["check"], finding["message"]), []).extend(finding["nodes"])
+    silent = [node["name"] for node in report["nodes"] if node.get("no_answer")]
+    if status == "unknown" and silent:
+        found["no answer", ""] = silent
+    return found
+
+
+def _nodes(found: Mapping[tuple[str, str], Sequence[str]]) -> set[str]:
+    return {node for nodes in found.values() for node in nodes if not node.startswith("@")}
+
+
+def _classes(report: Mapping[str, Any], cluster: Cluster) -> Iterator[str]:
+    """Name classes that none of the nodes is in, and nodes that are in no class."""
+    met: dict[str | None, list[str]] = {}
+    for node in report["nodes"]:
+        met.setdefault(cluster.class_of(node["name"]), []).append(node["name"])
+    for name in cluster.classes:
+        if name not in met:
+            yield f"class {name}: none of these nodes is in it"
+    if None in met and cluster.classes:
+        yield f"in no class, so that nothing is expected of them: {fold(met[None])}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
