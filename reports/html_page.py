@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from preflight.reports import page_model as model
+from preflight.reports.history_words import before
 from preflight.reports.verdict import headline, verdict
 from preflight.reports.visible import fold, one_line, visible
 from preflight.version import VERSION
@@ -68,7 +69,9 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters.update(visible=_visible, line=_line, prose=_prose, tone=_tone, many=_many, fold=fold)
+    environment.filters.update(
+        visible=_visible, line=_line, prose=_prose, tone=_tone, many=_many, fold=fold, before=before
+    )
     return environment
 
 

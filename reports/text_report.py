@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from preflight.reports.history_words import before, summary
 from preflight.reports.text_layout import Listing, Paragraph, Part, typeset
 from preflight.reports.verdict import headline
 from preflight.reports.visible import fold, one_line, visible
@@ -25,6 +26,8 @@ def _parts(report: Mapping[str, Any], verbose: bool) -> list[Part]:
     for origin in report.get("origins", ()):
         parts.append(_said(f"evidence: {one_line(origin)}", "dim"))
     parts.append(_coverage(report["coverage"]))
+    if past := summary(report):
+        parts.append(_said(past))
     parts += _silent(report["nodes"])
     for finding in [*by["fail"], *by["warn"]]:
         parts += _finding(finding)
@@ -61,11 +64,23 @@ def _coverage(coverage: Mapping[str, Any]) -> Paragraph:
     ]
     if coverage["off"]:
         spans.append((f"; off by choice: {', '.join(coverage['off'])}", "not bold"))
+    for name, ids in (coverage.get("off_in_class") or {}).items():
+        spans.append((f"; off in class {name}: {', '.join(ids)}", "not bold"))
+    if waivers := coverage.get("waivers"):
+        idle = [waiver["check"] for waiver in waivers if not waiver["matched"] and not waiver["expired"]]
+        spans.append((f"; {_count(coverage['waived'], 'result')} waived", "not bold"))
+        if idle:
+            spans.append((f" (no need of the waivers for {', '.join(idle)})", "not bold"))
     if unswept := coverage.get("without_sweep"):
         spans.append((f"; not planned without a sweep of the fabric (--fabric): {', '.join(unswept)}", "dim not bold"))
+    if untested := coverage.get("without_pair"):
+        spans.append((f"; not planned without a test between two nodes (preflight pair): {', '.join(untested)}",
+                      "dim not bold"))  # fmt: skip
     if coverage["without_logs"]:
         logs = ", ".join(coverage["without_logs"])
         spans.append((f"; not planned without a log (--log): {logs}", "dim not bold"))
+    if uncompared := coverage.get("without_history"):
+        spans.append((f"; not planned without a history (--history FILE): {', '.join(uncompared)}", "dim not bold"))
     if unread := coverage.get("without_window"):
         spans.append((f"; not planned without a second reading (--window 60): {', '.join(unread)}", "dim not bold"))
     return Paragraph(tuple(spans), "bold")
@@ -103,6 +118,8 @@ def _finding(finding: Mapping[str, Any]) -> list[Part]:
         for label, key in (("found", "found"), ("expected", "expected"), ("why", "why"), ("next", "fix"))
         if finding[key]
     ]
+    if was := before(finding):
+        rows.append(("before", was, ""))
     if finding["evidence"]:
         rows.append(("evidence", one_line(", ".join(finding["evidence"])), "dim"))
     return [_head(f"\n{WORD[status]:<8}", COLOUR[status], finding), Listing(tuple(rows))]

@@ -33,12 +33,25 @@ def verdict(report: Mapping[str, Any]) -> Verdict:
     """
     tally = _Tally.of(report)
     if report["exit_status"] == 1:
-        return Verdict("FAIL", "fail", "; ".join([*tally.failures(), *tally.gaps()]))
+        return Verdict("FAIL", "fail", "; ".join([*tally.failures(), *_systemic(report), *tally.gaps()]))
     if report["exit_status"] != 0:
         return Verdict("NOT JUDGED", "unknown", "; ".join(tally.not_judged()))
     if tally.failed or tally.unknown or tally.silent:
         return Verdict("NO BLOCKER", "warn", "; ".join(["no gating check failed", *tally.beside_the_gate()]))
     return Verdict("PASS", "pass", "; ".join(tally.passes()))
+
+
+def _systemic(report: Mapping[str, Any]) -> list[str]:
+    """Say what fails on so many nodes that no single node is to blame."""
+    found = [one for one in report.get("systemic", ()) if one["status"] == "fail"]
+    if not found:
+        return []
+    worst = found[0]
+    more = f", and {_of(len(found) - 1, 'other check')} likewise" if len(found) > 1 else ""
+    return [
+        f"{one_line(worst['check'])} on {worst['nodes']} of {worst['of']}{more}: looks like the site's problem, not a "
+        "node's"
+    ]
 
 
 @dataclass(frozen=True)

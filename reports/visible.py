@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
+
+from preflight.lean import regex
 
 #: The name under which the judge keeps the evidence of a run (``preflight.facts.run.RUN``).
 RUN = "@run"
@@ -15,12 +18,12 @@ _WORDS = {RUN: RUN_WORDS, FABRIC: FABRIC_WORDS}
 
 # Controls but \n and \t; soft hyphen; marks, isolates and overrides of direction; zero-width and other
 # characters that show as nothing; line and paragraph separator; surrogates; non-characters; tags.
-_HIDDEN = re.compile(
+_HIDDEN = regex(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
     "\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufdd0-\ufdef\ufe00-\ufe0f\ufeff\uffa0"
     "\ufff0-\ufffb\ufffe\uffff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+_PLAIN_NAME = regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 
 
 def visible(text: str) -> str:
@@ -45,6 +48,11 @@ def _escape(match: re.Match[str]) -> str:
 
 def fold(names: Iterable[str]) -> str:
     """Fold node names: ``gpu[001-063]``. Names that no host can have follow as they are, made visible."""
+    return _fold(tuple(names))
+
+
+@lru_cache(maxsize=128)  # of a large fleet, most findings hold for the same nodes
+def _fold(names: tuple[str, ...]) -> str:
     distinct = dict.fromkeys(names)
     plain = [name for name in distinct if _PLAIN_NAME.fullmatch(name)]
     legal = set(plain)

@@ -1,0 +1,116 @@
+"""The report as JUnit XML, for CI: a suite for each check, a case for each node.
+
+What could not be told is an error, so that no CI takes it for a pass; a warning passes and is told in the output.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from xml.sax.saxutils import escape, quoteattr
+
+#: Characters of one message; CI pages show the head.
+_LONGEST = 4000
+
+#: What XML 1.0 cannot hold, not even escaped.
+_ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+_ANSWER = "preflight.answer"
+
+
+def render(report: Mapping[str, Any]) -> str:
+    """Return a report as JUnit XML."""
+    return "".join(lines(report))
+
+
+def lines(report: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the document piece by piece."""
+    suites: dict[str, dict[str, str]] = {}
+    for node in report["nodes"]:
+        for check, status in node["checks"].items():
+            suites.setdefault(check, {})[node["name"]] = status
+    told: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for finding in report["findings"]:
+        for node in finding["nodes"]:
+            told.setdefault((finding["check"], node), []).append(finding)
+            if node.startswith("@"):
+                suite = suites.setdefault(finding["check"], {})
+                suite[node] = _worse(suite.get(node, "skip"), finding["status"])
+    silent = {node["name"]: node["no_answer"] for node in report["nodes"] if node.get("no_answer")}
+    yield '<?xml version="1.0" encoding="UTF-8"?>\n'
+    total = [sum(_counted(cases)[place] for cases in suites.values()) for place in range(4)]
+    total = [total[0] + len(silent), total[1], total[2] + len(silent), total[3]]
+    yield f'<testsuites name="preflight" {_counts(total, with_skipped=False)} time="{report["run"]["seconds"]:.3f}">\n'
+    if silent:
+        yield from _silence(silent, report["run"]["at"])
+    for check, cases in suites.items():
+        yield from _suite(check, cases, told, report["run"]["at"])
+    yield "</testsuites>\n"
+
+
+def _suite(
+    check: str, cases: Mapping[str, str], told: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]], at: str
+) -> Iterator[str]:
+    yield f"<testsuite name={_attribute(check)} {_counts(_counted(cases))} {_when(at)}>\n"
+    for node, status in cases.items():
+        said = [finding for finding in told.get((check, node), ()) if finding["status"] == status]
+        yield f'<testcase name={_attribute(node)} classname={_attribute(check)} time="0">'
+        if status in ("fail", "unknown", "skip"):
+            tag = {"fail": "failure", "unknown": "error", "skip": "skipped"}[status]
+            message = "; ".join(str(finding["message"]) for finding in said)
+            yield f"<{tag} message={_attribute(message)}" + (f" type={_attribute(check)}" if tag != "skipped" else "")
+            yield f">{_text(said)}</{tag}>" if tag != "skipped" else "/>"
+        elif status == "warn":
+            yield f"<system-out>{_text(said)}</system-out>"
+        yield "</testcase>\n"
+    yield "</testsuite>\n"
+
+
+def _silence(silent: Mapping[str, Mapping[str, str]], at: str) -> Iterator[str]:
+    counts = _counts([len(silent), 0, len(silent), 0])
+    yield f'<testsuite name="{_ANSWER}" {counts} {_when(at)}>\n'
+    for node, why in silent.items():
+        message = f"no answer: {why.get('reason', '')} ({why.get('phase', '')})"
+        yield f'<testcase name={_attribute(node)} classname="{_ANSWER}" time="0">'
+        yield f'<error message={_attribute(message)} type="no answer"></error></testcase>\n'
+    yield "</testsuite>\n"
+
+
+def _counted(cases: Mapping[str, str]) -> list[int]:
+    """Return how many cases there are, failed, could not be told and were skipped."""
+    statuses = list(cases.values())
+    return [len(statuses), *(statuses.count(status) for status in ("fail", "unknown", "skip"))]
+
+
+def _counts(numbers: Sequence[int], *, with_skipped: bool = True) -> str:
+    names = ("tests", "failures", "errors", "skipped")[: 4 if with_skipped else 3]
+    return " ".join(f'{name}="{number}"' for name, number in zip(names, numbers, strict=False))
+
+
+def _when(at: str) -> str:
+    return f'time="0" timestamp={_attribute(at.removesuffix("Z"))}'
+
+
+def _worse(one: str, other: str) -> str:
+    order = ("fail", "unknown", "warn", "pass", "skip")
+    return min(one, other, key=order.index)
+
+
+def _text(findings: Sequence[Mapping[str, Any]]) -> str:
+    """Return what findings say: message, found and expected, consequence, next command."""
+    said = []
+    for finding in findings:
+        said.append(f"{finding['status']}: {finding['message']}")
+        for name in ("found", "expected", "why", "fix"):
+            if finding[name]:
+                said.append(f"  {name}: {finding[name]}")
+    return escape(_legal("\n".join(said)))
+
+
+def _attribute(text: str) -> str:
+    return quoteattr(_legal(text))
+
+
+def _legal(text: str) -> str:
+    return _ILLEGAL.sub("\ufffd", text[:_LONGEST])

@@ -1,0 +1,127 @@
+"""The report as metrics in the text format of Prometheus, for node_exporter's textfile collector.
+
+Labels are ids of checks, words of ours, and names of nodes and classes: never a message, whose kinds are without
+number. What nodes there are is bounded by ``MOST_SERIES``; what is left out is counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from preflight.lean import dataclass, field
+from preflight.reports.visible import one_line
+
+#: Series of one metric that name nodes; the most urgent come first.
+MOST_SERIES = 2000
+
+#: Bytes of a label's value; a host name has at most 253.
+_LONGEST = 253
+
+#: What a status is as a number: the greater, the more urgent.
+LEVELS = {"pass": 0, "skip": 0, "warn": 1, "unknown": 2, "fail": 3}
+
+
+@dataclass
+class Metric:
+    """One metric: its name, what it means, and its samples."""
+
+    name: str
+    about: str
+    samples: list[tuple[Mapping[str, str], float]] = field(default_factory=list)
+
+    def add(self, value: float, **labels: str) -> None:
+        """Add a sample."""
+        self.samples.append((labels, value))
+
+    def lines(self) -> Iterator[str]:
+        """Yield its lines; a metric without samples has none."""
+        if not self.samples:
+            return
+        yield f"# HELP {self.name} {self.about}"
+        yield f"# TYPE {self.name} gauge"
+        for labels, value in self.samples:
+            written = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items())
+            yield f"{self.name}{{{written}}} {value:.15g}" if written else f"{self.name} {value:.15g}"
+
+
+def render(report: Mapping[str, Any]) -> str:
+    """Return a report as metrics."""
+    left_out = Metric("preflight_series_left_out", f"Series beyond {MOST_SERIES} of a metric that names nodes.")
+    metrics = [*_run(report), *_counts(report), *_nodes(report, left_out), left_out]
+    return "".join(f"{line}\n" for metric in metrics for line in metric.lines())
+
+
+def _run(report: Mapping[str, Any]) -> Iterator[Metric]:
+    run = report["run"]
+    build = Metric("preflight_build_info", "Version of preflight that made the report.")
+    build.add(1, version=run["version"], command=run["command"])
+    yield build
+    for name, about, value in (
+        ("exit_status", "Exit status: 0 passed, 1 failed, 3 could not tell.", report["exit_status"]),
+        ("run_duration_seconds", "How long the run took.", run["seconds"]),
+        ("run_timestamp_seconds", "When the run ended, in seconds since 1970 UTC.", _seconds(run["at"])),
+    ):
+        if value is not None:
+            made = Metric(f"preflight_{name}", about)
+            made.add(value)
+            yield made
+
+
+def _counts(report: Mapping[str, Any]) -> Iterator[Metric]:
+    coverage = report["coverage"]
+    results = Metric("preflight_results", "Pairs of node and check, by what came of them.")
+    for status in ("passed", "warned", "failed", "unknown", "skipped", "no_answer"):
+        results.add(coverage[status], status=status)
+    nodes = Metric("preflight_nodes", "Nodes that were to be asked, and those that answered.")
+    for state in ("planned", "answered", "no_answer"):
+        nodes.add(coverage["nodes"][state], state=state)
+    checks = Metric("preflight_check_nodes", "Nodes on which a check passed, warned, failed, was skipped or unknown.")
+    told = Counter((check, status) for node in report["nodes"] for check, status in node["checks"].items())
+    for (check, status), number in sorted(told.items()):
+        checks.add(number, check=check, status=status)
+    items = Metric("preflight_checklist_items", "Items of the operators' checklists, by their answer.")
+    for (document, status), number in sorted(
+        Counter((i["document"], i["status"]) for i in report["checklists"]).items()
+    ):
+        items.add(number, document=document, status=status)
+    yield from (results, nodes, checks, items)
+
+
+def _nodes(report: Mapping[str, Any], left_out: Metric) -> Iterator[Metric]:
+    levels = ", ".join(f"{level} {status}" for status, level in LEVELS.items() if status != "skip")
+    status = Metric("preflight_node_status", f"The worst that was said of a node: {levels}.")
+    answered = Metric("preflight_node_answered", "Whether a node answered.")
+    seen = Metric("preflight_node_evidence_timestamp_seconds", "When a node was asked, in seconds since 1970 UTC.")
+    checks = Metric("preflight_check_status", f"What a check said of a node, unless it passed: {levels}.")
+    gating = {check["check"]: check["gating"] for check in report["findings"] if check["status"] in ("fail", "unknown")}
+    nodes = sorted(report["nodes"], key=lambda node: -LEVELS[node["status"]])
+    for node in nodes:
+        labels = {"node": node["name"], "class": node.get("class") or ""}
+        status.add(LEVELS[node["status"]], **labels)
+        answered.add(0 if node.get("no_answer") else 1, **labels)
+        if (at := _seconds(node.get("collected_at", ""))) is not None:
+            seen.add(at, **labels)
+    said = [
+        (LEVELS[said], node["name"], check) for node in nodes for check, said in node["checks"].items() if LEVELS[said]
+    ]
+    for level, name, check in sorted(said, key=lambda one: -one[0]):
+        checks.add(level, check=check, node=name, gating=str(gating.get(check, True)).lower())
+    for metric in (status, answered, seen, checks):
+        left_out.add(max(0, len(metric.samples) - MOST_SERIES), metric=metric.name)
+        del metric.samples[MOST_SERIES:]
+        yield metric
+
+
+def _seconds(at: str) -> float | None:
+    try:
+        return datetime.strptime(at, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc).timestamp()
+    except ValueError:
+        return None
+
+
+def _escaped(text: str) -> str:
+    """Write a label's value; foreign text may hold anything."""
+    return one_line(text[:_LONGEST]).replace("\\", "\\\\").replace('"', '\\"')
