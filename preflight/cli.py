@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-
-from preflight import ahead
-
-if ahead.asks_this_node(sys.argv[1:]):  # before all that is imported below
-    ahead.start()
-
 from importlib import import_module
+from typing import Any
 
 import click
 
@@ -19,8 +13,13 @@ from preflight.version import VERSION
 COMMANDS = {
     "check": "check:check",
     "pair": "pair:pair",
+    "gate": "gate:gate",
     "collect": "collect:collect",
     "judge": "judge:judge",
+    "diff": "diff:diff",
+    "history": "history:history",
+    "lint": "lint:lint",
+    "learn": "learn:learn",
     "read": "read:read",
     "demo": "judge:demo",
     "probes": "about:probes",
@@ -40,6 +39,18 @@ class _Commands(click.Group):
         module, _, function = COMMANDS[cmd_name].partition(":")
         command: click.Command = getattr(import_module(f"preflight.commands.{module}"), function)
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        from preflight.session import UsageError
+
+        try:
+            return super().invoke(ctx)
+        except UsageError as error:
+            raise _Mistake(str(error)) from None
+
+
+class _Mistake(click.ClickException):
+    exit_code = 2
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

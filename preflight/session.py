@@ -6,15 +6,13 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
-
-import click
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from preflight.version import VERSION
 
@@ -22,16 +20,15 @@ if TYPE_CHECKING:
     from preflight.checks import Registry
     from preflight.cluster import Cluster
     from preflight.evidence import Evidence
+    from preflight.history import Past
     from preflight.model import Check
 
 #: Bytes kept of a log that is handed over with --log.
 LOG_CAP = 64_000_000
 
 
-class UsageError(click.ClickException):
-    """A mistake in what was asked or configured; nothing was touched."""
-
-    exit_code = 2
+class UsageError(Exception):
+    """A mistake in what was asked or configured; nothing was touched. The exit status is 2."""
 
 
 class Session:
@@ -46,7 +43,8 @@ class Session:
         self.started = time.monotonic()
         self.via = ""
         self._cluster_file, self._only, self._skip, self._outputs = cluster, only, skip, outputs
-        for target in (outputs.get("html_file"), outputs.get("json_file"), outputs.get("exclude_file")):
+        for target in (outputs.get("html_file"), outputs.get("json_file"), outputs.get("exclude_file"),
+                       outputs.get("junit_file"), outputs.get("textfile")):  # fmt: skip
             writable(Path(target) if target and target != "-" else None)
         if save := outputs.get("save"):
             _directory(save)
@@ -57,6 +55,7 @@ class Session:
         if cluster:
             _ = self.cluster
         report_broken(self.registry)
+        _ = self._past
         if only or skip:
             _ = self.checks
         self._all_written = True
@@ -68,9 +67,12 @@ class Session:
         from preflight.cluster.file import ClusterFileError, load
 
         try:
-            return load(self._cluster_file) if self._cluster_file else Cluster()
+            return load(self._cluster_file, self._ids) if self._cluster_file else Cluster()
         except ClusterFileError as error:
             raise UsageError(str(error)) from None
+
+    def _ids(self) -> list[str]:
+        return [check.id for check in self.registry.checks]
 
     @cached_property
     def checks(self) -> list[Check]:
@@ -103,7 +105,10 @@ class Session:
         from preflight.judge import judge
 
         with progress(f"judging {len(evidences)} nodes"):
-            report = judge(evidences, self.checks, self.cluster, run=run, off=self.off)
+            cores = len(os.sched_getaffinity(0))
+            past = self._past
+            evidences = past.known(evidences) if past else evidences
+            report = judge(evidences, self.checks, self.cluster, run=run, off=self.off, processes=cores)
         report["run"] = {
             "at": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "version": VERSION,
@@ -113,50 +118,100 @@ class Session:
         }
         if self.via:
             report["run"]["via"] = self.via
+        if past:
+            past.take(report, evidences, run)
         return report
+
+    @cached_property
+    def _past(self) -> Past | None:
+        """The history, if one was given; it is opened before any node is touched."""
+        if not (path := self._outputs.get("history_file")):
+            return None
+        from preflight.history import HistoryError, Past
+
+        try:
+            return Past(path, lambda text: say(f"warning: {text}\n", sys.stderr))
+        except HistoryError as error:
+            raise UsageError(str(error)) from None
 
     def finish(self, evidences: Sequence[Evidence], run: Evidence | None) -> NoReturn:
         """Judge, tell, write what was asked for, exit with the verdict."""
         report = self.judge(evidences, run)
         json_file, html_file = self._outputs.get("json_file"), self._outputs.get("html_file")
-        document = json.dumps(report, indent=1) + "\n" if json_file else ""
         if json_file == "-":
-            click.echo(document, nl=False)
+            for piece in _document(report):
+                say(piece)
         else:
             self._print(report)
-        for evidence in [*evidences, *([run] if run else [])]:
-            self.keep(evidence)
+        if self._outputs.get("save"):  # else nothing need be read again
+            for evidence in evidences:
+                self.keep(evidence)
+            if run:
+                self.keep(run)
         if html_file:
             from preflight.reports.html_page import render as render_html
 
             page = render_html(report)
             self._write(lambda: write_file(html_file, page), html_file)
         if json_file and json_file != "-":
-            self._write(lambda: write_file(Path(json_file), document), json_file)
+            self._write(lambda: write_file(Path(json_file), _document(report)), json_file)
+        self._render("junit_file", "junit", report)
+        self._render("textfile", "prometheus", report)
         if exclude_file := self._outputs.get("exclude_file"):
             from preflight.targets import bad_nodes
 
             self._write(lambda: write_file(exclude_file, f"{bad_nodes(report)}\n"), exclude_file)
         sys.exit(report["exit_status"] if self._all_written else report["exit_status"] or 3)
 
+    def _render(self, output: str, name: str, report: dict[str, Any]) -> None:
+        """Write the report as ``preflight.reports.NAME`` renders it, if it was asked for."""
+        if target := self._outputs.get(output):
+            from importlib import import_module
+
+            text = import_module(f"preflight.reports.{name}").render(report)
+            self._write(lambda: write_file(target, text), target)
+
     def _write(self, write: Callable[[], None], target: object) -> None:
         """Write something; a disk that is full must not lose the verdict that was printed."""
         try:
             write()
         except OSError as error:
-            click.echo(f"error: {target} could not be written: {error.strerror}", err=True)
+            say(f"error: {target} could not be written: {error.strerror}\n", sys.stderr)
             self._all_written = False
 
     def _print(self, report: dict[str, Any]) -> None:
         from preflight.reports.text_report import render
 
         terminal, width = screen()
-        click.echo(render(report, colour=terminal, width=width, verbose=self._outputs.get("verbose", False)), nl=False)
+        say(render(report, colour=terminal, width=width, verbose=self._outputs.get("verbose", False)))
         if html_file := self._outputs.get("html_file"):
-            click.echo(f"page: {html_file}")
+            say(f"page: {html_file}\n")
 
 
-def write_file(path: Path, text: str) -> None:
+def say(text: str, stream: TextIO | None = None) -> None:
+    """Write text to a standard stream, at once; what its encoding lacks is escaped, and a closed one takes nothing."""
+    stream = stream or sys.stdout
+    if stream is None:
+        return
+    try:
+        stream.write(text)
+    except UnicodeEncodeError:
+        stream.write(text.encode(stream.encoding, "backslashreplace").decode(stream.encoding))
+    stream.flush()
+
+
+def _document(report: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the report as JSON, in pieces: that of ten thousand nodes is hundreds of megabytes."""
+    pieces: list[str] = []
+    for piece in json.JSONEncoder(indent=1).iterencode(report):
+        pieces.append(piece)
+        if len(pieces) > 20_000:
+            yield "".join(pieces)
+            pieces.clear()
+    yield "".join([*pieces, "\n"])
+
+
+def write_file(path: Path, text: str | Iterable[str]) -> None:
     """Write a file at once or not at all; raises OSError."""
     from preflight.archive import write
 
@@ -200,9 +255,10 @@ def progress(what: str) -> Iterator[None]:
         status.stop()
 
 
-def load_evidence(paths: Sequence[Path]) -> tuple[list[Evidence], Evidence | None]:
-    """Read saved documents: the nodes, and the logs of a run."""
-    from preflight.archive import ArchiveError, load
+def load_evidence(paths: Sequence[Path]) -> tuple[Sequence[Evidence], Evidence | None]:
+    """Read saved documents: the nodes, many of which are read when they are asked for, and the logs of a run."""
+    from preflight.archive import ArchiveError
+    from preflight.saved import load
 
     try:
         return load(paths)
@@ -257,7 +313,7 @@ def _directory(path: Path) -> None:
 def report_broken(registry: Registry) -> None:
     """Warn of plug-ins that could not be loaded."""
     for broken in registry.broken:
-        click.echo(f"warning: a plug-in could not be loaded: {broken}", err=True)
+        say(f"warning: a plug-in could not be loaded: {broken}\n", sys.stderr)
 
 
 def nearest(word: str, known: Any) -> str:

@@ -27,8 +27,9 @@ LAYERS = {
     "checklist_items": set[str](),
     "checklist": {"checklist_items", "model"},
     "checks": {"model", "facts", "cluster", "roofline", "hardware", "evidence", "probes"},
-    "judge": {"model", "checklist", "cluster", "facts", "evidence"},
+    "judge": {"checklist", "checks", "cluster", "evidence", "facts", "model"},
     "archive": {"evidence", "facts"},
+    "saved": {"archive", "evidence", "facts"},
     "transport": {"evidence", "probes", "collector"},
     "reports": {"model", "checklist", "version"},
     "schemas": set[str](),
@@ -37,16 +38,28 @@ LAYERS = {
     "targets": {"nodeset"},
     "fleet": {"transport", "evidence"},
     "progress": {"fleet"},
-    "session": {"archive", "checks", "cluster", "evidence", "judge", "model", "reports", "targets", "version"},
-    "asking": {"session", "cluster", "evidence", "fleet", "probes", "progress", "targets", "transport"},
+    "session": {
+        "archive", "checks", "cluster", "evidence", "history", "judge", "model", "reports", "saved", "targets", "version",
+    },
+    "asking": {"session", "cluster", "evidence", "fleet", "nodeset", "probes", "progress", "targets", "transport"},
     "ahead": {"transport"},
     "pair": {"asking", "checks", "cluster", "evidence", "facts", "probes", "session"},
-    "reading": {"checks", "cluster", "evidence", "facts", "judge", "model"},
-    "commands": {
-        "asking", "session", "checklist", "checks", "cluster", "evidence",
-        "formats", "model", "pair", "probes", "reading", "reads", "reports", "version",
+    "gate": {
+        "ahead", "archive", "asking", "checks", "cluster", "evidence", "facts", "fleet", "judge", "model", "nodeset",
+        "probes", "reports", "session", "transport", "version",
     },
-    "cli": {"ahead", "commands", "version"},
+    "reading": {"checks", "cluster", "evidence", "facts", "judge", "model"},
+    "learn": {"checks", "cluster", "evidence", "facts", "hardware", "judge", "model", "nodeset"},
+    "history": {"evidence", "facts"},
+    "diff": {"archive", "checks", "cluster", "evidence", "facts", "judge", "model", "reports", "saved"},
+    "lint": {"cluster", "evidence", "hardware", "judge", "model", "nodeset"},
+    "commands": {
+        "asking", "session", "checklist", "checks", "cluster", "diff", "evidence", "facts",
+        "formats", "gate", "hardware", "history", "learn", "lint", "model", "pair", "probes", "reading", "reads", "reports", "version",
+    },
+    "plain": {"asking", "session"},
+    "cli": {"commands", "session", "version"},
+    "entry": {"ahead", "cli", "commands", "gate", "plain"},
 }  # fmt: skip
 
 

@@ -1,0 +1,158 @@
+"""What creeps: numbers that were good every day and are worse each day. They need a history (--history)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from preflight.cluster import Site
+from preflight.facts import NodeFacts
+from preflight.facts.course import COURSE, ENOUGH, Course, courses, since_reset
+from preflight.lean import dataclass
+from preflight.model import Finding, check, passed, skipped, unknown, warned
+
+
+@dataclass(frozen=True)
+class _Rule:
+    metric: str
+    what: str
+    limit: float  # growth per day from which it warns
+    per: str  # unit of the growth
+
+
+#: A judgement, from operators' rules for single runs: NVSentinel calls 120 symbol errors an hour fatal, gpud and OCI
+#: look at a port that flaps three times in hours; a link that recovers every day is on its way there.
+_LINKS = (
+    _Rule("port.link_downed", "times the link went down", 1, "a day"),
+    _Rule("port.link_error_recovery", "times the link was trained anew", 1, "a day"),
+    _Rule("port.symbol_error", "symbol errors", 120, "a day"),
+)
+
+#: Rows: NVIDIA's policy replaces a GPU at 512 remapped rows, and one every two days is there within the warranty.
+#: Corrected errors: AzNHC warns at 20 million (DRAM) and 10,000 (SRAM) in a life; a hundredth of that each day.
+_MEMORY = (
+    _Rule("gpu.remapped_uncorrected", "rows remapped for errors that ECC did not correct", 0.5, "a day"),
+    _Rule("gpu.remapped_corrected", "rows remapped for corrected errors", 0.5, "a day"),
+    _Rule("gpu.ecc_aggregate_dram_corrected", "corrected errors of DRAM", 200_000, "a day"),
+    _Rule("gpu.ecc_aggregate_sram_corrected", "corrected errors of SRAM", 100, "a day"),
+)
+
+#: Degrees that are left before a GPU slows down, below which its course is looked at, and days ahead.
+_MARGIN_C, _AHEAD_DAYS = 20.0, 30.0
+
+
+@check(
+    "trend.links",
+    title="Links do not err more from day to day",
+    source="operators' limits for one run (NVSentinel, gpud, OCI), spread over a day; Theil-Sen slope",
+    fix="Clean, reseat or replace the cable or transceiver at the next drain, before the link is slow or down.",
+    answers=("AN-9",),
+    gating=False,
+    history=True,
+)
+def links(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare how many errors each port's counters gain a day with what a sound link gains: next to none.
+
+    A cable seldom dies at once. It errs a little more each day, and one morning the job that needs it stands still;
+    that morning can be chosen.
+
+    A warning from 1 a day (link down, trained anew) and 120 a day (symbol errors) on, over at least three runs and a
+    day. A counter that went back was reset, and counts from there.
+
+    A false alarm: a switch that was rebooted every day, or a cable that was moved.
+    """
+    yield from _grown(node, _LINKS, "port")
+
+
+@check(
+    "trend.gpu-memory",
+    title="GPU memory does not err more from day to day",
+    source="NVIDIA GPU Memory Error Management (512 rows); AzNHC's limits of a life, spread over a hundred days",
+    fix="Plan the exchange: run `nvidia-smi -q -d ROW_REMAPPER,ECC`, and watch the GPU until then.",
+    answers=("AN-9",),
+    gating=False,
+    history=True,
+)
+def gpu_memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare how many rows each GPU remaps and how many errors ECC corrects a day with what sound memory has.
+
+    Spare rows run out. When they do, the next error ends a job, and the GPU is exchanged in a hurry.
+
+    A warning from one row in two days, 200,000 corrected errors of DRAM or 100 of SRAM a day on, over at least three
+    runs and a day.
+
+    A false alarm: none is known; a burst that ended moves the median slope only if it took half of the runs.
+    """
+    yield from _grown(node, _MEMORY, "GPU")
+
+
+@check(
+    "trend.temperature",
+    title="GPUs keep their thermal headroom",
+    source="nvmlDeviceGetMarginTemperature: degrees to the slowdown; the 30 days ahead are a judgement",
+    fix="Look at fans, filters and the coolant of this node, and at the inlet temperature of its rack.",
+    answers=("AN-9", "AN-11"),
+    gating=False,
+    history=True,
+)
+def temperature(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the degrees that are left before each GPU slows down with how fast they dwindle.
+
+    Dust and a tired pump take a degree a week; the clocks fall on a hot afternoon, and with them the whole job.
+
+    A warning where fewer than 20 °C are left and, as they dwindle, none in 30 days, over at least three runs and a day.
+
+    A false alarm: runs at idle at first and under load later. Compare runs of one kind.
+    """
+    found = courses(node.evidence, "gpu.temperature_margin_c")
+    told = [course for course in found if course.enough]
+    if not told:
+        yield _too_few(found, "GPU")
+        return
+    good = 0
+    for course in told:
+        lost = -course.per_day
+        if course.last < _MARGIN_C and lost * _AHEAD_DAYS > course.last:
+            yield warned(
+                f"{course.subject}: {course.last:.0f} °C to the slowdown, and {lost:.1f} °C less each day",
+                subject=course.subject, found=f"{course.last:.0f} °C, less {lost:.1f} °C a day",
+                expected=f"at least {_MARGIN_C:.0f} °C, or as much in {_AHEAD_DAYS:.0f} days", evidence=[COURSE],
+            )  # fmt: skip
+        else:
+            good += 1
+    if good:
+        yield passed(f"{_count(good, 'GPU')} keep their headroom", evidence=[COURSE])
+
+
+def _grown(node: NodeFacts, rules: Sequence[_Rule], noun: str) -> Iterator[Finding]:
+    seen: list[Course] = []
+    bad: set[str] = set()
+    for rule in rules:
+        for whole in courses(node.evidence, rule.metric):
+            course = since_reset(whole)
+            seen.append(course)
+            if course.enough and course.per_day >= rule.limit:
+                bad.add(course.subject)
+                yield warned(
+                    f"{course.subject}: {course.per_day:,.3g} {rule.what} {rule.per}, over {course.days[-1]:.0f} days",
+                    subject=course.subject, found=f"{course.per_day:,.3g} {rule.per}",
+                    expected=f"less than {rule.limit:,g} {rule.per}", evidence=[COURSE],
+                )  # fmt: skip
+    told = {course.subject for course in seen if course.enough}
+    if not told:
+        yield _too_few(seen, noun)
+    elif good := told - bad:
+        yield passed(f"{_count(len(good), noun)} gain no more errors than sound ones do", evidence=[COURSE])
+
+
+def _too_few(found: Sequence[Course], noun: str) -> Finding:
+    if not found:
+        return skipped(f"no {noun} of this node has told such a number", evidence=[COURSE])
+    points = max(len(course.values) for course in found)
+    return unknown(
+        f"{_count(points, 'run')} in {max(course.days[-1] for course in found):.1f} days: too few for a course",
+        evidence=[COURSE], fix=f"run it again: it takes {ENOUGH} runs over a day or more",
+    )  # fmt: skip
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

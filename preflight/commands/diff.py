@@ -1,0 +1,43 @@
+"""``preflight diff``."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from preflight.commands import options
+from preflight.session import Session, UsageError, progress, say
+
+
+@click.command(cls=options.Compact)
+@click.argument("before", type=options.file_path, metavar="BEFORE")
+@click.argument("after", type=options.file_path, metavar="AFTER")
+@options.cluster
+@options.selection
+@click.option("--json", "as_json", is_flag=True, help="Print what changed as JSON (preflight.diff/1).")
+def diff(
+    before: Path, after: Path, cluster: Path | None, only: tuple[str, ...], skip: tuple[str, ...], as_json: bool
+) -> None:
+    """Tell what changed between two saved runs: evidence (--save DIR), or reports (--json FILE).
+
+    \b
+    Example: preflight diff good-run/ last-night/
+    Exit:    0 nothing got worse, 1 something did, 3 could not tell, 2 usage
+    """
+    from preflight.diff import SideError, compare, load, render
+
+    session = Session("diff", cluster, only, skip, {})
+    sides = []
+    for path in (before, after):
+        try:
+            with progress(f"judging {path}"):
+                sides.append(load(path, session.checks, session.cluster, os.cpu_count() or 1))
+        except SideError as error:
+            raise UsageError(str(error)) from None
+    told = compare(*sides)
+    say(json.dumps(told, indent=1) + "\n" if as_json else render(told))
+    sys.exit(told["exit_status"])

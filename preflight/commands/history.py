@@ -1,0 +1,141 @@
+"""``preflight history``: what earlier runs said, and how long jobs took."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import click
+
+from preflight.commands import options
+from preflight.session import UsageError, say
+
+
+@click.group()
+def history() -> None:
+    """Show what earlier runs said (check --history FILE), and keep how long jobs took.
+
+    \b
+    Example: preflight history runs history.db
+             preflight history node history.db gpu003
+    """
+
+
+_file = click.argument("file", type=options.file_path, metavar="FILE")
+_json = click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+
+
+@history.command()
+@_file
+@_json
+def runs(file: Path, as_json: bool) -> None:
+    """List the runs, the newest first."""
+    with _opened(file) as store:
+        told = [
+            {"at": run.at, "command": run.command, "version": run.version, "exit_status": run.exit_status,
+             "record": run.record}
+            for run in store.runs()
+        ]  # fmt: skip
+    words = {0: "passed", 1: "failed", 3: "could not tell"}
+    verdicts = [words.get(one["exit_status"], str(one["exit_status"])) for one in told]
+    rows = [(one["at"], one["command"], one["version"], word) for one, word in zip(told, verdicts, strict=True)]
+    _tell(told, as_json, ("at", "command", "version", "verdict"), rows)
+
+
+@history.command()
+@_file
+@click.argument("name", metavar="NODE")
+@_json
+def node(file: Path, name: str, as_json: bool) -> None:
+    """List what did not pass on a node, the newest first."""
+    keys = ("at", "check", "subject", "status", "message")
+    with _opened(file) as store:
+        rows = store.said_of(name)
+    _tell([dict(zip(keys, row, strict=True)) for row in rows], as_json, keys, rows)
+
+
+@history.command()
+@_file
+@click.argument("what", default="%", metavar="[BENCHMARK]")
+@_json
+def figures(file: Path, what: str, as_json: bool) -> None:
+    """List results of benchmarks, the newest first; % in BENCHMARK stands for anything."""
+    keys = ("at", "what", "subject", "value", "unit")
+    with _opened(file) as store:
+        rows = store.figures(what)
+    _tell([dict(zip(keys, row, strict=True)) for row in rows], as_json, keys, rows)
+
+
+@history.command()
+@_file
+@click.argument("id", metavar="ID")
+@click.option("--seconds", type=click.FloatRange(0), required=True, metavar="S", help="How long it took.")
+@click.option("--name", required=True, metavar="NAME", help="Jobs of one name are compared.")
+@click.option("--nodes", type=click.IntRange(1), metavar="N", help="How many nodes it had.")
+@click.option("--outcome", default="completed", metavar="WORD", help="completed (usual), failed, timeout …")
+def job(file: Path, id: str, seconds: float, name: str, nodes: int | None, outcome: str) -> None:
+    """Record how long a job took; an epilog is a good place for it.
+
+    \b
+    Example: preflight history job history.db $SLURM_JOB_ID --seconds 5400 --name llama
+    """
+    now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    with _opened(file) as store:
+        store.add_job(id, now, seconds, nodes, name, outcome)
+
+
+@history.command()
+@_file
+@_json
+def jobs(file: Path, as_json: bool) -> None:
+    """List jobs and how long they took, against the median of their name, the newest first."""
+    from statistics import median
+
+    with _opened(file) as store:
+        rows = store.jobs()
+    usual: dict[tuple[str, int | None], list[float]] = {}
+    for _, _, seconds, nodes, name, outcome in rows:
+        if outcome == "completed":
+            usual.setdefault((name, nodes), []).append(seconds)
+    keys = ("id", "ended", "seconds", "nodes", "name", "outcome", "of_usual")
+    told = []
+    for id, ended, seconds, nodes, name, outcome in rows:
+        others = usual.get((name, nodes), [])
+        share = round(seconds / median(others), 3) if len(others) > 2 and median(others) else None
+        told.append((id, ended, seconds, nodes, name, outcome, share))
+    _tell([dict(zip(keys, row, strict=True)) for row in told], as_json, keys, told)
+
+
+def _opened(file: Path) -> Any:
+    """Open a history; making one here is for ``job`` and for runs, and harmless."""
+    from contextlib import contextmanager
+
+    from preflight.history import HistoryError, Store
+
+    @contextmanager
+    def opened() -> Any:
+        try:
+            with Store(file) as store:
+                yield store
+        except HistoryError as error:
+            raise UsageError(str(error)) from None
+
+    return opened()
+
+
+def _tell(told: list[Any], as_json: bool, keys: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
+    from preflight.reports.visible import one_line
+
+    if as_json:
+        say(json.dumps(told, indent=1) + "\n")
+        return
+    lines = [
+        [str(key) for key in keys],
+        *([one_line("" if cell is None else str(cell)) for cell in row] for row in rows),
+    ]
+    widths = [min(max(len(line[place]) for line in lines), 60) for place in range(len(lines[0]))]
+    for line in lines:
+        say("  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() + "\n")

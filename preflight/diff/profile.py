@@ -1,0 +1,55 @@
+"""The values of a node that stay as they are until somebody changes something: those that fleets are compared by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+
+from preflight.checks.fleet_reads import several
+from preflight.checks.fleet_traits import Trait
+from preflight.cluster import Site
+from preflight.evidence import EvidenceError
+from preflight.facts import NodeFacts
+
+#: Modules of checks with tables of traits.
+_TABLES = ("fleet_software", "fleet_gpu", "fleet_host", "fleet_nic", "fleet_rails")
+
+Read = Callable[[NodeFacts, Site], "str | float | None"]
+
+#: What checks of their own compare across nodes.
+_MORE: tuple[tuple[str, Read], ...] = (
+    ("NVIDIA driver", lambda node, site: node.driver.version if node.gpus_on_bus else None),
+    ("RDMA devices", lambda node, site: f"{len(node.rdma_devices)}"),
+    ("ports that are up", lambda node, site: f"{sum(port.active for port in node.rdma_ports)}"),
+    ("RDMA MTU", lambda node, site: several(port.active_mtu for port in node.rdma_ports if port.active)),
+    ("NCCL variables", lambda node, site: " ".join(f"{s.name}={s.value}" for s in node.nccl_env.settings) or "none"),
+)
+
+
+def profile(node: NodeFacts, site: Site) -> dict[str, str]:
+    """Return the values by name; one that could not be read is left out, since nobody knows whether it changed."""
+    found = {}
+    for name, read in reads():
+        try:
+            value = read(node, site)
+        except EvidenceError:
+            continue
+        if value is not None:
+            found[name] = f"{value:.5g}" if isinstance(value, float) else str(value)
+    return found
+
+
+def reads() -> Iterator[tuple[str, Read]]:
+    """Yield the names of the values, and how each is read."""
+    yield from _MORE
+    for name in _TABLES:
+        for table in vars(import_module(f"preflight.checks.{name}")).values():
+            if isinstance(table, tuple) and table and all(isinstance(entry, Trait) for entry in table):
+                yield from ((trait.what, trait.read) for trait in table if trait.alone)
+
+
+def changes(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Yield name, old and new of the values that both sides know and that differ."""
+    for name, old in before.items():
+        if name in after and after[name] != old:
+            yield name, old, after[name]

@@ -1,0 +1,66 @@
+"""One side of a comparison: a report that was written, or evidence that is judged now."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from preflight.archive import ArchiveError
+from preflight.cluster import Cluster
+from preflight.diff.profile import profile
+from preflight.facts import NodeFacts
+from preflight.judge import judge
+from preflight.lean import dataclass, field
+from preflight.model import Check
+from preflight.saved import load as load_evidence
+
+
+class SideError(Exception):
+    """A side cannot be read; the text names the path and the cure."""
+
+
+@dataclass
+class Side:
+    """A report, and the values of its nodes where there is evidence."""
+
+    path: str
+    report: Mapping[str, Any]
+    values: Mapping[str, Mapping[str, str]] | None = None
+    at: str = field(default="")
+
+
+def load(path: Path, checks: Sequence[Check], cluster: Cluster, processes: int = 1) -> Side:
+    """Read a report, or judge a file or directory of evidence; raises SideError."""
+    if (report := _report(path)) is not None:
+        return Side(str(path), report, None, str(report["run"]["at"]))
+    try:
+        evidences, run = load_evidence([path])
+    except ArchiveError as error:
+        raise SideError(str(error)) from None
+    told = judge(evidences, checks, cluster, run=run, processes=processes)
+    values = {}
+    for evidence in evidences:
+        if evidence.no_answer is None and evidence.pair is None:
+            facts = NodeFacts(evidence)
+            values[evidence.node] = profile(facts, cluster.site(facts))
+    at = max((str(node.get("collected_at", "")) for node in told["nodes"]), default="")
+    return Side(str(path), told, values, at)
+
+
+def _report(path: Path) -> Mapping[str, Any] | None:
+    """Return the report that a file holds; None if it is no report."""
+    if not path.is_file():
+        return None
+    try:
+        document = json.loads(path.read_bytes())
+    except OSError as error:
+        raise SideError(f"{path}: cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(document, dict) or not str(document.get("schema", "")).startswith("preflight.report/"):
+        return None
+    if not all(key in document for key in ("run", "coverage", "nodes", "findings", "exit_status")):
+        raise SideError(f"{path}: is a part of a report; write it again with --json")
+    return document

@@ -1,0 +1,90 @@
+"""The course of a node's numbers over earlier runs, and how fast they grow.
+
+The slope is the median of the slopes between all pairs of points (Theil and Sen): one odd reading does not move it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from itertools import combinations
+from statistics import median
+from typing import Any
+
+from preflight.evidence import Evidence, EvidenceError
+from preflight.lean import dataclass
+
+#: The record that a history adds to a node's evidence.
+COURSE = "history:course"
+
+#: Points, and days between the first and the last, that it takes to speak of a course.
+ENOUGH, LEAST_DAYS = 3, 1.0
+
+#: Points of one series that are looked at, the newest.
+_MOST = 120
+
+
+@dataclass(frozen=True)
+class Course:
+    """One number over time, the oldest first."""
+
+    subject: str
+    days: tuple[float, ...]  # since the first
+    values: tuple[float, ...]
+
+    @property
+    def enough(self) -> bool:
+        """Whether there are points enough to speak of a course."""
+        return len(self.values) >= ENOUGH and self.days[-1] >= LEAST_DAYS
+
+    @property
+    def per_day(self) -> float:
+        """The usual growth, in units of the value per day."""
+        slopes = [
+            (later - earlier) / (end - start)
+            for (start, earlier), (end, later) in combinations(zip(self.days, self.values, strict=True), 2)
+            if end > start
+        ]
+        return median(slopes) if slopes else 0.0
+
+    @property
+    def last(self) -> float:
+        """The newest value."""
+        return self.values[-1]
+
+
+def since_reset(course: Course) -> Course:
+    """Return the part of a counter's course after it last went back: a reboot sets most counters to nought."""
+    start = max((place for place in range(1, len(course.values)) if course.values[place] < course.values[place - 1]),
+                default=0)  # fmt: skip
+    first = course.days[start]
+    return Course(course.subject, tuple(day - first for day in course.days[start:]), course.values[start:])
+
+
+def courses(evidence: Evidence, metric: str) -> tuple[Course, ...]:
+    """Return the courses of one metric, by subject; raises EvidenceError."""
+    value = evidence.value(COURSE)
+    if not isinstance(value, Mapping):
+        raise EvidenceError(COURSE, "holds no metrics")
+    series = value.get(metric, {})
+    if not isinstance(series, Mapping):
+        raise EvidenceError(COURSE, f"{metric} holds no subjects")
+    return tuple(_course(str(subject), points) for subject, points in sorted(series.items()))
+
+
+def _course(subject: str, points: Any) -> Course:
+    found: list[tuple[float, float]] = []
+    if not isinstance(points, list):
+        raise EvidenceError(COURSE, f"{subject[:60]} holds no points")
+    for point in points[-_MOST:]:
+        try:
+            at, value = point
+            moment = datetime.strptime(at, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)
+            found.append((moment.timestamp() / 86400, float(value)))
+        except (TypeError, ValueError):
+            raise EvidenceError(COURSE, f"{subject[:60]} has the point {str(point)[:60]}") from None
+    if not found:
+        raise EvidenceError(COURSE, f"{subject[:60]} holds no points")
+    found.sort()
+    first = found[0][0]
+    return Course(subject, tuple(day - first for day, _ in found), tuple(value for _, value in found))

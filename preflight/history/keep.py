@@ -1,0 +1,62 @@
+"""One run and its history: what it knows goes into the judgement, what was said goes back into it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from preflight.evidence import Evidence, EvidenceError
+from preflight.facts import NodeFacts, RunFacts
+from preflight.history.past import annotate, at
+from preflight.history.samples import samples, with_past
+from preflight.history.store import HistoryError, Store
+
+
+class Past:
+    """The history of a run. Once it is open, nothing that goes wrong with it touches the verdict."""
+
+    def __init__(self, path: Path, warn: Callable[[str], None]) -> None:
+        """Open the file, or make it; raises HistoryError."""
+        self._path, self._warn = path, warn
+        with Store(path):
+            pass
+
+    def known(self, evidences: Sequence[Evidence]) -> Sequence[Evidence]:
+        """Return the documents with the course of their numbers."""
+        try:
+            with Store(self._path) as store:
+                return with_past(evidences, store)
+        except HistoryError as error:
+            self._warn(f"{error}; judged without it")
+            return evidences
+
+    def take(self, report: dict[str, Any], evidences: Sequence[Evidence], run: Evidence | None) -> None:
+        """Tell of the report's findings what they were before, and record the run."""
+        try:
+            with Store(self._path) as store:
+                annotate(report, store)
+                store.add(at(report), report, _samples(evidences), _figures(run))
+        except HistoryError as error:
+            self._warn(f"{error}; this run is not recorded")
+
+
+def _samples(evidences: Sequence[Evidence]) -> Iterator[tuple[str, str, str, float]]:
+    for evidence in evidences:
+        if evidence.no_answer is None:
+            for metric, subject, value in samples(NodeFacts(evidence)):
+                yield evidence.node, metric, subject, value
+
+
+def _figures(run: Evidence | None) -> Iterator[tuple[str, str, float, str]]:
+    """Yield the best bus bandwidth of each benchmark in the run's logs."""
+    if run is None:
+        return
+    try:
+        reports = RunFacts(run).nccl_tests
+    except EvidenceError:
+        return
+    for key, found in reports.items():
+        for report in found:
+            if (best := report.best()) is not None:
+                yield f"{report.collective or 'nccl-tests'} busbw", key, best.busbw_gbytes_s, "GB/s"

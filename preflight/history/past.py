@@ -1,0 +1,128 @@
+"""What a report's findings were in earlier runs: new, come back, there all the time, and what is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from preflight.history.store import Run, Store
+from preflight.lean import dataclass
+
+#: Days over which it is counted how often something came.
+WEEK_DAYS = 7
+
+_FORM = "%Y-%m-%dT%H:%M:%SZ"
+_ORDINALS = ("", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+
+Key = tuple[str, str, str]  # node, check, subject
+
+
+@dataclass(frozen=True)
+class Past:
+    """What earlier runs said of one finding on one node."""
+
+    since: str  # the first run of those in a row that said it; empty: none did
+    previous: str  # the run before this one in which it was judged; empty: none
+    times: int  # how often it came within a week, this time included
+
+    def words(self, now: str) -> str:
+        """Say it: ``new since yesterday, third time this week``."""
+        often = f", {_ordinal(self.times)} time this week" if self.times > 1 else ""
+        if self.since:
+            return f"since {_when(self.since, now)}{often}"
+        if self.previous:
+            return f"new since {_when(self.previous, now)}{often}"
+        return ""
+
+
+def at(report: Mapping[str, Any]) -> str:
+    """Return when the nodes of a report were asked; evidence may be judged long afterwards."""
+    asked = [str(node["collected_at"]) for node in report["nodes"] if node.get("collected_at")]
+    return max(asked, default=str(report["run"]["at"]))
+
+
+def annotate(report: dict[str, Any], store: Store) -> None:
+    """Add to each finding that did not pass what it was before (``history``), and to the report what is gone.
+
+    Only runs count in which the node answered and the check ran: a run that did not look knows nothing.
+    """
+    now = at(report)
+    since = (_time(now) - timedelta(days=WEEK_DAYS)).strftime(_FORM)
+    runs = store.runs(before=now)
+    answered = store.answered([run.id for run in runs])
+    said: dict[Key, set[int]] = {}
+    for run, node, check, subject, _ in store.failures(""):
+        said.setdefault((node, check, subject), set()).add(run)
+    report["history"] = {"file": str(store.path), "runs": len(runs), "previous": runs[0].at if runs else None}
+    current: set[Key] = set()
+    for finding in report["findings"]:
+        if finding["status"] in ("pass", "skip"):
+            continue
+        groups: dict[Past, list[str]] = {}
+        for node in finding["nodes"]:
+            key = node, finding["check"], finding["subject"]
+            current.add(key)
+            groups.setdefault(_past(key, said.get(key, set()), runs, answered, since), []).append(node)
+        told = [
+            {"nodes": nodes, "since": past.since or None, "previous": past.previous or None, "times": past.times,
+             "new": not past.since, "said": words}
+            for past, nodes in groups.items() if (words := past.words(now))
+        ]  # fmt: skip
+        if told:
+            finding["history"] = told
+    report["history"]["gone"] = _gone(report, current, runs, answered, said)
+
+
+def _past(key: Key, said: set[int], runs: Sequence[Run], answered: Mapping[int, frozenset[str]], week: str) -> Past:
+    node, check, _ = key
+    judged = [run for run in runs if check in run.checks and (node in answered[run.id] or node.startswith("@"))]
+    streak = 0
+    while streak < len(judged) and judged[streak].id in said:
+        streak += 1
+    since = judged[streak - 1].at if streak else ""
+    times = 0 if since >= week else 1  # what began before the week, or just now
+    for place, run in enumerate(judged):
+        older = judged[place + 1] if place + 1 < len(judged) else None
+        times += run.at >= week and run.id in said and not (older and older.id in said)
+    return Past(since, judged[0].at if judged else "", times)
+
+
+def _gone(
+    report: Mapping[str, Any], current: set[Key], runs: Sequence[Run], answered: Mapping[int, frozenset[str]],
+    said: Mapping[Key, set[int]],
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Return what the last run said of nodes that were judged again and is not said any more."""
+    judged = {node["name"]: node["checks"] for node in report["nodes"] if not node.get("no_answer")}
+    found: dict[tuple[str, str], list[str]] = {}
+    last: dict[str, int] = {}
+    for run in reversed(runs):
+        last.update(dict.fromkeys(answered[run.id], run.id))
+    for (node, check, subject), seen in sorted(said.items()):
+        if (node, check, subject) in current or check not in judged.get(node, ()):
+            continue
+        if judged[node][check] != "skip" and last.get(node) in seen:
+            found.setdefault((check, subject), []).append(node)
+    return [{"check": check, "subject": subject, "nodes": nodes} for (check, subject), nodes in found.items()]
+
+
+def _time(at: str) -> datetime:
+    try:
+        return datetime.strptime(at, _FORM).replace(tzinfo=timezone.utc)
+    except ValueError:
+        return datetime.now(timezone.utc)
+
+
+def _when(then: str, now: str) -> str:
+    """Say when something was, seen from now: ``yesterday``, ``14:05 today``, ``2026-11-03``; all in UTC."""
+    days = (_time(now).date() - _time(then).date()).days
+    if days == 0:
+        return f"{then[11:16]} today"
+    return "yesterday" if days == 1 else then[:10]
+
+
+def _ordinal(number: int) -> str:
+    if number < len(_ORDINALS):
+        return _ORDINALS[number]
+    suffix = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{suffix}"

@@ -1,0 +1,124 @@
+"""The numbers of a node whose course over days tells more than their value: errors, spare rows, headroom, light."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta, timezone
+from typing import Any, overload
+
+from preflight.evidence import Evidence, EvidenceError
+from preflight.facts import NodeFacts, counters, optics
+from preflight.facts.course import COURSE
+from preflight.history.store import Store
+from preflight.lean import dataclass, replace
+
+#: Days of the past that a node's course is judged by.
+LOOK_BACK_DAYS = 30
+
+#: Fields of a GPU's health, and counters of a port.
+_GPU = (
+    "ecc_aggregate_sram_corrected", "ecc_aggregate_dram_corrected", "remapped_corrected", "remapped_uncorrected",
+    "temperature_margin_c",
+)  # fmt: skip
+_PORT = ("symbol_error", "link_error_recovery", "link_downed")
+
+Course = Mapping[tuple[str, str], Sequence[tuple[str, float]]]
+
+_FORM = "%Y-%m-%dT%H:%M:%SZ"
+
+
+def samples(node: NodeFacts) -> Iterator[tuple[str, str, float]]:
+    """Yield metric, subject and value; what a node does not tell is left out."""
+    yield from _of_gpus(node)
+    yield from _of_ports(node)
+
+
+def _of_gpus(node: NodeFacts) -> Iterator[tuple[str, str, float]]:
+    try:
+        gpus = node.gpu_health.gpus if node.gpus_on_bus else ()
+    except EvidenceError:
+        return
+    for gpu in gpus:
+        for field in _GPU:
+            if (value := getattr(gpu, field)) is not None:
+                yield f"gpu.{field}", gpu.uuid or gpu.address, float(value)
+
+
+def _of_ports(node: NodeFacts) -> Iterator[tuple[str, str, float]]:
+    try:
+        ports = node.rdma_ports
+    except EvidenceError:
+        return
+    for port in ports:
+        try:
+            record = node.evidence.whole(counters.key_of("counters", port))
+            values = counters.parse_files(record.value)
+        except (EvidenceError, ValueError):
+            values = {}
+        for name in _PORT:
+            if name in values:
+                yield f"port.{name}", port.name, float(values[name])
+        try:
+            link = node.parsed(f"cmd:mlxlink -d {port.device} -m -c", optics.parse_mlxlink)
+        except EvidenceError:
+            continue
+        if link.raw_ber is not None:
+            yield "port.raw_ber", port.name, link.raw_ber
+
+
+class Remembered(Sequence[Evidence]):
+    """Documents, each with the course of its numbers in earlier runs (``history:course``); read when asked for."""
+
+    remembered = True
+
+    def __init__(self, sources: Sequence[_Known]) -> None:
+        self.sources = sources
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    @overload
+    def __getitem__(self, place: int) -> Evidence: ...
+    @overload
+    def __getitem__(self, place: slice) -> Remembered: ...
+    def __getitem__(self, place: int | slice) -> Evidence | Remembered:
+        return Remembered(self.sources[place]) if isinstance(place, slice) else self.sources[place].read()
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A document, and what is remembered of its node."""
+
+    source: Any  # Evidence, or what reads it
+    courses: Mapping[str, Course]
+
+    def read(self) -> Evidence:
+        """Return the evidence with its course up to when it was collected."""
+        evidence = self.source if isinstance(self.source, Evidence) else self.source.read()
+        if evidence.no_answer is not None or not evidence.records:
+            return evidence
+        value: dict[str, dict[str, Any]] = {}
+        for (metric, subject), points in self.courses.get(evidence.node, {}).items():
+            if before := [list(point) for point in points if point[0] < evidence.collected_at]:
+                value.setdefault(metric, {})[subject] = before
+        for metric, subject, last in samples(NodeFacts(evidence)):
+            value.setdefault(metric, {}).setdefault(subject, []).append([evidence.collected_at, last])
+        return replace(evidence, records={**evidence.records, COURSE: {"status": "ok", "value": value}})
+
+
+def with_past(evidences: Sequence[Evidence], store: Store) -> Remembered:
+    """Return the documents with what the history knows of their numbers in the thirty days before."""
+    sources = getattr(evidences, "sources", evidences)
+    newest = max((run.at for run in store.runs()), default="")
+    try:
+        moment = datetime.strptime(newest, _FORM).replace(tzinfo=timezone.utc)
+    except ValueError:
+        return Remembered([_Known(source, {}) for source in sources])
+    since = (moment - timedelta(days=LOOK_BACK_DAYS)).strftime(_FORM)
+    courses = store.course(since)
+    return Remembered([_Known(source, _of(source, courses)) for source in sources])
+
+
+def _of(source: Any, courses: Mapping[str, Course]) -> Mapping[str, Course]:
+    """Return the course of a document's node alone: it travels to the process that judges it."""
+    return {source.node: courses[source.node]} if source.node in courses else {}

@@ -1,0 +1,247 @@
+"""The history file: SQLite with a write-ahead log, so that a crash at any moment leaves it whole.
+
+It belongs to whoever runs preflight and is readable for nobody else: it names hosts and what is wrong with them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from preflight.lean import dataclass
+
+#: Version of the tables; files of a later one are refused.
+VERSION = 1
+
+#: Days that runs are kept, and MiB that the file may have: the oldest runs go first.
+KEEP_DAYS, KEEP_MIB = 400, 512
+
+#: Seconds to wait for another run that writes.
+_BUSY_S = 10.0
+
+_LONGEST = 2000
+
+
+class HistoryError(Exception):
+    """The history cannot be used; the text names the file and the cure."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run that was recorded."""
+
+    id: int
+    at: str
+    command: str
+    version: str
+    exit_status: int
+    checks: frozenset[str]
+    record: Mapping[str, Any]
+
+
+class Store:
+    """One history file. Every method raises HistoryError for a file that is damaged, locked or full."""
+
+    def __init__(self, path: Path, *, keep_days: int = KEEP_DAYS, keep_mib: int = KEEP_MIB) -> None:
+        """Open it, or make it."""
+        self.path, self._keep_days, self._keep_mib = path, keep_days, keep_mib
+        self._claim()
+        with self._told():
+            self._db = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
+            self._db.execute("PRAGMA foreign_keys = ON")
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = NORMAL")
+            self._make()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._db.close()
+
+    def _claim(self) -> None:
+        """Make the file if it is not there; refuse one that is not ours alone."""
+        try:
+            handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise HistoryError(f"{self.path}: the history cannot be opened: {error.strerror}") from None
+        try:
+            found = os.fstat(handle)
+        finally:
+            os.close(handle)
+        if not stat.S_ISREG(found.st_mode):
+            raise HistoryError(f"{self.path}: the history is no regular file")
+        if found.st_uid != os.geteuid():
+            raise HistoryError(f"{self.path}: the history belongs to user {found.st_uid}; take a file of your own")
+        if found.st_mode & 0o022:
+            raise HistoryError(f"{self.path}: others may write to the history: chmod 600 {self.path}")
+
+    def _make(self) -> None:
+        (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        if version > VERSION:
+            raise HistoryError(f"{self.path}: the history is of a newer preflight (version {version}): use that one")
+        if version == 0:
+            tables = files("preflight.history").joinpath("schema.sql").read_text("utf-8")
+            with self._writing():
+                if self._db.execute("PRAGMA user_version").fetchone() == (0,):
+                    for statement in tables.split(";"):
+                        self._db.execute(statement)
+                    self._db.execute(f"PRAGMA user_version = {VERSION}")
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise HistoryError(f"{self.path}: the history cannot be used: {error}") from None
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Write all or nothing."""
+        with self._told():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+
+    # Writing
+
+    def add(
+        self,
+        at: str,
+        report: Mapping[str, Any],
+        samples: Iterable[tuple[str, str, str, float]],
+        figures: Iterable[tuple[str, str, float, str]] = (),
+    ) -> None:
+        """Record a run: what did not pass, on which nodes, and numbers (node, metric, subject, value).
+
+        The same run recorded again takes the place of the first.
+        """
+        run = report["run"]
+        checks = sorted({check for node in report["nodes"] for check in node["checks"]})
+        with self._writing():
+            self._db.execute("DELETE FROM run WHERE at = ? AND command = ?", (at, run["command"]))
+            made = self._db.execute(
+                "INSERT INTO run (at, command, version, cluster_file, exit_status, checks, record)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (at, run["command"], run["version"], run["cluster_file"], report["exit_status"], json.dumps(checks),
+                 json.dumps(report.get("record", {}))),
+            ).lastrowid  # fmt: skip
+            self._db.executemany(
+                "INSERT OR IGNORE INTO node VALUES (?, ?, ?)",
+                ((made, node["name"], not node.get("no_answer")) for node in report["nodes"]),
+            )
+            self._db.executemany(
+                "INSERT INTO finding VALUES (?, ?, ?, ?, ?, ?)",
+                (
+                    (made, node, finding["check"], finding["subject"][:_LONGEST], finding["status"],
+                     finding["message"][:_LONGEST])
+                    for finding in report["findings"] if finding["status"] not in ("pass", "skip")
+                    for node in finding["nodes"]
+                ),
+            )  # fmt: skip
+            self._db.executemany("INSERT INTO sample VALUES (?, ?, ?, ?, ?)", ((made, *one) for one in samples))
+            self._db.executemany("INSERT INTO figure VALUES (?, ?, ?, ?, ?)", ((made, *one) for one in figures))
+        self._forget(at)
+
+    def add_job(self, id: str, ended: str, seconds: float, nodes: int | None, name: str, outcome: str) -> None:
+        """Record how long a job took; the same job recorded again takes the place of the first."""
+        with self._writing():
+            self._db.execute(
+                "INSERT OR REPLACE INTO job VALUES (?, ?, ?, ?, ?, ?)", (id, ended, seconds, nodes, name, outcome)
+            )
+
+    def _forget(self, at: str) -> None:
+        """Let go of runs that are older than is kept, and of the oldest while the file is too large."""
+        with self._writing():
+            self._db.execute("DELETE FROM run WHERE at < datetime(?, ?)", (at, f"-{self._keep_days} days"))
+        for _ in range(64):
+            with self._told():
+                asked = ("page_count", "freelist_count", "page_size")
+                pages, free, size = (self._db.execute(f"PRAGMA {name}").fetchone()[0] for name in asked)
+            if (pages - free) * size <= self._keep_mib << 20:
+                return
+            with self._writing():
+                oldest = [row[0] for row in self._db.execute("SELECT id FROM run ORDER BY at LIMIT 8")][:-1]
+                if not oldest:
+                    return
+                self._db.executemany("DELETE FROM run WHERE id = ?", ((id,) for id in oldest))
+
+    # Reading
+
+    def runs(self, before: str | None = None, since: str = "") -> list[Run]:
+        """Return the runs before a time and not before ``since``, the newest first."""
+        with self._told():
+            rows = self._db.execute(
+                "SELECT id, at, command, version, exit_status, checks, record FROM run"
+                " WHERE (? IS NULL OR at < ?) AND at >= ? ORDER BY at DESC, id DESC",
+                (before, before, since),
+            ).fetchall()
+        return [
+            Run(id, at, command, version, status, frozenset(json.loads(checks)), json.loads(record))
+            for id, at, command, version, status, checks, record in rows
+        ]
+
+    def answered(self, runs: Sequence[int]) -> Mapping[int, frozenset[str]]:
+        """Return the nodes that answered in each run."""
+        found: dict[int, set[str]] = {run: set() for run in runs}
+        with self._told():
+            for run, name in self._db.execute("SELECT run, name FROM node WHERE answered"):
+                if run in found:
+                    found[run].add(name)
+        return {run: frozenset(names) for run, names in found.items()}
+
+    def failures(self, since: str) -> Iterator[tuple[int, str, str, str, str]]:
+        """Yield run, node, check, subject and status of what did not pass in the runs since then."""
+        with self._told():
+            yield from self._db.execute(
+                "SELECT run, node, check_id, subject, finding.status FROM finding JOIN run ON run.id = run"
+                " WHERE at >= ?", (since,),
+            )  # fmt: skip
+
+    def course(self, since: str) -> Mapping[str, Mapping[tuple[str, str], list[tuple[str, float]]]]:
+        """Return node -> (metric, subject) -> (time, value) of the runs since then, the oldest first."""
+        found: dict[str, dict[tuple[str, str], list[tuple[str, float]]]] = {}
+        with self._told():
+            for node, metric, subject, at, value in self._db.execute(
+                "SELECT node, metric, subject, at, value FROM sample JOIN run ON run.id = run"
+                " WHERE at >= ? ORDER BY at", (since,),
+            ):  # fmt: skip
+                found.setdefault(node, {}).setdefault((metric, subject), []).append((at, value))
+        return found
+
+    def figures(self, what: str = "%") -> list[tuple[str, str, str, float, str]]:
+        """Return time, benchmark, subject, value and unit of results, the newest first."""
+        with self._told():
+            return self._db.execute(
+                "SELECT at, what, subject, value, unit FROM figure JOIN run ON run.id = run WHERE what LIKE ?"
+                " ORDER BY at DESC", (what,),
+            ).fetchall()  # fmt: skip
+
+    def jobs(self) -> list[tuple[str, str, float, int | None, str, str]]:
+        """Return id, end, seconds, nodes, name and outcome of jobs, the newest first."""
+        with self._told():
+            return self._db.execute(
+                "SELECT id, ended, seconds, nodes, name, outcome FROM job ORDER BY ended DESC"
+            ).fetchall()
+
+    def said_of(self, node: str) -> list[tuple[str, str, str, str, str]]:
+        """Return time, check, subject, status and message of what did not pass on a node, the newest first."""
+        with self._told():
+            return self._db.execute(
+                "SELECT at, check_id, subject, finding.status, message FROM finding JOIN run ON run.id = run"
+                " WHERE node = ? ORDER BY at DESC", (node,),
+            ).fetchall()  # fmt: skip
