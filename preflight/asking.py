@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-import click
-
-from preflight.session import Session, UsageError, progress
+from preflight.session import Session, UsageError, progress, read_logs, say
 
 if TYPE_CHECKING:
     from preflight.cluster import Cluster
     from preflight.evidence import Evidence
     from preflight.probes import Probe
-    from preflight.transport.openssh import OpenSshTransport
+    from preflight.transport.kubectl import Kubectl
+    from preflight.transport.piped import PipedTransport
+    from preflight.transport.srun import Srun
     from preflight.transport.ssh import SshTransport
 
 #: Seconds for everything: on this node, and for many; a single one of many has as long as this node.
@@ -42,11 +44,21 @@ class Manner(NamedTuple):
     connect_timeout_s: float = 15.0
     fabric: bool = False
     window_s: float | None = None
+    namespace: str | None = None
+    container: str | None = None
+    job: str | None = None
 
     @property
     def extra_s(self) -> float:
         """Seconds that a node may take beside the usual."""
         return (self.window_s or 0) + (SWEEP_S if self.fabric else 0)
+
+    @property
+    def kubectl(self) -> Kubectl:
+        """How kubectl is called."""
+        from preflight.transport.kubectl import Kubectl
+
+        return Kubectl(self.namespace or "", self.container or "")
 
     def limits(self, usual_s: float) -> float:
         """Return the deadline of a run that usually has ``usual_s`` seconds; a window comes on top of that."""
@@ -60,20 +72,55 @@ class Manner(NamedTuple):
         return self.deadline_s
 
 
+def check(
+    cluster: Path | None, only: Sequence[str], skip: Sequence[str], logs: Sequence[Path], hosts: str | None = None,
+    hostfile: Path | None = None, job: str | None = None, rerun: Path | None = None, selector: str | None = None,
+    **options: Any,
+) -> NoReturn:  # fmt: skip
+    """Carry out ``preflight check``; ``options`` are those of ``Manner`` and the outputs of a Session."""
+    manner = Manner(**{name: options.pop(name) for name in Manner._fields if name in options}, job=job)
+    session = Session("check", cluster, only, skip, options)
+    run = read_logs(logs)
+    if not any((hosts, hostfile, job, rerun, selector)) and manner.via == "srun":
+        job = _own_job()
+        manner = manner._replace(job=job)
+    if manner.via != "kubectl" and (manner.namespace or manner.container):
+        raise UsageError("-n and -c name a pod's namespace and container: add --via kubectl")
+    if not any((hosts, hostfile, job, rerun, selector)):
+        if session.resume:
+            raise UsageError("--resume continues a run of many nodes: give the --hosts that it had")
+        if manner.via == "kubectl":
+            raise UsageError("--via kubectl: say which pods, with --pods LABELS or --hosts NAMES")
+        expected = session.cluster if cluster else None
+        session.finish([this_node(session.registry.probes, expected, manner, session.prepare)], run)
+    session.finish(fleet(targets(hosts, hostfile, job, rerun, selector, manner), session, manner), run)
+
+
+def _own_job() -> str:
+    """Return the number of the Slurm job that we run in."""
+    if not (job := os.environ.get("SLURM_JOB_ID")):
+        raise UsageError("--via srun: say which nodes, with --hosts or --job ID, or run inside a Slurm job")
+    return job
+
+
 def this_node(
-    probes: Sequence[Probe], cluster: Cluster | None, manner: Manner, meanwhile: Callable[[], object] = lambda: None
-) -> Evidence:
+    probes: Sequence[Probe], cluster: Cluster | None, manner: Manner, meanwhile: Callable[[], object] = lambda: None,
+    name: str | None = None,
+) -> Evidence:  # fmt: skip
     """Collect from this node; an interrupt gives a node without an answer.
 
-    ``meanwhile`` is called once the node is being asked: there is time to prepare for its answer.
+    ``meanwhile`` is called once the node is being asked: there is time to prepare for its answer. ``name`` is what to
+    call it instead of by its host name.
     """
     from preflight.transport.local import collect
 
-    node = os.uname().nodename
+    node = name or os.uname().nodename
     plan = plans(probes, cluster, manner, _sweeper([node], cluster, manner))(node, manner.limits(DEADLINE_S))
     try:
         with _sigterm_interrupts(), progress(f"asking {node}"):
             document = collect(plan, meanwhile=meanwhile)
+            gc.freeze()  # a collection need not look at what was imported
+            gc.enable()
             from preflight.evidence import from_document
 
             return from_document(document, node)
@@ -98,8 +145,13 @@ def _sigterm_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def targets(hosts: str | None, hostfile: Path | None, job: str | None, rerun: Path | None) -> tuple[str, ...]:
-    """Return the names of the nodes that are meant."""
+def targets(
+    hosts: str | None, hostfile: Path | None, job: str | None, rerun: Path | None,
+    selector: str | None = None, manner: Manner | None = None,
+) -> tuple[str, ...]:  # fmt: skip
+    """Return the names of the nodes, or pods, that are meant."""
+    if selector is not None:
+        return _selected(selector, hosts or hostfile or job or rerun, manner or Manner())
     from preflight.targets import TargetError, resolve
 
     try:
@@ -108,24 +160,75 @@ def targets(hosts: str | None, hostfile: Path | None, job: str | None, rerun: Pa
         raise UsageError(str(error)) from None
 
 
-def fleet(hosts: Sequence[str], session: Session, manner: Manner) -> list[Evidence]:
-    """Collect from many nodes; each document is kept as it comes."""
-    from preflight.fleet import Limits, gather, interruptible
+def _selected(selector: str, other: object, manner: Manner) -> tuple[str, ...]:
+    """Return the names of the pods with these labels that have not ended."""
+    from preflight.transport.kubectl import find
+    from preflight.transport.outcome import TransportError
+
+    if other:
+        raise UsageError("--pods says which: give it, or other targets, not both")
+    if manner.via != "kubectl":
+        raise UsageError("--pods are reached over kubectl: add --via kubectl")
+    try:
+        names, ended = find(selector, manner.kubectl)
+    except TransportError as error:
+        raise UsageError(str(error)) from None
+    if ended:
+        say(f"warning: {ended} more pods with these labels have ended; they are not asked\n", sys.stderr)
+    return names
+
+
+def fleet(hosts: Sequence[str], session: Session, manner: Manner) -> Sequence[Evidence]:
+    """Collect from many nodes and return their documents by name; each is kept as it comes."""
+    from preflight.fleet import Event, Limits, gather, interruptible
     from preflight.progress import Progress
+    from preflight.saved import Spool
+    from preflight.transport.srun import Srun
 
     run_s = manner.limits(FLEET_DEADLINE_S)
     limits = Limits(manner.fanout, min(DEADLINE_S + manner.extra_s, run_s), run_s)
     plan_for = plans(session.registry.probes, session.cluster, manner, _sweeper(hosts, session.cluster, manner))
-    answers: list[Evidence] = []
+    already = _already(hosts, session, plan_for("", DEADLINE_S), manner)
+    if already:
+        known = {evidence.node for evidence in already}
+        hosts = [host for host in hosts if host not in known]
+        say(f"{len(already)} nodes have answered already; asking {len(hosts)}\n", sys.stderr)
+    answers = Spool(already)
     session.via = manner.via
+    if not hosts:
+        return answers.documents()
     with connection(hosts, manner) as transport, Progress(len(hosts)) as shown, interruptible() as stop:
         for warning in transport.warnings:
-            click.echo(f"warning: {warning}", err=True)
-        for evidence in gather(hosts, transport, plan_for, limits, on_event=shown, stop=stop):
+            say(f"warning: {warning}\n", sys.stderr)
+        if isinstance(transport, Srun):
+            said = transport.gather(hosts, plan_for, limits, lambda *event: shown(Event(*event)), stop)
+        else:
+            said = gather(hosts, transport, plan_for, limits, on_event=shown, stop=stop)
+        for evidence in said:
             session.keep(evidence)
-            answers.append(evidence)
-    _advise(answers)
-    return sorted(answers, key=lambda evidence: evidence.node)
+            answers.add(evidence)
+    _advise(answers.silent)
+    return answers.documents()
+
+
+def _already(hosts: Sequence[str], session: Session, plan: Mapping[str, Any], manner: Manner) -> list[Evidence]:
+    """Return what a run that is to be continued has in hand; note what this run asks, if its evidence is kept."""
+    from preflight import resume
+
+    folder = session.kept_in
+    if folder is None:
+        return []
+    options = {"sudo": manner.sudo, "fabric": manner.fabric, "window": manner.window_s}
+    run = resume.asked(hosts, session.cluster_file, plan, options)
+    try:
+        if session.resume:
+            return resume.proceed(folder, run)
+        resume.begin(folder, run)
+    except resume.ResumeError as error:
+        raise UsageError(str(error)) from None
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be written: {error.strerror}") from None
+    return []
 
 
 def plans(
@@ -144,7 +247,8 @@ def plans(
         path = members.checkpoint.path if members else None
         asked = [*probes, checkpoints(path)] if path else probes
         if node == sweeper:
-            asked = [*asked, *sweep(cluster.fabric.said.device if cluster else None)]
+            device = cluster.fabric.said.device if cluster else None
+            asked = [*asked, *sweep(device, window=manner.window_s is not None)]
         cap = SWEEP_CAP if node == sweeper else OUTPUT_CAP
         return plan(asked, node=node, deadline_s=deadline_s, sudo=manner.sudo and allowed, output_cap=cap,
                     window_s=manner.window_s)  # fmt: skip
@@ -171,13 +275,22 @@ def _sweeper(nodes: Sequence[str], cluster: Cluster | None, manner: Manner) -> s
 
 
 @contextmanager
-def connection(hosts: Sequence[str], manner: Manner) -> Iterator[SshTransport | OpenSshTransport]:
-    """Yield what reaches these hosts over SSH; it is closed at the end, and what still runs there ends with it."""
+def connection(hosts: Sequence[str], manner: Manner) -> Iterator[SshTransport | PipedTransport | Srun]:
+    """Yield what reaches these hosts; it is closed at the end, and what still runs there ends with it."""
     from preflight.transport.outcome import TransportError
 
-    transport: SshTransport | OpenSshTransport
+    transport: SshTransport | PipedTransport | Srun
     try:
-        if manner.via == "openssh":
+        if manner.via == "srun":
+            from preflight.nodeset import fold
+            from preflight.transport.srun import Srun
+
+            transport = Srun(manner.job or os.environ.get("SLURM_JOB_ID"), fold)
+        elif manner.via == "kubectl":
+            from preflight.transport.kubectl import KubectlTransport
+
+            transport = KubectlTransport(manner.kubectl)
+        elif manner.via == "openssh":
             from preflight.transport.openssh import OpenSshTransport
 
             transport = OpenSshTransport(manner.ssh_config, hosts, manner.connect_timeout_s)
@@ -201,4 +314,4 @@ def _advise(answers: Sequence[Evidence]) -> None:
     if len(refused) > 1:
         from preflight.transport.host_keys import bulk_cure
 
-        click.echo(f"once you have checked the host keys of {len(refused)} hosts: {bulk_cure(refused)}", err=True)
+        say(f"once you have checked the host keys of {len(refused)} hosts: {bulk_cure(refused)}\n", sys.stderr)

@@ -42,7 +42,11 @@ class Session:
         self.command = command
         self.started = time.monotonic()
         self.via = ""
-        self._cluster_file, self._only, self._skip, self._outputs = cluster, only, skip, outputs
+        self.cluster_file, self._only, self._skip, self._outputs = cluster, only, skip, outputs
+        self.kept_in: Path | None = outputs.get("save")
+        self.resume: bool = outputs.get("resume", False)
+        if self.resume and self.kept_in is None:
+            raise UsageError("--resume needs --save DIR: the directory of the run that was cut short")
         for target in (outputs.get("html_file"), outputs.get("json_file"), outputs.get("exclude_file"),
                        outputs.get("junit_file"), outputs.get("textfile")):  # fmt: skip
             writable(Path(target) if target and target != "-" else None)
@@ -67,7 +71,7 @@ class Session:
         from preflight.cluster.file import ClusterFileError, load
 
         try:
-            return load(self._cluster_file, self._ids) if self._cluster_file else Cluster()
+            return load(self.cluster_file, self._ids) if self.cluster_file else Cluster()
         except ClusterFileError as error:
             raise UsageError(str(error)) from None
 

@@ -41,7 +41,11 @@ LAYERS = {
     "session": {
         "archive", "checks", "cluster", "evidence", "history", "judge", "model", "reports", "saved", "targets", "version",
     },
-    "asking": {"session", "cluster", "evidence", "fleet", "nodeset", "probes", "progress", "targets", "transport"},
+    "resume": {"archive", "evidence", "nodeset"},
+    "asking": {
+        "cluster", "evidence", "fleet", "nodeset", "probes", "progress", "resume", "saved", "session", "targets",
+        "transport",
+    },
     "ahead": {"transport"},
     "pair": {"asking", "checks", "cluster", "evidence", "facts", "probes", "session"},
     "gate": {

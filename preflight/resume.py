@@ -1,0 +1,94 @@
+"""A run that was cut short goes on: who has answered already is not asked again.
+
+Beside the documents of ``--save DIR`` lies a journal of what was asked of whom. A document counts as an answer of
+that run if it was written after the journal; one without an answer is asked for again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from preflight.archive import file_name, write
+from preflight.evidence import DocumentError, Evidence, read
+
+#: The journal's name in the directory; no document ends so.
+JOURNAL = ".preflight-run"
+SCHEMA = "preflight.run/1"
+
+
+class ResumeError(Exception):
+    """A run cannot be continued; the text says why and what to do."""
+
+
+def asked(
+    hosts: Sequence[str], cluster_file: Path | None, plan: Mapping[str, Any], options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what is asked of whom: what has to be the same for a run to be continued."""
+    raw = cluster_file.read_bytes() if cluster_file else b""
+    return {
+        "schema": SCHEMA,
+        "hosts": sorted(hosts),
+        "cluster_file": hashlib.sha256(raw).hexdigest() if cluster_file else None,
+        "plan": hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest(),
+        "options": dict(options),
+    }
+
+
+def begin(folder: Path, run: Mapping[str, Any]) -> None:
+    """Note what is asked; what the directory holds already is of earlier runs. Raises OSError."""
+    write(folder / JOURNAL, json.dumps(run, indent=1) + "\n")
+
+
+def proceed(folder: Path, run: Mapping[str, Any]) -> list[Evidence]:
+    """Return the documents of the nodes that have answered; raises ResumeError if it was another run."""
+    journal = folder / JOURNAL
+    try:
+        started_ns = journal.stat().st_mtime_ns
+        before = json.loads(journal.read_bytes())
+    except FileNotFoundError:
+        raise ResumeError(f"{folder}: holds no run that could be continued; leave --resume out") from None
+    except OSError as error:
+        raise ResumeError(f"{journal}: cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        raise ResumeError(f"{journal}: is damaged; leave --resume out to start anew") from None
+    if differences := list(_differences(before, run)):
+        raise ResumeError(f"{folder}: holds another run: {'; '.join(differences)}; leave --resume out to start anew")
+    found = (_answer(folder / file_name(host), host, started_ns) for host in run["hosts"])
+    return [evidence for evidence in found if evidence is not None]
+
+
+def _answer(path: Path, host: str, started_ns: int) -> Evidence | None:
+    try:
+        if path.stat().st_mtime_ns < started_ns:
+            return None
+        evidence = read(path)
+    except (OSError, DocumentError):
+        return None
+    return evidence if evidence.node == host and evidence.answered else None
+
+
+def _differences(before: Any, now: Mapping[str, Any]) -> list[str]:
+    """Name what is otherwise than it was."""
+    if not isinstance(before, dict) or before.get("schema") != SCHEMA or not isinstance(before.get("hosts"), list):
+        return ["its journal is of another version"]
+    from preflight.nodeset import fold
+
+    said = []
+    was, is_now = set(map(str, before["hosts"])), set(now["hosts"])
+    if more := is_now - was:
+        said.append(f"{fold(more)} {'was' if len(more) == 1 else 'were'} not among its nodes")
+    if less := was - is_now:
+        said.append(f"{fold(less)} {'was' if len(less) == 1 else 'were'} among its nodes")
+    if before.get("cluster_file") != now["cluster_file"]:
+        said.append("its cluster file was another one")
+    if before.get("plan") != now["plan"]:
+        said.append("it asked other questions (another version of preflight, or other plug-ins)")
+    options = before.get("options")
+    for name, value in now["options"].items():
+        if not isinstance(options, dict) or options.get(name) != value:
+            said.append(f"it was asked with another --{name}")
+    return said
