@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from preflight.checks.presence import no_gpu
 from preflight.cluster import Site
 from preflight.facts import NodeFacts
+from preflight.lean import replace
 from preflight.model import Finding, passed, skipped, unknown
 
 if TYPE_CHECKING:

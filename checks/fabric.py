@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
+from preflight import facts
 from preflight.cluster.fabric import FabricSite
-from preflight.facts.fabric import FabricFacts
-from preflight.facts.ib_manager import AGGREGATION_SERVICE, STATES, Manager
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+
+if TYPE_CHECKING:
+    from preflight.facts.fabric import FabricFacts
+    from preflight.facts.ib_manager import Manager
 
 DIAGS = "https://github.com/linux-rdma/rdma-core (infiniband-diags)"
 #: Names that one finding lists.
@@ -124,7 +128,7 @@ def manager(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
         )  # fmt: skip
         return
     if not master.is_master:
-        state = STATES.get(master.state, f"in state {master.state}")
+        state = facts.ib_manager.STATES.get(master.state, f"in state {master.state}")
         yield failed(f"the manager of this port is {state}, not master: {master.words}", found=state, expected="master",
                      evidence=keys)  # fmt: skip
         return
@@ -134,7 +138,8 @@ def manager(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
 
 
 def _beside(others: list[Manager]) -> str:
-    return f", and {len(others)} beside it: {', '.join(STATES.get(one.state, '?') for one in others)}" if others else ""
+    states = [facts.ib_manager.STATES.get(one.state, "?") for one in others]
+    return f", and {len(others)} beside it: {', '.join(states)}" if others else ""
 
 
 def _no_manager(swept: FabricFacts) -> Iterator[Finding]:
@@ -199,12 +204,12 @@ def sharp(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
         yield say(f"{told}; not in {listed(without)}", found=told, expected="all", evidence=keys).about("NT-SHP-1")
     else:
         yield passed(told, found=told, evidence=keys).about("NT-SHP-1")
-    services = swept.services
-    if AGGREGATION_SERVICE in services:
-        yield passed("the aggregation manager is registered", found=AGGREGATION_SERVICE,
+    services, wanted_service = swept.services, facts.ib_manager.AGGREGATION_SERVICE
+    if wanted_service in services:
+        yield passed("the aggregation manager is registered", found=wanted_service,
                      evidence=[swept.services_key]).about("NT-SHP-2")  # fmt: skip
         return
     others = f"{len(services)} other services are" if services else "nothing is"
     say = failed if wanted else warned
     yield say(f"no SHARP aggregation manager is registered ({others})", found=", ".join(services) or "none",
-              expected=AGGREGATION_SERVICE, evidence=[swept.services_key]).about("NT-SHP-2")  # fmt: skip
+              expected=wanted_service, evidence=[swept.services_key]).about("NT-SHP-2")  # fmt: skip

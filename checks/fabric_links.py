@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from preflight import facts
 from preflight.checks.fabric import DIAGS, listed, not_this_fabric
 from preflight.cluster.fabric import FabricSite
-from preflight.facts.fabric import FabricFacts
-from preflight.facts.fabric_compare import Growth, difference, growth
-from preflight.facts.fabric_reference import hours
-from preflight.facts.ib_errors import Errors
-from preflight.facts.ib_net import Link
 from preflight.model import Finding, check, failed, passed, unknown, warned
+
+if TYPE_CHECKING:
+    from preflight.facts.fabric import FabricFacts
+    from preflight.facts.fabric_compare import Growth
+    from preflight.facts.ib_errors import Errors
+    from preflight.facts.ib_net import Link
 
 _NVSENTINEL = "NVSentinel's defaults"
 _IBCHECKERRS = "rdma-core ibcheckerrs; 10 an hour"
@@ -117,7 +119,7 @@ def reference(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
                       fix='keep a good sweep and name it in the cluster file: [fabric] reference = "FILE"')  # fmt: skip
         return
     before = site.reference.net
-    changed = difference(before, net)
+    changed = facts.fabric_compare.difference(before, net)
     for old, now in changed.slower:
         yield failed(f"{net.words(now)} runs at {now.speed}, it was {old.speed}", subject=net.words(now),
                      found=now.speed, expected=f"{old.speed} ({site.reference.path})", evidence=keys)  # fmt: skip
@@ -182,7 +184,7 @@ def link_errors(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
         return
     said: dict[tuple[object, ...], Finding] = {}
     for before, after, window in earlier:
-        for one in growth(before, after):
+        for one in facts.fabric_compare.growth(before, after):
             if found := _grown(swept, one, window):
                 said.setdefault((one.port, one.counter), found)
     yield from said.values()
@@ -198,7 +200,7 @@ def _earlier(swept: FabricFacts, site: FabricSite) -> list[tuple[Errors, Errors,
     """Return the pairs of readings to compare, with the hours between them: of the window, since the reference."""
     found = [swept.window] if swept.window else []
     if site.reference and site.reference.errors:
-        window = hours(site.reference.at, swept.evidence.collected_at)
+        window = facts.fabric_reference.hours(site.reference.at, swept.evidence.collected_at)
         if window is not None and window > 0:
             found.append((site.reference.errors, swept.errors, window))
     return found

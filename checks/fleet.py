@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from preflight import facts
+from preflight.checks import rdma
+from preflight.checks.fleet_traits import is_told
+from preflight.checks.roce import policy
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
-from preflight.model import Finding, check, failed, passed, skipped, unknown
-
-#: A value is the reference if at least this share of at least three nodes has it.
-MAJORITY, QUORUM = 0.6, 3
+from preflight.facts.fleet import MAJORITY, QUORUM
+from preflight.facts.roce_chain import State
+from preflight.model import Finding, Status, check, failed, passed, skipped, unknown
 
 Read = Callable[[NodeFacts, Site], "str | None"]
 
@@ -23,31 +25,40 @@ def equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site], what: str, read
     Nodes on which nobody could read it do not vote. A majority makes the others outliers; without
     one the values are a mismatch and the side is unknown.
     """
-    groups: dict[Hashable, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    groups: dict[tuple[str, str], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    kinds = Counter(_kind(sites[node.node]) for node in nodes)
     unread: dict[str, list[str]] = defaultdict(list)
     without: list[str] = []
     for node in nodes:
         site = sites[node.node]
         try:
-            value = read(node, site)
+            value = node.ballot(f"{what}, {key}", read, node, site)
         except EvidenceError as error:
             unread[f"{error.key} {error.why}"].append(node.node)
             continue
         if value is None:
             without.append(node.node)
         else:
-            groups[site.class_name, site.part.name if site.part else ""][value].append(node.node)
-    for values in groups.values():
-        yield from _vote(what, values, key)
+            groups[_kind(site)][value].append(node.node)
+    for kind, values in groups.items():
+        yield from _vote(what, values, key, kinds[kind])
     if without:
         yield skipped(f"{what}: there is none on these nodes", evidence=[key]).on(without)
     for why, names in unread.items():
         yield unknown(f"{what} could not be read: {why}", evidence=[key]).on(names)
 
 
-def _vote(what: str, values: Mapping[str, list[str]], key: str) -> Iterator[Finding]:
+def _kind(site: Site) -> tuple[str, str]:
+    """Return class and part of a node; nodes of one kind are compared."""
+    return site.class_name, site.part.name if site.part else ""
+
+
+def _vote(what: str, values: Mapping[str, list[str]], key: str, of_kind: int) -> Iterator[Finding]:
     total = sum(map(len, values.values()))
     usual, holders = max(values.items(), key=lambda item: (len(item[1]), item[0]))
+    if total < 2 < of_kind:
+        yield skipped(f"{what}: {usual}; the other nodes of its kind have none", evidence=[key]).on(holders)
+        return
     if total < 2:
         yield unknown(f"{what}: {usual} on the only node of its kind, nothing to compare with", evidence=[key]).on(
             holders
@@ -116,6 +127,8 @@ def mtu_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator
 
     Two ends with different MTUs use the smaller one, or fail where an application fixed it; a switch
     that drops the larger packets makes it a hang.
+
+    What rdma.active-mtu or roce.chain say of a node, judged against the cluster file, is not said again.
     """
 
     def read(node: NodeFacts, site: Site) -> str | None:
@@ -130,7 +143,34 @@ def mtu_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator
         values = {_mtu(node, port.active_mtu, port.netdev if port.roce else None) for port in compute}
         return " and ".join(sorted(values))
 
-    yield from equal(nodes, sites, "MTU of the compute ports", read, "cmd:ibv_devinfo")
+    for finding in equal(nodes, sites, "MTU of the compute ports", read, "cmd:ibv_devinfo"):
+        yield from _untold(finding, {node.node: node for node in nodes if node.node in finding.nodes}, sites)
+
+
+def _untold(finding: Finding, nodes: Mapping[str, NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
+    """Yield a finding without the nodes that miss the cluster file's MTU, of which their own checks say so."""
+    if finding.status is not Status.FAIL:
+        yield finding
+        return
+    told = {name for name, node in nodes.items() if _is_told(node, sites[name])}
+    if left := [name for name in finding.nodes if name not in told]:
+        yield finding.on(left)
+    if told:
+        said = "not the cluster file's, of which rdma.active-mtu, rdma.link-layer or roce.chain speaks"
+        yield skipped(f"MTU of the compute ports: {said}", evidence=finding.evidence).on(sorted(told))
+
+
+def _is_told(node: NodeFacts, site: Site) -> bool:
+    """Whether a check of the node holds its MTU, or its link layer, against what the cluster file says."""
+    by = [check for check, said in ((rdma.active_mtu, site.mtu), (rdma.link_layer, site.link_layer)) if said.value]
+    return is_told(by, node, site) or bool((site.mtu.value or site.netdev_mtu.value) and _breaks(node, site))
+
+
+def _breaks(node: NodeFacts, site: Site) -> bool:
+    """Whether roce.chain breaks at a port's MTU."""
+    ports = [port for port in site.roles(node).compute if port.roce and port.active and port.netdev]
+    chains = facts.roce_chain.chains(node, ports, policy(site)) if ports else ()
+    return any(chain.link(name).state is State.BROKEN for chain in chains for name in ("MTU", "active MTU"))
 
 
 def _mtu(node: NodeFacts, active_mtu: int | None, netdev: str | None) -> str:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from preflight import facts
 from preflight.checks.nccl_tests import GIB, MIB, no_report, over, reports, size_of, so_far, text_of
 from preflight.cluster import Site
 from preflight.facts import RunFacts
-from preflight.facts.nccl_collective import contradictions, factor
-from preflight.facts.nccl_curve import curve
 from preflight.hardware import PARTS, Gpu, Part
+from preflight.lean import replace
 from preflight.model import Finding, check, compare, failed, passed, unknown, warned
 from preflight.roofline.collectives import SOURCE, Roofline, roofline
 from preflight.roofline.machine import Machine, gpu_named, machine_of
@@ -68,7 +66,8 @@ def _busbw(run: RunFacts, key: str, name: str, report: Report, site: Site) -> Fi
         moved = "no data moved between GPUs" if report.nranks == 1 else "not one run over all of them"
         message = f"{name}: {runs}: {moved}"
         return unknown(message, fix="under mpirun, build nccl-tests with MPI=1; else give -g the number of GPUs")
-    if wrong := contradictions(report.rows, report.collective, report.nranks if report.groups == 1 else None):
+    nranks = report.nranks if report.groups == 1 else None
+    if wrong := facts.nccl_collective.contradictions(report.rows, report.collective, nranks):
         return unknown(f"{name}: the columns contradict each other: {wrong[0]}", fix="look at the output itself")
     built = machine(report, site, run, key)
     roof = roofline(report.collective or "", built, report.nnodes or 1) if isinstance(built, Machine) else None
@@ -139,11 +138,11 @@ def _line(roof: Roofline) -> str:
 
 def _figures(report: Report, best: Best, roof: Roofline) -> str:
     """Say how long each of the largest sizes took, and how long it customarily takes."""
-    wanted = factor(roof.collective, roof.ranks)
+    wanted = facts.nccl_collective.factor(roof.collective, roof.ranks)
     if wanted is None:
         return ""
     said = [f"line {best.row.line} is the best; customary times for {roof.wire.name}:"]
-    for point in curve(report.rows)[-6:]:
+    for point in facts.nccl_curve.curve(report.rows)[-6:]:
         usual = roof.seconds(point.bytes, wanted) * 1e6
         said.append(f"{size_of(point.bytes)} in {point.time_us:g} us, customary {usual:.0f} us")
     return "\n".join(said)

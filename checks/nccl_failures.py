@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from preflight import facts
 from preflight.checks.nccl_cause import Group, contradictions, grouped, of_log, witness
-from preflight.checks.nccl_run import _no_nccl
+from preflight.checks.nccl_run import no_nccl
 from preflight.cluster import Site
 from preflight.facts import RunFacts
 from preflight.model import Finding, check, failed, passed, warned
@@ -46,7 +46,7 @@ def failures(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: the end of a job that was cancelled; its ranks complain of each other, and nothing came before.
     """
-    yield from _no_nccl(run)
+    yield from no_nccl(run)
     for key, log in run.nccl_logs.items():
         elsewhere = _elsewhere(log)
         mine = [failure for failure in log.failures if failure.id not in elsewhere]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from preflight.checks.nccl_place import finding
 from preflight.cluster import Site
 from preflight.facts import RunFacts
 from preflight.facts.binding import world_size
+from preflight.lean import replace
 from preflight.model import Finding, check, passed, unknown
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _one(run: RunFacts, site: Site, key: str) -> Iterator[Finding]:
 
     name = key.removeprefix("log:")
     log = run.nccl_logs.get(key)
-    told = of_log(log.environment, key) if log is not None else of_listing(run.evidence.text(key), key)
+    told = of_log(log.environment, key) if log is not None else of_listing(run.text(key), key)
     if told is None or (not told.settings and log is not None):
         what = "no line of NCCL in it tells a setting" if log is not None else "no setting of NCCL in it"
         yield unknown(f"{name}: {what}", subject=name, evidence=[key], fix=ASK)

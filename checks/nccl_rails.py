@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from preflight import facts
-from preflight.checks.nccl_run import ASK, _no_nccl, _nodes
+from preflight.checks.nccl_run import ASK, _nodes, no_nccl
 from preflight.cluster import Site
 from preflight.facts import RunFacts
 from preflight.model import Finding, check, passed, skipped, unknown, warned
@@ -38,7 +38,7 @@ def rails(run: RunFacts, site: Site) -> Iterator[Finding]:
     A false alarm: a fabric without rails (every NIC on one leaf, or a full fat tree), and nodes whose NICs are counted
     in another order; index N then is no rail.
     """
-    yield from _no_nccl(run)
+    yield from no_nccl(run)
     for key, log in run.nccl_logs.items():
         yield _rails(log, _nodes(run, key), key)
 

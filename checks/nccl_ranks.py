@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 
-from preflight.checks.fleet import MAJORITY, QUORUM, equal
+from preflight.checks.fleet import equal
 from preflight.checks.nccl_place import nccl_versions
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
+from preflight.facts.fleet import MAJORITY, QUORUM
 from preflight.facts.nccl_env import PROCESS
 from preflight.facts.versions import LIBRARIES
 from preflight.model import Finding, check, failed, passed, unknown, warned
@@ -67,19 +68,23 @@ def ranks_agree(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterat
 
     A false alarm: nodes of two jobs that were judged together; give the nodes of one job (`--job`, `--hosts`).
     """
-    from preflight.facts.nccl_lint.agree import values
-
     groups: dict[Hashable, dict[str, list[dict[str, str]]]] = defaultdict(dict)
     for node in nodes:
         site = sites[node.node]
         try:
-            known = [values(env) for env in _environments(node)]
+            known = node.ballot("ranks' settings", _settings, node)
         except EvidenceError as error:
             yield unknown(f"NCCL's settings could not be read: {error}", evidence=[error.key]).on([node.node])
             continue
         groups[site.class_name, site.part.name if site.part else ""][node.node] = known
     for group in groups.values():
         yield from _agree(group)
+
+
+def _settings(node: NodeFacts) -> list[dict[str, str]]:
+    from preflight.facts.nccl_lint.agree import values
+
+    return [values(env) for env in _environments(node)]
 
 
 def _environments(node: NodeFacts) -> Iterator[Mapping[str, str]]:

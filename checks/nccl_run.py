@@ -39,7 +39,7 @@ def _nodes(run: RunFacts, key: str) -> int | None:
     return max((report.nnodes for report in run.nccl_tests.get(key, ()) if report.nnodes), default=None)
 
 
-def _no_nccl(run: RunFacts) -> Iterator[Finding]:
+def no_nccl(run: RunFacts) -> Iterator[Finding]:
     """Say that no log tells anything of NCCL's transports; nothing where one does."""
     if not run.logs:
         yield unknown("no log was given", fix="give the job's log: --log FILE")
@@ -81,7 +81,7 @@ def transport(run: RunFacts, site: Site) -> Iterator[Finding]:
     A false alarm: a cluster without RDMA; say hcas = 0 in the cluster file. A cause that is none: evidence of the host
     where the job ran in a container, or of a time after the repair; collect where and while the job runs.
     """
-    yield from _no_nccl(run)
+    yield from no_nccl(run)
     for key, log in run.nccl_logs.items():
         nodes = _nodes(run, key)
         if _over_tcp(log, nodes):
@@ -237,7 +237,7 @@ def gpudirect_rdma(run: RunFacts, site: Site) -> Iterator[Finding]:
     A false alarm: NCCL up to 2.22 does not see the nvidia-peermem of newer drivers; there the node's evidence
     contradicts the log.
     """
-    yield from _no_nccl(run)
+    yield from no_nccl(run)
     for key, log in run.nccl_logs.items():
         yield from _gpudirect(run, log, _nodes(run, key), key)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from preflight.checks.pair_sides import Half
 from preflight.evidence import EvidenceError
 from preflight.facts import ping
+from preflight.lean import replace
 from preflight.model import Finding, failed, passed, unknown
 
 #: Bytes around a RoCE v2 payload at least: IPv4 20, UDP 8, base transport header 12, checksum 4 (IBTA annex A17).

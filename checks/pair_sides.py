@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts, perftest
 from preflight.facts.perftest import Cause
-from preflight.lean import dataclass
+from preflight.lean import dataclass, replace
 from preflight.model import Finding, failed, unknown
 
 #: Lines of an output that are shown with a finding.

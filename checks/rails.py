@@ -59,7 +59,9 @@ def _apart(node: NodeFacts, rails: list[str], say: Callable[..., Finding]) -> It
     if shared:
         yield from _sharing(node, sorted({name for pair in shared for name in pair[:2]}), shared[0][2], say)
     else:
-        networks = [str(address.network) for name in rails for address in known.ipv4(name)]
+        # addressed point to point each node has networks of its own: said like this, they are told together
+        found = [address.network for name in rails for address in known.ipv4(name)]
+        networks = [str(one) if one.prefixlen < 30 else f"/{one.prefixlen}" for one in found]
         yield passed(f"{len(rails) - len(bare)} RoCE rails are in subnets of their own",
                      found=", ".join(networks) or "IPv6", evidence=[known.evidence])  # fmt: skip
 

@@ -2,32 +2,119 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 
 from preflight import facts
 from preflight.checks.fleet import Read, equal
+from preflight.checks.fleet_traits import Trait, compare
 from preflight.checks.roce import policy
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
 from preflight.facts.gids import keys
 from preflight.facts.rdma import Port
-from preflight.facts.roce_addressing import routable
 from preflight.facts.roce_chain import Chain, State
+from preflight.facts.text import fold_ids
+from preflight.lean import replace
 from preflight.model import Finding, Status, check, unknown
 
 VARIABLE = "NCCL_IB_GID_INDEX"
+
+OfPort = Callable[[NodeFacts, Port], str]
 
 #: What the fleet's nodes must share, by the link of the chain that reads it.
 SHARED = {"traffic class": "traffic class", "CNP": "marking of CNPs", "DCBX": "DCBX mode", "DCQCN": "DCQCN setting"}
 
 
+def _pfc(node: NodeFacts, port: Port) -> str:
+    enabled = facts.qos.pfc(node.evidence, port.netdev or "").value
+    return ", ".join(map(str, sorted(enabled))) or "none"
+
+
+def _trust(node: NodeFacts, port: Port) -> str:
+    return facts.qos.trust(node.evidence, port.netdev or "", empty_is_pcp=True).value
+
+
+def _dscp(node: NodeFacts, port: Port) -> str:
+    """Write the map from DSCP to priority as runs: ``0-7 to 0, 8-15 to 1``."""
+    if _trust(node, port) == "pcp":
+        return "not looked at, the port trusts the VLAN tag"
+    table = facts.qos.dscp_map(node.evidence, port.netdev or "").value
+    of: dict[str, set[int]] = {}
+    for dscp, priorities in table.of.items():
+        of.setdefault("/".join(map(str, sorted(priorities))), set()).add(dscp)
+    return ", ".join(f"{fold_ids(frozenset(dscps))} to {to}" for to, dscps in sorted(of.items()))
+
+
+def _ecn(node: NodeFacts, port: Port) -> str:
+    found = [facts.congestion.ecn(node.evidence, port.netdev or "", priority) for priority in range(8)]
+    answers = fold_ids(frozenset(at for at, one in enumerate(found) if one.notification_point))
+    slows = fold_ids(frozenset(at for at, one in enumerate(found) if one.reaction_point))
+    return f"np on {answers or 'none'}, rp on {slows or 'none'}"
+
+
+def _pause(node: NodeFacts, port: Port) -> str:
+    found = facts.qos.pause(node.evidence, port.netdev or "").value
+    return f"RX {'on' if found.rx else 'off'}, TX {'on' if found.tx else 'off'}"
+
+
+def _by_port(of_port: OfPort) -> Callable[[NodeFacts, Site], str | None]:
+    """Read a value of every RoCE port; of a port whose own check breaks at it, nothing is said again."""
+
+    def read(node: NodeFacts, site: Site) -> str | None:
+        return " and ".join(sorted({of_port(node, port) for port in _ports(node, site)})) or None
+
+    return read
+
+
+def _breaks(*links: str) -> Callable[[NodeFacts, Site], bool]:
+    """Tell whether roce.chain breaks at one of these links of a node."""
+
+    def told(node: NodeFacts, site: Site) -> bool:
+        chains = _chains(node, site)
+        return any(chain.link(link).state is State.BROKEN for chain in chains for link in links)
+
+    return told
+
+
+PORTS = (
+    Trait("trust state", "cmd:dcb -j app show dev *", _by_port(_trust), told=_breaks("trust")),
+    Trait("priorities with PFC", "cmd:dcb -j pfc show dev *", _by_port(_pfc), told=_breaks("PFC")),
+    Trait("ECN per priority", "file:/sys/class/net/*/ecn/roce_np/enable/*", _by_port(_ecn),
+          told=_breaks("ECN")),
+    Trait("priority of each DSCP", "cmd:dcb -j app show dev *", _by_port(_dscp), items=", ",
+          told=_breaks("trust", "priority")),
+    Trait("global pause", "cmd:ethtool -a *", _by_port(_pause), told=_breaks("global pause")),
+)  # fmt: skip
+
+
+@check(
+    "fleet.roce-ports",
+    title="Trust, PFC, ECN, DSCP map and pause of the RoCE ports are the same on all nodes",
+    source="NVIDIA RoCE configuration guide: one class of service end to end; majority of at least 3 nodes and 60 %",
+    fix="Copy the settings of the other nodes: `mlnx_qos -i IF` or `dcb`, /sys/class/net/IF/ecn, `ethtool -A`.",
+    answers=("PA-14",),
+    scope="fleet",
+)
+def roce_ports(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
+    """Compare what each RoCE port was read to do: trust state, PFC, ECN of every priority, DSCP map, global pause.
+
+    Where one node sends RDMA on another priority, or does not pause on the one of the others, its packets are lost
+    under load, and all ranks wait for them to be sent again.
+
+    The odd nodes warn. What roce.chain says of a node, judged against the cluster file, is not said again. It
+    compares on lossy fabrics too.
+
+    A false alarm: nodes of a job that uses another priority on purpose.
+    """
+    yield from compare(nodes, sites, PORTS)
+
+
 def _ports(node: NodeFacts, site: Site) -> list[Port]:
     """Return the active RoCE compute ports with an interface here; none on a node without RDMA."""
-    if not node.rdma_devices:
-        return []
+    if not node.rdma_devices or site.link_layer.value == "InfiniBand":
+        return []  # one that runs as Ethernet where the site says InfiniBand is told by rdma.link-layer
     return [port for port in site.roles(node).compute if port.roce and port.active and port.netdev]
 
 
@@ -55,14 +142,14 @@ def gid_index(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator
     def read(node: NodeFacts, site: Site) -> str | None:
         indexes = set()
         for port in _ports(node, site):
-            found = routable(node.evidence, port)
+            found = facts.roce_addressing.routable(node.evidence, port)
             if found is None:
                 key = keys(port.device, port.number, 0)[0]
                 raise EvidenceError(key, f"{port.name} has no RoCE v2 row of an IP address: see roce.chain")
             indexes.add(found.index)
         return " and ".join(map(str, sorted(indexes))) or None
 
-    fixed = any(_is_fixed(node) for node in nodes)
+    fixed = any(node.ballot(VARIABLE, _is_fixed, node) for node in nodes)
     for finding in equal(nodes, sites, "GID index of RoCE v2", read, first):
         yield finding if fixed else _softened(finding)
 
@@ -94,8 +181,9 @@ def roce_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterato
     A sender that recovers faster than the others takes their bandwidth, one that slows down more starves; a CNP in
     another class arrives late. Each node looks right by itself, and the job runs at the pace of the worst.
 
-    The odd nodes warn: being equal matters more than the value. PFC, trust and ECN are judged on each node by
-    roce.chain, against the cluster file. Sites that are lossy by design are left out.
+    The odd nodes warn: being equal matters more than the value. What roce.chain says of a node, judged against the
+    cluster file, is not said again; trust, PFC and ECN are compared by fleet.roce-ports. Sites that are lossy by
+    design are left out.
 
     A false alarm: NICs of two generations in one class, whose firmware has other defaults; give each a class.
     """
@@ -105,7 +193,7 @@ def roce_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterato
     for link, what in SHARED.items():
 
         def read(node: NodeFacts, site: Site, link: str = link) -> str | None:
-            return _shared(chains(node), link)
+            return node.ballot(f"RoCE {link}", lambda: _shared(chains(node), link))
 
         refusals = [_refusal(node, sites[node.node], read) for node in nodes]
         if all(refusals):
@@ -113,11 +201,28 @@ def roce_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterato
             why[what] = next(error for error in refusals if error)
             continue
         for finding in equal(nodes, sites, f"RoCE: {what}", read, f"dir:{facts.rdma.ROOT}"):
-            yield _softened(finding)
+            yield from _untold(finding, link, chains, nodes)
     if unread:
         first = why[unread[0]]
         yield unknown(f"{', '.join(unread)} could not be read on any node: {first.why}", evidence=[first.key],
                       fix="see roce.chain of the nodes").on(node.node for node in nodes)  # fmt: skip
+
+
+def _untold(
+    finding: Finding, link: str, chains: Callable[[NodeFacts], tuple[Chain, ...]], nodes: Sequence[NodeFacts]
+) -> Iterator[Finding]:
+    """Yield a finding as a warning, without the nodes that miss the cluster file's value: roce.chain says so."""
+    if finding.status is not Status.FAIL:
+        yield finding
+        return
+    hit = [node for node in nodes if node.node in finding.nodes]
+    told = {
+        node.node
+        for node in hit
+        if any((one := chain.link(link)).state is State.BROKEN and not one.minor for chain in chains(node))
+    }
+    if left := [name for name in finding.nodes if name not in told]:
+        yield _softened(finding).on(left)
 
 
 def _chains(node: NodeFacts, site: Site) -> tuple[Chain, ...]:

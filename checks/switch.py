@@ -174,13 +174,13 @@ def rail_leaf(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator
     plans: dict[str, tuple[str, ...]] = {}
     for node in nodes:
         try:
-            neighbours, other = _neighbours(node, sites[node.node])
+            plan, other = node.ballot("leaves", _plan, node, sites[node.node])
         except EvidenceError as error:
-            other, neighbours = unknown(f"the rails could not be read: {error.why}", evidence=[error.key]), {}
+            other, plan = unknown(f"the rails could not be read: {error.why}", evidence=[error.key]), ()
         if other:
             yield other.on([node.node])
-        elif neighbours:
-            plans[node.node] = tuple(f"{port.netdev}\0{there.switch}" for port, there in neighbours.items())
+        elif plan:
+            plans[node.node] = plan
     alike = Counter(plans.values())
     good: list[str] = []
     for name, plan in plans.items():
@@ -199,6 +199,12 @@ def rail_leaf(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator
         ).on([name])  # fmt: skip
     if good:
         yield passed("every rail is on the leaf of its peers", evidence=[LLDP]).on(good)
+
+
+def _plan(node: NodeFacts, site: Site) -> tuple[tuple[str, ...], Finding | None]:
+    """Return the leaf of each rail, or why there is none to compare."""
+    neighbours, other = _neighbours(node, site)
+    return tuple(f"{port.netdev}\0{there.switch}" for port, there in neighbours.items()), other
 
 
 def _sentence(mine: str, theirs: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from statistics import median
 
 from preflight.checks.counters import MLX5
 from preflight.checks.each_port import IDLE, UNDER_LOAD, keys, quoted, total, unread, windows
@@ -47,6 +46,8 @@ def balance(node: NodeFacts, site: Site) -> Iterator[Finding]:
             evidence = keys(ports[0].growths)[:1]
             yield unknown("no port tells how many bytes it carried", evidence=evidence, fix="see counters.visible")
         return
+    from statistics import median
+
     middle = median(rate for _, rate in rated)
     evidence = keys(port.growths[0] for port, _ in rated[:3])
     if max((port.load or 0 for port, _ in rated), default=0) < IDLE:

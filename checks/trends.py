@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from preflight.cluster import Site
 from preflight.facts import NodeFacts
-from preflight.facts.course import COURSE, ENOUGH, Course, courses, since_reset
+from preflight.facts.course import COURSE, ENOUGH, JOBS, Course, courses, since_reset
 from preflight.lean import dataclass
 from preflight.model import Finding, check, passed, skipped, unknown, warned
 
@@ -39,6 +39,9 @@ _MEMORY = (
 #: Degrees that are left before a GPU slows down, below which its course is looked at, and days ahead.
 _MARGIN_C, _AHEAD_DAYS = 20.0, 30.0
 
+#: Times the median of earlier jobs of its name that a job may take.
+_SLOW = 1.25
+
 
 @check(
     "trend.links",
@@ -55,7 +58,7 @@ def links(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A cable seldom dies at once. It errs a little more each day, and one morning the job that needs it stands still;
     that morning can be chosen.
 
-    A warning from 1 a day (link down, trained anew) and 120 a day (symbol errors) on, over at least three runs and a
+    It warns from 1 a day (link down, trained anew) and 120 a day (symbol errors) on, over at least three runs and a
     day. A counter that went back was reset, and counts from there.
 
     A false alarm: a switch that was rebooted every day, or a cable that was moved.
@@ -77,7 +80,7 @@ def gpu_memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     Spare rows run out. When they do, the next error ends a job, and the GPU is exchanged in a hurry.
 
-    A warning from one row in two days, 200,000 corrected errors of DRAM or 100 of SRAM a day on, over at least three
+    It warns from one row in two days, 200,000 corrected errors of DRAM or 100 of SRAM a day on, over at least three
     runs and a day.
 
     A false alarm: none is known; a burst that ended moves the median slope only if it took half of the runs.
@@ -89,7 +92,7 @@ def gpu_memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
     "trend.temperature",
     title="GPUs keep their thermal headroom",
     source="nvmlDeviceGetMarginTemperature: degrees to the slowdown; the 30 days ahead are a judgement",
-    fix="Look at fans, filters and the coolant of this node, and at the inlet temperature of its rack.",
+    fix="Read `nvidia-smi -q -d TEMPERATURE`; look at fans, filters and coolant, and at the inlet air of the rack.",
     answers=("AN-9", "AN-11"),
     gating=False,
     history=True,
@@ -99,7 +102,7 @@ def temperature(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     Dust and a tired pump take a degree a week; the clocks fall on a hot afternoon, and with them the whole job.
 
-    A warning where fewer than 20 °C are left and, as they dwindle, none in 30 days, over at least three runs and a day.
+    It warns where fewer than 20 °C are left and, as they dwindle, none in 30 days, over at least three runs and a day.
 
     A false alarm: runs at idle at first and under load later. Compare runs of one kind.
     """
@@ -121,6 +124,45 @@ def temperature(node: NodeFacts, site: Site) -> Iterator[Finding]:
             good += 1
     if good:
         yield passed(f"{_count(good, 'GPU')} keep their headroom", evidence=[COURSE])
+
+
+@check(
+    "trend.job-time",
+    title="Jobs take as long as they used to",
+    source="The history's own jobs: median of the earlier ones of that name; 25 % is a judgement",
+    fix="Compare the nodes of the slow run with those of a good one: `preflight diff GOOD SLOW`.",
+    answers=("AN-10",),
+    gating=False,
+    history=True,
+)
+def job_time(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare how long the last job of each name took with the median of those before it.
+
+    Nothing crashes, and the bill grows: a job that takes a third longer than last week is the first that anybody
+    hears of a half-rate port.
+
+    It warns where it took more than 1.25 times the median of at least three. Jobs are recorded with `preflight
+    history job`, best from the scheduler's epilog.
+
+    A false alarm: a job of the same name with more data or fewer nodes. Give it a name of its own.
+    """
+    from statistics import median
+
+    found = courses(node.evidence, JOBS)
+    if not found:
+        yield unknown("no job's completion time is recorded", evidence=[COURSE],
+                      fix="preflight history job FILE $SLURM_JOB_ID --seconds S --name NAME")  # fmt: skip
+    for course in found:
+        earlier, last = course.values[:-1], course.last
+        if len(earlier) >= ENOUGH and last > _SLOW * median(earlier):
+            yield warned(
+                f"{course.subject}: the last run took {last:.0f} s, {last / median(earlier):.2f} times the usual",
+                subject=course.subject, found=f"{last:.0f} s", expected=f"{median(earlier):.0f} s, as the median of "
+                f"{_count(len(earlier), 'earlier job')}", evidence=[COURSE],
+            )  # fmt: skip
+        else:
+            yield passed(f"{course.subject}: the last of {_count(len(course.values), 'job')} took {last:.0f} s",
+                         subject=course.subject, evidence=[COURSE])  # fmt: skip
 
 
 def _grown(node: NodeFacts, rules: Sequence[_Rule], noun: str) -> Iterator[Finding]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from itertools import combinations
-from statistics import median
 from typing import Any
 
 from preflight.evidence import Evidence, EvidenceError
@@ -16,6 +15,9 @@ from preflight.lean import dataclass
 
 #: The record that a history adds to a node's evidence.
 COURSE = "history:course"
+
+#: The metric in it that holds how long jobs took, seconds, by name.
+JOBS = "job.seconds"
 
 #: Points, and days between the first and the last, that it takes to speak of a course.
 ENOUGH, LEAST_DAYS = 3, 1.0
@@ -40,6 +42,8 @@ class Course:
     @property
     def per_day(self) -> float:
         """The usual growth, in units of the value per day."""
+        from statistics import median
+
         slopes = [
             (later - earlier) / (end - start)
             for (start, earlier), (end, later) in combinations(zip(self.days, self.values, strict=True), 2)

@@ -8,7 +8,7 @@ from typing import Any, overload
 
 from preflight.evidence import Evidence, EvidenceError
 from preflight.facts import NodeFacts, counters, optics
-from preflight.facts.course import COURSE
+from preflight.facts.course import COURSE, JOBS
 from preflight.history.store import Store
 from preflight.lean import dataclass, replace
 
@@ -91,6 +91,7 @@ class _Known:
 
     source: Any  # Evidence, or what reads it
     courses: Mapping[str, Course]
+    jobs: Mapping[str, Sequence[tuple[str, float]]]
 
     def read(self) -> Evidence:
         """Return the evidence with its course up to when it was collected."""
@@ -103,20 +104,27 @@ class _Known:
                 value.setdefault(metric, {})[subject] = before
         for metric, subject, last in samples(NodeFacts(evidence)):
             value.setdefault(metric, {}).setdefault(subject, []).append([evidence.collected_at, last])
+        for name, ended in self.jobs.items():
+            if before := [list(point) for point in ended if point[0] < evidence.collected_at]:
+                value.setdefault(JOBS, {})[name] = before
         return replace(evidence, records={**evidence.records, COURSE: {"status": "ok", "value": value}})
 
 
 def with_past(evidences: Sequence[Evidence], store: Store) -> Remembered:
     """Return the documents with what the history knows of their numbers in the thirty days before."""
     sources = getattr(evidences, "sources", evidences)
+    jobs: dict[str, list[tuple[str, float]]] = {}
+    for _, ended, seconds, nodes, name, outcome in reversed(store.jobs()):
+        if outcome == "completed":
+            jobs.setdefault(f"{name} on {nodes} nodes" if nodes else name, []).append((ended, seconds))
     newest = max((run.at for run in store.runs()), default="")
     try:
         moment = datetime.strptime(newest, _FORM).replace(tzinfo=timezone.utc)
     except ValueError:
-        return Remembered([_Known(source, {}) for source in sources])
+        return Remembered([_Known(source, {}, jobs) for source in sources])
     since = (moment - timedelta(days=LOOK_BACK_DAYS)).strftime(_FORM)
     courses = store.course(since)
-    return Remembered([_Known(source, _of(source, courses)) for source in sources])
+    return Remembered([_Known(source, _of(source, courses), jobs) for source in sources])
 
 
 def _of(source: Any, courses: Mapping[str, Course]) -> Mapping[str, Course]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -90,7 +91,7 @@ class Planned:
 def document(planned: Planned, seen: Sequence[Seen], folded: Folded, subjects: Subjects) -> dict[str, Any]:
     """Return the report."""
     silent = any(one.no_answer is not None for one in seen)
-    made = {
+    made: dict[str, Any] = {
         "schema": SCHEMA,
         "coverage": {**planned.coverage(seen, folded.counts, folded.excuses.not_run), **folded.excuses.coverage()},
         "nodes": list(_nodes(seen, folded)),
@@ -98,12 +99,25 @@ def document(planned: Planned, seen: Sequence[Seen], folded: Folded, subjects: S
         "checklists": checklist.answer(planned.checks, folded.by_item()),
         "exit_status": folded.exit_status(silent),
     }
+    if kept := _record(made["nodes"]):
+        made["record"] = kept
     others = [subjects.evidence(number) for number in range(len(seen), len(subjects.names))]
     if origins := {one.origin for one in (*seen, *others) if one and one.origin}:
         made["origins"] = sorted(origins)
     if alike := shared_faults(made["findings"], made["nodes"]):
         made["systemic"] = alike
     return made
+
+
+def _record(nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what the result of the whole run has to be kept with: each value with the number of nodes that have it."""
+    told: dict[str, Counter[str]] = {}
+    for node in nodes:
+        for name, value in node.get("record", {}).items():
+            told.setdefault(name, Counter())[value] += 1
+    if not told:
+        return {}
+    return {"nodes": len(nodes), **{name: dict(counted.most_common()) for name, counted in told.items()}}
 
 
 def _nodes(seen: Sequence[Seen], folded: Folded) -> Iterator[dict[str, Any]]:

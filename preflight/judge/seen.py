@@ -113,7 +113,21 @@ def _about(facts: NodeFacts, site: Site) -> tuple[dict[str, Any], dict[str, Any]
         more["notes"] = [str(note) for note in notes] if isinstance(notes, list) else [str(notes)]
     if drawn := _picture(facts, site):
         more["topology"] = drawn
+    if kept := _record(facts):
+        more["record"] = kept
     return about, more
+
+
+def _record(facts: NodeFacts) -> dict[str, str]:
+    """Return what a figure that was measured here has to be kept with; nothing of a node without a GPU."""
+    try:
+        if not facts.gpus_on_bus:
+            return {}
+    except EvidenceError:
+        return {}
+    from preflight.facts.record import record
+
+    return record(facts)
 
 
 def _picture(facts: NodeFacts, site: Site) -> dict[str, Any] | None:

@@ -1,0 +1,173 @@
+"""GPUs of nodes of one kind: the same parts, set up alike; and the NVLink domains that span nodes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from preflight.checks import gpu, gpu_memory, gpu_part, gpu_state
+from preflight.checks.fleet_reads import of_gpus
+from preflight.checks.fleet_traits import Trait, compare
+from preflight.cluster import Site
+from preflight.evidence import EvidenceError
+from preflight.facts import NodeFacts, settings
+from preflight.facts.fleet import vote
+from preflight.model import Finding, check, failed, passed, skipped, unknown
+
+if TYPE_CHECKING:
+    from preflight.facts.gpu_health import GpuHealth
+
+
+def _count(node: NodeFacts, site: Site) -> str | None:
+    return str(len(node.gpus_on_bus)) if node.gpus_on_bus else None
+
+
+def _on(value: bool | None) -> str:
+    return "on" if value else "off"
+
+
+def _memory(one: GpuHealth) -> str:
+    return f"{one.memory_total_mib} MiB"
+
+
+GPU = (
+    Trait("GPU model", "nvml:gpus", of_gpus("name", lambda one: one.name), breaks=True,
+          told_by=(gpu_part.same_model, gpu_part.right_part)),
+    Trait("number of GPUs", "dir:/sys/bus/pci/devices", _count, breaks=True, told_by=(gpu.count,)),
+    Trait("GPU memory", "nvml:gpus", of_gpus("memory_total_mib", _memory), breaks=True,
+          told_by=(gpu_part.same_model, gpu_part.right_part)),
+    Trait("ECC mode", "nvml:gpus", of_gpus("ecc", lambda one: _on(one.ecc)), told_by=(gpu_memory.ecc_mode,)),
+    Trait("MIG mode", "nvml:gpus", of_gpus("mig", lambda one: _on(one.mig)), breaks=True, told_by=(gpu_state.mig,)),
+    Trait("persistence mode", "nvml:gpus", of_gpus("persistence", lambda one: _on(one.persistence)),
+          told_by=(gpu_state.persistence,)),
+    Trait("compute mode", "nvml:gpus", of_gpus("compute_mode", lambda one: one.compute_mode),
+          told_by=(gpu_state.compute_mode,)),
+    Trait("power limit", "nvml:gpus", of_gpus("power_enforced_w", lambda one: f"{one.power_enforced_w:g} W"),
+          told_by=(gpu_state.power_limit,)),
+    Trait("application clock", "nvml:gpus",
+          of_gpus("application_clock_mhz", lambda one: f"{one.application_clock_mhz} MHz")),
+    Trait("highest SM clock", "nvml:gpus", of_gpus("sm_clock_max_mhz", lambda one: f"{one.sm_clock_max_mhz} MHz")),
+)  # fmt: skip
+
+
+@check(
+    "fleet.gpu-settings",
+    title="The GPUs of all nodes are the same parts, set up alike",
+    source="https://docs.nvidia.com/deploy/nvml-api/ ; majority of at least 3 nodes and 60 %",
+    fix="`nvidia-smi -q` on the odd node beside a good one: -pl (power), -ac or -rac (clocks), -e (ECC), -mig, -pm.",
+    answers=("PA-01",),
+    scope="fleet",
+)
+def gpu_settings(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
+    """Compare model, number and memory of the GPUs, ECC, MIG, persistence and compute mode, power limit and clocks.
+
+    Every step waits for the slowest GPU of the job: one node with a lower power limit or clock slows down all of
+    them. With less memory, or cut into instances, the job fails there and ends everywhere.
+
+    Another model, number, memory or MIG mode fails; the rest warns. What a check of the node itself already says is
+    not said again.
+
+    A false alarm: nodes that are capped on purpose, for their rack's power; give them a class of their own.
+    """
+    yield from compare(nodes, sites, GPU)
+
+
+def _cluster(node: NodeFacts) -> str | None:
+    """Return the UUID of the NVLink domain that a node's GPUs say they are in; None: it ends in the node."""
+    fabrics = [one.fabric for one in node.gpu_health.gpus if one.fabric is not None] if node.gpus_on_bus else []
+    return " and ".join(sorted({fabric.cluster_uuid for fabric in fabrics if fabric.multi_node})) or None
+
+
+def _clique(node: NodeFacts) -> str | None:
+    fabrics = [one.fabric for one in node.gpu_health.gpus if one.fabric is not None] if node.gpus_on_bus else []
+    return " and ".join(sorted({str(fabric.clique) for fabric in fabrics if fabric.multi_node})) or None
+
+
+def _imex(node: NodeFacts) -> str | None:
+    if not node.evidence.exists(settings.IMEX_NODES):
+        return None
+    return " ".join(sorted(node.parsed(settings.IMEX_NODES, settings.imex_nodes))) or None
+
+
+@check(
+    "fleet.nvlink-domain",
+    title="The nodes of an NVLink domain agree on who belongs to it",
+    source="NVIDIA IMEX service guide (nodes_config.cfg is the same on all nodes of a domain); nvmlGpuFabricInfo_t",
+    fix="Write the same /etc/nvidia-imex/nodes_config.cfg on all nodes of the domain, `systemctl restart nvidia-imex`; "
+    "a wrong cluster UUID: the fabric manager of the NVLink switches.",
+    scope="fleet",
+    reads=("file:/etc/nvidia-imex/nodes_config.cfg", "nvml:gpus"),
+)
+def nvlink_domain(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
+    """Compare cluster UUID, clique and IMEX's list of nodes within each NVLink domain that spans nodes.
+
+    Nodes that disagree cannot map each other's memory: NCCL falls back to the network without a word, or
+    the job ends with "CUDA_ERROR_INVALID_HANDLE" in its first exchange over NVLink.
+
+    Nodes of one IMEX list must have one cluster UUID, those of one UUID one list and one clique. The odd ones of a
+    majority fail; two that differ fail both. Domains of several racks are compared each by itself.
+
+    A false alarm: a rack that is divided into partitions on purpose has several cliques under one UUID.
+    """
+    labels: dict[str, tuple[str | None, str | None, str | None]] = {}
+    unread: dict[str, EvidenceError] = {}
+    for node in nodes:
+        try:
+            labels[node.node] = node.ballot("NVLink domain", _labels, node)
+        except EvidenceError as error:
+            if node.ballot("any GPU", _has_gpus, node):
+                unread[node.node] = error
+            else:
+                labels[node.node] = (None, None, None)
+    apart = [name for name, (uuid, _, _) in labels.items() if uuid is None]
+    odd: set[str] = set()
+    for what, by, compared in (("cluster UUID", 2, 0), ("IMEX node list", 0, 2), ("clique", 0, 1)):
+        for finding in _agreement(labels, what, by, compared):
+            odd.update(finding.nodes)
+            yield finding
+    if good := [name for name, (uuid, _, _) in labels.items() if uuid is not None and name not in odd]:
+        yield passed("cluster UUID, clique and IMEX's list are those of the domain's other nodes",
+                     evidence=["nvml:gpus", settings.IMEX_NODES]).on(good)  # fmt: skip
+    if apart:
+        yield skipped("no NVLink domain spans these nodes", evidence=["nvml:gpus"]).on(apart)
+    for name, refusal in unread.items():
+        yield unknown(f"the NVLink domain could not be read: {refusal.why}", evidence=[refusal.key]).on([name])
+
+
+def _has_gpus(node: NodeFacts) -> bool:
+    return bool(node.gpus_on_bus)
+
+
+def _labels(node: NodeFacts) -> tuple[str | None, str | None, str | None]:
+    uuid = _cluster(node)
+    return uuid, _clique(node), _imex(node) if uuid else None
+
+
+def _agreement(
+    labels: Mapping[str, tuple[str | None, str | None, str | None]], what: str, by: int, compared: int
+) -> Iterator[Finding]:
+    groups: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for name, label in labels.items():
+        group, value = label[by], label[compared]
+        if group is not None and value is not None:
+            groups[group].append((name, value))
+    for members in groups.values():
+        found = vote(members)
+        if len(found.values) < 2:
+            continue
+        expected = f"{found.usual} ({len(found.holders)} of {found.total} nodes)" if found.usual else "one value"
+        wrong = found.odd if found.usual is not None else found.values
+        for value, names in sorted(wrong.items()):
+            side = "which side is wrong is not known"
+            if found.usual is not None:
+                side = f"{len(found.holders)} of {found.total} nodes have {_cut(found.usual)}"
+            key = "nvml:gpus" if compared < 2 else settings.IMEX_NODES
+            yield failed(
+                f"{what} is {_cut(value)} in one NVLink domain; {side}", subject=what, found=value, expected=expected,
+                evidence=[key],
+            ).on(names)  # fmt: skip
+
+
+def _cut(value: str) -> str:
+    return value if len(value) <= 60 else value[:59] + "…"

@@ -1,0 +1,143 @@
+"""What every node must have for itself: GUIDs, addresses, LIDs, serial numbers."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from preflight.checks import container
+from preflight.checks.fleet_reads import compute
+from preflight.checks.fleet_traits import is_told
+from preflight.cluster import Site
+from preflight.evidence import EvidenceError
+from preflight.facts import NodeFacts
+from preflight.facts.fleet import shared
+from preflight.facts.identity import KINDS, Identifier, guid, of_node
+from preflight.facts.rdma import ROOT
+from preflight.model import Finding, check, failed, passed, unknown, warned
+
+#: Identifiers that break no job where they stand twice: a cloned image, GPUs of one tray.
+_HARMLESS = {"machine id", "GPU serial number"}
+
+_NO_GUID = "virtual function: `ip link set PF vf N node_guid …`; else `flint q`"
+
+_WHAT_NOW = {
+    "boot id": "the same machine was asked by several names, or a virtual machine was cloned while it ran",
+    "machine id": "nodes were cloned with it: empty /etc/machine-id in the image, and it is made anew at the next boot",
+    "host name": "give each node a name of its own: `hostnamectl set-hostname`",
+    "node GUID": "an adapter was programmed by hand: `mlxfwmanager`, `flint q`; or a virtual function got a GUID twice",
+    "LID": "two subnet managers gave LIDs in one subnet: `sminfo`, `ibnetdiscover`",
+    "IP address": "correct the address of one of them; `arping -D` shows who answers",
+    "MAC": "a cloned configuration, or virtual functions: `ip link show`",
+}
+
+
+@check(
+    "fleet.identity",
+    title="No two nodes have the same GUID, address, LID, UUID or host name",
+    source="InfiniBand architecture specification (GUID, LID), RFC 5227 (IPv4), IEEE 802 (MAC), machine-id(5)",
+    fix="Find out which node has it by right, and correct the other.",
+    answers=("NT-FAB-4",),
+    scope="fleet",
+)
+def identity(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
+    """Look for identifiers that several nodes have, and for GUIDs of compute ports that are all zero.
+
+    Packets for one node reach the other: connections time out or meet a stranger's queue, now here, now there. Two
+    adapters with one GUID, and the subnet manager keeps one of them out.
+
+    Looked at: GUIDs of devices, systems and ports, LIDs, IP and MAC addresses of RDMA ports and of the default route,
+    host names, UUIDs and serial numbers of GPUs, machine id, boot id. A serial number or machine id that stands
+    twice warns, as trays and clones share them; everything else fails. An all-zero GUID is none, and fails on a port
+    that is up. With the same boot id two names are one machine: that alone is said of them then.
+
+    A false alarm: one machine that was asked by two names on purpose. Containers of one machine are known as such.
+    """
+    told = {node.node: node.ballot("identifiers", _identifiers, node) for node in nodes}
+    odd: set[str] = set()
+    for finding in (*_twice(told, {node.node: node for node in nodes}), *_zero(nodes, sites)):
+        odd.update(finding.nodes)
+        yield finding
+    silent = [name for name, text in told.items() if not text and name not in odd]
+    if silent:
+        yield unknown("nothing that identifies these nodes was read", evidence=[f"file:{ROOT}/*/node_guid"],
+                      fix="collect again with this version of preflight").on(silent)  # fmt: skip
+    if good := [name for name, text in told.items() if text and name not in odd]:
+        kinds = [kind for number, kind in enumerate(KINDS) if any(_of_kind(told[name], number) for name in good)]
+        yield passed(f"no {_or(kinds)} stands twice", found=", ".join(kinds),
+                     evidence=[f"file:{ROOT}/*/node_guid"]).on(good)  # fmt: skip
+
+
+def _identifiers(node: NodeFacts) -> str:
+    """Write what names a node as lines: number of the kind, what it belongs to, where it must be unique, the value.
+
+    One text, since that of ten thousand nodes is at hand at once.
+    """
+    return "\n".join(f"{KINDS.index(one.kind)}\t{one.of}\t{one.within}\t{one.value}" for one in of_node(node))
+
+
+def _of_kind(text: str, kind: int) -> list[str]:
+    """Return the lines of one kind."""
+    return [line for line in text.split("\n") if line.startswith(f"{kind}\t")]
+
+
+def _or(kinds: Sequence[str]) -> str:
+    return f"{', '.join(kinds[:-1])} or {kinds[-1]}" if len(kinds) > 1 else kinds[0]
+
+
+def _twice(told: Mapping[str, str], nodes: Mapping[str, NodeFacts]) -> Iterator[Finding]:
+    """Yield what several nodes have, the identifiers of the same nodes together."""
+    machine: dict[str, str] = {}  # node -> the first name of its machine
+    for number, kind in enumerate(KINDS):
+        holders = shared((name, line.partition("\t")[2].partition("\t")[2]) for name, text in told.items()
+                         for line in _of_kind(text, number))  # fmt: skip
+        together: dict[tuple[str, ...], set[str]] = defaultdict(set)
+        for label, names in holders.items():
+            if kind == "boot id":
+                machine.update(dict.fromkeys(names, names[0]))
+            if kind == "boot id" or len({machine.get(name, name) for name in names}) > 1:
+                together[names].add(label)
+        for names, labels in together.items():
+            mine = [
+                one for one in of_node(nodes[names[0]]) if one.kind == kind and f"{one.within}\t{one.value}" in labels
+            ]
+            yield _finding(kind, names, mine)
+
+
+def _finding(kind: str, names: Sequence[str], found: Sequence[Identifier]) -> Finding:
+    say = warned if kind in _HARMLESS else failed
+    values = [f"{one.value} ({one.of})" if one.of else one.value for one in found]
+    listed = ", ".join(values[:3]) + (f" and {len(values) - 3} more" if len(values) > 3 else "")
+    nodes = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+    return say(
+        f"{len(names)} nodes have the same {kind}: {listed}, on {nodes}", subject=kind, found=listed,
+        expected="one of its own on each node", evidence=[found[0].key], fix=_WHAT_NOW.get(kind, ""),
+    ).on(names)  # fmt: skip
+
+
+def _zero(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
+    for node in nodes:
+        try:
+            without = node.ballot("GUIDs that are zero", _without_guid, node, sites[node.node])
+        except EvidenceError:
+            continue
+        for name, empty in without.items():
+            if name != "node_guid" or not is_told((container.rdma_address,), node, sites[node.node]):
+                told = f"{name} of {', '.join(empty[:4])} is all zero: no GUID was given"
+                yield failed(told, subject=name,
+                             found="0000:0000:0000:0000", expected="a GUID of its own",
+                             evidence=[f"file:{ROOT}/{empty[0]}/{name}"], fix=_NO_GUID).on([node.node])  # fmt: skip
+
+
+def _without_guid(node: NodeFacts, site: Site) -> dict[str, list[str]]:
+    """Return the compute devices whose GUID is all zero, by the file that says so."""
+    devices = list(dict.fromkeys(port.device for port in compute(node, site)))
+    zero = {name: [one for one in devices if _is_zero(node, one, name)] for name in ("node_guid", "sys_image_guid")}
+    return {name: found for name, found in zero.items() if found}
+
+
+def _is_zero(node: NodeFacts, device: str, name: str) -> bool:
+    try:
+        return guid(node.evidence.text(f"file:{ROOT}/{device}/{name}")) == 0
+    except (EvidenceError, ValueError):
+        return False

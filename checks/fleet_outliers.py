@@ -1,0 +1,214 @@
+"""Numbers that lie apart from those of the other nodes: temperatures, clocks, offsets, and rates over a window."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+
+from preflight.checks import counters, gpu_state, host
+from preflight.checks.each_port import judged_ports
+from preflight.checks.fleet_traits import is_told
+from preflight.cluster import Site
+from preflight.evidence import EvidenceError
+from preflight.facts import NodeFacts
+from preflight.facts.fleet import ENOUGH, outliers
+from preflight.lean import dataclass
+from preflight.model import Check, Finding, Status, check, passed, skipped, unknown, warned
+
+#: Utilisation up to which a GPU is idle, and from which it is busy, percent: between the two it is not compared.
+IDLE_PCT, BUSY_PCT = 10, 50
+
+_SOURCE = "modified z-score (Iglewicz and Hoaglin 1993): 3.5 spreads (median absolute deviation) from the median"
+
+
+@dataclass(frozen=True)
+class _Number:
+    """One number of a node, and from which distance it is worth a word."""
+
+    what: str
+    unit: str
+    key: str  # the record that shows it
+    floor: float  # in its unit; with ``share``, that share of the median
+    share: bool = False
+    up: bool = True
+    down: bool = True
+    told_by: tuple[Check, ...] = ()
+
+
+_HOT = (gpu_state.temperature_margin,)
+NUMBERS = {
+    "idle": _Number("temperature of idle GPUs", "C", "nvml:gpus", 10, down=False, told_by=_HOT),
+    "busy": _Number("temperature of busy GPUs", "C", "nvml:gpus", 10, down=False, told_by=_HOT),
+    "clock": _Number("SM clock of busy GPUs", "MHz", "nvml:gpus", 0.05, share=True, up=False,
+                     told_by=(gpu_state.throttling,)),
+    "offset": _Number("offset of the clock", "ms", "cmd:chronyc -n tracking", 1, told_by=(host.time_sync,)),
+}  # fmt: skip
+
+Numbers = dict[str, float]
+Read = Callable[[NodeFacts, Site], "Numbers | None"]  # None: it cannot have any
+
+
+def _numbers(node: NodeFacts, site: Site) -> Numbers:
+    """Return what a node shows; what it does not is left out."""
+    found: Numbers = {}
+    try:
+        gpus = node.gpu_health.gpus if node.gpus_on_bus else ()
+    except EvidenceError:
+        gpus = ()
+    loads = [(gpu, gpu.utilisation_pct) for gpu in gpus if gpu.utilisation_pct is not None]
+    idle = [gpu.temperature_c for gpu, load in loads if load <= IDLE_PCT and gpu.temperature_c is not None]
+    busy = [gpu.temperature_c for gpu, load in loads if load >= BUSY_PCT and gpu.temperature_c is not None]
+    clocks = [gpu.sm_clock_mhz for gpu, load in loads if load >= BUSY_PCT and gpu.sm_clock_mhz is not None]
+    if idle and len(idle) == len(gpus):  # beside a busy GPU an idle one is warm
+        found["idle"] = max(idle)
+    if busy:
+        found["busy"] = max(busy)
+    if clocks:
+        found["clock"] = min(clocks)
+    with suppress(EvidenceError):
+        if node.clock.offset_s is not None:
+            found["offset"] = node.clock.offset_s * 1000
+    return found
+
+
+@check(
+    "fleet.outliers",
+    title="No node is hotter, slower or more out of time than the others",
+    source=_SOURCE,
+    fix="Compare the node with its neighbours: fans, coolant, inlet temperature (`ipmitool sdr`), power cap, `chronyc "
+    "sources`.",
+    answers=("AN-11",),
+    scope="fleet",
+    gating=False,
+)
+def numbers_alike(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
+    """Compare the hottest GPU, the slowest busy GPU and the clock's offset of each node with the median of its kind.
+
+    A node that is 15 degrees warmer than its neighbours under the same load slows down first, on the day when it
+    is needed; what is a fault shows as a difference before it shows as an alarm.
+
+    It warns beyond 3.5 spreads (median absolute deviation) from the median, and at least 10 C, 5 % of the clock, or
+    1 ms: where nodes hardly differ, the least of differences would be an outlier. Fewer than five nodes are
+    not compared, idle GPUs only with idle ones. It gates no job.
+
+    A false alarm: a node at the warm end of its row, or one that runs another job than its neighbours.
+    """
+    yield from _compare(nodes, sites, "numbers", _numbers, NUMBERS)
+
+
+def _told(node: NodeFacts, site: Site) -> Numbers | None:
+    """Return what the compute ports did in the window: traffic, and events for each GB that was carried."""
+    ports = judged_ports(node, site)
+    if isinstance(ports, Finding):
+        return None if ports.status is Status.SKIP else {}
+    growths = [node.port_growth[port.name] for port in ports]
+    rates = [growth.gbps for growth in growths]
+    if any(rate is None for rate in rates) or not growths:
+        return {}
+    sent, received = (sum(rate[way] for rate in rates if rate is not None) for way in (0, 1))
+    found = {"sent": sent, "received": received}
+    carried_gb = (sent + received) / 8 * min(growth.seconds for growth in growths)
+    if carried_gb < 1:
+        return found
+    for name in ("out_of_sequence", "packet_seq_err", "local_ack_timeout_err", "rp_cnp_handled", "np_cnp_sent"):
+        grown = [one for growth in growths if (one := growth.named(name)) is not None]
+        if len(grown) == len(growths):
+            found[name] = sum(one.grown for one in grown) / carried_gb
+    return found
+
+
+_LOSS = (counters.loss,)
+_PORTS = "files:/sys/class/infiniband/*/ports/*/{}"
+RATES = {
+    "sent": _Number("traffic sent", "Gb/s", _PORTS.format("counters"), 0.2, share=True),
+    "received": _Number("traffic received", "Gb/s", _PORTS.format("counters"), 0.2, share=True),
+    **{
+        name: _Number(what, "for each GB", _PORTS.format("hw_counters"), floor, down=False, told_by=_LOSS)
+        for name, what, floor in (
+            ("out_of_sequence", "packets out of order", 1.0), ("packet_seq_err", "packets asked for again", 1.0),
+            ("local_ack_timeout_err", "acknowledgements that never came", 0.1),
+            ("rp_cnp_handled", "congestion notifications received", 100.0),
+            ("np_cnp_sent", "congestion notifications sent", 100.0),
+        )
+    },
+}  # fmt: skip
+
+
+@check(
+    "fleet.rates",
+    title="No node carries less, or meets more congestion, than the others",
+    source=_SOURCE,
+    fix="`preflight check --window 60` on the node beside another one: counters.congestion and counters.balance name "
+    "the port; then its cable, its leaf and the job's placement.",
+    answers=("PA-19",),
+    scope="fleet",
+    gating=False,
+    window=True,
+)
+def rates_alike(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
+    """Compare what the compute ports of each node carried and met in the window with the median of its kind.
+
+    Ranks of one collective send alike: a node that carries less waits for something of its own, one that is told
+    to slow down far more often than its peers sits behind a full port. No threshold of one node shows that.
+
+    Traffic warns at 20 % from the median, out of order and repeated packets from one more for each GB, notifications
+    from 100 more, and each only beyond 3.5 spreads. Fewer than five nodes are not compared. It gates no job.
+
+    A false alarm: nodes of several jobs, or of the first and last stage of a pipeline, in one run.
+    """
+    yield from _compare(nodes, sites, "rates", _told, RATES)
+
+
+def _compare(
+    nodes: Sequence[NodeFacts], sites: Mapping[str, Site], ballot: str, read: Read, known: Mapping[str, _Number]
+) -> Iterator[Finding]:
+    kinds: dict[tuple[str, str], list[NodeFacts]] = defaultdict(list)
+    for node in nodes:
+        site = sites[node.node]
+        kinds[site.class_name, site.part.name if site.part else ""].append(node)
+    keys = list(dict.fromkeys(number.key for number in known.values()))
+    for members in kinds.values():
+        asked = {node.node: _asked(node, sites[node.node], ballot, read) for node in members}
+        if without := [name for name, found in asked.items() if found is None]:
+            yield skipped("these nodes have none of it", evidence=keys[:3]).on(without)
+        told = {name: found for name, found in asked.items() if found is not None}
+        silent = [name for name, found in told.items() if not found]
+        if silent:
+            yield unknown(f"none of it was read: {', '.join(number.what for number in known.values())}",
+                          evidence=keys[:3], fix="see the checks of the node").on(silent)  # fmt: skip
+        if len(told) - len(silent) < ENOUGH:
+            if rest := [name for name in told if name not in silent]:
+                yield skipped(f"fewer than {ENOUGH} nodes of this kind: no number can be called an outlier",
+                              evidence=keys[:3]).on(rest)  # fmt: skip
+            continue
+        odd: set[str] = set()
+        by_name = {node.node: node for node in members}
+        for name, number in known.items():
+            for finding in _outliers(number, {node: found[name] for node, found in told.items() if name in found}):
+                (holder,) = finding.nodes
+                if not is_told(number.told_by, by_name[holder], sites[holder]):
+                    odd.add(holder)
+                    yield finding
+        if fine := [name for name in told if name not in odd and name not in silent]:
+            compared = [number.what for name, number in known.items() if any(name in found for found in told.values())]
+            yield passed(f"as on the other nodes of this kind: {', '.join(compared)}", evidence=keys[:3]).on(fine)
+
+
+def _asked(node: NodeFacts, site: Site, ballot: str, read: Read) -> Numbers | None:
+    try:
+        return node.ballot(f"outliers: {ballot}", read, node, site)
+    except EvidenceError:
+        return {}
+
+
+def _outliers(number: _Number, told: Mapping[str, float]) -> Iterator[Finding]:
+    floor = number.floor
+    if number.share and told:
+        floor *= abs(sorted(told.values())[len(told) // 2])
+    for one in outliers(told, floor, up=number.up, down=number.down):
+        mine, usual = f"{one.number:.4g} {number.unit}", f"{one.usual:.4g} {number.unit}"
+        yield warned(
+            f"{number.what}: {mine}, {usual} in the middle of {len(told)} nodes", subject=number.what, found=mine,
+            expected=f"within {max(floor, 3.5 * one.spread):.3g} of {usual}", evidence=[number.key],
+        ).on([one.name])  # fmt: skip

@@ -1,0 +1,91 @@
+"""How the values are read that nodes of one kind should have alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from preflight.cluster import Site
+from preflight.evidence import EvidenceError
+from preflight.facts import NodeFacts
+
+if TYPE_CHECKING:
+    from preflight.facts.gpu_health import GpuHealth
+    from preflight.facts.rdma import Port
+
+Value = Callable[[NodeFacts, Site], "str | None"]
+
+#: What a tool or a file that is not there is told as, where it was looked for on the node itself.
+NOT_THERE = "not installed"
+
+
+def text(key: str, parse: Callable[[str], object] = str.strip) -> Value:
+    """Read a record's text by a parser."""
+    return lambda node, site: str(node.parsed(key, parse))
+
+
+def where_there(key: str, parse: Callable[[str], object] = str.strip) -> Value:
+    """Read a file that not every kernel or driver has: missing on a node it is "none", in a container nothing."""
+
+    def read(node: NodeFacts, site: Site) -> str | None:
+        if not node.evidence.exists(key):
+            return None if node.in_container else "none"
+        return str(node.parsed(key, parse))
+
+    return read
+
+
+def installed(key: str, parse: Callable[[str], object] = str.strip) -> Value:
+    """Read a version; what is missing on the node is "not installed", in a container nobody knows."""
+
+    def read(node: NodeFacts, site: Site) -> str | None:
+        if not node.in_container and not node.evidence.exists(key):
+            return NOT_THERE
+        return str(node.parsed(key, parse))
+
+    return read
+
+
+def of_gpus(field: str, show: Callable[[GpuHealth], object]) -> Value:
+    """Read a value of every GPU; where the driver does not report it for this part, there is none."""
+
+    def read(node: NodeFacts, site: Site) -> str | None:
+        if not node.gpus_on_bus:
+            return None
+        health = node.gpu_health
+        found = []
+        for gpu in health.gpus:
+            if getattr(gpu, field) is not None:
+                found.append(str(show(gpu)))
+            elif not gpu.not_reported(field):
+                raise EvidenceError(health.evidence[0], f"{gpu.address} {field}: {gpu.why(field)}")
+        return several(found)
+
+    return read
+
+
+def several(values: Iterable[object]) -> str | None:
+    """Write the values of a node's devices as one; None where there is none."""
+    return " and ".join(sorted({str(value) for value in values})) or None
+
+
+def compute(node: NodeFacts, site: Site) -> list[Port]:
+    """Return the compute ports that are up; none on a node without RDMA. A port that is down is told elsewhere."""
+    if not node.rdma_devices:
+        return []
+    return [port for port in site.roles(node).compute if port.active]
+
+
+def on_gpu_nodes(read: Value) -> Value:
+    """Leave nodes without a GPU out."""
+    return lambda node, site: read(node, site) if node.gpus_on_bus else None
+
+
+def on_rdma_nodes(read: Value) -> Value:
+    """Leave nodes without RDMA out."""
+    return lambda node, site: read(node, site) if node.rdma_devices else None
+
+
+def on_the_host(read: Value) -> Value:
+    """Leave containers out: what they see of it is their own, or nothing."""
+    return lambda node, site: None if node.in_container else read(node, site)

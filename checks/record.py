@@ -1,0 +1,57 @@
+"""Whether a benchmark's result can be compared later: what has to be kept with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from preflight.checks.nccl_tests import no_report, reports
+from preflight.cluster import Site
+from preflight.facts import RunFacts
+from preflight.facts.node import TOPO
+from preflight.facts.record import NEEDED, ambiguous, record
+from preflight.facts.versions import LIBRARIES
+from preflight.model import Finding, check, passed, unknown, warned
+
+
+@check(
+    "nccl-tests.record",
+    title="A result is kept with the hardware and software that it was measured on",
+    source="the record that the tuning guide asks for: GPU model, driver, CUDA, NCCL, PyTorch, variables, topology",
+    fix="Hand the evidence of its nodes over as well: `preflight check --hosts NODES --log FILE --json report.json`.",
+    answers=("NT-REC-1",),
+    scope="run",
+    gating=False,
+)
+def kept(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Compare what is known of a result with what it must be kept with: GPUs, driver, NCCL and topology of its nodes.
+
+    A bandwidth of last month is worth nothing if nobody knows with which NCCL on which GPUs it was measured; then the
+    regression is argued about instead of found.
+
+    It passes where the nodes that the log names were asked as well, and all of it is in the report's ``record``; with
+    the log alone it is unknown. It warns where a node has several versions of NCCL or PyTorch and the log does not
+    say which one was taken.
+
+    A false alarm: images with several environments, where each job names its own.
+    """
+    yield from no_report(run)
+    for key, name, report in reports(run):
+        hosts = report.hosts or tuple(sorted({node.node for node in run.nodes}))
+        nodes = [node for host in hosts if (node := run.host(host)) is not None]
+        if not nodes or len(nodes) < len(hosts):
+            told = f"{len(nodes)} of the {len(hosts)} hosts" if hosts else "none of its hosts"
+            yield unknown(f"the record is not complete: evidence is at hand of {told}", subject=name, evidence=[key])
+            continue
+        records = [record(node) for node in nodes]
+        if missing := sorted({name for one in records for name in NEEDED if name not in one}):
+            yield unknown(f"not known of all its nodes: {', '.join(missing)}", subject=name, evidence=[key, TOPO])
+            continue
+        several = {name: versions for node in nodes for name, versions in ambiguous(node)}
+        if report.nccl_version is not None:
+            several.pop("NCCL", None)
+        for name, versions in several.items():
+            yield warned(f"{name} is there in several versions, and the log does not say which was taken: {versions}",
+                         subject=name, found=versions, expected="one version", evidence=[key, LIBRARIES])  # fmt: skip
+        if not several:
+            said = "; ".join(f"{name} {value}" for name, value in records[0].items())
+            yield passed(f"kept with its record, {len(nodes)} nodes: {said}", subject=name, evidence=[key])

@@ -1,0 +1,175 @@
+"""PyTorch's own word on its collectives: which backend carries them, who hangs, and where."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from preflight import facts
+from preflight.cluster import Site
+from preflight.facts import RunFacts
+from preflight.model import Finding, check, failed, passed, unknown, warned
+
+if TYPE_CHECKING:
+    from preflight.facts.torch_trace.hang import Hang
+
+RECORDER = "https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html"
+BACKENDS = "https://docs.pytorch.org/docs/stable/distributed.html#which-backend-to-use"
+
+#: Ranks that are named one by one.
+_NAMED = 8
+
+_WHICH = "Look at that rank first: its own log and stack (py-spy dump), its node's XIDs, its data loader."
+
+
+@check(
+    "torch.backend",
+    title="NCCL carries the collectives of GPU tensors",
+    source=BACKENDS,
+    fix='`init_process_group("nccl")`, or "cpu:gloo,cuda:nccl", so that no collective on a GPU tensor is left to Gloo.',
+    answers=("NT-PIT-1", "NT-LENS-2"),
+    scope="run",
+    gating=False,
+    needs=("trace", "recording"),
+)
+def backend(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Look for the backend of the collectives in traces and in dumps of the flight recorder.
+
+    Gloo copies GPU tensors through the CPU and over TCP: it works, at a hundredth of the speed, and nothing fails.
+
+    A trace with kernels of a GPU whose collectives are Gloo's or MPI's, and none NCCL's, fails. Gloo beside NCCL is
+    usual (barriers, checkpoints, metrics) and passes. A job without a GPU is not judged.
+
+    A false alarm: a run on one GPU whose group serves only to keep order.
+    """
+    for key, trace in run.traces.items():
+        told = trace.document()
+        name = key.removeprefix("log:")
+        at: dict[str, Any] = {"subject": name, "evidence": [key]}
+        used, config = told["collective_backends"], told["backend_config"] or told["backend"]
+        counts = ", ".join(f"{count} by {one}" for one, count in used.items())
+        others = [one for one in used if one != "nccl"]
+        if told["gpu"] is None:
+            yield unknown(f"{name}: no kernel of a GPU in the trace; configured: {config or 'not told'}",
+                          fix="profile ProfilerActivity.CUDA on a rank of the job", **at)  # fmt: skip
+        elif used.get("nccl"):
+            yield passed(f"{name}: collectives: {counts}", found=counts, **at)
+        elif others or (config and "nccl" not in config.lower()):
+            said = counts or f"configured: {config}"
+            yield failed(f"{name}: GPUs compute, and not NCCL but {', '.join(others) or config} carries the "
+                         f"collectives ({said})", found=said, expected="nccl", **at)  # fmt: skip
+        else:
+            yield unknown(f"{name}: no collective in the trace; configured: {config or 'not told'}", **at)
+    if run.recordings:
+        every = Counter[str]()
+        for key, recording in run.recordings.items():
+            every.update(recording.document(key)["backends"])
+        at = {"subject": "dumps", "evidence": list(run.recordings)}
+        said = ", ".join(f"{count} by {one}" for one, count in every.most_common())
+        if every.get("nccl"):
+            yield passed(f"collectives in {len(run.recordings)} dumps: {said}", found=said, **at)
+        else:
+            yield unknown(f"collectives in {len(run.recordings)} dumps: {said or 'none'}; dumps do not tell whether "
+                          "their tensors lie on GPUs", fix="give a trace of the profiler", **at)  # fmt: skip
+
+
+@check(
+    "torch.hang",
+    title="No rank hangs in a collective",
+    source=f"{RECORDER}; messages of ProcessGroupNCCL's watchdog, PyTorch 1.7 … 2.13",
+    fix=_WHICH,
+    answers=("NT-LENS-9",),
+    scope="run",
+    gating=False,
+    needs=("recording", "watchdog"),
+)
+def hang(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Compare, rank by rank, which collectives were enqueued and which were done: by dumps, else by the watchdog.
+
+    All ranks wait in the same collective, for one that never comes; their logs are equal, and a time-out half an hour
+    later names every rank but the right one.
+
+    A rank that has not come to where others wait fails, and so do ranks that called different things, sizes or types
+    under one number. Ranks of which no dump was given are named: the one that is missing is often the one that died.
+    Dumps of all ranks with nothing unfinished pass.
+
+    A false alarm: dumps that were taken while the job ran well; what is under way then looks unfinished, but on all
+    ranks alike.
+    """
+    for key, why in run.refused.items():
+        yield unknown(f"{key.removeprefix('log:')}: {why}", evidence=[key], fix=facts.torch_trace.plain_pickle.CONVERT)
+    if run.recordings:
+        yield from _of_recordings(run)
+    for key, told in run.watchdogs.items():
+        if not run.recordings:
+            for one in facts.torch_trace.hang.of_watchdog(told):
+                yield from _finding(one, [key], key.removeprefix("log:"), _lines(told, one))
+
+
+def _lines(told: facts.torch_trace.watchdog.Watchdog, one: Hang) -> str:
+    """Quote who said what, first the ranks that are behind."""
+    progress = [p for p in told.progress if p.group == one.group] or []
+    first = sorted(progress, key=lambda p: (p.rank not in one.behind, p.line))
+    return "\n".join(
+        f"{p.line}: rank {p.rank}: last enqueued {p.enqueued}, last completed {p.completed}" for p in first[:12]
+    )
+
+
+def _of_recordings(run: RunFacts) -> Iterator[Finding]:
+    keys: dict[int, str] = {}
+    unnamed = 0
+    for key, recording in run.recordings.items():
+        rank = recording.rank(key)
+        if rank is None or rank in keys:
+            unnamed += 1
+            rank = -unnamed
+        keys[rank] = key
+    found = facts.torch_trace.hang.of_recordings({rank: run.recordings[key] for rank, key in keys.items()})
+    for one in found:
+        yield from _finding(one, list(keys.values()), "the dumps", "")
+    if not found:
+        members = {rank for recording in run.recordings.values() for group in recording.groups for rank in group.ranks}
+        missing = sorted(members - set(keys))
+        if missing or not members:
+            lack = f"of rank {_ranks(missing)} none was given" if missing else "which ranks there are is not told"
+            yield unknown(f"{len(keys)} dumps hold nothing unfinished; {lack}", evidence=list(keys.values()),
+                          fix="give the dumps of all ranks")  # fmt: skip
+        else:
+            yield passed(f"the dumps of all {len(members)} ranks hold nothing unfinished", evidence=list(keys.values()))
+
+
+def _finding(one: Hang, keys: Sequence[str], name: str, quote: str) -> Iterator[Finding]:
+    group = f" of process group {one.group}" if one.group else ""
+    where = f"collective {one.seq}{group}{f' ({one.op})' if one.op else ''}"
+    who = f"ranks {_ranks(one.waiting)} wait" if len(one.waiting) > 1 else f"rank {_ranks(one.waiting)} waits"
+    waiting = f"{who} in {where}" if one.waiting else f"in {where}"
+    parts = []
+    if one.behind:
+        parts.append(f"rank {_ranks(one.behind)} has not come to it")
+    if one.differ:
+        told = "; ".join(f"rank {rank} called {what}" for rank, what in one.differ[:_NAMED])
+        parts.append(f"ranks disagree: {told}")
+    if one.silent:
+        parts.append(f"nothing was given of rank {_ranks(one.silent)}")
+    at: dict[str, Any] = {"subject": f"collective {one.seq}{group}", "evidence": keys, "quote": quote}
+    if parts:
+        yield failed(f"{name}: {waiting}; {'; '.join(parts)}", found="; ".join(parts), expected="all ranks in it", **at)
+    else:
+        yield warned(f"{name}: {waiting}; all that were given have come to it",
+                     found=f"{len(one.waiting)} ranks wait", expected="done",
+                     fix="Who is missing is not in it: give the dumps or the log of all ranks. If none is, the network "
+                         "or a GPU stands still: XIDs and link errors of these nodes.", **at)  # fmt: skip
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    """Name ranks, consecutive ones as a range; at most some."""
+    found: list[str] = []
+    at = 0
+    while at < len(ranks):
+        end = at
+        while end + 1 < len(ranks) and ranks[end + 1] == ranks[end] + 1:
+            end += 1
+        found.append(str(ranks[at]) if end == at else f"{ranks[at]}-{ranks[end]}")
+        at = end + 1
+    return ", ".join(found[:_NAMED]) + (f" and {len(found) - _NAMED} more" if len(found) > _NAMED else "")

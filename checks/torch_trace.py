@@ -1,0 +1,284 @@
+"""A profiler's trace: what the steps of training wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from preflight.cluster import Site
+from preflight.facts import RunFacts
+from preflight.model import Finding, check, passed, unknown, warned
+
+PROFILER = "https://docs.pytorch.org/docs/stable/profiler.html"
+TUNING = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
+DDP = "https://docs.pytorch.org/docs/stable/notes/ddp.html"
+
+#: Judgements, each a share: of the GPU's time in which it only communicates; of a step that its longest such stretch
+#: takes; of the steps' time that the data loader takes; of the mean step, their standard deviation.
+EXPOSED, TAIL, LOADER, VARIATION = 0.10, 0.10, 0.10, 0.10
+#: Steps below which their spread tells nothing, and steps below which nothing is said to happen in each.
+ENOUGH_STEPS, FEW_STEPS = 5, 2
+#: How far the 99th percentile of one collective's times may lie above its median.
+SPREAD = 3.0
+#: A second GPU that communicates less than this share of the others' time is waited for.
+STRAGGLES = 0.5
+
+
+def _each(run: RunFacts) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Yield of each trace its record key, what to call it, and its facts."""
+    for key, trace in run.traces.items():
+        facts = trace.document()
+        rank = f" (rank {facts['rank']})" if facts["rank"] is not None else ""
+        yield key, f"{key.removeprefix('log:')}{rank}", facts
+
+
+@check(
+    "torch.overlap",
+    title="Communication runs while the GPU computes",
+    source=f"{DDP}; shares of 10 % are judgements; a kernel of NCCL runs from when its rank comes to it",
+    fix="Look at which collective is bare in the trace: bucket sizes (DDP), prefetching (FSDP), overlap (Megatron).",
+    answers=("NT-TRN-1", "PA-22", "NT-LENS-1", "NT-TRN-2", "NT-DDP-2"),
+    scope="run",
+    gating=False,
+    needs=("trace",),
+)
+def overlap(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Compare the time in which a GPU only communicates with all its time; and the longest such stretch with a step.
+
+    Communication that nothing hides adds to every step: at 30 % of the time, a third of the GPUs is paid for waiting.
+
+    More than 10 % of a GPU's time bare warns; so does one bare stretch of more than 10 % of a step (the last bucket's
+    tail). A trace without a kernel of communication, or without steps, cannot tell. Waiting for a slower rank counts
+    as communication: compare the traces of several ranks.
+
+    A false alarm: inference with tensor parallelism, whose layers wait for each other by design.
+    """
+    for key, name, facts in _each(run):
+        at: dict[str, Any] = {"subject": name, "evidence": [key]}
+        gpu = facts["gpu"]
+        if gpu is None or not gpu["communication_ms"]:
+            what = "no kernel of a GPU" if gpu is None else "no kernel that communicates"
+            yield unknown(
+                f"{name}: {what} is in the trace", fix="profile ProfilerActivity.CUDA on a rank of the job", **at
+            )
+            continue
+        said = (
+            f"{name}: {gpu['communication_ms']:g} ms of communication, {gpu['overlap']:.0%} of it under kernels that "
+            f"compute; bare for {gpu['exposed_share']:.0%} of the GPU's time"
+        )
+        found = f"{gpu['exposed_share']:.1%}"
+        if gpu["exposed_share"] > EXPOSED:
+            yield warned(said, found=found, expected=f"at most {EXPOSED:.0%}", **at).about(
+                "NT-TRN-1", "PA-22", "NT-LENS-1")  # fmt: skip
+        else:
+            yield passed(said, found=found, **at).about("NT-TRN-1", "PA-22", "NT-LENS-1")
+        yield _tail(name, facts, at)
+
+
+def _tail(name: str, facts: Mapping[str, Any], at: Mapping[str, Any]) -> Finding:
+    tail, steps = facts["gpu"]["tail"], facts["steps"]
+    if not tail or not steps or not steps["p50_ms"]:
+        return unknown(f"{name}: the trace marks no steps", fix="call profiler.step() after each", **at).about(
+            "NT-TRN-2", "NT-DDP-2")  # fmt: skip
+    share = tail["p50_ms"] / steps["p50_ms"]
+    said = f"{name}: the longest bare collective of a step takes {tail['p50_ms']:g} of {steps['p50_ms']:g} ms (median)"
+    if share > TAIL:
+        found = warned(said, found=f"{share:.1%} of a step", expected=f"at most {TAIL:.0%}", **at)
+    else:
+        found = passed(said, found=f"{share:.1%} of a step", **at)
+    return found.about("NT-TRN-2", "NT-DDP-2")
+
+
+@check(
+    "torch.synchronisation",
+    title="No step waits for the GPU on the CPU's side",
+    source=f"{TUNING} (avoid unnecessary CPU-GPU synchronization)",
+    fix="Keep losses on the GPU and read them every hundred steps; `.to(device, non_blocking=True)` of pinned memory.",
+    answers=("NT-TRN-3",),
+    scope="run",
+    gating=False,
+    needs=("trace",),
+)
+def synchronisation(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Count the calls that make the CPU wait for the GPU (.item(), synchronize()), per step.
+
+    While the CPU waits it launches nothing: the GPU runs dry at the start of the next step, on every rank, and the
+    slowest rank holds up all others.
+
+    One such call or more in each step warns. The profiler itself synchronises once, at its end.
+
+    A false alarm: .item() of a tensor that lies on the CPU, which costs nothing: only where there are kernels of a GPU
+    is it judged.
+    """
+    for key, name, facts in _each(run):
+        at: dict[str, Any] = {"subject": name, "evidence": [key]}
+        steps = facts["steps"]["count"] if facts["steps"] else 0
+        if facts["gpu"] is None or steps < FEW_STEPS:
+            what = "no kernel of a GPU" if facts["gpu"] is None else f"{steps} steps"
+            yield unknown(f"{name}: {what} in the trace", fix="profile at least 2 steps, with profiler.step()", **at)
+            continue
+        calls = facts["synchronisations"]
+        often = [one for one in calls if one["count"] - one["name"].endswith("DeviceSynchronize") >= steps]
+        told = ", ".join(f"{one['name']} {one['per_step']:g} times, {one['total_ms']:g} ms in all" for one in often)
+        if often:
+            yield warned(f"{name}: every step waits for the GPU: {told}", found=told, expected="none", **at)
+        else:
+            count = sum(one["count"] for one in facts["synchronisations"])
+            yield passed(f"{name}: {count} waits for the GPU in {steps} steps", found=count, **at)
+
+
+@check(
+    "torch.data-loader",
+    title="Steps do not wait for data",
+    source=f"{TUNING} (asynchronous data loading); the share of 10 % is a judgement",
+    fix="More workers, pin_memory=True, persistent_workers=True; then the storage behind it (`preflight check`).",
+    answers=("NT-TRN-4",),
+    scope="run",
+    gating=False,
+    needs=("trace",),
+)
+def data_loader(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Compare the time in which steps wait for the next batch with the time of all steps.
+
+    A rank that waits for its data comes late to every collective: on all others it looks as if NCCL were slow.
+
+    More than 10 % of the steps' time warns. Where the trace names no DataLoader nothing is known, unless the GPU is
+    never idle for so long.
+
+    A false alarm: the first step, whose workers only start; profile later ones.
+    """
+    for key, name, facts in _each(run):
+        at: dict[str, Any] = {"subject": name, "evidence": [key]}
+        loader, gpu = facts["data_loader"], facts["gpu"]
+        if loader is not None and loader["share_of_steps"] is not None:
+            share = loader["share_of_steps"]
+            said = f"{name}: {share:.1%} of the steps' time goes to waiting for {loader['count']} batches"
+            if share > LOADER:
+                yield warned(said, found=f"{share:.1%}", expected=f"at most {LOADER:.0%}", **at)
+            else:
+                yield passed(said, found=f"{share:.1%}", **at)
+        elif gpu is not None and gpu["span_ms"] and gpu["idle_ms"] <= LOADER * gpu["span_ms"]:
+            yield passed(f"{name}: the GPU is idle for {gpu['idle_ms'] / gpu['span_ms']:.1%} of its time", **at)
+        else:
+            fix = "profile the loop with profiler.step()"
+            yield unknown(f"{name}: the trace names no DataLoader in a step", fix=fix, **at)
+
+
+@check(
+    "torch.steps",
+    title="Steps take the same time",
+    source="judgement: a standard deviation of more than a tenth of the mean; at least 5 steps",
+    fix="Compare with the other ranks' traces; look at garbage collection, checkpoints, the data loader, throttling.",
+    answers=("PA-21", "FP-OBS-8"),
+    scope="run",
+    gating=False,
+    needs=("trace",),
+)
+def steps(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Measure how much the times of the steps differ.
+
+    All ranks take as long as the slowest in each step: what one rank loses now and then, all lose often.
+
+    A standard deviation above 10 % of the mean warns. Fewer than 5 steps tell nothing.
+
+    A false alarm: sequences of different lengths, or a step that saves a checkpoint.
+    """
+    for key, name, facts in _each(run):
+        at: dict[str, Any] = {"subject": name, "evidence": [key]}
+        sample = facts["steps"]
+        if not sample:
+            yield unknown(f"{name}: the trace marks no steps", fix="call profiler.step() after each", **at)
+            continue
+        said = (
+            f"{name}: {sample['count']} steps of {sample['mean_ms']:g} ms on average, from {sample['min_ms']:g} to "
+            f"{sample['max_ms']:g}"
+        )
+        yield passed(said, found=f"{sample['mean_ms']:g} ms", **at).about("FP-OBS-8")
+        if sample["count"] < ENOUGH_STEPS:
+            yield unknown(f"{name}: {sample['count']} steps are too few to tell their spread",
+                          fix=f"profile at least {ENOUGH_STEPS} steps", **at).about("PA-21")  # fmt: skip
+        elif sample["variation"] > VARIATION:
+            yield warned(f"{said}: a spread of {sample['variation']:.0%}", found=f"{sample['variation']:.1%}",
+                         expected=f"at most {VARIATION:.0%}", **at).about("PA-21")  # fmt: skip
+        else:
+            yield passed(f"{said}: a spread of {sample['variation']:.0%}", **at).about("PA-21")
+
+
+@check(
+    "torch.collective-times",
+    title="A collective takes about the same time each time",
+    source="nearest-rank percentiles: p99 of at least 100, p99.9 of at least 1000; three times the median: a judgement",
+    fix="Profile more ranks: one that comes late makes all others wait; then congestion and slow links.",
+    answers=("FP-LAT-1",),
+    scope="run",
+    gating=False,
+    needs=("trace",),
+)
+def collective_times(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Tell the percentiles of the times of each collective and size, and compare p99 with the median.
+
+    Synchronisation takes as long as its slowest member: the tail of the distribution, not its mean, is the step time.
+
+    A p99 above three times the median warns. The kernel's time holds the waiting for other ranks. Too few samples for
+    a p99 are unknown.
+
+    A false alarm: different sizes under one name, where the trace tells no sizes (before PyTorch 2.2).
+    """
+    for key, name, facts in _each(run):
+        at: dict[str, Any] = {"subject": name, "evidence": [key]}
+        known = [one for one in facts["collectives"] if one.get("p99_ms") is not None]
+        if not known:
+            most = max((one["count"] for one in facts["collectives"] if "count" in one), default=0)
+            yield unknown(f"{name}: at most {most} collectives of one kind and size: too few for a 99th percentile",
+                          fix="profile more steps: 100 collectives for p99, 1000 for p99.9", **at)  # fmt: skip
+            continue
+        for one in known[:5]:
+            last = f", p99.9 {one['p999_ms']:g}" if one["p999_ms"] is not None else ""
+            size = f" of {one['bytes']} bytes" if one["bytes"] is not None else ""
+            said = f"{name}: {one['name']}{size}: median {one['p50_ms']:g} ms, p99 {one['p99_ms']:g}{last}"
+            if one["p50_ms"] and one["p99_ms"] > SPREAD * one["p50_ms"]:
+                yield warned(said, found=f"{one['p99_ms'] / one['p50_ms']:.1f} times the median",
+                             expected=f"at most {SPREAD:g} times", **at)  # fmt: skip
+            else:
+                yield passed(said, found=f"{one['p99_ms']:g} ms", **at)
+
+
+@check(
+    "torch.straggler",
+    title="No rank is waited for by all others",
+    source="judgement: half of the others' median communication time; NCCL's kernels wait inside",
+    fix="Look at that rank's node: clocks, throttling, its NIC and CPUs, its data (`preflight check --hosts NODE`).",
+    answers=("PA-23",),
+    scope="run",
+    gating=False,
+    needs=("trace",),
+)
+def straggler(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Compare the time that the kernels of NCCL take on each rank: who waits least is waited for.
+
+    A collective ends for all at once. The rank that comes to it last finds all others there and spends the least
+    time in it; the others' time is waiting.
+
+    A rank with less than half of the median of the others warns. Traces of two ranks of one job, at least, over the
+    same steps.
+
+    A false alarm: pipeline stages and ranks with different work; compare those of one data-parallel group.
+    """
+    ranks = [(name, key, facts) for key, name, facts in _each(run)]
+    times = [(facts["gpu"]["communication_ms"], name, key) for name, key, facts in ranks
+             if facts["gpu"] and facts["gpu"]["communication_ms"]]  # fmt: skip
+    keys = [key for _, key, _ in ranks]
+    if len(times) < 2:
+        yield unknown(f"{len(times)} traces with kernels that communicate: it takes two ranks", evidence=keys,
+                      fix="give the traces of several ranks: --log rank0.json --log rank1.json")  # fmt: skip
+        return
+    times.sort()
+    least, name, key = times[0]
+    others = sorted(time for time, _, _ in times[1:])
+    median = others[len(others) // 2]
+    said = f"{name} spends {least:g} ms in collectives, the others {median:g} (median of {len(others)})"
+    if least < STRAGGLES * median:
+        yield warned(f"{said}: they wait for it", subject=name, found=f"{least / median:.0%}",
+                     expected=f"at least {STRAGGLES:.0%}", evidence=[key])  # fmt: skip
+    else:
+        yield passed(f"no rank is waited for: {said}", evidence=keys)
