@@ -119,7 +119,7 @@ FAILURES = {
     "shm-full-2.27": [("shm_no_space", "mt-l-x86iavx512-45-172-t4-4-csmpw-runner-g4sfw-workflow", 2)],
     "duplicate-gpu-2.18": [("duplicate_gpu", "qgpu2018", 2)],
     "torch-last-error": [("bad_address_family", None, 1), ("internal_error", None, 1)],
-    "torch-watchdog": [("torch_watchdog_timeout", None, 2)],
+    "torch-watchdog": [("torch_watchdog_timeout", None, 4)],
     "unknown-warning-2.21": [
         ("unrecognised_warning", "test-nccl-p5-2-worker-0", 1),
         ("internal_error", "test-nccl-p5-2-worker-0", 1),

@@ -12,8 +12,9 @@ from typing import Any
 
 from preflight.reading.judging import add_findings
 from preflight.reading.kinds import kinds
+from preflight.reading.kinds.pytorch import whole
 from preflight.reading.lines import by_writer, lines_of
-from preflight.reading.logs import NCCL_LOG, NCCL_TESTS, log_parts
+from preflight.reading.logs import NCCL_LOG, NCCL_TESTS, judge_logs, judge_settings, log_parts
 from preflight.reading.parts import Part, parts
 from preflight.reading.sources import Source, SourceError, open_sources
 
@@ -27,8 +28,13 @@ MOST_PARTS = 1000
 
 def read(source: Source) -> list[Part]:
     """Return the parts of one source in the order of their lines, judged."""
+    found, seen = whole(source)
+    if found:
+        judge_logs(found, source, seen)
+        return found
     logs = log_parts(source)
     tools = read_text(source.text, source.name)
+    judge_settings(tools, source.name)
     return sorted([*logs, *tools], key=lambda part: part.first)[:MOST_PARTS]
 
 

@@ -20,6 +20,7 @@ def add_findings(parts: Sequence[Part], source: str) -> None:
     """Put to each part the findings that rest on it."""
     for part in parts:
         key = f"read:{part.kind}"
-        records: dict[str, Any] = {key: {"status": "ok", "value": part.taken.facts, "out": part.text}}
+        status = "ok" if part.taken.complete else "cut"
+        records: dict[str, Any] = {key: {"status": status, "value": part.taken.facts, "out": part.text}}
         report = judge([Evidence(part.writer or source, "", records)], RULES)
         part.findings += [finding for finding in report["findings"] if finding["status"] in _TOLD]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,11 +10,15 @@ from typing import Any
 from preflight.checks import registry
 from preflight.evidence import Evidence
 from preflight.facts import nccl_log
-from preflight.facts.nccl_log.document import document
+from preflight.facts.nccl_log.document import document, vars_of
 from preflight.facts.run import RUN
+from preflight.facts.run_log import OnDisk
+from preflight.facts.torch_trace import Seen, hang, watchdog
 from preflight.judge import judge
-from preflight.model import Scope
+from preflight.model import Check, Scope
 from preflight.reading.kinds import nccl_tests
+from preflight.reading.kinds.pytorch import RECORDER, TRACE
+from preflight.reading.kinds.settings import NCCL_ENV
 from preflight.reading.parts import Cut, Part, Taken
 from preflight.reading.sources import Source
 
@@ -21,7 +26,16 @@ NCCL_LOG = "nccl-log"
 NCCL_TESTS = nccl_tests.KIND
 
 #: A line that NCCL wrote, or what a launcher and a copy left of it.
-_LINE = re.compile(r"\bNCCL (?:INFO|WARN|TRACE|ABORT|VERSION|version)\b")
+_LINE = re.compile(
+    r"(?:\b|\dm)NCCL (?:INFO|WARN|TRACE|ABORT|VERSION|version)\b"  # also where a colour ends right before it
+    r"|Watchdog caught collective|ProcessGroupNCCL\.cpp\b|\bDist(?:Backend|Store)Error\b|\bNCCL error in\b"
+)
+
+#: Kinds that are a file of their own.
+_FILES = (TRACE, RECORDER)
+
+#: Ranks of which PyTorch's watchdog is told one by one.
+_TOLD_RANKS = 1000
 
 _TOLD = ("fail", "warn", "pass")
 
@@ -30,7 +44,7 @@ def log_parts(source: Source) -> list[Part]:
     """Return the log of NCCL and the runs of nccl-tests in a source, judged."""
     found = [*_nccl(source), *nccl_tests.read(source.text)]
     if found:
-        _judge(found, source)
+        judge_logs(found, source)
     return found
 
 
@@ -44,8 +58,21 @@ def _nccl(source: Source) -> Iterator[Part]:
     numbers = [number for number, line in enumerate(source.text.split("\n"), 1) if _LINE.search(line)]
     first, last = (numbers[0], numbers[-1]) if numbers else (1, source.text.count("\n") + 1)
     facts = document(log)
+    facts["watchdog"] = _watchdog(source.text)
     taken = Taken(last, facts, _summary(facts), [Cut(last, note) for note in log.notes])
     yield Part(NCCL_LOG, first, last, "", taken, "")
+
+
+def _watchdog(text: str) -> dict[str, Any] | None:
+    """Return what PyTorch's watchdog says, and which rank that points at; None if it says nothing."""
+    told = watchdog.parse(text.split("\n"))
+    if not told:
+        return None
+    return {
+        "timeouts": [vars_of(one) for one in told.timed_out[:_TOLD_RANKS]],
+        "progress": [vars_of(one) for one in told.progress[:_TOLD_RANKS]],
+        "hangs": [{**vars_of(one), "differ": [list(pair) for pair in one.differ]} for one in hang.of_watchdog(told)],
+    }
 
 
 def _summary(facts: Mapping[str, Any]) -> str:
@@ -61,16 +88,34 @@ def _summary(facts: Mapping[str, Any]) -> str:
     return "; ".join(said)
 
 
-def _judge(parts: list[Part], source: Source) -> None:
+@functools.cache
+def _run_checks() -> tuple[Check, ...]:
+    return tuple(check for check in registry().checks if check.scope is Scope.RUN)
+
+
+def judge_logs(parts: list[Part], source: Source, seen: Seen | None = None) -> None:
     """Let the checks of a run's logs speak, each finding with the part that it is about."""
-    record = {"status": "ok", "out": source.text}
+    record: dict[str, Any] = {"status": "ok", "out": source.text}
+    if source.skipped is not None or any(part.kind in _FILES for part in parts):
+        record = OnDisk(source.path, "the log is long", seen)
     run = Evidence(RUN, "", {f"log:{source.name}": record})
-    checks = [check for check in registry().checks if check.scope is Scope.RUN]
-    by_kind = {kind: [part for part in parts if part.kind == kind] for kind in (NCCL_LOG, NCCL_TESTS)}
+    checks = _run_checks()
+    by_kind = {kind: [part for part in parts if part.kind == kind] for kind in (NCCL_LOG, NCCL_TESTS, *_FILES)}
     for finding in judge([], checks, run=run)["findings"]:
         kind = NCCL_TESTS if finding["check"].startswith("nccl-tests.") else NCCL_LOG
+        if any(by_kind[name] for name in _FILES):
+            kind = next(name for name in _FILES if by_kind[name])
         if finding["status"] in _TOLD and by_kind[kind]:
             _about(finding["subject"], by_kind[kind]).findings.append(finding)
+
+
+def judge_settings(parts: list[Part], name: str) -> None:
+    """Judge lists of settings as those of a run; each by itself."""
+    checks = [check for check in _run_checks() if check.id == "nccl.run-settings"]
+    for part in parts:
+        if part.kind == NCCL_ENV:
+            run = Evidence(RUN, "", {f"log:{name}": {"status": "ok", "out": part.text}})
+            part.findings += [one for one in judge([], checks, run=run)["findings"] if one["status"] in _TOLD]
 
 
 def _about(subject: str, parts: list[Part]) -> Part:

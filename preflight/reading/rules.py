@@ -60,10 +60,10 @@ def port_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
                 f"{names}: the cable has a link, and no subnet manager has brought the port up",
                 found="Initializing", expected="Active", evidence=[key],
             )  # fmt: skip
-        elif ports and not any(map(_up, ports)):
+        elif ports and not any(map(_up, ports)) and node.evidence.record(key).ok:  # else others may have stood there
             states = ", ".join(sorted({f"{port['state']}/{port['physical_state']}" for port in ports}))
             yield failed(f"none of {len(ports)} RDMA ports is active ({states})", found="0", evidence=[key])
-        elif ports:
+        elif any(map(_up, ports)):
             yield passed(f"{sum(map(_up, ports))} of {len(ports)} RDMA ports are active", evidence=[key])
 
 
@@ -144,7 +144,9 @@ def nvlinks(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Links that are inactive on every GPU alike are fused or unused by design.
     """
     for key, facts in _read(node, "nvidia-smi nvlink -s"):
-        active = {gpu: sum(rate is not None for rate in rates) for gpu, rates in facts["links"].items() if rates}
+        shown = max(map(len, facts["links"].values()), default=0)  # a GPU with fewer lines is cut
+        active = {gpu: sum(rate is not None for rate in rates) for gpu, rates in facts["links"].items()
+                  if rates and len(rates) == shown}  # fmt: skip
         if len(active) < 2 or len(set(facts["names"].values())) > 1:
             continue
         most = max(active.values())
@@ -185,7 +187,8 @@ _HARDWARE = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")
 
 
 def _of_gpu(gpu: Mapping[str, Any], key: str) -> Iterator[Finding]:
-    name, at = gpu["bus_id"], {"subject": gpu["bus_id"], "evidence": [key]}
+    name = gpu["bus_id"] or "a GPU whose address is not in the text"
+    at: dict[str, Any] = {"subject": gpu["bus_id"] or "", "evidence": [key]}
     volatile = (gpu["ecc_errors"] or {}).get("volatile", {})
     wrong = {kind: count for kind, count in volatile.items() if "uncorrect" in kind and count}
     if wrong:
@@ -263,11 +266,7 @@ def nic_link(node: NodeFacts, site: Site) -> Iterator[Finding]:
     GPUs lower their speed when they idle and are judged by their width alone, elsewhere.
     """
     for key, facts in _read(node, "lspci"):
-        nics = [
-            d
-            for d in facts["devices"]
-            if re.match(r"(?i)(?:ethernet|infiniband|network) controller|02(?:00|07)\b", d["class"])
-        ]
+        nics = [device for device in facts["devices"] if _NIC.match(device["class"] or "")]
         slow = [device for device in nics if device["link"]["downgraded"]]
         for device in slow:
             link = device["link"]

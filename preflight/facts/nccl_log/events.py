@@ -42,6 +42,8 @@ def apply(tally: Tally, said: Event, origin: Origin, line: Callable[[], Line]) -
     elif said.kind == "ib":
         for device in said.values:
             tally.add("ib", (origin.host, *cast("tuple[object, ...]", device)), line)
+    elif said.kind == "registered":
+        tally.add("registered", origin.process, _nowhere)
     else:
         _ranks(tally, said, origin, line)
     _obstacle(tally, said, line)

@@ -33,9 +33,13 @@ _RINGS_SHOWN = 64
 _KEPT = 1000
 
 
+#: PyTorch's own words of a failure: a log in which NCCL itself was silent.
+_PYTORCH = ("ProcessGroupNCCL", "Watchdog caught collective", "DistBackendError", "DistStoreError", "NCCL error in")
+
+
 def finish(tally: Tally) -> NcclLog | None:
-    """Return what a log says; None if no line of it is NCCL's."""
-    if not tally.lines:
+    """Return what a log says; None if no line of it is NCCL's, nor PyTorch's of a failure."""
+    if not tally.lines and not _of_pytorch(tally):
         return None
     table = _Tables(tally)
     versions, networks, channels = table.uses("version"), table.uses("network"), _channels(table)
@@ -105,7 +109,14 @@ def finish(tally: Tally) -> NcclLog | None:
         ofi_provider=next(iter(table.uses("provider")), None),
         lines=tally.lines,
         notes=_notes(tally),
+        processes=len(made := {key[1:] for key, _ in table.rows("made")}),
+        registering=len(made & {key for key, _ in table.rows("registered")}),
     )
+
+
+def _of_pytorch(tally: Tally) -> bool:
+    said = (seen.first for seen in tally.seen.get("failure", {}).values() if seen.first is not None)
+    return any(word in line.text for line in said for word in _PYTORCH)
 
 
 class _Tables:

@@ -81,6 +81,7 @@ _SHARP = re.compile(r"(?:SHARP|Sharp) rank \d+/\d+ initialized on (\S{1,64})")
 _NVLS_SUPPORT = re.compile(r"NVLS multicast support is (not )?available on dev")
 _CLIQUE = re.compile(r"MNNVL 1 cliqueId \S+ cliqueSize (\d{1,5})")
 _DRIVER = re.compile(r"cudaDriverVersion (\d{4,6})\b")
+_REGISTER = re.compile(r"register comm 0x[0-9a-f]+ buffer 0x[0-9a-f]+ size \d")
 _RING_USE = re.compile(r"Connected all rings(?:, use ring PXN (\d) GDR (\d))?")
 
 _FRAMES = " \t│┃║`|"
@@ -261,6 +262,10 @@ def _gdr(message: str) -> Event | None:
     return Event("gdr disabled", (message[:256],)) if _GDR_DISABLED.match(message) else None
 
 
+def _registered(message: str) -> Event | None:
+    return Event("registered") if _REGISTER.match(message) else None
+
+
 #: Marks, one of which a message holds, and its reader.
 _READERS: tuple[tuple[tuple[str, ...], Callable[[str], Event | None]], ...] = (
     ((" rank ",), _comm),
@@ -280,6 +285,7 @@ _READERS: tuple[tuple[tuple[str, ...], Callable[[str], Event | None]], ...] = (
     (("SHARP rank ", "Sharp rank "), _matched("sharp", _SHARP)),
     (("cudaDriverVersion",), _matched("driver", _DRIVER)),
     (("GPU Direct RDMA",), _gdr),
+    (("register comm ",), _registered),
     (("lugin", "internal implementation", "aws-ofi-nccl"), _plugin),
 )
 _BY_MARK = tuple((mark, read) for marks, read in _READERS for mark in marks)

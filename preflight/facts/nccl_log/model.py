@@ -233,6 +233,8 @@ class NcclLog:
     ofi_provider: Use | None  # libfabric provider that the AWS plug-in chose
     lines: int  # of NCCL
     notes: tuple[str, ...]  # what was not looked at, and why
+    processes: int = 0  # that set up a communicator
+    registering: int = 0  # of them, that registered buffers of the user (told with NCCL_DEBUG_SUBSYS=REG only)
 
     def variable(self, name: str) -> Variable | None:
         """Return what NCCL said of a variable first."""

@@ -8,7 +8,19 @@ from importlib import import_module
 from preflight.reading.parts import Kind
 
 #: Modules of this package; each has its kinds in ``KINDS``.
-MODULES = ("smi_query", "topo", "smi_nvlink", "verbs", "counters", "ethtool", "qos", "host", "kernel")
+MODULES = (
+    "pytorch",
+    "smi_query",
+    "topo",
+    "smi_nvlink",
+    "verbs",
+    "counters",
+    "ethtool",
+    "qos",
+    "host",
+    "kernel",
+    "settings",
+)
 
 
 @functools.cache

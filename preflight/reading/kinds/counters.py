@@ -24,6 +24,10 @@ _NO_COUNTER = frozenset(("PortSelect", "CounterSelect", "CounterSelect2"))
 _PERF_HEAD = re.compile(
     r"\s*#\s*Port (extended )?(?:counters|performance counters).*?:\s*Lid (\d{1,5}) port (\d{1,3})\b.*", re.IGNORECASE
 )
+#: The end of the head, where a mail broke it.
+_PERF_HEAD_END = re.compile(
+    r"\s*(?:\(?CapMask\d?:\s*)?(?:0x[0-9a-fA-F]{4,8}\s*)?(?:CapMask2:\s*0x[0-9a-fA-F]{4,8})?\)\s*"
+)
 _PERF_ROW = re.compile(r"\s*([A-Z][A-Za-z0-9]{2,60}):\.*(\S.*)?")
 
 
@@ -39,7 +43,9 @@ def _take_perf(lines: Lines, at: int) -> Taken:
         facts.update(lid=int(match[2]), port=int(match[3]), extended=bool(match[1]))
 
     def belongs(text: str) -> bool:
-        return text is lines[at].text or bool((match := _PERF_ROW.fullmatch(text)) and ".." in text and match)
+        if text is lines[at].text or _PERF_HEAD_END.fullmatch(text):
+            return True
+        return bool((match := _PERF_ROW.fullmatch(text)) and ".." in text and match)
 
     end, taken = block(lines, at, belongs, blanks=0)
     for line in taken:
@@ -90,9 +96,20 @@ _OWN_NAMES = frozenset(
      "out_of_buffer", "out_of_sequence", "packet_seq_err", "req_cqe_error", "resp_cqe_error", "rnr_nak_retry_err",
      "roce_adp_retrans", "roce_slow_restart", "rp_cnp_handled", "rp_cnp_ignored", "rx_atomic_requests",
      "rx_dct_connect", "rx_icrc_encapsulated", "rx_read_requests", "rx_write_requests", "lifespan",
-     "req_remote_access_errors", "resp_local_length_error")
+     "req_remote_access_errors", "resp_local_length_error", "rx_icrc_encapsulated_errors", "resp_cqe_flush_error",
+     "req_cqe_flush_error", "roce_slow_restart_cnps", "roce_adp_retrans_to", "resp_remote_access_errors",
+     # the port's own counters
+     "port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets", "port_xmit_wait", "port_rcv_errors",
+     "port_xmit_discards", "port_xmit_constraint_errors", "port_rcv_constraint_errors", "symbol_error", "link_downed",
+     "port_rcv_remote_physical_errors", "port_rcv_switch_relay_errors", "link_error_recovery", "VL15_dropped",
+     "excessive_buffer_overrun_errors", "local_link_integrity_errors", "unicast_rcv_packets", "unicast_xmit_packets",
+     # hfi1, irdma, bnxt_re, EFA
+     "DmaWait", "LoopPkts", "OtherNak", "PktDrop", "RcAcks", "RcResend", "RcSeqNak", "RcTimeOut", "TxPkt", "RxPkt",
+     "cnpHandled", "cnpIgnored", "cnpSent", "RxECNMrkd", "ip4InOctets", "ip4OutOctets", "oos_drop_count", "rx_cnp_pkts",
+     "tx_cnp_pkts", "rx_ecn_marked_pkts", "seq_err_naks_rcvd", "to_retransmits", "rx_roce_discards", "tx_roce_discards",
+     "alloc_pd_err", "completed_cmds", "submitted_cmds", "rdma_read_bytes", "rdma_write_bytes", "rx_drops", "recv_wrs")
 )  # fmt: skip
-_NAMED = re.compile(r"\s*([a-z]\w{2,60})\s*[:=\s]\s*(\d{1,30})\s*")
+_NAMED = re.compile(r"\s*([A-Za-z]\w{2,60})\s*[:=\s]\s*(\d{1,30})\s*")
 
 
 def _begins_sysfs(lines: Lines, at: int) -> bool:

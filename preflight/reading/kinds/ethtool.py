@@ -91,8 +91,19 @@ _IDENTIFIER = re.compile(r"\s*Identifier\s*:\s*0x[0-9a-fA-F]{2}\b.*")
 _ALARM = re.compile(r"(?i)\b(?:alarm|warning)$")
 
 
+#: Names that only a module's list has, with its wide column; two in a row tell it where the head is cut off.
+_OWN_FIELD = re.compile(
+    r"\s*(?:(?:Laser (?:bias current|output power|tx bias|rx power|wavelength)|Module (?:temperature|voltage)"
+    r"|Transmit avg optical|Rcvr signal avg optical|Receiver signal|Transmitter technology|Transceiver (?:type|codes)"
+    r"|Vendor (?:OUI|PN|SN|rev|name)|Date code|BR,? Nominal|Length \(|Revision Compliance|Alarm/warning flags)"
+    r"[^:]{0,60}\s:\s.*)"
+)
+
+
 def _begins_module(lines: Lines, at: int) -> bool:
-    return bool(_IDENTIFIER.fullmatch(lines[at].text))
+    if _IDENTIFIER.fullmatch(lines[at].text):
+        return True
+    return len(lines) > at + 1 and all(_OWN_FIELD.fullmatch(line.text) for line in lines[at : at + 2])
 
 
 def _take_module(lines: Lines, at: int) -> Taken:
@@ -115,7 +126,9 @@ def _take_module(lines: Lines, at: int) -> Taken:
         "voltage_v": _measured(said.get("Module voltage"), "V"), "alarms": alarms, "fields": said,
     }  # fmt: skip
     summary = f"{facts['identifier'] or 'module'} {facts['vendor'] or ''} {facts['part_number'] or ''}".strip()
-    return Taken(end, facts, f"{summary}; alarms: {', '.join(alarms) or 'none shown'}")
+    headless = not _IDENTIFIER.fullmatch(lines[at].text)
+    cut = [Cut(lines[at].number, "the head of the list is missing")] if headless else []
+    return Taken(end, facts, f"{summary}; alarms: {', '.join(alarms) or 'none shown'}", cut)
 
 
 def _measured(text: str | None, unit: str) -> float | None:
@@ -126,6 +139,8 @@ def _measured(text: str | None, unit: str) -> float | None:
 # --- ethtool DEVICE ----------------------------------------------------------------------------------
 
 _LINK_HEAD = re.compile(r"\s*Settings for ([\w.@-]{1,64}):\s*")
+#: What ethtool says between the fields of what it may not ask.
+_REFUSED = re.compile(r"(?:Cannot get [\w -]{2,60}|netlink error): .{0,80}")
 _SPEED = re.compile(r"(\d{1,7})Mb/s")
 
 
@@ -139,7 +154,7 @@ def _take_link(lines: Lines, at: int) -> Taken:
 
     # Modes go on over indented lines that have no name
     def belongs(text: str) -> bool:
-        return text is lines[at].text or text[:1] in " \t"
+        return text is lines[at].text or text[:1] in " \t" or bool(_REFUSED.fullmatch(text))
 
     end, said = _fields(lines, at, belongs)
     speed = _SPEED.match(said.get("Speed", ""))

@@ -23,36 +23,60 @@ _ACS = re.compile(r"\s*ACSCtl:\s*(.*)")
 _DEVCTL = re.compile(r"\s*(?:DevCtl:.*|.*MaxPayload (\d{2,4}) bytes, MaxReadReq (\d{3,4}) bytes.*)")
 
 
+#: What a device's details begin with, by which they are told where the indentation or the device's line is lost.
+_DETAIL = re.compile(
+    r"\s*(?:(?:Lnk|Dev|Slt|Root|ACS|AER|UE|CE)(?:Cap|Ctl|Sta|Msk|Svrt)\d?|Capabilities|Subsystem|Control|Status|Latency"
+    r"|Interrupt|NUMA node|Region \d|Physical Slot|IOMMU group|Bus|Kernel (?:driver in use|modules)|Flags|BIST"
+    r"|Expansion ROM at .*|Secondary status|BridgeCtl|(?:Memory|I/O|Prefetchable memory) behind bridge)\s?:?\s.*"
+)
+#: A name of which the rest was cut off.
+_STUMP = re.compile(r"\s*[A-Z][A-Za-z]{0,11}")
+
+
 def _begins_lspci(lines: Lines, at: int) -> bool:
-    return bool(_DEVICE.fullmatch(lines[at].text))
+    if _DEVICE.fullmatch(lines[at].text):
+        return True
+    # The device's line is cut off
+    return "Lnk" in lines[at].text and bool(_LINK.fullmatch(lines[at].text))
+
+
+def _device(match: re.Match[str] | None) -> dict[str, Any]:
+    return {
+        "address": match[1] if match else None, "class": match[2] if match else None,
+        "name": match[3] if match else None, "acs_ctl": None,
+        "link": {"speed": None, "width": None, "downgraded": None, "max_speed": None, "max_width": None},
+        "max_read_request": None, "max_payload": None,
+    }  # fmt: skip
 
 
 def _take_lspci(lines: Lines, at: int) -> Taken:
     devices: list[dict[str, Any]] = []
     end, last, empty = at, at, 0
+    cut = list[Cut]()
+    if not _DEVICE.fullmatch(lines[at].text):
+        devices.append(_device(None))
+        cut.append(Cut(lines[at].number, "the line that names the device is missing"))
     while end < len(lines):
         text = lines[end].text
         if match := _DEVICE.fullmatch(text):
-            devices.append({
-                "address": match[1], "class": match[2], "name": match[3], "acs_ctl": None,
-                "link": {"speed": None, "width": None, "downgraded": None, "max_speed": None, "max_width": None},
-                "max_read_request": None, "max_payload": None,
-            })  # fmt: skip
+            devices.append(_device(match))
             empty = 0
         elif not text.strip():
             empty += 1
             if empty > 2:
                 break
-        elif not text[:1].isspace() or is_prompt(text):
+        elif not (text[:1].isspace() or _DETAIL.fullmatch(text)) or is_prompt(text):
             break
         else:
             _detail(devices[-1], text)
             empty = 0
         last = end if text.strip() else last
         end += 1
-    down = [device["address"] for device in devices if device["link"]["downgraded"]]
+    if _STUMP.fullmatch(lines[last].text):
+        cut.append(Cut(lines[last].number, "the line breaks off"))
+    down = [str(device["address"]) for device in devices if device["link"]["downgraded"]]
     summary = f"{len(devices)} devices, links below their capability: {', '.join(down[:8]) or 'none shown'}"
-    return Taken(last + 1, {"devices": devices}, summary)
+    return Taken(last + 1, {"devices": devices}, summary, cut)
 
 
 def _detail(device: dict[str, Any], text: str) -> None:
@@ -120,7 +144,7 @@ def _begins_lscpu(lines: Lines, at: int) -> bool:
 
 
 def _take_lscpu(lines: Lines, at: int) -> Taken:
-    end, taken = block(lines, at, lambda text: field(text) is not None or text[:1].isspace(), blanks=0)
+    end, taken = block(lines, at, lambda text: field(text) is not None or text[:1].isspace(), blanks=1)
     said = dict(filter(None, (field(line.text) for line in taken)))
     nodes = {
         match[1]: {"cpus": _ids(value), "memory_bytes": None}
@@ -169,10 +193,11 @@ def _begins_status(lines: Lines, at: int) -> bool:
 
 def _take_status(lines: Lines, at: int) -> Taken:
     networks: list[dict[str, Any]] = []
+    cut = list[Cut]()
     told = _status(lines, at)
     if told is None:
-        cut = [Cut(lines[at].number, "the JSON of the network status is not whole")]
-        return Taken(at + 1, {"networks": networks}, "a network status that is cut", cut)
+        told = _cut_status(lines, at)
+        cut.append(Cut(lines[told[0] - 1].number, "the JSON of the network status is not whole"))
     end, value = told
     for entry in value:
         info = entry.get("device-info")
@@ -182,7 +207,26 @@ def _take_status(lines: Lines, at: int) -> Taken:
             "name": entry.get("name"), "interface": entry.get("interface"), "ips": entry.get("ips") or [],
             "mac": entry.get("mac"), "rdma_device": rdma, "default": entry.get("default"), "mtu": entry.get("mtu"),
         })  # fmt: skip
-    return Taken(end, {"networks": networks}, f"{len(networks)} networks")
+    return Taken(end, {"networks": networks}, f"{len(networks)} networks", cut)
+
+
+def _cut_status(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]]:
+    """Return the networks that are whole in a list that is not, and where what may be part of it ends."""
+    begun = next((index for index in range(at, min(at + 3, len(lines))) if "[" in lines[index].text), at)
+    end = begun + 1
+    while end < len(lines) and re.fullmatch(r"\s*(?:[\]\[{}\",].*)?", lines[end].text) and lines[end].text.strip():
+        end += 1
+    text = "\n".join([lines[begun].text.partition("[")[2], *(line.text for line in lines[begun + 1 : end])])
+    found: list[dict[str, Any]] = []
+    decoder, place = json.JSONDecoder(), 0
+    while (match := re.compile(r"[\s,]*").match(text, place)) and text[match.end() : match.end() + 1] == "{":
+        try:
+            value, place = decoder.raw_decode(text, match.end())
+        except (ValueError, RecursionError):
+            break
+        if _is_status([value]):
+            found.append(value)
+    return end, found
 
 
 def _status(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]] | None:

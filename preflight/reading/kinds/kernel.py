@@ -47,9 +47,13 @@ def _is_log(text: str) -> bool:
     return bool(_TIME.match(text) or "NVRM: " in text or "SXid (" in text or " kernel: " in text)
 
 
+#: The driver's name in prose, or in a command that looks for it.
+_ONLY_NAMED = re.compile(r"NVRM: Xid(?! \()|grep\b.{0,80}(?:NVRM|SXid)")
+
+
 def _begins(lines: Lines, at: int) -> bool:
     text = lines[at].text
-    if "NVRM: " in text or "SXid (" in text:
+    if ("NVRM: " in text or "SXid (" in text) and not _ONLY_NAMED.search(text):
         return True
     if not _TIME.match(text) or "NCCL" in text:
         return False

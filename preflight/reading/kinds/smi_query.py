@@ -24,6 +24,13 @@ _LOG = re.compile(r"\s*=+\s*NVSMI LOG\s*=+\s*")
 _TEXT_GPU = re.compile(r"\s*GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])\s*")
 _TEXT_FIELD = re.compile(r"( *)(\S[^:]{0,70}?)\s*(?::\s?(.*))?")
 _XML_START = re.compile(r"\s*(?:<\?xml\b.*|<!DOCTYPE nvidia_smi_log.*|<nvidia_smi_log>.*|<gpu id=\".*)")
+#: Elements of one GPU, by which a piece from the middle is told.
+_XML_PIECE = re.compile(
+    r"\s*<(?:clocks_(?:event|throttle)_reasons|fb_memory_usage|bar1_memory_usage|pci_gpu_link_info|pci_bridge_chip"
+    r"|(?:gpu_)?power_readings|ecc_mode|ecc_errors|remapped_rows|retired_pages|temperature|inforom_version|mig_mode"
+    r"|bridge_chip_type|replay_counter|gpu_virtualization_mode|product_name|product_brand|performance_state|persistence_mode)>.*"
+)
+_XML_TAG = re.compile(r"<(/?)([a-z]\w{0,80})\b[^<>]{0,200}?(/?)>")
 
 
 def _key(name: str) -> str:
@@ -33,8 +40,36 @@ def _key(name: str) -> str:
 # --- the text ----------------------------------------------------------------------------------------
 
 
+#: Names that only this output has, by which a piece from the middle of it is told; three of them must be near.
+_OWN_NAMES = re.compile(
+    r"\s+(?:Product (?:Name|Brand|Architecture)|GPU UUID|Minor Number|VBIOS Version|MultiGPU Board|Board ID"
+    r"|(?:Board|GPU|FRU) Part Number|Inforom Version|Image Version|(?:OEM|ECC) Object|Power Management Object"
+    r"|GPU (?:Operation|Virtualization) Mode|GSP Firmware Version|GPU Reset Status|GPU Link Info|PCIe Generation"
+    r"|Link Width|Bridge Chip|Replays Since Reset|Replay Number Rollovers|Clocks (?:Throttle|Event) Reasons"
+    r"|(?:FB|BAR1) Memory Usage|Ecc Mode|ECC Errors|Retired Pages|Pending Page Blacklist|Remapped Rows"
+    r"|Remapping Failure Occurred|GPU (?:Current|Shutdown|Slowdown|Max Operating) Temp|(?:GPU )?Power Readings"
+    r"|(?:Default|Enforced|Min|Max|Current) Power Limit|(?:Applications|Max|Max Customer Boost) Clocks"
+    r"|HW (?:Thermal |Power Brake )?Slowdown|SW (?:Power Cap|Thermal Slowdown)|Sync Boost|CliqueId|ClusterUUID"
+    r"|Texture (?:Memory|Shared)|L[12] Cache|CBU|SRAM (?:Parity|SEC-DED|Correctable|Uncorrectable.*))\s*(?::(?:\s.*)?)?"
+)
+_OWN_NEAR, _OWN_LEAST = 14, 3
+
+
+def _headless(lines: Lines, at: int) -> bool:
+    """Tell whether a piece from the middle of the output begins here."""
+    if not _OWN_NAMES.fullmatch(lines[at].text):
+        return False
+    near = {match[0].partition(":")[0].strip() for line in lines[at : at + _OWN_NEAR]
+            if (match := _OWN_NAMES.fullmatch(line.text))}  # fmt: skip
+    return len(near) >= _OWN_LEAST
+
+
 def _begins_text(lines: Lines, at: int) -> bool:
     text = lines[at].text
+    if re.match(r"\s*Attached GPUs\s+:\s", text):
+        return any(_TEXT_GPU.fullmatch(line.text) for line in lines[at + 1 : at + 3])
+    if _headless(lines, at):
+        return True
     if _LOG.fullmatch(text):
         return True
     if _TEXT_GPU.fullmatch(text):
@@ -49,6 +84,9 @@ def _take_text(lines: Lines, at: int) -> Taken:
     gpus: list[tuple[str, Tree]] = []
     stack: list[tuple[int, Tree]] = [(-1, general)]
     end, empty, last = at, 0, at
+    if _headless(lines, at):
+        gpus.append(("", {}))
+        stack = [(-1, gpus[-1][1])]
     while end < len(lines):
         text = lines[end].text.expandtabs(4)
         if not text.strip():
@@ -89,6 +127,8 @@ def _put(stack: list[tuple[int, Tree]], depth: int, name: str, value: str | None
 
 def _begins_xml(lines: Lines, at: int) -> bool:
     text = lines[at].text
+    if "<" in text and _XML_PIECE.fullmatch(text):
+        return sum(bool(_XML_TAG.search(line.text)) for line in lines[at : at + 4]) >= min(4, len(lines) - at)
     if "<" not in text or not _XML_START.fullmatch(text):
         return False
     return any("nvidia_smi_log" in line.text or "<product_name>" in line.text for line in lines[at : at + 6])
@@ -143,10 +183,19 @@ class _Xml:
 
 def _take_xml(lines: Lines, at: int) -> Taken:
     reader, end = _Xml(), at
+    piece = bool(_XML_PIECE.fullmatch(lines[at].text))
     if not any("<nvidia_smi_log" in line.text for line in lines[at : at + 4]):
         reader.feed("<nvidia_smi_log>")  # the head is cut off
+    if piece:
+        reader.feed('<gpu id="">')
+    opened: list[str] = []
     while end < len(lines) and not reader.closed:
         text = lines[end].text
+        if piece and not _balanced(text, opened):
+            if "</nvidia_smi_log>" in text or "</gpu>" in text:
+                end += 1
+                break
+            text = ""  # closes what was opened before the piece
         if (text.strip() and "<" not in text and ">" not in text and is_prompt(text)) or not reader.feed(text + "\n"):
             break
         end += 1
@@ -156,12 +205,26 @@ def _take_xml(lines: Lines, at: int) -> Taken:
     return taken
 
 
+def _balanced(text: str, opened: list[str]) -> bool:
+    """Tell whether a line closes only what was opened; keep account of it."""
+    here = list(opened)
+    for match in _XML_TAG.finditer(text):
+        if match[3]:
+            continue
+        if not match[1]:
+            here.append(match[2])
+        elif not here or here.pop() != match[2]:
+            return False
+    opened[:] = here
+    return True
+
+
 # --- the facts ---------------------------------------------------------------------------------------
 
 
 def _taken(end: int, general: Tree, gpus: list[tuple[str, Tree]], last: int) -> Taken:
     attached = _whole(_get(general, "attached_gpus"))
-    found = [_gpu(bus_id, tree) for bus_id, tree in gpus]
+    found = [_gpu(bus_id or _get(tree, "pci/bus_id", "pci/pci_bus_id"), tree) for bus_id, tree in gpus]
     facts = {
         "driver": _get(general, "driver_version"), "cuda": _get(general, "cuda_version"), "attached_gpus": attached,
         "gpus": found,
@@ -205,7 +268,7 @@ def _yes(said: Any) -> bool | None:
     return {"yes": True, "no": False}.get(said.lower()) if isinstance(said, str) else None
 
 
-def _gpu(bus_id: str, tree: Tree) -> dict[str, Any]:
+def _gpu(bus_id: str | None, tree: Tree) -> dict[str, Any]:
     link = "pci/gpu_link_info", "pci/pci_gpu_link_info"
     power = "gpu_power_readings", "power_readings"
 

@@ -11,7 +11,10 @@ import re
 from preflight.reading.lines import Lines
 from preflight.reading.parts import Cut, Kind, Taken
 
-_NAME = r"GPU\d{1,3}|NIC\d{1,3}|[a-z][a-z0-9]{1,10}_[a-z]*\d{1,3}|rdmap\d+s\d+\w*|bnxt_re\d+"
+_NAME = (
+    r"GPU\d{1,3}|NIC\d{1,3}|[a-z][a-z0-9]{1,10}_[a-z]*\d{1,3}|mlx5_bond_\d{1,3}|rdmap\d+s\d+\w*|bnxt_re\d+"
+    r"|(?:roce|ib)p\d+s\d+\w*"
+)
 _DEVICE = re.compile(_NAME)
 _CODE = re.compile(r"X|NV\d{1,3}|PIX|PXB|PHB|NODE|SYS|SOC|PSB|PIX/PIX")
 _GLUED = re.compile(r"(?:NV\d{1,2}|PIX|PXB|PHB|NODE|SYS|SOC|X)+")
@@ -59,6 +62,10 @@ def _begins_matrix(lines: Lines, at: int) -> bool:
     )
 
 
+#: Some write the column's name short.
+_SHORT_NUMA = re.compile(r"(?<!GPU )\bNUMA(?! ?(?:ID|Affinity))\b")
+
+
 def _begins_p2p(lines: Lines, at: int) -> bool:
     names = _names(lines[at].text) if "GPU" in lines[at].text else []
     return bool(names) and _is_p2p(_first_row(lines, at)[: len(names)])
@@ -84,7 +91,8 @@ def _cells(words: list[str], most: int) -> list[str]:
 
 
 def _take_matrix(lines: Lines, at: int) -> Taken:
-    names, phrases = _names(lines[at].text), [phrase for phrase in _PHRASES if phrase in lines[at].text]
+    head = _SHORT_NUMA.sub("NUMA Affinity", lines[at].text)
+    names, phrases = _names(head), [phrase for phrase in _PHRASES if phrase in head]
     cut: list[Cut] = []
     if names:
         end = at + 1

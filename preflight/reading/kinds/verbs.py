@@ -19,7 +19,7 @@ _PORT = dict.fromkeys(
 _RATE = re.compile(r"(\d{1,4}(?:\.\d{1,3})?)\s*(?:G[bB](?:it)?(?:/s(?:ec)?|ps)?)?\b.*")
 
 
-def _port(device: str, port: int | None) -> dict[str, Any]:
+def _port(device: str | None, port: int | None) -> dict[str, Any]:
     return {**_PORT, "device": device, "port": port}
 
 
@@ -75,7 +75,7 @@ def _take_ibstat(lines: Lines, at: int) -> Taken:
             device = match[1]
             fields = devices.setdefault(device, {})
         elif match := _PORT_LINE.fullmatch(line.text):
-            ports.append(_port(device or None, int(match[1])))  # type: ignore[arg-type]
+            ports.append(_port(device or None, int(match[1])))
             fields = {}
             ports[-1]["fields"] = fields
             counts[device] = counts.get(device, 0) + 1
@@ -158,13 +158,20 @@ _HCA = re.compile(r"\s*hca_id:\s*(\S{1,64})\s*")
 _DEVINFO_PORT = re.compile(r"\s*port:\s*(\d{1,3})\s*")
 _DEVINFO_FIELD = re.compile(r"\s*([a-z][a-zA-Z0-9_]{2,60}(?:\[\s*\d+\])?):\s*(.*)")
 _DEVINFO_LIST = re.compile(
-    r"\s*(?:[A-Z][A-Z0-9_]{2,60}|Unknown flags: .*|(?:GID|P_Key)\[\s*\d+\]:.*|0x[0-9a-fA-F]+"
+    r"\s*(?:[A-Z][A-Z0-9_]{2,60}(?: [A-Z]{2,12})?|Unknown flags: .*|\*{0,2}(?:GID|P_Key)\[\s*\d+\]:.*|0x[0-9a-fA-F]+"
+    r"|[\w ]{4,40}\(mask\)\s+0x[0-9a-fA-F]+|[A-Z][\w ]{2,40}:|tag matching .{0,60}|maximum available .{0,60}"
     r"|.{0,40}(?:caps|capabilities|_attr|supported).{0,40})\s*"
 )
 
 
+#: The first lines of a port, two of which are enough where the head is cut off.
+_DEVINFO_HEADLESS = re.compile(r"\s*(?:port:\s*\d{1,3}|state:\s*PORT_\w+ .*|(?:max|active)_mtu:\s*\d{3,4} \(\d\))\s*")
+
+
 def _begins_devinfo(lines: Lines, at: int) -> bool:
-    return bool(_HCA.fullmatch(lines[at].text))
+    if _HCA.fullmatch(lines[at].text):
+        return True
+    return len(lines) > at + 1 and all(_DEVINFO_HEADLESS.fullmatch(line.text) for line in lines[at : at + 2])
 
 
 def _take_devinfo(lines: Lines, at: int) -> Taken:
@@ -173,6 +180,11 @@ def _take_devinfo(lines: Lines, at: int) -> Taken:
     devices: dict[str, dict[str, str]] = {}
     every: list[tuple[dict[str, Any], dict[str, str]]] = []
     device, cut = "", list[Cut]()
+    if not (_HCA.fullmatch(lines[at].text) or _DEVINFO_PORT.fullmatch(lines[at].text)):
+        ports.append(_port(None, None))
+        every.append((ports[-1], fields))
+    if not _HCA.fullmatch(lines[at].text):
+        cut.append(Cut(lines[at].number, "the line that names the device is missing"))
 
     def belongs(text: str) -> bool:
         return bool(_HCA.fullmatch(text) or _DEVINFO_FIELD.fullmatch(text) or _DEVINFO_LIST.fullmatch(text))
@@ -183,7 +195,7 @@ def _take_devinfo(lines: Lines, at: int) -> Taken:
             device = match[1]
             fields = devices.setdefault(device, {})
         elif match := _DEVINFO_PORT.fullmatch(line.text):
-            ports.append(_port(device, int(match[1])))
+            ports.append(_port(device or None, int(match[1])))
             fields = {}
             every.append((ports[-1], fields))
         elif match := re.fullmatch(r"\s*(GID\[\s*\d+\]):\s*(.*)", line.text):
@@ -281,7 +293,7 @@ def json_at(lines: Lines, at: int, most: int = 200_000) -> tuple[int, Any] | Non
 
 _IBDEV = re.compile(
     r"\s*(?:[0-9a-f]{4}:[0-9a-f:.]+\s+)?([A-Za-z][\w.-]{0,63})\s+(?:\(.*\)\s+)?.{0,200}?port\s+(\d{1,3})\s+"
-    r"(?:\(\s*(\w+)\s*\)\s+)?==>\s+(\S{1,64})\s+\((\w+)\)\s*"
+    r"(?:\(\s*(\w+)\s*\)\s+)?==>\s+(\S{1,64})\s+\((\w+)\)\s*(?:#.*)?"
 )
 
 

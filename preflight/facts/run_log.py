@@ -1,0 +1,77 @@
+"""A log that is read where it lies: too long for a document, compressed, or a pickle.
+
+Only the process that was handed the file reads it so. A document that says the like of itself is not believed: its
+record tells that the log was not kept, and nothing is opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from preflight.facts import nccl_log, torch_trace
+from preflight.facts.nccl_log.source import CHUNK, lines, opened
+
+#: Bytes of a log that are held as text, without the lines that NCCL informs with: those are read as they come.
+HELD = 64_000_000
+#: Bytes of a pickle that are looked at; a dump of the flight recorder has some.
+PICKLE = 256 << 20
+
+_INFORMS = (b" NCCL INFO ", b" NCCL TRACE ")
+
+
+class OnDisk(dict[str, Any]):
+    """The record of such a log; written into a document it says that the log is not in it."""
+
+    def __init__(self, path: Path, why: str, seen: torch_trace.Seen | None = None) -> None:
+        """Take the file, why it is not copied, and what of PyTorch is known to be in it."""
+        super().__init__(status="cut", why=f"{why}; it is not kept in the evidence: give it again with --log")
+        self.path = path
+        self._seen = seen
+
+    def nccl_log(self) -> nccl_log.NcclLog | None:
+        """Read it as a log of NCCL; None if it is none. Raises ValueError, OSError."""
+        try:
+            return nccl_log.read([self.path])
+        except nccl_log.NotALog:
+            return None
+
+    def rest(self) -> str:
+        """Return the text, with blank lines where NCCL informs; raises ValueError, OSError."""
+        return "\n".join(self._rest())
+
+    def _rest(self) -> Iterator[str]:
+        held = 0
+        with self.path.open("rb") as stream:
+            for chunk in lines(opened(stream, lambda remark: None)):
+                for line in chunk:
+                    told = b"" if held > HELD or any(mark in line for mark in _INFORMS) else line
+                    held += len(told)
+                    yield told.decode("utf-8", "backslashreplace")
+
+    def pytorch(self) -> torch_trace.Seen:
+        """Read it as a profiler's trace or a flight recorder's dump; raises NotPlain, other ValueError, OSError."""
+        return seen_on_disk(self.path) if self._seen is None else self._seen
+
+
+def seen_on_disk(path: Path) -> torch_trace.Seen:
+    """Read a file as a profiler's trace or a flight recorder's dump; raises NotPlain, other ValueError, OSError."""
+    with path.open("rb") as stream:
+        head = stream.read(8)
+        stream.seek(0)
+        if torch_trace.is_pickle(head):
+            data = stream.read(PICKLE + 1)
+            if len(data) > PICKLE:
+                raise torch_trace.NotPlain(f"the pickle is longer than {PICKLE} bytes; it was not unpickled")
+            seen = torch_trace.Seen()
+            seen.recording = torch_trace.from_pickle(data)
+            return seen
+        reader = opened(stream, lambda remark: None)
+        begun = b""
+        while len(begun) < 1 << 16 and (data := reader.read(1 << 16)):
+            begun += data
+        if begun.lstrip()[:1] not in (b"{", b"[") or not torch_trace.begins(begun.decode("utf-8", "replace")):
+            return torch_trace.Seen()
+        waiting = [begun]
+        return torch_trace.read(lambda size: waiting.pop() if waiting else reader.read(min(size, CHUNK)))

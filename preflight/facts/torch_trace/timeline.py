@@ -1,0 +1,68 @@
+"""Stretches of time: joined, cut out of each other, added up; and a sample's percentiles."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+
+Stretch = tuple[float, float]
+
+
+class Stretches:
+    """Beginnings and ends, kept small: a trace has millions."""
+
+    def __init__(self) -> None:
+        self._begins = array("d")
+        self._ends = array("d")
+
+    def __len__(self) -> int:
+        return len(self._begins)
+
+    def add(self, begin: float, length: float) -> None:
+        """Take one."""
+        self._begins.append(begin)
+        self._ends.append(begin + length)
+
+    def joined(self) -> list[Stretch]:
+        """Return what they cover, in order, without overlaps."""
+        order = sorted(range(len(self._begins)), key=self._begins.__getitem__)
+        found: list[Stretch] = []
+        for index in order:
+            begin, end = self._begins[index], self._ends[index]
+            if found and begin <= found[-1][1]:
+                if end > found[-1][1]:
+                    found[-1] = (found[-1][0], end)
+            else:
+                found.append((begin, end))
+        return found
+
+
+def total(stretches: Sequence[Stretch]) -> float:
+    """Add up their lengths."""
+    return sum(end - begin for begin, end in stretches)
+
+
+def without(these: Sequence[Stretch], those: Sequence[Stretch]) -> list[Stretch]:
+    """Return what of some joined stretches lies outside of others."""
+    found: list[Stretch] = []
+    at = 0
+    for begin, end in these:
+        while at < len(those) and those[at][1] <= begin:
+            at += 1
+        here = at
+        while here < len(those) and those[here][0] < end:
+            if those[here][0] > begin:
+                found.append((begin, those[here][0]))
+            begin = max(begin, those[here][1])
+            here += 1
+        if begin < end:
+            found.append((begin, end))
+    return found
+
+
+def percentile(ordered: Sequence[float], share: float) -> float | None:
+    """Return the nearest-rank percentile of an ordered sample; None where it is too small to have one."""
+    beyond = round((1 - share) * 1000)  # of a thousand
+    if not ordered or len(ordered) * beyond < 1000 * (share > 0.5):
+        return None
+    return ordered[max(0, -int(-share * len(ordered) // 1) - 1)]

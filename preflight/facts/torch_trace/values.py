@@ -1,0 +1,182 @@
+"""JSON of any size, value by value, in constant memory: whole, cut at either end, or damaged between."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+Read = Callable[[int], str]
+
+CHUNK = 1 << 20
+#: Characters of one value: an event of a profiler has some hundred, with its Python stack some thousand.
+LONGEST = 64 << 20
+#: Mistakes after which the rest is left: no file is cut so often.
+MOST_DAMAGE = 100
+
+#: Lists that are told element by element.
+STREAMED = frozenset(("traceEvents", "entries"))
+
+#: How an element of such a list begins: by this the place is found again after a cut.
+_ELEMENT = re.compile(r'\{\s{0,80}"(?:ph|record_id|frames|collective_seq_id|pg_id)"\s{0,8}:')
+_END_MISSING = "the end is missing"
+_BLANK = re.compile(r"[\s,]*")
+_DECODER = json.JSONDecoder(strict=False)
+
+
+class _DamageError(ValueError):
+    """What stands here is no JSON, or ends too early."""
+
+
+def decoded(reader: Callable[[int], bytes]) -> Read:
+    """Return a reader of text on a reader of bytes in UTF-8; what is none is replaced."""
+    decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
+
+    def read(size: int) -> str:
+        while data := reader(size):
+            if text := decoder.decode(data):
+                return text
+        return decoder.decode(b"", final=True)
+
+    return read
+
+
+class Values:
+    """Takes a JSON text apart. ``cut`` tells the lines on which it is not whole, counted from 1, and why."""
+
+    def __init__(self, read: Read) -> None:
+        self._read = read
+        self._text = ""
+        self._at = 0
+        self._before = 1
+        self._ended = False
+        self.cut: list[tuple[int, str]] = []
+
+    @property
+    def line(self) -> int:
+        """The line that is looked at."""
+        return self._before + self._text.count("\n", 0, self._at)
+
+    def members(self) -> Iterator[tuple[str, Any]]:
+        """Yield the members of the outermost object, but the elements of the streamed lists one by one.
+
+        Elements of an outermost list, or of one of which the beginning is missing, have an empty name. Never raises
+        for what the text holds.
+        """
+        begun = self._next()
+        if begun != "{" or self._element():
+            if begun == "[":
+                self._at += 1
+            else:
+                self.cut.append((self.line, "its beginning is missing"))
+                if not self._element() and not self._found():
+                    return
+            yield from self._elements("")
+            begun = self._next()
+            if begun not in (",", '"', "}"):
+                return
+        else:
+            self._at += 1
+        yield from self._object()
+
+    def _object(self) -> Iterator[tuple[str, Any]]:
+        while len(self.cut) < MOST_DAMAGE:
+            try:
+                if (following := self._next()) == "}":
+                    self._at += 1
+                    return
+                if not following:
+                    if not self.cut or self.cut[-1][1] != _END_MISSING:
+                        self.cut.append((self.line, _END_MISSING))
+                    return
+                name = self._value()
+                if not isinstance(name, str) or self._next() != ":":
+                    raise _DamageError("no name of a member stands here")
+                self._at += 1
+                if name in STREAMED and self._next() == "[":
+                    self._at += 1
+                    yield from self._elements(name)
+                else:
+                    self._next()
+                    yield name, self._value()
+            except _DamageError as damage:
+                self.cut.append((self.line, str(damage)))
+                if not self._found():
+                    return
+                yield from self._elements("")
+
+    def _elements(self, name: str) -> Iterator[tuple[str, Any]]:
+        while len(self.cut) < MOST_DAMAGE:
+            if (following := self._next()) == "]":
+                self._at += 1
+                return
+            if following in ("}", ")", "`") or (not following and not name):
+                return
+            try:
+                if not following:
+                    raise _DamageError(_END_MISSING)
+                yield name, self._value()
+            except _DamageError as damage:
+                self.cut.append((self.line, str(damage)))
+                if not self._found():
+                    return
+
+    def _next(self) -> str:
+        """Return the next character that is no blank and no comma; nothing at the end."""
+        while True:
+            match = _BLANK.match(self._text, self._at)
+            assert match
+            self._at = match.end()
+            if self._at < len(self._text):
+                return self._text[self._at]
+            if not self._more():
+                return ""
+
+    def _element(self) -> bool:
+        """Tell whether an element of a streamed list begins here."""
+        while len(self._text) - self._at < 256 and self._more():
+            pass
+        return _ELEMENT.match(self._text, self._at) is not None
+
+    def _found(self) -> bool:
+        """Go on to where the next element begins; tell whether there is one."""
+        self._at += 1
+        while not (match := _ELEMENT.search(self._text, self._at)):
+            self._at = max(self._at, len(self._text) - 256)
+            if not self._more():
+                return False
+        self._at = match.start()
+        return True
+
+    def _value(self) -> Any:
+        while True:
+            wrong, begun = "", self._at
+            try:
+                value, end = _DECODER.raw_decode(self._text, begun)
+                if end < len(self._text) or self._ended:
+                    self._at = end
+                    return value
+            except json.JSONDecodeError as error:
+                wrong = error.msg
+                near_end = error.pos > len(self._text) - 64 or wrong.startswith("Unterminated")
+                if not near_end:
+                    raise _DamageError(f"no JSON from character {error.pos - begun} on: {wrong}") from None
+            except (ValueError, RecursionError) as error:
+                raise _DamageError(f"no JSON that can be read: {str(error)[:80]}") from None
+            if len(self._text) - begun > LONGEST:
+                raise _DamageError(f"a value is longer than {LONGEST} characters")
+            if not self._more() and wrong:
+                raise _DamageError(_END_MISSING)
+
+    def _more(self) -> bool:
+        """Read on; as much again as is waiting, so that a long value is not tried too often."""
+        if self._ended:
+            return False
+        self._before += self._text.count("\n", 0, self._at)
+        waiting = self._text[self._at :]
+        added = self._read(max(CHUNK, len(waiting)))
+        self._text, self._at = waiting + added, 0
+        self._ended = not added
+        return bool(added)

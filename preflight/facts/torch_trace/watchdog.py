@@ -1,0 +1,101 @@
+"""What the watchdog of PyTorch's ProcessGroupNCCL writes: which collective ran out of time, and how far each rank was.
+
+Formats of PyTorch 1.7 … 2.13. A rank in the text counts within its process group; the mark before the line
+(``[rank13]:``) counts within the job.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from preflight.lean import dataclass
+
+MARKS = ("Watchdog caught collective operation timeout", "ast enqueued")
+
+_MARK = r"(?:^|[\s\]])\[(?:default)?(?:rank)?(\d{1,7})\]:"
+_TIMEOUT = re.compile(
+    r"\[Rank (\d{1,7})\]\s+Watchdog caught collective operation timeout:\s+WorkNCCL\(([^)]{0,400}\)?[^)]{0,400})\)\s+"
+    r"ran for (\d{1,15}) milliseconds"
+)
+_STATUS = re.compile(
+    r"\[PG (?:ID )?(\S{1,40})(?: PG GUID (\S{1,60}))?(?: \((\w{1,60})\))? Rank (\d{1,7})\].{0,300}?"
+    r"[Ll]ast enqueued(?: NCCL)? work: (-?\d{1,15}), last completed(?: NCCL)? work: (-?\d{1,15})"
+)
+_AT_WORK = re.compile(r"(?:watchdog at work|Timeout at NCCL work|work sequence id)\D{0,20}(\d{1,15})")
+_RANK_MARK = re.compile(_MARK)
+
+MOST = 100_000
+
+
+@dataclass(frozen=True)
+class TimedOut:
+    """A collective that a rank waited for in vain; None: that version does not say."""
+
+    line: int
+    rank: int
+    seq: int | None
+    op: str | None
+    numel_in: int | None
+    numel_out: int | None
+    timeout_ms: int | None
+    ran_ms: int
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a rank was in a process group when its watchdog spoke."""
+
+    line: int
+    rank: int
+    group: str
+    at: int | None  # the work that ran out of time
+    enqueued: int
+    completed: int
+
+
+@dataclass(frozen=True)
+class Watchdog:
+    """All that was said, in the order of the lines."""
+
+    timed_out: tuple[TimedOut, ...]
+    progress: tuple[Progress, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.timed_out or self.progress)
+
+
+def parse(lines: Iterable[str]) -> Watchdog:
+    """Read a log's lines; never raises."""
+    timed_out: list[TimedOut] = []
+    progress: dict[tuple[int, str], Progress] = {}
+    for number, line in enumerate(lines, 1):
+        if MARKS[0] in line and len(timed_out) < MOST:
+            timed_out += (_timed_out(number, line, match) for match in _TIMEOUT.finditer(line[:20_000]))
+        if MARKS[1] in line and len(progress) < MOST:
+            for match in _STATUS.finditer(line[:20_000]):
+                at = _AT_WORK.search(match[0])
+                told = Progress(
+                    number, _rank(line, match.start(), match[4]), match[2] or match[1], int(at[1]) if at else None,
+                    int(match[5]), int(match[6]),
+                )  # fmt: skip
+                progress.setdefault((told.rank, told.group), told)
+    return Watchdog(tuple(timed_out), tuple(progress.values()))
+
+
+def _rank(line: str, until: int, told: str) -> int:
+    """Return the job's rank, as the mark before the text says; else the text's own."""
+    marks = _RANK_MARK.findall(line[max(0, until - 400) : until])
+    return int(marks[-1] if marks else told)
+
+
+def _timed_out(number: int, line: str, match: re.Match[str]) -> TimedOut:
+    said = dict(re.findall(r"(\w+(?:\(ms\))?)=([^,)]{1,80})", match[2]))
+
+    def whole(name: str) -> int | None:
+        return int(said[name]) if said.get(name, "").isascii() and said.get(name, "").isdigit() else None
+
+    return TimedOut(
+        number, _rank(line, match.start(), match[1]), whole("SeqNum"), said.get("OpType"), whole("NumelIn"),
+        whole("NumelOut"), whole("Timeout(ms)"), int(match[3]),
+    )  # fmt: skip
