@@ -70,6 +70,9 @@ def _rows(script: Path, folder: Path) -> list[Row]:
     hollow = folder / "preflight"
     hollow.write_text("".join(_without_us(lines)), encoding="utf-8")
     hollow.chmod(0o755)
+    cluster = folder / "cluster.toml"
+    cluster.write_text("[class.cpu]\ngpus = 0\nhcas = 0\n[gate]\nrefresh_s = 86400\n", encoding="utf-8")
+    gate = [str(script), "gate", "slurm-prolog", "--cluster", str(cluster), "--state-dir", str(folder / "state")]
     return [
         Row("python -c pass", [python, "-c", "pass"]),
         Row("python -I -S -c pass", [python, "-I", "-S", "-c", "pass"]),
@@ -77,6 +80,8 @@ def _rows(script: Path, folder: Path) -> list[Row]:
         Row("preflight --version", [str(script), "--version"]),
         Row("preflight check", [str(script), "check"]),
         Row("preflight check --json -", [str(script), "check", "--json", "-"]),
+        Row("preflight gate slurm-prolog, judging", [*gate, "--refresh"]),
+        Row("preflight gate slurm-prolog, fresh verdict", gate),
     ]
 
 

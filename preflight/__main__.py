@@ -1,6 +1,6 @@
 """``python -m preflight``."""
 
-from preflight.cli import main
+from preflight.entry import main
 
 if __name__ == "__main__":
     main()

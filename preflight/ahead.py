@@ -10,7 +10,7 @@ from collections.abc import Sequence
 _COMMANDS = ("check", "collect")
 
 #: Options that ask other nodes, or none.
-_ELSEWHERE = ("--hosts", "--hostfile", "--job", "--rerun", "--help", "-h")
+_ELSEWHERE = ("--hosts", "--hostfile", "--job", "--rerun", "--pods", "--via", "--help", "-h")
 
 
 def asks_this_node(words: Sequence[str]) -> bool:
@@ -20,6 +20,9 @@ def asks_this_node(words: Sequence[str]) -> bool:
 
 def start() -> None:
     """Start this node's collector."""
+    import gc
+
     from preflight.transport.local import start_ahead
 
+    gc.disable()  # until all is imported: none of that is ever garbage (``asking.this_node``)
     start_ahead()

@@ -1,55 +1,157 @@
-"""``dataclass`` as in the standard library, but for the time that its definition takes at import.
+"""``dataclass``, and ``re.compile`` as ``regex``, but for the time that a definition takes at import.
 
-There every method of every class is written out and compiled anew, half a millisecond for each class. Here
-only ``__init__`` is; the other methods are shared.
+In the standard library every method of every class is written out and compiled, a sixth of a millisecond for each
+class, by a module that imports half of the compiler; an expression is compiled where it is written down. Here an
+expression is compiled when it is first used, and of a class only ``__init__``, when many objects are made: most of
+what a run imports it never needs. What the standard library does with dataclasses, it does with these too.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dataclasses import dataclass
+    from dataclasses import dataclass, field, fields, replace
+    from re import compile as regex
 else:
+    _MISSING = object()
+
+    #: Objects of a class after which its ``__init__`` is compiled, which takes as long as making fifty.
+    _WORTH_COMPILING = 50
+
+    class regex:
+        """An expression that is compiled when it is first used."""
+
+        def __init__(self, text, flags=0):
+            self._told = text, flags
+
+        def __getattr__(self, name):
+            import re
+
+            value = getattr(re.compile(*self._told), name)
+            self.__dict__[name] = value
+            return value
+
+    class _Field:
+        """A field: its name, what its annotation says, and what ``field`` was told."""
+
+        __slots__ = ("compare", "default", "default_factory", "metadata", "name", "repr", "type")
+
+        def __init__(self, default, default_factory, repr, compare, metadata):
+            self.default, self.default_factory, self.metadata = default, default_factory, metadata
+            self.repr, self.compare = repr, compare
+
+        @property
+        def optional(self):
+            return self.default is not _MISSING or self.default_factory is not _MISSING
+
+    def field(*, default=_MISSING, default_factory=_MISSING, repr=True, compare=True, metadata=None):
+        """Say more of a field than its default."""
+        return _Field(default, default_factory, repr, compare, metadata or {})
+
+    def fields(cls):
+        """Return the fields of a class made here, or of an object of it, in order."""
+        return cls._lean_fields
+
+    def replace(made, **changes):
+        """Return a copy of an object, some fields changed."""
+        if not hasattr(made, "_lean_fields"):
+            import dataclasses
+
+            return dataclasses.replace(made, **changes)
+        kept = {known.name: getattr(made, known.name) for known in made._lean_fields if known.name not in changes}
+        return made.__class__(**kept, **changes)
 
     def dataclass(cls=None, *, frozen=False):
         """Make a dataclass: its fields, defaults, equality, hash and ``repr`` are those of the standard library."""
         return _made(cls, frozen) if cls is not None else lambda cls: _made(cls, frozen)
 
     def _made(cls, frozen):
-        cls.__doc__ = cls.__doc__ or cls.__name__  # else the signature would be written out
-        made = dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
-        fields = dataclasses.fields(made)
-        compared = [field.name for field in fields if field.compare]
-        if not compared or not all(field.init and not field.kw_only for field in fields):
-            raise TypeError(f"{cls.__qualname__} needs the dataclass of the standard library")
-        methods = {"_compared": attrgetter(*compared), "__init__": _init(made, fields), "__repr__": _repr}
+        known = {one.name: one for base in reversed(cls.__mro__[1:]) for one in base.__dict__.get("_lean_fields", ())}
+        known |= {one.name: one for one in _own(cls)}
+        ours = tuple(known.values())
+        optional = [one.optional for one in ours]
+        if optional != sorted(optional):
+            raise TypeError(f"{cls.__qualname__}: a field without a default follows one that has it")
+        names = tuple(known)
+        compared = [one.name for one in ours if one.compare] or names
+        methods = {"_lean_fields": ours, "_compared": attrgetter(*compared), "__match_args__": names}
+        methods |= {"__dataclass_fields__": _Standard(), "__init__": _first_init(cls, ours), "__repr__": _repr}
         methods |= {"__eq__": _eq, "__hash__": _hash if frozen else None}
+        methods |= {"__doc__": cls.__name__}
         if frozen:
             methods |= {"__setattr__": _refuse_to_set, "__delattr__": _refuse_to_delete}
         for name, method in methods.items():
             if cls.__dict__.get(name) is None:
-                setattr(made, name, method)
-        return made
+                setattr(cls, name, method)
+        return cls
 
-    def _init(cls, fields):
+    def _own(cls):
+        """Yield the fields that a class declares; its attributes are left with their defaults, if any."""
+        for name, declared in cls.__annotations__.items():
+            told = cls.__dict__.get(name, _MISSING)
+            if "__slots__" in cls.__dict__ or str(declared).startswith(("ClassVar", "InitVar", "KW_ONLY")):
+                raise TypeError(f"{cls.__qualname__} needs the dataclass of the standard library")
+            one = told if isinstance(told, _Field) else _translated(told)
+            one.name, one.type = name, declared
+            if type(one.default).__hash__ is None:
+                raise ValueError(f"{cls.__qualname__}.{name}: a default that can be changed needs a default_factory")
+            if one.default is not _MISSING:
+                setattr(cls, name, one.default)
+            elif told is not _MISSING:
+                delattr(cls, name)
+            yield one
+
+    def _translated(told):
+        """Return the field of an attribute, which may be a field of the standard library."""
+        if type(told).__module__ != "dataclasses":
+            return field(default=told)
+        from dataclasses import MISSING
+
+        default, factory = (_MISSING if one is MISSING else one for one in (told.default, told.default_factory))
+        return _Field(default, factory, told.repr, told.compare, told.metadata)
+
+    def _first_init(cls, ours):
+        """Return an ``__init__`` for the first objects, and for mistakes: no compiler is faster for the others."""
+        names = tuple(one.name for one in ours)
+        required = {one.name for one in ours if not one.optional}
+        left = _WORTH_COMPILING
+
+        def __init__(self, *args, **named):
+            nonlocal left
+            left -= 1
+            given = {**dict(zip(names, args, strict=False)), **named}
+            clear = len(given) == len(args) + len(named) and required <= given.keys() <= own_names
+            if left < 0 or not clear:
+                cls.__init__ = _init(cls, ours)
+                return cls.__init__(self, *args, **named)
+            own = self.__dict__
+            for one in ours:
+                if one.name in given:
+                    own[one.name] = given[one.name]
+                else:
+                    own[one.name] = one.default if one.default is not _MISSING else one.default_factory()
+            if has_more:
+                self.__post_init__()
+
+        own_names, has_more = set(names), hasattr(cls, "__post_init__")
+        return __init__
+
+    def _init(cls, ours):
         """Compile ``__init__``; defaults are looked up where a default argument keeps them: in the function."""
-        names, parameters, lines = {}, [], []
-        for field in fields:
-            value = field.name
-            if field.default_factory is not dataclasses.MISSING:
-                names[f"make_{field.name}"] = field.default_factory
-                names["missing"] = dataclasses.MISSING
-                value = f"make_{field.name}() if {field.name} is missing else {field.name}"
-                parameters.append(f"{field.name}=missing")
-            elif field.default is not dataclasses.MISSING:
-                names[f"default_{field.name}"] = field.default
-                parameters.append(f"{field.name}=default_{field.name}")
-            else:
-                parameters.append(field.name)
-            lines.append(f"  own[{field.name!r}] = {value}\n")
+        names, parameters, lines = {"missing": _MISSING}, [], []
+        for one in ours:
+            value, parameter = one.name, one.name
+            if one.default_factory is not _MISSING:
+                names[f"make_{one.name}"] = one.default_factory
+                value = f"make_{one.name}() if {one.name} is missing else {one.name}"
+                parameter += "=missing"
+            elif one.default is not _MISSING:
+                names[f"default_{one.name}"] = one.default
+                parameter += f"=default_{one.name}"
+            parameters.append(parameter)
+            lines.append(f"  own[{one.name!r}] = {value}\n")
         after = "  self.__post_init__()\n" if hasattr(cls, "__post_init__") else ""
         source = f"def __init__({', '.join(['self', *parameters])}):\n  own = self.__dict__\n{''.join(lines)}{after}"
         exec(source, names)
@@ -57,8 +159,24 @@ else:
         made.__qualname__ = f"{cls.__qualname__}.__init__"
         return made
 
+    class _Standard:
+        """What the standard library knows a dataclass by; made when it asks."""
+
+        def __get__(self, made, cls):
+            import dataclasses
+
+            def told(one):
+                plain = {"repr": one.repr, "compare": one.compare, "metadata": one.metadata}
+                plain |= {"default": one.default} if one.default is not _MISSING else {}
+                plain |= {"default_factory": one.default_factory} if one.default_factory is not _MISSING else {}
+                return one.name, one.type, dataclasses.field(**plain)
+
+            twin = dataclasses.make_dataclass(cls.__name__, [told(one) for one in cls._lean_fields])
+            cls.__dataclass_fields__ = twin.__dataclass_fields__
+            return cls.__dataclass_fields__
+
     def _repr(self):
-        shown = ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in dataclasses.fields(self) if f.repr)
+        shown = ", ".join(f"{one.name}={getattr(self, one.name)!r}" for one in self._lean_fields if one.repr)
         return f"{type(self).__qualname__}({shown})"
 
     def _eq(self, other):
@@ -70,10 +188,14 @@ else:
         return hash(self._compared(self))
 
     def _refuse_to_set(self, name, value):
-        raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+        from dataclasses import FrozenInstanceError
+
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
 
     def _refuse_to_delete(self, name):
-        raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
+        from dataclasses import FrozenInstanceError
+
+        raise FrozenInstanceError(f"cannot delete field {name!r}")
 
 
-__all__ = ["dataclass"]
+__all__ = ["dataclass", "field", "fields", "regex", "replace"]

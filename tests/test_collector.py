@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fnmatch
+import functools
 import itertools
 import json
 import os
@@ -22,8 +24,11 @@ from typing import Any
 
 import jsonschema
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from preflight import probes
+from preflight.collector import paths, present
 from preflight.transport import local
 
 NOBODY = 65534
@@ -244,11 +249,35 @@ def test_the_deadline_ends_what_runs_and_names_what_never_began(marker: str) -> 
     assert time.monotonic() - began < 1.6
     assert document["collector"]["seconds"] < 1.1
     found = document["records"]
+    assert found.pop("file:/etc/passwd")["status"] == "ok", "files are not kept waiting by commands"
     states = [found[probe["key"]]["status"] for probe in asked]
-    assert states == ["timeout", "timeout", "not-run", "not-run"]
-    assert found["file:/etc/passwd"]["status"] == "not-run"
+    assert sorted(states) == ["not-run", "not-run", "timeout", "timeout"]
     for answer in found.values():
         assert answer["why"].startswith("the run's deadline of 0.6 s came first")
+
+
+@pytest.mark.parametrize("subjects", [["nvidia"], ["rdma"], ["systemd"], ["nvidia", "rdma", "systemd"]])
+def test_a_tool_that_could_find_nothing_is_not_started(subjects: list[str]) -> None:
+    answer = record({**shell("echo started"), "where": subjects})
+    if why := present.lacking(subjects):
+        assert answer == {"status": "missing", "why": why}
+    else:
+        assert answer["out"] == "started\n"
+
+
+def test_what_is_lacking_is_named_only_where_all_of_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(present.SIGNS, "rdma", (lambda: False, "no RDMA device"))
+    for there in (False, True):
+        monkeypatch.setitem(present.SIGNS, "nvidia", (functools.partial(bool, there), "no GPU"))
+        told = "" if there else "nothing to ask: there is no GPU and no RDMA device"
+        assert present.lacking(["nvidia", "rdma"]) == told
+    assert present.lacking([]) == ""
+
+
+@settings(deadline=None)
+@given(st.text("ab*", max_size=7).filter(lambda text: "*" in text), st.text("ab", max_size=7))
+def test_a_star_stands_for_any_part_of_a_name(wanted: str, entry: str) -> None:
+    assert paths._fits(entry, wanted) == fnmatch.fnmatchcase(entry, wanted)
 
 
 def test_the_deadline_holds_for_those_who_ignore_it(marker: str) -> None:

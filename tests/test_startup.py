@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preflight import ahead, lean, probes
-from preflight.checks import plugins
+from preflight import ahead, lean, plain, probes
+from preflight.checks import plugins, registry
+from preflight.commands.check import check as command
 from preflight.reports import text_layout
 from preflight.reports.text_layout import Listing, Paragraph, Part
 from preflight.transport import local
@@ -34,8 +35,15 @@ HEAVY = {
     "ssl", "tempfile", "tomllib", "xml", "zipfile",
 }  # fmt: skip
 
-#: Parsers of what a machine without GPU and RDMA does not have.
-ELSEWHERE = {f"preflight.facts.{name}" for name in ("gpu_health", "lspci", "nccl_log", "nccl_tests", "topo", "xid")}
+#: What the command line takes, but for its usual forms, and what definitions would (see ``preflight.lean``).
+SPARED = {"click", "dataclasses", "inspect", "selectors", "statistics"}
+
+#: Parsers of what a machine without GPU and RDMA does not have, or nobody handed over.
+ELSEWHERE = {f"preflight.facts.{name}" for name in (
+    "dcb", "fabric", "fabric_compare", "fabric_graph", "fabric_load", "gpu_health", "ib_errors", "ib_links",
+    "ib_manager", "ib_net", "lspci", "mlnx_qos", "nccl_collective", "nccl_curve", "nccl_log", "nccl_tests",
+    "roce_service", "topo", "torch_trace", "xid",
+)}  # fmt: skip
 
 
 # --- what is imported --------------------------------------------------------------------------------
@@ -54,6 +62,8 @@ def test_asking_this_node_imports_nothing_heavy(arguments: tuple[str, ...]) -> N
     found = imported(*arguments)
     assert "preflight.transport.local" in found
     assert found & HEAVY == set()
+    if arguments[0] == "check":
+        assert found & SPARED == set(), "use preflight.lean, or import it where it is needed"
     if not (os.path.exists("/proc/driver/nvidia") or os.path.exists("/sys/class/infiniband")):
         assert found & ELSEWHERE == set()
 
@@ -153,6 +163,57 @@ def test_a_finder_with_distributions_of_its_own_is_asked(monkeypatch: pytest.Mon
     assert [point.value for point in plugins.entry_points()] == ["our_checks"]
 
 
+# --- the command line without click -------------------------------------------------------------------
+
+WORD = st.sampled_from(
+    ["--json", "--json=x", "-", "out.json", "--html", "--save", "dir", "--only", "gpu.*", "--only=rdma.*", "--skip",
+     "--cluster", "--log", "--exclude-file", "--deadline", "30", "0", "3601", "--window", "1e1", "-v", "--verbose",
+     "--sudo", "--fabric", "--hosts", "gpu[1-4]", "--help", "--nonsense", "", "--", "--verbose=1"]
+)  # fmt: skip
+
+
+@settings(deadline=None)
+@given(st.lists(WORD, max_size=6))
+def test_what_is_understood_without_click_means_the_same_to_click(words: list[str]) -> None:
+    asked = plain.understood(words)
+    if asked is None:
+        return
+    with command.make_context("check", list(words)) as context:
+        usual = {name: value for name, value in context.params.items() if name not in asked}
+        assert asked == {name: context.params[name] for name in asked}
+    with command.make_context("check", []) as context:
+        assert usual == {name: value for name, value in context.params.items() if name not in asked}
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["", "-v", "--json -", "--cluster c.toml --html=r.html --save d", "--only gpu.* --only rdma.* --skip x",
+     "--log a --log b", "--deadline 30 --window 10", "--sudo --fabric --verbose --exclude-file bad"],
+)  # fmt: skip
+def test_the_usual_forms_are_understood_without_click(words: str) -> None:
+    assert plain.understood(words.split()) is not None
+
+
+@pytest.mark.parametrize("words", ["--only no.such", "--cluster /no/such.toml", "--deadline 15 --window 10"])
+def test_a_mistake_is_told_as_click_tells_it(words: str) -> None:
+    told = []
+    for more in ([], ["--via", "ssh"]):  # which is left to click, and is the default
+        argv = [sys.executable, "-m", "preflight", "check", *words.split(), *more]
+        told.append(subprocess.run(argv, capture_output=True, text=True, timeout=60))
+    assert told[0].stderr == told[1].stderr != ""
+    assert told[0].returncode == told[1].returncode == 2
+
+
+def test_nobody_reads_the_report() -> None:
+    argv = [sys.executable, "-m", "preflight", "check", "--only", "host.*"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        assert run.stdout
+        assert run.stderr
+        run.stdout.close()
+        said = run.stderr.read()
+    assert (run.returncode, said) == (1, "")
+
+
 # --- the text without rich ---------------------------------------------------------------------------
 
 TEXT = st.text(st.sampled_from("ab é…–→,.\n     ") | st.characters(max_codepoint=0x2FF), max_size=150)
@@ -164,6 +225,7 @@ PARTS = st.one_of(
 )  # fmt: skip
 
 
+@settings(deadline=None)
 @given(st.lists(PARTS, max_size=3), st.integers(40, 130))
 def test_text_is_set_as_rich_sets_it(parts: list[Part], width: int) -> None:
     by_rich = text_layout._by_rich(parts, colour=False, width=width)
@@ -217,6 +279,56 @@ def test_a_lean_dataclass_that_is_not_frozen_can_be_changed_and_has_no_hash() ->
         hash(count)
 
 
+def test_the_first_objects_of_a_class_are_as_the_many_that_follow() -> None:
+    made = _define(lean.dataclass)
+    some = [made(number, names=("a",), note=str(number)) for number in range(200)]
+    assert some[0] == made(0, ("a",), note="0")
+    assert all(one.x == number and one.more == {} and one.note == str(number) for number, one in enumerate(some))
+    for cls in (made, _define(lean.dataclass)):
+        for wrong in ((), (1, 2, 3, 4, 5)):
+            with pytest.raises(TypeError, match="__init__"):
+                cls(*wrong)
+        with pytest.raises(TypeError, match="unexpected keyword argument 'y'"):
+            cls(1, y=2)
+        with pytest.raises(TypeError, match="multiple values for argument 'x'"):
+            cls(1, x=2)
+
+
+def test_mistakes_in_a_lean_dataclass_are_errors_at_its_definition() -> None:
+    for body in ({"__annotations__": {"x": "int", "y": "int"}, "x": 1}, {"__annotations__": {"x": "ClassVar[int]"}}):
+        with pytest.raises(TypeError):
+            lean.dataclass(type("Wrong", (), dict(body)))
+    with pytest.raises(ValueError, match="default_factory"):
+        lean.dataclass(type("Wrong", (), {"__annotations__": {"x": "list"}, "x": []}))
+
+
+def test_a_lean_dataclass_takes_the_fields_of_both_and_of_its_base() -> None:
+    @lean.dataclass(frozen=True)
+    class Base:
+        x: int
+        y: list[int] = lean.field(default_factory=list)
+
+    @lean.dataclass(frozen=True)
+    class Derived(Base):
+        z: int = dataclasses.field(default=3, metadata={"a": 1})
+
+    assert Derived(1) == Derived(1, [], 3) == lean.replace(Derived(1, [], 4), z=3)
+    assert [one.name for one in lean.fields(Derived)] == ["x", "y", "z"]
+    assert dataclasses.asdict(Derived(1)) == {"x": 1, "y": [], "z": 3}
+    assert Base(1) != Derived(1)
+
+
+def test_a_lean_expression_is_one_of_re() -> None:
+    lazy = lean.regex(r"(a)(b)?", re.I)
+    assert lazy.fullmatch("AB").groups() == ("A", "B")  # type: ignore[union-attr]
+    assert (lazy.pattern, lazy.groups, lazy.sub("-", "xab")) == (r"(a)(b)?", 2, "x-")
+
+
+def test_the_page_of_a_check_is_its_docstring() -> None:
+    pages = {check.id: check.doc for check in registry().checks}
+    assert pages == {check.id: inspect.getdoc(check.run) for check in registry().checks}
+
+
 # --- the head start ----------------------------------------------------------------------------------
 
 
@@ -230,6 +342,16 @@ def test_a_lean_dataclass_that_is_not_frozen_can_be_changed_and_has_no_hash() ->
 )  # fmt: skip
 def test_only_who_asks_this_node_gets_a_head_start(words: str, asked: bool) -> None:
     assert ahead.asks_this_node(words.split()) is asked
+
+
+def test_only_a_process_with_one_thread_is_forked() -> None:
+    code = "import threading, time\nfrom preflight.transport import forked, local\n"
+    code += "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
+    code += "local.start_ahead()\nprint(type(local._ahead[0].process).__name__)\n"
+    argv = [sys.executable, "-W", "ignore", "-c"]
+    alone = "\n".join(line for line in code.splitlines() if "Thread" not in line)
+    for text, kind in ((code, "Spawned\n"), (alone, "Forked\n")):
+        assert subprocess.run([*argv, text], capture_output=True, text=True, timeout=30).stdout == kind
 
 
 def test_a_collector_that_nobody_needs_ends_itself() -> None:

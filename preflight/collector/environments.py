@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 #: A process with one of these is a rank, or a worker that a rank started. A batch script has SLURM_LOCALID too.
 _RANK = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_STEP_ID")
+_SIGNS = tuple(name.encode("ascii") + b"=" for name in _RANK)
 
 #: What differs from rank to rank by nature, and would make every environment a different one.
 _OWN = ("RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "CUDA_VISIBLE_DEVICES")
@@ -85,9 +86,11 @@ def _own(name: str) -> bool:
 
 
 def _environ(path: str) -> "Dict[str, str]":
-    """Read the environment that a process was started with."""
-    with open(path, "rb") as stream:
+    """Read the environment that a process was started with; empty unless it is a rank's."""
+    with open(path, "rb", buffering=0) as stream:
         raw = stream.read(_BYTES)
+    if not any(sign in raw for sign in _SIGNS):  # nearly all processes of a node are no ranks
+        return {}
     pairs = (entry.partition(b"=") for entry in raw.split(b"\0"))
     return {text(name): text(value) for name, sign, value in pairs if sign}
 

@@ -10,7 +10,7 @@ import zlib
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from hashlib import sha256
+    from hashlib import sha256 as sha256
     from typing import IO, Any, Dict, Union
 else:
     try:  # hashlib loads all of OpenSSL for it

@@ -5,7 +5,8 @@ import os
 import re
 import time
 
-from . import commands, environments, files, libraries, paths, processes
+from . import commands, environments, files, libraries, paths, present, processes
+from .frame import sha256
 from .records import Deadline, Record, name, refusal
 from .sudo import Privilege
 
@@ -97,6 +98,10 @@ class Job:
 
     def answer(self, site: Site, put: "Put") -> "List[Job]":
         """Do the work; return further jobs that it turned out to be made of."""
+        absent = present.lacking(self.probes[0].get("where", ()))
+        if absent:
+            put(self.key, {"status": "missing", "why": absent})
+            return []
         if self.kind == "cmd":
             return self._command(site, put)
         if self.kind in _LIBRARIES:
@@ -105,6 +110,10 @@ class Job:
             self._paths(site, put)
         elif self.kind == "env":
             put(self.key, environments.answer(self.target, site.allowed))
+        elif self.kind == "kube":
+            from . import kube
+
+            put(self.key, kube.answer(self.target, self.timeout_s, site.deadline))
         else:
             put(self.key, {"status": "error", "why": "this collector knows no such kind of probe"})
         return []
@@ -138,6 +147,8 @@ class Job:
         record = read()
         if "omit" in probe and record.get("out"):
             record = _without(record, re.compile(probe["omit"]))
+        if probe.get("digest") and record.get("out"):
+            record = dict(record, out=_digest(record["out"]) + "\n")
         return dict(record, at_s=round(at_s, 6)) if site.window_s and probe.get("twice") else record
 
     def _listed(self, probe: "Dict[str, Any]", site: Site, put: "Put") -> "List[Job]":
@@ -181,7 +192,7 @@ class Job:
         return jobs
 
     def _library(self, site: Site, put: "Put") -> None:
-        if self.kind == "nvml" and not libraries.nvidia_present():
+        if self.kind == "nvml" and not present.nvidia():
             for probe in self.probes:
                 put(probe["key"], {"status": "missing", "why": "no NVIDIA driver is loaded"})
             return
@@ -228,6 +239,11 @@ def _without(record: Record, unwanted: "Pattern[str]") -> Record:
     lines = record["out"].splitlines(True)
     kept = [line for line in lines if not unwanted.match(line)]
     return dict(record, out="".join(kept), omitted=len(lines) - len(kept))
+
+
+def _digest(text: str) -> str:
+    """Return what tells whether two confidential texts are equal, as machine-id(5) asks for."""
+    return sha256(b"preflight " + text.strip().encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def jobs_of(probes: "Iterable[Dict[str, Any]]") -> "List[Job]":

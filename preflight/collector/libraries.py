@@ -1,7 +1,6 @@
 """Library calls: one killable child for each library, so that a hung driver costs only its own answer."""
 
 import json
-import os
 import sys
 
 from . import library, library_nvml, library_psutil
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
 
 #: Kind of probe: the package, and the module that knows its calls.
 _PACKAGES = {"nvml": ("pynvml", library_nvml), "psutil": ("psutil", library_psutil)}
-_NVIDIA = "0x10de"
 
 
 def ask(kind: str, calls: "List[str]", timeout_s: float, deadline: Deadline, cap: int) -> "Dict[str, Record]":
@@ -67,23 +65,4 @@ def _source(name: str, beside: "Any" = library) -> str:
     try:
         return str(loader.get_source(name) or "")
     except ImportError:
-        return ""
-
-
-def nvidia_present() -> bool:
-    """Tell whether there is a driver or a PCI function of NVIDIA's that NVML could speak of."""
-    if os.path.exists("/proc/driver/nvidia") or os.path.exists("/dev/nvidiactl"):
-        return True
-    root = "/sys/bus/pci/devices"
-    try:
-        return any(_vendor(os.path.join(root, entry, "vendor")) == _NVIDIA for entry in os.listdir(root))
-    except OSError:
-        return False
-
-
-def _vendor(path: str) -> str:
-    try:
-        with open(path, "rb", buffering=0) as stream:
-            return stream.read(20).decode("ascii", "replace").strip()
-    except OSError:
         return ""

@@ -70,6 +70,7 @@ def _describe(pynvml: "Any", handle: "Any", gpu: "Dict[str, Any]", ask: "Callabl
 _PLAIN = {
     "name": "nvmlDeviceGetName",
     "uuid": "nvmlDeviceGetUUID",
+    "serial": "nvmlDeviceGetSerial",
     "persistence": "nvmlDeviceGetPersistenceMode",
     "mig": "nvmlDeviceGetMigMode",
     "ecc": "nvmlDeviceGetEccMode",
@@ -193,6 +194,7 @@ _CALLS: "Dict[str, Callable[[Any, Any], Any]]" = {
     "temperature_slowdown_c": lambda nvml, gpu: nvml.nvmlDeviceGetTemperatureThreshold(gpu, 1),
     "sm_clock_mhz": lambda nvml, gpu: nvml.nvmlDeviceGetClockInfo(gpu, 1),
     "sm_clock_max_mhz": lambda nvml, gpu: nvml.nvmlDeviceGetMaxClockInfo(gpu, 1),
+    "application_clock_mhz": lambda nvml, gpu: nvml.nvmlDeviceGetApplicationsClock(gpu, 1),
     "fabric": _fabric,
     "recovery_action": lambda nvml, gpu: _field(nvml, gpu, 230),
     "utilisation": _utilisation,

@@ -46,17 +46,30 @@ def matches(pattern: str) -> "Iterator[str]":
     parts = pattern.split("/")
     first = next(i for i, part in enumerate(parts) if "*" in part)
     folder, wanted, rest = "/".join(parts[:first]) or "/", parts[first], parts[first + 1 :]
-    shape = re.compile(".*".join(re.escape(piece) for piece in wanted.split("*")) + r"\Z", re.S)
     try:
         names = os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):
         return
     for entry in sorted(names):
-        if shape.match(entry) and (wanted.startswith(".") or not entry.startswith(".")):
+        if _fits(entry, wanted) and (wanted.startswith(".") or not entry.startswith(".")):
             path = os.path.join(folder, entry)
             if not rest or os.path.isdir(path):
                 for found in matches("/".join([path, *rest])):
                     yield found
+
+
+def _fits(entry: str, wanted: str) -> bool:
+    """Tell whether a name is of the form of a pattern with ``*``; an expression would take longer to compile."""
+    first, *middle, last = wanted.split("*")
+    at, end = len(first), len(entry) - len(last)
+    if at > end or not (entry.startswith(first) and entry.endswith(last)):
+        return False
+    for piece in middle:
+        found = entry.find(piece, at, end)
+        if found < 0:
+            return False
+        at = found + len(piece)
+    return True
 
 
 def names(patterns: "List[str]") -> "Dict[str, bool]":

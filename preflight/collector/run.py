@@ -23,6 +23,11 @@ _CLOSING_S = 0.32
 #: Seconds beyond a probe's time limit after which its worker counts as stuck in the kernel.
 _OVERDUE_S = 1.0
 
+#: Workers at the start, and seconds after which one more is added while anything waits. Threads of one interpreter
+#: get in each other's way: where most answers take no time, eight of them take twice the CPU time of two. So one begins
+#: with the commands, for which it mostly waits, and one at the other end, with files, which keep it busy.
+_AT_FIRST, _ONE_MORE_S = 3, 0.03
+
 
 class Run:
     """The state that the workers of one run share."""
@@ -31,7 +36,9 @@ class Run:
         """Take the plan apart; nothing is asked yet."""
         self._deadline = Deadline(float(plan["deadline_s"]))
         self._parallel = max(1, int(plan["parallel"]))
-        self._changed = threading.Condition()
+        lock = threading.RLock()
+        self._changed = threading.Condition(lock)  # there is something to do, or no longer anything
+        self._over = threading.Condition(lock)
         self._records: Dict[str, Record] = {}
         self._notes: List[str] = []
         self._site = Site(plan, self._deadline, Privilege(bool(plan["sudo"]), self.note))
@@ -47,11 +54,15 @@ class Run:
 
     def collect(self) -> "Dict[str, Record]":
         """Ask everything; return within the deadline and half a second, whatever hangs."""
-        for _ in range(min(self._parallel, len(self._waiting))):
-            self._add_worker()
-        with self._changed:
+        workers = min(self._parallel, _AT_FIRST, len(self._waiting))
+        for number in range(workers):
+            self._add_worker(-1 if number == 1 else 0)
+        with self._over:
             while self._open and time.monotonic() < self._deadline.at + _CLOSING_S:
-                self._changed.wait(0.05)
+                self._over.wait(_ONE_MORE_S if workers < self._parallel else 0.05)
+                if workers < self._parallel and self._waiting:
+                    workers += 1
+                    self._add_worker()
                 for job in [job for job in self._open if job.overdue(_OVERDUE_S)]:
                     self._give_up(job)
                     self._add_worker()
@@ -65,17 +76,18 @@ class Run:
         with self._changed:
             return list(self._notes)
 
-    def _add_worker(self) -> None:
-        threading.Thread(target=self._work, daemon=True).start()
+    def _add_worker(self, end: int = 0) -> None:
+        threading.Thread(target=self._work, args=(end,), daemon=True).start()
 
-    def _work(self) -> None:
+    def _work(self, end: int) -> None:
+        """Answer one question after the other, from the first on, or from the last (``end`` is -1)."""
         while True:
             with self._changed:
                 while not self._due() and self._open and not self._deadline.passed:
                     self._changed.wait(self._pause_s())
                 if not self._waiting or self._deadline.passed:
                     return
-                job = self._waiting.pop(0)
+                job = self._waiting.pop(end)
                 job.begin()
             try:
                 more = job.answer(self._site, functools.partial(self._put, job))
@@ -93,7 +105,10 @@ class Run:
                         self._later.append((job.read_s + self._site.window_s, job.second()))
                         self._open.add(self._later[-1][1])
                     self._open.remove(job)
-                self._changed.notify_all()
+                if more or not self._open:
+                    self._changed.notify_all()
+                if not self._open:
+                    self._over.notify_all()
 
     def _is_read_again(self, job: Job) -> bool:
         """Tell whether a job that has ended is asked once more; what could not be read once is not."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import selectors
+import select
 import signal
 import sys
 import time
@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 from preflight import collector
 from preflight.collector import frame, spawn
 from preflight.transport import ship
+from preflight.transport.forked import Forked
 
 if TYPE_CHECKING:
     from preflight.collector.spawn import Process
@@ -35,7 +36,7 @@ def start_ahead() -> None:
     It asks nothing before it has a plan, and ends itself if this process ends without one.
     """
     with contextlib.suppress(OSError):  # collect will say so
-        _ahead.append(_Collector(sys.executable))
+        _ahead.append(_Collector(sys.executable, early=True))
 
 
 def collect(
@@ -71,12 +72,17 @@ class _Collector:
     """A collector that was started and waits for its plan; raises OSError if it cannot be.
 
     This very interpreter runs the collector as it is installed. Any other one may not see that folder, being
-    in another name space or another user's: to it the source is shipped, as to another machine.
+    in another name space or another user's: to it the source is shipped, as to another machine. An ``early`` one
+    is a copy of this process, which has done nothing else yet.
     """
 
-    def __init__(self, python: str) -> None:
+    def __init__(self, python: str, early: bool = False) -> None:
         folder = os.path.dirname(collector.__path__[0])
         self._installed = python == sys.executable and os.path.isdir(collector.__path__[0])
+        if self._installed and early:
+            with contextlib.suppress(NotImplementedError):
+                self.process: Process | Forked = Forked()
+                return
         options = [*ship.OPTIONS, ship.BOOT]
         if self._installed:
             options = [*_cache_options(), *ship.OPTIONS, ship.BOOT_INSTALLED, folder]
@@ -102,7 +108,7 @@ def _no_answer(node: str, at: str, phase: str, reason: str) -> dict[str, Any]:
 class _Talk:
     """Both directions of the conversation with a collector, without ever waiting for an end of file."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Process | Forked) -> None:
         self.answer = frame.Reader()
         self.stderr = b""
         self.late = False
@@ -116,31 +122,31 @@ class _Talk:
         os.set_blocking(self._stdin.fileno(), False)
         rest = self._write(memoryview(request))
         meanwhile()
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._stdin, selectors.EVENT_WRITE)
-            selector.register(self._stdout, selectors.EVENT_READ)
-            selector.register(self._stderr, selectors.EVENT_READ)
-            over = False
-            while selector.get_map():
-                left_s = until - time.monotonic()
-                if left_s <= 0:
-                    self.late = not over
-                    return False
-                for key, _ in selector.select(left_s):
-                    if key.fileobj is self._stdin:
-                        rest = self._write(rest)
-                        if not rest:
-                            selector.unregister(self._stdin)
-                        continue
-                    data = os.read(key.fd, _CHUNK)
-                    if not data:
-                        selector.unregister(key.fileobj)
-                    if key.fileobj is self._stderr:
-                        self.stderr = (self.stderr + data)[-_STDERR_KEPT:]
-                    elif self.answer.feed(data):
-                        return True
-                    elif not data:  # what it says on the other stream is the reason
-                        over, until = True, min(until, time.monotonic() + _GRACE_S)
+        poll, stdin, stderr = select.poll(), self._stdin.fileno(), self._stderr.fileno()
+        poll.register(stdin, select.POLLOUT)
+        watched = {stdin, self._stdout.fileno(), stderr}
+        for fd in watched - {stdin}:
+            poll.register(fd, select.POLLIN)
+        over = False
+        while watched:
+            left_s = until - time.monotonic()
+            if left_s <= 0:
+                self.late = not over
+                return False
+            for fd, _ in poll.poll(1000 * left_s + 1):
+                rest = self._write(rest) if fd == stdin else rest
+                data = b"" if fd == stdin else os.read(fd, _CHUNK)
+                if not (rest if fd == stdin else data):
+                    poll.unregister(fd)
+                    watched.remove(fd)
+                if fd == stderr:
+                    self.stderr = (self.stderr + data)[-_STDERR_KEPT:]
+                elif fd == stdin:
+                    continue
+                elif self.answer.feed(data):
+                    return True
+                elif not data:  # what it says on the other stream is the reason
+                    over, until = True, min(until, time.monotonic() + _GRACE_S)
         return False
 
     def _write(self, rest: memoryview) -> memoryview:
@@ -152,14 +158,14 @@ class _Talk:
             return rest[:0]
 
 
-def _pipes(process: Process) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
+def _pipes(process: Process | Forked) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
     stdin, stdout, stderr = process.stdin, process.stdout, process.stderr
     if stdin is None or stdout is None or stderr is None:
         raise ValueError("the collector was started without pipes")
     return stdin, stdout, stderr
 
 
-def _end(process: Process, patience_s: float) -> int | None:
+def _end(process: Process | Forked, patience_s: float) -> int | None:
     """Close the collector's standard input, at which it ends what it started; then end its group.
 
     A collector that the kernel holds is not waited for: it is reaped when it is let go.
@@ -180,9 +186,10 @@ def _end(process: Process, patience_s: float) -> int | None:
 
 def _has_ended(pid: int, patience_s: float) -> bool:
     """Wait for the end of a child without reaping it, so that its group's number stays taken."""
-    until = time.monotonic() + patience_s
+    until, step_s = time.monotonic() + patience_s, 0.0002
     while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
         if time.monotonic() > until:
             return False
-        time.sleep(0.002)
+        time.sleep(step_s)
+        step_s = min(2 * step_s, 0.005)
     return True

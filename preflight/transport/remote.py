@@ -7,8 +7,10 @@ here does input or output, so that every transport with three streams can use it
 
 from __future__ import annotations
 
+import base64
 import functools
 import re
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -38,14 +40,32 @@ _STAGE = (
     "exec(i.read(n))"
 )
 
+# The same for a request that comes as arguments; standard input is left to say that the caller is there.
+_STAGE_OF_ARGUMENTS = (
+    f"import base64,io,signal,sys,types,zlib;sys.version_info<(3,6)and sys.exit({_UNUSABLE});signal.alarm(60);"
+    "print(sys.argv[1],sys.hexversion,flush=True);"
+    "i=io.BytesIO(zlib.decompress(base64.b64decode(str().join(sys.argv[2:]))));"
+    "sys.stdin=types.SimpleNamespace(buffer=i);exec(i.read(int(i.readline().split()[1])))"
+)
+
+
+def _script(stage: str, arguments: str) -> str:
+    return (
+        f"for p in {' '.join(PYTHONS)};do command -v $p >/dev/null 2>&1||continue;"
+        f'$p -I -S -c "{stage}" {arguments};s=$?;'
+        f'case $s in {_UNUSABLE}|126|127)o="$o $p";;*)exit $s;;esac;done;'
+        f'echo {_NO_PYTHON} "$o" : $PATH >&2;exit 127'
+    )
+
+
 # Single quotes around all of it, and none, no backslash, exclamation mark or line end inside: sh, bash, zsh, fish,
 # csh and tcsh then agree on what it is. Without a leading exec a restricted shell runs it as well.
-_SCRIPT = (
-    f"for p in {' '.join(PYTHONS)};do command -v $p >/dev/null 2>&1||continue;"
-    f'$p -I -S -c "{_STAGE}" {_READY} {_BOOT};s=$?;'
-    f'case $s in {_UNUSABLE}|126|127)o="$o $p";;*)exit $s;;esac;done;'
-    f'echo {_NO_PYTHON} "$o" : $PATH >&2;exit 127'
-)
+_SCRIPT = _script(_STAGE, f"{_READY} {_BOOT}")
+
+#: For whoever starts a program without a login shell in between: the argument of ``sh -c``, and what needs no sh.
+SCRIPT = _SCRIPT
+SCRIPT_OF_ARGUMENTS = _script(_STAGE_OF_ARGUMENTS, f'{_READY} "$@"')
+WITHOUT_SHELL = ("python3", "-I", "-S", "-c", _STAGE, _READY, _BOOT)
 
 #: The command to run on the node, for a login shell of any kind.
 COMMAND = f"sh -c '{_SCRIPT}'"
@@ -69,10 +89,21 @@ def collector() -> bytes:
     return ship.archive()
 
 
-def request(plan: Mapping[str, Any]) -> bytes:
-    """Return what to write to a command that has announced itself."""
-    boot = ship.BOOT.encode("ascii")
+def request(plan: Mapping[str, Any], source: str = ship.BOOT) -> bytes:
+    """Return what to write to a command that has announced itself; ``source`` is what starts the collector there."""
+    boot = source.encode("ascii")
     return b"%s %d\n%s" % (_BOOT.encode(), len(boot), boot) + ship.frame_of(collector(), plan)
+
+
+def arguments(wanted: bytes) -> list[str]:
+    """Return a request as the arguments of ``sh -c SCRIPT_OF_ARGUMENTS sh``; the kernel takes 128 KiB in each."""
+    text = base64.b64encode(zlib.compress(wanted, 9)).decode("ascii")
+    return [text[at : at + 100_000] for at in range(0, len(text), 100_000)]
+
+
+def says_no_python(stderr: bytes) -> bool:
+    """Tell whether the command ran and found no Python that it could use."""
+    return _NO_PYTHON.encode() in stderr
 
 
 class Conversation:

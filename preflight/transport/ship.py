@@ -12,8 +12,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-#: Source of the start, for Python 3.6 and later; given to the interpreter as one argument.
-BOOT = """\
+#: Source that reads the collector and a plan and imports the one, for Python 3.6 and later.
+LOAD = """\
 import io, signal, sys, zipfile
 from importlib.machinery import ModuleSpec
 signal.alarm(60)
@@ -50,8 +50,10 @@ class Shipped:
 
 sys.meta_path.insert(0, Shipped())
 from collector.__main__ import main
-main(plan)
 """
+
+#: Source of the start; given to the interpreter as one argument.
+BOOT = LOAD + "main(plan)\n"
 
 #: The same for a collector that is installed in a folder: its byte code is used, and only the plan, one line, travels.
 BOOT_INSTALLED = """\

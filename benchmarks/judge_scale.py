@@ -1,0 +1,134 @@
+"""Judging a large fleet: ``python -m benchmarks.judge_scale --nodes 10000``.
+
+The fleet is made by hand (``tests/planted.py``): DGX H100 on RoCE, seeded variation, 25 planted differences. It is
+written to a folder, 0.5 MB a node, and judged by ``preflight judge`` with all checks, as a process of its own. Counted
+is the CPU time of all processes that takes, and the memory of all of them together (PSS), sampled five times a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from tests import planted
+
+_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER: processes that outlive their parent become ours, and their CPU time too
+
+
+def main() -> None:
+    """Make the fleet, judge it, print the figures; exit status 1 if the report is not exactly what was planted."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=1000)
+    parser.add_argument("--folder", type=Path, help="keep the fleet and the report here, and use what is there")
+    told = parser.parse_args()
+    folder = told.folder or Path(tempfile.mkdtemp(prefix="judge-scale-"))
+    try:
+        sys.exit(_run(folder, told.nodes))
+    finally:
+        if not told.folder:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _run(folder: Path, count: int) -> int:
+    evidence, cluster = folder / "evidence", folder / "cluster.toml"
+    known = folder / "planted.json"
+    if not known.exists():
+        began = time.process_time()
+        said = planted.write(evidence, count)
+        cluster.write_text(planted.CLUSTER)
+        known.write_text(json.dumps({name: sorted(findings) for name, findings in said.items()}))
+        print(f"made {count} nodes: {1000 * (time.process_time() - began) / count:.1f} ms CPU each")
+    sizes = [path.stat().st_size for path in evidence.glob("*.json")]
+    print(
+        f"evidence: {len(sizes)} documents, {sum(sizes) / len(sizes) / 1000:.0f} kB each, least {min(sizes) / 1000:.0f}"
+    )
+    page, report = folder / "report.html", folder / "report.json"
+    command = [sys.executable, "-m", "preflight", "judge", str(evidence), "--cluster", str(cluster)]
+    wall_s, cpu_s, peak, text = _measured([*command, "--html", str(page), "--json", str(report)])
+    print(f"judge: {wall_s:.0f} s, {1000 * cpu_s / count:.1f} ms CPU a node, {peak / 2**20:.0f} MiB at most")
+    print(f"report: HTML {page.stat().st_size / 1e6:.2f} MB, JSON {report.stat().st_size / 1e6:.0f} MB, "
+          f"text {len(text.splitlines())} lines")  # fmt: skip
+    document = json.loads(report.read_bytes())
+    found = planted.told(document)
+    expected = {name: frozenset(map(tuple, said)) for name, said in json.loads(known.read_text()).items()}
+    for name in sorted(found.keys() | expected.keys()):
+        if found.get(name) != expected.get(name):
+            print(f"{name}: planted {sorted(expected.get(name, ()))}, told {sorted(found.get(name, ()))}")
+    right = sum(found.get(name) == said for name, said in expected.items())
+    wrong = found.keys() - expected.keys()
+    print(f"planted differences told: {right} of {len(expected)}; nodes told without cause: {len(wrong)}")
+    return 0 if found == expected else 1
+
+
+def _measured(command: list[str]) -> tuple[float, float, int, str]:
+    """Run a command; return its wall time, CPU time of all its processes, most memory (bytes), and output."""
+    ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+    before, began = _children_s(), time.monotonic()
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    peaks = [0]
+    over = threading.Event()
+
+    def sample() -> None:
+        while not over.wait(0.2):
+            peaks.append(_memory(os.getpid()))
+
+    sampler = threading.Thread(target=sample)
+    sampler.start()
+    text, _ = process.communicate()
+    wall_s = time.monotonic() - began
+    over.set()
+    sampler.join()
+    while True:  # the pool's server ends on its own, soon after
+        try:
+            os.wait()
+        except ChildProcessError:
+            break
+    return wall_s, _children_s() - before, max(peaks), text
+
+
+def _children_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _memory(top: int) -> int:
+    """Return the proportional share of memory of all processes below one, bytes."""
+    total = 0
+    below = _below(top)
+    for pid in below:
+        try:
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        except OSError:
+            continue
+        total += sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+    return total
+
+
+def _below(top: int) -> list[int]:
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = entry.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        parents.setdefault(int(fields[1]), []).append(int(entry.parent.name))
+    found, left = [], [top]
+    while left:
+        children = parents.get(left.pop(), [])
+        found += children
+        left += children
+    return found
+
+
+if __name__ == "__main__":
+    main()

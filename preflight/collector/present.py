@@ -1,0 +1,57 @@
+"""What a node has: a tool that can find nothing where that is absent need not be started."""
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Dict, Iterable, Tuple
+
+_NVIDIA = "0x10de"
+
+
+def nvidia() -> bool:
+    """Tell whether there is a driver or a PCI function of NVIDIA's."""
+    if os.path.exists("/proc/driver/nvidia") or os.path.exists("/dev/nvidiactl"):
+        return True
+    root = "/sys/bus/pci/devices"
+    try:
+        return any(_vendor(os.path.join(root, entry, "vendor")) == _NVIDIA for entry in os.listdir(root))
+    except OSError:
+        return False
+
+
+def _vendor(path: str) -> str:
+    try:
+        with open(path, "rb", buffering=0) as stream:
+            return stream.read(20).decode("ascii", "replace").strip()
+    except OSError:
+        return ""
+
+
+def rdma() -> bool:
+    """Tell whether the kernel has RDMA devices, or this user was given any."""
+    return os.path.isdir("/sys/class/infiniband") or os.path.isdir("/dev/infiniband")
+
+
+def systemd() -> bool:
+    """Tell whether systemd is the init system, as sd_booted(3) does."""
+    return os.path.isdir("/run/systemd/system")
+
+
+#: What a plan may say that a probe is about: how to tell, and what to say where it is not there.
+SIGNS: "Dict[str, Tuple[Callable[[], bool], str]]" = {
+    "nvidia": (nvidia, "no NVIDIA GPU and no driver for one"),
+    "rdma": (rdma, "no RDMA device"),
+    "systemd": (systemd, "no running systemd"),
+}
+
+
+def lacking(subjects: "Iterable[str]") -> str:
+    """Say that none of the subjects is there; empty if one is, or none is named."""
+    said = []
+    for subject in subjects:
+        is_there, absent = SIGNS[subject]
+        if is_there():
+            return ""
+        said.append(absent)
+    return "nothing to ask: there is " + " and ".join(said) if said else ""

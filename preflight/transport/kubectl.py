@@ -1,0 +1,153 @@
+"""Pods over the system's own ``kubectl exec``: kubeconfig, credentials and proxies are kubectl's matter.
+
+One process for each pod, in a process group of its own. The frames are those of every other transport; nothing is
+installed in the pod, which needs a python3 (3.6 or newer). When the connection ends, the collector sees the end of
+its standard input and ends itself.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from preflight.transport import kubectl_words
+from preflight.transport.outcome import NoAnswer, TransportError, quoted
+from preflight.transport.piped import Busy, PipedTransport, Talk
+from preflight.transport.remote import SCRIPT, WITHOUT_SHELL, says_no_python
+
+#: Seconds for kubectl to read its configuration, and to list pods.
+_CONFIG_S, _LIST_S = 15.0, 30.0
+
+#: Pods that have ended hold nothing to ask; a Job that was tried again leaves them behind.
+_ENDED = ("Succeeded", "Failed")
+
+#: A name as the API server lets in; nothing that kubectl could take for an option.
+_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
+
+_COLUMNS = r'{range .items[*]}{.metadata.name}{"\t"}{.status.phase}{"\n"}{end}'
+
+
+@dataclass(frozen=True)
+class Kubectl:
+    """How kubectl is called: what is empty, kubectl takes from its kubeconfig, or from the pod."""
+
+    namespace: str = ""
+    container: str = ""
+
+    def command(self, *words: str) -> list[str]:
+        """Return a command line; raises TransportError where there is no kubectl."""
+        path = shutil.which("kubectl")
+        if not path:
+            raise TransportError("there is no `kubectl` in PATH: install it, or use --via ssh")
+        where = [f"--namespace={self.namespace}"] if self.namespace else []
+        return [path, *where, *words]
+
+    @property
+    def place(self) -> str:
+        """The namespace, for a message."""
+        return self.namespace or "of your context"
+
+
+def find(selector: str, kubectl: Kubectl) -> tuple[tuple[str, ...], int]:
+    """Return the names of the pods that a label selector means, and how many more of them have ended.
+
+    Raises TransportError with the true cause if they cannot be listed, or there are none.
+    """
+    command = kubectl.command("get", "pods", f"--selector={selector}", f"--output=jsonpath={_COLUMNS}",
+                              f"--request-timeout={_LIST_S - 10:g}s")  # fmt: skip
+    ran = _run(command, _LIST_S)
+    if ran.returncode:
+        answer = kubectl_words.meaning(ran.stderr, kubectl.place).answer
+        raise TransportError(f"--pods: the pods could not be listed: {answer.reason}")
+    rows = [line.split("\t") for line in ran.stdout.decode("utf-8", "backslashreplace").splitlines() if line.strip()]
+    if strange := [row[0] for row in rows if not _NAME.fullmatch(row[0])]:
+        raise TransportError(f"--pods: {quoted(strange[0].encode())} is no name of a pod: what is `kubectl` here?")
+    alive = tuple(sorted(row[0] for row in rows if row[-1] not in _ENDED))
+    if not alive:
+        ended = f"; {len(rows)} have ended" if rows else ""
+        raise TransportError(f"--pods: no pod in the namespace {kubectl.place} has these labels{ended}")
+    return alive, len(rows) - len(alive)
+
+
+class KubectlTransport(PipedTransport):
+    """Collects from pods over ``kubectl exec`` processes; every method may be called from any thread."""
+
+    def __init__(self, kubectl: Kubectl = Kubectl()) -> None:
+        """Look at ``kubectl`` and its configuration; raise TransportError if they are of no use."""
+        super().__init__(os.environ)
+        self._kubectl = kubectl
+        self._check()
+
+    def _check(self) -> None:
+        """Let ``kubectl`` read its kubeconfig, so that a mistake in it is found before any pod is touched."""
+        command = self._kubectl.command("config", "view", "--minify", "--output=name")
+        if "KUBERNETES_SERVICE_HOST" in os.environ:
+            return  # in a pod, kubectl does without: its service account
+        ran = _run(command, _CONFIG_S)
+        if ran.returncode:
+            said = quoted(ran.stderr)
+            cure = "set KUBECONFIG, or `kubectl config use-context`"
+            raise TransportError(f"kubectl has no usable configuration: {said}; {cure}")
+
+    def _once(self, host: str, plan: Mapping[str, Any], until: float) -> dict[str, Any]:
+        try:
+            return self._exec(host, ("sh", "-c", SCRIPT), plan, until)
+        except _Absent as absent:
+            if absent.program != "sh":
+                raise NoAnswer("start", f"the container has no {absent.program}") from None
+        try:
+            return self._exec(host, WITHOUT_SHELL, plan, until)
+        except _Absent:
+            cure = "name one that has it with -c, or add an ephemeral one with `kubectl debug`"
+            raise NoAnswer("start", f"the container has neither sh nor python3: {cure}") from None
+
+    def _exec(self, pod: str, inside: Sequence[str], plan: Mapping[str, Any], until: float) -> dict[str, Any]:
+        """Run a command in the pod that starts the collector; raises _Absent if the container has no such program."""
+        left_s = until - time.monotonic()
+        container = [f"--container={self._kubectl.container}"] if self._kubectl.container else []
+        command = self._kubectl.command("exec", "--stdin", pod, *container, "--", *inside)
+        talk, status = self._converse(command, plan, until, kubectl_words.NOTICES)
+        heard = talk.conversation
+        if talk.late and not heard.announced:
+            silent = f"no answer within {left_s:.3g} s{_last_words(talk)}"
+            raise NoAnswer("connect", f"{silent}; try: kubectl exec POD -- true")
+        if talk.late:
+            return heard.document(f"no answer within {left_s:.3g} s")
+        if heard.announced:
+            # Older ones end with status 0 when the connection is lost.
+            lost = status in (0, 1) and b"command terminated with exit code 1" not in talk.stderr
+            return heard.document("the connection was lost" if lost else "", status)
+        if says_no_python(talk.stderr):
+            return heard.document("", status)
+        meaning = kubectl_words.meaning(talk.stderr, self._kubectl.place)
+        if meaning.lacks:
+            raise _Absent(meaning.lacks)
+        raise Busy(meaning.answer) if meaning.busy else meaning.answer
+
+
+class _Absent(Exception):
+    """What was to be started is not in the container."""
+
+    def __init__(self, program: str) -> None:
+        super().__init__(program)
+        self.program = program
+
+
+def _last_words(talk: Talk) -> str:
+    said = quoted(kubectl_words.NOTICES.sub(b"", talk.stderr))
+    return f" (kubectl said: {said})" if said else ": the API server or the kubelet is silent"
+
+
+def _run(command: Sequence[str], limit_s: float) -> subprocess.CompletedProcess[bytes]:
+    try:
+        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=limit_s, check=False)
+    except subprocess.TimeoutExpired:
+        raise TransportError(f"`kubectl` gave no answer within {limit_s:g} s: is the API server up?") from None
+    except OSError as error:
+        raise TransportError(f"{command[0]} could not be executed: {error.strerror}") from None

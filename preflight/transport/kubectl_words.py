@@ -1,0 +1,106 @@
+"""What ``kubectl exec`` says when it cannot start a command in a pod, and what that means.
+
+Texts of kubectl 1.20 and 1.32, of the API server, and of runc and crun behind a kubelet.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from preflight.transport.outcome import NoAnswer, quoted
+
+_RBAC = "a role that may `get` pods and `create` pods/exec there"
+
+# The API server's words come as a whole line, after kubectl's own prefix. First match wins.
+_MEANINGS: tuple[tuple[str, str, str], ...] = (
+    (r"Error from server \(NotFound\): pods \"(?P<pod>[^\"]+)\" not found", "resolve",
+     "there is no such pod in the namespace {namespace}: `kubectl get pods`, or -n"),
+    (r"Error from server \(NotFound\): namespaces \"(?P<name>[^\"]+)\" not found", "resolve",
+     "there is no namespace {name}"),
+    (r"Error from server \(Forbidden\): .*cannot (?P<verb>\w+) resource \"(?P<what>[\w/]+)\".*", "authenticate",
+     "RBAC does not let you {verb} {what} in the namespace {namespace}: ask for " + _RBAC),
+    (r"Error from server \(Forbidden\): (?P<why>.+)", "authenticate", "forbidden: {why}"),
+    (r"error: You must be logged in to the server.*|Error from server \(Unauthorized\).*|error: .*Unauthorized.*",
+     "authenticate", "the API server takes neither your token nor your certificate: it has expired, log in again"),
+    (r".*getting credentials: (?P<why>.+)", "authenticate", "the credential plug-in of your kubeconfig failed: {why}"),
+    (r".*x509: (?P<why>.+)", "connect", "the API server's certificate is not the one of your kubeconfig: {why}"),
+    (r"(?:The connection to the server (?P<where>\S+) was refused.*)", "connect",
+     "the API server {where} refuses the connection: is it up, is this the right context?"),
+    (r"Unable to connect to the server: .*no such host.*", "connect",
+     "the API server's name does not resolve: is this the right context?"),
+    (r"Unable to connect to the server: (?P<why>.+)", "connect", "the API server cannot be reached: {why}"),
+    (r"error: cannot exec into a container in a completed pod; current phase is (?P<phase>\w+)", "start",
+     "the pod has ended ({phase}): nothing runs there to be asked"),
+    (r".*unable to upgrade connection: container not found \(\"(?P<name>[^\"]+)\"\)", "start",
+     "the container {name} does not run: waiting, ended, or its init containers still run; `kubectl describe pod`"),
+    (r".*pod \S+ does not have a host assigned", "start", "the pod is not scheduled yet; `kubectl describe pod`"),
+    (r".*container \"?(?P<name>[\w.-]+?)\"? (?:not found in pod|is not valid for pod) .*", "start",
+     "the pod has no container {name}: name another with -c"),
+    (r".*error dialing backend: (?P<why>.+)", "connect", "the API server does not reach the node's kubelet: {why}"),
+    (r"error: .*(?:websocket: bad handshake|unable to upgrade connection).*(?P<why>Forbidden|forbidden).*",
+     "authenticate", "RBAC does not let you exec in the namespace {namespace}: ask for " + _RBAC),
+    (r".*unable to upgrade connection: (?P<why>.+)", "connect",
+     "the way to the API server does not carry `exec` (WebSocket or SPDY), as a proxy may not: {why}"),
+)  # fmt: skip
+_COMPILED = tuple((re.compile(pattern), phase, reason) for pattern, phase, reason in _MEANINGS)
+
+#: Said by an API server that has too much to do, or is just being replaced: worth another try.
+_BUSY = re.compile(
+    r"Error from server \((?:TooManyRequests|ServiceUnavailable|Timeout|ServerTimeout)\).*"
+    r"|Error from server: (?:etcdserver: .+|rpc error: code = Unavailable .+)"
+    r"|Unable to connect to the server: .*(?:TLS handshake timeout|connection reset by peer|EOF)"
+)
+
+#: Said by runc, crun or the kubelet: what was to be started is not in the container.
+_ABSENT = re.compile(
+    r"exec: \\?\"?(?P<a>[\w./-]+?)\\?\"?: (?:stat \S+ )?(?:executable file not found|no such file)"
+    r"|executable file `(?P<b>[^`]+)` not found"
+)
+
+#: kubectl's own words among what the container says on standard error.
+NOTICES = re.compile(
+    rb"^(?:Defaulted container .+|Defaulting container name to .+|command terminated with exit code \d+"
+    rb"|Use 'kubectl describe pod/.+|[EIW]\d{4} \d\d:\d\d:\d\d\.\d+ .*)\n?",
+    re.M,
+)
+
+_EXIT = re.compile(rb"^command terminated with exit code (\d+)", re.M)
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """Why kubectl could not start our command; ``busy`` if trying again may help, ``lacks`` the absent program."""
+
+    answer: NoAnswer
+    busy: bool = False
+    lacks: str = ""
+
+
+def meaning(stderr: bytes, namespace: str) -> Meaning:
+    """Return what the standard error of a ``kubectl`` means whose command did not begin; ``namespace`` for the text."""
+    said = NOTICES.sub(b"", stderr)
+    lines = [line.strip() for line in said.decode("utf-8", "backslashreplace").splitlines()]
+    for line in lines:
+        if found := _ABSENT.search(line):
+            lacks = found["a"] or found["b"]
+            return Meaning(NoAnswer("start", f"the container has no {lacks}"), lacks=lacks)
+    for line in lines:
+        if _BUSY.fullmatch(line):
+            why = quoted(line.encode())
+            return Meaning(NoAnswer("connect", f"the API server is busy or restarts: {why}"), busy=True)
+    for pattern, phase, reason in _COMPILED:
+        for line in lines:
+            if found := pattern.fullmatch(line):
+                words = {name: quoted((text or "").encode()) for name, text in found.groupdict().items()}
+                return Meaning(NoAnswer(phase, reason.format_map({"namespace": namespace, **words})))
+    if ended := _EXIT.search(stderr):
+        return Meaning(NoAnswer("start", _not_begun(int(ended[1]), quoted(said))))
+    return Meaning(NoAnswer("connect", f"kubectl gave up: {quoted(said) or 'it said nothing'}"))
+
+
+def _not_begun(status: int, said: str) -> str:
+    """Say how a command ended in the container that never announced itself."""
+    how = f"was killed by signal {status - 128}" if 128 < status < 160 else f"ended with status {status}"
+    memory = " (out of memory?)" if status == 137 else ""
+    return f"our command {how}{memory} before it began" + (f"; the container said: {said}" if said else "")

@@ -1,0 +1,189 @@
+"""Nodes that are reached through a program of the system: one child process each, three pipes, the usual frames.
+
+``ssh`` and ``kubectl`` differ in their command line and in what they say when they fail; the conversation, its
+deadline, and the end of everything that was started are the same, and stand here.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import selectors
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import IO, Any, cast
+
+from preflight.transport.child import has_ended, kill_group, pipes
+from preflight.transport.outcome import NoAnswer, utc_now
+from preflight.transport.remote import OPENING, Conversation, request
+
+#: Connections that end at once are tried so often, with pauses that grow from one to the other, seconds.
+_ATTEMPTS, _PAUSE_S, _LONGEST_PAUSE_S = 8, 0.3, 3.0
+
+#: Seconds kept of a node's time for bringing the answer back, and for the program to end by itself.
+_RETURN_S, _GRACE_S = 1.0, 0.3
+
+_CHUNK, _STDERR_KEPT = 65536, 8000
+
+
+class Busy(Exception):
+    """The connection was ended before anything was said on it; ``answer`` is what to tell if it stays so."""
+
+    def __init__(self, answer: NoAnswer) -> None:
+        super().__init__(str(answer))
+        self.answer = answer
+
+
+class PipedTransport:
+    """Collects from nodes over child processes; every method may be called from any thread."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        """Take the environment of the children; nothing is started yet."""
+        self.warnings: tuple[str, ...] = ()
+        self._environment = dict(environment)
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._processes: set[subprocess.Popen[bytes]] = set()
+
+    def collect(self, host: str, plan: Mapping[str, Any], until: float) -> dict[str, Any]:
+        """Carry out a plan on a node by ``until`` on the monotonic clock; return its Evidence document.
+
+        Whatever goes wrong is a ``no_answer`` document. The collector is given less time than the
+        plan says if the connection has used it up.
+        """
+        at = utc_now()
+        for attempt in range(_ATTEMPTS):
+            try:
+                return self._once(host, plan, until)
+            except Busy as busy:
+                pause_s = min(_PAUSE_S * 2**attempt, _LONGEST_PAUSE_S) * random.uniform(0.5, 1.0)
+                last = busy.answer
+                if attempt == _ATTEMPTS - 1 or time.monotonic() + pause_s + _RETURN_S > until:
+                    break
+                self._closed.wait(pause_s)
+            except NoAnswer as answer:
+                last = answer
+                break
+        return last.document(host, at)
+
+    def close(self) -> None:
+        """End every child that still runs; what it has started on a node ends with it."""
+        self._closed.set()
+        with self._lock:
+            for process in self._processes:
+                kill_group(process)
+
+    def _once(self, host: str, plan: Mapping[str, Any], until: float) -> dict[str, Any]:
+        """Ask a node once; raise NoAnswer, or Busy if it may be worth another try."""
+        raise NotImplementedError
+
+    def _converse(
+        self, command: Sequence[str], plan: Mapping[str, Any], until: float, notices: re.Pattern[bytes]
+    ) -> tuple[Talk, int | None]:
+        """Start a child, talk to the collector behind it, end it; return the talk and the child's exit status.
+
+        The status is None if the child did not end by itself. ``notices`` are words of the program itself on
+        standard error, which the node has not said.
+        """
+        process = self._start(command)
+        talk = Talk(process, plan, until, notices)
+        try:
+            talk.run()
+        finally:
+            status = self._end(process, _GRACE_S if talk.heard_out else 0.0)
+        if self._closed.is_set() and not talk.conversation.complete:
+            raise NoAnswer("collect", "interrupted")
+        return talk, status
+
+    def _start(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
+        with self._lock:
+            if self._closed.is_set():
+                raise NoAnswer("connect", "interrupted")
+            try:
+                process = subprocess.Popen(
+                    command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
+                    start_new_session=True, env=self._environment,
+                )  # fmt: skip
+            except OSError as error:
+                raise NoAnswer("connect", f"{command[0]} could not be executed: {error.strerror}") from None
+            self._processes.add(process)
+        return process
+
+    def _end(self, process: subprocess.Popen[bytes], patience_s: float) -> int | None:
+        """End a child and its group; return its exit status, None if it did not end by itself."""
+        by_itself = has_ended(process.pid, patience_s)
+        with self._lock:
+            self._processes.discard(process)
+            kill_group(process)
+        for stream in pipes(process):
+            stream.close()
+        status = process.wait()
+        return status if by_itself else None
+
+
+class Talk:
+    """Both directions of the conversation with a node, through one child, up to a deadline."""
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], plan: Mapping[str, Any], until: float, notices: re.Pattern[bytes]
+    ) -> None:
+        """Begin with a child that was just started; ``notices``: see ``PipedTransport``."""
+        self.conversation = Conversation()
+        self.stderr = b""
+        self.late = self.heard_out = False
+        self._plan, self._until, self._notices = plan, until, notices
+        self._stdin, self._stdout, self._stderr = pipes(process)
+        self._to_write = memoryview(OPENING)
+        self._requested = False
+
+    def run(self) -> None:
+        """Go on until the answer is whole, the child has closed its side, or the time is over."""
+        os.set_blocking(self._stdin.fileno(), False)
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._stdin, selectors.EVENT_WRITE)
+            reading = [self._stdout, self._stderr]
+            for stream in reading:
+                selector.register(stream, selectors.EVENT_READ)
+            while reading and not self.conversation.over:
+                left_s = self._until - time.monotonic()
+                if left_s <= 0:
+                    self.late = True
+                    return
+                for key, _ in selector.select(left_s):
+                    if key.fileobj is not self._stdin and not self._read(key.fd):
+                        selector.unregister(key.fileobj)
+                        reading.remove(cast("IO[bytes]", key.fileobj))
+                self._write(selector)
+            self.heard_out = not reading
+
+    def _write(self, selector: selectors.BaseSelector) -> None:
+        """Write what the pipe takes; watch it only while there is something to write."""
+        if self.conversation.announced and not self._requested:
+            left_s = self._until - time.monotonic() - _RETURN_S
+            deadline_s = max(0.1, min(self._plan["deadline_s"], left_s))
+            wanted = request({**self._plan, "deadline_s": deadline_s})
+            self._to_write, self._requested = memoryview(bytes(self._to_write) + wanted), True
+        watched = self._stdin in selector.get_map()
+        try:
+            while self._to_write:
+                self._to_write = self._to_write[os.write(self._stdin.fileno(), self._to_write[:_CHUNK]) :]
+        except BlockingIOError:
+            if not watched:
+                selector.register(self._stdin, selectors.EVENT_WRITE)
+            return
+        except BrokenPipeError:
+            self._to_write = self._to_write[:0]
+        if watched:
+            selector.unregister(self._stdin)
+
+    def _read(self, fd: int) -> bool:
+        data = os.read(fd, _CHUNK)
+        if fd == self._stdout.fileno():
+            self.conversation.hear(data)
+        else:
+            self.conversation.hear_error(self._notices.sub(b"", data))
+            self.stderr = (self.stderr + data)[-_STDERR_KEPT:]
+        return bool(data)

@@ -1,0 +1,295 @@
+"""Nodes through Slurm's own ``srun``: one step with one task on each node, within a job or as a job of its own.
+
+The collector and all plans travel to every task as arguments, since srun passes no standard input on before every
+task has started, which with a sick node is never; answers come as lines (``srun_lines``). A node that Slurm cannot
+start a task on ends the whole step after 10 to 20 s; the nodes that had not answered by then are asked again without
+it. Whatever happens, the step and the job end with the run.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import secrets
+import selectors
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from preflight.evidence import Evidence, from_document, no_answer
+from preflight.lean import replace
+from preflight.transport import srun_words
+from preflight.transport.child import has_ended, kill_group, pipes
+from preflight.transport.outcome import NoAnswer, TransportError, quoted, utc_now
+from preflight.transport.remote import SCRIPT_OF_ARGUMENTS, arguments, request
+from preflight.transport.srun_lines import BOOT, Task, Tasks
+
+#: Variables of srun's own environment that stay: how to reach the cluster, and on whose account. The rest are those of
+#: the job that we run in, and would shape the step like one of its.
+_KEPT = frozenset({
+    "SLURM_CONF", "SLURM_CLUSTERS", "SLURM_CLUSTER_NAME", "SLURM_JWT", "SLURM_ACCOUNT", "SLURM_PARTITION", "SLURM_QOS",
+    "SLURM_RESERVATION", "SLURM_CONSTRAINT", "SLURM_WCKEY",
+})  # fmt: skip
+
+#: Seconds for Slurm's own commands; kept for the way there and back; for srun to end by itself once it was told to.
+_COMMAND_S, _RETURN_S, _END_S = 15.0, 2.0, 5.0
+
+#: Seconds between looks at the clock; times that a step is started anew without the nodes that it failed on.
+_TICK_S, _ROUNDS = 0.2, 8
+
+#: States in which a node takes no new job, and what to do then (Slurm: sinfo, NODE STATE CODES).
+_AWAY = ("down", "drain", "fail", "unk", "maint", "power", "reboot", "not_responding", "blocked", "plnd")
+_BUSY = ("alloc", "comp", "resv", "reserved")
+
+PlanFor = Callable[[str, float], Mapping[str, Any]]
+
+#: Is told of a node that was begun, or has ended with a document, and when (monotonic clock).
+OnEvent = Callable[[str, float, "Evidence | None"], None]
+
+
+class Times(Protocol):
+    """Seconds: for one node once a task has started, and for all."""
+
+    @property
+    def node_s(self) -> float:
+        """For one node."""
+        ...
+
+    @property
+    def run_s(self) -> float:
+        """For all."""
+        ...
+
+
+class Srun:
+    """Slurm as a way to nodes. ``job``: the number of a job whose nodes are meant; else a job is made for it."""
+
+    def __init__(self, job: str | None, fold: Callable[[Sequence[str]], str]) -> None:
+        """Look for the commands; raise TransportError if they are not here. ``fold`` writes names as a list."""
+        self.job = job
+        self.warnings: tuple[str, ...] = ()
+        self._fold = fold
+        self._name = f"preflight-{secrets.token_hex(4)}"
+        self._commands = {name: shutil.which(name) or "" for name in ("srun", "scancel", "sinfo", "squeue")}
+        if missing := [name for name, path in self._commands.items() if not path]:
+            raise TransportError(
+                f"there is no `{missing[0]}` in PATH: run on a login node of the cluster, or --via ssh"
+            )
+        self._environment = {k: v for k, v in os.environ.items() if not k.startswith("SLURM_") or k in _KEPT}
+
+    def close(self) -> None:
+        """Nothing is left to close: a step ends with the iteration that began it."""
+
+    def gather(
+        self, hosts: Sequence[str], plan_for: PlanFor, times: Times, on_event: OnEvent, stop: threading.Event
+    ) -> Iterator[Evidence]:
+        """Ask every node and yield one document for each, in the order in which they end."""
+        until = time.monotonic() + times.run_s
+        left = dict.fromkeys(hosts)
+        last = NoAnswer("queue", "its turn did not come")
+        for round_ in range(_ROUNDS):
+            if not left or stop.is_set() or time.monotonic() + _RETURN_S > until:
+                break
+            if self.job is None:
+                for node, why in self._unusable(list(left)).items():
+                    del left[node]
+                    yield self._ended(node, why, on_event)
+            if not left:
+                break
+            step = _Step(self, list(left), plan_for, times, until, stop)
+            for host in left if round_ == 0 else ():
+                on_event(host, time.monotonic(), None)
+            for evidence in step.run():
+                del left[evidence.node]
+                on_event(evidence.node, time.monotonic(), evidence)
+                yield evidence
+            last = step.last
+            if not step.faulty:
+                break
+        if stop.is_set():
+            last = NoAnswer("interrupted", "interrupted")
+        for node in left:
+            yield self._ended(node, last, on_event)
+
+    def _ended(self, node: str, why: NoAnswer, on_event: OnEvent) -> Evidence:
+        evidence = no_answer(node, why.phase, why.reason, utc_now())
+        on_event(node, time.monotonic(), evidence)
+        return evidence
+
+    def command(self, hosts: Sequence[str], wanted: bytes, limit_s: float) -> list[str]:
+        """Return the command line of one step."""
+        number = str(len(hosts))
+        where = [f"--jobid={self.job}", "--overlap"] if self.job else []
+        return [
+            self._commands["srun"], *where, f"--nodes={number}", f"--ntasks={number}", "--ntasks-per-node=1",
+            f"--nodelist={self._fold(hosts)}", f"--job-name={self._name}", f"--time={math.ceil(limit_s / 60) + 1}",
+            "--label", "--input=all", "--output=all", "--error=all", "--kill-on-bad-exit=0", "--wait=0",
+            "--mpi=none", "--cpu-bind=none", "--chdir=/", "sh", "-c", SCRIPT_OF_ARGUMENTS, "sh", *arguments(wanted),
+        ]  # fmt: skip
+
+    def start(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
+        """Start srun in a process group of its own: Ctrl-C is ours to hear."""
+        try:
+            return subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
+                start_new_session=True, env=self._environment,
+            )  # fmt: skip
+        except OSError as error:
+            raise TransportError(f"{command[0]} could not be executed: {error.strerror}") from None
+
+    def end(self, process: subprocess.Popen[bytes]) -> int | None:
+        """End srun, its step and, where that was made for us, the job; return srun's exit status if it had ended."""
+        by_itself = has_ended(process.pid, 0.5)
+        if not by_itself:
+            process.terminate()
+            has_ended(process.pid, _END_S)
+        self._cancel()
+        kill_group(process)
+        for stream in pipes(process):
+            stream.close()
+        status = process.wait()
+        return status if by_itself else None
+
+    def _cancel(self) -> None:
+        """Cancel what still goes by our name."""
+        if self.job is None:
+            self._run("scancel", f"--name={self._name}")
+            return
+        said = self._run("squeue", "--noheader", "--steps", f"--jobs={self.job}", "--format=%i %j")
+        for line in said.splitlines():
+            ident, _, name = line.strip().partition(" ")
+            if name.strip() == self._name:
+                self._run("scancel", ident)
+
+    def _unusable(self, hosts: Sequence[str]) -> dict[str, NoAnswer]:
+        """Return the nodes that take no job now, with the reason: one of them would hold all the others up."""
+        said = self._run("sinfo", "--noheader", "--Node", f"--nodes={self._fold(hosts)}", "--format=%N|%T|%E")
+        found: dict[str, NoAnswer] = {}
+        known = set()
+        for line in said.splitlines():
+            node, _, rest = line.strip().partition("|")
+            state, _, reason = rest.partition("|")
+            known.add(node)
+            if state.endswith("*") or state.startswith(_AWAY):
+                why = f" ({quoted(reason.encode())})" if reason.strip() not in ("", "none") else ""
+                found[node] = NoAnswer("queue", f"Slurm gives the node no job: it is {state}{why}")
+            elif state.startswith(_BUSY):
+                cure = "ask within that job, --job ID, or --via ssh"
+                found[node] = NoAnswer("queue", f"other jobs have the whole node ({state}): {cure}")
+        if said:
+            found.update({one: NoAnswer("resolve", "Slurm knows no such node") for one in hosts if one not in known})
+        return {node: why for node, why in found.items() if node in set(hosts)}
+
+    def _run(self, name: str, *arguments: str) -> str:
+        """Return what a command of Slurm prints; nothing if it fails."""
+        try:
+            ran = subprocess.run(
+                [self._commands[name], *arguments], stdin=subprocess.DEVNULL, capture_output=True,
+                timeout=_COMMAND_S, check=False, env=self._environment,
+            )  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired):
+            return ""
+        return ran.stdout.decode("utf-8", "backslashreplace") if ran.returncode == 0 else ""
+
+
+class _Step:
+    """One srun, from its start to its end."""
+
+    def __init__(
+        self, srun: Srun, hosts: Sequence[str], plan_for: PlanFor, times: Times, until: float, stop: threading.Event
+    ) -> None:
+        self._srun, self._hosts, self._times, self._until, self._stop = srun, hosts, times, until, stop
+        left_s = until - time.monotonic()
+        self._wanted = request(_plans(hosts, plan_for, min(times.node_s, left_s) - _RETURN_S), BOOT)
+        self._open = dict.fromkeys(hosts)
+        self._tasks = Tasks()
+        self._status: dict[str, int | None] = {}
+        self._rest = b""
+        self._cause = ""
+        self.faulty: dict[str, NoAnswer] = {}  # nodes that the step could not be started on
+        self.last = NoAnswer("collect", "no answer")
+
+    def run(self) -> Iterator[Evidence]:
+        """Yield the documents of the nodes that this step settles; those it was aborted for are left to another."""
+        began = time.monotonic()
+        process = self._srun.start(self._srun.command(self._hosts, self._wanted, self._until - began))
+        try:
+            for task in self._talk(process):
+                yield self._document(task.node, task, "")
+        finally:
+            status = self._srun.end(process)
+        for node, why in self.faulty.items():
+            if self._open.pop(node, 0) is None:
+                yield no_answer(node, why.phase, why.reason, utc_now())
+        late = f"no answer within {time.monotonic() - began:.3g} s" if status is None else ""
+        for node in [node for node in self._open if node in self._tasks.of]:
+            if not self.faulty or self._status.get(node) is not None:
+                yield self._document(node, self._tasks.of[node], late)
+        if not self._tasks.begun and not self._cause and late:
+            self.last = NoAnswer("queue", f"{late}: Slurm started no task; is the partition busy?")
+        else:
+            words = self._cause or late or f"srun ended with status {status}"
+            self.last = NoAnswer("start", words) if not self._tasks.begun else NoAnswer("collect", late or words)
+
+    def _talk(self, process: subprocess.Popen[bytes]) -> Iterator[Task]:
+        """Yield tasks of which all has been heard, until srun closes its side, or the time is over."""
+        _, stdout, stderr = pipes(process)  # standard input stays open: its end would end the collectors
+        with selectors.DefaultSelector() as selector:
+            reading = {stdout, stderr}
+            for stream in reading:
+                selector.register(stream, selectors.EVENT_READ)
+            limit, begun = self._until - _RETURN_S, False
+            while reading and self._open and not self._stop.is_set():
+                now = time.monotonic()
+                if self._tasks.begun and not begun:
+                    limit, begun = min(limit, now + self._times.node_s), True
+                if now > limit:
+                    return
+                for key, _ in selector.select(_TICK_S):
+                    data = os.read(key.fd, 65536)
+                    if not data:
+                        selector.unregister(key.fileobj)
+                        reading.discard(key.fileobj)
+                    elif key.fileobj is stderr:
+                        self._hear_error(data)
+                    else:
+                        for node, task in self._tasks.hear(data):
+                            if self._open.pop(node, 0) is None:
+                                yield task
+
+    def _hear_error(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        self._rest = self._rest[-65536:]
+        for line in lines:
+            if self._tasks.hear_error(line):
+                continue
+            said = srun_words.meaning(line)
+            if said.answer is not None:
+                self.faulty[said.node] = said.answer
+            elif said.task is not None:
+                self._tasks.belongs(said.task, said.node)
+                self._status[said.node] = said.status
+            elif said.cause:
+                self._cause = said.cause
+
+    def _document(self, node: str, task: Task, ended: str) -> Evidence:
+        self._open.pop(node, None)
+        try:
+            document = task.document(ended, self._status.get(node))
+            return replace(from_document(document, node), node=node)  # a node does not speak for another one
+        except NoAnswer as answer:
+            return no_answer(node, answer.phase, answer.reason, utc_now())
+
+
+def _plans(hosts: Sequence[str], plan_for: PlanFor, deadline_s: float) -> dict[str, Any]:
+    """Return the plans of all nodes, equal ones once."""
+    plans: dict[str, int] = {}
+    of = {}
+    for host in hosts:
+        plan = {key: value for key, value in plan_for(host, max(deadline_s, 1.0)).items() if key != "node"}
+        of[host] = plans.setdefault(json.dumps(plan, sort_keys=True), len(plans))
+    return {"plans": [json.loads(plan) for plan in plans], "of": of}

@@ -1,0 +1,162 @@
+"""An answer as short lines of text, and many nodes' lines, as srun forwards them, back into one answer each.
+
+srun hands on what tasks print in pieces of about one KiB, those of all nodes mixed; only a line that is shorter comes
+through whole. So a frame travels in lines, each with its node, its number and a checksum. srun's own label says which
+task a line is of; what a node says of itself must agree with that.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+import zlib
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from preflight.transport import ship
+from preflight.transport.outcome import NoAnswer
+from preflight.transport.remote import Conversation
+
+#: Source for the node, Python 3.6 and later: standard output becomes lines, and of all plans the node's is taken.
+_BOOT = """\
+import base64, json, os, sys, zlib
+
+class Lines:
+    node = os.environ.get("SLURMD_NODENAME", "")
+    number = 0
+
+    @property
+    def buffer(self):
+        return self
+
+    def write(self, data):
+        room = (1000 - 64 - len(self.node)) // 4 * 3
+        for at in range(0, len(data), room):
+            piece = bytes(data[at:at + room])
+            checksum, text = zlib.crc32(piece) & 0xFFFFFFFF, base64.b64encode(piece).decode("ascii")
+            self.put("@@PREFLIGHT-LINE/1 %s %d %08x %s\\n" % (self.node, self.number, checksum, text))
+            self.number += 1
+        return len(data)
+
+    def put(self, line):
+        left = line.encode("utf-8", "backslashreplace")
+        while left:
+            left = left[os.write(1, left):]
+
+    def flush(self):
+        pass
+
+def mine(plans):
+    plans = json.loads(plans.decode("utf-8"))
+    if Lines.node not in plans["of"]:
+        sys.exit("nothing was to be asked of a node %r: SLURMD_NODENAME is another name" % Lines.node)
+    plan = plans["plans"][plans["of"][Lines.node]]
+    return json.dumps(dict(plan, node=Lines.node)).encode("ascii")
+
+sys.stdout = Lines()
+"""
+BOOT = _BOOT + ship.LOAD + "main(mine(plan))\n"
+
+_LABELLED = re.compile(rb" *(\d{1,7}): ?(.*)", re.DOTALL)
+_LINE = re.compile(rb"@@PREFLIGHT-LINE/1 (\S{1,255}) (\d{1,9}) ([0-9a-f]{8}) ([A-Za-z0-9+/=]*)\r?")
+
+#: Bytes without a line end beyond which they are not kept.
+_LONGEST = 1 << 20
+
+
+class Heard(NamedTuple):
+    """A node whose answer is whole, or that says too much or what cannot be."""
+
+    node: str
+    task: Task
+
+
+class Task:
+    """What one task has said."""
+
+    def __init__(self) -> None:
+        """Begin before its first line."""
+        self.node = ""
+        self.conversation = Conversation()
+        self.damage = ""
+        self._next = 0
+
+    def hear(self, line: bytes) -> bool:
+        """Take a line of standard output, without its end; return whether nothing more is needed of the task."""
+        found = _LINE.search(line)
+        piece = _piece(found) if found else None
+        if found is None or (self._next == 0 and (piece is None or int(found[2]) != 0)):  # noise, before our first line
+            if not self.conversation.announced:
+                self.conversation.hear(line + b"\n")
+            return self.conversation.over
+        node = found[1].decode("utf-8", "backslashreplace")
+        if self.node and node != self.node:
+            self.damage = f"one task speaks for two nodes, {self.node[:60]} and {node[:60]}"
+        elif piece is None or int(found[2]) != self._next:
+            self.damage = f"line {self._next} of the answer is lost or damaged"
+        self.node, self._next = self.node or node, self._next + 1
+        self.conversation.hear(piece or b"")
+        return bool(self.damage) or self.conversation.over
+
+    def document(self, ended: str, status: int | None) -> dict[str, object]:
+        """Return the node's document, or raise NoAnswer."""
+        if self.damage:
+            raise NoAnswer("read", self.damage)
+        return self.conversation.document(ended, status)
+
+
+def _piece(found: re.Match[bytes]) -> bytes | None:
+    """Return what a line carries; None if it is damaged."""
+    try:
+        piece = binascii.a2b_base64(found[4])
+    except binascii.Error:
+        return None
+    return piece if zlib.crc32(piece) == int(found[3], 16) else None
+
+
+class Tasks:
+    """The tasks of one srun, fed with its standard output and error."""
+
+    def __init__(self) -> None:
+        """Begin before the first byte."""
+        self.tasks: dict[int, Task] = {}
+        self.of: dict[str, Task] = {}
+        self._rest = b""
+
+    @property
+    def begun(self) -> bool:
+        """Whether any task has started."""
+        return any(task.conversation.announced for task in self.tasks.values())
+
+    def hear(self, data: bytes) -> Iterator[Heard]:
+        """Take bytes of srun's standard output; yield the nodes of which nothing more is needed."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        self._rest = self._rest[-_LONGEST:]
+        for line in lines:
+            if (labelled := _LABELLED.fullmatch(line)) is None:
+                continue
+            task = self.task(int(labelled[1]))
+            over = task.hear(labelled[2])
+            if task.node and self.of.setdefault(task.node, task) is not task:
+                self.of[task.node].damage = task.damage = f"two tasks speak for {task.node[:60]}"
+                over = True
+            if over and task.node:
+                yield Heard(task.node, task)
+
+    def hear_error(self, line: bytes) -> bool:
+        """Take a line of srun's standard error; return whether a task has said it, not srun."""
+        if (labelled := _LABELLED.fullmatch(line)) is None:
+            return False
+        self.task(int(labelled[1])).conversation.hear_error(labelled[2] + b"\n")
+        return True
+
+    def task(self, number: int) -> Task:
+        """Return a task by its number."""
+        return self.tasks.setdefault(number, Task())
+
+    def belongs(self, number: int, node: str) -> None:
+        """Take srun's word for whose task it is."""
+        task = self.task(number)
+        if not task.node:
+            task.node = node
+            self.of.setdefault(node, task)

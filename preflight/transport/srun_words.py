@@ -1,0 +1,51 @@
+"""What srun says when something fails, taken apart: of which node, and what it means for it.
+
+Messages of Slurm 22.05 (seen here) to 25.05; a wording that is not known is told as it stands.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from preflight.transport.outcome import NoAnswer, quoted
+
+#: A node on which no task could be started: its slurmd is dead, hangs or refuses.
+_LAUNCH = re.compile(r"srun: error: Task launch for (?:StepId=)?\S+ failed on node (\S+): (.*)")
+#: A task that ended badly, or several of one node.
+_ENDED = re.compile(r"srun: error: (\S+): tasks? (\d+)[\d,-]*: (.*)")
+#: A node that went down meanwhile.
+_NODE_DOWN = re.compile(r"srun: error: Node failure on (\S+)")
+_EXIT = re.compile(r"Exited with exit code (\d+)")
+
+#: Words that tell nothing of a cause: what follows from another failure, or how the queue goes.
+_CONSEQUENCES = re.compile(
+    r"Application launch failed|Job step aborted|forcing job termination|Terminating StepId|slurm_receive_msgs"
+    r"|queued and waiting|has been allocated|got SIG|\*\*\* STEP|Force Terminated"
+)
+
+
+class Said(NamedTuple):
+    """A line of srun: ``node`` is empty where it speaks of none."""
+
+    node: str = ""
+    task: int | None = None
+    status: int | None = None  # exit status of the task
+    answer: NoAnswer | None = None  # why the node gives no answer
+    cause: str = ""  # why no node does
+
+
+def meaning(line: bytes) -> Said:
+    """Take a line of srun's standard error apart."""
+    text = quoted(line)
+    if found := _LAUNCH.match(text):
+        why = f"its slurmd did not start the task: {found[2]}; look at: scontrol show node {found[1]}"
+        return Said(found[1], answer=NoAnswer("start", why))
+    if found := _ENDED.match(text):
+        code = _EXIT.search(found[3])
+        return Said(found[1], int(found[2]), int(code[1]) if code else None)
+    if found := _NODE_DOWN.match(text):
+        return Said(found[1], answer=NoAnswer("collect", "Slurm says that the node failed meanwhile"))
+    if not text or _CONSEQUENCES.search(text):
+        return Said()
+    return Said(cause=re.sub(r"^srun: (error: )?", "", text))
