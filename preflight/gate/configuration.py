@@ -1,0 +1,127 @@
+"""What a seat goes by: the cluster file, or the last one that was valid, and a hash of all that a verdict rests on."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from preflight.cluster import Cluster
+from preflight.cluster.gate import Gate
+from preflight.gate.cached import installed, stamp
+from preflight.gate.store import Refused, Store
+from preflight.lean import dataclass
+from preflight.version import VERSION
+
+if TYPE_CHECKING:
+    from preflight.gate.cached import Stamp
+
+#: The copy of the last cluster file that was valid, in the state directory.
+LAST_VALID = "cluster.toml"
+
+#: Bytes of a cluster file, and of a file that it names; more is a mistake.
+_MOST_BYTES = 64 << 20
+
+
+class NoSuchCheck(ValueError):
+    """A list of checks names none that there is."""
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A cluster file as it was read; ``error`` is what is wrong with the one that was asked for."""
+
+    cluster: Cluster
+    raw: bytes
+    stamp: Stamp
+    error: str = ""
+    usable: bool = True
+
+    @property
+    def gate(self) -> Gate:
+        """The table ``[gate]``; an empty one without a file."""
+        return self.cluster.gate or Gate()
+
+    @property
+    def named(self) -> list[str]:
+        """The files that the cluster file names."""
+        names = [self.cluster.fabric.said.reference, *(members.baseline for members in self.cluster.classes.values())]
+        return [str(Path(self.cluster.path).parent / name) for name in names if name]
+
+    def inputs(self, path: str) -> list[tuple[str, Stamp]]:
+        """Return the files whose change makes a verdict worthless, the cluster file first."""
+        return [(path, self.stamp), *((name, stamp(name)) for name in (*self.named, *installed()))]
+
+    def policy(self, checks: Iterable[str], choices: Sequence[str]) -> str:
+        """Return a hash of what a verdict rests on: files, version, checks, and ``choices`` of the seat."""
+        from hashlib import sha256
+
+        told = sha256()
+        for part in (VERSION, *checks, "", *choices):
+            told.update(part.encode() + b"\0")
+        for content in (self.raw, *map(_content, self.named)):
+            told.update(len(content).to_bytes(8, "big") + content)
+        return told.hexdigest()[:32]
+
+
+def read(path: str | None, store: Store | None) -> Configuration:
+    """Read a cluster file. One that is broken is told, and the last valid one is read in its place, if there is one."""
+    if path is None:
+        return Configuration(Cluster(), b"", None)
+    from preflight.cluster.file import ClusterFileError, decode
+
+    before = stamp(path)
+    try:
+        raw = _bytes(path)
+        found = Configuration(decode(raw, path), raw, before)
+    except (ClusterFileError, OSError) as error:
+        said = f"{path}: cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
+        return _last_valid(path, store, before, " | ".join(said.splitlines()))
+    if store is not None:
+        _keep(store, raw)
+    return found
+
+
+def _last_valid(path: str, store: Store | None, before: Stamp, error: str) -> Configuration:
+    from preflight.cluster.file import ClusterFileError, decode
+
+    try:
+        raw = store.read(LAST_VALID, _MOST_BYTES) if store is not None else b""
+        if raw:
+            return Configuration(decode(raw, path), raw, before, error)
+    except (Refused, OSError, ClusterFileError):
+        pass
+    return Configuration(Cluster(), b"", before, error, usable=False)
+
+
+def _keep(store: Store, raw: bytes) -> None:
+    try:
+        if store.read(LAST_VALID, _MOST_BYTES) == raw:
+            return
+    except (Refused, FileNotFoundError):
+        pass
+    try:
+        store.write(LAST_VALID, raw)
+    except Refused:
+        return  # it is told where the verdict cannot be written
+
+
+def _bytes(path: str) -> bytes:
+    """Return a file's content; raises OSError, also for what is no regular file, which might never end."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(fd, "rb") as stream:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(0, "it is no regular file")
+        raw = stream.read(_MOST_BYTES + 1)
+    if len(raw) > _MOST_BYTES:
+        raise OSError(0, f"it is longer than {_MOST_BYTES} bytes")
+    return raw
+
+
+def _content(path: str) -> bytes:
+    try:
+        return _bytes(path)
+    except OSError:
+        return b""

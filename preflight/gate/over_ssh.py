@@ -1,0 +1,50 @@
+"""The nodes of a job, asked now over SSH, for a controller that has no verdicts of theirs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from preflight import asking
+from preflight.checks import registry
+from preflight.fleet import Limits, Transport, gather
+from preflight.gate import judging, told
+from preflight.gate.verdict import Verdict
+from preflight.session import UsageError
+
+if TYPE_CHECKING:
+    from preflight.gate.configuration import Configuration
+    from preflight.gate.sitting import Sitting
+
+__all__ = ["UsageError", "verdicts"]
+
+#: Seconds kept for judging.
+_RESERVE_S = 1.5
+
+
+def verdicts(nodes: Sequence[str], sitting: Sitting, found: Configuration) -> Mapping[str, Verdict | str]:
+    """Return what each node is judged to be, or why it was not.
+
+    Raises UsageError if SSH is configured wrongly, NoSuchCheck if the table [gate] is.
+    """
+    known = registry()
+    selection = judging.select(known.checks, found.gate, found.gate.seat(sitting.asked.seat), sitting.asked.seat)
+    limit_s = max(1.0, sitting.watch.left_s - _RESERVE_S)
+    config = Path(sitting.asked.ssh_config) if sitting.asked.ssh_config else None
+    manner = asking.Manner(deadline_s=limit_s, ssh_config=config, connect_timeout_s=min(15.0, limit_s))
+    plan_for = asking.plans(known.probes, found.cluster, manner)
+    answers: dict[str, Verdict | str] = dict.fromkeys(nodes, "it was not asked in time")
+    with asking.connection(nodes, manner) as transport:
+        for evidence in gather(nodes, cast(Transport, transport), plan_for, Limits(manner.fanout, limit_s, limit_s)):
+            began = time.monotonic()
+            result = judging.judged(
+                evidence, found.cluster, selection, seat=sitting.asked.seat, expects=True, gpus=None
+            )  # fmt: skip
+            answers[evidence.node] = Verdict(
+                told.name(evidence.node), result.status, sitting.at, cause=result.cause, reason=result.reason,
+                whose=result.whose, causes=result.causes, unknowns=result.unknowns,
+                off=result.off, seconds=round(time.monotonic() - began, 3),
+            )  # fmt: skip
+    return answers

@@ -1,0 +1,258 @@
+"""Judging this node for a seat: ask it, judge it, keep the verdict, do what follows, tell."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from preflight import ahead
+from preflight.gate import cached, environment, policy, told
+from preflight.gate.sitting import Sitting
+from preflight.gate.store import Refused, Store, locate
+from preflight.gate.verdict import PREFIX, Verdict, ascii_reason
+
+if TYPE_CHECKING:
+    from preflight.checks import Registry
+    from preflight.evidence import Evidence
+    from preflight.gate.cached import Cached
+    from preflight.gate.configuration import Configuration
+    from preflight.gate.judging import Judged, Selection
+    from preflight.probes import Probe
+
+    Keep = Callable[[Verdict, bool], None]
+
+#: Seconds of a deadline that are kept for judging, telling Slurm and writing; and the share of it at most.
+_RESERVE_S, _RESERVE_SHARE = 3.0, 0.35
+
+#: Seconds of the collector's time that ``transport.local`` waits beyond it.
+_SLACK_S = 1.0
+
+_LOCK, _REPORT = "refresh.lock", "report.json"
+_MOST_LINES = 12
+
+
+def run(sitting: Sitting, before: Cached | None) -> int:
+    """Judge this node, or the nodes of a job; return the exit status. ``before`` is a verdict that is still good."""
+    asked = sitting.asked
+    if asked.seat == "slurm-controller":
+        from preflight.gate import of_job
+
+        return of_job.run(sitting)
+    if asked.seat == "slurm-step":
+        if environment.other_task():
+            told.say(f"{PREFIX}{sitting.node}: task 0 of this node judges it, not task "
+                     f"{os.environ['SLURM_LOCALID'][:9]}", loud=False)  # fmt: skip
+            return 0
+        if why := environment.uncovered():
+            return sitting.finish(sitting.untold("gate.coverage", why))
+    sitting.watch.alone(ahead.start)
+    store, why = _store(sitting)
+    if store is not None and asked.refresh and store.lock(_LOCK) is None:
+        told.say(f"{PREFIX}{sitting.node}: another process is judging this node already", loud=True)
+        return policy.rule(asked.seat, "unknown").exit
+    return _judge(sitting, before, store, why)
+
+
+def _store(sitting: Sitting) -> tuple[Store | None, str]:
+    """Return the state directory of a seat that keeps verdicts, or why there is none."""
+    if not policy.SEATS[sitting.asked.seat].cached:
+        return None, ""
+    try:
+        return Store(locate(sitting.asked.state_dir), create=True), ""
+    except Refused as error:
+        return None, str(error)
+
+
+def _judge(sitting: Sitting, before: Cached | None, store: Store | None, unkept: str) -> int:
+    from preflight.checks import DuplicateCheck, registry
+    from preflight.gate import configuration
+
+    asked, watch = sitting.asked, sitting.watch
+    sitting.keep = _keeper(sitting, store, unkept)
+    watch.phase = "reading the cluster file"
+    found = configuration.read(asked.cluster, store)
+    go_by(sitting, found)
+    sitting.keep = _keeper(sitting, store, unkept, found)
+    if not found.usable:
+        return _misconfigured(sitting, found, found.error)
+    try:
+        known = registry()
+        bench = _Bench(sitting, found, known)
+        evidence = _ask(sitting, known.probes, found, meanwhile=bench.prepare)
+        watch.phase = "judging"
+        result = bench.judged(evidence)
+    except (DuplicateCheck, configuration.NoSuchCheck) as error:
+        return _misconfigured(sitting, found, str(error))
+    verdict = _verdict(sitting, bench, result)
+    if before is not None and verdict.status == "unknown" and before.verdict.cause in verdict.unknowns:
+        verdict = before.verdict  # what failed a while ago could not be seen this time
+    sitting.verdict, sitting.evidence = verdict, evidence
+    sitting.lines = _lines(result)
+    sitting.report = {**result.report, "run": _about(sitting, found)}
+    if result.whole:
+        sitting.keep(verdict, True)
+    if known.broken:
+        broken = (told.plain(f"{PREFIX}a plug-in could not be loaded: {one}") for one in known.broken)
+        sitting.lines = (*sitting.lines, *broken)
+    _settle(sitting, verdict, found)
+    return sitting.finish(verdict)
+
+
+class _Bench:
+    """What judging takes; it is fetched while the node is being asked."""
+
+    def __init__(self, sitting: Sitting, found: Configuration, known: Registry) -> None:
+        self.found = found
+        self._sitting, self._known = sitting, known
+        self._selection: Selection | None = None
+
+    @property
+    def selection(self) -> Selection:
+        """The checks of this seat; raises NoSuchCheck."""
+        from preflight.gate import judging
+
+        if self._selection is None:
+            seat, gate = self._sitting.asked.seat, self.found.gate
+            self._selection = judging.select(self._known.checks, gate, gate.seat(seat), seat)
+        return self._selection
+
+    def prepare(self) -> None:
+        """Import the checks, and what turns their findings into a verdict."""
+        import hashlib  # noqa: F401
+
+        _ = self.selection
+
+    def judged(self, evidence: Evidence) -> Judged:
+        """Judge what the node has answered."""
+        from preflight.gate import judging
+
+        seat = self._sitting.asked.seat
+        gpus = environment.gpus() if seat in ("slurm-prolog", "slurm-step") else None
+        expects = policy.SEATS[seat].expects
+        return judging.judged(evidence, self.found.cluster, self.selection, seat=seat, expects=expects, gpus=gpus)
+
+
+def go_by(sitting: Sitting, found: Configuration) -> None:
+    """Let the cluster file's table [gate] hold from here on."""
+    asked, gate = sitting.asked, found.gate
+    seat = gate.seat(asked.seat)
+    sitting.actions = _actions(seat)
+    sitting.strict = asked.strict or bool(seat.strict)
+    sitting.dry_run = asked.dry_run or bool(gate.dry_run)
+    sitting.publish = gate.publish
+    if found.error and found.usable:
+        text = f"{PREFIX}CONFIGURATION ERROR: judged by the last valid cluster file: {found.error}"
+        sitting.error = told.plain(text)
+    if asked.deadline is None and seat.deadline_s is not None:
+        sitting.watch.within(seat.deadline_s)
+
+
+def _actions(seat: Any) -> dict[str, str]:
+    return {status: getattr(seat, status) for status in policy.OVERRIDES if getattr(seat, status)}
+
+
+def _misconfigured(sitting: Sitting, found: Configuration, why: str) -> int:
+    """End without a verdict on the node: what is wrong is the configuration, and no node is drained for that."""
+    verdict = sitting.untold("gate.configuration", why, "error")
+    sitting.lines = tuple(told.plain(part) for part in why.split(" | "))
+    if sitting.keep is not None:
+        sitting.keep(verdict, True)
+    _settle(sitting, verdict, found)
+    return sitting.finish(verdict)
+
+
+def _ask(sitting: Sitting, probes: Sequence[Probe], found: Configuration, meanwhile: Callable[[], object]) -> Evidence:
+    from preflight.evidence import DocumentError, from_document, no_answer
+    from preflight.probes import checkpoints, plan
+    from preflight.transport.local import collect
+
+    watch, name = sitting.watch, found.cluster.class_of(sitting.node)
+    path = found.cluster.classes[name].checkpoint.path if name is not None else None
+    reserve_s = min(_RESERVE_S, _RESERVE_SHARE * watch.deadline_s) + _SLACK_S
+    limit_s = max(0.5, watch.left_s - reserve_s)
+    watch.phase = "asking this node"
+    asked = [*probes, checkpoints(path)] if path else probes
+    document = collect(plan(asked, node=sitting.node, deadline_s=limit_s), meanwhile=meanwhile)
+    gc.freeze()  # a collection need not look at what was imported
+    gc.enable()
+    try:
+        return from_document(document, sitting.node)
+    except DocumentError as error:
+        return no_answer(sitting.node, "read", str(error), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+
+
+def _verdict(sitting: Sitting, bench: _Bench, result: Judged) -> Verdict:
+    gpus = () if result.whole else sorted(environment.gpus() or ())
+    choices = [f"{sitting.asked.seat} {gpus}" if gpus else sitting.asked.seat]
+    return Verdict(
+        told.name(sitting.node), result.status, sitting.at, boot_id=cached.boot_id(),
+        policy=bench.found.policy((f"{check.id} {check.gating}" for check in bench.selection.checks), choices),
+        cause=result.cause, reason=result.reason, whose=result.whose, causes=result.causes, unknowns=result.unknowns,
+        off=result.off, seconds=round(time.monotonic() - sitting.watch.began, 3),
+    )  # fmt: skip
+
+
+def _keeper(sitting: Sitting, store: Store | None, unkept: str, found: Configuration | None = None) -> Keep:
+    """Return what writes a verdict to the state directory; one that is not whole is never believed by anybody."""
+
+    def keep(verdict: Verdict, whole: bool) -> None:
+        if store is None:
+            if unkept:
+                sitting.lines = (*sitting.lines, f"{PREFIX}the verdict is not kept: {told.plain(unkept)}")
+            return
+        gate = found.gate if found is not None else None
+        refresh_s = (gate.refresh_s if gate is not None else None) or cached.REFRESH_S
+        seats = {name: _rules(gate.seat(name)) for name in policy.SEATS} if gate is not None else {}
+        path = sitting.asked.cluster or ""
+        inputs = found.inputs(path) if whole and found is not None else [(path or "?", [])]
+        try:
+            cached.put(store, verdict, refresh_s, seats, inputs, sitting.error)
+            if whole and sitting.report is not None:
+                store.write(_REPORT, json.dumps(sitting.report).encode())
+        except Refused as error:
+            sitting.lines = (*sitting.lines, f"{PREFIX}the verdict is not kept: {told.plain(str(error))}")
+
+    return keep
+
+
+def _rules(seat: Any) -> dict[str, Any]:
+    return {"strict": bool(seat.strict), "cached": seat.cached is not False, "actions": _actions(seat)}
+
+
+def _lines(result: Judged) -> tuple[str, ...]:
+    more = len(result.lines) - _MOST_LINES
+    return result.lines[:_MOST_LINES] + ((f"  and {more} more: see the report",) if more > 0 else ())
+
+
+def _about(sitting: Sitting, found: Configuration) -> Mapping[str, Any]:
+    from preflight.version import VERSION
+
+    return {
+        "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(sitting.at)), "version": VERSION,
+        "command": f"gate {sitting.asked.seat}", "seconds": round(time.monotonic() - sitting.watch.began, 3),
+        "cluster_file": found.cluster.path or None,
+    }  # fmt: skip
+
+
+def _settle(sitting: Sitting, verdict: Verdict, found: Configuration) -> None:
+    """Tell Slurm, from the seats that may; what came of it is told with the verdict."""
+    rule = sitting.rule(verdict.status)
+    lifts = verdict.status == "pass" and sitting.asked.seat == "slurm-healthcheck"
+    if not policy.SEATS[sitting.asked.seat].drains or not (rule.action in ("drain", "refuse") or lifts):
+        return
+    sitting.watch.phase = "telling Slurm"
+    from preflight.gate import slurm
+    from preflight.gate.slurm import settings
+    from preflight.lean import replace
+
+    how = settings.of(found.gate)
+    how = replace(how, dry_run=sitting.dry_run, deadline_s=max(1.0, min(how.deadline_s, sitting.watch.left_s - 0.5)))
+    settled = slurm.settle(verdict, rule, how)
+    if settled.line:
+        sitting.settled = ascii_reason(f"{PREFIX}{settled.line.removeprefix(PREFIX)}", 1000)
+        sitting.lines = (sitting.settled, *sitting.lines)
+    sitting.exit = settled.exit

@@ -1,0 +1,96 @@
+"""How many nodes may be drained: a gate that is wrong everywhere may not empty the cluster.
+
+Counted from what the controller says of all nodes, since a prolog sees only itself. Pure functions: when six gates
+fail in the same second, each comes to the same answer from the same nodes, and those that were too many know it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from preflight.gate.slurm import reason
+from preflight.gate.slurm.nodes import Node
+from preflight.gate.slurm.settings import Settings
+from preflight.lean import dataclass
+
+
+@dataclass(frozen=True)
+class Drain:
+    """A drain of ours: when, which node, for which check. In this order they are let through."""
+
+    at: int
+    node: str
+    cause: str
+
+
+def eligible(nodes: Mapping[str, Node], own: Node) -> tuple[Node, ...]:
+    """Return the nodes whose share counts: of this node's partitions, with GPUs if it has any, and in service.
+
+    Those that we drained count as in service, those that others drained do not.
+    """
+    return tuple(
+        node
+        for node in nodes.values()
+        if (not own.partitions or set(node.partitions) & set(own.partitions))
+        and (node.gpus or not own.gpus)
+        and (node.name == own.name or not node.down)
+        and (not node.drained or reason.ours(node.name, node.reason) or node.name == own.name)
+    )
+
+
+def limit(number: int, settings: Settings) -> int:
+    """Return how many of a number of eligible nodes may be drained within the window."""
+    return min(max(1, int(number * settings.share)), settings.most)
+
+
+def drains(nodes: Sequence[Node]) -> list[Drain]:
+    """Return our drains among nodes, the first one first."""
+    marked = [(node, reason.ours(node.name, node.reason)) for node in nodes if node.drained]
+    return sorted(
+        (Drain(node.at, node.name, mark.cause) for node, mark in marked if mark and not mark.at),
+        key=lambda drain: (drain.at, drain.node),
+    )
+
+
+def before(nodes: Mapping[str, Node], own: Node, cause: str, now: int, settings: Settings) -> str:
+    """Say why a node may not be drained for a cause now; empty if it may."""
+    counted = eligible(nodes, own)
+    recent = [drain for drain in drains(counted) if drain.node != own.name and drain.at > now - settings.window_s]
+    held = _held(counted, cause, now, settings)
+    same = sorted({drain.node for drain in recent if drain.cause == cause} | (held - {own.name}))
+    return _why(recent, same, cause, len(counted), settings)
+
+
+def after(nodes: Mapping[str, Node], own: Node, settings: Settings) -> str:
+    """Say why the drain of a node, which is ours, has to be undone; empty if it stands.
+
+    Those before it, by time and name, are let through one after the other, each if there is room for it and none
+    before it has the same cause. Whoever asks later than the second of its own drain sees all that came before.
+    """
+    counted = eligible(nodes, own)
+    found = drains(counted)
+    mine = next(drain for drain in found if drain.node == own.name)
+    most = limit(len(counted), settings)
+    let_through: list[Drain] = []
+    for drain in found[: found.index(mine)]:
+        alone = all(drain.cause != other.cause for other in let_through)
+        if drain.at > mine.at - settings.window_s and alone and len(let_through) < most:
+            let_through.append(drain)
+    same = [drain.node for drain in let_through if drain.cause == mine.cause]
+    return _why(let_through, same, mine.cause, len(counted), settings)
+
+
+def _held(nodes: Sequence[Node], cause: str, now: int, settings: Settings) -> set[str]:
+    """Return the nodes that failed for a cause within the window and were not drained."""
+    marks = ((node.name, reason.ours(node.name, node.comment)) for node in nodes)
+    return {name for name, mark in marks if mark and mark.cause == cause and mark.at > now - settings.window_s}
+
+
+def _why(recent: Sequence[Drain], same: Sequence[str], cause: str, number: int, settings: Settings) -> str:
+    minutes = f"{settings.window_s / 60:g} min"
+    if same:
+        more = f" and {len(same) - 1} more" if len(same) > 1 else ""
+        return f"{same[0]}{more} failed {cause} too within {minutes}: look for a common cause"
+    if len(recent) >= (most := limit(number, settings)):
+        return f"{len(recent)} of {number} eligible nodes drained within {minutes}, at most {most} may be"
+    return ""

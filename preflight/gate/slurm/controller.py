@@ -1,0 +1,174 @@
+"""scontrol, run with manners: from a trusted folder, without a shell, never longer than its deadline."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import stat
+import subprocess
+import time
+from collections.abc import Mapping
+
+from preflight.gate.slurm import nodes
+from preflight.gate.slurm.nodes import Node
+from preflight.gate.slurm.settings import Settings
+
+#: Where scontrol is installed: packages, the documentation's example, Bright, AWS ParallelCluster.
+FOLDERS = ("/usr/bin", "/usr/local/bin", "/opt/slurm/bin", "/cm/shared/apps/slurm/current/bin", "/usr/local/slurm/bin")
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+_SHOWN = 200
+
+
+class ControllerError(Exception):
+    """The controller gave no answer, or refused; the text says which command, and why."""
+
+
+class Controller:
+    """Asks slurmctld, and tells it what to do, through scontrol.
+
+    Every command raises ControllerError. Times come in UTC whatever the site's zone. Of the environment only
+    SLURM_CONF is passed on, which slurmd sets; where it is not (HealthCheckProgram), scontrol knows its own place.
+    """
+
+    def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
+        """Find scontrol; raises ControllerError where there is none to be trusted."""
+        self._tool = _scontrol(settings.bin)
+        self._call_s = settings.call_s
+        self._until = time.monotonic() + settings.deadline_s
+        self._environ = {"PATH": "/usr/bin:/bin", "TZ": "UTC0", "LC_ALL": "C", "SLURM_TIME_FORMAT": "standard"}
+        if (conf := environ.get("SLURM_CONF", "")).startswith("/"):
+            self._environ["SLURM_CONF"] = conf
+
+    def nodes(self) -> dict[str, Node]:
+        """Return all nodes, also those of hidden partitions."""
+        return self._read("--all", "--oneliner", "show", "node")
+
+    def node(self, name: str) -> Node:
+        """Return one node."""
+        found = self._read("--oneliner", "show", "node", _checked(name))
+        if name not in found:
+            raise ControllerError(f"the controller knows no node {name}")
+        return found[name]
+
+    def drain(self, name: str, reason: str) -> None:
+        """Drain a node; jobs on it run to their end."""
+        self._run("update", f"nodename={_checked(name)}", "state=drain", f"reason={reason}")
+
+    def say(self, name: str, reason: str) -> None:
+        """Change the reason of a drained node."""
+        self._run("update", f"nodename={_checked(name)}", f"reason={reason}")
+
+    def undrain(self, name: str) -> None:
+        """Take the drain off a node, and nothing else: ``resume`` would cancel a pending reboot, and raise the dead."""
+        self._run("update", f"nodename={_checked(name)}", "state=undrain")
+
+    def comment(self, name: str, text: str) -> None:
+        """Set a node's comment, or take it away."""
+        self._run("update", f"nodename={_checked(name)}", f"comment={text}")
+
+    def job(self, number: str) -> dict[str, str]:
+        """Return what is known of a job, by key, but for values with blanks."""
+        told = self._run("--oneliner", "show", "job", number)
+        return dict(word.split("=", 1) for word in told.split() if "=" in word)
+
+    def requeue(self, number: str) -> None:
+        """Put a batch job back into the queue."""
+        self._run("requeue", number)
+
+    def hold_back(self, number: str, seconds: int, why: str) -> None:
+        """Let a pending job start so many seconds from now at the earliest, and tell its owner why."""
+        self._run("update", f"jobid={number}", f"starttime=now+{seconds}seconds", f"admincomment={why}")
+
+    def hold(self, number: str, why: str) -> None:
+        """Put a batch job back and hold it until somebody releases it; tell its owner why."""
+        self._run("requeuehold", number)
+        self._run("update", f"jobid={number}", f"admincomment={why}")
+
+    def notify(self, number: str, text: str) -> None:
+        """Write a line to the job's srun or salloc, or to the output of its batch script."""
+        self._run("notify", number, text)
+
+    def cancel(self, number: str) -> None:
+        """End a job."""
+        self._run(number, tool="scancel")
+
+    def _read(self, *arguments: str) -> dict[str, Node]:
+        told = self._run(*arguments)
+        try:
+            return nodes.read(told)
+        except ValueError as error:
+            raise ControllerError(f"scontrol {' '.join(arguments)}: its answer {error}") from None
+
+    def _run(self, *arguments: str, tool: str = "scontrol") -> str:
+        shown = f"{tool} {' '.join(arguments)}"[:_SHOWN]
+        seconds = min(self._call_s, self._until - time.monotonic())
+        if seconds <= 0:
+            raise ControllerError(f"{shown}: no time left")
+        path = os.path.join(os.path.dirname(self._tool), tool)
+        try:
+            asked = subprocess.Popen(
+                [path, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                env=self._environ, cwd="/", start_new_session=True,
+            )  # fmt: skip
+        except (OSError, ValueError) as error:
+            raise ControllerError(f"{shown}: {error}") from None
+        try:
+            out, err = asked.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            raise ControllerError(f"{shown}: no answer within {seconds:.1f} s") from None
+        finally:
+            _end(asked)
+        if asked.returncode != 0:
+            told = " ".join((out + err).decode("utf-8", "replace").split())
+            raise ControllerError(f"{shown}: {told[:_SHOWN] or f'exit status {asked.returncode}'}")
+        return out.decode("utf-8", "backslashreplace")
+
+
+def _end(asked: subprocess.Popen[bytes]) -> None:
+    if asked.poll() is None:
+        with contextlib.suppress(OSError):
+            os.killpg(asked.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            asked.wait(1)
+    for stream in (asked.stdout, asked.stderr):
+        if stream is not None:
+            stream.close()
+
+
+def _checked(name: str) -> str:
+    """Return a node's name; raises ControllerError for what could name several nodes, or none."""
+    if not _NAME.fullmatch(name) or name.upper() == "ALL":
+        raise ControllerError(f"{name[:60]!r} is no name of one node")
+    return name
+
+
+def _scontrol(folder: str) -> str:
+    """Return the path of scontrol; raises ControllerError where none may be trusted."""
+    missing = f"no scontrol in {', '.join((folder,) if folder else FOLDERS)}; name its folder in the cluster file"
+    why = ""
+    for place in (folder,) if folder else FOLDERS:
+        path = os.path.join(place, "scontrol")
+        if os.path.isabs(path) and os.access(path, os.X_OK) and not (why := _untrusted(path)):
+            return path
+    raise ControllerError(why or missing)
+
+
+def _untrusted(path: str) -> str:
+    """Say who else could have put something else at a path, or at what it links to; empty if nobody could."""
+    owners = {0, os.geteuid()}
+    for start in (path, os.path.realpath(path)):
+        place = start
+        while True:
+            seen = os.lstat(place)
+            writable = seen.st_mode & 0o022 and not stat.S_ISLNK(seen.st_mode)
+            if writable and not (stat.S_ISDIR(seen.st_mode) and seen.st_mode & stat.S_ISVTX):
+                return f"{path} is not trusted: others than its owner may write to {place}"
+            if seen.st_uid not in owners:
+                return f"{path} is not trusted: {place} belongs to user {seen.st_uid}"
+            if place == os.path.dirname(place):
+                break
+            place = os.path.dirname(place)
+    return ""

@@ -1,0 +1,151 @@
+"""Draining and lifting: read, act, read again; what is not ours is left alone.
+
+slurmctld has no compare-and-set. Between reading and acting lie some milliseconds in which somebody may drain the
+node by hand; what is read afterwards shows it if they were later than we, and nothing shows it if they were not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+
+from preflight.gate.slurm import breaker, reason
+from preflight.gate.slurm.controller import Controller, ControllerError
+from preflight.gate.slurm.nodes import Node
+from preflight.gate.slurm.settings import Settings
+from preflight.gate.verdict import PREFIX, Verdict
+from preflight.lean import dataclass
+
+#: Seconds after which no drain can have the second of ours any more: slurmctld's times are whole seconds.
+_NEXT_SECOND = 1.1
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a node: a line that says so, whether it is out of service now, whether a human is needed."""
+
+    line: str
+    drained: bool = False
+    human: bool = False
+
+
+def drain(
+    controller: Controller, name: str, verdict: Verdict, settings: Settings, wait: Callable[[float], None] = time.sleep
+) -> Outcome:
+    """Drain a node that failed, unless it is drained already, others say why it is not to be, or too many are.
+
+    Raises ControllerError if it was not drained.
+    """
+    text = reason.drained(name, verdict.reason, verdict.whose)
+    nodes = controller.nodes()
+    own = _own(nodes, name)
+    if mark := reason.ours(name, own.reason):
+        return _again(controller, own, mark, text, verdict, settings)
+    if own.drained or own.down or own.reason:
+        return Outcome(f"the node is left as it is: {_as_it_is(own)}; found: {verdict.reason}", own.drained or own.down)
+    if why := breaker.before(nodes, own, verdict.cause, int(time.time()), settings):
+        return _hold(controller, own, verdict, why, settings)
+    if settings.dry_run:
+        return Outcome(f"dry run: would drain the node{_jobs(own)}: {text}")
+    controller.drain(name, text)
+    wait(_NEXT_SECOND)
+    try:
+        return _look_again(controller, name, text, verdict, settings)
+    except ControllerError as error:
+        return Outcome(f"drained the node: {text}; whether too many are drained is not known: {error}", True, True)
+
+
+def _look_again(controller: Controller, name: str, text: str, verdict: Verdict, settings: Settings) -> Outcome:
+    """See what became of our drain, and undo it if it is one too many; raises ControllerError."""
+    nodes = controller.nodes()
+    own = _own(nodes, name)
+    if own.reason != text:
+        return Outcome(f"another was faster or later: {_as_it_is(own)}; found: {verdict.reason}", own.drained)
+    if why := breaker.after(nodes, own, settings):
+        lifted = _undrain(controller, own)
+        return lifted if lifted.drained else _hold(controller, own, verdict, why, settings)
+    if reason.ours(name, own.comment):  # it was held before, and now it is drained
+        _comment(controller, name, "")
+    return Outcome(f"drained the node{_jobs(own)}: {text}", True)
+
+
+def lift(controller: Controller, name: str, verdict: Verdict, settings: Settings) -> Outcome:
+    """Lift our drain, or take our comment away, from a node that passed; raises ControllerError."""
+    own = controller.node(name)
+    if own.drained and reason.ours(name, own.reason):
+        if verdict.at <= own.at:
+            return Outcome("the node stays drained: it was drained after it was judged well", True)
+        if own.down:
+            return Outcome(f"the node stays drained: {_as_it_is(own)}", True)
+        if settings.dry_run:
+            return Outcome(f"dry run: would lift our drain: {own.reason}", True)
+        outcome = _undrain(controller, own)
+    elif own.drained or own.down:
+        outcome = Outcome(f"the node passed, and is left as it is: {_as_it_is(own)}", True)
+    else:
+        outcome = Outcome("")
+    if reason.ours(name, own.comment) and not settings.dry_run:
+        _comment(controller, name, "")
+        return Outcome(outcome.line or "the node is well again: took our comment away", outcome.drained)
+    return outcome
+
+
+def _again(
+    controller: Controller, own: Node, mark: reason.Mark, text: str, verdict: Verdict, settings: Settings
+) -> Outcome:
+    """Leave a drain of ours; where its cause is gone and another has come, say so in its reason."""
+    if mark.cause in verdict.causes or settings.dry_run:
+        return Outcome(f"the node is drained already: {own.reason}", True)
+    controller.say(own.name, text)
+    now = controller.node(own.name)
+    if now.reason != text:
+        return Outcome(f"another was faster or later: {_as_it_is(now)}; found: {verdict.reason}", now.drained)
+    return Outcome(f"the node stays drained, for another cause than before: {text}", True)
+
+
+def _undrain(controller: Controller, own: Node) -> Outcome:
+    """Take our drain away if it still is what was read last, and look what became of it."""
+    before = controller.node(own.name)
+    if (before.reason, before.at, before.user) != (own.reason, own.at, own.user):
+        return Outcome(f"the drain is no longer ours and stays: {_as_it_is(before)}", before.drained)
+    controller.undrain(own.name)
+    now = controller.node(own.name)
+    if now.drained:
+        return Outcome(f"somebody drained the node at the same time: {_as_it_is(now)}", True)
+    return Outcome(f"lifted our drain: {own.reason}")
+
+
+def _hold(controller: Controller, own: Node, verdict: Verdict, why: str, settings: Settings) -> Outcome:
+    """Leave a sick node in service, and call for a human: in the log, and in the node's comment if it is free."""
+    line = f"NOT DRAINED, call a human: {why}; [{verdict.whose}] {verdict.reason.removeprefix(PREFIX)}"
+    if settings.dry_run:
+        return Outcome(f"dry run: {line}", human=True)
+    now, mark = int(time.time()), reason.ours(own.name, own.comment)
+    stale = mark is None or mark.cause != verdict.cause or mark.at < now - settings.window_s // 2
+    if stale and (mark or own.comment in ("", "(null)")):
+        _comment(controller, own.name, reason.held(own.name, verdict.reason, verdict.whose, now))
+    return Outcome(line, human=True)
+
+
+def _comment(controller: Controller, name: str, text: str) -> None:
+    """Set a node's comment if that can be done: it is for people, and what is done to the node must not hang on it."""
+    with contextlib.suppress(ControllerError):
+        controller.comment(name, text)
+
+
+def _own(nodes: dict[str, Node], name: str) -> Node:
+    if name not in nodes:
+        raise ControllerError(f"the controller knows no node {name}")
+    return nodes[name]
+
+
+def _as_it_is(node: Node) -> str:
+    """Say in what state a node is, and what others said of it; their text may hold anything."""
+    told = node.reason.encode("ascii", "backslashreplace").decode()
+    told = " ".join("".join(letter if letter.isprintable() else " " for letter in told).split())[:200]
+    return f"{'+'.join(node.states)}{f' by {node.user}' if node.user else ''}: {told or 'no reason given'}"
+
+
+def _jobs(node: Node) -> str:
+    return f" (jobs on {node.cpus_in_use} of its CPUs run to their end)" if node.cpus_in_use else ""

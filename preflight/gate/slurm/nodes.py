@@ -1,0 +1,104 @@
+"""What ``scontrol show node --oneliner`` says of nodes.
+
+The format is that of Slurm 22.05 as it was seen, with what 23.11 adds (ReservationName, MAINTENANCE). Text that people
+wrote (Reason, Comment, Extra) stands unquoted among the fields, so each is looked for behind the last field before
+it that nobody can write.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timezone
+
+from preflight.lean import dataclass
+
+#: What sinfo puts behind a state: not responding, powering, maintenance, reboot, planned (sinfo(1), NODE STATE CODES).
+_SUFFIXES = "*~#!%$@^-"
+
+_STATE = re.compile(r" State=(\S+)(?= ThreadsPerCore=)| State=(\S+)")
+_STAMP = re.compile(r" ?\[([^\s\[\]@]+)@(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\]")
+_COMMENT = re.compile(r" Comment=(.*?)(?= Extra=| Instance\w+=| ReservationName=| ResumeAfterTime=|\s*\Z)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node as the controller knows it.
+
+    ``at`` is when the reason was set by ``user``, in seconds since 1970 (0: it has none). ``gpus`` tells whether its
+    Gres has any, ``cpus_in_use`` how many CPUs are allocated to jobs.
+    """
+
+    name: str
+    host: str
+    states: tuple[str, ...]
+    partitions: tuple[str, ...] = ()
+    gpus: bool = False
+    cpus_in_use: int = 0
+    reason: str = ""
+    user: str = ""
+    at: int = 0
+    comment: str = ""
+
+    @property
+    def drained(self) -> bool:
+        """Whether it takes no new job: drained, or draining while a job runs to its end."""
+        return any(state.startswith("DRAIN") for state in self.states)
+
+    @property
+    def down(self) -> bool:
+        """Whether it is down, failed, or not there (powered down, or only planned in the configuration)."""
+        gone = ("DOWN", "FAIL", "FAILING", "ERROR", "FUTURE", "UNKNOWN", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN")
+        return any(state in gone for state in self.states)
+
+
+def read(text: str) -> dict[str, Node]:
+    """Take the answer of scontrol apart, by node's name; raises ValueError where it is no such answer.
+
+    A reason may have line breaks; what does not begin with NodeName= belongs to the node before.
+    """
+    records = re.split(r"(?m)^NodeName=", text)
+    if records[0].strip():
+        raise ValueError(f"does not begin with NodeName=: {records[0].strip()[:80]!r}")
+    found: dict[str, Node] = {}
+    for record in records[1:]:
+        node = _node(record)
+        found.setdefault(node.name, node)
+    return found
+
+
+def _node(record: str) -> Node:
+    name = record.split(None, 1)[0] if record.strip() else ""
+    state = _STATE.search(record)
+    if not name or state is None:
+        raise ValueError(f"names a node without its state: {record[:80]!r}")
+    states = tuple(part.strip(_SUFFIXES) for part in (state[1] or state[2]).upper().split("+"))
+    settled, tail = record[: state.end()], record[state.end() :]
+    told, marker, rest = tail.partition(" Reason=")
+    reason, user, at = "", "", 0
+    if marker:
+        stamp = _STAMP.search(rest)
+        reason, user, at = (rest, "", 0) if stamp is None else (rest[: stamp.start()], stamp[1], _seconds(stamp[2]))
+        rest = "" if stamp is None else rest[stamp.end() :]
+    comment = _COMMENT.search(rest if marker else told)
+    return Node(
+        name,
+        _word(settled, "NodeHostName") or name,
+        states,
+        tuple(part for part in _word(told, "Partitions").split(",") if part),
+        any(part.partition(":")[0] == "gpu" for part in _word(settled, "Gres").split(",")),
+        int(_word(settled, "CPUAlloc") or 0),
+        reason.strip(),
+        user,
+        at,
+        comment[1].strip() if comment else "",
+    )
+
+
+def _word(text: str, key: str) -> str:
+    found = re.search(rf" {key}=(\S*)", text)
+    return found[1] if found else ""
+
+
+def _seconds(stamp: str) -> int:
+    """Return a time of scontrol, which was told to write in UTC; raises ValueError."""
+    return int(datetime.fromisoformat(stamp).replace(tzinfo=timezone.utc).timestamp())

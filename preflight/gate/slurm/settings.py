@@ -1,0 +1,39 @@
+"""What a site may say about draining, with the values that hold where it says nothing."""
+
+from __future__ import annotations
+
+from preflight.cluster.gate import Gate
+from preflight.lean import dataclass
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How preflight behaves towards Slurm.
+
+    ``bin`` is the folder of scontrol ("": the first of the customary ones), ``dry_run`` says what would be done and
+    does nothing. The breaker: at most ``share`` of the eligible nodes, but one at least and ``most`` at most, are
+    drained within ``window_s`` seconds; all three are judgements. A job that is put back starts ``put_back_s`` seconds
+    later at the earliest: by then the breaker lets the next node drain. ``call_s`` limits one call of scontrol
+    (which by itself waits for MessageTimeout, 10 s, several times), ``deadline_s`` all of them together.
+    """
+
+    bin: str = ""
+    dry_run: bool = False
+    share: float = 0.1
+    most: int = 10
+    window_s: int = 600
+    put_back_s: int = 600
+    call_s: float = 5.0
+    deadline_s: float = 15.0
+
+
+def of(gate: Gate) -> Settings:
+    """Return what the cluster file's table ``[gate]`` says about Slurm."""
+    usual = Settings()
+    return Settings(
+        bin=gate.slurm_bin or usual.bin,
+        dry_run=bool(gate.dry_run),
+        share=usual.share if gate.drain_share_pct is None else gate.drain_share_pct / 100,
+        most=usual.most if gate.drain_most is None else gate.drain_most,
+        window_s=usual.window_s if gate.drain_window_s is None else round(gate.drain_window_s),
+    )

@@ -1,0 +1,97 @@
+"""From a verdict to what Slurm is told: the one function that the gate's entry calls."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+
+from preflight.gate.policy import Rule
+from preflight.gate.slurm import job, manners
+from preflight.gate.slurm.controller import Controller, ControllerError
+from preflight.gate.slurm.manners import Outcome
+from preflight.gate.slurm.settings import Settings
+from preflight.gate.verdict import Verdict
+from preflight.lean import dataclass
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What was done: a line for the log, whether the node is out of service, and the exit status.
+
+    ``exit`` is that of the rule but where it would make slurmd drain a node that is not to be drained: 0 then, and
+    the job was put back. ``human`` tells whether somebody has to look.
+    """
+
+    line: str
+    drained: bool
+    exit: int
+    human: bool = False
+
+
+def settle(
+    verdict: Verdict, rule: Rule, settings: Settings | None = None, environ: Mapping[str, str] = os.environ
+) -> Settled:
+    """Do in Slurm what follows from a verdict on this node: drain, lift, or take the job off.
+
+    Acts on the node that slurmd names (SLURMD_NODENAME) and on no other, and only if its host name is this host's;
+    on the job that it names (SLURM_JOB_ID) only in a Prolog. Never raises: what could not be done is in the line.
+    """
+    settings = settings or Settings()
+    number = _job(environ)
+    try:
+        controller = Controller(settings, environ)
+        name = _this_node(controller, environ)
+        outcome = _act(controller, name, verdict, rule, settings)
+        if number and not outcome.drained and rule.action in ("refuse", "drain") and rule.exit != 0:
+            return _job_away(controller, number, verdict, rule, outcome, settings)
+    except ControllerError as error:
+        line = f"Slurm was not told: {_plain(str(error))}; {verdict.reason}"
+        return Settled(line, False, rule.exit, human=rule.exit != 0)
+    return Settled(_plain(outcome.line), outcome.drained, rule.exit, outcome.human)
+
+
+def _act(controller: Controller, name: str, verdict: Verdict, rule: Rule, settings: Settings) -> Outcome:
+    if verdict.status == "pass":
+        return manners.lift(controller, name, verdict, settings)
+    if verdict.status == "fail" and rule.action == "drain" and verdict.whose != "job":
+        return manners.drain(controller, name, verdict, settings)
+    return Outcome(f"the node is not drained: [{verdict.whose}] {verdict.reason}")
+
+
+def _job_away(
+    controller: Controller, number: str, verdict: Verdict, rule: Rule, outcome: Outcome, settings: Settings
+) -> Settled:
+    """Take the job off the node; an exit status other than 0 would drain it as "Prolog error"."""
+    if settings.dry_run:
+        return Settled(_plain(f"{outcome.line}; dry run: job {number} starts"), False, 0, outcome.human)
+    try:
+        done = job.put_back(controller, number, verdict.reason, settings, hold=verdict.whose == "job")
+    except ControllerError as error:
+        line = f"{outcome.line}; job {number} could not be put back, so that Slurm drains the node: {error}"
+        return Settled(_plain(line), False, rule.exit, human=True)
+    return Settled(_plain(f"{outcome.line}; {done}"), False, 0, outcome.human)
+
+
+def _this_node(controller: Controller, environ: Mapping[str, str]) -> str:
+    """Return the name that Slurm has for this node; raises ControllerError where it is not this node's."""
+    name = environ.get("SLURMD_NODENAME", "")
+    if not name:
+        raise ControllerError("SLURMD_NODENAME is not set: not started by slurmd")
+    host, own = controller.node(name).host.partition(".")[0], os.uname().nodename.partition(".")[0]
+    if host.lower() != own.lower():
+        raise ControllerError(f"node {name} is host {host}, and this is {own}: another node is never touched")
+    return name
+
+
+def _job(environ: Mapping[str, str]) -> str:
+    """Return the number of the job whose Prolog this is; empty in any other seat."""
+    number = environ.get("SLURM_JOB_ID", "")
+    known = environ.get("SLURM_SCRIPT_CONTEXT", "prolog_slurmd") == "prolog_slurmd"
+    return number if known and re.fullmatch(r"[0-9]{1,10}", number) else ""
+
+
+def _plain(text: str) -> str:
+    """Return text as one line of printable ASCII: a node's comment, a log and a terminal may show it."""
+    ascii_text = " ".join(text.split()).encode("ascii", "backslashreplace").decode("ascii")
+    return "".join(letter if letter.isprintable() else "?" for letter in ascii_text)[:1000]

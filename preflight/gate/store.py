@@ -1,0 +1,165 @@
+"""The state directory: ours alone, read and written so that nobody else can steer what root believes or overwrites.
+
+Imported before every job: nothing but ``os``.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+#: Where root keeps state (file-hierarchy(7)); others in ``$XDG_STATE_HOME`` (XDG Base Directory Specification).
+ROOT = "/var/lib/preflight"
+
+_WRITABLE_BY_OTHERS = 0o022
+
+
+class Refused(Exception):
+    """The directory, or a file in it, is not to be used; the text says which and why."""
+
+
+def locate(given: str | None) -> str:
+    """Return the state directory: as given, by ``$STATE_DIRECTORY`` (systemd.exec(5)), else the user's own."""
+    told = given or os.environ.get("STATE_DIRECTORY", "").split(":")[0]
+    if told:
+        return os.path.abspath(told)
+    if os.geteuid() == 0:
+        return ROOT
+    base, home = os.environ.get("XDG_STATE_HOME", ""), os.environ.get("HOME", "")
+    if not base.startswith("/"):
+        if not home.startswith("/"):
+            raise Refused("no state directory: neither --state-dir, $STATE_DIRECTORY, $XDG_STATE_HOME nor $HOME is set")
+        base = f"{home}/.local/state"
+    return f"{base}/preflight"
+
+
+class Store:
+    """An open state directory. Its files are regular, ours, linked once, and nobody else may write them."""
+
+    def __init__(self, path: str, *, create: bool = False) -> None:
+        """Open the directory, or make it (0700); raises Refused."""
+        self.path = path
+        try:
+            _trusted_parents(path)
+            if create:
+                _make(path)
+            self._fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise Refused(f"state directory {path}: there is none yet") from None
+        except OSError as error:
+            raise Refused(f"state directory {path}: {error.strerror}") from None
+        found = os.fstat(self._fd)
+        if found.st_uid != os.geteuid():
+            why = f"belongs to user {found.st_uid}, not to {os.geteuid()}"
+        elif found.st_mode & _WRITABLE_BY_OTHERS:
+            why = f"may be written by others (mode {stat.S_IMODE(found.st_mode):o}): chmod 700"
+        else:
+            return
+        os.close(self._fd)
+        raise Refused(f"state directory {path}: {why}")
+
+    def close(self) -> None:
+        """Close the directory."""
+        os.close(self._fd)
+
+    def read(self, name: str, most: int) -> bytes:
+        """Return a file of at most ``most`` bytes; raises FileNotFoundError or Refused."""
+        try:
+            fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=self._fd)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise Refused(f"{self.path}/{name}: {error.strerror}") from None
+        try:
+            self._ours(name, os.fstat(fd), most)
+            with os.fdopen(fd, "rb", buffering=0, closefd=False) as stream:
+                return stream.read(most) or b""
+        except OSError as error:
+            raise Refused(f"{self.path}/{name}: {error.strerror}") from None
+        finally:
+            os.close(fd)
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file so that a reader sees the old content or the new, never half of it; raises Refused."""
+        temporary = f".{name}.{os.getpid()}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            try:
+                fd = os.open(temporary, flags, 0o600, dir_fd=self._fd)
+            except FileExistsError:  # of a process that was killed
+                os.unlink(temporary, dir_fd=self._fd)
+                fd = os.open(temporary, flags, 0o600, dir_fd=self._fd)
+            try:
+                while data:
+                    data = data[os.write(fd, data) :]
+            finally:
+                os.close(fd)
+            os.rename(temporary, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+        except OSError as error:
+            self.remove(temporary)
+            raise Refused(f"{self.path}/{name} cannot be written: {error.strerror}") from None
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there and can be removed."""
+        try:
+            os.unlink(name, dir_fd=self._fd)
+        except OSError:
+            return
+
+    def lock(self, name: str) -> int | None:
+        """Take a lock without waiting; None if another process holds it. It ends with this process. Raises Refused."""
+        import fcntl
+
+        try:
+            fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=self._fd)
+        except OSError as error:
+            raise Refused(f"{self.path}/{name}: {error.strerror}") from None
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            return None
+        return fd
+
+    def _ours(self, name: str, found: os.stat_result, most: int) -> None:
+        why = ""
+        if not stat.S_ISREG(found.st_mode):
+            why = "is no regular file"
+        elif found.st_uid != os.geteuid():
+            why = f"belongs to user {found.st_uid}"
+        elif found.st_mode & _WRITABLE_BY_OTHERS:
+            why = "may be written by others"
+        elif found.st_nlink != 1:
+            why = "has another name elsewhere (a hard link)"
+        elif found.st_size > most:
+            why = f"is longer than {most} bytes"
+        if why:
+            raise Refused(f"{self.path}/{name} {why}")
+
+
+def _make(path: str) -> None:
+    """Make a directory and its parents, each for its owner only."""
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        return
+    except FileNotFoundError:
+        _make(os.path.dirname(path))
+        os.mkdir(path, 0o700)
+
+
+def _trusted_parents(path: str) -> None:
+    """Raise Refused where somebody but root and this user could put another directory in the place of this one."""
+    seen = ""
+    for part in os.path.dirname(path).split("/")[1:]:
+        seen = f"{seen}/{part}"
+        try:
+            found = os.lstat(seen)
+        except FileNotFoundError:
+            return
+        if found.st_uid not in (0, os.geteuid()):
+            raise Refused(f"state directory {path}: {seen} belongs to user {found.st_uid}")
+        if stat.S_ISLNK(found.st_mode):
+            _trusted_parents(os.path.realpath(seen) + "/.")
+        elif found.st_mode & _WRITABLE_BY_OTHERS and not found.st_mode & stat.S_ISVTX:
+            raise Refused(f"state directory {path}: others may write {seen}")

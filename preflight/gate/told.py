@@ -1,0 +1,92 @@
+"""How a verdict is told: a line on the screen or in the caller's log, one in the system's log, the termination log.
+
+What is written comes from ``Verdict``, which holds printable ASCII only. Imported before every job.
+"""
+
+from __future__ import annotations
+
+import os
+
+from preflight.gate.verdict import NAME_MOST, PREFIX, Verdict, ascii_reason
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_WORDS = {"pass": "pass", "fail": "FAIL", "unknown": "NOT JUDGED", "error": "CONFIGURATION ERROR"}
+
+#: Where a kubelet reads it from, unless the pod says otherwise.
+TERMINATION_LOG = "/dev/termination-log"
+
+#: Bytes that a kubelet reads of the termination log (Container v1, terminationMessagePath).
+TERMINATION_MOST = 4096
+
+
+def line(verdict: Verdict, seat: str, *, age_s: float | None = None, job: str = "", dry_run: bool = False) -> str:
+    """Return the one line: who, what, whose problem, for which job."""
+    said = f"{_WORDS[verdict.status]}"
+    if verdict.reason:
+        said += f": {verdict.reason.removeprefix(PREFIX)}"
+    if verdict.status == "fail":
+        said += f" [{verdict.whose}]"
+    notes = [f"judged {age_s:.0f} s ago" if age_s is not None else f"judged in {verdict.seconds:.1f} s"]
+    if job:
+        notes.append(f"job {job}")
+    if verdict.off:
+        notes.append(f"off by choice: {', '.join(verdict.off[:5])}" + (", ..." if len(verdict.off) > 5 else ""))
+    return f"{PREFIX}{'DRY RUN: ' if dry_run else ''}{verdict.node}: {said} ({seat}; {'; '.join(notes)})"
+
+
+def plain(text: str) -> str:
+    """Return any text as one line of printable ASCII."""
+    return ascii_reason(text, 2000)
+
+
+def plain_line(text: str) -> str:
+    """Return any text as one line of printable ASCII that keeps its indentation."""
+    return text[: len(text) - len(text.lstrip(" "))] + ascii_reason(text, 2000)
+
+
+def name(text: str) -> str:
+    """Return a node's name as a verdict can hold it."""
+    return ascii_reason(text, NAME_MOST) or "?"
+
+
+def say(text: str, *, loud: bool) -> None:
+    """Write a line to standard output, or to standard error; one that is closed or full is no reason to fail."""
+    data = f"{plain_line(text)}\n".encode("ascii")
+    try:
+        while data:
+            data = data[os.write(2 if loud else 1, data) :]
+    except OSError:
+        return
+
+
+def log(text: str, status: str) -> None:
+    """Write a line to the system's log, where there is one; it may block, which ``Watch.over`` limits."""
+    import syslog
+
+    priority = {"pass": syslog.LOG_INFO, "unknown": syslog.LOG_WARNING}.get(status, syslog.LOG_ERR)
+    syslog.openlog("preflight", syslog.LOG_PID, syslog.LOG_DAEMON)
+    syslog.syslog(priority, text.removeprefix(PREFIX))
+    syslog.closelog()
+
+
+def terminate(path: str, lines: Sequence[str]) -> str:
+    """Write the most important lines to the file that a kubelet reads; return what went wrong, "" if nothing.
+
+    The file is a mount of the kubelet's: it is written in place, and must be there.
+    """
+    text = "\n".join(lines).encode("ascii", "backslashreplace") + b"\n"
+    if len(text) > TERMINATION_MOST:
+        text = text[: TERMINATION_MOST - 4].rpartition(b"\n")[0] or text[: TERMINATION_MOST - 4]
+        text += b"\n..."
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            os.write(fd, text)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        return f"{path} cannot be written: {error.strerror}"
+    return ""

@@ -1,0 +1,168 @@
+"""The verdict on one node: the document ``preflight.verdict/1``.
+
+Strict both ways: what cannot be a verdict cannot be made, and what is read with anything odd in it is none.
+Imported before every job, so neither ``dataclasses`` nor ``typing`` is.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, NoReturn
+
+SCHEMA = "preflight.verdict/1"
+
+#: What a verdict says; error: the configuration is at fault, and the node was not judged by it.
+STATUSES = ("pass", "fail", "unknown", "error")
+
+#: Whose problem a failure is: the node's, the job's, or that of the site (fabric, file server, settings of all).
+WHOSE = ("node", "job", "site")
+
+#: Characters that a scheduler's reason may have; the most important words come first.
+REASON_MOST = 200
+
+#: Before every reason of ours, and nobody else's: whoever changes the reason takes the drain over.
+PREFIX = "preflight: "
+
+#: Characters that a node's name may have; a host name has up to 253, a list of nodes is cut.
+NAME_MOST = 255
+
+_ID_MOST, _LIST_MOST = 100, 4096
+
+
+class NoVerdict(ValueError):
+    """A document is not a verdict; the text says why."""
+
+
+class Verdict:
+    """What was found on a node, in the few words that a scheduler takes.
+
+    ``at`` is in seconds since 1970 UTC, ``seconds`` how long judging took. ``cause`` is the id of the most urgent
+    gating check that failed ("" if none did), ``causes`` all of them, ``unknowns`` those that could not tell,
+    ``off`` those that were switched off or set to shadow by choice. ``policy`` is a hash of what it was judged by.
+    """
+
+    __slots__ = (
+        "at", "boot_id", "cause", "causes", "node", "off", "policy", "reason", "seconds", "status", "unknowns", "whose",
+    )  # fmt: skip
+
+    node: str
+    status: str
+    at: int
+    boot_id: str
+    policy: str
+    cause: str
+    reason: str
+    whose: str
+    causes: tuple[str, ...]
+    unknowns: tuple[str, ...]
+    off: tuple[str, ...]
+    seconds: float
+
+    def __init__(
+        self,
+        node: str,
+        status: str,
+        at: int,
+        *,
+        boot_id: str = "",
+        policy: str = "",
+        cause: str = "",
+        reason: str = "",
+        whose: str = "node",
+        causes: tuple[str, ...] = (),
+        unknowns: tuple[str, ...] = (),
+        off: tuple[str, ...] = (),
+        seconds: float = 0.0,
+    ) -> None:
+        """Raise NoVerdict for what contradicts itself."""
+        values = {
+            "node": node, "status": status, "at": at, "boot_id": boot_id, "policy": policy, "cause": cause,
+            "reason": reason, "whose": whose, "causes": causes, "unknowns": unknowns, "off": off, "seconds": seconds,
+        }  # fmt: skip
+        _validate(values)
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"a verdict does not change: {name}")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Verdict) and to_document(self) == to_document(other)
+
+    def __hash__(self) -> int:
+        return hash((self.node, self.at, self.status, self.reason))
+
+    def __repr__(self) -> str:
+        return f"Verdict({', '.join(f'{name}={value!r}' for name, value in to_document(self).items())})"
+
+
+def ascii_reason(text: str, most: int = REASON_MOST) -> str:
+    """Return text as one line of printable ASCII of at most ``most`` characters, cut with an ellipsis of dots."""
+    plain = " ".join(text.split()).encode("ascii", "backslashreplace").decode("ascii")
+    plain = "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in plain)
+    return plain if len(plain) <= most else plain[: most - 3].rstrip() + "..."
+
+
+def to_document(verdict: Verdict) -> dict[str, Any]:
+    """Return the document that ``from_document`` reads."""
+    document: dict[str, Any] = {"schema": SCHEMA}
+    for name in ("node", "status", "at", "boot_id", "policy", "cause", "reason", "whose", "seconds"):
+        document[name] = getattr(verdict, name)
+    for name in ("causes", "unknowns", "off"):
+        document[name] = list(getattr(verdict, name))
+    return document
+
+
+_KEYS = frozenset(("schema", *Verdict.__slots__))
+
+
+def from_document(document: object) -> Verdict:
+    """Take a decoded document apart; raises NoVerdict for anything that ``to_document`` would not have written."""
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise NoVerdict(f"it is not of the schema {SCHEMA}")
+    if odd := _KEYS.symmetric_difference(document):
+        raise NoVerdict(f"keys are missing or unknown: {', '.join(sorted(map(str, odd)))[:200]}")
+    values = {name: value for name, value in document.items() if name != "schema"}
+    for name in ("causes", "unknowns", "off"):
+        if not isinstance(values[name], list):
+            raise NoVerdict(f"{name} is not a list")
+        values[name] = tuple(values[name])
+    return Verdict(**values)
+
+
+def _validate(values: Mapping[str, Any]) -> None:
+    for name, most in (("node", NAME_MOST), ("boot_id", _ID_MOST), ("policy", _ID_MOST), ("cause", _ID_MOST),
+                       ("reason", REASON_MOST)):  # fmt: skip
+        _text(name, values[name], most)
+    for name in ("causes", "unknowns", "off"):
+        entries = values[name]
+        if not isinstance(entries, tuple) or len(entries) > _LIST_MOST:
+            raise NoVerdict(f"{name} is no list of check ids")
+        for entry in entries:
+            _text(name, entry, _ID_MOST)
+    status, at, seconds = values["status"], values["at"], values["seconds"]
+    if not values["node"]:
+        raise NoVerdict("it names no node")
+    if status not in STATUSES:
+        raise NoVerdict("its status is none of " + ", ".join(STATUSES))
+    if values["whose"] not in WHOSE:
+        raise NoVerdict("whose is none of " + ", ".join(WHOSE))
+    if type(at) is not int or not 0 <= at < 1 << 40:
+        raise NoVerdict("at is no time in seconds")
+    if type(seconds) not in (int, float) or not 0 <= seconds < 1e9:  # NaN is not either
+        raise NoVerdict("seconds is no duration")
+    if status == "pass" and (values["causes"] or values["unknowns"]):
+        raise NoVerdict("it passes, and names checks that did not")
+    if (status == "fail") != bool(values["cause"]):
+        raise NoVerdict("a verdict fails for a cause, and only then has one")
+    if values["cause"] and values["cause"] not in values["causes"]:
+        raise NoVerdict("its cause is not among its causes")
+    if status != "pass" and not values["reason"].startswith(PREFIX):
+        raise NoVerdict(f"its reason does not begin with {PREFIX!r}")
+
+
+def _text(name: str, value: object, most: int) -> None:
+    if not isinstance(value, str) or len(value) > most or not value.isascii() or not value.isprintable():
+        raise NoVerdict(f"{name} is no short line of printable ASCII")

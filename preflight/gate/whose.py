@@ -1,0 +1,33 @@
+"""Whose problem a failure is, told by the check: the node's, the job's, or that of the whole site.
+
+Draining a node for a setting that the job brought along, or for a switch that all nodes share, takes away a healthy
+node and helps nobody. The cluster file's lists come first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+
+#: Failures that many nodes would have at once: a fabric, a switch, a file server, settings of a rack. A judgement.
+SITE = ("fabric.*", "fleet.*", "switch.*", "rails.isolated", "checkpoint.*", "host.time-sync")
+
+#: Seats inside a job, where the environment, limits, CPU mask and devices are what the job was given.
+IN_JOB = ("slurm-step", "init-container")
+JOB = (
+    "nccl.*", "numa.affinity", "numa.memory", "numa.nccl-affinity", "container.*", "host.memlock", "host.shm",
+    "host.open-files", "gpu.process-per-gpu", "gpu.memory-headroom", "gpu.left-over-processes",
+)  # fmt: skip
+
+#: On the node itself: memory that another job, or a former one, holds.
+JOB_ON_NODE = ("gpu.process-per-gpu", "gpu.memory-headroom", "gpu.left-over-processes")
+
+
+def whose(check: str, seat: str, said: Mapping[str, Sequence[str]] | None = None) -> str:
+    """Return "node", "job" or "site" for a check's id; ``said`` are the cluster file's lists, by that word."""
+    usual = {"site": SITE, "job": JOB if seat in IN_JOB else JOB_ON_NODE}
+    for table in (said or {}, usual):
+        for owner in ("node", "job", "site"):
+            if any(fnmatchcase(check, pattern) for pattern in table.get(owner) or ()):
+                return owner
+    return "node"
