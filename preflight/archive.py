@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from preflight.evidence import DocumentError, Evidence, dump, no_answer, read
 from preflight.facts.run import RUN
+from preflight.lean import replace
 
 RUN_FILE = "run.json"
 
@@ -30,19 +31,26 @@ def file_name(node: str) -> str:
     return name
 
 
+def _file_of(evidence: Evidence) -> str:
+    """Return a document's file name; that of a pair's test does not take the place of a whole one."""
+    if evidence.pair is None:
+        return file_name(evidence.node)
+    return file_name(f"{evidence.node}.pair-{evidence.pair.peer}")
+
+
 def save(directory: Path, evidences: Iterable[Evidence]) -> None:
-    """Write each document to ``DIRECTORY/NODE.json``; raises OSError."""
+    """Write each document to ``DIRECTORY/NODE.json``, those of a pair to ``NODE.pair-PEER.json``; raises OSError."""
     directory.mkdir(parents=True, exist_ok=True)
     for evidence in evidences:
-        write(directory / file_name(evidence.node), dump(evidence))
+        write(directory / _file_of(evidence), dump(evidence))
 
 
-def write(path: Path, text: str) -> None:
+def write(path: Path, text: str | Iterable[str]) -> None:
     """Write a file so that a reader sees the old content or the new, never half of it; raises OSError."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as stream:
-            stream.write(text)
+            stream.writelines([text] if isinstance(text, str) else text)
         umask = os.umask(0)
         os.umask(umask)
         os.chmod(temporary, 0o666 & ~umask)
@@ -56,30 +64,49 @@ def load(paths: Sequence[Path]) -> tuple[list[Evidence], Evidence | None]:
     """Read documents from files and directories: the nodes in the order of their names, and the run's logs.
 
     A file that is not evidence, or only half of it, becomes a node without an answer; a path that
-    cannot be opened, or a node that is described twice, raises ArchiveError.
+    cannot be opened, or a node that is described twice, raises ArchiveError. What a test with another
+    node left joins the document that tells of all the node.
     """
     nodes: dict[str, tuple[Evidence, Path]] = {}
     run: Evidence | None = None
-    for path in _files(paths):
+    for path in files(paths):
         try:
-            evidence = read(path)
+            evidence = read_file(path)
         except OSError as error:
             raise ArchiveError(f"{path}: cannot be read: {error.strerror}") from None
-        except DocumentError as error:
-            if _is_report(path):
-                continue
-            evidence = no_answer(path.stem, "read", str(error), _written_at([path]))
+        if evidence is None:
+            continue
         if evidence.node == RUN:
-            run = evidence if run is None else _merged(run, evidence)
+            run = evidence if run is None else merged(run, evidence)
             continue
         if evidence.node in nodes:
-            other = nodes[evidence.node][1]
-            raise ArchiveError(f"{other} and {path} both describe node {evidence.node}; judge them one by one")
+            known, other = nodes[evidence.node]
+            if (whole := joined(known, evidence)) is not None:
+                nodes[evidence.node] = (whole, other)
+                continue
+            raise twice(evidence.node, other, path)
         nodes[evidence.node] = (evidence, path)
     return [nodes[name][0] for name in sorted(nodes)], run
 
 
-def _files(paths: Sequence[Path]) -> list[Path]:
+def read_file(path: Path) -> Evidence | None:
+    """Read one file: a node's document, or a node without an answer if it holds none or half; None of a report.
+
+    Raises OSError.
+    """
+    try:
+        return read(path)
+    except DocumentError as error:
+        return None if _is_report(path) else no_answer(path.stem, "read", str(error), _written_at([path]))
+
+
+def twice(node: str, one: Path, other: Path) -> ArchiveError:
+    """Say that a node is described twice."""
+    return ArchiveError(f"{one} and {other} both describe node {node}; judge them one by one")
+
+
+def files(paths: Sequence[Path]) -> list[Path]:
+    """Return the files that are meant, those of a directory by name; raises ArchiveError."""
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
@@ -103,14 +130,25 @@ def _is_report(path: Path) -> bool:
     return isinstance(document, dict) and str(document.get("schema", "")).startswith("preflight.report/")
 
 
-def _merged(one: Evidence, other: Evidence) -> Evidence:
+def merged(one: Evidence, other: Evidence) -> Evidence:
+    """Return the logs of a run that are in two documents."""
     return Evidence(RUN, one.collected_at, {**one.records, **other.records}, origin=one.origin)
+
+
+def joined(one: Evidence, other: Evidence) -> Evidence | None:
+    """Add the records of a pair's test to the whole document of the same node; None unless there is one of each."""
+    if (one.pair is None) == (other.pair is None):
+        return None
+    whole, part = (one, other) if one.pair is None else (other, one)
+    if whole.pair_tests or whole.no_answer is not None:
+        return None
+    return replace(whole, records={**part.records, **whole.records})
 
 
 def logs(paths: Sequence[Path], limit: int) -> Evidence | None:
     """Make the evidence of a run from log files; None without any. Raises ArchiveError.
 
-    At most ``limit`` bytes of each are kept; what is longer is marked as cut.
+    One that is longer than ``limit`` bytes, compressed or a pickle is read where it lies, as long as this process runs.
     """
     records: dict[str, object] = {}
     for path in paths:
@@ -119,16 +157,30 @@ def logs(paths: Sequence[Path], limit: int) -> Evidence | None:
                 raw = stream.read(limit + 1)
         except OSError as error:
             raise ArchiveError(f"{path}: cannot be read: {error.strerror}") from None
-        text = raw[:limit].decode("utf-8", "backslashreplace")
         key = f"log:{path.name}"
         while key in records:
             key += "'"
-        records[key] = (
-            {"status": "ok", "out": text}
-            if len(raw) <= limit
-            else {"status": "cut", "out": text, "why": f"longer than {limit} bytes"}
-        )
+        records[key] = _log(path, raw, limit)
     return Evidence(RUN, _written_at(paths), records) if records else None
+
+
+def _log(path: Path, raw: bytes, limit: int) -> object:
+    """Return the record of a log of which at most one byte more than ``limit`` was read."""
+    from preflight.facts.nccl_log.source import divisible
+    from preflight.facts.torch_trace.plain_pickle import is_pickle
+
+    why = ""
+    if len(raw) > limit:
+        why = f"the log is longer than {limit} bytes"
+    elif is_pickle(raw[:8]):
+        why = "the log is a pickle"
+    elif not divisible(raw[:8]):
+        why = "the log is compressed, or in UTF-16"
+    if not why:
+        return {"status": "ok", "out": raw.decode("utf-8", "backslashreplace")}
+    from preflight.facts.run_log import OnDisk
+
+    return OnDisk(path, why)
 
 
 def _written_at(paths: Sequence[Path]) -> str:

@@ -19,6 +19,7 @@ SUPPLY = {
     "bench": ("a collective benchmark", "preflight check --log all_reduce_perf.out"),
     "trace": ("an NCCL or job log", "preflight check --log job.log"),
     "window": ("counters sampled twice", "preflight check --window 60"),
+    "pair": ("a test between two nodes", "preflight pair HOST HOST --save DIR"),
     "fabric": ("a sweep of switches and links", "preflight check --fabric"),
     "switch": ("an answer of the switches", ""),
     "declared": ("the site's own word in the cluster file", ""),
@@ -28,13 +29,17 @@ SUPPLY = {
 
 def answer(checks: Sequence[Check], statuses: Mapping[tuple[str, str], Status]) -> list[dict[str, Any]]:
     """Return every item with its status; ``statuses`` holds, by check and item, what those that ran said."""
-    return [_answer(item, checks, statuses) for item in ITEMS]
+    bearing: dict[str, list[Check]] = {}
+    for check in checks:
+        for item in check.answers:
+            bearing.setdefault(item, []).append(check)
+    return [_answer(item, bearing.get(item.id, ()), statuses) for item in ITEMS]
 
 
 def _answer(item: Item, checks: Sequence[Check], statuses: Mapping[tuple[str, str], Status]) -> dict[str, Any]:
-    bearing = [check.id for check in checks if item.id in check.answers]
+    bearing = [check.id for check in checks]
     ran = {check: statuses[check, item.id] for check in bearing if (check, item.id) in statuses}
-    status, missing = Status.UNKNOWN, ""
+    status, missing, waiting = Status.UNKNOWN, "", list[Check]()
     if not bearing:
         missing = f"no check of this version answers it; it needs {_kinds(item)}"
     elif not ran:
@@ -47,8 +52,8 @@ def _answer(item: Item, checks: Sequence[Check], statuses: Mapping[tuple[str, st
         elif status is Status.UNKNOWN:
             vague = [check for check, said in ran.items() if said is Status.UNKNOWN]
             missing = f"could not be told by {', '.join(vague)}"
-        elif waiting := [check for check in bearing if check not in ran]:
-            missing = f"not judged: {', '.join(waiting)}"
+        elif waiting := [check for check in checks if check.id not in ran]:
+            missing = f"not judged: {', '.join(check.id for check in waiting)}"
             if status is not Status.FAIL:
                 status = Status.UNKNOWN
     return {
@@ -58,7 +63,7 @@ def _answer(item: Item, checks: Sequence[Check], statuses: Mapping[tuple[str, st
         "status": str(status),
         "checks": bearing,
         "missing": missing,
-        "supply": _command(item) if missing and bearing else "",
+        "supply": _command(item, waiting) if missing and bearing else "",
     }
 
 
@@ -66,7 +71,12 @@ def _kinds(item: Item) -> str:
     return ", ".join(SUPPLY[kind][0] for kind in item.by)
 
 
-def _command(item: Item) -> str:
+def _command(item: Item, waiting: Sequence[Check]) -> str:
+    for check in waiting:
+        if check.sweep and check.window:
+            return f"{SUPPLY['fabric'][1]} --window 60"
+        if kind := "pair" if check.pair else "window" if check.window else "fabric" if check.sweep else "":
+            return SUPPLY[kind][1]
     return next((SUPPLY[kind][1] for kind in item.by if SUPPLY[kind][1]), "")
 
 

@@ -9,14 +9,18 @@ from __future__ import annotations
 import fnmatch
 import json
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import field
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, cast
 
-from preflight.lean import dataclass
+from preflight.lean import dataclass, field
 
 SCHEMA = "preflight.evidence/1"
+
+#: Records of a test between two nodes: this, and its name.
+PAIR = "pair:"
 
 #: Why a record holds no (complete) value. ``ok`` is the only status that carries a whole one.
 STATUSES = {
@@ -74,6 +78,14 @@ class Record:
 
 
 @dataclass(frozen=True)
+class Pair:
+    """What a document was made for, if not for every check: tests between its node and another."""
+
+    peer: str
+    tests: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Evidence:
     """All that is known of one node (or, with ``node=None``, of a run: its logs)."""
 
@@ -83,6 +95,7 @@ class Evidence:
     collector: Mapping[str, Any] = field(default_factory=dict)
     no_answer: Mapping[str, str] | None = None
     origin: str | None = None
+    pair: Pair | None = None  # for tests with another node alone; None: it was asked what every run asks
 
     @property
     def answered(self) -> bool:
@@ -94,14 +107,23 @@ class Evidence:
 
     def record(self, key: str) -> Record:
         """Return the record, whatever its status; raise EvidenceError if it is absent or malformed."""
+        if (known := self._taken.get(key)) is not None:
+            return known
         if key not in self.records:
             raise EvidenceError(key, "was never asked of this node")
-        return _record(key, self.records[key])
+        record = self._taken[key] = _record(key, self.records[key])
+        return record
 
     @property
     def windowed(self) -> bool:
         """Whether anything was read twice: only then is there growth to judge."""
         return any(isinstance(raw, Mapping) and "again" in raw for raw in self.records.values())
+
+    @property
+    def pair_tests(self) -> frozenset[str]:
+        """The tests between this node and another that were to be carried out, by name."""
+        named = self.pair.tests if self.pair else ()
+        return frozenset(named) | {key[len(PAIR) :] for key in self.records if key.startswith(PAIR)}
 
     def whole(self, key: str) -> Record:
         """Return the record only if it holds everything that was asked for."""
@@ -131,7 +153,7 @@ class Evidence:
         if entries is None:
             raise EvidenceError(key, "the record holds no entries")
         for name, entry in entries.items():
-            if not isinstance(entry, Mapping):
+            if type(entry) is not dict and not isinstance(entry, Mapping):  # a dict is one, and asking takes long
                 raise EvidenceError(key, f"the entry {name!r} is not an object")
         return entries
 
@@ -149,18 +171,36 @@ class Evidence:
 
         As on a file system, ``*`` does not cross a ``/``.
         """
-        parts = [re.compile(fnmatch.translate(part)) for part in pattern.split("/")]
-        for key in sorted(self.records):
+        head, parts = _pattern(pattern)
+        keys = self._sorted_keys
+        for place in range(bisect_left(keys, head), len(keys)):
+            if not (key := keys[place]).startswith(head):
+                return
             if "*" in key:  # the record of a pattern itself, not one of its matches
                 continue
             names = key.split("/")
-            if len(names) == len(parts) and all(p.match(n) for p, n in zip(parts, names, strict=True)):
+            if len(names) == len(parts) and all(match(name) for match, name in zip(parts, names, strict=True)):
                 yield key
+
+    @cached_property
+    def _taken(self) -> dict[str, Record]:
+        return {}  # records that were asked for: checks ask for the same ones again and again
+
+    @cached_property
+    def _sorted_keys(self) -> list[str]:
+        return sorted(self.records)
+
+
+@cache
+def _pattern(pattern: str) -> tuple[str, tuple[Callable[[str], object], ...]]:
+    """Return what stands before the first wildcard of a shell pattern, and what matches each of its parts."""
+    head = re.split(r"[*?[]", pattern, maxsplit=1)[0]
+    return head, tuple(re.compile(fnmatch.translate(part)).match for part in pattern.split("/"))
 
 
 def _record(key: str, raw: object, second: bool = False) -> Record:
     """Take a record apart; raises EvidenceError if it is malformed."""
-    if not isinstance(raw, Mapping):
+    if type(raw) is not dict and not isinstance(raw, Mapping):
         raise EvidenceError(key, f"the record is a {type(raw).__name__}, not an object")
     status, out, err, rc = raw.get("status"), raw.get("out", ""), raw.get("err", ""), raw.get("rc")
     entries = raw.get("entries")
@@ -195,7 +235,7 @@ def from_document(document: object, name: str) -> Evidence:
     no_answer = doc.get("no_answer")
     if no_answer is not None and not isinstance(no_answer, dict):
         raise DocumentError(f"{name}: 'no_answer' is not an object")
-    collector = doc.get("collector", {})
+    collector, pair = doc.get("collector", {}), doc.get("pair")
     return Evidence(
         node=node,
         collected_at=str(doc.get("collected_at", "")),
@@ -203,7 +243,15 @@ def from_document(document: object, name: str) -> Evidence:
         collector=collector if isinstance(collector, dict) else {},
         no_answer=no_answer,
         origin=doc.get("origin") if isinstance(doc.get("origin"), str) else None,
+        pair=_pair(pair),
     )
+
+
+def _pair(raw: object) -> Pair | None:
+    if not isinstance(raw, dict):
+        return None
+    tests = raw.get("tests")
+    return Pair(str(raw.get("peer", "")), tuple(map(str, tests)) if isinstance(tests, list) else ())
 
 
 def read(path: Path) -> Evidence:
@@ -241,6 +289,8 @@ def to_document(evidence: Evidence) -> dict[str, Any]:
         document["no_answer"] = dict(evidence.no_answer)
     if evidence.origin is not None:
         document["origin"] = evidence.origin
+    if evidence.pair:
+        document["pair"] = {"peer": evidence.pair.peer, "tests": list(evidence.pair.tests)}
     return document
 
 

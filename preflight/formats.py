@@ -38,6 +38,8 @@ _VM = "a virtual machine with Debian 12 and kernel 6.18"
 
 #: Pseudo records: what a log that was handed over is read as.
 NCCL_LOG, NCCL_TESTS = "log: NCCL", "log: nccl-tests"
+#: Those that were recorded (tests/data/outside/torch) come from a machine without a GPU.
+TRACE, RECORDING = "log: PyTorch trace", "log: flight recorder"
 
 FORMATS = (
     # GPUs
@@ -73,6 +75,7 @@ FORMATS = (
     ), (_RECORDED,)),
     Format("model of an HCA in sysfs", (
         "file:/sys/class/infiniband/*/hca_type", "file:/sys/class/infiniband/*/board_id",
+        "file:/sys/class/infiniband/*/sys_image_guid",
     )),
     Format("counters of an RDMA port in sysfs", ("files:/sys/class/infiniband/*",)),
     Format("traffic class in the vendor driver's sysfs", ("file:/sys/class/infiniband/*/tc/*",)),
@@ -87,11 +90,17 @@ FORMATS = (
     )),
     Format("ibnetdiscover", ("cmd:ibnetdiscover*",), (_IBSIM.format("four"),)),
     Format("iblinkinfo", ("cmd:iblinkinfo*",), (_IBSIM.format("four"),)),
-    Format("ibqueryerrors", ("cmd:ibqueryerrors*",), (_IBSIM.format("eight"),)),
+    Format("ibqueryerrors", ("cmd:ibqueryerrors*",), (
+        _IBSIM.format("eight"), _GITHUB + "openucx/ucx/issues/9590",
+    )),
     Format("sminfo", ("cmd:sminfo*",), (_IBSIM.format("four"),)),
-    Format("saquery", ("cmd:saquery*",)),
+    Format("ibqueryerrors --counters", ("cmd:ibqueryerrors --counters*",), (_IBSIM.format("four"),)),
+    Format("saquery -s", ("cmd:saquery -s*",), (_IBSIM.format("four"),)),
+    Format("saquery SR", ("cmd:saquery SR*",)),
     # tests of a pair
-    Format("perftest", ("cmd:stdbuf -oL ib_*", "pair:*"), (_GUEST,)),  # pair: what we note of a test beside its output
+    Format("perftest", ("cmd:stdbuf -oL ib_*", "pair:*"), (
+        _GUEST, _GITHUB + "tensorflow/tensorflow/issues/22077", _GITHUB + "linux-rdma/perftest/issues/132",
+    )),  # pair: what we note of a test beside its output
     Format("ibv_rc_pingpong", ("cmd:stdbuf -oL ibv_rc_pingpong *",), (_GUEST,)),
     Format("ping", ("cmd:ping *",), (_NAMESPACES,)),
     Format("/proc/net/tcp", ("file:/proc/net/tcp*",), (_GUEST,)),
@@ -100,6 +109,7 @@ FORMATS = (
         "file:/sys/class/net/*/mtu", "file:/sys/class/net/*/operstate", "file:/sys/class/net/*/speed",
         "file:/sys/class/net/*/type",
     ), (_RECORDED,)),
+    Format("MAC addresses in sysfs", ("file:/sys/class/net/*/address",), (_VM,)),
     Format("congestion control in the vendor driver's debugfs", ("file:/sys/kernel/debug/mlx5/*",)),
     Format("carrier changes in sysfs", ("file:/sys/class/net/*/carrier_changes",), (_VM,)),
     Format("lldpcli", ("cmd:lldpcli *",), (
@@ -111,19 +121,25 @@ FORMATS = (
     Format("dcb -j dcbx show", ("cmd:dcb -j dcbx show *",), (_DCB,)),
     Format("ethtool -a", ("cmd:ethtool -a *",), (_NETDEVSIM,)),
     Format("ethtool --show-fec", ("cmd:ethtool --show-fec *",), (_NETDEVSIM,)),
-    Format("ethtool -S", ("cmd:ethtool -S *",), (_VIRTIO,)),
+    Format("ethtool -S", ("cmd:ethtool -S *",), (_VIRTIO, _GITHUB + "isc-projects/ethq/issues/8")),
     Format("ethtool -m", ("cmd:ethtool -m *",), (_GITHUB + "lldpd/lldpd/issues/477",)),
     Format("mlxlink", ("cmd:mlxlink *",), (_GITHUB + "fchamicapereira/sigcomm26-tutorial-bluefield",)),
-    Format("mlnx_qos", ("cmd:mlnx_qos *",), ("https://community.mellanox.com/docs/DOC-2792",)),
+    Format("mlnx_qos", ("cmd:mlnx_qos *",), (
+        "https://community.mellanox.com/docs/DOC-2792",
+        _GITHUB + "att/netarbiter (nvmf/OUTPUTSAMPLE.setup-nic-lossless-layer3.sh.md)",
+    )),
     Format("trust state in the vendor driver's sysfs", ("file:/sys/class/net/*/qos/*",)),
     Format("ECN in the vendor driver's sysfs", ("file:/sys/class/net/*/ecn/*",)),
     Format("ip -j addr", ("cmd:ip -j addr",), (_GUEST,)),
+    Format("interfaces of a bond in sysfs", ("file:/sys/class/net/*/bonding/slaves",)),
     Format("psutil", ("psutil:*",), (_VM,)),
     Format("/proc/net/route", ("file:/proc/net/route",), (_GUEST,)),
     # NCCL
     Format("nccl.conf", ("file:/etc/nccl.conf", "file:~/.nccl.conf", "file:*nccl.conf"), (
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html",
     )),
+    Format("PyTorch's trace of a GPU", (TRACE,)),
+    Format("PyTorch's flight recorder with NCCL", (RECORDING,)),
     Format("NCCL log", (NCCL_LOG,), (_GITHUB + "NVIDIA/nccl-tests/issues/131",)),
     Format("nccl-tests", (NCCL_TESTS,), (
         _GITHUB + "aws/aws-k8s-tester/pull/503", _GITHUB + "NVIDIA/nccl-tests/issues/294",
@@ -132,11 +148,23 @@ FORMATS = (
     Format("downward API", ("file:/etc/*/annotations",), (
         "https://jamesdefabia.github.io/docs/user-guide/downward-api/volume",
     )),
+    Format("Kubernetes API: the pod", ("kube:pod",)),
     Format("network-status", (), (_GITHUB + "k8snetworkplumbingwg/sriov-network-device-plugin/pull/530",)),
     # host
     Format("/proc/self/limits", ("file:/proc/self/limits",), (_GUEST,)),
     Format("/proc/self/status", ("file:/proc/self/status",), (_GUEST,)),
     Format("/proc/cmdline", ("file:/proc/cmdline",), (_GUEST,)),
+    Format("/proc/cpuinfo", ("cmd:head -c 2048 /proc/cpuinfo",), (_VM,)),
+    Format("/proc/meminfo", ("file:/proc/meminfo",), (_VM,)),
+    Format("/etc/machine-id", ("file:/etc/machine-id",)),
+    Format("DMI in sysfs", ("file:/sys/class/dmi/id/*",)),
+    Format("CPU topology in sysfs", ("file:/sys/devices/system/cpu/cpu*/topology/*",)),
+    Format("transparent huge pages in sysfs", ("file:/sys/kernel/mm/transparent_hugepage/*",), (_VM,)),
+    Format("parameters of ib_core in sysfs", ("file:/sys/module/ib_core/parameters/*",)),
+    Format("VLANs of the kernel", ("file:/proc/net/vlan/config",)),
+    Format("version.json of CUDA", ("file:/usr/local/cuda/version.json",)),
+    Format("nvidia-ctk", ("cmd:nvidia-ctk *",)),
+    Format("nodes_config.cfg of IMEX", ("file:/etc/nvidia-imex/nodes_config.cfg",)),
     Format("/proc/stat", ("file:/proc/stat",), (_VM,)),
     Format("numbers and names in /proc", ("file:/proc/sys/*", "file:/proc/uptime"), (_RECORDED,)),
     Format("NUMA nodes in sysfs", ("file:/sys/devices/system/node/*",), (_RECORDED,)),

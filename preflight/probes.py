@@ -10,8 +10,8 @@ lists. What sweeps a whole fabric stands apart (:func:`sweep`): one node is aske
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any
 
 from preflight.lean import dataclass
@@ -37,11 +37,14 @@ class Probe:
     """One question to a node.
 
     ``kind`` is ``cmd``, ``file``, ``files`` (every file of a directory, in one record), ``dir``, ``statvfs``,
-    ``env``, ``nvml`` or ``psutil``; ``target`` the command line, path or call; ``needs`` the privilege without
-    which it gives nothing (``root``, or empty). ``each`` are path patterns whose base names fill ``{}``;
+    ``env``, ``nvml``, ``psutil`` or ``kube`` (what the Kubernetes API says of the collector's own pod); ``target``
+    the command line, path or call; ``needs`` the privilege without which it gives nothing (``root``, or empty).
+    ``each`` are path patterns whose base names fill ``{}``;
     ``listed`` is another command and a pattern whose matches in that command's output do. ``twice``: read again at
     the end of a window, if one is asked for. ``omit`` matches lines of the output that are left out. ``otherwise``
-    are asked where a command cannot be run or fails: a library, which takes a process of its own.
+    are asked where a command cannot be run or fails: a library, which takes a process of its own. ``digest``: only a
+    digest of what was read leaves the node, enough to tell whether two are equal. ``where``: asked only where there is
+    one of these: ``nvidia``, ``rdma``, ``systemd``; without them the tool could tell nothing.
     """
 
     kind: str
@@ -54,6 +57,8 @@ class Probe:
     twice: bool = False
     omit: str = ""
     otherwise: tuple[Probe, ...] = ()
+    digest: bool = False
+    where: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -63,33 +68,51 @@ class Probe:
     @property
     def argv(self) -> tuple[str, ...]:
         """The command as an argument vector; never given to a shell."""
-        return tuple(shlex.split(self.target)) if self.kind == "cmd" else ()
+        return tuple(_words(self.target)) if self.kind == "cmd" else ()
 
     def to_plan(self) -> dict[str, Any]:
         """Return the probe as the collector reads it."""
+        return dict(self._plan)
+
+    @cached_property
+    def _plan(self) -> dict[str, Any]:  # the same for each of thousands of nodes
         plan: dict[str, Any] = {"key": self.key, "kind": self.kind, "target": self.target}
         plan["timeout_s"] = self.timeout_s
         if self.kind == "cmd":
             plan["argv"] = list(self.argv)
         if self.needs:
             plan["needs"] = self.needs
+        if self.where:
+            plan["where"] = list(self.where)
         if self.each:
             plan["each"] = list(self.each)
         if self.listed:
-            plan["listed"] = {"argv": shlex.split(self.listed[0]), "pattern": self.listed[1]}
+            plan["listed"] = {"argv": _words(self.listed[0]), "pattern": self.listed[1]}
         if self.twice:
             plan["twice"] = True
         if self.omit:
             plan["omit"] = self.omit
+        if self.digest:
+            plan["digest"] = True
         if self.otherwise:
             plan["otherwise"] = [probe.to_plan() for probe in self.otherwise]
         return plan
 
 
+def _words(command: str) -> list[str]:
+    """Take a command line apart as a shell does; most have nothing that a shell would look at."""
+    if not any(sign in command for sign in "'\"\\"):
+        return command.split()
+    import shlex
+
+    return shlex.split(command)
+
+
 _PCI = "/sys/bus/pci/devices"
 _IB = "/sys/class/infiniband"
 _NET = "/sys/class/net"
-_RDMA_NETDEVS = (f"{_IB}/*/device/net/*",)
+#: Interfaces of RDMA devices; of a bond, those that it is made of, also where a device stands for two of them.
+_RDMA_NETDEVS = (f"{_IB}/*/device/net/*", f"{_IB}/*/device/net/*/master/lower_*/device/net/*")
 #: Counters of single queues and rings, of which a large NIC has thousands: `rx12_packets`, `[3]: rx_drops`, ….
 _RINGS = r"\s*(?:(?:rx|tx|ch|cq|xdp|xsk)_?(?:queue_)?[0-9]+_|(?:rx|tx)_xsk[0-9]|\[[0-9]+\]:|(?:rx|tx)-[0-9]+\.)"
 
@@ -102,7 +125,7 @@ PROBES = (
     Probe("cmd", "nvidia-smi -q -x", "health of each GPU, where NVML cannot be called", 20),
     Probe("cmd", "nvidia-smi nvlink -s", "NVLinks of each GPU, where NVML cannot be called", 20),
     Probe("cmd", "systemctl show --property=Id,LoadState,ActiveState,SubState nvidia-fabricmanager.service"
-          " nvidia-imex.service", "whether the services run that join GPUs to the NVLink fabric"),
+          " nvidia-imex.service", "whether the services run that join GPUs to the NVLink fabric", where=("nvidia",)),
     Probe("cmd", "nv-fabricmanager --version", "version of the fabric manager, which must be the driver's"),
     Probe("dir", "/dev/nvidia-caps-imex-channels", "IMEX channels, where NVLink spans nodes"),
     Probe("cmd", "dmesg --raw --level=emerg,alert,crit,err,warn", "XIDs and SXids in the kernel's log", needs="root"),
@@ -112,27 +135,30 @@ PROBES = (
     Probe("dir", _PCI, "all PCI functions and their place under bridges and switches"),
     Probe("file", _PCI + "/*/{uevent,numa_node,local_cpulist}", "class, ids, driver and NUMA node of each"),
     Probe("cmd", "lspci -Dnvv", "ACS on the bridges between GPU and NIC, MaxReadReq, relaxed ordering", 20,
-          needs="root"),
+          needs="root", where=("nvidia", "rdma")),
     Probe("file", "/sys/bus/pci/drivers/nvidia/*:*/iommu_group/type", "whether the IOMMU translates for each GPU"),
     Probe("file", _IB + "/*/device/iommu_group/type", "whether the IOMMU translates for each HCA"),
     Probe("dir", "/sys/kernel/iommu_groups", "whether an IOMMU is in use"),
     Probe("file", _IB + "/*/device/{current,max}_link_{width,speed}", "the PCIe link of each HCA"),
     # RDMA
     Probe("dir", _IB, "the RDMA devices that the kernel registered"),
-    Probe("file", _IB + "/*/{fw_ver,hca_type,board_id,node_guid,parent}", "HCA model, firmware, GUID"),
+    Probe("file", _IB + "/*/{fw_ver,hca_type,board_id,node_guid,sys_image_guid,parent}", "HCA model, firmware, GUIDs"),
     Probe("dir", _IB + "/*/ports", "the ports of each HCA"),
     Probe("dir", _IB + "/*/device/net", "the network interface of each HCA"),
     Probe("file", _IB + "/*/ports/*/{state,phys_state,rate,link_layer,lid,sm_lid,gid_attrs/ndevs/0}",
           "state, rate and link layer of each port"),
     Probe("file", _IB + "/*/ports/*/{gids,gid_attrs/types}/{0,1,2,3,4,5,6,7}", "addresses that a GID index means"),
+    Probe("file", _IB + "/*/ports/*/pkeys/{0,1,2,3}", "partitions of InfiniBand that each port is a member of"),
     Probe("file", _IB + "/*/ports/*/gids/{15,31,63,127,255,511,1023,2047}", "how long each GID table is"),
     Probe("file", "/sys/class/infiniband_verbs/*/ibdev", "which HCA a /dev/infiniband/uverbsN belongs to"),
     Probe("dir", "/dev/infiniband", "device nodes, and whether this user may open them"),
     Probe("cmd", "ibstat", "ports, where sysfs cannot be read"),
     Probe("cmd", "ibv_devinfo", "active MTU; whether the devices can be opened from user space"),
     # Ethernet side of RoCE
-    Probe("file", _NET + "/*/{mtu,operstate,speed,type}", "MTU and link of each network interface"),
+    Probe("file", _NET + "/*/{mtu,operstate,speed,type,address}", "MTU, link and MAC of each network interface"),
+    Probe("file", "/proc/net/vlan/config", "interfaces that tag their packets, and with which VLAN"),
     Probe("file", _NET + "/*/qos/trust*", "whether DSCP or the VLAN tag gives the priority (vendor driver)"),
+    Probe("file", _NET + "/*/bonding/slaves", "interfaces that a bond is made of, which have its quality of service"),
     Probe("cmd", "dcb -j pfc show dev {}", "PFC per priority (upstream tool)", each=_RDMA_NETDEVS),
     Probe("cmd", "dcb -j app show dev {}", "priority of each DSCP, trust state (upstream tool)", each=_RDMA_NETDEVS),
     Probe("cmd", "dcb -j buffer show dev {}", "receive buffers: headroom of PFC (upstream tool)", each=_RDMA_NETDEVS),
@@ -168,6 +194,7 @@ PROBES = (
     Probe("file", "/sys/devices/system/node/node*/cpulist", "NUMA nodes and their CPUs"),
     Probe("cmd", "find /dev -maxdepth 1 -name nvidia*", "which GPU device nodes a container was given"),
     Probe("file", "/etc/{podnetinfo,podinfo}/annotations", "a pod's networks, by downward API"),
+    Probe("kube", "pod", "in a pod with a service account: what its containers asked for, its networks", 5),
     Probe("statvfs", "/dev/shm", "room for NCCL's shared memory"),
     Probe("file", "/proc/sys/net/ipv4/ip_local_port_range", "room for NCCL's sockets"),
     Probe("dir", "/sys/module", "kernel modules: peer memory, RDMA, NVIDIA"),
@@ -177,7 +204,7 @@ PROBES = (
     Probe("file", "/sys/devices/system/cpu/cpufreq/policy*0/scaling_governor", "frequency governor, every tenth CPU"),
     Probe("file", "/proc/sys/kernel/numa_balancing", "whether the kernel moves pages between NUMA nodes"),
     Probe("cmd", "chronyc -n tracking", "whether the clock is synchronised, and its offset", 5),
-    Probe("cmd", "timedatectl show", "whether the clock is synchronised, without chrony", 5),
+    Probe("cmd", "timedatectl show", "whether the clock is synchronised, without chrony", 5, where=("systemd",)),
     Probe("file", "/proc/net/route", "over which interface the default route leads"),
     Probe("file", "/proc/sys/net/ipv4/conf/{all,en*,eth*,ib*,rdma*,roce*,gpu*,rail*,bond*}"
           "/{arp_ignore,arp_announce,rp_filter}", "how rails that share a subnet answer ARP"),
@@ -198,11 +225,28 @@ PROBES = (
     Probe("file", "/proc/cmdline", "IOMMU and other boot settings"),
     Probe("file", "/proc/sys/kernel/{osrelease,hostname}", "kernel release, host name"),
     Probe("file", "/etc/os-release", "distribution"),
+    # What nodes of one kind must have alike, or each for itself
+    Probe("file", "/etc/machine-id", "whether two nodes were cloned; only a digest of it leaves the node", digest=True),
+    Probe("file", "/proc/sys/kernel/random/boot_id", "whether one machine was asked by two names"),
+    Probe("file", "/sys/class/dmi/id/{bios_version,bios_date,product_name}", "version of the BIOS, model of server"),
+    Probe("cmd", "head -c 2048 /proc/cpuinfo", "model and microcode of the first CPU", 5),
+    Probe("file", "/sys/devices/system/cpu/cpu*0/topology/physical_package_id", "sockets, by every tenth CPU"),
+    Probe("file", "/proc/meminfo", "memory of the node"),
+    Probe("file", "/sys/kernel/mm/transparent_hugepage/enabled", "transparent huge pages"),
+    Probe("file", "/proc/sys/vm/nr_hugepages", "memory that is set aside as huge pages"),
+    Probe("file", "/proc/sys/net/core/{rmem_max,wmem_max}", "largest buffers of a socket"),
+    Probe("file", "/proc/sys/net/ipv4/{tcp_rmem,tcp_wmem}", "buffers of TCP"),
+    Probe("file", "/sys/module/ib_core/parameters/netns_mode", "whether network namespaces share RDMA devices"),
+    Probe("file", "/usr/local/cuda/version.json", "version of the CUDA toolkit"),
+    Probe("cmd", "nvidia-ctk --version", "version of the NVIDIA container toolkit", 5),
+    Probe("file", "/etc/nvidia-imex/nodes_config.cfg", "nodes that share memory over NVLink"),
 )  # fmt: skip
 
 
 def checkpoints(path: str) -> Probe:
     """Return the probe that lists the checkpoints of a directory, with the time of their last change."""
+    import shlex
+
     command = f"find -H {shlex.quote(path)} -maxdepth 2 -printf '%T@ %y %P\\n'"
     return Probe("cmd", command, "age of the newest checkpoint, where the cluster file names its directory", 20)
 
@@ -211,10 +255,11 @@ def checkpoints(path: str) -> Probe:
 SWEEP_CAP = 32_000_000
 
 
-def sweep(device: str | None = None) -> tuple[Probe, ...]:
+def sweep(device: str | None = None, *, window: bool = False) -> tuple[Probe, ...]:
     """Return the probes that sweep the InfiniBand fabric of a port; each sends queries to every switch and HCA.
 
     ``device`` is the RDMA device whose fabric is meant; None: the one that the tools choose, the first that is active.
+    ``window`` adds what tells nothing unless it is read twice.
     """
     of = f" -C {device}" if device else ""
     managers = (f"saquery -s{of}", r"(?m)^\s*EndPortLid\.+([0-9]{1,5})\s*$")
@@ -228,6 +273,8 @@ def sweep(device: str | None = None) -> tuple[Probe, ...]:
               listed=managers),
         Probe("cmd", f"saquery SR{of}", "services of the subnet, the SHARP aggregation manager among them",
               needs="root"),
+        *((Probe("cmd", f"ibqueryerrors --counters --switch{of}", "bytes that each port of a switch carried, with "
+                 "--window", 120, "root", twice=True),) if window else ()),
     )  # fmt: skip
 
 

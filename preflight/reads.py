@@ -64,6 +64,18 @@ class _Run(RunFacts):
         return super().nccl_logs
 
     @property
+    def traces(self) -> Any:
+        """Every trace of PyTorch's profiler."""
+        self.read_as.add(formats.TRACE)
+        return super().traces
+
+    @property
+    def recordings(self) -> Any:
+        """Every dump of PyTorch's flight recorder."""
+        self.read_as.add(formats.RECORDING)
+        return super().recordings
+
+    @property
     def nccl_tests(self) -> Any:
         """Every report of nccl-tests."""
         self.read_as.add(formats.NCCL_TESTS)
@@ -107,11 +119,10 @@ def nodes_asked(check: Check, documents: Sequence[Mapping[str, Any]], cluster: C
     sites = {}
     nodes: list[tuple[Asked, NodeFacts]] = []
     for document in documents:
+        about = document["node"], document["collected_at"]
+        sites[document["node"]] = cluster.site(NodeFacts(Evidence(*about, document["records"], document["collector"])))
         records = Asked(document["records"])
-        evidence = Evidence(document["node"], document["collected_at"], records, document["collector"])
-        sites[evidence.node] = cluster.site(NodeFacts(evidence))
-        records.keys_asked.clear()
-        nodes.append((records, NodeFacts(evidence)))
+        nodes.append((records, NodeFacts(Evidence(*about, records, document["collector"]))))
     if check.scope is Scope.FLEET:
         _exhaust(lambda: check.run([facts for _, facts in nodes], sites))
     else:

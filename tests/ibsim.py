@@ -241,7 +241,8 @@ class IbSim:
         try:
             if meanwhile:
                 timer.start()
-            asked = plan(sweep(device), node=node, deadline_s=60, output_cap=SWEEP_CAP, window_s=window_s)
+            probes = sweep(device, window=window_s is not None)
+            asked = plan(probes, node=node, deadline_s=60, output_cap=SWEEP_CAP, window_s=window_s)
             document = collect(asked)
         finally:
             os.environ["PATH"] = before

@@ -1,4 +1,4 @@
-"""Records the fixtures of the fabric checks from a simulated fabric: ``python -m tests.ibsim_record``.
+"""Records the fixtures of the fabric checks from a simulated fabric: ``python -m tests.ibsim_record [CHECK…]``.
 
 Each case is a fabric, a fault, and what the check must say; the records are what the real tools printed. What no
 simulator has (a SHARP aggregation manager, a node's sysfs) is made by hand, and the fixture's origin says so.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
@@ -21,6 +22,7 @@ ORIGIN = "recorded from ibsim 0.10 with opensm 3.3.23 and infiniband-diags 44.0 
 #: Four HCAs on two leaves below two spines.
 SMALL = fat_tree(4, down=2, spines=2, ports=6)
 NET, LINKS, ERRORS = "cmd:ibnetdiscover", "cmd:iblinkinfo -l", "cmd:ibqueryerrors"
+TRAFFIC = "cmd:ibqueryerrors --counters --switch"
 MANAGER = ("cmd:sminfo", "cmd:sminfo *", "cmd:saquery -s", NET)
 
 Finding = Mapping[str, str]
@@ -82,6 +84,16 @@ def void(value: object) -> None:
 def counter(place: str, port: int, name: str, value: int) -> str:
     return f'PerformanceSet "{place}"[{port}] PortCounters.{name}={value}'
 
+
+def carried(place: str, **words: int) -> tuple[str, ...]:
+    """Return the commands that let ports of a switch have carried so much: ``sent3=…``, in words of four bytes."""
+    counters = {"sent": "PortXmitData", "received": "PortRcvData"}
+    return tuple(f'PerformanceSet "{place}"[{name[-1]}] PortCountersExtended.{counters[name[:-1]]}={number}'
+                 for name, number in words.items())  # fmt: skip
+
+
+#: Words that 4xHDR carries in a window of three seconds.
+FULL_HDR = 3 * 6_250_000_000
 
 LOST = console(f'Error "{leaf(1)}" 100')
 PULLED = console(f'Unlink "{leaf(0)}"[3]', f'Unlink "{hca(3)}"[1]')
@@ -366,6 +378,88 @@ CASES: dict[str, dict[str, Recording]] = {
             (ERRORS, NET), opensm=False,
         ),
     },
+    "fabric.fan-in": {
+        "all-alike": Recording(
+            "a healthy fabric; the nodes' sysfs made by hand",
+            (said("pass", "8 receivers; up to 7 nodes of a rail can send to one, 7 times the link of gpu000 mlx5_0"),),
+            (NET,), topology=EIGHT, records=JOB["gpu000"], nodes=some(*(f"gpu{n:03d}" for n in range(1, 8))),
+        ),
+        "through-few-uplinks": Recording(
+            "one uplink to each spine; the nodes' sysfs made by hand",
+            (said("pass", "8 receivers; up to 7 nodes of a rail can send to one, 5 times the link of gpu000 mlx5_0"),),
+            (NET,), topology=fat_tree(8, down=4, spines=2, up=1, ports=10), records=JOB["gpu000"],
+            nodes=some(*(f"gpu{n:03d}" for n in range(1, 8))),
+        ),
+        "narrow-receiver": Recording(
+            "an HCA's link at EDR; the nodes' sysfs made by hand",
+            (said("warn", "gpu001 mlx5_0 takes 100 Gb/s, and each of 3 nodes sends up to 200", "gpu001 mlx5_0"),),
+            (NET,), topology=fat_tree(8, down=4, spines=2, up=2, ports=10, slow={(leaf(0), 2): "4xEDR"}),
+            records=JOB["gpu000"], nodes=some("gpu001", "gpu004", "gpu005"),
+        ),
+        "waits-in-a-window": Recording(
+            "a window of one second, PortXmitWait set in its middle; the nodes' sysfs made by hand",
+            ({"status": "pass", "message": "2 receivers",
+              "found": r"to leave spine01 port 1 \(\+70000000 ticks\), leaf00"},),
+            (NET, ERRORS), topology=EIGHT, records=JOB["gpu000"], nodes=some("gpu004"), window_s=1.0,
+            meanwhile=(counter(spine(1), 1, "PortXmitWait", 70000000), counter(leaf(0), 5, "PortXmitWait", 900)),
+        ),
+        "one-node": Recording("a healthy fabric", (said("skip", "one node was asked"),), (NET,)),
+        "not-on-this-fabric": Recording(
+            "a healthy fabric; the nodes' sysfs made by hand",
+            (said("unknown", "no two of one rail are in this sweep"),), (NET,), records=JOB["gpu000"],
+            nodes={"gpu777": node(0x7777)},
+        ),
+        "lost-queries": Recording(
+            "one leaf answers no query; the nodes' sysfs made by hand", (said("unknown", "the sweep is partial"),),
+            (NET,), records=JOB["gpu000"], nodes=some("gpu001"), fault=LOST,
+        ),
+    },
+    "fabric.uplink-balance": {
+        "alike": Recording(
+            "a window of three seconds, traffic counters set in its middle",
+            (said("pass", "of 1 leaves carry alike: at most 1.0. times an even share, the busiest at [45]. %"),),
+            (NET, ERRORS, TRAFFIC), window_s=3.0,
+            meanwhile=carried(leaf(0), sent3=FULL_HDR * 50 // 100, sent4=FULL_HDR * 48 // 100,
+                              received1=FULL_HDR // 2, received2=FULL_HDR * 48 // 100),
+        ),
+        "hot-uplink": Recording(
+            "a window of three seconds, traffic counters set in its middle: two hosts on one uplink",
+            (said("warn", "leaf00 port 3 carried 1.* Gb/s up, 2.0 times an even share, while 1 of 2 uplinks",
+                  "leaf00 port 3"),),
+            (NET, ERRORS, TRAFFIC), window_s=3.0,
+            meanwhile=carried(leaf(0), sent3=FULL_HDR * 96 // 100, received1=FULL_HDR * 48 // 100,
+                              received2=FULL_HDR * 48 // 100),
+        ),
+        "hot-on-the-way-down": Recording(
+            "a window of three seconds, traffic counters set in its middle: two hosts receive over one uplink",
+            (said("warn", "leaf01 port 4 carried 1.* Gb/s down, 2.0 times an even share", "leaf01 port 4"),),
+            (NET, ERRORS, TRAFFIC), window_s=3.0,
+            meanwhile=carried(leaf(1), received4=FULL_HDR * 96 // 100, sent1=FULL_HDR * 48 // 100,
+                              sent2=FULL_HDR * 48 // 100),
+        ),
+        "one-sender": Recording(
+            "a window of three seconds, traffic counters set in its middle: one host sends far",
+            (said("pass", "of 1 leaves carry alike: at most 1.00 times an even share, the busiest at [89]. %"),),
+            (NET, ERRORS, TRAFFIC), window_s=3.0,
+            meanwhile=carried(leaf(0), sent3=FULL_HDR * 90 // 100, received1=FULL_HDR * 90 // 100),
+        ),
+        "at-rest": Recording(
+            "a window of three seconds, nothing but the sweep's own packets",
+            (said("unknown", "no uplink carried 5 % of its rate"),), (NET, ERRORS, TRAFFIC), window_s=3.0,
+        ),
+        "not-asked": Recording(
+            "a window of three seconds, without the traffic counters",
+            (said("unknown", "was never asked of this node"),), (NET, ERRORS), window_s=3.0,
+        ),
+        "one-switch": Recording(
+            "four HCAs on one switch", (said("skip", "no leaf has several uplinks"),), (NET, ERRORS, TRAFFIC),
+            topology=fat_tree(4, down=4, ports=6), window_s=3.0,
+        ),
+        "lost-queries": Recording(
+            "one leaf answers no query", (said("unknown", "the sweep is partial"),), (NET, ERRORS, TRAFFIC),
+            window_s=3.0, fault=LOST,
+        ),
+    },
 }  # fmt: skip
 
 
@@ -391,17 +485,24 @@ def short(raw: Mapping[str, Any]) -> Any:
     return {key: value for key, value in raw.items() if key != "seconds"}
 
 
-def write() -> None:
-    """Write all fixtures and the references that some of them name."""
+def write(checks: Sequence[str]) -> None:
+    """Write the fixtures of some checks, or all and the references that some of them name."""
+    for check, cases in CASES.items():
+        if check in checks or not checks:
+            folder = FIXTURES / check
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            for name, case in cases.items():
+                body = record(case)
+                (folder / f"{name}.json").write_text(json.dumps(body, indent=1) + "\n")
+    if not checks:
+        write_references()
+
+
+def write_references() -> None:
+    """Write the sweeps of a healthy fabric that are named as references."""
     with IbSim(SMALL) as sim:
         good = sim.sweep(at="2026-11-21T02:00:00Z")  # an hour before what a fixture says
-    for check, cases in CASES.items():
-        folder = FIXTURES / check
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        for name, case in cases.items():
-            body = record(case)
-            (folder / f"{name}.json").write_text(json.dumps(body, indent=1) + "\n")
     (FIXTURES / "fabric.reference" / "good.ibnetdiscover").write_text(good.records[NET]["out"])
     kept = Evidence("gpu000", good.collected_at, {key: good.records[key] for key in (NET, ERRORS)},
                     origin=ORIGIN.format("a healthy fabric"))  # fmt: skip
@@ -409,4 +510,4 @@ def write() -> None:
 
 
 if __name__ == "__main__":
-    write()
+    write(sys.argv[1:])

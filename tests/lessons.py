@@ -36,15 +36,22 @@ NODE: dict[str, tuple[str, tuple[str, ...]]] = {
     "L07": ("an empty answer is a pass", (
         "test_cli.py::test_damaged_evidence_is_a_node_without_an_answer", "test_local_transport.py::"
         "test_an_answer_that_is_cut_or_damaged", "test_openssh.py::test_cut_in_mid_answer",
+        "test_gate_cached.py::test_nothing_but_a_whole_verdict_is_one",
+        "test_gate.py::test_a_node_without_an_answer_is_not_judged",
     )),
     "L08": ("a second look heals", (
         "test_honesty.py::test_judging_twice_gives_the_same_bytes",
         "test_facts_gpu.py::test_judging_the_log_twice_gives_the_same",
     )),
     "L09": ("a status lost in the background", ("test_lessons.py::test_one_failure_among_many_is_the_exit_status",)),
-    "L10": ("success over a failed part", ("test_honesty.py::test_overall_is_never_better_than_any_finding",)),
+    "L10": ("success over a failed part", (
+        "test_honesty.py::test_overall_is_never_better_than_any_finding",
+        "test_gate.py::test_a_verdict_is_never_better_than_any_gating_finding",
+    )),
     "L12": ("an interrupted scan is a success", (
         "test_cli.py::test_an_interrupt_gives_a_report_and_could_not_tell",
+        "test_gate_runs.py::test_whoever_is_ended_says_what_is_missing",
+        "test_gate_runs.py::test_a_deadline_ends_what_no_signal_can",
         "test_fleet.py::test_the_process_ends_at_a_signal_whatever_hangs",
         "test_fleet.py::test_the_runs_deadline_names_those_whose_turn_did_not_come",
     )),
@@ -69,6 +76,7 @@ NODE: dict[str, tuple[str, tuple[str, ...]]] = {
     "L19": ("a rehearsal prints passes", (
         "test_lessons.py::test_a_rehearsal_says_so_in_every_format",
         "test_nodes.py::test_node_documents_say_that_they_are_made_by_hand",
+        "test_gate_runs.py::test_a_dry_run_holds_nobody_back_and_says_that_it_is_one",
     )),
     "L20": ("all HCAs gone is a warning", (
         "test_container.py::test_a_promised_hca_that_the_container_lacks_fails",
@@ -83,6 +91,8 @@ NODE: dict[str, tuple[str, tuple[str, ...]]] = {
     "L22": ("a typo drains the node", (
         "test_cluster.py::test_mistake_names_file_line_key_and_cure", "test_cluster.py::test_mistakes_in_declarations",
         "test_cli.py::test_a_wrong_cluster_file_is_told_before_anything_is_touched",
+        "test_gate_runs.py::test_a_check_that_is_misspelt_drains_nobody",
+        "test_gate_runs.py::test_a_mistake_in_a_script_drains_nobody",
     )),
     "L23": ("a missing tool is unhealthy", (
         "test_false_alarms.py::test_tools_that_are_missing_are_no_fault", "test_facts_gpu.py::"
@@ -137,6 +147,10 @@ NODE: dict[str, tuple[str, tuple[str, ...]]] = {
         "test_fleet.py::test_the_process_ends_at_the_deadline_whatever_hangs",
         "test_collector.py::test_the_deadline_ends_what_runs_and_names_what_never_began",
     )),
+    "L40": ("checks inside the scheduler's periodic health program", (
+        "test_gate_runs.py::test_the_health_check_reads_and_has_it_judged_in_the_background",
+        "test_gate_runs.py::test_a_prolog_after_a_good_verdict_asks_nobody_and_imports_nothing",
+    )),
     "L41": ("the monitor dies with the driver", (
         "test_facts_gpu.py::test_nvml_that_hung_keeps_what_it_said",
         "test_facts_gpu.py::test_a_lost_gpu_does_not_hide_the_others",
@@ -160,13 +174,21 @@ NODE: dict[str, tuple[str, tuple[str, ...]]] = {
     "L46": ("the kernel's words in HTML as they are", ("test_report_html.py::test_hostile_text_shows_as_text",)),
     "L47": ("the reason is cut before the fact", (
         "test_facts_gpu.py::test_reasons_begin_with_the_fault",
+        "test_gate.py::test_the_reason_names_check_subject_and_fault_first",
     )),
     "L48": ("a finding that nobody can act on", ("test_lessons.py::test_every_complaint_can_be_acted_on",)),
     "L49": ("a format mark printed as it is", (
         "test_lessons.py::test_every_complaint_can_be_acted_on", "test_checks.py::test_fixture",
     )),
     "L50": ("words of the output parsed by the next tool", ("test_cli.py::test_check_on_this_machine",)),
-    "L54": ("a check that cannot be switched off", ("test_cli.py::test_switched_off_checks_are_named",)),
+    "L53": ("acts on what was seen days ago, before a reset", (
+        "test_gate_cached.py::test_age_boot_and_node",
+        "test_gate_cached.py::test_what_it_was_judged_by_must_not_have_changed",
+    )),
+    "L54": ("a check that cannot be switched off", (
+        "test_cli.py::test_switched_off_checks_are_named",
+        "test_gate.py::test_switched_off_and_shadow_checks_are_off_by_choice",
+    )),
     "L56": ("unknown ranks below ok", ("test_honesty.py::test_overall_is_never_better_than_any_finding",)),
     "L57": ("a value is cut at the second equals sign", (
         f"{_SILENT}[NCCL_IB_HCA with two equals signs]", "test_facts_nccl.py::test_hca_list_worked_examples",
@@ -192,10 +214,8 @@ ELSEWHERE: dict[str, str] = {
     "L11": "history: needs the reports of earlier runs",
     "L24": "counters over a window: a flap needs two readings, or the kernel's log of a port",
     "L29": "bench: the order of measurements",
-    "L40": "gate: the scheduler's periodic health program",
     "L51": "gate: who drained the node",
     "L52": "gate: share of the eligible nodes",
-    "L53": "gate: age and boot of the evidence",
     "L55": "gate: allocated nodes are left alone",
     "L64": "bench: warm-up and number of iterations",
 }

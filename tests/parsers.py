@@ -95,8 +95,8 @@ APART = {
     "window.twice": "calls the parser that it is given",
 }
 
-#: Modules whose parsers have their own tests: NCCL's log is read by tests/test_facts_nccl.py.
-ELSEWHERE = ("nccl_log", "nccl_lines", "nccl_report")
+#: Modules whose parsers have their own tests: tests/test_facts_nccl.py, tests/test_torch_trace.py.
+ELSEWHERE = ("nccl_log", "nccl_lines", "nccl_report", "torch_trace", "run_log")
 
 
 #: Whole nodes, the last one recorded.
@@ -209,12 +209,25 @@ _text("nccl_table.without_rules", "| 8 | 2 | float |")
 _text("fabric_reference.read", call=lambda text: fabric_reference.read(_raw(text), "x"), tool="ibnetdiscover")
 _text("fabric_reference.hours", "2026-11-20T03:00:00Z", call=lambda text: fabric_reference.hours(text, text))
 _text("ib_errors.parse", tool="ibqueryerrors")
+_text("ib_traffic.parse", tool="ibqueryerrors --counters")
 _text("ib_links.parse", tool="iblinkinfo")
 _text("ib_manager.parse_sminfo", "sminfo: iberror: failed: query\n", tool="sminfo")
 _text("ib_manager.parse_services", SERVICES)
 _text("ib_manager.lost", LOST)
 _text("ib_net.parse", tool="ibnetdiscover")
 _text("ib_net.gbps", "4xHDR", "1xSDR")
+_text("identity.guid", "a088:c203:0018:0000\n", "0xa088c20300180000")
+_text("identity.mac", "00:00:00:48:fe:80:00:00:00:00:00:00:a0:88:c2:03:00:18:00:00\n", tool="MAC addresses in sysfs")
+_text("settings.chosen", tool="transparent huge pages in sysfs")
+_text("settings.cpu", *_out("cmd:head -c 2048 /proc/cpuinfo"), "CPU implementer\t: 0x41\nCPU part\t: 0xd4f\n",
+      tool="/proc/cpuinfo")  # fmt: skip
+_text("settings.cuda_version", '{"cuda": {"name": "CUDA SDK", "version": "12.8.1"}}')
+_text("settings.imex_nodes", "# the rack\n192.0.2.1\n192.0.2.2\n")
+_text("settings.memory_gib", *_out("file:/proc/meminfo"), tool="/proc/meminfo")
+_text("settings.partition_key", "0xffff\n")
+_text("settings.toolkit_version", *_out("cmd:nvidia-ctk --version"))
+_text("settings.vlans", "VLAN Dev name    | VLAN ID\nName-Type: VLAN_NAME_TYPE_RAW_PLUS_VID_NO_PAD\n"
+      "enp24s0.100    | 100  | enp24s0\n")  # fmt: skip
 _text("kernel.boot_options", *_out(kernel.CMDLINE), 'a=1 b="c d" -- e')
 _text("kernel.release", *_out(kernel.RELEASE))
 _text("kernel.open_modules", *_out(kernel.NVIDIA_VERSION), tool="NVRM version")
@@ -252,6 +265,10 @@ _text("qos.parse_traffic_class", "Global tclass=106\n")
 _text("nvlink.parse", *_out(nvlink.NVLINK), tool="nvidia-smi nvlink -s")
 _text("pci.address", "0000:1b:00.0", "00000000:1B:00.0", "1b:00.0")
 _text("perftest.cause", *(sample.text for sample in outside.samples("perftest")), tool="ibv_rc_pingpong")
+_text("pod.is_device", "rdma/ib", "kubernetes.io/x", "cpu")
+_text("pod.is_gpu", "nvidia.com/gpu")
+_text("pod.is_rdma", "rdma/hca_shared_devices_a", "vpc.amazonaws.com/efa")
+_text("pod.variable_of", "nvidia.com/mlnxnics")
 _text("perftest.connected", tool="ibv_rc_pingpong")
 _text("perftest.parse_bandwidth", outside.text("ib_write_bw_softroce.txt"), outside.text("ib_read_bw_softroce.txt"))
 _text("perftest.parse_latency", outside.text("ib_write_lat_softroce.txt"))
@@ -312,6 +329,9 @@ def _value(name: str, seed: str, *, call: Call | None = None, raises: type[Excep
 
 _value("addresses.parse_psutil", _PSUTIL)
 _value("counters.parse_files", json.dumps({"port_rcv_data": "12\n", "N": "N/A (no PMA)\n"}))
+_value("pod.parse_pod", json.dumps({"namespace": "n", "name": "p", "node": "gpu001", "annotations": {"a": "b"},
+                                    "containers": [{"name": "main", "init": False, "limits": {"rdma/ib": "1"},
+                                                    "requests": {}, "claims": ["nics"]}]}))  # fmt: skip
 _value("evidence.from_document", _DOCUMENT, call=lambda value: from_document(value, "x"), raises=DocumentError)
 
 
@@ -352,6 +372,7 @@ _evidence("addresses.addresses")
 _evidence("addresses.effective", lambda e: addresses.effective(e, "enp24s0", "rp_filter"))
 _evidence("clock.clock")
 _evidence("gpu.driver")
+_evidence("pod.pod")
 _evidence("gpu_health.health")
 _evidence("gpu_nvml.whole")
 _evidence("gpu_nvml.part")
@@ -361,6 +382,7 @@ _evidence("gpudirect.nic_link", _each_nic(gpudirect.nic_link))
 _evidence("host.integer_file", lambda e: host.integer_file(e, "file:/proc/sys/kernel/numa_balancing"))
 _evidence("host.shm_bytes")
 _evidence("host.numa_nodes")
+_evidence("settings.sockets")
 _evidence("kernel.modules")
 _evidence(
     "kernel.iommu_types", lambda e: kernel.iommu_types(e, ["file:/sys/class/infiniband/*/device/iommu_group/type"])

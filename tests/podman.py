@@ -36,6 +36,13 @@ if "create" in words:
     config["process"].pop("rlimits", None)
     with open(path, "w") as file:
         json.dump(config, file)
+elif "exec" in words and "--process" in words:
+    path = words[words.index("--process") + 1]
+    with open(path) as file:
+        process = json.load(file)
+    process.pop("rlimits", None)
+    with open(path, "w") as file:
+        json.dump(process, file)
 os.execv("{runc}", ["runc", *words])
 """
 

@@ -118,6 +118,11 @@ class Slurm:
         settings = {"capture_output": True, "text": True, "timeout": _COMMAND_S, "check": False, **options}
         return subprocess.run([*self._enter(), *command], **settings)
 
+    def on(self, node: str) -> list[str]:
+        """Return what to put before a command so that it runs where a node's slurmd does."""
+        slurmd = str(self.daemons[node].pid)
+        return ["nsenter", "--target", slurmd, "--net", "--uts", "--mount", "--wd=/"]
+
     def submit(self, script: str, *options: str) -> str:
         """Submit a batch job; return its number."""
         path = self.folder / f"job{time.monotonic_ns()}"

@@ -83,7 +83,7 @@ def test_healthy(sweeps: dict[str, Evidence], site: Cluster) -> None:
     report = judge([sweeps["healthy"]], CHECKS, Cluster(fabric=site.fabric))
     assert told(report) == set()
     assert {f["check"] for f in report["findings"] if f["status"] == "skip"} == {
-        "fabric.hops", "fabric.sharp"  # one node was asked; ibsim's switches do not aggregate
+        "fabric.hops", "fabric.fan-in", "fabric.sharp"  # one node was asked; ibsim's switches do not aggregate
     }  # fmt: skip
     assert report["exit_status"] == 0
 
@@ -209,7 +209,7 @@ def test_from_the_command_line(small: IbSim, tmp_path: Path) -> None:
     assert third.returncode == 1, third.stderr
     report = json.loads(third.stdout)
     assert told(report) == {("fail", "fabric.reference", "gpu001 mlx5_0")}
-    assert report["coverage"]["planned"] == len(CHECKS)
+    assert report["coverage"]["planned"] == len([check for check in CHECKS if not check.window])
     page = (tmp_path / "page.html").read_text()
     assert "missing: gpu001 mlx5_0" in page
     assert "FAIL" in page
@@ -220,5 +220,6 @@ def test_nobody_sweeps_unless_told(small: IbSim, tmp_path: Path) -> None:
     (kept,) = (tmp_path / "kept").glob("*.json")
     assert not [key for key in json.loads(kept.read_text())["records"] if "ibnetdiscover" in key or "sminfo" in key]
     report = json.loads(done.stdout)
-    assert report["coverage"]["without_sweep"] == [check.id for check in CHECKS]
+    assert report["coverage"]["without_sweep"] == [check.id for check in CHECKS if not check.window]
+    assert "fabric.uplink-balance" in report["coverage"]["without_window"]
     assert (report["coverage"]["planned"], report["findings"], report["exit_status"]) == (0, [], 3)

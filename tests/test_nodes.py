@@ -21,7 +21,8 @@ NODES = ("hgx-h100", "hgx-h100-roce")
 
 #: Checks that skip on both: no container, the CPUs are not AMD's, a newer GPU, no job, no multi-node NVLink.
 DO_NOT_APPLY = {
-    "container.gpu-devices", "container.networks", "pcie.relaxed-ordering", "gpu.retired-pages", "gpu.process-per-gpu",
+    "container.gpu-devices", "container.device-plugin",
+    "container.networks", "pcie.relaxed-ordering", "gpu.retired-pages", "gpu.process-per-gpu",
     "nvlink.imex",
 }  # fmt: skip
 
@@ -50,7 +51,7 @@ def test_healthy_node_without_a_cluster_file_has_no_fail_and_no_warn(name: str) 
     report = judge([from_document(whole_node(name), name)], CHECKS)
     assert not [f for f in report["findings"] if f["status"] in ("fail", "warn")]
     asks = {f["check"] for f in report["findings"] if f["status"] == "unknown"}
-    of_roce = {"roce.chain", "counters.traffic-class"} if "roce" in name else set()
+    of_roce = {"roce.chain", "counters.traffic-class", "nccl.load-balancing"} if "roce" in name else set()
     assert asks == {"rdma.device-count", "checkpoint.age"} | of_roce
     assert report["exit_status"] == 3
 

@@ -217,7 +217,8 @@ def test_healthy() -> None:
     assert found["exit_status"] == 0
     assert found["nodes"][0]["part"] == "HGX A100"
     assert silent_checks(found) == {
-        "container.gpu-devices", "container.networks", "gpu.fabric-state", "gpu.process-per-gpu",
+        "container.gpu-devices", "container.device-plugin",
+        "container.networks", "gpu.fabric-state", "gpu.process-per-gpu",
         "gpu.recovery-action", "gpu.retired-pages", "nvlink.imex", "rails.subnets", "roce.chain",
         "counters.traffic-class", "switch.pfc", "switch.mtu",
     }  # fmt: skip

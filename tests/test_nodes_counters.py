@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from preflight.checks import registry
 from preflight.cluster import Cluster
 from preflight.evidence import from_document
 from preflight.judge import judge
@@ -351,11 +352,12 @@ def test_software_devices_are_not_judged_by_their_noise() -> None:
 
 
 def test_what_a_host_cannot_see_of_a_fabric_stays_unknown() -> None:
-    """Bytes of the switches' uplinks and adaptive routing: even rails do not pass these items."""
-    items = {item["id"]: item for item in report(describe(ROCE), ROCE)["checklists"]}
-    for name in ("FP-CON-5", "AN-7"):
-        assert items[name]["status"] == "unknown"
-        assert "adaptive routing" in items[name]["missing"]
+    """Bytes of the switches' uplinks: even rails, and NCCL's part of balancing, do not pass what asks for both."""
+    found = judge([from_document(machines.evidence(describe(IB)), IB)], registry().checks, site(IB))
+    items = {item["id"]: item for item in found["checklists"]}
+    assert (items["FP-CON-5"]["status"], items["AN-7"]["status"]) == ("unknown", "pass")
+    assert items["FP-CON-5"]["missing"] == "not judged: fabric.uplink-balance"
+    assert items["FP-CON-5"]["supply"] == "preflight check --fabric --window 60"
 
 
 def test_a_finding_shows_both_ends_of_the_window() -> None:

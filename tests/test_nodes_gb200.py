@@ -164,7 +164,8 @@ def test_healthy_tray_raises_nothing() -> None:
         "gpu.retired-pages", "gpu.process-per-gpu", "nvlink.fabric-manager", "xid.nvswitch", "topology.nearest-nic",
         "pcie.relaxed-ordering", "roce.chain", "rails.subnets", "counters.visible", "counters.traffic-class",
         "switch.pfc", "switch.mtu",
-        "container.gpu-devices", "container.networks",
+        "container.gpu-devices", "container.device-plugin",
+        "container.networks",
     }  # fmt: skip
     assert said["exit_status"] == 0
     assert said["nodes"][0]["part"] == "GB200 tray"

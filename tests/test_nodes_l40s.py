@@ -176,7 +176,8 @@ def test_healthy() -> None:
     assert found["exit_status"] == 0
     assert found["nodes"][0]["part"] == "L40S PCIe"
     assert silent_checks(found) == {
-        "container.gpu-devices", "container.networks", "gpu.fabric-state", "gpu.mig", "gpu.process-per-gpu",
+        "container.gpu-devices", "container.device-plugin",
+        "container.networks", "gpu.fabric-state", "gpu.mig", "gpu.process-per-gpu",
         "gpu.retired-pages", "nvlink.fabric-manager", "nvlink.imex", "nvlink.links", "pcie.relaxed-ordering",
         "rdma.active-mtu", "topology.nvlink", "xid.nvswitch",
     }  # fmt: skip
@@ -187,6 +188,7 @@ def test_without_a_cluster_file() -> None:
     assert loud(l40s_pcie()) == {
         ("unknown", "gpu.count", ""), ("unknown", "rdma.device-count", ""), ("unknown", "rdma.port-rate", ""),
         ("unknown", "roce.chain", ""), ("unknown", "checkpoint.age", ""), ("unknown", "counters.traffic-class", ""),
+        ("unknown", "nccl.load-balancing", ""),
     }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from tests.machines import Machine, hgx_h100
 from tests.machines.records import ok
 from tests.whole_nodes import Fault, Faults, Table, both, env, loud, node, site
 
-ROCE = "hgx-h100-roce"
+ROCE, IB = "hgx-h100-roce", "hgx-h100"
 
 
 def roce(name: str) -> Machine:
@@ -95,13 +95,25 @@ SILENT: dict[str, Fault] = {
     "a job with sound settings runs": running(NCCL_DEBUG="WARN", NCCL_SOCKET_IFNAME="net1", NCCL_IB_HCA="mlx5_7"),
 }  # fmt: skip
 
-TABLES = [Table(ROCE, roce, FAULTS)]
+ON_INFINIBAND: Faults = {
+    "adaptive routing switched off": (
+        env(NCCL_IB_ADAPTIVE_ROUTING="0"), {("warn", "nccl.load-balancing", "NCCL_IB_ADAPTIVE_ROUTING")},
+    ),
+}  # fmt: skip
+
+TABLES = [Table(ROCE, roce, FAULTS), Table(IB, hgx_h100, ON_INFINIBAND)]
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_planted_fault(fault: str) -> None:
     plant, expected = FAULTS[fault]
     assert loud(plant(roce(ROCE)), site(ROCE)) == expected
+
+
+@pytest.mark.parametrize("fault", ON_INFINIBAND)
+def test_planted_fault_on_infiniband(fault: str) -> None:
+    plant, expected = ON_INFINIBAND[fault]
+    assert loud(plant(hgx_h100(IB)), site(IB)) == expected
 
 
 @pytest.mark.parametrize("name", SILENT)

@@ -13,8 +13,9 @@ from preflight.facts.gpu_health import Process
 from preflight.facts.gpu_xml import XML
 from preflight.facts.node import TOPO
 from preflight.facts.nvlink import NVLINK
+from preflight.facts.pod import POD
 from tests.machines import Machine
-from tests.machines.pod import HIDDEN, NAME, NETWORKS, NO_TOOL, given, pod
+from tests.machines.pod import HIDDEN, NAME, NETWORKS, NO_TOOL, asking, given, pod
 from tests.machines.records import MISSING, ran
 from tests.whole_nodes import Fault, Faults, Findings, Table, both, env, health, loud, nic, node, report, site
 
@@ -96,7 +97,15 @@ FAULTS: Faults = {
         nic("mlx5_0", ip=""), {("fail", "roce.chain", "mlx5_0:1")},
     ),
     "no RDMA resource was asked for": (
-        records({"dir:/dev/infiniband": MISSING}), {("fail", "rdma.device-nodes", "")},
+        records({"dir:/dev/infiniband": MISSING, POD: asking({"nvidia.com/gpu": "8"})}),
+        {("fail", "rdma.device-nodes", ""), ("fail", "container.device-plugin", "")},
+    ),
+    "RDMA was asked for in another container": (
+        records({"dir:/dev/infiniband": MISSING}),
+        {("fail", "rdma.device-nodes", ""), ("fail", "container.device-plugin", "")},
+    ),
+    "the API does not tell": (
+        records({POD: {"status": "denied", "why": "HTTP 403"}}), {("unknown", "container.device-plugin", "")},
     ),
     "locked memory of a container": (node(memlock="8388608"), {("fail", "host.memlock", "")}),
     "/dev/shm of a container": (node(shm_gib=0.0625), {("fail", "host.shm", "")}),
@@ -141,7 +150,8 @@ def test_healthy_pod_says_what_it_cannot_see() -> None:
     said = report(pod(), site(NAME))
     assert said["exit_status"] == 3
     passed = {finding["check"] for finding in said["findings"] if finding["status"] == "pass"}
-    assert passed >= {"container.gpu-devices", "container.networks", "container.rdma-address"}
+    told = ("gpu-devices", "networks", "rdma-address", "device-plugin")
+    assert passed >= {f"container.{name}" for name in told}
 
 
 def test_what_is_hidden_is_all_that_is_unknown() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 
 import pytest
@@ -22,6 +23,7 @@ from preflight.facts import (
     ib_links,
     ib_manager,
     ib_net,
+    ib_traffic,
     kernel,
     kernel_log,
     lldp,
@@ -42,6 +44,7 @@ from preflight.facts import (
     xid,
 )
 from preflight.facts.text import integer
+from preflight.probes import sweep
 from tests import outside
 from tests.outside import text
 
@@ -238,6 +241,13 @@ def test_the_rest_of_a_ports_qos() -> None:
     assert qos.parse_pause(text("ethtool_pause_on.txt")) == qos.Pause(True, True)
 
 
+@reads("ethtool_statistics_mlx5_head.txt")
+def test_counters_of_a_connectx_4() -> None:
+    found = counters.parse_ethtool(text("ethtool_statistics_mlx5_head.txt"))
+    assert len(found) == 23
+    assert (found["rx_bytes"], found["tx_csum_partial"]) == (2195783498134, 726606998)
+
+
 @reads("ethtool_fec_rs.txt", "ethtool_statistics_virtio.txt", "proc_stat.txt", "carrier_changes.txt")
 def test_counters_and_fec() -> None:
     assert optics.parse_fec(text("ethtool_fec_rs.txt")) == "RS"
@@ -269,6 +279,12 @@ def test_pfc() -> None:
     assert [shown.dscp.priority(dscp) for dscp in (0, 26, 63)] == [0, 3, 7]
 
 
+@reads("mlnx_qos_prio3_no_buffers.txt")
+def test_qos_before_buffers_were_shown() -> None:
+    old = mlnx_qos.parse(text("mlnx_qos_prio3_no_buffers.txt"))
+    assert (old.pfc, old.trust, old.dcbx, old.buffers) == (frozenset({3}), "dscp", "os", None)
+
+
 @reads("ibnetdiscover_ibsim.txt", "iblinkinfo_ibsim.txt", "ibqueryerrors_ibsim.txt", "sminfo_ibsim.txt")
 def test_a_simulated_fabric() -> None:
     fabric = ib_net.parse(text("ibnetdiscover_ibsim.txt"))
@@ -283,6 +299,18 @@ def test_a_simulated_fabric() -> None:
     assert errors.counters["0c42a10300000000", 3] == {"PortXmitDiscards": 900}, "not the line ALL, which is full at 255"
     manager = ib_manager.parse_sminfo(text("sminfo_ibsim.txt"))
     assert manager == ib_manager.Manager(lid=1, guid="b8cef60300000001", priority=0, state=3)
+
+
+@reads("saquery_managers_ibsim.txt", "ibqueryerrors_counters_ibsim.txt", "ibqueryerrors_one_line.txt")
+def test_managers_and_traffic_of_a_simulated_fabric() -> None:
+    (listed,) = (probe.listed for probe in sweep() if probe.listed)
+    assert re.findall(listed[1], text("saquery_managers_ibsim.txt")) == ["1"]
+    carried = ib_traffic.parse(text("ibqueryerrors_counters_ibsim.txt"))
+    assert len(carried) == text("ibqueryerrors_counters_ibsim.txt").count(" port ") == 28
+    assert min(one.sent for one in carried.values()) == 0 < max(one.sent for one in carried.values())
+    assert not ib_traffic.rates(carried, carried, 1.0)["0c42a10300000000", 5].sent
+    with pytest.raises(ValueError, match="without a summary"):
+        ib_errors.parse(text("ibqueryerrors_one_line.txt"))
 
 
 @reads("lldp_neighbours.json")
@@ -411,10 +439,18 @@ def test_perftest() -> None:
     assert (wrote.size, wrote.messages, wrote.average_gbps, wrote.peak_gbps) == (65536, 200, 0.15, 0.32)
     assert perftest.parse_bandwidth(text("ib_read_bw_softroce.txt")).average_gbps == 0.072807
     took = perftest.parse_latency(text("ib_write_lat_softroce.txt"))
-    assert (took.size, took.messages, took.typical_us, took.average_us) == (2, 200, 1811.11, 2953.17)
+    assert (took.size, took.messages, took.typical_us, took.p99_us) == (2, 200, 1811.11, 20023.9)
     assert perftest.connected(text("ib_write_bw_softroce.txt"))
     with pytest.raises(ValueError, match="no table"):
         perftest.parse_bandwidth(text("ib_write_lat_softroce.txt"))
+
+
+@reads("ib_write_bw_duration_mlx4.txt", "ib_write_bw_infiniband_sizes.txt")
+def test_perftest_of_others() -> None:
+    lasting = perftest.parse_bandwidth(text("ib_write_bw_duration_mlx4.txt"))
+    assert (lasting.size, lasting.messages, lasting.average_gbps, lasting.peak_gbps) == (65536, 415500, 36.31, None)
+    largest = perftest.parse_bandwidth(text("ib_write_bw_infiniband_sizes.txt"))
+    assert (largest.size, largest.average_gbps) == (8, 0.17), "the last size"
 
 
 @reads("ib_write_bw_bad_gid.txt", "ib_write_bw_memlock.txt", "ibv_rc_pingpong_bad_gid.txt")

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import click
+import jsonschema
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 from preflight import cli
+from preflight.archive import save
 from preflight.checks.pair import CHECKS
 from preflight.cluster import Cluster
 from preflight.commands.pair import pair
-from preflight.evidence import Evidence, from_document
+from preflight.evidence import Evidence, Pair, from_document
 from preflight.facts import NodeFacts, gids, perftest, ping, sockets
 from preflight.facts.perftest import Cause
 from preflight.facts.ping import Ping
@@ -23,7 +29,9 @@ from preflight.model import Check
 from preflight.pair import ends, kinds, paths
 from preflight.pair.ends import End, EndError, Wanted
 from tests import outside
-from tests.fixture import whole_node
+from tests.fixture import cases, whole_node
+
+SCHEMA = json.loads((files("preflight.schemas") / "evidence-1.json").read_text())
 
 
 def node(name: str) -> NodeFacts:
@@ -285,6 +293,84 @@ def test_silence_is_no_answer_of_a_router() -> None:
     assert ping.parse(sample("black_hole")).silent
     assert not ping.parse(sample("frag_needed")).silent
     assert not ping.parse(sample("too_long")).silent
+
+
+# --- saved, and judged later -----------------------------------------------------------------------
+
+
+def saved(folder: Path, case: str, tests: tuple[str, ...] = ("write-bw",)) -> list[Evidence]:
+    """Write what ``preflight pair --save`` leaves of a test between gpu001 and gpu002."""
+    (found,) = (one for one in cases(f"pair.{tests[0]}") if one.path.stem == case)
+    one, other = found.evidences()
+    both = [replace(one, pair=Pair("gpu002", tests)), replace(other, pair=Pair("gpu001", tests))]
+    save(folder, both)
+    return both
+
+
+def invoked(*words: object) -> dict[str, Any]:
+    done = CliRunner().invoke(cli.main, [*map(str, words), "--json", "-"], catch_exceptions=False)
+    report: dict[str, Any] = json.loads(done.stdout)
+    jsonschema.validate(report, json.loads((files("preflight.schemas") / "report-1.json").read_text()))
+    assert done.exit_code == report["exit_status"]
+    return report
+
+
+def test_a_saved_pair_is_judged_as_when_it_ran(tmp_path: Path) -> None:
+    both = saved(tmp_path, "half-rate")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["gpu001.pair-gpu002.json", "gpu002.pair-gpu001.json"]
+    for path in tmp_path.iterdir():
+        jsonschema.validate(json.loads(path.read_text()), SCHEMA)
+    live, later = judge(both, [CHECKS["write-bw"]]), invoked("judge", tmp_path)
+    assert later["findings"] == live["findings"]
+    assert (later["exit_status"], later["coverage"]["planned"], later["coverage"]["failed"]) == (1, 2, 2)
+    assert later["coverage"]["without_pair"] == [one.id for one in CHECKS.values() if one.pair != "write-bw"]
+    items = {line["id"]: line for line in later["checklists"]}
+    assert (items["NT-GDR-2"]["status"], items["PA-13"]["status"]) == ("fail", "fail")
+    assert items["AN-8"]["status"] == "unknown"
+
+
+def test_a_saved_pair_joins_what_else_is_known_of_its_nodes(tmp_path: Path) -> None:
+    saved(tmp_path, "line-rate")
+    save(
+        tmp_path, [replace(from_document(whole_node("hgx-h100-roce"), "n"), node=name) for name in ("gpu001", "gpu003")]
+    )
+    report = invoked("judge", tmp_path)
+    asked = {node["name"]: set(node["checks"]) for node in report["nodes"]}
+    assert asked["gpu002"] == {"pair.write-bw"}
+    assert asked["gpu001"] == asked["gpu003"] | {"pair.write-bw"}
+    (found,) = (one for one in report["findings"] if one["check"].startswith("pair."))
+    assert (found["status"], found["nodes"]) == ("pass", ["gpu001", "gpu002"])
+    assert found["found"] == "391.3 Gb/s, 11921 messages of 8388608 bytes"
+    counts = report["coverage"]
+    assert (
+        counts["planned"]
+        == sum(counts[key] for key in ("ran", "skipped", "no_answer"))
+        == sum(map(len, asked.values()))
+    )
+    (item,) = (line for line in report["checklists"] if line["id"] == "NT-GDR-2")
+    assert (item["status"], item["missing"]) == ("unknown", "not judged: pair.read-bw")
+    assert item["supply"].startswith("preflight pair ")
+
+
+def test_half_of_a_pair_and_two_pairs_of_one_node(tmp_path: Path) -> None:
+    one, _ = saved(tmp_path, "line-rate")
+    (found,) = invoked("judge", tmp_path / "gpu001.pair-gpu002.json")["findings"]
+    assert (found["status"], found["message"]) == (
+        "unknown", "the other side of gpu001, gpu002, is not among the documents",
+    )  # fmt: skip
+    save(tmp_path, [replace(one, pair=Pair("gpu009", ("write-bw",)))])
+    done = CliRunner().invoke(cli.main, ["judge", str(tmp_path)])
+    assert done.exit_code == 2
+    assert "both describe node gpu001" in done.output
+
+
+def test_a_side_that_gave_no_answer(tmp_path: Path) -> None:
+    one, other = saved(tmp_path, "line-rate")
+    answered = replace(one, records={key: raw for key, raw in one.records.items() if not key.startswith("pair:")})
+    save(tmp_path, [answered, replace(other, records={}, no_answer={"phase": "connect", "reason": "refused"})])
+    report = invoked("judge", tmp_path)
+    assert (report["exit_status"], report["coverage"]["planned"], report["coverage"]["no_answer"]) == (3, 2, 1)
+    assert {one["status"] for one in report["findings"]} == {"unknown"}
 
 
 # --- the command line ------------------------------------------------------------------------------

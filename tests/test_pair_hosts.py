@@ -128,10 +128,13 @@ def test_a_black_hole_is_found_to_the_byte(switched: tuple[Farm, str], tmp_path:
     assert "9000 bytes, the MTU of the interface" in found["expected"]
     assert "-s 1473 " in found["evidence"][0]
     assert farm.left() == {}
-    for host in farm.hosts:  # what was saved holds the test, and both sides of it
-        saved = json.loads((tmp_path / f"{host}.json").read_text())
+    for host, peer in (farm.hosts, reversed(farm.hosts)):  # what was saved holds the test, and both sides of it
+        saved = json.loads((tmp_path / f"{host}.pair-{peer}.json").read_text())
         jsonschema.validate(saved, SCHEMA)
         assert saved["records"]["pair:path-mtu"]["value"]["sizes"].keys() >= {"9000", "1501", "1500", "576"}
+    later = CliRunner().invoke(cli.main, ["judge", str(tmp_path), "--json", "-"], catch_exceptions=False)
+    assert json.loads(later.stdout)["findings"] == report["findings"]
+    assert later.exit_code == 1
 
 
 # --- a server and its client -----------------------------------------------------------------------

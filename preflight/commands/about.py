@@ -30,12 +30,14 @@ def probes(as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(plan(asked, node="", deadline_s=60), indent=1))
         return
-    for probe in (*asked, *sweep()):
+    for probe in (*asked, *sweep(window=True)):
         if probe == sweep()[0]:
             click.echo("\nonly with --fabric, and only of the one node that sweeps:")
         limits = f"{probe.timeout_s:g} s" + (f", needs {probe.needs}" if probe.needs else "")
         limits += ", twice with --window" if probe.twice else ""
         click.echo(f"{probe.key}\n    {probe.why} ({limits})")
+        if probe.where:
+            click.echo(f"    only where there is {' or '.join(probe.where)}")
         for pattern in probe.each:
             click.echo(f"    for each {pattern}")
         for other in probe.otherwise:
@@ -47,7 +49,7 @@ def probes(as_json: bool) -> None:
     tools = ", ".join(kind.tool for kind in KINDS.values())
     click.echo("\nonly with `preflight pair`, and only of its two nodes, which send traffic to each other:")
     click.echo(f"file:/proc/net/{{tcp,tcp6}}, ping -M do, {tools}")
-    if lines := sudoers((*asked, *sweep())):
+    if lines := sudoers((*asked, *sweep(window=True))):
         click.echo("\nsudoers lines for --sudo:")
         for line in lines:
             click.echo(f"    {line}")
@@ -81,9 +83,9 @@ def explain(check_id: str) -> None:
     \b
     Example: preflight explain rdma.port-rate
     """
-    from preflight.checks import pair, registry
+    from preflight.checks import registry
 
-    known = {check.id: check for check in (*registry().checks, *pair.CHECKS.values())}
+    known = {check.id: check for check in registry().checks}
     if check_id not in known:
         raise UsageError(f"there is no check {check_id!r}{nearest(check_id, known)}")
     check = known[check_id]

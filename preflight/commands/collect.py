@@ -15,8 +15,11 @@ from preflight.session import UsageError, writable, write_file
 @click.option(
     "-o", "--output", type=options.file_path, metavar="FILE", help="Write to FILE instead of standard output."
 )
+@click.option("--node", metavar="NAME", help="Call this node so, instead of by its host name: in a pod.")
 @options.asking
-def collect(output: Path | None, deadline_s: float | None, sudo: bool, fabric: bool, window_s: float | None) -> None:
+def collect(
+    output: Path | None, node: str | None, deadline_s: float | None, sudo: bool, fabric: bool, window_s: float | None
+) -> None:
     """Ask this node and print its evidence, unjudged.
 
     \b
@@ -27,7 +30,8 @@ def collect(output: Path | None, deadline_s: float | None, sudo: bool, fabric: b
     from preflight.checks import registry
 
     writable(output)
-    evidence = this_node(registry().probes, None, Manner(deadline_s, sudo, fabric=fabric, window_s=window_s))
+    manner = Manner(deadline_s, sudo, fabric=fabric, window_s=window_s)
+    evidence = this_node(registry().probes, None, manner, name=node)
     from preflight.evidence import dump
 
     if output:

@@ -48,7 +48,11 @@ selection = together(
 outputs = together(
     click.option("--json", "json_file", metavar="F"),
     click.option("--html", "html_file", type=file_path, metavar="F", help="Write the report (JSON to -: printed)."),
-    click.option("--save", type=file_path, metavar="DIR", help="Keep the evidence: DIR/NODE.json."),
+    click.option("--junit", "junit_file", type=file_path, metavar="F"),
+    click.option("--textfile", type=file_path, metavar="F.prom", help="For CI (JUnit XML); for node_exporter."),
+    click.option("--save", type=file_path, metavar="DIR"),
+    click.option("--history", "history_file", type=file_path, metavar="FILE",
+                 help="Keep DIR/NODE.json; tell what is new."),
     click.option("-v", "--verbose", is_flag=True, help="List passes and skips one by one."),
 )
 cluster = click.option("--cluster", type=file_path, metavar="FILE", help="What this site expects (cluster.toml).")
@@ -67,8 +71,11 @@ targets = together(
     click.option("--hostfile", type=file_path, metavar="F", help="Ask these over SSH, not this node."),
     click.option("--job", metavar="ID"),
     click.option("--rerun", type=file_path, metavar="REPORT", help="A Slurm job's; those that failed."),
-    click.option("--via", type=click.Choice(["ssh", "openssh"]), default="ssh"),
-    click.option("--ssh-config", type=file_path, metavar="F", help="Our SSH, or the system's `ssh`."),
+    click.option("--pods", "selector", metavar="LABELS"),
+    click.option("-n", "namespace", metavar="NS"),
+    click.option("-c", "container", metavar="NAME", help="Pods by labels; their namespace; container."),
+    click.option("--via", type=click.Choice(["ssh", "openssh", "srun", "kubectl"]), default="ssh", metavar="WAY"),
+    click.option("--ssh-config", type=file_path, metavar="F", help="ssh (ours), openssh, srun, kubectl."),
     click.option("--fanout", type=click.IntRange(1, 1024), default=64, metavar="N"),
     click.option("--connect-timeout", "connect_timeout_s", type=click.FloatRange(0.1, 600), default=15.0,
                  metavar="S", help="Nodes at once (64); wait (15)."),

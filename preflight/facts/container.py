@@ -13,6 +13,7 @@ from typing import Any
 
 from preflight.evidence import Evidence, EvidenceError
 from preflight.facts.nccl_env import PROCESS
+from preflight.facts.pod import POD, pod
 from preflight.lean import dataclass
 
 #: Where the network resources injector, and most charts, mount the pod's annotations by downward API.
@@ -57,10 +58,9 @@ def networks(evidence: Evidence) -> tuple[tuple[Network, ...], str]:
     environment = evidence.value(PROCESS)
     if not isinstance(environment, Mapping):
         raise EvidenceError(PROCESS, "holds no names and values")
-    for key in (PROCESS, *ANNOTATIONS):
+    for key in (PROCESS, *ANNOTATIONS, POD):
         try:
-            in_file = key != PROCESS
-            text = _annotation(parse_annotations(evidence.text(key))) if in_file else environment.get(VARIABLE)
+            text = environment.get(VARIABLE) if key == PROCESS else _annotation(_annotations(evidence, key))
             if text and not isinstance(text, str):
                 raise ValueError(f"the value of {VARIABLE} is a {type(text).__name__}, not text")
             if text:
@@ -69,7 +69,12 @@ def networks(evidence: Evidence) -> tuple[tuple[Network, ...], str]:
             continue
         except ValueError as error:
             raise EvidenceError(key, str(error)) from None
-    raise EvidenceError(ANNOTATIONS[0], f"no {STATUS[0]} there, in {ANNOTATIONS[1][5:]}, or in ${VARIABLE}")
+    others = f"in {ANNOTATIONS[1][5:]}, ${VARIABLE} or the API's answer"
+    raise EvidenceError(ANNOTATIONS[0], f"no {STATUS[0]} there, or {others}")
+
+
+def _annotations(evidence: Evidence, key: str) -> Mapping[str, str]:
+    return pod(evidence).annotations if key == POD else parse_annotations(evidence.text(key))
 
 
 def _annotation(annotations: Mapping[str, str]) -> str:

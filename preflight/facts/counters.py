@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
+from functools import cached_property, lru_cache
 from typing import Any
 
 from preflight.evidence import Evidence, EvidenceError, Record
@@ -84,11 +85,19 @@ class PortGrowth:
 
     def named(self, name: str) -> Growth | None:
         """Return one counter; None if it was not read, or its growth cannot be told."""
-        return next((growth for growth in self.growths if growth.counter.name == name), None)
+        return self._by_name.get(name)
 
     def matching(self, pattern: str) -> tuple[Growth, ...]:
         """Return the counters whose whole name matches a regular expression."""
-        return tuple(growth for growth in self.growths if re.fullmatch(pattern, growth.counter.name))
+        return tuple(self.growths[place] for place in _places(pattern, self._names))
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(growth.counter.name for growth in self.growths)
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, Growth]:
+        return {growth.counter.name: growth for growth in reversed(self.growths)}  # the first of a name counts
 
     @property
     def gbps(self) -> tuple[float, float] | None:
@@ -110,6 +119,12 @@ class PortGrowth:
         if self.gbps is None or not self.port.rate_gbps:
             return None
         return max(self.gbps) / self.port.rate_gbps
+
+
+@lru_cache(maxsize=1024)
+def _places(pattern: str, names: tuple[str, ...]) -> tuple[int, ...]:
+    """Return which of the names match; asked again and again, as the ports of a fleet have the same counters."""
+    return tuple(place for place, name in enumerate(names) if re.fullmatch(pattern, name))
 
 
 def key_of(source: str, port: Port) -> str:

@@ -11,16 +11,17 @@ from functools import cached_property
 from typing import TypeVar
 
 from preflight.evidence import EvidenceError
-from preflight.facts import fabric_compare, fabric_graph, ib_errors, ib_links, ib_manager, ib_net
+from preflight.facts import fabric_compare, fabric_graph, ib_errors, ib_links, ib_manager, ib_net, ib_traffic
 from preflight.facts.node import NodeFacts
 from preflight.facts.rdma import ROOT, Port
+from preflight.lean import regex
 
 T = TypeVar("T")
 
 #: The name under which the findings of a sweep are kept; no host can be called that.
 FABRIC = "@fabric"
 
-_SWEPT = re.compile(r"cmd:ibnetdiscover( -C \S{1,64})?")
+_SWEPT = regex(r"cmd:ibnetdiscover( -C \S{1,64})?")
 
 Compute = Callable[[NodeFacts], Sequence[Port]]
 
@@ -36,6 +37,7 @@ class FabricFacts:
         self.net_key = f"cmd:ibnetdiscover{of}"
         self.links_key = f"cmd:iblinkinfo -l{of}"
         self.errors_key = f"cmd:ibqueryerrors{of}"
+        self.traffic_key = f"cmd:ibqueryerrors --counters --switch{of}"
         self.master_key = f"cmd:sminfo{of}"
         self.managers_key = f"cmd:saquery -s{of}"
         self.services_key = f"cmd:saquery SR{of}"
@@ -73,18 +75,32 @@ class FabricFacts:
     @cached_property
     def window(self) -> tuple[ib_errors.Errors, ib_errors.Errors, float] | None:
         """The counters at both ends of a window, and its hours; None if they were read once. Raises EvidenceError."""
-        first = self.evidence.whole(self.errors_key)
-        if (second := first.again) is None:
+        if self.evidence.whole(self.errors_key).again is None:
             return None
-        if not second.ok or second.rc not in (0, 1):
-            raise EvidenceError(self.errors_key, f"the second reading {second.describe() or f'ended with {second.rc}'}")
+        latest, seconds = self._second(self.errors_key, ib_errors.parse)
+        return self.errors, latest, seconds / 3600
+
+    @cached_property
+    def rates(self) -> Mapping[ib_net.End, ib_traffic.Rate]:
+        """What each port of a switch carried in a window; raises EvidenceError, also where there was none."""
+        before = self._parsed(self.traffic_key, ib_traffic.parse)
+        after, seconds = self._second(self.traffic_key, ib_traffic.parse)
+        return ib_traffic.rates(before, after, seconds)
+
+    def _second(self, key: str, parse: Callable[[str], T]) -> tuple[T, float]:
+        """Return the second reading of a record, and the seconds between the two; raises EvidenceError."""
+        first = self.evidence.whole(key)
+        if (second := first.again) is None:
+            raise EvidenceError(key, "was read once")
+        if not second.ok or second.rc not in (0, 1):  # 1: ibqueryerrors has found errors
+            raise EvidenceError(key, f"the second reading {second.describe() or f'ended with {second.rc}'}")
         try:
-            latest = ib_errors.parse(second.out)
+            latest = parse(second.out)
         except ValueError as error:
-            raise EvidenceError(self.errors_key, f"the second reading cannot be read: {error}") from None
+            raise EvidenceError(key, f"the second reading cannot be read: {error}") from None
         if first.at_s is None or second.at_s is None or second.at_s <= first.at_s:
-            raise EvidenceError(self.errors_key, "does not say when it was read")
-        return self.errors, latest, (second.at_s - first.at_s) / 3600
+            raise EvidenceError(key, "does not say when it was read")
+        return latest, second.at_s - first.at_s
 
     @cached_property
     def services(self) -> tuple[str, ...]:

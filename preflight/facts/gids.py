@@ -52,7 +52,11 @@ def rows_at_most(evidence: Evidence, device: str, port: int) -> int | None:
     """Return a number of rows that a port's table does not exceed; None where nobody looked, or it is longer."""
     if MARKS_KEY not in evidence or not evidence.record(MARKS_KEY).ok:
         return None
-    return next((mark for mark in MARKS if keys(device, port, mark)[0] not in evidence), None)
+    for mark in MARKS:
+        row = keys(device, port, mark)[0]
+        if row not in evidence or evidence.record(row).status == "missing":
+            return mark
+    return None
 
 
 def gid(evidence: Evidence, device: str, port: int, index: int) -> Gid:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
 from typing import Any
 
 from preflight.evidence import Evidence, EvidenceError
 from preflight.facts import nvlink
 from preflight.facts.pci import address
-from preflight.lean import dataclass
+from preflight.lean import dataclass, field, replace
 
 #: What ``absent`` says of a value that the driver does not report for this part.
 NOT_REPORTED = "N/A"
@@ -119,6 +118,8 @@ class GpuHealth:
     memory_utilisation_pct: int | None = None
     sm_clock_mhz: int | None = None
     sm_clock_max_mhz: int | None = None
+    application_clock_mhz: int | None = None  # of the SMs, as set for programs; drivers after 570 drop it
+    serial: str | None = None  # of the board: GPUs of one tray may share it
     processes: tuple[Process, ...] | None = None
     cuda_cores: int | None = None  # NVML only
     links: tuple[bool, ...] | None = None  # NVML only: NVLinks that are up

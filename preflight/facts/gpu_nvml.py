@@ -25,6 +25,7 @@ _MIB = 2**20
 _NUMBERS = (
     "temperature_c", "temperature_margin_c", "temperature_slowdown_c", "event_reasons", "pcie_generation",
     "pcie_generation_max", "pcie_width", "pcie_width_max", "performance_state", "sm_clock_mhz", "sm_clock_max_mhz",
+    "application_clock_mhz",
     "cuda_cores", "ecc_volatile_dram_corrected", "ecc_volatile_dram_uncorrected", "ecc_aggregate_dram_corrected",
     "ecc_aggregate_dram_uncorrected",
 )  # fmt: skip
@@ -102,7 +103,7 @@ def _gpu(raw: Mapping[str, Any], driver: str) -> GpuHealth:
         found.take(name, number.mib, *at)
     for kind in ("limit", "enforced", "default"):
         found.take(f"power_{kind}_w", number.thousandth, f"power_{kind}_mw")
-    for name in ("name", "vbios", "inforom", "gsp"):
+    for name in ("name", "vbios", "inforom", "gsp", "serial"):
         found.take(name, number.text, name)
     for span in ("volatile", "aggregate"):
         for severity in ("corrected", "uncorrected"):

@@ -45,6 +45,7 @@ _WHOLE_NUMBERS = {
     "memory_utilisation_pct": "utilization/memory_util",
     "sm_clock_mhz": "clocks/sm_clock",
     "sm_clock_max_mhz": "max_clocks/sm_clock",
+    "application_clock_mhz": "applications_clocks/graphics_clock",
 }
 
 _FLAGS = {
@@ -70,6 +71,7 @@ _TEXTS = {
     "vbios": "vbios_version",
     "inforom": "inforom_version/img_version",
     "gsp": "gsp_firmware_version",
+    "serial": "serial",
     "compute_mode": "compute_mode",
     "recovery_action": "gpu_recovery_action",
 }

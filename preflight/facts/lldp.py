@@ -34,6 +34,7 @@ class Neighbour:
     ets: tuple[int, ...] | None  # share of bandwidth of each traffic class, percent
     dscp: Mapping[int, int] | None  # DSCP -> priority
     cee: bool  # speaks the forerunner of 802.1Qaz
+    vlan: int | None = None  # of packets without a tag (port VLAN id, IEEE 802.1Q)
 
 
 def parse(text: str) -> dict[str, Neighbour]:
@@ -96,7 +97,17 @@ def _neighbour(entry: Mapping[str, Any]) -> Neighbour:
         ets=tuple(ets[5:13]) if len(ets) >= 21 else None,
         dscp=None if application is None else _dscp(application),
         cee=cee,
+        vlan=_port_vlan(entry),
     )
+
+
+def _port_vlan(entry: Mapping[str, Any]) -> int | None:
+    """Return the VLAN that a port puts packets without a tag into; None where the switch does not say."""
+    for vlan in _list(entry, "vlan"):
+        number = str(vlan.get("vlan-id", ""))
+        if vlan.get("pvid") in (True, "yes", "true") and re.fullmatch("[0-9]{1,4}", number):
+            return int(number)
+    return None
 
 
 def _bytes(text: str) -> bytes:

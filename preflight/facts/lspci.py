@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 from preflight.facts.pci import address
 from preflight.facts.text import plain
-from preflight.lean import dataclass
+from preflight.lean import dataclass, regex, replace
 
 LSPCI = "cmd:lspci -Dnvv"
 
 #: ACS controls that send a request or completion between two devices up to the root complex.
 REDIRECTS = frozenset({"ReqRedir", "CmpltRedir", "UpstreamFwd"})
 
-_HEADER = re.compile(r"((?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]) \S")
-_FLAG = re.compile(r"\b([A-Za-z]{1,20})([+-])(?=\s|$)")
+_HEADER = regex(r"((?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]) \S")
+_FLAG = regex(r"\b([A-Za-z]{1,20})([+-])(?=\s|$)")
 
 
 @dataclass(frozen=True)

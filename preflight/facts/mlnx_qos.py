@@ -6,10 +6,11 @@ Needs root. What a version or a function does not show is None, not zero.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from preflight.facts.dcb import PRIORITIES, Buffers, DscpMap
 from preflight.facts.text import plain
-from preflight.lean import dataclass
+from preflight.lean import dataclass, regex
 
 
 @dataclass(frozen=True)
@@ -23,9 +24,10 @@ class MlnxQos:
     dcbx: str | None  # os or firmware
 
 
-_ROW = re.compile(r"(priority|enabled|buffer)((?:[ \t]+[0-9]{1,2})+)")
+_ROW = regex(r"(priority|enabled|buffer)((?:[ \t]+[0-9]{1,2})+)")
 
 
+@lru_cache(maxsize=64)  # each of its values is asked for by itself, and ports and nodes are set up alike
 def parse(text: str) -> MlnxQos:
     """Read the tool's output; raises ValueError if it holds no PFC configuration, or half of one."""
     lines = [line.strip() for line in plain(text).split("\n")]

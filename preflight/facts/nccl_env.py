@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from preflight.evidence import Evidence, EvidenceError
-from preflight.lean import dataclass
+from preflight.lean import dataclass, regex
 
 PROCESS = "env:process"
 USER_FILE = "file:~/.nccl.conf"
@@ -109,7 +109,7 @@ def _port(text: str, empty_is_any: bool) -> int | None:
     return None if port == -1 else port
 
 
-_STRTOLL = re.compile(r"[ \t\n\v\f\r]*([+-]?)(?:0[xX]([0-9a-fA-F]+)|0([0-7]*)|([1-9][0-9]*))")
+_STRTOLL = regex(r"[ \t\n\v\f\r]*([+-]?)(?:0[xX]([0-9a-fA-F]+)|0([0-7]*)|([1-9][0-9]*))")
 
 
 def strtoll(text: str) -> int | None:

@@ -7,10 +7,9 @@ line of NCCL may stand in the middle of it, and a run may end there.
 from __future__ import annotations
 
 import re
-from dataclasses import field, replace
 
 from preflight.facts.nccl_report import CutRow, Half, Row
-from preflight.lean import dataclass
+from preflight.lean import dataclass, field, replace
 
 _ROW = re.compile(
     r"(?:^|[\s>:\])|])(?P<bytes>\d{1,19})\s{1,40}(?P<count>\d{1,19})\s{1,40}(?P<type>[A-Za-z]\w{2,15})(?=\s|$)"

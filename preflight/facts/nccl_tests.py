@@ -7,7 +7,6 @@ its mark before it. What is cut is listed as cut; nothing is worked out that was
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 from preflight.facts import nccl_tests_json
 from preflight.facts import nccl_tests_words as words
@@ -24,6 +23,7 @@ from preflight.facts.nccl_report import (
     decode_version,
 )
 from preflight.facts.nccl_table import header, open_row, without_rules
+from preflight.lean import replace
 
 __all__ = ["Best", "CutRow", "Device", "Failure", "Half", "Report", "Row", "parse"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from preflight import facts
 from preflight.evidence import Evidence, EvidenceError
@@ -18,9 +18,13 @@ if TYPE_CHECKING:
     from preflight.facts.nccl_lint.files import Named
     from preflight.facts.nccl_lint.sources import Ranks
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 TOPO = "cmd:nvidia-smi topo -m"
+
+#: What a node said by ballot, or the record that could not answer and why.
+Ballots = dict[str, "tuple[Any, tuple[str, str] | None]"]
 
 
 class NodeFacts:
@@ -29,14 +33,38 @@ class NodeFacts:
     def __init__(self, evidence: Evidence) -> None:
         self.evidence = evidence
         self.node = evidence.node
+        self.ballots: Ballots = {}
+
+    def ballot(self, name: str, ask: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
+        """Return ``ask(...)``: what a check of the fleet asks of each node by itself; remember it, or the EvidenceError.
+
+        Of a large fleet ballots are all that is at hand when its nodes are compared; for anything else a node's
+        evidence is read again. So what is asked is small, and its name means one thing only, in all checks.
+        """
+        if name not in self.ballots:
+            try:
+                self.ballots[name] = ask(*args, **more), None
+            except EvidenceError as error:
+                self.ballots[name] = None, (error.key, error.why)
+        value, refused = self.ballots[name]
+        if refused:
+            raise EvidenceError(*refused)
+        return cast("T", value)
 
     def parsed(self, key: str, parse: Callable[[str], T]) -> T:
         """Parse a record's text; raises EvidenceError with the parser's words if it cannot be read."""
+        if (known := self._parsed.get((key, parse))) is not None:
+            return cast("T", known)
         text = self.evidence.text(key)
         try:
-            return parse(text)
+            value = self._parsed[key, parse] = parse(text)
         except ValueError as error:
             raise EvidenceError(key, f"cannot be read: {error}") from None
+        return value
+
+    @cached_property
+    def _parsed(self) -> dict[tuple[str, object], object]:
+        return {}
 
     @property
     def in_container(self) -> bool:

@@ -9,12 +9,12 @@ import re
 from collections.abc import Iterator, Mapping
 
 from preflight.facts.text import plain
-from preflight.lean import dataclass
+from preflight.lean import dataclass, regex
 
-_LINE = re.compile(r"[ \t]*([A-Za-z][^:\n]{0,90}?)[ \t]*:[ \t]*([^\n]*)")
-_FLAG = re.compile(r"(.{1,60}?)\s+(high|low)\s+(alarm|warning)\s*(\(Chan(?:nel)?\s*\d{1,2}\))?", re.IGNORECASE)
-_HEAT = re.compile(r"(-?\d{1,3}(?:\.\d{1,3})?)\s*(?:\[(-?\d{1,3})\.\.(-?\d{1,3})\])?")
-_NUMBER = re.compile(r"(-?\d{1,7}(?:\.\d{1,7})?)\s*(degrees C|mA|mW|V)\b")
+_LINE = regex(r"[ \t]*([A-Za-z][^:\n]{0,90}?)[ \t]*:[ \t]*([^\n]*)")
+_FLAG = regex(r"(.{1,60}?)\s+(high|low)\s+(alarm|warning)\s*(\(Chan(?:nel)?\s*\d{1,2}\))?", re.IGNORECASE)
+_HEAT = regex(r"(-?\d{1,3}(?:\.\d{1,3})?)\s*(?:\[(-?\d{1,3})\.\.(-?\d{1,3})\])?")
+_NUMBER = regex(r"(-?\d{1,7}(?:\.\d{1,7})?)\s*(degrees C|mA|mW|V)\b")
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,9 @@ Sources: ``/sys/bus/pci/devices`` (links into the device tree) and each function
 
 from __future__ import annotations
 
-import re
-
 from preflight.evidence import Evidence, EvidenceError
 from preflight.facts.text import id_list, integer
-from preflight.lean import dataclass
+from preflight.lean import dataclass, regex
 
 ROOT = "/sys/bus/pci/devices"
 
@@ -19,7 +17,7 @@ _VIRTUAL_FUNCTIONS = frozenset(
     {"1002", "1004", "1012", "1014", "1016", "1018", "101a", "101c", "101e", "a2d3"},
 )
 
-_ADDRESS = re.compile(r"(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])")
+_ADDRESS = regex(r"(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])")
 
 
 def address(text: str) -> str:

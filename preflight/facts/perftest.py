@@ -11,13 +11,13 @@ import re
 from collections.abc import Mapping
 
 from preflight.facts.text import plain
-from preflight.lean import dataclass
+from preflight.lean import dataclass, regex
 
 #: Gb/s of one unit. perftest's MB are 2^20 bytes; later versions write MiB for the same.
 UNITS = {"Gb/sec": 1.0, "MB/sec": 2**20 * 8e-9, "MiB/sec": 2**20 * 8e-9}
 
-_COLUMN = re.compile(r"#[a-z]{1,20}|(?:BW |[0-9.]{1,6}% )?[A-Za-z_]{1,20}\[[A-Za-z/]{1,12}\]")
-_NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?")
+_COLUMN = regex(r"#[a-z]{1,20}|(?:BW |[0-9.]{1,6}% )?[A-Za-z_]{1,20}\[[A-Za-z/]{1,12}\]")
+_NUMBER = regex(r"[0-9]{1,15}(?:\.[0-9]{1,9})?")
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class Latency:
     messages: int
     typical_us: float  # the median
     average_us: float
+    p99_us: float | None  # 99 % of the messages took no longer; None: not printed
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,8 @@ def parse_latency(text: str) -> Latency:
     row, unit = _row(text, "t_typical")
     if unit != "usec":
         raise ValueError(f"latency is in {unit}, not in usec")
-    return Latency(int(row["#bytes"]), int(row["#iterations"]), row["t_typical"], row.get("t_avg", row["t_typical"]))
+    return Latency(int(row["#bytes"]), int(row["#iterations"]), row["t_typical"], row.get("t_avg", row["t_typical"]),
+                   row.get("99% percentile"))  # fmt: skip
 
 
 def _row(text: str, wanted: str) -> tuple[Mapping[str, float], str]:
@@ -123,8 +125,8 @@ def _row(text: str, wanted: str) -> tuple[Mapping[str, float], str]:
     return row, unit
 
 
-_RATE = re.compile(r"(?m)^([0-9]{1,15}) bytes in [0-9.]{1,20} seconds = ([0-9]{1,12}(?:\.[0-9]{1,6})?) Mbit/sec *$")
-_TRIPS = re.compile(r"(?m)^([0-9]{1,12}) iters in [0-9.]{1,20} seconds = ([0-9]{1,12}(?:\.[0-9]{1,6})?) usec/iter *$")
+_RATE = regex(r"(?m)^([0-9]{1,15}) bytes in [0-9.]{1,20} seconds = ([0-9]{1,12}(?:\.[0-9]{1,6})?) Mbit/sec *$")
+_TRIPS = regex(r"(?m)^([0-9]{1,12}) iters in [0-9.]{1,20} seconds = ([0-9]{1,12}(?:\.[0-9]{1,6})?) usec/iter *$")
 
 
 def parse_pingpong(text: str) -> PingPong:

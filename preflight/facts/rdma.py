@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 
 from preflight.evidence import Evidence, EvidenceError
 from preflight.facts.text import plain
-from preflight.lean import dataclass
+from preflight.lean import dataclass, replace
 
 ROOT = "/sys/class/infiniband"
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from preflight import facts
 from preflight.evidence import EvidenceError
-from preflight.facts import rdma, roce_addressing, roce_marking, roce_service
+from preflight.facts import rdma
 from preflight.facts.roce_link import Chain, Link, Place, Policy, State, Want
+from preflight.lean import replace
 
 if TYPE_CHECKING:
     from preflight.facts.node import NodeFacts
@@ -23,46 +24,87 @@ __all__ = ["ADDRESSING", "SERVICE", "Chain", "Link", "Policy", "State", "Want", 
 
 Step = Callable[[Place, str], Link]
 
+
+def _step(module: str, function: str) -> Step:
+    """Return a function of a module that is imported when a port is asked for: most nodes have none."""
+
+    def take(at: Place, name: str) -> Link:
+        found: Step = getattr(getattr(facts, module), function)
+        return found(at, name)
+
+    return take
+
+
 #: Links that any RoCE port needs, in order.
 ADDRESSING: Mapping[str, Step] = {
-    "interface": roce_addressing.interface,
-    "address": roce_addressing.address,
-    "MTU": roce_addressing.mtu,
-    "active MTU": roce_addressing.active_mtu,
-    "GID": roce_addressing.gid,
+    "interface": _step("roce_addressing", "interface"),
+    "address": _step("roce_addressing", "address"),
+    "MTU": _step("roce_addressing", "mtu"),
+    "active MTU": _step("roce_addressing", "active_mtu"),
+    "GID": _step("roce_addressing", "gid"),
 }
 
 #: Links that make a fabric lossless, in order.
 SERVICE: Mapping[str, Step] = {
-    "trust": roce_marking.trust,
-    "traffic class": roce_marking.traffic_class,
-    "DSCP": roce_marking.dscp,
-    "priority": roce_marking.priority,
-    "PFC": roce_service.pfc,
-    "ECN": roce_service.ecn,
-    "CNP": roce_service.cnp,
-    "global pause": roce_service.pause,
-    "buffers": roce_service.buffers,
-    "DCBX": roce_service.dcbx,
-    "DCQCN": roce_service.dcqcn,
+    "trust": _step("roce_marking", "trust"),
+    "traffic class": _step("roce_marking", "traffic_class"),
+    "DSCP": _step("roce_marking", "dscp"),
+    "priority": _step("roce_marking", "priority"),
+    "PFC": _step("roce_service", "pfc"),
+    "ECN": _step("roce_service", "ecn"),
+    "CNP": _step("roce_service", "cnp"),
+    "global pause": _step("roce_service", "pause"),
+    "buffers": _step("roce_service", "buffers"),
+    "DCBX": _step("roce_service", "dcbx"),
+    "DCQCN": _step("roce_service", "dcqcn"),
 }
 
 
 def chains(node: NodeFacts, ports: Sequence[Port], policy: Policy) -> tuple[Chain, ...]:
-    """Build the chain of each of these RoCE ports, which are active and have an interface here."""
-    return _with_odd_ones([_chain(Place(node, port, policy)) for port in ports])
+    """Build the chain of each of these RoCE ports, which are active and have an interface here.
+
+    Checks of a node and of the fleet ask for the same chains: a node remembers them.
+    """
+    known: list[tuple[tuple[Port, ...], Policy, tuple[Chain, ...]]] = node.__dict__.setdefault("_chains", [])
+    for its_ports, its_policy, made in known:
+        if its_ports == tuple(ports) and its_policy == policy:
+            return made
+    made = _with_odd_ones([_chain(Place(node, port, policy)) for port in ports])
+    known.append((tuple(ports), policy, made))
+    return made
 
 
 def _chain(at: Place) -> Chain:
     links = [_tried(at, name, step) for name, step in ADDRESSING.items()]
     if at.priority is not None:
-        links += [_tried(at, name, step) for name, step in SERVICE.items()]
+        links += [_of_bond(at, name, step) for name, step in SERVICE.items()]
     else:
         why = "nothing says whether the fabric is lossless"
         if at.policy.lossless.value is not None:
             why = f"lossy by design ({at.policy.lossless.source})"
         links += [Link(name, State.APART, says=why) for name in SERVICE]
     return Chain(at.port, tuple(links), at.inferred)
+
+
+def _of_bond(at: Place, name: str, step: Step) -> Link:
+    """Try a link on each interface of a bond, and return the worst; of any other port, on its own."""
+    try:
+        slaves = at.slaves
+    except EvidenceError as error:
+        return Link(name, State.UNKNOWN, says=str(error), evidence=(error.key,))
+    if not slaves:
+        return _tried(at, name, step)
+    found = {slave: _tried(at.of_slave(slave), name, step) for slave in slaves}
+    worst = next(state for state in _WORST if any(link.state is state for link in found.values()))
+    of = [slave for slave, link in found.items() if link.state is worst]
+    link = found[of[0]]
+    keys = tuple(dict.fromkeys(key for slave in of for key in found[slave].evidence))
+    where = f"{', '.join(of)} of {at.netdev}: " if link.says and len(of) < len(slaves) else ""
+    return replace(link, says=f"{where}{link.says}", evidence=keys)
+
+
+#: Of several interfaces of a bond the worst counts.
+_WORST = (State.BROKEN, State.UNKNOWN, State.OK, State.APART)
 
 
 def _tried(at: Place, name: str, step: Step) -> Link:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import enum
+import re
+from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from preflight.evidence import EvidenceError
-from preflight.facts import qos, rdma
+from preflight.facts import net, qos, rdma
 from preflight.lean import dataclass
 
 if TYPE_CHECKING:
@@ -113,10 +115,29 @@ class Place:
     def _with_pfc(self) -> int | None:
         """Take the one priority that has PFC for the lossless one, where nobody says."""
         try:
-            enabled = qos.pfc(self.evidence, self.netdev).value
+            enabled = {qos.pfc(self.evidence, slave).value for slave in self.slaves or (self.netdev,)}
         except EvidenceError:
             return None
-        return next(iter(enabled)) if len(enabled) == 1 else None
+        found = next(iter(enabled)) if len(enabled) == 1 else ()
+        return next(iter(found)) if len(found) == 1 else None
+
+    @cached_property
+    def slaves(self) -> tuple[str, ...]:
+        """The interfaces that a bond is made of, each with a quality of service of its own; none if it is no bond."""
+        key = f"file:{net.ROOT}/{self.netdev}/bonding/slaves"
+        if key not in self.evidence or not self.evidence.exists(key):
+            return ()
+        names = tuple(self.evidence.text(key).split())
+        if not all(re.fullmatch(r"[^\s/]{1,15}", name) for name in names):
+            raise EvidenceError(key, "holds what is no name of an interface")
+        return names
+
+    def of_slave(self, name: str) -> Place:
+        """Return the same port, seen through one interface of its bond."""
+        place = copy(self)
+        place.__dict__.pop("trust", None)
+        place.netdev = name
+        return place
 
     @property
     def source(self) -> str:
@@ -125,7 +146,9 @@ class Place:
 
     @property
     def function(self) -> str:
-        """The port's PCI address; empty for a device that is on no bus."""
+        """The port's PCI address; empty for a device that is on no bus, and for a bond's other function."""
+        if self.slaves and self.netdev not in self.evidence.listing(f"dir:{rdma.ROOT}/{self.port.device}/device/net"):
+            return ""
         return next(reversed(rdma.device_path(self.evidence, self.port.device)), "")
 
     @cached_property

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 
+from preflight.lean import regex
+
 #: CSI sequences, and what is left of colour codes where a terminal ate the ESC.
-_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]")
+_ANSI = regex(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]")
 
 
 def plain(text: str) -> str:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from preflight.cluster import Cluster
-from preflight.evidence import Evidence, EvidenceError, from_document
+from preflight.evidence import Evidence, EvidenceError, Pair, from_document
 from preflight.facts import NodeFacts, perftest, ping
 from preflight.pair import ends, kinds, paths
 from preflight.pair.ends import End, EndError, Wanted
@@ -104,7 +104,8 @@ def carry_out(
             for name in names:
                 with say(f"{name} between {hosts[0]} and {hosts[1]}"):
                     _carry_out(name, server, client, wanted, cluster, connect, deadline_s)
-    return [server.evidence, client.evidence]
+    return [replace(server.evidence, pair=Pair(hosts[1], tuple(names))),
+            replace(client.evidence, pair=Pair(hosts[0], tuple(names)))]  # fmt: skip
 
 
 def look(wanted: Wanted) -> list[Probe]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 from preflight.hardware import GPUS, Gpu, Part
-from preflight.lean import dataclass
+from preflight.lean import dataclass, regex
 
 #: How the CUDA runtime names the models of the catalogue (public outputs of nccl-tests; NVIDIA's product pages).
 _NAMES = tuple(
-    (re.compile(pattern), name)
+    (regex(pattern), name)
     for pattern, name in (
         (r"V100-SXM[23]-\d+GB", "V100 SXM"),
         (r"A100-SXM4-\d+GB", "A100 SXM"),

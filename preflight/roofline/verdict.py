@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
-from preflight.lean import dataclass
+from preflight.lean import dataclass, replace
 from preflight.roofline.collectives import Roofline, roofline
 from preflight.roofline.machine import Machine
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.machines import bus, counters, gpus, hcas, host, kernel, lldp, nccl, network, optics, system
+from tests.machines import bus, counters, gpus, hcas, host, kernel, lldp, nccl, network, optics, settings, system
 from tests.machines.hcas import active_mtu
 from tests.machines.machine import Gpu, Machine, Nic, hgx_h100, one_pair, with_gpu, with_nic
 from tests.machines.platform import Platform
@@ -48,6 +48,7 @@ def evidence(machine: Machine) -> dict[str, Any]:
         host.render,
         kernel.render,
         system.render,
+        settings.render,
         nccl.render,
     )
     for render in renderers:

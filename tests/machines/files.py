@@ -38,6 +38,7 @@ rate_gbps = 400
 mtu = 4096
 """ + ("""netdev_mtu = 9000
 point_to_point = true
+load_balancing = "spray"
 
 [class.h100.qos]
 lossless = true
@@ -93,8 +94,8 @@ def files() -> Iterator[tuple[Path, str]]:
             yield nodes / f"{name}.json", _dump(evidence(describe(name)))
             yield nodes / f"{name}.toml", text
     yield nodes / "one-pair.json", _dump(evidence(one_pair("one-pair")))
-    for name, fault in DEMO:
-        yield demo / f"{name}.json", _dump(evidence(fault(hgx_h100(name, roce=True))))
+    for number, (name, fault) in enumerate(DEMO):
+        yield demo / f"{name}.json", _dump(evidence(fault(replace(hgx_h100(name, roce=True), number=number))))
     node, phase, reason = DEMO_SILENT
     silent = {
         "schema": "preflight.evidence/1", "node": node, "collected_at": COLLECTED_AT, "origin": ORIGIN,

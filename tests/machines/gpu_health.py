@@ -20,7 +20,11 @@ def described(machine: Machine, index: int, gpu: Gpu, uuid: str) -> GpuHealth:
     """Return what the tools show of one GPU that answers."""
     idle = machine.platform.gpu
     gsp = machine.driver if idle.gsp else None
-    found = replace(idle, index=index, address=gpu.address, uuid=uuid, name=machine.gpu_name, gsp=gsp)
+    serial = f"{1650000000000 + 0x10000 * machine.number + 0x100 * gpu.domain + gpu.bus}"
+    found = replace(
+        idle, index=index, address=gpu.address, uuid=uuid, name=machine.gpu_name, gsp=gsp, serial=serial,
+        application_clock_mhz=idle.sm_clock_max_mhz,
+    )  # fmt: skip
     without: dict[str, Any] = {} if gpu.nvlink else {"links": (False,) * len(idle.links or ())}
     return replace(found, **without, **gpu.health)
 
@@ -58,7 +62,7 @@ def nvml(gpu: GpuHealth, device_id: str) -> dict[str, Any]:
     for name in (
         "event_reasons", "temperature_c", "temperature_margin_c", "temperature_slowdown_c", "pcie_generation",
         "pcie_generation_max", "pcie_width", "pcie_width_max", "performance_state", "vbios", "inforom", "gsp",
-        "sm_clock_mhz", "sm_clock_max_mhz", "cuda_cores", *_ecc_fields(),
+        "sm_clock_mhz", "sm_clock_max_mhz", "application_clock_mhz", "serial", "cuda_cores", *_ecc_fields(),
     ):  # fmt: skip
         raw[name] = getattr(gpu, name)
     refused = sorted(key for key, value in raw.items() if value is None)
@@ -169,7 +173,7 @@ def _tree(gpu: GpuHealth, machine: Machine) -> Tree:
         "product_name": gpu.name, "product_brand": "NVIDIA", "product_architecture": machine.platform.gpu_architecture,
         "persistence_mode": _on(gpu.persistence), **machine.platform.gpu_xml,
         "mig_mode": {"current_mig": _on(gpu.mig), "pending_mig": _on(gpu.mig_pending)},
-        "uuid": gpu.uuid, "vbios_version": gpu.vbios,
+        "serial": gpu.serial, "uuid": gpu.uuid, "vbios_version": gpu.vbios,
         "inforom_version": {"img_version": gpu.inforom, "oem_object": "2.1", "ecc_object": "7.16"},
         "gpu_reset_status": {"reset_required": "Requested functionality has been deprecated"},
         "gpu_recovery_action": gpu.recovery_action, "gsp_firmware_version": gpu.gsp,
@@ -217,6 +221,7 @@ def _tree(gpu: GpuHealth, machine: Machine) -> Tree:
             "default_power_limit": _unit(gpu.power_default_w, "W"),
         },
         "clocks": {"sm_clock": _unit(gpu.sm_clock_mhz, " MHz")},
+        "applications_clocks": {"graphics_clock": _unit(gpu.application_clock_mhz, " MHz")},
         "max_clocks": {"sm_clock": _unit(gpu.sm_clock_max_mhz, " MHz")},
         "fabric": _fabric_tree(gpu.fabric),
         "processes": None if gpu.processes is None else [

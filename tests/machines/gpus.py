@@ -76,8 +76,9 @@ def _nic_nic(one: Nic, other: Nic) -> str:
     return "PIX" if same_card else _far(one, other)
 
 
-def _uuid(gpu: Gpu) -> str:
-    return f"GPU-00000000-0000-0000-0000-00000000{gpu.domain:02x}{gpu.bus:02x}"
+def uuid(machine: Machine, gpu: Gpu) -> str:
+    """Return the UUID of a GPU: no other GPU of a fleet has it."""
+    return f"GPU-00000000-0000-0000-{machine.number:04x}-00000000{gpu.domain:02x}{gpu.bus:02x}"
 
 
 def render(machine: Machine) -> Records:
@@ -97,10 +98,10 @@ def render(machine: Machine) -> Records:
         }  # fmt: skip
     gpus = _answering(machine)
     rows = [
-        f"{index}, 0000{gpu.address.upper()}, {machine.gpu_name}, {_uuid(gpu)}, {machine.driver}\n"
+        f"{index}, 0000{gpu.address.upper()}, {machine.gpu_name}, {uuid(machine, gpu)}, {machine.driver}\n"
         for index, gpu in gpus
     ]
-    healths = [gpu_health.described(machine, index, gpu, _uuid(gpu)) for index, gpu in gpus]
+    healths = [gpu_health.described(machine, index, gpu, uuid(machine, gpu)) for index, gpu in gpus]
     nvml = [gpu_health.nvml(health, machine.gpu_id) for health in healths]
     kernel = (
         f"NVRM version: NVIDIA UNIX {gpu_services.flavour(machine)}  {machine.driver}  Release Build  (dvs-builder)\n"

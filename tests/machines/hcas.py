@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from tests.machines.bus import nic_path
@@ -18,8 +19,20 @@ def verbs(machine: Machine) -> list[tuple[int, Nic]]:
     return [(number, nic) for number, nic in enumerate(nic for nic in machine.nics if nic.bound)]
 
 
-def _guid(nic: Nic) -> str:
-    return nic.guid or f"a088:c203:{nic.domain:02x}{nic.bus:02x}:{nic.function:04x}"
+def guid(machine: Machine, nic: Nic) -> str:
+    """Return the GUID of a NIC: no other NIC of a fleet has it."""
+    low = (machine.number & 0xFFF) << 4 | nic.function
+    return nic.guid or f"a088:c2{3 + (machine.number >> 12):02x}:{nic.domain:02x}{nic.bus:02x}:{low:04x}"
+
+
+def system_guid(machine: Machine, nic: Nic) -> str:
+    """Return the GUID that all ports of one adapter have in common: that of its first function."""
+    return guid(machine, replace(nic, function=0))
+
+
+def lid(nic: Nic) -> int:
+    """Return the LID that the subnet manager gave an InfiniBand port."""
+    return (nic.domain << 8 | nic.bus) if nic.lid is None else nic.lid
 
 
 def render_sysfs(machine: Machine) -> Records:
@@ -43,19 +56,22 @@ def render_sysfs(machine: Machine) -> Records:
             f"file:{device}/fw_ver": ok(f"{nic.model.firmware}\n"),
             f"file:{device}/hca_type": ok(f"{nic.model.hca_type}\n"),
             f"file:{device}/board_id": ok(f"{nic.model.board_id}\n"),
-            f"file:{device}/node_guid": ok(f"{_guid(nic)}\n"),
+            f"file:{device}/node_guid": ok(f"{guid(machine, nic)}\n"),
+            f"file:{device}/sys_image_guid": ok(f"{system_guid(machine, nic)}\n"),
             f"dir:{device}/ports": listing({"1": DIRECTORY}),
             f"dir:{device}/device/net": listing({netdev: DIRECTORY} if nic.here else {}),
             f"file:{port}/state": ok(f"{states[nic.state]}: {nic.state}\n"),
             f"file:{port}/phys_state": ok(f"{physical[nic.physical]}: {nic.physical}\n"),
             f"file:{port}/rate": ok(f"{nic.rate}\n"),
             f"file:{port}/link_layer": ok("Ethernet\n" if roce else "InfiniBand\n"),
-            f"file:{port}/lid": ok("0x0\n" if roce else f"0x{nic.domain << 8 | nic.bus:x}\n"),
-            f"file:{port}/sm_lid": ok("0x1\n" if not roce and nic.state == "ACTIVE" else "0x0\n"),
+            f"file:{port}/lid": ok("0x0\n" if roce else f"0x{lid(nic):x}\n"),
+            f"file:{port}/sm_lid": ok(f"0x{nic.sm_lid if not roce and nic.state == 'ACTIVE' else 0:x}\n"),
             f"file:/sys/class/infiniband_verbs/uverbs{number}/ibdev": ok(f"{nic.device}\n"),
         }
         if roce:
             records[f"file:{port}/gid_attrs/ndevs/0"] = ok(f"{netdev}\n") if nic.here else ELSEWHERE
+        keys = (*nic.pkeys, *((0,) * len(nic.pkeys)))[: max(2, len(nic.pkeys))] if not roce else (0xFFFF,)
+        records |= {f"file:{port}/pkeys/{index}": ok(f"0x{key:04x}\n") for index, key in enumerate(keys)}
         for mark in _TABLE_MARKS:
             records[f"file:{port}/gids/{mark}"] = ok("0000:" * 7 + "0000\n")
         for index, gid, kind in _gids(machine, nic):
@@ -74,9 +90,9 @@ def _gids(machine: Machine, nic: Nic) -> Iterator[tuple[int, str, str]]:
     Under RoCE the link-local address and each IP address have two rows, v1 and v2; rows before them are those of
     other network namespaces.
     """
-    interface = int(_guid(nic).replace(":", ""), 16)
+    interface = int(guid(machine, nic).replace(":", ""), 16)
     if not nic.ethernet(machine.roce):
-        yield 0, _gid(0xFE80 << 112 | interface), "IB/RoCE v1"
+        yield 0, _gid(nic.prefix << 64 | interface), "IB/RoCE v1"
         yield from ((row, _gid(0), "") for row in GIDS[1:])
         return
     before = max(nic.gid_index - 3, 0)
@@ -98,8 +114,15 @@ def address(machine: Machine, nic: Nic) -> str:
     """Return the IP address of a NIC's interface; rail i has 10.i.0.0/31. Empty: none."""
     rails = [one for _, one in verbs(machine) if one.here and one.gpu is not None and one.ethernet(machine.roce)]
     if nic.ip is None and nic in rails:
-        return f"10.{rails.index(nic)}.0.1/31"
+        return f"{ipaddress.IPv4Address(f'10.{rails.index(nic)}.0.1') + 2 * machine.number}/31"
     return nic.ip or ""
+
+
+def management_address(machine: Machine) -> str:
+    """Return the address that ssh comes in by: of documentation's block, in a large fleet of that for benchmarks."""
+    if machine.number < 200:
+        return f"192.0.2.{1 + machine.number}/24"
+    return f"{ipaddress.IPv4Address('198.18.0.1') + machine.number}/15"
 
 
 def _node(mode: str) -> dict[str, Any]:
@@ -122,15 +145,16 @@ def render_tools(machine: Machine) -> Records:
     for _, nic in verbs(machine):
         roce = nic.ethernet(machine.roce)
         layer = "Ethernet" if roce else "InfiniBand"
-        guid, lid = _guid(nic), 0 if roce else nic.domain << 8 | nic.bus
-        sm_lid = 1 if not roce and nic.state == "ACTIVE" else 0
-        plain = "0x" + guid.replace(":", "")
+        own, base = guid(machine, nic), 0 if roce else lid(nic)
+        sm_lid = nic.sm_lid if not roce and nic.state == "ACTIVE" else 0
+        plain = "0x" + own.replace(":", "")
+        system = "0x" + system_guid(machine, nic).replace(":", "")
         ibstat += (
             f"CA '{nic.device}'\n\tCA type: {nic.model.hca_type}\n\tNumber of ports: 1\n"
             f"\tFirmware version: {nic.model.firmware}\n"
-            f"\tHardware version: 0\n\tNode GUID: {plain}\n\tSystem image GUID: {plain}\n\tPort 1:\n"
+            f"\tHardware version: 0\n\tNode GUID: {plain}\n\tSystem image GUID: {system}\n\tPort 1:\n"
             f"\t\tState: {_IBSTAT_STATE[nic.state]}\n\t\tPhysical state: {nic.physical}\n"
-            f"\t\tRate: {nic.rate.split()[0]}\n\t\tBase lid: {lid}\n\t\tLMC: 0\n\t\tSM lid: {sm_lid}\n"
+            f"\t\tRate: {nic.rate.split()[0]}\n\t\tBase lid: {base}\n\t\tLMC: 0\n\t\tSM lid: {sm_lid}\n"
             f"\t\tCapability mask: 0xa651e848\n\t\tPort GUID: {plain}\n\t\tLink layer: {layer}\n"
         )
         mtu = active_mtu(machine, nic)
@@ -139,10 +163,10 @@ def render_tools(machine: Machine) -> Records:
         if nic.uverbs:
             devinfo += (
                 f"hca_id:\t{nic.device}\n\ttransport:\t\t\tInfiniBand (0)\n\tfw_ver:\t\t\t\t{nic.model.firmware}\n"
-                f"\tnode_guid:\t\t\t{guid}\n\tvendor_part_id:\t\t\t{nic.model.part_id}\n\tphys_port_cnt:\t\t\t1\n"
+                f"\tnode_guid:\t\t\t{own}\n\tvendor_part_id:\t\t\t{nic.model.part_id}\n\tphys_port_cnt:\t\t\t1\n"
                 f"\t\tport:\t1\n\t\t\tstate:\t\t\t{state}\n\t\t\tmax_mtu:\t\t4096 (5)\n"
                 f"\t\t\tactive_mtu:\t\t{mtu} ({codes[mtu]})\n\t\t\tsm_lid:\t\t\t{sm_lid}\n"
-                f"\t\t\tport_lid:\t\t{lid}\n\t\t\tport_lmc:\t\t0x00\n\t\t\tlink_layer:\t\t{layer}\n\n"
+                f"\t\t\tport_lid:\t\t{base}\n\t\t\tport_lmc:\t\t0x00\n\t\t\tlink_layer:\t\t{layer}\n\n"
             )
     if not devinfo:
         return {"cmd:ibstat": ran(ibstat), "cmd:ibv_devinfo": ran("", 255, "No IB devices found\n")}

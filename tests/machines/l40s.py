@@ -52,6 +52,7 @@ hcas = 4
 compute = "mlx5_[0-1,4-5]"
 management = "mlx5_[2-3]"
 link_layer = "Ethernet"
+load_balancing = "spray"
 rate_gbps = 200
 mtu = 4096
 netdev_mtu = 9000

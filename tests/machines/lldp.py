@@ -36,6 +36,7 @@ def _entry(name: str, nic: Nic, rail: int) -> dict[str, Any]:
             "id": [{"type": "ifname", "value": "Ethernet1/1"}], "ttl": [{"value": "120"}],
             "mfs": [{"value": str(nic.switch_frame)}],
         }],
+        "vlan": [{"vlan-id": str(nic.vlan), "pvid": True}],
         "unknown-tlvs": [{"unknown-tlv": tlvs}],
     }  # fmt: skip
 

@@ -78,6 +78,8 @@ class Nic:
     ip: str | None = None  # address of a RoCE rail; None: its own /31; empty: none
     domain: int = 0
     slot: int = 0  # PCI device number
+    lid: int | None = None  # of an InfiniBand port; None: by its bus
+    prefix: int = 0xFE80 << 48  # subnet prefix of an InfiniBand port, the upper half of its GID
     model: NicModel = CONNECTX_7
     layer: str = ""  # link layer; empty: the machine's
     interface: str = ""  # name of its network interface; empty: by its bus
@@ -97,6 +99,9 @@ class Nic:
     raw_ber: float = 3e-9  # bit error ratio before FEC
     symbol_ber: float = 0.0
     leaf: str = ""  # switch at the other end; empty: its rail's
+    vlan: int = 1  # that the switch puts its packets into
+    pkeys: tuple[int, ...] = (0xFFFF,)  # partitions of an InfiniBand port
+    sm_lid: int = 1  # of an InfiniBand port that is active
     switch_pfc: tuple[int, ...] | None = None  # PFC that the switch announces; None: as here
     switch_frame: int = 9236  # largest frame that the switch announces, bytes
 
@@ -119,6 +124,7 @@ class Machine:
     name: str
     gpus: tuple[Gpu, ...]
     nics: tuple[Nic, ...]
+    number: int = 0  # its place in a fleet: all that must differ from node to node comes from it
     gpu_id: str = "2330"
     gpu_name: str = "NVIDIA H100 80GB HBM3"
     nvlinks: int = 18
@@ -163,6 +169,7 @@ class Machine:
     cpu_busy: float = 0.21  # share of the window that each CPU was busy
     cpu_interrupts: Mapping[int, float] = field(default_factory=dict)  # share of it in interrupts, by CPU
     cpu_stolen: float = 0.0
+    settings: Mapping[str, str] = field(default_factory=dict)  # files of tests/machines/settings.py that read otherwise
     records: Mapping[str, Any] = field(default_factory=dict)  # what was seen instead: a container's view
 
     def local_cpus(self, numa: int) -> str:

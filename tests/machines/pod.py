@@ -2,18 +2,20 @@
 
 The pod has all eight GPUs and the eight rails as secondary networks; RDMA devices are shared, so those of storage are
 listed too, without an interface. Its image has no lspci, systemctl or chronyc and may not read the kernel's log. The
-annotation after the Kubernetes Network Custom Resource Definition De-facto Standard.
+annotation after the Kubernetes Network Custom Resource Definition De-facto Standard, what the API says of the pod after
+the Kubernetes API reference.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from preflight.facts.container import ANNOTATIONS, STATUS
 from preflight.facts.kernel_log import DMESG
+from preflight.facts.pod import POD
 from preflight.facts.services import FABRIC_MANAGER, SERVICES
 from tests.machines.machine import Machine, Nic, hgx_h100
 from tests.machines.platform import Platform
@@ -38,6 +40,9 @@ HIDDEN: dict[str, Any] = {
     DMESG: ran("", 1, "dmesg: read kernel buffer failed: Operation not permitted\n"),
 }
 
+#: The RDMA resource of the shared device plug-in.
+RESOURCE = "rdma/hca_shared_devices_a"
+
 NETWORKS = tuple(f"rdma/rail-{rail}" for rail in range(8))
 
 CLUSTER = f"""# Training pods on a site of DGX H100 nodes with RoCE; made by hand.
@@ -56,7 +61,9 @@ link_layer = "Ethernet"
 rate_gbps = 400
 mtu = 4096
 netdev_mtu = 9000
+load_balancing = "spray"
 networks = {json.dumps(NETWORKS)}
+resources = ["{RESOURCE}"]
 
 [class.pod.qos]
 lossless = true
@@ -79,8 +86,18 @@ def pod(name: str = NAME) -> Machine:
     )
     return given(replace(
         host, nics=nics, platform=PLATFORM, where="container", management="eth0", default_route="eth0",
-        env={"KUBERNETES_SERVICE_HOST": "192.0.2.129", "NVIDIA_VISIBLE_DEVICES": "all"}, records=HIDDEN,
+        env={"KUBERNETES_SERVICE_HOST": "192.0.2.129", "NVIDIA_VISIBLE_DEVICES": "all"},
+        records={**HIDDEN, POD: asking({"nvidia.com/gpu": "8", RESOURCE: "1"})},
     ), NETWORKS)  # fmt: skip
+
+
+def asking(resources: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the API says of a pod whose one container asks for these."""
+    main = {"name": "main", "init": False, "privileged": False, "claims": []}
+    return {"status": "ok", "value": {
+        "namespace": "training", "name": "trainer-0", "node": "gpu001", "host_network": False, "annotations": {},
+        "containers": [{**main, "limits": dict(resources), "requests": dict(resources)}],
+    }}  # fmt: skip
 
 
 def given(machine: Machine, networks: Sequence[str]) -> Machine:

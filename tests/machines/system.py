@@ -7,7 +7,7 @@ from typing import Any
 
 from preflight.facts.versions import LIBRARIES
 from preflight.probes import checkpoints
-from tests.machines.hcas import address, verbs
+from tests.machines.hcas import address, management_address, verbs
 from tests.machines.machine import Machine
 from tests.machines.records import DIRECTORY, MISSING, Records, listing, ok, ran
 
@@ -28,18 +28,25 @@ def _entry(address: str) -> dict[str, Any]:
 def _network(machine: Machine) -> Records:
     """Rail i has 10.i.0.0/31; the management interface the addresses of documentation."""
     addresses: dict[str, list[dict[str, Any]]] = {
-        "lo": [_entry("127.0.0.1/8")], machine.management: [_entry("192.0.2.1/24")],
+        "lo": [_entry("127.0.0.1/8")], machine.management: [_entry(management_address(machine))],
     }  # fmt: skip
     for nic in (nic for _, nic in verbs(machine) if nic.here):
         found = address(machine, nic)
         addresses[nic.netdev(machine.roce)] = [_entry(found)] if found else []
     head = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"
-    default = f"{machine.default_route}\t00000000\tFE0200C0\t0003\t0\t0\t100\t00000000\t0\t0\t0\n"
-    local = f"{machine.management}\t000200C0\t00000000\t0001\t0\t0\t100\t00FFFFFF\t0\t0\t0\n"
+    own = ipaddress.IPv4Interface(management_address(machine)).network
+    gateway, network, mask = (_hex(one) for one in (own.broadcast_address - 1, own.network_address, own.netmask))
+    default = f"{machine.default_route}\t00000000\t{gateway}\t0003\t0\t0\t100\t00000000\t0\t0\t0\n"
+    local = f"{machine.management}\t{network}\t00000000\t0001\t0\t0\t100\t{mask}\t0\t0\t0\n"
     return {
         "psutil:net_if_addrs": {"status": "ok", "value": addresses},
         "file:/proc/net/route": ok(head + default + local),
     }
+
+
+def _hex(address: ipaddress.IPv4Address) -> str:
+    """Write an address as /proc/net/route does, its last byte first."""
+    return address.packed[::-1].hex().upper()
 
 
 def _sysctls(machine: Machine) -> Records:

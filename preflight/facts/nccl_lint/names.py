@@ -9,12 +9,13 @@ from preflight.facts.nccl_env import NcclEnvironment, Setting
 from preflight.facts.nccl_lint.complaint import Complaint, Here
 from preflight.facts.nccl_lint.values import faults
 from preflight.facts.nccl_lint.variables import Version, dotted, nearest, table
+from preflight.lean import regex
 
 #: The release from which on blanks and carriage returns at the end of a file's line are cut off.
 TRIMMING = (2, 30, 0)
 
 #: What is meant as a name of NCCL's, whatever became of it.
-NCCL_NAME = re.compile(r"N{1,2}C{1,2}L{1,2}[_ -]|\W*(?:export\s+)?NCCL", re.I)
+NCCL_NAME = regex(r"N{1,2}C{1,2}L{1,2}[_ -]|\W*(?:export\s+)?NCCL", re.I)
 
 
 def _settings(env: NcclEnvironment) -> Iterator[Setting]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from preflight.evidence import Evidence, EvidenceError
 from preflight.facts.nccl_env import NcclEnvironment, Setting
-from preflight.lean import dataclass
+from preflight.lean import dataclass, regex
 
 if TYPE_CHECKING:
     from preflight.facts.nccl_log import Variable
@@ -22,11 +22,11 @@ RANKS = "env:ranks"
 LONGEST_LIST, KEPT = 200_000, 5000
 
 #: Names that a pasted list is searched for: NCCL's own, those of its plug-ins, and what says how large the job is.
-_WANTED = re.compile(
+_WANTED = regex(
     r"N{1,2}C{1,2}L{1,2}_\w+|nccl_\w+|TORCH_(?:NCCL|FR)_\w+|OFI_NCCL_\w+|SHARP_COLL_\w+|WORLD_SIZE|OMPI_COMM_WORLD_SIZE"
     r"|SLURM_(?:STEP_NUM_TASKS|NTASKS)"
 )
-_LISTED = re.compile(
+_LISTED = regex(
     r"\s{0,8}(?P<shell>export\s{1,4}|declare\s{1,4}-\w{1,4}\s{1,4}|-x\s{1,4}|set\s{1,4})?(?P<name>[A-Za-z]\w{1,100})=(?P<value>.*)"
 )
 

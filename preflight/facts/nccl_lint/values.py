@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from preflight.facts.nccl_env import strtoll
 from preflight.facts.nccl_lint.variables import Variable, Version, dotted, nearest
-from preflight.lean import dataclass
+from preflight.lean import dataclass, regex
 
 #: Words of ``nvidia-smi topo -m`` and of NCCL's own list of distances (src/graph/topo.h), near to far.
 LEVELS = ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS")
@@ -19,8 +19,8 @@ LEVELS = ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS")
 #: NCCL ends with an error where it does not know an algorithm or protocol, from here on.
 STRICT = (2, 24, 0)
 
-_TRUE = re.compile(r"['\"\s]*(?:true|yes|on|enabled?|t|y)['\"\s]*", re.I)
-_QUOTED = re.compile(r"(['\"]).*\1", re.S)
+_TRUE = regex(r"['\"\s]*(?:true|yes|on|enabled?|t|y)['\"\s]*", re.I)
+_QUOTED = regex(r"(['\"]).*\1", re.S)
 
 
 @dataclass(frozen=True)

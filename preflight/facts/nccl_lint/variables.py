@@ -8,6 +8,7 @@ does not have come from a sample of releases and may be a little off.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -91,9 +92,8 @@ def dotted(number: Version) -> str:
 @cache
 def table() -> Table:
     """Read the table, once."""
-    from pkgutil import get_data  # importlib.resources takes ten times as long to import
-
-    return read((get_data("preflight.facts.nccl_lint", "variables.json") or b"").decode("utf-8"))
+    loader: Any = __spec__.loader  # as importlib.resources reads it, whose import takes longer than all of this
+    return read(loader.get_data(os.path.join(os.path.dirname(__file__), "variables.json")).decode("utf-8"))
 
 
 def read(text: str) -> Table:

@@ -1,0 +1,77 @@
+"""``preflight gate``: what its own quick reader does not understand, help among it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from preflight.commands import options
+from preflight.gate.options import DEADLINES, Options
+from preflight.gate.policy import SEATS
+
+_FILE = click.Path()
+
+
+@click.command(cls=options.Compact, context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("seat", required=False, type=click.Choice(list(SEATS)), metavar="SEAT")
+@click.option("--policy", is_flag=True, help="Print what each seat does about each verdict.")
+@click.option("--cluster", type=_FILE, metavar="FILE", help="What this site expects (cluster.toml).")
+@click.option("--state-dir", type=_FILE, metavar="DIR", help="Where verdicts are kept (/var/lib/preflight).")
+@click.option("--strict", is_flag=True, help="A node that could not be judged gets no job.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done; every job starts.")
+@click.option("--deadline", type=click.FloatRange(*DEADLINES), metavar="S", help="Seconds that it may take.")
+@click.option("--refresh", is_flag=True, help="Judge now, whatever was found a while ago.")
+@click.option("--textfile", type=_FILE, metavar="F.prom", help="Write metrics for node_exporter.")
+@click.option("--report-dir", type=_FILE, metavar="DIR", help="Write verdict, report and evidence there.")
+@click.option("--termination-log", type=_FILE, metavar="F", help="init-container: /dev/termination-log if it is there.")
+@click.option("--verdicts", type=_FILE, metavar="DIR", help="slurm-controller: where the nodes' verdicts are.")
+@click.option("--hosts", metavar="NODESET")
+@click.option("--ssh-config", type=_FILE, metavar="F", help="slurm-controller: ask these over SSH instead.")
+@click.option("--node", metavar="NAME", help="Call this node by its name in the cluster file.")
+@click.pass_context
+def gate(context: click.Context, /, seat: str | None, policy: bool, cluster: str | None, **said: Any) -> None:
+    """Let a job in, or hold it back: from a scheduler, a pod, a pipeline.
+
+    \b
+    SEAT:    slurm-prolog, slurm-healthcheck, slurm-step, slurm-controller, init-container, ci
+    Example: preflight gate slurm-prolog --cluster /etc/preflight/cluster.toml
+    Exit:    preflight gate --policy
+    """
+    if policy:
+        click.echo(_policy(cluster), nl=False)
+        return
+    if seat is None:
+        raise click.UsageError("SEAT is missing: one of " + ", ".join(SEATS))
+    from preflight.gate import entry
+
+    context.exit(entry.answer(Options(seat, cluster=cluster, **said)))
+
+
+def by_click(words: Sequence[str]) -> int:
+    """Carry out the words after ``preflight gate``; return the exit status, for a mistake that of the seat."""
+    from preflight.gate import entry
+
+    try:
+        status = gate.main(list(words), prog_name="preflight gate", standalone_mode=False)
+    except click.exceptions.Exit as ended:
+        return ended.exit_code
+    except click.ClickException as error:
+        seat = next((word for word in words if word in SEATS), "")
+        return entry.mistaken(seat, f"{error.format_message()} (preflight gate --help)")
+    return status if isinstance(status, int) else 0
+
+
+def _policy(cluster: str | None) -> str:
+    from preflight.gate.table import text
+
+    if cluster is None:
+        return text()
+    from preflight.cluster.file import ClusterFileError, load
+
+    try:
+        return text(load(Path(cluster)).gate)
+    except ClusterFileError as error:
+        raise click.UsageError(str(error)) from None

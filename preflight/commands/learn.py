@@ -1,0 +1,83 @@
+"""``preflight learn``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from preflight.commands import options
+from preflight.session import Session, UsageError, load_evidence, progress, write_file
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from preflight.evidence import Evidence
+
+
+@click.command(cls=options.Compact)
+@click.argument("paths", nargs=-1, type=options.file_path, metavar="[FILE|DIR]...")
+@options.targets
+@options.asking
+@click.option("--save", type=options.file_path, metavar="DIR", help="Keep the evidence: DIR/NODE.json.")
+@click.option("-o", "output", required=True, type=options.file_path, metavar="CLUSTER.TOML")
+@click.option("--force", is_flag=True, help="The file to write; replace one that is there.")
+def learn(paths: tuple[Path, ...], output: Path, force: bool, save: Path | None, **asked: Any) -> None:
+    """Write a cluster file from what a fleet has, asked now or saved before.
+
+    Values of the majority are written, each with where it came from; what is below the part's own figures is not.
+
+    \b
+    Example: preflight learn --hosts 'gpu[001-064]' -o cluster.toml
+             preflight learn evidence/ -o cluster.toml
+    Exit:    0 written, 1 written but something was not learnt or is sick on many nodes, 2 usage, 3 nothing learnt
+    """
+    from preflight.learn import NothingToLearn
+    from preflight.learn import learn as learn_from
+    from preflight.reports.visible import fold, one_line
+
+    if output.exists() and not force:
+        raise UsageError(f"{output} exists already: read it first, or replace it with --force")
+    session = Session("learn", None, (), (), {"save": save, "json_file": None})
+    evidences = _evidences(paths, session, asked)
+    with progress(f"learning from {len(evidences)} nodes"):
+        try:
+            found = learn_from(evidences, session.checks, os.cpu_count() or 1)
+        except NothingToLearn as error:
+            click.echo(f"preflight: {error}", err=True)
+            sys.exit(3)
+    try:
+        write_file(output, found.text)
+    except OSError as error:
+        raise UsageError(f"{output} cannot be written: {error.strerror}") from None
+    classes = "1 class" if found.classes == 1 else f"{found.classes} classes"
+    click.echo(f"{output}: {classes} from {found.nodes} nodes")
+    for fault in found.systemic:
+        click.echo(
+            f"SYSTEMIC: {fault.check} {fault.status}s on {len(fault.nodes)} of {fault.of} nodes of class "
+            f"{fault.class_name}: {one_line(fault.message)[:200]}"
+        )
+    for refused in found.refused:
+        click.echo(f"not learnt: {one_line(refused)[:300]}")
+    if found.odd:
+        click.echo(f"by this file, these nodes fail or warn: {fold(found.odd)}")
+    sys.exit(1 if found.systemic or found.refused else 0)
+
+
+def _evidences(paths: Sequence[Path], session: Session, asked: dict[str, Any]) -> Sequence[Evidence]:
+    """Read saved evidence, or ask the nodes that are named; this node where nothing is."""
+    names = {name: asked.pop(name, None) for name in ("hosts", "hostfile", "job", "rerun", "selector")}
+    if paths:
+        if any(names.values()):
+            raise UsageError("give evidence that was saved, or nodes to ask, not both")
+        return load_evidence(paths)[0]
+    from preflight import asking
+
+    if not any(names.values()):
+        raise UsageError("name the nodes to learn from: --hosts 'gpu[001-064]', or a folder of saved evidence")
+    manner = asking.Manner(**{name: asked.pop(name) for name in asking.Manner._fields if name in asked})
+    targets = asking.targets(names["hosts"], names["hostfile"], names["job"], names["rerun"], names["selector"], manner)
+    return asking.fleet(targets, session, manner)

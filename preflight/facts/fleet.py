@@ -1,0 +1,121 @@
+"""How the values of many nodes are held against each other: majority, outliers, identifiers that stand twice.
+
+The share of a majority and the rule of outliers are field practice: a value is the reference if 60 % of at least
+three nodes have it; a number is an outlier by the modified z-score (Iglewicz and Hoaglin, 1993: 3.5 times the
+median absolute deviation, scaled by 1.4826 to a standard deviation).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from preflight.lean import dataclass
+
+#: A value is the reference if at least this share of at least three nodes has it.
+MAJORITY, QUORUM = 0.6, 3
+
+#: Modified z-score beyond which a number is an outlier, and nodes that it takes to tell.
+Z, ENOUGH = 3.5, 5
+
+
+@dataclass(frozen=True)
+class Vote:
+    """What the nodes of one kind have of one value."""
+
+    values: Mapping[str, tuple[str, ...]]  # value -> nodes, in order
+    usual: str | None  # the value of the majority; None: there is none
+    total: int  # nodes that told a value
+
+    @property
+    def holders(self) -> tuple[str, ...]:
+        """The nodes that have the usual value; none without a majority."""
+        return self.values[self.usual] if self.usual is not None else ()
+
+    @property
+    def odd(self) -> Mapping[str, tuple[str, ...]]:
+        """Value -> nodes, of those that differ from the majority."""
+        return {value: nodes for value, nodes in self.values.items() if value != self.usual}
+
+    @property
+    def listed(self) -> str:
+        """Every value with the number of its nodes."""
+        return "; ".join(f"{value} on {len(nodes)}" for value, nodes in sorted(self.values.items()))
+
+
+def vote(told: Iterable[tuple[str, str]]) -> Vote:
+    """Count (node, value) pairs; a value that all have is usual however few they are."""
+    values: dict[str, list[str]] = defaultdict(list)
+    for node, value in told:
+        values[value].append(node)
+    total = sum(map(len, values.values()))
+    usual = None
+    if values:
+        most, holders = max(values.items(), key=lambda item: (len(item[1]), item[0]))
+        if len(values) == 1 or (total >= QUORUM and len(holders) / total >= MAJORITY):
+            usual = most
+    return Vote({value: tuple(nodes) for value, nodes in values.items()}, usual, total)
+
+
+def near(numbers: Mapping[str, float], tolerance: float) -> dict[str, float]:
+    """Give numbers that lie within a share of each other one value, so that they count as equal: node -> number.
+
+    Each run of neighbours stands for the number that most of its nodes have, else its median.
+    """
+    from statistics import median
+
+    order = sorted(numbers.items(), key=lambda item: item[1])
+    runs: list[list[tuple[str, float]]] = []
+    for node, number in order:
+        if runs and number - runs[-1][0][1] <= tolerance * max(abs(number), abs(runs[-1][0][1])):
+            runs[-1].append((node, number))
+        else:
+            runs.append([(node, number)])
+    return {node: median(number for _, number in run) for run in runs for node, _ in run}
+
+
+@dataclass(frozen=True)
+class Outlier:
+    """A number that lies apart from those of its peers."""
+
+    name: str
+    number: float
+    usual: float  # median of all
+    spread: float  # median absolute deviation, scaled to a standard deviation
+
+
+def outliers(numbers: Mapping[str, float], floor: float, *, up: bool = True, down: bool = True) -> list[Outlier]:
+    """Return the numbers that lie more than 3.5 spreads and more than ``floor`` from the median.
+
+    The floor is in the unit of the numbers: without one, a fleet whose values hardly differ would make an outlier of
+    the least of differences. Fewer than five numbers have no outlier.
+    """
+    if len(numbers) < ENOUGH:
+        return []
+    from statistics import median
+
+    usual = median(numbers.values())
+    spread = 1.4826 * median(abs(number - usual) for number in numbers.values())
+    least = max(floor, Z * spread)
+    found = []
+    for name, number in numbers.items():
+        away = number - usual
+        if (up and away > least) or (down and -away > least):
+            found.append(Outlier(name, number, usual, spread))
+    return found
+
+
+def shared(owners: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+    """Return the identifiers that several nodes have, of (node, identifier) pairs: identifier -> nodes."""
+    first: dict[str, str] = {}
+    several: dict[str, dict[str, None]] = {}
+    for node, identifier in owners:
+        owner = first.setdefault(identifier, node)
+        if owner != node:
+            several.setdefault(identifier, {owner: None})[node] = None
+    return {identifier: tuple(nodes) for identifier, nodes in several.items()}
+
+
+def systemic(hit: int, of: int, share: float = 0.3, least: int = QUORUM) -> bool:
+    """Tell whether a fault on so many of the nodes looks like the site's: at least 30 % of them, and three."""
+    return hit >= least and hit >= share * of

@@ -1,0 +1,73 @@
+"""``ibqueryerrors --counters``: what each port of a subnet has sent and received since its counters were last reset.
+
+Source: infiniband-diags, ibqueryerrors(8); IBA 16.1.3.5 and 16.1.4.11: data are counted in words of four bytes. A port
+without extended counters stops at 32 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from preflight.facts.text import plain
+from preflight.lean import dataclass, regex
+
+#: Bytes of one count of PortXmitData and PortRcvData.
+WORD = 4
+
+#: Where a counter of 32 bits stops.
+FULL = 0xFFFFFFFF
+
+_OF = regex(r'Data Counters for (?:0x[0-9a-fA-F]{1,16} )?".*"')
+_PORT = regex(r"\s+GUID 0x([0-9a-fA-F]{1,16}) port ([0-9]{1,3}):((?: \[[A-Za-z0-9]+ == [^\]\n]{1,60}\])*)\s*")
+_VALUE = regex(r"\[(PortXmitData|PortRcvData) == ([0-9]{1,20})(?: \([^)\n]*\))?\]")
+
+Port = tuple[str, int]  # GUID, number
+
+
+@dataclass(frozen=True)
+class Data:
+    """What a port has carried, in words of four bytes."""
+
+    sent: int
+    received: int
+
+
+@dataclass(frozen=True)
+class Rate:
+    """What a port carried on average between two readings, Gb/s."""
+
+    sent: float
+    received: float
+
+
+def parse(text: str) -> Mapping[Port, Data]:
+    """Read a report; raises ValueError if it has no summary, which is the end of a whole one, or a line is odd."""
+    found: dict[Port, Data] = {}
+    whole = False
+    for line in plain(text).split("\n"):
+        if not line.strip() or _OF.fullmatch(line) or line.lstrip().startswith("Link info:"):
+            continue
+        if match := _PORT.fullmatch(line):
+            values = {name: int(number) for name, number in _VALUE.findall(match[3])}
+            if values.keys() == {"PortXmitData", "PortRcvData"}:
+                end = match[1].lower().zfill(16), int(match[2])
+                found[end] = Data(values["PortXmitData"], values["PortRcvData"])
+        elif line.startswith("##"):
+            whole = whole or line.startswith("## Summary:")
+        else:
+            raise ValueError(f"there is no counter in the line {line.strip()[:120]!r}")
+    if not whole:
+        raise ValueError("it ends without a summary" if text.strip() else "it is empty: no subnet manager answered")
+    return found
+
+
+def rates(before: Mapping[Port, Data], after: Mapping[Port, Data], seconds: float) -> Mapping[Port, Rate]:
+    """Return the rate of every port whose counters could count on; full and reset ones are left out."""
+    found = {}
+    for port, now in after.items():
+        then = before.get(port)
+        if then is None or FULL in (now.sent, now.received) or now.sent < then.sent or now.received < then.received:
+            continue
+        factor = WORD * 8 / 1e9 / seconds
+        found[port] = Rate((now.sent - then.sent) * factor, (now.received - then.received) * factor)
+    return found

@@ -1,0 +1,133 @@
+"""The pod that a node's collector ran in, as the Kubernetes API tells it: what its containers were given.
+
+Sources: Kubernetes API reference, core/v1 Pod (resources, claims); "Device Plugins" and "Dynamic Resource Allocation"
+in the Kubernetes documentation; names of RDMA resources as the READMEs of k8s-rdma-shared-dev-plugin,
+sriov-network-device-plugin and the clouds' plug-ins show them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from preflight.evidence import Evidence, EvidenceError
+from preflight.lean import dataclass
+
+POD = "kube:pod"
+
+#: A resource's name that tells that it is RDMA: ``rdma/hca_shared_devices_a``, ``nvidia.com/mlnxnics``,
+#: ``vpc.amazonaws.com/efa``, ``networking.gke.io.networks/rdma-0``, ``mellanox.com/mlx5_vf``, ``rdma/ib``.
+_RDMA = re.compile(r"rdma|roce|infiniband|mlnx|mlx[45]|(?:^|[/_.-])(?:hca|vhca|ib|efa)(?:$|[0-9/_.-])")
+
+#: A resource that is a GPU or a part of one.
+_GPU = re.compile(r"(?:nvidia|amd|intel)\.com/(?:gpu|pgpu|mig-|shared-gpu|i915|xe)")
+
+
+@dataclass(frozen=True)
+class Container:
+    """One container of the pod."""
+
+    name: str
+    init: bool
+    privileged: bool
+    resources: Mapping[str, str]  # name -> quantity, of its limits and requests
+    claims: tuple[str, ...]  # of dynamic resource allocation
+
+
+@dataclass(frozen=True)
+class Pod:
+    """What the API knows of the pod."""
+
+    namespace: str
+    name: str
+    node: str
+    containers: tuple[Container, ...]
+    annotations: Mapping[str, str]
+
+    @property
+    def devices(self) -> dict[str, tuple[str, ...]]:
+        """Device-plugin resource -> the containers that asked for at least one of it."""
+        found: dict[str, list[str]] = {}
+        for container in self.containers:
+            for name, quantity in container.resources.items():
+                if is_device(name) and quantity not in ("", "0"):
+                    found.setdefault(name, []).append(container.name)
+        return {name: tuple(names) for name, names in sorted(found.items())}
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """Resource claims of all containers."""
+        return tuple(dict.fromkeys(claim for container in self.containers for claim in container.claims))
+
+    @property
+    def privileged(self) -> bool:
+        """Whether a container sees the host's devices without asking for any."""
+        return any(container.privileged for container in self.containers)
+
+
+def is_device(resource: str) -> bool:
+    """Tell whether a resource is a device plug-in's: only theirs have a domain, which is not Kubernetes' own."""
+    domain, slash, _ = resource.partition("/")
+    return bool(slash) and domain != "kubernetes.io" and not domain.endswith(".kubernetes.io")
+
+
+def is_rdma(resource: str) -> bool:
+    """Tell whether a resource's name says that it is RDMA; a site may call it anything."""
+    return bool(_RDMA.search(resource.lower())) and not is_gpu(resource)
+
+
+def is_gpu(resource: str) -> bool:
+    """Tell whether a resource is GPUs."""
+    return bool(_GPU.match(resource))
+
+
+def variable_of(resource: str) -> str:
+    """Return what the SR-IOV device plug-in makes of a resource's name in PCIDEVICE_…"""
+    return re.sub(r"[^A-Z0-9]", "_", resource.upper())
+
+
+def pod(evidence: Evidence) -> Pod:
+    """Return the pod; raises EvidenceError where the API did not tell."""
+    value = evidence.value(POD)
+    try:
+        return parse_pod(value)
+    except ValueError as error:
+        raise EvidenceError(POD, str(error)) from None
+
+
+def parse_pod(value: Any) -> Pod:
+    """Read the value of the record; raises ValueError."""
+    if not isinstance(value, Mapping):
+        raise ValueError("the pod is not an object")
+    containers = value.get("containers")
+    if not isinstance(containers, list) or not containers:
+        raise ValueError("the pod has no containers")
+    annotations = value.get("annotations")
+    return Pod(
+        namespace=str(value.get("namespace") or ""),
+        name=str(value.get("name") or ""),
+        node=str(value.get("node") or ""),
+        containers=tuple(_container(one) for one in containers),
+        annotations=dict(_texts(annotations, "the annotations")) if annotations is not None else {},
+    )
+
+
+def _container(one: Any) -> Container:
+    if not isinstance(one, Mapping) or not isinstance(one.get("name"), str) or not one["name"]:
+        raise ValueError("a container of the pod has no name")
+    limits, requests = one.get("limits", {}), one.get("requests", {})
+    claims = one.get("claims", [])
+    if not isinstance(claims, list) or not all(isinstance(claim, str) for claim in claims):
+        raise ValueError(f"the claims of {one['name'][:60]!r} are not a list of names")
+    merged = {**dict(_texts(requests, "the requests")), **dict(_texts(limits, "the limits"))}
+    return Container(one["name"], one.get("init") is True, one.get("privileged") is True, merged, tuple(claims))
+
+
+def _texts(found: Any, what: str) -> Iterator[tuple[str, str]]:
+    if not isinstance(found, Mapping):
+        raise ValueError(f"{what} are not an object")
+    for name, text in found.items():
+        if not isinstance(text, str):
+            raise ValueError(f"{what} hold a {type(text).__name__}")
+        yield name, text

@@ -1,0 +1,83 @@
+"""A cluster file from a fleet: what most nodes of a kind have, and what must not become the norm.
+
+Values of the majority (60 % of at least three nodes) are written, with where they came from; nodes that differ are
+named in comments. What is below the part's own figures is not learnt, however many have it: a comment says so, and
+the file goes without. A fault that is seen on a large share of the nodes is told on top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from preflight.cluster import Cluster
+from preflight.cluster.file import decode
+from preflight.evidence import Evidence
+from preflight.facts import NodeFacts
+from preflight.judge import judge
+from preflight.lean import dataclass
+from preflight.learn.classes import kinds
+from preflight.learn.faults import Fault, faults
+from preflight.learn.shown import shown
+from preflight.learn.values import values
+from preflight.learn.write import Class, text
+
+if TYPE_CHECKING:
+    from preflight.model import Check
+
+__all__ = ["Learnt", "NothingToLearn", "learn"]
+
+
+class NothingToLearn(Exception):
+    """No node with a GPU is in the evidence."""
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """The file, and what was not learnt."""
+
+    text: str
+    classes: int
+    nodes: int
+    refused: tuple[str, ...]  # values that were not learnt, each with why
+    systemic: tuple[Fault, ...]  # faults of a large share of a class's nodes
+    odd: tuple[str, ...]  # nodes that fail or warn under this file
+
+
+def learn(evidences: Sequence[Evidence], checks: Sequence[Check] | None = None, processes: int = 1) -> Learnt:
+    """Write a cluster file for these nodes; the same evidence gives the same text. Raises NothingToLearn.
+
+    ``checks`` judge the nodes by the file, so that what is wrong with them is known; None: all that are installed.
+    """
+    if checks is None:
+        from preflight.checks import registry
+
+        checks = registry().checks
+    empty = Cluster()
+    told = []
+    silent = []
+    for evidence in evidences:
+        if not evidence.answered:
+            silent.append(evidence.node)
+            continue
+        node = NodeFacts(evidence)
+        told.append(shown(node, empty.site(node)))
+    told.sort(key=lambda one: one.node)
+    found, apart = kinds(told)
+    if not found:
+        raise NothingToLearn("no node of this evidence has a GPU: there is nothing to learn from")
+    classes = [Class(kind, tuple(values(kind.members, kind.part))) for kind in found]
+    draft = text(classes, [], [one.node for one in apart], silent)
+    report = judge(evidences, checks, decode(draft.encode(), "cluster.toml"), processes=processes)
+    seen = faults(report, {kind.name: [one.node for one in kind.members] for kind in found})
+    whole = text(classes, seen, [one.node for one in apart], silent)
+    refused = tuple(
+        f"class.{one.kind.name}{'.' + value.table if value.table else ''}.{value.key}: {value.comment}"
+        for one in classes
+        for value in one.values
+        if not value.learnt
+    )
+    return Learnt(
+        whole, len(classes), len(told), refused, tuple(one for one in seen if one.systemic),
+        tuple(sorted({node for one in seen for node in one.nodes})),
+    )  # fmt: skip

@@ -1,0 +1,68 @@
+"""Nodes of one kind: the classes of the cluster file."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+
+from preflight.facts.fleet import QUORUM
+from preflight.hardware import Part
+from preflight.lean import dataclass
+from preflight.learn.shown import Shown
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Nodes that are built alike."""
+
+    name: str  # of the class, a bare key of TOML
+    part: Part | None
+    members: tuple[Shown, ...]
+
+
+def kinds(nodes: Iterable[Shown]) -> tuple[list[Kind], list[Shown]]:
+    """Return the kinds, those with most nodes first, and the nodes that belong to none: those without a GPU.
+
+    Nodes of one part are of one kind; where cards are sold singly, those with the same number of them and of RDMA
+    devices. A shape that fewer than three nodes have is no kind of its own, if the part has a larger one: they are
+    nodes that lost something. Nodes that were asked in a container are kept apart from hosts.
+    """
+    by_part: dict[tuple[str, str], list[Shown]] = defaultdict(list)
+    apart: list[Shown] = []
+    for one in nodes:
+        if one.gpus:
+            label = one.part.name if one.part else f"GPU {one.gpu_ids}"
+            by_part[label, "container" if one.where == "container" else ""].append(one)
+        else:
+            apart.append(one)
+    found: list[tuple[str, Part | None, tuple[Shown, ...]]] = []
+    for (label, where), members in sorted(by_part.items()):
+        for shape in _shapes(members):
+            found.append((f"{label} {where}".strip(), shape[0].part, tuple(shape)))
+    found.sort(key=lambda kind: (-len(kind[2]), kind[0], kind[2][0].node))
+    return [Kind(name, part, members) for name, (_, part, members) in zip(_names(found), found, strict=True)], apart
+
+
+def _shapes(members: Sequence[Shown]) -> list[list[Shown]]:
+    part = members[0].part
+    if part is not None and part.gpus is not None:
+        return [list(members)]
+    counts = Counter((one.gpus, one.devices) for one in members)
+    most = max(counts, key=lambda shape: (counts[shape], shape))
+    shapes: dict[tuple[int, int], list[Shown]] = defaultdict(list)
+    for one in members:
+        shape = (one.gpus, one.devices)
+        shapes[shape if counts[shape] >= QUORUM else most].append(one)
+    return [shapes[shape] for shape in sorted(shapes)]
+
+
+def _names(found: Sequence[tuple[str, Part | None, tuple[Shown, ...]]]) -> list[str]:
+    """Make names of the classes: ``hgx-h100``, and ``l40s-pcie-2`` where a part has several shapes."""
+    taken: Counter[str] = Counter()
+    names = []
+    for label, _, _ in found:
+        name = re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-")[:40] or "nodes"
+        taken[name] += 1
+        names.append(name if taken[name] == 1 else f"{name}-{taken[name]}")
+    return names

@@ -1,0 +1,125 @@
+"""What one node shows of the values that a cluster file sets; everything that was not read is left out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from statistics import median
+from typing import TypeVar
+
+from preflight.cluster import Site
+from preflight.evidence import EvidenceError
+from preflight.facts import NodeFacts, congestion, qos
+from preflight.facts.rdma import Port, natural
+from preflight.hardware import Part
+from preflight.lean import dataclass
+
+T = TypeVar("T")
+
+#: The probe that lists checkpoints (``preflight.probes.checkpoints``): its directory is in the key.
+_CHECKPOINTS = re.compile(r"cmd:find -H (/[\w./+@:-]{1,400}) -maxdepth 2 -printf '%T@ %y %P\\n'")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One node, in the words of a cluster file; None: not read, or there is none."""
+
+    node: str
+    part: Part | None
+    gpus: int
+    gpu_ids: str  # PCI ids of its GPUs, where no part is recognised
+    devices: int  # RDMA devices that the kernel registered
+    compute: tuple[str, ...] | None
+    known_from: str  # how the compute ports were told from the others; empty: nothing tells
+    link_layer: str | None = None
+    rate_gbps: float | None = None
+    mtu: int | None = None
+    netdev_mtu: int | None = None
+    point_to_point: bool | None = None
+    pfc: tuple[int, ...] | None = None  # priorities with PFC, the same on every rail
+    ecn: bool | None = None  # on for the priority with PFC, both ways
+    trust: str | None = None
+    dcbx: str | None = None
+    checkpoints: str | None = None
+    interval_min: float | None = None
+    where: str = ""
+
+
+def shown(node: NodeFacts, site: Site) -> Shown:
+    """Read a node; ``site`` is that of an empty cluster file."""
+    gpus = _try(lambda: node.gpus_on_bus) or ()
+    devices = _try(lambda: node.rdma_devices) or ()
+    roles = _try(lambda: site.roles(node)) if devices else None
+    ports = [port for port in roles.compute if port.active] if roles else []
+    roce = [port for port in ports if port.roce and port.netdev]
+    directory, interval_min = _checkpoints(node)
+    ids = sorted({f"{gpu.vendor}:{gpu.device}" for gpu in gpus})
+    return Shown(
+        node.node, site.part, len(gpus), " ".join(ids), len(devices),
+        compute=tuple(sorted({port.device for port in ports}, key=natural)) or None,
+        known_from=roles.known_from if roles else "",
+        link_layer=_same(port.link_layer for port in ports),
+        rate_gbps=_same(port.rate_gbps for port in ports),
+        mtu=_same(port.active_mtu for port in ports),
+        netdev_mtu=_try(lambda: _same(node.netdevs[port.netdev or ""].mtu for port in roce)),
+        point_to_point=_try(lambda: _point_to_point(node, roce)),
+        pfc=_try(lambda: _same(tuple(sorted(qos.pfc(node.evidence, port.netdev or "").value)) for port in roce)),
+        ecn=_try(lambda: _ecn(node, roce)),
+        trust=_try(lambda: _same(_trust(node, port) for port in roce)),
+        dcbx=_try(lambda: _same(qos.dcbx(node.evidence, port.netdev or "").value for port in roce)),
+        checkpoints=directory, interval_min=interval_min, where=str(node.evidence.collector.get("where", "")),
+    )  # fmt: skip
+
+
+def _trust(node: NodeFacts, port: Port) -> str:
+    return qos.trust(node.evidence, port.netdev or "", empty_is_pcp=False).value
+
+
+def _try(read: Callable[[], T]) -> T | None:
+    try:
+        return read()
+    except (EvidenceError, KeyError):
+        return None
+
+
+def _same(values: Iterable[T | None]) -> T | None:
+    """Return the value that all ports have; None where they differ, or one of them tells none."""
+    found = set(values)
+    return found.pop() if len(found) == 1 else None
+
+
+def _point_to_point(node: NodeFacts, ports: Sequence[Port]) -> bool | None:
+    found = [one for port in ports for one in node.addresses.ipv4(port.netdev or "")]
+    return all(one.network.prefixlen >= 30 for one in found) if found else None
+
+
+def _ecn(node: NodeFacts, ports: Sequence[Port]) -> bool | None:
+    """Tell whether ECN is on, both ways, for the one priority that a port has PFC on."""
+    found = set()
+    for port in ports:
+        enabled = qos.pfc(node.evidence, port.netdev or "").value
+        if len(enabled) != 1:
+            return None
+        (priority,) = enabled
+        one = congestion.ecn(node.evidence, port.netdev or "", priority)
+        found.add(one.notification_point and one.reaction_point)
+    return found.pop() if len(found) == 1 else None
+
+
+def _checkpoints(node: NodeFacts) -> tuple[str | None, float | None]:
+    """Return the directory of checkpoints that was looked at, and the usual minutes between two of them."""
+    for key in node.evidence.records:
+        if not (match := _CHECKPOINTS.fullmatch(key)):
+            continue
+        try:
+            text = node.evidence.text(key)
+        except EvidenceError:
+            continue
+        times = sorted(
+            float(time) for time in re.findall(r"^([0-9]{1,12}(?:\.[0-9]{1,12})?) [a-z] [^/\n]+$", text, re.M)
+        )
+        gaps = [(later - sooner) / 60 for sooner, later in pairwise(times)]
+        usual = round(median(gaps)) if gaps else 0
+        return match[1], float(usual) if usual >= 1 else None
+    return None, None

@@ -1,0 +1,150 @@
+"""The values of a class: what the majority of its nodes has, or why it is not learnt."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from preflight.facts.fleet import MAJORITY, QUORUM, vote
+from preflight.hardware import Part
+from preflight.lean import dataclass
+from preflight.learn.shown import Shown
+from preflight.nodeset import fold, unfold
+
+#: What a training fabric customarily has at least: the largest RDMA MTU, and Ethernet frames that hold it.
+LEAST_MTU, LEAST_NETDEV_MTU = 4096, 4200
+
+
+@dataclass(frozen=True)
+class Value:
+    """One key of a class: its value, or None and why it was not learnt."""
+
+    table: str  # "", ports, qos, checkpoint
+    key: str
+    written: str  # as TOML
+    comment: str  # where it came from, or why it is not learnt
+    learnt: bool
+    odd: tuple[str, ...] = ()  # nodes that have another value
+
+
+@dataclass(frozen=True)
+class _Key:
+    table: str
+    key: str
+    read: Callable[[Shown], Any]
+    source: str  # where nodes show it
+    wrong: Callable[[Any, Part | None], str] = lambda value, part: ""  # why a value is not to become the norm
+
+
+def _too_few(value: Any, part: Part | None) -> str:
+    if part is None or part.gpus is None or value >= part.gpus:
+        return ""
+    return f"below the {part.gpus} that a {part.name} has ({part.source})"
+
+
+def _too_slow(value: Any, part: Part | None) -> str:
+    if part is None or part.compute_rate_gbps is None or value >= part.compute_rate_gbps:
+        return ""
+    return f"below the {part.compute_rate_gbps:g} Gb/s that a {part.name} customarily has ({part.source})"
+
+
+def _small(least: int, why: str) -> Callable[[Any, Part | None], str]:
+    return lambda value, part: f"below {least}, {why}" if value < least else ""
+
+
+def _folded(devices: tuple[str, ...] | None) -> str | list[str] | None:
+    """Write devices as a person would: ``mlx5_[0,3-6]``."""
+    if not devices:
+        return None
+    folded = fold(devices)
+    return folded if set(unfold(folded)) == set(devices) else list(devices)
+
+
+KEYS = (
+    _Key("", "gpus", lambda one: one.gpus or None, "/sys/bus/pci/devices", _too_few),
+    _Key("", "hcas", lambda one: len(one.compute) if one.compute else None, "/sys/class/infiniband"),
+    _Key("ports", "compute", lambda one: _folded(one.compute), "/sys/class/infiniband, nvidia-smi topo -m"),
+    _Key("ports", "link_layer", lambda one: one.link_layer, "/sys/class/infiniband/*/ports/*/link_layer"),
+    _Key("ports", "rate_gbps", lambda one: one.rate_gbps, "/sys/class/infiniband/*/ports/*/rate", _too_slow),
+    _Key("ports", "mtu", lambda one: one.mtu, "ibv_devinfo",
+         _small(LEAST_MTU, "the largest RDMA MTU, which training fabrics have")),
+    _Key("ports", "netdev_mtu", lambda one: one.netdev_mtu, "/sys/class/net/*/mtu",
+         _small(LEAST_NETDEV_MTU, "which an RDMA MTU of 4096 needs")),
+    _Key("ports", "point_to_point", lambda one: one.point_to_point, "ip addr"),
+    _Key("checkpoint", "path", lambda one: one.checkpoints, "the evidence, which lists its checkpoints"),
+    _Key("checkpoint", "interval_min", lambda one: one.interval_min, "times of the checkpoints that are there"),
+)  # fmt: skip
+
+
+def values(members: Sequence[Shown], part: Part | None) -> Iterator[Value]:
+    """Yield the values of a class in the order of the file; a key that no node shows is left out."""
+    for key in KEYS:
+        found = _value(key, members, part)
+        if found is not None:
+            yield found
+    yield from _qos(members)
+
+
+def _value(key: _Key, members: Sequence[Shown], part: Part | None) -> Value | None:
+    raw = {one.node: value for one in members if (value := key.read(one)) is not None}
+    if not raw:
+        return None
+    told = {node: written(value) for node, value in raw.items()}
+    found = vote(told.items())
+    if found.usual is None:
+        return Value(key.table, key.key, "", f"no majority: {found.listed}", False)
+    value = next(value for node, value in raw.items() if told[node] == found.usual)
+    odd = tuple(node for nodes in found.odd.values() for node in nodes)
+    share = f"{len(found.holders)} of {len(members)} nodes"
+    if reason := key.wrong(value, part):
+        return Value(key.table, key.key, found.usual, f"{share} have it: {reason}", False, odd)
+    return Value(key.table, key.key, found.usual, f"{share}; {key.source}", True, odd)
+
+
+def _qos(members: Sequence[Shown]) -> Iterator[Value]:
+    """Yield RoCE's quality of service: of a fabric without PFC nobody knows whether it is meant so."""
+    told = {one.node: one.pfc for one in members if one.pfc is not None}
+    if not told:
+        return
+    found = vote((node, written(list(pfc))) for node, pfc in told.items())
+    if found.usual is None:
+        yield Value("qos", "lossless", "", f"no majority of priorities with PFC: {found.listed}", False)
+        return
+    usual = next(pfc for node, pfc in told.items() if node in found.holders)
+    odd = tuple(node for nodes in found.odd.values() for node in nodes)
+    share = f"{len(found.holders)} of {len(members)} nodes"
+    if len(usual) != 1:
+        what = f"PFC on for {', '.join(map(str, usual))}" if usual else "no PFC"
+        why = f"{share} have {what}: a lossless fabric has it on one priority; say false if it is lossy by design"
+        yield Value("qos", "lossless", "", why, False, odd)
+        return
+    yield Value("qos", "lossless", "true", f"{share} have PFC on one priority", True, odd)
+    yield Value("qos", "pfc_priority", str(usual[0]), f"{share}; dcb pfc show, mlnx_qos", True, odd)
+    for key, read, source in (("ecn", lambda one: one.ecn, "/sys/class/net/*/ecn"),
+                              ("trust", lambda one: one.trust, "dcb app show, mlnx_qos"),
+                              ("dcbx", lambda one: one.dcbx, "dcb dcbx show, mlnx_qos")):  # fmt: skip
+        value = _value(_Key("qos", key, read, source, _unmarked), members, None)
+        if value is not None:
+            yield value
+
+
+def _unmarked(value: Any, part: Part | None) -> str:
+    """Say why a value of a lossless fabric is not to become the norm."""
+    if value is False:
+        return "without ECN only PFC is left, which stops whole paths; say it yourself if it is meant so"
+    return ""
+
+
+def written(value: Any) -> str:
+    """Write a value as TOML."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return f"{value:.12g}"
+    if isinstance(value, str):
+        return json.dumps(value).replace("\x7f", "\\u007f")  # else ASCII; JSON's escapes are TOML's
+    return "[" + ", ".join(written(one) for one in value) + "]"
+
+
+__all__ = ["KEYS", "MAJORITY", "QUORUM", "Value", "values", "written"]

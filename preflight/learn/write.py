@@ -1,0 +1,124 @@
+"""The text of a learnt cluster file: plain TOML, each value with where it came from."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from preflight.lean import dataclass
+from preflight.learn.classes import Kind
+from preflight.learn.faults import Fault
+from preflight.learn.values import Value, written
+from preflight.nodeset import fold, unfold
+
+_WIDTH = 110
+
+#: Nodes and lines of exceptions that a class's comment names.
+_MOST_LINES = 40
+
+
+@dataclass(frozen=True)
+class Class:
+    """A class with its values."""
+
+    kind: Kind
+    values: tuple[Value, ...]
+
+
+def text(classes: Sequence[Class], faults: Sequence[Fault], apart: Sequence[str], silent: Sequence[str]) -> str:
+    """Write the file."""
+    total = sum(len(one.kind.members) for one in classes)
+    lines = [
+        *_comment(
+            f"Learnt by `preflight learn` from {total} nodes: a value stands here if all nodes of its class have it or "
+            "60 % of at least three, and beside it where it came from. Read it before you rely on it: it says what "
+            "the nodes have, not what they should have."
+        ),
+    ]  # fmt: skip
+    for fault in faults:
+        if fault.systemic:
+            lines += ["#", *_comment(
+                f"SYSTEMIC: {fault.check} {fault.status}s on {len(fault.nodes)} of {fault.of} nodes of class "
+                f"{fault.class_name} ({_words(fault.message)}): looks like the site's problem, not a node's. "
+                f"{_nodes(fault.nodes)}"
+            )]  # fmt: skip
+    if apart:
+        lines += ["#", *_comment(f"In no class, since they have no GPU: {_nodes(apart)}")]
+    if silent:
+        lines += ["#", *_comment(f"No answer: {_nodes(silent)}")]
+    for one in classes:
+        lines += ["", *_class(one, [fault for fault in faults if fault.class_name == one.kind.name])]
+    lines += ["", *_comment("What no evidence shows, say yourself: ports.load_balancing (how switches spread flows), "
+                            "thresholds.gpu_memory_gib (what the job needs), [fabric]; `preflight lint` checks "
+                            "this file.")]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def _class(one: Class, faults: Sequence[Fault]) -> Iterator[str]:
+    name = one.kind.name
+    yield f"[class.{name}]"
+    members = [member.node for member in one.kind.members]
+    listed, left_out = _listed(members)
+    yield f"nodes = {written(listed)}"
+    if left_out:
+        yield from _comment(f"left out, since a list cannot name them: {_nodes(left_out)}")
+    if one.kind.part is not None:
+        yield f"part = {written(one.kind.part.name)}  # by the PCI ids of its GPUs; {_words(one.kind.part.source)}"
+    for table in dict.fromkeys(("", *(value.table for value in one.values))):
+        mine = [value for value in one.values if value.table == table]
+        if table and mine:
+            yield ""
+            # a table whose values were all refused stands as a comment too
+            yield f"[class.{name}.{table}]" if any(value.learnt for value in mine) else f"# [class.{name}.{table}]"
+        for value in mine:
+            yield from _value(value)
+    if ordinary := [fault for fault in faults if not fault.systemic]:
+        yield ""
+        yield "# Exceptions, by this file:"
+        for fault in ordinary[:_MOST_LINES]:
+            yield from _comment(f"{fault.status} {fault.check}: {_words(fault.message)}: {_nodes(fault.nodes)}", "#   ")
+        if len(ordinary) > _MOST_LINES:
+            yield f"#   and {len(ordinary) - _MOST_LINES} more"
+
+
+def _value(value: Value) -> Iterator[str]:
+    if not value.learnt:
+        shown = f"{value.key} = {value.written}" if value.written else value.key
+        yield from _comment(f"NOT LEARNT: {shown}: {_words(value.comment)}")
+        return
+    yield f"{value.key} = {value.written}  # {_words(value.comment)}"
+    if value.odd:
+        yield from _comment(f"otherwise on {_nodes(value.odd)}")
+
+
+def _listed(names: Sequence[str]) -> tuple[str | list[str], list[str]]:
+    """Return the names as the file can list them, and those that it cannot."""
+    good = [name for name in names if _stands_for_itself(name)]
+    left_out = [name for name in names if name not in good]
+    folded = fold(good)
+    return (folded if set(unfold(folded)) == set(good) else good) if good else [], left_out
+
+
+def _stands_for_itself(name: str) -> bool:
+    try:
+        return unfold(name) == (name,)
+    except ValueError:
+        return False
+
+
+def _nodes(names: Sequence[str]) -> str:
+    good = [name for name in names if _stands_for_itself(name)]
+    odd = [_words(json.dumps(name)) for name in names if name not in good]
+    return ", ".join([*([fold(good)] if good else []), *odd])
+
+
+def _words(said: str) -> str:
+    """Return one line of printable characters: what nodes say ends up in comments."""
+    line = "".join(one if one.isprintable() else " " for one in said)
+    return " ".join(line.split())[:400]
+
+
+def _comment(said: str, lead: str = "# ") -> list[str]:
+    return textwrap.wrap(_words(said) if len(said) < 400 else " ".join(said.split()), _WIDTH, initial_indent=lead,
+                         subsequent_indent=lead, break_long_words=False, break_on_hyphens=False)  # fmt: skip

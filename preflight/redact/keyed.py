@@ -1,0 +1,138 @@
+"""Aliases of addresses: permutations under a key that keep what checks compare.
+
+A bit of an address is flipped or not, as a keyed hash of the bits before it says (prefix-preserving anonymisation,
+Xu, Fan, Ammar, Moon: "Prefix-preserving IP address anonymization", 2002). So two addresses share as many leading
+bits after as before: subnets stay subnets. The last bit that may change always does: no address is its own alias.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+from hashlib import blake2b
+
+#: Blocks within which an IPv4 address stays: private (RFC 1918) and shared (RFC 6598).
+_STAYS_IN = tuple(map(ipaddress.IPv4Network, (
+    "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10",
+)))  # fmt: skip
+
+#: What names nobody: this host, loopback, link-local, multicast, broadcast and masks.
+_NOBODY = tuple(map(ipaddress.IPv4Network, (
+    "0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3",
+)))  # fmt: skip
+
+#: Bits at the end of an IPv4 address that stay: the number of a host in its rail, network and broadcast addresses.
+_HOST_BITS = 8
+
+#: Bits at the end of a MAC address or GUID that stay: the ports of one device are numbered on.
+_PORT_BITS = 4
+
+
+class Keyed:
+    """Permutations under one key, which is nowhere written."""
+
+    def __init__(self, key: bytes | None = None) -> None:
+        """Take a key of up to 64 bytes; without one it is random."""
+        self._key = secrets.token_bytes(32) if key is None else key
+        self._known: dict[tuple[str, object], int] = {}
+
+    def digest(self, what: str, value: str) -> str:
+        """Return 128 hexadecimal digits that stand for a value."""
+        return blake2b(f"{what}\0{value}".encode("utf-8", "surrogatepass"), key=self._key).hexdigest()
+
+    def _flips(self, what: str, value: int, width: int, first: int, last: int) -> int:
+        """Return ``value`` of ``width`` bits with its bits ``first`` to ``last`` (from the left) permuted."""
+        if (known := self._known.get((what, value))) is not None:
+            return known
+        flips = 0
+        for place in range(first, last):
+            shift = width - 1 - place
+            if place == last - 1:
+                flips |= 1 << shift
+            elif self._chance(f"{what} {place} {value >> (shift + 1):x}"):
+                flips |= 1 << shift
+        self._known[what, value] = value ^ flips
+        return value ^ flips
+
+    def _chance(self, before: str) -> bool:
+        return bool(blake2b(before.encode(), key=self._key, digest_size=1).digest()[0] & 1)
+
+    def ipv4(self, address: ipaddress.IPv4Address) -> ipaddress.IPv4Address:
+        """Return the alias of an address; those of private networks stay private, masks and loopback what they are."""
+        number = int(address)
+        mask = ~number & 0xFFFFFFFF
+        if mask & (mask + 1) == 0 or any(address in block for block in _NOBODY):
+            return address
+        for block in _STAYS_IN:
+            if address in block:
+                return ipaddress.IPv4Address(self._flips("ipv4", number, 32, block.prefixlen, 32 - _HOST_BITS))
+        # the first octet stays, or two where a block beside it is special: what is public stays public
+        first = 16 if number >> 24 in (100, 169, 172, 192) else 8
+        return ipaddress.IPv4Address(self._flips("ipv4", number, 32, first, 32 - _HOST_BITS))
+
+    def ipv6(self, address: ipaddress.IPv6Address) -> ipaddress.IPv6Address:
+        """Return the alias of an address or GID: its prefix, and the IPv4 address, MAC or GUID at its end."""
+        number = int(address)
+        if address.ipv4_mapped is not None:
+            return ipaddress.IPv6Address(number >> 32 << 32 | int(self.ipv4(address.ipv4_mapped)))
+        inverse = ~number & (1 << 128) - 1
+        if number <= 1 or address.is_multicast or inverse & (inverse + 1) == 0:
+            return address
+        high, low = number >> 64, number & (1 << 64) - 1
+        if address.is_link_local or high == 0:
+            pass  # the default subnet prefix of InfiniBand, and those beside it
+        elif high >> 57 == 0xFC >> 1:
+            high = self._flips("ipv6", high, 64, 8, 64)
+        else:
+            high = self._flips("ipv6", high, 64, 3, 64)
+        return ipaddress.IPv6Address(high << 64 | (low if low < 1 << 16 else self.guid(low)))
+
+    def mac(self, number: int) -> int:
+        """Return the alias of a MAC address of 48 bits: of the same maker; groups and zero stay what they are."""
+        if number in (0, (1 << 48) - 1) or number >> 40 & 1:
+            return number
+        return number >> 24 << 24 | self._low(number >> 24, number & 0xFFFFFF)
+
+    def guid(self, number: int) -> int:
+        """Return the alias of an EUI-64: that which the alias of its MAC address would have, where it is made of one."""
+        if number in (0, (1 << 64) - 1) or number >> 16 == 0xFE80 << 32:
+            return number
+        maker = number >> 40
+        if number >> 24 & 0xFFFF == 0xFFFE:
+            maker ^= 0x020000  # the bit that says whether it is unique (RFC 4291, appendix A)
+        return number >> 24 << 24 | self._low(maker, number & 0xFFFFFF)
+
+    def _low(self, maker: int, number: int) -> int:
+        return self._flips(f"eui {maker:x}", number, 24, 0, 24 - _PORT_BITS)
+
+    def lid(self, number: int) -> int:
+        """Return the alias of a unicast LID; zero and multicast stay. The lowest three bits do, too (LMC)."""
+        if not 0 < number < 0xC000:
+            return number
+        found = self._flips("lid", number, 16, 2, 13)
+        return found or self._flips("lid", found, 16, 2, 13)
+
+    def alike(self, what: str, text: str) -> str:
+        """Return another text with digits for digits, letters for letters."""
+        digest = self.digest(what, text)
+        while len(digest) < 2 * len(text):
+            digest += self.digest(what, digest)
+        made = []
+        for place, sign in enumerate(text):
+            chance = int(digest[2 * place : 2 * place + 2], 16)
+            if sign.isdigit():
+                sign = "0123456789"[chance % 10]
+            elif "A" <= sign <= "Z":
+                sign = chr(ord("A") + chance % 26)
+            elif "a" <= sign <= "z":
+                sign = chr(ord("a") + chance % 26)
+            made.append(sign)
+        return "".join(made)
+
+    def hexadecimal(self, what: str, text: str) -> str:
+        """Return other hexadecimal digits, as many and at the same places; zeros stay zeros."""
+        if not text.strip("0-"):
+            return text
+        digest = iter(self.digest(what, text.lower()) * (len(text) // 128 + 1))
+        made = "".join(next(digest) if sign != "-" else sign for sign in text)
+        return made.upper() if text.upper() == text else made

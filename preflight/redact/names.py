@@ -1,0 +1,159 @@
+"""Names and their aliases: hosts keep their numbers, so that folded lists, racks and rails still read as such."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from preflight.redact.keyed import Keyed
+from preflight.redact.words import ACCOUNTS, SELF, is_public, vocabulary
+
+#: What aliases of each kind begin with, and another beginning where a name of the site begins like that.
+_STEMS = {
+    "host": ("node", "machine", "box"), "switch": ("switch", "bridge", "hub"), "user": ("user", "person", "account"),
+    "name": ("name", "label", "word"), "domain": ("site", "zone", "realm"), "path": ("dir", "folder", "entry"),
+}  # fmt: skip
+
+_NUMBER = re.compile("[0-9]+")
+_DASHED_ADDRESS = re.compile(r"(.*?)((?:25[0-5]|2[0-4]\d|1?\d?\d)(?:-(?:25[0-5]|2[0-4]\d|1?\d?\d)){3})", re.A)
+
+#: Numbers in a host's name, and their digits, up to which they are kept: rack, chassis, node; more is an identity.
+_MOST_NUMBERS, _MOST_DIGITS = 3, 5
+
+#: Letters that a series of host names needs before unknown names of it are taken for hosts, too.
+_LEAST_STEM = 3
+
+
+def letters(number: int) -> str:
+    """Count with letters: a … z, aa, ab …"""
+    made = ""
+    number += 1
+    while number:
+        number, rest = divmod(number - 1, 26)
+        made = chr(ord("a") + rest) + made
+    return made
+
+
+class Names:
+    """What names somebody or something of a site, as far as it was learnt, and what stands for it."""
+
+    def __init__(self, keyed: Keyed) -> None:
+        self._keyed = keyed
+        self._kinds: dict[str, str] = {}  # name, as it is compared -> kind
+        self._series: dict[str, str] = {}  # names that differ in numbers only -> kind
+        self._aliases: dict[tuple[str, str], str] = {}
+        self._used: dict[str, int] = {}
+        self._taken: set[str] = set()
+        self.found: Counter[str] = Counter()  # kind -> how many different ones were replaced
+        self.only_in_place: set[str] = set()
+        self.longest = 1  # words in a name
+
+    # --- what is known -----------------------------------------------------------------------------
+
+    def learn(self, kind: str, name: str) -> None:
+        """Remember a name; what names nobody in particular is not one."""
+        name = name.strip().strip(".\"'")
+        if not name or len(name) > 255 or name.lower() in SELF or not re.search(r"[^\W_]", name):
+            return
+        if kind == "user" and name.lower() in ACCOUNTS:
+            return
+        if kind in ("host", "switch") and "." in name:
+            name, _, domain = name.partition(".")
+            if name.isdigit():  # an address
+                return
+            self.learn("domain", domain)
+        if kind == "domain" and is_public(name):
+            return
+        self._taken.add(name.lower())
+        if kind != "path" and self._is_common(kind, name):
+            self.only_in_place.add(name)
+            return
+        self._kinds.setdefault(name.lower(), kind)
+        self.longest = max(self.longest, len(re.findall(r"[^\W_]+", name)))
+        if kind in ("host", "switch") and self._counts(name):
+            self._series.setdefault(_NUMBER.sub("#", name.lower()), kind)
+
+    @staticmethod
+    def _is_common(kind: str, name: str) -> bool:
+        """Tell whether a name is also a word of a tool, or too short to be told from one."""
+        lower = name.lower()
+        return lower in vocabulary() or len(lower) < 3 or lower.isdigit() and kind != "serial"
+
+    def _counts(self, name: str) -> bool:
+        """Tell whether names like this one, with other numbers, can be taken for hosts of the site."""
+        stem = _NUMBER.split(name, maxsplit=1)[0].strip("-_")
+        return self._plain(name) and len(stem) >= _LEAST_STEM and stem.lower() not in vocabulary()
+
+    @staticmethod
+    def _plain(name: str) -> bool:
+        numbers = _NUMBER.findall(name)
+        return 0 < len(numbers) <= _MOST_NUMBERS and all(len(number) <= _MOST_DIGITS for number in numbers)
+
+    def kind(self, name: str) -> str | None:
+        """Return what kind of name something is; None: it is none that is known."""
+        lower = name.lower()
+        if (kind := self._kinds.get(lower)) is not None:
+            return kind
+        return self._series.get(_NUMBER.sub("#", lower)) if self._plain(lower) else None
+
+    def all(self) -> Iterator[tuple[str, str]]:
+        """Yield the names and kinds that are known."""
+        yield from self._kinds.items()
+
+    # --- what stands for it ------------------------------------------------------------------------
+
+    def alias(self, kind: str, name: str) -> str:
+        """Return what stands for a name, in this run always the same."""
+        key = ("host" if kind == "switch" else kind, name.lower())
+        if key not in self._aliases:
+            self.found[kind] += 1
+            self._aliases[key] = self._new(kind, name)
+        return self._aliases[key]
+
+    def _new(self, kind: str, name: str) -> str:
+        if kind == "serial":
+            return self._free(self._keyed.alike("serial", f"{name}{'~' * again}")[: len(name)] for again in range(99))
+        if kind in ("host", "switch"):
+            return self._host(kind, name.lower())
+        alias = self._numbered(kind)
+        return f"{alias}.example" if kind == "domain" else alias
+
+    def _host(self, kind: str, name: str) -> str:
+        if found := _DASHED_ADDRESS.search(name):
+            import ipaddress
+
+            alias = self._keyed.ipv4(ipaddress.IPv4Address(found[2].replace("-", ".")))
+            return f"{self._series_alias(kind, 'ip-')}-{str(alias).replace('.', '-')}"
+        if not self._plain(name):
+            return self._numbered(kind)
+        numbers = "-".join(_NUMBER.findall(name))
+        return f"{self._series_alias(kind, _NUMBER.sub('#', name))}{numbers}"
+
+    def _series_alias(self, kind: str, pattern: str) -> str:
+        key = ("series", pattern)
+        if key not in self._aliases:
+            self._aliases[key] = self._numbered(kind)
+        return self._aliases[key]
+
+    def _numbered(self, kind: str) -> str:
+        stem = self._stem(kind)
+        number = self._used.get(stem, 0)
+        self._used[stem] = number + 1
+        return f"{stem}-{letters(number)}"
+
+    def _stem(self, kind: str) -> str:
+        """Return what aliases of a kind begin with: nothing that a name of the site begins with."""
+        stems = _STEMS.get(kind, _STEMS["name"])
+        for stem in (*stems, *(f"{stems[0]}{letters(number)}" for number in range(1000))):
+            if not any(name.startswith(stem) for name in self._taken):
+                return stem
+        return "alias"
+
+    def _free(self, proposals: Iterable[str]) -> str:
+        """Return the first proposal that is no name and no alias yet."""
+        used = set(self._aliases.values())
+        for proposal in proposals:
+            if proposal.lower() not in self._taken and proposal not in used:
+                return proposal
+        raise AssertionError("aliases ran out")  # a name of one digit; such are not learnt

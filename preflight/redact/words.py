@@ -1,0 +1,85 @@
+"""What is public: words of tools and formats, domains of makers and distributions, the ends of domain names."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.abc import Traversable
+
+#: Domains that name a maker, a distribution or a format, and no site. Keys of Kubernetes are judged by them.
+PUBLIC = frozenset((
+    "nvidia.com", "mellanox.com", "nvcr.io", "k8s.io", "kubernetes.io", "cncf.io", "cni.dev", "openshift.io",
+    "coreos.com", "docker.io", "docker.com", "quay.io", "ghcr.io", "gcr.io", "ubuntu.com", "debian.org",
+    "redhat.com", "rockylinux.org", "almalinux.org", "fedoraproject.org", "suse.com", "opensuse.org", "centos.org",
+    "canonical.com", "launchpad.net", "kernel.org", "gnu.org", "freedesktop.org", "python.org", "pypi.org", "pytorch.org",
+    "github.com", "github.io", "githubusercontent.com", "gitlab.com", "huggingface.co", "anaconda.com", "anaconda.org",
+    "schedmd.com", "openucx.org", "openfabrics.org", "linux-rdma.org", "intel.com", "amd.com", "broadcom.com",
+    "juniper.net", "arista.com", "cisco.com", "dell.com", "hpe.com", "supermicro.com", "lenovo.com", "ntp.org",
+    "w3.org", "ietf.org", "rfc-editor.org", "json-schema.org", "apache.org", "prometheus.io", "grafana.com",
+    "kubeflow.org", "volcano.sh", "cilium.io", "projectcalico.org", "tigera.io", "run.ai", "ray.io", "google.com",
+    "amazonaws.com", "azure.com", "microsoft.com", "oracle.com", "example.com", "example.org", "cluster.local",
+    "localhost.localdomain",
+))  # fmt: skip
+
+#: Ends of domain names that are taken for one wherever they stand after a dot.
+_GENERIC = frozenset(
+    "com org net edu gov mil int arpa local localdomain internal intranet intra corp lan cloud ai dev tech systems"
+    " cluster hpc example invalid".split()
+)
+
+#: Those of countries; only after two dots: some are endings of files as well.
+_COUNTRIES = frozenset(
+    "ac ae ar at au be br ca ch cl cn co cz de dk ee es eu fi fr gr hk hu ie il in io is it jp kr lt lu lv mx my nl no nz"
+    " pl pt ro ru sa se sg si sk th tr tw ua uk us vn za".split()
+)
+
+#: Names of accounts that every system has.
+ACCOUNTS = frozenset(
+    "root nobody daemon admin administrator user ubuntu debian centos rocky ec2-user opc azureuser slurm munge nvidia"
+    " systemd-network messagebus sshd chrony ntp prometheus preflight shared public default none null unknown n/a".split()
+)
+
+#: Names of this machine, as every machine calls itself.
+SELF = frozenset(("localhost", "localhost.localdomain", "ip6-localhost", "(none)", "uninitialized", "unknown", "none"))
+
+#: Parts of the package whose words are those of the formats that are judged.
+_PARTS = ("facts", "collector", "checks", "reading", "cluster", "reports", "probes.py", "hardware.py", "checklist_items.py")
+
+
+def is_domain(name: str) -> bool:
+    """Tell whether a dotted name is that of a domain or a host in one, and of a site."""
+    labels = name.lower().rstrip(".").split(".")
+    if len(labels) < 2 or not all(labels) or is_public(name):
+        return False
+    return labels[-1] in _GENERIC or (len(labels) > 2 and labels[-1] in _COUNTRIES)
+
+
+def is_public(name: str) -> bool:
+    """Tell whether a domain is one of those that name no site."""
+    labels = name.lower().rstrip(".").split(".")
+    return any(".".join(labels[place:]) in PUBLIC for place in range(len(labels)))
+
+
+@cache
+def vocabulary() -> frozenset[str]:
+    """Return the words that preflight's own parsers and checks look for, in lower case.
+
+    A name that is one of them cannot be told from what a tool prints: replaced everywhere, it would change verdicts.
+    """
+    found: set[str] = set()
+    for part in _PARTS:
+        _words(files("preflight").joinpath(part), found)
+    return frozenset(found)
+
+
+def _words(place: Traversable, found: set[str]) -> None:
+    if place.is_dir():
+        for inside in place.iterdir():
+            if inside.name != "__pycache__":
+                _words(inside, found)
+    elif place.name.endswith((".py", ".toml", ".json", ".j2")):
+        found |= set(re.findall(r"[a-z]+[0-9]?", place.read_text(encoding="utf-8").lower()))

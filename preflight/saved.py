@@ -1,0 +1,199 @@
+"""Evidence on disk that is more than memory should hold: its nodes are known, their documents are read one by one."""
+
+from __future__ import annotations
+
+import json
+import re
+import weakref
+import zlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import overload
+
+from preflight import archive
+from preflight.evidence import DocumentError, Evidence, decode, no_answer, read, to_document
+from preflight.facts.run import RUN
+from preflight.lean import dataclass, replace
+
+#: Documents up to which they are held in memory.
+HELD = 64
+
+#: What ``evidence.dump`` writes before the records of a node, and bytes in which that has to fit.
+_HEAD = re.compile(
+    rb'\{\n "collected_at": "[^\n]*\n "collector": \{.*?\n "node": ("[^\n]*"),\n( "origin": [^\n]*\n)? "records": \{',
+    re.DOTALL,
+)
+_HEAD_BYTES = 16384
+
+
+@dataclass(frozen=True)
+class File:
+    """The document of one node, and those that only tell of its tests with others."""
+
+    node: str
+    path: Path
+    parts: tuple[Path, ...] = ()
+
+    def read(self) -> Evidence:
+        """Return the evidence; of a file that has gone or changed since it was found: a node without an answer."""
+        try:
+            found = archive.read_file(self.path)
+            for part in self.parts:
+                found = found and (archive.joined(found, read(part)) or found)
+        except (OSError, DocumentError) as error:
+            return no_answer(self.node, "read", str(error), "")
+        if found is not None and found.node == self.node:
+            return found
+        if found is not None and found.no_answer is not None:  # damaged, and so called by its file's name
+            return replace(found, node=self.node)
+        return no_answer(self.node, "read", f"{self.path} was replaced while it was judged", "")
+
+
+@dataclass(frozen=True)
+class Packed:
+    """The document of one node that this run put aside."""
+
+    node: str
+    path: Path
+
+    def read(self) -> Evidence:
+        """Return the evidence; where the file has gone, a node without an answer."""
+        try:
+            return decode(zlib.decompress(self.path.read_bytes()), str(self.path))
+        except (OSError, zlib.error, DocumentError) as error:
+            return no_answer(self.node, "read", str(error), "")
+
+
+@dataclass(frozen=True)
+class Here:
+    """The document of one node that could not be put aside: the disk is full."""
+
+    node: str
+    evidence: Evidence
+
+    def read(self) -> Evidence:
+        """Return the evidence."""
+        return self.evidence
+
+
+class Saved(Sequence[Evidence]):
+    """Documents in the order of their nodes' names, each read when it is asked for."""
+
+    def __init__(self, sources: Sequence[File | Packed | Here], folder: object = None) -> None:
+        """Take the documents; ``folder`` is what must not go before they do."""
+        self.sources = sources
+        self._folder = folder
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    @overload
+    def __getitem__(self, place: int) -> Evidence: ...
+    @overload
+    def __getitem__(self, place: slice) -> Saved: ...
+    def __getitem__(self, place: int | slice) -> Evidence | Saved:
+        return Saved(self.sources[place], self._folder) if isinstance(place, slice) else self.sources[place].read()
+
+
+def load(paths: Sequence[Path]) -> tuple[Sequence[Evidence], Evidence | None]:
+    """Do what ``archive.load`` does, but hold no more than a few documents in memory; raises ArchiveError."""
+    files = archive.files(paths)
+    if len(files) <= HELD:
+        return archive.load(paths)
+    known: dict[str, File] = {}
+    run: Evidence | None = None
+    for path in files:
+        node, evidence = _node(path)
+        if node is None:
+            continue
+        if node == RUN:
+            evidence = evidence or read(path)
+            run = evidence if run is None else archive.merged(run, evidence)
+        elif node in known:
+            known[node] = _together(known[node], path)
+        else:
+            known[node] = File(node, path)
+    return Saved([known[name] for name in sorted(known)]), run
+
+
+def _node(path: Path) -> tuple[str | None, Evidence | None]:
+    """Return whose document a file holds (None: it is a report), and the document if it had to be read."""
+    try:
+        if (node := _glance(path)) is not None:
+            return node, None
+        evidence = archive.read_file(path)
+    except OSError as error:
+        raise archive.ArchiveError(f"{path}: cannot be read: {error.strerror}") from None
+    return (evidence.node, evidence) if evidence else (None, None)
+
+
+def _glance(path: Path) -> str | None:
+    """Return the node of a document that ``evidence.dump`` wrote to its end, without reading all of it."""
+    with path.open("rb") as stream:
+        head = _HEAD.match(stream.read(_HEAD_BYTES))
+        if head is None:
+            return None
+        stream.seek(-2, 2)
+        whole = stream.read() == b"}\n"
+    return str(json.loads(head[1])) if whole else None
+
+
+def _together(known: File, path: Path) -> File:
+    """Add a document of the same node; raise ArchiveError unless one of them only tells of tests with another."""
+    one, other = known.read(), read(path)
+    if archive.joined(one, other) is None:
+        raise archive.twice(known.node, known.path, path)
+    if one.pair is None:
+        return File(known.node, known.path, (*known.parts, path))
+    return File(known.node, path, (known.path,))
+
+
+class _Folder:
+    """A folder that only we may look into; it goes when nobody needs it any more, at the latest with the process."""
+
+    def __init__(self) -> None:
+        from shutil import rmtree
+        from tempfile import mkdtemp
+
+        self.path = Path(mkdtemp(prefix="preflight-"))
+        weakref.finalize(self, rmtree, self.path, ignore_errors=True)
+
+
+class Spool:
+    """Documents as they come in: a few are held, more wait on disk until they are judged."""
+
+    def __init__(self, known: Iterable[Evidence] = ()) -> None:
+        """Begin with those that are there already."""
+        self.silent: list[Evidence] = []  # those of nodes that gave no answer
+        self._held: list[Evidence] = []
+        self._aside: list[Packed | Here] = []
+        self._number = 0
+        self._folder: _Folder | None = None
+        for evidence in known:
+            self.add(evidence)
+
+    def add(self, evidence: Evidence) -> None:
+        """Take a document."""
+        if evidence.no_answer is not None:
+            self.silent.append(evidence)
+        self._held.append(evidence)
+        if self._folder is None and len(self._held) <= HELD:
+            return
+        self._folder = self._folder or _Folder()
+        self._aside += [self._put_aside(one, self._folder.path) for one in self._held]
+        self._held.clear()
+
+    def _put_aside(self, evidence: Evidence, folder: Path) -> Packed | Here:
+        self._number += 1
+        path = folder / f"{self._number}.z"
+        try:
+            path.write_bytes(zlib.compress(json.dumps(to_document(evidence)).encode("ascii"), 1))
+        except OSError:
+            return Here(evidence.node, evidence)
+        return Packed(evidence.node, path)
+
+    def documents(self) -> Sequence[Evidence]:
+        """Return all documents by their nodes' names."""
+        if self._folder is None:
+            return sorted(self._held, key=lambda evidence: evidence.node)
+        return Saved(sorted(self._aside, key=lambda one: one.node), self._folder)
