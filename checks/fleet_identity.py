@@ -88,6 +88,7 @@ def _or(kinds: Sequence[str]) -> str:
 def _twice(told: Mapping[str, str], nodes: Mapping[str, NodeFacts]) -> Iterator[Finding]:
     """Yield what several nodes have, the identifiers of the same nodes together."""
     machine: dict[str, str] = {}  # node -> the first name of its machine
+    containers = {name for name, text in told.items() if any("\tcontainer\t" in line for line in _of_kind(text, 0))}
     for number, kind in enumerate(KINDS):
         holders = shared((name, line.partition("\t")[2].partition("\t")[2]) for name, text in told.items()
                          for line in _of_kind(text, number))  # fmt: skip
@@ -95,7 +96,9 @@ def _twice(told: Mapping[str, str], nodes: Mapping[str, NodeFacts]) -> Iterator[
         for label, names in holders.items():
             if kind == "boot id":
                 machine.update(dict.fromkeys(names, names[0]))
-            if kind == "boot id" or len({machine.get(name, name) for name in names}) > 1:
+            if (kind == "boot id" and not containers & set(names)) or len(
+                {machine.get(name, name) for name in names}
+            ) > 1:
                 together[names].add(label)
         for names, labels in together.items():
             mine = [

@@ -1,9 +1,9 @@
-"""A simulated Kubernetes API server: real HTTPS on loopback, real `exec`, and recorded answers instead of a cluster.
+"""A simulated Kubernetes API server: real HTTPS on loopback, real `exec`, and prepared answers instead of a cluster.
 
 It answers what `kubectl` and a pod's service account ask of pods: discovery, `get`, `list`, and `exec` in both ways
 that kubectl speaks, WebSocket (v5.channel.k8s.io, RFC 6455) and SPDY/3.1 (tests/apiserver_spdy.py; older ones). Behind
 `exec` a real process runs on this machine; its standard input is closed when the connection is gone, as a kubelet does.
-Nothing here is a cluster: no scheduler, no kubelet, no admission. Bodies: tests/data/kubernetes.
+Nothing here is a cluster: no scheduler, no kubelet, no admission. Its answers were made by hand: tests/data/kubernetes.
 """
 
 from __future__ import annotations

@@ -181,6 +181,16 @@ NODE: dict[str, tuple[str, tuple[str, ...]]] = {
         "test_lessons.py::test_every_complaint_can_be_acted_on", "test_checks.py::test_fixture",
     )),
     "L50": ("words of the output parsed by the next tool", ("test_cli.py::test_check_on_this_machine",)),
+    "L51": ("a drain of somebody else's is lifted", (
+        "test_gate_slurm_manners.py::test_the_drain_of_another_survives_both_verdicts",
+        "test_gate_slurm_manners.py::test_who_edits_our_reason_takes_the_drain_over",
+        "test_gate_slurm_seats.py::test_a_drain_by_hand_survives",
+    )),
+    "L52": ("the breaker counts nodes that are not meant", (
+        "test_gate_slurm_parts.py::test_cpu_nodes_do_not_count",
+        "test_gate_slurm_parts.py::test_of_other_partitions_or_out_of_service_does_not_count",
+        "test_gate_slurm_seats.py::test_six_failing_at_once_leave_five_in_service",
+    )),
     "L53": ("acts on what was seen days ago, before a reset", (
         "test_gate_cached.py::test_age_boot_and_node",
         "test_gate_cached.py::test_what_it_was_judged_by_must_not_have_changed",
@@ -188,6 +198,10 @@ NODE: dict[str, tuple[str, tuple[str, ...]]] = {
     "L54": ("a check that cannot be switched off", (
         "test_cli.py::test_switched_off_checks_are_named",
         "test_gate.py::test_switched_off_and_shadow_checks_are_off_by_choice",
+    )),
+    "L55": ("a node is taken away from the job that runs on it", (
+        "test_gate_slurm_health.py::"
+        "test_a_sick_node_is_drained_and_lifted_while_its_job_goes_on_and_a_drain_by_hand_stays",
     )),
     "L56": ("unknown ranks below ok", ("test_honesty.py::test_overall_is_never_better_than_any_finding",)),
     "L57": ("a value is cut at the second equals sign", (
@@ -214,9 +228,6 @@ ELSEWHERE: dict[str, str] = {
     "L11": "history: needs the reports of earlier runs",
     "L24": "counters over a window: a flap needs two readings, or the kernel's log of a port",
     "L29": "bench: the order of measurements",
-    "L51": "gate: who drained the node",
-    "L52": "gate: share of the eligible nodes",
-    "L55": "gate: allocated nodes are left alone",
     "L64": "bench: warm-up and number of iterations",
 }
 

@@ -237,3 +237,25 @@ def test_recordings_of_fleets_pass_the_item_and_fail_it(item: str) -> None:
             lines |= {one["status"] for one in found["checklists"] if one["id"] == item}
         assert "pass" in lines, check.id
         assert lines & {"fail", "warn"}, check.id
+
+
+def test_pods_of_one_machine_may_show_the_same_devices() -> None:
+    """They share the adapters and the boot id of their machine, and have addresses and GPUs of their own."""
+    one, other = (replace(pod(name), number=number) for number, name in ((1, "pod-a"), (2, "pod-b")))
+    first, second = evidence(one), evidence(other)
+    shared_keys = [key for key in first["records"] if key.endswith(("_guid", "boot_id", "/gids/0"))]
+    second["records"] |= {key: first["records"][key] for key in shared_keys}
+    found = report([from_document(document, document["node"]) for document in (first, second)])
+    assert [
+        entry for entry in found["findings"] if entry["check"] == "fleet.identity" and entry["status"] != "pass"
+    ] == []
+
+
+def test_virtual_functions_share_the_system_guid_of_their_adapter() -> None:
+    nodes = list(fleet(cloud_vm("x"), 2))
+    for key in [key for key in nodes[0]["records"] if key.endswith("sys_image_guid")]:
+        nodes[1]["records"][key] = nodes[0]["records"][key]
+    found = report([from_document(document, document["node"]) for document in nodes])
+    assert [
+        entry for entry in found["findings"] if entry["check"] == "fleet.identity" and entry["status"] != "pass"
+    ] == []

@@ -11,9 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from preflight.gate.slurm import Settings, breaker, nodes, reason
+from preflight.cluster.file import load
+from preflight.cluster.gate import Gate
+from preflight.gate.slurm import Settings, breaker, manners, nodes, reason
 from preflight.gate.slurm.controller import Controller, ControllerError
 from preflight.gate.slurm.nodes import Node
+from preflight.gate.slurm.settings import of
+from preflight.gate.verdict import Verdict
 
 FOUND = "preflight: gpu.xid: found Xid 79 on GPU 3, expected none"
 NOW = 1_800_000_000
@@ -245,3 +249,41 @@ def test_names_of_nodes_are_names_of_one_node(tmp_path: Path) -> None:
     for name in itertools.chain(("n[1-3]", "a,b", "ALL", "all", "-h", "", "a b", "n1\n", "a=b"), ["x" * 300]):
         with pytest.raises(ControllerError, match="no name of one node"):
             controller.drain(name, "preflight: x")
+
+
+FAILED = Verdict("n1", "fail", NOW, cause="gpu.xid", causes=("gpu.xid",), reason=FOUND)
+SHOWN = "NodeName=n1 Arch=x86_64 CPUAlloc=0 NodeHostName=n1 State=IDLE ThreadsPerCore=1 Partitions=all"
+
+
+def test_a_drain_stands_when_the_controller_is_gone_before_the_others_could_be_counted(tmp_path: Path) -> None:
+    """A stand-in for a controller that dies between two calls."""
+    gone = tmp_path / "gone"
+    text = f'[ -e {gone} ] && exit 1\ncase "$*" in *state=drain*) touch {gone};; *) echo "{SHOWN}";; esac'
+    settings = tool(tmp_path / "bin", text)
+    outcome = manners.drain(Controller(settings, {}), "n1", FAILED, settings, wait=lambda _: None)
+    assert outcome.line.startswith(f"drained the node: {FOUND} [node] #")
+    assert "whether too many are drained is not known" in outcome.line
+    assert outcome.drained
+    assert outcome.human
+
+
+def test_a_comment_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
+    """A stand-in for a Slurm whose nodes have no comments."""
+    text = f'case "$*" in *comment=*) exit 1;; *) echo "{SHOWN}";; esac'
+    settings = replace(tool(tmp_path / "bin", text), most=0)
+    outcome = manners.drain(Controller(settings, {}), "n1", FAILED, settings)
+    assert outcome.line.startswith("NOT DRAINED, call a human: 0 of 1 eligible nodes drained within 10 min, at most 0")
+    assert not outcome.drained
+
+
+def test_the_cluster_file_sets_the_breaker(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.toml"
+    path.write_text(
+        "[class.a]\ngpus = 8\n[gate]\nslurm_bin = '/opt/slurm/bin'\ndrain_share_pct = 5\ndrain_most = 3\n"
+        "drain_window_s = 60\ndry_run = true\n"
+    )
+    gate = load(path).gate
+    assert gate is not None
+    expected = Settings(bin="/opt/slurm/bin", share=0.05, most=3, window_s=60, dry_run=True)
+    assert of(gate) == expected
+    assert of(Gate()) == Settings()

@@ -29,7 +29,7 @@ from tests.apiserver import NAMESPACE, TOKEN, ApiServer, Pod
 from tests.test_container import BWRAP
 
 ROOT = Path(__file__).resolve().parent.parent
-RECORDED: Mapping[str, Any] = json.loads((ROOT / "tests/data/kubernetes/pod.json").read_text())
+OBJECT: Mapping[str, Any] = json.loads((ROOT / "tests/data/kubernetes/pod.json").read_text())
 FORBIDDEN = (
     'pods "trainer-0" is forbidden: User "system:serviceaccount:training:preflight" cannot get resource "pods" in API '
     'group "" in the namespace "training"'
@@ -38,7 +38,7 @@ FORBIDDEN = (
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ApiServer]:
-    with ApiServer(tmp_path, [Pod(RECORDED)]) as server:
+    with ApiServer(tmp_path, [Pod(OBJECT)]) as server:
         yield server
 
 
@@ -204,7 +204,7 @@ def test_nothing_is_asked_outside_a_pod_or_without_an_account(server: ApiServer,
 
 @pytest.mark.parametrize("damage", ["spec", "containers", "resources", "limits", "annotations"])
 def test_an_object_of_another_shape_is_trimmed_all_the_same(damage: str) -> None:
-    body = copy.deepcopy(dict(RECORDED))
+    body = copy.deepcopy(dict(OBJECT))
     spec = body["spec"]
     main = spec["containers"][0]
     holder = {"spec": body, "containers": spec, "resources": main, "limits": main["resources"],

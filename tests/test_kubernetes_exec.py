@@ -28,13 +28,13 @@ from tests.test_local_transport import EVIDENCE
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 
 ROOT = Path(__file__).resolve().parent.parent
-RECORDED: Mapping[str, Any] = json.loads((ROOT / "tests/data/kubernetes/pod.json").read_text())
+OBJECT: Mapping[str, Any] = json.loads((ROOT / "tests/data/kubernetes/pod.json").read_text())
 NODE_S = 40.0
 FORBIDDEN = 'pods "trainer-0" is forbidden: User "person" cannot {} resource "{}" in API group "" in the namespace "{}"'
 
 
 def document(name: str, phase: str = "Running", **labels: str) -> Mapping[str, Any]:
-    made = copy.deepcopy(dict(RECORDED))
+    made = copy.deepcopy(dict(OBJECT))
     made["metadata"].update(name=name, labels={"job-name": "trainer", **labels})
     made["status"]["phase"] = phase
     return made

@@ -18,6 +18,7 @@ from preflight.cluster.tables import NodeClass
 from preflight.evidence import Evidence, from_document, no_answer
 from preflight.judge import judge
 from preflight.learn import Learnt, NothingToLearn, learn
+from preflight.model import Scope
 from tests.machines import Machine, evidence, hgx_h100
 from tests.machines.fleet import fleet, machines, names
 from tests.machines.l40s import l40s_pcie
@@ -79,11 +80,12 @@ def test_sixty_four_nodes_with_a_few_sick_ones_teach_what_the_rest_has() -> None
         "gpu033": firmware("28.39.1002"), "gpu051": gpu(2, on_bus=False), "gpu064": nic("mlx5_9", sm_lid=9),
     }  # fmt: skip
     nodes = made(hgx_h100("x"), 64, faults)
-    found = learn(nodes)
+    checks = [*SOME, *(one for one in registry().checks if one.scope is Scope.FLEET and one not in SOME)]
+    found = learn(nodes, checks)
     assert found.odd == tuple(sorted(faults))
     assert (found.refused, found.systemic) == ((), ())
     assert only_class(found).ports.rate_gbps == 400
-    report = judge(nodes, registry().checks, read(found))
+    report = judge(nodes, checks, read(found))
     said = {(one["check"], *one["nodes"]) for one in report["findings"] if one["status"] not in ("pass", "skip")}
     assert said == {
         ("rdma.port-rate", "gpu007"), ("fleet.gpu-settings", "gpu020"), ("fleet.firmware", "gpu033"),

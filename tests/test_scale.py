@@ -226,7 +226,7 @@ def test_a_worker_that_is_killed_costs_no_node(
     from preflight.judge import pool
 
     killed: list[int] = []
-    share = pool._share_sites
+    share = pool._share
 
     def kill(batch: Any, known: Any) -> None:
         share(batch, known)
@@ -234,7 +234,7 @@ def test_a_worker_that_is_killed_costs_no_node(
             killed.append(_a_worker())
             os.kill(killed[0], signal.SIGKILL)
 
-    monkeypatch.setattr(pool, "_share_sites", kill)
+    monkeypatch.setattr(pool, "_share", kill)
     monkeypatch.setattr(pool, "BATCH", 8)
     some, report = alone
     assert json.dumps(judge(some, registry().checks, cluster, processes=2)) == json.dumps(report)

@@ -68,7 +68,7 @@ def learn(paths: tuple[Path, ...], output: Path, force: bool, save: Path | None,
 
 
 def _evidences(paths: Sequence[Path], session: Session, asked: dict[str, Any]) -> Sequence[Evidence]:
-    """Read saved evidence, or ask the nodes that are named; this node where nothing is."""
+    """Read saved evidence, or ask the nodes that are named."""
     names = {name: asked.pop(name, None) for name in ("hosts", "hostfile", "job", "rerun", "selector")}
     if paths:
         if any(names.values()):
@@ -78,6 +78,7 @@ def _evidences(paths: Sequence[Path], session: Session, asked: dict[str, Any]) -
 
     if not any(names.values()):
         raise UsageError("name the nodes to learn from: --hosts 'gpu[001-064]', or a folder of saved evidence")
-    manner = asking.Manner(**{name: asked.pop(name) for name in asking.Manner._fields if name in asked})
+    known = {name: asked.pop(name) for name in asking.Manner._fields if name in asked}
+    manner = asking.Manner(**known, job=names["job"])
     targets = asking.targets(names["hosts"], names["hostfile"], names["job"], names["rerun"], names["selector"], manner)
     return asking.fleet(targets, session, manner)

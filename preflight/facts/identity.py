@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from preflight.evidence import EvidenceError
 from preflight.facts import addresses as ip
 from preflight.facts.net import ROOT as NET
-from preflight.facts.rdma import ROOT, Port
+from preflight.facts.rdma import ROOT, Port, is_virtual_function
 from preflight.lean import dataclass
 
 if TYPE_CHECKING:
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 MACHINE_ID = "file:/etc/machine-id"
 BOOT_ID = "file:/proc/sys/kernel/random/boot_id"
 HOSTNAME = "file:/proc/sys/kernel/hostname"
+
+#: What the boot id of a container belongs to.
+CONTAINER = "container"
 
 #: Kinds of identifiers, in the order in which they are told. The first says that two names are one machine.
 KINDS = (
@@ -64,9 +67,14 @@ def shown(number: int) -> str:
 
 
 def of_node(node: NodeFacts) -> Iterator[Identifier]:
-    """Yield what names this node, as far as it was read; what a container has of its own is left out."""
+    """Yield what names this node, as far as it was read; what a container has of its own is left out.
+
+    The boot id of a container is its machine's: ``of`` is CONTAINER then.
+    """
+    if boot := _text(node, BOOT_ID):
+        yield Identifier("boot id", boot, CONTAINER if node.in_container else "", BOOT_ID)
     if not node.in_container:
-        for kind, key in (("machine id", MACHINE_ID), ("boot id", BOOT_ID), ("host name", HOSTNAME)):
+        for kind, key in (("machine id", MACHINE_ID), ("host name", HOSTNAME)):
             if (text := _text(node, key)) and text not in ("localhost", "(none)", "uninitialized"):
                 yield Identifier(kind, text, "", key)
     yield from _of_devices(node)
@@ -93,6 +101,8 @@ def _of_devices(node: NodeFacts) -> Iterator[Identifier]:
     for device in dict.fromkeys(port.device for port in ports):
         for kind, name in (("node GUID", "node_guid"), ("system image GUID", "sys_image_guid")):
             key = f"file:{ROOT}/{device}/{name}"
+            if name == "sys_image_guid" and is_virtual_function(node.evidence, device):
+                continue  # that of its adapter, which other machines share
             try:
                 if number := guid(_text(node, key) or "0"):
                     yield Identifier(kind, shown(number), device, key)

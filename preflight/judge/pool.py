@@ -5,6 +5,7 @@ Workers start afresh, since whoever judges may have threads; they end with whoev
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import signal
@@ -15,8 +16,9 @@ from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait
+from typing import Any
 
-from preflight.cluster import Cluster, Site
+from preflight.cluster import Cluster
 from preflight.evidence import Evidence
 from preflight.judge.outcome import Outcome
 from preflight.judge.seen import Seen, survey
@@ -38,16 +40,16 @@ def surveys(
     context = get_context("forkserver")
     context.set_forkserver_preload(["preflight.judge.pool", "preflight.checks"])
     done = 0
-    sites: dict[bytes, Site] = {}
+    known: dict[bytes, Any] = {}
     with ProcessPoolExecutor(
         min(processes, len(batches)), context, _begin, ([check.id for check in checks], cluster)
     ) as pool:
         try:
             for batch in pool.map(_batch, batches):
                 done += 1
-                _share_sites(batch, sites)
+                _share(batch, known)
                 yield from batch
-        except BrokenProcessPool:
+        except (BrokenProcessPool, OSError, EOFError):  # killed, or no process could be started
             pass
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -56,11 +58,14 @@ def surveys(
         yield survey(opened(source)(), checks, cluster, ballots=True)[0]
 
 
-def _share_sites(batch: Sequence[Seen], known: dict[bytes, Site]) -> None:
-    """Let nodes of which the same is expected share what says so."""
+def _share(batch: Sequence[Seen], known: dict[bytes, Any]) -> None:
+    """Let nodes of which the same is expected, and that are wired alike, share what says so."""
     for seen in batch:
         if seen.site is not None:
             seen.site = known.setdefault(pickle.dumps(seen.site), seen.site)
+        if drawn := seen.more.get("topology"):
+            drawn = known.setdefault(json.dumps(drawn).encode("ascii"), drawn)
+            seen.more = {**seen.more, "topology": drawn}
 
 
 # --- in a worker -----------------------------------------------------------------------------------
@@ -94,5 +99,5 @@ def _batch(sources: Sequence[Evidence | Source]) -> list[Seen]:
         seen, _ = survey(opened(source)(), _checks, _cluster, ballots=True)
         seen.outcomes = [outcomes.setdefault(outcome, outcome) for outcome in seen.outcomes]
         found.append(seen)
-    _share_sites(found, {})
+    _share(found, {})
     return found

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from itertools import chain, count
 
 from preflight.redact.keyed import Keyed
 from preflight.redact.words import ACCOUNTS, SELF, is_public, vocabulary
@@ -45,6 +46,8 @@ class Names:
         self._aliases: dict[tuple[str, str], str] = {}
         self._used: dict[str, int] = {}
         self._taken: set[str] = set()
+        self._given: set[str] = set()  # aliases of serial numbers
+        self._stems: dict[str, str] = {}
         self.found: Counter[str] = Counter()  # kind -> how many different ones were replaced
         self.only_in_place: set[str] = set()
         self.longest = 1  # words in a name
@@ -73,6 +76,17 @@ class Names:
         self.longest = max(self.longest, len(re.findall(r"[^\W_]+", name)))
         if kind in ("host", "switch") and self._counts(name):
             self._series.setdefault(_NUMBER.sub("#", name.lower()), kind)
+
+    def learn_surely(self, kind: str, name: str) -> None:
+        """Remember a name that the user gave: it is replaced wherever it stands as a word."""
+        self._taken.add(name.lower())
+        self._kinds[name.lower()] = kind
+        self.longest = max(self.longest, len(re.findall(r"[^\W_]+", name)))
+
+    @staticmethod
+    def is_everywhere(user: str) -> bool:
+        """Tell whether an account is one that every system has."""
+        return user.lower() in ACCOUNTS
 
     @staticmethod
     def _is_common(kind: str, name: str) -> bool:
@@ -113,7 +127,7 @@ class Names:
 
     def _new(self, kind: str, name: str) -> str:
         if kind == "serial":
-            return self._free(self._keyed.alike("serial", f"{name}{'~' * again}")[: len(name)] for again in range(99))
+            return self._serial(name)
         if kind in ("host", "switch"):
             return self._host(kind, name.lower())
         alias = self._numbered(kind)
@@ -144,16 +158,18 @@ class Names:
 
     def _stem(self, kind: str) -> str:
         """Return what aliases of a kind begin with: nothing that a name of the site begins with."""
-        stems = _STEMS.get(kind, _STEMS["name"])
-        for stem in (*stems, *(f"{stems[0]}{letters(number)}" for number in range(1000))):
-            if not any(name.startswith(stem) for name in self._taken):
-                return stem
-        return "alias"
+        if kind not in self._stems:
+            stems = _STEMS.get(kind, _STEMS["name"])
+            more = (f"{stems[0]}{letters(number)}" for number in count())
+            free = (stem for stem in chain(stems, more) if not any(name.startswith(stem) for name in self._taken))
+            self._stems[kind] = next(free)
+        return self._stems[kind]
 
-    def _free(self, proposals: Iterable[str]) -> str:
-        """Return the first proposal that is no name and no alias yet."""
-        used = set(self._aliases.values())
-        for proposal in proposals:
-            if proposal.lower() not in self._taken and proposal not in used:
-                return proposal
-        raise AssertionError("aliases ran out")  # a name of one digit; such are not learnt
+    def _serial(self, name: str) -> str:
+        """Return a serial number of the same form that is none that is known."""
+        for again in count():
+            alias = self._keyed.alike(f"serial {again}", name)
+            if alias.lower() not in self._taken and alias not in self._given:
+                self._given.add(alias)
+                return alias
+        raise AssertionError  # never: serial numbers are learnt from five characters on, with a digit among them
