@@ -295,8 +295,12 @@ def connection(hosts: Sequence[str], manner: Manner) -> Iterator[SshTransport | 
 
             transport = OpenSshTransport(manner.ssh_config, hosts, manner.connect_timeout_s)
         else:
-            from preflight.transport.ssh import SshOptions, SshTransport
-
+            try:
+                from preflight.transport.ssh import SshOptions, SshTransport
+            except ModuleNotFoundError as error:  # preflight as one file: paramiko's cryptography is compiled
+                raise UsageError(
+                    f"no SSH: there is no {error.name} in this preflight; use --via openssh, or install gpu-preflight"
+                ) from None
             options = SshOptions(manner.ssh_config, connect_timeout_s=manner.connect_timeout_s)
             with progress("reading the SSH configuration"):
                 transport = SshTransport(options, hosts)

@@ -21,6 +21,8 @@ COMMANDS = {
     "lint": "lint:lint",
     "learn": "learn:learn",
     "read": "read:read",
+    "redact": "redact:redact",
+    "bundle": "bundle:bundle",
     "demo": "judge:demo",
     "probes": "about:probes",
     "list": "about:list_checks",

@@ -6,12 +6,12 @@ import json
 import re
 import weakref
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import overload
 
-from preflight import archive
-from preflight.evidence import DocumentError, Evidence, decode, no_answer, read, to_document
+from preflight import archive, packed
+from preflight.evidence import DocumentError, Evidence, decode, dump, no_answer, read, to_document
 from preflight.facts.run import RUN
 from preflight.lean import dataclass, replace
 
@@ -97,6 +97,8 @@ class Saved(Sequence[Evidence]):
 
 def load(paths: Sequence[Path]) -> tuple[Sequence[Evidence], Evidence | None]:
     """Do what ``archive.load`` does, but hold no more than a few documents in memory; raises ArchiveError."""
+    if any(packed.is_bundle(path) for path in paths):
+        return _of_bundles(paths)
     files = archive.files(paths)
     if len(files) <= HELD:
         return archive.load(paths)
@@ -114,6 +116,40 @@ def load(paths: Sequence[Path]) -> tuple[Sequence[Evidence], Evidence | None]:
         else:
             known[node] = File(node, path)
     return Saved([known[name] for name in sorted(known)]), run
+
+
+def _of_bundles(paths: Sequence[Path]) -> tuple[Sequence[Evidence], Evidence | None]:
+    """Read bundles, and what else is named beside them; raises ArchiveError."""
+    known: dict[str, tuple[bytes, Path]] = {}
+    run: Evidence | None = None
+    for path, evidence in _documents(paths):
+        node = evidence.node
+        if node == RUN:
+            run = evidence if run is None else archive.merged(run, evidence)
+            continue
+        if node in known:
+            whole = archive.joined(decode(zlib.decompress(known[node][0]), node), evidence)
+            if whole is None:
+                raise archive.twice(node, known[node][1], path)
+            evidence = whole
+        known[node] = (zlib.compress(dump(evidence).encode(), 1), path)
+    spool = Spool()
+    for node in sorted(known):
+        spool.add(decode(zlib.decompress(known.pop(node)[0]), node))
+    return spool.documents(), run
+
+
+def _documents(paths: Sequence[Path]) -> Iterator[tuple[Path, Evidence]]:
+    """Yield the documents of bundles, files and directories; raises ArchiveError."""
+    for path in paths:
+        try:
+            if packed.is_bundle(path):
+                yield from ((path, evidence) for evidence in packed.documents(path))
+                continue
+        except packed.BundleError as error:
+            raise archive.ArchiveError(str(error)) from None
+        evidences, run = load([path])
+        yield from ((path, evidence) for evidence in (*evidences, *([run] if run else [])))
 
 
 def _node(path: Path) -> tuple[str | None, Evidence | None]:

@@ -25,7 +25,7 @@ def _parts(report: Mapping[str, Any], verbose: bool) -> list[Part]:
     parts: list[Part] = [_headline(report)]
     for origin in report.get("origins", ()):
         parts.append(_said(f"evidence: {one_line(origin)}", "dim"))
-    parts.append(_coverage(report["coverage"]))
+    parts.append(_coverage(report["coverage"], verbose))
     if past := summary(report):
         parts.append(_said(past))
     parts += _silent(report["nodes"])
@@ -46,7 +46,20 @@ def _headline(report: Mapping[str, Any]) -> Paragraph:
     return _said(one_line(headline(report)), style)
 
 
-def _coverage(coverage: Mapping[str, Any]) -> Paragraph:
+#: Why checks were not planned, by the key of the coverage that names them.
+_NOT_PLANNED = {
+    "without_sweep": "a sweep of the fabric (--fabric)",
+    "without_pair": "a test between two nodes (preflight pair)",
+    "without_logs": "a log (--log)",
+    "without_history": "a history (--history FILE)",
+    "without_window": "a second reading (--window 60)",
+}
+
+#: Checks that are named one by one where they were not planned; more are counted (all: --verbose, --json).
+_FEW = 3
+
+
+def _coverage(coverage: Mapping[str, Any], verbose: bool) -> Paragraph:
     nodes = coverage["nodes"]
     counts = [
         f"{coverage[key]} {word}"
@@ -71,18 +84,10 @@ def _coverage(coverage: Mapping[str, Any]) -> Paragraph:
         spans.append((f"; {_count(coverage['waived'], 'result')} waived", "not bold"))
         if idle:
             spans.append((f" (no need of the waivers for {', '.join(idle)})", "not bold"))
-    if unswept := coverage.get("without_sweep"):
-        spans.append((f"; not planned without a sweep of the fabric (--fabric): {', '.join(unswept)}", "dim not bold"))
-    if untested := coverage.get("without_pair"):
-        spans.append((f"; not planned without a test between two nodes (preflight pair): {', '.join(untested)}",
-                      "dim not bold"))  # fmt: skip
-    if coverage["without_logs"]:
-        logs = ", ".join(coverage["without_logs"])
-        spans.append((f"; not planned without a log (--log): {logs}", "dim not bold"))
-    if uncompared := coverage.get("without_history"):
-        spans.append((f"; not planned without a history (--history FILE): {', '.join(uncompared)}", "dim not bold"))
-    if unread := coverage.get("without_window"):
-        spans.append((f"; not planned without a second reading (--window 60): {', '.join(unread)}", "dim not bold"))
+    for key, needs in _NOT_PLANNED.items():
+        if ids := coverage.get(key):
+            named = ", ".join(ids) if verbose or len(ids) <= _FEW else _count(len(ids), "check")
+            spans.append((f"; not planned without {needs}: {named}", "dim not bold"))
     return Paragraph(tuple(spans), "bold")
 
 

@@ -92,6 +92,7 @@ APART = {
     "counters.key_of": "makes a record's key",
     "nccl_lint.variables.read": "reads the table that ships with preflight",
     "counter_table.counter": "looks a name up in a table",
+    "course.courses": "reads what preflight.history wrote: tests/test_history.py, fixtures of trend.*",
     "window.twice": "calls the parser that it is given",
 }
 

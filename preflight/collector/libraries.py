@@ -62,7 +62,10 @@ def _judge(answer: "Any", child: Record) -> Record:
 def _source(name: str, beside: "Any" = library) -> str:
     """Return the source of a module that travelled with the collector; empty if it did not."""
     loader: Any = beside.__spec__ and beside.__spec__.loader
+    archive = getattr(loader, "archive", "")
     try:
+        if archive and "." not in name:  # preflight as one file: what it carries along lies at its top
+            loader = type(loader)(archive)
         return str(loader.get_source(name) or "")
     except ImportError:
         return ""

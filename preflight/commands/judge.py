@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
@@ -32,6 +35,22 @@ def judge(
     session.finish(evidences, read_logs(logs) or run)
 
 
+@contextmanager
+def _cluster_of_the_demo() -> Iterator[Path]:
+    """Yield the demo's folder. From inside an archive a copy: ``as_file`` takes folders since Python 3.12 only."""
+    from importlib.resources import files
+
+    where = files("preflight.demo")
+    if isinstance(where, Path):
+        yield where
+        return
+    with TemporaryDirectory(prefix="preflight-demo-") as folder:
+        for entry in where.iterdir():
+            if entry.is_file():
+                (Path(folder) / entry.name).write_bytes(entry.read_bytes())
+        yield Path(folder)
+
+
 @click.command(cls=options.Compact)
 @options.outputs
 def demo(**outputs: Any) -> None:
@@ -42,9 +61,7 @@ def demo(**outputs: Any) -> None:
     \b
     Example: preflight demo --html demo.html
     """
-    from importlib.resources import as_file, files
-
-    with as_file(files("preflight.demo")) as folder:
+    with _cluster_of_the_demo() as folder:
         session = Session("demo", folder / "cluster.toml", (), (), outputs)
         evidences, _ = load_evidence(sorted(folder.glob("gpu*.json")))
         session.finish(evidences, read_logs((folder / "job.log",)))

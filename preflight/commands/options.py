@@ -66,6 +66,10 @@ asking = together(
     click.option("--sudo", is_flag=True),
     click.option("--fabric", is_flag=True, help="Use `sudo -n`; sweep InfiniBand, too."),
 )  # fmt: skip
+naming = together(
+    click.option("--also", multiple=True, metavar="WORD"),
+    click.option("--hosts", metavar="NODESET", help="A name to replace wherever it stands; hosts."),
+)
 targets = together(
     click.option("--hosts", metavar="NODESET"),
     click.option("--hostfile", type=file_path, metavar="F", help="Ask these over SSH, not this node."),

@@ -91,6 +91,8 @@ def stamp(path: str) -> Stamp:
 def installed() -> list[str]:
     """Return the directories that change when checks or plug-ins are installed."""
     ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    if not os.path.isdir(ours):  # preflight as one file
+        return [os.path.dirname(ours)]
     return [f"{ours}/checks", *dict.fromkeys(path for path in sys.path[1:] if path.startswith("/") and path != ours)]
 
 

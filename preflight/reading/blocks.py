@@ -31,9 +31,20 @@ def is_prompt(text: str) -> bool:
     return match["command"].split()[0].rpartition("/")[2] in _TOOLS
 
 
+#: What people write in place of a value that they keep to themselves.
+_WITHHELD = re.compile(
+    r"(?i)\.{2,}|…|\*{2,}|x{3,}|[<\[(](?:redacted|masked|hidden|removed|omitted|snip\w*|\.{2,}|…)[>\])]"
+)
+
+
 def field(text: str) -> tuple[str, str] | None:
     """Take a ``name: value`` line apart; None if it is none."""
     return (match[1], match[2].strip()) if (match := _FIELD.fullmatch(text)) else None
+
+
+def told(value: str | None) -> str | None:
+    """Return a value; None where there is none, or where it was blotted out."""
+    return None if not value or _WITHHELD.fullmatch(value) else value
 
 
 def block(

@@ -12,14 +12,13 @@ from preflight.redact.words import ACCOUNTS, is_domain
 Found = Callable[[str, str], str]
 
 _HOST = r"[^\W_][\w.-]{0,252}"
-_VALUE = r"[\"']?\s*[:=]\s*[\"']?"
 
 #: Variables and keys whose value is a name, or a list of names.
 _KEYS: Mapping[str, str] = {
     **dict.fromkeys(
-        ("hostname", "host_name", "fqdn", "nodename", "node_name", "slurmd_nodename", "slurm_submit_host", "master_addr",
-         "slurm_job_first_node", "slurm_topology_addr", "slurm_nodelist", "slurm_job_nodelist", "slurm_step_nodelist",
-         "slurm_nodename", "slurmctld_host", "submit_host", "nodelist", "batchhost", "reqnodelist", "excnodelist",
+        ("hostname", "host_name", "fqdn", "nodename", "node_name", "slurmd_nodename", "slurm_submit_host",
+         "master_addr", "slurm_job_first_node", "slurm_topology_addr", "slurm_nodelist", "slurm_job_nodelist",
+         "slurm_step_nodelist", "slurm_nodename", "slurmctld_host", "submit_host", "nodelist", "batchhost", "reqnodelist", "excnodelist",
          "slurm_job_exclude_nodes", "slurm_step_launcher_host", "ompi_mca_orte_node_regex", "prte_hosts"), "host"),
     **dict.fromkeys(
         ("user", "username", "logname", "slurm_job_user", "sudo_user", "userid", "user_name", "owner"), "user"),
@@ -30,48 +29,51 @@ _KEYS: Mapping[str, str] = {
 }  # fmt: skip
 
 #: What stands for no name where one could stand.
-_NO_NAMES = frozenset("null none true false unknown n/a default main batch debug yes no".split())
+_NO_NAMES = frozenset(("null", "none", "true", "false", "unknown", "n/a", "default", "main", "batch", "debug"))
 
+#: Keys whose values are names only in documents: in a text too much else is called so.
+_IN_DOCUMENTS = ("comment", "owner")
+
+_IN_TEXT = "|".join(sorted((key for key in _KEYS if key not in _IN_DOCUMENTS), key=len, reverse=True))
 _KEYED = re.compile(
-    rf"(?<![A-Za-z0-9])(?P<key>{'|'.join(sorted((k for k in _KEYS if k not in ('comment', 'owner')), key=len, reverse=True))})"
+    rf"(?<![A-Za-z0-9])(?P<key>{_IN_TEXT})"
     rf"(?:\\?[\"'])?\s{{0,3}}[:=]\s{{0,3}}(?:\\?[\"'])?(?P<name>[^\W_][\w.+@,\[\]-]{{0,2000}})",
     re.I,
 )
 
-#: Places by the form of the line or of what stands around.
-_PLACES: tuple[tuple[str, re.Pattern[str], str], ...] = (
+#: Places by the form of the line or of what stands around: what has to be in the text, the place, what stands there.
+_WHERE: tuple[tuple[str, str, str], ...] = (
     # NCCL: `gpu001:4242:4250 [0] NCCL INFO …`; nccl-tests: `#  Rank  0 Group  0 Pid   4242 on gpu001 device  0`
-    ("NCCL", re.compile(rf"(?m)(?:^|\s)(?P<name>{_HOST}):\d{{1,10}}:\d{{1,10}} \[\d{{1,4}}\]"), "host"),
-    (" Pid ", re.compile(rf"\bPid\s{{1,8}}\d{{1,10}} on\s{{1,4}}(?P<name>{_HOST}) device"), "host"),
-    # syslog: `Nov 21 03:00:00 gpu001 kernel:`, and that of RFC 5424: `2026-11-21T03:00:00.000000+00:00 gpu001 kernel:`
-    (":", re.compile(rf"(?m)^(?:<\d+>)?[A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d (?P<name>{_HOST}) [\w./-]+(?:\[\d+\])?:"), "host"),
-    (":", re.compile(rf"(?m)^\d{{4}}-\d\d-\d\dT[\d:.]{{8,15}}(?:Z|[+-]\d\d:?\d\d) (?P<name>{_HOST}) [\w./-]+(?:\[\d+\])?:"),
-     "host"),
+    ("NCCL", r"(?m)(?:^|\s)(?P<name>HOST):\d{1,10}:\d{1,10} \[\d{1,4}\]", "host"),
+    (" Pid ", r"\bPid\s{1,8}\d{1,10} on\s{1,4}(?P<name>HOST) device", "host"),
+    # syslog: `Nov 21 03:00:00 gpu001 kernel:`; RFC 5424: `2026-11-21T03:00:00.000000+00:00 gpu001 kernel:`
+    (":", r"(?m)^(?:<\d+>)?[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?P<name>HOST) [\w./-]+(?:\[\d+\])?:", "host"),
+    (":", r"(?m)^\d{4}-\d\d-\d\dT[\d:.]{8,15}(?:Z|[+-]\d\d:?\d\d) (?P<name>HOST) [\w./-]+(?:\[\d+\])?:", "host"),
     # Slurm: `srun: error: gpu001: task 0: Exited`, `slurmstepd: error: *** STEP 1.0 ON gpu001 CANCELLED`
-    ("srun", re.compile(rf"srun: (?:error|launch/slurm): (?:.{{0,40}}: )?(?P<name>{_HOST}(?:\[[\d,-]+\])?): tasks? "), "host"),
-    (" ON ", re.compile(rf"\*\*\* (?:JOB|STEP) \S{{1,40}} ON (?P<name>{_HOST}) "), "host"),
-    # torchrun: `host      : gpu001.cluster (rank …)`; ssh
-    ("host", re.compile(rf"(?m)^\s*host\s{{1,8}}: (?P<name>{_HOST})$"), "host"),
-    ("ssh", re.compile(rf"\bssh(?: -\S+)* (?:[\w.-]+@)?(?P<name>{_HOST})"), "host"),
+    ("srun", r"srun: error: (?P<name>HOST(?:\[[\d,-]+\])?): tasks? ", "host"),
+    (" ON ", r"\*\*\* (?:JOB|STEP) \S{1,40} ON (?P<name>HOST) ", "host"),
+    # torchrun: `  host      : gpu001.cluster`; ssh
+    ("host", r"(?m)^\s*host\s{1,8}: (?P<name>HOST)$", "host"),
+    ("ssh", r"\bssh(?: -\S+)* (?:[\w.-]+@)?(?P<name>HOST)", "host"),
     # the tools of infiniband-diags: `"MF0;leaf01:MQM9790/U1"`, `"gpu001 mlx5_0"`, `CA: gpu001 mlx5_0:`
-    (";", re.compile(rf"(?:MF0|SwitchIB Mellanox Technologies|Quantum Mellanox Technologies);(?P<name>{_HOST}):"), "switch"),
-    ("S-", re.compile(r'(?m)^Switch\s.{0,60}# "(?P<name>[A-Za-z][^\W_]*[\w.-]*\d[\w.-]*)"'), "switch"),
-    ("=(", re.compile(r'"\s*(?P<name>[A-Za-z][\w.-]*)"\s+\d+\s+\d+\[[^\]\n]{0,8}\]\s+==\('), "switch"),
-    (" ", re.compile(rf"(?:\"|\bCA: )\s*(?P<name>{_HOST}) (?:mlx\d_\d+|HCA-\d+|hfi\d_\d+|bnxt_re\d+|irdma\d+|ib\d)\s*[\":]"),
-     "host"),
-    # lldpcli, as JSON and as text
-    ("chassis", re.compile(rf"\"chassis\":\s*\[\{{.{{0,600}}?\"name\":\s*\[\{{\"value\":\s*\"(?P<name>{_HOST})\""), "switch"),
-    ("chassis", re.compile(rf"\"chassis\":\s*\{{\s*\"(?P<name>{_HOST})\":\s*\{{"), "switch"),
-    ("SysName", re.compile(rf"SysName:\s{{1,20}}(?P<name>{_HOST})"), "switch"),
+    (";", r"(?:MF0|SwitchIB Mellanox Technologies|Quantum Mellanox Technologies);(?P<name>HOST):", "switch"),
+    ("S-", r'(?m)^Switch\s.{0,60}# "(?P<name>[A-Za-z][^\W_]*[\w.-]*\d[\w.-]*)"', "switch"),
+    ("=(", r'"\s*(?P<name>[A-Za-z][\w.-]*)"\s+\d+\s+\d+\[[^\]\n]{0,8}\]\s+==\(', "switch"),
+    (" ", r'(?:"|\bCA: )\s*(?P<name>HOST) (?:mlx\d_\d+|HCA-\d+|hfi\d_\d+|bnxt_re\d+|irdma\d+|ib\d)\s*[":]', "host"),
+    # lldpcli, as JSON of either kind and as text
+    ("chassis", r'"chassis":\s*\[\{.{0,600}?"name":\s*\[\{"value":\s*"(?P<name>HOST)"', "switch"),
+    ("chassis", r'"chassis":\s*\{\s*"(?P<name>HOST)":\s*\{', "switch"),
+    ("SysName", r"SysName:\s{1,20}(?P<name>HOST)", "switch"),
     # serial numbers, of modules, GPUs, boards
-    ("erial", re.compile(r"(?i)serial(?:[ _]?(?:number|no\.?|num))?(?:\\?[\"'])?\s{0,40}[:=>]\s{0,3}(?:\\?[\"'])?(?P<name>[\w-]{5,64})"),
-     "serial"),
-    ("SN", re.compile(r"\b(?:Vendor SN|SN|S/N)\s{0,40}[:=]\s{0,3}(?P<name>[\w-]{5,64})"), "serial"),
+    ("erial", r"""(?i)serial(?:[ _]?(?:number|no\.?|num))?(?:\\?["'])?\s{0,40}[:=>]\s{0,3}(?:\\?["'])?"""
+     r"(?P<name>[\w-]{5,64})", "serial"),
+    ("SN", r"\b(?:Vendor SN|SN|S/N)\s{0,40}[:=]\s{0,3}(?P<name>[\w-]{5,64})", "serial"),
     # people
-    ("uid=", re.compile(r"\b(?:uid|gid|groups)=\d+\((?P<name>[^\W_][\w.-]{0,63})\)"), "user"),
-    ("@", re.compile(r"(?<![\w.+-])(?P<name>[^\W_][\w.+-]{0,63})@(?=[A-Za-z][\w-]*\.[A-Za-z])"), "user"),
-    (" user", re.compile(r"\b(?:for|of) user (?P<name>[^\W_][\w.-]{0,63})"), "user"),
+    ("uid=", r"\b(?:uid|gid|groups)=\d+\((?P<name>[^\W_][\w.-]{0,63})\)", "user"),
+    ("@", r"(?<![\w.+-])(?P<name>[^\W_][\w.+-]{0,63})@(?=[A-Za-z][\w-]*\.[A-Za-z])", "user"),
+    (" user", r"\b(?:for|of) user (?P<name>[^\W_][\w.-]{0,63})", "user"),
 )  # fmt: skip
+_PLACES = tuple((sign, re.compile(where.replace("HOST", _HOST)), kind) for sign, where, kind in _WHERE)
 
 _FOLDED = re.compile(r"[^\s,\[]+(?:\[[\d,-]+\][^\s,\[]*)*")
 
@@ -128,8 +130,8 @@ def in_document(document: Mapping[str, Any], found: Found) -> None:
         found("host", node)
     if isinstance(pair := document.get("pair"), dict):
         found("host", str(pair.get("peer", "")))
-    if isinstance(collector := document.get("collector"), dict) and isinstance(user := collector.get("user"), str):
-        found("user", user)
+    if isinstance(collector := document.get("collector"), dict) and isinstance(who := collector.get("user"), str):
+        found("user", who)
     records = document.get("records")
     for key, record in records.items() if isinstance(records, dict) else ():
         if key == "file:/proc/sys/kernel/hostname":
@@ -137,9 +139,10 @@ def in_document(document: Mapping[str, Any], found: Found) -> None:
         elif key == "kube:pod" and isinstance(record, dict) and isinstance(value := record.get("value"), dict):
             for name, kind in (("name", "host"), ("node", "host"), ("namespace", "name")):
                 found(kind, str(value.get(name) or ""))
-    for one in nodes if isinstance(nodes := document.get("nodes"), list) else ():
-        if isinstance(one, dict) and isinstance(name := one.get("name"), str):
-            found("host", name)
+    listed = document.get("nodes")
+    for one in listed if isinstance(listed, list) else ():
+        if isinstance(one, dict) and isinstance(called := one.get("name"), str):
+            found("host", called)
 
 
 def _out(record: Any) -> Any:

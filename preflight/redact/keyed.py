@@ -47,9 +47,7 @@ class Keyed:
         flips = 0
         for place in range(first, last):
             shift = width - 1 - place
-            if place == last - 1:
-                flips |= 1 << shift
-            elif self._chance(f"{what} {place} {value >> (shift + 1):x}"):
+            if place == last - 1 or self._chance(f"{what} {place} {value >> (shift + 1):x}"):
                 flips |= 1 << shift
         self._known[what, value] = value ^ flips
         return value ^ flips
@@ -94,7 +92,7 @@ class Keyed:
         return number >> 24 << 24 | self._low(number >> 24, number & 0xFFFFFF)
 
     def guid(self, number: int) -> int:
-        """Return the alias of an EUI-64: that which the alias of its MAC address would have, where it is made of one."""
+        """Return the alias of an EUI-64; where it is made of a MAC address, that of the alias."""
         if number in (0, (1 << 64) - 1) or number >> 16 == 0xFE80 << 32:
             return number
         maker = number >> 40

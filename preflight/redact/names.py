@@ -92,7 +92,7 @@ class Names:
     def _is_common(kind: str, name: str) -> bool:
         """Tell whether a name is also a word of a tool, or too short to be told from one."""
         lower = name.lower()
-        return lower in vocabulary() or len(lower) < 3 or lower.isdigit() and kind != "serial"
+        return lower in vocabulary() or len(lower) < 3 or (lower.isdigit() and kind != "serial")
 
     def _counts(self, name: str) -> bool:
         """Tell whether names like this one, with other numbers, can be taken for hosts of the site."""
@@ -114,6 +114,10 @@ class Names:
     def all(self) -> Iterator[tuple[str, str]]:
         """Yield the names and kinds that are known."""
         yield from self._kinds.items()
+
+    def aliases(self) -> Iterator[tuple[str, str]]:
+        """Yield the names that were replaced, and what stands for them."""
+        yield from ((name, alias) for (kind, name), alias in self._aliases.items() if kind != "series")
 
     # --- what stands for it ------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections import Counter
+from collections.abc import Iterator
 
 from preflight.redact.keyed import Keyed
 
@@ -47,7 +48,7 @@ class Shapes:
     def __init__(self, keyed: Keyed, found: Counter[str]) -> None:
         self.keyed = keyed
         self._found = found
-        self._seen: set[tuple[str, str]] = set()
+        self._seen: dict[tuple[str, str], str] = {}
         #: GUIDs that were seen in a form that says what they are, as numbers.
         self.guids: set[int] = set()
         #: Network and broadcast addresses that were seen with their prefix: address -> length.
@@ -147,9 +148,13 @@ class Shapes:
 
     def _count(self, kind: str, text: str, alias: str) -> str:
         if alias.lower() != text.lower() and (kind, text) not in self._seen:
-            self._seen.add((kind, text))
+            self._seen[kind, text] = alias
             self._found[kind] += 1
         return alias
+
+    def aliases(self) -> Iterator[tuple[str, str]]:
+        """Yield what was replaced, and by what."""
+        yield from ((text, alias) for (_, text), alias in self._seen.items())
 
     # --- learning ----------------------------------------------------------------------------------
 

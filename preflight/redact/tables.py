@@ -9,7 +9,7 @@ from typing import Any
 
 from preflight.redact.shapes import Shapes
 
-_ROUTE = re.compile(r"(?m)^(\S{1,64}\t)([0-9A-F]{8})\t([0-9A-F]{8})(\s*\t[0-9A-F]{4}\t[^\t\n]*\t[^\t\n]*\t[^\t\n]*\t)([0-9A-F]{8})")
+_ROUTE = re.compile(r"(?m)^(\S{1,64}\t)([0-9A-F]{8})\t([0-9A-F]{8})(\s*\t[0-9A-F]{4}(?:\t[^\t\n]*){3}\t)([0-9A-F]{8})")
 _SOCKET = re.compile(r"(?<![0-9A-F])([0-9A-F]{32}|[0-9A-F]{8})(?=:[0-9A-F]{4}\b)")
 _REFERENCE = re.compile(r"(Reference ID\s{1,8}: )([0-9A-F]{8})(?= \([0-9]{1,3}\.)")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from preflight.collector.redact import redact as without_secrets
@@ -15,13 +15,20 @@ from preflight.redact.shapes import SHAPES, Shapes
 from preflight.redact.words import is_domain, vocabulary
 
 #: What separates, other than a character that no name has: colours, escapes of JSON and HTML, `%2F` of addresses.
-_SEPARATES = r"\x1b\[[0-9;?]{0,32}[@-~]|\\(?:u[0-9a-fA-F]{4}|[nrtbf])|&(?:#x?[0-9a-fA-F]{1,6}|[a-z]{2,6});|%[0-9A-F]{2}"
+_SEPARATES = (
+    r"(?:\x1b|\\x1b|\\u001b|␛)?\[[0-9;?]{1,32}m|\x1b\[[0-9;?]{0,32}[@-~]|\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[nrtbf])|"
+    r"&(?:#x?[0-9a-fA-F]{1,6}|[a-z]{2,6});|%[0-9A-F]{2}"
+)
 _HOME = r"/(?:home|Users)/[^\s/\"'\\:;,<>()\[\]{}|&=]+(?:/[^\s/\"'\\:;,<>()\[\]{}|&=]+)*"
 _PIECE = re.compile(rf"(?P<separates>{_SEPARATES})|(?P<home>{_HOME})|(?P<run>\w[\w.:@%+-]*|::[\w.:%]+)")
 _HOME_OWNER = re.compile(r"/(?:home|Users)/([^\s/\"'\\:;,<>()\[\]{}|&=]+)")
 _NAME = re.compile(r"[^\W_][\w-]*(?:\.[\w-]+)*")
 _WORD = re.compile(r"[^\W_]+")
-_FOLDED = re.compile(r"(?<![\w.-])([^\W\d_][\w.-]{0,200})\[([0-9][0-9,-]{0,4000})\]((?:[\w.-]|\[[0-9][0-9,-]{0,4000}\]){0,200})")
+_RANGE = r"\[[0-9][0-9,-]{0,4000}\]"
+_FOLDED = re.compile(rf"(?<![\w.-])[^\W\d_][\w.-]{{0,200}}{_RANGE}(?:[\w.-]|{_RANGE}){{0,200}}")
+
+#: Labels of a dotted name that are looked at together.
+_MOST_LABELS = 16
 
 #: Different runs of characters whose aliases are remembered.
 _REMEMBERED = 200_000
@@ -38,7 +45,7 @@ class Redactor:
     """
 
     def __init__(self, key: bytes | None = None, also: tuple[str, ...] = (), hosts: tuple[str, ...] = ()) -> None:
-        """Take words that are to be replaced as well, and names of hosts; ``key`` is for tests: it makes aliases repeat."""
+        """Take more words to replace, and names of hosts; with the same ``key`` aliases are the same again."""
         self.keyed = Keyed(key)
         self.names = Names(self.keyed)
         self.counts: Counter[str] = Counter()
@@ -60,7 +67,9 @@ class Redactor:
         find.in_text(text, self._learn)
         for name in find.domains(text):
             first, _, rest = name.partition(".")
-            self.names.learn("domain", rest if is_domain(rest) and self.names.kind(first) in ("host", "switch") else name)
+            self.names.learn(
+                "domain", rest if is_domain(rest) and self.names.kind(first) in ("host", "switch") else name
+            )
         for match in _HOME_OWNER.finditer(text):
             self.names.learn("user", match[1])
 
@@ -153,12 +162,25 @@ class Redactor:
         if (kind := self.names.kind(text)) is not None:
             return self.names.alias(kind, text)
         if "." in text:
-            first, _, rest = text.partition(".")
-            if (kind := self.names.kind(first)) in ("host", "switch") and (is_domain(rest) or self.names.kind(rest)):
-                return f"{self.names.alias(kind, first)}.{self.names.alias('domain', rest)}"
-            if is_domain(text):
-                return self.names.alias("domain", text)
+            labels = text.split(".")
+            parts = [labels[at : at + _MOST_LABELS] for at in range(0, len(labels), _MOST_LABELS)]
+            return ".".join(self._dotted(part) for part in parts)
         return self._words(text)
+
+    def _dotted(self, labels: list[str]) -> str:
+        """Return labels with the domain among them replaced, and the host in it: `nccl.gpu001.example.net.log`."""
+        host = next((at for at, label in enumerate(labels) if self.names.kind(label) in ("host", "switch")), None)
+        for end in range(len(labels), 1, -1):
+            if host is not None and end > host + 1:
+                domain = ".".join(labels[host + 1 : end])
+                if is_domain(domain) or self.names.kind(domain) == "domain":
+                    before = [self._words(label) for label in labels[: host + 1]]
+                    after = [self._words(label) for label in labels[end:]]
+                    return ".".join([*before, self.names.alias("domain", domain), *after])
+            whole = ".".join(labels[:end])
+            if is_domain(whole) or self.names.kind(whole) == "domain":
+                return ".".join([self.names.alias("domain", whole), *(self._words(label) for label in labels[end:])])
+        return ".".join(self._words(label) for label in labels)
 
     def _words(self, text: str) -> str:
         """Replace the names among the words of a text, the longest first: `report_gpu001-ib0.txt`."""
@@ -205,6 +227,11 @@ class Redactor:
         known = dot and stem and self._is_usual(ending)
         return self.names.alias("path", stem if known else part) + (f".{ending}" if known else "")
 
+    def aliases(self) -> Iterator[tuple[str, str]]:
+        """Yield what was replaced and by what, for the one who keeps the original."""
+        yield from self.shapes.aliases()
+        yield from self.names.aliases()
+
     # --- telling -----------------------------------------------------------------------------------
 
     def told(self) -> Mapping[str, int]:
@@ -215,4 +242,3 @@ class Redactor:
         for kind, number in self.names.found.items():
             found[words.get(kind, kind)] += number
         return dict(sorted(found.items()))
-

@@ -15,7 +15,7 @@ PUBLIC = frozenset((
     "nvidia.com", "mellanox.com", "nvcr.io", "k8s.io", "kubernetes.io", "cncf.io", "cni.dev", "openshift.io",
     "coreos.com", "docker.io", "docker.com", "quay.io", "ghcr.io", "gcr.io", "ubuntu.com", "debian.org",
     "redhat.com", "rockylinux.org", "almalinux.org", "fedoraproject.org", "suse.com", "opensuse.org", "centos.org",
-    "canonical.com", "launchpad.net", "kernel.org", "gnu.org", "freedesktop.org", "python.org", "pypi.org", "pytorch.org",
+    "canonical.com", "launchpad.net", "kernel.org", "gnu.org", "freedesktop.org", "python.org", "pytorch.org",
     "github.com", "github.io", "githubusercontent.com", "gitlab.com", "huggingface.co", "anaconda.com", "anaconda.org",
     "schedmd.com", "openucx.org", "openfabrics.org", "linux-rdma.org", "intel.com", "amd.com", "broadcom.com",
     "juniper.net", "arista.com", "cisco.com", "dell.com", "hpe.com", "supermicro.com", "lenovo.com", "ntp.org",
@@ -26,28 +26,33 @@ PUBLIC = frozenset((
 ))  # fmt: skip
 
 #: Ends of domain names that are taken for one wherever they stand after a dot.
-_GENERIC = frozenset(
-    "com org net edu gov mil int arpa local localdomain internal intranet intra corp lan cloud ai dev tech systems"
-    " cluster hpc example invalid".split()
-)
+_GENERIC = frozenset((
+    "com", "org", "net", "edu", "gov", "mil", "int", "arpa", "local", "localdomain", "internal", "intranet",
+    "intra", "corp", "lan", "cloud", "ai", "dev", "tech", "systems", "cluster", "hpc", "example", "invalid",
+))  # fmt: skip
 
 #: Those of countries; only after two dots: some are endings of files as well.
-_COUNTRIES = frozenset(
-    "ac ae ar at au be br ca ch cl cn co cz de dk ee es eu fi fr gr hk hu ie il in io is it jp kr lt lu lv mx my nl no nz"
-    " pl pt ro ru sa se sg si sk th tr tw ua uk us vn za".split()
-)
+_COUNTRIES = frozenset((
+    "ac", "ae", "ar", "at", "au", "be", "br", "ca", "ch", "cl", "cn", "co", "cz", "de", "dk", "ee", "es", "eu",
+    "fi", "fr", "gr", "hk", "hu", "ie", "il", "in", "io", "is", "it", "jp", "kr", "lt", "lu", "lv", "mx", "my",
+    "nl", "no", "nz", "pl", "pt", "ro", "ru", "sa", "se", "sg", "si", "sk", "th", "tr", "tw", "ua", "uk", "us",
+    "vn", "za",
+))  # fmt: skip
 
 #: Names of accounts that every system has.
-ACCOUNTS = frozenset(
-    "root nobody daemon admin administrator user ubuntu debian centos rocky ec2-user opc azureuser slurm munge nvidia"
-    " systemd-network messagebus sshd chrony ntp prometheus preflight shared public default none null unknown n/a".split()
-)
+ACCOUNTS = frozenset((
+    "root", "nobody", "daemon", "admin", "administrator", "user", "ubuntu", "debian", "centos", "rocky", "ec2-user",
+    "opc", "azureuser", "slurm", "munge", "nvidia", "systemd-network", "messagebus", "sshd", "chrony", "ntp",
+    "prometheus", "preflight", "shared", "public", "default", "none", "null", "unknown", "n/a",
+))  # fmt: skip
 
 #: Names of this machine, as every machine calls itself.
 SELF = frozenset(("localhost", "localhost.localdomain", "ip6-localhost", "(none)", "uninitialized", "unknown", "none"))
 
 #: Parts of the package whose words are those of the formats that are judged.
-_PARTS = ("facts", "collector", "checks", "reading", "cluster", "reports", "probes.py", "hardware.py", "checklist_items.py")
+_PARTS = (
+    "facts", "collector", "checks", "reading", "cluster", "reports", "probes.py", "hardware.py", "checklist_items.py",
+)  # fmt: skip
 
 
 def is_domain(name: str) -> bool:

@@ -78,11 +78,12 @@ class _Collector:
 
     def __init__(self, python: str, early: bool = False) -> None:
         folder = os.path.dirname(collector.__path__[0])
-        self._installed = python == sys.executable and os.path.isdir(collector.__path__[0])
+        self._installed = python == sys.executable
         if self._installed and early:
             with contextlib.suppress(NotImplementedError):
                 self.process: Process | Forked = Forked()
                 return
+        self._installed = self._installed and os.path.isdir(collector.__path__[0])  # no archive
         options = [*ship.OPTIONS, ship.BOOT]
         if self._installed:
             options = [*_cache_options(), *ship.OPTIONS, ship.BOOT_INSTALLED, folder]
@@ -90,7 +91,17 @@ class _Collector:
 
     def request(self, plan: Mapping[str, Any]) -> bytes:
         """Return what to write to its standard input."""
-        return ship.plan_line(plan) if self._installed else ship.frames_for(plan)
+        return ship.plan_line(plan) if self._installed else ship.frames_for(plan, _carried())
+
+
+def _carried() -> Mapping[str, bytes]:
+    """Return the library that preflight as one file carries along, since a bare machine has none."""
+    loader: Any = collector.__spec__ and collector.__spec__.loader
+    archive = getattr(loader, "archive", "")
+    try:
+        return {"pynvml.py": type(loader)(archive).get_source("pynvml").encode()} if archive else {}
+    except ImportError:
+        return {}
 
 
 def _cache_options() -> list[str]:

@@ -47,7 +47,7 @@ def document(log: NcclLog) -> dict[str, Any]:
             for h in log.hcas
         ],
         "link_layers": sorted({"RoCE" if device.roce else "IB" for device in log.ib_devices}),
-        "socket_interfaces": list(log.socket_interfaces),
+        "socket_interfaces": list(log.socket_interfaces or log.bootstrap_interfaces),
         "nvls": _nvls(log),
         "sharp": _sharp(log),
         "mnnvl": None if log.mnnvl is None else int(log.mnnvl.name),

@@ -31,6 +31,8 @@ from preflight.facts.nccl_log.tally import ENDS_KEPT_NOTE, Key, Seen, Tally
 SHOWN = 20
 _RINGS_SHOWN = 64
 _KEPT = 1000
+#: Ranks of a ring, from which on old versions broke its line.
+_RING_SHOWN = 20
 
 
 #: PyTorch's own words of a failure: a log in which NCCL itself was silent.
@@ -50,6 +52,7 @@ def finish(tally: Tally) -> NcclLog | None:
         networks = tuple(Use(chosen, seen.count, seen.first) for _, seen in rows[:1])
     members = ranks_of(tally)
     nranks = max((key[0] for key, _ in table.rows("rank")), default=None)
+    nranks = _of_rings(table) if nranks is None else nranks
     hosts = tuple(str(key[0]) for key, _ in table.rows("host"))
     named = frozenset(hosts)
     nnodes = _nnodes(table, hosts, nranks)
@@ -92,6 +95,7 @@ def finish(tally: Tally) -> NcclLog | None:
         hcas=_hcas(table),
         no_device_found=next((line for line in obstacles if "No device found" in line.message), None),
         socket_interfaces=tuple(str(key[0]) for key, _ in sockets),
+        bootstrap_interfaces=tuple(dict.fromkeys(str(key[1]) for key, _ in table.rows("bootstrap"))),
         environment=_environment(table),
         affinity=tuple(
             Affinity(key[0], key[1], key[2])
@@ -112,6 +116,14 @@ def finish(tally: Tally) -> NcclLog | None:
         processes=len(made := {key[1:] for key, _ in table.rows("made")}),
         registering=len(made & {key for key, _ in table.rows("registered")}),
     )
+
+
+def _of_rings(table: _Tables) -> int | None:
+    """Return how many ranks rings go through, where two are written out and go through all of 0 to n."""
+    rings = [{int(rank) for rank in str(key[2]).split()} for key, _ in table.rows("ring")]
+    most = max(map(len, rings), default=0)
+    whole = sum(ring == set(range(most)) for ring in rings if len(ring) == most)
+    return most if 1 < most < _RING_SHOWN and whole > 1 else None
 
 
 def _of_pytorch(tally: Tally) -> bool:

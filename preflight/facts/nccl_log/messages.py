@@ -41,6 +41,7 @@ _NETWORK = re.compile(
     r"(?:Using network|Using internal Network|Assigned NET plugin) (?P<name>\S.{0,63}?)(?: to comm)?\s*"
 )
 _BOOTSTRAP = re.compile(r"Bootstrap ?: Using (?:\[0\])?(\S{1,63}?):(\S{3,64})<\d+>")
+_OLD_INTERFACE = re.compile(r"NET : Using interface (\S{1,63}?):(\S{3,64})<\d+>")  # up to 2.3
 _USING = re.compile(r"NET/(\S{1,32})\s*: Using (.*)", re.DOTALL)
 _IB_DEVICE = re.compile(r"\[(\d{1,3})\]\s?([^\s:={}\[\]]{1,63}):(\d{1,3})[^/\s]{0,16}/(IB|RoCE)(/SHARP)?")
 _MERGED = re.compile(r"\[(\d{1,3})\]=\{([^}]{1,512})\}")
@@ -179,7 +180,8 @@ def _comm(message: str) -> Event | None:
 
 def _using(message: str) -> Event | None:
     if not (match := _USING.match(message)):
-        return None
+        old = _OLD_INTERFACE.match(message)
+        return Event("sockets", (old.groups(),)) if old else None
     name, rest = match[1], match[2]
     if name.casefold() in ("socket", "fastsocket"):
         return Event("sockets", tuple(_INTERFACE.findall(rest)))

@@ -219,6 +219,7 @@ class NcclLog:
     hcas: tuple[Hca, ...]
     no_device_found: Line | None
     socket_interfaces: tuple[str, ...]  # NET/Socket was initialised, not: is used
+    bootstrap_interfaces: tuple[str, ...]  # ranks find each other over them
     environment: tuple[Variable, ...]
     affinity: tuple[Affinity, ...]
     communicators: tuple[Communicators, ...]  # largest first

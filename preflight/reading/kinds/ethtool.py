@@ -20,6 +20,11 @@ def _fields(lines: Lines, at: int, belongs: Callable[[str], bool]) -> tuple[int,
     return end, said
 
 
+def _printed(said: dict[str, str]) -> dict[str, str | None]:
+    """Return the fields by the names that are printed; None for one without a value."""
+    return {name: value or None for name, value in said.items()}
+
+
 # --- ethtool -a --------------------------------------------------------------------------------------
 
 _PAUSE_HEAD = re.compile(r"\s*Pause parameters for ([\w.@-]{1,64}):\s*")
@@ -44,8 +49,9 @@ def _take_pause(lines: Lines, at: int) -> Taken:
         "interface": head[1], "autonegotiate": _switch(said.get("Autonegotiate")), "rx": _switch(said.get("RX")),
         "tx": _switch(said.get("TX")), "rx_negotiated": _switch(said.get("RX negotiated")),
         "tx_negotiated": _switch(said.get("TX negotiated")),
-        "fields": {name: value for name, value in said.items() if name in _PAUSE},
     }  # fmt: skip
+    printed = {name: value for name, value in said.items() if name in _PAUSE}
+    facts |= {**printed, "fields": printed}
     return Taken(end, facts, f"global pause of {head[1]}: RX {said.get('RX')}, TX {said.get('TX')}", cut)
 
 
@@ -76,7 +82,7 @@ def _take_driver(lines: Lines, at: int) -> Taken:
     cut = [] if "bus-info" in said else [Cut(lines[end - 1].number, "bus-info is missing")]
     named = {name.replace("-", "_"): said.get(name) or None for name in sorted(_DRIVER)}
     firmware = re.match(r"(\S+)(?:\s+\((\w+)\))?", said.get("firmware-version", ""))
-    facts = {**named, "psid": firmware[2] if firmware else None, "fields": said}
+    facts = {**_printed(said), **named, "psid": firmware[2] if firmware else None, "fields": said}
     return Taken(
         end, facts, f"{said.get('driver')} {said.get('version', '')}, firmware {said.get('firmware-version')}", cut
     )
@@ -125,6 +131,7 @@ def _take_module(lines: Lines, at: int) -> Taken:
         "temperature_c": _measured(said.get("Module temperature"), "degrees C"),
         "voltage_v": _measured(said.get("Module voltage"), "V"), "alarms": alarms, "fields": said,
     }  # fmt: skip
+    facts = {**_printed(said), **facts}
     summary = f"{facts['identifier'] or 'module'} {facts['vendor'] or ''} {facts['part_number'] or ''}".strip()
     headless = not _IDENTIFIER.fullmatch(lines[at].text)
     cut = [Cut(lines[at].number, "the head of the list is missing")] if headless else []

@@ -29,15 +29,25 @@ _DETAIL = re.compile(
     r"|Interrupt|NUMA node|Region \d|Physical Slot|IOMMU group|Bus|Kernel (?:driver in use|modules)|Flags|BIST"
     r"|Expansion ROM at .*|Secondary status|BridgeCtl|(?:Memory|I/O|Prefetchable memory) behind bridge)\s?:?\s.*"
 )
-#: A name of which the rest was cut off.
-_STUMP = re.compile(r"\s*[A-Z][A-Za-z]{0,11}")
+#: A name of which the rest was cut off, or a flag that lost its sign.
+_STUMP = re.compile(r"\s*[A-Z][A-Za-z]{0,11}|.*\s[A-Za-z0-9]{1,20}[+-] [A-Za-z]\w{0,14}")
+#: Registers that only PCI Express functions have: what is left where the line that names the device is cut off.
+_REGISTER = re.compile(
+    r"\s*(?:Lnk(?:Cap|Ctl|Sta)|Dev(?:Cap|Ctl|Sta)|ACS(?:Cap|Ctl)|Slt(?:Cap|Ctl|Sta))2?:\s.*[+-](?:\s.*)?"
+)
 
 
 def _begins_lspci(lines: Lines, at: int) -> bool:
-    if _DEVICE.fullmatch(lines[at].text):
+    text = lines[at].text
+    if _DEVICE.fullmatch(text):
         return True
-    # The device's line is cut off
-    return "Lnk" in lines[at].text and bool(_LINK.fullmatch(lines[at].text))
+    if not re.search("Lnk|ACS|Dev|Slt|MaxReadReq", text):
+        return False
+    if _LINK.fullmatch(text) or (text.lstrip().startswith("ACSCtl:") and _REGISTER.fullmatch(text)):
+        return True
+    if not (_REGISTER.fullmatch(text) or _DEVCTL.fullmatch(text)):
+        return False
+    return any(_REGISTER.fullmatch(line.text) or _LINK.fullmatch(line.text) for line in lines[at + 1 : at + 5])
 
 
 def _device(match: re.Match[str] | None) -> dict[str, Any]:
@@ -68,6 +78,8 @@ def _take_lspci(lines: Lines, at: int) -> Taken:
         elif not (text[:1].isspace() or _DETAIL.fullmatch(text)) or is_prompt(text):
             break
         else:
+            if devices[-1]["address"] is None and _said(devices[-1], text):
+                devices.append(_device(None))  # one register of each device, as grep leaves them
             _detail(devices[-1], text)
             empty = 0
         last = end if text.strip() else last
@@ -77,6 +89,15 @@ def _take_lspci(lines: Lines, at: int) -> Taken:
     down = [str(device["address"]) for device in devices if device["link"]["downgraded"]]
     summary = f"{len(devices)} devices, links below their capability: {', '.join(down[:8]) or 'none shown'}"
     return Taken(last + 1, {"devices": devices}, summary, cut)
+
+
+def _said(device: dict[str, Any], text: str) -> bool:
+    """Tell whether a register comes a second time, which no device has twice."""
+    if match := _LINK.fullmatch(text):
+        return device["link"]["max_speed" if match[1] == "Cap" else "speed"] is not None
+    if _ACS.fullmatch(text):
+        return device["acs_ctl"] is not None
+    return "MaxReadReq" in text and device["max_read_request"] is not None
 
 
 def _detail(device: dict[str, Any], text: str) -> None:
@@ -137,20 +158,45 @@ def _take_numactl(lines: Lines, at: int) -> Taken:
 # --- lscpu -------------------------------------------------------------------------------------------
 
 
+#: A node's CPUs, in any language: ``NUMA node0 CPU(s):``, ``NUMA-Knoten0 CPU(s):``, ``NUMA 节点0 CPU：``.
+_NUMA_LINE = re.compile(r"\s*NUMA[ -]?[^\W\d]{1,16}\s?(\d{1,4}) CPU(?:\(s\))?\s*[:：]\s*(\d[\d,\s-]*)?")
+_NUMA_COUNT = re.compile(r"\s*NUMA[ -]?[^\W\d]{1,16}(?:\(s\))?\s*[:：]\s*(\d{1,4})")
+#: Names that only lscpu has, two of which tell what is left of it.
+_LSCPU_NAMES = re.compile(
+    r"\s*(?:CPU op-mode\(s\)|On-line CPU\(s\) list|Thread\(s\) per core|Core\(s\) per socket|Socket\(s\)):\s.*"
+)
+_LSCPU_HEAD = re.compile(r"\s*CPU\s+NODE\s+SOCKET\s+CORE\b.*")
+_LSCPU_COMMENT = re.compile(r"# (?:The following is the parsable format|CPU,Core,Socket,Node\b).*")
+
+
 def _begins_lscpu(lines: Lines, at: int) -> bool:
-    if not re.fullmatch(r"\s*Architecture:\s+\S+\s*", lines[at].text):
+    text = lines[at].text
+    if _LSCPU_HEAD.fullmatch(text) or _LSCPU_COMMENT.fullmatch(text):
+        return True
+    if "NUMA" in text and (_NUMA_LINE.fullmatch(text) or _NUMA_COUNT.fullmatch(text)):
+        return True
+    if _LSCPU_NAMES.fullmatch(text):
+        return any(_LSCPU_NAMES.fullmatch(line.text) for line in lines[at + 1 : at + 3])
+    if not re.fullmatch(r"\s*Architecture:\s+\S+\s*", text):
         return False
     return any("CPU(s)" in line.text or "CPU op-mode" in line.text for line in lines[at + 1 : at + 5])
 
 
 def _take_lscpu(lines: Lines, at: int) -> Taken:
-    end, taken = block(lines, at, lambda text: field(text) is not None or text[:1].isspace(), blanks=1)
+    if _LSCPU_HEAD.fullmatch(lines[at].text) or _LSCPU_COMMENT.fullmatch(lines[at].text):
+        return _take_lscpu_table(lines, at)
+
+    def belongs(text: str) -> bool:
+        return field(text) is not None or text[:1].isspace() or bool(re.match(r"[^:：]{1,60}：|NUMA[ -]", text))
+
+    end, taken = block(lines, at, belongs, blanks=1)
     said = dict(filter(None, (field(line.text) for line in taken)))
     nodes = {
-        match[1]: {"cpus": _ids(value), "memory_bytes": None}
-        for name, value in said.items()
-        if (match := re.fullmatch(r"NUMA node(\d{1,4}) CPU\(s\)", name))
+        match[1]: {"cpus": _ids(match[2] or ""), "memory_bytes": None}
+        for line in taken
+        if (match := _NUMA_LINE.fullmatch(line.text))
     }
+    counts = [match[1] for line in taken if (match := _NUMA_COUNT.fullmatch(line.text))]
     cpus = said.get("CPU(s)", "")
     facts = {
         "numa_nodes": nodes, "cpus": int(cpus) if re.fullmatch(r"\d{1,6}", cpus) else None,
@@ -158,9 +204,26 @@ def _take_lscpu(lines: Lines, at: int) -> Taken:
         "threads_per_core": _number(said.get("Thread(s) per core")), "architecture": said.get("Architecture"),
     }  # fmt: skip
     cut = []
-    if (promised := _number(said.get("NUMA node(s)"))) is not None and promised != len(nodes):
+    promised = _number(counts[0]) if counts else None
+    if not counts and nodes and "0" not in nodes:
+        cut.append(Cut(taken[0].number, "the nodes before these are missing"))
+    if promised is not None and promised != len(nodes):
         cut.append(Cut(taken[-1].number, f"{promised} NUMA nodes are there and {len(nodes)} are shown"))
     return Taken(end, facts, f"{facts['model'] or 'CPU'}, {cpus} CPUs, {len(nodes)} NUMA nodes", cut)
+
+
+def _take_lscpu_table(lines: Lines, at: int) -> Taken:
+    """Read ``lscpu -e`` or ``lscpu -p``: a line for each CPU."""
+    wide = bool(_LSCPU_HEAD.fullmatch(lines[at].text))
+    row = re.compile(r"\s*(\d{1,5})\s+(\d{1,4})(?:\s+\S+){1,12}" if wide else r"(\d{1,5}),\d*,\d*,(\d{0,4})(?:,.*)?")
+    end, taken = block(lines, at, lambda text: bool(row.fullmatch(text)) or (not wide and text[:2] == "# "), blanks=0)
+    nodes: dict[str, dict[str, Any]] = {}
+    for line in taken:
+        if (match := row.fullmatch(line.text)) and match[2]:
+            nodes.setdefault(match[2], {"cpus": [], "memory_bytes": None})["cpus"].append(int(match[1]))
+    facts = {"numa_nodes": nodes, "cpus": None, "model": None, "sockets": None, "threads_per_core": None,
+             "architecture": None}  # fmt: skip
+    return Taken(end, facts, f"{sum(len(node['cpus']) for node in nodes.values())} CPUs, {len(nodes)} NUMA nodes")
 
 
 def _number(text: str | None) -> int | None:

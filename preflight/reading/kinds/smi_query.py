@@ -28,7 +28,7 @@ _XML_START = re.compile(r"\s*(?:<\?xml\b.*|<!DOCTYPE nvidia_smi_log.*|<nvidia_sm
 _XML_PIECE = re.compile(
     r"\s*<(?:clocks_(?:event|throttle)_reasons|fb_memory_usage|bar1_memory_usage|pci_gpu_link_info|pci_bridge_chip"
     r"|(?:gpu_)?power_readings|ecc_mode|ecc_errors|remapped_rows|retired_pages|temperature|inforom_version|mig_mode"
-    r"|bridge_chip_type|replay_counter|gpu_virtualization_mode|product_name|product_brand|performance_state|persistence_mode)>.*"
+    r"|bridge_chip_type|encoder_stats|fbc_stats|replay_counter|gpu_virtualization_mode|product_name|product_brand|performance_state|persistence_mode)>.*"
 )
 _XML_TAG = re.compile(r"<(/?)([a-z]\w{0,80})\b[^<>]{0,200}?(/?)>")
 
@@ -83,7 +83,7 @@ def _take_text(lines: Lines, at: int) -> Taken:
     general: Tree = {}
     gpus: list[tuple[str, Tree]] = []
     stack: list[tuple[int, Tree]] = [(-1, general)]
-    end, empty, last = at, 0, at
+    end, empty, last, bare = at, 0, at, False
     if _headless(lines, at):
         gpus.append(("", {}))
         stack = [(-1, gpus[-1][1])]
@@ -95,16 +95,19 @@ def _take_text(lines: Lines, at: int) -> Taken:
             break
         elif match := _TEXT_GPU.fullmatch(text):
             gpus.append((match[1], {}))
-            stack, empty, last = [(-1, gpus[-1][1])], 0, end
+            stack, empty, last, bare = [(-1, gpus[-1][1])], 0, end, True
         elif not _LOG.fullmatch(text):
             match = _TEXT_FIELD.fullmatch(text)
             deep = bool(match) and len(stack) > 0 and (len(match[1]) > 0 or match[3] is not None) if match else False
             if not match or not deep or empty > 3:
                 break
             _put(stack, len(match[1]), match[2], match[3])
-            empty, last = 0, end
+            empty, last, bare = 0, end, not match[3]
         end += 1
-    return _taken(last + 1, general, gpus, lines[last].number)
+    taken = _taken(last + 1, general, gpus, lines[last].number)
+    if bare:
+        taken.cut.append(Cut(lines[last].number, "nothing follows the last name"))
+    return taken
 
 
 def _put(stack: list[tuple[int, Tree]], depth: int, name: str, value: str | None) -> None:

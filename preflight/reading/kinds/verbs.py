@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from preflight.reading.blocks import block, field, number
+from preflight.reading.blocks import block, field, number, told
 from preflight.reading.lines import Lines
 from preflight.reading.parts import Cut, Kind, Taken
 
@@ -90,7 +90,7 @@ def _take_ibstat(lines: Lines, at: int) -> Taken:
         port.update(
             state=said.get("State"), physical_state=said.get("Physical state"), rate_gbps=_rate(said.get("Rate")),
             link_layer=said.get("Link layer") or None, lid=number(said.get("Base lid")),
-            sm_lid=number(said.get("SM lid")), guid=said.get("Port GUID"),
+            sm_lid=number(said.get("SM lid")), guid=told(said.get("Port GUID")),
         )  # fmt: skip
         if port["device"] is None:
             cut.append(Cut(begun, "the line that names the device is missing"))
@@ -105,7 +105,8 @@ def _take_ibstat(lines: Lines, at: int) -> Taken:
             cut.append(Cut(last, f"the ports of {name} are missing"))
     for port in ports:
         said = devices.get(port["device"], {})
-        port.update(firmware=said.get("Firmware version"), ca_type=said.get("CA type"), node_guid=said.get("Node GUID"))
+        port.update(firmware=told(said.get("Firmware version")), ca_type=told(said.get("CA type")),
+                    node_guid=told(said.get("Node GUID")))  # fmt: skip
     facts = {"ports": ports, "devices": list(devices)}
     return Taken(end, facts, _summary(ports), cut)
 
@@ -140,7 +141,8 @@ def _take_ibstatus(lines: Lines, at: int) -> Taken:
         port.update(
             state=_word(fields.get("state")), physical_state=_word(fields.get("phys state")),
             rate_gbps=_rate(fields.get("rate")), link_layer=fields.get("link_layer"),
-            lid=number(fields.get("base lid")), sm_lid=number(fields.get("sm lid")), gid=fields.get("default gid"),
+            lid=number(fields.get("base lid")), sm_lid=number(fields.get("sm lid")),
+            gid=told(fields.get("default gid")),
         )  # fmt: skip
         if missing := [name for name in ("state", "phys state", "rate") if name not in fields]:
             cut.append(Cut(taken[-1].number, f"of {port['device']} is missing: {', '.join(missing)}"))
@@ -211,9 +213,9 @@ def _take_devinfo(lines: Lines, at: int) -> Taken:
             state=state or None, physical_state=(said.get("phys_state") or "").split(" ")[0] or None,
             active_mtu=number(said.get("active_mtu")), max_mtu=number(said.get("max_mtu")),
             lid=number(said.get("port_lid")), sm_lid=number(said.get("sm_lid")),
-            link_layer=said.get("link_layer") or None, guid=whole.get("node_guid"),
+            link_layer=said.get("link_layer") or None, guid=told(whole.get("node_guid")),
             rate_gbps=round(width * speed, 3) if width and speed else None,
-            firmware=whole.get("fw_ver"), board_id=whole.get("board_id"),
+            firmware=told(whole.get("fw_ver")), board_id=told(whole.get("board_id")),
         )  # fmt: skip
         if missing := [name for name in ("state", "active_mtu", "port_lid") if name not in said]:
             cut.append(Cut(last, f"of {port['device']} port {port['port']} is missing: {', '.join(missing)}"))
@@ -254,8 +256,8 @@ def _rdma_json(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]] | None
 
 def _take_rdma_link(lines: Lines, at: int) -> Taken:
     ports = []
-    if told := _rdma_json(lines, at):
-        end, entries = told
+    if whole := _rdma_json(lines, at):
+        end, entries = whole
         for entry in entries:
             ports.append(_rdma_port(str(entry["ifname"]), number(str(entry["port"])), entry))
         return Taken(end, {"ports": ports}, _summary(ports))

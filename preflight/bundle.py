@@ -1,0 +1,90 @@
+"""Making a bundle: evidence, report and versions of chosen nodes as one archive, redacted unless that is not wanted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from preflight import packed
+from preflight.archive import file_name
+from preflight.evidence import Evidence, dump, from_document, to_document
+from preflight.redact import Redactor
+from preflight.reports.html_page import render
+from preflight.version import VERSION
+
+README = """\
+What preflight saw on some nodes of a cluster, and what it said of it.
+
+report.html    the report, for people        report.json   the same, for programs
+versions.json  what each node runs           evidence/     what was seen on each node
+MANIFEST.json  every file with its SHA-256
+
+`preflight judge THIS.tar.gz` judges the evidence again; the archive need not be unpacked.
+"""
+
+REDACTED = """
+Names, addresses, GUIDs, LIDs and serial numbers are aliases: equal where the originals are equal, in the same subnets,
+of the same makers. Only who sent this can tell whose they are.
+"""
+
+
+def contents(
+    evidences: Sequence[Evidence], run: Evidence | None, report: Mapping[str, Any], redactor: Redactor | None
+) -> Iterator[tuple[str, bytes]]:
+    """Yield the files of a bundle by name; evidence is read one by one, with a redactor twice."""
+    told: dict[str, Any] = dict(report)
+    others = [run] if run else []
+    if redactor:
+        for evidence in (*evidences, *others):
+            redactor.learn_value(to_document(evidence))
+        redactor.learn_value(told)
+        told = redactor.value(told)
+    yield "README.txt", (README + (REDACTED if redactor else "")).encode()
+    made: dict[str, bytes] = {}
+    for evidence in (*evidences, *others):
+        one = from_document(redactor.value(to_document(evidence)), evidence.node) if redactor else evidence
+        name = one.node if one.pair is None else f"{one.node}.pair-{one.pair.peer}"
+        made[packed.EVIDENCE + file_name(name)] = dump(one).encode("utf-8", "backslashreplace")
+    yield from sorted(made.items())
+    yield "report.html", render(told).encode("utf-8", "backslashreplace")
+    yield "report.json", (json.dumps(told, indent=1) + "\n").encode()
+    yield "versions.json", (json.dumps(_versions(told), indent=1, sort_keys=True) + "\n").encode()
+
+
+def about(report: Mapping[str, Any], redacted: bool) -> dict[str, Any]:
+    """Return what the manifest says of the whole."""
+    return {"version": VERSION, "redacted": redacted, "nodes": len(report["nodes"])}
+
+
+def _versions(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what preflight this is, and what each node runs as far as it was read."""
+    nodes = {str(node["name"]): node.get("record", {}) for node in report["nodes"]}
+    return {"preflight": VERSION, "judged_by": (report.get("run") or {}).get("version", VERSION), "nodes": nodes}
+
+
+def narrowed(report: Mapping[str, Any], nodes: frozenset[str]) -> dict[str, Any]:
+    """Return what a report says of some nodes, and of the run and the fabric; its coverage is that of the whole run."""
+    findings = []
+    for finding in report["findings"]:
+        kept = [name for name in finding["nodes"] if name in nodes or name.startswith("@")]
+        if kept:
+            shown = [one for one in finding.get("excerpts", []) if one["node"] in kept]
+            findings.append({**finding, "nodes": kept, **({"excerpts": shown} if "excerpts" in finding else {})})
+    return {**report, "nodes": [node for node in report["nodes"] if node["name"] in nodes], "findings": findings}
+
+
+def write(path: Path, files: Sequence[tuple[str, bytes]], said: dict[str, Any]) -> None:
+    """Write a bundle as a whole or not at all, readable by its owner; raises OSError."""
+    import os
+    import tempfile
+
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            packed.write(stream, said, files)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise

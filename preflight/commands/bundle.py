@@ -1,0 +1,116 @@
+"""``preflight bundle``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from preflight.commands import options
+from preflight.session import Session, UsageError, load_evidence, progress, writable
+
+if TYPE_CHECKING:
+    from preflight.evidence import Evidence
+
+
+@click.command(cls=options.Compact)
+@click.argument("paths", nargs=-1, required=True, type=options.file_path, metavar="DIR|REPORT...")
+@click.option("--nodes", metavar="NODESET", help="Only these nodes.")
+@click.option("-o", "output", required=True, type=options.file_path, metavar="FILE.tar.gz", help="A new archive.")
+@options.cluster
+@options.naming
+@click.option("--map", "map_file", type=options.file_path, metavar="FILE", help="Write what stands for what; keep it.")
+@click.option("--no-redact", is_flag=True, help="Leave names and addresses as they are.")
+def bundle(
+    paths: tuple[Path, ...], nodes: str | None, output: Path, cluster: Path | None, also: tuple[str, ...],
+    hosts: str | None, map_file: Path | None, no_redact: bool,
+) -> None:  # fmt: skip
+    """Pack evidence, report and versions of chosen nodes, redacted, to send to somebody.
+
+    Without a REPORT (--json) the evidence is judged now. `preflight judge` reads the archive as it is.
+
+    \b
+    Example: preflight bundle evidence/ --nodes 'gpu[003,017]' -o case.tar.gz
+    Exit:    0 written, 2 usage
+    """
+    from preflight import bundle as bundles
+    from preflight.commands.redact import made_redactor, tell
+    from preflight.redact.files import write_map
+
+    for target in (output, map_file):
+        writable(target)
+        if target and target.exists():
+            raise UsageError(f"{target} exists already: name a new file")
+    if no_redact and (also or hosts or map_file):
+        raise UsageError("--also, --hosts and --map are about aliases; with --no-redact there are none")
+    session = Session("bundle", cluster, (), (), {})
+    reports, saved = _parted(paths)
+    if len(reports) > 1:
+        raise UsageError(f"{reports[1][0]}: a bundle holds one report; {reports[0][0]} is one already")
+    if reports and cluster:
+        raise UsageError("--cluster is for judging; the report that is given was judged before")
+    evidences, run = load_evidence(saved) if saved else ([], None)
+    chosen = _chosen(nodes, evidences, reports[0][1] if reports else None)
+    evidences = [evidence for evidence in evidences if evidence.node in chosen] if nodes else evidences
+    if reports:
+        report = bundles.narrowed(reports[0][1], chosen) if nodes else dict(reports[0][1])
+    else:
+        report = session.judge(evidences, run)
+        # the same evidence gives the same archive, so the report is of its time
+        report["run"] |= {"at": max((one.collected_at for one in evidences), default="") or "?", "seconds": 0.0}
+    redactor = None if no_redact else made_redactor(also, hosts)
+    with progress(f"packing {len(chosen)} nodes"):
+        try:
+            files = list(bundles.contents(evidences, run, report, redactor))
+            bundles.write(output, files, bundles.about(report, redactor is not None))
+            if map_file and redactor:
+                write_map(redactor, map_file)
+        except OSError as error:
+            raise UsageError(f"{output} cannot be written: {error.strerror}") from None
+    what = f"{output}: {'1 node' if len(chosen) == 1 else f'{len(chosen)} nodes'}, {output.stat().st_size} bytes"
+    if redactor:
+        tell(redactor, what, [])
+    else:
+        click.echo(f"{what}; not redacted: names, addresses and serial numbers are in it")
+
+
+def _parted(paths: Sequence[Path]) -> tuple[list[tuple[Path, Mapping[str, Any]]], list[Path]]:
+    """Return the reports among some paths, and the others; raises UsageError."""
+    reports: list[tuple[Path, Mapping[str, Any]]] = []
+    others = []
+    for path in paths:
+        found = None
+        if path.is_file():
+            try:
+                with path.open("rb") as stream:
+                    found = json.loads(stream.read()) if stream.read(1) == b"{" and not stream.seek(0) else None
+            except OSError as error:
+                raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+            except (ValueError, RecursionError):
+                found = None
+        if isinstance(found, dict) and str(found.get("schema", "")).startswith("preflight.report/"):
+            if not all(key in found for key in ("run", "coverage", "nodes", "findings", "checklists", "exit_status")):
+                raise UsageError(f"{path}: is a part of a report; write it again with --json")
+            reports.append((path, found))
+        else:
+            others.append(path)
+    return reports, others
+
+
+def _chosen(nodes: str | None, evidences: Sequence[Evidence], report: Mapping[str, Any] | None) -> frozenset[str]:
+    """Return the nodes that are meant; raises UsageError if one is not there."""
+    from preflight.nodeset import fold, unfold
+
+    known = {evidence.node for evidence in evidences} or {str(node["name"]) for node in (report or {}).get("nodes", [])}
+    if nodes is None:
+        return frozenset(known)
+    try:
+        wanted = frozenset(unfold(nodes))
+    except ValueError as error:
+        raise UsageError(f"--nodes: {error}") from None
+    if missing := wanted - known:
+        raise UsageError(f"--nodes: there is nothing of {fold(missing)[:300]}")
+    return wanted

@@ -1,0 +1,114 @@
+"""``preflight redact``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from preflight.commands import options
+from preflight.session import UsageError, progress, writable
+
+if TYPE_CHECKING:
+    from preflight.redact import Redactor
+    from preflight.redact.files import Item
+
+
+@click.command(cls=options.Compact)
+@click.argument("paths", nargs=-1, required=True, type=options.file_path, metavar="FILE|DIR...")
+@click.option("-o", "output", required=True, type=options.file_path, metavar="OUT", help="A new file or directory.")
+@options.naming
+@click.option("--map", "map_file", type=options.file_path, metavar="FILE", help="Write what stands for what; keep it.")
+def redact(
+    paths: tuple[Path, ...], output: Path, also: tuple[str, ...], hosts: str | None, map_file: Path | None
+) -> None:
+    """Replace what names your site in evidence, reports and logs by aliases.
+
+    Hosts, addresses, GUIDs, LIDs, serial numbers, users and jobs: each by the same alias in all files of one run.
+    Verdicts stay the same. Read the result before you send it.
+
+    \b
+    Example: preflight redact evidence/ report.json job.log -o to-send/
+    Exit:    0 written, 1 something was left out, 2 usage
+    """
+    from preflight.redact import files
+
+    found, left = _inputs(paths, output)
+    writable(map_file)
+    if map_file and map_file.exists():
+        raise UsageError(f"{map_file} exists already")
+    redactor = made_redactor(also, hosts)
+    with progress(f"reading {len(found)} files"):
+        unread = files.learn(redactor, found)
+    single = len(paths) == 1 and paths[0].is_file()
+    taken: set[str] = set()
+    written = 0
+    with progress(f"writing {len(found)} files"):
+        for item in found:
+            if any(line.startswith(f"{item.path}: ") for line in unread):
+                continue
+            target = output if single else output / files.place(redactor, item, taken)
+            try:
+                files.write(redactor, item, target)
+                written += 1
+            except (OSError, files.NotText) as error:
+                unread.append(f"{item.path}: {error}")
+    if map_file:
+        try:
+            files.write_map(redactor, map_file)
+        except OSError as error:
+            raise UsageError(f"{map_file} cannot be written: {error.strerror}") from None
+    tell(redactor, f"{output}: {written} files", [*left, *unread])
+    sys.exit(1 if left or unread else 0)
+
+
+def _inputs(paths: tuple[Path, ...], output: Path) -> tuple[list[Item], list[str]]:
+    """Return the files that are meant, and what is left out; raises UsageError."""
+    from preflight.redact import files
+
+    for path in paths:
+        if not path.exists():
+            raise UsageError(f"{path}: there is no such file or directory")
+        if path.is_dir() and output.resolve().is_relative_to(path.resolve()):
+            raise UsageError(f"{output} lies in {path}, which is read")
+    if output.exists() and not (output.is_dir() and not any(output.iterdir())):
+        raise UsageError(f"{output} exists already: name a new file or directory")
+    if not output.parent.is_dir():
+        raise UsageError(f"{output}: there is no directory {output.parent}")
+    found, left = files.items(paths)
+    if not found:
+        raise UsageError(f"{', '.join(map(str, paths))}: there is no file to redact")
+    return found, left
+
+
+def made_redactor(also: tuple[str, ...], hosts: str | None) -> Redactor:
+    """Return a redactor that knows what the command line says; raises UsageError."""
+    from preflight.nodeset import unfold
+    from preflight.redact import Redactor
+
+    try:
+        names = unfold(hosts) if hosts else ()
+    except ValueError as error:
+        raise UsageError(f"--hosts: {error}") from None
+    return Redactor(also=also, hosts=names)
+
+
+def tell(redactor: Redactor, what: str, left: list[str]) -> None:
+    """Say what was replaced, and what this cannot know."""
+    from preflight.reports.visible import one_line
+
+    counts = ", ".join(f"{number} × {kind}" for kind, number in redactor.told().items())
+    click.echo(f"{one_line(what)}; replaced: {counts or 'nothing'}")
+    if common := sorted(redactor.names.only_in_place):
+        shown = ", ".join(common[:20]) + (" …" if len(common) > 20 else "")
+        click.echo(one_line(f"also words of tools, so replaced only where they are marked as names: {shown}"))
+    click.echo(
+        "not replaced: times, numbers of jobs and processes, versions, paths outside /home, and names that nothing\n"
+        "marks as such (--also WORD)"
+    )
+    for line in left[:50]:
+        click.echo(f"left out: {one_line(line)}", err=True)
+    if len(left) > 50:
+        click.echo(f"left out: {len(left) - 50} more", err=True)

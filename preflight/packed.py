@@ -1,0 +1,179 @@
+"""A bundle: documents of chosen nodes in one archive, ``preflight.bundle/1``, read without being unpacked to disk.
+
+An archive comes from somebody else. Nothing in it chooses a path on this machine; it is read as a stream, within the
+limits below, and must be what its manifest says.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import tarfile
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from preflight.evidence import DocumentError, Evidence, decode, no_answer
+
+SCHEMA = "preflight.bundle/1"
+MANIFEST = "MANIFEST.json"
+EVIDENCE = "evidence/"
+
+#: Files in a bundle; bytes of one, and of all. A sweep of a large fabric is 32 MB, ten thousand nodes 3 GB.
+MOST_FILES, MOST_BYTES_OF_ONE, MOST_BYTES = 100_000, 256_000_000, 8_000_000_000
+
+#: How many times its packed size a bundle may unpack to, once that is more than FREE bytes; evidence packs by 10 to 40.
+MOST_RATIO, FREE = 250, 64_000_000
+
+#: Bytes of a header that gives a file a long name.
+_MOST_HEADER = 16_384
+
+
+class BundleError(Exception):
+    """A bundle cannot be read; the text names it, the limit or the fault, and the cure."""
+
+
+def is_bundle(path: Path) -> bool:
+    """Tell whether a file is compressed by gzip, as no document is."""
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as stream:
+            return stream.read(2) == b"\x1f\x8b"
+    except OSError:
+        return False
+
+
+def write(stream: io.BufferedIOBase, about: dict[str, Any], files: Iterable[tuple[str, bytes]]) -> None:
+    """Write a bundle: the manifest with ``about`` in it, then the files; the same files give the same bytes."""
+    held = list(files)
+    listed = [
+        {"name": name, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()} for name, content in held
+    ]
+    manifest = json.dumps({"schema": SCHEMA, **about, "files": listed}, indent=1, sort_keys=True) + "\n"
+    with (
+        gzip.GzipFile(filename="", fileobj=stream, mode="wb", mtime=0) as compressed,
+        tarfile.open(fileobj=compressed, mode="w|", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        for name, content in ((MANIFEST, manifest.encode()), *held):
+            info = tarfile.TarInfo(name)
+            info.size, info.mode = len(content), 0o644
+            archive.addfile(info, io.BytesIO(content))
+
+
+def documents(path: Path) -> Iterator[Evidence]:
+    """Yield the evidence in a bundle; raises BundleError. What is no evidence is a node without an answer."""
+    for name, content in _files(path):
+        if name.startswith(EVIDENCE) and name.endswith(".json"):
+            try:
+                yield decode(content, f"{path}:{name}")
+            except DocumentError as error:
+                yield no_answer(PurePosixPath(name).stem, "read", str(error), "")
+
+
+def _files(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield the files of a bundle as they come, each compared with the manifest; raises BundleError."""
+    try:
+        with path.open("rb") as raw, gzip.GzipFile(fileobj=raw) as unpacked:
+            stream = _Limited(unpacked, raw, path)
+            with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Info) as archive:
+                yield from _checked(path, archive)
+    except OSError as error:  # gzip.BadGzipFile among them
+        raise BundleError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (EOFError, zlib.error, tarfile.TarError, UnicodeError, ValueError, OverflowError) as error:
+        raise BundleError(f"{path}: is no bundle, or damaged ({error}); ask for it again") from None
+
+
+def _checked(path: Path, archive: tarfile.TarFile) -> Iterator[tuple[str, bytes]]:
+    expected: dict[str, dict[str, Any]] | None = None
+    seen: set[str] = set()
+    for info in archive:
+        name = info.name
+        if len(seen) >= MOST_FILES:
+            raise BundleError(f"{path}: holds more than {MOST_FILES} files")
+        parts = PurePosixPath(name).parts
+        if not info.isreg() or info.issparse():
+            raise BundleError(f"{path}: {name[:200]!r} in it is no plain file; a bundle holds nothing else")
+        if name.startswith("/") or ".." in parts or "\\" in name or "\0" in name:
+            raise BundleError(f"{path}: {name[:200]!r} in it names a place outside; no `preflight bundle` made it")
+        if name in seen:
+            raise BundleError(f"{path}: {name[:200]!r} stands in it twice")
+        seen.add(name)
+        if info.size > MOST_BYTES_OF_ONE:
+            raise BundleError(f"{path}: {name[:200]!r} in it has {info.size} bytes; the limit is {MOST_BYTES_OF_ONE}")
+        member = archive.extractfile(info)
+        content = member.read(info.size) if member else b""
+        if expected is None:
+            expected = _manifest(path, name, content)
+            continue
+        said = expected.get(name)
+        if said is None:
+            raise BundleError(f"{path}: {name[:200]!r} in it is not in its manifest")
+        if len(content) != info.size or said.get("sha256") != hashlib.sha256(content).hexdigest():
+            raise BundleError(f"{path}: {name[:200]!r} in it is not what its manifest says; ask for it again")
+        yield name, content
+    if expected is None:
+        raise BundleError(f"{path}: is empty")
+    if missing := sorted(set(expected) - seen):
+        raise BundleError(f"{path}: is incomplete: {missing[0][:200]!r} is missing; ask for it again")
+
+
+def _manifest(path: Path, name: str, content: bytes) -> dict[str, dict[str, Any]]:
+    """Return what the manifest says of each file."""
+    try:
+        document = json.loads(content) if name == MANIFEST else {}
+    except (ValueError, RecursionError):
+        document = {}
+    files = document.get("files") if isinstance(document, dict) and document.get("schema") == SCHEMA else None
+    if not isinstance(files, list) or not all(
+        isinstance(one, dict) and isinstance(one.get("name"), str) for one in files
+    ):
+        raise BundleError(
+            f"{path}: is an archive, but none of `preflight bundle` ({SCHEMA}); unpack it and name the directory"
+        )
+    return {str(one["name"]): one for one in files}
+
+
+_LONG = (
+    tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK,
+)  # fmt: skip
+
+
+class _Info(tarfile.TarInfo):
+    """A header of an archive; one that is longer than any name is refused before it is read."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str | None, errors: str) -> _Info:
+        """Read a header."""
+        info = super().frombuf(buf, encoding, errors)  # type: ignore[arg-type]
+        long = (
+            tarfile.XHDTYPE,
+            tarfile.XGLTYPE,
+            tarfile.SOLARIS_XHDTYPE,
+            tarfile.GNUTYPE_LONGNAME,
+            tarfile.GNUTYPE_LONGLINK,
+        )
+        if info.type in long and info.size > _MOST_HEADER:
+            raise tarfile.ReadError(f"a header of {info.size} bytes")
+        return info
+
+
+class _Limited(io.RawIOBase):
+    """What a bundle unpacks to, up to the limits; past them BundleError is raised."""
+
+    def __init__(self, unpacked: gzip.GzipFile, raw: io.BufferedReader, path: Path) -> None:
+        self._unpacked, self._raw, self._path = unpacked, raw, path
+        self._read = 0
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes."""
+        block = self._unpacked.read(1 << 16 if size < 0 else min(size, 1 << 20))
+        self._read += len(block)
+        if self._read > MOST_BYTES:
+            raise BundleError(f"{self._path}: unpacks to more than {MOST_BYTES} bytes, the limit of a bundle")
+        if self._read > FREE and self._read > MOST_RATIO * self._raw.tell():
+            raise BundleError(f"{self._path}: unpacks to more than {MOST_RATIO} times its size, the limit of a bundle")
+        return block

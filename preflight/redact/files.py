@@ -1,0 +1,186 @@
+"""Files and directories redacted: documents as such, everything else as text, piece by piece."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import json
+import os
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from preflight.lean import dataclass
+from preflight.redact.text import Redactor
+
+#: Bytes of a JSON document up to which it is read as such; a longer one is text.
+DOCUMENT_CAP = 512_000_000
+
+#: Bytes that a compressed file may hold.
+UNPACKED_CAP = 16_000_000_000
+
+#: Bytes read at once, and characters without a space among them that are left out as a whole: a cut could hide a name.
+_BLOCK, _UNBROKEN = 1 << 20, 4 << 20
+
+_KEY_BEGINS, _KEY_NAME = "-----BEGIN PRIVATE KEY-----\n", "PRIVATE KEY"
+
+
+class NotText(Exception):
+    """A file cannot be redacted; the text says why."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """A file, and its place below what was named."""
+
+    path: Path
+    place: Path
+
+
+def items(paths: Sequence[Path]) -> tuple[list[Item], list[str]]:
+    """Return the files that are meant, and what is left out with the reason: links and what is no file."""
+    found, left = [], []
+    for path in paths:
+        inside = sorted(path.rglob("*")) if path.is_dir() else [path]
+        for one in inside:
+            place = one.relative_to(path) if path.is_dir() else Path(path.name)
+            if one.is_symlink() and path.is_dir():
+                left.append(f"{one}: is a link")
+            elif one.is_file():
+                found.append(Item(one, place if len(paths) == 1 or not path.is_dir() else Path(path.name) / place))
+            elif not one.is_dir():
+                left.append(f"{one}: is not a file")
+    return found, left
+
+
+def learn(redactor: Redactor, found: Sequence[Item]) -> list[str]:
+    """Learn from every file; return those that cannot be read, with the reason."""
+    left = []
+    for item in found:
+        redactor.learn(str(item.place))
+        try:
+            if (document := _document(item.path)) is not None:
+                redactor.learn_value(document)
+            else:
+                for piece in _pieces(item.path):
+                    redactor.learn(piece)
+        except (OSError, EOFError, zlib.error, NotText) as error:
+            left.append(f"{item.path}: {getattr(error, 'strerror', None) or error}")
+    return left
+
+
+def write(redactor: Redactor, item: Item, target: Path) -> None:
+    """Write one file redacted; raises OSError, NotText. The whole file is written or none of it."""
+    from preflight.archive import write as write_whole
+
+    document = _document(item.path)
+    text: Iterable[str]
+    if document is not None:
+        made = json.dumps(redactor.value(document), indent=1, sort_keys=True, ensure_ascii=True) + "\n"
+        text = [made]
+    else:
+        text = (redactor.text(piece) for piece in _pieces(item.path))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(target, text)
+
+
+def place(redactor: Redactor, item: Item, taken: set[str]) -> Path:
+    """Return where a file goes: its place with aliases in it, and not where another is."""
+    parts = [redactor.text(part) for part in item.place.parts]
+    if parts[-1].endswith(".gz"):
+        parts[-1] = parts[-1].removesuffix(".gz")  # it is written as it is read
+    made = Path(*parts)
+    number = 2
+    while str(made) in taken:
+        made = made.with_name(f"{Path(parts[-1]).stem}-{number}{Path(parts[-1]).suffix}")
+        number += 1
+    taken.add(str(made))
+    return made
+
+
+# --- reading ---------------------------------------------------------------------------------------
+
+
+def _document(path: Path) -> dict[str, Any] | list[Any] | None:
+    """Return the JSON document that a file holds; None: it is text."""
+    if path.stat().st_size > DOCUMENT_CAP:
+        return None
+    with path.open("rb") as stream:
+        if stream.read(64).lstrip()[:1] not in (b"{", b"["):
+            return None
+        stream.seek(0)
+        try:
+            document = json.loads(stream.read(DOCUMENT_CAP + 1))
+        except (ValueError, RecursionError):
+            return None
+    return document if isinstance(document, dict | list) else None
+
+
+def _pieces(path: Path) -> Iterator[str]:
+    """Yield a text in pieces that end where no name can be cut in two; raises OSError, NotText."""
+    decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+    rest, dropped, in_key, total = "", 0, False, 0
+    with _opened(path) as stream:
+        while True:
+            block = stream.read(_BLOCK)
+            total += len(block)
+            if total > UNPACKED_CAP:
+                raise NotText(f"holds more than {UNPACKED_CAP} bytes")
+            if b"\0" in block:
+                raise NotText("is not text")
+            rest += decoder.decode(block, final=not block)
+            piece, rest, lost = _cut(rest, not block)
+            dropped += lost
+            if dropped and piece:
+                piece = f"[{dropped} characters without a space left out]{piece}"
+                dropped = 0
+            if in_key and piece:
+                piece = _KEY_BEGINS + piece
+            if piece:
+                in_key = _unfinished_key(piece)
+                yield piece
+            if not block:
+                break
+    if dropped:
+        yield f"[{dropped} characters without a space left out]\n"
+
+
+def _unfinished_key(piece: str) -> bool:
+    """Tell whether a private key begins in a piece and does not end in it."""
+    begins = piece.rfind("-----BEGIN ")
+    return begins >= 0 and _KEY_NAME in piece[begins : begins + 60] and "-----END " not in piece[begins:]
+
+
+def _cut(text: str, last: bool) -> tuple[str, str, int]:
+    """Return what can be looked at now, what waits for more, and how many characters are too many to wait for."""
+    if last:
+        return text, "", 0
+    end = text.rfind("\n") + 1
+    if not end and len(text) > _BLOCK:
+        end = max(text.rfind(sign) for sign in " \t\r,;") + 1
+    if end or len(text) < _UNBROKEN:
+        return text[:end], text[end:], 0
+    return "", "", len(text)
+
+
+def _opened(path: Path) -> IO[bytes]:
+    """Open a file, unpacked where it is compressed by gzip."""
+    stream = path.open("rb")
+    magic = stream.read(6)
+    stream.seek(0)
+    if magic[:2] == b"\x1f\x8b":
+        stream.close()
+        return gzip.open(path, "rb")  # type: ignore[return-value]
+    if magic[:4] == b"(\xb5/\xfd" or magic[:3] == b"BZh" or magic == b"\xfd7zXZ\0":
+        stream.close()
+        raise NotText("is compressed by a tool other than gzip; unpack it first")
+    return stream
+
+
+def write_map(redactor: Redactor, path: Path) -> None:
+    """Write what stands for what, readable by its owner only; raises OSError."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as stream:
+        for original, alias in sorted(redactor.aliases()):
+            stream.write(f"{alias}\t{original}\n")

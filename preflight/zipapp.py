@@ -1,0 +1,183 @@
+"""preflight as one file, for nodes that reach no package index: ``python -m preflight.zipapp -o preflight.pyz``.
+
+The file holds preflight and the pure-Python packages that it needs, and runs by itself with any Python of
+``Contents.floor`` or newer (zipapp in Python's documentation; PEP 441). The same source, packages and Python give the
+same bytes. What is compiled is left out: without paramiko there is no SSH of our own, ``--via openssh`` uses the
+system's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import marshal
+import os
+import stat
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import metadata, resources
+from importlib.util import MAGIC_NUMBER, source_hash
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from preflight.gate import policy
+from preflight.version import VERSION
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+#: Distribution -> what of it is carried along: pure Python, nothing that needs a compiler or the network.
+CARRIED = {
+    "click": "click/", "ClusterShell": "ClusterShell/", "Jinja2": "jinja2/", "MarkupSafe": "markupsafe/",
+    "nvidia-ml-py": "pynvml.py", "rich": "rich/", "tomli": "tomli/",
+}  # fmt: skip
+
+#: The interpreter of the first line: absolute, and deaf to PYTHONPATH and the packages of the user's home.
+PYTHON = "/usr/bin/python3"
+
+_OURS = ("preflight", "preflight.checks", "preflight.reports")
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+#: Bit 0: checked by the hash of the source; bit 1, not set: whether the source was changed is not asked (PEP 552).
+_UNCHECKED_HASH = 0b01
+
+_MAIN = """\
+import os
+import sys
+
+if sys.version_info < {floor}:
+    seat = sys.argv[2:3] if sys.argv[1:2] == ["gate"] else []
+    passes = bool(seat) and seat[0] in {passing}
+    sys.stderr.write(
+        "preflight: CONFIGURATION ERROR: this file needs Python {words} or newer, and %s is %s%s\\n"
+        % (sys.executable or "this one", sys.version.split()[0], ": the job starts, NOT JUDGED" if passes else "")
+    )
+    sys.exit(0 if passes else 2)
+sys.path[0] = os.path.abspath(sys.path[0])
+
+from preflight.entry import main
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+class Missing(Exception):
+    """A package that the file should carry is not installed here."""
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The members of the archive; ``floor`` is the oldest Python that they run with."""
+
+    files: Mapping[str, bytes]
+    floor: tuple[int, int]
+
+
+def contents() -> Contents:
+    """Gather what the archive holds from what is installed here; raises Missing."""
+    files = dict(_own())
+    floor = (3, 10)
+    for name, kept in CARRIED.items():
+        try:
+            found = metadata.distribution(name)
+        except metadata.PackageNotFoundError:
+            if name != "tomli":  # part of Python since 3.11
+                raise Missing(f"{name} is not installed: it has to travel with preflight") from None
+            floor = (3, 11)
+            continue
+        files.update(_carried(found, kept))
+    passing = tuple(seat for seat in policy.SEATS if policy.rule(seat, "error").exit == 0)
+    main = _MAIN.format(floor=floor, passing=repr(passing), words=".".join(map(str, floor)))
+    return Contents({**files, "__main__.py": main.encode()}, floor)
+
+
+def build(found: Contents, python: str = PYTHON) -> bytes:
+    """Return the file: a line that names the interpreter, and a zip archive.
+
+    Beside each source lies its byte code for the Python that builds; another one passes over it.
+    """
+    files = dict(found.files)
+    for name, source in found.files.items():
+        if name.endswith(".py"):
+            files[name + "c"] = _compiled(name, source)
+    packed = io.BytesIO()
+    packed.write(f"#!{python} -I\n".encode())
+    with zipfile.ZipFile(packed, "a", zipfile.ZIP_DEFLATED) as members:
+        for name in sorted(files):
+            member = zipfile.ZipInfo(name, _EPOCH)
+            member.compress_type = zipfile.ZIP_DEFLATED
+            member.external_attr = (stat.S_IFREG | 0o644) << 16
+            member.create_system = 3
+            members.writestr(member, files[name])
+    return packed.getvalue()
+
+
+def _own() -> Iterator[tuple[str, bytes]]:
+    for package in _OURS:
+        yield from _tree(resources.files(package), package.replace(".", "/"))
+    about = f"Metadata-Version: 2.1\nName: gpu-preflight\nVersion: {VERSION}\n"
+    yield f"gpu_preflight-{VERSION}.dist-info/METADATA", about.encode()
+
+
+def _tree(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
+    for entry in folder.iterdir():
+        if entry.name.startswith((".", "__pycache__")):
+            continue
+        if entry.is_dir():
+            yield from _tree(entry, f"{name}/{entry.name}")
+        else:
+            yield f"{name}/{entry.name}", entry.read_bytes()
+
+
+def _carried(found: metadata.Distribution, kept: str) -> Iterator[tuple[str, bytes]]:
+    for path in found.files or ():
+        name = path.as_posix()
+        about = ".dist-info/" in name and (path.name == "METADATA" or "/licenses/" in name)
+        if about or (name.startswith(kept) and name.endswith(".py")):
+            yield name, path.read_binary()
+
+
+def _compiled(name: str, source: bytes) -> bytes:
+    """Return byte code that names its source by its place in the archive, and never looks at it.
+
+    Version 2 of the format has no references between objects, whose marks differ from run to run.
+    """
+    code = marshal.dumps(compile(source, name, "exec", dont_inherit=True, optimize=0), 2)
+    return MAGIC_NUMBER + _UNCHECKED_HASH.to_bytes(4, "little") + source_hash(source) + code
+
+
+def main() -> int:
+    """Write the file whole or not at all; return the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m preflight.zipapp", description="Write preflight as one file that needs nothing but Python."
+    )
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="what to write: preflight.pyz")
+    parser.add_argument("-p", "--python", default=PYTHON, help="interpreter of its first line (default: %(default)s)")
+    asked = parser.parse_args()
+    if not asked.python.startswith("/") or not asked.python.isprintable() or len(asked.python) > 100:
+        parser.error("--python: give an absolute path: what PATH finds is not to be trusted before every job")
+    try:
+        found = contents()
+        data = build(found, asked.python)
+        with tempfile.NamedTemporaryFile(dir=asked.output.absolute().parent, prefix=".preflight-", delete=False) as out:
+            try:
+                out.write(data)
+                out.flush()
+                os.chmod(out.name, 0o755)
+                os.replace(out.name, asked.output)
+            except BaseException:
+                os.unlink(out.name)
+                raise
+    except (Missing, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    floor = ".".join(map(str, found.floor))
+    print(f"{asked.output}: preflight {VERSION}, {len(data)} bytes, for Python {floor} or newer; no SSH of its own")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,319 @@
+"""preflight as one file: what is in it, and that it runs where there is nothing but Python."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from preflight import zipapp
+from preflight.gate import policy
+
+ROOT = Path(__file__).resolve().parent.parent
+NOBODY = 65534
+OLD = shutil.which("pypy3")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A directory that anybody may look into; pytest's own are for this user only."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="preflight-zipapp-") as name:
+        os.chmod(name, 0o755)
+        yield Path(name)
+
+
+@pytest.fixture(scope="module")
+def built(folder: Path) -> Path:
+    path = folder / "preflight.pyz"
+    argv = [sys.executable, "-m", "preflight.zipapp", "-o", str(path), "--python", _bare_python()]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert re.search(
+        r"preflight\.pyz: preflight .*, \d+ bytes, for Python 3\.10 or newer; no SSH of its own", done.stdout
+    )
+    return path
+
+
+def _bare_python() -> str:
+    """Return an interpreter outside every virtual environment."""
+    return os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
+
+
+def run(built: Path, *words: str, before: tuple[str, ...] = (), **env: str) -> subprocess.CompletedProcess[str]:
+    """Run the file itself, with no environment but ``env``."""
+    argv = [*before, str(built), *words]
+    return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60, cwd="/")
+
+
+# --- what is in it -----------------------------------------------------------------------------------
+
+
+def test_the_same_source_gives_the_same_bytes(built: Path, folder: Path) -> None:
+    again = folder / "again.pyz"
+    argv = [sys.executable, "-m", "preflight.zipapp", "-o", str(again), "--python", _bare_python()]
+    subprocess.run(argv, env={**os.environ, "PYTHONHASHSEED": "1"}, check=True, capture_output=True, timeout=60)
+    assert again.read_bytes() == built.read_bytes()
+    assert not list(folder.glob(".preflight-*"))
+
+
+def test_it_holds_all_of_ours_and_only_pure_python(built: Path) -> None:
+    names = set(zipfile.ZipFile(built).namelist())
+    for top in ("preflight", "checks", "reports"):
+        for path in (ROOT / top).rglob("*"):
+            inside = path.relative_to(ROOT)
+            if path.is_file() and "__pycache__" not in inside.parts and not path.name.startswith("."):
+                name = inside.as_posix()
+                assert (f"preflight/{name}" if top != "preflight" else name) in names
+    assert not {name for name in names if name.endswith((".so", ".pyd"))}
+    assert not {name for name in names if name.startswith(("tests/", "paramiko/", "psutil/"))}
+    licences = {name.split("-")[0].lower() for name in names if "/licenses/" in name}
+    assert licences >= {"click", "clustershell", "jinja2", "markupsafe", "rich", "tomli"}
+
+
+def test_every_dependency_is_carried_or_named_as_missing() -> None:
+    named = {line.split(">")[0].split(";")[0].strip().lower() for line in metadata.requires("gpu-preflight") or ()
+             if "extra ==" not in line}  # fmt: skip
+    assert {name.lower() for name in zipapp.CARRIED} == (named | {"markupsafe", "tomli"}) - {"paramiko", "psutil"}
+
+
+def test_byte_code_is_that_of_its_source(built: Path) -> None:
+    import importlib.util
+    import marshal
+
+    with zipfile.ZipFile(built) as members:
+        for name in ("preflight/entry.py", "preflight/gate/cached.py", "click/core.py"):
+            source, code = members.read(name), members.read(name + "c")
+            assert code[:4] == importlib.util.MAGIC_NUMBER
+            assert code[8:16] == importlib.util.source_hash(source)
+            assert marshal.loads(code[16:]).co_filename == name
+
+
+def test_what_reads_toml_on_an_older_python_works_from_inside(built: Path) -> None:
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import tomli, json; assert '.pyz' in tomli.__file__\n"
+    code += "print(json.dumps(tomli.loads(open(sys.argv[2]).read())))"
+    argv = [_bare_python(), "-I", "-S", "-c", code, str(built), str(ROOT / "pyproject.toml")]
+    said = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True).stdout
+    assert json.loads(said)["project"]["name"] == "gpu-preflight"
+
+
+def test_what_is_missing_here_ends_the_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(zipapp.CARRIED, "no-such-distribution", "no_such/")
+    with pytest.raises(zipapp.Missing, match="no-such-distribution is not installed"):
+        zipapp.contents()
+
+
+@pytest.mark.parametrize("python", ["python3", "/usr/bin/python3\n", "/" + 200 * "x"])
+def test_the_interpreter_is_an_absolute_path(python: str, tmp_path: Path) -> None:
+    out = tmp_path / "x.pyz"
+    argv = [sys.executable, "-m", "preflight.zipapp", "-o", str(out), "--python", python]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=30)
+    assert (done.returncode, out.exists()) == (2, False)
+
+
+# --- it runs -----------------------------------------------------------------------------------------
+
+
+def test_it_judges_the_demo_as_the_installed_one_does(built: Path, tmp_path: Path) -> None:
+    reports = []
+    for name, argv in (("one", [str(built)]), ("installed", [sys.executable, "-m", "preflight"])):
+        out = tmp_path / f"{name}.json"
+        page = tmp_path / f"{name}.html"
+        command = [*argv, "demo", "--json", str(out), "--html", str(page)]
+        done = subprocess.run(command, env={}, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 1, done.stderr
+        report = json.loads(out.read_text())
+        report.pop("run")
+        reports.append((report, page.read_text().count("<"), re.sub(re.escape(str(page)), "", done.stdout)))
+    assert reports[0] == reports[1]
+
+
+@pytest.mark.parametrize("before", [(), ("-I", "-S")], ids=["as it is", "without site-packages"])
+def test_it_asks_this_node_without_an_environment(built: Path, before: tuple[str, ...], tmp_path: Path) -> None:
+    prefix = (_bare_python(), *before) if before else ()
+    out = tmp_path / "report.json"
+    done = run(built, "check", "--json", str(out), before=prefix)
+    assert done.returncode in (1, 3), done.stderr
+    assert json.loads(out.read_text())["coverage"]["nodes"]["answered"] == 1
+
+
+def test_it_collects_with_the_nvml_that_it_carries(built: Path) -> None:
+    said = json.loads(run(built, "collect").stdout)
+    nvml = [record for key, record in said["records"].items() if key.startswith("nvml:")]
+    assert nvml
+    assert not [record for record in nvml if "not installed" in record.get("why", "")]
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("bwrap"), reason="root and bubblewrap are needed")
+@pytest.mark.parametrize("user", [0, NOBODY])
+def test_on_a_read_only_root_by_root_and_by_nobody(built: Path, user: int) -> None:
+    drop = ("/usr/bin/setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups") if user else ()
+    bare = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-net")
+    before = (*drop, str(shutil.which("bwrap")), *bare)
+    assert run(built, "check", before=before).returncode in (1, 3)
+    done = run(built, "gate", "slurm-prolog", before=before)
+    assert (done.returncode, "NOT JUDGED: gate.expectations" in done.stderr) == (0, True), done.stderr
+    assert "the verdict is not kept: state directory" in done.stderr or "no state directory" in done.stderr
+
+
+def test_a_verdict_of_the_gate_is_kept_until_the_file_changes(built: Path, tmp_path: Path) -> None:
+    path, state = tmp_path / "preflight.pyz", tmp_path / "state"
+    shutil.copy(built, path)
+    words = ("gate", "slurm-prolog", "--state-dir", str(state))
+    assert "judged in" in run(path, *words).stderr
+    assert " s ago" in run(path, *words).stderr
+    shutil.copy(built, path)
+    assert "judged in" in run(path, *words).stderr
+
+
+def test_the_health_check_judges_in_the_background_wherever_it_was_started(built: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    argv = [_bare_python(), "preflight.pyz", "gate", "slurm-healthcheck", "--state-dir", str(state)]
+    done = subprocess.run(argv, cwd=built.parent, env={}, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    from preflight.gate.cached import FILE
+
+    _until(lambda: (state / FILE).exists())
+
+
+def _until(there: Any) -> None:
+    import time
+
+    until = time.monotonic() + 60
+    while not there():
+        assert time.monotonic() < until, "nothing came of it"
+        time.sleep(0.02)
+
+
+def test_nodes_are_judged_in_several_processes(built: Path, tmp_path: Path) -> None:
+    """The workers of the pool find their modules in the archive."""
+    document = json.loads((ROOT / "fixtures" / "nodes" / "hgx-h100.json").read_text())
+    for number in range(40):
+        (tmp_path / f"n{number}.json").write_text(json.dumps({**document, "node": f"n{number}"}))
+    out = tmp_path / "report"
+    done = run(built, "judge", str(tmp_path), "--only", "gpu.driver", "--json", str(out))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(out.read_text())["coverage"]["nodes"]["answered"] == 40
+
+
+@pytest.mark.parametrize("words", [
+    ("check", "--hosts", "n1"), ("pair", "n1", "n2"), ("collect", "--help"), ("check", "--hosts", "n1", "--via", "openssh"),
+], ids=" ".join)  # fmt: skip
+def test_it_says_that_it_has_no_ssh_of_its_own(built: Path, words: tuple[str, ...]) -> None:
+    done = run(built, *words)
+    assert "Traceback" not in done.stderr
+    lacks = ("--hosts" in words and "openssh" not in words) or words[0] == "pair"
+    if lacks:
+        assert done.returncode == 2
+        assert "there is no paramiko in this preflight; use --via openssh, or install gpu-preflight" in done.stderr
+    else:
+        assert "paramiko" not in done.stderr + done.stdout
+
+
+@pytest.mark.skipif(OLD is None, reason="no Python older than 3.10: install pypy3")
+@pytest.mark.parametrize("words", ["check", "--version", *(f"gate {seat}" for seat in policy.SEATS)])
+def test_a_python_that_is_too_old_is_told_and_drains_nobody(built: Path, words: str) -> None:
+    assert OLD
+    version = subprocess.run(
+        [OLD, "-c", "import sys; print(sys.version_info < (3, 10))"], capture_output=True, text=True
+    )
+    if version.stdout != "True\n":
+        pytest.skip("pypy3 is as new as it has to be")
+    done = subprocess.run([OLD, str(built), *words.split()], capture_output=True, text=True, timeout=60)
+    assert "CONFIGURATION ERROR: this file needs Python 3.10 or newer" in done.stderr
+    seat = words.removeprefix("gate ")
+    expected = policy.rule(seat, "error").exit if seat in policy.SEATS else 2
+    assert done.returncode == expected
+    assert ("NOT JUDGED" in done.stderr) is (expected == 0)
+
+
+def test_the_first_lines_are_understood_by_any_python(built: Path) -> None:
+    """Before it has said that it is too old, nothing of it may be newer than Python 3.6."""
+    source = zipfile.ZipFile(built).read("__main__.py").decode()
+    ast.parse(source, feature_version=(3, 6))
+    assert source.index("sys.exit") < source.index("from preflight")
+
+
+# --- pip without an index ----------------------------------------------------------------------------
+
+
+def test_pip_installs_it_from_a_folder_of_wheels(tmp_path: Path) -> None:
+    """``pip download`` needs an index; here the wheels of what is installed are packed anew from its files."""
+    from packaging.markers import default_environment
+    from packaging.requirements import Requirement
+
+    wheels, target = tmp_path / "wheels", tmp_path / "site"
+    wheels.mkdir()
+    wanted, seen = ["gpu-preflight"], set[str]()
+    while wanted:
+        name = wanted.pop()
+        if name.lower() in seen:
+            continue
+        seen.add(name.lower())
+        for line in metadata.requires(name) or ():
+            one = Requirement(line)
+            if one.marker is None or one.marker.evaluate({**default_environment(), "extra": ""}):
+                wanted.append(one.name)
+        if name != "gpu-preflight":
+            _pack(metadata.distribution(name), wheels)
+    build = [
+        sys.executable,
+        "-m",
+        "build",
+        "--wheel",
+        "--no-isolation",
+        "--outdir",
+        str(wheels),
+        str(_source(tmp_path)),
+    ]
+    subprocess.run(build, check=True, capture_output=True, timeout=120)
+    pip = [_with_pip(), "-m", "pip", "--isolated", "--disable-pip-version-check", "install", "--quiet", "--no-index",
+           "--no-compile", "--find-links", str(wheels), "--target", str(target), "--python-version",
+           ".".join(map(str, sys.version_info[:2])), "--only-binary", ":all:", "gpu-preflight"]  # fmt: skip
+    done = subprocess.run(pip, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); import paramiko, preflight.entry; preflight.entry.main()"
+    argv = [_bare_python(), "-I", "-S", "-c", code, str(target), "demo"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, env={})
+    assert (done.returncode, "FAIL" in done.stdout) == (1, True), done.stderr
+
+
+def _source(tmp_path: Path) -> Path:
+    source = tmp_path / "tree"
+    ignore = shutil.ignore_patterns(
+        ".*", "__pycache__", "*.egg-info", "build", "dist", "fixtures", "tests", "benchmarks"
+    )
+    shutil.copytree(ROOT, source, symlinks=True, ignore=ignore)
+    return source
+
+
+def _with_pip() -> str:
+    for python in (sys.executable, _bare_python(), "/usr/bin/python3"):
+        if subprocess.run([python, "-m", "pip", "--version"], capture_output=True).returncode == 0:
+            return python
+    pytest.skip("there is no pip")
+
+
+def _pack(found: metadata.Distribution, wheels: Path) -> None:
+    """Write a wheel of what a distribution installed: its files by its RECORD, but for what pip added."""
+    tags = re.findall(r"^Tag: (.*)$", found.read_text("WHEEL") or "", re.M)
+    first = sorted(tags)[0].split("-")
+    tag = "-".join([*first[:2], ".".join(sorted({one.split("-")[2] for one in tags}))])
+    name = re.sub(r"[-_.]+", "_", found.metadata["Name"]).lower()
+    with zipfile.ZipFile(wheels / f"{name}-{found.version}-{tag}.whl", "w") as packed:
+        for path in found.files or ():
+            added = path.name in ("INSTALLER", "REQUESTED", "direct_url.json") or path.suffix == ".pyc"
+            if not added and ".." not in path.parts:
+                packed.writestr(path.as_posix(), path.read_binary())
