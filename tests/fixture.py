@@ -1,11 +1,11 @@
 """Fixture files: ``fixtures/<check-id>/<case>.json`` as ``{origin, records, site?, findings}``.
 
-Records may be written short: a text is what a file held or a command printed; a list of names is a
-directory; ``{"missing": "why"}`` (or denied, timeout, cut, error, not-run) is a record without a
-value; any other object is a value. ``base`` names a whole node of ``fixtures/nodes`` whose records
-come first; ``null`` takes one of them away. A fleet check's fixture has ``nodes`` instead, each
-with its own ``base`` and ``records``. ``waivers`` are those of the cluster file. The fixture of a check of logs has those logs as ``records``, and ``nodes``
-where it joins them with what their hosts show.
+Records may be written short: a text is what a file held or a command printed; a list of names is a directory;
+``{"missing": "why"}`` (or denied, timeout, cut, error, not-run) is a record without a value; any other object
+is a value. ``base`` names a whole node of ``fixtures/nodes`` whose records come first; ``null`` takes one of
+them away. A fleet check's fixture has ``nodes`` instead, each with its own ``base`` and ``records``.
+``waivers`` are those of the cluster file. The fixture of a check of logs has those logs as ``records``, and
+``nodes`` where it joins them with what their hosts show.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Case:
 
     def cluster(self) -> Cluster:
         """Return the case's cluster file: its ``site`` is the body of one class, ``fabric`` that of the fabric."""
-        data = {"class": {"site": self.body["site"]}} if "site" in self.body else {}
+        data: dict[str, Any] = {"class": {"site": self.body["site"]}} if "site" in self.body else {}
         data |= {"fabric": self.body["fabric"]} if "fabric" in self.body else {}
         if waivers := self.body.get("waivers"):
             data["waiver"] = [{**waiver, "until": date.fromisoformat(waiver["until"])} for waiver in waivers]

@@ -186,6 +186,16 @@ def test_a_check_that_is_misspelt_is_a_mistake() -> None:
             judging.select([made(1, [])], gate, gate.seat("ci"), "ci")
 
 
+@pytest.mark.parametrize(
+    "text", ['[checks]\noff = ["no.such"]\n', '[class.a.checks]\nshadow = ["no.such"]\n',
+             '[[waiver]]\ncheck = "no.such"\nowner = "jane"\nreason = "known"\nuntil = 2026-12-31\n'],
+)  # fmt: skip
+def test_a_check_that_there_is_not_is_a_mistake_wherever_the_file_names_it(text: str) -> None:
+    cluster, gate = decode(text.encode(), "cluster.toml"), tables.Gate()
+    with pytest.raises(NoSuchCheck, match=r"no\.such"):
+        judging.select([made(1, [])], gate, gate.seat("ci"), "ci", cluster)
+
+
 def test_what_runs_on_the_gpus_is_no_matter_of_the_health_check() -> None:
     """A job may be running; in a prolog it is left over."""
     gate = tables.Gate()

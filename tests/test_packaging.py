@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 import zipfile
+from importlib.metadata import Distribution
 from pathlib import Path
 
 import pytest
@@ -74,6 +76,52 @@ def test_demo_works_from_the_wheel_in_an_empty_directory(wheel: Path, tmp_path: 
     assert done.returncode == 1, done.stderr
     assert "FAIL" in done.stdout
     assert (empty / "demo.html").stat().st_size > 10_000
+
+
+def test_pip_installs_it_from_a_folder_of_wheels(wheel: Path, tmp_path: Path) -> None:
+    """``pip download`` needs an index; here the wheels of what is installed are packed anew from its files."""
+    from importlib import metadata
+
+    from packaging.requirements import Requirement
+
+    wheels, target = tmp_path / "wheels", tmp_path / "site"
+    wheels.mkdir()
+    (wheels / wheel.name).symlink_to(wheel)
+    wanted, seen = list(PROJECT["project"]["dependencies"]), set[str]()
+    while wanted:
+        one = Requirement(wanted.pop())
+        if one.name.lower() not in seen and (one.marker is None or one.marker.evaluate({"extra": ""})):
+            seen.add(one.name.lower())
+            _pack(metadata.distribution(one.name), wheels)
+            wanted += metadata.requires(one.name) or ()
+    pip = [_with_pip(), "-m", "pip", "--isolated", "--disable-pip-version-check", "install", "--quiet", "--no-index",
+           "--no-compile", "--find-links", str(wheels), "--target", str(target), "--python-version",
+           ".".join(map(str, sys.version_info[:2])), "--only-binary", ":all:", "gpu-preflight"]  # fmt: skip
+    done = subprocess.run(pip, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); import paramiko, preflight.entry; preflight.entry.main()"
+    argv = [sys.executable, "-I", "-S", "-c", code, str(target), "demo"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, env={})
+    assert (done.returncode, "FAIL" in done.stdout) == (1, True), done.stderr
+
+
+def _with_pip() -> str:
+    for python in (sys.executable, "/usr/bin/python3"):
+        if subprocess.run([python, "-m", "pip", "--version"], capture_output=True).returncode == 0:
+            return python
+    pytest.skip("there is no pip")
+
+
+def _pack(found: Distribution, wheels: Path) -> None:
+    """Write a wheel of what a distribution installed: its files by its RECORD, but for what pip added."""
+    tags = [tag.split("-") for tag in re.findall(r"^Tag: (.*)$", found.read_text("WHEEL") or "", re.M)]
+    tag = "-".join(".".join(dict.fromkeys(one[place] for one in tags)) for place in range(3))
+    name = re.sub(r"[-_.]+", "_", found.metadata["Name"]).lower()
+    with zipfile.ZipFile(wheels / f"{name}-{found.version}-{tag}.whl", "w") as packed:
+        for path in found.files or ():
+            added = path.name in ("INSTALLER", "REQUESTED", "direct_url.json") or path.suffix == ".pyc"
+            if not added and ".." not in path.parts:
+                packed.writestr(path.as_posix(), Path(str(path.locate())).read_bytes())
 
 
 def test_declared_dependencies_are_the_imported_ones() -> None:

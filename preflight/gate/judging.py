@@ -63,12 +63,17 @@ class Judged:
     whole: bool
 
 
-def select(checks: Sequence[Check], gate: Gate, seat: GateSeat, name: str) -> Selection:
-    """Choose the checks of a seat; raises NoSuchCheck for a pattern that matches none."""
+def select(checks: Sequence[Check], gate: Gate, seat: GateSeat, name: str, cluster: Cluster | None = None) -> Selection:
+    """Choose the checks of a seat; raises NoSuchCheck for a pattern that matches none, also elsewhere in the file."""
     patterns = (seat.only or (), seat.skip or (), gate.shadow or (), gate.job or (), gate.site or (), gate.node or ())
-    for pattern in (pattern for group in patterns for pattern in group):
+    named = [("[gate]", pattern) for group in patterns for pattern in group]
+    cluster = cluster or Cluster()
+    named += [("[[waiver]]", waiver.check) for waiver in cluster.waivers if waiver.check]
+    for chosen in (cluster.checks, *(members.checks for members in cluster.classes.values())):
+        named += [("checks", pattern) for pattern in (*(chosen.shadow or ()), *(chosen.off or ()))]
+    for table, pattern in named:
         if not any(fnmatchcase(check.id, pattern) for check in checks):
-            raise NoSuchCheck(f"[gate] names {pattern!r}, and no check is called that: `preflight list` names them")
+            raise NoSuchCheck(f"{table} names {pattern!r}, and no check is called that: `preflight list` names them")
     skipped = (*(seat.skip or ()), *(BUSY if name in _ANY_TIME and seat.only is None else ()))
     kept = [
         check for check in checks if (seat.only is None or _any(check.id, seat.only)) and not _any(check.id, skipped)

@@ -30,7 +30,8 @@ def verdicts(nodes: Sequence[str], sitting: Sitting, found: Configuration) -> Ma
     Raises UsageError if SSH is configured wrongly, NoSuchCheck if the table [gate] is.
     """
     known = registry()
-    selection = judging.select(known.checks, found.gate, found.gate.seat(sitting.asked.seat), sitting.asked.seat)
+    seat = sitting.asked.seat
+    selection = judging.select(known.checks, found.gate, found.gate.seat(seat), seat, found.cluster)
     limit_s = max(1.0, sitting.watch.left_s - _RESERVE_S)
     config = Path(sitting.asked.ssh_config) if sitting.asked.ssh_config else None
     manner = asking.Manner(deadline_s=limit_s, ssh_config=config, connect_timeout_s=min(15.0, limit_s))

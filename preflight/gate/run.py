@@ -117,7 +117,7 @@ class _Bench:
 
         if self._selection is None:
             seat, gate = self._sitting.asked.seat, self.found.gate
-            self._selection = judging.select(self._known.checks, gate, gate.seat(seat), seat)
+            self._selection = judging.select(self._known.checks, gate, gate.seat(seat), seat, self.found.cluster)
         return self._selection
 
     def prepare(self) -> None:

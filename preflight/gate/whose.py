@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
 #: Failures that many nodes would have at once: a fabric, a switch, a file server, settings of a rack. A judgement.
-SITE = ("fabric.*", "fleet.*", "switch.*", "rails.isolated", "checkpoint.*", "host.time-sync")
+SITE = ("fabric.*", "fleet.*", "switch.*", "site.*", "rails.isolated", "checkpoint.*", "host.time-sync")
 
 #: Seats inside a job, where the environment, limits, CPU mask and devices are what the job was given.
 IN_JOB = ("slurm-step", "init-container")

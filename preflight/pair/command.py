@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import cast
 
 import click
 
@@ -11,7 +13,7 @@ from preflight.checks import pair as checks
 from preflight.evidence import Evidence
 from preflight.pair.ends import Wanted
 from preflight.pair.kinds import USUAL
-from preflight.pair.run import carry_out
+from preflight.pair.run import Transport, carry_out
 from preflight.session import Session, UsageError, progress
 
 __all__ = ["Wanted", "ask"]
@@ -31,8 +33,11 @@ def ask(
     with asking.connection(hosts, manner) as once:  # a mistake in the configuration shows before any node is asked
         for warning in once.warnings:
             click.echo(f"warning: {warning}", err=True)
-    return carry_out(hosts, names, wanted, session.cluster, lambda host: asking.connection([host], manner),
-                     manner.deadline_s or asking.DEADLINE_S, progress)  # fmt: skip
+
+    def reach(host: str) -> AbstractContextManager[Transport]:
+        return cast("AbstractContextManager[Transport]", asking.connection([host], manner))  # no srun: it asks many
+
+    return carry_out(hosts, names, wanted, session.cluster, reach, manner.deadline_s or asking.DEADLINE_S, progress)
 
 
 def _host(name: str) -> str:

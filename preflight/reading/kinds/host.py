@@ -171,7 +171,7 @@ _LSCPU_COMMENT = re.compile(r"# (?:The following is the parsable format|CPU,Core
 
 def _begins_lscpu(lines: Lines, at: int) -> bool:
     text = lines[at].text
-    if _LSCPU_HEAD.fullmatch(text) or _LSCPU_COMMENT.fullmatch(text):
+    if _LSCPU_HEAD.fullmatch(text) or _LSCPU_COMMENT.fullmatch(text) or _is_lscpu_json(lines, at):
         return True
     if "NUMA" in text and (_NUMA_LINE.fullmatch(text) or _NUMA_COUNT.fullmatch(text)):
         return True
@@ -185,6 +185,8 @@ def _begins_lscpu(lines: Lines, at: int) -> bool:
 def _take_lscpu(lines: Lines, at: int) -> Taken:
     if _LSCPU_HEAD.fullmatch(lines[at].text) or _LSCPU_COMMENT.fullmatch(lines[at].text):
         return _take_lscpu_table(lines, at)
+    if _is_lscpu_json(lines, at):
+        return _take_lscpu_json(lines, at)
 
     def belongs(text: str) -> bool:
         return field(text) is not None or text[:1].isspace() or bool(re.match(r"[^:：]{1,60}：|NUMA[ -]", text))
@@ -221,9 +223,44 @@ def _take_lscpu_table(lines: Lines, at: int) -> Taken:
     for line in taken:
         if (match := row.fullmatch(line.text)) and match[2]:
             nodes.setdefault(match[2], {"cpus": [], "memory_bytes": None})["cpus"].append(int(match[1]))
-    facts = {"numa_nodes": nodes, "cpus": None, "model": None, "sockets": None, "threads_per_core": None,
-             "architecture": None}  # fmt: skip
-    return Taken(end, facts, f"{sum(len(node['cpus']) for node in nodes.values())} CPUs, {len(nodes)} NUMA nodes")
+    return Taken(end, {**_LSCPU, "numa_nodes": nodes}, f"{len(nodes)} NUMA nodes")
+
+
+#: What lscpu tells of a host.
+_LSCPU = dict.fromkeys(("numa_nodes", "cpus", "model", "sockets", "threads_per_core", "architecture"))
+_JSON_LINE = re.compile(r"\s*[\]\[{}\",].*")
+
+
+def _is_lscpu_json(lines: Lines, at: int) -> bool:
+    if not lines[at].text.lstrip().startswith("{"):
+        return False
+    near = " ".join(line.text[:400] for line in lines[at : at + 4])
+    return bool(re.match(r'\s*{\s*"(?:lscpu|cpus)"\s*:', near)) and bool(re.search(r'"(?:field|cpu)"', near))
+
+
+def _take_lscpu_json(lines: Lines, at: int) -> Taken:
+    """Read ``lscpu -J`` or ``lscpu -Je``, also one that is cut."""
+    end = at + 1
+    while end < len(lines) and _JSON_LINE.fullmatch(lines[end].text):
+        end += 1
+        if lines[end - 1].text.startswith("}"):
+            break
+    text = "\n".join(line.text for line in lines[at:end])
+    nodes: dict[str, dict[str, Any]] = {}
+    said: dict[str, str] = dict(re.findall(r'"field":\s*"([^"]{1,60}?):?",\s*"data":\s*"([^"]*)"', text))
+    for name, value in said.items():
+        if match := re.fullmatch(r"NUMA node(\d{1,4}) CPU\(s\)", name):
+            nodes[match[1]] = {"cpus": _ids(value), "memory_bytes": None}
+    for cpu, node in re.findall(r'"cpu":\s*"?(\d{1,5})"?,[^{}]{0,400}?"node":\s*"?(\d{1,4})"?', text):
+        nodes.setdefault(node, {"cpus": [], "memory_bytes": None})["cpus"].append(int(cpu))
+    facts = {
+        **_LSCPU, "numa_nodes": nodes, "cpus": _number(said.get("CPU(s)")), "model": said.get("Model name"),
+        "sockets": _number(said.get("Socket(s)")), "threads_per_core": _number(said.get("Thread(s) per core")),
+        "architecture": said.get("Architecture"),
+    }  # fmt: skip
+    whole = lines[end - 1].text.strip().endswith("}") and text.count("{") == text.count("}")
+    cut = [] if whole else [Cut(lines[end - 1].number, "the JSON is not whole")]
+    return Taken(end, facts, f"{facts['model'] or 'CPU'}, {len(nodes)} NUMA nodes", cut)
 
 
 def _number(text: str | None) -> int | None:

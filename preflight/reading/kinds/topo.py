@@ -29,11 +29,15 @@ _RANGES = re.compile(r"\d{1,5}(?:[-,]\d{1,5})*")
 _RANK = {"PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5, "SOC": 5}
 
 
+#: What a report of an environment writes before the matrix: ``GPU topology: GPU0  GPU1 …``.
+_TITLE = re.compile(r"\s*[A-Za-z][\w -]{2,40}:\s+(?=GPU0\b)")
+
+
 def _names(text: str) -> list[str]:
     """Return the device columns that a header names; none if the line is no header."""
     for phrase in _PHRASES:
         text = text.split(phrase)[0]
-    words = text.split()
+    words = _TITLE.sub("", text).split()
     while words and words[-1] in ("CPU", "NUMA", "GPU"):  # a header that was cut in the middle of a phrase
         words.pop()
     if not words or (words[0] != "GPU0" and not (words[0].startswith("GPU") and len(words) > 1)):
