@@ -64,6 +64,14 @@ def test_wheel_holds_everything(wheel: Path) -> None:
             assert str(inside) in names
 
 
+def test_wheel_brings_the_man_page_and_completions(wheel: Path) -> None:
+    share = {name.partition(".data/data/")[2]: name for name in zipfile.ZipFile(wheel).namelist() if ".data/" in name}
+    assert set(share) == {
+        "share/man/man1/preflight.1", "share/bash-completion/completions/preflight",
+        "share/zsh/site-functions/_preflight", "share/fish/vendor_completions.d/preflight.fish",
+    }  # fmt: skip
+
+
 def test_demo_works_from_the_wheel_in_an_empty_directory(wheel: Path, tmp_path: Path) -> None:
     target, empty = tmp_path / "site", tmp_path / "empty"
     empty.mkdir()

@@ -36,10 +36,23 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def built(folder: Path) -> Path:
-    path = folder / "preflight.pyz"
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what is packed: nobody edits it between two builds."""
+    copy = tmp_path_factory.mktemp("source")
+    for top in ("preflight", "checks", "reports"):
+        shutil.copytree(ROOT / top, copy / top, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    return copy
+
+
+@pytest.fixture(scope="module")
+def built(folder: Path, source: Path) -> Path:
+    return _build(folder / "preflight.pyz", source, "0")
+
+
+def _build(path: Path, source: Path, seed: str) -> Path:
     argv = [sys.executable, "-m", "preflight.zipapp", "-o", str(path), "--python", _bare_python()]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, cwd=folder)
+    env = {**os.environ, "PYTHONHASHSEED": seed}
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=120, cwd=source)
     assert done.returncode == 0, done.stderr
     assert re.search(r"preflight .*, \d+ bytes, for Python 3\.10 or newer; no SSH of its own", done.stdout)
     return path
@@ -62,19 +75,17 @@ def run(built: Path, *words: str, before: tuple[str, ...] = (), **env: str) -> s
 # --- what is in it -----------------------------------------------------------------------------------
 
 
-def test_the_same_source_gives_the_same_bytes(built: Path, folder: Path) -> None:
-    again = folder / "again.pyz"
-    argv = [sys.executable, "-m", "preflight.zipapp", "-o", str(again), "--python", _bare_python()]
-    subprocess.run(argv, env={**os.environ, "PYTHONHASHSEED": "1"}, check=True, capture_output=True, timeout=60)
+def test_the_same_source_gives_the_same_bytes(built: Path, source: Path, folder: Path) -> None:
+    again = _build(folder / "again.pyz", source, "1")
     assert again.read_bytes() == built.read_bytes()
     assert not list(folder.glob(".preflight-*"))
 
 
-def test_it_holds_all_of_ours_and_only_pure_python(built: Path) -> None:
+def test_it_holds_all_of_ours_and_only_pure_python(built: Path, source: Path) -> None:
     names = set(zipfile.ZipFile(built).namelist())
     for top in ("preflight", "checks", "reports"):
-        for path in (ROOT / top).rglob("*"):
-            inside = path.relative_to(ROOT)
+        for path in (source / top).rglob("*"):
+            inside = path.relative_to(source)
             if path.is_file() and "__pycache__" not in inside.parts and not path.name.startswith("."):
                 name = inside.as_posix()
                 assert (f"preflight/{name}" if top != "preflight" else name) in names
@@ -127,13 +138,13 @@ def test_the_interpreter_is_an_absolute_path(python: str, tmp_path: Path) -> Non
 # --- it runs -----------------------------------------------------------------------------------------
 
 
-def test_it_judges_the_demo_as_the_installed_one_does(built: Path, tmp_path: Path) -> None:
+def test_it_judges_the_demo_as_the_installed_one_does(built: Path, source: Path, tmp_path: Path) -> None:
     reports = []
     for name, argv in (("one", [str(built)]), ("installed", [sys.executable, "-m", "preflight"])):
         out = tmp_path / f"{name}.json"
         page = tmp_path / f"{name}.html"
         command = [*argv, "demo", "--json", str(out), "--html", str(page)]
-        done = subprocess.run(command, env={}, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, env={}, capture_output=True, text=True, timeout=60, cwd=source)
         assert done.returncode == 1, done.stderr
         report = json.loads(out.read_text())
         report.pop("run")

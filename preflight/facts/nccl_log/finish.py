@@ -119,7 +119,9 @@ def finish(tally: Tally) -> NcclLog | None:
 
 
 def _of_rings(table: _Tables) -> int | None:
-    """Return how many ranks rings go through, where two are written out and go through all of 0 to n."""
+    """Return how many ranks trees say there are, or rings go through: two, written out, that go through all."""
+    if said := max((key[1] for key, _ in table.rows("trees") if key[1]), default=None):
+        return int(said)
     rings = [{int(rank) for rank in str(key[2]).split()} for key, _ in table.rows("ring")]
     most = max(map(len, rings), default=0)
     whole = sum(ring == set(range(most)) for ring in rings if len(ring) == most)

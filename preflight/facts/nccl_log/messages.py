@@ -58,6 +58,7 @@ _SIZE = re.compile(r" nNodes (\d{1,7})(?: localRanks (\d{1,5}))?(?: localRank \d
 _RANK = re.compile(r"\brank (\d{1,7}) n[rR]anks (\d{1,7})\b")
 _RING = re.compile(r"Channel (\d{1,3})(?:/(\d{1,3}))? ?:\s+(\d+(?:\s+\d+)*)\s*")
 _TREE = re.compile(r"\[(\d{1,3})\] ")
+_TREE_SIZE = re.compile(r" comm 0x[0-9a-f]+ nRanks (\d{1,7}) busId")  # RCCL
 _COUNTS = re.compile(
     r"(\d{1,3}) coll channels, (?:(\d{1,3}) collnet channels, )?(?:(\d{1,3}) nvls channels, )?(\d{1,3}) p2p channels"
 )
@@ -84,6 +85,9 @@ _CLIQUE = re.compile(r"MNNVL 1 cliqueId \S+ cliqueSize (\d{1,5})")
 _DRIVER = re.compile(r"cudaDriverVersion (\d{4,6})\b")
 _REGISTER = re.compile(r"register comm 0x[0-9a-f]+ buffer 0x[0-9a-f]+ size \d")
 _RING_USE = re.compile(r"Connected all rings(?:, use ring PXN (\d) GDR (\d))?")
+
+#: What Ray writes behind a line that it shows once for many processes.
+_REPEATED = re.compile(r"\s*\[repeated \d{1,7}x across [a-z ]{1,20}\].*")
 
 _FRAMES = " \t│┃║`|"
 _WRITTEN_OUT = ('\\n"', "\\n'", "\\n")
@@ -112,6 +116,8 @@ def via(text: str) -> Via | None:
 def trimmed(text: str) -> str:
     """Take off what a terminal, a frame around it, a table or a written-out line end left behind a message."""
     text = text.partition("\r")[0].strip()
+    if "[repeated " in text:
+        text = _REPEATED.sub("", text)
     while text.endswith(_LEFT_BEHIND):
         text = text.rstrip(_FRAMES)
         for end in _WRITTEN_OUT:
@@ -257,7 +263,10 @@ def _network(message: str) -> Event | None:
 
 
 def _tree(message: str) -> Event | None:
-    return Event("trees", (max(int(number) for number in _TREE.findall(message)) + 1,)) if "[0] " in message else None
+    if "[0] " not in message:
+        return None
+    size = _TREE_SIZE.search(message)
+    return Event("trees", (max(map(int, _TREE.findall(message))) + 1, int(size[1]) if size else None))
 
 
 def _gdr(message: str) -> Event | None:

@@ -90,13 +90,16 @@ def _take_ibstat(lines: Lines, at: int) -> Taken:
         port.update(
             state=said.get("State"), physical_state=said.get("Physical state"), rate_gbps=_rate(said.get("Rate")),
             link_layer=said.get("Link layer") or None, lid=number(said.get("Base lid")),
-            sm_lid=number(said.get("SM lid")), guid=told(said.get("Port GUID")),
+            sm_lid=number(said.get("SM lid")), guid=_guid(said.get("Port GUID")),
         )  # fmt: skip
         if port["device"] is None:
             cut.append(Cut(begun, "the line that names the device is missing"))
         # Old releases print no link layer; then the port's last line is its GUID
         expected = ("State", "Physical state", "Rate", "Port GUID" if "Port GUID" in said else "Link layer")
-        if missing := [name for name in expected if not said.get(name)]:
+        missing = [name for name in expected if not said.get(name)]
+        if told(said.get("Port GUID")) and not _guid(said.get("Port GUID")):
+            missing.append("the rest of the Port GUID")
+        if missing:
             where = f"{port['device']} port {port['port']}"
             cut.append(Cut(last, f"of {where} is missing: {', '.join(missing)}"))
     for name, said in devices.items():
@@ -109,6 +112,11 @@ def _take_ibstat(lines: Lines, at: int) -> Taken:
                     node_guid=told(said.get("Node GUID")))  # fmt: skip
     facts = {"ports": ports, "devices": list(devices)}
     return Taken(end, facts, _summary(ports), cut)
+
+
+def _guid(text: str | None) -> str | None:
+    """Return a GUID that is whole; digits may be blotted out."""
+    return text if text and re.fullmatch(r"0x[0-9a-fA-FxX*]{16}", text) else None
 
 
 # --- ibstatus ----------------------------------------------------------------------------------------
