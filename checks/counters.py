@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
+from preflight import facts
 from preflight.checks.each_port import keys, listing, quoted, rate, saying, some, unclear, unread, whole, windows
 from preflight.cluster import Site
 from preflight.facts import NodeFacts
-from preflight.facts.counter_table import Kind
-from preflight.facts.counters import SOURCES, Growth, PortGrowth, window_of
 from preflight.model import Finding, check, passed
+
+if TYPE_CHECKING:
+    from preflight.facts.counter_table import Kind
+    from preflight.facts.counters import Growth, PortGrowth
 
 #: One packet in a million: above it, lost packets cost RDMA throughput.
 RARE = 1e-6
@@ -31,13 +35,13 @@ def frequent(port: PortGrowth, kind: Kind) -> list[Growth]:
 
 def _reading(ports: Sequence[PortGrowth], kinds: set[Kind], what: str, of: int) -> Iterator[Finding]:
     """Say that nothing of these kinds grew on the ports that told all."""
-    told = [port for port in ports if whole(port, SOURCES, kinds)]
+    told = [port for port in ports if whole(port, facts.counters.SOURCES, kinds)]
     if not told:
         return
     loads = [port.load for port in told if port.load is not None]
     busy = f", at up to {100 * max(loads):.0f} % of their rate" if loads else ""
     yield passed(
-        f"{what} on {len(told)} of {of} compute ports in {window_of(told)}{busy}",
+        f"{what} on {len(told)} of {of} compute ports in {facts.counters.window_of(told)}{busy}",
         found="no growth",
         evidence=keys(told[0].growths)[:3],
     )
@@ -88,13 +92,13 @@ def loss(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if isinstance(ports, Finding):
         yield ports
         return
-    kinds = {Kind.LOSS}
-    yield from unread(ports, SOURCES)
+    kinds = {facts.counter_table.Kind.LOSS}
+    yield from unread(ports, facts.counters.SOURCES)
     yield from unclear(ports, kinds)
     warn, fail = saying(node, site)
     clean = []
     for port in ports:
-        grown = frequent(port, Kind.LOSS)
+        grown = frequent(port, facts.counter_table.Kind.LOSS)
         if not grown:
             clean.append(port)
             continue
@@ -139,13 +143,14 @@ def link_quality(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if isinstance(ports, Finding):
         yield ports
         return
-    kinds = {Kind.LINK, Kind.ELSEWHERE}
-    yield from unread(ports, SOURCES)
+    kinds = {facts.counter_table.Kind.LINK, facts.counter_table.Kind.ELSEWHERE}
+    yield from unread(ports, facts.counters.SOURCES)
     yield from unclear(ports, kinds)
     warn, fail = saying(node, site)
     clean = []
     for port in ports:
-        own, other, ratio = port.grown(Kind.LINK), port.grown(Kind.ELSEWHERE), _raw_ratio(port)
+        own, other = port.grown(facts.counter_table.Kind.LINK), port.grown(facts.counter_table.Kind.ELSEWHERE)
+        ratio = _raw_ratio(port)
         if own:
             worst = sorted(own, key=lambda one: (not one.fails, -one.per_s))
             yield (fail if worst[0].fails else warn)(
@@ -219,7 +224,7 @@ def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
     _, fail = saying(node, site)
     steady, silent = [], []
     for port in ports:
-        grown = port.grown(Kind.FLAP)
+        grown = port.grown(facts.counter_table.Kind.FLAP)
         if grown:
             yield fail(
                 f"{port.port.name} went down and came back within {port.seconds:.0f} s",
@@ -229,20 +234,20 @@ def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
                 evidence=keys(grown),
                 quote=quoted(grown),
             )
-        elif any(one.counter.kind is Kind.FLAP for one in port.growths):
+        elif any(one.counter.kind is facts.counter_table.Kind.FLAP for one in port.growths):
             steady.append(port)
         else:
             silent.append(port)
     yield from unread(silent, _FLAPS)
-    yield from unclear(silent, {Kind.FLAP})
+    yield from unclear(silent, {facts.counter_table.Kind.FLAP})
     if steady:
         before = [f"{p.port.name} {one.before}" for p in steady for one in p.growths
                   if one.counter.name == "link_downed" and one.before]  # fmt: skip
         told = f"; since the counters began, link_downed: {some(before)} (history)" if before else ""
         yield passed(
-            f"{len(steady)} of {len(ports)} compute ports stayed up for {window_of(steady)}{told}",
+            f"{len(steady)} of {len(ports)} compute ports stayed up for {facts.counters.window_of(steady)}{told}",
             found="no change",
-            evidence=keys(one for one in steady[0].growths if one.counter.kind is Kind.FLAP),
+            evidence=keys(one for one in steady[0].growths if one.counter.kind is facts.counter_table.Kind.FLAP),
         )
 
 
@@ -270,13 +275,13 @@ def receiver(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if isinstance(ports, Finding):
         yield ports
         return
-    kinds = {Kind.RECEIVER}
-    yield from unread(ports, SOURCES[1:])
+    kinds = {facts.counter_table.Kind.RECEIVER}
+    yield from unread(ports, facts.counters.SOURCES[1:])
     yield from unclear(ports, kinds)
     warn, fail = saying(node, site)
     clean = []
     for port in ports:
-        grown = frequent(port, Kind.RECEIVER)
+        grown = frequent(port, facts.counter_table.Kind.RECEIVER)
         if not grown:
             clean.append(port)
             continue

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from preflight.checks.presence import RDMA_CLASS, compute_roles, failing
 from preflight.cluster import Site
 from preflight.facts import NodeFacts
-from preflight.facts.counter_table import Kind
-from preflight.facts.counters import Growth, PortGrowth
 from preflight.facts.rdma import Port, is_software
 from preflight.model import Finding, skipped, unknown, warned
+
+if TYPE_CHECKING:
+    from preflight.facts.counter_table import Kind
+    from preflight.facts.counters import Growth, PortGrowth
 
 #: What each source is called.
 NAMES = {

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from preflight import facts
 from preflight.checks.pair_path import path_mtu as path_judged
 from preflight.checks.pair_sides import Half, each, hindrance
 from preflight.cluster import Site
-from preflight.facts import NodeFacts, perftest
+from preflight.facts import NodeFacts
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
 #: Shares of the line rate that a write or read of large messages reaches: below the first a job is held back, below
@@ -34,7 +35,7 @@ def _bandwidth(server: Half, client: Half) -> Iterator[Finding]:
     if hindered := hindrance(server, client):
         yield hindered
         return
-    found = client.facts.parsed(client.key, perftest.parse_bandwidth)
+    found = client.facts.parsed(client.key, facts.perftest.parse_bandwidth)
     measured = f"{found.average_gbps:.4g} Gb/s"
     details: dict[str, Any] = {"found": f"{measured}, {found.messages} messages of {found.size} bytes",
                                "evidence": [client.key], "subject": f"{client.said.get('device')}"}  # fmt: skip
@@ -72,7 +73,7 @@ def _latency(server: Half, client: Half) -> Iterator[Finding]:
     if hindered := hindrance(server, client):
         yield hindered
         return
-    found = client.facts.parsed(client.key, perftest.parse_latency)
+    found = client.facts.parsed(client.key, facts.perftest.parse_latency)
     measured = f"{found.typical_us:.4g} µs (median)"
     details: dict[str, Any] = {"found": f"{measured}, {found.messages} messages of {found.size} bytes",
                                "evidence": [client.key], "subject": f"{client.said.get('device')}"}  # fmt: skip
@@ -101,7 +102,7 @@ def _pingpong(server: Half, client: Half) -> Iterator[Finding]:
     if hindered := hindrance(server, client):
         yield hindered
         return
-    found = client.facts.parsed(client.key, perftest.parse_pingpong)
+    found = client.facts.parsed(client.key, facts.perftest.parse_pingpong)
     yield passed(f"{found.messages} messages went to {server.node} and back", evidence=[client.key],
                  subject=str(client.said.get("device")), found=f"{found.round_trip_us:g} µs each")  # fmt: skip
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from preflight import facts
 from preflight.checks.pair_sides import Half
 from preflight.evidence import EvidenceError
-from preflight.facts import ping
 from preflight.lean import replace
 from preflight.model import Finding, failed, passed, unknown
 
@@ -39,7 +39,7 @@ def _way(half: Half, other: Half) -> Finding | None:
     mtu = half.said.get("interface_mtu")
     if not isinstance(sizes, dict) or not sizes or not isinstance(mtu, int):
         raise EvidenceError("pair:path-mtu", f"{half.node} has asked for no size")
-    asked: dict[int, ping.Ping] = {}
+    asked: dict[int, facts.ping.Ping] = {}
     for size, key in sizes.items():
         record = half.facts.evidence.record(key)
         if record.status == "missing":
@@ -48,7 +48,7 @@ def _way(half: Half, other: Half) -> Finding | None:
         if not record.ok:
             raise EvidenceError(key, record.describe())
         try:
-            asked[int(size)] = ping.parse(f"{record.out}\n{record.err}")
+            asked[int(size)] = facts.ping.parse(f"{record.out}\n{record.err}")
         except ValueError as error:
             raise EvidenceError(key, f"cannot be read: {error}") from None
     passing = max((size for size, one in asked.items() if one.passes), default=None)

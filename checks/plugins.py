@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from preflight.lean import dataclass
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -16,7 +18,8 @@ if TYPE_CHECKING:
 GROUP = "preflight.checks"
 
 
-class Plugins(NamedTuple):
+@dataclass(frozen=True)
+class Plugins:
     """The modules that were loaded, their probes, and a line for each that could not be."""
 
     modules: tuple[ModuleType, ...] = ()

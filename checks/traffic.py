@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from preflight import facts
 from preflight.checks.counters import MLX5
@@ -10,10 +11,12 @@ from preflight.checks.each_port import LOADED, UNDER_LOAD, keys, quoted, some, t
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
-from preflight.facts.counter_table import Kind
-from preflight.facts.counters import SOURCES, PortGrowth, window_of
 from preflight.facts.rdma import Port
 from preflight.model import Finding, check, passed, skipped, unknown, warned
+
+if TYPE_CHECKING:
+    from preflight.facts.counter_table import Kind
+    from preflight.facts.counters import PortGrowth
 
 
 @check(
@@ -43,11 +46,11 @@ def visible(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if isinstance(ports, Finding):
         yield ports
         return
-    yield from unread(ports, SOURCES)
-    read = [port for port in ports if not set(port.refused) & set(SOURCES)]
+    yield from unread(ports, facts.counters.SOURCES)
+    read = [port for port in ports if not set(port.refused) & set(facts.counters.SOURCES)]
     if not read:
         return
-    dark = [port for port in read if port.gbps is None and not _vague(port, Kind.TRAFFIC)]
+    dark = [port for port in read if port.gbps is None and not _vague(port, facts.counter_table.Kind.TRAFFIC)]
     rates = [port.gbps for port in read if port.gbps is not None]
     evidence = keys(read[0].growths)[:3]
     if dark:
@@ -63,7 +66,7 @@ def visible(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if blind:
         yield _lacking(blind, "retransmissions and time-outs", evidence).about(*errors)
     else:
-        number = len([one for one in read[0].growths if one.counter.kind is Kind.LOSS])
+        number = len([one for one in read[0].growths if one.counter.kind is facts.counter_table.Kind.LOSS])
         yield passed(f"{number} loss counters on each of {len(read)} ports", evidence=evidence).about(*errors)
     yield _ecn_seen(read, evidence).about("FP-OBS-5")
     yield _pauses_seen(node, site, read, evidence).about("FP-OBS-6")
@@ -71,7 +74,7 @@ def visible(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 def _counts_losses(port: PortGrowth) -> bool:
     said = [(one.counter, one.key) for one in port.growths] + [(one.counter, one.key) for one in port.unclear]
-    return any(known.kind is Kind.LOSS and key.endswith("hw_counters") for known, key in said)
+    return any(known.kind is facts.counter_table.Kind.LOSS and key.endswith("hw_counters") for known, key in said)
 
 
 def _vague(port: PortGrowth, kind: Kind) -> bool:
@@ -163,8 +166,8 @@ def congestion(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if isinstance(ports, Finding):
         yield ports
         return
-    yield from unread(ports, SOURCES)
-    read = [port for port in ports if not set(port.refused) & set(SOURCES)]
+    yield from unread(ports, facts.counters.SOURCES)
+    read = [port for port in ports if not set(port.refused) & set(facts.counters.SOURCES)]
     if not read:
         return
     items = ("PA-19", "FP-CON-4", "NT-LENS-8")
@@ -200,7 +203,8 @@ def _held_up(ports: Sequence[PortGrowth]) -> str:
     marked, cnps = (sum(total(port, name) for port in ports) for name in ("np_ecn_marked_.*", "rp_cnp_handled"))
     paused = sum(total(port, "rx_prio[0-7]_pause") for port in ports)
     held_us = max((total(port, "rx_prio[0-7]_pause_duration") for port in ports), default=0)
-    said = f"{marked} packets ECN-marked, {cnps} CNPs obeyed, {paused} pauses received in {window_of(ports)}"
+    window = facts.counters.window_of(ports)
+    said = f"{marked} packets ECN-marked, {cnps} CNPs obeyed, {paused} pauses received in {window}"
     share = held_us / (1e4 * max(port.seconds for port in ports))
     return f"{said}; no port was held longer than {share:.2g} % of the time" if paused else said
 
@@ -222,7 +226,8 @@ def _burst(ports: Sequence[PortGrowth]) -> Finding:
             found=f"{100 * most:.0f} %", expected=f"at least {100 * LOADED:.0f} %, as in a collective",
             evidence=evidence, fix=UNDER_LOAD,
         ).about("FP-BW-4")  # fmt: skip
-    dropped = [port.port.name for port in ports if any("discard" in one.counter.name for one in port.grown(Kind.LOSS))]
+    loss = facts.counter_table.Kind.LOSS
+    dropped = [port.port.name for port in ports if any("discard" in one.counter.name for one in port.grown(loss))]
     if dropped:
         return warned(
             f"the fabric did not absorb the burst: packets were discarded at {some(dropped)}",

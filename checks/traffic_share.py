@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from preflight.checks.counters import MLX5
 from preflight.checks.each_port import IDLE, UNDER_LOAD, keys, quoted, total, unread, windows
 from preflight.cluster import Site
 from preflight.facts import NodeFacts
-from preflight.facts.counters import PortGrowth
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+
+if TYPE_CHECKING:
+    from preflight.facts.counters import PortGrowth
 
 
 @check(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import date
 
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
@@ -30,6 +29,8 @@ def expired(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if not site.waivers:
         yield skipped("the cluster file waives nothing on this node", evidence=[])
         return
+    from datetime import date
+
     try:
         today = date.fromisoformat(node.evidence.collected_at[:10])
     except ValueError:

@@ -5,7 +5,9 @@ Both take as long. A collector without a plan asks nothing, and ends itself with
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _COMMANDS = ("check", "collect")
 

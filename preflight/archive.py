@@ -10,6 +10,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from urllib.parse import quote
 
+from preflight import bounded
 from preflight.evidence import DocumentError, Evidence, dump, no_answer, read
 from preflight.facts.run import RUN
 from preflight.lean import replace
@@ -124,8 +125,12 @@ def files(paths: Sequence[Path]) -> list[Path]:
 def _is_report(path: Path) -> bool:
     """Tell a report that lies beside the evidence from evidence that is damaged."""
     try:
-        document = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        bounded.waits_for_nobody(path)
+        with path.open("rb") as stream:
+            if not stream.read(64).lstrip().startswith(b"{"):
+                return False
+        document = json.loads(bounded.content(path, bounded.REPORT))
+    except (OSError, ValueError, RecursionError, MemoryError):
         return False
     return isinstance(document, dict) and str(document.get("schema", "")).startswith("preflight.report/")
 
@@ -153,6 +158,7 @@ def logs(paths: Sequence[Path], limit: int) -> Evidence | None:
     records: dict[str, object] = {}
     for path in paths:
         try:
+            bounded.waits_for_nobody(path)
             with path.open("rb") as stream:
                 raw = stream.read(limit + 1)
         except OSError as error:

@@ -6,9 +6,9 @@ import gc
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timezone
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -127,7 +127,7 @@ def this_node(
     except KeyboardInterrupt:
         from preflight.evidence import no_answer
 
-        now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         return no_answer(node, "collect", "interrupted", now)
 
 
@@ -251,7 +251,7 @@ def plans(
             asked = [*asked, *sweep(device, window=manner.window_s is not None)]
         cap = SWEEP_CAP if node == sweeper else OUTPUT_CAP
         return plan(asked, node=node, deadline_s=deadline_s, sudo=manner.sudo and allowed, output_cap=cap,
-                    window_s=manner.window_s)  # fmt: skip
+                    window_s=manner.window_s, tools=(members.tools or ()) if members else ())  # fmt: skip
 
     return make
 

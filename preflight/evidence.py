@@ -15,6 +15,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, cast
 
+from preflight import bounded
 from preflight.lean import dataclass, field
 
 SCHEMA = "preflight.evidence/1"
@@ -256,7 +257,11 @@ def _pair(raw: object) -> Pair | None:
 
 def read(path: Path) -> Evidence:
     """Read one document from a file; raises OSError or DocumentError."""
-    return decode(path.read_bytes(), str(path))
+    try:
+        raw = bounded.content(path, bounded.DOCUMENT)
+    except bounded.Unfit as error:
+        raise DocumentError(f"{path} is not evidence: {error.strerror}") from None
+    return decode(raw, str(path))
 
 
 def decode(raw: bytes, name: str) -> Evidence:

@@ -7,9 +7,12 @@ never "nothing to check": checks that need a number from here say so.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from preflight.facts.pci import PciDevice
 from preflight.lean import dataclass
+
+if TYPE_CHECKING:
+    from preflight.facts.pci import PciDevice
 
 #: Device ids of NVSwitch bridges on the PCI bus (pci.ids); Blackwell's switches do not appear there.
 NVSWITCH_IDS = frozenset({"1ac1", "1ac2", "1af1", "22a3"})

@@ -1,4 +1,4 @@
-"""``dataclass``, and ``re.compile`` as ``regex``, but for the time that a definition takes at import.
+"""``dataclass``, ``re.compile`` as ``regex`` and ``sha256``, but for the time that a definition takes at import.
 
 In the standard library every method of every class is written out and compiled, a sixth of a millisecond for each
 class, by a module that imports half of the compiler; an expression is compiled where it is written down. Here an
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dataclasses import dataclass, field, fields, replace
+    from hashlib import sha256
     from re import compile as regex
 else:
     _MISSING = object()
@@ -32,6 +33,17 @@ else:
             value = getattr(re.compile(*self._told), name)
             self.__dict__[name] = value
             return value
+
+    def sha256(data=b""):
+        """Return what ``hashlib.sha256`` does, which loads all of OpenSSL for it: longer than a short digest takes."""
+        try:
+            from _sha2 import sha256 as made  # Python 3.12
+        except ImportError:
+            try:
+                from _sha256 import sha256 as made
+            except ImportError:
+                from hashlib import sha256 as made
+        return made(data)
 
     class _Field:
         """A field: its name, what its annotation says, and what ``field`` was told."""
@@ -198,4 +210,4 @@ else:
         raise FrozenInstanceError(f"cannot delete field {name!r}")
 
 
-__all__ = ["dataclass", "field", "fields", "regex", "replace"]
+__all__ = ["dataclass", "field", "fields", "regex", "replace", "sha256"]

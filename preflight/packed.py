@@ -25,8 +25,9 @@ EVIDENCE = "evidence/"
 #: Files in a bundle; bytes of one, and of all. A sweep of a large fabric is 32 MB, ten thousand nodes 3 GB.
 MOST_FILES, MOST_BYTES_OF_ONE, MOST_BYTES = 100_000, 256_000_000, 8_000_000_000
 
-#: How many times its packed size a bundle may unpack to, once that is more than FREE bytes; evidence packs by 10 to 40.
-MOST_RATIO, FREE = 250, 64_000_000
+#: How many times its packed size a bundle may unpack to, once that is more than FREE bytes: evidence unpacks to 10 to
+#: 30 times, zeros to 200 and more.
+MOST_RATIO, FREE = 100, 64_000_000
 
 #: Bytes of a header that gives a file a long name.
 _MOST_HEADER = 16_384
@@ -34,17 +35,6 @@ _MOST_HEADER = 16_384
 
 class BundleError(Exception):
     """A bundle cannot be read; the text names it, the limit or the fault, and the cure."""
-
-
-def is_bundle(path: Path) -> bool:
-    """Tell whether a file is compressed by gzip, as no document is."""
-    try:
-        if not path.is_file():
-            return False
-        with path.open("rb") as stream:
-            return stream.read(2) == b"\x1f\x8b"
-    except OSError:
-        return False
 
 
 def write(stream: io.BufferedIOBase, about: dict[str, Any], files: Iterable[tuple[str, bytes]]) -> None:

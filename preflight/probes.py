@@ -287,14 +287,17 @@ def plan(
     parallel: int = 8,
     output_cap: int = OUTPUT_CAP,
     window_s: float | None = None,
+    tools: Iterable[str] = (),
 ) -> dict[str, Any]:
     """Return the document that tells a collector what to ask (``schemas/plan-1.json``).
 
-    ``window_s``: seconds after which the probes with ``twice`` are read again, within ``deadline_s``.
+    ``window_s``: seconds after which the probes with ``twice`` are read again, within ``deadline_s``; ``tools``: folders
+    of the site.
     """
     window = {} if window_s is None else {"window_s": window_s}
     return {
         **window,
+        **({"tools": list(tools)} if tools else {}),
         "schema": PLAN_SCHEMA,
         "node": node,
         "deadline_s": deadline_s,

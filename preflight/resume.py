@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from preflight import bounded
 from preflight.archive import file_name, write
 from preflight.evidence import DocumentError, Evidence, read
 
@@ -48,7 +49,7 @@ def proceed(folder: Path, run: Mapping[str, Any]) -> list[Evidence]:
     journal = folder / JOURNAL
     try:
         started_ns = journal.stat().st_mtime_ns
-        before = json.loads(journal.read_bytes())
+        before = json.loads(bounded.content(journal, bounded.DOCUMENT))
     except FileNotFoundError:
         raise ResumeError(f"{folder}: holds no run that could be continued; leave --resume out") from None
     except OSError as error:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import overload
 
-from preflight import archive, packed
+from preflight import archive
 from preflight.evidence import DocumentError, Evidence, decode, dump, no_answer, read, to_document
 from preflight.facts.run import RUN
 from preflight.lean import dataclass, replace
@@ -97,7 +97,7 @@ class Saved(Sequence[Evidence]):
 
 def load(paths: Sequence[Path]) -> tuple[Sequence[Evidence], Evidence | None]:
     """Do what ``archive.load`` does, but hold no more than a few documents in memory; raises ArchiveError."""
-    if any(packed.is_bundle(path) for path in paths):
+    if any(_is_bundle(path) for path in paths):
         return _of_bundles(paths)
     files = archive.files(paths)
     if len(files) <= HELD:
@@ -139,17 +139,30 @@ def _of_bundles(paths: Sequence[Path]) -> tuple[Sequence[Evidence], Evidence | N
     return spool.documents(), run
 
 
+def _is_bundle(path: Path) -> bool:
+    """Tell whether a file is compressed by gzip, as a bundle is and no document."""
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as stream:
+            return stream.read(2) == b"\x1f\x8b"
+    except OSError:
+        return False
+
+
 def _documents(paths: Sequence[Path]) -> Iterator[tuple[Path, Evidence]]:
     """Yield the documents of bundles, files and directories; raises ArchiveError."""
+    from preflight import packed
+
     for path in paths:
-        try:
-            if packed.is_bundle(path):
+        if _is_bundle(path):
+            try:
                 yield from ((path, evidence) for evidence in packed.documents(path))
-                continue
-        except packed.BundleError as error:
-            raise archive.ArchiveError(str(error)) from None
-        evidences, run = load([path])
-        yield from ((path, evidence) for evidence in (*evidences, *([run] if run else [])))
+            except packed.BundleError as error:
+                raise archive.ArchiveError(str(error)) from None
+        else:
+            evidences, run = load([path])
+            yield from ((path, evidence) for evidence in (*evidences, *([run] if run else [])))
 
 
 def _node(path: Path) -> tuple[str | None, Evidence | None]:
@@ -165,6 +178,8 @@ def _node(path: Path) -> tuple[str | None, Evidence | None]:
 
 def _glance(path: Path) -> str | None:
     """Return the node of a document that ``evidence.dump`` wrote to its end, without reading all of it."""
+    if not path.is_file():  # a pipe that nobody writes to would be waited for
+        return None
     with path.open("rb") as stream:
         head = _HEAD.match(stream.read(_HEAD_BYTES))
         if head is None:

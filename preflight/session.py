@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timezone
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
@@ -91,8 +90,9 @@ class Session:
 
     def prepare(self) -> None:
         """Import what judging and telling takes; for the time in which a node is asked."""
-        import preflight.judge
+        from preflight.judge import prepare
 
+        prepare()
         _ = self.checks, self.cluster
         if self._outputs.get("json_file") != "-":
             import preflight.reports.text_report  # noqa: F401
@@ -114,7 +114,7 @@ class Session:
             evidences = past.known(evidences) if past else evidences
             report = judge(evidences, self.checks, self.cluster, run=run, off=self.off, processes=cores)
         report["run"] = {
-            "at": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "version": VERSION,
             "command": self.command,
             "seconds": round(time.monotonic() - self.started, 3),

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from preflight import bounded
 from preflight.nodeset import MOST_NAMES, excerpt, fold, unfold
 
 #: Bytes of a host file or report beyond which it is not believed to be one.
-_LARGEST_HOSTFILE, _LARGEST_REPORT = 16_000_000, 2_000_000_000
+_LARGEST_HOSTFILE = 16_000_000
 
 _SCONTROL_S = 15.0
 
@@ -169,12 +170,10 @@ def _of_report(path: Path) -> tuple[str, ...]:
 
 def _report(path: Path) -> Mapping[str, Any]:
     try:
-        if path.stat().st_size > _LARGEST_REPORT:
-            raise TargetError(f"{path}: is longer than {_LARGEST_REPORT} bytes, and no report")
-        report = json.loads(path.read_bytes())
+        report = json.loads(bounded.content(path, bounded.REPORT))
     except OSError as error:
         raise TargetError(f"{path}: cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError, MemoryError):
         raise TargetError(f"{path}: is not JSON; give a report written with --json") from None
     if not isinstance(report, dict) or report.get("schema") != "preflight.report/1":
         raise TargetError(f"{path}: is no report of this version; give one written with `preflight check --json`")

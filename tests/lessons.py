@@ -2,7 +2,7 @@
 
 The rows are those of a survey of public health-check tools (NHC, azurehpc-health-checks, gpud, DCGM, NVSentinel and
 others), each with the behaviour that was found there. A test is named ``file::test``, with the fixture or case in
-brackets where one stands for the row. ``ELSEWHERE`` holds the rows that no node check can answer.
+brackets where one stands for the row.
 """
 
 from __future__ import annotations
@@ -55,6 +55,10 @@ NODE: dict[str, tuple[str, tuple[str, ...]]] = {
         "test_fleet.py::test_the_process_ends_at_a_signal_whatever_hangs",
         "test_fleet.py::test_the_runs_deadline_names_those_whose_turn_did_not_come",
     )),
+    "L11": ("a later pass overwrites an earlier failure", (
+        "test_history.py::test_what_is_gone", "test_history.py::test_what_came_back",
+        "test_history.py::test_a_node_that_was_silent_is_neither_new_nor_gone",
+    )),
     "L13": ("256 failures are status 0", ("test_honesty.py::test_exit_status",)),
     "L14": ("an action without a finding", (
         "test_facts_gpu.py::test_a_failed_remapping_is_one_finding_with_its_cure",
@@ -98,6 +102,11 @@ NODE: dict[str, tuple[str, tuple[str, ...]]] = {
         "test_false_alarms.py::test_tools_that_are_missing_are_no_fault", "test_facts_gpu.py::"
         "test_what_a_container_cannot_see_is_no_fault",
     )),
+    "L24": ("a flap of yesterday, or of the node's start, drains it", (
+        "test_nodes_counters.py::test_one_reading_is_history",
+        "test_checks.py::test_fixture[counters.flaps/link-flaps]",
+        "test_lessons.py::test_a_flap_before_the_window_is_no_fault",
+    )),
     "L25": ("ports of others judged as fabric", (
         "test_false_alarms.py::test_what_is_not_a_compute_port_is_not_judged", f"{_SILENT}[ports of storage are down]",
         "test_nodes_b200.py::test_bridges_are_not_compute_ports_where_nobody_says_so",
@@ -109,6 +118,9 @@ NODE: dict[str, tuple[str, tuple[str, ...]]] = {
     "L27": ("absolute limits instead of the device's own", (
         "test_false_alarms.py::test_a_link_is_compared_with_its_own_maximum",
         f"{_SILENT}[93 degrees on a GPU that may have more]", "test_facts_gpu.py::test_healthy_parts_are_silent",
+    )),
+    "L29": ("measured on a GPU that still cools down from a burn", (
+        "test_lessons.py::test_nothing_of_ours_burns_or_times_a_gpu",
     )),
     "L31": ("lifetime totals fail today", (
         f"{_SILENT}[errors of the GPU's whole life]", f"{_SILENT}[counters that are no errors, or whose life-long "
@@ -161,6 +173,7 @@ NODE: dict[str, tuple[str, tuple[str, ...]]] = {
         "test_collector.py::test_arguments_reach_no_shell", "test_report_html.py::test_hostile_text_shows_as_text",
         "test_cluster.py::test_the_checkpoints_probe_is_one_argument_vector",
         "test_cli.py::test_a_hostile_node_name_stays_in_its_directory_and_is_shown_as_text",
+        "test_hostile.py::test_every_output", "test_hostile.py::test_no_name_is_run",
     )),
     "L28": ("a floor that no machine reaches", (
         "test_cluster_roofline.py::test_a_floor_above_the_roofline_ends_the_run",
@@ -171,7 +184,9 @@ NODE: dict[str, tuple[str, tuple[str, ...]]] = {
         "test_report_with_socket_lines_between",
     )),
     "L45": ("configuration that is code", ("test_lessons.py::test_no_text_is_ever_run_as_code",)),
-    "L46": ("the kernel's words in HTML as they are", ("test_report_html.py::test_hostile_text_shows_as_text",)),
+    "L46": ("the kernel's words in HTML as they are", (
+        "test_report_html.py::test_hostile_text_shows_as_text", "test_hostile.py::test_a_browser_runs_none_of_it",
+    )),
     "L47": ("the reason is cut before the fact", (
         "test_facts_gpu.py::test_reasons_begin_with_the_fault",
         "test_gate.py::test_the_reason_names_check_subject_and_fault_first",
@@ -221,15 +236,10 @@ NODE: dict[str, tuple[str, tuple[str, ...]]] = {
         "test_checks.py::test_fixture[gpu.same-model/two-models]",
         "test_cluster.py::test_mixed_and_empty_machines_are_no_part",
     )),
+    "L64": ("a bandwidth from one iteration", (
+        "test_lessons.py::test_what_we_measure_ourselves_is_long_enough",
+    )),
 }  # fmt: skip
-
-#: Row -> what will answer it, and why no node check can.
-ELSEWHERE: dict[str, str] = {
-    "L11": "history: needs the reports of earlier runs",
-    "L24": "counters over a window: a flap needs two readings, or the kernel's log of a port",
-    "L29": "bench: the order of measurements",
-    "L64": "bench: warm-up and number of iterations",
-}
 
 #: What the survey's policy for XIDs asks for, each with its kernel log.
 XID: dict[str, tuple[str, ...]] = {

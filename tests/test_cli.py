@@ -21,7 +21,7 @@ from preflight.cli import main
 from tests.fixture import FIXTURES, whole_node
 
 SCHEMAS = Path(__file__).resolve().parent.parent / "preflight" / "schemas"
-COMMANDS = ["check", "collect", "judge", "demo", "pair", "probes", "list", "explain", "checklist"]
+COMMANDS = ["check", "collect", "judge", "demo", "pair", "redact", "bundle", "probes", "list", "explain", "checklist"]
 
 
 def schema(name: str) -> Draft202012Validator:

@@ -198,8 +198,8 @@ def test_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(Refused, match="no state directory"):
         locate(None)
-    monkeypatch.setenv("HOME", "/home/x")
-    assert locate(None) == "/home/x/.local/state/preflight"
+    monkeypatch.setenv("HOME", "/srv/x")
+    assert locate(None) == "/srv/x/.local/state/preflight"
     monkeypatch.setenv("XDG_STATE_HOME", "/state")
     assert locate(None) == "/state/preflight"
     monkeypatch.setenv("STATE_DIRECTORY", "/run/a:/run/b")

@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LAYERS = {
     "collector": set[str](),
     "version": set[str](),
+    "bounded": set[str](),
     "lean": set[str](),
     "evidence": set[str](),
     "probes": set[str](),
@@ -67,12 +68,13 @@ LAYERS = {
     },
     "plain": {"asking", "session"},
     "cli": {"commands", "session", "version"},
+    "zipapp": {"gate", "version"},
     "entry": {"ahead", "cli", "commands", "gate", "plain"},
 }  # fmt: skip
 
 
 #: What every layer may import: no word of it is about nodes.
-EVERYWHERE = {"lean"}
+EVERYWHERE = {"bounded", "lean"}
 
 
 def layer_of(path: Path) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import socket
 import subprocess
 import sys
@@ -49,10 +48,10 @@ def test_five_thousand_names(via: str, server: str, tmp_path: Path) -> None:
     if server == "denies":
         assert told["answered"] == REAL
         assert [phase for phase, _, _ in told["silent"]] == ["resolve"]
-        assert told["lines"] < 120, "the answer is folded: a few lines for a check, none for a node"
+        assert told["lines"] < 160, "the answer is folded: a few lines for a check, none for a node"
     else:
         assert {phase for phase, _, _ in told["silent"]} == {"resolve", "queue"}
-        assert told["lines"] < 120
+        assert told["lines"] < 160
 
 
 def _serve(server: str) -> None:
@@ -63,6 +62,12 @@ def _serve(server: str) -> None:
             question, client = listener.recvfrom(2000)
             if server == "denies":
                 listener.sendto(question[:2] + b"\x81\x83" + question[4:6] + bytes(6) + question[12:], client)
+
+
+def _peak_mb() -> float:
+    """Return the most memory that this process had; ru_maxrss also counts what it was before it became Python."""
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) / 1024
 
 
 def _main(via: str, server: str) -> None:
@@ -105,7 +110,7 @@ def _main(via: str, server: str) -> None:
     told = {
         "documents": len(documents), "answered": sum(d.answered for d in documents), "seconds": seconds,
         "silent": sorted((phase, reason, count) for (phase, reason), count in silent.items())[:20],
-        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "threads": threads,
+        "peak_mb": _peak_mb(), "threads": threads,
         "lines": text.count("\n"),
     }  # fmt: skip
     print(json.dumps(told), flush=True)

@@ -43,7 +43,7 @@ HEADS = {
     "in-flowing-text-2.19": (None, None, None, None, ["ada6000-02"], 6),
     "local-protection-2.18": (None, None, None, 2, ["H100-2", "H100-1"], 6),
     "mpirun-tags-2.4": ("2.4.2", None, None, 2, ["gpu6", "gpu7"], 5),
-    "no-host-2.5": ("2.5.7", None, None, None, [], 16),
+    "no-host-2.5": ("2.5.7", None, 16, None, [], 16),
     "no-network-one-node-2.29": (None, None, None, None, ["macpro2019-01"], 13),
     "one-node-in-a-container-2.20": ("2.20.5", "12.4", 2, 1, ["3767c65d25c4"], 16),
     "pdsh-sharp-2.18": (None, None, 16, None, ["rdma-gpu-train-worker-0"], 7),

@@ -24,6 +24,7 @@ from preflight.facts import (
     ib_manager,
     ib_net,
     ib_traffic,
+    identity,
     kernel,
     kernel_log,
     lldp,
@@ -38,6 +39,7 @@ from preflight.facts import (
     ping,
     qos,
     rdma,
+    settings,
     sockets,
     topo,
     versions,
@@ -482,3 +484,26 @@ def test_ping() -> None:
 @reads("proc_net_tcp.txt")
 def test_listening_sockets() -> None:
     assert sockets.listening(text("proc_net_tcp.txt")) == {22}
+
+
+# --- the host's settings ---------------------------------------------------------------------------
+
+
+@reads("cpuinfo_head.txt")
+def test_cpu() -> None:
+    assert settings.cpu(text("cpuinfo_head.txt")) == settings.Cpu("AMD EPYC", "0x1000065")
+
+
+@reads("meminfo.txt")
+def test_memory() -> None:
+    assert settings.memory_gib(text("meminfo.txt")) == pytest.approx(24684084 / 2**20)
+
+
+@reads("transparent_hugepage.txt")
+def test_huge_pages() -> None:
+    assert settings.chosen(text("transparent_hugepage.txt")) == "madvise"
+
+
+@reads("mac_address.txt")
+def test_mac() -> None:
+    assert identity.mac(text("mac_address.txt")) == "02:fc:00:00:00:01"

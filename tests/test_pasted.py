@@ -24,7 +24,8 @@ INDEX: dict[str, dict[str, Any]] = tomllib.loads((FOLDER / "index.toml").read_te
 MARKS = {
     "mpirun": "[1,0]<stdout>:", "srun": "0: ", "pdsh": "node17: ", "kubectl": "[pod/job-0/main] ",
     "compose": "web-1  | ", "ray": "(RayTrainWorker pid=1234) ", "torchrun": "[rank3]: ", "mail": "> ",
-    "timestamps": "2026-02-18T12:54:01.123Z ",
+    "timestamps": "2026-02-18T12:54:01.123Z ", "local times": "2026-02-18 12:54:01.123 ", "clock": "[12:54:01] ",
+    "syslog": "Feb 18 12:54:01 node17 job[4711]: ", "patch": "+", "frame": "│ ", "grep": "logs/job.out:",
 }  # fmt: skip
 
 #: A launcher's mark tells a log's reader more (who, when), and its lines are quoted as they stand.
@@ -79,6 +80,10 @@ def test_marks_change_nothing(name: str, tmp_path: Path) -> None:
     lines = text(name).splitlines()
     marked = {way: "".join(f"{mark}{line}\n" for line in lines) for way, mark in MARKS.items()}
     marked["CRLF"] = text(name).replace("\n", "\r\n")
+    if not any(kind.startswith("nccl") for kind, _ in whole):  # their log is read from the file as it is
+        marked["doubled"] = "".join(f"{line}\n\n" for line in lines)
+        marked["numbered"] = "".join(f"{number:6}\t{line}\n" for number, line in enumerate(lines, 1))
+        marked["listed"] = "".join(f"        {json.dumps(line)},\n" for line in lines)
     marked["colour"] = "".join(f"\x1b[32m{line}\x1b[0m\n" for line in lines)
     turn = list(INDEX).index(name)
     for number, (way, content) in enumerate(marked.items()):

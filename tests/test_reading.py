@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from preflight.evidence import from_document
 from preflight.reading import document, exit_status, known, open_sources, read, read_text
-from preflight.reading.lines import by_writer, lines_of
+from preflight.reading.lines import lines_of
+from preflight.reading.marks import by_writer
 from preflight.reading.parts import Part
 from preflight.reading.sources import Source
 from tests.fixture import whole_node
@@ -344,3 +345,37 @@ def test_a_long_log_is_read_whole_and_the_rest_of_it_at_both_ends(
     assert set(parts) == {"nvidia-smi nvlink -s", "nccl-log", "nccl-tests", "ibstat"}
     assert parts["ibstat"].last == text.rstrip("\n").count("\n") + 1
     assert sum(way["count"] for way in parts["nccl-log"].taken.facts["net_channels"]) >= 5000
+
+
+def test_a_kernels_own_times_are_no_marks() -> None:
+    """``dmesg --time-format iso``: the time is a fact of the log, not somebody's who passed it on."""
+    text = "".join(
+        f"2026-02-18T12:54:0{second},123456+00:00 NVRM: Xid (PCI:0000:1b:00 GPU-I:05): 94, pid=7, Contained\n"
+        for second in range(4)
+    )
+    (part,) = read_text(text, "pasted")
+    assert [(xid["bus_id"], xid["time"]) for xid in part.taken.facts["xids"]] == [
+        ("0000:1b:00", f"2026-02-18T12:54:0{second},123456+00:00") for second in range(4)
+    ]
+
+
+def test_numbers_that_count_up_are_tasks_if_they_begin_again() -> None:
+    counted = "\n".join(f"{number}: line" for number in range(8))
+    assert [writer for writer, _ in by_writer(lines_of(counted))] == [""]
+    assert [writer for writer, _ in by_writer(lines_of("\n".join([counted] * 3)))] == [str(task) for task in range(8)]
+    addresses = "\n".join(f"0{bus}:00.0 Non-Volatile memory controller: Samsung" for bus in range(1, 8))
+    assert [line.text for _, own in by_writer(lines_of(addresses)) for line in own] == addresses.splitlines()
+
+
+def test_marks_upon_marks() -> None:
+    """A launcher's lines, which a collector of logs stamped."""
+    text = "\n".join(f"2026-02-18T12:54:01.5Z [1,{rank}]<stdout>:line" for rank in (0, 1) * 3)
+    assert {writer: len(own) for writer, own in by_writer(lines_of(text))} == {"1,0": 3, "1,1": 3}
+
+
+def test_blank_lines_between_all_lines() -> None:
+    """A blank line of the text that was doubled like all others stays one."""
+    text = "a\n\nb\n\nc\n\n\n\nd\n\ne\n\nf\n\ng\n\n"
+    assert [line.text for line in lines_of(text)][:8] == ["a", "b", "c", "", "d", "e", "f", "g"]
+    paragraphs = "one\n\ntwo\nthree\n\nfour\n"
+    assert [line.text for line in lines_of(paragraphs)] == paragraphs.split("\n")

@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING
 
 from preflight.cluster.exceptions import Chosen, Waiver
 from preflight.cluster.fabric import FabricSite
-from preflight.cluster.site import Expected, Roles, Site
 from preflight.cluster.tables import NodeClass
-from preflight.evidence import EvidenceError
-from preflight.facts import NodeFacts
 from preflight.hardware import part_by_name, recognise
 from preflight.lean import dataclass, field
 
 if TYPE_CHECKING:
     from preflight.cluster.gate import Gate
+    from preflight.cluster.site import Expected, Roles, Site
+    from preflight.facts import NodeFacts
     from preflight.facts.nccl_report import Report
 
 
@@ -50,6 +49,9 @@ class Cluster:
 
     def site(self, node: NodeFacts) -> Site:
         """Return what is expected of this node."""
+        from preflight.cluster.site import Site
+        from preflight.evidence import EvidenceError
+
         name = self.class_of(node.node)
         members = self.classes[name] if name is not None else NodeClass()
         try:
@@ -64,12 +66,24 @@ class Cluster:
 
         A log may be judged without any node: then of the only class that the file describes.
         """
+        from preflight.cluster.site import Site
+
         kinds = list({(site.class_name, site.part): site for site in sites}.values())
         if not kinds and len(self.classes) == 1:
             (name, members), *_ = self.classes.items()
             part = part_by_name(members.part or "")
             return Site(self.path, name, members, part, self.baselines.get(name, ()))
         return kinds[0] if len(kinds) == 1 else Site(self.path, "default", NodeClass(), None)
+
+
+def __getattr__(name: str) -> object:
+    """Import what nodes are judged by when it is first spoken of: a cluster file is read before any is asked."""
+    if name not in ("Expected", "Roles", "Site"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from preflight.cluster import site
+
+    globals().update(Expected=site.Expected, Roles=site.Roles, Site=site.Site)
+    return globals()[name]
 
 
 __all__ = ["Cluster", "Expected", "NodeClass", "Roles", "Site"]

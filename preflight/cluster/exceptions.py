@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import date, datetime
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from preflight.cluster import schema
 from preflight.lean import dataclass
+
+if TYPE_CHECKING:
+    from datetime import date
 
 
 def check_globs(value: Any) -> tuple[str, ...]:
@@ -33,6 +35,8 @@ def check_glob(value: Any) -> str:
 
 def day(value: Any) -> date:
     """A date, as TOML writes it: without quotes."""
+    from datetime import date, datetime
+
     if isinstance(value, datetime) or not isinstance(value, date):
         raise ValueError("takes a date without quotes: 2026-12-31")
     return value

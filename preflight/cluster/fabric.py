@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from preflight import bounded
 from preflight.cluster import schema
 from preflight.lean import dataclass, field
 
@@ -60,7 +61,7 @@ def read(reader: schema.Reader, body: Any, path: str) -> FabricSite:
     try:
         if file.exists() and not file.is_file():
             raise ValueError("it is no regular file")
-        return FabricSite(path, said, fabric_reference.read(file.read_bytes(), said.reference))
+        return FabricSite(path, said, fabric_reference.read(bounded.content(file, bounded.DOCUMENT), said.reference))
     except OSError as error:
         reader.mistake(("fabric", "reference"), f"{file} cannot be read: {error.strerror}", "correct the path")
     except ValueError as error:

@@ -8,6 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from preflight import bounded
 from preflight.cluster import Cluster, exceptions, fabric, gate, roofline, schema
 from preflight.cluster.exceptions import Chosen
 from preflight.cluster.tables import NodeClass, Ports, Qos
@@ -30,7 +31,7 @@ def load(path: Path, ids: Ids | None = None, today: date | None = None) -> Clust
     that has expired is one; without, its own check says so when nodes are judged, and the file still holds.
     """
     try:
-        raw = path.read_bytes()
+        raw = bounded.content(path, bounded.BY_HAND)
     except OSError as error:
         raise ClusterFileError(f"{path}: cannot be read: {error.strerror}") from None
     return decode(raw, str(path), ids, today)

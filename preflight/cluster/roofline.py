@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from preflight import bounded
 from preflight.cluster import schema
 from preflight.lean import dataclass
 
@@ -98,7 +99,7 @@ def baseline(reader: schema.Reader, name: str, file: str | None, path: str) -> t
     try:
         if where.exists() and not where.is_file():
             raise OSError(0, "it is no regular file")
-        found = nccl_tests.parse(where.read_bytes().decode("utf-8", "replace"))
+        found = nccl_tests.parse(bounded.content(where, bounded.BY_HAND).decode("utf-8", "replace"))
     except OSError as error:
         reader.mistake(key, f"{where} cannot be read: {error.strerror}", "correct the path")
         return ()

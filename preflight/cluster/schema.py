@@ -50,6 +50,15 @@ def absolute_path(value: Any) -> str:
     return value
 
 
+def folders(value: Any) -> tuple[str, ...]:
+    """A list of absolute paths, which PATH can hold."""
+    parts = value if isinstance(value, list) else [value]
+    if not all(isinstance(part, str) and part.startswith("/") and part.isprintable() and ":" not in part
+               for part in parts) or not parts:  # fmt: skip
+        raise ValueError('takes absolute paths, without a colon: ["/opt/site/bin"]')
+    return tuple(parts)
+
+
 def boolean(value: Any) -> bool:
     """A truth value, ``true`` or ``false``."""
     if not isinstance(value, bool):

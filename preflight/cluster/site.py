@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
+from os.path import basename
 from typing import TYPE_CHECKING, Any
 
 from preflight.cluster.exceptions import Waiver
@@ -53,7 +53,7 @@ class Site:
         holder: Any = getattr(self.members, table) if table else self.members
         key = ".".join(part for part in ("class", self.class_name, table, name) if part)
         if (value := getattr(holder, name)) is not None:
-            return Expected(value, f"{Path(self.path).name} {key}", key)
+            return Expected(value, f"{basename(self.path)} {key}", key)
         if customary is not None and self.part is not None:
             return Expected(customary, f"{self.part.name}: {self.part.source}", key, binding)
         return Expected(None, "", key)
@@ -168,7 +168,7 @@ class Site:
         ports = node.rdma_ports
         if self.members.ports.compute is not None:
             named = set(self.members.ports.compute)
-            return _split(ports, [p for p in ports if p.device in named], f"{Path(self.path).name}")
+            return _split(ports, [p for p in ports if p.device in named], basename(self.path))
         aside = {*(self.members.ports.storage or ()), *(self.members.ports.management or ())}
         ports = tuple(port for port in ports if port.device not in aside)
         if (selected := _nccl_selection(node, ports)) is not None:

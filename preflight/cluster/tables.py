@@ -84,6 +84,9 @@ class NodeClass:
     gpus: int | None = schema.key(schema.whole(0, 1024), "GPUs of each node")
     hcas: int | None = schema.key(schema.whole(0, 1024), "RDMA devices of the compute fabric of each node")
     sudo: bool | None = schema.key(schema.boolean, "whether --sudo may be used on these nodes")
+    tools: tuple[str, ...] | None = schema.key(
+        schema.folders, 'folders of tools beside those of the system: ["/opt/site/bin"]'
+    )
     ports: Ports = schema.table(Ports)
     qos: Qos = schema.table(Qos)
     thresholds: Thresholds = schema.table(Thresholds)

@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 
+from . import tools
 from .processes import kernel, signal_group, state
 from .records import Deadline, Record, refusal, text
 from .spawn import start
@@ -15,13 +16,6 @@ if TYPE_CHECKING:
     from typing import Dict, List, Sequence
 
     from .spawn import Process
-
-#: Where administration tools live that are not in the PATH of a user or of a non-login shell.
-SYSTEM_PATH = (
-    "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-    ":/opt/mellanox/iproute2/sbin:/opt/mellanox/ethtool/sbin:/opt/mellanox/mlnx-fw-updater"
-    ":/opt/mellanox/mft/bin:/opt/mellanox/doca/tools:/usr/local/nvidia/bin"
-)
 
 #: Seconds between the first two looks at whether a command has ended; they grow further apart.
 _STEP_S = 0.0001
@@ -33,28 +27,7 @@ _closed = threading.Event()
 
 def environment() -> "Dict[str, str]":
     """Return the environment of every command: the collector's own, in plain English."""
-    return dict(os.environ, PATH=_search_path(), LC_ALL="C")
-
-
-def _search_path() -> str:
-    return ":".join(part for part in (os.environ.get("PATH", ""), SYSTEM_PATH) if part)
-
-
-def find(tool: str) -> str:
-    """Return the path of a tool; raise FileNotFoundError, or PermissionError if it may not be run."""
-    refused = ""
-    folders = [""] if "/" in tool else _search_path().split(":")
-    for folder in folders:
-        if not folder.startswith("/") and "/" not in tool:
-            continue
-        path = os.path.join(folder, tool)
-        if os.path.isfile(path):
-            if os.access(path, os.X_OK):
-                return path
-            refused = refused or path
-    if refused:
-        raise PermissionError(13, "{} may not be executed by this user".format(refused))
-    raise FileNotFoundError(2, "there is no {} in PATH or the system directories".format(tool))
+    return dict(os.environ, PATH=tools.search_path(), LC_ALL="C")
 
 
 def close() -> None:

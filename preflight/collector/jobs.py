@@ -5,7 +5,7 @@ import os
 import re
 import time
 
-from . import commands, environments, files, libraries, paths, present, processes
+from . import commands, environments, files, libraries, paths, present, processes, tools
 from .frame import sha256
 from .records import Deadline, Record, name, refusal
 from .sudo import Privilege
@@ -32,6 +32,7 @@ class Site:
         self.deadline = deadline
         self.privilege = privilege
         self.window_s = float(plan.get("window_s", 0))
+        tools.also(plan.get("tools", ()))
 
 
 class Job:
@@ -131,7 +132,7 @@ class Job:
 
     def _execute(self, argv: "List[str]", site: Site) -> Record:
         try:
-            tool = commands.find(argv[0])
+            tool = tools.find(argv[0])
         except OSError as error:
             return refusal(error)
         limits = (self.timeout_s, site.deadline, site.cap)

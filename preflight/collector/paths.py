@@ -46,11 +46,12 @@ def matches(pattern: str) -> "Iterator[str]":
     parts = pattern.split("/")
     first = next(i for i, part in enumerate(parts) if "*" in part)
     folder, wanted, rest = "/".join(parts[:first]) or "/", parts[first], parts[first + 1 :]
+    begin = wanted.split("*", 1)[0]
     try:
         names = os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):
         return
-    for entry in sorted(names):
+    for entry in sorted(name for name in names if name.startswith(begin)):
         if _fits(entry, wanted) and (wanted.startswith(".") or not entry.startswith(".")):
             path = os.path.join(folder, entry)
             if not rest or os.path.isdir(path):

@@ -57,12 +57,16 @@ _SHAPES = re.compile(
 )
 #: Characters of the shortest secret that is known by its shape: ``eyJ`` and twice five.
 _SHORTEST = 14
+#: Characters of the shortest text that names one: ``token``.
+_SHORTEST_NAME = 5
 _LONG = re.compile(r"(?<![A-Za-z0-9+])[A-Za-z0-9+]{32,}={0,2}")
 _MIXED = (re.compile("[a-z]"), re.compile("[A-Z]"), re.compile("[0-9]"), re.compile("[g-zG-Z+]"))
 
 
 def redact(text: str) -> str:
     """Return the text without its secrets; what is no secret keeps every character."""
+    if len(text) < _SHORTEST_NAME:
+        return text
     if "PRIVATE KEY" in text:
         text = _KEY_BLOCK.sub(MARK, text)
     if "://" in text:
@@ -103,7 +107,7 @@ def _named(text: str) -> str:
 def redact_value(value: "Any", name: str = "") -> "Any":
     """Return a JSON value without its secrets; ``name`` is the key under which it stood."""
     if isinstance(value, str):
-        return MARK if value and _SECRET_NAME.search(name) else redact(value)
+        return MARK if name and value and _SECRET_NAME.search(name) else redact(value)
     if isinstance(value, dict):
         return {key: redact_value(part, key) for key, part in value.items()}
     if isinstance(value, list):

@@ -4,8 +4,9 @@ import os
 import re
 import threading
 
-from .commands import execute, find
+from .commands import execute
 from .records import Deadline, Record
+from .tools import find
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from preflight import bounded
 from preflight.archive import ArchiveError
 from preflight.cluster import Cluster
 from preflight.diff.profile import profile
@@ -54,10 +55,10 @@ def _report(path: Path) -> Mapping[str, Any] | None:
     if not path.is_file():
         return None
     try:
-        document = json.loads(path.read_bytes())
+        document = json.loads(bounded.content(path, bounded.REPORT))
     except OSError as error:
         raise SideError(f"{path}: cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError, MemoryError):
         return None
     if not isinstance(document, dict) or not str(document.get("schema", "")).startswith("preflight.report/"):
         return None

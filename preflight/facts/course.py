@@ -6,7 +6,6 @@ The slope is the median of the slopes between all pairs of points (Theil and Sen
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timezone
 from itertools import combinations
 from typing import Any
 
@@ -77,6 +76,8 @@ def courses(evidence: Evidence, metric: str) -> tuple[Course, ...]:
 
 
 def _course(subject: str, points: Any) -> Course:
+    from datetime import datetime, timezone
+
     found: list[tuple[float, float]] = []
     if not isinstance(points, list):
         raise EvidenceError(COURSE, f"{subject[:60]} holds no points")

@@ -14,7 +14,8 @@ from preflight.facts.kernel_log import Line
 from preflight.lean import dataclass
 
 _PCI = r"(?:PCI:)?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)"
-_XID = re.compile(rf"NVRM: Xid \({_PCI}\): ([0-9]{{1,4}})(?:, ?(.*))?")
+# with MIG the instance stands behind the address: ``(PCI:0000:01:00 GPU-I:05)``
+_XID = re.compile(rf"NVRM: Xid \({_PCI}(?: GPU-C?I:[0-9]{{1,3}}){{0,2}}\): ([0-9]{{1,4}})(?:, ?(.*))?")
 _SXID = re.compile(rf"SXid \({_PCI}\): ([0-9]{{1,6}}), (Non-fatal|Fatal)\b,? ?(.*)", re.I)
 _CAUSE = re.compile(r"caused by previous Xid ([0-9]{1,4})")
 _PID = re.compile(r"pid='?([0-9]{1,10})")

@@ -42,10 +42,11 @@ class Policy:
 def _table(rows: tuple[tuple[str, str, Act, str], ...]) -> dict[int, Policy]:
     found = {}
     for codes, meaning, act, fix in rows:
+        policy = Policy(meaning, act, fix)
         for part in codes.split(","):
             first, _, last = part.partition("-")
             for code in range(int(first), int(last or first) + 1):
-                found[code] = Policy(meaning, act, fix)
+                found[code] = policy
     return found
 
 

@@ -12,7 +12,7 @@ from preflight.cluster import Cluster
 from preflight.cluster.gate import Gate
 from preflight.gate.cached import installed, stamp
 from preflight.gate.store import Refused, Store
-from preflight.lean import dataclass
+from preflight.lean import dataclass, sha256
 from preflight.version import VERSION
 
 if TYPE_CHECKING:
@@ -56,8 +56,6 @@ class Configuration:
 
     def policy(self, checks: Iterable[str], choices: Sequence[str]) -> str:
         """Return a hash of what a verdict rests on: files, version, checks, and ``choices`` of the seat."""
-        from hashlib import sha256
-
         told = sha256()
         for part in (VERSION, *checks, "", *choices):
             told.update(part.encode() + b"\0")

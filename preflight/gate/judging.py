@@ -102,8 +102,9 @@ def judged(
     theirs = _others(facts, gpus) if evidence.no_answer is None else _Others()
     said = {name: getattr(cluster.gate, name) or () for name in ("node", "job", "site")} if cluster.gate else {}
     mine = [finding for finding in report["findings"] if finding["gating"] and not theirs.own(finding)]
-    owner = {finding["check"]: whose(finding["check"], seat, said) for finding in mine}
-    failed = sorted((f for f in mine if f["status"] == "fail"), key=lambda f: _URGENT[owner[f["check"]]])
+    failed = [finding for finding in mine if finding["status"] == "fail"]
+    owner = {finding["check"]: whose(finding["check"], seat, said) for finding in failed}
+    failed.sort(key=lambda finding: _URGENT[owner[finding["check"]]])
     vague = [f for f in mine if f["status"] == "unknown"]
     missing = list(_missing(report, vague, bool(failed), evidence, theirs.any))
     if expects and evidence.no_answer is None and (lacking := _unexpected(cluster.site(facts))):

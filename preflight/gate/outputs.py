@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,13 +33,15 @@ def write(sitting: Sitting, verdict: Verdict) -> list[str]:
 
 def _metrics(path: Path, sitting: Sitting, verdict: Verdict) -> None:
     """Write the file of a textfile collector, which reads ``*.prom`` only, so that it never sees half of it."""
-    temporary = path.parent / f".{path.name}.{os.getpid()}"
+    text = "".join(f"{line}\n" for line in metrics(sitting, verdict)) + _of_report(sitting)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # a name that nobody lays a link at
     try:
-        temporary.write_text("".join(f"{line}\n" for line in metrics(sitting, verdict)) + _of_report(sitting), "utf-8")
-        temporary.chmod(0o644)
-        temporary.rename(path)
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+            os.fchmod(stream.fileno(), 0o644)
+        os.replace(temporary, path)
     except OSError:
-        temporary.unlink(missing_ok=True)
+        os.unlink(temporary)
         raise
 
 

@@ -6,8 +6,6 @@ import gc
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
 
 from preflight import ahead
 from preflight.gate import cached, environment, policy, told
@@ -15,7 +13,11 @@ from preflight.gate.sitting import Sitting
 from preflight.gate.store import Refused, Store, locate
 from preflight.gate.verdict import PREFIX, Verdict, ascii_reason
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
     from preflight.checks import Registry
     from preflight.evidence import Evidence
     from preflight.gate.cached import Cached
@@ -122,8 +124,11 @@ class _Bench:
 
     def prepare(self) -> None:
         """Import the checks, and what turns their findings into a verdict."""
-        import hashlib  # noqa: F401
+        import syslog  # noqa: F401
 
+        from preflight.judge import prepare
+
+        prepare()
         _ = self.selection
 
     def judged(self, evidence: Evidence) -> Judged:
@@ -166,7 +171,6 @@ def _misconfigured(sitting: Sitting, found: Configuration, why: str) -> int:
 
 
 def _ask(sitting: Sitting, probes: Sequence[Probe], found: Configuration, meanwhile: Callable[[], object]) -> Evidence:
-    from preflight.evidence import DocumentError, from_document, no_answer
     from preflight.probes import checkpoints, plan
     from preflight.transport.local import collect
 
@@ -179,6 +183,8 @@ def _ask(sitting: Sitting, probes: Sequence[Probe], found: Configuration, meanwh
     document = collect(plan(asked, node=sitting.node, deadline_s=limit_s), meanwhile=meanwhile)
     gc.freeze()  # a collection need not look at what was imported
     gc.enable()
+    from preflight.evidence import DocumentError, from_document, no_answer
+
     try:
         return from_document(document, sitting.node)
     except DocumentError as error:

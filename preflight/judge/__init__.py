@@ -25,6 +25,12 @@ from preflight.judge.source import Source, opened
 from preflight.model import Check, Scope
 
 
+def prepare() -> None:
+    """Import the parsers that every node is judged by, whatever it lacks: for the time in which it is asked."""
+    from preflight.facts import clock  # noqa: F401
+    from preflight.facts.nccl_lint import sources  # noqa: F401
+
+
 def judge(
     evidences: Sequence[Evidence],
     checks: Sequence[Check],

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import date
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from preflight.cluster import Cluster
 from preflight.cluster.exceptions import Chosen, Waiver
 from preflight.judge.outcome import Outcome
 from preflight.lean import replace
 from preflight.model import Check, Finding, Status
+
+if TYPE_CHECKING:
+    from datetime import date
 
 #: What can be waived: what holds a job back.
 _WAIVED = (Status.FAIL, Status.UNKNOWN)
@@ -53,7 +55,7 @@ class Excuses:
 
     def meet(self, node: str, collected_at: str) -> None:
         """Take in the next node; its evidence says what day it was."""
-        self._nodes.append((node, _day(collected_at)))
+        self._nodes.append((node, None if self._idle else _day(collected_at)))
 
     def __call__(self, subject: int, outcome: Outcome) -> Outcome | None:
         """Return an outcome as it counts for a subject; None where the check is off."""
@@ -128,6 +130,8 @@ def _excused(finding: Finding, why: str) -> Finding:
 
 
 def _day(at: str) -> date | None:
+    from datetime import date
+
     try:
         return date.fromisoformat(at[:10])
     except ValueError:

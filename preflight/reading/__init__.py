@@ -1,8 +1,8 @@
 """`preflight read`: finds out what each part of a pasted text is, says what stands in it, and judges it.
 
-Text goes one way: ``sources``; ``logs`` (what a job wrote); ``lines`` (marks off, writers apart), ``parts`` (what
-is what), ``kinds`` (one module a family of tools: how an output begins, and what it says); ``judging`` (with
-``rules``: what is wrong). What comes out is a document of ``preflight.read/1``.
+Text goes one way: ``sources``; ``logs`` (what a job wrote); ``lines`` and ``marks`` (marks off, writers apart),
+``parts`` (what is what), ``kinds`` (one module a family of tools: how an output begins, and what it says);
+``judging`` (with ``rules``: what is wrong). What comes out is a document of ``preflight.read/1``.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Any
 from preflight.reading.judging import add_findings
 from preflight.reading.kinds import kinds
 from preflight.reading.kinds.pytorch import whole
-from preflight.reading.lines import by_writer, lines_of
+from preflight.reading.lines import lines_of
 from preflight.reading.logs import NCCL_LOG, NCCL_TESTS, judge_logs, judge_settings, log_parts
+from preflight.reading.marks import by_writer
 from preflight.reading.parts import Part, parts
 from preflight.reading.sources import Source, SourceError, open_sources
 

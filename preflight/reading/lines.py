@@ -1,10 +1,10 @@
-"""A pasted text as lines: without a terminal's, a mail's or a launcher's marks, and by who wrote them."""
+"""A pasted text as lines: without what a terminal, a mail or a page put into it."""
 
 from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from preflight.facts.text import plain
@@ -32,25 +32,8 @@ _HTML = re.compile(r"</?(?:p|br|pre|code|div|span|li|ul|details|summary)\b[^<>]{
 _REPEATED = re.compile(r"\s*\[repeated \d{1,7}x across [a-z ]{1,20}\].*")
 _TMUX_MARK = re.compile(r"\[\d{1,6}/\d{1,6}\]\s*$")
 
-#: What a launcher puts before each line; the group is who wrote it.
-_MARKS = tuple(
-    re.compile(pattern)
-    for pattern in (
-        r"\[(?:[\w.-]+@)?(\d{1,6},\d{1,6})\]<std(?:out|err|diag)>: ?",  # mpirun --tag-output
-        r"\[([a-z]+\d{1,6})\]: ?",  # torchrun
-        r"\(((?:[\w.:-]+ )?pid=\d+(?:, ip=[^)\s]{1,64})?)\)\s",  # Ray
-        r"\[(pod/[^\]\s]{1,256})\]\s",  # kubectl logs --prefix
-        r"([\w.-]{1,128})\s+\| ?",  # docker compose
-        r"\s{0,6}(\d{1,6}): ",  # srun --label
-        r"([A-Za-z][\w.-]{0,127}): ",  # pdsh, clush
-        r"(\d{1,3}(?:\.\d{1,3}){3}): ",  # the same with addresses
-        r"()\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)\s",  # kubectl logs --timestamps
-    )
-)
-
-#: Lines in a row that bear a mark, below which it is taken for part of the text; and how often each writer's
-#: name must come among them, since ``State: Active`` looks like a mark as well.
-_LEAST_LINES, _LEAST_PER_WRITER = 3, 3
+#: Lines each of which has a blank one behind it, from which on that is no way to write.
+_LEAST_DOUBLED = 6
 
 
 def lines_of(text: str) -> list[Line]:
@@ -72,52 +55,38 @@ def lines_of(text: str) -> list[Line]:
 
 
 def _unquoted(lines: list[Line]) -> list[Line]:
-    """Drop fences; take the marks off quoted lines."""
+    """Drop fences; take the marks off quoted lines, and the blank lines between all lines."""
     found = []
     for line in lines:
         text = line.text
         if match := _QUOTE.match(text):
             text = text[match.end() :]
         found.append(Line(line.number, "" if _FENCE.fullmatch(text) else text))
-    return found
+    return _undoubled(found)
 
 
-def by_writer(lines: Lines) -> Iterator[tuple[str, list[Line]]]:
-    """Yield stretches of lines, each with who wrote it (empty if nothing tells), without a launcher's marks.
-
-    What several writers wrote into each other is told apart.
-    """
-    at, plain_from = 0, 0
+def _undoubled(lines: list[Line]) -> list[Line]:
+    """Drop the blank line that a mail or a page put after every line."""
+    found: list[Line] = []
+    at = 0
     while at < len(lines):
-        end, written = _marked(lines, at)
-        if end == at:
-            at += 1
+        end, said = at, 0
+        while (
+            end < len(lines) and lines[end].text.strip() and (end + 1 == len(lines) or not lines[end + 1].text.strip())
+        ):
+            said += 1
+            end += 2
+            while end < len(lines) and not lines[end].text.strip():
+                end += 1
+        if said < _LEAST_DOUBLED:
+            found.extend(lines[at : max(end, at + 1)])
+            at = max(end, at + 1)
             continue
-        if plain_from < at:
-            yield "", list(lines[plain_from:at])
-        yield from written.items()
-        at = plain_from = end
-    if plain_from < len(lines):
-        yield "", list(lines[plain_from:])
-
-
-def _marked(lines: Lines, at: int) -> tuple[int, dict[str, list[Line]]]:
-    """Return where a stretch of marked lines that begins here ends, and its lines by writer; ``at`` if none does."""
-    for mark in _MARKS:
-        if not mark.match(lines[at].text):
-            continue
-        written: dict[str, list[Line]] = {}
-        end, count = at, 0
-        while end < len(lines):
-            text = lines[end].text
-            if match := mark.match(text + " "):
-                written.setdefault(match[1], []).append(Line(lines[end].number, text[match.end() :]))
-                count += 1
-            elif text.strip():
-                break
-            end += 1
-        while end > at and not lines[end - 1].text.strip():
-            end -= 1
-        if count >= max(_LEAST_LINES, _LEAST_PER_WRITER * len(written)):
-            return end, written
-    return at, {}
+        blanks = 0
+        for line in lines[at:end]:
+            blanks = blanks + 1 if not line.text.strip() else 0
+            # of a blank line that was doubled one stays
+            if not blanks or (blanks > 1 and blanks % 2):
+                found.append(line)
+        at = end
+    return found

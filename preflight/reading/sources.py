@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from preflight import bounded
 from preflight.facts.nccl_log.source import CHUNK, Reader, opened
 
 #: Bytes of a source that are held at once. Logs of NCCL are read to their end whatever their size; of everything
@@ -47,6 +48,7 @@ def open_sources(names: tuple[str, ...]) -> Iterator[Source]:
 def _source(name: str, path: Path) -> Source:
     said = "standard input" if name == "-" else name
     try:
+        bounded.waits_for_nobody(path)
         with path.open("rb") as stream:
             head, tail, skipped = _held(opened(stream, lambda remark: None))
     except OSError as error:

@@ -21,7 +21,7 @@ DOCUMENT_CAP = 512_000_000
 UNPACKED_CAP = 16_000_000_000
 
 #: Bytes read at once, and characters without a space among them that are left out as a whole: a cut could hide a name.
-_BLOCK, _UNBROKEN = 1 << 20, 4 << 20
+_BLOCK, _UNBROKEN = 1 << 18, 1 << 19
 
 _KEY_BEGINS, _KEY_NAME = "-----BEGIN PRIVATE KEY-----\n", "PRIVATE KEY"
 

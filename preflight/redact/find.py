@@ -18,8 +18,9 @@ _KEYS: Mapping[str, str] = {
     **dict.fromkeys(
         ("hostname", "host_name", "fqdn", "nodename", "node_name", "slurmd_nodename", "slurm_submit_host",
          "master_addr", "slurm_job_first_node", "slurm_topology_addr", "slurm_nodelist", "slurm_job_nodelist",
-         "slurm_step_nodelist", "slurm_nodename", "slurmctld_host", "submit_host", "nodelist", "batchhost", "reqnodelist", "excnodelist",
-         "slurm_job_exclude_nodes", "slurm_step_launcher_host", "ompi_mca_orte_node_regex", "prte_hosts"), "host"),
+         "slurm_step_nodelist", "slurm_nodename", "slurmctld_host", "submit_host", "nodelist", "batchhost",
+         "reqnodelist", "excnodelist", "slurm_job_exclude_nodes", "slurm_step_launcher_host",
+         "ompi_mca_orte_node_regex", "prte_hosts"), "host"),
     **dict.fromkeys(
         ("user", "username", "logname", "slurm_job_user", "sudo_user", "userid", "user_name", "owner"), "user"),
     **dict.fromkeys(
@@ -60,6 +61,9 @@ _WHERE: tuple[tuple[str, str, str], ...] = (
     ("S-", r'(?m)^Switch\s.{0,60}# "(?P<name>[A-Za-z][^\W_]*[\w.-]*\d[\w.-]*)"', "switch"),
     ("=(", r'"\s*(?P<name>[A-Za-z][\w.-]*)"\s+\d+\s+\d+\[[^\]\n]{0,8}\]\s+==\(', "switch"),
     (" ", r'(?:"|\bCA: )\s*(?P<name>HOST) (?:mlx\d_\d+|HCA-\d+|hfi\d_\d+|bnxt_re\d+|irdma\d+|ib\d)\s*[":]', "host"),
+    ("==>", r'==>[^\n"]{0,80}"\s*(?P<name>[A-Za-z][\w.-]*)"', "switch"),
+    (" for ", r'\b(?:Errors|Data Counters) for (?:0x[0-9a-fA-F]{1,16} )?"(?P<name>[A-Za-z][\w.-]*)"', "switch"),
+    ("Switch: ", r"(?m)^Switch: 0x[0-9a-fA-F]{1,16} (?P<name>[A-Za-z][\w.-]*):$", "switch"),
     # lldpcli, as JSON of either kind and as text
     ("chassis", r'"chassis":\s*\[\{.{0,600}?"name":\s*\[\{"value":\s*"(?P<name>HOST)"', "switch"),
     ("chassis", r'"chassis":\s*\{\s*"(?P<name>HOST)":\s*\{', "switch"),
@@ -118,7 +122,7 @@ def _name(kind: str, text: str, found: Found) -> str:
 
 def domains(text: str) -> Iterator[str]:
     """Yield the names of domains, and of hosts in them."""
-    for match in re.finditer(r"[^\W_][\w-]{0,62}(?:\.[^\W_][\w-]{0,62}){1,8}", text):
+    for match in re.finditer(r"(?<![\w.-])[^\W_][\w-]{0,62}(?:\.[^\W_][\w-]{0,62}){1,8}", text):
         if is_domain(match[0]):
             yield match[0]
 

@@ -62,6 +62,8 @@ class Keyed:
         if mask & (mask + 1) == 0 or any(address in block for block in _NOBODY):
             return address
         for block in _STAYS_IN:
+            if address == block.network_address:  # what the block itself is called by
+                return address
             if address in block:
                 return ipaddress.IPv4Address(self._flips("ipv4", number, 32, block.prefixlen, 32 - _HOST_BITS))
         # the first octet stays, or two where a block beside it is special: what is public stays public

@@ -16,6 +16,8 @@ _STEMS = {
     "name": ("name", "label", "word"), "domain": ("site", "zone", "realm"), "path": ("dir", "folder", "entry"),
 }  # fmt: skip
 
+#: Words that names are made of; letters of other alphabets are words of their own.
+WORD = re.compile(r"[A-Za-z0-9]+|[^\W_A-Za-z0-9]+")
 _NUMBER = re.compile("[0-9]+")
 _DASHED_ADDRESS = re.compile(r"(.*?)((?:25[0-5]|2[0-4]\d|1?\d?\d)(?:-(?:25[0-5]|2[0-4]\d|1?\d?\d)){3})", re.A)
 
@@ -73,7 +75,7 @@ class Names:
             self.only_in_place.add(name)
             return
         self._kinds.setdefault(name.lower(), kind)
-        self.longest = max(self.longest, len(re.findall(r"[^\W_]+", name)))
+        self.longest = max(self.longest, len(WORD.findall(name)))
         if kind in ("host", "switch") and self._counts(name):
             self._series.setdefault(_NUMBER.sub("#", name.lower()), kind)
 
@@ -81,7 +83,7 @@ class Names:
         """Remember a name that the user gave: it is replaced wherever it stands as a word."""
         self._taken.add(name.lower())
         self._kinds[name.lower()] = kind
-        self.longest = max(self.longest, len(re.findall(r"[^\W_]+", name)))
+        self.longest = max(self.longest, len(WORD.findall(name)))
 
     @staticmethod
     def is_everywhere(user: str) -> bool:

@@ -54,13 +54,13 @@ class Shapes:
         #: Network and broadcast addresses that were seen with their prefix: address -> length.
         self.networks: dict[ipaddress.IPv4Address | ipaddress.IPv6Address, int] = {}
 
-    def replace(self, match: re.Match[str]) -> str:
-        """Return what stands for a match of ``SHAPES``; what only looks like one stays."""
+    def replace(self, match: re.Match[str], before: str = "") -> str:
+        """Return what stands for a match of ``SHAPES``; what only looks like one stays. ``before``: text before it."""
         kind, text = match.lastgroup or "", match[0]
         if kind == "uuid":
             return self._count("UUID", text, self.keyed.hexadecimal("uuid", text))
         if kind == "ipv4":
-            return text if self._is_version(match) else self.ipv4(text)
+            return text if self._is_version(match, before) else self.ipv4(text)
         if kind == "colons":
             return self._colons(text)
         if kind in ("dashes", "dots", "enx"):
@@ -71,9 +71,9 @@ class Shapes:
         return text[: len(text) - len(digits)] + self.guid(digits)
 
     @staticmethod
-    def _is_version(match: re.Match[str]) -> bool:
-        before = match.string[max(0, match.start() - 40) : match.start()].rpartition("\n")[2]
-        return bool(_VERSION_BEFORE.search(before)) and not _ADDRESS_DASH.search(before)
+    def _is_version(match: re.Match[str], before: str) -> bool:
+        line = (before + match.string[max(0, match.start() - 40) : match.start()])[-40:].rpartition("\n")[2]
+        return bool(_VERSION_BEFORE.search(line)) and not _ADDRESS_DASH.search(line)
 
     def ipv4(self, text: str) -> str:
         """Return the alias of an address in dots."""

@@ -22,7 +22,7 @@ _LID = re.compile(
 _LINK = re.compile(r"((?:\"|0x[0-9a-fA-F]{16})\s{1,12})([0-9]{1,5})(\s{1,8}[0-9]{1,3}\[[^\]\n]{0,8}\])")
 _SMINFO = re.compile(r"(\bsminfo(?: -C [\w.-]{1,64})? )([0-9]{1,5})$")
 #: `ibnetdiscover`: `[1](2c903000a1b2c) "H-…"`, without leading zeros.
-_PORT_GUID = re.compile(r"(\]\()([0-9a-fA-F]{1,12})(?=\))")
+_PORT_GUID = re.compile(r"((?:\]|0x[0-9a-fA-F]{1,16})\()([0-9a-fA-F]{1,15})(?=\))")
 _LID_KEY = re.compile(r"file:/sys/class/infiniband/[^/]+/ports/\d+/(?:sm_)?lid$")
 
 
@@ -40,7 +40,7 @@ def in_text(shapes: Shapes, text: str) -> str:
         text = _LINK.sub(lambda match: match[1] + lid(shapes, match[2]) + match[3], text)
     if "sminfo" in text:
         text = _SMINFO.sub(lambda match: match[1] + lid(shapes, match[2]), text)
-    if "](" in text and ("S-" in text or "H-" in text):
+    if "](" in text or "guid=0x" in text:
         text = _PORT_GUID.sub(lambda match: match[1] + shapes.guid(match[2]), text)
     return text
 

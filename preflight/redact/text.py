@@ -10,7 +10,7 @@ from typing import Any
 from preflight.collector.redact import redact as without_secrets
 from preflight.redact import find, tables
 from preflight.redact.keyed import Keyed
-from preflight.redact.names import Names
+from preflight.redact.names import WORD, Names
 from preflight.redact.shapes import SHAPES, Shapes
 from preflight.redact.words import is_domain, vocabulary
 
@@ -20,15 +20,22 @@ _SEPARATES = (
     r"&(?:#x?[0-9a-fA-F]{1,6}|[a-z]{2,6});|%[0-9A-F]{2}"
 )
 _HOME = r"/(?:home|Users)/[^\s/\"'\\:;,<>()\[\]{}|&=]+(?:/[^\s/\"'\\:;,<>()\[\]{}|&=]+)*"
-_PIECE = re.compile(rf"(?P<separates>{_SEPARATES})|(?P<home>{_HOME})|(?P<run>\w[\w.:@%+-]*|::[\w.:%]+)")
+#: Paths of the kernel: `/sys/devices/system/node/node1` is no host, whatever hosts are called.
+_SYSTEM = r"/(?:sys|proc|dev)/[^\s\"'\\,;<>]*"
+_PIECE = re.compile(
+    rf"(?P<separates>{_SEPARATES})|(?P<home>{_HOME})|(?P<system>{_SYSTEM})|(?P<run>\w[\w.:@%+-]*|::[\w.:%]+)"
+)
 _HOME_OWNER = re.compile(r"/(?:home|Users)/([^\s/\"'\\:;,<>()\[\]{}|&=]+)")
 _NAME = re.compile(r"[^\W_][\w-]*(?:\.[\w-]+)*")
-_WORD = re.compile(r"[^\W_]+")
 _RANGE = r"\[[0-9][0-9,-]{0,4000}\]"
 _FOLDED = re.compile(rf"(?<![\w.-])[^\W\d_][\w.-]{{0,200}}{_RANGE}(?:[\w.-]|{_RANGE}){{0,200}}")
 
 #: Labels of a dotted name that are looked at together.
 _MOST_LABELS = 16
+
+#: Records that list a directory of the kernel, and keys of a report under which preflight's own words stand.
+_LISTINGS = ("dir:/sys/", "dir:/proc/", "dir:/dev/")
+_OUR_WORDS = frozenset(("title", "why", "fix", "supply", "missing"))
 
 #: Different runs of characters whose aliases are remembered.
 _REMEMBERED = 200_000
@@ -107,24 +114,30 @@ class Redactor:
         if isinstance(value, dict):
             made = {}
             for name, part in value.items():
-                made[self._key(name)] = tables.record(self.shapes, name, part) or self.value(part, name)
+                put = self._shaped(part) if name.startswith(_LISTINGS) else tables.record(self.shapes, name, part)
+                made[self.text(name)] = self.value(part, name) if put is None else put
             return made
         if isinstance(value, list):
             return [self.value(part, key) for part in value]
         return value
 
-    def _key(self, name: str) -> str:
-        return self.text(name)
+    def _shaped(self, value: Any) -> Any:
+        """Return what a directory of the kernel holds: no names, but an interface may be called by its MAC."""
+        if isinstance(value, str):
+            return SHAPES.sub(self.shapes.replace, value)
+        if isinstance(value, dict):
+            return {self._shaped(name): self._shaped(part) for name, part in value.items()}
+        return [self._shaped(part) for part in value] if isinstance(value, list) else value
 
     def _string(self, value: str, key: str) -> str:
         put = find.by_key(key, value, self._in_place)
-        return self.text(value) if put == value else put
+        return self.text(value, secrets=key not in _OUR_WORDS) if put == value else put
 
-    def text(self, text: str) -> str:
-        """Return a text with aliases, and without secrets."""
+    def text(self, text: str, secrets: bool = True) -> str:
+        """Return a text with aliases, and without its ``secrets``."""
         if not text or (len(text) < 3 and not text.isalpha()):
             return text
-        text = tables.in_text(self.shapes, without_secrets(text))
+        text = tables.in_text(self.shapes, without_secrets(text) if secrets else text)
         if self.names.only_in_place:
             text = find.in_text(text, self._in_place)
         if "[" in text:
@@ -145,16 +158,19 @@ class Redactor:
             if "." not in run and len(self._runs) < _REMEMBERED:  # what looks like a version depends on its place
                 self._runs[run] = made
             return made
-        return self._home(match["home"]) if match["home"] else match[0]
+        if match["home"]:
+            return self._home(match["home"])
+        return SHAPES.sub(self.shapes.replace, match[0]) if match["system"] else match[0]
 
     def _run(self, match: re.Match[str]) -> str:
         """Return a run of characters without spaces, with what is known in it replaced."""
-        text, start, end = match.string, match.start("run"), match.end("run")
-        pieces, done = [], start
-        for shape in SHAPES.finditer(text, start, end):
-            pieces += [_NAME.sub(self._name, text[done : shape.start()]), self.shapes.replace(shape)]
+        run, start = match["run"], match.start("run")
+        before = match.string[max(0, start - 40) : start]
+        pieces, done = [], 0
+        for shape in SHAPES.finditer(run):  # apart from its text: the `m` of a colour before it is none of its letters
+            pieces += [_NAME.sub(self._name, run[done : shape.start()]), self.shapes.replace(shape, before)]
             done = shape.end()
-        return "".join(pieces) + _NAME.sub(self._name, text[done:end])
+        return "".join(pieces) + _NAME.sub(self._name, run[done:])
 
     def _name(self, match: re.Match[str]) -> str:
         """Return the alias of a name, or a text with those that are known in it."""
@@ -184,7 +200,7 @@ class Redactor:
 
     def _words(self, text: str) -> str:
         """Replace the names among the words of a text, the longest first: `report_gpu001-ib0.txt`."""
-        words = [match.span() for match in _WORD.finditer(text)]
+        words = [match.span() for match in WORD.finditer(text)]
         pieces, done, place = [], 0, 0
         while place < len(words):
             for last in range(min(place + self.names.longest, len(words)) - 1, place - 1, -1):
@@ -219,7 +235,7 @@ class Redactor:
     def _is_usual(part: str) -> bool:
         return all(
             word in vocabulary() or word.isdigit() or re.fullmatch("[a-z]{1,3}[0-9]{1,4}", word)
-            for word in (match[0].lower() for match in _WORD.finditer(part))
+            for word in (match[0].lower() for match in WORD.finditer(part))
         )
 
     def _entry(self, part: str) -> str:

@@ -10,10 +10,10 @@ import gc
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, NoReturn
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import IO
+    from typing import IO, NoReturn
 
 
 class Forked:

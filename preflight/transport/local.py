@@ -8,15 +8,17 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
-from typing import IO, TYPE_CHECKING, Any
 
 from preflight import collector
 from preflight.collector import frame, spawn
 from preflight.transport import ship
 from preflight.transport.forked import Forked
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import IO, Any
+
     from preflight.collector.spawn import Process
 
 #: Seconds that the collector may take beyond its own deadline, its start included.
@@ -56,16 +58,23 @@ def collect(
     talk, complete = _Talk(started.process), False
     try:
         complete = talk.run(started.request(plan), time.monotonic() + plan["deadline_s"] + SLACK_S, meanwhile)
+        answer = _answered(talk.answer)  # while the collector ends
     finally:
         status = _end(started.process, _GRACE_S if complete else _PATIENCE_S)
-    try:
-        return talk.answer.document()
-    except frame.NoFrame:
+    if isinstance(answer, dict):
+        return answer
+    if isinstance(answer, frame.NoFrame):
         how = f"no answer within {plan['deadline_s'] + SLACK_S:g} s" if talk.late else f"exit status {status}"
         said = " ".join((talk.stderr + b" " + talk.answer.noise).decode("utf-8", "backslashreplace").split())
         return _no_answer(node, at, "collect", f"{how}: {said}" if said else how)
+    return _no_answer(node, at, "read", str(answer))
+
+
+def _answered(answer: frame.Reader) -> dict[str, Any] | frame.FrameError:
+    try:
+        return answer.document()
     except frame.FrameError as error:
-        return _no_answer(node, at, "read", str(error))
+        return error
 
 
 class _Collector:

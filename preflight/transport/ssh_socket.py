@@ -66,6 +66,11 @@ class Wire:
         self._stream, self._release, self._complaint = stream, release, complaint
         self._tcp = stream if isinstance(stream, socket.socket) and stream.family != socket.AF_UNIX else None
 
+    @property
+    def wakes(self) -> bool:
+        """Whether ``close`` wakes whoever reads or writes, so that neither needs a limit of its own."""
+        return isinstance(self._stream, socket.socket)
+
     def recv(self, size: int) -> bytes:
         """Read, for one thread at a time."""
         if not self._ahead:

@@ -40,8 +40,11 @@ def apply(tally: Tally, said: Event, origin: Origin, line: Callable[[], Line]) -
             tally.add("socket", (name,), line)
             tally.add("bootstrap", (origin.host, name, address), line)
     elif said.kind == "ib":
-        for device in said.values:
-            tally.add("ib", (origin.host, *cast("tuple[object, ...]", device)), line)
+        devices, interface = cast("tuple[tuple[tuple[object, ...], ...], str | None]", said.values)
+        for device in devices:
+            tally.add("ib", (origin.host, *device), line)
+        if interface is not None:
+            tally.add("oob", (interface,), line)
     elif said.kind == "registered":
         tally.add("registered", origin.process, _nowhere)
     else:

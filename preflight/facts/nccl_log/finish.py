@@ -95,7 +95,7 @@ def finish(tally: Tally) -> NcclLog | None:
         hcas=_hcas(table),
         no_device_found=next((line for line in obstacles if "No device found" in line.message), None),
         socket_interfaces=tuple(str(key[0]) for key, _ in sockets),
-        bootstrap_interfaces=tuple(dict.fromkeys(str(key[1]) for key, _ in table.rows("bootstrap"))),
+        bootstrap_interfaces=_outside_interfaces(table),
         environment=_environment(table),
         affinity=tuple(
             Affinity(key[0], key[1], key[2])
@@ -116,6 +116,12 @@ def finish(tally: Tally) -> NcclLog | None:
         processes=len(made := {key[1:] for key, _ in table.rows("made")}),
         registering=len(made & {key for key, _ in table.rows("registered")}),
     )
+
+
+def _outside_interfaces(table: _Tables) -> tuple[str, ...]:
+    """Return the interfaces over which ranks find each other, and over which verbs are set up."""
+    said = [str(key[1]) for key, _ in table.rows("bootstrap")] + [str(key[0]) for key, _ in table.rows("oob")]
+    return tuple(dict.fromkeys(said))
 
 
 def _of_rings(table: _Tables) -> int | None:

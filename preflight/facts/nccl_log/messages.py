@@ -44,6 +44,7 @@ _BOOTSTRAP = re.compile(r"Bootstrap ?: Using (?:\[0\])?(\S{1,63}?):(\S{3,64})<\d
 _OLD_INTERFACE = re.compile(r"NET : Using interface (\S{1,63}?):(\S{3,64})<\d+>")  # up to 2.3
 _USING = re.compile(r"NET/(\S{1,32})\s*: Using (.*)", re.DOTALL)
 _IB_DEVICE = re.compile(r"\[(\d{1,3})\]\s?([^\s:={}\[\]]{1,63}):(\d{1,3})[^/\s]{0,16}/(IB|RoCE)(/SHARP)?")
+_OUT_OF_BAND = re.compile(r"([^\s:]{1,63}):\S{2,64}<\d+>")
 _MERGED = re.compile(r"\[(\d{1,3})\]=\{([^}]{1,512})\}")
 _INTERFACE = re.compile(r"\[\d{1,3}\]([^\s:\[\]]{1,63}):([^\s<]{0,64})")
 _ENVIRONMENT = re.compile(r"\b(NCCL_\w{1,64}) set (?:by environment )?to (.*)", re.DOTALL)
@@ -191,13 +192,14 @@ def _using(message: str) -> Event | None:
     name, rest = match[1], match[2]
     if name.casefold() in ("socket", "fastsocket"):
         return Event("sockets", tuple(_INTERFACE.findall(rest)))
-    rest = rest.partition("; OOB")[0]
+    rest, _, outside = rest.partition("; OOB ")
+    oob = _OUT_OF_BAND.match(outside)
     devices: list[tuple[int, str, int, bool, bool]] = []
     for index, members in _MERGED.findall(rest):
         devices += [(int(index), d[1], int(d[2]), d[3] == "RoCE", bool(d[4])) for d in _IB_DEVICE.findall(members)]
     if not devices:
         devices = [(int(d[0]), d[1], int(d[2]), d[3] == "RoCE", bool(d[4])) for d in _IB_DEVICE.findall(rest)]
-    return Event("ib", tuple(devices))
+    return Event("ib", (tuple(devices), oob[1] if oob else None))
 
 
 def _affinity(message: str) -> Event | None:

@@ -24,6 +24,7 @@ _REST = (
 _AFTER_HOST = re.compile(f"(?:{_DEVICE})?{_REST}")
 #: Where somebody took the host out: the device alone tells NCCL's line from prose about NCCL, or nothing stands before.
 _MARKED = re.compile(f"(?:.{{0,400}}[\\s:>│|])?{_DEVICE}{_REST}")
+_BEFORE_BARE = re.compile(r"\s*(?:(?:[\[(]\s*[\])]|[\[(]?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?[\])]?|[+>|│*-])\s+)*")
 _BARE = re.compile(f"(?:\\S{{1,255}}:[\\dXx*]{{1,10}}:[\\dXx*]{{1,10}}\\s)?{_REST}")
 
 
@@ -85,7 +86,7 @@ def origin_of(head: str) -> Origin | None:
     tag, bare = unlaunched(head)
     if marked := _MARKED.fullmatch(bare):
         return Origin(None, None, _number(marked["device"]), tag, time, marked["source"] or "")
-    if alone := _BARE.fullmatch(bare.lstrip()):
+    if alone := _BARE.fullmatch(_BEFORE_BARE.sub("", bare, count=1)):
         return Origin(None, None, None, tag, time, alone["source"] or "")
     return Origin(None, None, None, tag, time, "") if found is not None or _TABLE_ROW.search(head) else None
 

@@ -18,6 +18,7 @@ MODULES = (
     "ethtool",
     "qos",
     "host",
+    "lscpu",
     "kernel",
     "settings",
 )

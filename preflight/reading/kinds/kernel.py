@@ -8,7 +8,7 @@ from typing import Any
 from preflight.reading.lines import Lines
 from preflight.reading.parts import Kind, Taken
 
-_XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d{1,3})(?:,\s*(.*))?")
+_XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)(?: GPU-(?:I|CI):\d{1,3}){0,2}\): (\d{1,3})(?:,\s*(.*))?")
 _SXID = re.compile(
     r"nvidia-nvswitch(\d{1,3}): SXid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d{5})(?:,\s*(?:(Fatal|Non-fatal),?\s*)?(.*))?"
 )
@@ -58,7 +58,7 @@ def _begins(lines: Lines, at: int) -> bool:
     if not _TIME.match(text) or "NCCL" in text:
         return False
     if (
-        re.match(r"\s*(?:<\d{1,3}>)?\[\s*\d{1,10}\.\d{6}\]", text)
+        re.match(r"\s*(?:<\d{1,3}>|\d{1,7}[:-]?\s?)?\[\s*\d{1,10}\.\d{6}\]", text)
         or " kernel: " in text
         or text.lstrip().startswith("kern")
     ):

@@ -125,14 +125,27 @@ _IBSTATUS = re.compile(r"\s*Infiniband device '([^']{1,64})' port (\d{1,3}) stat
 _IBSTATUS_FIELDS = frozenset(("default gid", "base lid", "sm lid", "state", "phys state", "rate", "link_layer"))
 
 
+#: A port's lines, two of which are enough where the head is cut off.
+_IBSTATUS_OWN = re.compile(
+    r"\s*(?:default gid:\s+[0-9a-fA-F:]{6,}|(?:base|sm) lid:\s+0x[0-9a-f]+|(?:phys )?state:\s+\d: \w+"
+    r"|rate:\s+\d+ Gb/sec .*|link_layer:\s+\w+)\s*"
+)
+
+
 def _begins_ibstatus(lines: Lines, at: int) -> bool:
-    return bool(_IBSTATUS.fullmatch(lines[at].text))
+    if _IBSTATUS.fullmatch(lines[at].text):
+        return True
+    return len(lines) > at + 1 and all(_IBSTATUS_OWN.fullmatch(line.text) for line in lines[at : at + 2])
 
 
 def _take_ibstatus(lines: Lines, at: int) -> Taken:
     ports: list[dict[str, Any]] = []
     said: list[dict[str, str]] = []
     cut = list[Cut]()
+    if not _IBSTATUS.fullmatch(lines[at].text):
+        ports.append(_port(None, None))
+        said.append({})
+        cut.append(Cut(lines[at].number, "the line that names the device is missing"))
 
     def belongs(text: str) -> bool:
         found = field(text)

@@ -1,0 +1,60 @@
+"""Reads files that others wrote: never more than a limit, and never what does not end. Imported before every job."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: Bytes of a document: several logs of ``session.LOG_CAP`` and a sweep of ``probes.SWEEP_CAP``, each read twice.
+DOCUMENT = 512 << 20
+
+#: Bytes of a report: of ten thousand nodes of which each has its own findings.
+REPORT = 2_000_000_000
+
+#: Bytes of a file that people write: a cluster file of ten thousand nodes by name has less than one.
+BY_HAND = 16 << 20
+
+_CHUNK = 1 << 20
+_HANDED_OVER = ("/dev/", "/proc/self/")
+
+
+class Unfit(OSError):
+    """The file is not read at all; ``strerror`` says why, without its name."""
+
+
+def waits_for_nobody(path: str | Path) -> None:
+    """Raise Unfit for a pipe, socket or device, which might never end, unless the shell hands it over; and OSError."""
+    mode = os.stat(path).st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or os.fspath(path).startswith(_HANDED_OVER)):
+        raise Unfit(errno.EINVAL, "it is no regular file")
+
+
+def content(path: str | Path, most: int) -> bytes:
+    """Return what is in a file; raises OSError, which is ``Unfit`` if it is no regular file or longer than ``most``.
+
+    What is handed over by the shell (``<(…)``, ``/dev/stdin``) may be a pipe; elsewhere a pipe is somebody's trap.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        mode, size = os.fstat(fd).st_mode, os.fstat(fd).st_size
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not stat.S_ISREG(mode):
+            if not os.fspath(path).startswith(_HANDED_OVER):
+                raise Unfit(errno.EINVAL, "it is no regular file")
+            os.set_blocking(fd, True)
+        pieces: list[bytes] = []
+        left = most + 1
+        while left > 0 and size <= most and (piece := os.read(fd, min(left, max(_CHUNK, size + 1)))):
+            pieces.append(piece)
+            left -= len(piece)
+        if size > most or left <= 0:
+            raise Unfit(errno.EFBIG, f"it is longer than {most >> 20} MiB")
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    finally:
+        os.close(fd)

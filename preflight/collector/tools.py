@@ -1,0 +1,90 @@
+"""Where tools are found. Root runs none that anybody else could have put there.
+
+What calls a gate sets its PATH, or has it from a user's shell; so as root a folder of PATH, or of the cluster file, only
+counts where nobody but root can change it or anything above it.
+"""
+
+import os
+import stat
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, Iterable, List, Tuple
+
+#: Where administration tools live that are not in the PATH of a user or of a non-login shell.
+SYSTEM_PATH = (
+    "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    ":/opt/mellanox/iproute2/sbin:/opt/mellanox/ethtool/sbin:/opt/mellanox/mlnx-fw-updater"
+    ":/opt/mellanox/mft/bin:/opt/mellanox/doca/tools:/usr/local/nvidia/bin"
+)
+
+_WRITABLE_BY_OTHERS = 0o022
+
+_of_the_site: "List[str]" = []
+_known: "Dict[str, str]" = {}
+_joined: "Dict[Tuple[object, ...], str]" = {}
+
+
+def also(folders: "Iterable[str]") -> None:
+    """Look into these folders of the site as well, before those of the system."""
+    _of_the_site[:] = [folder for folder in folders if folder.startswith("/") and ":" not in folder]
+
+
+def search_path() -> str:
+    """Return the folders in which tools are looked for, as PATH has them."""
+    told = (os.environ.get("PATH", ""), tuple(_of_the_site), os.geteuid())
+    if told not in _joined:
+        _joined[told] = ":".join([*(folder for folder in _offered() if not distrusted(folder)), SYSTEM_PATH])
+    return _joined[told]
+
+
+def find(tool: str) -> str:
+    """Return the path of a tool; raise FileNotFoundError, or PermissionError if it may not be run."""
+    refused = ""
+    folders = [""] if "/" in tool else search_path().split(":")
+    for folder in folders:
+        if not folder.startswith("/") and "/" not in tool:
+            continue
+        path = os.path.join(folder, tool)
+        if os.access(path, os.F_OK) and os.path.isfile(path):  # the one costs no exception
+            if os.access(path, os.X_OK):
+                return path
+            refused = refused or path
+    if refused:
+        raise PermissionError(13, "{} may not be executed by this user".format(refused))
+    what = "there is no {} in PATH or the system directories".format(tool)
+    elsewhere = [folder for folder in _offered() if distrusted(folder) and os.path.isfile(os.path.join(folder, tool))]
+    if elsewhere:
+        raise PermissionError(13, "{}; that in {} is not run: {}".format(what, elsewhere[0], distrusted(elsewhere[0])))
+    raise FileNotFoundError(2, what)
+
+
+def distrusted(folder: str) -> str:
+    """Say why nothing in a folder is run by root; empty if it may be, or if this is an ordinary user."""
+    if os.geteuid() != 0:
+        return ""
+    if folder not in _known:
+        _known[folder] = _theirs(folder)
+    return _known[folder]
+
+
+def _offered() -> "List[str]":
+    offered = [*_of_the_site, *os.environ.get("PATH", "").split(":")]
+    return [folder for folder in offered if folder.startswith("/")]
+
+
+def _theirs(folder: str) -> str:
+    """Name who else than root can change a folder, or what it lies in."""
+    path = os.path.realpath(folder)
+    while True:
+        try:
+            found = os.stat(path)
+        except OSError as error:
+            return "{}: {}".format(path, error.strerror)
+        if found.st_uid != 0:
+            return "{} belongs to user {}".format(path, found.st_uid)
+        if found.st_mode & _WRITABLE_BY_OTHERS and not (found.st_mode & stat.S_ISVTX and path != folder):
+            return "others than root may write to {}".format(path)
+        if path == "/":
+            return ""
+        path = os.path.dirname(path)

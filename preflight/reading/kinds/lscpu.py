@@ -1,0 +1,132 @@
+"""``lscpu``: its list, in any language; ``lscpu -e`` and ``-p``, a line for each CPU; ``lscpu -J``."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from preflight.reading.blocks import block, field
+from preflight.reading.lines import Lines
+from preflight.reading.parts import Cut, Kind, Taken
+
+#: A node's CPUs, in any language: ``NUMA node0 CPU(s):``, ``NUMA-Knoten0 CPU(s):``, ``NUMA 节点0 CPU：``.
+_NUMA_LINE = re.compile(r"\s*NUMA[ -]?[^\W\d]{1,16}\s?(\d{1,4}) CPU(?:\(s\))?\s*[:：]\s*(\d[\d,\s-]*)?")
+_NUMA_COUNT = re.compile(r"\s*NUMA[ -]?[^\W\d]{1,16}(?:\(s\))?\s*[:：]\s*(\d{1,4})")
+#: Names that only lscpu has, two of which tell what is left of it.
+_NAMES = re.compile(
+    r"\s*(?:CPU op-mode\(s\)|On-line CPU\(s\) list|Thread\(s\) per core|Core\(s\) per socket|Socket\(s\)):\s.*"
+)
+_HEAD = re.compile(r"\s*CPU\s+NODE\s+SOCKET\s+CORE\b.*")
+_COMMENT = re.compile(r"# (?:The following is the parsable format|CPU,Core,Socket,Node\b).*")
+
+
+def _begins(lines: Lines, at: int) -> bool:
+    text = lines[at].text
+    if _HEAD.fullmatch(text) or _COMMENT.fullmatch(text) or _is_json(lines, at):
+        return True
+    if "NUMA" in text and (_NUMA_LINE.fullmatch(text) or _NUMA_COUNT.fullmatch(text)):
+        return True
+    if _NAMES.fullmatch(text):
+        return any(_NAMES.fullmatch(line.text) for line in lines[at + 1 : at + 3])
+    if not re.fullmatch(r"\s*Architecture:\s+\S+\s*", text):
+        return False
+    return any("CPU(s)" in line.text or "CPU op-mode" in line.text for line in lines[at + 1 : at + 5])
+
+
+def _take(lines: Lines, at: int) -> Taken:
+    if _HEAD.fullmatch(lines[at].text) or _COMMENT.fullmatch(lines[at].text):
+        return _take_table(lines, at)
+    if _is_json(lines, at):
+        return _take_json(lines, at)
+
+    def belongs(text: str) -> bool:
+        return field(text) is not None or text[:1].isspace() or bool(re.match(r"[^:：]{1,60}：|NUMA[ -]", text))
+
+    end, taken = block(lines, at, belongs, blanks=1)
+    said = dict(filter(None, (field(line.text) for line in taken)))
+    nodes = {
+        match[1]: {"cpus": _ids(match[2] or ""), "memory_bytes": None}
+        for line in taken
+        if (match := _NUMA_LINE.fullmatch(line.text))
+    }
+    counts = [match[1] for line in taken if (match := _NUMA_COUNT.fullmatch(line.text))]
+    cpus = said.get("CPU(s)", "")
+    facts = {
+        "numa_nodes": nodes, "cpus": int(cpus) if re.fullmatch(r"\d{1,6}", cpus) else None,
+        "model": said.get("Model name"), "sockets": _number(said.get("Socket(s)")),
+        "threads_per_core": _number(said.get("Thread(s) per core")), "architecture": said.get("Architecture"),
+    }  # fmt: skip
+    cut = []
+    promised = _number(counts[0]) if counts else None
+    if not counts and nodes and "0" not in nodes:
+        cut.append(Cut(taken[0].number, "the nodes before these are missing"))
+    if promised is not None and promised != len(nodes):
+        cut.append(Cut(taken[-1].number, f"{promised} NUMA nodes are there and {len(nodes)} are shown"))
+    return Taken(end, facts, f"{facts['model'] or 'CPU'}, {cpus} CPUs, {len(nodes)} NUMA nodes", cut)
+
+
+def _take_table(lines: Lines, at: int) -> Taken:
+    """Read ``lscpu -e`` or ``lscpu -p``: a line for each CPU."""
+    wide = bool(_HEAD.fullmatch(lines[at].text))
+    row = re.compile(r"\s*(\d{1,5})\s+(\d{1,4})(?:\s+\S+){1,12}" if wide else r"(\d{1,5}),\d*,\d*,(\d{0,4})(?:,.*)?")
+    end, taken = block(lines, at, lambda text: bool(row.fullmatch(text)) or (not wide and text[:2] == "# "), blanks=0)
+    nodes: dict[str, dict[str, Any]] = {}
+    for line in taken:
+        if (match := row.fullmatch(line.text)) and match[2]:
+            nodes.setdefault(match[2], {"cpus": [], "memory_bytes": None})["cpus"].append(int(match[1]))
+    return Taken(end, {**_HOST, "numa_nodes": nodes}, f"{len(nodes)} NUMA nodes")
+
+
+#: What lscpu tells of a host.
+_HOST = dict.fromkeys(("numa_nodes", "cpus", "model", "sockets", "threads_per_core", "architecture"))
+_JSON_LINE = re.compile(r"\s*[\]\[{}\",].*")
+
+
+def _is_json(lines: Lines, at: int) -> bool:
+    if not lines[at].text.lstrip().startswith("{"):
+        return False
+    near = " ".join(line.text[:400] for line in lines[at : at + 4])
+    return bool(re.match(r'\s*{\s*"(?:lscpu|cpus)"\s*:', near)) and bool(re.search(r'"(?:field|cpu)"', near))
+
+
+def _take_json(lines: Lines, at: int) -> Taken:
+    """Read ``lscpu -J`` or ``lscpu -Je``, also one that is cut."""
+    end = at + 1
+    while end < len(lines) and _JSON_LINE.fullmatch(lines[end].text):
+        end += 1
+        if lines[end - 1].text.startswith("}"):
+            break
+    text = "\n".join(line.text for line in lines[at:end])
+    nodes: dict[str, dict[str, Any]] = {}
+    said: dict[str, str] = dict(re.findall(r'"field":\s*"([^"]{1,60}?):?",\s*"data":\s*"([^"]*)"', text))
+    for name, value in said.items():
+        if match := re.fullmatch(r"NUMA node(\d{1,4}) CPU\(s\)", name):
+            nodes[match[1]] = {"cpus": _ids(value), "memory_bytes": None}
+    for cpu, node in re.findall(r'"cpu":\s*"?(\d{1,5})"?,[^{}]{0,400}?"node":\s*"?(\d{1,4})"?', text):
+        nodes.setdefault(node, {"cpus": [], "memory_bytes": None})["cpus"].append(int(cpu))
+    facts = {
+        **_HOST, "numa_nodes": nodes, "cpus": _number(said.get("CPU(s)")), "model": said.get("Model name"),
+        "sockets": _number(said.get("Socket(s)")), "threads_per_core": _number(said.get("Thread(s) per core")),
+        "architecture": said.get("Architecture"),
+    }  # fmt: skip
+    whole = lines[end - 1].text.strip().endswith("}") and text.count("{") == text.count("}")
+    cut = [] if whole else [Cut(lines[end - 1].number, "the JSON is not whole")]
+    return Taken(end, facts, f"{facts['model'] or 'CPU'}, {len(nodes)} NUMA nodes", cut)
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text and re.fullmatch(r"\d{1,6}", text) else None
+
+
+def _ids(text: str) -> list[int] | None:
+    """Read ``0-3,8``; None for what is no list of CPUs."""
+    found: list[int] = []
+    for item in filter(None, text.replace(" ", "").split(",")):
+        match = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", item)
+        if not match or len(found) > 65_536:
+            return None
+        found += range(int(match[1]), int(match[2] or match[1]) + 1)
+    return found
+
+
+KINDS = (Kind("lscpu", _begins, _take),)

@@ -1,0 +1,155 @@
+"""What launchers, searches and collectors of logs put before each line: who wrote it, when, which line it is."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+from preflight.facts.text import plain
+from preflight.reading.lines import Line, Lines
+
+#: What a launcher puts before each line; the group is who wrote it.
+_MARKS = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"\[(?:[\w.-]+@)?(\d{1,6},\d{1,6})\]<std(?:out|err|diag)>: ?",  # mpirun --tag-output
+        r"\[([a-z]+\d{1,6})\]: ?",  # torchrun
+        r"\(((?:[\w.:-]+ )?pid=\d+(?:, ip=[^)\s]{1,64})?)\)\s",  # Ray
+        r"\[(pod/[^\]\s]{1,256})\]\s",  # kubectl logs --prefix
+        r"([\w.-]{1,128})\s+\| ?",  # docker compose
+        r"\s{0,6}(\d{1,6}): ",  # srun --label
+        # pdsh, clush; not what the kernel's own lines begin with
+        r"(?!NVRM|kern(?:el)?:|nvidia|mce:|EDAC|AER|pci)([A-Za-z][\w.,\[\]-]{0,127}): ",
+        r"(\d{1,3}(?:\.\d{1,3}){3}): ",  # the same with addresses
+        r"([\w./-]{1,128}\.(?:txt|log|out|err))[:-](?:\d{1,7}[:-](?!\d\d\.\d))? ?",  # grep in files
+        r"()\+(?!\+\+)",  # what a patch adds
+        r"()[|│┃║]\s",  # a frame around the text
+    )
+)
+#: The same, of which the log of a kernel has its own.
+_TIMES = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"()\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?:?\s",  # kubectl, ts, Jenkins
+        r"()\[?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\]?:?\s",
+        r"()[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,128} (?!kernel\b)[\w.@/-]{1,64}(?:\[\d{1,10}\])?: ",  # syslog
+    )
+)
+_KERNEL = re.compile(r"\bkernel(?::|\[)|NVRM: |SXid \(|\bmlx5_core |\bpcieport |nvidia-\w+: ")
+_KERNEL_TIME = re.compile(r"\s*(?:<\d+>|\d{1,7}[:-]?\s?)?\[\s*\w|\w{3} [ \d]\d \d\d:|\d{4}-\d\d-\d\d[T ]|\s{8}")
+_FRAME_END = re.compile(r"\s*[│┃║]$|\s{2,}\|$")
+#: ``grep -n``, ``cat -n``, an editor: the number of each line. ``81:00.0`` is the address of a device.
+_LINE_NUMBER = re.compile(r"\s{0,8}(\d{1,7})(?:\t|[:|](?!\d\d\.\d) ?)")
+#: An element of a JSON list of lines, as Ansible shows output.
+_JSON_STRING = re.compile(r'\s*("(?:[^"\\]|\\.){0,4000}"),?\s*')
+_LEAST_NUMBERED = 5
+
+#: Lines in a row that bear a mark, below which it is taken for part of the text; and how often each writer's
+#: name must come among them, since ``State: Active`` looks like a mark as well.
+_LEAST_LINES, _LEAST_PER_WRITER = 3, 3
+#: How often a stretch of lines is tried for a mark, each time from a later line.
+_TRIES = 6
+
+
+def by_writer(lines: Lines, depth: int = 2) -> Iterator[tuple[str, list[Line]]]:
+    """Yield stretches of lines, each with who wrote it (empty if nothing tells), without a launcher's marks.
+
+    What several writers wrote into each other is told apart.
+    """
+    at, plain_from = 0, 0
+    refused: dict[re.Pattern[str], tuple[int, int]] = {}
+    while at < len(lines):
+        end, written = _marked(lines, at, refused)
+        if end == at:
+            at += 1
+            continue
+        if plain_from < at:
+            yield "", list(lines[plain_from:at])
+        for writer, own in written.items():
+            # a launcher's lines may have gone through another's hands
+            for name, inner in by_writer(own, depth - 1) if depth > 1 else [("", own)]:
+                yield f"{writer} {name}".strip(), inner
+        at = plain_from = end
+    if plain_from < len(lines):
+        yield "", list(lines[plain_from:])
+
+
+def _marked(
+    lines: Lines, at: int, refused: dict[re.Pattern[str], tuple[int, int]]
+) -> tuple[int, dict[str, list[Line]]]:
+    """Return where a stretch of marked lines that begins here ends, and its lines by writer; ``at`` if none does.
+
+    ``refused`` keeps which marks were taken for part of the text, up to which line and how often.
+    """
+    if (numbered := _numbered(lines, at)) or (numbered := _listed(lines, at)):
+        return at + len(numbered), {"": numbered}
+    for mark in (*_MARKS, *_TIMES):
+        if not mark.match(lines[at].text):
+            continue
+        until, tries = refused.get(mark, (0, 0))
+        if at < until and tries >= _TRIES:
+            continue
+        written: dict[str, list[Line]] = {}
+        end, count = at, 0
+        while end < len(lines):
+            text = lines[end].text
+            if match := mark.match(text + " "):
+                rest = _FRAME_END.sub("", text[match.end() :]) if text[:1] in "|│┃║" else text[match.end() :]
+                written.setdefault(match[1], []).append(Line(lines[end].number, rest))
+                count += 1
+            elif text.strip():
+                break
+            end += 1
+        while end > at and not lines[end - 1].text.strip():
+            end -= 1
+        kernel = mark in _TIMES and _of_kernel([line.text for own in written.values() for line in own])
+        if not kernel and count >= max(_LEAST_LINES, _LEAST_PER_WRITER * len(written)):
+            return end, written
+        refused[mark] = (end, _TRIES if kernel else tries + 1 if at < until else 1)
+    return at, {}
+
+
+def _of_kernel(texts: list[str]) -> bool:
+    """Tell whether lines are a kernel's, whose time was taken for a mark: they bear no other."""
+    if not any(_KERNEL.search(text) for text in texts):
+        return False
+    return sum(bool(_KERNEL_TIME.match(text)) for text in texts) * 2 < len(texts)
+
+
+def _numbered(lines: Lines, at: int) -> list[Line]:
+    """Return the lines from here on whose numbers go up one by one, without the numbers."""
+    found: list[Line] = []
+    before: int | None = None
+    for line in _from(lines, at):
+        match = _LINE_NUMBER.match(line.text + "\t" if line.text.strip().isdigit() else line.text)
+        if not match or (before is not None and int(match[1]) != before + 1):
+            break
+        before = int(match[1])
+        found.append(Line(line.number, line.text[match.end() :]))
+    if len(found) < _LEAST_NUMBERED:
+        return []
+    # the tasks of a job count up as well, and begin again
+    begins_again = at + len(found) < len(lines) and _LINE_NUMBER.match(lines[at + len(found)].text)
+    return [] if begins_again else found
+
+
+def _listed(lines: Lines, at: int) -> list[Line]:
+    """Return the lines that are elements of a JSON list from here on, as they were."""
+    found: list[Line] = []
+    for line in _from(lines, at):
+        match = _JSON_STRING.fullmatch(line.text) if '"' in line.text else None
+        if not match:
+            break
+        try:
+            text = str(json.loads(match[1]))
+        except ValueError:
+            break
+        found.append(Line(line.number, plain(text).replace("\n", " ").rstrip()))
+    return found if len(found) >= _LEAST_NUMBERED else []
+
+
+def _from(lines: Lines, at: int) -> Iterator[Line]:
+    while at < len(lines):
+        yield lines[at]
+        at += 1

@@ -1,0 +1,76 @@
+"""Every id of the catalogue: answered, by which checks and recordings, or deferred, and why; none is forgotten."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from preflight.checklist_items import ITEMS, Item
+from preflight.checks import registry
+from tests.fixture import cases
+
+#: Id -> what it waits for (a kind of evidence), and why nothing that this version collects can answer it.
+DEFERRED = {
+    "FP-LAT-2": ("bench", "a pairwise matrix between all groups of GPUs has to be measured"),
+    "FP-OBS-7": ("switch", "queues are seen by the switch alone"),
+    "PA-06": ("declared", "which ranks form a data-parallel group is the job's own plan"),
+    "PA-07": ("declared", "which ranks form a tensor-parallel group is the job's own plan"),
+    "PA-08": ("declared", "which ranks form a pipeline is the job's own plan"),
+    "PA-09": ("declared", "the sharding policy is the job's own"),
+    "PA-10": ("declared", "the placement of experts is the job's own"),
+    "PA-11": ("declared", "micro-batch and accumulation are the job's own"),
+    "PA-24": ("trace", "bubbles show in traces of all stages, whose schedule the job declares"),
+    "PA-N3": ("declared", "which ranks belong to one job, and that it crosses knowingly, the job declares"),
+    "PA-N2": ("declared", "power and price are the site's word"),
+    "NT-INF-1": ("trace", "a trace of a serving engine is needed"),
+    "NT-INF-2": ("trace", "a trace of a serving engine is needed"),
+    "NT-INF-3": ("trace", "a trace of a serving engine is needed"),
+    "NT-INF-4": ("declared", "which workers prefill and which decode is the engine's own plan"),
+    "NT-INF-5": ("trace", "a trace of a serving engine is needed"),
+    "NT-INF-6": ("trace", "a trace of a serving engine is needed"),
+    "NT-SCL-1": ("bench", "step times at several sizes of the same job are needed"),
+    "NT-SHP-5": ("switch", "the telemetry of the fabric lies in its manager and its switches"),
+    "AN-5": ("switch", "the other half of the comparison is the switch's"),
+    "NT-LENS-10": ("trace", "a trace of a serving engine is needed"),
+}
+
+#: Id -> the kind of evidence that its uncovered part waits for; the rest of it is answered.
+IN_PART = {"FP-LOSS-2": "switch", "FP-CON-2": "switch", "FP-CON-3": "switch", "GS-5": "bench", "NT-PIT-6": "trace"}
+
+KINDS = {"bench", "trace", "switch", "declared"}
+BY_ID = {item.id: item for item in ITEMS}
+CHECKS = registry().checks
+
+
+def test_every_id_is_in_one_table_and_each_once() -> None:
+    assert len(BY_ID) == len(ITEMS) == 139
+    answered = {item for check in CHECKS for item in check.answers}
+    assert answered | set(DEFERRED) == set(BY_ID)
+    assert answered & set(DEFERRED) == set(), "it is answered now: strike it from DEFERRED"
+    assert set(IN_PART) == {item.id for item in ITEMS if item.uncovered}
+
+
+@pytest.mark.parametrize("item", [item for item in ITEMS if item.id not in DEFERRED], ids=lambda item: item.id)
+def test_an_answered_id_has_checks_and_these_have_recordings(item: Item) -> None:
+    bearing = [check for check in CHECKS if item.id in check.answers]
+    recorded = {check.id: list(cases(check.id)) for check in bearing}
+    assert recorded
+    for check, found in recorded.items():
+        assert len(found) >= 3, f"{check}: one that passes, one that does not, one without evidence"
+        assert all(json.loads(case.path.read_text())["origin"] for case in found), "recorded, or made by hand"
+
+
+@pytest.mark.parametrize("item", DEFERRED)
+def test_a_deferred_id_says_what_it_waits_for(item: str) -> None:
+    kind, reason = DEFERRED[item]
+    assert kind in KINDS & set(BY_ID[item].by)
+    assert len(reason.split()) > 4
+    assert not [check.id for check in CHECKS if item in check.answers]
+
+
+@pytest.mark.parametrize("item", IN_PART)
+def test_a_part_that_is_not_covered_is_named(item: str) -> None:
+    assert IN_PART[item] in KINDS
+    assert BY_ID[item].uncovered
+    assert [check for check in CHECKS if item in check.answers]
