@@ -26,7 +26,7 @@ def file_name(node: str) -> str:
     """Return the file name of a node's document; whatever the node is called, it stays in its directory."""
     if node == RUN:
         return RUN_FILE
-    name = quote(node, safe="-_.+@:") + ".json"
+    name = quote(node, safe="-_.+@:", errors="backslashreplace") + ".json"
     if name.startswith(".") or name == RUN_FILE:
         name = f"%{ord(node[0]):02X}{name[1:]}"
     return name
@@ -125,11 +125,7 @@ def files(paths: Sequence[Path]) -> list[Path]:
 def _is_report(path: Path) -> bool:
     """Tell a report that lies beside the evidence from evidence that is damaged."""
     try:
-        bounded.waits_for_nobody(path)
-        with path.open("rb") as stream:
-            if not stream.read(64).lstrip().startswith(b"{"):
-                return False
-        document = json.loads(bounded.content(path, bounded.REPORT))
+        document = json.loads(bounded.content(path, bounded.REPORT, b"{"))
     except (OSError, ValueError, RecursionError, MemoryError):
         return False
     return isinstance(document, dict) and str(document.get("schema", "")).startswith("preflight.report/")

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from preflight.lean import dataclass, fields, replace
 from preflight.session import Session, UsageError, progress, read_logs, say
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ SWEEP_S = 120.0
 MARGIN_S = 10.0
 
 
-class Manner(NamedTuple):
+@dataclass(frozen=True)
+class Manner:
     """How nodes are asked. ``deadline_s`` is for everything; None: as long as usual."""
 
     deadline_s: float | None = None
@@ -78,12 +80,12 @@ def check(
     **options: Any,
 ) -> NoReturn:  # fmt: skip
     """Carry out ``preflight check``; ``options`` are those of ``Manner`` and the outputs of a Session."""
-    manner = Manner(**{name: options.pop(name) for name in Manner._fields if name in options}, job=job)
+    manner = Manner(**{one.name: options.pop(one.name) for one in fields(Manner) if one.name in options}, job=job)
     session = Session("check", cluster, only, skip, options)
     run = read_logs(logs)
     if not any((hosts, hostfile, job, rerun, selector)) and manner.via == "srun":
         job = _own_job()
-        manner = manner._replace(job=job)
+        manner = replace(manner, job=job)
     if manner.via != "kubectl" and (manner.namespace or manner.container):
         raise UsageError("-n and -c name a pod's namespace and container: add --via kubectl")
     if not any((hosts, hostfile, job, rerun, selector)):

@@ -20,6 +20,7 @@ REPORT = 2_000_000_000
 BY_HAND = 16 << 20
 
 _CHUNK = 1 << 20
+_HEAD = 1024
 _HANDED_OVER = ("/dev/", "/proc/self/")
 
 
@@ -34,9 +35,10 @@ def waits_for_nobody(path: str | Path) -> None:
         raise Unfit(errno.EINVAL, "it is no regular file")
 
 
-def content(path: str | Path, most: int) -> bytes:
+def content(path: str | Path, most: int, begins: bytes = b"") -> bytes:
     """Return what is in a file; raises OSError, which is ``Unfit`` if it is no regular file or longer than ``most``.
 
+    Of one that does not begin so, white space aside, only the beginning is read and returned.
     What is handed over by the shell (``<(…)``, ``/dev/stdin``) may be a pipe; elsewhere a pipe is somebody's trap.
     """
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -50,7 +52,12 @@ def content(path: str | Path, most: int) -> bytes:
             os.set_blocking(fd, True)
         pieces: list[bytes] = []
         left = most + 1
-        while left > 0 and size <= most and (piece := os.read(fd, min(left, max(_CHUNK, size + 1)))):
+        while left > 0 and size <= most:
+            piece = os.read(fd, min(left, _CHUNK if begins and not pieces else max(_CHUNK, size + 1)))
+            if not piece:
+                break
+            if not pieces and not piece[:_HEAD].lstrip().startswith(begins):
+                return piece[:_HEAD]
             pieces.append(piece)
             left -= len(piece)
         if size > most or left <= 0:

@@ -42,13 +42,29 @@ class _Commands(click.Group):
         command: click.Command = getattr(import_module(f"preflight.commands.{module}"), function)
         return command
 
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        try:
+            return super().make_context(*args, **kwargs)
+        except click.ClickException as error:
+            raise _shown(error) from None
+
     def invoke(self, ctx: click.Context) -> Any:
         from preflight.session import UsageError
 
         try:
             return super().invoke(ctx)
         except UsageError as error:
-            raise _Mistake(str(error)) from None
+            raise _shown(_Mistake(str(error))) from None
+        except click.ClickException as error:
+            raise _shown(error) from None
+
+
+def _shown(error: click.ClickException) -> click.ClickException:
+    """Make visible what somebody else's name or file did to an error's words."""
+    from preflight.reports.visible import visible
+
+    error.message = visible(error.message)
+    return error
 
 
 class _Mistake(click.ClickException):

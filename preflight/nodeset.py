@@ -5,10 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from preflight.lean import regex
+
 #: Names that one folded list may stand for.
 MOST_NAMES = 100_000
 
 _LONGEST_EXCERPT, _LONGEST_ERROR = 60, 300
+
+#: One item of a plain list: a name that ends with a number or with numbers in brackets, and what may follow these.
+_ITEM = regex(
+    r"([A-Za-z](?:[A-Za-z0-9_.-]{0,200}[A-Za-z_.-])?)(?:\[([0-9,-]{1,10000})\]|([0-9]{1,9}))((?:[_.-][A-Za-z_.-]{0,200})?)"
+)
+_RANGE = regex(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 
 
 def unfold(text: str) -> tuple[str, ...]:
@@ -17,12 +25,14 @@ def unfold(text: str) -> tuple[str, ...]:
     ``@group`` is looked up as ClusterShell is configured to. Raises ValueError saying what is wrong;
     a list of more than ``MOST_NAMES`` names is refused before it is unfolded.
     """
-    from ClusterShell.NodeSet import NodeSet, NodeSetException
-    from ClusterShell.NodeUtils import GroupResolverError, GroupSourceError
-
     text = re.sub(r" ?([],!&^[]) ?", r"\1", " ".join(text.split())).replace(" ", ",")
     if (number := how_many(text)) > MOST_NAMES:
         raise ValueError(f"names {number} nodes; at most {MOST_NAMES} are taken")
+    if plain := _plain(text):
+        return plain
+    from ClusterShell.NodeSet import NodeSet, NodeSetException
+    from ClusterShell.NodeUtils import GroupResolverError, GroupSourceError
+
     try:
         found = NodeSet(text)
         number = len(found)
@@ -34,6 +44,32 @@ def unfold(text: str) -> tuple[str, ...]:
         group = "; `cluset -ll` lists the groups that ClusterShell knows" if "@" in text else ""
         raise ValueError(f"{excerpt(text)} names nothing{group}")
     return tuple(found)
+
+
+def _plain(text: str) -> tuple[str, ...]:
+    """Unfold one name, or names that differ in their last number; empty for all else, which is the library's.
+
+    The library takes longer to import than a node to be asked, and every gate reads a cluster file.
+    """
+    shared: tuple[str, str] | None = None
+    ranges: list[tuple[str, str]] = []
+    at = 0
+    while at == 0 or text[at - 1 : at] == ",":
+        if not (item := _ITEM.match(text, at)) or shared not in (None, (item[1], item[4])):
+            return ()
+        shared, at = (item[1], item[4]), item.end() + 1
+        for part in (item[2] or item[3]).split(","):
+            if not (found := _RANGE.fullmatch(part)) or int(found[1]) > int(found[2] or found[1]):
+                return ()
+            ranges.append((found[1], found[2] or found[1]))
+    if shared is None or at != len(text) + 1:
+        return ()
+    ends = [number for ends in ranges for number in ends]
+    width = len(ends[0]) if any(number[0] == "0" and len(number) > 1 for number in ends) else 0
+    if width and any(len(number) != width for number in ends):
+        return ()
+    numbers = sorted({number for first, last in ranges for number in range(int(first), int(last) + 1)})
+    return tuple(f"{shared[0]}{number:0{width}}{shared[1]}" for number in numbers)
 
 
 def fold(names: Iterable[str]) -> str:

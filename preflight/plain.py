@@ -55,7 +55,9 @@ def check(asked: Mapping[str, Any]) -> NoReturn:
     try:
         asking.check(**asked)
     except UsageError as error:
-        print(f"Error: {error}", file=sys.stderr)
+        from preflight.reports.visible import visible
+
+        print(f"Error: {visible(str(error))}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         print("\nAborted!", file=sys.stderr)

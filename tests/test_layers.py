@@ -66,8 +66,8 @@ LAYERS = {
         "hardware", "history", "learn", "lint", "model", "nodeset", "pair", "probes", "reading", "reads", "redact",
         "reports", "version",
     },
-    "plain": {"asking", "session"},
-    "cli": {"commands", "session", "version"},
+    "plain": {"asking", "reports", "session"},
+    "cli": {"commands", "reports", "session", "version"},
     "zipapp": {"gate", "version"},
     "entry": {"ahead", "cli", "commands", "gate", "plain"},
 }  # fmt: skip

@@ -36,13 +36,13 @@ HEAVY = {
 }  # fmt: skip
 
 #: What the command line takes, but for its usual forms, and what definitions would (see ``preflight.lean``).
-SPARED = {"click", "dataclasses", "inspect", "selectors", "statistics"}
+SPARED = {"click", "copy", "dataclasses", "datetime", "inspect", "selectors", "statistics"}
 
 #: Parsers of what a machine without GPU and RDMA does not have, or nobody handed over.
 ELSEWHERE = {f"preflight.facts.{name}" for name in (
-    "dcb", "fabric", "fabric_compare", "fabric_graph", "fabric_load", "gpu_health", "ib_errors", "ib_links",
-    "ib_manager", "ib_net", "lspci", "mlnx_qos", "nccl_collective", "nccl_curve", "nccl_log", "nccl_tests",
-    "roce_service", "topo", "torch_trace", "xid",
+    "counter_table", "counters", "dcb", "fabric", "fabric_compare", "fabric_graph", "fabric_load", "gpu_health",
+    "ib_errors", "ib_links", "ib_manager", "ib_net", "lspci", "mlnx_qos", "nccl_collective", "nccl_curve", "nccl_log",
+    "nccl_tests", "perftest", "ping", "roce_service", "topo", "torch_trace", "xid",
 )}  # fmt: skip
 
 
@@ -66,6 +66,18 @@ def test_asking_this_node_imports_nothing_heavy(arguments: tuple[str, ...]) -> N
         assert found & SPARED == set(), "use preflight.lean, or import it where it is needed"
     if not (os.path.exists("/proc/driver/nvidia") or os.path.exists("/sys/class/infiniband")):
         assert found & ELSEWHERE == set()
+
+
+def test_a_gate_that_judges_imports_nothing_heavy(tmp_path: Path) -> None:
+    """A cluster file as README shows it is read before the node is asked, so what reading takes delays every job."""
+    cluster = tmp_path / "cluster.toml"
+    cluster.write_text(
+        '[class.cpu]\ngpus = 0\n[class.h100]\nnodes = "gpu[001-064]"\n'
+        '[class.h100.ports]\ncompute = "mlx5_[0,3-6,9-11]"\n'
+    )
+    found = imported("gate", "slurm-prolog", "--refresh", "--cluster", str(cluster), "--state-dir", str(tmp_path / "s"))
+    assert "preflight.transport.local" in found
+    assert found & (HEAVY - {"tomllib"} | SPARED - {"datetime"}) == set()
 
 
 def test_standard_streams_may_be_closed(tmp_path: Path) -> None:

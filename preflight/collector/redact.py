@@ -4,6 +4,7 @@ Every expression here takes time linear in the text: a name is matched once per 
 characters, and whatever is unbounded is anchored at a start that cannot repeat within it.
 """
 
+import functools
 import re
 
 TYPE_CHECKING = False
@@ -104,10 +105,15 @@ def _named(text: str) -> str:
     return "".join(pieces) + text[done:]
 
 
+@functools.lru_cache(maxsize=512)
+def _is_secret(name: str) -> bool:
+    return bool(_SECRET_NAME.search(name))
+
+
 def redact_value(value: "Any", name: str = "") -> "Any":
     """Return a JSON value without its secrets; ``name`` is the key under which it stood."""
     if isinstance(value, str):
-        return MARK if name and value and _SECRET_NAME.search(name) else redact(value)
+        return MARK if name and value and _is_secret(name) else redact(value)
     if isinstance(value, dict):
         return {key: redact_value(part, key) for key, part in value.items()}
     if isinstance(value, list):

@@ -34,7 +34,8 @@ def search_path() -> str:
     """Return the folders in which tools are looked for, as PATH has them."""
     told = (os.environ.get("PATH", ""), tuple(_of_the_site), os.geteuid())
     if told not in _joined:
-        _joined[told] = ":".join([*(folder for folder in _offered() if not distrusted(folder)), SYSTEM_PATH])
+        folders = [*(folder for folder in _offered() if not distrusted(folder)), *SYSTEM_PATH.split(":")]
+        _joined[told] = ":".join(sorted(set(folders), key=folders.index))
     return _joined[told]
 
 

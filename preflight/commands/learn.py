@@ -75,10 +75,11 @@ def _evidences(paths: Sequence[Path], session: Session, asked: dict[str, Any]) -
             raise UsageError("give evidence that was saved, or nodes to ask, not both")
         return load_evidence(paths)[0]
     from preflight import asking
+    from preflight.lean import fields
 
     if not any(names.values()):
         raise UsageError("name the nodes to learn from: --hosts 'gpu[001-064]', or a folder of saved evidence")
-    known = {name: asked.pop(name) for name in asking.Manner._fields if name in asked}
+    known = {one.name: asked.pop(one.name) for one in fields(asking.Manner) if one.name in asked}
     manner = asking.Manner(**known, job=names["job"])
     targets = asking.targets(names["hosts"], names["hostfile"], names["job"], names["rerun"], names["selector"], manner)
     return asking.fleet(targets, session, manner)

@@ -55,7 +55,7 @@ def _report(path: Path) -> Mapping[str, Any] | None:
     if not path.is_file():
         return None
     try:
-        document = json.loads(bounded.content(path, bounded.REPORT))
+        document = json.loads(bounded.content(path, bounded.REPORT, b"{"))
     except OSError as error:
         raise SideError(f"{path}: cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError, MemoryError):

@@ -142,19 +142,19 @@ class Store:
             ).lastrowid  # fmt: skip
             self._db.executemany(
                 "INSERT OR IGNORE INTO node VALUES (?, ?, ?)",
-                ((made, node["name"], not node.get("no_answer")) for node in report["nodes"]),
+                (_text((made, node["name"], not node.get("no_answer"))) for node in report["nodes"]),
             )
             self._db.executemany(
                 "INSERT INTO finding VALUES (?, ?, ?, ?, ?, ?)",
                 (
-                    (made, node, finding["check"], finding["subject"][:_LONGEST], finding["status"],
-                     finding["message"][:_LONGEST])
+                    _text((made, node, finding["check"], finding["subject"][:_LONGEST], finding["status"],
+                           finding["message"][:_LONGEST]))
                     for finding in report["findings"] if finding["status"] not in ("pass", "skip")
                     for node in finding["nodes"]
                 ),
             )  # fmt: skip
-            self._db.executemany("INSERT INTO sample VALUES (?, ?, ?, ?, ?)", ((made, *one) for one in samples))
-            self._db.executemany("INSERT INTO figure VALUES (?, ?, ?, ?, ?)", ((made, *one) for one in figures))
+            self._db.executemany("INSERT INTO sample VALUES (?, ?, ?, ?, ?)", (_text((made, *one)) for one in samples))
+            self._db.executemany("INSERT INTO figure VALUES (?, ?, ?, ?, ?)", (_text((made, *one)) for one in figures))
         self._forget(at)
 
     def add_job(self, id: str, ended: str, seconds: float, nodes: int | None, name: str, outcome: str) -> None:
@@ -245,3 +245,8 @@ class Store:
                 "SELECT at, check_id, subject, finding.status, message FROM finding JOIN run ON run.id = run"
                 " WHERE node = ? ORDER BY at DESC", (node,),
             ).fetchall()  # fmt: skip
+
+
+def _text(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Write half of a surrogate pair, which SQLite has no text for, as an escape."""
+    return tuple(one.encode("utf-8", "backslashreplace").decode() if isinstance(one, str) else one for one in row)

@@ -16,7 +16,7 @@ from preflight.redact.words import is_domain, vocabulary
 
 #: What separates, other than a character that no name has: colours, escapes of JSON and HTML, `%2F` of addresses.
 _SEPARATES = (
-    r"(?:\x1b|\\x1b|\\u001b|␛)?\[[0-9;?]{1,32}m|\x1b\[[0-9;?]{0,32}[@-~]|\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[nrtbf])|"
+    r"(?:\x1b|\\x1b|\\u001b|␛)?\[[0-9;?]{1,32}m|\x1b\[(?:[0-9;?]{1,32}[A-Za-z]|[mKHJ])|\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[nrtbf])|"
     r"&(?:#x?[0-9a-fA-F]{1,6}|[a-z]{2,6});|%[0-9A-F]{2}"
 )
 _HOME = r"/(?:home|Users)/[^\s/\"'\\:;,<>()\[\]{}|&=]+(?:/[^\s/\"'\\:;,<>()\[\]{}|&=]+)*"
@@ -228,7 +228,7 @@ class Redactor:
         _, top, user, *rest = path.split("/")
         kept = [user if self.names.is_everywhere(user) else self.names.alias("user", user)]
         for part in rest:
-            kept.append(part if self._is_usual(part) else self._entry(part))
+            kept.append(self._words(part) if self._is_usual(part) else self._entry(part))
         return "/".join(["", top, *kept])
 
     @staticmethod
@@ -241,7 +241,7 @@ class Redactor:
     def _entry(self, part: str) -> str:
         stem, dot, ending = part.partition(".")
         known = dot and stem and self._is_usual(ending)
-        return self.names.alias("path", stem if known else part) + (f".{ending}" if known else "")
+        return self.names.alias("path", stem if known else part) + (f".{self._words(ending)}" if known else "")
 
     def aliases(self) -> Iterator[tuple[str, str]]:
         """Yield what was replaced and by what, for the one who keeps the original."""
