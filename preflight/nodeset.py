@@ -74,9 +74,13 @@ def _plain(text: str) -> tuple[str, ...]:
 
 def fold(names: Iterable[str]) -> str:
     """Return names as one folded list (``gpu[001-063]``), as Slurm reads it too; empty for none."""
-    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
-    folded = NodeSet.fromlist(list(names), resolver=RESOLVER_NOGROUP)
+    names = list(names)
+    try:
+        folded = NodeSet.fromlist(names, resolver=RESOLVER_NOGROUP)
+    except NodeSetException:  # a name that no host can have
+        return ",".join(names)
     folded.fold_axis = (-1,)  # Slurm takes a second bracket in some places only
     return str(folded)
 

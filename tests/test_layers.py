@@ -41,7 +41,8 @@ LAYERS = {
     "fleet": {"transport", "evidence"},
     "progress": {"fleet"},
     "session": {
-        "archive", "checks", "cluster", "evidence", "history", "judge", "model", "reports", "saved", "targets", "version",
+        "archive", "checks", "cluster", "evidence", "history", "judge", "model", "reports", "saved", "targets",
+        "version",
     },
     "resume": {"archive", "evidence", "nodeset"},
     "asking": {

@@ -76,7 +76,7 @@ def _offered() -> "List[str]":
 
 def _theirs(folder: str) -> str:
     """Name who else than root can change a folder, or what it lies in."""
-    path = os.path.realpath(folder)
+    path = first = os.path.realpath(folder)
     while True:
         try:
             found = os.stat(path)
@@ -84,7 +84,7 @@ def _theirs(folder: str) -> str:
             return "{}: {}".format(path, error.strerror)
         if found.st_uid != 0:
             return "{} belongs to user {}".format(path, found.st_uid)
-        if found.st_mode & _WRITABLE_BY_OTHERS and not (found.st_mode & stat.S_ISVTX and path != folder):
+        if found.st_mode & _WRITABLE_BY_OTHERS and not (found.st_mode & stat.S_ISVTX and path != first):
             return "others than root may write to {}".format(path)
         if path == "/":
             return ""

@@ -51,8 +51,9 @@ outputs = together(
     click.option("--junit", "junit_file", type=file_path, metavar="F"),
     click.option("--textfile", type=file_path, metavar="F.prom", help="For CI (JUnit XML); for node_exporter."),
     click.option("--save", type=file_path, metavar="DIR"),
-    click.option("--history", "history_file", type=file_path, metavar="FILE",
-                 help="Keep DIR/NODE.json; tell what is new."),
+    click.option(
+        "--history", "history_file", type=file_path, metavar="FILE", help="Keep DIR/NODE.json; tell what is new."
+    ),
     click.option("-v", "--verbose", is_flag=True, help="List passes and skips one by one."),
 )
 cluster = click.option("--cluster", type=file_path, metavar="FILE", help="What this site expects (cluster.toml).")

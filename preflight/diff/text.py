@@ -19,8 +19,8 @@ def render(told: Mapping[str, Any]) -> str:
 
 def _lines(told: Mapping[str, Any]) -> Iterator[str]:
     yield _headline(told)
-    yield f"before: {one_line(told['before']['path'])} ({told['before']['at']})"
-    yield f"after:  {one_line(told['after']['path'])} ({told['after']['at']})"
+    yield f"before: {one_line(told['before']['path'])} ({one_line(told['before']['at'])})"
+    yield f"after:  {one_line(told['after']['path'])} ({one_line(told['after']['at'])})"
     for key, words in (
         ("fell_silent", "answered before and do not answer now"), ("answer_again", "answer again"),
         ("came", "only in the second run"), ("went", "only in the first run"),

@@ -36,7 +36,7 @@ class NodeFacts:
         self.ballots: Ballots = {}
 
     def ballot(self, name: str, ask: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
-        """Return ``ask(...)``: what a check of the fleet asks of each node by itself; remember it, or the EvidenceError.
+        """Return ``ask(...)``: what a check of the fleet asks of each node alone; remember it, or the EvidenceError.
 
         Of a large fleet ballots are all that is at hand when its nodes are compared; for anything else a node's
         evidence is read again. So what is asked is small, and its name means one thing only, in all checks.
