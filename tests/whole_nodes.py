@@ -50,7 +50,7 @@ class Table:
 def tables() -> list[Table]:
     """Return the tables of all modules ``tests/test_nodes*.py``; each keeps its own in ``TABLES``."""
     found: list[Table] = []
-    for path in sorted(Path(__file__).parent.glob("test_nodes*.py")):
+    for path in sorted(Path(__file__).parent.glob("test_nodes[._]*py")):
         found += importlib.import_module(f"tests.{path.stem}").TABLES
     return found
 
