@@ -63,7 +63,7 @@ def _shown(error: click.ClickException) -> click.ClickException:
     """Make visible what somebody else's name or file did to an error's words."""
     from preflight.reports.visible import visible
 
-    error.message = visible(error.message)
+    object.__setattr__(error, "message", visible(error.message))
     return error
 
 

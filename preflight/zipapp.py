@@ -27,7 +27,7 @@ from preflight.gate import policy
 from preflight.version import VERSION
 
 if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
+    from importlib.abc import Traversable
 
 #: Distribution -> what of it is carried along: pure Python, nothing that needs a compiler or the network.
 CARRIED = {

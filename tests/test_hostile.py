@@ -17,7 +17,6 @@ from xml.etree import ElementTree
 
 import jsonschema
 import pytest
-import tomllib
 from click.testing import CliRunner
 
 from preflight.archive import file_name
@@ -29,6 +28,11 @@ from preflight.reports.visible import visible
 from tests.fixture import whole_node
 from tests.test_browser import BROWSER, browse
 from tests.test_report_html import RAW, Page
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parent.parent
 CANARY = "PWNED"
@@ -67,7 +71,7 @@ def node_of(kind: str) -> str:
 def spoilt(kind: str) -> dict[str, Any]:
     """Return a whole node all of whose tools, files, variables and names say it."""
     text = STRINGS[kind]
-    document = json.loads(json.dumps(whole_node("hgx-h100-roce")))
+    document: dict[str, Any] = json.loads(json.dumps(whole_node("hgx-h100-roce")))
     document |= {"node": node_of(kind), "origin": text, "collected_at": text[:40]}
     for number, (key, record) in enumerate(document["records"].items()):
         text = STRINGS[kind] if number < 5 else STRINGS[kind][:2000]
@@ -209,7 +213,7 @@ def test_metrics_have_our_names_only(made: Made) -> None:
 @pytest.mark.parametrize("words", [
     ("checklist", "evidence"), ("lint", "cluster.toml", "evidence"), ("diff", "evidence", "report.json"),
     ("learn", "evidence", "-o", "learned.toml"), ("read", "job.log"), ("read", "page.html"), ("judge", "job.log"),
-    ("judge", "evidence", "--history", "past.db"), ("redact", "evidence", "-o", "redacted"),
+    ("judge", "evidence", "--history", "past.db"), ("redact", "job.log", "report.json", "-o", "redacted"),
 ], ids=" ".join)  # fmt: skip
 def test_other_commands_show_it_as_text(made: Made, words: tuple[str, ...]) -> None:
     before = set(made.files())
@@ -302,7 +306,7 @@ def test_an_environment_is_values_only(tmp_path: Path) -> None:
     env |= {"NCCL_DEBUG": shell, "PATH": f"{shell}:/usr/bin:/bin", "LANG": shell, "TERM": shell, "COLUMNS": shell,
             "SLURM_JOB_ID": shell, "SLURM_JOB_NODELIST": shell, "SLURMD_NODENAME": shell, "HOME": str(tmp_path),
             "SLURM_JOB_GPUS": shell, "XDG_STATE_HOME": shell, "SECRET_TOKEN": "hunter2",
-            "PYTHONPATH": str(ROOT)}  # fmt: skip
+            "PYTHONPATH": str(ROOT), "STATE_DIRECTORY": str(tmp_path / "state")}  # fmt: skip
     for words in (("check", "--html", "page.html"), ("collect",), ("gate", "slurm-prolog"), ("gate", "slurm-step")):
         argv = [sys.executable, "-m", "preflight", *words]
         done = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, timeout=120)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ def tool(folder: Path, name: str = "preflight-test-tool") -> Path:
     return path
 
 
-SPOILT = {
+SPOILT: dict[str, Callable[[Path], Any]] = {
     "of another user": lambda folder: os.chown(folder, NOBODY, NOBODY),
     "others may write": lambda folder: folder.chmod(0o777),
     "its group may write": lambda folder: folder.chmod(0o775),
@@ -73,9 +73,7 @@ def test_root_runs_no_tool_that_somebody_else_could_have_put_there(
 
 
 @pytest.mark.parametrize("by", ["PATH", "the cluster file"])
-def test_a_folder_that_only_we_can_change_is_looked_into(
-    by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_only_root_changes_counts(by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = tool(tmp_path / "bin")
     monkeypatch.setenv("PATH", f"{found.parent}:/usr/bin" if by == "PATH" else "/usr/bin")
     probe = Probe("cmd", found.name, "a tool of the site")
