@@ -149,7 +149,7 @@ PROBES = (
           "state, rate and link layer of each port"),
     Probe("file", _IB + "/*/ports/*/{gids,gid_attrs/types}/{0,1,2,3,4,5,6,7}", "addresses that a GID index means"),
     Probe("file", _IB + "/*/ports/*/pkeys/{0,1,2,3}", "partitions of InfiniBand that each port is a member of"),
-    Probe("file", _IB + "/*/ports/*/gids/{15,31,63,127,255,511,1023,2047}", "how long each GID table is",
+    Probe("file", _IB + "/*/ports/*/gids/{15,31,63,127,255,511,1023,2047}", "how long each GID table is"),
     Probe("file", "/sys/class/infiniband_verbs/*/ibdev", "which HCA a /dev/infiniband/uverbsN belongs to"),
     Probe("dir", "/dev/infiniband", "device nodes, and whether this user may open them"),
     Probe("cmd", "ibstat", "ports, where sysfs cannot be read"),
