@@ -28,9 +28,7 @@ _PORT = regex(
     r"\[([0-9]{1,3})\](?:\[ext [0-9]{1,3}\])?(?:\((?:0x)?([0-9a-fA-F]{1,16})\))?\s+"
     r'"([SHR])-([0-9a-fA-F]{16})"\[([0-9]{1,3})\](?:\((?:0x)?([0-9a-fA-F]{1,16})\))?(?:\[ext [0-9]{1,3}\])?(.*)'
 )
-_FIELD = regex(
-    r"(vendid|devid|sysimgguid|caguid|switchguid|rtguid)=0x([0-9a-fA-F]{1,16})(?:\([0-9a-fA-F]{1,16}\))?"
-)
+_FIELD = regex(r"(vendid|devid|sysimgguid|caguid|switchguid|rtguid)=0x([0-9a-fA-F]{1,16})(?:\([0-9a-fA-F]{1,16}\))?")
 _START = regex(r"# Initiated from (?:node|Node) ([0-9a-fA-F]{1,16}) port ([0-9a-fA-F]{1,16})")
 _LID = regex(r"\blid ([0-9]{1,5})\b")
 _SPEED = regex(r"([0-9]{1,2})[xX]([A-Z]{3}(?:10)?)")
