@@ -60,7 +60,7 @@ Where root keeps verdicts and the last valid cluster file; others keep them in
 
 def page() -> str:
     """Return the man page, in the man macros of groff_man(7)."""
-    top = click.Context(main, info_name="preflight")
+    top = click.Context(main, info_name="preflight", **main.context_settings)
     lines = [*_paragraphs(main.help or ""), ".SH COMMANDS"]
     for name in COMMANDS:
         command = main.get_command(top, name)

@@ -132,7 +132,7 @@ def _app(target: Path, scratch: Path) -> None:
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     unwanted = shutil.ignore_patterns("__pycache__")
-    for name in ("preflight", "checks", "reports"):
+    for name in ("preflight", "checks", "reports", "deploy"):
         shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=unwanted)
     subprocess.run([sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(wheels), str(source)],
                    check=True, capture_output=True, timeout=120)  # fmt: skip

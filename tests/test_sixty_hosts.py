@@ -283,7 +283,7 @@ def standing(odd: Sequence[str], plain: int, folder: Path) -> Iterator[Fleet]:
 # --- twelve hosts, in the ordinary run -----------------------------------------------------------------
 
 FEW = ("fish", "tcsh", "port-down", "p2p", "memlock", "refused", "changed-key", "cut", "execs", "hung")
-FEW_LIMITS = Limits(fanout=64, node_s=7, run_s=20)
+FEW_LIMITS = Limits(fanout=64, node_s=16, run_s=40)
 
 
 @pytest.fixture(scope="module")
@@ -302,7 +302,7 @@ def test_the_command(twelve: Fleet, tmp_path: Path) -> None:
     report, saved, exclude = tmp_path / "report.json", tmp_path / "saved", tmp_path / "exclude"
     command = [sys.executable, "-m", "preflight", "check", "--hosts", fold(twelve.names)]
     command += ["--ssh-config", str(twelve.ssh_config(jump=False)), "--cluster", str(twelve.cluster)]
-    command += ["--deadline", "7", "--save", str(saved), "--json", str(report), "--exclude-file", str(exclude)]
+    command += ["--deadline", "16", "--save", str(saved), "--json", str(report), "--exclude-file", str(exclude)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert ran.returncode == 1, ran.stderr
     assert "Traceback" not in ran.stderr
