@@ -303,7 +303,7 @@ def test_the_command(twelve: Fleet, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "preflight", "check", "--hosts", fold(twelve.names)]
     command += ["--ssh-config", str(twelve.ssh_config(jump=False)), "--cluster", str(twelve.cluster)]
     command += ["--deadline", "16", "--save", str(saved), "--json", str(report), "--exclude-file", str(exclude)]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ran.returncode == 1, ran.stderr
     assert "Traceback" not in ran.stderr
     assert len(list(saved.glob("*.json"))) == len(twelve.names)
