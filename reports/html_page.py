@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from preflight.reports import page_model as model
+from preflight.reports.coverage_words import waiting
 from preflight.reports.history_words import before
 from preflight.reports.verdict import headline, verdict
 from preflight.reports.visible import fold, one_line, visible
@@ -70,7 +71,7 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
     )
     environment.filters.update(
-        visible=_visible, line=_line, prose=_prose, tone=_tone, many=_many, fold=fold, before=before
+        visible=_visible, line=_line, prose=_prose, tone=_tone, many=_many, fold=fold, before=before, waiting=waiting
     )
     return environment
 

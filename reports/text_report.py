@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from preflight.reports.coverage_words import waiting
 from preflight.reports.history_words import before, summary
 from preflight.reports.text_layout import Listing, Paragraph, Part, typeset
 from preflight.reports.verdict import headline
@@ -46,15 +47,6 @@ def _headline(report: Mapping[str, Any]) -> Paragraph:
     return _said(one_line(headline(report)), style)
 
 
-#: Why checks were not planned, by the key of the coverage that names them.
-_NOT_PLANNED = {
-    "without_sweep": "a sweep of the fabric (--fabric)",
-    "without_pair": "a test between two nodes (preflight pair)",
-    "without_logs": "a log (--log)",
-    "without_history": "a history (--history FILE)",
-    "without_window": "a second reading (--window 60)",
-}
-
 #: Checks that are named one by one where they were not planned; more are counted (all: --verbose, --json).
 _FEW = 3
 
@@ -84,10 +76,9 @@ def _coverage(coverage: Mapping[str, Any], verbose: bool) -> Paragraph:
         spans.append((f"; {_count(coverage['waived'], 'result')} waived", "not bold"))
         if idle:
             spans.append((f" (no need of the waivers for {', '.join(idle)})", "not bold"))
-    for key, needs in _NOT_PLANNED.items():
-        if ids := coverage.get(key):
-            named = ", ".join(ids) if verbose or len(ids) <= _FEW else _count(len(ids), "check")
-            spans.append((f"; not planned without {needs}: {named}", "dim not bold"))
+    for group in waiting(coverage):
+        named = ", ".join(group.ids) if verbose or len(group.ids) <= _FEW else _count(len(group.ids), "check")
+        spans.append((f"; not planned without {group.needs} ({group.command}): {named}", "dim not bold"))
     return Paragraph(tuple(spans), "bold")
 
 
