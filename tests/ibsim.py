@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -28,6 +29,8 @@ from preflight.evidence import Evidence, from_document
 from preflight.probes import SWEEP_CAP, plan, sweep
 
 UMAD = Path(f"/usr/lib/{platform.machine()}-linux-gnu/umad2sim/libumad2sim.so")
+#: What opensm says after each sweep in which all went well; one that stands on a port without a link never does.
+_ROUTED, _ROUTED_WITHIN_S, _QUIET_S = "SUBNET UP", 5.0, 0.3
 TOOLS = ("ibnetdiscover", "iblinkinfo", "ibqueryerrors", "sminfo", "saquery")
 PACKAGES = {"ibsim": "ibsim-utils", "opensm": "opensm", "ibnetdiscover": "infiniband-diags"}
 
@@ -126,6 +129,7 @@ class IbSim:
     def __init__(self, topology: str, *, opensm: bool = True, timeout_s: float = 60) -> None:
         self._topology, self._opensm, self._timeout_s = topology, opensm, timeout_s
         self._processes: list[subprocess.Popen[str]] = []
+        self.manager: subprocess.Popen[str] | None = None
         self.first = next(line.split('"')[1] for line in topology.splitlines() if line.startswith("Ca"))
 
     def __enter__(self) -> IbSim:
@@ -174,7 +178,7 @@ class IbSim:
         configuration, log = self.folder / f"opensm{count}.conf", self.folder / f"opensm{count}.log"
         configuration.write_text(options)
         argv = ["opensm", "-f", "-", "-F", str(configuration)]  # "-f FILE" would keep the line that is waited for
-        return self._start(argv, self.environment(host), log, "SUBNET UP|STANDBY state")
+        return self._start(argv, self.environment(host), log, f"{_ROUTED}|STANDBY state")
 
     def _start(self, argv: list[str], environment: dict[str, str], log: Path, ready: str) -> subprocess.Popen[str]:
         path = shutil.which(argv[0], path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") or argv[0]
@@ -208,6 +212,24 @@ class IbSim:
                     raise TimeoutError(f"ibsim does not answer {line!r}")
                 time.sleep(0.005)
         time.sleep(0.05)
+        if any("link" in line.lower() for line in lines):
+            self._settle()
+
+    def _settle(self) -> None:
+        """Wait until the subnet manager has routed around a change of links: until then, queries by LID are lost."""
+        manager, log = self.manager, self.folder / "opensm1.log"
+        if manager is None or manager.poll() is not None:
+            return
+        before = log.read_text(errors="replace").count(_ROUTED)
+        manager.send_signal(signal.SIGHUP)  # a sweep of all; the one that a trap has started may have begun too early
+        end, told, quiet = time.monotonic() + _ROUTED_WITHIN_S, -1, 0.0
+        while time.monotonic() < end:
+            text = log.read_text(errors="replace")
+            if len(text) != told:
+                told, quiet = len(text), time.monotonic()
+            if text.count(_ROUTED) > before and time.monotonic() - quiet > _QUIET_S:
+                return
+            time.sleep(0.02)
 
     def run(self, command: str, host: str = "") -> subprocess.CompletedProcess[str]:
         """Run a tool on a host."""

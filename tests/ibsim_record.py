@@ -70,6 +70,7 @@ def console(*lines: str) -> Callable[[IbSim], None]:
 
 
 def killed(sim: IbSim) -> None:
+    assert sim.manager is not None
     sim.stop(sim.manager)
 
 
