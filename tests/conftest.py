@@ -7,6 +7,7 @@ import signal
 from collections.abc import Generator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 _skipped: list[str] = []
 
@@ -15,6 +16,13 @@ def pytest_configure(config: pytest.Config) -> None:
     """Let Ctrl-C be heard: a shell that starts a job in the background has it ignored, by all below as well."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.umask(0o022)  # ordinary users, and sshd as one, read what tests write
+    # How long an example takes says how busy the machine is. What decides whether a change lands tries the same
+    # examples each time; a run by hand, and tests/fuzz.py, look for new ones.
+    quiet = [HealthCheck.too_slow]
+    settings.register_profile("here", deadline=None, suppress_health_check=quiet)
+    settings.register_profile("ci-here", deadline=None, suppress_health_check=quiet, derandomize=True, database=None)
+    settings.load_profile("ci-here" if os.environ.get("CI") else "here")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -30,6 +30,7 @@ from hypothesis import strategies as st
 from preflight import probes
 from preflight.collector import paths, present
 from preflight.transport import local
+from tests.stopwatch import Stopwatch
 
 NOBODY = 65534
 MNT_FORCE, MNT_DETACH = 1, 2
@@ -64,9 +65,9 @@ def make_plan(asked: list[dict[str, Any]], deadline_s: float = 8, **more: Any) -
 
 def collect(*asked: dict[str, Any], deadline_s: float = 8, python: str = sys.executable, **more: Any) -> dict[str, Any]:
     """Collect over the real path, within the time that the transport allows, in a valid document."""
-    began = time.monotonic()
+    watch = Stopwatch()
     document = local.collect(make_plan(list(asked), deadline_s, **more), python)
-    assert time.monotonic() - began < deadline_s + 1
+    assert watch.seconds < deadline_s + 1
     jsonschema.validate(document, EVIDENCE)
     assert "no_answer" not in document, document
     return document
@@ -92,7 +93,7 @@ def running(marker: str) -> list[int]:
     return found
 
 
-def gone(marker: str, within_s: float = 1.5) -> bool:
+def gone(marker: str, within_s: float = 20) -> bool:
     until = time.monotonic() + within_s
     while running(marker):
         if time.monotonic() > until:
@@ -149,9 +150,10 @@ def program(path: Path, script: str) -> str:
 
 def test_a_command_is_recorded_as_it_ended() -> None:
     asked = [shell("echo out; echo err >&2; exit 3"), shell("kill -9 $$"), shell("cat; echo $LC_ALL; sudo=; :")]
+    watch = Stopwatch()
     found = records(*asked)
     assert found[asked[0]["key"]].items() >= {"status": "ok", "out": "out\n", "err": "err\n", "rc": 3}.items()
-    assert found[asked[0]["key"]]["seconds"] < 2
+    assert watch.own(found[asked[0]["key"]]["seconds"]) < 2
     assert found[asked[1]["key"]]["rc"] == -9
     assert found[asked[2]["key"]].items() >= {"status": "ok", "out": "C\n", "rc": 0}.items()
 
@@ -183,19 +185,21 @@ def test_a_tool_that_is_missing_or_may_not_run(tmp_path: Path) -> None:
 
 
 def test_a_command_that_hangs_is_named_by_how_it_hung(marker: str) -> None:
-    asleep = command("sleep", marker, timeout_s=0.3)
-    partial = shell(f"echo so far; sleep {marker}; :", timeout_s=0.3)
-    deaf = shell(f"trap '' TERM; while :; do sleep {marker}; done", timeout_s=0.3)
-    stopped = shell(f"kill -STOP $$; : {marker}", timeout_s=0.3)
-    closed = shell(f"exec >&- 2>&-; sleep {marker}; :", timeout_s=0.3)
+    asleep = command("sleep", marker, timeout_s=1)
+    partial = shell(f"echo so far; sleep {marker}; :", timeout_s=1)
+    deaf = shell(f"trap '' TERM; while :; do sleep {marker}; done", timeout_s=1)
+    stopped = shell(f"kill -STOP $$; : {marker}", timeout_s=1)
+    closed = shell(f"exec >&- 2>&-; sleep {marker}; :", timeout_s=1)
     fine = shell("echo fine")
+    watch = Stopwatch()
     found = records(asleep, partial, deaf, stopped, closed, fine)
     for probe in (asleep, partial, deaf, stopped, closed):
         answer = found[probe["key"]]
         assert answer["status"] == "timeout"
-        assert answer["why"].startswith("no end after 0.3 s; ")
+        assert answer["why"].startswith("no end after 1 s; ")
         assert "rc" not in answer
-        assert 0.3 <= answer["seconds"] < 2
+        assert answer["seconds"] >= 1
+        assert watch.own(answer["seconds"]) < 3
     assert found[asleep["key"]]["why"].endswith("ended by SIGTERM")
     assert found[partial["key"]]["out"] == "so far\n"
     assert found[deaf["key"]]["why"].endswith("ignored SIGTERM, killed with SIGKILL")
@@ -207,9 +211,9 @@ def test_a_command_that_hangs_is_named_by_how_it_hung(marker: str) -> None:
 def test_a_flood_is_cut_and_costs_no_memory() -> None:
     out, err = shell("exec yes flood-out"), shell("exec yes flood-err >&2")
     memory = ask("file", "/proc/self/status")
-    began = time.monotonic()
+    watch = Stopwatch()
     found = records(out, err, memory, shell("echo fine"), parallel=1)
-    assert time.monotonic() - began < 3
+    assert watch.seconds < 3
     for probe, stream in ((out, "out"), (err, "err")):
         answer = found[probe["key"]]
         assert (answer["status"], answer["bytes"], len(answer[stream])) == ("cut", 1_000_000, 1_000_000)
@@ -231,11 +235,12 @@ def test_descendants_do_not_hold_up_or_survive_a_command(marker: str) -> None:
     silent = shell(f"sleep {marker} >/dev/null 2>&1 & echo done")
     fled = shell(f"setsid sleep {marker} & sleep 0.1; echo done")
     fled_silent = shell(f"setsid sh -c 'trap \"\" TERM HUP; sleep {marker}; :' >/dev/null 2>&1 & sleep 0.1; echo done")
+    watch = Stopwatch()
     found = records(holding, silent, fled, fled_silent)
     for probe in (holding, silent, fled, fled_silent):
         answer = found[probe["key"]]
         assert (answer["status"], answer["rc"], answer["out"]) == ("ok", 0, "done\n")
-        assert answer["seconds"] < 2
+        assert watch.own(answer["seconds"]) < 2
     assert found[holding["key"]]["why"].endswith("kept the output open after the command's own end and was ended")
     assert found[fled["key"]]["why"].endswith("is ended with the run")
     assert "why" not in found[silent["key"]]
@@ -244,16 +249,16 @@ def test_descendants_do_not_hold_up_or_survive_a_command(marker: str) -> None:
 
 def test_the_deadline_ends_what_runs_and_names_what_never_began(marker: str) -> None:
     asked = [shell(f"sleep {marker}; : {number}") for number in range(4)]
-    began = time.monotonic()
-    document = collect(*asked, ask("file", "/etc/passwd"), deadline_s=0.6, parallel=2)
-    assert time.monotonic() - began < 1.6
-    assert document["collector"]["seconds"] < 1.1
+    watch = Stopwatch()
+    document = collect(*asked, ask("file", "/etc/passwd"), deadline_s=1.5, parallel=2)
+    assert watch.seconds < 1.5 + 1
+    assert watch.own(document["collector"]["seconds"]) < 1.5 + 0.5
     found = document["records"]
     assert found.pop("file:/etc/passwd")["status"] == "ok", "files are not kept waiting by commands"
     states = [found[probe["key"]]["status"] for probe in asked]
     assert sorted(states) == ["not-run", "not-run", "timeout", "timeout"]
     for answer in found.values():
-        assert answer["why"].startswith("the run's deadline of 0.6 s came first")
+        assert answer["why"].startswith("the run's deadline of 1.5 s came first")
 
 
 @pytest.mark.parametrize("subjects", [["nvidia"], ["rdma"], ["systemd"], ["nvidia", "rdma", "systemd"]])
@@ -283,9 +288,10 @@ def test_a_star_stands_for_any_part_of_a_name(wanted: str, entry: str) -> None:
 def test_the_deadline_holds_for_those_who_ignore_it(marker: str) -> None:
     deaf = [shell(f"trap '' TERM; while :; do sleep {marker}; done; : {n}") for n in range(8)]
     fled = [shell(f"setsid sleep {marker}; : {n}") for n in range(4)]
-    document = collect(*deaf, *fled, deadline_s=0.5, parallel=12)
+    watch = Stopwatch()
+    document = collect(*deaf, *fled, deadline_s=1.5, parallel=12)
     assert {answer["status"] for answer in document["records"].values()} == {"timeout"}
-    assert document["collector"]["seconds"] < 1
+    assert watch.own(document["collector"]["seconds"]) < 1.5 + 0.5
     assert gone(marker, 0)
 
 
@@ -346,11 +352,12 @@ def stuck(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_what_the_kernel_holds_is_abandoned_with_its_stack(stuck: Path) -> None:
-    reads, file = command("cat", f"{stuck}/file", timeout_s=0.3), ask("file", f"{stuck}/file", 0.3)
-    lists = ask("dir", str(stuck), 0.3)
-    executes = command(f"{stuck}/tool", timeout_s=0.3)
+    reads, file = command("cat", f"{stuck}/file", timeout_s=1), ask("file", f"{stuck}/file", 1)
+    lists = ask("dir", str(stuck), 1)
+    executes = command(f"{stuck}/tool", timeout_s=1)
     fine = [shell(f"echo {n}") for n in range(4)]
-    document = collect(reads, file, lists, executes, *fine, ask("file", "/etc/passwd"), deadline_s=3, parallel=4)
+    watch = Stopwatch()
+    document = collect(reads, file, lists, executes, *fine, ask("file", "/etc/passwd"), deadline_s=6, parallel=4)
     found = document["records"]
     for probe in (reads, file, lists, executes):
         answer = found[probe["key"]]
@@ -365,7 +372,7 @@ def test_what_the_kernel_holds_is_abandoned_with_its_stack(stuck: Path) -> None:
     for probe in (*fine, ask("file", "/etc/passwd")):
         assert found[probe["key"]]["status"] == "ok"
     assert "still run" in document["collector"]["notes"][0]
-    assert document["collector"]["seconds"] < 3
+    assert watch.own(document["collector"]["seconds"]) < 4
 
 
 def test_what_this_user_may_not_kill_is_abandoned(ordinary: str, shared: Path, marker: str) -> None:
@@ -374,7 +381,7 @@ def test_what_this_user_may_not_kill_is_abandoned(ordinary: str, shared: Path, m
     rootly = shared / "rootly"
     shutil.copy(str(shutil.which("setpriv")), rootly)
     rootly.chmod(0o4755)
-    probe = command(str(rootly), "--reuid", "0", "--regid", "0", "--clear-groups", "sleep", marker, timeout_s=0.3)
+    probe = command(str(rootly), "--reuid", "0", "--regid", "0", "--clear-groups", "sleep", marker, timeout_s=1)
     try:
         answer = record(probe, python=ordinary)
         assert answer["status"] == "abandoned", answer
@@ -396,7 +403,7 @@ def test_whoever_dies_the_probes_die_too(victim: str, marker: str) -> None:
     source = "import json, sys; from preflight.transport import local; print(local.collect(json.loads(sys.argv[1])))"
     argv = [sys.executable, "-c", source, json.dumps(plan)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, cwd=Path(__file__).parents[1]) as caller:
-        until = time.monotonic() + 5
+        until = time.monotonic() + 60
         while len(running(marker)) < 5:  # the caller, the two shells, the two sleeps
             assert time.monotonic() < until
             time.sleep(0.01)
@@ -405,7 +412,7 @@ def test_whoever_dies_the_probes_die_too(victim: str, marker: str) -> None:
         else:
             children = Path(f"/proc/{caller.pid}/task/{caller.pid}/children").read_text(encoding="ascii")
             os.kill(int(children), signal.SIGTERM)
-        said = caller.communicate(timeout=5)[0]
+        said = caller.communicate(timeout=60)[0]
     assert gone(marker)
     assert victim == "caller" or b"exit status 3" in said
 
@@ -658,7 +665,8 @@ def test_nvml_reports_each_gpu_on_its_own(
     build += ["-o", str(tmp_path / "libnvidia-ml.so.1"), str(tmp_path / "nvml.c")]
     subprocess.run(build, check=True)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
-    answer = libraries.ask("nvml", ["gpus"], 1.0, Deadline(5), 100_000)["gpus"]
+    limit_s = 2.0 if hang == 2 else 20.0
+    answer = libraries.ask("nvml", ["gpus"], limit_s, Deadline(30), 100_000)["gpus"]
     if init:
         assert (answer["status"], answer["why"]) == ("error", "NVML: Driver Not Loaded")
         return
@@ -673,7 +681,7 @@ def test_nvml_reports_each_gpu_on_its_own(
     assert "ost" in lost["errors"]["handle"]
     if hang == 2:
         assert answer["status"] == "timeout"
-        assert answer["why"].startswith("no end after 1 s")
+        assert answer["why"].startswith("no end after 2 s")
         assert answer["why"].endswith("no answer for GPU 2")
         assert [gpu["index"] for gpu in value["gpus"]] == [0, 1, 2]
     else:

@@ -19,6 +19,7 @@ from preflight import fleet
 from preflight.evidence import Evidence, no_answer, to_document
 from preflight.fleet import Event, Limits, gather, interruptible
 from preflight.progress import Progress
+from tests.stopwatch import Stopwatch
 
 AT = "2026-11-21T03:00:00Z"
 
@@ -83,11 +84,16 @@ def test_no_node_and_a_node_named_twice() -> None:
 
 
 def test_answers_come_as_they_arrive() -> None:
-    slow = FakeTransport(lambda host, until: wait(0.6) if host == "n0000" else None)
-    began = time.monotonic()
-    order = [(e.node, time.monotonic() - began) for e in gather(hosts(5), slow, plan_for)]
-    assert order[-1][0] == "n0000"
-    assert all(seconds < 0.5 for _, seconds in order[:-1])
+    told = threading.Event()
+    late: list[bool] = []
+    slow = FakeTransport(lambda host, until: late.append(told.wait(60)) if host == "n0000" else None)
+    order = []
+    for e in gather(hosts(5), slow, plan_for, Limits(node_s=90, run_s=90)):
+        order.append(e.node)
+        if len(order) == 4:
+            told.set()
+    assert order[-1] == "n0000"
+    assert late == [True], "four came before it"
 
 
 def test_a_node_is_told_how_long_it_has() -> None:
@@ -97,30 +103,33 @@ def test_a_node_is_told_how_long_it_has() -> None:
         seen.append(deadline_s)
         return plan_for(host, deadline_s)
 
+    watch = Stopwatch()
     list(gather(["a"], FakeTransport(), plan, Limits(node_s=30, run_s=100)))
     list(gather(["a"], FakeTransport(), plan, Limits(node_s=30, run_s=5)))
-    assert seen == [pytest.approx(28, abs=0.2), pytest.approx(4, abs=0.2)]
+    of_a_node, of_the_run = seen
+    assert 28 - watch.elapsed <= of_a_node <= 28
+    assert 4 - watch.elapsed <= of_the_run <= 4
 
 
 def test_a_transport_that_does_not_come_back_costs_one_node_and_no_worker() -> None:
-    stuck = FakeTransport(lambda host, until: wait(4) if host in ("n0000", "n0001") else None)
-    began = time.monotonic()
-    found = list(gather(hosts(20), stuck, plan_for, Limits(fanout=2, node_s=0.5, run_s=30)))
-    assert time.monotonic() - began < 2
+    stuck = FakeTransport(lambda host, until: wait(20) if host in ("n0000", "n0001") else None)
+    watch = Stopwatch()
+    found = list(gather(hosts(20), stuck, plan_for, Limits(fanout=2, node_s=1, run_s=60)))
+    assert watch.seconds < 3
     late = "collect: the transport did not come back by the node's deadline"
     assert reasons(found) == {"n0000": late, "n0001": late}
     assert len(found) == 20
 
 
 def test_the_runs_deadline_names_those_whose_turn_did_not_come() -> None:
-    slow = FakeTransport(lambda host, until: wait(0.4))
-    began = time.monotonic()
+    slow = FakeTransport(lambda host, until: wait(0.2))
+    watch = Stopwatch()
     found = list(gather(hosts(50), slow, plan_for, Limits(fanout=2, node_s=5, run_s=1)))
-    assert time.monotonic() - began < 2
+    assert watch.seconds < 2
     assert len(found) == 50
     queued = set(reasons(found).values())
     assert queued == {"queue: its turn did not come within 1 s, 2 nodes at once: raise --deadline or --fanout"}
-    assert 4 <= 50 - len(reasons(found)) <= 6
+    assert 2 <= 50 - len(reasons(found)) <= 2 * (5 + 1), "those whose turn came, and five turns are a second"
 
 
 def test_a_crash_and_a_lie_cost_one_node() -> None:
@@ -140,28 +149,28 @@ def test_a_crash_and_a_lie_cost_one_node() -> None:
 
 def test_a_slow_reader_slanders_no_node() -> None:
     found = []
-    for evidence in gather(hosts(60), FakeTransport(), plan_for, Limits(fanout=60, node_s=0.3, run_s=20)):
+    for evidence in gather(hosts(60), FakeTransport(), plan_for, Limits(fanout=60, node_s=1, run_s=60)):
         found.append(evidence)
-        wait(0.02)
+        wait(0.03)
     assert reasons(found) == {}
 
 
 def test_stop_yields_what_is_in_hand() -> None:
     stop = threading.Event()
     slow = FakeTransport(lambda host, until: wait(5) if host >= "n0010" else None)
-    found, began = [], time.monotonic()
+    found, watch = [], Stopwatch()
     for evidence in gather(hosts(40), slow, plan_for, Limits(fanout=20), stop=stop):
         found.append(evidence)
         if len(found) == 10:
             stop.set()
-    assert time.monotonic() - began < 1
+    assert watch.seconds < 1
     assert sorted(e.node for e in found) == hosts(40)
     assert reasons(found) == dict.fromkeys(hosts(40)[10:], "interrupted: interrupted")
 
 
 def test_a_keyboard_interrupt_yields_what_is_in_hand() -> None:
     slow = FakeTransport(lambda host, until: wait(5) if host != "n0000" else None)
-    timer = threading.Timer(0.4, signal.raise_signal, (signal.SIGINT,))
+    timer = threading.Timer(1, signal.raise_signal, (signal.SIGINT,))
     timer.start()
     found = list(gather(hosts(9), slow, plan_for))
     timer.join()
@@ -184,7 +193,7 @@ def test_who_stops_listening_leaves_no_worker_waiting() -> None:
     answers = gather(hosts(500), FakeTransport(), plan_for, Limits(fanout=30))
     next(answers)
     answers.close()  # type: ignore[attr-defined]
-    until = time.monotonic() + 2
+    until = time.monotonic() + 60
     while threading.active_count() > before and time.monotonic() < until:
         wait(0.02)
     assert threading.active_count() <= before
@@ -212,17 +221,17 @@ def test_the_process_ends_at_a_signal_whatever_hangs(number: int) -> None:
         assert process.stdout
         assert process.stdout.readline() == "asking\n"
         time.sleep(0.3)
-        began = time.monotonic()
+        watch = Stopwatch()
         os.kill(process.pid, number)
         assert sorted(process.stdout.read().splitlines()) == ["a interrupted", "b interrupted"]
-        assert process.wait(5) == 0
-        assert time.monotonic() - began < 2
+        assert process.wait(60) == 0
+        assert watch.seconds < 2
 
 
 def test_the_process_ends_at_the_deadline_whatever_hangs() -> None:
-    began = time.monotonic()
+    watch = Stopwatch()
     ran = subprocess.run([sys.executable, "-c", ENDS % (1, 1)], capture_output=True, text=True, check=True)
-    assert time.monotonic() - began < 4
+    assert watch.seconds < 4
     assert sorted(line.split()[0] for line in ran.stdout.splitlines()) == ["a", "asking", "b"]
 
 
@@ -233,14 +242,14 @@ def test_five_thousand_names_take_bounded_time_and_memory() -> None:
         return answer(host, 1_000_000) if host < "n0010" else unresolved(host)
 
     before_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    began, seen, silent = time.monotonic(), 0, set()
+    watch, seen, silent = Stopwatch(), 0, set()
     for evidence in gather(hosts(5000), FakeTransport(behave), plan_for):
         seen += 1
         if evidence.no_answer:
             silent.add(tuple(evidence.no_answer.values()))
     assert seen == 5000
     assert silent == {("resolve", "the name does not resolve")}
-    assert time.monotonic() - began < 10
+    assert watch.seconds < 10
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb < 60_000
     assert threading.active_count() < 200
 
@@ -282,7 +291,9 @@ def test_progress_is_for_terminals_only() -> None:
     for stream, shown in ((io.StringIO(), False), (Terminal(), True)):
         with Progress(6, stream) as progress:
             events(progress)
-            wait(0.3)
+            until = time.monotonic() + (60 if shown else 0.3)
+            while "1 of 6 answered" not in stream.getvalue() and time.monotonic() < until:
+                wait(0.02)
         assert ("1 of 6 answered" in stream.getvalue()) is shown
 
 

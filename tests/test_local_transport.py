@@ -9,11 +9,10 @@ import os
 import shlex
 import subprocess
 import sys
-import time
 import zlib
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import jsonschema
 import pytest
@@ -23,6 +22,7 @@ from hypothesis import strategies as st
 from preflight import evidence, probes
 from preflight.collector import frame
 from preflight.transport import local, ship
+from tests.stopwatch import Stopwatch
 
 EVIDENCE = json.loads((resources.files("preflight.schemas") / "evidence-1.json").read_text(encoding="utf-8"))
 DOCUMENT = {
@@ -30,6 +30,17 @@ DOCUMENT = {
     "text": "é\udcff" + "".join(hashlib.sha256(b"%d" % n).hexdigest() for n in range(8)),
 }
 FRAME = frame.pack(DOCUMENT)
+
+
+def read_frame(source: bytes | IO[bytes]) -> dict[str, Any]:
+    """Return the document framed in some bytes, or in a stream that is read up to the end mark."""
+    reader = frame.Reader()
+    if isinstance(source, bytes):
+        reader.feed(source)
+        return reader.document()
+    while (data := source.read(65536)) and not reader.feed(data):
+        pass
+    return reader.document()
 
 
 def make_plan(deadline_s: float = 5, node: str = "gpu001") -> dict[str, Any]:
@@ -48,9 +59,9 @@ def interpreter(tmp_path: Path, script: str) -> str:
 
 
 def collect(plan: dict[str, Any], python: str = sys.executable) -> dict[str, Any]:
-    began = time.monotonic()
+    watch = Stopwatch()
     document = local.collect(plan, python)
-    assert time.monotonic() - began < plan["deadline_s"] + local.SLACK_S + 1
+    assert watch.seconds < plan["deadline_s"] + local.SLACK_S + 1
     jsonschema.validate(document, EVIDENCE)
     return document
 
@@ -68,10 +79,10 @@ def phase_and_reason(document: dict[str, Any]) -> tuple[str, str]:
 
 @given(noise=st.binary(max_size=300), cut=st.integers(1, len(FRAME)))
 def test_a_frame_is_found_after_any_noise_and_is_whole_or_not(noise: bytes, cut: int) -> None:
-    assert frame.read_frame(noise + FRAME) == DOCUMENT
-    assert frame.read_frame(noise + FRAME + noise) == DOCUMENT
+    assert read_frame(noise + FRAME) == DOCUMENT
+    assert read_frame(noise + FRAME + noise) == DOCUMENT
     with pytest.raises(frame.FrameError):
-        frame.read_frame(noise + FRAME[:-cut])
+        read_frame(noise + FRAME[:-cut])
 
 
 @given(st.integers(0, len(FRAME) - 1), st.integers(1, 255))
@@ -79,12 +90,12 @@ def test_no_damage_goes_unseen(position: int, change: int) -> None:
     damaged = bytearray(FRAME)
     damaged[position] ^= change
     with pytest.raises(frame.FrameError):
-        frame.read_frame(bytes(damaged))
+        read_frame(bytes(damaged))
 
 
 @given(st.text(alphabet='\\n\n\r\0"u0'))
 def test_text_comes_back_as_it_was_whatever_its_backslashes_and_line_ends(text: str) -> None:
-    assert frame.read_frame(frame.pack({"text": text, text: 1})) == {"text": text, text: 1}
+    assert read_frame(frame.pack({"text": text, text: 1})) == {"text": text, text: 1}
 
 
 @given(st.lists(st.integers(1, 50), min_size=1))
@@ -103,7 +114,7 @@ def test_a_stream_is_read_to_the_end_mark_and_no_further(tmp_path: Path) -> None
     read, write = os.pipe()
     with os.fdopen(read, "rb", buffering=0) as source, os.fdopen(write, "wb") as sink:
         frame.write_frame(sink, DOCUMENT)
-        assert frame.read_frame(source) == DOCUMENT
+        assert read_frame(source) == DOCUMENT
 
 
 def framed(payload: bytes) -> bytes:
@@ -130,13 +141,13 @@ def framed(payload: bytes) -> bytes:
 )
 def test_what_is_wrong_with_an_answer_is_said(data: bytes, kind: type[Exception], says: str) -> None:
     with pytest.raises(kind, match=says):
-        frame.read_frame(data)
+        read_frame(data)
 
 
 def test_an_answer_that_inflates_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frame, "LIMIT", 1000)
     with pytest.raises(frame.DamagedFrame, match="more than 1000 bytes"):
-        frame.read_frame(framed(zlib.compress(b" " * 2000)))
+        read_frame(framed(zlib.compress(b" " * 2000)))
 
 
 # The shipping
@@ -169,14 +180,14 @@ def virtual_memory(): return _Memory()
         assert process.stdin
         assert process.stdout
         process.stdin.write(ship.frames_for(plan, {"psutil.py": source}))
-        found = frame.read_frame(process.stdout)
+        found = read_frame(process.stdout)
     assert found["records"]["psutil:m"]["value"] == {"total": 42}
 
 
 @pytest.mark.parametrize("sent", [b"", b"preflight 10 10\nshort", b"GET / HTTP/1.0\r\n", b"preflight 0 0\n"])
 def test_what_did_not_arrive_whole_is_not_run(sent: bytes) -> None:
     argv = [sys.executable, *ship.OPTIONS, ship.BOOT]
-    done = subprocess.run(argv, input=sent, capture_output=True, timeout=10)
+    done = subprocess.run(argv, input=sent, capture_output=True, timeout=60)
     assert done.returncode != 0
     assert done.stdout == b""
     assert done.stderr
@@ -206,9 +217,9 @@ def test_talk_before_the_answer_does_no_harm(tmp_path: Path) -> None:
 
 def test_a_process_that_keeps_the_output_open_is_not_waited_for(tmp_path: Path) -> None:
     python = interpreter(tmp_path, f'sleep 60.{os.getpid()}1 & exec $PYTHON "$@"')
-    began = time.monotonic()
+    watch = Stopwatch()
     assert "no_answer" not in collect(make_plan(), python)
-    assert time.monotonic() - began < 3
+    assert watch.seconds < 3
     sleeping = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
     assert not [line for line in sleeping if f"60.{os.getpid()}1".encode() in line]
 
@@ -243,7 +254,7 @@ def test_an_answer_that_is_cut_or_damaged(tmp_path: Path) -> None:
     assert phase == "read"
     assert reason.startswith("the answer was cut at ")
     python = interpreter(tmp_path, f"printf '%s' {shlex.quote(frame.MAGIC.decode())}; echo 2 {'0' * 64}; cat; echo")
-    assert phase_and_reason(collect(make_plan(deadline_s=0.1), python))[0] == "read"
+    assert phase_and_reason(collect(make_plan(deadline_s=1), python))[0] == "read"
 
 
 def test_a_plan_that_cannot_be_read_is_said_to_be_so() -> None:

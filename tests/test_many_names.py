@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,13 @@ import pytest
 
 from tests.sshfarm import Farm, network
 from tests.sshfarm.marks import needs_farm
+from tests.stopwatch import Stopwatch
 
 pytestmark = [needs_farm, pytest.mark.skipif(bool(network.missing()), reason="needs a private network")]
 
 NAMESERVER = "127.77.255.53"
 NAMES, REAL = 5000, 10
+HANGS_S = 12.0  #: two tries of the resolver, 5 s each (resolv.conf(5)), and some of the names are told as such
 
 
 @pytest.mark.parametrize(("via", "server"), [("ssh", "denies"), ("openssh", "denies"), ("ssh", "hangs")])
@@ -38,11 +39,11 @@ def test_five_thousand_names(via: str, server: str, tmp_path: Path) -> None:
     )
     command = ["unshare", "--net", "--mount", "--propagation", "private", "sh", "-c", script, str(tmp_path)]
     command += [sys.executable, "-m", "tests.test_many_names", via, server]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
     assert ran.returncode == 0, ran.stderr
     told: dict[str, Any] = json.loads(ran.stdout)
     assert told["documents"] == NAMES
-    assert told["seconds"] < (60 if server == "denies" else 26)
+    assert told["seconds"] < (60 if server == "denies" else HANGS_S + 6)
     assert told["peak_mb"] < 300
     assert told["threads"] < 250
     if server == "denies":
@@ -85,11 +86,11 @@ def _main(via: str, server: str) -> None:
         config = Path(folder) / "ssh_config"
         stanzas = [f"Host n{number:04d}\n HostName {host}\n" for number, host in enumerate(farm.hosts)]
         config.write_text("".join(stanzas) + farm.ssh_config.read_text().replace("Host 127.*", "Host *"))
-        began = time.monotonic()
+        watch = Stopwatch()
         hosts = resolve(hosts=f"n[0000-{NAMES - 1}]")
         transport = SshTransport(SshOptions(config), hosts) if via == "ssh" else OpenSshTransport(config, hosts)
         asked = registry()
-        limits = Limits(fanout=64, node_s=20, run_s=60 if server == "denies" else 20)
+        limits = Limits(fanout=64, node_s=60, run_s=300) if server == "denies" else Limits(64, HANGS_S, HANGS_S)
         documents, threads = list[evidence.Evidence](), 0
 
         def plan_for(host: str, deadline_s: float) -> dict[str, Any]:
@@ -98,7 +99,7 @@ def _main(via: str, server: str) -> None:
         for document in gather(hosts, transport, plan_for, limits):
             documents.append(document)
             threads = max(threads, threading.active_count())
-        seconds = time.monotonic() - began
+        seconds = watch.seconds
         transport.close()
         report = judge(sorted(documents, key=lambda d: d.node), asked.checks)
         text = render(report, width=120)

@@ -21,6 +21,7 @@ from click.testing import CliRunner
 from preflight import cli
 from tests.sshfarm import Farm, View, network
 from tests.sshfarm.marks import needs_farm, needs_network
+from tests.stopwatch import Stopwatch
 
 pytestmark = [needs_farm, needs_network]
 
@@ -50,12 +51,12 @@ def rdma(interface: str, address: str, mtu: int = 9000) -> dict[str, str]:
 
 def pair(farm: Farm, *words: str) -> tuple[dict[str, Any], float]:
     """Run the command; return the report and the seconds that it took."""
-    began = time.monotonic()
+    watch = Stopwatch()
     command = ["pair", *farm.hosts[:2], "--ssh-config", str(farm.ssh_config), "--device", "mlx5_0", "--json", "-"]
     done = CliRunner().invoke(cli.main, [*command, *words], catch_exceptions=False)
     report: dict[str, Any] = json.loads(done.stdout)
     assert done.exit_code == report["exit_status"]
-    return report, time.monotonic() - began
+    return report, watch.seconds
 
 
 def finding(report: dict[str, Any]) -> dict[str, Any]:

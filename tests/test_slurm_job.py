@@ -53,7 +53,7 @@ def check(slurm: Slurm, *options: str) -> tuple[int, str, str]:
 
 
 def test_the_nodes_of_a_running_job_are_asked(slurm: Slurm) -> None:
-    job = slurm.submit("sleep 60", "--nodes=3")
+    job = slurm.submit("sleep 60", "--nodes=3", "--job-name=x NodeList=elsewhere.example.org")
     for _ in slurm.wait_for("the job"):
         if slurm.job(job)["JobState"] == "RUNNING":
             break

@@ -22,6 +22,7 @@ from preflight.transport import remote
 from preflight.transport.ssh import SshOptions, SshTransport
 from tests.sshfarm import Farm, View, Wire, keygen, network, public
 from tests.sshfarm.marks import needs_farm, needs_network, needs_shell
+from tests.stopwatch import Stopwatch
 from tests.test_ssh_faults import make_plan, probe
 
 DEADLINE_S = 15.0
@@ -40,9 +41,9 @@ def collect(
     transport = SshTransport(SshOptions(config or farm.ssh_config, connect_timeout_s=connect_timeout_s), hosts)
 
     def one(host: str) -> evidence.Evidence:
-        began = time.monotonic()
-        document = transport.collect(host, make_plan(*asked), began + deadline_s)
-        assert time.monotonic() - began < deadline_s + 1
+        watch = Stopwatch()
+        document = transport.collect(host, make_plan(*asked), time.monotonic() + deadline_s)
+        assert watch.seconds < deadline_s + 1
         return evidence.from_document(document, "test")
 
     with ThreadPoolExecutor(len(hosts)) as pool:
@@ -160,7 +161,7 @@ def test_login_shell(shells: tuple[Farm, dict[str, evidence.Evidence]], number: 
     for eaten in farm.directory.glob(f"{host}-*/home/eaten"):
         assert eaten.read_bytes() in remote.OPENING
     if case.name != "hangs":  # what a start-up file started is the user's own, and ends by itself
-        assert not farm.left(host, within_s=5)
+        assert not farm.left(host)
 
 
 def test_the_command_means_the_same_to_every_shell() -> None:
@@ -205,7 +206,7 @@ def test_nothing_of_a_transport_is_left() -> None:
         farm.fault(farm.hosts[2], "close")
         collect(farm, farm.hosts, connect_timeout_s=2)
     assert len(os.listdir("/proc/self/fd")) <= len(before) + 1
-    until = time.monotonic() + 3
+    until = time.monotonic() + 60
     while time.monotonic() < until and threading.active_count() > threads:
         time.sleep(0.02)
     assert threading.active_count() <= threads

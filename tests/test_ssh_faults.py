@@ -15,6 +15,7 @@ from preflight import evidence, probes
 from preflight.transport.ssh import SshOptions, SshTransport
 from tests.sshfarm import Farm, View, Wire, network
 from tests.sshfarm.marks import needs_farm, needs_network
+from tests.stopwatch import Stopwatch
 
 DEADLINE_S = 12.0
 CONNECT_TIMEOUT_S = 4.0
@@ -149,7 +150,8 @@ HEALTHY = 3
 class Result:
     host: str
     document: Mapping[str, Any]
-    seconds: float
+    seconds: float  # its own: what a starved machine adds is left out
+    elapsed: float
 
 
 def collect_all(
@@ -160,9 +162,9 @@ def collect_all(
     transport = SshTransport(options, list(hosts))
 
     def one(host: str) -> Result:
-        began = time.monotonic()
-        document = transport.collect(host, hosts[host], began + deadline_s)
-        return Result(host, document, time.monotonic() - began)
+        watch = Stopwatch()
+        document = transport.collect(host, hosts[host], time.monotonic() + deadline_s)
+        return Result(host, document, watch.seconds, watch.elapsed)
 
     with ThreadPoolExecutor(len(hosts)) as pool:
         try:
@@ -269,7 +271,8 @@ def test_f19_packets_are_dropped() -> None:
     results, left = in_network(lambda farm: network.drop(HOST), {HOST: make_plan()}, DEADLINE_S)
     check(results[NEIGHBOUR], "", "")
     check(results[HOST], "connect", "powered off, or packets are dropped")
-    assert CONNECT_TIMEOUT_S - 0.5 < results[HOST].seconds < CONNECT_TIMEOUT_S + 1
+    assert results[HOST].elapsed > CONNECT_TIMEOUT_S - 0.5
+    assert results[HOST].seconds < CONNECT_TIMEOUT_S + 1
     assert not left
 
 
@@ -292,4 +295,5 @@ def test_f20_power_loss_in_mid_run() -> None:
     results, _ = in_network(arrange, {HOST: make_plan(LONG)}, deadline_s)
     check(results[NEIGHBOUR], "", "")
     check(results[HOST], "collect", "the node's deadline passed")
-    assert deadline_s - 0.1 < results[HOST].seconds < deadline_s + 1
+    assert deadline_s - 0.1 < results[HOST].elapsed
+    assert results[HOST].seconds < deadline_s + 1

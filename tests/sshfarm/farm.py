@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tests.sshfarm import processes
-from tests.sshfarm.material import SSHD, addresses, free_port, keygen, public
+from tests.sshfarm.material import SSHD, addresses, keygen, public, reserved
 from tests.sshfarm.relay import Wire, carry, reset
 from tests.sshfarm.view import USER, Room, View
 
@@ -49,7 +49,8 @@ class Farm:
 
     def __init__(self, number: int, views: Mapping[str, View] | None = None, port: int = 0, first: int = 1) -> None:
         """Prepare ``number`` hosts from ``127.77.0.first`` on; ``views`` is by address, and needs root."""
-        self.hosts, self.port = addresses(number, first), port or free_port()
+        self._reserved = reserved()  # until the end: no other farm of this machine takes it
+        self.hosts, self.port = addresses(number, first), port or int(self._reserved.getsockname()[1])
         self.rooted = os.getuid() == 0
         self.user = USER if self.rooted else getpass.getuser()
         self.directory = Path(tempfile.mkdtemp(prefix="sshfarm-"))
@@ -161,7 +162,7 @@ class Farm:
             command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True, env=self._environ
         )
         self._daemons.append(process)
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while True:
             with socket.socket() as probe:
                 if probe.connect_ex((address, port)) == 0:
@@ -198,11 +199,11 @@ class Farm:
             processes.kill({started.pid, *processes.descendants(started.pid)})
         processes.kill(processes.marked(self.mark))
         for child in [*self._daemons, *self._children]:
-            child.wait(5)
-        for held in [*self._held, *self._listeners.values()]:
+            child.wait(60)
+        for held in [*self._held, *self._listeners.values(), self._reserved]:
             held.close()
         for thread in self._threads:
-            thread.join(5)
+            thread.join(60)
         self._selector.close()
         shutil.rmtree(self.directory, ignore_errors=True)
 
@@ -223,7 +224,7 @@ class Farm:
         own = {daemon.pid for daemon in self._daemons}
         return {pid: command for pid, command in found.items() if command and pid not in own}
 
-    def left(self, host: str = "", within_s: float = 2.0) -> dict[int, str]:
+    def left(self, host: str = "", within_s: float = 20.0) -> dict[int, str]:
         """Return what still runs, after giving it some time to end."""
         until = time.monotonic() + within_s
         while True:

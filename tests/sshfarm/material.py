@@ -28,8 +28,14 @@ def public(key: Path) -> str:
     return " ".join(Path(f"{key}.pub").read_text(encoding="utf-8").split()[:2])
 
 
+def reserved() -> socket.socket:
+    """Return a socket whose TCP port no other farm takes while it is open; nobody connects to its address."""
+    holder = socket.socket()
+    holder.bind(("127.76.0.1", 0))
+    return holder
+
+
 def free_port() -> int:
     """Return a TCP port that nobody uses at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.77.0.1", 0))
-        return int(probe.getsockname()[1])
+    with reserved() as holder:
+        return int(holder.getsockname()[1])
