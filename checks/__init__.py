@@ -1,12 +1,12 @@
 """What good looks like: one module per subject, one function per check.
 
 To add a check, write a function with ``@check`` in one of these modules and its fixture files in
-``fixtures/<check-id>/``. Nothing registers itself on import.
+``fixtures/<check-id>/``. Nothing registers itself on import; ``python -m tests.declared`` notes it in the table by
+which a check's module is imported only when it runs (``deferred``).
 """
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -101,9 +101,11 @@ class Registry:
 
     @cached_property
     def checks(self) -> tuple[Check, ...]:
-        """Our own checks, then those of plug-ins; ours are imported when they are first asked for."""
-        modules = [importlib.import_module(f"{__name__}.{name}") for name in MODULES]
-        checks = [check for module in (*modules, *self._added.modules) for check in in_module(module)]
+        """Our own checks, whose modules are imported when they run, then those of plug-ins."""
+        from preflight.checks.deferred import checks_of
+
+        checks = [check for name in MODULES for check in checks_of(name)]
+        checks += [check for module in self._added.modules for check in in_module(module)]
         _unique(checks)
         return tuple(checks)
 

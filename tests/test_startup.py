@@ -38,6 +38,8 @@ HEAVY = {
 #: What the command line takes, but for its usual forms, and what definitions would (see ``preflight.lean``).
 SPARED = {"click", "copy", "dataclasses", "datetime", "inspect", "selectors", "statistics"}
 
+_HAS_GPU_OR_RDMA = os.path.exists("/proc/driver/nvidia") or os.path.exists("/sys/class/infiniband")
+
 #: Parsers of what a machine without GPU and RDMA does not have, or nobody handed over.
 ELSEWHERE = {f"preflight.facts.{name}" for name in (
     "counter_table", "counters", "dcb", "fabric", "fabric_compare", "fabric_graph", "fabric_load", "gpu_health",
@@ -64,7 +66,7 @@ def test_asking_this_node_imports_nothing_heavy(arguments: tuple[str, ...]) -> N
     assert found & HEAVY == set()
     if arguments[0] == "check":
         assert found & SPARED == set(), "use preflight.lean, or import it where it is needed"
-    if not (os.path.exists("/proc/driver/nvidia") or os.path.exists("/sys/class/infiniband")):
+    if not _HAS_GPU_OR_RDMA:
         assert found & ELSEWHERE == set()
 
 
@@ -78,6 +80,39 @@ def test_a_gate_that_judges_imports_nothing_heavy(tmp_path: Path) -> None:
     found = imported("gate", "slurm-prolog", "--refresh", "--cluster", str(cluster), "--state-dir", str(tmp_path / "s"))
     assert "preflight.transport.local" in found
     assert found & (HEAVY - {"tomllib"} | SPARED - {"datetime"}) == set()
+
+
+#: Checks of several nodes, a window, a sweep, a history, a log: none of this is there to judge.
+NEEDLESS = {
+    "counters", "cpu_window", "fabric", "fabric_links", "fabric_load", "fabric_shape", "fleet", "fleet_gpu",
+    "fleet_host", "fleet_identity", "fleet_nic", "fleet_outliers", "fleet_rails", "fleet_software", "nccl_busbw",
+    "nccl_curve", "nccl_failures", "nccl_log_env", "nccl_rails", "nccl_ranks", "nccl_run", "nccl_tests", "nccl_use",
+    "pair", "record", "roce_fleet", "scale", "torch_hang", "torch_trace", "traffic", "traffic_share", "trends",
+}  # fmt: skip
+
+#: Checks of GPUs and RDMA alone, and what they are made with.
+OF_GPUS_AND_RDMA = {
+    "each_gpu", "each_port", "gpu_memory", "gpu_part", "gpu_state", "gpu_use", "gpudirect", "nccl_balance", "numa",
+    "nvlink", "optics", "pcie", "rails", "roce", "switch", "topology", "versions", "xid",
+}  # fmt: skip
+
+_MODULES_OF_A_RUN = """
+import atexit, sys
+from preflight.entry import main
+atexit.register(lambda: print(*sys.modules, file=sys.stderr))
+sys.argv = ["preflight", *sys.argv[1:]]
+main()
+"""
+
+
+def test_a_check_is_imported_only_where_it_is_to_run() -> None:
+    argv = [sys.executable, "-c", _MODULES_OF_A_RUN, "check"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert done.returncode in (0, 1, 3), done.stderr
+    modules = {name.removeprefix("preflight.checks.") for name in done.stderr.split()}
+    assert "host" in modules
+    needless = NEEDLESS | (set() if _HAS_GPU_OR_RDMA else OF_GPUS_AND_RDMA)
+    assert modules & needless == set(), "if tests/test_declared.py fails as well: run `python -m tests.declared`"
 
 
 def test_standard_streams_may_be_closed(tmp_path: Path) -> None:
@@ -369,7 +404,7 @@ def test_only_a_process_with_one_thread_is_forked() -> None:
 def test_a_collector_that_nobody_needs_ends_itself() -> None:
     code = "from preflight.transport import local; local.start_ahead(); print(local._ahead[0].process.pid)"
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=30)
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while Path(f"/proc/{int(done.stdout)}").exists():
         assert time.monotonic() < until
         time.sleep(0.01)

@@ -20,15 +20,23 @@ from preflight.judge.excuse import Excuses, chosen
 from preflight.judge.fleet import Fleet, has_logs, of_run, of_sweep, run_facts, sweeps
 from preflight.judge.fold import DISPLAY, Folded
 from preflight.judge.recall import HELD, Recall, Recalled
-from preflight.judge.seen import Seen, of_fleet, outcomes, survey
+from preflight.judge.seen import Seen, of_every_node, of_fleet, outcomes, survey
 from preflight.judge.source import Source, opened
 from preflight.model import Check, Scope
 
 
-def prepare() -> None:
-    """Import the parsers that every node is judged by, whatever it lacks: for the time in which it is asked."""
+def prepare(checks: Sequence[Check]) -> None:
+    """Import the checks and parsers that every node is judged by, whatever it lacks: for the time in which it is asked.
+
+    The others are imported when they run.
+    """
+    from importlib import import_module
+
     from preflight.facts import clock  # noqa: F401
     from preflight.facts.nccl_lint import sources  # noqa: F401
+
+    for name in dict.fromkeys(check.run.__module__ for check in checks if of_every_node(check)):
+        import_module(name)
 
 
 def judge(

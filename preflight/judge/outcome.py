@@ -36,7 +36,7 @@ def outcome(
     findings: list[Finding] = []
     crashed = False
     try:
-        for finding in check.run(facts, site):
+        for finding in check.findings(facts, site):
             findings.append(finding)
     except EvidenceError as error:
         findings.append(unknown(f"could not tell: {error}", evidence=[error.key], fix=supply(error.key, evidence())))

@@ -82,6 +82,12 @@ def outcomes(facts: NodeFacts, site: Site, checks: Sequence[Check], which: Calla
     ]
 
 
+def of_every_node(check: Check) -> bool:
+    """Whether a check runs on any node, whatever it lacks, without a window, a history or a test with another one."""
+    special = check.sweep or check.pair or check.window or check.history or check.unless
+    return check.scope is Scope.NODE and not special
+
+
 def of_fleet(check: Check) -> bool:
     """Whether a check compares all nodes with each other."""
     return check.scope is Scope.FLEET and not check.sweep and not check.pair
@@ -92,7 +98,7 @@ def _vote(facts: NodeFacts, site: Site, checks: Sequence[Check]) -> None:
     for check in checks:
         if of_fleet(check):
             try:
-                for _ in check.run([facts], {facts.node: site}):
+                for _ in check.findings([facts], {facts.node: site}):
                     pass
             except Exception:  # it is told when the check runs on the fleet
                 continue

@@ -1,0 +1,55 @@
+"""The table of all checks, ``checks/declared.py``, written by ``python -m tests.declared`` from their modules."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from preflight.checks import MODULES, deferred
+
+CHECKS = Path(__file__).resolve().parent.parent / "checks"
+TABLE = CHECKS / "declared.py"
+
+_HEAD = '''\
+"""What all checks are, so that the modules of those that do not run need not be imported (``deferred.py``).
+
+Written by ``python -m tests.declared`` from what stands above each check: change it there.
+"""
+
+# ruff: noqa: E501
+# fmt: off
+from __future__ import annotations
+
+from typing import Any
+
+#: Module -> bytes of its source, checksum of its declarations, and its checks as ``deferred.FIELDS`` has them.
+TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
+'''
+
+
+def text() -> str:
+    """Return the table as it has to be."""
+    return "".join([_HEAD, *(line for name in MODULES for line in _module(name)), "}\n"])
+
+
+def _module(name: str) -> Iterator[str]:
+    source = (CHECKS / f"{name}.py").read_bytes()
+    yield f"    {_literal(name)}: ({len(source)}, {deferred.fingerprint(source)}, (\n"
+    for known_as, check in deferred.written(import_module(f"{deferred.PACKAGE}.{name}")):
+        yield f"        ({', '.join(map(_literal, deferred.row(known_as, check)))}),\n"
+    yield "    )),\n"
+
+
+def _literal(value: Any) -> str:
+    """Write a value in Python's words."""
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_literal, value))}{',' if len(value) == 1 else ''})"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+
+
+if __name__ == "__main__":
+    TABLE.write_text(text(), encoding="utf-8")
+    print(f"{TABLE.name}: {len(MODULES)} modules")

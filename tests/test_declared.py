@@ -1,0 +1,93 @@
+"""The table of all checks, by which a check's module is imported only when it runs."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from itertools import starmap
+from pathlib import Path
+
+import pytest
+
+from preflight import lean
+from preflight.checks import MODULES, deferred
+from preflight.checks.declared import TABLE
+from preflight.evidence import Evidence
+from preflight.judge import judge
+
+
+def module(name: str) -> object:
+    return import_module(f"{deferred.PACKAGE}.{name}")
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_table_of_checks_is_what_their_modules_say(name: str) -> None:
+    source = (Path(deferred.__file__).parent / f"{name}.py").read_bytes()
+    rows = tuple(starmap(deferred.row, deferred.written(module(name))))
+    assert source.count(b"\n@check(") == len(rows), "write each check as `@check(` above its function"
+    assert TABLE.get(name, ())[1:] == (deferred.fingerprint(source), rows), deferred.CURE
+
+
+def test_the_table_of_checks_has_no_module_that_is_gone() -> None:
+    assert list(TABLE) == list(MODULES), deferred.CURE
+
+
+def test_a_deferred_check_is_the_check() -> None:
+    for name in MODULES:
+        for made, (_, written) in zip(deferred.from_table(name), deferred.written(module(name)), strict=True):
+            assert lean.replace(made, run=written.run) == written
+            assert (made.doc, made.why) == (written.doc, written.why)
+            assert made.run.__name__ == written.run.__name__
+            assert made.run.__module__ == written.run.__module__
+
+
+DECLARED = b'''"""A module."""
+
+@check(
+    "host.one",
+    title="One",
+)
+def one(node, site):
+    """Say one thing."""
+    yield passed("one")
+'''
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "same"),
+    [
+        (b"say", b"say (more)", True), (b'yield passed("one")', b"for x in node:\n        yield x", True),
+        (b"A module.", b"Some module, with one check.", True), (b'"One"', b'"Two"', False),
+        (b"def one", b"def two", False), (b'"host.one",', b'"host.one", scope="fleet",', False),
+        (b'passed("one")', b'passed("one")\n\n\n@check("host.two")\ndef two(node, site):\n    ...\n', False),
+        (b"\ndef one(node, site)", b"", False),
+    ],
+)  # fmt: skip
+def test_a_change_of_declarations_is_told_from_one_of_what_a_check_does(old: bytes, new: bytes, same: bool) -> None:
+    assert (deferred.fingerprint(DECLARED.replace(old, new)) == deferred.fingerprint(DECLARED)) is same
+
+
+def test_a_module_that_declares_more_than_the_table_says_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    size, declarations, rows = TABLE["waivers"]
+    for outdated in ((size + 1, declarations + 1, rows[:-1]), None):
+        if outdated is None:
+            monkeypatch.delitem(TABLE, "waivers")
+        else:
+            monkeypatch.setitem(TABLE, "waivers", outdated)
+        deferred.checks_of.cache_clear()
+        assert [check.id for check in deferred.checks_of("waivers")] == ["site.waivers"]
+    monkeypatch.undo()
+    deferred.checks_of.cache_clear()
+    monkeypatch.setitem(TABLE, "waivers", (size + 1, declarations, rows))  # what a check does was changed
+    assert deferred.is_current("waivers")
+
+
+def test_a_row_that_is_not_what_its_module_says_is_told_when_the_check_runs(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    size, declarations, rows = TABLE["checkpoint"]
+    wrong = tuple((row[0], "All is well", *row[2:]) for row in rows)
+    monkeypatch.setitem(TABLE, "checkpoint", (size, declarations, wrong))
+    report = judge([Evidence("gpu001", "", {}, {})], deferred.from_table("checkpoint"))
+    assert report["exit_status"] == 3
+    assert [deferred.CURE in finding["message"] for finding in report["findings"]] == [True]
+    assert deferred.CURE in caplog.text
