@@ -1,4 +1,4 @@
-"""A sweep of the InfiniBand fabric, made by one node that may, and the job's nodes in it.
+"""A sweep of the InfiniBand fabric, made by one node that is allowed to, and the job's nodes in it.
 
 The records of a sweep stand in the document of the node that made it; what they tell is the whole cluster's.
 """

@@ -56,7 +56,6 @@ class Difference:
     missing: tuple[Link, ...]  # links between devices that are both still there
     moved: tuple[tuple[Link, Link], ...]  # before, now: one end is the same port
     slower: tuple[tuple[Link, Link], ...]  # before, now
-    new_devices: tuple[Device, ...]
     new_links: tuple[Link, ...]
 
 
@@ -78,7 +77,6 @@ def difference(before: Net, now: Net) -> Difference:
             for ends, old in then.items()
             if ends in today and (old.gbps or 0) > (today[ends].gbps or 0) and today[ends].gbps is not None
         ),
-        tuple(device for guid, device in now.devices.items() if guid not in before.devices),
         tuple(link for ends, link in today.items() if ends not in then and ends not in taken),
     )
 

@@ -1,4 +1,4 @@
-"""How the values of many nodes are held against each other: majority, outliers, identifiers that stand twice.
+"""How the values of many nodes are compared: majority, outliers, identifiers that occur twice.
 
 The share of a majority and the rule of outliers are field practice: a value is the reference if 60 % of at least
 three nodes have it; a number is an outlier by the modified z-score (Iglewicz and Hoaglin, 1993: 3.5 times the

@@ -1,4 +1,4 @@
-"""Limits, NUMA nodes and allowed CPUs of the process that was asked, from /proc and /sys."""
+"""Limits, NUMA nodes and allowed CPUs of the collector's process, from /proc and /sys."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def parse(text: str) -> Mapping[Port, Data]:
 
 
 def rates(before: Mapping[Port, Data], after: Mapping[Port, Data], seconds: float) -> Mapping[Port, Rate]:
-    """Return the rate of every port whose counters could count on; full and reset ones are left out."""
+    """Return the rate of every port whose counters were neither full nor reset in between."""
     found = {}
     for port, now in after.items():
         then = before.get(port)

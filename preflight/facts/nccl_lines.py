@@ -21,15 +21,16 @@ _LAUNCHER = re.compile(
             r"\s*(?:>\s?){1,8}",  # quoted mail, Markdown
             r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\s",  # RFC 3339
             r"\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}(?=\[)",  # mpirun --timestamp-output (Open MPI 4)
-            r"\[(?:[\w.-]+@)?(\d+,\d+)\]<std(?:out|err|diag)>:\s?",  # mpirun --tag-output (Open MPI 4, 5)
-            r"\[([a-z]+\d+)\]:\s?",  # torchrun: [rank0]: [default0]:
+            # mpirun --tag-output (Open MPI 4, 5), SageMaker's own
+            r"\[(?:[\w.-]+[@:])?(\d+,(?:mpirank:)?\d+(?:,[\w.-]{1,64})?)\]<std(?:out|err|diag)>:\s?",
+            r"\[([a-z]+\d+(?:\|\d{1,6})?)\]:\s?",  # torchrun: [rank0]: [default0]: [trainer0|1]:
             r"\(((?:[\w.:-]+ )?pid=\d+(?:, ip=[^)\s]{1,64})?)\)\s",  # Ray
             r"\[(pod/[^\]\s]{1,256})\]\s",  # kubectl logs --prefix
             r"([\w.-]{1,128})\s+\|\s",  # docker compose
             r"\s?\|\s",  # CloudWatch
             r"\s{0,6}(\d{1,6}):\s",  # srun --label
             r"([A-Za-z][\w.-]{0,127}):\s(?!\s*Test )",  # pdsh, clush; but `host: Test NCCL failure` is nccl-tests'
-            r"\[(\d{1,6})\]\s",  # mpiexec -l (Hydra)
+            r"\[(\d{1,6})\]:?\s",  # mpiexec -l (Hydra)
         )
     )
 )

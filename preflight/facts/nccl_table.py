@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from collections.abc import Sequence
+
 from preflight.facts.nccl_report import CutRow, Half, Row
 from preflight.lean import dataclass, field, replace
 
@@ -146,6 +148,7 @@ def open_row(number: int, line: str, columns: Columns | None) -> OpenRow | None:
     """Begin a row, if the line is one; a type that nobody knows counts only in a whole row."""
     if not (match := _ROW.search(line)):
         return None
+    told = columns is not None
     columns = columns or Columns()
     row = OpenRow(
         number, int(match["bytes"]), int(match["count"]), match["type"], columns, line[match.start("bytes") :]
@@ -158,15 +161,37 @@ def open_row(number: int, line: str, columns: Columns | None) -> OpenRow | None:
         row.redop = tokens.pop(0)
     has_root = columns.root
     if has_root is None:
-        has_root = len(_values(" ".join(tokens), 4)[0]) % 4 == 1
+        has_root = _has_root(row.bytes, _values(" ".join(tokens), 4)[0])
+        if has_root is None:
+            return row if _TYPES.fullmatch(row.dtype) else None
+        columns = row.columns = replace(columns, root=has_root)
     if has_root and tokens and re.fullmatch(r"-?\d{1,7}", tokens[0]):
         row.root = int(tokens.pop(0))
     values, _ = _values(" ".join(tokens), columns.half)
     row.values = values[: row.wanted]
-    if columns.root is None and any(_DIFFERENCE.fullmatch(value) for value in row.values[3::4]):
+    if not told and any(_DIFFERENCE.fullmatch(value) for value in row.values[3::4]):
         row.columns = replace(columns, counts_wrong=False)
     known = _TYPES.fullmatch(row.dtype) is not None
     return row if known or row.whole else None
+
+
+def _has_root(size: int, values: Sequence[str]) -> bool | None:
+    """Tell whether a row whose header nobody saw has a root before its values; None if that cannot be told.
+
+    All values, or all of one half, tell by their number; of a row that was cut there, size over time must be algbw.
+    """
+    if len(values) in (8, 9):
+        return len(values) == 9
+    if len(values) == 1:  # the rest is printed when it was measured, behind what others wrote in between
+        return values[0].lstrip("-").isdigit()
+    fitting = [at == 1 for at in (0, 1) if len(values) > at + 1 and _is_rate(size, values[at], values[at + 1])]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _is_rate(size: int, time_us: str, algbw: str) -> bool:
+    if _UNCHECKED in (time_us, algbw) or (time := float(time_us.rstrip("*"))) <= 0:
+        return False
+    return abs(size / time / 1000 - float(algbw.rstrip("*"))) <= 0.005 + 0.01 * size / time / 1000
 
 
 def _values(text: str, half: int, at: int = 0) -> tuple[list[str], str]:

@@ -67,7 +67,10 @@ class _Reader:
                 bare = bare.replace(f"[{label[1]}] ", "  ") if not _NCCL_LINE.match(bare) else bare
             self.read(number, tag, bare)
         last = text.count("\n") + 1
+        end = text.rstrip().count("\n") + 1
         for report in self.all:
+            # whether more devices were to come is not known
+            report.devices_cut |= report.stage == _DEVICES and report.last_line == end
             report.average_may_be_cut &= report.last_line == last
         if self.all and self.all[-1].nccl_version is None:
             self.all[-1].nccl_version = self.nccl_version
@@ -123,7 +126,7 @@ class _Reader:
         """Take in one line."""
         if "NCCL INFO" in line and "NCCL version" not in line and _NCCL_LINE.match(line):
             return  # most lines of most logs
-        if "nccl-tests v" in line and (match := words.TESTS_VERSION.search(line)):
+        if "ccl-tests v" in line and (match := words.TESTS_VERSION.search(line)):
             report = self.at(number, tag, _VERSION)
             report.version, code = match["marked"] or match["bare"], match["library"] or match["code"]
             report.nccl_version = decode_version(int(code) if code else None) or report.nccl_version
@@ -136,10 +139,15 @@ class _Reader:
             report = self.at(number, tag, _DEVICES)
             rank, group, host, index, bus, name = match.groups()
             report.devices.append(Device(int(rank), int(group or 0), host, int(index), bus, name))
+        elif "Rank" in line and self.all and self.now(tag).stage == _DEVICES and words.DEVICE_CUT.search(line):
+            self.now(tag).devices_cut = True
         elif columns := header(line):
             report = self.at(number, tag, _TABLE, header=True)
             report.columns = columns
         elif "Out of bounds" in line and (match := words.OUT_OF_BOUNDS.search(line)):
+            if words.QUOTED.search(line[: match.start()]):
+                self.other(number, tag, line)
+                return
             report = self.at(number, tag, _FOOTER)
             report.close_row()
             report.out_of_bounds, report.out_of_bounds_ok = int(match[1]), match[2] == "OK"
@@ -224,6 +232,8 @@ class _Reader:
         report.stage = max(report.stage, _TABLE)
         report.last_line = number
         report.pending = row
+        if report.columns is None and row.whole and row.columns.root is not None:
+            report.columns = row.columns  # without a header, the first whole row tells them
         if row.whole:
             report.close_row()
         return True
@@ -234,9 +244,9 @@ class _Reader:
             return False
         report = self.all[-1] if self.all else None
         if report is not None and not report.finished:
-            report.nccl_version = report.nccl_version or match[1] or match[2]
+            report.nccl_version = report.nccl_version or match[1] or match[2] or match[3]
         else:
-            self.nccl_version = self.nccl_version or match[1] or match[2]
+            self.nccl_version = self.nccl_version or match[1] or match[2] or match[3]
         return True
 
     def now(self, tag: str) -> OpenReport:

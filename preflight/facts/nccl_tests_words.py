@@ -10,8 +10,9 @@ import re
 
 #: Without its ``#``, which some consoles take for a comment, only with the codes after it: prose has none.
 TESTS_VERSION = re.compile(
-    r"(?:# nccl-tests version (?P<marked>\S{1,64})(?:.{0,64}? nccl-library=(?P<library>\d{1,8}))?"
-    r"|\bnccl-tests version (?P<bare>\S{1,64})(?: \(\w{1,40}\))? nccl-headers=\d{1,8} nccl-library=(?P<code>\d{1,8}))"
+    r"(?:# [nr]ccl-tests version (?P<marked>\S{1,128})(?:.{0,64}? [nr]ccl-library=(?P<library>\d{1,8}))?"
+    r"|\b[nr]ccl-tests version (?P<bare>\S{1,128})(?: \(\w{1,40}\))? [nr]ccl-headers=\d{1,8}"
+    r" [nr]ccl-library=(?P<code>\d{1,8}))"
 )
 STARTS = re.compile(r"\bCollective test starting: (\S{1,64})")
 RUN = re.compile(
@@ -20,6 +21,10 @@ RUN = re.compile(
 DEVICE = re.compile(
     r"\bRank\s{1,4}(\d{1,7})(?:\s{1,4}Group\s{1,4}(\d{1,7}))?(?:\s{1,4}Pid\s{1,12}[\w<>*]{1,12})?"
     r"\s{1,4}on\s{1,40}(\S{1,255})\s{1,4}device\s{1,4}(\d{1,4})\s{1,4}\[([^\]\s]{1,24})\]\s{1,4}(\S.*?)\s*$"
+)
+#: A line of that list that was cut before its end.
+DEVICE_CUT = re.compile(
+    r"(?:^|[\s#>:|])Rank(?:\s{1,4}\d{0,7}(?:\s{1,4}(?:G|Gr|Gro|Grou|Group|P|Pi|Pid|o|on)(?:\s.{0,300})?)?)?\s*$"
 )
 OUT_OF_BOUNDS = re.compile(r"\bOut of bounds values\s{1,8}:\s{1,8}(\d{1,18})\s{1,8}(OK|FAILED)\b")
 AVERAGE = re.compile(r"\bAvg bus bandwidth\s{1,8}:\s{1,8}([0-9.e+-]{1,24}|-?nan|inf)(\s|$)\s{0,4}(OK\b|FAILED\b)?")
@@ -30,6 +35,7 @@ LAST_ERROR = re.compile(r"# error: (\S.{0,400})")
 #: NCCL's own line: with what it was built for, or alone on the line. Prose has neither.
 NCCL_VERSION = re.compile(
     r"\bR?CCL version ?:? ?(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)(?:[-\w.:]{0,40}\+(?:cuda|hip)|\s*$)|"
+    r"^RCCL version ?: ?(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)-\S{1,100}\s*$|"
     r"\bNCCL version (\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)(?:\+(?:cuda|CUDA)|\s*$)"
 )
 
@@ -64,6 +70,9 @@ DIED = re.compile(
 )
 _MAY_HAVE_DIED = ("process", "srun: ", "slurmstepd", "MPI_ABORT", "TERMINATION", "signal", "fault", "error", "Killed",
                   "Aborted")  # fmt: skip
+
+#: What stands before words of a report that somebody quotes in a sentence.
+QUOTED = re.compile(r"[A-Za-z:,]\s{1,3}[\"'`\u201c\u2018]{1,3}\s?$")
 
 ELIDED = re.compile(
     r"[\s#]{0,40}(?:(?:\.\s?){2,40}|[:\u22ee\ufe19]|\[\s?\.{2,40}\s?\]|…{1,20}|\[…\]|<\s?snip\s?>|\[snip\]"

@@ -194,17 +194,17 @@ class NodeFacts:
 
     @cached_property
     def allowed_cpus(self) -> frozenset[int]:
-        """CPUs that the process that was asked may run on."""
+        """CPUs that the collector's process may run on."""
         return self.parsed(facts.host.STATUS, facts.host.allowed_cpus)
 
     @cached_property
     def allowed_memory_nodes(self) -> frozenset[int]:
-        """NUMA nodes that the memory of the process that was asked may come from."""
+        """NUMA nodes from which the collector's process may take memory."""
         return self.parsed(facts.host.STATUS, facts.host.allowed_memory_nodes)
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The allow-listed environment of the process that was asked; raises EvidenceError."""
+        """The allow-listed environment of the collector's process; raises EvidenceError."""
         value = self.evidence.value(facts.nccl_env.PROCESS)
         if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
             raise EvidenceError(facts.nccl_env.PROCESS, "holds no names and values")
@@ -212,13 +212,13 @@ class NodeFacts:
 
     @property
     def rank(self) -> facts.binding.Rank | None:
-        """The rank of a job that the process that was asked is; None if it is none, or nobody knows."""
+        """Which rank of a job the collector's process is; None if it is none, or nobody knows."""
         environment = _or_none(lambda: self.environment)
         return facts.binding.rank(environment) if environment is not None else None
 
     @property
     def own_gpus(self) -> tuple[PciDevice, ...]:
-        """The GPUs on the bus that the process that was asked uses; all of them where nobody says."""
+        """The GPUs on the bus that the collector's process may use; all of them where nobody says."""
         environment, driver = _or_none(lambda: self.environment), _or_none(lambda: self.driver)
         if environment is None or driver is None or not driver.gpus:
             return self.gpus_on_bus

@@ -83,7 +83,7 @@ def is_gpu(resource: str) -> bool:
 
 
 def variable_of(resource: str) -> str:
-    """Return what the SR-IOV device plug-in makes of a resource's name in PCIDEVICE_…"""
+    """Return a resource's name as the SR-IOV device plug-in writes it in ``PCIDEVICE_…``."""
     return re.sub(r"[^A-Z0-9]", "_", resource.upper())
 
 

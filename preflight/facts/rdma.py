@@ -91,7 +91,7 @@ _VIRTUAL = frozenset({"MT4116", "MT4118", "MT4120", "MT4122", "MT4124", "MT4126"
 
 
 def is_virtual_function(evidence: Evidence, device: str) -> bool:
-    """Tell whether a device is a virtual function, of which its host decides; False where nobody says."""
+    """Tell whether a device is a virtual function, which its host configures; False where nobody says."""
     try:
         return evidence.text(f"file:{ROOT}/{device}/hca_type").strip() in _VIRTUAL
     except EvidenceError:

@@ -13,7 +13,7 @@ from preflight.facts.roce_link import Link, Place, State
 from preflight.lean import dataclass
 
 ENVIRONMENT = "env:process"
-MARK = "set NCCL_IB_TC to 4 x DSCP + 2 of the lossless priority (`mlnx_qos -i IF` shows the map), or map its DSCP to it"
+MARK = "set {where} to 4 x DSCP + 2 of the lossless priority (`mlnx_qos -i IF` shows the map), or map its DSCP to it"
 
 
 def trust(at: Place, name: str) -> Link:
@@ -37,6 +37,7 @@ class Mark:
     value: int
     where: str  # where it is set
     evidence: str
+    of_driver: bool = False  # set for all queue pairs of the device, above what NCCL asks for
 
     def __str__(self) -> str:
         return f"{self.value} ({self.where})"
@@ -46,6 +47,17 @@ class Mark:
         """The traffic class without its ECN bits."""
         return self.value >> 2
 
+    @property
+    def file(self) -> str:
+        """The file that it was read from."""
+        return self.evidence.partition(":")[2]
+
+    def cure(self, value: int) -> str:
+        """Return how to make it another value, where it is set: the driver's own overrides NCCL_IB_TC."""
+        if self.of_driver:
+            return f"`echo {value} > {self.file}` as root: the driver's value overrides NCCL_IB_TC"
+        return f"set NCCL_IB_TC={value}"
+
 
 def mark(at: Place) -> Mark:
     """Return the traffic class of a job's packets; raises EvidenceError where nothing settles it.
@@ -54,7 +66,7 @@ def mark(at: Place) -> Mark:
     itself; whether a job sets it can be seen in a job only, so elsewhere its absence tells nothing.
     """
     if driver := qos.traffic_class(at.evidence, at.port.device, at.port.number):
-        return Mark(driver.value, "the driver's, for all queue pairs", driver.evidence)
+        return Mark(driver.value, "the driver's, for all queue pairs", driver.evidence, of_driver=True)
     env = at.node.nccl_env
     setting, number = env.get("NCCL_IB_TC"), env.integer("NCCL_IB_TC")
     if setting is not None and number is not None and number >= 0:
@@ -97,12 +109,12 @@ def traffic_class(at: Place, name: str) -> Link:
     if found.value & 3 == 3:
         return Link(
             name, State.BROKEN, str(found), f"traffic class {found} marks every packet as congested",
-            "ECN bits 2 (ECT), as in 106", (found.evidence,), fix=f"set NCCL_IB_TC={found.value - 1}",
+            "ECN bits 2 (ECT), as in 106", (found.evidence,), fix=found.cure(found.value - 1),
         )  # fmt: skip
     if wanted.value not in (None, found.value):
         return Link(
             name, State.BROKEN, str(found), f"traffic class {found}, expected {wanted.value}",
-            f"{wanted.value} ({wanted.source})", (found.evidence,), fix=f"set NCCL_IB_TC={wanted.value}",
+            f"{wanted.value} ({wanted.source})", (found.evidence,), fix=found.cure(wanted.value),
         )  # fmt: skip
     return Link(name, State.OK, str(found), evidence=(found.evidence,))
 
@@ -117,7 +129,7 @@ def dscp(at: Place, name: str) -> Link:
     return Link(
         name, State.BROKEN, f"{found.dscp}",
         f"traffic class {found} is DSCP {found.dscp}, expected {wanted.value}",
-        f"{wanted.value} ({wanted.source})", (found.evidence,), fix=f"set NCCL_IB_TC={wanted.value * 4 + 2}",
+        f"{wanted.value} ({wanted.source})", (found.evidence,), fix=found.cure(wanted.value * 4 + 2),
     )  # fmt: skip
 
 
@@ -130,7 +142,8 @@ def priority(at: Place, name: str) -> Link:
     if priority is None:
         raise EvidenceError(table.evidence, f"does not settle the priority of DSCP {found.dscp}")
     because = f"traffic class {found} is DSCP {found.dscp}"
-    return _compared(at, name, priority, because, (table.evidence, found.evidence))
+    where = found.file if found.of_driver else "NCCL_IB_TC"
+    return _compared(at, name, priority, because, (table.evidence, found.evidence), where)
 
 
 def _by_service_level(at: Place, name: str) -> Link:
@@ -146,13 +159,15 @@ def _by_service_level(at: Place, name: str) -> Link:
     return _compared(at, name, 0, "NCCL's default service level is 0", (ENVIRONMENT,))
 
 
-def _compared(at: Place, name: str, priority: int, because: str, evidence: tuple[str, ...]) -> Link:
+def _compared(
+    at: Place, name: str, priority: int, because: str, evidence: tuple[str, ...], where: str = "NCCL_IB_TC"
+) -> Link:
     if priority == at.priority:
         return Link(name, State.OK, f"{priority}", evidence=evidence)
     return Link(
         name, State.BROKEN, f"{priority}",
         f"{because}, priority {priority}; the lossless priority is {at.priority}",
-        f"priority {at.priority} ({at.source})", evidence, fix=MARK,
+        f"priority {at.priority} ({at.source})", evidence, fix=MARK.format(where=where),
     )  # fmt: skip
 
 

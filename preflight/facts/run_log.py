@@ -1,7 +1,7 @@
 """A log that is read where it lies: too long for a document, compressed, or a pickle.
 
-Only the process that was handed the file reads it so. A document that says the like of itself is not believed: its
-record tells that the log was not kept, and nothing is opened.
+Only the process that was handed the file reads it so. A document that names such a file is not believed: its record
+says that the log was not kept, and nothing is opened.
 """
 
 from __future__ import annotations

@@ -44,6 +44,40 @@ class Topology:
         best = min(codes.values(), key=lambda code: RANK.get(code, 99))
         return best, tuple(nic for nic, code in codes.items() if code == best)
 
+    def lenders(self, among: Collection[str] | None = None, by_design: bool = False) -> dict[str, tuple[str, ...]]:
+        """Return the GPUs that share another GPU's NIC by the board's design -> GPUs that lend theirs over NVLink.
+
+        So are boards with one NIC for every two GPUs: each near NIC belongs to one GPU, every other GPU has NVLink to
+        as many lenders on its own socket, and there are as many borrowers to each lender. Where the numbers do not
+        come out even, a NIC is missing or in the wrong slot, and nobody borrows; unless the site says (``by_design``)
+        that the node has fewer NICs than GPUs: then a missing one is another check's matter, and one that is near no
+        GPU is blamed on its own socket only.
+        """
+        nearest = {gpu: self.nearest_nics(gpu, among) for gpu in self.gpus if gpu in self.links}
+        owners = {gpu: nics for gpu, (code, nics) in nearest.items() if code in ("PIX", "PXB")}
+        others = [gpu for gpu in nearest if gpu not in owners]
+        used = [nic for nics in owners.values() for nic in nics]
+        if not owners or len(set(used)) < len(used) or (len(others) % len(owners) and not by_design):
+            return {}
+        found = {
+            gpu: tuple(
+                owner for owner, nics in owners.items() if self.nvlinks(gpu, owner) and self._one_socket(gpu, nics[0])
+            )
+            for gpu in others
+        }
+        if by_design:
+            stray = set(among or ()) - set(used)
+            return {
+                gpu: owning
+                for gpu, owning in found.items()
+                if owning and not any(self._one_socket(gpu, nic) for nic in stray)
+            }
+        even = len({len(owning) for owning in found.values()}) == 1
+        return found if even and all(found.values()) else {}
+
+    def _one_socket(self, gpu: str, nic: str) -> bool:
+        return RANK.get(self.links[gpu][nic], 99) < RANK["SYS"]
+
 
 def parse(text: str) -> Topology:
     """Read the matrix; raises ValueError with the line that cannot be read."""

@@ -1,7 +1,8 @@
 """`preflight read`: finds out what each part of a pasted text is, says what stands in it, and judges it.
 
-Text goes one way: ``sources``; ``logs`` (what a job wrote); ``lines`` and ``marks`` (marks off, writers apart),
-``parts`` (what is what), ``kinds`` (one module a family of tools: how an output begins, and what it says);
+Text goes one way: ``sources``; ``logs`` (what a job wrote); ``lines``, ``marks``, ``wrapped`` and ``comments`` (marks
+off, writers apart, broken lines together), ``parts`` (what is what), ``kinds`` (one module a family of tools: how an output begins,
+and what it says);
 ``judging`` (with ``rules``: what is wrong). What comes out is a document of ``preflight.read/1``.
 """
 
@@ -10,14 +11,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from preflight.reading.comments import commented
 from preflight.reading.judging import add_findings
 from preflight.reading.kinds import kinds
 from preflight.reading.kinds.pytorch import whole
-from preflight.reading.lines import lines_of
+from preflight.reading.lines import Lines, lines_of
 from preflight.reading.logs import NCCL_LOG, NCCL_TESTS, judge_logs, judge_settings, log_parts
 from preflight.reading.marks import by_writer
 from preflight.reading.parts import Part, parts
 from preflight.reading.sources import Source, SourceError, open_sources
+from preflight.reading.wrapped import better
 
 __all__ = ["SCHEMA", "SourceError", "document", "exit_status", "known", "open_sources", "read", "read_text"]
 
@@ -42,10 +45,18 @@ def read(source: Source) -> list[Part]:
 def read_text(text: str, source: str) -> list[Part]:
     """Return the outputs of tools in a text, judged; a job's own output is left to ``log_parts``."""
     lines = [line for line in lines_of(text) if " NCCL INFO " not in line.text]
-    found = [part for writer, own in by_writer(lines) for part in parts(own, writer, kinds())]
+    found = [part for writer, own in by_writer(lines) for part in _parts(own, writer)]
     found = sorted(found, key=lambda part: part.first)[:MOST_PARTS]
     add_findings(found, source)
     return found
+
+
+def _parts(lines: Lines, writer: str) -> list[Part]:
+    def read_lines(lines: Lines) -> list[Part]:
+        return list(parts(lines, writer, kinds()))
+
+    found = better(lines, read_lines(lines), read_lines)
+    return found + [part for stretch in commented(lines, found) for part in read_lines(stretch)]
 
 
 def known() -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 
 from preflight.reading.lines import Line, Lines
+from preflight.reading.parts import left_out
 
 #: A shell's prompt with a command after it: it ends whatever was printed before.
 _PROMPT = re.compile(
@@ -47,6 +48,10 @@ def told(value: str | None) -> str | None:
     return None if not value or _WITHHELD.fullmatch(value) else value
 
 
+#: What somebody explains between two lines of output.
+_COMMENT = re.compile(r"\s+#\s")
+
+
 def block(
     lines: Lines,
     at: int,
@@ -68,6 +73,8 @@ def block(
             if empty > blanks:
                 break
             continue
+        if (_COMMENT.match(text) or left_out(text)) and not is_prompt(text):
+            continue
         if is_prompt(text) or not belongs(text) or again(text):
             break
         taken.append(lines[index])
@@ -82,3 +89,14 @@ def number(text: str | None) -> int | None:
     if match := re.fullmatch(r"\s*(0x[0-9a-fA-F]{1,32}|-?\d{1,30})\b.*", text):
         return int(match[1], 0) if match[1].startswith("0x") else int(match[1])
     return None
+
+
+def cpu_ids(text: str) -> list[int] | None:
+    """Read a list of CPUs, as ``0-3,8`` or ``0 1 2 3 8``; None for what is none."""
+    found: list[int] = []
+    for item in filter(None, re.split(r"[\s,]+", text)):
+        match = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", item)
+        if not match or len(found) > 65_536:
+            return None
+        found += range(int(match[1]), int(match[2] or match[1]) + 1)
+    return found

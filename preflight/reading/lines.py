@@ -25,9 +25,11 @@ Lines = Sequence[Line]
 
 _FENCE = re.compile(r"\s{0,3}(?:```|~~~)[\w+.-]*\s*")
 _QUOTE = re.compile(r"\s{0,3}(?:>\s?){1,8}")
-_COLOUR_WITHOUT_ESC = re.compile(r"\[\d{1,2}(?:;\d{1,3}){0,4}m")
+_COLOUR_WITHOUT_ESC = re.compile(r"\ufffd?\[\d{1,2}(?:;\d{1,3}){0,4}m")
 #: What a page or a tracker leaves of its own around a paste.
 _HTML = re.compile(r"</?(?:p|br|pre|code|div|span|li|ul|details|summary)\b[^<>]{0,80}>")
+#: What somebody explains behind a line of output.
+_ANNOTATION = re.compile(r"(?<=\S)\s+(?:←|<-{1,2}\s|<=\s|⬅).*|(?<=\S)\s{2,}#\s.*")
 #: What Ray writes behind a line that it shows once for many processes.
 _REPEATED = re.compile(r"\s*\[repeated \d{1,7}x across [a-z ]{1,20}\].*")
 _TMUX_MARK = re.compile(r"\[\d{1,6}/\d{1,6}\]\s*$")
@@ -46,6 +48,8 @@ def lines_of(text: str) -> list[Line]:
             line = _TMUX_MARK.sub("", _COLOUR_WITHOUT_ESC.sub("", line))
         if "<" in line:
             line = _HTML.sub("", line)
+        if "#" in line or "<" in line or "←" in line or "⬅" in line:
+            line = _ANNOTATION.sub("", line)
         if "[repeated " in line:
             line = _REPEATED.sub("", line)
         if "&" in line and re.search(r"&(?:lt|gt|amp|quot|#39|nbsp);", line):

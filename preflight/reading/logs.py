@@ -11,6 +11,7 @@ from preflight.checks import registry
 from preflight.evidence import Evidence
 from preflight.facts import nccl_log
 from preflight.facts.nccl_log.document import document, vars_of
+from preflight.facts.nccl_log.finish import FRAMEWORK
 from preflight.facts.run import RUN
 from preflight.facts.run_log import OnDisk
 from preflight.facts.torch_trace import Seen, hang, watchdog
@@ -28,7 +29,7 @@ NCCL_TESTS = nccl_tests.KIND
 #: A line that NCCL wrote, or what a launcher and a copy left of it.
 _LINE = re.compile(
     r"(?:\b|\dm)NCCL (?:INFO|WARN|TRACE|ABORT|VERSION|version)\b"  # also where a colour ends right before it
-    r"|Watchdog caught collective|ProcessGroupNCCL\.cpp\b|\bDist(?:Backend|Store)Error\b|\bNCCL error in\b"
+    rf"|{FRAMEWORK.pattern}"
 )
 
 #: Kinds that are a file of their own.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from preflight.facts.text import plain
 from preflight.reading.lines import Line, Lines
@@ -13,25 +13,33 @@ from preflight.reading.lines import Line, Lines
 _MARKS = tuple(
     re.compile(pattern)
     for pattern in (
-        r"\[(?:[\w.-]+@)?(\d{1,6},\d{1,6})\]<std(?:out|err|diag)>: ?",  # mpirun --tag-output
-        r"\[([a-z]+\d{1,6})\]: ?",  # torchrun
+        # mpirun --tag-output, SageMaker's own
+        r"\[(?:[\w.-]+[@:])?(\d{1,6},(?:mpirank:)?\d{1,6}(?:,[\w.-]{1,64})?)\]<std(?:out|err|diag)>: ?",
+        r"\[([a-z]+\d{1,6}(?:\|\d{1,6})?)\]: ?",  # torchrun
+        r"\[(\d{1,6})\]:? ",  # mpiexec -l (Hydra)
         r"\(((?:[\w.:-]+ )?pid=\d+(?:, ip=[^)\s]{1,64})?)\)\s",  # Ray
         r"\[(pod/[^\]\s]{1,256})\]\s",  # kubectl logs --prefix
         r"([\w.-]{1,128})\s+\| ?",  # docker compose
+        r"((?:[a-z0-9-]{1,63} )?[a-z][a-z0-9.]{0,62}-[a-z0-9.-]{1,190} [a-z][a-z0-9-]{0,62}) (?=.)",  # stern
+        r"()//+ ?",  # a program's comment
         r"\s{0,6}(\d{1,6}): ",  # srun --label
         # pdsh, clush; not what the kernel's own lines begin with
         r"(?!NVRM|kern(?:el)?:|nvidia|mce:|EDAC|AER|pci)([A-Za-z][\w.,\[\]-]{0,127}): ",
         r"(\d{1,3}(?:\.\d{1,3}){3}): ",  # the same with addresses
         r"([\w./-]{1,128}\.(?:txt|log|out|err))[:-](?:\d{1,7}[:-](?!\d\d\.\d))? ?",  # grep in files
         r"()\+(?!\+\+)",  # what a patch adds
-        r"()[|│┃║]\s",  # a frame around the text
+        r"()[|│┃║](?:\s|(?=-{3}))",  # a frame around the text, or a table
     )
 )
 #: The same, of which the log of a kernel has its own.
 _TIMES = tuple(
     re.compile(pattern)
     for pattern in (
-        r"()\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?:?\s",  # kubectl, ts, Jenkins
+        # rsyslog, journalctl -o short-iso
+        r"()\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S{1,16} [\w.-]{1,128} (?!kernel\b)[\w.@/-]{1,64}(?:\[\d{1,10}\])?: ",
+        # kubectl, ts, Jenkins; and what containerd, GitLab and Python's logging put behind it
+        r"()\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?:?\s"
+        r"(?:(?:std(?:out|err)(?: [FP])?|\[std(?:out|err)\]|\d\d[OE]|GMT|UTC|- [\w.]{1,64} - (?:DEBUG|INFO|WARNING|ERROR) -)\s)?",
         r"()\[?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\]?:?\s",
         r"()[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,128} (?!kernel\b)[\w.@/-]{1,64}(?:\[\d{1,10}\])?: ",  # syslog
     )
@@ -104,10 +112,15 @@ def _marked(
         while end > at and not lines[end - 1].text.strip():
             end -= 1
         kernel = mark in _TIMES and _of_kernel([line.text for own in written.values() for line in own])
-        if not kernel and count >= max(_LEAST_LINES, _LEAST_PER_WRITER * len(written)):
+        if not kernel and count >= max(_LEAST_LINES, _least(written) * len(written)):
             return end, written
         refused[mark] = (end, _TRIES if kernel else tries + 1 if at < until else 1)
     return at, {}
+
+
+def _least(writers: Iterable[str]) -> int:
+    """Return how often each must write: names of hosts have numbers, words of a text have none."""
+    return _LEAST_PER_WRITER - all(re.search(r"\d", name) for name in writers)
 
 
 def _of_kernel(texts: list[str]) -> bool:
@@ -142,7 +155,7 @@ def _listed(lines: Lines, at: int) -> list[Line]:
         if not match:
             break
         try:
-            text = str(json.loads(match[1]))
+            text = str(json.loads(match[1], strict=False))
         except ValueError:
             break
         found.append(Line(line.number, plain(text).replace("\n", " ").rstrip()))

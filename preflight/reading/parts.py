@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -73,6 +74,15 @@ class Part:
         }
 
 
+#: What a person writes who leaves lines out.
+_LEFT_OUT = re.compile(r"\s*(?:#\s*)?[\[(<]?(?:\.{3,}|…|snip\w*|truncated|omitted)[\])>]?(?:\s.{0,80})?", re.IGNORECASE)
+
+
+def left_out(text: str) -> bool:
+    """Tell whether a line stands for lines that were left out."""
+    return ("." in text or "…" in text or "<" in text or "[" in text) and bool(_LEFT_OUT.fullmatch(text))
+
+
 def parts(lines: Lines, writer: str, kinds: Sequence[Kind]) -> Iterator[Part]:
     """Yield the parts of a stretch of lines that one writer wrote."""
     at = 0
@@ -86,6 +96,8 @@ def parts(lines: Lines, writer: str, kinds: Sequence[Kind]) -> Iterator[Part]:
         last = end - 1
         while last > at and not lines[last].text.strip():
             last -= 1
+        # The line behind it counts as well: what follows there may have been the rest
+        taken.cut += [Cut(line.number, "lines were left out") for line in lines[at : last + 2] if left_out(line.text)]
         text = "\n".join(line.text for line in lines[at : last + 1])
         yield Part(kind.name, lines[at].number, lines[last].number, writer, taken, text + "\n")
         at = end

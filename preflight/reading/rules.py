@@ -89,6 +89,8 @@ def active_mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
         if any(port["link_layer"] != "Ethernet" or not port["active_mtu"] for port in ports):
             continue  # with InfiniBand beside it, Ethernet is for management
         large = [port for port in ports if port["active_mtu"] > 1024]
+        if ports and not large and not node.evidence.record(key).ok:
+            continue  # what was cut off may have been the fast ones
         if ports and not large:
             yield warned(f"all {len(ports)} active Ethernet ports: active MTU 1024", found="1024", expected="4096",
                          evidence=[key])  # fmt: skip
@@ -111,7 +113,7 @@ def joined(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Bridged pairs and cube meshes differ from GPU to GPU by design and are not judged.
     """
     for key, facts in _read(node, "nvidia-smi topo -m"):
-        gpus = [gpu for gpu in facts["gpus"] if gpu in facts["links"]]
+        gpus = [gpu for gpu in facts["gpus"] if gpu in facts["complete_rows"]]
         codes = {gpu: [facts["links"][gpu].get(peer, "") for peer in gpus if peer != gpu] for gpu in gpus}
         usual = Counter(code for row in codes.values() for code in row if code.startswith("NV")).most_common(1)
         if len(gpus) < 4 or not usual:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from preflight.facts.nccl_env import NcclEnvironment
+from preflight.facts.nccl_env import NcclEnvironment, Setting
 from preflight.facts.nccl_lint.complaint import Complaint, Here, Reader
 from preflight.facts.nccl_switches import SWITCHES
 
@@ -16,6 +16,8 @@ def left_over(env: NcclEnvironment, here: Here) -> Iterator[Complaint]:
         for setting in Reader(env).set(name):
             if switch.on(setting.value) and not (switch.of_rdma and here.rdma is False):
                 what = f"{setting.text} in {setting.where} {switch.effect}"
+                if of_googles_plugin(env, setting):
+                    continue
                 yield Complaint("left-over", (setting,), what, "unset, but for an experiment")
 
 
@@ -42,17 +44,38 @@ def verbose_log(env: NcclEnvironment, here: Here) -> Iterator[Complaint]:
         yield Complaint("shared-log-file", path, what, "a name with %h (host) and %p (process)")
 
 
+#: Settings of the plug-ins GPUDirect-TCPX and TCPXO (FasTrak) on Google's A3 machines.
+_GOOGLES = re.compile("NCCL_(GPUDIRECTTCPX|FASTRAK)_")
+
+
+def of_googles_plugin(env: NcclEnvironment, setting: Setting) -> bool:
+    """Tell whether a setting is of the recipe that Google prescribes beside GPUDirect-TCPX and TCPXO.
+
+    The plug-ins carry the protocol Simple only, know rings and trees, and their guide switches NVLink SHARP off and
+    counts the channels (GKE, "Maximize GPU network bandwidth", env profile of the plug-in's image).
+    """
+    if not any(_GOOGLES.match(one.name) for one in env.settings):
+        return False
+    items = {item.strip().casefold() for item in setting.value.split(",")}
+    allowed = {"NCCL_ALGO": {"ring", "tree"}, "NCCL_PROTO": {"simple"}}.get(setting.name)
+    if allowed is not None:
+        return items <= allowed
+    return setting.name in ("NCCL_NVLS_ENABLE", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS")
+
+
 def pinned_choices(env: NcclEnvironment, here: Here) -> Iterator[Complaint]:
-    """Choices that NCCL makes better for each size and topology, held fast."""
+    """Choices pinned by hand that NCCL makes better for each size and topology."""
     read = Reader(env)
     for name, kind in (("NCCL_ALGO", "algorithm"), ("NCCL_PROTO", "protocol")):
         for setting in read.set(name):
+            if of_googles_plugin(env, setting):
+                continue
             forced = name == "NCCL_PROTO" and not setting.value.startswith("^") and "ll128" in setting.value.casefold()
             if forced and here.nvlink is False:
                 what = f"{setting.text} in {setting.where} forces LL128 without NVLink: it can corrupt data there"
                 yield Complaint("ll128", (setting,), what, "unset", fatal=True)
             else:
-                what = f"{setting.text} in {setting.where} holds one {kind} fast for every size and collective"
+                what = f"{setting.text} in {setting.where} {_holds(setting.value, kind)} for every size and collective"
                 yield Complaint("pinned", (setting,), what, "unset: NCCL chooses by size and topology")
     for setting in read.set("NCCL_LAUNCH_MODE"):
         if setting.value == "GROUP":
@@ -60,8 +83,18 @@ def pinned_choices(env: NcclEnvironment, here: Here) -> Iterator[Complaint]:
             yield Complaint("pinned", (setting,), what, "unset")
     if here.nvswitch:
         for setting in read.set("NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS"):
+            if of_googles_plugin(env, setting):
+                continue
             what = f"{setting.text} in {setting.where} holds the number of channels fast on NVSwitches"
             yield Complaint("pinned-channels", (setting,), what, "unset: NCCL counts the NVLinks")
+
+
+def _holds(value: str, kind: str) -> str:
+    """Say what a list of algorithms or protocols does: it leaves one, some, or all but some."""
+    if value.lstrip().startswith("^"):
+        return f"keeps NCCL from the {kind} {value.strip()[1:]}"
+    several = "," in value or ";" in value or ":" in value
+    return f"leaves NCCL these {kind}s only," if several else f"holds one {kind} fast"
 
 
 def fabric_fit(env: NcclEnvironment, here: Here) -> Iterator[Complaint]:

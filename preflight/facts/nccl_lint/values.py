@@ -133,6 +133,8 @@ def _text(variable: Variable, value: str, version: Version | None) -> Iterator[F
     elif kind == "network":
         if not _is_network(value):
             yield Fault("is no network in CIDR form", "10.0.0.0/8, or IPv6")
+    elif kind in ("ports", "interfaces") and any(item != item.strip() for item in value.split(",")):
+        yield Fault("has a blank in its list, which NCCL takes as part of a name", re.sub(r"\s*,\s*", ",", value))
     elif kind == "address" and not re.fullmatch(r"(?:\[[0-9A-Fa-f:.%\w]+\]|[^\s:\[\]]+):[0-9]{1,5}", value):
         yield Fault("is no host:port", "localhost:28028; an IPv6 address in square brackets")
 

@@ -121,7 +121,7 @@ def _variable(row: Mapping[str, Any]) -> Variable:
 def nearest(name: str, names: Iterable[str] | None = None) -> str:
     """Return the known name that was probably meant; empty if none is near.
 
-    The same words in another order, one word too many or too few of otherwise the same ones, or a slip of the pen.
+    The same words in another order, the beginning of one longer name, or a slip of the pen.
     """
     import difflib  # with re it is most of this module's start, and needed for a mistake only
 
@@ -135,6 +135,8 @@ def nearest(name: str, names: Iterable[str] | None = None) -> str:
     wanted = re.sub(r"[^A-Z0-9]+", "_", name.strip()[:80].upper()).removeprefix("EXPORT_").strip("_")
     words = Counter(wanted.split("_"))
     same = [one for one in known if Counter(one.upper().split("_")) == words]
+    begun = [one for one in known if one.upper().startswith(f"{wanted}_")]
+    same = same or (begun if len(begun) == 1 and len(words) > 2 else [])
     likeness = 0.85 if names is None else 0.6  # names of variables resemble each other, words of a list do not
     slips = difflib.get_close_matches(wanted, {one.upper(): one for one in known}, n=1, cutoff=likeness)
     found = same or [one for one in known if one.upper() in slips]

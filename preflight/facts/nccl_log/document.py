@@ -5,11 +5,13 @@ What is not in the text is null; an empty list is a log that says there is none.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from preflight.facts.nccl_log.model import Failure, NcclLog, is_tcp
 
 #: Networks that speak verbs: which layer carries them is told by the list of devices.
+_HCA_WITHOUT = re.compile(r"GPU Direct RDMA (?:\(\S+\) )?[Dd]isabled for HCA \d+ '([^']{1,63})'")
 _VERBS = ("IB", "IBext", "UCX", "gIB")
 
 
@@ -97,8 +99,12 @@ def _layers(log: NcclLog, network: str) -> list[str]:
 
 
 def _gpudirect(log: NcclLog) -> bool | None:
-    """True where a channel uses GPUDirect RDMA, False where all go without; TCP cannot."""
-    return any(channel.gpudirect for channel in log.channels) if log.channels else None
+    """True where a channel uses GPUDirect RDMA, False where all go without; TCP and HCAs without it cannot."""
+    if log.channels:
+        return any(channel.gpudirect for channel in log.channels)
+    without = {match[1] for line in log.gpudirect_disabled if (match := _HCA_WITHOUT.search(line.message))}
+    none = bool(without) and {device.name for device in log.ib_devices} <= without
+    return False if none or inter_node(log) == ["Socket"] else None
 
 
 def _nvls(log: NcclLog) -> bool | None:

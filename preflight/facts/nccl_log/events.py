@@ -16,14 +16,15 @@ _MOST_RANKS = 1 << 20
 #: Kinds that are counted as they are; with the host where hosts may differ.
 _PLAIN = frozenset({"network", "provider", "plugin", "ring", "trees", "counts", "nvls", "clique", "sharp", "driver",
                     "gdr disabled", "version"})  # fmt: skip
-_BY_HOST = frozenset({"env", "affinity", "nvls support", "connected", "bootstrap"})
+_BY_HOST = frozenset({"env", "affinity", "nvls support", "connected"})
 
 
 #: There is one of these facts for each of a hundred thousand ranks, and nobody quotes their lines.
 _NOWHERE = Line(0, None, "", "")
 
 
-def _nowhere() -> Line:
+def nowhere() -> Line:
+    """Return an empty line, for facts that are never quoted."""
     return _NOWHERE
 
 
@@ -32,7 +33,7 @@ def apply(tally: Tally, said: Event, origin: Origin, line: Callable[[], Line]) -
     if said.kind in _PLAIN:
         tally.add(said.kind, said.values, line)
         if said.kind == "network":
-            tally.add("chosen", (origin.host, *said.values), _nowhere)
+            tally.add("chosen", (origin.host, *said.values), nowhere)
     elif said.kind in _BY_HOST:
         tally.add(said.kind, (origin.host, *said.values), line)
     elif said.kind == "sockets":
@@ -45,8 +46,13 @@ def apply(tally: Tally, said: Event, origin: Origin, line: Callable[[], Line]) -
             tally.add("ib", (origin.host, *device), line)
         if interface is not None:
             tally.add("oob", (interface,), line)
+    elif said.kind == "bootstrap":
+        for name, address in cast("tuple[tuple[str, str], ...]", said.values):
+            tally.add("bootstrap", (origin.host, name, address), line)
+    elif said.kind == "via":
+        tally.add("via", (origin.host, *said.values), line)
     elif said.kind == "registered":
-        tally.add("registered", origin.process, _nowhere)
+        tally.add("registered", origin.process, nowhere)
     else:
         _ranks(tally, said, origin, line)
     _obstacle(tally, said, line)
@@ -61,20 +67,20 @@ def _ranks(tally: Tally, said: Event, origin: Origin, line: Callable[[], Line]) 
         phase, name = "", None
     if not 0 <= rank < nranks <= _MOST_RANKS:
         return
-    tally.add("rank", (nranks, rank, *origin.process), _nowhere)
+    tally.add("rank", (nranks, rank, *origin.process), nowhere)
     if said.kind == "size":
         _, _, nodes, local, _ = cast("tuple[int, int, int, int | None, bool]", said.values)
         tally.add("size", (nranks, nodes, local), line)
     if not phase:
         return
     if phase == "Init COMPLETE":
-        tally.add("made", (nranks, *origin.process), _nowhere)
+        tally.add("made", (nranks, *origin.process), nowhere)
     if name is None:
         # without an id, communicators of one size are told apart by how many each rank has set up
         if phase == "Init COMPLETE":
-            tally.add("nameless", (nranks, rank), _nowhere)
+            tally.add("nameless", (nranks, rank), nowhere)
         elif phase != "Init START":
-            tally.add("nameless destroyed", (nranks, rank), _nowhere)
+            tally.add("nameless destroyed", (nranks, rank), nowhere)
         return
     key = (name, nranks)
     comm = tally.comms.get(key) or tally.comm(key, line())

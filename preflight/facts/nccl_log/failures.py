@@ -13,7 +13,7 @@ from preflight.facts.nccl_log.tally import Seen, Tally
 
 _SHOWN = 20
 #: How PyTorch and mpirun name a rank: `rank3`, `1,3`. What is only a number may be a rank, as srun writes it.
-_TAG_RANK = re.compile(r"(?:\d+,|rank)(\d{1,7})")
+_TAG_RANK = re.compile(r"(?:\d+,(?:mpirank:)?|rank)(\d{1,7})(?:,.*)?")
 _TEXT_RANK = re.compile(r"\[[Rr]ank ?(\d{1,7})\]|\bRank (\d{1,7})\]")
 _SAID_BY = re.compile(r"([A-Za-z][\w.-]{0,254}): Test (?:NCCL|CUDA) failure |([A-Za-z][\w.-]{0,254}): Test timeout ")
 

@@ -35,13 +35,18 @@ _KEPT = 1000
 _RING_SHOWN = 20
 
 
-#: PyTorch's own words of a failure: a log in which NCCL itself was silent.
-_PYTORCH = ("ProcessGroupNCCL", "Watchdog caught collective", "DistBackendError", "DistStoreError", "NCCL error in")
+#: A framework's own words of a failure, in a log in which NCCL itself was silent: PyTorch's, vLLM's, XLA's, CuPy's.
+FRAMEWORK = re.compile(
+    r"ProcessGroupNCCL\.cpp\b|(?:^|\] ?)Watchdog caught collective|Watchdog caught collective operation timeout: ?WorkNCCL"
+    r"|\bDist(?:Backend|Store)Error\b"
+    r"|\b(?:NCCL|Nccl) [Ee]rror(?: in\b|, | ?(?:code )?\d{0,3} ?[:(])|\bNCCL operation \w+\(.{0,200}\) failed"
+    r"|\bnccl[A-Z]\w+ failed: |\bnccl(?:UnhandledCudaError|\w{1,20}Error|InvalidUsage|InvalidArgument): |\bNCCL_ERROR_\w+: "
+)
 
 
 def finish(tally: Tally) -> NcclLog | None:
-    """Return what a log says; None if no line of it is NCCL's, nor PyTorch's of a failure."""
-    if not tally.lines and not _of_pytorch(tally):
+    """Return what a log says; None if no line of it is NCCL's, nor a framework's of a failure."""
+    if not tally.lines and not _of_framework(tally):
         return None
     table = _Tables(tally)
     versions, networks, channels = table.uses("version"), table.uses("network"), _channels(table)
@@ -51,7 +56,8 @@ def finish(tally: Tally) -> NcclLog | None:
         chosen, rows = ("IB", table.rows("ib")) if table.rows("ib") else ("Socket", sockets)
         networks = tuple(Use(chosen, seen.count, seen.first) for _, seen in rows[:1])
     members = ranks_of(tally)
-    nranks = max((key[0] for key, _ in table.rows("rank")), default=None)
+    sizes = [*table.rows("rank"), *table.rows("collective size")]
+    nranks = max((key[0] for key, _ in sizes), default=None)
     nranks = _of_rings(table) if nranks is None else nranks
     hosts = tuple(str(key[0]) for key, _ in table.rows("host"))
     named = frozenset(hosts)
@@ -134,9 +140,9 @@ def _of_rings(table: _Tables) -> int | None:
     return most if 1 < most < _RING_SHOWN and whole > 1 else None
 
 
-def _of_pytorch(tally: Tally) -> bool:
+def _of_framework(tally: Tally) -> bool:
     said = (seen.first for seen in tally.seen.get("failure", {}).values() if seen.first is not None)
-    return any(word in line.text for line in said for word in _PYTORCH)
+    return any(FRAMEWORK.search(line.text) for line in said)
 
 
 class _Tables:

@@ -28,7 +28,7 @@ class Via(NamedTuple):
     gpudirect: bool
 
 
-_NCCL_VERSION = re.compile(r"\bNCCL version (\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)")
+_NCCL_VERSION = re.compile(r"\b(?:NCCL version|RCCL version ?:?) ?(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)")
 _NET = re.compile(
     r"(?P<kind>NET|COLLNET)/(?P<name>.{1,63}?)/(?P<device>\d{1,6})(?:\((?P<proxy>\d+)\))?"
     r"(?P<gdr>/GDRDMA(?:\([^)]*\))?)?(?:/Shared)?(?:[/ ].*)?\s*"
@@ -40,11 +40,15 @@ _CONNECTION = re.compile(
 _NETWORK = re.compile(
     r"(?:Using network|Using internal Network|Assigned NET plugin) (?P<name>\S.{0,63}?)(?: to comm)?\s*"
 )
-_BOOTSTRAP = re.compile(r"Bootstrap ?: Using (?:\[0\])?(\S{1,63}?):(\S{3,64})<\d+>")
+_BOOTSTRAP = re.compile(r"Bootstrap ?: Using (.*)")
+_ADDRESS = re.compile(r"(?:\[\d{1,3}\])?([^\s:\[\]]{1,63}):(\S{3,64}?)<\d+>")
 _OLD_INTERFACE = re.compile(r"NET : Using interface (\S{1,63}?):(\S{3,64})<\d+>")  # up to 2.3
 _USING = re.compile(r"NET/(\S{1,32})\s*: Using (.*)", re.DOTALL)
 _IB_DEVICE = re.compile(r"\[(\d{1,3})\]\s?([^\s:={}\[\]]{1,63}):(\d{1,3})[^/\s]{0,16}/(IB|RoCE)(/SHARP)?")
 _OUT_OF_BAND = re.compile(r"([^\s:]{1,63}):\S{2,64}<\d+>")
+_OLD_DEVICE = re.compile(r"NET/IB: ((?:\[\d{1,3}\] \S{1,63}:\d{1,3}/(?:IB|RoCE)\s*)+)")  # up to 2.3
+_OLD_CONNECTION = re.compile(r"Ring (\d+) : (\d+) -> (\d+) via (NET/\S.*)")  # up to 2.3
+_COLLECTIVE_SIZE = re.compile(rb" \[nranks=(\d{1,7})\]")
 _MERGED = re.compile(r"\[(\d{1,3})\]=\{([^}]{1,512})\}")
 _INTERFACE = re.compile(r"\[\d{1,3}\]([^\s:\[\]]{1,63}):([^\s<]{0,64})")
 _ENVIRONMENT = re.compile(r"\b(NCCL_\w{1,64}) set (?:by environment )?to (.*)", re.DOTALL)
@@ -150,6 +154,12 @@ def marked(message: str) -> bool:
     return any(mark in message for mark, _ in _BY_MARK)
 
 
+def collective_size(message: bytes) -> int | None:
+    """Return the ranks of the communicator that a line of the subsystem COLL names."""
+    match = _COLLECTIVE_SIZE.search(message)
+    return int(match[1]) if match else None
+
+
 def event(message: str) -> Event | None:
     """Return what a message says; None if nothing that is asked here."""
     for mark, read in _BY_MARK:
@@ -200,6 +210,25 @@ def _using(message: str) -> Event | None:
     if not devices:
         devices = [(int(d[0]), d[1], int(d[2]), d[3] == "RoCE", bool(d[4])) for d in _IB_DEVICE.findall(rest)]
     return Event("ib", (tuple(devices), oob[1] if oob else None))
+
+
+def _bootstrap(message: str) -> Event | None:
+    """Read over which interfaces ranks find each other: up to 2.7 all that could be, since then the one in use."""
+    match = _BOOTSTRAP.match(message)
+    found = tuple(_ADDRESS.findall(match[1])) if match else ()
+    return Event("bootstrap", found) if found else None
+
+
+def _old_devices(message: str) -> Event | None:
+    if not (match := _OLD_DEVICE.match(message)):
+        return None
+    found = ((int(d[0]), d[1], int(d[2]), d[3] == "RoCE", False) for d in _IB_DEVICE.findall(match[1]))
+    return Event("ib", (tuple(found), None))
+
+
+def _old_connection(message: str) -> Event | None:
+    way = via(match[4]) if (match := _OLD_CONNECTION.fullmatch(message)) else None
+    return Event("via", tuple(way)) if way else None
 
 
 def _affinity(message: str) -> Event | None:
@@ -283,11 +312,13 @@ def _registered(message: str) -> Event | None:
 _READERS: tuple[tuple[tuple[str, ...], Callable[[str], Event | None]], ...] = (
     ((" rank ",), _comm),
     ((" set by environment to ", " set to "), _environment),
-    (("NCCL version ",), _version),
+    (("CCL version ",), _version),
     (("Using network ", "Using internal Network ", "Assigned NET plugin "), _network),
-    (("Bootstrap",), _matched("bootstrap", _BOOTSTRAP)),
+    (("Bootstrap",), _bootstrap),
     (("NET/OFI Selected ",), _matched("provider", _PROVIDER)),
     ((": Using ",), _using),
+    (("NET/IB: [",), _old_devices),
+    ((" via NET/",), _old_connection),
     (("Channel ",), _ring),
     (("Trees [",), _tree),
     ((" coll channels",), _counts),

@@ -11,7 +11,7 @@ from preflight.lean import dataclass
 
 #: A stamp of a collector of logs, which may be glued to what follows it.
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?:Z|[+-]\d\d:?\d\d)?")
-_HOST = re.compile(r"(?<![\w.-])([A-Za-z0-9_][\w.-]{0,254}):(\d{1,10}):(\d{1,10})\s")
+_HOST = re.compile(r"(?:(?<![\w.-])|(?<=^-))([A-Za-z0-9_][\w.-]{0,254}):(\d{1,10}):(\d{1,10})\s")
 _CLOCK = re.compile(r"\d\d:\d\d:\d\d\s")
 #: A number of a table that NCCL wrote into may be glued to its host's name.
 _TABLE_ROW = re.compile(r"\d\s{1,40}\d{1,19}\s{1,40}[A-Za-z]\w{2,15}\s")
@@ -19,12 +19,18 @@ _TABLE_ROW = re.compile(r"\d\s{1,40}\d{1,19}\s{1,40}[A-Za-z]\w{2,15}\s")
 _DEVICE = r"\[(?P<device>\d{1,4})\]"
 _REST = (
     r"\s*(?:\d{1,12}\.\d{1,9}\s+)?"
-    r"(?:(?P<source>[\w./\\+-]{1,256}:\d{1,6})\s+(?:\(\w{1,64}\)\s+)?|\S{1,128}:\d{1,6}\s+)?\s*"
+    r"(?:(?P<source>[\w./\\+-]{1,256}:\d{1,6})\s+(?:\(\w{1,64}\)\s+)?|\S{1,128}:\d{1,6}\s+"
+    r"|(?:[\w:*&]{1,64} ){0,3}[\w:~]{1,128}\([^()]{0,256}\):\d{1,6}\s+)?\s*"  # a plug-in that writes its functions
 )
 _AFTER_HOST = re.compile(f"(?:{_DEVICE})?{_REST}")
 #: Where somebody took the host out: the device alone tells NCCL's line from prose about NCCL, or nothing stands before.
 _MARKED = re.compile(f"(?:.{{0,400}}[\\s:>│|])?{_DEVICE}{_REST}")
-_BEFORE_BARE = re.compile(r"\s*(?:(?:[\[(]\s*[\])]|[\[(]?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?[\])]?|[+>|│*-])\s+)*")
+#: A host whose process somebody took out; what has neither digit nor hyphen may be a word.
+_HOST_ALONE = re.compile(
+    rf"\s*(?!(?i:rank|gpu|cuda|dev|device|proc|task|line|step|node_rank|local_rank)[-_:]?\d*\s)"
+    rf"(?P<host>(?=\S*[\d-])[A-Za-z][\w.-]{{2,254}})\s{_DEVICE}{_REST}"
+)
+_BEFORE_BARE = re.compile(r"\s*(?:(?:[\[(]\s*[\])]|[\[(]?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?[\])]?|[+>|│*-]|std(?:out|err)(?: [FP])?)\s+|(?:#|//)\s*)*")
 _BARE = re.compile(f"(?:\\S{{1,255}}:[\\dXx*]{{1,10}}:[\\dXx*]{{1,10}}\\s)?{_REST}")
 
 
@@ -84,6 +90,8 @@ def origin_of(head: str) -> Origin | None:
         tag = unlaunched(head[: found.start()] + "x")[0] if found.start() else ""
         return Origin(found[1], int(found[2]), _number(rest["device"]), tag, time, rest["source"] or "")
     tag, bare = unlaunched(head)
+    if marked := _HOST_ALONE.fullmatch(_BEFORE_BARE.sub("", bare, count=1)):
+        return Origin(marked["host"], None, _number(marked["device"]), tag, time, marked["source"] or "")
     if marked := _MARKED.fullmatch(bare):
         return Origin(None, None, _number(marked["device"]), tag, time, marked["source"] or "")
     if alone := _BARE.fullmatch(_BEFORE_BARE.sub("", bare, count=1)):

@@ -14,8 +14,8 @@ from zlib import crc32
 from preflight.facts.nccl_lines import LONGEST_LINE_CHARS
 from preflight.facts.nccl_log import rails, signatures
 from preflight.facts.nccl_log.careful import CarefulReader, levelled
-from preflight.facts.nccl_log.events import apply
-from preflight.facts.nccl_log.messages import Event, Via, event, ignored, marked, trimmed, via
+from preflight.facts.nccl_log.events import apply, nowhere
+from preflight.facts.nccl_log.messages import Event, Via, collective_size, event, ignored, marked, trimmed, via
 from preflight.facts.nccl_log.prefix import Origin, clean, origin_of, unwrapped_json
 
 _INFO, _WARN = b"NCCL INFO ", b"NCCL WARN "
@@ -48,6 +48,7 @@ class Scanner(CarefulReader):
         self.origins: dict[bytes, Origin | None] = {}
         self.messages: dict[bytes, tuple[Event | None, str | None]] = {}
         self.warnings: dict[tuple[str, bytes], str | None] = {}  # source and message → failure
+        self.sizes: set[bytes] = set()  # of communicators, as collectives' lines name them
         self.idle: set[bytes] = set()  # messages that say nothing, without their digits
 
     def feed(self, lines: list[bytes]) -> None:
@@ -141,7 +142,11 @@ class Scanner(CarefulReader):
     def _info(self, line: bytes, head: bytes, message: bytes) -> None:
         origin = self.origins[head] if head in self.origins else self._origin(head)
         if (known := self.messages.get(message)) is None:
-            if ignored(message) or (shape := message.translate(None, _DIGITS)) in self.idle:
+            if ignored(message):
+                self.tally.lines += origin is not None
+                self._sized(message)
+                return
+            if (shape := message.translate(None, _DIGITS)) in self.idle:
                 self.tally.lines += origin is not None
                 return
             if levelled(message) or head[:1] == b"{" or len(line) > 8 * LONGEST_LINE_CHARS:
@@ -156,6 +161,14 @@ class Scanner(CarefulReader):
             apply(self.tally, said, origin, lambda: self.line(self.number, line, origin, message))
         if failure is not None:
             self.failed(failure, origin, lambda: self.line(self.number, line, origin, message))
+
+    def _sized(self, message: bytes) -> None:
+        """Keep the size of the communicator that a collective's line names, and each size once."""
+        size = message[message.find(b" [nranks=") :][:20]
+        if size[:1] == b" " and size not in self.sizes and (ranks := collective_size(size)) is not None:
+            if len(self.sizes) < _MESSAGES_KEPT:
+                self.sizes.add(size)
+            self.tally.add("collective size", (ranks,), nowhere, 0)
 
     def _read(self, message: bytes, shape: bytes) -> tuple[Event | None, str | None]:
         """Read a message that was not met yet, and remember what it says."""
@@ -206,7 +219,7 @@ class Scanner(CarefulReader):
         plain: list[tuple[int, bytes]] = []
         now = self.number
         for number, raw in lines:
-            if b"NCCL" in raw:
+            if b"NCCL" in raw or b"RCCL" in raw:
                 self._warning(number, raw)
             elif len(raw) > LONGEST_LINE_CHARS:
                 self.tally.long_lines += 1

@@ -103,5 +103,6 @@ def _of_timeouts(told: Watchdog) -> list[Hang]:
     seq = min(seqs)
     here = [one for one in told.timed_out if one.seq == seq]
     op = Counter(one.op for one in here).most_common(1)[0][0]
-    differ = sorted({(one.rank, one.op) for one in here if one.op is not None and one.op != op})
-    return [Hang("", seq, op, tuple(sorted({one.rank for one in here})), (), (), tuple(differ))]
+    known = {one.rank: one.op for one in here if one.rank is not None}
+    differ = sorted((rank, called) for rank, called in known.items() if called is not None and called != op)
+    return [Hang("", seq, op, tuple(sorted(known)), (), (), tuple(differ))]

@@ -37,7 +37,7 @@ class Entry:
 
     @property
     def done(self) -> bool:
-        """Whether it is behind the rank."""
+        """Whether the rank has completed it."""
         return self.retired or self.state == "completed"
 
     @property

@@ -7,7 +7,7 @@ Formats of PyTorch 1.7 … 2.13. A rank in the text counts within its process gr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from preflight.lean import dataclass
 
@@ -15,8 +15,8 @@ MARKS = ("Watchdog caught collective operation timeout", "ast enqueued")
 
 _MARK = r"(?:^|[\s\]])\[(?:default)?(?:rank)?(\d{1,7})\]:"
 _TIMEOUT = re.compile(
-    r"\[Rank (\d{1,7})\]\s+Watchdog caught collective operation timeout:\s+WorkNCCL\(([^)]{0,400}\)?[^)]{0,400})\)\s+"
-    r"ran for (\d{1,15}) milliseconds"
+    r"(?:\[[Rr]ank ?(\d{1,7})\]\s+)?Watchdog caught collective operation timeout:\s+"
+    r"WorkNCCL\(([^)]{0,400}\)?[^)]{0,400})\)(?:\s+ran for (\d{1,15}) (?:milliseconds|ms)\b)?"
 )
 _STATUS = re.compile(
     r"\[PG (?:ID )?(\S{1,40})(?: PG GUID (\S{1,60}))?(?: \((\w{1,60})\))? Rank (\d{1,7})\].{0,300}?"
@@ -27,19 +27,25 @@ _RANK_MARK = re.compile(_MARK)
 
 MOST = 100_000
 
+#: How a message begins that a terminal or a person may have broken, and over how many more lines.
+_HEADS = ("Watchdog caught", "Exception (either an error or timeout)", "Timeout at NCCL work")
+_MOST_BROKEN = 6
+#: Characters of a line that are looked at.
+_LONGEST = 20_000
+
 
 @dataclass(frozen=True)
 class TimedOut:
     """A collective that a rank waited for in vain; None: that version does not say."""
 
     line: int
-    rank: int
+    rank: int | None  # None: neither the text nor a mark tells
     seq: int | None
     op: str | None
     numel_in: int | None
     numel_out: int | None
     timeout_ms: int | None
-    ran_ms: int
+    ran_ms: int | None
 
 
 @dataclass(frozen=True)
@@ -69,24 +75,58 @@ def parse(lines: Iterable[str]) -> Watchdog:
     """Read a log's lines; never raises."""
     timed_out: list[TimedOut] = []
     progress: dict[tuple[int, str], Progress] = {}
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(_joined(lines), 1):
         if MARKS[0] in line and len(timed_out) < MOST:
-            timed_out += (_timed_out(number, line, match) for match in _TIMEOUT.finditer(line[:20_000]))
+            timed_out += (_timed_out(number, line, match) for match in _TIMEOUT.finditer(line[:_LONGEST]))
         if MARKS[1] in line and len(progress) < MOST:
-            for match in _STATUS.finditer(line[:20_000]):
+            for match in _STATUS.finditer(line[:_LONGEST]):
                 at = _AT_WORK.search(match[0])
+                rank = _rank(line, match.start(), match[4])
                 told = Progress(
-                    number, _rank(line, match.start(), match[4]), match[2] or match[1], int(at[1]) if at else None,
+                    number, int(match[4]) if rank is None else rank, match[2] or match[1], int(at[1]) if at else None,
                     int(match[5]), int(match[6]),
                 )  # fmt: skip
                 progress.setdefault((told.rank, told.group), told)
     return Watchdog(tuple(timed_out), tuple(progress.values()))
 
 
-def _rank(line: str, until: int, told: str) -> int:
+def _joined(lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines, each message that was broken over several at its first; as many lines as there were."""
+    kept = list(lines)
+    for at, line in enumerate(kept):
+        if any(head in line for head in _HEADS) and not _whole(line) and (end := _end(kept, at)) > at + 1:
+            kept[at:end] = [_glued(kept, at, end), *[""] * (end - at - 1)]
+        yield kept[at]
+
+
+def _end(kept: Sequence[str], at: int) -> int:
+    """Return where a broken message ends: where it is whole, else where it says at least what it waited for."""
+    ends = []
+    for end in range(at + 2, min(at + 2 + _MOST_BROKEN, len(kept) + 1)):
+        if any(head in kept[end - 1] for head in _HEADS):
+            break
+        if _whole(_glued(kept, at, end)):
+            return end
+        ends += [end] if _TIMEOUT.search(_glued(kept, at, end)) else []
+    return ends[0] if ends and not _TIMEOUT.search(kept[at]) else at + 1
+
+
+def _glued(kept: Sequence[str], at: int, end: int) -> str:
+    """Return lines as one: broken by a terminal in a word, or by a person between words."""
+    pieces = [piece[:_LONGEST].strip("\r") for piece in kept[at:end]]
+    text = "".join(pieces)
+    return text if _whole(text) else " ".join(pieces)
+
+
+def _whole(line: str) -> bool:
+    timeout = _TIMEOUT.search(line[:_LONGEST])
+    return (timeout is not None and timeout[3] is not None) or _STATUS.search(line[:_LONGEST]) is not None
+
+
+def _rank(line: str, until: int, told: str | None) -> int | None:
     """Return the job's rank, as the mark before the text says; else the text's own."""
     marks = _RANK_MARK.findall(line[max(0, until - 400) : until])
-    return int(marks[-1] if marks else told)
+    return int(marks[-1]) if marks else None if told is None else int(told)
 
 
 def _timed_out(number: int, line: str, match: re.Match[str]) -> TimedOut:
@@ -97,5 +137,5 @@ def _timed_out(number: int, line: str, match: re.Match[str]) -> TimedOut:
 
     return TimedOut(
         number, _rank(line, match.start(), match[1]), whole("SeqNum"), said.get("OpType"), whole("NumelIn"),
-        whole("NumelOut"), whole("Timeout(ms)"), int(match[3]),
+        whole("NumelOut"), whole("Timeout(ms)"), int(match[3]) if match[3] else None,
     )  # fmt: skip

@@ -31,9 +31,18 @@ _PERF_HEAD_END = re.compile(
 _PERF_ROW = re.compile(r"\s*([A-Z][A-Za-z0-9]{2,60}):\.*(\S.*)?")
 
 
+#: Names that only perfquery prints this way, two of which tell it where the head is cut off.
+_PERF_OWN = re.compile(
+    r"\s*(?:(?:SymbolError|LinkErrorRecovery|LinkDowned)Counter|Port(?:Unicast|Multicast)?(?:Rcv|Xmit)[A-Za-z]{3,40}"
+    r"|LocalLinkIntegrityErrors|ExcessiveBufferOverrunErrors|VL15Dropped|QP1Dropped|CounterSelect2?):\.{2,}.*"
+)
+
+
 def _begins_perf(lines: Lines, at: int) -> bool:
     text = lines[at].text
-    return bool(_PERF_HEAD.fullmatch(text)) or (text.lstrip().startswith("PortSelect:") and ".." in text)
+    if _PERF_HEAD.fullmatch(text) or (text.lstrip().startswith("PortSelect:") and ".." in text):
+        return True
+    return ":.." in text and at + 1 < len(lines) and all(_PERF_OWN.fullmatch(line.text) for line in lines[at : at + 2])
 
 
 def _take_perf(lines: Lines, at: int) -> Taken:
@@ -41,6 +50,8 @@ def _take_perf(lines: Lines, at: int) -> Taken:
     cut = list[Cut]()
     if match := _PERF_HEAD.fullmatch(lines[at].text):
         facts.update(lid=int(match[2]), port=int(match[3]), extended=bool(match[1]))
+    elif _PERF_OWN.fullmatch(lines[at].text):
+        cut.append(Cut(lines[at].number, "the head of the list is missing: others may have stood before"))
 
     def belongs(text: str) -> bool:
         if text is lines[at].text or _PERF_HEAD_END.fullmatch(text):

@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from preflight.reading.blocks import block, field
+from preflight.reading.blocks import block, field, told
+from preflight.reading.kinds.verbs import json_at
 from preflight.reading.lines import Lines
 from preflight.reading.parts import Cut, Kind, Taken
 
@@ -22,7 +23,7 @@ def _fields(lines: Lines, at: int, belongs: Callable[[str], bool]) -> tuple[int,
 
 def _printed(said: dict[str, str]) -> dict[str, str | None]:
     """Return the fields by the names that are printed; None for one without a value."""
-    return {name: value or None for name, value in said.items()}
+    return {name: told(value) for name, value in said.items()}
 
 
 # --- ethtool -a --------------------------------------------------------------------------------------
@@ -32,10 +33,32 @@ _PAUSE = frozenset(("Autonegotiate", "RX", "TX", "RX negotiated", "TX negotiated
 
 
 def _begins_pause(lines: Lines, at: int) -> bool:
-    return bool(_PAUSE_HEAD.fullmatch(lines[at].text))
+    return bool(_PAUSE_HEAD.fullmatch(lines[at].text)) or _pause_json(lines, at) is not None
+
+
+def _pause_json(lines: Lines, at: int) -> tuple[int, dict[str, Any]] | None:
+    """Return what ``ethtool --json -a`` says of an interface."""
+    if lines[at].text.lstrip()[:1] != "[" or not any('"autonegotiate"' in line.text for line in lines[at : at + 5]):
+        return None
+    found = json_at(lines, at, 200)
+    if found is None or not isinstance(found[1], list) or not found[1] or not isinstance(found[1][0], dict):
+        return None
+    return found[0], found[1][0]
+
+
+def _take_pause_json(end: int, value: dict[str, Any]) -> Taken:
+    both = value.get("negotiated")
+    negotiated = both if isinstance(both, dict) else {}
+    said = {"autonegotiate": value.get("autonegotiate"), "rx": value.get("rx"), "tx": value.get("tx"),
+            "rx_negotiated": negotiated.get("rx"), "tx_negotiated": negotiated.get("tx")}  # fmt: skip
+    switches = {name: switch if isinstance(switch, bool) else None for name, switch in said.items()}
+    facts: dict[str, Any] = {"interface": value.get("ifname"), **switches}
+    return Taken(end, facts, f"global pause of {facts['interface']}: RX {facts['rx']}, TX {facts['tx']}")
 
 
 def _take_pause(lines: Lines, at: int) -> Taken:
+    if document := _pause_json(lines, at):
+        return _take_pause_json(*document)
     head = _PAUSE_HEAD.fullmatch(lines[at].text)
     assert head
 
@@ -80,7 +103,7 @@ def _take_driver(lines: Lines, at: int) -> Taken:
 
     end, said = _fields(lines, at, belongs)
     cut = [] if "bus-info" in said else [Cut(lines[end - 1].number, "bus-info is missing")]
-    named = {name.replace("-", "_"): said.get(name) or None for name in sorted(_DRIVER)}
+    named = {name.replace("-", "_"): told(said.get(name)) for name in sorted(_DRIVER)}
     firmware = re.match(r"(\S+)(?:\s+\((\w+)\))?", said.get("firmware-version", ""))
     facts = {**_printed(said), **named, "psid": firmware[2] if firmware else None, "fields": said}
     return Taken(

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from preflight.reading.blocks import block, is_prompt
+from preflight.reading.blocks import block, cpu_ids, is_prompt
 from preflight.reading.kinds.verbs import json_at
 from preflight.reading.lines import Lines
 from preflight.reading.parts import Cut, Kind, Taken
@@ -31,10 +31,16 @@ _DETAIL = re.compile(
 )
 #: A name of which the rest was cut off, or a flag that lost its sign.
 _STUMP = re.compile(r"\s*[A-Z][A-Za-z]{0,11}|.*\s[A-Za-z0-9]{1,20}[+-] [A-Za-z]\w{0,14}")
+#: A line of flags, of a slot or of a payload: what a register's line goes on with.
+_FLAGS = re.compile(r"[A-Za-z][\w/-]{1,24}[+-](?:[\s,;].*)?|(?:Slot #\d|MaxPayload \d|Address: |Vector table: ).*")
 #: Registers that only PCI Express functions have: what is left where the line that names the device is cut off.
 _REGISTER = re.compile(
     r"\s*(?:Lnk(?:Cap|Ctl|Sta)|Dev(?:Cap|Ctl|Sta)|ACS(?:Cap|Ctl)|Slt(?:Cap|Ctl|Sta))2?:\s.*[+-](?:\s.*)?"
 )
+
+
+#: Characters that a mail breaks off a line at most.
+_BROKEN_OFF = 60
 
 
 def _begins_lspci(lines: Lines, at: int) -> bool:
@@ -75,10 +81,10 @@ def _take_lspci(lines: Lines, at: int) -> Taken:
             empty += 1
             if empty > 2:
                 break
-        elif not (text[:1].isspace() or _DETAIL.fullmatch(text)) or is_prompt(text):
+        elif is_prompt(text) or not (text[:1].isspace() or _detailed(text) or _rest(lines, end)):
             break
         else:
-            if devices[-1]["address"] is None and _said(devices[-1], text):
+            if _said(devices[-1], text):
                 devices.append(_device(None))  # one register of each device, as grep leaves them
             _detail(devices[-1], text)
             empty = 0
@@ -89,6 +95,16 @@ def _take_lspci(lines: Lines, at: int) -> Taken:
     down = [str(device["address"]) for device in devices if device["link"]["downgraded"]]
     summary = f"{len(devices)} devices, links below their capability: {', '.join(down[:8]) or 'none shown'}"
     return Taken(last + 1, {"devices": devices}, summary, cut)
+
+
+def _detailed(text: str) -> bool:
+    return bool(_DETAIL.fullmatch(text) or _FLAGS.fullmatch(text))
+
+
+def _rest(lines: Lines, at: int) -> bool:
+    """Tell whether a line is the rest of the one before it, which a mail broke: the next one goes on."""
+    after = lines[at + 1].text if at + 1 < len(lines) else ""
+    return len(lines[at].text) < _BROKEN_OFF and bool(_DETAIL.fullmatch(after) or _FLAGS.fullmatch(after))
 
 
 def _said(device: dict[str, Any], text: str) -> bool:
@@ -119,7 +135,10 @@ def _detail(device: dict[str, Any], text: str) -> None:
 # --- numactl -H --------------------------------------------------------------------------------------
 
 _AVAILABLE = re.compile(r"\s*available:\s*(\d{1,4}) nodes?\b.*")
-_NODE_CPUS = re.compile(r"\s*node (\d{1,4}) cpus:\s*([\d\s]*)")
+#: With ``--cpu-compress`` ranges, and behind them how many CPUs they are.
+_NODE_CPUS = re.compile(r"\s*node (\d{1,4}) cpus:\s*([\d\s,-]*?)\s*(?:\(\d{1,5}\))?\s*")
+#: The rest of a node's CPUs, where the line was broken.
+_MORE_CPUS = re.compile(r"\s*\d{1,5}(?:\s+\d{1,5})*\s*")
 _NODE_SIZE = re.compile(r"\s*node (\d{1,4}) (size|free):\s*(\d{1,12}) ([KMG]B)\s*")
 _UNIT = {"KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 
@@ -133,26 +152,42 @@ def _take_numactl(lines: Lines, at: int) -> Taken:
         return bool(
             _AVAILABLE.fullmatch(text) or _NODE_CPUS.fullmatch(text) or _NODE_SIZE.fullmatch(text)
             or re.fullmatch(r"\s*node distances:\s*|\s*node(?:\s+\d{1,4})+\s*|\s*\d{1,4}:(?:\s+\d{1,4})+\s*", text)
+            or _MORE_CPUS.fullmatch(text)
         )  # fmt: skip
 
     end, taken = block(lines, at, belongs, blanks=0)
     nodes: dict[str, dict[str, Any]] = {}
     promised = None
+    told: dict[str, str] = {}
+    open_node = ""
     for line in taken:
+        if open_node and _MORE_CPUS.fullmatch(line.text):
+            told[open_node] = joined_cpus(told[open_node], line.text)
+            continue
+        open_node = ""
         if match := _AVAILABLE.fullmatch(line.text):
             promised = int(match[1])
         elif match := _NODE_CPUS.fullmatch(line.text):
-            node = nodes.setdefault(match[1], {"cpus": None, "memory_bytes": None})
-            node["cpus"] = [int(cpu) for cpu in match[2].split()]
+            nodes.setdefault(match[1], {"cpus": None, "memory_bytes": None})
+            told[match[1]], open_node = match[2], match[1]
         elif (match := _NODE_SIZE.fullmatch(line.text)) and match[2] == "size":
             node = nodes.setdefault(match[1], {"cpus": None, "memory_bytes": None})
             node["memory_bytes"] = int(match[3]) * _UNIT[match[4]]
+    for name, text in told.items():
+        nodes[name]["cpus"] = cpu_ids(text)
     cut = []
     if promised is not None and promised != len(nodes):
         cut.append(Cut(taken[-1].number, f"{promised} nodes are available and {len(nodes)} are shown"))
     cut += [Cut(taken[-1].number, f"the size of node {name} is missing")
             for name, node in nodes.items() if node["memory_bytes"] is None]  # fmt: skip
     return Taken(end, {"numa_nodes": nodes}, f"{len(nodes)} NUMA nodes", cut)
+
+
+def joined_cpus(text: str, more: str) -> str:
+    """Put a list of CPUs together that was broken, between two numbers or within one: whole ones go up."""
+    numbers = [int(number) for number in re.findall(r"\d{1,5}", text)]
+    cut = numbers[-1:] <= numbers[-2:-1] or [int(more.split()[0])] <= numbers[-1:]
+    return text + more if cut and numbers and not more[:1].isspace() else f"{text} {more}"
 
 
 # --- network-status ----------------------------------------------------------------------------------

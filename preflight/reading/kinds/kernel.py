@@ -17,7 +17,7 @@ _PID = re.compile(r"\bpid='?(\d{1,10})'?")
 #: What a line of a kernel log begins with: its time, in one of the ways of dmesg, journalctl and syslog.
 _TIME = re.compile(
     r"\s{0,8}(?:(?:kern\s*:\w+\s*:\s*|<\d{1,3}>)?"
-    r"(?:\d{1,7}[:-]?\s?(?=\[))?(?P<at>\[\s*\d{1,10}\.\d{1,9}\]|\[\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\]"
+    r"(?:\d{1,7}[:-]?\s?(?=\[))?(?P<at>\[\s*\+?\d{1,10}\.\d{1,9}\]|\[\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\]"
     r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.,]?\d{0,9}(?:Z|[+-]\d\d:?\d\d)?|\w{3} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,6})?"
     r"|\d{1,3},\d{1,12},\d{1,18},[^;]{1,16};))"
 )
@@ -58,7 +58,7 @@ def _begins(lines: Lines, at: int) -> bool:
     if not _TIME.match(text) or "NCCL" in text:
         return False
     if (
-        re.match(r"\s*(?:<\d{1,3}>|\d{1,7}[:-]?\s?)?\[\s*\d{1,10}\.\d{6}\]", text)
+        re.match(r"\s*(?:<\d{1,3}>|\d{1,7}[:-]?\s?)?\[\s*\+?\d{1,10}\.\d{6}\](?! ?\[[A-Z]+\])", text)
         or " kernel: " in text
         or text.lstrip().startswith("kern")
     ):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from preflight.reading.blocks import block, field
+from preflight.reading.blocks import block, cpu_ids, field
 from preflight.reading.lines import Lines
 from preflight.reading.parts import Cut, Kind, Taken
 
@@ -45,7 +45,7 @@ def _take(lines: Lines, at: int) -> Taken:
     end, taken = block(lines, at, belongs, blanks=1)
     said = dict(filter(None, (field(line.text) for line in taken)))
     nodes = {
-        match[1]: {"cpus": _ids(match[2] or ""), "memory_bytes": None}
+        match[1]: {"cpus": cpu_ids(match[2] or ""), "memory_bytes": None}
         for line in taken
         if (match := _NUMA_LINE.fullmatch(line.text))
     }
@@ -101,7 +101,7 @@ def _take_json(lines: Lines, at: int) -> Taken:
     said: dict[str, str] = dict(re.findall(r'"field":\s*"([^"]{1,60}?):?",\s*"data":\s*"([^"]*)"', text))
     for name, value in said.items():
         if match := re.fullmatch(r"NUMA node(\d{1,4}) CPU\(s\)", name):
-            nodes[match[1]] = {"cpus": _ids(value), "memory_bytes": None}
+            nodes[match[1]] = {"cpus": cpu_ids(value), "memory_bytes": None}
     for cpu, node in re.findall(r'"cpu":\s*"?(\d{1,5})"?,[^{}]{0,400}?"node":\s*"?(\d{1,4})"?', text):
         nodes.setdefault(node, {"cpus": [], "memory_bytes": None})["cpus"].append(int(cpu))
     facts = {
@@ -116,17 +116,6 @@ def _take_json(lines: Lines, at: int) -> Taken:
 
 def _number(text: str | None) -> int | None:
     return int(text) if text and re.fullmatch(r"\d{1,6}", text) else None
-
-
-def _ids(text: str) -> list[int] | None:
-    """Read ``0-3,8``; None for what is no list of CPUs."""
-    found: list[int] = []
-    for item in filter(None, text.replace(" ", "").split(",")):
-        match = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", item)
-        if not match or len(found) > 65_536:
-            return None
-        found += range(int(match[1]), int(match[2] or match[1]) + 1)
-    return found
 
 
 KINDS = (Kind("lscpu", _begins, _take),)

@@ -35,12 +35,15 @@ def _summary(facts: dict[str, Any]) -> str:
 
 _MLNX = re.compile(
     r"\s*(?:(?P<dcbx>DCBX mode:\s*(?P<mode>.*))|Priority trust (?:state|mode):\s*(?P<trust>\w+)"
-    r"|(?P<mapping>dscp2prio mapping:)|prio:(?P<prio>\d)\s+dscp:(?P<dscps>[\d,\s]*)"
+    r"|(?P<mapping>dscp2prio mapping:\s*(?:prio:.*)?)|(?P<dscps>prio:\d\s+dscp:.*)"
     r"|(?P<default>default priority:.*)|Receive buffer size \(bytes\):\s*(?P<buffer>[\d,=\w ]*)"
-    r"|(?P<cable>Cable len:\s*\d*)|(?P<pfc>PFC configuration:)|priority\s+(?P<numbers>[\d\s]+)"
-    r"|enabled\s+(?P<enabled>[01\s]+)|buffer\s+(?P<buffers>[\d\s]+)"
+    r"|(?P<cable>Cable len:\s*\d*)|Enabled TC:.*|priority:?\s+(?P<numbers>\d(?:\s+\d)+)"
+    r"|(?P<pfc>PFC configuration:)?\s*(?:enabled:?\s+(?P<enabled>[01](?:\s+[01])*)|(?<=:))"
+    r"|buffer:?\s+(?P<buffers>[\d\s]+)"
     r"|tc:\s*(?P<tc>\d)\s+ratelimit:\s*(?P<limit>[^,]*),\s*tsa:\s*(?P<tsa>\w+).*|priority:\s*(?P<of>\d))\s*"
 )
+#: Where a paste leaves DSCPs out, ``07,…,00``, those that it shows are told.
+_PRIO_DSCPS = re.compile(r"prio:(\d)\s+dscp:([\d,.…\s]*)(?=prio:|$)")
 
 
 def _begins_mlnx(lines: Lines, at: int) -> bool:
@@ -62,9 +65,10 @@ def _take_mlnx(lines: Lines, at: int) -> Taken:
             facts["dcbx"] = match["mode"].strip() or None
         elif match["trust"]:
             facts["trust"] = match["trust"].lower()
-        elif match["prio"]:
-            mapped = facts["dscp_to_priority"] = facts["dscp_to_priority"] or {}
-            mapped.update({number: int(match["prio"]) for number in re.findall(r"\d+", match["dscps"])})
+        elif match["dscps"] or match["mapping"]:
+            for priority, dscps in _PRIO_DSCPS.findall(line.text):
+                mapped = facts["dscp_to_priority"] = facts["dscp_to_priority"] or {}
+                mapped.update({number: int(priority) for number in re.findall(r"\d+", dscps)})
         elif match["buffer"]:
             sizes = re.findall(r"(?<![=\w])\d+", match["buffer"])
             most = re.search(r"max_buffer_size=(\d+)", match["buffer"])
@@ -94,11 +98,13 @@ def _take_mlnx(lines: Lines, at: int) -> Taken:
 
 # --- dcb ---------------------------------------------------------------------------------------------
 
-_DCB_KEY = re.compile(
-    r"\s*(?:(?P<device>[\w.@-]{1,64}):\s+)?(?P<key>pfc-cap|prio-pfc|prio-buffer|buffer-size|total-size|prio-tc|tc-bw|tc-tsa|reco-\S+|"
-    r"dscp-prio|default-prio|ethtype-prio|stream-port-prio|dgram-port-prio|port-prio|pcp-prio|ets-cap|cbs|willing|prio-delay)"
-    r"(?:\s+(?P<rest>.*))?\s*"
+_DCB_WORDS = (
+    r"pfc-cap|prio-pfc|prio-buffer|buffer-size|total-size|prio-tc|tc-bw|tc-tsa|reco-[a-z-]+|dscp-prio|default-prio"
+    r"|ethtype-prio|stream-port-prio|dgram-port-prio|port-prio|pcp-prio|ets-cap|cbs|willing|prio-delay|macsec-bypass"
 )
+_DCB_KEY = re.compile(rf"\s*(?:[\w.@-]{{1,64}}:\s+)?(?:{_DCB_WORDS})(?:\s+.*)?\s*")
+#: A key and its values up to the next one: some versions print all of them on one line.
+_DCB_PAIRS = re.compile(rf"\b({_DCB_WORDS})((?:\s+[A-Za-z0-9]{{1,8}}:\w{{1,12}})*)")
 
 
 _JSON_KEYS = frozenset(("prio_pfc", "dscp_prio", "prio_tc", "prio_buffer", "pfc_cap"))
@@ -135,19 +141,18 @@ def _take_dcb(lines: Lines, at: int) -> Taken:
         return Taken(end, facts, _summary(facts))
     end, taken = block(lines, at, lambda text: bool(_DCB_KEY.fullmatch(text)), blanks=0)
     for line in taken:
-        match = _DCB_KEY.fullmatch(line.text)
-        assert match
-        key, pairs = match["key"], re.findall(r"([A-Za-z0-9]{1,8}):(\w{1,12})", match["rest"] or "")
-        if key == "prio-pfc":
-            facts["pfc"] = {number: word == "on" for number, word in pairs if number.isdigit()}
-            if len(facts["pfc"]) < 8:
-                cut.append(Cut(line.number, f"PFC is shown for {len(facts['pfc'])} of 8 priorities"))
-        elif key == "dscp-prio":
-            _mapped(facts, pairs)
-        elif key == "prio-tc":
-            facts["priority_to_tc"] = {number: int(tc) for number, tc in pairs if tc.isdigit()}
-        elif key == "prio-buffer":
-            facts["buffers"] = {"of_priority": [int(owner) for _, owner in pairs if owner.isdigit()]}
+        for key, values in _DCB_PAIRS.findall(line.text):
+            pairs = re.findall(r"([A-Za-z0-9]{1,8}):(\w{1,12})", values)
+            if key == "prio-pfc":
+                facts["pfc"] = {number: word == "on" for number, word in pairs if number.isdigit()}
+                if len(facts["pfc"]) < 8:
+                    cut.append(Cut(line.number, f"PFC is shown for {len(facts['pfc'])} of 8 priorities"))
+            elif key == "dscp-prio":
+                _mapped(facts, pairs)
+            elif key == "prio-tc":
+                facts["priority_to_tc"] = {number: int(tc) for number, tc in pairs if tc.isdigit()}
+            elif key == "prio-buffer":
+                facts["buffers"] = {"of_priority": [int(owner) for _, owner in pairs if owner.isdigit()]}
     return Taken(end, facts, _summary(facts), cut)
 
 

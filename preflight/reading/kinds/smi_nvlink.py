@@ -39,6 +39,8 @@ def _take(lines: Lines, at: int) -> Taken:
         return known
 
     seen.add(lines[at].text)
+    if at and any(_LINK.fullmatch(line.text) for line in lines[at - 1 : at]):
+        cut.append(Cut(lines[at].number, "the GPU that the links before this line belong to is missing"))
     end, taken = block(lines, at, belongs, again=again)
     for line in taken:
         if match := _GPU.fullmatch(line.text):

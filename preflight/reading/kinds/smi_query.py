@@ -18,7 +18,7 @@ Tree = dict[str, Any]
 
 _NO_DATA = re.compile(
     r"(?i)\[?(?:n/a|not supported|unknown error|gpu is lost|gpu requires reset|insufficient permissions"
-    r"|requested functionality has been deprecated|err!)\]?|"
+    r"|requested functionality has been deprecated|not found|err!)\]?|"
 )
 _LOG = re.compile(r"\s*=+\s*NVSMI LOG\s*=+\s*")
 _TEXT_GPU = re.compile(r"\s*GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])\s*")
@@ -98,7 +98,7 @@ def _take_text(lines: Lines, at: int) -> Taken:
             stack, empty, last, bare = [(-1, gpus[-1][1])], 0, end, True
         elif not _LOG.fullmatch(text):
             match = _TEXT_FIELD.fullmatch(text)
-            deep = bool(match) and len(stack) > 0 and (len(match[1]) > 0 or match[3] is not None) if match else False
+            deep = bool(match) and (len(match[1]) > 0 or match[3] is not None or _opens(lines, end)) if match else False
             if not match or not deep or empty > 3:
                 break
             _put(stack, len(match[1]), match[2], match[3])
@@ -108,6 +108,11 @@ def _take_text(lines: Lines, at: int) -> Taken:
     if bare:
         taken.cut.append(Cut(lines[last].number, "nothing follows the last name"))
     return taken
+
+
+def _opens(lines: Lines, at: int) -> bool:
+    """Tell whether a name at the margin opens a group: an indented field is below it."""
+    return at + 1 < len(lines) and bool(re.fullmatch(r"\s+[A-Z][\w ()/-]{1,60}?\s+:\s.*", lines[at + 1].text))
 
 
 def _put(stack: list[tuple[int, Tree]], depth: int, name: str, value: str | None) -> None:

@@ -255,8 +255,10 @@ def _rate_of(text: str | None, pattern: str) -> float | None:
 
 # --- rdma link ---------------------------------------------------------------------------------------
 
+#: States of a port; other objects of ``rdma`` have others.
 _RDMA_LINK = re.compile(
-    r"\s*(?:\d{1,5}(?:/\d{1,3})?:\s*)?(?:link )?([A-Za-z][\w.-]{0,63})/(\d{1,3}):?\s+((?:\w+ \S+\s+){0,20}state \S+.*)"
+    r"\s*(?:\d{1,5}(?:/\d{1,3})?:\s*)?(?:link )?([A-Za-z][\w.-]{0,63})/(\d{1,3}):?\s+"
+    r"((?:\w+ \S+\s+){0,20}state (?:ACTIVE|DOWN|INIT|ARMED|NOP|DEFER|ACTIVE_DEFER|UNKNOWN)\b.*)"
 )
 
 
@@ -342,11 +344,20 @@ def _take_ibdev(lines: Lines, at: int) -> Taken:
 
 _GIDS_HEAD = re.compile(r"\s*DEV\s+PORT\s+INDEX\s+GID\s.*")
 _GID_ROW = re.compile(
-    r"\s*([A-Za-z][\w.-]{0,63})\s+(\d{1,3})\s+(\d{1,4})\s+([0-9a-fA-FxX*]{4}(?::[0-9a-fA-FxX*]{4}){7})"
+    r"\s*([A-Za-z][\w.-]{0,63})\s+(\d{1,3})\s+(\d{1,4})\s+([0-9a-fA-FxX*]{4}(?::[0-9a-fA-FxX*]{4}){7}|[0-9a-fA-F]{4}:[0-9a-fA-F:.…]{3,40})"
     r"(?:\s+(\d{1,3}(?:\.\d{1,3}){3}))?(?:\s+(v1|v2|RoCE v1|RoCE v2|IB))?(?:\s+([A-Za-z][\w.@-]{0,63}))?\s*"
+)
+#: The rest of a row that was broken behind the GID or the address, and that of the head.
+_GID_REST = re.compile(
+    r"(?:\s*(\d{1,3}(?:\.\d{1,3}){3}))?\s+(v1|v2|RoCE v1|RoCE v2|IB)(?:\s+([A-Za-z][\w.@-]{0,63}))?\s*|\s*VER\s+DEV\s*"
 )
 _GIDS_RULE = re.compile(r"[\s-]{3,}")
 _GIDS_FOUND = re.compile(r"\s*n_gids_found=(\d{1,6})\s*")
+
+
+def _gid(text: str) -> str | None:
+    """Return a GID that is there to its last digit; some may be blotted out, none left out."""
+    return None if "." in text or "…" in text else text.lower()
 
 
 def _begins_gids(lines: Lines, at: int) -> bool:
@@ -360,7 +371,7 @@ def _take_gids(lines: Lines, at: int) -> Taken:
     def belongs(text: str) -> bool:
         return bool(
             _GIDS_HEAD.fullmatch(text) or _GID_ROW.fullmatch(text) or _GIDS_RULE.fullmatch(text)
-            or _GIDS_FOUND.fullmatch(text)
+            or _GIDS_FOUND.fullmatch(text) or _GID_REST.fullmatch(f" {text}")
         )  # fmt: skip
 
     end, taken = block(lines, at, belongs, blanks=1)
@@ -370,9 +381,11 @@ def _take_gids(lines: Lines, at: int) -> Taken:
             break
         if match := _GID_ROW.fullmatch(line.text):
             gids.append({
-                "device": match[1], "port": int(match[2]), "index": int(match[3]), "gid": match[4].lower(),
+                "device": match[1], "port": int(match[2]), "index": int(match[3]), "gid": _gid(match[4]),
                 "ipv4": match[5] or None, "version": match[6].split()[-1] if match[6] else None, "netdev": match[7],
             })  # fmt: skip
+        elif gids and gids[-1]["version"] is None and (match := _GID_REST.fullmatch(f" {line.text}")) and match[2]:
+            gids[-1].update(ipv4=match[1] or gids[-1]["ipv4"], version=match[2].split()[-1], netdev=match[3])
     if promised is None:
         cut.append(Cut(taken[-1].number, "the line n_gids_found=… that ends the list is missing"))
     elif promised != len(gids):

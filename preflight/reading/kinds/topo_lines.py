@@ -1,0 +1,104 @@
+"""The lines of a matrix of ``nvidia-smi topo``: header and rows, put together where a terminal or a mail broke them."""
+
+from __future__ import annotations
+
+import re
+
+from preflight.reading.lines import Lines
+
+DEVICE = (
+    r"GPU\d{1,3}|NIC\d{1,3}|[a-z][a-z0-9]{1,10}_[a-z]*\d{1,3}|mlx5_bond_\d{1,3}|rdmap\d+s\d+\w*|bnxt_re\d+"
+    r"|(?:roce|ib)p\d+s\d+\w*"
+)
+PHRASES = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
+RANGES = re.compile(r"\d{1,5}(?:[-,]\d{1,5})*")
+ROW = re.compile(rf"\s*({DEVICE})\s+(\S.*)")
+#: Codes between two devices, and those of peer access.
+CODE = re.compile(r"X|NV\d{1,3}|PIX|PXB|PHB|NODE|SYS|SOC|PSB|PIX/PIX")
+PEER = re.compile(r"X|OK|CNS|GNS|TNS|NS|DR|U")
+
+_DEVICE = re.compile(DEVICE)
+_WHOLE = re.compile(rf"(?:{CODE.pattern})|(?:{PEER.pattern})|(?:{RANGES.pattern})|N/A")
+#: The end or the beginning of a word that a line's end cut in two.
+_CODES = ("NODE", "PIX", "PXB", "PHB", "SYS", "SOC", "CNS", "GNS", "TNS", "OK", "DR", "N/A")
+_PIECES = "|".join(sorted({re.escape(code[a:b]) for code in _CODES for a in range(4) for b in range(a + 1, 5)}))
+_FRAGMENT = re.compile(rf"(?:{_PIECES}|N?V?\d{{0,3}}|[\d,-]{{1,60}})")
+#: What a report of an environment writes before the matrix: ``GPU topology: GPU0  GPU1 …``.
+_TITLE = re.compile(r"\s*[A-Za-z][\w -]{2,40}:\s+(?=GPU0\b)")
+#: Some write the column's name short.
+_SHORT_NUMA = re.compile(r"(?<!GPU )\bNUMA(?! ?(?:ID|Affinity))\b")
+#: What is left of a column's name at the end of a header that was cut.
+_STUMPS = frozenset(("G", "GP", "GPU", "N", "NI", "NIC", "C", "CP", "CPU", "NU", "NUM", "NUMA", "A", "Aff", "Affin"))
+#: Lines that one row is at most broken into: 32 columns on a screen of 80.
+_MOST_PIECES = 8
+
+
+def cleaned(text: str) -> str:
+    """Return a line without the bars of a table in Markdown."""
+    return text.replace("|", " ") if text.count("|") > 2 else text
+
+
+def names_of(text: str) -> list[str]:
+    """Return the device columns that a header names; none if the line is no header."""
+    for phrase in PHRASES:
+        text = text.split(phrase)[0]
+    words = _TITLE.sub("", text).split()
+    while words and words[-1] in _STUMPS:
+        words.pop()
+    if not words or (words[0] != "GPU0" and not (words[0].startswith("GPU") and len(words) > 1)):
+        return []
+    return words if all(_DEVICE.fullmatch(word) for word in words) else []
+
+
+def header(lines: Lines, at: int) -> tuple[list[str], list[str], int]:
+    """Return the device columns, the further columns, and where the rows begin; no device if there is no header."""
+    text, end = cleaned(lines[at].text), at + 1
+    if "GPU" not in text or is_row(text):
+        return [], [], at
+    while end < min(len(lines), at + _MOST_PIECES) and not is_row(cleaned(lines[end].text)):
+        more = cleaned(lines[end].text)
+        better = min((f"{text} {more}", f"{text}{more.lstrip()}"), key=_unknown)
+        if not more.strip() or _unknown(better) > (end + 1 < len(lines)):
+            break
+        text, end = better, end + 1
+    names = names_of(text)
+    said = _SHORT_NUMA.sub("NUMA Affinity", text)
+    return names, [phrase for phrase in PHRASES if phrase in said], end if names else at
+
+
+def _unknown(text: str) -> int:
+    """Return how many words of a header are no column."""
+    for phrase in PHRASES:
+        text = text.replace(phrase, " ")
+    return sum(not _DEVICE.fullmatch(word) for word in text.split())
+
+
+def is_row(text: str) -> bool:
+    """Tell whether a line is a device's row, with a code behind its name."""
+    match = ROW.fullmatch(text)
+    return bool(match) and bool(_WHOLE.fullmatch(match[2].split()[0])) if match else False
+
+
+def continues(text: str) -> bool:
+    """Tell whether a line may be the rest of a row."""
+    words = text.split()
+    ends = all(_FRAGMENT.fullmatch(word) for word in (words[0], words[-1]) if not _WHOLE.fullmatch(word))
+    return ends and all(_WHOLE.fullmatch(word) for word in words[1:-1])
+
+
+def joined(pieces: list[str]) -> list[str]:
+    """Return the words of a row that was broken into lines, between two words or within one."""
+    words: list[str] = []
+    for piece in pieces:
+        more = piece.split()
+        if words and not piece[:1].isspace() and _one_word(words[-1], more[0]):
+            words[-1] += more.pop(0)
+        words += more
+    return words
+
+
+def _one_word(before: str, after: str) -> bool:
+    if _WHOLE.fullmatch(before) and _WHOLE.fullmatch(after):
+        # 0-47,9 and 6-143 are one list; 0-47 and 0 are not
+        return bool(RANGES.fullmatch(before) and RANGES.fullmatch(after) and not after.isdigit())
+    return bool(_WHOLE.fullmatch(before + after))
