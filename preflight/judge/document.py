@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from preflight import checklist
-from preflight.evidence import Evidence, EvidenceError
+from preflight.evidence import Evidence
+from preflight.judge.excerpts import excerpts
 from preflight.judge.fold import Folded
 from preflight.judge.outcome import supply
 from preflight.judge.seen import Seen
@@ -17,8 +18,6 @@ from preflight.lean import dataclass
 from preflight.model import Check, Finding, Scope, Status, worst
 
 SCHEMA = "preflight.report/1"
-
-_EXCERPT_LINES, _EXCERPT_CHARS = 14, 1200
 
 #: Nodes among which the one is looked for that has the record on which a finding rests.
 _LOOKED_AT = 64
@@ -169,7 +168,7 @@ def _findings(folded: Folded, subjects: Subjects) -> Iterator[dict[str, Any]]:
                 document["excused"] = finding.excused
             document["why"] = finding.why or check.why
             document["fix"] = _next(check, finding, evidence)
-            document["excerpts"] = list(_excerpts(finding, subjects.names[shown], evidence))
+            document["excerpts"] = list(excerpts(finding, subjects.names[shown], evidence))
         yield document
 
 
@@ -188,31 +187,3 @@ def _next(check: Check, finding: Finding, evidence: Evidence | None) -> str:
     if finding.fix or finding.status is not Status.UNKNOWN:
         return finding.fix or check.fix
     return supply(finding.evidence[0], evidence) if finding.evidence and evidence else ""
-
-
-def _excerpts(finding: Finding, node: str, evidence: Evidence | None) -> Iterator[dict[str, str]]:
-    """Yield the passages of the evidence that a finding rests on."""
-    if finding.quote:
-        yield {"node": node, "key": finding.evidence[0] if finding.evidence else "", "text": finding.quote}
-        return
-    for key in finding.evidence[:3]:
-        try:
-            record = evidence.record(key) if evidence else None
-        except EvidenceError:
-            continue
-        if record is None:
-            continue
-        if record.entries:
-            text = "  ".join(record.entries)
-        elif record.value is not None:
-            text = str(record.value)
-        else:
-            text = record.out.strip("\n") or record.err.strip("\n")
-        lines = text.split("\n")
-        cut = "\n".join(lines[:_EXCERPT_LINES])[:_EXCERPT_CHARS]
-        if len(cut) < len(text):
-            cut += "\n[…]"
-        if described := record.describe():
-            cut = f"[{described}]\n{cut}".rstrip("\n")
-        if cut:
-            yield {"node": node, "key": key, "text": cut}

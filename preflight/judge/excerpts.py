@@ -1,0 +1,102 @@
+"""The passages of the evidence that a finding rests on, cut to what a reader takes in: where they name the subject."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from preflight.evidence import Evidence, EvidenceError
+from preflight.lean import regex
+
+if TYPE_CHECKING:
+    from preflight.evidence import Record
+    from preflight.model import Finding
+
+    Names = Sequence[re.Pattern[str]]
+
+_LINES, _CHARS, _RECORDS = 14, 1200, 3
+
+#: A PCI address: tools write its domain with four digits, with eight, or not at all.
+_PCI = regex(r"(?:[0-9a-f]{4,8}:)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])")
+
+
+def excerpts(finding: Finding, node: str, evidence: Evidence | None) -> Iterator[dict[str, str]]:
+    """Yield node, record key and text of each passage; the finding's own quote where it has one."""
+    if finding.quote:
+        yield {"node": node, "key": finding.evidence[0] if finding.evidence else "", "text": finding.quote}
+        return
+    names, told = _names(finding.subject), _words(finding.message)
+    for key in finding.evidence[:_RECORDS]:
+        try:
+            record = evidence.record(key) if evidence else None
+        except EvidenceError:
+            continue
+        if record is not None and (text := _passage(record, names, told)):
+            yield {"node": node, "key": key, "text": text}
+
+
+def _names(subject: str) -> Names:
+    """Return what a subject is called in the evidence: of "mlx5_3 port 1" that, then mlx5_3."""
+    whole = subject.lower()
+    if address := _PCI.fullmatch(whole):
+        words = [address.group(1)]
+    else:
+        words = list(dict.fromkeys(word for word in (whole, whole.partition(" ")[0]) if word))
+    return [re.compile(rf"(?<!\w){re.escape(word)}(?!\w)", re.IGNORECASE) for word in words]
+
+
+def _words(message: str) -> frozenset[str]:
+    """Return what a finding speaks of: of "17 of 18 NVLinks are up" "nvlink"."""
+    return frozenset(word.rstrip("s") for word in re.findall(r"[a-z]{4,}", message.lower()))
+
+
+def _passage(record: Record, names: Names, told: frozenset[str]) -> str:
+    if record.entries:
+        text = "  ".join(record.entries)
+    elif record.value is not None:
+        text = "\n".join(_lines(record.value, names, told))
+    else:
+        text = record.out.strip("\n") or record.err.strip("\n")
+    cut = _cut(text, names)
+    described = record.describe()
+    return f"[{described}]\n{cut}".rstrip("\n") if described else cut
+
+
+def _cut(text: str, names: Names) -> str:
+    """Return the head of a text; where the head does not name the subject, the lines from where it is named."""
+    lines = text.split("\n")
+    head = "\n".join(lines[:_LINES])[:_CHARS]
+    if len(head) == len(text):
+        return text
+    if not any(name.search(head) for name in names):
+        found = (number for name in names for number, line in enumerate(lines) if name.search(line))
+        if first := next(found, 0):
+            rest = "\n".join(lines[first:])
+            kept = "\n".join(lines[first : first + _LINES])[:_CHARS]
+            return f"[…]\n{kept}" + ("\n[…]" if len(kept) < len(rest) else "")
+    return f"{head}\n[…]"
+
+
+def _lines(value: Any, names: Names, told: frozenset[str]) -> Iterator[str]:
+    """Yield a value line by line; of a list of parts (GPUs) the one that is the subject, what is spoken of first."""
+    if not isinstance(value, Mapping):
+        yield _text(value)
+        return
+    for name, held in value.items():
+        if (part := _part(held, names)) is None:
+            yield f"{name}: {_text(held)}"
+            continue
+        yield f"{name}, one of {len(held)}:"
+        apart = sorted(part.items(), key=lambda item: not any(word in item[0] for word in told))
+        yield from (f"  {key}: {_text(one)}" for key, one in apart)
+
+
+def _part(held: Any, names: Names) -> Mapping[str, Any] | None:
+    parts = [one for one in held if isinstance(one, Mapping)] if isinstance(held, list) else []
+    return next((one for name in names for one in parts if name.search(_text(one))), None)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
