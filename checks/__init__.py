@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
 
 from preflight.checks import plugins
 from preflight.probes import PROBES, Probe
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
+    from typing import Any
 
     from preflight.model import Check
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from preflight import facts
-from preflight.checks.each_port import keys, listing, quoted, rate, saying, some, unclear, unread, whole, windows
+from preflight.checks.each_port import about, keys, listing, rate, saying, some, told, unclear, unread, whole, windows
 from preflight.cluster import Site
 from preflight.facts import NodeFacts
 from preflight.model import Finding, check, passed
@@ -35,15 +35,15 @@ def frequent(port: PortGrowth, kind: Kind) -> list[Growth]:
 
 def _reading(ports: Sequence[PortGrowth], kinds: set[Kind], what: str, of: int) -> Iterator[Finding]:
     """Say that nothing of these kinds grew on the ports that told all."""
-    told = [port for port in ports if whole(port, facts.counters.SOURCES, kinds)]
-    if not told:
+    sure = [port for port in ports if whole(port, facts.counters.SOURCES, kinds)]
+    if not sure:
         return
-    loads = [port.load for port in told if port.load is not None]
+    loads = [port.load for port in sure if port.load is not None]
     busy = f", at up to {100 * max(loads):.0f} % of their rate" if loads else ""
     yield passed(
-        f"{what} on {len(told)} of {of} compute ports in {facts.counters.window_of(told)}{busy}",
+        f"{what} on {len(sure)} of {of} compute ports in {facts.counters.window_of(sure)}{busy}",
         found="no growth",
-        evidence=keys(told[0].growths)[:3],
+        evidence=keys(sure[0].growths)[:3],
     )
 
 
@@ -88,17 +88,12 @@ def loss(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A false alarm: `local_ack_timeout_err` of a job that ended within the window, and `out_of_sequence` alone under
     adaptive routing. Totals since boot, and counters at their maximum or wrapped, are never judged.
     """
-    ports = windows(node, site)
-    if isinstance(ports, Finding):
-        yield ports
-        return
-    kinds = {facts.counter_table.Kind.LOSS}
-    yield from unread(ports, facts.counters.SOURCES)
-    yield from unclear(ports, kinds)
+    kind = facts.counter_table.Kind.LOSS
+    ports = yield from told(node, site, kind)
     warn, fail = saying(node, site)
     clean = []
     for port in ports:
-        grown = frequent(port, facts.counter_table.Kind.LOSS)
+        grown = frequent(port, kind)
         if not grown:
             clean.append(port)
             continue
@@ -107,13 +102,11 @@ def loss(node: NodeFacts, site: Site) -> Iterator[Finding]:
         load = "" if port.load is None else f" at {100 * port.load:.0f} % of its rate"
         yield (fail if bad else warn)(
             f"{port.port.name} loses packets{load}: {_cause(port, {one.counter.name for one in grown})}",
-            subject=port.port.name,
             found=f"{listing(worst[:4])} in {port.seconds:.0f} s",
             expected="no growth; of gaps and retransmissions, at most 1 in a million packets received",
-            evidence=keys(worst),
-            quote=quoted(worst),
+            **about(port, worst),
         )
-    yield from _reading(clean, kinds, "no packet was lost", len(ports))
+    yield from _reading(clean, {kind}, "no packet was lost", len(ports))
 
 
 @check(
@@ -139,13 +132,8 @@ def link_quality(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A false alarm: corrected bits on a link with FEC, life-long totals, and errors of a cable that was being plugged in
     during the window.
     """
-    ports = windows(node, site)
-    if isinstance(ports, Finding):
-        yield ports
-        return
     kinds = {facts.counter_table.Kind.LINK, facts.counter_table.Kind.ELSEWHERE}
-    yield from unread(ports, facts.counters.SOURCES)
-    yield from unclear(ports, kinds)
+    ports = yield from told(node, site, *kinds)
     warn, fail = saying(node, site)
     clean = []
     for port in ports:
@@ -155,20 +143,16 @@ def link_quality(node: NodeFacts, site: Site) -> Iterator[Finding]:
             worst = sorted(own, key=lambda one: (not one.fails, -one.per_s))
             yield (fail if worst[0].fails else warn)(
                 f"the link of {port.port.name} errs: {worst[0].counter.meaning}, {rate(worst[0].per_s)}",
-                subject=port.port.name,
                 found=f"{listing(worst)} in {port.seconds:.0f} s",
                 expected="no growth",
-                evidence=keys(worst),
-                quote=quoted(worst),
+                **about(port, worst),
             )
         if other:
             yield warn(
                 f"{port.port.name} receives packets that another link damaged",
-                subject=port.port.name,
                 found=f"{listing(other)} in {port.seconds:.0f} s",
                 expected="no growth",
-                evidence=keys(other),
-                quote=quoted(other),
+                **about(port, other),
                 fix="find the link: `ibqueryerrors` lists the port whose SymbolErrorCounter or PortRcvErrors grow",
             )
         if ratio is not None and ratio > 1e-7:
@@ -228,11 +212,9 @@ def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
         if grown:
             yield fail(
                 f"{port.port.name} went down and came back within {port.seconds:.0f} s",
-                subject=port.port.name,
                 found=listing(grown),
                 expected="no change",
-                evidence=keys(grown),
-                quote=quoted(grown),
+                **about(port, grown),
             )
         elif any(one.counter.kind is facts.counter_table.Kind.FLAP for one in port.growths):
             steady.append(port)
@@ -243,9 +225,9 @@ def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if steady:
         before = [f"{p.port.name} {one.before}" for p in steady for one in p.growths
                   if one.counter.name == "link_downed" and one.before]  # fmt: skip
-        told = f"; since the counters began, link_downed: {some(before)} (history)" if before else ""
+        history = f"; since the counters began, link_downed: {some(before)} (history)" if before else ""
         yield passed(
-            f"{len(steady)} of {len(ports)} compute ports stayed up for {facts.counters.window_of(steady)}{told}",
+            f"{len(steady)} of {len(ports)} compute ports stayed up for {facts.counters.window_of(steady)}{history}",
             found="no change",
             evidence=keys(one for one in steady[0].growths if one.counter.kind is facts.counter_table.Kind.FLAP),
         )
@@ -263,25 +245,20 @@ def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def receiver(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the counters of missing receive buffers on each active compute port over the window.
 
-    A host that is too slow for its NIC is dropped packets for or pauses the switch, and the pauses reach nodes that
-    have nothing to do with it: the slowest receiver sets the pace of all.
+    A host that is too slow for its NIC loses packets or pauses its switch, and the pauses reach nodes that have
+    nothing to do with it: the slowest receiver sets the pace of all.
 
     Receiver-not-ready answers warn when they grow, dropped packets above one in a million packets received. A queue
     pair that gave up on a receiver fails.
 
     A false alarm: a job that starts or ends within the window, whose first messages find no buffer.
     """
-    ports = windows(node, site)
-    if isinstance(ports, Finding):
-        yield ports
-        return
-    kinds = {facts.counter_table.Kind.RECEIVER}
-    yield from unread(ports, facts.counters.SOURCES[1:])
-    yield from unclear(ports, kinds)
+    kind = facts.counter_table.Kind.RECEIVER
+    ports = yield from told(node, site, kind)
     warn, fail = saying(node, site)
     clean = []
     for port in ports:
-        grown = frequent(port, facts.counter_table.Kind.RECEIVER)
+        grown = frequent(port, kind)
         if not grown:
             clean.append(port)
             continue
@@ -289,10 +266,8 @@ def receiver(node: NodeFacts, site: Site) -> Iterator[Finding]:
         held = f", and it paused its switch {pauses} times" if pauses else ""
         yield (fail if any(one.fails for one in grown) else warn)(
             f"{port.port.name} had no buffer for what arrived{held}: the host or the application is too slow",
-            subject=port.port.name,
             found=f"{listing(grown)} in {port.seconds:.0f} s",
             expected="no growth; of dropped packets, at most 1 in a million",
-            evidence=keys(grown),
-            quote=quoted(grown),
+            **about(port, grown),
         )
-    yield from _reading(clean, kinds, "a buffer was ready for every packet", len(ports))
+    yield from _reading(clean, {kind}, "a buffer was ready for every packet", len(ports))

@@ -43,17 +43,17 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("gpu.memory-headroom", "GPU memory is free for the job", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetMemoryInfo_v2); 95 % and 1 GiB are judgements; the job's need: the cluster file", "nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv; if nobody owns it, reset the GPU.", ("PA-05", "NT-INF-7"), True, False, False, "", (), (), False, ("no_gpu",), "memory_headroom"),
         ("gpu.utilisation-visible", "GPU utilisation can be read", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetUtilizationRates)", "Busy without a process: `dmesg | grep -i xid`. Under MIG read DCGM_FI_PROF_GR_ENGINE_ACTIVE instead.", ("FP-OBS-1", "PA-20"), True, False, False, "", (), (), False, ("no_gpu",), "utilisation_visible"),
     )),
-    "nvlink": (12575, 2271250737, (
+    "nvlink": (14227, 2271250737, (
         ("nvlink.links", "Every GPU has all its NVLinks, at their rate", "node", "part catalogue (NVIDIA whitepapers and datasheets); OCI's health checks ask for the same rates", "nvidia-smi nvlink -s; look at gpu.fabric-state first, then reset all GPUs; one that stays down is hardware.", ("GS-1", "PA-02"), True, False, False, "", (), (), False, ("no_gpu",), "links"),
         ("gpu.fabric-state", "Every GPU has joined the NVLink fabric and calls it healthy", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlGpuFabricInfoV_t, NVML_GPU_FABRIC_HEALTH_MASK_*)", "journalctl -u nvidia-fabricmanager; restart it (on GB200 look at NMX-C), then reset the GPU.", ("PA-02",), True, False, False, "", (), (), False, ("no_gpu",), "fabric_state"),
         ("nvlink.fabric-manager", "The fabric manager runs, in the driver's version", "node", "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/ (the versions must match)", "Install nvidia-fabricmanager of exactly the driver's version; systemctl enable --now nvidia-fabricmanager", ("PA-02",), True, False, False, "", (), (), False, ("no_gpu",), "fabric_manager"),
         ("nvlink.imex", "IMEX runs where NVLink spans nodes", "node", "https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide/", "systemctl enable --now nvidia-imex with the same nodes_config.cfg on all nodes; nvidia-imex-ctl -N", (), True, False, False, "", ("cmd:systemctl show *", "dir:/dev/nvidia-caps-imex-channels"), (), False, ("no_gpu",), "imex"),
     )),
-    "xid": (9665, 467755521, (
+    "xid": (6923, 467755521, (
         ("xid.gpu", "The kernel's log holds no XID that takes a GPU out", "node", "https://docs.nvidia.com/deploy/xid-errors/ (catalogue and actions); judgement: table in preflight/facts/xid_policy.py", "Drain the GPU's jobs, then nvidia-smi -r -i N (it ends all jobs on this GPU); reboot if that fails.", (), True, False, False, "", ("nvml:gpus",), (), False, ("no_gpu",), "gpu"),
         ("xid.nvswitch", "The kernel's log holds no fatal NVSwitch error", "node", "https://docs.nvidia.com/deploy/xid-errors/ (SXid); NVIDIA Fabric Manager user guide, appendix D", "Drain the node, `systemctl restart nvidia-fabricmanager`, `nvidia-smi -r` (all GPUs); support if it returns.", (), True, False, False, "", (), (), False, ("no_gpu",), "nvswitch"),
     )),
-    "topology": (9802, 515185012, (
+    "topology": (10823, 515185012, (
         ("topology.nvlink", "All NVLinks between the GPUs are up", "node", "NVIDIA A100/H100 whitepapers (links per GPU); legend of `nvidia-smi topo -m`", "Run `nvidia-smi nvlink -s` and `nvidia-smi -q | grep -A4 Fabric`; restart the fabric manager or reset.", ("PA-02", "GS-1"), True, False, False, "", (), (), False, ("no_gpu",), "nvlink"),
         ("topology.nearest-nic", "Every GPU has a NIC behind its own PCIe switch", "node", "NCCL user guide, NCCL_NET_GDR_LEVEL (default PXB); legend of `nvidia-smi topo -m`", "Compare the slots (`lspci -tv`) with the server's manual; a virtual machine needs an NCCL_TOPO_FILE.", ("FP-BW-2", "NT-FAB-2", "PA-01", "PA-04", "PA-16"), True, False, False, "", (), (), False, ("no_gpu", "no_rdma"), "nearest_nic"),
     )),
@@ -62,7 +62,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("gpudirect.iommu", "No IOMMU translates between GPU and NIC", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html (PCI Access Control Services); kernel-parameters.txt (iommu=)", "Boot with `iommu=pt` (or switch the IOMMU off in the firmware), then `cat /sys/kernel/iommu_groups/*/type`.", ("NT-GDR-1",), True, False, False, "", (), (), False, ("no_gpu", "no_rdma"), "iommu"),
         ("gpudirect.path", "Each GPU has a straight PCIe path to its compute NIC", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html (ACS); NCCL_NET_GDR_LEVEL, default PXB; pciutils ls-ecaps.c", "ACS: switch it off in the firmware, or on each bridge `setpci -s BRIDGE ECAP_ACS+6.w=0000` after every boot.", ("NT-GDR-1", "PA-04", "NT-FAB-2"), True, False, False, "", ("file:/sys/class/infiniband/*/hca_type",), (), False, ("no_gpu", "no_rdma"), "path"),
     )),
-    "rdma": (18638, 2683945317, (
+    "rdma": (18115, 2683945317, (
         ("rdma.device-count", "All HCAs of the compute fabric are there", "node", "the cluster file (hcas, ports.compute); https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infiniband)", "Look for the NIC with `lspci -nn` and for its driver in `dmesg` (mlx5, bnxt_re, irdma, efa); reseat it or reload its driver.", ("NT-FAB-1", "FP-BW-1"), True, False, False, "", (), (), False, (), "device_count"),
         ("rdma.registered", "Every RDMA NIC on the PCI bus is an RDMA device", "node", "https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infiniband)", "Load the driver (`modprobe mlx5_ib`, of an EFA `efa`), then read `dmesg | grep -e mlx5 -e efa -e infiniband`.", ("PA-13",), True, False, False, "", (), (), False, (), "registered"),
         ("rdma.port-state", "RDMA ports of the compute fabric are active", "node", "https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infiniband)", "Down/Polling: cable or peer; Down/Disabled: `ip link set up`; Initializing: no subnet manager.", ("NT-FAB-1", "PA-13"), True, False, False, "", ("file:/sys/class/infiniband/*/hca_type",), (), False, (), "port_state"),
@@ -89,7 +89,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("counters.visible", "Throughput, errors, ECN and pauses of the ports can be seen", "node", "https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/counters.html", "In a virtual machine or pod ask the host, which has the physical function; else update the driver, and read `ethtool -S IF` and /sys/class/infiniband/DEVICE/ports/1/hw_counters by hand.", ("FP-OBS-3", "FP-OBS-4", "FP-OBS-5", "FP-OBS-6", "NT-CNT-1", "FP-LOSS-3"), False, False, True, "", ("file:/sys/class/infiniband/*/hca_type",), (), False, (), "visible"),
         ("counters.congestion", "What held the traffic up, and whether it was too much", "node", "https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/counters.html; IEEE 802.1Qbb; InfiniBand PortXmitWait", "Pauses: `preflight check --window 60` on the peers finds the slow receiver. CNPs ignored: `echo 1 > /sys/class/net/IF/ecn/roce_rp/enable/3`. Pauses of the whole port: `ethtool -A IF rx off tx off`.", ("PA-19", "FP-CON-4", "NT-LENS-8", "FP-BW-4"), False, False, True, "", (), (), False, (), "congestion"),
     )),
-    "traffic_share": (7822, 499920075, (
+    "traffic_share": (8041, 499920075, (
         ("counters.balance", "All rails carry alike", "node", "a judgement: half of what the middle port carries; NCCL spreads a collective evenly over its rails", "Compare NCCL_IB_HCA, the rails in the NCCL log (`preflight check --log job.log`) and `rdma.port-state`; one hot rail of equal ports: raise NCCL_IB_QPS_PER_CONNECTION, or route adaptively.", ("FP-CON-5", "AN-7", "NT-LENS-7"), False, False, True, "", (), (), False, (), "balance"),
         ("counters.traffic-class", "RDMA runs on the priority that is lossless", "node", "the cluster file (qos.pfc_priority); https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/counters.html", "Set the traffic class of the job (NCCL_IB_TC, UCX_IB_TRAFFIC_CLASS) to the DSCP that maps to the lossless priority, and `mlnx_qos -i IF --trust dscp`; roce.chain shows the map.", (), True, False, True, "", (), (), False, (), "traffic_class"),
     )),
@@ -144,14 +144,14 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("nccl.named-files", "The files that NCCL's variables name are there, and true", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html (NCCL_TOPO_FILE, NCCL_TOPO_DUMP_FILE, NCCL_CONF_FILE, NCCL_NET_PLUGIN)", "`ls -l` the path where the job runs; correct it, or mount the provider's topology file there.", ("NT-ENV-10",), True, False, False, "", (), (), False, (), "named_files"),
         ("nccl.pytorch-variables", "PyTorch's NCCL error handling is on, under the name that PyTorch reads", "node", "https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html; renamed in PyTorch 2.2", "From PyTorch 2.2 on unset NCCL_ASYNC_ERROR_HANDLING and leave TORCH_NCCL_ASYNC_ERROR_HANDLING at its default.", ("NT-ENV-7",), False, False, False, "", (), (), False, (), "pytorch_variables"),
     )),
-    "numa": (9588, 216633378, (
+    "numa": (10159, 216633378, (
         ("numa.affinity", "Allowed CPUs reach every GPU's NUMA node", "node", "https://docs.kernel.org/ABI/testing/sysfs-bus-pci (local_cpulist); NCCL user guide, CPU affinity", "Widen the job's CPU mask (`--cpus-per-task`, `--cpu-bind=none`, cpuset) or bind each rank near its GPU.", ("PA-04", "NT-LENS-6"), True, False, False, "", (), (), False, ("no_gpu",), "affinity"),
         ("numa.memory", "Memory may come from every GPU's NUMA node", "node", "cpuset(7), Mems_allowed; numa(7)", "Widen cpuset.mems (`--mem-bind`, the kubelet's memory manager) to the GPUs' NUMA nodes.", ("NT-LENS-6",), True, False, False, "", (), (), False, ("no_gpu",), "memory"),
         ("numa.nccl-affinity", "NCCL_IGNORE_CPU_AFFINITY fits the CPU mask", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ignore-cpu-affinity", "`unset NCCL_IGNORE_CPU_AFFINITY` where the launcher binds well; correct its mask (`--cpu-bind`) where not.", ("NT-ENV-12",), True, False, False, "", ("nvml:gpus", "cmd:nvidia-smi --query-gpu=*"), (), False, ("no_gpu",), "nccl_affinity"),
     )),
-    "host": (9937, 3134235329, (
+    "host": (9943, 2287122204, (
         ("host.memlock", "RDMA may pin memory without limit", "node", "setrlimit(2); ibv_reg_mr(3); floor 1 GiB: below it registration of NCCL's buffers fails", "LimitMEMLOCK=infinity for slurmd, containerd, sshd; `* - memlock unlimited` in limits.d; IPC_LOCK in the pod.", ("NT-PIT-6",), True, False, False, "", (), (), False, (), "memlock"),
-        ("host.shm", "/dev/shm has room for NCCL", "node", "runc default 64 MiB; floors 1 GiB (several GPUs) and 8 GiB: AMD Primus preflight", "Kubernetes: mount an emptyDir with medium Memory at /dev/shm; Docker: --shm-size; host: remount tmpfs larger.", (), True, False, False, "", (), (), False, (), "shm"),
+        ("host.shm", "/dev/shm has room for NCCL", "node", "runc default 64 MiB; 8 GiB: AMD Primus preflight; 1 GiB with several GPUs: a judgement", "Kubernetes: mount an emptyDir with medium Memory at /dev/shm; Docker: --shm-size; host: remount tmpfs larger.", (), True, False, False, "", (), (), False, (), "shm"),
         ("host.local-ports", "The ephemeral port range is wide enough", "node", "https://docs.kernel.org/networking/ip-sysctl.html (default 32768 60999); floor 10,000: judgement", "`sysctl -w net.ipv4.ip_local_port_range='32768 60999'`, and open it in the firewall between nodes.", ("NT-PIT-5",), True, False, False, "", (), (), False, (), "local_ports"),
         ("host.open-files", "A process may open enough files", "node", "getrlimit(2), RLIMIT_NOFILE; 65,536 is the operators' floor, 1,048,576 customary for large jobs", "LimitNOFILE=1048576 for slurmd, containerd, sshd; `* - nofile 1048576` in limits.d.", (), True, False, False, "", (), (), False, (), "files"),
         ("host.time-sync", "The clock is synchronised", "node", "chronyc(1), timedatectl(1); 50 ms is a judgement: logs of ranks are merged by time", "Enable chronyd (or ptp4l with phc2sys) and let it reach its server; `chronyc makestep` on a drained node.", (), False, False, False, "", (), (), False, (), "time_sync"),
@@ -183,13 +183,13 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("trend.temperature", "GPUs keep their thermal headroom", "node", "nvmlDeviceGetMarginTemperature: degrees to the slowdown; the 30 days ahead are a judgement", "Read `nvidia-smi -q -d TEMPERATURE`; look at fans, filters and coolant, and at the inlet air of the rack.", ("AN-9", "AN-11"), False, False, False, "", (), (), True, (), "temperature"),
         ("trend.job-time", "Jobs take as long as they used to", "node", "The history's own jobs: median of the earlier ones of that name; 25 % is a judgement", "Compare the nodes of the slow run with those of a good one: `preflight diff GOOD SLOW`.", ("AN-10",), False, False, False, "", (), (), True, (), "job_time"),
     )),
-    "record": (3106, 1976537537, (
+    "record": (3179, 95402147, (
         ("nccl-tests.record", "A result is kept with the hardware and software that it was measured on", "run", "the record that the tuning guide asks for: GPU model, driver, CUDA, NCCL, PyTorch, variables, topology", "Hand the evidence of its nodes over as well: `preflight check --hosts NODES --log FILE --json report.json`.", ("NT-REC-1",), False, False, False, "", (), (), False, (), "kept"),
     )),
     "container_devices": (8833, 4066372279, (
         ("container.device-plugin", "The pod was allocated an RDMA resource by a device plug-in", "node", "Kubernetes: Device Plugins; k8s-rdma-shared-dev-plugin; sriov-network-device-plugin (PCIDEVICE_*)", "Request it in this container's resources.limits, such as rdma/hca_shared_devices_a: 1 or nvidia.com/mlnxnics: 8; `kubectl describe node` lists what the node's plug-in offers.", ("NT-CTR-2",), True, False, False, "", (), (), False, (), "device_plugin"),
     )),
-    "fleet": (8820, 215794466, (
+    "fleet": (8821, 215794466, (
         ("fleet.driver-equal", "All nodes run the same NVIDIA driver", "fleet", "NVIDIA data-centre driver documentation; majority of at least 3 nodes and 60 %", "`nvidia-smi --query-gpu=driver_version --format=csv`; install the version of the others on the odd nodes, reboot.", ("PA-03",), True, False, False, "", (), (), False, (), "driver_equal"),
         ("fleet.mtu-equal", "The compute ports of all nodes have the same MTU", "fleet", "InfiniBand path MTU is the smaller of both ends; majority of at least 3 nodes and 60 %", "Set the odd nodes' MTU to the others' (`ip link set IF mtu …`, or the subnet manager's partition).", ("NT-FAB-4", "PA-14"), True, False, False, "", (), (), False, (), "mtu_equal"),
     )),
@@ -260,10 +260,10 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "nccl_tests": (5024, 2630598812, (
         ("nccl-tests.wrong-values", "nccl-tests finds no wrong value", "run", "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md; nccl-tests 2.19.6 src/common.cu", "Repeat with `-c 1` on halves of the nodes until one remains; then `preflight check` there: XIDs, ECC, NVLink.", (), True, False, False, "", (), (), False, (), "wrong_values"),
     )),
-    "nccl_busbw": (12445, 1582022919, (
+    "nccl_busbw": (12481, 1582022919, (
         ("nccl-tests.busbw", "nccl-tests reaches the bus bandwidth of this hardware", "run", "nccl-tests doc/PERFORMANCE.md; shares of the line rate as in public runs (preflight/roofline/collectives.py); a floor in the cluster file comes first", "`preflight check --log FILE`: nccl.transport, nccl.gpudirect-rdma; then compare clocks, NVLink, HCAs with a good node.", ("NT-NCCL-3", "GS-3", "PA-25"), True, False, False, "", (), (), False, (), "busbw"),
     )),
-    "nccl_curve": (9714, 346562392, (
+    "nccl_curve": (9802, 346562392, (
         ("nccl-tests.curve", "Bandwidth rises with the message size, and latency is flat", "run", "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md; 5 % between neighbouring sizes: ROCm cvs", "Run the odd sizes alone with `-n 100`, then with NCCL_DEBUG=INFO: which algorithm and protocol changes there?", ("NT-NCCL-4", "FP-LAT-4"), True, False, False, "", (), (), False, (), "shape"),
         ("nccl-tests.collectives", "AllReduce, AllGather, ReduceScatter and All-to-All were measured", "run", "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md", "run `all_gather_perf`, `reduce_scatter_perf` and `alltoall_perf` beside `all_reduce_perf`, to the same size", ("PA-18", "PA-25", "FP-OBS-2"), False, False, False, "", (), (), False, (), "collectives"),
     )),
@@ -287,7 +287,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("torch.backend", "NCCL carries the collectives of GPU tensors", "run", "https://docs.pytorch.org/docs/stable/distributed.html#which-backend-to-use", "`init_process_group(\"nccl\")`, or \"cpu:gloo,cuda:nccl\", so that no collective on a GPU tensor is left to Gloo.", ("NT-PIT-1", "NT-LENS-2"), False, False, False, "", (), ("trace", "recording"), False, (), "backend"),
         ("torch.hang", "No rank hangs in a collective", "run", "https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html; messages of ProcessGroupNCCL's watchdog, PyTorch 1.7 … 2.13", "Look at that rank first: its own log and stack (`py-spy dump --pid PID`), its node's XIDs, its data loader.", ("NT-LENS-9",), False, False, False, "", (), ("recording", "watchdog"), False, (), "hang"),
     )),
-    "scale": (8063, 1621439637, (
+    "scale": (8250, 1621439637, (
         ("scale.fat-tree", "Each level of the fat tree carries what the one below it sends", "run", "https://jax-ml.github.io/scaling-book/gpus", "describe it in the cluster file: `[class.NAME.tree]` with unit_nodes, unit_leaves, units, spines and links_per_spine", ("GS-2",), False, False, False, "", (), (), False, (), "fat_tree"),
         ("scale.batch", "The batch on each GPU keeps it busy while the network works", "run", "https://jax-ml.github.io/scaling-book/gpus", "Raise `tokens_per_gpu` (micro-batch x sequence), accumulate gradients, or shard less.", ("GS-4",), False, False, False, "", (), (), False, (), "smallest_batch"),
     )),

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
 
 from preflight.checks import presence
 from preflight.model import Check, Scope
@@ -70,6 +69,8 @@ def is_current(module: str) -> bool:
 
 def fingerprint(source: bytes) -> int:
     """Return a checksum of the declarations in a module's source: from each ``@check(`` to its function's name."""
+    from zlib import crc32
+
     found, start = 0, 0
     while (start := source.find(b"\n@check(", start)) >= 0:
         end = source.find(b"\ndef ", start)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from preflight.checks.presence import no_gpu
 from preflight.cluster import Site
 from preflight.facts import NodeFacts
 from preflight.lean import replace
@@ -36,9 +35,6 @@ def each_gpu(
     part does have. GPUs that did not answer at all are the
     business of ``gpu.driver``.
     """
-    if absent := no_gpu(node, site):
-        yield absent
-        return
     health = node.gpu_health
     evidence = health.evidence
     missing = [(gpu, _missing(gpu, needs, also)) for gpu in health.gpus]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
+from preflight import facts
 from preflight.checks.presence import RDMA_CLASS, compute_roles, failing
 from preflight.cluster import Site
 from preflight.facts import NodeFacts
@@ -54,6 +55,17 @@ def windows(node: NodeFacts, site: Site) -> list[PortGrowth] | Finding:
     return ports if isinstance(ports, Finding) else [node.port_growth[port.name] for port in ports]
 
 
+def told(node: NodeFacts, site: Site, *kinds: Kind) -> Generator[Finding, None, list[PortGrowth]]:
+    """Return the judged ports; yield why there are none, and what they do not tell of counters of these kinds."""
+    ports = windows(node, site)
+    if isinstance(ports, Finding):
+        yield ports
+        return []
+    yield from unread(ports, facts.counters.SOURCES)
+    yield from unclear(ports, kinds)
+    return ports
+
+
 def saying(node: NodeFacts, site: Site) -> tuple[Callable[..., Finding], Callable[..., Finding]]:
     """Return how to warn and how to fail of a compute port: *unknown* where nothing says whether a job uses it."""
     roles = site.roles(node)
@@ -91,7 +103,7 @@ def unclear(ports: Iterable[PortGrowth], kinds: Collection[Kind]) -> Iterator[Fi
             )
 
 
-def whole(port: PortGrowth, sources: Collection[str], kinds: Collection[Kind]) -> bool:
+def whole(port: PortGrowth, sources: Collection[str], kinds: Collection[Kind] = ()) -> bool:
     """Tell whether all of these sources were read twice and no counter of these kinds is unclear."""
     read = not set(port.refused) & set(sources)
     return read and not any(one.counter.kind in kinds for one in port.unclear)
@@ -100,6 +112,11 @@ def whole(port: PortGrowth, sources: Collection[str], kinds: Collection[Kind]) -
 def listing(growths: Sequence[Growth]) -> str:
     """Write counters with what they grew by: ``symbol_error +12 (0.2/s)``."""
     return ", ".join(f"{one.counter.name} +{quantity(one)} ({rate(one.per_s)})" for one in growths)
+
+
+def about(port: PortGrowth, growths: Sequence[Growth]) -> dict[str, Any]:
+    """Return what a finding on counters of a port rests on: its subject, the records, and both readings."""
+    return {"subject": port.port.name, "evidence": keys(growths), "quote": quoted(growths)}
 
 
 def quoted(growths: Iterable[Growth]) -> str:

@@ -45,7 +45,7 @@ def not_this_fabric(swept: FabricFacts) -> Finding | None:
     reads=("cmd:ibnetdiscover", "cmd:iblinkinfo -l", "cmd:ibqueryerrors"),
 )
 def whole(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
-    """Look for queries without an answer, for links that one end only tells of, and for the job's HCAs in the sweep.
+    """Look for queries without an answer, for links that only one end reports, and for the job's HCAs in the sweep.
 
     What did not answer hides all that hangs behind it: a report on half a fabric calls the other half healthy.
 

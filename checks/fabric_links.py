@@ -103,7 +103,8 @@ def reference(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     A pulled cable leaves nothing behind: the port is Down and Polling like one that never had a cable. Jobs run on,
     with one rail or one uplink less.
 
-    A missing device or link fails, and so does one that runs slower than in the reference. A link that ends at another
+    A missing device or link fails, and so does one that runs slower than in the reference. HCAs that hung on nothing
+    but a missing switch are told with it. A link that ends at another
     port warns; new links and devices are only told. Without a reference, or after half a sweep, what is missing is
     unknown.
 
@@ -131,12 +132,19 @@ def reference(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
         lack = len(changed.gone) + len(changed.missing)
         yield unknown(f"{swept.partial}; {lack} devices and links of the reference were not seen", evidence=keys)
         return
+    without = {device.guid for device in changed.gone if device.is_switch}
     for device in changed.gone:
+        its = [link.other(device.guid) for link in before.links if device.guid in dict(link.ends)]
+        if its and not device.is_switch and {guid for guid, _ in its} <= without:
+            continue  # told with its switch
         what = "HCA" if device.kind == "hca" else device.kind
-        its = [link for link in before.links if device.guid in dict(link.ends)]
-        where = listed([before.port(link.other(device.guid)) for link in its])
-        yield failed(f"the {what} {device.label} is not there; it hung at {where}", subject=device.label,
-                     found="absent", expected=f"present ({site.reference.path})", evidence=keys)  # fmt: skip
+        taken = [before.devices[guid] for guid, _ in its if device.is_switch and not before.devices[guid].is_switch]
+        gone = [one.label for one in taken if one in changed.gone]
+        with_it = f", and with it {len(gone)} HCA{'s' if gone[1:] else ''}: {listed(gone)}" if gone else ""
+        where = listed([before.port(end) for end in its if before.devices[end[0]].label not in gone])
+        yield failed(f"the {what} {device.label} is not there{with_it}; it hung at {where or 'nothing else'}",
+                     subject=device.label, found="absent", expected=f"present ({site.reference.path})",
+                     evidence=keys)  # fmt: skip
     for link in changed.missing:
         yield failed(f"the link {before.words(link)} is not there{_state(swept, link)}", subject=before.words(link),
                      found="absent", expected=f"{link.speed} ({site.reference.path})", evidence=keys)  # fmt: skip

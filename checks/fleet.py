@@ -91,7 +91,8 @@ def _vote(what: str, values: Mapping[str, list[str]], key: str, of_kind: int) ->
     "fleet.driver-equal",
     title="All nodes run the same NVIDIA driver",
     source="NVIDIA data-centre driver documentation; majority of at least 3 nodes and 60 %",
-    fix="Bring the odd nodes to the version of the others and reboot them.",
+    fix="`nvidia-smi --query-gpu=driver_version --format=csv`; install the version of the others on the odd "
+    "nodes, reboot.",
     answers=("PA-03",),
     scope="fleet",
 )
@@ -100,6 +101,10 @@ def driver_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Itera
 
     Ranks on different drivers take different code paths in CUDA and NCCL: the job fails in its start,
     or one node is slower for no visible cause.
+
+    A node whose version differs from that of a majority fails; where two nodes differ, both do.
+
+    A false alarm: nodes that are being upgraded in turn, and are not in one job while they differ.
     """
     key = "file:/proc/driver/nvidia/version"
 
@@ -128,7 +133,10 @@ def mtu_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator
     Two ends with different MTUs use the smaller one, or fail where an application fixed it; a switch
     that drops the larger packets makes it a hang.
 
-    What rdma.active-mtu or roce.chain say of a node, judged against the cluster file, is not said again.
+    The odd nodes of a majority fail. What rdma.active-mtu or roce.chain say of a node, judged against the cluster
+    file, is not said again.
+
+    A false alarm: nodes of two fabrics in one class, each with an MTU of its own; give each fabric a class.
     """
 
     def read(node: NodeFacts, site: Site) -> str | None:
@@ -156,7 +164,7 @@ def _untold(finding: Finding, nodes: Mapping[str, NodeFacts], sites: Mapping[str
     if left := [name for name in finding.nodes if name not in told]:
         yield finding.on(left)
     if told:
-        said = "not the cluster file's, of which rdma.active-mtu, rdma.link-layer or roce.chain speaks"
+        said = "not the cluster file's (see rdma.active-mtu, rdma.link-layer or roce.chain)"
         yield skipped(f"MTU of the compute ports: {said}", evidence=finding.evidence).on(sorted(told))
 
 

@@ -106,7 +106,7 @@ def nvlink_domain(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iter
     the job ends with "CUDA_ERROR_INVALID_HANDLE" in its first exchange over NVLink.
 
     Nodes of one IMEX list must have one cluster UUID, those of one UUID one list and one clique. The odd ones of a
-    majority fail; two that differ fail both. Domains of several racks are compared each by itself.
+    majority fail; two that differ fail both. The domain of each rack is compared by itself.
 
     A false alarm: a rack that is divided into partitions on purpose has several cliques under one UUID.
     """

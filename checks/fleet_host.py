@@ -101,9 +101,9 @@ HOST = (
 @check(
     "fleet.host",
     title="BIOS, processor, kernel and limits are the same on all nodes",
-    source="kernel documentation (kernel-parameters, sysctl); server vendors' tuning guides: one profile for all; "
-    "majority of at least 3 nodes and 60 %",
-    fix="Compare the odd node's BIOS profile, image and tuning service with another node's, and apply the same.",
+    source="https://docs.kernel.org/admin-guide/ (kernel-parameters, sysctl); server vendors' tuning guides: one "
+    "profile for all; majority of at least 3 nodes and 60 %",
+    fix="Compare BIOS profile (`dmidecode -t bios`), image and `tuned-adm active` with another node's; apply the same.",
     scope="fleet",
 )
 def host_settings(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:

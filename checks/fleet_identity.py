@@ -36,7 +36,7 @@ _WHAT_NOW = {
     "fleet.identity",
     title="No two nodes have the same GUID, address, LID, UUID or host name",
     source="InfiniBand architecture specification (GUID, LID), RFC 5227 (IPv4), IEEE 802 (MAC), machine-id(5)",
-    fix="Find out which node has it by right, and correct the other.",
+    fix="`ibstat`, `ip -br addr` and `hostname` on both show who has it by right; correct the other.",
     answers=("NT-FAB-4",),
     scope="fleet",
 )
@@ -51,7 +51,7 @@ def identity(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[
     twice warns, as trays and clones share them; everything else fails. An all-zero GUID is none, and fails on a port
     that is up. With the same boot id two names are one machine: that alone is said of them then.
 
-    A false alarm: one machine that was asked by two names on purpose. Containers of one machine are known as such.
+    A false alarm: one machine that was asked under two names on purpose. Containers of one machine are known as such.
     """
     told = {node.node: node.ballot("identifiers", _identifiers, node) for node in nodes}
     odd: set[str] = set()

@@ -57,7 +57,8 @@ SOFTWARE = (
     "fleet.software",
     title="The software of a job is the same on all nodes",
     source="PyTorch and NCCL: all ranks of a job must run one version; majority of at least 3 nodes and 60 %",
-    fix="Bring the odd nodes to the version of the others, best by one image for all.",
+    fix="Bring the odd nodes to the version of the others (`pip list`, `ofed_info -s`, `lsmod`), best by one "
+    "image for all.",
     answers=("PA-03",),
     scope="fleet",
     reads=("file:*.dist-info/INSTALLER",),

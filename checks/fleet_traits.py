@@ -105,7 +105,7 @@ def _the_rest(
                      evidence=keys).on(alike)  # fmt: skip
     for name in fine:
         if name in elsewhere:
-            said = f"another check speaks of {', '.join(elsewhere[name])}"
+            said = f"another check reports {', '.join(elsewhere[name])}"
             yield passed(f"{len(seen) - len(elsewhere[name])} values are as on the other nodes of this kind; {said}",
                          evidence=keys).on([name])  # fmt: skip
 
@@ -203,7 +203,7 @@ def _mismatch(trait: Trait, found: Vote, what: str = "") -> Finding:
         (one, on_one), (other, on_other) = sorted(found.values.items())
         mine, theirs = _parts(trait, one, other)
         listed = f"{_cut(mine)} on {on_one[0]}, {_cut(theirs)} on {on_other[0]}"
-        sentence = f"{what or trait.what} differs between two nodes, which of them is wrong is not known: {listed}"
+        sentence = f"{what or trait.what} differs between two nodes; which one is wrong is not known: {listed}"
     else:
         listed = "; ".join(f"{_cut(value)} on {len(nodes)}" for value, nodes in sorted(found.values.items())[:8])
         sentence = f"{what or trait.what} differs, and no value has a majority: {listed}"
@@ -238,7 +238,7 @@ def is_told(checks: Sequence[Check], node: NodeFacts, site: Site) -> bool:
     """Whether a check of the node says itself that something is wrong with this value."""
     for check in checks:
         try:
-            if any(finding.status in (Status.FAIL, Status.WARN) for finding in check.run(node, site)):
+            if any(finding.status in (Status.FAIL, Status.WARN) for finding in check.findings(node, site)):
                 return True
         except EvidenceError:
             continue

@@ -47,6 +47,7 @@ def count(node: NodeFacts, site: Site) -> Iterator[Finding]:
     source="https://docs.nvidia.com/deploy/nvml-api/ (nvmlReturn_t)",
     fix="Read `dmesg | grep -i -e nvrm -e xid`; reset the GPU or reboot the node.",
     answers=("PA-01",),
+    unless=(no_gpu,),
 )
 def driver(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the GPUs that NVML (or nvidia-smi) lists with those on the PCI bus.
@@ -59,9 +60,6 @@ def driver(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A false alarm: a container or a Slurm step that was given some of the GPUs sees the whole PCI
     bus but only its own GPUs; run there, this check says that it cannot tell.
     """
-    if absent := no_gpu(node, site):
-        yield absent
-        return
     bus = {device.address for device in node.gpus_on_bus}
     try:
         said = node.driver

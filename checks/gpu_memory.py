@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from preflight.checks.each_gpu import each_gpu
+from preflight.checks.presence import no_gpu
 from preflight.cluster import Site
 from preflight.facts import NodeFacts
 from preflight.model import Finding, check, failed, warned
@@ -38,6 +39,7 @@ def _mig_hides(gpu: GpuHealth) -> str:
     title="ECC is on",
     source="https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetEccMode)",
     fix="nvidia-smi -e 1, then reset the GPU when no job runs on it.",
+    unless=(no_gpu,),
 )
 def ecc_mode(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the ECC mode of each GPU with "on", and with the mode it will have after the next reset.
@@ -66,6 +68,7 @@ def ecc_mode(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="No uncorrectable memory errors since the driver was loaded",
     source="https://docs.nvidia.com/deploy/xid-errors/ (48, 94, 95); gate of azurehpc-health-checks, GCM",
     fix=RESET,
+    unless=(no_gpu,),
 )
 def ecc_uncorrected(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the volatile uncorrectable errors (SRAM and DRAM) of each GPU with 0, and read its SRAM verdict.
@@ -73,9 +76,9 @@ def ecc_uncorrected(node: NodeFacts, site: Site) -> Iterator[Finding]:
     An uncorrectable error kills the job that meets it; a GPU that had one since its last reset is likely
     to have the next.
 
-    A single one fails. Volatile counts begin at the last reset or driver load; those of its whole life are not
-    judged, since what was repaired stays in them. "SRAM threshold exceeded" is the driver's own word for a GPU
-    that is to be replaced; drivers before 550 do not have it.
+    A single one fails. Volatile counts begin at the last reset or driver load; lifetime counts are not judged, since
+    they keep what was repaired. "SRAM threshold exceeded" is the driver's own word for a GPU that is to be replaced;
+    drivers before 550 do not have it.
 
     A false alarm: none that lasts. A reset clears the count once the row is remapped; an error that comes back is
     real.
@@ -108,6 +111,7 @@ def ecc_uncorrected(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="Correctable memory errors are few",
     source="azurehpc-health-checks (SRAM > 10 000, DRAM > 20 000 000); GCM has 50 000 000",
     fix="Watch the GPU: nvidia-smi -q -d ECC. Ask the vendor if the count keeps growing.",
+    unless=(no_gpu,),
 )
 def ecc_corrected(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each GPU's correctable errors since the driver was loaded with what operators tolerate.
@@ -141,6 +145,7 @@ def ecc_corrected(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="No row remapping is pending, failed or used up",
     source=f"{ROW_REMAP} (row remapping); limit of 512: azurehpc-health-checks, OCI, DCGM",
     fix=RESET,
+    unless=(no_gpu,),
 )
 def row_remap(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read each GPU's row remapper: pending and failed remappings, rows remapped, banks without spare rows.
@@ -189,6 +194,7 @@ def row_remap(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="No page retirement is pending, and few pages are retired",
     source="https://docs.nvidia.com/deploy/dynamic-page-retirement/; limits: azurehpc-health-checks, DCGM",
     fix=RESET,
+    unless=(no_gpu,),
 )
 def retired_pages(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read the retired pages of GPUs that retire pages (Volta and older): pending ones, and their number.

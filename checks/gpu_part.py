@@ -28,6 +28,7 @@ MEMORY_SHARE = 0.9
     source=f"{NVML_API} (nvmlDeviceGetName, nvmlDeviceGetMemoryInfo)",
     fix="Compare the part numbers (`nvidia-smi -q | grep -i part`) with the order; swap the odd one.",
     answers=("GS-5",),
+    unless=(no_gpu,),
 )
 def same_model(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare product name and memory size of the node's GPUs with each other.
@@ -38,9 +39,6 @@ def same_model(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: a workstation with a display card beside its compute cards; there it only warns.
     """
-    if absent := no_gpu(node, site):
-        yield absent
-        return
     health = node.gpu_health
     kinds = Counter((gpu.name, gpu.memory_total_mib) for gpu in health.gpus)
     told = ", ".join(f"{count} x {name} with {size} MiB" for (name, size), count in kinds.most_common())
@@ -60,6 +58,7 @@ def same_model(node: NodeFacts, site: Site) -> Iterator[Finding]:
     source="part catalogue: NVIDIA's whitepapers and datasheets; sizes by PCI id: pci.ids",
     fix="nvidia-smi -q -i N; compare VBIOS and part number with a good GPU, ask the vendor.",
     answers=("GS-5",),
+    unless=(no_gpu,),
 )
 def right_part(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each GPU's memory and CUDA cores, as the driver shows them, with what its PCI id is sold with.
@@ -67,9 +66,9 @@ def right_part(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A GPU that lost a memory stack or some of its processors still answers everything; the job runs out of
     memory on one rank or waits for it in every step.
 
-    At least 90 % of the memory as sold must be there: ECC and what the driver reserves take up to 7 %. Cores are
-    told by NVML only. A model or a size that the catalogue does not have is unknown, not well; under MIG the
-    check does not apply.
+    At least 90 % of the memory as sold must be there: ECC and what the driver reserves take up to 7 %. Only NVML
+    reports cores. A model or a size that the catalogue does not have is unknown, not a pass; under MIG the check does
+    not apply.
 
     A false alarm: a vGPU, which shows the memory of its profile and not the card's; leave the check out there (`--skip
     gpu.right-part`).
@@ -103,6 +102,7 @@ def _compared(gpu: GpuHealth, device: str, model: Gpu | None) -> Finding | None:
     title="All GPUs of the node have one firmware, and GSP is the driver's",
     source=f"{NVML_API} (nvmlDeviceGetVbiosVersion, nvmlDeviceGetGspFirmwareVersion)",
     fix="`nvidia-smi --query-gpu=pci.bus_id,vbios_version --format=csv`; update the odd one, reboot.",
+    unless=(no_gpu,),
 )
 def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare VBIOS and InfoROM of the node's GPUs with each other, and the GSP firmware with the driver.
@@ -115,9 +115,6 @@ def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: a node in the middle of a firmware roll-out, whose GPUs differ until the last one is done.
     """
-    if absent := no_gpu(node, site):
-        yield absent
-        return
     health = node.gpu_health
     odd = False
     for name, called in (("vbios", "VBIOS"), ("inforom", "InfoROM")):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from preflight import facts
 from preflight.checks.each_gpu import each_gpu
+from preflight.checks.presence import no_gpu
 from preflight.cluster import Site
 from preflight.facts import NodeFacts
 from preflight.model import Finding, check, failed, unknown, warned
@@ -43,15 +44,16 @@ def _slowed() -> Mapping[int, tuple[str, str]]:
     source=f"{NVML_API} (nvmlClocksEventReasons); reasons as gated by cyclecloud-healthagent",
     fix="nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER",
     answers=("AN-11",),
+    unless=(no_gpu,),
 )
 def throttling(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read the clocks' event reasons: hardware thermal slowdown, power brake, hardware or software slowdown.
 
     One GPU at half its clock makes every GPU of the job wait in each collective; utilisation still shows 100 %.
 
-    Hardware reasons fail, software thermal slowdown warns. Idle, the power cap under load and clocks that
-    were set on purpose are normal and no word is lost on them. One look is one moment: a node that throttles
-    only under load looks well here when idle.
+    Hardware reasons fail, software thermal slowdown warns. Idle, the power cap under load and clocks that were set on
+    purpose are normal and are not reported. One look is one moment: a node that throttles only under load looks well
+    here when idle.
 
     A false alarm: a power brake during a planned power test of the rack, or of the GPU by its vendor's tool.
     """
@@ -74,6 +76,7 @@ def throttling(node: NodeFacts, site: Site) -> Iterator[Finding]:
     source=f"{NVML_API} (nvmlDeviceGetMarginTemperature, T.Limit of nvidia-smi)",
     fix="`nvidia-smi -q -d TEMPERATURE`, beside a good GPU; then fans, coolant flow and inlet temperature.",
     answers=("AN-11",),
+    unless=(no_gpu,),
 )
 def temperature_margin(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the degrees that are left before a GPU slows down with 0 and 5.
@@ -106,6 +109,7 @@ def temperature_margin(node: NodeFacts, site: Site) -> Iterator[Finding]:
     source=f"{NVML_API} (nvmlDeviceGetEnforcedPowerLimit, nvmlDeviceGetPowerManagementDefaultLimit)",
     fix="Find out who capped it (power-capping service, BMC, `nvidia-smi -pl`): `nvidia-smi -q -d POWER`.",
     answers=("AN-11",),
+    unless=(no_gpu,),
 )
 def power_limit(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the power limit in force with the default of the same GPU, and the GPUs with each other.
@@ -137,6 +141,7 @@ def power_limit(node: NodeFacts, site: Site) -> Iterator[Finding]:
     source=f"{NVML_API} (nvmlDeviceGetCurrPcieLinkWidth, nvmlDeviceGetMaxPcieLinkWidth)",
     fix="Drain the node, reseat the GPU or its riser; compare with the PCIe switch above it (`lspci -vv`).",
     answers=("PA-04",),
+    unless=(no_gpu,),
 )
 def pcie_link(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the width, and under load the generation, of each PCIe link with the GPU's own maximum in its slot.
@@ -172,6 +177,7 @@ def pcie_link(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="Persistence mode is on",
     source="https://docs.nvidia.com/deploy/driver-persistence/",
     fix="systemctl enable --now nvidia-persistenced (or nvidia-smi -pm 1)",
+    unless=(no_gpu,),
 )
 def persistence(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the persistence mode of each GPU with "on".
@@ -197,6 +203,7 @@ def persistence(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="No GPU is cut into MIG instances",
     source="https://docs.nvidia.com/datacenter/tesla/mig-user-guide/ (no NVLink and no P2P between instances)",
     fix="nvidia-smi -i N -mig 0, then reset the GPU when no job runs on it.",
+    unless=(no_gpu,),
 )
 def mig(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the MIG mode of each GPU with "off", and with the mode it will have after the next reset.
@@ -225,6 +232,7 @@ def mig(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="Every GPU accepts compute processes",
     source=f"{NVML_API} (nvmlComputeMode_t)",
     fix="nvidia-smi -i N -c DEFAULT",
+    unless=(no_gpu,),
 )
 def compute_mode(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read the compute mode of each GPU: default, exclusive to one process, or prohibited.
@@ -253,6 +261,7 @@ def compute_mode(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="The driver asks for no recovery action",
     source=f"{NVML_API} (NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, driver 565 and newer)",
     fix="Drain the node, then what it asks for: `nvidia-smi -r -i N` (ends all jobs on that GPU), or reboot.",
+    unless=(no_gpu,),
 )
 def recovery_action(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read what the driver itself asks for: nothing, a reset, a reboot, a drain.

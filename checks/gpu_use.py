@@ -30,6 +30,7 @@ ORPHANED_MIB = 1024
     source=f"{NVML_API} (nvmlDeviceGetComputeRunningProcesses); gate of GCM's health_checks",
     fix="See whose they are (`ps -fp PID`); end those that no job owns.",
     answers=("PA-05",),
+    unless=(no_gpu,),
 )
 def left_over_processes(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for compute processes on each GPU.
@@ -60,6 +61,7 @@ def left_over_processes(node: NodeFacts, site: Site) -> Iterator[Finding]:
     source="https://pytorch.org/docs/stable/notes/cuda.html (DistributedDataParallel instead of DataParallel)",
     fix="Start one process per GPU (torchrun --nproc-per-node=8) and call torch.cuda.set_device(LOCAL_RANK) first.",
     answers=("NT-DDP-1",),
+    unless=(no_gpu,),
 )
 def process_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for compute processes that hold a context on more than one GPU of the node.
@@ -71,9 +73,6 @@ def process_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: inference servers and tensor-parallel engines that hold several GPUs from one process on purpose.
     """
-    if absent := no_gpu(node, site):
-        yield absent
-        return
     health = node.gpu_health
     held: dict[int, list[GpuHealth]] = defaultdict(list)
     for gpu in health.gpus:
@@ -99,6 +98,7 @@ def process_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     source=f"{NVML_API} (nvmlDeviceGetMemoryInfo_v2); 95 % and 1 GiB are judgements; the job's need: the cluster file",
     fix="nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv; if nobody owns it, reset the GPU.",
     answers=("PA-05", "NT-INF-7"),
+    unless=(no_gpu,),
 )
 def memory_headroom(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the memory in use on each GPU with its size, its processes and what the cluster file says the job needs.
@@ -111,7 +111,7 @@ def memory_headroom(node: NodeFacts, site: Site) -> Iterator[Finding]:
     that outlived its process). What the driver reserves for itself counts neither as used nor as free.
 
     A false alarm: preflight started while a job runs. In a container the processes of others are not visible, so
-    memory without an owner is normal there, and no word is lost on it.
+    memory without an owner is normal there and is not reported.
     """
     need = site.threshold("gpu_memory_gib")
 
@@ -146,6 +146,7 @@ def memory_headroom(node: NodeFacts, site: Site) -> Iterator[Finding]:
     source=f"{NVML_API} (nvmlDeviceGetUtilizationRates)",
     fix="Busy without a process: `dmesg | grep -i xid`. Under MIG read DCGM_FI_PROF_GR_ENGINE_ACTIVE instead.",
     answers=("FP-OBS-1", "PA-20"),
+    unless=(no_gpu,),
 )
 def utilisation_visible(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read the utilisation of each GPU, and look for one that is busy although no process holds it.
@@ -165,9 +166,6 @@ def utilisation_visible(node: NodeFacts, site: Site) -> Iterator[Finding]:
             return warned(f"{gpu.utilisation_pct} % busy without a process", found=gpu.utilisation_pct, expected="idle")
         return None
 
-    if absent := no_gpu(node, site):
-        yield absent
-        return
     health = node.gpu_health
     if cut := [gpu for gpu in health.gpus if gpu.mig and gpu.utilisation_pct is None]:
         yield warned(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from preflight import facts
-from preflight.checks.presence import PCI_BUS, RDMA_CLASS, flattened, no_gpu, no_rdma
+from preflight.checks.presence import PCI_BUS, RDMA_CLASS, fewer_nics, flattened, no_gpu, no_rdma
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
@@ -33,14 +33,6 @@ if TYPE_CHECKING:
 GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
 
 
-def _neither(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Yield the one finding of a node without GPUs, or without RDMA."""
-    for absent in (no_gpu(node, site), no_rdma(node, site)):
-        if absent:
-            yield absent
-            return
-
-
 # --- the host's part, said once --------------------------------------------------------------------
 
 
@@ -50,6 +42,7 @@ def _neither(node: NodeFacts, site: Site) -> Iterator[Finding]:
     source=f"{GUIDE} (GPU Direct); kernel 5.12 brought DMA-BUF for RDMA; NVIDIA open GPU kernel modules",
     fix="`modprobe nvidia-peermem` and list it in /etc/modules-load.d, or install the driver's open kernel modules.",
     answers=("NT-GDR-1",),
+    unless=(no_gpu, no_rdma),
 )
 def peer_memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for one of the two ways to GPU memory: a peer-memory module, or DMA-BUF.
@@ -62,9 +55,6 @@ def peer_memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: a missing nvidia_peermem where DMA-BUF works is no fault, and passes.
     """
-    if absent := next(_neither(node, site), None):
-        yield absent
-        return
     loaded = [name for name in PEER_MODULES if name in node.modules]
     if len(loaded) > 1:
         yield warned(
@@ -119,6 +109,7 @@ _GROUP_TYPES = (
     source=f"{GUIDE} (PCI Access Control Services); kernel-parameters.txt (iommu=)",
     fix="Boot with `iommu=pt` (or switch the IOMMU off in the firmware), then `cat /sys/kernel/iommu_groups/*/type`.",
     answers=("NT-GDR-1",),
+    unless=(no_gpu, no_rdma),
 )
 def iommu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the IOMMU domain of each GPU and NIC with passthrough; off is as good.
@@ -132,9 +123,6 @@ def iommu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A false alarm: Grace keeps its SMMU on by design. In a virtual machine the host's IOMMU does not show, and
     the check skips.
     """
-    if absent := next(_neither(node, site), None):
-        yield absent
-        return
     if not iommu_is_on(node.evidence) and node.in_virtual_machine:
         yield skipped("a virtual machine without an IOMMU of its own: the one that translates is the host's",
                       evidence=[IOMMU_GROUPS])  # fmt: skip
@@ -199,6 +187,7 @@ def _by_boot_options(node: NodeFacts) -> Finding:
     fix="ACS: switch it off in the firmware, or on each bridge `setpci -s BRIDGE ECAP_ACS+6.w=0000` after every boot.",
     answers=("NT-GDR-1", "PA-04", "NT-FAB-2"),
     reads=("file:/sys/class/infiniband/*/hca_type",),
+    unless=(no_gpu, no_rdma),
 )
 def path(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Judge the way from each GPU to the nearest compute NIC: its distance, and ACS on the bridges of it.
@@ -212,19 +201,17 @@ def path(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A false alarm: Grace's NICs hang on the CPU by design and are judged by their NUMA node; a virtual machine
     needs ACS (with ATS) and may show a flattened bus, which is unknown. Root ports are ignored.
     """
-    if absent := next(_neither(node, site), None):
-        yield absent
-        return
     devices = [port.device for port in site.roles(node).compute]
     pairs = node.gpu_nic_pairs(devices)
     if not pairs:
         yield unknown("no compute NIC is a PCI function, so no path can be judged", evidence=[RDMA_CLASS, PCI_BUS])
     elif site.part is not None and site.part.nic_on_cpu:
         yield from _by_numa_node(site.part.name, pairs)
-    elif hidden := flattened(node, [pair.code for pair in pairs], pairs[0].evidence):
+    elif hidden := flattened(node, _codes(node, devices, pairs), pairs[0].evidence):
         yield hidden
     else:
-        yield from _by_distance(node, pairs)
+        borrowers = _borrowers(node, site, devices)
+        yield from _by_distance(node, [pair for pair in pairs if pair.gpu not in borrowers])
         if near := [pair for pair in pairs if pair.near]:
             yield from _by_acs(node, near)
 
@@ -243,8 +230,29 @@ def _by_distance(node: NodeFacts, pairs: Iterable[Pair]) -> Iterator[Finding]:
             found=pair.code,
             expected="PIX or PXB",
             evidence=pair.evidence,
-            fix="Compare the slots with the server's manual; a GPU without a near NIC may use another's over NVLink.",
+            fix="Compare the slots with the server's manual; a GPU without a near NIC may use another's over NVLink. "
+            "Where the board has no PCIe switch, measure NCCL_NET_GDR_LEVEL=PHB.",
         )
+
+
+def _codes(node: NodeFacts, devices: Iterable[str], pairs: Iterable[Pair]) -> list[str]:
+    """Return the codes of the matrix between all GPUs and these NICs; those of the pairs where there is no matrix."""
+    try:
+        links = node.topology.links
+    except EvidenceError:
+        return [pair.code for pair in pairs]
+    named = set(devices)
+    found = [code for gpu in node.topology.gpus for nic, code in links.get(gpu, {}).items() if nic in named]
+    return found or [pair.code for pair in pairs]
+
+
+def _borrowers(node: NodeFacts, site: Site, devices: Iterable[str]) -> Collection[str]:
+    """Return the GPUs that share another's NIC over NVLink, as their board was built; none where nobody knows."""
+    try:
+        topology = node.topology
+    except EvidenceError:
+        return ()
+    return topology.lenders([device for device in devices if device in topology.nics], fewer_nics(node, site))
 
 
 def _forced(node: NodeFacts) -> str:
@@ -274,7 +282,7 @@ def _by_numa_node(part: str, pairs: Iterable[Pair]) -> Iterator[Finding]:
         yield passed(f"{part}: {len(good)} of {len(pairs)} GPUs have a NIC on their own CPU", found=names,
                      evidence=[PCI_BUS])  # fmt: skip
     if silent := [pair.name for pair in pairs if pair.same_node is None]:
-        yield unknown(f"nobody says on which NUMA node {', '.join(silent)} are", evidence=[PCI_BUS])
+        yield unknown(f"nothing says on which NUMA node {', '.join(silent)} are", evidence=[PCI_BUS])
 
 
 def _by_acs(node: NodeFacts, pairs: list[Pair]) -> Iterator[Finding]:

@@ -73,7 +73,7 @@ def _cap_ipc_lock(node: NodeFacts) -> bool:
 @check(
     "host.shm",
     title="/dev/shm has room for NCCL",
-    source="runc default 64 MiB; floors 1 GiB (several GPUs) and 8 GiB: AMD Primus preflight",
+    source="runc default 64 MiB; 8 GiB: AMD Primus preflight; 1 GiB with several GPUs: a judgement",
     fix="Kubernetes: mount an emptyDir with medium Memory at /dev/shm; Docker: --shm-size; host: remount tmpfs larger.",
 )
 def shm(node: NodeFacts, site: Site) -> Iterator[Finding]:
@@ -116,8 +116,8 @@ def local_ports(node: NodeFacts, site: Site) -> Iterator[Finding]:
     NCCL's bootstrap and socket transport open connections from this range between all ranks; on a
     narrowed range a large job fails with "Address already in use" or hangs in its start.
 
-    Fewer ports than the job has ranks fails: a rank may hold a connection to each other. The ranks come
-    from the job's environment (WORLD_SIZE, SLURM_NTASKS); outside a job only the floor counts, and warns.
+    Fewer ports than the job has ranks fails: a rank may hold a connection to every other rank. The ranks come from the
+    job's environment (WORLD_SIZE, SLURM_NTASKS); outside a job only the floor counts, and warns.
 
     A false alarm: RDMA needs few of these ports for data, so a small job on InfiniBand never meets the floor.
     """

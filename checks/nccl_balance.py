@@ -49,6 +49,7 @@ class _Way:
     "`NCCL_IB_ADAPTIVE_ROUTING=1`, on InfiniBand with NCCL_IB_SL at the level that the subnet manager does it for.",
     answers=("FP-CON-5", "AN-7"),
     gating=False,
+    unless=(no_rdma,),
 )
 def load_balancing(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare NCCL's queue pairs, adaptive routing and service level with how the fabric spreads flows.
@@ -63,9 +64,6 @@ def load_balancing(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: a job of two nodes under one leaf, which has one path whatever the fabric does.
     """
-    if absent := no_rdma(node, site):
-        yield absent
-        return
     ports = [port for port in site.roles(node).compute if port.active]
     if not ports:
         yield unknown("no compute port is active: rdma.port-state says so", evidence=[RDMA_CLASS])

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     "nccl-tests.busbw",
     title="nccl-tests reaches the bus bandwidth of this hardware",
     source=f"{SOURCE}; a floor in the cluster file comes first",
-    fix="See nccl.transport and nccl.gpudirect-rdma first; then compare clocks, NVLink and HCA rates with a good node.",
+    fix="`preflight check --log FILE`: nccl.transport, nccl.gpudirect-rdma; then compare clocks, NVLink, HCAs "
+    "with a good node.",
     answers=("NT-NCCL-3", "GS-3", "PA-25"),
     scope="run",
 )
@@ -186,8 +187,9 @@ def machine(report: Report, site: Site, run: RunFacts, key: str) -> Machine | st
         part = _board(gpu, gpus) if gpu is not None else None
     if part is None:
         return "the part is not known: say part = ... in the cluster file"
-    rate = site.rate_gbps.value
-    built = machine_of(part, gpus, nics_of(site, gpus) if rate is not None else None, rate)
+    nics = nics_of(site, gpus)
+    rate = site.rate_of_each(nics or 0, gpus).value
+    built = machine_of(part, gpus, nics if rate is not None else None, rate)
     if built is None:
         return f"{part.name}: NVLink does not join its GPUs, there is no model for it"
     if nodes > 1 and built.node_nics is None and built.domain == built.gpus:

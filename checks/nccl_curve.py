@@ -162,7 +162,7 @@ def collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     A collective that no whole run measured is unknown, one whose run failed warns; this gates no job.
 
-    A false alarm: a job that needs but one of them.
+    A false alarm: a job that needs only one of them.
     """
     yield from no_report(run)
     if not run.nccl_tests:
@@ -184,7 +184,8 @@ def collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
             yield warned(broken[wanted], evidence=list(run.nccl_tests)).about(*items)
             continue
         if wanted not in best:
-            yield unknown(f"{wanted}: not measured", evidence=list(run.nccl_tests)).about(*items)
+            cure = f"run `{wanted}_perf` too, to the same size as the others"
+            yield unknown(f"{wanted}: not measured", evidence=list(run.nccl_tests), fix=cure).about(*items)
             continue
         key, name, point, report = best[wanted]
         time = f"{point.time_us:g} us for {size_of(point.bytes)} over {over(report)}"

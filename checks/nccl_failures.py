@@ -27,7 +27,8 @@ _ELSEWHERE = ("ib_no_device_tcp_fallback", "ibverbs_missing", "gdr_disabled_capa
     "nccl.failures",
     title="The log holds no failure of NCCL or of what it rests on",
     source="signatures in preflight/facts/nccl_log/signatures.toml, each with its origin; NCCL 2.4 … 2.30",
-    fix="Cure the earliest first: those that come later are often its echoes on other ranks.",
+    fix="Cure the earliest first: later ones are often its echoes. `preflight check --hosts NODES --log FILE` "
+    "finds its cause.",
     scope="run",
 )
 def failures(run: RunFacts, site: Site) -> Iterator[Finding]:

@@ -26,6 +26,7 @@ GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
     fix="Unset NCCL_MNNVL_ENABLE: NCCL finds the fabric; on an NVL72 start IMEX first (`nvidia-imex-ctl -N`).",
     answers=("NT-ENV-11",),
     reads=("nvml:gpus", "cmd:systemctl show *"),
+    unless=(no_gpu,),
 )
 def mnnvl(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Hold NCCL_MNNVL_ENABLE against the NVLink fabric that the GPUs were joined to, and against IMEX.
@@ -39,9 +40,6 @@ def mnnvl(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A false alarm: Kubernetes' ComputeDomains start IMEX for each job, so that an idle node has none; that only
     warns.
     """
-    if absent := no_gpu(node, site):
-        yield absent
-        return
     setting, number = node.nccl_env.get("NCCL_MNNVL_ENABLE"), node.nccl_env.integer("NCCL_MNNVL_ENABLE")
     if setting is None or number != 1:
         missing = list(unread(node, "NCCL_MNNVL_ENABLE"))

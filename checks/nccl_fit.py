@@ -36,7 +36,7 @@ def gid_index(node: NodeFacts, site: Site) -> Iterator[Finding]:
     a host, as it would find the address by itself on any node; in a container an index of its own passes. Native
     InfiniBand ignores it. Rows 0 to 7 are looked at; an index beyond the end of the table fails.
 
-    A false alarm: a fabric of which only one of several v2 addresses is routed, and NCCL_IB_ADDR_RANGE cannot tell.
+    A false alarm: a fabric that routes only one of several v2 addresses, and NCCL_IB_ADDR_RANGE cannot tell which.
     """
     setting = node.nccl_env.get("NCCL_IB_GID_INDEX")
     index = node.nccl_env.integer("NCCL_IB_GID_INDEX")
@@ -117,8 +117,8 @@ def _good_index(node: NodeFacts, ports: list[Port], index: int, setting: Setting
 def fit(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare settings that were tuned for one fabric with the one that is here.
 
-    A recipe for RoCE on InfiniBand, or another site's traffic class, runs without an error: the traffic takes the
-    priority that nobody protects, or packets that no switch pauses for.
+    A recipe for RoCE on InfiniBand, or another site's traffic class, runs without an error: the traffic takes a
+    priority that nobody protects and no switch pauses for.
 
     All of it warns: a traffic class whose ECN bits say "congested"; several queue pairs for each connection on
     InfiniBand; messages cut over queue pairs; NCCL_CROSS_NIC=1 where each rail is a subnet of its own. What is not

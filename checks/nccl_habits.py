@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from preflight import facts
 from preflight.checks.nccl_place import place, redacted, told, unread
 from preflight.cluster import Site
 from preflight.facts import NodeFacts
@@ -60,7 +61,10 @@ def pinned(node: NodeFacts, site: Site) -> Iterator[Finding]:
     NCCL_ALGO, NCCL_PROTO and NCCL_LAUNCH_MODE=GROUP warn; so do the numbers of channels on a board with NVSwitches.
     LL128 that is forced where the GPUs have no NVLink fails: it can corrupt data there.
 
-    A false alarm: the recipe of a cloud whose plug-in needs one protocol (Google's TCPX: Simple).
+    What Google's plug-ins need (GPUDirect-TCPX and TCPXO: Simple, rings and trees, a number of channels) passes where
+    their own settings stand beside it.
+
+    A false alarm: the recipe of another cloud whose plug-in needs one protocol.
     """
     found = [*told(node, site, "pinned_choices"), *redacted(node)]
     missing = list(unread(node, "one of these choices"))
@@ -68,8 +72,12 @@ def pinned(node: NodeFacts, site: Site) -> Iterator[Finding]:
     yield from missing
     if any(one.subject in _CHANNELS for one in found) or missing:
         return
-    forced = [one.text for one in node.nccl_env.settings if one.name in _CHANNELS]
-    if not forced:
+    env = node.nccl_env
+    counted = [one for one in env.settings if one.name in _CHANNELS]
+    forced = [one.text for one in counted if not facts.nccl_lint.habits.of_googles_plugin(env, one)]
+    if counted and not forced:
+        yield passed("the number of channels is that of Google's plug-in", evidence=[PROCESS])
+    elif not forced:
         message = "the number of channels is left to NCCL" if found else "NCCL's own choices are not held fast"
         yield passed(message, evidence=[PROCESS])
     elif place(node, site).nvswitch is False:

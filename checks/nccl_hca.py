@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from preflight import facts
@@ -37,8 +37,9 @@ def ib_hca(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     Names are prefixes unless the value begins with ``=``, which then holds for all of them: ``mlx5_1``
     takes in mlx5_10, and that only warns. A port that is down fails if the list names its device, and
-    warns if a prefix happens to cover it. Roles are those of the cluster file; without them a GPU whose near
-    NIC is left out warns, and so does a bond among single ports. Rails and planes are read from NCCL 2.30.7 on.
+    warns if a prefix happens to cover it; one of `ports.compute` is rdma.port-state's matter. Roles are those of
+    the cluster file; without them a GPU whose near NIC is left out warns, and so does a bond among single ports.
+    Rails and planes are read from NCCL 2.30.7 on.
 
     A false alarm: a prefix that happens to cover a port which is down; that only warns, and NCCL leaves the port
     out.
@@ -69,7 +70,7 @@ def ib_hca(node: NodeFacts, site: Site) -> Iterator[Finding]:
     faults = [
         *_unmatched(node, selection, setting),
         *_ambiguous(node, selection, setting),
-        *_inactive(selection, chosen, setting),
+        *_inactive(selection, chosen, setting, site.members.ports.compute or ()),
         *_mixed(chosen, setting),
         *_roles(node, site, chosen, setting),
         *_unlike(node, site, selection, chosen, setting),
@@ -78,7 +79,8 @@ def ib_hca(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if not faults:
         names = ", ".join(port.name for port in chosen)
         yield passed(
-            f"{setting.text} in {setting.where} selects {len(chosen)} of {len(node.rdma_ports)} ports, all active",
+            f"{setting.text} in {setting.where} selects {len(chosen)} of {len(node.rdma_ports)} ports"
+            + (", all active" if all(port.active for port in chosen) else "; one that is down is not the list's fault"),
             subject=setting.name,
             found=names,
             evidence=[setting.source, RDMA_CLASS],
@@ -129,9 +131,12 @@ def _ambiguous(node: NodeFacts, selection: Selection, setting: Setting) -> Itera
             )
 
 
-def _inactive(selection: Selection, chosen: list[Port], setting: Setting) -> Iterator[Finding]:
+def _inactive(
+    selection: Selection, chosen: list[Port], setting: Setting, compute: Collection[str]
+) -> Iterator[Finding]:
+    """A port that is down; where the site calls it compute, the list is right and rdma.port-state speaks of it."""
     down = [port for port in chosen if not port.active]
-    for port in down:
+    for port in (port for port in down if port.device not in compute):
         named = not selection.exclude and any(item.name == port.device for item in selection.items)
         say = failed if named or len(down) == len(chosen) else warned
         yield say(

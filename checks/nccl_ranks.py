@@ -22,7 +22,8 @@ RANKS = "env:ranks"
     "fleet.nccl-equal",
     title="All nodes have the same NCCL",
     source="NCCL: all ranks of a communicator must run one version; majority of at least 3 nodes and 60 %",
-    fix="Bring the odd nodes to the version of the others; in containers pull one image by its digest everywhere.",
+    fix="`ldconfig -p | grep nccl`; bring the odd nodes to the version of the others; in containers pull one "
+    "image by digest.",
     answers=("PA-03", "NT-PIT-4"),
     scope="fleet",
 )

@@ -78,8 +78,8 @@ def transport(run: RunFacts, site: Site) -> Iterator[Finding]:
     NCCL_IB_HCA selects nothing, all ports down, plug-in missing. A log alone gives what is probable and what would
     settle it; where log and node contradict each other the cause is unknown, and both are quoted.
 
-    A false alarm: a cluster without RDMA; say hcas = 0 in the cluster file. A cause that is none: evidence of the host
-    where the job ran in a container, or of a time after the repair; collect where and while the job runs.
+    A false alarm: a cluster without RDMA; say hcas = 0 in the cluster file. A wrong cause: evidence of the host where
+    the job ran in a container, or from after the repair; collect where and while the job runs.
     """
     yield from no_nccl(run)
     for key, log in run.nccl_logs.items():
@@ -218,7 +218,8 @@ def _kind(log: NcclLog, network: str) -> str:
     "nccl.gpudirect-rdma",
     title="Every network channel uses GPUDirect RDMA",
     source=f"{TROUBLESHOOTING}#gpu-direct; `/GDRDMA` on channel lines, NCCL 2.4 … 2.30",
-    fix="Load nvidia-peermem, or use the open kernel modules (DMA-BUF); then check GPU-NIC locality, ACS and IOMMU.",
+    fix="`modprobe nvidia-peermem`, or use the open kernel modules (DMA-BUF); then check GPU-NIC locality, ACS "
+    "and IOMMU.",
     scope="run",
 )
 def gpudirect_rdma(run: RunFacts, site: Site) -> Iterator[Finding]:

@@ -70,7 +70,7 @@ def so_far(report: Report) -> str:
     "nccl-tests.wrong-values",
     title="nccl-tests finds no wrong value",
     source=f"{PERFORMANCE}; nccl-tests 2.19.6 src/common.cu",
-    fix="Repeat on halves of the nodes until one remains; then read its Xid, ECC and NVLink counters.",
+    fix="Repeat with `-c 1` on halves of the nodes until one remains; then `preflight check` there: XIDs, ECC, NVLink.",
     scope="run",
 )
 def wrong_values(run: RunFacts, site: Site) -> Iterator[Finding]:
@@ -78,8 +78,10 @@ def wrong_values(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     A collective that returns wrong numbers trains a wrong model, at full bandwidth and without an error.
 
-    A run with -c 0 prints "0 OK" too: it counts as not validated. A run that ended early or stopped
-    with an error has validated only what it printed.
+    A single wrong value fails, and so does a run that stopped with an error. A run with -c 0 prints "0 OK" too: it
+    validated nothing, and is unknown, as is one that ended early.
+
+    A false alarm: none is known; floats are compared within the tolerance that their rounding needs.
     """
     yield from no_report(run)
     for key, name, report in reports(run):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from preflight import facts
 from preflight.checks.presence import PCI_BUS, no_gpu
@@ -15,6 +15,9 @@ from preflight.facts.nccl_env import PROCESS
 from preflight.facts.text import fold_ids
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
+if TYPE_CHECKING:
+    from preflight.facts.pci import PciDevice
+
 
 @check(
     "numa.affinity",
@@ -22,6 +25,7 @@ from preflight.model import Finding, check, failed, passed, unknown, warned
     source="https://docs.kernel.org/ABI/testing/sysfs-bus-pci (local_cpulist); NCCL user guide, CPU affinity",
     fix="Widen the job's CPU mask (`--cpus-per-task`, `--cpu-bind=none`, cpuset) or bind each rank near its GPU.",
     answers=("PA-04", "NT-LENS-6"),
+    unless=(no_gpu,),
 )
 def affinity(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the CPUs that this process may use with the CPUs local to each of its GPUs.
@@ -38,19 +42,12 @@ def affinity(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: run in a login shell or a batch script, whose mask is not that of the job's ranks.
     """
-    if absent := no_gpu(node, site):
-        yield absent
-        return
-    allowed, gpus, rank = node.allowed_cpus, node.own_gpus, node.rank
-    several = rank is not None and (rank.local_size or 1) > 1
+    allowed, gpus = node.allowed_cpus, node.own_gpus
     # of a device without a node (-1) the kernel calls all CPUs local, which is so where there is one node
-    mute = [gpu for gpu in gpus if not gpu.local_cpus or (gpu.numa_node is None and (node.cpu_nodes or 0) > 1)]
-    silent = [gpu.address for gpu in mute]
-    far = [gpu for gpu in gpus if gpu not in mute and gpu.local_cpus and not gpu.local_cpus & allowed]
-    near = [gpu for gpu in gpus if gpu not in mute and gpu.local_cpus and gpu.local_cpus & allowed]
-    all_cpus = frozenset().union(*(numa.cpus for numa in node.numa_nodes)) if several else frozenset[int]()
+    placed = [gpu for gpu in gpus if gpu.local_cpus and (gpu.numa_node is not None or (node.cpu_nodes or 0) <= 1)]
+    near = [gpu for gpu in placed if gpu.local_cpus and gpu.local_cpus & allowed]
     details: dict[str, Any] = {"found": f"CPUs {fold_ids(allowed)}", "evidence": [STATUS, PCI_BUS]}
-    if far:
+    if far := [gpu for gpu in placed if gpu not in near]:
         cpus = fold_ids(frozenset().union(*(gpu.local_cpus or () for gpu in far)))
         yield failed(
             f"{len(far)} of {len(gpus)} GPUs have no CPU near them in the allowed CPUs {fold_ids(allowed)}",
@@ -58,44 +55,60 @@ def affinity(node: NodeFacts, site: Site) -> Iterator[Finding]:
             expected=f"some of {cpus}, near {', '.join(gpu.address for gpu in far)}",
             **details,
         )
-    elif len(allowed) < len(gpus):
-        yield warned(
-            f"{len(allowed)} CPUs for {len(gpus)} GPUs: every rank's proxy and loader share them",
-            expected=f"at least {len(gpus)} CPUs",
-            **details,
-        )
-    elif several and len(allowed) < 4:
-        yield warned(
-            f"{len(allowed)} CPUs for this rank: its proxies and data loaders share them",
-            expected="at least 4 CPUs",
-            **details,
-        )
-    elif near and several and len(gpus) == 1 and allowed >= all_cpus:
-        yield warned(
-            "this rank is not bound: it may run on the far socket",
-            expected=f"CPUs of {fold_ids(near[0].local_cpus or frozenset())}, near {near[0].address}",
-            fix="Bind the ranks (`--cpu-bind=map_ldom`, `--bind-to numa`); NCCL binds only its own threads.",
-            **details,
-        )
-    elif nics := _nics_out_of_reach(node, site):
-        yield warned(
-            f"{', '.join(nics[:4])}: no CPU near the NIC in the allowed CPUs {fold_ids(allowed)}",
-            subject=nics[0] if len(nics) == 1 else "",
-            expected="some CPUs of the NIC's NUMA node: NCCL's proxies ring its doorbells",
-            **details,
-        )
+    elif worry := _few_cpus(node, details) or _unbound(node, near, details) or _far_nics(node, site, details):
+        yield worry
     elif near:
         yield passed(f"the allowed CPUs {fold_ids(allowed)} reach all {len(near)} GPUs", evidence=[STATUS, PCI_BUS])
-    if silent:
+    if silent := [gpu.address for gpu in gpus if gpu not in placed]:
         yield unknown(
-            f"nobody says which CPUs are near {', '.join(silent)}",
+            f"nothing says which CPUs are near {', '.join(silent)}",
             evidence=[PCI_BUS],
             fix="a virtual machine hides it (numa_node -1): give the VM its NUMA topology",
         )
 
 
+def _one_of_several(node: NodeFacts) -> bool:
+    """Tell whether this process is one rank of several on the node."""
+    return node.rank is not None and (node.rank.local_size or 1) > 1
+
+
+def _few_cpus(node: NodeFacts, details: Mapping[str, Any]) -> Finding | None:
+    number, gpus = len(node.allowed_cpus), len(node.own_gpus)
+    if number < gpus:
+        said = f"{number} CPUs for {gpus} GPUs: every rank's proxy and loader share them"
+        return warned(said, expected=f"at least {gpus} CPUs", **details)
+    if _one_of_several(node) and number < 4:
+        said = f"{number} CPUs for this rank: its proxies and data loaders share them"
+        return warned(said, expected="at least 4 CPUs", **details)
+    return None
+
+
+def _unbound(node: NodeFacts, near: Sequence[PciDevice], details: Mapping[str, Any]) -> Finding | None:
+    if not near or not _one_of_several(node) or len(node.own_gpus) != 1:
+        return None
+    if not node.allowed_cpus >= frozenset().union(*(numa.cpus for numa in node.numa_nodes)):
+        return None
+    return warned(
+        "this rank is not bound: it may run on the far socket",
+        expected=f"CPUs of {fold_ids(near[0].local_cpus or frozenset())}, near {near[0].address}",
+        fix="Bind the ranks (`--cpu-bind=map_ldom`, `--bind-to numa`); NCCL binds only its own threads.",
+        **details,
+    )
+
+
+def _far_nics(node: NodeFacts, site: Site, details: Mapping[str, Any]) -> Finding | None:
+    if not (nics := _nics_out_of_reach(node, site)):
+        return None
+    return warned(
+        f"{', '.join(nics[:4])}: no CPU near the NIC in the allowed CPUs {fold_ids(node.allowed_cpus)}",
+        subject=nics[0] if len(nics) == 1 else "",
+        expected="some CPUs of the NIC's NUMA node: NCCL's proxies ring its doorbells",
+        **details,
+    )
+
+
 def _nics_out_of_reach(node: NodeFacts, site: Site) -> list[str]:
-    """Return the NICs of this process' GPUs that none of its CPUs is near; none where nobody can tell."""
+    """Return the NICs of this process's GPUs that none of its CPUs is near; none where nobody can tell."""
     try:
         devices = [port.device for port in site.roles(node).compute]
         mine = {node.gpu_name(gpu) for gpu in node.own_gpus}
@@ -112,9 +125,10 @@ def _nics_out_of_reach(node: NodeFacts, site: Site) -> list[str]:
     source="cpuset(7), Mems_allowed; numa(7)",
     fix="Widen cpuset.mems (`--mem-bind`, the kubelet's memory manager) to the GPUs' NUMA nodes.",
     answers=("NT-LENS-6",),
+    unless=(no_gpu,),
 )
 def memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the NUMA nodes that memory may come from with those of this process' GPUs.
+    """Compare the NUMA nodes that memory may come from with those of this process's GPUs.
 
     Pinned buffers on the far socket send every copy between host and GPU over the inter-socket link,
     even where the CPUs are bound well.
@@ -123,9 +137,6 @@ def memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: Grace's GPU memory is a NUMA node of its own and may be withheld; it is not meant here.
     """
-    if absent := no_gpu(node, site):
-        yield absent
-        return
     allowed, gpus = node.allowed_memory_nodes, node.own_gpus
     if node.cpu_nodes == 1 and all(gpu.numa_node is None for gpu in gpus):
         yield passed("there is one NUMA node", found=f"nodes {fold_ids(allowed)}", evidence=[STATUS, PCI_BUS])
@@ -145,7 +156,7 @@ def memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield passed(f"memory may come from the NUMA node of all {len(gpus) - len(silent)} GPUs",
                      found=f"nodes {fold_ids(allowed)}", evidence=[STATUS, PCI_BUS])  # fmt: skip
     if silent:
-        yield unknown(f"nobody says on which NUMA node {', '.join(silent)} are", evidence=[PCI_BUS],
+        yield unknown(f"nothing says on which NUMA node {', '.join(silent)} are", evidence=[PCI_BUS],
                       fix="a virtual machine hides it (numa_node -1): give the VM its NUMA topology")  # fmt: skip
 
 
@@ -156,6 +167,7 @@ def memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
     fix="`unset NCCL_IGNORE_CPU_AFFINITY` where the launcher binds well; correct its mask (`--cpu-bind`) where not.",
     answers=("NT-ENV-12",),
     reads=("nvml:gpus", "cmd:nvidia-smi --query-gpu=*"),
+    unless=(no_gpu,),
 )
 def nccl_affinity(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Hold NCCL_IGNORE_CPU_AFFINITY against the CPU mask that a job started here inherits.
@@ -168,9 +180,6 @@ def nccl_affinity(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: a node that belongs to one job at a time: its mask keeps nobody apart.
     """
-    if absent := no_gpu(node, site):
-        yield absent
-        return
     setting = node.nccl_env.get("NCCL_IGNORE_CPU_AFFINITY")
     if setting is None or not node.nccl_env.integer(setting.name):
         yield passed("NCCL_IGNORE_CPU_AFFINITY is not set: NCCL stays in the mask", evidence=[PROCESS])

@@ -12,7 +12,7 @@ from preflight.checks.presence import PCI_BUS, no_gpu
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
-from preflight.hardware import NVSWITCH_IDS
+from preflight.hardware import MESH, NVSWITCH_IDS, gpu_model
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ CHANNELS = "dir:/dev/nvidia-caps-imex-channels"
     source="part catalogue (NVIDIA whitepapers and datasheets); OCI's health checks ask for the same rates",
     fix="nvidia-smi nvlink -s; look at gpu.fabric-state first, then reset all GPUs; one that stays down is hardware.",
     answers=("GS-1", "PA-02"),
+    unless=(no_gpu,),
 )
 def links(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the NVLinks that are up on each GPU, and their rate, with the catalogue, else with its peers.
@@ -37,15 +38,13 @@ def links(node: NodeFacts, site: Site) -> Iterator[Finding]:
     tensor-parallel exchange on all GPUs of the node, and a GPU without any falls back to PCIe.
 
     Catalogue rates are nominal (A100 and Hopper 25 GB/s, Blackwell 50 GB/s for each link and direction);
-    healthy links show 1 to 6 % more. Where the part is unknown, the best GPU of the node is the measure. Cards
-    without NVLink or with optional bridges are compared with each other only.
+    healthy links show up to 6 % more. Where the part is unknown, the best GPU of the node is the measure. Cards
+    without NVLink or with optional bridges are compared with each other only; one without any bridge warns where
+    others have one. Some GPUs of a mesh (V100) in a virtual machine, each with another number, are unknown.
 
     A false alarm: parts sold with fewer links (A800, H800) have their own number in the catalogue; the GPUs of a part
     that is not in it are compared with each other only.
     """
-    if absent := no_gpu(node, site):
-        yield absent
-        return
     health = node.gpu_health
     told = [gpu for gpu in health.gpus if gpu.links is not None]
     wanted, rate, source = _measure(site, told)
@@ -53,8 +52,23 @@ def links(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield _without(site, health.evidence)
         return
 
+    bridges = (site.part is None or not site.part.gpu.sxm) and _bridged(node)
+    board = _nvlinks_of_model(node) if site.part is None else 0
+
     def judge(gpu: GpuHealth) -> Finding | None:
         up, speed = sum(gpu.links or ()), gpu.link_gbytes_s
+        if up < wanted and board > wanted and len(told) < MESH:
+            return unknown(
+                f"{up} NVLinks are up, of {board} of its model, and {wanted} at most on any GPU here: the others may "
+                "lead to GPUs of the board that this machine does not have",
+                found=up, expected=f"{board} on a whole board", fix="`nvidia-smi nvlink -s` beside an equal node",
+            )  # fmt: skip
+        if not up and bridges:
+            return warned(
+                "no NVLink bridge joins it to another card, as bridges do others of this node",
+                found=0, expected=f"{wanted} ({source}), or no bridge by design",
+                fix="Look whether it was sold with a bridge; if so, drain the node and reseat the bridge.",
+            )  # fmt: skip
         if up < wanted:
             return failed(f"{up} of {wanted} NVLinks are up", found=up, expected=f"{wanted} ({source})")
         if speed is None:
@@ -72,6 +86,21 @@ def links(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if site.part is not None and site.part.nvlink_domain:
         good += f"; its NVLink domain has {site.part.nvlink_domain} GPUs"
     yield from each_gpu(node, site, judge, what="NVLinks", good=good, needs=("links",))
+
+
+def _bridged(node: NodeFacts) -> bool:
+    """Tell whether bridges join cards two by two; no where no matrix tells."""
+    try:
+        return node.topology.bridged
+    except EvidenceError:
+        return False
+
+
+def _nvlinks_of_model(node: NodeFacts) -> int:
+    """Return the NVLinks of the catalogue's model, where the node's GPUs are of one that is in it; else 0."""
+    models = {gpu_model(device) for device in node.gpus_on_bus}
+    model = models.pop() if len(models) == 1 else None
+    return model.nvlinks if model is not None else 0
 
 
 def _measure(site: Site, gpus: Sequence[GpuHealth]) -> tuple[int, float, str]:
@@ -95,6 +124,7 @@ def _without(site: Site, evidence: tuple[str, ...]) -> Finding:
     source="https://docs.nvidia.com/deploy/nvml-api/ (nvmlGpuFabricInfoV_t, NVML_GPU_FABRIC_HEALTH_MASK_*)",
     fix="journalctl -u nvidia-fabricmanager; restart it (on GB200 look at NMX-C), then reset the GPU.",
     answers=("PA-02",),
+    unless=(no_gpu,),
 )
 def fabric_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each GPU's fabric state with "Completed", its status with "Success", and read its health mask.
@@ -103,8 +133,8 @@ def fabric_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
     initialized"; degraded bandwidth or an unhealthy route slows each exchange over NVLink. GPUs of one node in
     different domains or cliques cannot reach each other over NVLink at all.
 
-    PCIe cards and parts before Hopper have no such state; the driver says N/A, and the check does not apply.
-    On an NVSwitch board of Hopper or newer N/A is unknown, not well. Any other state fails.
+    PCIe cards and parts before Hopper have no such state; the driver says N/A, and the check does not apply. On an
+    NVSwitch board of Hopper or newer N/A is unknown, not a pass. Any other state fails.
 
     A false alarm: just after boot "In Progress" passes by itself within a minute or two.
     """
@@ -132,8 +162,7 @@ def fabric_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     good = "joined the fabric, healthy"
     yield from each_gpu(node, site, judge, what="fabric state", good=good, needs=("fabric",), hidden=hidden)
-    if node.gpus_on_bus:
-        yield from _apart(node.gpu_health.gpus, node.gpu_health.evidence)
+    yield from _apart(node.gpu_health.gpus, node.gpu_health.evidence)
 
 
 def _apart(gpus: Sequence[GpuHealth], evidence: tuple[str, ...]) -> Iterator[Finding]:
@@ -166,6 +195,7 @@ def _apart(gpus: Sequence[GpuHealth], evidence: tuple[str, ...]) -> Iterator[Fin
     source=f"{FABRIC_GUIDE} (the versions must match)",
     fix="Install nvidia-fabricmanager of exactly the driver's version; systemctl enable --now nvidia-fabricmanager",
     answers=("PA-02",),
+    unless=(no_gpu,),
 )
 def fabric_manager(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for the running nvidia-fabricmanager on a node with NVSwitches, and compare its version with the driver's.
@@ -180,9 +210,6 @@ def fabric_manager(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A false alarm: a virtual machine whose hypervisor runs it: the fabric state is Completed and nothing runs here,
     which only warns.
     """
-    if absent := no_gpu(node, site):
-        yield absent
-        return
     switches = [device for device in node.pci if device.vendor == "10de" and device.device in NVSWITCH_IDS]
     if not switches and not (site.part is not None and site.part.switches_behind_nics):
         yield skipped("no NVSwitch on the PCI bus", evidence=[PCI_BUS])
@@ -227,6 +254,7 @@ def _joined(node: NodeFacts) -> bool:
     source="https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide/",
     fix="systemctl enable --now nvidia-imex with the same nodes_config.cfg on all nodes; nvidia-imex-ctl -N",
     reads=("cmd:systemctl show *", CHANNELS),
+    unless=(no_gpu,),
 )
 def imex(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for the IMEX service and its channel on nodes whose GPUs belong to a multi-node NVLink fabric.
@@ -240,9 +268,6 @@ def imex(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A false alarm: Kubernetes' ComputeDomains start service and channel for each job, so that an idle node has
     neither.
     """
-    if absent := no_gpu(node, site):
-        yield absent
-        return
     health = node.gpu_health
     if any(gpu.fabric is None and not gpu.not_reported("fabric") for gpu in health.gpus) or not health.gpus:
         yield unknown("whether the NVLink fabric spans nodes was not told", evidence=health.evidence)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from preflight.checks.each_port import judged_ports, saying, some
+from preflight.checks.presence import no_rdma
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts, optics
@@ -67,6 +68,7 @@ def _mlxlink(node: NodeFacts, port: Port) -> optics.Link:
     answers=("AN-6",),
     gating=False,
     reads=("cmd:mlxlink *",),
+    unless=(no_rdma,),
 )
 def module(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read the alarms that the module of each active compute port raises, and its temperature.
@@ -152,6 +154,7 @@ def _too_hot(port: Port, link: optics.Link, key: str, fail: _Say) -> Finding | N
     answers=("AN-6",),
     gating=False,
     reads=("cmd:mlxlink *",),
+    unless=(no_rdma,),
 )
 def fec(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the forward error correction of each active RoCE port with what its rate needs, and with its peers'.
@@ -214,6 +217,7 @@ RAW, EFFECTIVE, SYMBOL = 1e-7, 1e-12, 1e-12
     "hour, and replace what still errs.",
     answers=("AN-6",),
     gating=False,
+    unless=(no_rdma,),
 )
 def bit_error_ratio(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the bit error ratios of each active compute port, before and after FEC, with what a good link has.
@@ -224,7 +228,7 @@ def bit_error_ratio(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Above 1e-7 before FEC, 1e-12 after it, or 1e-12 of symbols warns. The ratios are averages since the counters were
     cleared, at most since the link came up, so an old one hides a new fault: counters.link-quality judges growth.
 
-    A false alarm: a cable that was moved under light, after which nobody cleared the counters.
+    A false alarm: a cable that was moved while its link was up, after which nobody cleared the counters.
     """
     ports = _cabled(node, site)
     if isinstance(ports, Finding):

@@ -10,7 +10,7 @@ from typing import Any
 
 from preflight import facts
 from preflight.checks.pair_path import path_mtu as path_judged
-from preflight.checks.pair_sides import Half, each, hindrance
+from preflight.checks.pair_sides import Half, each, each_finished
 from preflight.cluster import Site
 from preflight.facts import NodeFacts
 from preflight.model import Finding, check, failed, passed, unknown, warned
@@ -32,13 +32,9 @@ Sites = Mapping[str, Site]
 
 
 def _bandwidth(server: Half, client: Half) -> Iterator[Finding]:
-    if hindered := hindrance(server, client):
-        yield hindered
-        return
     found = client.facts.parsed(client.key, facts.perftest.parse_bandwidth)
     measured = f"{found.average_gbps:.4g} Gb/s"
-    details: dict[str, Any] = {"found": f"{measured}, {found.messages} messages of {found.size} bytes",
-                               "evidence": [client.key], "subject": f"{client.said.get('device')}"}  # fmt: skip
+    details = _details(client, f"{measured}, {found.messages} messages of {found.size} bytes")
     floor = client.said.get("at_least_gbps")
     if isinstance(floor, (int, float)):
         say = passed if found.average_gbps >= floor else failed
@@ -70,13 +66,9 @@ def _bandwidth(server: Half, client: Half) -> Iterator[Finding]:
 
 
 def _latency(server: Half, client: Half) -> Iterator[Finding]:
-    if hindered := hindrance(server, client):
-        yield hindered
-        return
     found = client.facts.parsed(client.key, facts.perftest.parse_latency)
     measured = f"{found.typical_us:.4g} µs (median)"
-    details: dict[str, Any] = {"found": f"{measured}, {found.messages} messages of {found.size} bytes",
-                               "evidence": [client.key], "subject": f"{client.said.get('device')}"}  # fmt: skip
+    details = _details(client, f"{measured}, {found.messages} messages of {found.size} bytes")
     if any(half.said.get("software") for half in (server, client)):
         yield unknown(f"{measured} between software devices, of which nothing is to be expected",
                       fix="judge it yourself, or test between real ports", **details)  # fmt: skip
@@ -99,12 +91,14 @@ def _latency(server: Half, client: Half) -> Iterator[Finding]:
 
 
 def _pingpong(server: Half, client: Half) -> Iterator[Finding]:
-    if hindered := hindrance(server, client):
-        yield hindered
-        return
     found = client.facts.parsed(client.key, facts.perftest.parse_pingpong)
-    yield passed(f"{found.messages} messages went to {server.node} and back", evidence=[client.key],
-                 subject=str(client.said.get("device")), found=f"{found.round_trip_us:g} µs each")  # fmt: skip
+    said = f"{found.messages} messages went to {server.node} and back"
+    yield passed(said, **_details(client, f"{found.round_trip_us:g} µs each"))
+
+
+def _details(client: Half, found: str) -> dict[str, Any]:
+    """Return what a measurement rests on: the client's output, which tells of both."""
+    return {"found": found, "evidence": [client.key], "subject": str(client.said.get("device"))}
 
 
 PERFTEST = "linux-rdma/perftest; AzNHC and OCI multi-node checks (380 or 384 of 400 Gb/s)"
@@ -136,7 +130,7 @@ def path_mtu(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
 @check(
     "pair.pingpong",
     title="RDMA messages pass both ways",
-    source="rdma-core libibverbs/examples (ibv_rc_pingpong)",
+    source="rdma-core libibverbs/examples, ibv_rc_pingpong(1)",
     fix=FIX,
     scope="fleet",
     pair="pingpong",
@@ -150,7 +144,7 @@ def pingpong(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
 
     A false alarm: a firewall between the hosts that blocks the test's TCP port and lets RDMA through; give --port.
     """
-    return each(nodes, "pingpong", _pingpong)
+    return each_finished(nodes, "pingpong", _pingpong)
 
 
 @check(
@@ -172,7 +166,7 @@ def write_bw(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
 
     A false alarm: a job that uses one of the two ports at the same time.
     """
-    return each(nodes, "write-bw", _bandwidth)
+    return each_finished(nodes, "write-bw", _bandwidth)
 
 
 @check(
@@ -193,7 +187,7 @@ def read_bw(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
 
     A false alarm: a job that uses one of the two ports at the same time.
     """
-    return each(nodes, "read-bw", _bandwidth)
+    return each_finished(nodes, "read-bw", _bandwidth)
 
 
 @check(
@@ -216,7 +210,7 @@ def write_lat(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
 
     A false alarm: two nodes that are many hops apart by design; a busy core at either end.
     """
-    return each(nodes, "write-lat", _latency)
+    return each_finished(nodes, "write-lat", _latency)
 
 
 #: The checks by the name of their test.

@@ -98,6 +98,18 @@ def each(nodes: Sequence[NodeFacts], test: str, judge: Callable[[Half, Half], It
             yield unknown(f"could not tell: {error}", evidence=[error.key]).on(names)
 
 
+def each_finished(
+    nodes: Sequence[NodeFacts], test: str, judge: Callable[[Half, Half], Iterator[Finding]]
+) -> Iterator[Finding]:
+    """Do as ``each`` does, and let only a test that came to its end be judged."""
+
+    def unless_hindered(server: Half, client: Half) -> Iterator[Finding]:
+        hindered = hindrance(server, client)
+        return iter([hindered]) if hindered else judge(server, client)
+
+    return each(nodes, test, unless_hindered)
+
+
 def _quoting(finding: Finding, halves: Sequence[Half]) -> Finding:
     """Let a finding show the end of what its command printed: a table stands there, or a complaint."""
     half = next((half for half in halves if half.key and half.key in finding.evidence[:1]), None)

@@ -26,6 +26,7 @@ _AMD = "1022"
     source="sysfs-bus-pci (current_link_width); mlx5's own kernel message 'available PCIe bandwidth'; PCIe base spec.",
     fix="`lspci -vv -s NIC | grep Lnk`; reseat the card, compare the slot's lanes and bifurcation with the manual.",
     answers=("PA-12",),
+    unless=(no_pci_nic,),
 )
 def link(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the link that each compute NIC trained with its own maximum, and with the rate of its port.
@@ -38,9 +39,6 @@ def link(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: a virtual function has no link of its own and is skipped.
     """
-    if absent := no_pci_nic(node, site):
-        yield absent
-        return
     ports = {port.device: port for port in site.roles(node).compute}
     good, virtual = [], []
     for device, port in ports.items():
@@ -83,6 +81,7 @@ def link(node: NodeFacts, site: Site) -> Iterator[Finding]:
     fix="`setpci -s NIC CAP_EXP+8.w` shows it; set bits 14:12 to 5 (4096 bytes) in the firmware or at each boot.",
     answers=("NT-GDR-1",),
     gating=False,  # it can only warn
+    unless=(no_pci_nic,),
 )
 def max_read_request(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare MaxReadReq of each compute NIC with 512 bytes.
@@ -96,9 +95,6 @@ def max_read_request(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: a port of 100 Gb/s or less may reach its rate all the same; ask ib_write_bw before you change it.
     """
-    if absent := no_pci_nic(node, site):
-        yield absent
-        return
     small, good, hidden = list[str](), dict[str, int](), list[str]()
     functions = _functions(node, site)
     if virtual := _virtual(functions):
@@ -133,23 +129,21 @@ def max_read_request(node: NodeFacts, site: Site) -> Iterator[Finding]:
     answers=("NT-GDR-1",),
     gating=False,  # it can only warn
     reads=("file:/sys/class/infiniband/*/hca_type",),
+    unless=(no_pci_nic,),
 )
 def relaxed_ordering(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the NICs' relaxed-ordering bit, and NCCL's own switch, with on; on AMD hosts and in virtual machines.
 
-    With strict ordering each write waits for the one before it in the CPU's fabric: AMD hosts then
-    receive at a half or less of the port's rate.
+    With strict ordering each write waits for the one before it in the CPU's fabric: AMD hosts then receive at half of
+    the port's rate or less.
 
-    Off warns. Intel and Grace hosts do without, and are skipped; a virtual machine may not tell whose its
-    processor is. Only root sees the NIC's bit, and a virtual function has none: its physical function's holds.
-    The bit allows it; whether the driver uses it is NCCL's matter (`[RO]` in its log).
+    Off warns. Intel and Grace hosts do without, and are skipped; a virtual machine may hide its processor's vendor.
+    Only root sees the NIC's bit, and a virtual function has none: its physical function's holds. The bit allows it;
+    whether the driver uses it is NCCL's matter (`[RO]` in its log).
 
     A false alarm: an AMD host whose BIOS prefers the NIC's traffic (Preferred I/O) may reach the full rate without
     it.
     """
-    if absent := no_pci_nic(node, site):
-        yield absent
-        return
     vendor = facts.gpudirect.processor_vendor(node.pci)
     if vendor and vendor != _AMD:
         yield skipped(f"the processor is not AMD's (PCI vendor {vendor})", evidence=[PCI_BUS])

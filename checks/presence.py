@@ -57,6 +57,12 @@ def no_pci_nic(node: NodeFacts, site: Site) -> Finding | None:
     return None
 
 
+def fewer_nics(node: NodeFacts, site: Site) -> bool:
+    """Tell whether the cluster file says that the node has fewer compute NICs than GPUs, so that GPUs share them."""
+    wanted = len(site.members.ports.compute or ()) or site.hcas.value or 0
+    return 0 < wanted < len(node.gpus_on_bus)
+
+
 def flattened(node: NodeFacts, codes: Collection[str], evidence: Iterable[str]) -> Finding | None:
     """Return the finding where a hypervisor hides the PCIe switches; None where the codes may be the truth.
 

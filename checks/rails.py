@@ -20,6 +20,7 @@ SYSCTLS = "https://docs.kernel.org/networking/ip-sysctl.html (arp_ignore, arp_an
     source=SYSCTLS,
     fix="Give each rail its own subnet, or `sysctl` arp_ignore=1, arp_announce=2, rp_filter=2 and routes per rail.",
     answers=("AN-3", "NT-CTR-4"),
+    unless=(no_rdma,),
 )
 def subnets(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the IPv4 subnets of the RoCE rails with each other; where two share one, look at ARP and rp_filter.
@@ -48,7 +49,7 @@ def _apart(node: NodeFacts, rails: list[str], say: Callable[..., Finding]) -> It
     known = node.addresses
     bare = [name for name in rails if not known.routable(name)]
     if len(bare) == len(rails):
-        yield skipped("no RoCE rail has an address to compare; of that roce.chain speaks", evidence=[known.evidence])
+        yield skipped("no RoCE rail has an address to compare: see roce.chain", evidence=[known.evidence])
         return
     shared = [
         (one, other, str(mine.network))
@@ -68,8 +69,6 @@ def _apart(node: NodeFacts, rails: list[str], say: Callable[..., Finding]) -> It
 
 def _rails(node: NodeFacts, site: Site) -> list[str] | Finding:
     """Return the interfaces of the active RoCE compute ports, or what to say where there is none."""
-    if absent := no_rdma(node, site):
-        return absent
     compute = site.roles(node).compute
     roce = [port for port in compute if port.roce]
     if compute and not roce:
@@ -132,6 +131,7 @@ def _point_to_point(node: NodeFacts, site: Site, rails: list[str]) -> Iterator[F
     source="proc(5), /proc/net/route; operators' rule: backend and frontend networks are apart",
     fix="`ip route`: move the default route to the management interface; give the rails subnets of their own.",
     answers=("AN-2",),
+    unless=(no_rdma,),
 )
 def isolated(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for a default route over a compute port, and for another interface in a rail's subnet.
@@ -144,10 +144,10 @@ def isolated(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A false alarm: a small site with one network for everything, and clouds that route all traffic over one
     interface.
     """
-    if absent := no_rdma(node, site):
-        yield absent
-        return
     compute = {port.netdev for port in site.roles(node).compute if port.netdev}
+    if not compute and all(port.device.startswith("rdmap") for port in site.roles(node).compute):
+        yield skipped("EFA devices, to which no network interface belongs", evidence=["dir:/sys/class/infiniband"])
+        return
     if not compute:
         yield unknown("no compute port has a network interface to judge", evidence=["dir:/sys/class/infiniband"])
         return

@@ -21,7 +21,8 @@ SYSFS = "https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infini
     "rdma.device-count",
     title="All HCAs of the compute fabric are there",
     source=f"the cluster file (hcas, ports.compute); {SYSFS}",
-    fix="Look for the NIC with `lspci -d 15b3:` and in `dmesg | grep mlx5`; reseat it or reload its driver.",
+    fix="Look for the NIC with `lspci -nn` and for its driver in `dmesg` (mlx5, bnxt_re, irdma, efa); reseat it or "
+    "reload its driver.",
     answers=("NT-FAB-1", "FP-BW-1"),
 )
 def device_count(node: NodeFacts, site: Site) -> Iterator[Finding]:
@@ -31,7 +32,8 @@ def device_count(node: NodeFacts, site: Site) -> Iterator[Finding]:
     every collective waits for the node that has seven rails instead of eight.
 
     One HCA less than `hcas`, or without a device that `ports.compute` names, fails. Where the cluster file says
-    neither, the number that was found is unknown.
+    neither, the number that was found is unknown; so it is where only the GPUs near them tell the compute NICs from
+    the others, and a GPU is missing.
 
     A false alarm: a pod or virtual machine that was given some of its host's HCAs; give such nodes a class of their
     own.
@@ -53,15 +55,30 @@ def device_count(node: NodeFacts, site: Site) -> Iterator[Finding]:
         assert absent is not None
         yield absent
         return
-    compute = {port.device for port in site.roles(node).compute} if devices else set()
+    roles = site.roles(node) if devices else None
+    compute = {port.device for port in roles.compute} if roles else set()
+    if roles and roles.of_near_gpus and len(compute) < (site.hcas.value or 0) <= len(devices) and _gpu_lost(node, site):
+        yield unknown(
+            f"{len(compute)} of {len(devices)} RDMA devices are near the GPUs that answer; one is lost, see gpu.count",
+            found=f"{len(compute)} near a GPU",
+            expected=f"{site.hcas.value} ({site.hcas.source})",
+            evidence=[RDMA_CLASS],
+            fix=f"mend the GPU first, or name the HCAs: class.{site.class_name}.ports.compute",
+        )
+        return
     yield compare(len(compute), site.hcas, what="HCAs of the compute fabric", evidence=[RDMA_CLASS])
+
+
+def _gpu_lost(node: NodeFacts, site: Site) -> bool:
+    """Tell whether the matrix, by which compute NICs are told, lacks a GPU that the node has or should have."""
+    return len(node.topology.gpus) < max(len(node.gpus_on_bus), site.gpus.value or 0)
 
 
 @check(
     "rdma.registered",
     title="Every RDMA NIC on the PCI bus is an RDMA device",
     source=SYSFS,
-    fix="Load the driver (`modprobe mlx5_ib`), then read `dmesg | grep -e mlx5 -e infiniband`.",
+    fix="Load the driver (`modprobe mlx5_ib`, of an EFA `efa`), then read `dmesg | grep -e mlx5 -e efa -e infiniband`.",
     answers=("PA-13",),
 )
 def registered(node: NodeFacts, site: Site) -> Iterator[Finding]:
@@ -171,7 +188,8 @@ def port_rate(node: NodeFacts, site: Site) -> Iterator[Finding]:
     then runs at its pace.
 
     A port below its peers fails without any expectation. The rate is judged, never the width: 2X NDR is a
-    whole 200 Gb/s port. Below the cluster file's rate fails, below what is customary for the part warns.
+    whole 200 Gb/s port. Below the cluster file's rate fails, below what is customary for the part warns; where each
+    GPU has several ports (2 x 200 Gb/s, 4 x 100 Gb/s of EFA), together they are what is customary for one.
 
     A false alarm: a speed that the kernel does not know is printed as SDR or QDR on a healthy port; it is unknown
     here.
@@ -208,7 +226,7 @@ def port_rate(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if at_rate and best is not None:
         yield compare(
             best,
-            site.rate_gbps,
+            site.rate_of_each(len(compute), len(node.gpus_on_bus)),
             what=f"rate of {len(at_rate)} compute ports",
             at_least=True,
             unit="Gb/s",
@@ -342,8 +360,8 @@ def active_mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Peers use the smaller MTU of the two: one port at 1024 sends four times the packets, and where an
     application fixed the MTU the connection fails instead.
 
-    Anything below fails, but 2048: that can be a choice of the subnet manager's partition, and warns unless the
-    cluster file says otherwise. Of RoCE ports, whose MTU follows the interface's, roce.chain speaks.
+    Anything below fails, except 2048: that can be a choice of the subnet manager's partition, and warns unless the
+    cluster file says otherwise. RoCE ports, whose MTU follows the interface's, are judged by roce.chain.
 
     A false alarm: a partition that the subnet manager holds at 2048 on purpose; say `mtu = 2048` in the cluster
     file. Where nothing tells which ports a job uses, a small MTU is unknown.
@@ -355,7 +373,7 @@ def active_mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     compute = [port for port in roles.compute if not port.roce]
     if not compute:
         key = roles.compute[0].evidence[0].replace("/state", "/link_layer")
-        yield skipped("the compute ports are RoCE: of their MTU roce.chain speaks", evidence=[key])
+        yield skipped("the compute ports are RoCE: see roce.chain for their MTU", evidence=[key])
         return
     active = [port for port in compute if port.active]
     if not active:

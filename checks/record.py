@@ -12,12 +12,16 @@ from preflight.facts.record import NEEDED, ambiguous, record
 from preflight.facts.versions import LIBRARIES
 from preflight.model import Finding, check, passed, unknown, warned
 
+_HAND_OVER = (
+    "Hand the evidence of its nodes over as well: `preflight check --hosts NODES --log FILE --json report.json`."
+)
+
 
 @check(
     "nccl-tests.record",
     title="A result is kept with the hardware and software that it was measured on",
     source="the record that the tuning guide asks for: GPU model, driver, CUDA, NCCL, PyTorch, variables, topology",
-    fix="Hand the evidence of its nodes over as well: `preflight check --hosts NODES --log FILE --json report.json`.",
+    fix=_HAND_OVER,
     answers=("NT-REC-1",),
     scope="run",
     gating=False,
@@ -40,7 +44,8 @@ def kept(run: RunFacts, site: Site) -> Iterator[Finding]:
         nodes = [node for host in hosts if (node := run.host(host)) is not None]
         if not nodes or len(nodes) < len(hosts):
             told = f"{len(nodes)} of the {len(hosts)} hosts" if hosts else "none of its hosts"
-            yield unknown(f"the record is not complete: evidence is at hand of {told}", subject=name, evidence=[key])
+            said = f"the record is not complete: evidence is at hand of {told}"
+            yield unknown(said, subject=name, evidence=[key], fix=_HAND_OVER)
             continue
         records = [record(node) for node in nodes]
         if missing := sorted({name for one in records for name in NEEDED if name not in one}):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from ipaddress import ip_interface
 
 from preflight import facts
-from preflight.checks.presence import compute_roles, failing
+from preflight.checks.presence import compute_roles, failing, no_rdma
 from preflight.cluster import Expected, Site
 from preflight.facts import NodeFacts
 from preflight.facts.rdma import Port
@@ -37,12 +37,13 @@ SERVICE_ITEMS = tuple(dict.fromkeys(item for name in SERVICE for item in ITEMS[n
     "RoCE ECN (roce_np, roce_rp)",
     fix="Mend the first broken link, then judge again: `preflight check`; the later ones rest on it.",
     answers=ALL_ITEMS,
+    unless=(no_rdma,),
 )
 def chain(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look along the chain that makes RoCE fast, on each active compute port, and name the first link that is broken.
 
-    One link that is off costs a multiple and looks healthy: packets drop under load and RDMA sends whole messages
-    again, or pauses spread from switch to switch and stall jobs that share nothing but a spine.
+    One broken link makes transfers several times slower and looks healthy: packets drop under load and RDMA sends
+    whole messages again, or pauses spread from switch to switch and stall jobs that share nothing but a spine.
 
     The links: interface up, IP address, MTU, active RDMA MTU, RoCE v2 GID; trust in DSCP, traffic class, DSCP, its
     priority, PFC on for exactly that priority, ECN on for it, CNPs in another one, global pause off, a receive buffer
@@ -50,11 +51,11 @@ def chain(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A broken link fails. The links from trust on are judged where the cluster file says `lossless = true`, each against
     its word (`pfc_priority`, `ecn`, `trust`, `traffic_class`, `dscp`, `cnp_dscp`, `dcbx`), else against each other:
-    not the traffic class counts but the priority that the port's map gives it. Where nobody says lossless and a port
-    has PFC on for one priority, what contradicts that warns. DCBX left to firmware, and DCQCN parameters that differ
-    between the ports, warn. An MTU must be the cluster file's, larger ones fail too: peers that differ have a black
-    hole between them; without its word, 4192 bytes (an RDMA MTU of 4096 and its headers) pass. NCCL_IB_GID_INDEX is
-    judged by nccl.gid-index.
+    what counts is not the traffic class but the priority that the port's map gives it. Where nobody says lossless and
+    a port has PFC on for one priority, what contradicts that warns. DCBX left to firmware, and DCQCN parameters that
+    differ between the ports, warn. The MTU must be exactly the cluster file's, since larger packets vanish between
+    peers that differ; where the file does not say, 4192 bytes (an RDMA MTU of 4096 and its headers) pass.
+    NCCL_IB_GID_INDEX is judged by nccl.gid-index.
 
     A false alarm: lossy RoCE is a legitimate design (`lossless = false`: the links from trust on do not apply), and so
     is one without ECN (`ecn = false`). A traffic class that only the job sets cannot be seen outside of it: unknown,
@@ -95,7 +96,7 @@ def _ports(node: NodeFacts, site: Site) -> tuple[list[Port], Finding | None]:
     if not ports:
         return [], skipped("the compute ports are InfiniBand", evidence=[key])
     if site.link_layer.value == "InfiniBand":
-        said = f"the fabric is InfiniBand ({site.link_layer.source}); of ports that are not, rdma.link-layer speaks"
+        said = f"the fabric is InfiniBand ({site.link_layer.source}); for ports that are not, see rdma.link-layer"
         return [], skipped(said, evidence=[key])
     return [port for port in ports if port.netdev], _nameless([port for port in ports if not port.netdev])
 

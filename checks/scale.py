@@ -14,6 +14,13 @@ from preflight.roofline.tree import Level, Tree, seconds
 
 SCALING = "https://jax-ml.github.io/scaling-book/gpus"
 
+_DESCRIBE = (
+    "describe it in the cluster file: `[class.NAME.tree]` with unit_nodes, unit_leaves, units, spines and "
+    "links_per_spine"
+)
+
+_DECLARE = "say what the nodes are, in the cluster file: part, hcas and ports.rate_gbps of [class.NAME]"
+
 GIB = 2**30
 
 #: Capacity of the NVSwitches of a node, GB/s: four of 64 ports of 25 GB/s for Hopper, two of 72 of 50 for Blackwell
@@ -25,7 +32,8 @@ def machine(site: Site) -> Machine | str:
     """Return the nodes of a site, or what is missing."""
     if site.part is None:
         return "the part is not known"
-    built = machine_of(site.part, site.gpus.value, nics_of(site, site.gpus.value), site.rate_gbps.value)
+    nics, gpus = nics_of(site, site.gpus.value), site.gpus.value
+    built = machine_of(site.part, gpus, nics, site.rate_of_each(nics or 0, gpus or 0).value)
     if built is None:
         return f"{site.part.name}: NVLink does not join its GPUs"
     return built if built.node_nics is not None else "the rate of the NICs is not known"
@@ -64,8 +72,7 @@ def _told(level: Level) -> str:
     "scale.fat-tree",
     title="Each level of the fat tree carries what the one below it sends",
     source=SCALING,
-    fix="describe it in the cluster file: `[class.NAME.tree]` with unit_nodes, unit_leaves, units, spines and "
-    "links_per_spine",
+    fix=_DESCRIBE,
     answers=("GS-2",),
     scope="run",
     gating=False,
@@ -83,11 +90,11 @@ def fat_tree(run: RunFacts, site: Site) -> Iterator[Finding]:
     """
     built = machine(site)
     if isinstance(built, str):
-        yield unknown(f"{built}, so the levels of the fat tree cannot be worked out")
+        yield unknown(f"{built}, so the levels of the fat tree cannot be worked out", fix=_DECLARE)
         return
     found = levels(site, built)
     if not found:
-        yield unknown("nothing describes the fat tree above the nodes")
+        yield unknown("nothing describes the fat tree above the nodes", fix=_DESCRIBE)
         return
     said = "; ".join(_told(level) for level in found)
     leaf = found[1]
@@ -113,7 +120,7 @@ def fat_tree(run: RunFacts, site: Site) -> Iterator[Finding]:
     "scale.batch",
     title="The batch on each GPU keeps it busy while the network works",
     source=SCALING,
-    fix="raise tokens_per_gpu (micro-batch x sequence), accumulate gradients, or shard less",
+    fix="Raise `tokens_per_gpu` (micro-batch x sequence), accumulate gradients, or shard less.",
     answers=("GS-4",),
     scope="run",
     gating=False,
@@ -130,7 +137,7 @@ def smallest_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
     """
     said, built = site.members.model, machine(site)
     if isinstance(built, str):
-        yield unknown(f"{built}, so no batch can be worked out")
+        yield unknown(f"{built}, so no batch can be worked out", fix=_DECLARE)
         return
     flops = batch.BF16_FLOPS.get(built.gpu.name)
     if flops is None:

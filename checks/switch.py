@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from preflight import facts
-from preflight.checks.presence import compute_roles
+from preflight.checks.presence import compute_roles, no_rdma
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
@@ -56,6 +56,7 @@ def _neighbours(node: NodeFacts, site: Site) -> tuple[dict[Port, Neighbour], Fin
     source=_DCBX,
     fix="Set the switch port and the interface alike: `mlnx_qos -i IF --pfc …`, and the switch's PFC profile.",
     answers=("AN-4", "FP-LOSS-2"),
+    unless=(no_rdma,),
 )
 def pfc(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the priorities with PFC that the switch port announces with those of the interface.
@@ -116,6 +117,7 @@ def _listed(priorities: frozenset[int]) -> str:
     source="IEEE 802.3 (maximum frame size TLV): MTU + 14 bytes header + 4 checksum + 4 for each VLAN tag",
     fix="Set the switch port to MTU 9216, as is usual on a training fabric, or `ip link set IF mtu N` to what it has.",
     answers=("NT-FAB-4",),
+    unless=(no_rdma,),
 )
 def mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the largest frame that the switch port announces with the interface's MTU and its headers.
@@ -157,7 +159,8 @@ def mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     "fleet.rail-leaf",
     title="Rail i of all nodes is on the same leaf",
     source="rail-optimised wiring (NVIDIA DGX SuperPOD reference architecture); IEEE 802.1AB",
-    fix="Compare the cable with the plan; swapped cables come in pairs. LLDP names switch and port of each end.",
+    fix="`lldpcli show neighbors` on this node and a good one names switch and port; compare with the cabling plan: "
+    "swapped cables come in pairs.",
     scope="fleet",
 )
 def rail_leaf(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-from preflight.checks.presence import PCI_BUS, flattened, no_gpu, no_rdma
+from preflight.checks.presence import PCI_BUS, fewer_nics, flattened, no_gpu, no_rdma
 from preflight.cluster import Site
 from preflight.facts import NodeFacts
 from preflight.facts.node import TOPO
+from preflight.hardware import MESH
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ SOURCE = "https://docs.nvidia.com/multi-node-nvlink-systems/ and the legend of `
     source="NVIDIA A100/H100 whitepapers (links per GPU); legend of `nvidia-smi topo -m`",
     fix="Run `nvidia-smi nvlink -s` and `nvidia-smi -q | grep -A4 Fabric`; restart the fabric manager or reset.",
     answers=("PA-02", "GS-1"),
+    unless=(no_gpu,),
 )
 def nvlink(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the NVLinks of every pair of GPUs with what the part is wired with, else GPU with GPU.
@@ -32,16 +34,14 @@ def nvlink(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Tensor-parallel traffic of the whole node runs at the pace of its slowest pair; a GPU that fell
     back to PCIe makes every collective ten times slower and nothing says so.
 
-    On a board with NVSwitches every pair has all links of a GPU. Without a switch, and on boards that are not
-    in the catalogue, the links of each GPU in all are compared with its peers', so that a board on which all
-    lost alike is not found out. Fewer links than that fail.
+    On a board with NVSwitches every pair has all links of a GPU. Without a switch, and on boards that are not in the
+    catalogue, each GPU's total number of links is compared with its peers'; a board on which all lost the same number
+    is not noticed. Fewer links than that fail.
 
     A false alarm: a healthy mesh without a switch (DGX-1), whose pairs differ by design: there the GPUs' sums are
-    compared.
+    compared. Some GPUs of such a mesh in a virtual machine differ in their sums, too: unknown. Cards that bridges join
+    two by two pass; nvlink.links names those without one.
     """
-    if absent := no_gpu(node, site):
-        yield absent
-        return
     if len(node.gpus_on_bus) < 2:
         yield skipped("one GPU: there is no pair", evidence=[PCI_BUS])
         return
@@ -82,6 +82,17 @@ def _mesh(topology: Topology, pairs: list[tuple[str, str, int]], site: Site) -> 
         )
         return
     weak = [gpu for gpu in topology.gpus if totals[gpu] < most]
+    if weak and topology.bridged and all(totals[gpu] in (0, most) for gpu in topology.gpus):
+        yield passed(f"bridges join {len(totals) - len(weak)} of {len(totals)} GPUs, with {most} NVLinks each",
+                     found=str(most), evidence=[TOPO])  # fmt: skip
+        return
+    best = max(links for *_, links in pairs)
+    lower = [{one, other} for one, other, links in pairs if links < best]
+    if weak and len(totals) < MESH and len(lower) > 1 and not set.intersection(*lower):
+        found = ", ".join(f"{gpu} {totals[gpu]}" for gpu in topology.gpus)
+        yield unknown(f"the GPUs have {found} NVLinks to each other: a part of a mesh, whose other GPUs are not here",
+                      found=found, evidence=[TOPO], fix="`nvidia-smi nvlink -s` beside an equal node")  # fmt: skip
+        return
     if not weak:
         yield passed(f"each of {len(totals)} GPUs has {most} NVLinks to the others", found=str(most), evidence=[TOPO])
         return
@@ -116,6 +127,7 @@ def _blame(topology: Topology, weak: list[tuple[str, str, int]], wanted: int, so
     source="NCCL user guide, NCCL_NET_GDR_LEVEL (default PXB); legend of `nvidia-smi topo -m`",
     fix="Compare the slots (`lspci -tv`) with the server's manual; a virtual machine needs an NCCL_TOPO_FILE.",
     answers=("FP-BW-2", "NT-FAB-2", "PA-01", "PA-04", "PA-16"),
+    unless=(no_gpu, no_rdma),
 )
 def nearest_nic(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Find each GPU's nearest NIC in the matrix of `nvidia-smi topo -m`; PIX or PXB is near.
@@ -128,16 +140,12 @@ def nearest_nic(node: NodeFacts, site: Site) -> Iterator[Finding]:
     and where the processors are cut into more NUMA nodes than sockets (NPS4): there it may be the same socket.
     Ports that the cluster file keeps for storage or management do not count. Pairs are read from the matrix,
     never by index: real boxes shuffle their orders. GPUs that share a NIC are said, not blamed: cheaper boards
-    are sold so.
+    are sold so, also with one NIC behind every second GPU, which NCCL's PXN reaches over NVLink.
 
     A false alarm: on Grace the NIC hangs on the CPU by design; the check does not apply there. A virtual
     machine whose hypervisor hides the switches shows PHB, NODE or SYS everywhere: there the distance is
     unknown, and NCCL takes it from a topology file.
     """
-    for absent in (no_gpu(node, site), no_rdma(node, site)):
-        if absent:
-            yield absent
-            return
     if site.part is not None and site.part.nic_on_cpu:
         yield skipped(f"{site.part.name}: the NICs hang on the CPU by design", evidence=[PCI_BUS])
         return
@@ -155,7 +163,7 @@ def nearest_nic(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if every and (hidden := flattened(node, every, [TOPO])):
         yield hidden
         return
-    yield from _judge(codes, _say_sys(node, site))
+    yield from _judge(codes, topology.lenders(nics, fewer_nics(node, site)), _say_sys(node, site))
     if topology.cut_rows:
         yield unknown(f"rows of the matrix are cut: {', '.join(topology.cut_rows)}", evidence=[TOPO])
 
@@ -175,7 +183,11 @@ def _say_sys(node: NodeFacts, site: Site) -> tuple[Callable[..., Finding], str]:
     return (warned if several or cards else failed, "in another NUMA node" if several else "on the other socket")
 
 
-def _judge(codes: dict[str, tuple[str, tuple[str, ...]]], sys: tuple[Callable[..., Finding], str]) -> Iterator[Finding]:
+def _judge(
+    codes: dict[str, tuple[str, tuple[str, ...]]],
+    lenders: Mapping[str, tuple[str, ...]],
+    sys: tuple[Callable[..., Finding], str],
+) -> Iterator[Finding]:
     near = {gpu: nics for gpu, (code, nics) in codes.items() if code in ("PIX", "PXB")}
     if near:
         users = Counter(nic for nics in near.values() for nic in nics)
@@ -183,12 +195,13 @@ def _judge(codes: dict[str, tuple[str, tuple[str, ...]]], sys: tuple[Callable[..
         pairs = ", ".join(f"{gpu} {'+'.join(nics)}" for gpu, nics in near.items())
         yield passed(
             f"{len(near)} of {len(codes)} GPUs have a NIC behind their own PCIe switch"
-            + (f"; shared by several GPUs: {', '.join(shared)}" if shared else ""),
+            + (f"; shared by several GPUs: {', '.join(shared)}" if shared else "")
+            + (f"; over NVLink and another GPU's NIC, by design: {', '.join(lenders)}" if lenders else ""),
             found=pairs,
             evidence=[TOPO],
         )
     for gpu, (code, nics) in codes.items():
-        if gpu in near:
+        if gpu in near or gpu in lenders:
             continue
         details: dict[str, Any] = {
             "subject": gpu,

@@ -20,7 +20,7 @@ BACKENDS = "https://docs.pytorch.org/docs/stable/distributed.html#which-backend-
 #: Ranks that are named one by one.
 _NAMED = 8
 
-_WHICH = "Look at that rank first: its own log and stack (py-spy dump), its node's XIDs, its data loader."
+_WHICH = "Look at that rank first: its own log and stack (`py-spy dump --pid PID`), its node's XIDs, its data loader."
 
 
 @check(
@@ -87,7 +87,7 @@ def backend(run: RunFacts, site: Site) -> Iterator[Finding]:
 def hang(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare, rank by rank, which collectives were enqueued and which were done: by dumps, else by the watchdog.
 
-    All ranks wait in the same collective, for one that never comes; their logs are equal, and a time-out half an hour
+    All ranks wait in the same collective for one that never comes; their logs look alike, and a time-out half an hour
     later names every rank but the right one.
 
     A rank that has not come to where others wait fails, and so do ranks that called different things, sizes or types

@@ -9,7 +9,6 @@ from preflight.cluster import Site
 from preflight.facts import RunFacts
 from preflight.model import Finding, check, passed, unknown, warned
 
-PROFILER = "https://docs.pytorch.org/docs/stable/profiler.html"
 TUNING = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 DDP = "https://docs.pytorch.org/docs/stable/notes/ddp.html"
 
@@ -36,7 +35,8 @@ def _each(run: RunFacts) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     "torch.overlap",
     title="Communication runs while the GPU computes",
     source=f"{DDP}; shares of 10 % are judgements; a kernel of NCCL runs from when its rank comes to it",
-    fix="Look at which collective is bare in the trace: bucket sizes (DDP), prefetching (FSDP), overlap (Megatron).",
+    fix="Which collective is bare in the trace? DDP: `bucket_cap_mb`; FSDP: `forward_prefetch`; Megatron: "
+    "`--overlap-grad-reduce`.",
     answers=("NT-TRN-1", "PA-22", "NT-LENS-1", "NT-TRN-2", "NT-DDP-2"),
     scope="run",
     gating=False,
@@ -167,8 +167,9 @@ def data_loader(run: RunFacts, site: Site) -> Iterator[Finding]:
 @check(
     "torch.steps",
     title="Steps take the same time",
-    source="judgement: a standard deviation of more than a tenth of the mean; at least 5 steps",
-    fix="Compare with the other ranks' traces; look at garbage collection, checkpoints, the data loader, throttling.",
+    source="Judgement: a standard deviation of more than a tenth of the mean; at least 5 steps",
+    fix="Compare with the other ranks' traces; look at checkpoints, `gc.freeze()`, the data loader, `nvidia-smi "
+    "-q -d PERFORMANCE`.",
     answers=("PA-21", "FP-OBS-8"),
     scope="run",
     gating=False,
@@ -207,8 +208,9 @@ def steps(run: RunFacts, site: Site) -> Iterator[Finding]:
 @check(
     "torch.collective-times",
     title="A collective takes about the same time each time",
-    source="nearest-rank percentiles: p99 of at least 100, p99.9 of at least 1000; three times the median: a judgement",
-    fix="Profile more ranks: one that comes late makes all others wait; then congestion and slow links.",
+    source="Nearest-rank percentiles: p99 of at least 100, p99.9 of at least 1000; three times the median: a judgement",
+    fix="Profile more ranks: one that comes late makes all others wait; then congestion: `preflight check "
+    "--window 60`.",
     answers=("FP-LAT-1",),
     scope="run",
     gating=False,
@@ -246,7 +248,7 @@ def collective_times(run: RunFacts, site: Site) -> Iterator[Finding]:
 @check(
     "torch.straggler",
     title="No rank is waited for by all others",
-    source="judgement: half of the others' median communication time; NCCL's kernels wait inside",
+    source="Judgement: half of the others' median communication time; NCCL's kernels wait inside",
     fix="Look at that rank's node: clocks, throttling, its NIC and CPUs, its data (`preflight check --hosts NODE`).",
     answers=("PA-23",),
     scope="run",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from preflight import facts
 from preflight.checks.counters import MLX5
-from preflight.checks.each_port import LOADED, UNDER_LOAD, keys, quoted, some, total, unread, windows
+from preflight.checks.each_port import LOADED, UNDER_LOAD, about, keys, some, told, total, whole
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
@@ -42,12 +42,8 @@ def visible(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: a virtual function, which never has the counters of the physical port.
     """
-    ports = windows(node, site)
-    if isinstance(ports, Finding):
-        yield ports
-        return
-    yield from unread(ports, facts.counters.SOURCES)
-    read = [port for port in ports if not set(port.refused) & set(facts.counters.SOURCES)]
+    ports = yield from told(node, site)
+    read = [port for port in ports if whole(port, facts.counters.SOURCES)]
     if not read:
         return
     dark = [port for port in read if port.gbps is None and not _vague(port, facts.counter_table.Kind.TRAFFIC)]
@@ -162,12 +158,8 @@ def congestion(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: `port_xmit_wait` as a total, in ticks of no fixed length; here it is only told beside others.
     """
-    ports = windows(node, site)
-    if isinstance(ports, Finding):
-        yield ports
-        return
-    yield from unread(ports, facts.counters.SOURCES)
-    read = [port for port in ports if not set(port.refused) & set(facts.counters.SOURCES)]
+    ports = yield from told(node, site)
+    read = [port for port in ports if whole(port, facts.counters.SOURCES)]
     if not read:
         return
     items = ("PA-19", "FP-CON-4", "NT-LENS-8")
@@ -177,22 +169,18 @@ def congestion(node: NodeFacts, site: Site) -> Iterator[Finding]:
             bad = True
             yield warned(
                 f"{port.port.name} ignores congestion notifications: its reaction point is off",
-                subject=port.port.name,
                 found=f"rp_cnp_ignored +{ignored} in {port.seconds:.0f} s",
                 expected="no growth",
-                evidence=keys(port.matching("rp_cnp_ignored")),
-                quote=quoted(port.matching("rp_cnp_ignored")),
+                **about(port, port.matching("rp_cnp_ignored")),
             ).about(*items)
         whole_port = port.matching("[rt]x_global_pause")
         if site.lossless.value and any(one.grown for one in whole_port):
             bad = True
             yield warned(
                 f"{port.port.name} pauses whole ports, though this site's pauses are per priority",
-                subject=port.port.name,
                 found=", ".join(f"{one.counter.name} +{one.grown}" for one in whole_port),
                 expected=f"PFC of one priority ({site.lossless.source})",
-                evidence=keys(whole_port),
-                quote=quoted(whole_port),
+                **about(port, whole_port),
             ).about(*items)
     if not bad:
         yield passed(_held_up(read), found=_waits(read), evidence=keys(read[0].growths)[:3]).about(*items)

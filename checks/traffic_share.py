@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from preflight.checks.counters import MLX5
-from preflight.checks.each_port import IDLE, UNDER_LOAD, keys, quoted, total, unread, windows
+from preflight.checks.each_port import IDLE, UNDER_LOAD, about, keys, total, unread, windows
 from preflight.cluster import Site
 from preflight.facts import NodeFacts
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
@@ -67,11 +67,9 @@ def balance(node: NodeFacts, site: Site) -> Iterator[Finding]:
         way = "less than half of" if rate < middle else "more than twice"
         yield warned(
             f"{port.port.name} carried {rate:.1f} Gb/s, {way} the middle port",
-            subject=port.port.name,
             found=f"{rate:.1f} Gb/s",
             expected=f"{middle / 2:.1f} to {2 * middle:.1f} Gb/s (the middle of {len(rated)} ports: {middle:.1f})",
-            evidence=keys(port.matching("port_(xmit|rcv)_data")),
-            quote=quoted(port.matching("port_(xmit|rcv)_data")),
+            **about(port, port.matching("port_(xmit|rcv)_data")),
         )
     if not odd:
         low, high = min(rate for _, rate in rated), max(rate for _, rate in rated)
@@ -90,8 +88,8 @@ def balance(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def traffic_class(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the bytes of the lossless priority with the RDMA bytes that each RoCE port carried in the window.
 
-    PFC protects one priority. Traffic that goes out unmarked runs on priority 0, where every burst drops packets, and
-    each of all settings looks right by itself.
+    PFC protects one priority. Traffic that goes out unmarked runs on priority 0, where every burst drops packets,
+    although each setting looks right by itself.
 
     Less than half of the RDMA bytes on the lossless priority fails, where the cluster file says that the fabric is
     lossless. Below 5 % of a port's rate it is unknown: next to nothing ran.
@@ -126,21 +124,8 @@ def traffic_class(node: NodeFacts, site: Site) -> Iterator[Finding]:
                       evidence=keys(read[0].growths)[:3], fix=UNDER_LOAD)  # fmt: skip
     good = []
     for port in busy:
-        rdma = total(port, "port_(xmit|rcv)_data")
-        marked = total(port, f"[rt]x_prio{priority}_bytes")
-        other = _busiest(port)
-        if not port.matching(_PRIORITIES):
-            yield unknown(f"{port.port.name} does not count bytes by priority", subject=port.port.name,
-                          evidence=keys(port.growths)[:3], fix="ask the host, or a newer driver")  # fmt: skip
-        elif marked < rdma / 2:
-            yield failed(
-                f"RDMA of {port.port.name} runs on priority {other}, not on the lossless priority {priority}",
-                subject=port.port.name,
-                found=f"{100 * marked / rdma:.0f} % of its RDMA bytes on priority {priority}",
-                expected=f"nearly all ({site.pfc_priority.source})",
-                evidence=keys(port.matching(f"[rt]x_prio[{priority}{other}]_bytes")),
-                quote=quoted(port.matching(f"[rt]x_prio[{priority}{other}]_bytes")),
-            )
+        if wrong := _off_priority(port, priority, site.pfc_priority.source):
+            yield wrong
         else:
             good.append(port)
     if good:
@@ -149,6 +134,23 @@ def traffic_class(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 _PRIORITIES = "[rt]x_prio[0-7]_bytes"
+
+
+def _off_priority(port: PortGrowth, priority: int, source: str) -> Finding | None:
+    """Return what is wrong with the priority that a port's RDMA runs on; None if it is the lossless one."""
+    if not port.matching(_PRIORITIES):
+        return unknown(f"{port.port.name} does not count bytes by priority", subject=port.port.name,
+                       evidence=keys(port.growths)[:3], fix="ask the host, or a newer driver")  # fmt: skip
+    rdma, marked = total(port, "port_(xmit|rcv)_data"), total(port, f"[rt]x_prio{priority}_bytes")
+    if marked >= rdma / 2:
+        return None
+    other = _busiest(port)
+    return failed(
+        f"RDMA of {port.port.name} runs on priority {other}, not on the lossless priority {priority}",
+        found=f"{100 * marked / rdma:.0f} % of its RDMA bytes on priority {priority}",
+        expected=f"nearly all ({source})",
+        **about(port, port.matching(f"[rt]x_prio[{priority}{other}]_bytes")),
+    )
 
 
 def _busiest(port: PortGrowth) -> int:

@@ -19,6 +19,7 @@ from preflight.model import Finding, check, failed, passed, skipped, unknown, wa
     source="NVIDIA driver README: the user-space libraries and the kernel module are of one version",
     fix="Install one driver version whole and reboot; in an image remove its own `libcuda.so*` and `libnvidia-*.so*`.",
     answers=("PA-03",),
+    unless=(no_gpu,),
 )
 def driver_files(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the driver's library files with zero bytes, and their version with the loaded kernel module's.
@@ -31,9 +32,6 @@ def driver_files(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: the forward-compatible libcuda in /usr/local/cuda/compat is no mismatch, and not looked at.
     """
-    if absent := no_gpu(node, site):
-        yield absent
-        return
     libraries = [library for library in node.libraries if not library.name.startswith("libnccl")]
     empty = [library.path for library in libraries if library.size_bytes == 0]
     if empty:
@@ -81,6 +79,7 @@ def _points_to(target: str) -> str:
     fix="Remove the system's `libnccl.so*` from images with PyTorch wheels, or install the same version.",
     answers=("NT-PIT-4",),
     reads=("file:*.dist-info/INSTALLER",),
+    unless=(no_gpu,),
 )
 def nccl(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the version of the system's NCCL with that of the package that came with PyTorch.
@@ -94,9 +93,6 @@ def nccl(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A false alarm: PyTorch's wheels find their own NCCL first, so jobs that are PyTorch alone never meet the other
     one.
     """
-    if absent := no_gpu(node, site):
-        yield absent
-        return
     system = facts.versions.nccl_in_use(node.libraries)
     bundled = [package for package in node.packages if package.name.startswith("nvidia_nccl")]
     versions = {f"{path}/libnccl.so.2": version for path, version in system.items()}

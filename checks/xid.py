@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -12,7 +11,8 @@ from preflight.checks.presence import no_gpu
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
-from preflight.facts.xid_policy import NVLINK, POLICY, RECOVERY, RESET, SUPPORT, Act, Policy
+from preflight.facts.xid_judged import BAD, judged
+from preflight.facts.xid_policy import RESET, Act, Policy
 from preflight.hardware import NVSWITCH_IDS
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
@@ -21,11 +21,6 @@ if TYPE_CHECKING:
 
 CATALOGUE = "https://docs.nvidia.com/deploy/xid-errors/"
 
-#: Processes whose graphics exceptions (13) on one GPU alone make the GPU suspicious.
-SUSPICIOUS_PROCESSES = 3
-
-_BAD = (Act.OUT, Act.RESET)
-
 
 @check(
     "xid.gpu",
@@ -33,6 +28,7 @@ _BAD = (Act.OUT, Act.RESET)
     source=f"{CATALOGUE} (catalogue and actions); judgement: table in preflight/facts/xid_policy.py",
     fix=RESET,
     reads=("nvml:gpus",),
+    unless=(no_gpu,),
 )
 def gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read the XIDs of each GPU from the kernel's log and judge them by the policy table, root cause first.
@@ -49,9 +45,6 @@ def gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A false alarm: dozens of 13, 31, 43 and 45, left behind by one job that was killed: an application's own errors
     never fail a node.
     """
-    if absent := no_gpu(node, site):
-        yield absent
-        return
     try:
         log = node.kernel_log
     except EvidenceError as error:
@@ -62,7 +55,7 @@ def gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     told = False
     for address in sorted({event.address for event in found.gpus}):
         mine = [event for event in found.gpus if event.address == address]
-        policies = [(event, _policy(event, found, _recovery(node, address))) for event in mine]
+        policies = [(event, judged(event, found, _recovery(node, address))) for event in mine]
         if (finding := _worst(policies, log, address)) is not None:
             told = True
             yield finding
@@ -96,50 +89,9 @@ def _recovery(node: NodeFacts, address: str) -> str | None:
         return None
 
 
-def _policy(event: facts.xid.Event, found: facts.xid.Events, recovery: str | None) -> Policy:
-    """Return what one event means, given the others and the driver's own word."""
-    policy = POLICY.get(event.code) or Policy(f"unknown code: {event.text[:60]}", Act.WARN, SUPPORT)
-    mine = [other for other in found.gpus if other.address == event.address]
-    if event.code == 45 and event.cause is not None and event.cause not in {other.code for other in mine}:
-        return _policy(facts.xid.Event(event.at_s, event.address, event.cause, "", event.line), found, recovery)
-    if event.code == 13 and _on_this_gpu_alone(event, found):
-        test = "Run the vendor's field diagnostic on this GPU."
-        return Policy("graphics exceptions of several processes on this GPU alone", Act.WARN, test)
-    if policy.act is Act.READ:
-        policy = _read(event, policy, found)
-    if recovery == "None" and (policy.fix == RESET or event.code == 154) and policy.act in _BAD:
-        said = f"{policy.meaning}; the driver asks for no recovery now"
-        return Policy(said, Act.NOTE if event.code == 154 else Act.WARN, "Was the GPU reset since? Watch it.")
-    return policy
-
-
-def _on_this_gpu_alone(event: facts.xid.Event, found: facts.xid.Events) -> bool:
-    alike = [other for other in found.gpus if other.code == event.code]
-    processes = {other.pid for other in alike if other.pid is not None}
-    return {other.address for other in alike} == {event.address} and len(processes) >= SUSPICIOUS_PROCESSES
-
-
-def _read(event: facts.xid.Event, policy: Policy, found: facts.xid.Events) -> Policy:
-    """Judge by the line's own text, or by how often it came."""
-    if event.code == 154:
-        match = re.search(r"\bto 0x[0-9a-f]{1,4} \(([^)]{1,60})\)", event.text, re.I)
-        named = match[1] if match else event.text[:60]
-        return RECOVERY.get(named.lower()) or Policy(f"{policy.meaning}: {named}", Act.WARN, SUPPORT)
-    if event.code == 74:
-        same = [other for other in found.gpus if other.code == 74 and other.address == event.address]
-        repeated = len(same) > 1 or bool(found.switches)
-        return Policy(policy.meaning + (", repeated or with an SXid" if repeated else ""),
-                      Act.OUT if repeated else Act.WARN, NVLINK)  # fmt: skip
-    if re.search(r"\bnon-?fatal\b", event.text, re.I):
-        return Policy(f"{policy.meaning}, not fatal", Act.NOTE)
-    if re.search(r"\bfatal\b", event.text, re.I):
-        return Policy(f"{policy.meaning}, fatal", Act.OUT, policy.fix)
-    return Policy(f"{policy.meaning} of unknown severity", Act.WARN, SUPPORT)
-
-
 def _worst(policies: Sequence[tuple[facts.xid.Event, Policy]], log: KernelLog, address: str) -> Finding | None:
     """Say the first event of the worst kind, and name what followed."""
-    bad = [pair for pair in policies if pair[1].act in _BAD]
+    bad = [pair for pair in policies if pair[1].act in BAD]
     worst = bad or [pair for pair in policies if pair[1].act is Act.WARN]
     if not worst:
         return None
@@ -160,6 +112,7 @@ def _worst(policies: Sequence[tuple[facts.xid.Event, Policy]], log: KernelLog, a
     title="The kernel's log holds no fatal NVSwitch error",
     source="https://docs.nvidia.com/deploy/xid-errors/ (SXid); NVIDIA Fabric Manager user guide, appendix D",
     fix="Drain the node, `systemctl restart nvidia-fabricmanager`, `nvidia-smi -r` (all GPUs); support if it returns.",
+    unless=(no_gpu,),
 )
 def nvswitch(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read the SXids of the NVSwitches from the kernel's log: fatal or not.
@@ -172,9 +125,6 @@ def nvswitch(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A false alarm: non-fatal errors after an application crashed (12028), and those that were corrected (11012):
     they pass.
     """
-    if absent := no_gpu(node, site):
-        yield absent
-        return
     if not any(device.vendor == "10de" and device.device in NVSWITCH_IDS for device in node.pci):
         yield skipped("no NVSwitch on the PCI bus", evidence=["dir:/sys/bus/pci/devices"])
         return

@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn
 
 from preflight.lean import dataclass, fields, replace
 from preflight.session import Session, UsageError, progress, read_logs, say
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
     from preflight.cluster import Cluster
     from preflight.evidence import Evidence
     from preflight.probes import Probe
@@ -83,12 +85,13 @@ def check(
     manner = Manner(**{one.name: options.pop(one.name) for one in fields(Manner) if one.name in options}, job=job)
     session = Session("check", cluster, only, skip, options)
     run = read_logs(logs)
-    if not any((hosts, hostfile, job, rerun, selector)) and manner.via == "srun":
+    named = [one for one in (hosts, hostfile, job, rerun, selector) if one is not None]  # "" is an unset variable
+    if not named and manner.via == "srun":
         job = _own_job()
-        manner = replace(manner, job=job)
+        manner, named = replace(manner, job=job), [job]
     if manner.via != "kubectl" and (manner.namespace or manner.container):
         raise UsageError("-n and -c name a pod's namespace and container: add --via kubectl")
-    if not any((hosts, hostfile, job, rerun, selector)):
+    if not named:
         if session.resume:
             raise UsageError("--resume continues a run of many nodes: give the --hosts that it had")
         if manner.via == "kubectl":
@@ -153,6 +156,8 @@ def targets(
 ) -> tuple[str, ...]:  # fmt: skip
     """Return the names of the nodes, or pods, that are meant."""
     if selector is not None:
+        if not selector.strip():
+            raise UsageError("--pods is empty, which would mean all pods: say which, such as job-name=training")
         return _selected(selector, hosts or hostfile or job or rerun, manner or Manner())
     from preflight.targets import TargetError, resolve
 
@@ -214,7 +219,7 @@ def fleet(hosts: Sequence[str], session: Session, manner: Manner) -> Sequence[Ev
 
 
 def _already(hosts: Sequence[str], session: Session, plan: Mapping[str, Any], manner: Manner) -> list[Evidence]:
-    """Return what a run that is to be continued has in hand; note what this run asks, if its evidence is kept."""
+    """Return the answers that a resumed run already has; otherwise note what is asked, so that it can be resumed."""
     from preflight import resume
 
     folder = session.kept_in
@@ -236,7 +241,7 @@ def _already(hosts: Sequence[str], session: Session, plan: Mapping[str, Any], ma
 def plans(
     probes: Sequence[Probe], cluster: Cluster | None, manner: Manner, sweeper: str | None = None
 ) -> Callable[[str, float], Mapping[str, Any]]:
-    """Return what makes a node's plan: sudo only where its class does not forbid it, its checkpoints' place.
+    """Return a function that makes a node's plan: with sudo unless its class forbids it, and its checkpoints' path.
 
     ``sweeper`` is the one node that sweeps the fabric.
     """
@@ -278,16 +283,16 @@ def _sweeper(nodes: Sequence[str], cluster: Cluster | None, manner: Manner) -> s
 
 @contextmanager
 def connection(hosts: Sequence[str], manner: Manner) -> Iterator[SshTransport | PipedTransport | Srun]:
-    """Yield what reaches these hosts; it is closed at the end, and what still runs there ends with it."""
+    """Yield a transport to these hosts; closing it at the end also ends what still runs there."""
     from preflight.transport.outcome import TransportError
 
     transport: SshTransport | PipedTransport | Srun
     try:
         if manner.via == "srun":
-            from preflight.nodeset import fold
+            from preflight.nodeset import fold_for_slurm
             from preflight.transport.srun import Srun
 
-            transport = Srun(manner.job or os.environ.get("SLURM_JOB_ID"), fold)
+            transport = Srun(manner.job or os.environ.get("SLURM_JOB_ID"), fold_for_slurm)
         elif manner.via == "kubectl":
             from preflight.transport.kubectl import KubectlTransport
 

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 #: Device ids of NVSwitch bridges on the PCI bus (pci.ids); Blackwell's switches do not appear there.
 NVSWITCH_IDS = frozenset({"1ac1", "1ac2", "1af1", "22a3"})
 
+#: GPUs of the boards whose NVLinks are a mesh of unequal pairs (DGX-1, HGX-1); a virtual machine may have some of them.
+MESH = 8
+
 _PCI_IDS = "https://pci-ids.ucw.cz"
 
 
@@ -100,7 +103,7 @@ class Part:
 
     name: str
     gpu: Gpu
-    gpus: int | None  # how many the board carries; None where the card is sold singly
+    gpus: int | None  # how many the board carries; None where the GPU is sold singly
     nvswitch: bool  # every GPU reaches every other over NVLink
     nic_on_cpu: bool  # Grace: the NIC hangs on the CPU, so PHB/NODE/SYS to it is by design
     compute_rate_gbps: float | None  # customary rate of a compute-fabric port, Gb/s
@@ -136,6 +139,7 @@ PARTS = (
     Part("HGX B300", _gpu("B300 SXM"), 8, True, False, 800, None, "DGX B300 user guide"),
     Part("GB200 tray", _gpu("GB200"), 4, True, True, 400, None, "DGX GB200 user guide"),
     Part("GB300 tray", _gpu("GB300"), 4, True, True, 800, None, "DGX GB300 user guide"),
+    Part("GH200", _gpu("GH200"), None, False, True, None, None, "NVIDIA GH200 datasheet"),
     Part("HGX A800", _gpu("A800 SXM"), 8, True, False, None, None, "public captures of `nvidia-smi topo -m` (NV8)"),
     Part("HGX H800", _gpu("H800 SXM"), 8, True, False, None, None, "public captures of `nvidia-smi topo -m` (NV8)"),
     Part("HGX H20", _gpu("H20"), 8, True, False, None, None, "public captures of `nvidia-smi topo -m` (NV18)"),

@@ -9,8 +9,8 @@ what a run imports it never needs. What the standard library does with dataclass
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dataclasses import dataclass, field, fields, replace
     from hashlib import sha256

@@ -97,6 +97,16 @@ class CheckFunction(Protocol):
         ...
 
 
+class Absence(Protocol):
+    """What tells that there is nothing to judge: ``(node, site)`` gives the finding that says so, else None."""
+
+    __name__: str
+
+    def __call__(self, node: Any, site: Any, /) -> Finding | None:
+        """Return what the check says instead; pure, as a check is."""
+        ...
+
+
 @dataclass(frozen=True)
 class Check:
     """A check as data: what it is called, what it rests on, what to do, which questions it answers."""
@@ -115,6 +125,15 @@ class Check:
     reads: tuple[str, ...] = ()  # records that it asks for on rare machines only; the others are found by running it
     needs: tuple[str, ...] = ()  # of a run: kinds of logs without any of which it is not planned (RunFacts.kinds)
     history: bool = False  # judges a course over earlier runs: only where a history was given
+    unless: tuple[Absence, ...] = ()  # the first of these that has something to say, says it instead
+
+    def findings(self, facts: Any, site: Any) -> Iterator[Finding]:
+        """Yield what the check says of facts, or what is absent that it would judge."""
+        for absent in self.unless:
+            if said := absent(facts, site):
+                yield said
+                return
+        yield from self.run(facts, site)
 
     @property
     def doc(self) -> str:
@@ -153,14 +172,19 @@ def check(
     reads: Sequence[str] = (),
     needs: Sequence[str] = (),
     history: bool = False,
+    unless: Sequence[Absence] = (),
 ) -> Callable[[CheckFunction], Check]:
-    """Make a Check of a function; a mistake in the declaration is an error at import."""
+    """Make a Check of a function; a mistake in the declaration is an error at import.
+
+    ``unless`` are functions of ``preflight.checks.presence``: where there is nothing to judge, the check's module is
+    not even imported.
+    """
     if not _ID.fullmatch(id):
         raise ValueError(f"check id {id!r} is not of the form subject.what")
 
     def decorate(function: CheckFunction) -> Check:
         made = Check(id, title, Scope(scope), source, fix, tuple(answers), gating, function, sweep, window,
-                     pair, tuple(reads), tuple(needs), history)  # fmt: skip
+                     pair, tuple(reads), tuple(needs), history, tuple(unless))  # fmt: skip
         if all(line.strip() for line in (function.__doc__ or "").strip().split("\n")):  # one paragraph, or none
             raise ValueError(f"check {id}: its docstring has no second paragraph that says why it hurts")
         return made

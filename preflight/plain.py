@@ -9,7 +9,10 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
 
 _FLAGS = {"--sudo": "sudo", "--fabric": "fabric", "--verbose": "verbose", "-v": "verbose"}
 _VALUES = {

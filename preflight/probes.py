@@ -9,12 +9,14 @@ lists. What sweeps a whole fabric stands apart (:func:`sweep`): one node is aske
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Any
 
 from preflight.lean import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 PLAN_SCHEMA = "preflight.plan/1"
 
@@ -128,7 +130,8 @@ PROBES = (
           " nvidia-imex.service", "whether the services run that join GPUs to the NVLink fabric", where=("nvidia",)),
     Probe("cmd", "nv-fabricmanager --version", "version of the fabric manager, which must be the driver's"),
     Probe("dir", "/dev/nvidia-caps-imex-channels", "IMEX channels, where NVLink spans nodes"),
-    Probe("cmd", "dmesg --raw --level=emerg,alert,crit,err,warn", "XIDs and SXids in the kernel's log", needs="root"),
+    Probe("cmd", "dmesg --raw --level=emerg,alert,crit,err,warn", "XIDs and SXids in the kernel's log", needs="root",
+          where=("nvidia",)),
     Probe("file", "/proc/uptime", "how long ago something in the kernel's log happened"),
     Probe("file", "/proc/driver/nvidia/version", "the loaded kernel driver, even if user space is broken"),
     # PCI bus: the witness that is left when a driver is dead
@@ -152,8 +155,8 @@ PROBES = (
     Probe("file", _IB + "/*/ports/*/gids/{15,31,63,127,255,511,1023,2047}", "how long each GID table is"),
     Probe("file", "/sys/class/infiniband_verbs/*/ibdev", "which HCA a /dev/infiniband/uverbsN belongs to"),
     Probe("dir", "/dev/infiniband", "device nodes, and whether this user may open them"),
-    Probe("cmd", "ibstat", "ports, where sysfs cannot be read"),
-    Probe("cmd", "ibv_devinfo", "active MTU; whether the devices can be opened from user space"),
+    Probe("cmd", "ibstat", "ports, where sysfs cannot be read", where=("rdma",)),
+    Probe("cmd", "ibv_devinfo", "active MTU; whether the devices can be opened from user space", where=("rdma",)),
     # Ethernet side of RoCE
     Probe("file", _NET + "/*/{mtu,operstate,speed,type,address}", "MTU, link and MAC of each network interface"),
     Probe("file", "/proc/net/vlan/config", "interfaces that tag their packets, and with which VLAN"),
@@ -192,7 +195,8 @@ PROBES = (
     Probe("file", "/proc/self/status", "allowed CPUs and memory nodes, capabilities"),
     Probe("file", "/proc/self/limits", "memlock and open files"),
     Probe("file", "/sys/devices/system/node/node*/cpulist", "NUMA nodes and their CPUs"),
-    Probe("cmd", "find /dev -maxdepth 1 -name nvidia*", "which GPU device nodes a container was given"),
+    Probe("cmd", "find /dev -maxdepth 1 -name nvidia*", "which GPU device nodes a container was given",
+          where=("nvidia",)),
     Probe("file", "/etc/{podnetinfo,podinfo}/annotations", "a pod's networks, by downward API"),
     Probe("kube", "pod", "in a pod with a service account: what its containers asked for, its networks", 5),
     Probe("statvfs", "/dev/shm", "room for NCCL's shared memory"),
@@ -209,7 +213,7 @@ PROBES = (
     Probe("file", "/proc/sys/net/ipv4/conf/{all,en*,eth*,ib*,rdma*,roce*,gpu*,rail*,bond*}"
           "/{arp_ignore,arp_announce,rp_filter}", "how rails that share a subnet answer ARP"),
     Probe("cmd", "lldpcli -f json0 show neighbors details", "the switch at the other end of each cable",
-          needs="root"),
+          needs="root", where=("rdma",)),
     Probe("cmd", "ip -j addr", "addresses of each network interface",
           otherwise=(Probe("psutil", "net_if_addrs", "the same, where there is no ip(8)"),)),
     Probe("cmd", "find -H /usr/lib/x86_64-linux-gnu /usr/lib/aarch64-linux-gnu /usr/lib64 /usr/local/cuda/lib64"
@@ -307,33 +311,3 @@ def plan(
         "environment": list(ENVIRONMENT),
         "probes": [probe.to_plan() for probe in probes],
     }
-
-
-def sudoers(probes: Iterable[Probe]) -> list[str]:
-    """Return the sudoers lines that let ``--sudo`` run what needs root, and nothing more."""
-    privileged = [probe for probe in probes if probe.needs and probe.argv]
-    commands = sorted({command for probe in privileged for command in _sudoers_commands(probe)})
-    if not commands:
-        return []
-    return [
-        "# complete each path with `command -v` on your nodes",
-        "Cmnd_Alias PREFLIGHT = " + ", ".join(f"/usr/sbin/{command}" for command in commands),
-        "preflight ALL=(root) NOPASSWD: PREFLIGHT",
-    ]
-
-
-def _sudoers_commands(probe: Probe) -> list[str]:
-    """Return what a probe may run. What another command lists is a number: a wildcard would let options through."""
-    if not probe.listed:
-        return [_sudoers_escaped(probe.target)]
-    numbers = [_sudoers_escaped(probe.target.replace("{}", "[0-9]" * digits)) for digits in range(1, 6)]
-    return [_sudoers_escaped(probe.listed[0]), *numbers]
-
-
-def _sudoers_escaped(target: str) -> str:
-    """Write a command as sudoers(5) wants its arguments; each word that ``{}`` stands for is any.
-
-    A command without arguments may be given any, such as a file to write to, unless ``""`` forbids it.
-    """
-    escaped = re.sub(r"([,:=\\])", r"\\\1", target).replace("{}", "*")
-    return escaped if " " in escaped else f'{escaped} ""'

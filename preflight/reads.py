@@ -124,17 +124,17 @@ def nodes_asked(check: Check, documents: Sequence[Mapping[str, Any]], cluster: C
         records = Asked(document["records"])
         nodes.append((records, NodeFacts(Evidence(*about, records, document["collector"]))))
     if check.scope is Scope.FLEET:
-        _exhaust(lambda: check.run([facts for _, facts in nodes], sites))
+        _exhaust(lambda: check.findings([facts for _, facts in nodes], sites))
     else:
         for _, facts in nodes:
-            _exhaust(lambda facts=facts: check.run(facts, sites[facts.node]))  # type: ignore[misc]
+            _exhaust(lambda facts=facts: check.findings(facts, sites[facts.node]))  # type: ignore[misc]
     return set().union(*(records.keys_asked for records, _ in nodes))
 
 
 def _of_run(check: Check) -> frozenset[str]:
     log = {"status": "ok", "out": (files("preflight.demo") / "job.log").read_text(encoding="utf-8")}
     facts = _Run(Evidence(RUN, "", {"log:job.log": log}))
-    _exhaust(lambda: check.run(facts, _cluster().run_site([])))
+    _exhaust(lambda: check.findings(facts, _cluster().run_site([])))
     return frozenset(facts.read_as)
 
 

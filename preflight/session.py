@@ -1,4 +1,4 @@
-"""One run of a command: what is wrong with it is found first, its verdict is written last."""
+"""One run of a command, from finding mistakes in what was asked to writing the verdict."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from preflight.version import VERSION
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, NoReturn, TextIO
+
     from preflight.checks import Registry
     from preflight.cluster import Cluster
     from preflight.evidence import Evidence
@@ -95,8 +97,8 @@ class Session:
         """Import what judging and telling takes; for the time in which a node is asked."""
         from preflight.judge import prepare
 
-        prepare()
-        _ = self.checks, self.cluster
+        prepare(self.checks)
+        _ = self.cluster
         if self._outputs.get("json_file") != "-":
             import preflight.reports.text_report  # noqa: F401
 
@@ -145,11 +147,7 @@ class Session:
         """Judge, tell, write what was asked for, exit with the verdict."""
         report = self.judge(evidences, run)
         json_file, html_file = self._outputs.get("json_file"), self._outputs.get("html_file")
-        if json_file == "-":
-            for piece in _document(report):
-                say(piece)
-        else:
-            self._print(report)
+        self._show(report, json_file == "-")
         if self._outputs.get("save"):  # else nothing need be read again
             for evidence in evidences:
                 self.keep(evidence)
@@ -185,6 +183,20 @@ class Session:
         except OSError as error:
             say(f"error: {target} could not be written: {error.strerror}\n", sys.stderr)
             self._all_written = False
+
+    def _show(self, report: dict[str, Any], as_json: bool) -> None:
+        """Print the report; where that cannot be done, the exit status and the files must not be lost with it."""
+        try:
+            if as_json:
+                for piece in _document(report):
+                    say(piece)
+            else:
+                self._print(report)
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still to be flushed goes nowhere
+            if not isinstance(error, BrokenPipeError):  # else whoever reads has read enough
+                say(f"error: standard output could not be written: {error.strerror}\n", sys.stderr)
+                self._all_written = False
 
     def _print(self, report: dict[str, Any]) -> None:
         from preflight.reports.text_report import render

@@ -23,6 +23,7 @@ from importlib.util import MAGIC_NUMBER, source_hash
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from preflight.checks import MODULES, deferred
 from preflight.gate import policy
 from preflight.version import VERSION
 
@@ -77,7 +78,9 @@ class Contents:
 
 
 def contents() -> Contents:
-    """Gather what the archive holds from what is installed here; raises Missing."""
+    """Gather what the archive holds from what is installed here; raises Missing, or Outdated."""
+    if behind := [name for name in MODULES if not deferred.is_current(name)]:
+        raise deferred.Outdated(f"checks/declared.py lacks a change of {', '.join(behind)}: {deferred.CURE}")
     files = dict(_own())
     floor = (3, 10)
     for name, kept in CARRIED.items():
@@ -171,7 +174,7 @@ def main() -> int:
             except BaseException:
                 os.unlink(out.name)
                 raise
-    except (Missing, OSError) as error:
+    except (Missing, deferred.Outdated, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     floor = ".".join(map(str, found.floor))

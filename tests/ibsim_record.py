@@ -309,6 +309,13 @@ CASES: dict[str, dict[str, Recording]] = {
             ),
             (NET, LINKS), fault=PULLED, fabric={"reference": "good.ibnetdiscover"},
         ),
+        "leaf-lost": Recording(
+            "a leaf without any of its four links: its HCAs are told with it",
+            (said("fail", r"the switch leaf01 is not there, and with it 2 HCAs: gpu002 mlx5_0, gpu003 mlx5_0; it hung "
+                          r"at spine00 port 2, spine01 port 2$", "leaf01"),),
+            (NET, LINKS), fault=console(*(f'Unlink "{leaf(1)}"[{port}]' for port in range(1, 5))),
+            fabric={"reference": "good.ibnetdiscover"},
+        ),
         "slower": Recording(
             "all links to hosts at EDR: none is slow by its peers",
             tuple(said("fail", "runs at 4xEDR, it was 4xHDR", f"leaf{n // 2:02d} port {n % 2 + 1} - gpu{n:03d} mlx5_0")

@@ -277,6 +277,9 @@ def test_what_is_lacking_is_named_only_where_all_of_it_is(monkeypatch: pytest.Mo
         told = "" if there else "nothing to ask: there is no GPU and no RDMA device"
         assert present.lacking(["nvidia", "rdma"]) == told
     assert present.lacking([]) == ""
+    known: dict[str, bool] = {}
+    assert present.lacking(["rdma"], known) == present.lacking(["rdma"], known) != ""
+    assert known == {"rdma": False}, "what is there is looked for once"
 
 
 @settings(deadline=None)

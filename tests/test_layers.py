@@ -18,6 +18,7 @@ LAYERS = {
     "lean": set[str](),
     "evidence": set[str](),
     "probes": set[str](),
+    "sudoers": {"probes"},
     "facts": {"evidence"},
     "hardware": {"facts"},
     "roofline": {"hardware"},
@@ -65,11 +66,11 @@ LAYERS = {
     "commands": {
         "asking", "bundle", "session", "checklist", "checks", "cluster", "diff", "evidence", "facts", "formats", "gate",
         "hardware", "history", "learn", "lint", "model", "nodeset", "pair", "probes", "reading", "reads", "redact",
-        "reports", "version",
+        "reports", "sudoers", "version",
     },
     "plain": {"asking", "reports", "session"},
     "cli": {"commands", "reports", "session", "version"},
-    "zipapp": {"gate", "version"},
+    "zipapp": {"checks", "gate", "version"},
     "entry": {"ahead", "cli", "commands", "gate", "plain"},
 }  # fmt: skip
 

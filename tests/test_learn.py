@@ -22,6 +22,7 @@ from preflight.model import Scope
 from tests.machines import Machine, evidence, hgx_h100
 from tests.machines.fleet import fleet, machines, names
 from tests.machines.l40s import l40s_pcie
+from tests.machines.unusual import h100_two_ports
 from tests.test_nodes_fleet import every_gpu, every_rail, firmware, qos
 from tests.whole_nodes import Fault, env, gpu, nic
 
@@ -143,6 +144,12 @@ def test_what_a_whole_fleet_lacks_does_not_become_the_norm(
     assert getattr(getattr(members, table) if table else members, key) is None
     assert any(words in reason for reason in found.refused)
     assert "NOT LEARNT" in found.text
+
+
+def test_two_ports_for_each_gpu_are_no_slow_ones() -> None:
+    """2 x 200 Gb/s are the 400 Gb/s that are customary for one GPU."""
+    members = only_class(learn(made(h100_two_ports(), 3)))
+    assert (members.ports.rate_gbps, members.hcas) == (200, 16)
 
 
 def test_half_and_half_teaches_nothing() -> None:

@@ -122,11 +122,39 @@ def test_what_is_no_version(text: str) -> None:
         ("NCCL_IB_GID_IDX", "NCCL_IB_GID_INDEX"), ("NCCL_P2P_DISABLED", "NCCL_P2P_DISABLE"),
         ("NCCL_IB_TIME_OUT", "NCCL_IB_TIMEOUT"), ("NCCL_CUMEM_ENABLED", "NCCL_CUMEM_ENABLE"),
         ("nccl_debug", "NCCL_DEBUG"), ("NCCL_MAX_NCHANNEL", "NCCL_MAX_NCHANNELS"), ("NCCL_QUUX", ""),
-        ("NCCL_IB_GDR_LEVELS", "NCCL_NET_GDR_LEVEL"),
+        ("NCCL_IB_GDR_LEVELS", "NCCL_NET_GDR_LEVEL"), ("NCCL_IB_QPS", "NCCL_IB_QPS_PER_CONNECTION"),
     ],
 )  # fmt: skip
 def test_nearest_name(written: str, meant: str) -> None:
     assert nearest(written) == meant
+
+
+@pytest.mark.parametrize(("name", "value"), [("NCCL_IB_HCA", "mlx5_0, mlx5_1"), ("NCCL_SOCKET_IFNAME", "eth0 ,eth1")])
+def test_a_blank_within_a_list_is_told(name: str, value: str) -> None:
+    (what,) = told({name: value})
+    assert "has a blank in its list" in what
+
+
+#: After the profile that Google publishes for GPUDirect-TCPXO on A3 Mega machines.
+OF_GOOGLE = {
+    "NCCL_FASTRAK_IFNAME": "eth1,eth2", "NCCL_ALGO": "Ring,Tree", "NCCL_PROTO": "Simple", "NCCL_MAX_NCHANNELS": "8",
+    "NCCL_NVLS_ENABLE": "0",
+}  # fmt: skip
+
+
+def test_the_recipe_of_googles_plugin_is_no_leftover() -> None:
+    here = Here(nvlink=True, nvswitch=True)
+
+    def habits(values: dict[str, str]) -> list[str]:
+        return [one.what for one in lint(env(**values), here, ["pinned_choices", "left_over"])]
+
+    assert habits(OF_GOOGLE) == []
+    alone = habits({name: value for name, value in OF_GOOGLE.items() if "FASTRAK" not in name})
+    assert [what.split("=")[0] for what in alone] == [
+        "NCCL_ALGO", "NCCL_PROTO", "NCCL_MAX_NCHANNELS", "NCCL_NVLS_ENABLE"
+    ]  # fmt: skip
+    assert "leaves NCCL these algorithms only" in alone[0]
+    assert len(habits(OF_GOOGLE | {"NCCL_PROTO": "LL128"})) == 1
 
 
 @pytest.mark.parametrize(

@@ -69,11 +69,11 @@ class Waiver:
     until: date | None = schema.key(day, "the last day on which it holds, UTC")
 
     def speaks_of(self, node: str) -> bool:
-        """Tell whether it is about a node."""
+        """Tell whether the waiver covers a node."""
         return self.nodes is None or node in self.nodes or node.split(".")[0] in self.nodes
 
     def covers(self, check: str, subject: str) -> bool:
-        """Tell whether it is about what a check said of a subject."""
+        """Tell whether the waiver covers a finding: this check, on this subject."""
         return fnmatchcase(check, self.check or "") and (self.subject is None or fnmatchcase(subject, self.subject))
 
     def expired(self, today: date) -> bool:
@@ -118,7 +118,7 @@ def read_waivers(reader: schema.Reader, data: Mapping[str, Any], today: date | N
 def unknown_checks(
     reader: schema.Reader, named: Iterable[tuple[schema.KeyPath, Sequence[str]]], ids: Callable[[], Sequence[str]]
 ) -> None:
-    """Note ids and patterns that no check has; the ids are asked for only where some are named."""
+    """Note patterns that match no check; ``ids`` is called only if the file names any."""
     for path, globs in named:
         for glob in globs:
             known = list(ids())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
@@ -11,14 +10,18 @@ from typing import Any
 from preflight import bounded
 from preflight.cluster import Cluster, exceptions, fabric, gate, roofline, schema
 from preflight.cluster.exceptions import Chosen
+from preflight.cluster.lines import Lines, decoded
 from preflight.cluster.tables import NodeClass, Ports, Qos
 from preflight.hardware import part_by_name
-from preflight.lean import fields
+from preflight.lean import fields, regex
 
 
 class ClusterFileError(Exception):
     """The cluster file has mistakes; the text names file, line, key and cure of each."""
 
+
+#: A key of more parts than a file of ours has any use for.
+_CHAIN = regex(r"""(?<![\w.-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){64}""")
 
 #: Called for the ids of all checks, where a cluster file names some.
 Ids = Callable[[], Sequence[str]]
@@ -45,7 +48,9 @@ def decode(raw: bytes, path: str, ids: Ids | None = None, today: date | None = N
         line = raw.count(b"\n", 0, error.start) + 1
         raise ClusterFileError(f"{path}:{line}: is not UTF-8 text (byte {error.start}) - save it as UTF-8") from None
     try:
-        data = _decoded(text)
+        if _CHAIN.search(text):
+            raise RecursionError  # a parser needs the square of a key's parts in memory
+        data = decoded(text)
     except (ValueError, RecursionError) as error:  # ValueError: TOMLDecodeError, or a number of thousands of digits
         from preflight.cluster.toml_words import explain
 
@@ -55,22 +60,18 @@ def decode(raw: bytes, path: str, ids: Ids | None = None, today: date | None = N
     return from_data(data, path, text, ids, today)
 
 
-def _decoded(text: str) -> dict[str, Any]:
-    """Decode TOML; raises ValueError or RecursionError."""
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-
-    decoded: dict[str, Any] = tomllib.loads(text)
-    return decoded
-
-
 def from_data(
     data: Mapping[str, Any], path: str, text: str = "", ids: Ids | None = None, today: date | None = None
 ) -> Cluster:
     """Validate a decoded cluster file; ``text`` is what its line numbers are found in."""
-    reader = schema.Reader(lambda key_path: line_of(text, key_path))
+    lines: list[Lines] = []
+
+    def line_of(path: schema.KeyPath) -> int | None:
+        if not lines:
+            lines.append(Lines(text))
+        return lines[0].of(path)
+
+    reader = schema.Reader(line_of)
     reader.known(data, (), {"cluster", "class", "fabric", "gate", "checks", "waiver"})
     about = reader.subtable(data, (), "cluster")
     reader.known(about, ("cluster",), {"name"})
@@ -176,31 +177,3 @@ def _consistent_marking(reader: schema.Reader, name: str, qos: Qos) -> None:
             (*path, "cnp_dscp"), f"{marked} is the DSCP of the traffic that notifications are to slow",
             "give them a DSCP of their own: cnp_dscp = 48",
         )  # fmt: skip
-
-
-def line_of(text: str, key_path: schema.KeyPath) -> int | None:
-    """Find the line on which a key is set, by asking the TOML parser for longer and longer prefixes.
-
-    The statement that sets a key begins right after the last prefix that parses without it.
-    """
-    if not key_path:
-        return None
-    lines = text.splitlines(keepends=True)
-    boundary = 0
-    for count in range(1, len(lines) + 1):
-        try:
-            data: Any = _decoded("".join(lines[:count]))
-        except (ValueError, RecursionError):
-            continue
-        for part in key_path:
-            data = _inside(data, part)
-        if data is not None:
-            return boundary + 1
-        boundary = count
-    return line_of(text, key_path[:-1])
-
-
-def _inside(data: Any, part: str | int) -> Any:
-    if isinstance(part, int):
-        return data[part] if isinstance(data, list) and part < len(data) else None
-    return data.get(part) if isinstance(data, dict) else None

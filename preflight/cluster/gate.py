@@ -32,7 +32,7 @@ def directory(value: Any) -> str:
 
 @dataclass(frozen=True)
 class GateSeat:
-    """What one seat does otherwise than all."""
+    """What one seat does differently from the others."""
 
     fail: str | None = schema.key(schema.one_of(*_FAIL), "what to do about a node that fails")
     unknown: str | None = schema.key(schema.one_of(*_OTHER), "what to do about a node that could not be judged")
@@ -46,7 +46,7 @@ class GateSeat:
 
 @dataclass(frozen=True)
 class Gate:
-    """What holds for all seats; ``seats`` has what one of them does otherwise."""
+    """What holds for all seats; ``seats`` has what single ones do differently."""
 
     strict: bool | None = schema.key(schema.boolean, "whether a node that could not be judged gets no job")
     dry_run: bool | None = schema.key(schema.boolean, "say what would be done, and let every job start")
@@ -68,7 +68,7 @@ class Gate:
     seats: Mapping[str, GateSeat] = field(default_factory=dict)
 
     def seat(self, name: str) -> GateSeat:
-        """Return what the file says of a seat, with what it says of all where it is silent on this one."""
+        """Return the settings of a seat: its own, else those of all seats."""
         own = self.seats.get(name, GateSeat())
         common = {key: getattr(self, key) for key in ("strict", "deadline_s", "only", "skip")}
         return replace(own, **{key: value for key, value in common.items() if getattr(own, key) is None})

@@ -126,6 +126,10 @@ def names(value: Any) -> tuple[str, ...]:
 # --- reading ---
 
 
+#: Mistakes of a file that are told; finding the line of each takes time.
+MOST_TOLD = 100
+
+
 @dataclass(frozen=True)
 class Mistake:
     """One mistake: where, what, and what to do."""
@@ -141,11 +145,15 @@ class Reader:
 
     def __init__(self, line_of: Callable[[KeyPath], int | None]) -> None:
         self.mistakes: list[Mistake] = []
+        self._more = 0
         self._line_of = line_of
 
     def mistake(self, path: KeyPath, what: str, cure: str) -> None:
-        """Note a mistake."""
-        self.mistakes.append(Mistake(path, self._line_of(path), what, cure))
+        """Note a mistake; of those that nobody is going to read only how many there are."""
+        if len(self.mistakes) < MOST_TOLD:
+            self.mistakes.append(Mistake(path, self._line_of(path), what, cure))
+        else:
+            self._more += 1
 
     def known(self, body: Mapping[str, Any], path: KeyPath, legal: set[str]) -> None:
         """Note every key that is not legal, with the nearest one that is."""
@@ -194,6 +202,8 @@ class Reader:
             where = f"{path}:{mistake.line}" if mistake.line else path
             named = f" {written_path(mistake.path)}:" if mistake.path else ""
             yield f"{where}:{named} {mistake.what} - {mistake.cure}"
+        if self._more:
+            yield f"{path}: and {self._more} mistakes more - mend these first"
 
 
 def written_path(path: KeyPath) -> str:

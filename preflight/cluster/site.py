@@ -13,10 +13,14 @@ from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
 from preflight.facts.rdma import Port, is_bluefield
 from preflight.hardware import Part
-from preflight.lean import dataclass
+from preflight.lean import dataclass, replace
 
 if TYPE_CHECKING:
     from preflight.facts.nccl_report import Report
+
+
+#: How roles are known where neither the cluster file nor NCCL_IB_HCA tells them.
+NEAREST = "nearest to a GPU (nvidia-smi topo -m)"
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,11 @@ class Roles:
     compute: tuple[Port, ...]
     others: tuple[Port, ...]
     known_from: str
+
+    @property
+    def of_near_gpus(self) -> bool:
+        """Whether nothing but the GPUs near them tells which ports a job uses."""
+        return self.known_from == NEAREST
 
 
 @dataclass(frozen=True)
@@ -72,6 +81,15 @@ class Site:
     def rate_gbps(self) -> Expected:
         """Rate of each compute port, Gb/s."""
         return self._expected("ports", "rate_gbps", self.part.compute_rate_gbps if self.part else None)
+
+    def rate_of_each(self, ports: int, gpus: int) -> Expected:
+        """Rate of each of so many compute ports, Gb/s: the catalogue's is that of one GPU's share of the fabric."""
+        expected = self.rate_gbps
+        of_part = self.members.ports.rate_gbps is None and expected.value is not None
+        if not of_part or not gpus or ports < 2 * gpus or ports % gpus:
+            return expected
+        share = ports // gpus
+        return replace(expected, value=expected.value / share, source=f"{expected.source}; {share} ports for each GPU")
 
     @property
     def link_layer(self) -> Expected:
@@ -175,7 +193,7 @@ class Site:
             return _split(node.rdma_ports, selected, "NCCL_IB_HCA")
         near = _near_gpus(node)
         if near and (chosen := [port for port in ports if port.device in near]):
-            return _split(node.rdma_ports, chosen, "nearest to a GPU (nvidia-smi topo -m)")
+            return _split(node.rdma_ports, chosen, NEAREST)
         if self.part is not None and self.part.nic_on_cpu:
             plain = [port for port in ports if not is_bluefield(node.evidence, port.device)]
             if plain and len(plain) < len(ports):

@@ -46,7 +46,7 @@ _WORDS = (
 
 
 def explain(error: Exception, text: str) -> tuple[int | None, str, str, str]:
-    """Return line (None: unknown), key (maybe empty), what is wrong and its cure, of what the parser says of a text."""
+    """Explain an error of the TOML parser: line (None: unknown), key (may be empty), what is wrong, its cure."""
     if text.startswith("\ufeff"):
         return 1, "", "begins with a byte order mark", "save the file as UTF-8 without BOM"
     if isinstance(error, RecursionError):

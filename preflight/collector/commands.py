@@ -26,7 +26,7 @@ _closed = threading.Event()
 
 
 def environment() -> "Dict[str, str]":
-    """Return the environment of every command: the collector's own, in plain English."""
+    """Return the environment of every command: the collector's own, with the C locale, so that tools speak English."""
     return dict(os.environ, PATH=tools.search_path(), LC_ALL="C")
 
 

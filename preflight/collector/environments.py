@@ -1,6 +1,6 @@
 """Environments: of this process, of the ranks of a job that run here, and the files that NCCL's variables name.
 
-Of an environment only the plan's allow-list leaves the node, without secrets, whoever's process it is.
+Of an environment only the plan's allow-list leaves the node, without secrets, whosever process it is.
 """
 
 import os

@@ -122,21 +122,6 @@ def _decode(payload: memoryview) -> "Dict[str, Any]":
     return document
 
 
-def read_frame(source: "Union[bytes, IO[bytes]]") -> "Dict[str, Any]":
-    """Return the document framed in some bytes, or in a stream read up to the end mark.
-
-    Raises NoFrame, CutFrame or DamagedFrame.
-    """
-    reader = Reader()
-    if isinstance(source, bytes):
-        reader.feed(source)
-        return reader.document()
-    while True:
-        data = source.read(65536)
-        if not data or reader.feed(data):
-            return reader.document()
-
-
 def pack(document: "Dict[str, Any]") -> bytes:
     """Return the frame of a document."""
     text = json.dumps(document, sort_keys=True)

@@ -32,6 +32,7 @@ class Site:
         self.deadline = deadline
         self.privilege = privilege
         self.window_s = float(plan.get("window_s", 0))
+        self.there: Dict[str, bool] = {}
         tools.also(plan.get("tools", ()))
 
 
@@ -67,7 +68,7 @@ class Job:
         return job
 
     def gone(self) -> "List[str]":
-        """Return the keys that the first reading had and this one, which has ended, has not."""
+        """Return the keys that the first reading had and this second one lacks."""
         return sorted(self._expected - self.seen)
 
     @property
@@ -99,7 +100,7 @@ class Job:
 
     def answer(self, site: Site, put: "Put") -> "List[Job]":
         """Do the work; return further jobs that it turned out to be made of."""
-        absent = present.lacking(self.probes[0].get("where", ()))
+        absent = present.lacking(self.probes[0].get("where", ()), site.there)
         if absent:
             put(self.key, {"status": "missing", "why": absent})
             return []
@@ -193,7 +194,7 @@ class Job:
         return jobs
 
     def _library(self, site: Site, put: "Put") -> None:
-        if self.kind == "nvml" and not present.nvidia():
+        if self.kind == "nvml" and present.lacking(["nvidia"], site.there):
             for probe in self.probes:
                 put(probe["key"], {"status": "missing", "why": "no NVIDIA driver is loaded"})
             return

@@ -4,7 +4,7 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, Iterable, Tuple
+    from typing import Callable, Dict, Iterable, Optional, Tuple
 
 _NVIDIA = "0x10de"
 
@@ -46,12 +46,18 @@ SIGNS: "Dict[str, Tuple[Callable[[], bool], str]]" = {
 }
 
 
-def lacking(subjects: "Iterable[str]") -> str:
-    """Say that none of the subjects is there; empty if one is, or none is named."""
+def lacking(subjects: "Iterable[str]", known: "Optional[Dict[str, bool]]" = None) -> str:
+    """Say that none of the subjects is there; empty if one is, or none is named.
+
+    ``known`` remembers what is there: a look for NVIDIA's functions is one at each function of the PCI bus.
+    """
+    known = {} if known is None else known
     said = []
     for subject in subjects:
         is_there, absent = SIGNS[subject]
-        if is_there():
+        if subject not in known:
+            known[subject] = is_there()
+        if known[subject]:
             return ""
         said.append(absent)
     return "nothing to ask: there is " + " and ".join(said) if said else ""

@@ -22,7 +22,7 @@ _ELF = b"\x7fELF"
 class Spawned:
     """A command started by posix_spawn; of Popen's attributes those that are used here."""
 
-    def __init__(self, argv: "Sequence[str]", variables: "Dict[str, str]", fed: bool) -> None:
+    def __init__(self, argv: "Sequence[bytes]", variables: "Dict[str, str]", fed: bool) -> None:
         """Start it (Python 3.8); raise OSError as execve does, NotImplementedError where that cannot be done."""
         self.stdin: "Optional[IO[bytes]]" = None
         actions: "List[Any]" = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]  # novermin
@@ -59,9 +59,10 @@ class Spawned:
 
 def start(argv: "Sequence[str]", variables: "Dict[str, str]", fed: bool) -> "Process":
     """Start a command, its standard input a pipe if it is ``fed``; raise OSError if that cannot be done."""
+    words = [_encoded(word) for word in argv]
     if hasattr(os, "posix_spawn") and _is_near(argv[0]):
         try:
-            return Spawned(argv, variables, fed)
+            return Spawned(words, variables, fed)
         except NotImplementedError:  # setsid needs a C library of 2018
             pass
     import subprocess
@@ -69,7 +70,7 @@ def start(argv: "Sequence[str]", variables: "Dict[str, str]", fed: bool) -> "Pro
     # With vfork, which newer versions use, a fork would wait for the execve as well.
     subprocess._USE_VFORK = False  # type: ignore[attr-defined]
     return subprocess.Popen(
-        list(argv),
+        words,
         stdin=subprocess.PIPE if fed else subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -77,6 +78,14 @@ def start(argv: "Sequence[str]", variables: "Dict[str, str]", fed: bool) -> "Pro
         env=variables,
         start_new_session=True,
     )
+
+
+def _encoded(word: str) -> bytes:
+    """Return the bytes of a word; in the locale C a Python may know none but ASCII, and the plan came as UTF-8."""
+    try:
+        return os.fsencode(word)
+    except UnicodeEncodeError:
+        return word.encode("utf-8", "surrogateescape")
 
 
 def _pipe() -> "Tuple[int, int]":

@@ -47,7 +47,7 @@ class Privilege:
         return self._ordinary(argv, self._refused, *limits) if self._refused else self._sudo(argv, *limits)
 
     def _ordinary(self, argv: "List[str]", why: str, *limits: "Any") -> Record:
-        """Run a command as who runs this; a failure may be for want of root, and says so."""
+        """Run a command without root; if it fails, say that it may have needed root."""
         record = execute(argv, *limits)
         if why and record["status"] == "ok" and record["rc"] != 0:
             record["why"] = "; ".join(part for part in (record.get("why"), why) if part)

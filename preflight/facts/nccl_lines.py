@@ -19,6 +19,10 @@ _LAUNCHER = re.compile(
     "|".join(
         (
             r"\s*(?:>\s?){1,8}",  # quoted mail, Markdown
+            # rsyslog, journalctl -o short-iso
+            r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\S{8,24})"
+            r" [\w.-]{1,128} [\w.@/-]{1,64}(?:\[\d{1,10}\])?:\s",
+            r"\s{1,4}[\w.-]{1,128} [\w.@/-]{1,64}\[\d{1,10}\]:\s",  # the same, whose time was read already
             r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\s",  # RFC 3339
             r"\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}(?=\[)",  # mpirun --timestamp-output (Open MPI 4)
             # mpirun --tag-output (Open MPI 4, 5), SageMaker's own
@@ -28,8 +32,11 @@ _LAUNCHER = re.compile(
             r"\[(pod/[^\]\s]{1,256})\]\s",  # kubectl logs --prefix
             r"([\w.-]{1,128})\s+\|\s",  # docker compose
             r"\s?\|\s",  # CloudWatch
+            r"([\w./-]{1,128}\.(?:txt|log|out|err))[:-](?:\d{1,7}[:-])? ?",  # grep in files
+            r"([a-z][a-z0-9.]{0,62}-(?=[a-z0-9.-]*\d)[a-z0-9.-]{1,190} [a-z][a-z0-9-]{0,62})\s",  # stern
             r"\s{0,6}(\d{1,6}):\s",  # srun --label
             r"([A-Za-z][\w.-]{0,127}):\s(?!\s*Test )",  # pdsh, clush; but `host: Test NCCL failure` is nccl-tests'
+            r"(\d{1,3}(?:\.\d{1,3}){3}):\s",  # pdsh with addresses
             r"\[(\d{1,6})\]:?\s",  # mpiexec -l (Hydra)
         )
     )

@@ -7,7 +7,6 @@ line of NCCL may stand in the middle of it, and a run may end there.
 from __future__ import annotations
 
 import re
-
 from collections.abc import Sequence
 
 from preflight.facts.nccl_report import CutRow, Half, Row

@@ -33,7 +33,7 @@ _VERSION, _STARTING, _OPTIONS, _DEVICES, _TABLE, _FOOTER = 1, 2, 3, 4, 5, 6
 _NCCL_LINE = re.compile(r"[A-Za-z0-9][\w.-]{0,254}:\d{1,10}:\d{1,10} ")
 
 #: mpiexec -l labels what is flushed, not lines: its label may stand within a row, glued to a number.
-_LABEL = re.compile(r"\s{0,4}\[(\d{1,6})\]")
+_LABEL = re.compile(r"\s(\d{1,6})$")
 
 #: Digits of a number that ``%g`` prints: one with so many is whole wherever the text ends.
 _SIX_DIGITS = re.compile(r"0?\.?0*(?:[1-9]\.?(?:\d\.?){5,})")
@@ -63,8 +63,8 @@ class _Reader:
         for number, line in lines(text):
             self.raw = line
             tag, bare = unlaunched(without_rules(line))
-            if label := _LABEL.match(line):
-                bare = bare.replace(f"[{label[1]}] ", "  ") if not _NCCL_LINE.match(bare) else bare
+            if (label := _LABEL.search(f" {tag}")) and not _NCCL_LINE.match(bare):
+                bare = bare.replace(f"[{label[1]}] ", "  ")
             self.read(number, tag, bare)
         last = text.count("\n") + 1
         end = text.rstrip().count("\n") + 1

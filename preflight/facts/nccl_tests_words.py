@@ -35,7 +35,7 @@ LAST_ERROR = re.compile(r"# error: (\S.{0,400})")
 #: NCCL's own line: with what it was built for, or alone on the line. Prose has neither.
 NCCL_VERSION = re.compile(
     r"\bR?CCL version ?:? ?(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)(?:[-\w.:]{0,40}\+(?:cuda|hip)|\s*$)|"
-    r"^RCCL version ?: ?(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)-\S{1,100}\s*$|"
+    r"\bRCCL version : ?(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)-\S{1,100}\s*$|"
     r"\bNCCL version (\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)(?:\+(?:cuda|CUDA)|\s*$)"
 )
 

@@ -35,6 +35,13 @@ class Topology:
         code = self.links[one][other]
         return int(code[2:]) if code.startswith("NV") else 0
 
+    @property
+    def bridged(self) -> bool:
+        """Whether NVLink joins cards two by two, as bridges do, and no GPU to more than one other."""
+        rows = [self.links[gpu] for gpu in self.gpus if gpu in self.links]
+        partners = [sum(row.get(other, "").startswith("NV") for other in self.gpus) for row in rows]
+        return len(self.gpus) > 2 and max(partners, default=0) == 1
+
     def nearest_nics(self, gpu: str, among: Collection[str] | None = None) -> tuple[str, tuple[str, ...]]:
         """Return the best code of a GPU to any of these NICs, and those that have it (``("", ())`` without NICs)."""
         row = self.links[gpu]

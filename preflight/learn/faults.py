@@ -1,4 +1,4 @@
-"""What is wrong with the nodes that were learnt from, by the file that they taught."""
+"""What is wrong with the very nodes that a file was learnt from, when they are judged by it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one node shows of the values that a cluster file sets; everything that was not read is left out."""
+"""The values of one node that a cluster file could set; what was not read is left out."""
 
 from __future__ import annotations
 

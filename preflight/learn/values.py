@@ -8,7 +8,7 @@ from typing import Any
 
 from preflight.facts.fleet import MAJORITY, QUORUM, vote
 from preflight.hardware import Part
-from preflight.lean import dataclass
+from preflight.lean import dataclass, replace
 from preflight.learn.shown import Shown
 from preflight.nodeset import fold, unfold
 
@@ -80,10 +80,19 @@ KEYS = (
 def values(members: Sequence[Shown], part: Part | None) -> Iterator[Value]:
     """Yield the values of a class in the order of the file; a key that no node shows is left out."""
     for key in KEYS:
-        found = _value(key, members, part)
+        found = _value(key, members, _of_each_port(part, members) if key.key == "rate_gbps" else part)
         if found is not None:
             yield found
     yield from _qos(members)
+
+
+def _of_each_port(part: Part | None, members: Sequence[Shown]) -> Part | None:
+    """Return the part with the customary rate of one port, where all nodes have as many of them for each GPU."""
+    shares = {len(one.compute or ()) / one.gpus for one in members if one.gpus}
+    share = shares.pop() if len(shares) == 1 else 0.0
+    if part is None or part.compute_rate_gbps is None or share < 2 or share % 1:
+        return part
+    return replace(part, compute_rate_gbps=part.compute_rate_gbps / share)
 
 
 def _value(key: _Key, members: Sequence[Shown], part: Part | None) -> Value | None:

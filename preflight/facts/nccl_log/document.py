@@ -44,7 +44,8 @@ def document(log: NcclLog) -> dict[str, Any]:
         "ring_channels": log.ring_channels,
         "tree_channels": log.tree_channels,
         "rings": list(log.rings),
-        "hcas": [
+        "hcas": list(dict.fromkeys(hca.name for hca in log.hcas)),
+        "hca_ports": [
             {"name": h.name, "port": h.port, "hosts": h.hosts, "channels": h.channels, "unused_on": list(h.unused_on)}
             for h in log.hcas
         ],

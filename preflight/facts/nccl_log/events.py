@@ -11,7 +11,7 @@ from preflight.facts.nccl_log.prefix import Origin
 from preflight.facts.nccl_log.tally import Tally
 
 #: A communicator of more ranks than this is a slip of the pen, and would cost memory.
-_MOST_RANKS = 1 << 20
+MOST_RANKS = 1 << 20
 
 #: Kinds that are counted as they are; with the host where hosts may differ.
 _PLAIN = frozenset({"network", "provider", "plugin", "ring", "trees", "counts", "nvls", "clique", "sharp", "driver",
@@ -49,6 +49,8 @@ def apply(tally: Tally, said: Event, origin: Origin, line: Callable[[], Line]) -
     elif said.kind == "bootstrap":
         for name, address in cast("tuple[tuple[str, str], ...]", said.values):
             tally.add("bootstrap", (origin.host, name, address), line)
+    elif said.kind == "nranks":
+        sized(tally, cast("tuple[int]", said.values)[0])
     elif said.kind == "via":
         tally.add("via", (origin.host, *said.values), line)
     elif said.kind == "registered":
@@ -58,6 +60,12 @@ def apply(tally: Tally, said: Event, origin: Origin, line: Callable[[], Line]) -
     _obstacle(tally, said, line)
 
 
+def sized(tally: Tally, nranks: int) -> None:
+    """Keep that there is a communicator of so many ranks, of which a line names no rank."""
+    if 0 < nranks <= MOST_RANKS:
+        tally.add("collective size", (nranks,), nowhere, 0)
+
+
 def _ranks(tally: Tally, said: Event, origin: Origin, line: Callable[[], Line]) -> None:
     """Take in who takes part in a communicator."""
     if said.kind == "comm":
@@ -65,7 +73,7 @@ def _ranks(tally: Tally, said: Event, origin: Origin, line: Callable[[], Line]) 
     else:
         rank, nranks = cast("tuple[int, int]", said.values[:2])
         phase, name = "", None
-    if not 0 <= rank < nranks <= _MOST_RANKS:
+    if not 0 <= rank < nranks <= MOST_RANKS:
         return
     tally.add("rank", (nranks, rank, *origin.process), nowhere)
     if said.kind == "size":

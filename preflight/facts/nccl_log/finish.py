@@ -37,10 +37,10 @@ _RING_SHOWN = 20
 
 #: A framework's own words of a failure, in a log in which NCCL itself was silent: PyTorch's, vLLM's, XLA's, CuPy's.
 FRAMEWORK = re.compile(
-    r"ProcessGroupNCCL\.cpp\b|(?:^|\] ?)Watchdog caught collective|Watchdog caught collective operation timeout: ?WorkNCCL"
-    r"|\bDist(?:Backend|Store)Error\b"
+    r"ProcessGroupNCCL\.cpp\b|\bDist(?:Backend|Store)Error\b"
+    r"|(?:^|\] ?)Watchdog caught collective|Watchdog caught collective operation timeout: ?WorkNCCL"
     r"|\b(?:NCCL|Nccl) [Ee]rror(?: in\b|, | ?(?:code )?\d{0,3} ?[:(])|\bNCCL operation \w+\(.{0,200}\) failed"
-    r"|\bnccl[A-Z]\w+ failed: |\bnccl(?:UnhandledCudaError|\w{1,20}Error|InvalidUsage|InvalidArgument): |\bNCCL_ERROR_\w+: "
+    r"|\bnccl[A-Z]\w+ failed: |\bnccl(?:\w{1,20}Error|InvalidUsage|InvalidArgument): |\bNCCL_ERROR_\w+: "
 )
 
 

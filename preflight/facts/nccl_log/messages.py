@@ -195,6 +195,12 @@ def _comm(message: str) -> Event | None:
     return Event("comm", (phase[1], rank, nranks, name))
 
 
+def _nranks(message: str) -> Event | None:
+    """Read how many GPUs one process drives that sets up all ranks itself (2.4 … 2.6)."""
+    match = re.fullmatch(r"nranks (\d{1,7})", message)
+    return Event("nranks", (int(match[1]),)) if match else None
+
+
 def _using(message: str) -> Event | None:
     if not (match := _USING.match(message)):
         old = _OLD_INTERFACE.match(message)
@@ -311,6 +317,7 @@ def _registered(message: str) -> Event | None:
 #: Marks, one of which a message holds, and its reader.
 _READERS: tuple[tuple[tuple[str, ...], Callable[[str], Event | None]], ...] = (
     ((" rank ",), _comm),
+    (("nranks ",), _nranks),
     ((" set by environment to ", " set to "), _environment),
     (("CCL version ",), _version),
     (("Using network ", "Using internal Network ", "Assigned NET plugin "), _network),

@@ -24,13 +24,16 @@ _REST = (
 )
 _AFTER_HOST = re.compile(f"(?:{_DEVICE})?{_REST}")
 #: Where somebody took the host out: the device alone tells NCCL's line from prose about NCCL, or nothing stands before.
-_MARKED = re.compile(f"(?:.{{0,400}}[\\s:>│|])?{_DEVICE}{_REST}")
+_MARKED = re.compile(f"(?:.{{0,400}}[\\s:>│|]|[#+-]|//)?{_DEVICE}{_REST}")
 #: A host whose process somebody took out; what has neither digit nor hyphen may be a word.
 _HOST_ALONE = re.compile(
     rf"\s*(?!(?i:rank|gpu|cuda|dev|device|proc|task|line|step|node_rank|local_rank)[-_:]?\d*\s)"
     rf"(?P<host>(?=\S*[\d-])[A-Za-z][\w.-]{{2,254}})\s{_DEVICE}{_REST}"
 )
-_BEFORE_BARE = re.compile(r"\s*(?:(?:[\[(]\s*[\])]|[\[(]?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?[\])]?|[+>|│*-]|std(?:out|err)(?: [FP])?)\s+|(?:#|//)\s*)*")
+_BEFORE_BARE = re.compile(
+    r"\s*(?:(?:[\[(]\s*[\])]|[\[(]?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?[\])]?|[>|│┃*]|std(?:out|err)(?: [FP])?)\s+"
+    r"|(?:[#+-]|//)\s*)*"
+)
 _BARE = re.compile(f"(?:\\S{{1,255}}:[\\dXx*]{{1,10}}:[\\dXx*]{{1,10}}\\s)?{_REST}")
 
 

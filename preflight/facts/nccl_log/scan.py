@@ -14,7 +14,7 @@ from zlib import crc32
 from preflight.facts.nccl_lines import LONGEST_LINE_CHARS
 from preflight.facts.nccl_log import rails, signatures
 from preflight.facts.nccl_log.careful import CarefulReader, levelled
-from preflight.facts.nccl_log.events import apply, nowhere
+from preflight.facts.nccl_log.events import apply, sized
 from preflight.facts.nccl_log.messages import Event, Via, collective_size, event, ignored, marked, trimmed, via
 from preflight.facts.nccl_log.prefix import Origin, clean, origin_of, unwrapped_json
 
@@ -168,7 +168,7 @@ class Scanner(CarefulReader):
         if size[:1] == b" " and size not in self.sizes and (ranks := collective_size(size)) is not None:
             if len(self.sizes) < _MESSAGES_KEPT:
                 self.sizes.add(size)
-            self.tally.add("collective size", (ranks,), nowhere, 0)
+            sized(self.tally, ranks)
 
     def _read(self, message: bytes, shape: bytes) -> tuple[Event | None, str | None]:
         """Read a message that was not met yet, and remember what it says."""

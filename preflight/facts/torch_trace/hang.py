@@ -96,8 +96,8 @@ def of_watchdog(told: Watchdog) -> tuple[Hang, ...]:
 
 
 def _of_timeouts(told: Watchdog) -> list[Hang]:
-    """Older versions tell no progress: only what ran out of time, and where."""
-    seqs = [one.seq for one in told.timed_out if one.seq is not None]
+    """Older versions tell no progress: only what ran out of time, and where; of whom nobody knows says nothing."""
+    seqs = [one.seq for one in told.timed_out if one.seq is not None and one.rank is not None]
     if not seqs:
         return []
     seq = min(seqs)
