@@ -12,6 +12,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from preflight.reports import page_cards
 from preflight.reports import page_model as model
 from preflight.reports.coverage_words import waiting
 from preflight.reports.history_words import before
@@ -28,8 +29,8 @@ _EXIT = {0: "nothing that gates failed or is unknown", 1: "a gating check failed
 
 def render(report: Mapping[str, Any]) -> str:
     """Return the page of a ``preflight.report/1`` document; pure."""
-    failures, warnings = (model.cards(report["findings"], status) for status in ("fail", "warn"))
-    unknown = model.gaps(report["findings"])
+    failures, warnings = (page_cards.cards(report["findings"], status) for status in ("fail", "warn"))
+    unknown = page_cards.gaps(report["findings"])
     css = _style()
     return _environment().get_template("report.html.j2").render(
         report=report,
@@ -43,15 +44,15 @@ def render(report: Mapping[str, Any]) -> str:
         failures=failures,
         warnings=warnings,
         unknown=unknown,
-        passes=model.cards(report["findings"], "pass"),
-        skips=model.cards(report["findings"], "skip"),
+        passes=page_cards.cards(report["findings"], "pass"),
+        skips=page_cards.cards(report["findings"], "skip"),
         silences=model.silences(report["nodes"]),
         heat=model.heat_map(report["nodes"]),
         groups=model.node_groups(report["nodes"]),
         fabrics=model.fabrics(report.get("fabrics", ())),
         checklists=model.checklists(report["checklists"]),
         checklist_counts=model.tally(report["checklists"]),
-        anchors=model.anchors(failures, warnings, unknown),
+        anchors=page_cards.anchors(failures, warnings, unknown),
         exit_meaning=_EXIT,
         shown_instances=SHOWN_INSTANCES,
         shown_nodes=SHOWN_NODES,

@@ -1,10 +1,10 @@
-"""The report document regrouped for a page: cards, heat map, groups of equal nodes. Frozen data only."""
+"""A report but for its findings, regrouped for a page: coverage, heat map, groups of equal nodes. Frozen data."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,110 +32,6 @@ Document = Mapping[str, Any]
 def urgency(status: str) -> int:
     """Return the place of a status in the order of urgency; one that is not known stands first."""
     return STATUSES.index(status) if status in STATUSES else -1
-
-
-# --- findings --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Instance:
-    """One finding of a card: where, what, on what evidence."""
-
-    nodes: str
-    node_count: int
-    finding: Document
-    why: str  # empty where the card says it for all
-    fix: str
-    evident: bool  # its evidence is told; not where the next one rests on the same
-
-
-@dataclass(frozen=True)
-class Card:
-    """All findings of one check that have one status."""
-
-    ident: str
-    check: str
-    title: str
-    status: str
-    gating: bool
-    nodes: str
-    node_count: int
-    why: str
-    fix: str
-    instances: tuple[Instance, ...]
-
-
-def cards(findings: Sequence[Document], status: str) -> tuple[Card, ...]:
-    """Gather the findings of a status by check, in the order in which the report tells them."""
-    groups: dict[str, list[Document]] = {}
-    for finding in findings:
-        if finding["status"] == status:
-            groups.setdefault(finding["check"], []).append(finding)
-    return tuple(_card(f"{status}-{number}", group) for number, group in enumerate(groups.values(), 1))
-
-
-def _card(ident: str, group: Sequence[Document]) -> Card:
-    first = group[0]
-    why, fix = _shared(group, "why"), _shared(group, "fix")
-    nodes = _union(group)
-    return Card(
-        ident=ident,
-        check=first["check"],
-        title=first["title"],
-        status=first["status"],
-        gating=all(finding.get("gating", True) for finding in group),
-        nodes=fold(nodes),
-        node_count=len(nodes),
-        why=why,
-        fix=fix,
-        instances=tuple(
-            Instance(
-                fold(finding["nodes"]),
-                len(finding["nodes"]),
-                finding,
-                "" if why else finding["why"],
-                "" if fix else finding["fix"],
-                following is None or _rests_on(finding) != _rests_on(following),
-            )
-            for finding, following in zip(group, (*group[1:], None), strict=True)
-        ),
-    )
-
-
-def _rests_on(finding: Document) -> tuple[object, object]:
-    return finding["evidence"], finding.get("excerpts")
-
-
-def _shared(group: Sequence[Document], key: str) -> str:
-    values = {finding[key] for finding in group}
-    return str(values.pop()) if len(values) == 1 else ""
-
-
-def _union(group: Iterable[Document]) -> list[str]:
-    return list(dict.fromkeys(name for finding in group for name in finding["nodes"]))
-
-
-@dataclass(frozen=True)
-class Gap:
-    """What one step would tell: unknown findings that have the same fix."""
-
-    fix: str
-    results: int
-    cards: tuple[Card, ...]
-
-
-def gaps(findings: Sequence[Document]) -> tuple[Gap, ...]:
-    """Group the unknown findings by what would tell; the step that tells most comes first."""
-    groups: dict[str, list[Document]] = {}
-    for finding in findings:
-        if finding["status"] == "unknown":
-            groups.setdefault(finding["fix"], []).append(finding)
-    made = []
-    for number, (fix, group) in enumerate(groups.items(), 1):
-        inside = cards(group, "unknown")
-        renamed = tuple(Card(**{**vars(card), "ident": f"gap-{number}-{card.ident}"}) for card in inside)
-        made.append(Gap(fix, sum(len(finding["nodes"]) for finding in group), renamed))
-    return tuple(sorted(made, key=lambda gap: -gap.results))
 
 
 # --- coverage --------------------------------------------------------------------------------------
@@ -213,24 +109,28 @@ class HeatRow:
 class HeatMap:
     """Checks by subject, and a row for each group of nodes."""
 
-    subjects: tuple[tuple[str, ...], ...]  # ids of checks, those of one subject together
+    subjects: tuple[tuple[str, ...], ...]  # ids of checks, those of one subject together; in trouble first
     rows: tuple[HeatRow, ...]
 
 
 def heat_map(nodes: Sequence[Document]) -> HeatMap:
-    """Return the node x check table of the nodes that answered, equal rows folded, worst first."""
+    """Return the node x check table of the nodes that answered: equal rows folded, what is in trouble first."""
     answered = [node for node in nodes if not node.get("no_answer")]
-    subjects: dict[str, dict[str, None]] = {}
-    for check in (check for node in answered for check in node["checks"]):
-        subjects.setdefault(check.partition(".")[0], {})[check] = None
-    checks = [check for group in subjects.values() for check in group]
+    worst: dict[str, int] = {}
+    for check, status in (item for node in answered for item in node["checks"].items()):
+        worst[check] = min(urgency(status), worst.get(check, len(STATUSES)))
+    subjects: dict[tuple[bool, str], list[str]] = {}
+    for check, rank in worst.items():
+        subjects.setdefault((rank >= urgency("pass"), check.partition(".")[0]), []).append(check)
+    columns = [tuple(subjects[key]) for key in sorted(subjects, key=lambda key: key[0])]
+    checks = [check for group in columns for check in group]
     groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for node in answered:
         cells = tuple(node["checks"].get(check, "") for check in checks)
         groups.setdefault((node["status"], cells), []).append(node["name"])
     rows = [HeatRow(fold(names), len(names), *key) for key, names in groups.items()]
     return HeatMap(
-        tuple(tuple(group) for group in subjects.values()),
+        tuple(columns),
         tuple(sorted(rows, key=lambda row: (urgency(row.status), -Counter(row.cells)[row.status]))),
     )
 
@@ -334,16 +234,3 @@ def tally(items: Iterable[Document]) -> tuple[tuple[str, int], ...]:
     """Count items by status, most urgent first."""
     found = Counter(item["status"] for item in items)
     return tuple((status, found[status]) for status in sorted(found, key=urgency))
-
-
-def anchors(failures: Sequence[Card], warnings: Sequence[Card], unknown: Sequence[Gap]) -> dict[str, str]:
-    """Return where on the page the findings of a check stand: check id -> fragment."""
-    found: dict[str, str] = {}
-    for card in (*failures, *_inside(unknown), *warnings):
-        found.setdefault(card.check, card.ident)
-    return found
-
-
-def _inside(unknown: Sequence[Gap]) -> Iterator[Card]:
-    for gap in unknown:
-        yield from gap.cards

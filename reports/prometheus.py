@@ -1,7 +1,7 @@
 """The report as metrics in the text format of Prometheus, for node_exporter's textfile collector.
 
-Labels are ids of checks, words of ours, and names of nodes and classes: never a message, whose kinds are without
-number. What nodes there are is bounded by ``MOST_SERIES``; what is left out is counted.
+Labels are ids of checks, words of ours, and names of nodes and classes: never a message, whose wording has no
+bound. Series that name nodes are bounded by ``MOST_SERIES``; what is left out is counted.
 """
 
 from __future__ import annotations
@@ -11,40 +11,13 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-from preflight.lean import dataclass, field
-from preflight.reports.visible import one_line
+from preflight.reports.exposition import Metric
 
 #: Series of one metric that name nodes; the most urgent come first.
 MOST_SERIES = 2000
 
-#: Bytes of a label's value; a host name has at most 253.
-_LONGEST = 253
-
 #: What a status is as a number: the greater, the more urgent.
 LEVELS = {"pass": 0, "skip": 0, "warn": 1, "unknown": 2, "fail": 3}
-
-
-@dataclass
-class Metric:
-    """One metric: its name, what it means, and its samples."""
-
-    name: str
-    about: str
-    samples: list[tuple[Mapping[str, str], float]] = field(default_factory=list)
-
-    def add(self, value: float, **labels: str) -> None:
-        """Add a sample."""
-        self.samples.append((labels, value))
-
-    def lines(self) -> Iterator[str]:
-        """Yield its lines; a metric without samples has none."""
-        if not self.samples:
-            return
-        yield f"# HELP {self.name} {self.about}"
-        yield f"# TYPE {self.name} gauge"
-        for labels, value in self.samples:
-            written = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items())
-            yield f"{self.name}{{{written}}} {value:.15g}" if written else f"{self.name} {value:.15g}"
 
 
 def render(report: Mapping[str, Any]) -> str:
@@ -120,8 +93,3 @@ def _seconds(at: str) -> float | None:
         return datetime.strptime(at, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc).timestamp()
     except ValueError:
         return None
-
-
-def _escaped(text: str) -> str:
-    """Write a label's value; foreign text may hold anything."""
-    return one_line(text[:_LONGEST]).replace("\\", "\\\\").replace('"', '\\"')

@@ -25,7 +25,7 @@ def headline(report: Mapping[str, Any]) -> str:
 
 
 def verdict(report: Mapping[str, Any]) -> Verdict:
-    """Judge nothing anew: put the exit status and the counts of the report into words.
+    """Put the exit status and the counts of the report into words; nothing is judged anew.
 
     PASS is said only where nothing failed, no result is unknown and every node answered; checklist
     items that nothing has answered yet are counted beside it. Where the exit status is 0 all the same,

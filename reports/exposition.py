@@ -1,0 +1,42 @@
+"""The text format of Prometheus, as node_exporter's textfile collector reads it: one metric and its samples.
+
+Source: https://prometheus.io/docs/instrumenting/exposition_formats/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from preflight.lean import dataclass, field
+from preflight.reports.visible import one_line
+
+#: Characters of a label's value; a host name has at most 253.
+_LONGEST = 253
+
+
+@dataclass
+class Metric:
+    """One gauge: its name, what it means, and its samples."""
+
+    name: str
+    about: str
+    samples: list[tuple[Mapping[str, str], float]] = field(default_factory=list)
+
+    def add(self, value: float, **labels: str) -> None:
+        """Add a sample."""
+        self.samples.append((labels, value))
+
+    def lines(self) -> Iterator[str]:
+        """Yield its lines; a metric without samples has none."""
+        if not self.samples:
+            return
+        yield f"# HELP {self.name} {self.about}"
+        yield f"# TYPE {self.name} gauge"
+        for labels, value in self.samples:
+            written = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items())
+            yield f"{self.name}{{{written}}} {value:.15g}" if written else f"{self.name} {value:.15g}"
+
+
+def _escaped(text: str) -> str:
+    """Write a label's value; foreign text may hold anything."""
+    return one_line(text[:_LONGEST]).replace("\\", "\\\\").replace('"', '\\"')

@@ -1,0 +1,125 @@
+"""The findings of a report regrouped for a page: a card for each check, what is unknown by its remedy. Frozen data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from preflight.reports.visible import fold
+
+Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One finding of a card: where, what, on what evidence."""
+
+    nodes: str
+    node_count: int
+    finding: Document
+    why: str  # empty where the card says it for all
+    fix: str
+    evident: bool  # its evidence is told; not where the next one rests on the same
+
+
+@dataclass(frozen=True)
+class Card:
+    """All findings of one check that have one status."""
+
+    ident: str
+    check: str
+    title: str
+    status: str
+    gating: bool
+    nodes: str
+    node_count: int
+    why: str
+    fix: str
+    instances: tuple[Instance, ...]
+
+
+def cards(findings: Sequence[Document], status: str) -> tuple[Card, ...]:
+    """Gather the findings of a status by check, in the order in which the report tells them."""
+    groups: dict[str, list[Document]] = {}
+    for finding in findings:
+        if finding["status"] == status:
+            groups.setdefault(finding["check"], []).append(finding)
+    return tuple(_card(f"{status}-{number}", group) for number, group in enumerate(groups.values(), 1))
+
+
+def _card(ident: str, group: Sequence[Document]) -> Card:
+    first = group[0]
+    why, fix = _shared(group, "why"), _shared(group, "fix")
+    nodes = _union(group)
+    return Card(
+        ident=ident,
+        check=first["check"],
+        title=first["title"],
+        status=first["status"],
+        gating=all(finding.get("gating", True) for finding in group),
+        nodes=fold(nodes),
+        node_count=len(nodes),
+        why=why,
+        fix=fix,
+        instances=tuple(
+            Instance(
+                fold(finding["nodes"]),
+                len(finding["nodes"]),
+                finding,
+                "" if why else finding["why"],
+                "" if fix else finding["fix"],
+                following is None or _rests_on(finding) != _rests_on(following),
+            )
+            for finding, following in zip(group, (*group[1:], None), strict=True)
+        ),
+    )
+
+
+def _rests_on(finding: Document) -> tuple[object, object]:
+    return finding["evidence"], finding.get("excerpts")
+
+
+def _shared(group: Sequence[Document], key: str) -> str:
+    values = {finding[key] for finding in group}
+    return str(values.pop()) if len(values) == 1 else ""
+
+
+def _union(group: Iterable[Document]) -> list[str]:
+    return list(dict.fromkeys(name for finding in group for name in finding["nodes"]))
+
+
+@dataclass(frozen=True)
+class Gap:
+    """What one step would tell: unknown findings that have the same fix."""
+
+    fix: str
+    results: int
+    cards: tuple[Card, ...]
+
+
+def gaps(findings: Sequence[Document]) -> tuple[Gap, ...]:
+    """Group the unknown findings by what would tell; the step that tells most comes first."""
+    groups: dict[str, list[Document]] = {}
+    for finding in findings:
+        if finding["status"] == "unknown":
+            groups.setdefault(finding["fix"], []).append(finding)
+    made = []
+    for number, (fix, group) in enumerate(groups.items(), 1):
+        inside = cards(group, "unknown")
+        renamed = tuple(Card(**{**vars(card), "ident": f"gap-{number}-{card.ident}"}) for card in inside)
+        made.append(Gap(fix, sum(len(finding["nodes"]) for finding in group), renamed))
+    return tuple(sorted(made, key=lambda gap: -gap.results))
+
+
+def anchors(failures: Sequence[Card], warnings: Sequence[Card], unknown: Sequence[Gap]) -> dict[str, str]:
+    """Return where on the page the findings of a check stand: check id -> fragment."""
+    found: dict[str, str] = {}
+    for card in (*failures, *_inside(unknown), *warnings):
+        found.setdefault(card.check, card.ident)
+    return found
+
+
+def _inside(unknown: Sequence[Gap]) -> Iterator[Card]:
+    for gap in unknown:
+        yield from gap.cards

@@ -1,0 +1,96 @@
+"""The pages for users: links lead somewhere, cluster files are valid, commands and options exist, output is real."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import click
+import pytest
+
+from preflight.cli import COMMANDS, main
+from preflight.cluster.file import decode
+from preflight.gate.policy import SEATS
+
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+PAGES = (README, *sorted((ROOT / "docs").glob("*.md")), ROOT / "deploy/slurm/README.md", ROOT / "benchmarks/README.md")
+pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+#: What a block of a page leaves to another one: a class that the gate can count on.
+CLASS = "[class.all]\ngpus = 0\nhcas = 0\n"
+
+#: The reference that the page of the fabric names: a switch and a host, by hand, as ``ibnetdiscover`` prints them.
+SWEEP = """\
+Switch\t2 "S-0000000000200000"\t\t# "leaf" base port 0 lid 1 lmc 0
+[1]\t"H-0000000000100000"[1](100001) \t\t# "gpu001 mlx5_0" lid 2 4xNDR
+
+Ca\t1 "H-0000000000100000"\t\t# "gpu001 mlx5_0"
+[1](100001) \t"S-0000000000200000"[1]\t\t# lid 2 lmc 0 "leaf" lid 1 4xNDR
+"""
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """Return the fenced blocks of a language."""
+    found = re.findall(rf"^( *)```{language}\n(.*?)^ *```$", page.read_text("utf-8"), re.M | re.S)
+    return [textwrap.dedent(text) for _, text in found]
+
+
+@pages
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text("utf-8")):
+        assert target.startswith("https://") or (page.parent / target).exists(), target
+
+
+def test_the_readme_links_every_page() -> None:
+    linked = set(re.findall(r"\]\((docs/[^)#]+)", README.read_text("utf-8")))
+    assert linked == {str(page.relative_to(ROOT)) for page in (ROOT / "docs").iterdir()}
+
+
+@pytest.mark.parametrize("name", ["cluster-file", "fabric", "gate"])
+def test_cluster_files_are_valid(name: str, tmp_path: Path) -> None:
+    (tmp_path / "DIR").mkdir()
+    (tmp_path / "DIR" / "gpu001.json").write_text(SWEEP)
+    found = blocks(ROOT / "docs" / f"{name}.md", "toml")
+    assert found
+    for text in found:
+        decode((text if "[class." in text else f"{CLASS}{text}").encode(), str(tmp_path / f"{name}.toml"))
+
+
+def test_the_pages_show_a_waiver_and_the_gate() -> None:
+    cluster = decode("\n".join(blocks(ROOT / "docs/cluster-file.md", "toml")).encode(), "x")
+    assert [waiver.check for waiver in cluster.waivers] == ["rdma.port-state"]
+    (text,) = blocks(ROOT / "docs/gate.md", "toml")
+    gate = decode(f"{CLASS}{text}".encode(), "x").gate
+    assert gate is not None
+    assert (gate.refresh_s, gate.seat("slurm-prolog").strict) == (300, True)
+    assert all(f"`{seat}`" in (ROOT / "docs/gate.md").read_text("utf-8") for seat in SEATS)
+
+
+@pages
+def test_commands_and_options_exist(page: Path) -> None:
+    """What a page shows as a command, in a block or a line of code, is one of this version."""
+    text = page.read_text("utf-8")
+    code = [*blocks(page, "sh"), *re.findall(r"(?<!`)`([^`]+)`(?!`)", text)]
+    for line in (line.partition(" #")[0] for piece in code for line in piece.splitlines()):
+        if not (said := re.match(r"(?:sudo )?(?:\S+/)?preflight ([a-z]\S*)(.*)", line)):
+            continue
+        assert said[1] in COMMANDS, line
+        command = main.get_command(click.Context(main), said[1])
+        assert command is not None
+        if isinstance(command, click.Group) and (words := said[2].split()):
+            command = command.get_command(click.Context(command), words[0])
+            assert command is not None, line
+        known = {name for parameter in command.params for name in parameter.opts}
+        assert set(re.findall(r"(?<=\s)--[a-z][a-z-]*", said[2])) <= known, line
+
+
+def test_the_shown_output_is_the_demos() -> None:
+    (shown,) = blocks(README, "text")
+    told = subprocess.run(
+        [sys.executable, "-m", "preflight", "demo"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert shown in told.stdout
