@@ -73,7 +73,7 @@ def _plain(text: str) -> tuple[str, ...]:
 
 
 def fold(names: Iterable[str]) -> str:
-    """Return names as one folded list (``gpu[001-063]``), as Slurm reads it too; empty for none."""
+    """Return names as one folded list (``gpu[001-063]``); empty for none."""
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
     names = list(names)
@@ -83,6 +83,15 @@ def fold(names: Iterable[str]) -> str:
         return ",".join(names)
     folded.fold_axis = (-1,)  # Slurm takes a second bracket in some places only
     return str(folded)
+
+
+def fold_for_slurm(names: Iterable[str]) -> str:
+    """Return names as one folded list in which nothing follows a bracket: ``n[1-2]-ib`` is none to Slurm."""
+    foldable: list[str] = []
+    others: list[str] = []
+    for name in names:
+        (foldable if name[-1:].isdigit() else others).append(name)
+    return ",".join(part for part in (fold(foldable), *others) if part)
 
 
 def how_many(folded: str) -> int:

@@ -1,4 +1,4 @@
-"""Evidence on disk that is more than memory should hold: its nodes are known, their documents are read one by one."""
+"""Evidence on disk, too large for memory: the nodes are listed first, their documents are read one by one."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def _together(known: File, path: Path) -> File:
 
 
 class _Folder:
-    """A folder that only we may look into; it goes when nobody needs it any more, at the latest with the process."""
+    """A private folder; it is removed when nobody needs it any more, at the latest with the process."""
 
     def __init__(self) -> None:
         from shutil import rmtree

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -11,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from preflight import bounded
-from preflight.nodeset import MOST_NAMES, excerpt, fold, unfold
+from preflight.nodeset import MOST_NAMES, excerpt, fold_for_slurm, unfold
 
 #: Bytes of a host file or report beyond which it is not believed to be one.
 _LARGEST_HOSTFILE = 16_000_000
 
-_SCONTROL_S = 15.0
+_SLURM_S = 15.0
 
 # Nothing that ssh could take for an option, or a shell for more than a word.
 _HOST = re.compile(r"[A-Za-z0-9_:]([A-Za-z0-9_.:%-]{0,253})")
@@ -65,7 +66,7 @@ def bad_nodes(report: Mapping[str, Any]) -> str:
         if finding["status"] == "fail" and finding["gating"]
         for node in finding["nodes"]
     }
-    return fold(node["name"] for node in report["nodes"] if node["name"] in failed or node.get("no_answer"))
+    return fold_for_slurm(node["name"] for node in report["nodes"] if node["name"] in failed or node.get("no_answer"))
 
 
 def _unfolded(text: str, where: str) -> tuple[str, ...]:
@@ -128,29 +129,36 @@ def _of_line(line: str, where: str) -> tuple[str, ...]:
 
 
 def _of_job(job: str) -> tuple[str, ...]:
+    """Return the nodes of a job, or of all tasks of an array.
+
+    squeue is asked for words of Slurm's own only: scontrol prints the names that people give to jobs unquoted among its
+    fields, and one that says ``NodeList=`` would lead us to other hosts.
+    """
     if not _JOB.fullmatch(job):
         raise TargetError(f"--job: {excerpt(job)} is not the number of a Slurm job, such as 4711 or 4711_3")
-    told = _scontrol("show", "job", "-o", job)
-    lists = [found for found in re.findall(r"(?:^|\s)NodeList=(\S*)", told) if found not in ("", "(null)")]
-    if not lists:
-        states = ", ".join(dict.fromkeys(re.findall(r"\bJobState=(\S+)", told))) or "unknown"
+    told = _slurm("squeue", "-h", "--all", "--local", "--states=all", f"--jobs={job}", "-o", "%i %T %N")
+    rows = [line.split(None, 2) for line in told.splitlines() if line.strip()]
+    mine = [row for row in rows if "+" not in job or row[0] == job]  # of a part, squeue tells the whole
+    if not (lists := [row[2] for row in mine if len(row) == 3]):
+        states = ", ".join(dict.fromkeys(row[1] for row in mine if len(row) > 1)) or "unknown"
         raise TargetError(f"--job {job}: the job has no nodes (state {states}); wait until it runs, or give --hosts")
-    names = dict.fromkeys(name for each in lists for name in _scontrol("show", "hostnames", each).split())
+    names = dict.fromkeys(name for each in lists for name in _slurm("scontrol", "show", "hostnames", each).split())
     return _checked(tuple(names), f"--job {job}")
 
 
-def _scontrol(*arguments: str) -> str:
-    """Return what scontrol prints; its own words are the reason when it fails."""
-    command = "scontrol " + " ".join(arguments)
-    if not (path := shutil.which("scontrol")):
-        raise TargetError("--job: there is no scontrol in PATH; run on a node of the Slurm cluster, or give --hosts")
+def _slurm(tool: str, *arguments: str) -> str:
+    """Return what a tool of Slurm's prints; its own words are the reason when it fails."""
+    command = " ".join((tool, *arguments))
+    if not (path := shutil.which(tool)):
+        raise TargetError(f"--job: there is no {tool} in PATH; run on a node of the Slurm cluster, or give --hosts")
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("SQUEUE_")}  # filters
     try:
         ran = subprocess.run(
-            [path, *arguments], capture_output=True, text=True, errors="backslashreplace",
-            stdin=subprocess.DEVNULL, timeout=_SCONTROL_S, check=False,
+            [path, *arguments], capture_output=True, text=True, errors="backslashreplace", env=environ,
+            stdin=subprocess.DEVNULL, timeout=_SLURM_S, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        raise TargetError(f"--job: `{command}` gave no answer within {_SCONTROL_S:g} s: is slurmctld up?") from None
+        raise TargetError(f"--job: `{command}` gave no answer within {_SLURM_S:g} s: is slurmctld up?") from None
     except OSError as error:
         raise TargetError(f"--job: {path} could not be executed: {error.strerror}") from None
     if ran.returncode:

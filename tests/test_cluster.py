@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 import pytest
 
-from preflight.cluster.file import ClusterFileError, line_of, load
+from preflight.cluster.file import ClusterFileError, decode, load
+from preflight.cluster.lines import Lines
 from preflight.evidence import from_document
 from preflight.facts import NodeFacts
 from preflight.facts.pci import PciDevice
@@ -134,9 +136,27 @@ def test_missing_file(tmp_path: Path) -> None:
 
 def test_line_of_is_found_in_long_values() -> None:
     text = 'a = """\n[b]\nc = 1\n"""\n[b]\n# note\nd = [\n 1,\n 2,\n]\nc = 2\n'
-    assert line_of(text, ("b", "c")) == 11
-    assert line_of(text, ("b", "d")) == 7
-    assert line_of(text, ("b", "nothing")) == 5
+    lines = Lines(text)
+    assert lines.of(("b", "c")) == 11
+    assert lines.of(("b", "d")) == 7
+    assert lines.of(("b", "nothing")) == 5
+    assert lines.of(("a",)) == 1
+    assert lines.of(("nothing", "c")) is None
+
+
+def test_a_file_of_many_mistakes_is_told_soon() -> None:
+    """Sixty classes with the same slip took 13 s; the parser alone would have taken seven gigabytes of a long key."""
+    wrong = "".join(f'[class.c{n}]\nnodes = [\n "n{n}",\n]\ngpus = 8\nhcaz = 8\n\n' for n in range(200))
+    began = time.process_time()
+    with pytest.raises(ClusterFileError) as told:
+        decode(wrong.encode(), "x.toml")
+    assert time.process_time() - began < 10
+    told_lines = str(told.value).splitlines()
+    assert told_lines[0].startswith("x.toml:6: class.c0.hcaz: unknown key")
+    assert told_lines[99].startswith("x.toml:699: class.c99.hcaz: unknown key")
+    assert told_lines[100] == "x.toml: and 100 mistakes more - mend these first"
+    with pytest.raises(ClusterFileError, match="is nested too deep"):
+        decode((".".join(["a"] * 50_000) + " = 1").encode(), "x.toml")
 
 
 def bus(*functions: tuple[str, str, int]) -> list[PciDevice]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import re
-import textwrap
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -247,14 +245,41 @@ def test_the_gpus_of_a_job(environ: dict[str, str], gpus: set[int] | None) -> No
     assert environment.gpus(environ) == gpus
 
 
+#: Of a heterogeneous job, as Slurm 22.05.8 sets it in a step of its first part: the number is that of this part.
+PARTS = {
+    "SLURM_JOB_ID": "1", "SLURM_HET_SIZE": "2", "SLURM_JOB_NUM_NODES": "1", "SLURM_STEP_ID": "0",
+    "SLURM_JOB_NODELIST_HET_GROUP_0": "n1", "SLURM_JOB_NODELIST_HET_GROUP_1": "n[2-3]",
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(("environ", "covered"), [
     ({}, True), ({"SLURM_JOB_ID": "1", "SLURM_JOB_NUM_NODES": "1"}, True),
     ({"SLURM_JOB_ID": "1", "SLURM_JOB_NUM_NODES": "4"}, False),
     ({"SLURM_JOB_ID": "1", "SLURM_NNODES": "4", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_NODES": "3"}, False),
     ({"SLURM_JOB_ID": "1", "SLURM_NNODES": "4", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_NODES": "4"}, True),
+    ({**PARTS, "SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_NODELIST": "n1"}, False),
+    ({**PARTS, "SLURM_STEP_NUM_NODES": "3", "SLURM_STEP_NODELIST": "n[1-3]"}, True),
+    ({**PARTS, "SLURM_JOB_NODELIST_HET_GROUP_1": "", "SLURM_STEP_NODELIST": "n[1-3]"}, False),
 ])  # fmt: skip
 def test_a_step_has_to_cover_all_nodes_of_its_job(environ: dict[str, str], covered: bool) -> None:
     assert (environment.uncovered(environ) == "") is covered
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("PrologEpilogTimeout=5\n", 5), ("Prolog=/p PROLOGEPILOGTIMEOUT = 7 # s\n", 7), ("PrologTimeout=9\n", 9),
+        ("PrologEpilogTimeout=60\nPrologTimeout=20\n", 20), ("#PrologEpilogTimeout=5\n", 0), ("", 0),
+        ("XPrologEpilogTimeout=5\n", 0), ("PrologEpilogTimeout=soon\n", 0), ("PrologEpilogTimeout=5x\n", 0),
+    ],
+)  # fmt: skip
+def test_the_time_that_slurmd_gives_a_prolog(tmp_path: Path, text: str, seconds: float) -> None:
+    (tmp_path / "slurm.conf").write_text(text)
+    prolog = {"SLURM_CONF": f"{tmp_path}/slurm.conf", "SLURM_SCRIPT_CONTEXT": "prolog_slurmd"}
+    assert environment.time_limit(prolog) == seconds
+    assert environment.time_limit({**prolog, "SLURM_SCRIPT_CONTEXT": "prolog_slurmctld"}) == 0
+    assert environment.time_limit({**prolog, "SLURM_CONF": f"{tmp_path}/none"}) == 0
+    assert environment.time_limit({**prolog, "SLURM_CONF": f"{tmp_path}"}) == 0
 
 
 # --- the table --------------------------------------------------------------------------------------
@@ -314,14 +339,6 @@ def test_mistakes_in_the_table_have_line_key_and_cure(body: str, said: str) -> N
     with pytest.raises(ClusterFileError) as caught:
         decode(KNOWN + b"[gate]\n" + body.encode(), "c.toml")
     assert said in str(caught.value)
-
-
-def test_the_readme_shows_the_table() -> None:
-    text = (NODES.parent.parent / "README.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"   ```toml\n(   \[gate\]\n.*?)   ```", text, re.DOTALL)
-    gate = decode(KNOWN + textwrap.dedent(block).encode(), "x").gate
-    assert gate is not None
-    assert (gate.refresh_s, gate.seat("slurm-prolog").strict) == (300, True)
 
 
 def test_a_seat_does_what_all_do_where_it_says_nothing() -> None:

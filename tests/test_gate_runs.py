@@ -25,11 +25,12 @@ from preflight.gate import verdict
 from preflight.gate.verdict import Verdict
 from tests.sshfarm import Farm
 from tests.sshfarm.marks import needs_farm
+from tests.stopwatch import Stopwatch
 
 ROOT = Path(__file__).resolve().parent.parent
 NOBODY = 65534
 HEALTHY, SICK = "[class.a]\ngpus = 0\nhcas = 0\n", "[class.a]\ngpus = 8\nhcas = 8\n"
-STARTED_S = 30.0
+STARTED_S = 120.0
 
 #: What the way to a fresh verdict may import, beside what Python has imported when it has started.
 LIGHT = {
@@ -290,7 +291,7 @@ def asking(site: Site, *words: str) -> Iterator[subprocess.Popen[str]]:
     tool = site.folder / "tool"
     tool.write_text(f"#!/bin/sh\nexec sleep {number}\n")
     tool.chmod(0o755)
-    target = shutil.which("dmesg", path="/usr/bin:/bin")
+    target = shutil.which("find", path="/usr/bin:/bin")
     assert target
     script = f"mount --bind {shlex.quote(str(tool))} {target} && exec {shlex.join(site.argv(*words))}"
     argv = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
@@ -327,13 +328,13 @@ def test_whoever_is_ended_says_what_is_missing(site: Site, seat: str, number: si
 @pytest.mark.usefixtures("root")
 def test_a_tool_that_hangs_ends_with_the_deadline(site: Site) -> None:
     """L34, L39: what it holds up is told, and the rest is judged."""
-    began = time.monotonic()
+    watch = Stopwatch()
     with asking(site, "slurm-step", "--deadline", "3", "--report-dir", str(site.folder / "report")) as process:
         process.communicate(timeout=STARTED_S)
     assert process.returncode == 0  # no check that gates rests on it, on a machine without GPUs
-    assert time.monotonic() - began < STARTED_S
+    assert watch.seconds < 3 + 20
     evidence = json.loads(next((site.folder / "report" / "evidence").iterdir()).read_text())
-    (record,) = [record for key, record in evidence["records"].items() if key.startswith("cmd:dmesg")]
+    (record,) = [record for key, record in evidence["records"].items() if key.startswith("cmd:find -H /usr")]
     assert record["status"] == "timeout"
 
 
@@ -349,7 +350,7 @@ def test_a_deadline_ends_what_no_signal_can() -> None:
         ear, mouth = os.pipe()
         os.read(ear, 1)
     """
-    for seconds, number, said in (("0.2", None, "the deadline of 0.2 s was over"), ("60", signal.SIGTERM, "SIGTERM")):
+    for seconds, number, said in (("1.5", None, "the deadline of 1.5 s was over"), ("60", signal.SIGTERM, "SIGTERM")):
         pipe = subprocess.PIPE
         argv = [sys.executable, "-c", code, seconds]
         with subprocess.Popen(argv, stdout=pipe, stderr=pipe, text=True) as process:
@@ -409,6 +410,15 @@ def test_on_a_read_only_root_it_judges_and_says_what_it_lacks(site: Site, seat: 
     lacks = "Read-only file system" in done.stderr
     assert lacks is seat.startswith(("slurm-prolog", "slurm-health"))
     assert not site.state.exists()
+
+
+@pytest.mark.usefixtures("root")
+def test_a_state_directory_that_became_read_only_is_no_fault_of_ours(site: Site) -> None:
+    assert site.run("slurm-prolog").returncode == 0
+    done = site.run("slurm-prolog", "--refresh", before=(str(shutil.which("bwrap")), *READ_ONLY[1:]))
+    assert (done.returncode, "judged in" in done.stdout) == (0, True), done.stderr
+    assert "the verdict is not kept: " in done.stderr
+    assert "Read-only file system" in done.stderr
 
 
 @pytest.mark.parametrize("spoil", [
@@ -531,6 +541,8 @@ def test_metrics_for_a_textfile_collector(site: Site) -> None:
 def test_one_line_in_the_log_of_the_system(site: Site, full: bool) -> None:
     """One that nobody reads does not hold a job back."""
     site.write(NO_NUMBERS)
+    site.state.mkdir()
+    site.state.chmod(0o777)
     path = site.folder / "log"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as log:
         log.bind(str(path))
@@ -547,3 +559,4 @@ def test_one_line_in_the_log_of_the_system(site: Site, full: bool) -> None:
         if not full:
             line = log.recv(4096).decode()
             assert re.match(r"<28>.* preflight\[\d+\]: \S+: NOT JUDGED: gate.expectations: .* job 4711\)", line)
+            assert "the verdict is not kept: state directory" in log.recv(4096).decode()

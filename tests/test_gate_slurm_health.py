@@ -60,11 +60,19 @@ def test_a_sick_node_is_drained_and_lifted_while_its_job_goes_on_and_a_drain_by_
     slurm.run(["scancel", number])
 
 
+def said_by(slurm: Gpus, words: str) -> set[str]:
+    """Return the processes that wrote these words into the nodes' system logs."""
+    return {line.split("preflight[")[1].split("]")[0] for line in tuple(slurm._logged) if f"]: {words}" in line}
+
+
 def test_a_broken_cluster_file_drains_nobody(slurm: Gpus) -> None:
     before = slurm.drained()
     slurm.write_cluster("gpus = ")
+    for _ in slurm.wait_for("n1 judged by the last valid cluster file"):  # none that read the valid one still runs
+        if said_by(slurm, "n1: pass") & said_by(slurm, "CONFIGURATION ERROR: judged by the last valid cluster file"):
+            break
     slurm.sicken("n1", unnoticed=True)
-    slurm.logged("judged by the last valid cluster file")
     slurm.logged("n1: FAIL: rdma.port-rate")
+    slurm.logged("the node is not drained: [node] preflight: rdma.port-rate")
     assert "n1" not in slurm.drained()
     assert slurm.drained() == before

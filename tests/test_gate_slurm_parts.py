@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from preflight.cluster.file import load
 from preflight.cluster.gate import Gate
-from preflight.gate.slurm import Settings, breaker, manners, nodes, reason
+from preflight.gate.slurm import Settings, breaker, manners, nodes, queue, reason
 from preflight.gate.slurm.controller import Controller, ControllerError
 from preflight.gate.slurm.nodes import Node
 from preflight.gate.slurm.settings import of
@@ -86,6 +86,31 @@ def test_slurm_22_05() -> None:
 def test_states(state: str, drained: bool, down: bool) -> None:
     node = nodes.read(f"NodeName=a Arch=x State={state} ThreadsPerCore=1 Partitions=p\n")["a"]
     assert (node.drained, node.down) == (drained, down)
+
+
+#: Made by hand, as squeue of Slurm 22.05.8 printed an array whose last task has its number, and a heterogeneous job.
+_QUEUE = "".join(
+    "".join(f"{cell:24}" for cell in line.split()) + "\n"
+    for line in (
+        "11 11 3 N/A PENDING 1 1", "17 11 2 N/A RUNNING 1 1", "13 13 N/A 13 RUNNING 1 1", "14 14 N/A 13 RUNNING 1 0",
+    )
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("number", "name", "whole", "returns"),
+    [("11", "11_3", "11_3", True), ("17", "11_2", "11_2", True), ("13", "13", "13", True), ("14", "14", "13", False)],
+)
+def test_a_job_is_called_so_that_no_other_is_meant(number: str, name: str, whole: str, returns: bool) -> None:
+    job = queue.read(_QUEUE, number)
+    assert job is not None
+    assert (job.name, job.whole, job.returns) == (name, whole, returns)
+
+
+def test_a_job_that_is_not_there_and_an_answer_that_is_none() -> None:
+    assert queue.read(_QUEUE, "1") is None
+    with pytest.raises(ValueError, match="none of a job"):
+        queue.read("squeue: something else\n", "1")
 
 
 @pytest.mark.parametrize("text", ["slurm_load_node error: Unable to contact slurm controller", "NodeName=\n", "No nodes in the system\n", "NodeName=a Arch=x\n"])  # fmt: skip # noqa: E501

@@ -157,11 +157,19 @@ def test_commands(fortnight: tuple[Path, dict[int, dict[str, Any]]]) -> None:
     assert [one["at"][:10] for one in listed][:2] == ["2026-11-14", "2026-11-13"]
     said = invoke(main, ["history", "node", file, "gpu002"]).stdout
     assert sum("rdma.port-state" in line for line in said.splitlines()) == 5
+    assert "gpu999: answered in 0 of " in invoke(main, ["history", "node", file, "gpu999"]).output
     for number, seconds in enumerate((100, 102, 98, 150)):
         words = ["history", "job", file, f"job{number}", "--seconds", str(seconds), "--name", "llama", "--nodes", "8"]
         assert invoke(main, words).exit_code == 0
     jobs = {one["id"]: one for one in json.loads(invoke(main, ["history", "jobs", file, "--json"]).stdout)}
     assert jobs["job3"]["of_usual"] == pytest.approx(150 / 101, abs=0.001)
+
+
+@pytest.mark.parametrize("words", [["runs"], ["jobs"], ["figures"], ["node", "gpu001"]])
+def test_a_history_that_is_not_there_is_not_an_empty_one(tmp_path: Path, words: list[str]) -> None:
+    done = CliRunner().invoke(main, ["history", words[0], str(tmp_path / "misspelt.db"), *words[1:]])
+    assert (done.exit_code, "there is no such history" in done.output) == (2, True)
+    assert not list(tmp_path.iterdir())
 
 
 # --- whatever happens to the file ------------------------------------------------------------------

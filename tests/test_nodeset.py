@@ -63,3 +63,15 @@ def test_a_mistake_is_told_by_the_library(text: str) -> None:
 def test_more_names_than_are_taken_are_refused_before_they_are_made() -> None:
     with pytest.raises(ValueError, match="at most 100000"):
         nodeset.unfold("gpu[0-999999999]")
+
+
+@pytest.mark.parametrize(
+    ("names", "folded"),
+    [
+        (["n1", "n2", "x"], "n[1-2],x"), (["n1-ib", "n2-ib", "n3"], "n3,n1-ib,n2-ib"), ([], ""),
+        (["r1.n1.cl", "r1.n2.cl"], "r1.n1.cl,r1.n2.cl"), (["a1-ib0", "a2-ib0", "a1-ib1"], "a1-ib[0-1],a2-ib0"),
+    ],
+)  # fmt: skip
+def test_lists_for_slurm_have_nothing_behind_a_bracket(names: list[str], folded: str) -> None:
+    """Seen: ``scontrol show hostnames 'n[1-2]-ib'`` of Slurm 22.05.8 says "Invalid hostlist"."""
+    assert nodeset.fold_for_slurm(names) == folded

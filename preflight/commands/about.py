@@ -24,7 +24,8 @@ def probes(as_json: bool) -> None:
     Example: preflight probes
     """
     from preflight.checks import registry
-    from preflight.probes import plan, sudoers, sweep
+    from preflight.probes import plan, sweep
+    from preflight.sudoers import sudoers
 
     asked = registry().probes
     if as_json:

@@ -1,4 +1,4 @@
-"""``preflight gate``: what its own quick reader does not understand, help among it."""
+"""``preflight gate``, as click reads it: help, and whatever ``gate.options`` does not understand."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def gate(context: click.Context, /, seat: str | None, policy: bool, cluster: str
 
     \b
     SEAT:    slurm-prolog, slurm-healthcheck, slurm-step, slurm-controller, init-container, ci
-    Example: preflight gate slurm-prolog --cluster /etc/preflight/cluster.toml
+    Example: preflight gate slurm-prolog --cluster /etc/slurm/preflight/cluster.toml
     Exit:    preflight gate --policy
     """
     if policy:
@@ -51,7 +51,7 @@ def gate(context: click.Context, /, seat: str | None, policy: bool, cluster: str
 
 
 def by_click(words: Sequence[str]) -> int:
-    """Carry out the words after ``preflight gate``; return the exit status, for a mistake that of the seat."""
+    """Carry out the words after ``preflight gate``; return the exit status, which for a mistake the seat prescribes."""
     from preflight.gate import entry
 
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable
 from datetime import datetime, timezone
 from pathlib import Path
@@ -51,9 +52,15 @@ def runs(file: Path, as_json: bool) -> None:
 @_json
 def node(file: Path, name: str, as_json: bool) -> None:
     """List what did not pass on a node, the newest first."""
+    from preflight.reports.visible import visible
+
     keys = ("at", "check", "subject", "status", "message")
     with _opened(file) as store:
         rows = store.said_of(name)
+        answered = store.answered([run.id for run in store.runs()])
+    if not rows:  # nothing said of it is no pass
+        times = sum(name in names for names in answered.values())
+        say(f"{visible(name)}: answered in {times} of {len(answered)} runs; nothing is kept against it\n", sys.stderr)
     _tell([dict(zip(keys, row, strict=True)) for row in rows], as_json, keys, rows)
 
 
@@ -83,7 +90,7 @@ def job(file: Path, id: str, seconds: float, name: str, nodes: int | None, outco
     Example: preflight history job history.db $SLURM_JOB_ID --seconds 5400 --name llama
     """
     now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    with _opened(file) as store:
+    with _opened(file, make=True) as store:
         store.add_job(id, now, seconds, nodes, name, outcome)
 
 
@@ -109,11 +116,14 @@ def jobs(file: Path, as_json: bool) -> None:
     _tell([dict(zip(keys, row, strict=True)) for row in told], as_json, keys, told)
 
 
-def _opened(file: Path) -> Any:
-    """Open a history; making one here is for ``job`` and for runs, and harmless."""
+def _opened(file: Path, *, make: bool = False) -> Any:
+    """Open a history; one that is not there is a mistake but for who writes to it: an empty list would be no answer."""
     from contextlib import contextmanager
 
     from preflight.history import HistoryError, Store
+
+    if not make and not file.exists():
+        raise UsageError(f"{file}: there is no such history; `preflight check --history {file}` begins one")
 
     @contextmanager
     def opened() -> Any:

@@ -1,4 +1,4 @@
-"""Judging behind the back of whoever asked: HealthCheckProgram may not be kept waiting for a slow disk.
+"""Judging in the background: HealthCheckProgram may not be kept waiting for a slow disk.
 
 The process is forked, not started: who was started without a path may not know its own interpreter.
 """

@@ -1,4 +1,4 @@
-"""The way into ``preflight gate``: a fresh verdict is served before anything is imported that judging takes.
+"""The way into ``preflight gate``: a fresh verdict is served before anything that judges is imported.
 
 However it goes wrong, the process ends as the seat's table says: a typo in a script must not drain a cluster.
 """
@@ -6,7 +6,6 @@ However it goes wrong, the process ends as the seat's table says: a typo in a sc
 from __future__ import annotations
 
 import os
-import sys
 
 from preflight.gate import environment, options, policy, told
 from preflight.gate.options import Options
@@ -16,7 +15,6 @@ from preflight.gate.watch import Watch
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import NoReturn
 
     from preflight.gate.cached import Cached
 
@@ -38,19 +36,8 @@ def main(words: Sequence[str], otherwise: Callable[[Sequence[str]], int]) -> int
         return mistaken(words[0] if words else "", f"{type(error).__name__}: {error}")
 
 
-def leave(status: int) -> NoReturn:
-    """End this process at once: taking Python apart would take longer than a fresh verdict does."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            if stream is not None:
-                stream.flush()
-        except (OSError, ValueError):
-            continue
-    os._exit(status)
-
-
 def answer(asked: Options) -> int:
-    """Sit in a seat; return the exit status. Never raises, and never takes longer than its deadline and a second."""
+    """Answer for a seat; return the exit status. Never raises, nor takes longer than its deadline and a second."""
     environment.settle_in()
     seat = policy.SEATS[asked.seat]
     watch = Watch(asked.deadline or seat.deadline_s)

@@ -16,9 +16,12 @@ if TYPE_CHECKING:
 #: Where programs are looked for; what the caller has in PATH is not believed in a seat that runs as root.
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
+#: Bytes of slurm.conf that are read.
+_MOST_BYTES = 4 << 20
+
 
 def settle_in() -> None:
-    """Give Python and its children what a bare environment lacks: its own path, and a search path for programs."""
+    """Give Python and its children what a bare environment lacks: the interpreter's path and a PATH."""
     if not sys.executable:  # started by the name alone, and without a PATH to find it in
         try:
             sys.executable = os.readlink("/proc/self/exe")
@@ -56,6 +59,26 @@ def gpus(environ: Mapping[str, str] = os.environ) -> frozenset[int] | None:
     return frozenset(found)
 
 
+def time_limit(environ: Mapping[str, str] = os.environ) -> float:
+    """Return the seconds after which slurmd ends a Prolog and drains its node, as slurm.conf says; 0.0 if it does not.
+
+    Files that slurm.conf includes are not read.
+    """
+    path = environ.get("SLURM_CONF", "")
+    if environ.get("SLURM_SCRIPT_CONTEXT") != "prolog_slurmd" or not path.startswith("/"):
+        return 0.0
+    import re
+
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(fd, "rb") as stream:
+            text = stream.read(_MOST_BYTES)
+    except OSError:
+        return 0.0
+    said = re.findall(rb"(?im)^(?:[^#\n]*\s)?Prolog(?:Epilog)?Timeout\s*=\s*(\d{1,9})(?![^\s#])", text)
+    return float(min(map(int, said), default=0))
+
+
 def other_task(environ: Mapping[str, str] = os.environ) -> bool:
     """Tell whether this is one of several tasks of a step on this node, and not the first."""
     return environ.get("SLURM_LOCALID", "0") not in ("", "0")
@@ -63,6 +86,8 @@ def other_task(environ: Mapping[str, str] = os.environ) -> bool:
 
 def uncovered(environ: Mapping[str, str] = os.environ) -> str:
     """Say how a step leaves nodes of its job unjudged; "" if it does not, or there is no job."""
+    if environ.get("SLURM_HET_SIZE", "").isdigit() and int(environ["SLURM_HET_SIZE"]) > 1:
+        return _uncovered_parts(int(environ["SLURM_HET_SIZE"]), environ)
     nodes = environ.get("SLURM_JOB_NUM_NODES") or environ.get("SLURM_NNODES") or "1"
     if not (job(environ) and nodes.isdigit() and int(nodes) > 1):
         return ""
@@ -72,6 +97,23 @@ def uncovered(environ: Mapping[str, str] = os.environ) -> str:
         return ""
     start = f"srun --ntasks-per-node=1 --nodes={nodes}"
     return f"{covered} of the job's {nodes} nodes would be judged: start it with `{start}`"
+
+
+def _uncovered_parts(parts: int, environ: Mapping[str, str]) -> str:
+    """Say the same of a heterogeneous job, whose parts each have nodes of their own; srun takes the first by itself."""
+    from preflight.nodeset import unfold
+
+    lists = [environ.get(f"SLURM_JOB_NODELIST_HET_GROUP_{part}", "") for part in range(min(parts, 1000))]
+    start = f"start it with `srun --het-group=0-{parts - 1} --ntasks-per-node=1`"
+    try:
+        nodes = {name for each in lists for name in unfold(each)}
+        step = environ.get("SLURM_STEP_NODELIST", "") if environ.get("SLURM_STEP_ID", "").isdigit() else ""
+        left = sorted(nodes.difference(unfold(step) if step else ()))
+    except ValueError:
+        return f"which nodes the {parts} parts of the job have is not told: {start}"
+    if not left:
+        return ""
+    return f"{len(left)} of the job's {len(nodes)} nodes would not be judged, {left[0]} among them: {start}"
 
 
 def _executable(path: str) -> bool:

@@ -101,12 +101,14 @@ def judged(
     facts = NodeFacts(evidence)
     theirs = _others(facts, gpus) if evidence.no_answer is None else _Others()
     said = {name: getattr(cluster.gate, name) or () for name in ("node", "job", "site")} if cluster.gate else {}
-    mine = [finding for finding in report["findings"] if finding["gating"] and not theirs.own(finding)]
+    gating = [finding for finding in report["findings"] if finding["gating"]]
+    mine = [finding for finding in gating if not theirs.own(finding)]
+    aside = any(theirs.own(finding) and finding["status"] in ("fail", "unknown") for finding in gating)
     failed = [finding for finding in mine if finding["status"] == "fail"]
     owner = {finding["check"]: whose(finding["check"], seat, said) for finding in failed}
     failed.sort(key=lambda finding: _URGENT[owner[finding["check"]]])
     vague = [f for f in mine if f["status"] == "unknown"]
-    missing = list(_missing(report, vague, bool(failed), evidence, theirs.any))
+    missing = list(_missing(report, vague, bool(failed), evidence, aside))
     if expects and evidence.no_answer is None and (lacking := _unexpected(cluster.site(facts))):
         missing.append((EXPECTATIONS, f"nothing says how many to expect: {', '.join(lacking)} of the cluster file"))
     causes = tuple(dict.fromkeys(f["check"] for f in failed))
@@ -191,19 +193,21 @@ def _unexpected(site: Site) -> list[str]:
     return lacking + ([site.hcas.key] if site.hcas.value is None and site.members.ports.compute is None else [])
 
 
+@dataclass(frozen=True)
 class _Others:
     """GPUs of the node that are not the job's: what is wrong with them does not hold it back."""
 
-    def __init__(self, addresses: frozenset[str] = frozenset(), confined: bool = False) -> None:
-        self._addresses, self._confined, self.any = addresses, confined, False
-        self.restricted = confined or bool(addresses)
+    addresses: frozenset[str] = frozenset()
+    confined: bool = False  # a cgroup hides them from the driver
+
+    @property
+    def restricted(self) -> bool:
+        """Whether the job has only some of the node's GPUs."""
+        return self.confined or bool(self.addresses)
 
     def own(self, finding: Mapping[str, Any]) -> bool:
-        """Tell whether a finding speaks of a GPU of others."""
-        theirs = finding["subject"] in self._addresses or (self._confined and finding["check"] == "gpu.driver")
-        if theirs and finding["status"] in ("fail", "unknown"):
-            self.any = True
-        return theirs
+        """Tell whether a finding is about a GPU of others."""
+        return finding["subject"] in self.addresses or (self.confined and finding["check"] == "gpu.driver")
 
 
 def _others(facts: NodeFacts, gpus: frozenset[int] | None) -> _Others:

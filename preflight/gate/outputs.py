@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from preflight.archive import file_name
+from preflight.archive import file_name, replacing
 from preflight.archive import write as write_file
 from preflight.gate import told
 from preflight.gate.sitting import Sitting
@@ -34,24 +32,19 @@ def write(sitting: Sitting, verdict: Verdict) -> list[str]:
 def _metrics(path: Path, sitting: Sitting, verdict: Verdict) -> None:
     """Write the file of a textfile collector, which reads ``*.prom`` only, so that it never sees half of it."""
     text = "".join(f"{line}\n" for line in metrics(sitting, verdict)) + _of_report(sitting)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # a name that nobody lays a link at
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-            os.fchmod(stream.fileno(), 0o644)
-        os.replace(temporary, path)
-    except OSError:
-        os.unlink(temporary)
-        raise
+    with replacing(path, 0o644) as stream:
+        stream.write(text.encode())
 
 
 def metrics(sitting: Sitting, verdict: Verdict) -> Iterator[str]:
     """Yield the lines of the exposition format; the labels are names of nodes and words of ours, nothing else."""
-    labels = f'node="{_escaped(verdict.node)}",seat="{sitting.asked.seat}"'
-    yield "# HELP preflight_gate_verdict Whether this is what the gate said last of the node."
-    yield "# TYPE preflight_gate_verdict gauge"
+    from preflight.reports.exposition import Metric
+
+    labels = {"node": verdict.node, "seat": sitting.asked.seat}
+    said = Metric("preflight_gate_verdict", "Whether this is what the gate said last of the node.")
     for status in STATUSES:
-        yield f'preflight_gate_verdict{{{labels},status="{status}"}} {int(status == verdict.status)}'
+        said.add(status == verdict.status, **labels, status=status)
+    yield from said.lines()
     for name, value, about in (
         ("failed_checks", len(verdict.causes), "Gating checks that failed."),
         ("unknown_checks", len(verdict.unknowns), "Gating checks that could not tell."),
@@ -60,9 +53,9 @@ def metrics(sitting: Sitting, verdict: Verdict) -> Iterator[str]:
         ("verdict_time_seconds", verdict.at, "When the node was judged, in seconds since 1970 UTC."),
         ("duration_seconds", verdict.seconds, "How long judging took."),
     ):
-        yield f"# HELP preflight_gate_{name} {about}"
-        yield f"# TYPE preflight_gate_{name} gauge"
-        yield f"preflight_gate_{name}{{{labels}}} {value:.15g}"
+        metric = Metric(f"preflight_gate_{name}", about)
+        metric.add(value, **labels)
+        yield from metric.lines()
 
 
 def _of_report(sitting: Sitting) -> str:
@@ -71,10 +64,6 @@ def _of_report(sitting: Sitting) -> str:
     from preflight.reports.prometheus import render
 
     return render(sitting.report)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _report(folder: Path, sitting: Sitting, verdict: Verdict) -> None:

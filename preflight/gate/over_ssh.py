@@ -1,4 +1,4 @@
-"""The nodes of a job, asked now over SSH, for a controller that has no verdicts of theirs."""
+"""The nodes of a job, asked now over SSH, for a controller to which they publish no verdicts."""
 
 from __future__ import annotations
 

@@ -33,6 +33,9 @@ _RESERVE_S, _RESERVE_SHARE = 3.0, 0.35
 #: Seconds of the collector's time that ``transport.local`` waits beyond it.
 _SLACK_S = 1.0
 
+#: What is taken of the time that slurmd gives a Prolog, and seconds at least; the rest starts Python, and tells.
+_OF_LIMIT, _LEAST_S = 0.6, 1.0
+
 _LOCK, _REPORT = "refresh.lock", "report.json"
 _MOST_LINES = 12
 
@@ -53,9 +56,14 @@ def run(sitting: Sitting, before: Cached | None) -> int:
             return sitting.finish(sitting.untold("gate.coverage", why))
     sitting.watch.alone(ahead.start)
     store, why = _store(sitting)
-    if store is not None and asked.refresh and store.lock(_LOCK) is None:
-        told.say(f"{PREFIX}{sitting.node}: another process is judging this node already", loud=True)
-        return policy.rule(asked.seat, "unknown").exit
+    if store is not None and asked.refresh:
+        try:
+            alone = store.lock(_LOCK) is not None
+        except Refused:  # a file system that was made read-only; judge all the same: what is kept is told below
+            alone = True
+        if not alone:
+            told.say(f"{PREFIX}{sitting.node}: another process is judging this node already", loud=True)
+            return policy.rule(asked.seat, "unknown").exit
     return _judge(sitting, before, store, why)
 
 
@@ -105,7 +113,7 @@ def _judge(sitting: Sitting, before: Cached | None, store: Store | None, unkept:
 
 
 class _Bench:
-    """What judging takes; it is fetched while the node is being asked."""
+    """What judging needs; it is imported and read while the node is being asked."""
 
     def __init__(self, sitting: Sitting, found: Configuration, known: Registry) -> None:
         self.found = found
@@ -128,8 +136,7 @@ class _Bench:
 
         from preflight.judge import prepare
 
-        prepare()
-        _ = self.selection
+        prepare(self.selection.checks)
 
     def judged(self, evidence: Evidence) -> Judged:
         """Judge what the node has answered."""
@@ -142,7 +149,7 @@ class _Bench:
 
 
 def go_by(sitting: Sitting, found: Configuration) -> None:
-    """Let the cluster file's table [gate] hold from here on."""
+    """Apply the cluster file's table [gate] from here on."""
     asked, gate = sitting.asked, found.gate
     seat = gate.seat(asked.seat)
     sitting.actions = _actions(seat)
@@ -154,6 +161,8 @@ def go_by(sitting: Sitting, found: Configuration) -> None:
         sitting.error = told.plain(text)
     if asked.deadline is None and seat.deadline_s is not None:
         sitting.watch.within(seat.deadline_s)
+    if limit_s := environment.time_limit():
+        sitting.watch.within(min(sitting.watch.deadline_s, max(_LEAST_S, _OF_LIMIT * limit_s)))
 
 
 def _actions(seat: Any) -> dict[str, str]:
@@ -207,8 +216,7 @@ def _keeper(sitting: Sitting, store: Store | None, unkept: str, found: Configura
 
     def keep(verdict: Verdict, whole: bool) -> None:
         if store is None:
-            if unkept:
-                sitting.lines = (*sitting.lines, f"{PREFIX}the verdict is not kept: {told.plain(unkept)}")
+            sitting.unkept = unkept
             return
         gate = found.gate if found is not None else None
         refresh_s = (gate.refresh_s if gate is not None else None) or cached.REFRESH_S
@@ -220,7 +228,7 @@ def _keeper(sitting: Sitting, store: Store | None, unkept: str, found: Configura
             if whole and sitting.report is not None:
                 store.write(_REPORT, json.dumps(sitting.report).encode())
         except Refused as error:
-            sitting.lines = (*sitting.lines, f"{PREFIX}the verdict is not kept: {told.plain(str(error))}")
+            sitting.unkept = str(error)
 
     return keep
 
@@ -245,7 +253,7 @@ def _about(sitting: Sitting, found: Configuration) -> Mapping[str, Any]:
 
 
 def _settle(sitting: Sitting, verdict: Verdict, found: Configuration) -> None:
-    """Tell Slurm, from the seats that may; what came of it is told with the verdict."""
+    """Tell Slurm, if the seat may; what came of it is told with the verdict."""
     rule = sitting.rule(verdict.status)
     lifts = verdict.status == "pass" and sitting.asked.seat == "slurm-healthcheck"
     if not policy.SEATS[sitting.asked.seat].drains or not (rule.action in ("drain", "refuse") or lifts):

@@ -1,4 +1,4 @@
-"""One call of a seat from its beginning to its end: what it goes by, what it says, and to whom. Imported always."""
+"""One call of a seat from beginning to end: its rules, its words, and who is told. Imported before every job."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Sitting:
 
     ``verdict`` is set as soon as there is one, ``exit`` where Slurm was told something that asks for another status
     than the rule's, ``settled`` is what came of that. ``lines`` explain the verdict, the most important first.
-    ``keep`` writes it to the state directory.
+    ``keep`` writes it to the state directory, ``unkept`` says why that could not be done.
     """
 
     def __init__(self, asked: Options, node: str, watch: Watch) -> None:
@@ -34,6 +34,7 @@ class Sitting:
         self.lines: Sequence[str] = ()
         self.settled = ""
         self.error = ""
+        self.unkept = ""
         self.publish: str | None = None
         self.report: Mapping[str, Any] | None = None
         self.evidence: Any = None
@@ -47,7 +48,7 @@ class Sitting:
         return found
 
     def untold(self, check: str, why: str, status: str = "unknown") -> Verdict:
-        """Return the verdict of a node that was not judged; ``check`` says what stood in the way."""
+        """Return the verdict on a node that could not be judged; ``check`` names what prevented it."""
         from preflight.gate.cached import boot_id
 
         return Verdict(
@@ -91,8 +92,9 @@ class Sitting:
         """Tell everybody who is to know; return the exit status."""
         asked, loud = self.asked, found.status != "pass"
         text = told.line(found, asked.seat, age_s=age_s, job=environment.job(), dry_run=self.dry_run)
-        complaints = [self.error] if self.error else []
-        lines = [text, *complaints, *self.lines]
+        unkept = told.plain(f"{PREFIX}the verdict is not kept: {self.unkept}") if self.unkept else ""
+        troubles = [trouble for trouble in (self.error, unkept) if trouble]
+        complaints, lines = [*troubles], [text, *troubles, *self.lines]
         if asked.termination_log:
             complaints.append(told.terminate(asked.termination_log, lines))
         told.say(text, loud=loud)
@@ -102,8 +104,8 @@ class Sitting:
         told.log(text, found.status)
         if self.settled:
             told.log(self.settled, found.status)
-        if self.error:
-            told.log(self.error, "error")
+        for trouble in troubles:  # else a health check that cannot write would say "one is being made" for ever
+            told.log(trouble, "error")
         if asked.textfile or asked.report_dir or self.publish:
             from preflight.gate import outputs
 

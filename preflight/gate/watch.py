@@ -60,7 +60,7 @@ class Watch:
         self._begin()
 
     def alone(self, act: Callable[[], object]) -> None:
-        """Do something for which there may be one thread only, a fork; unwatched, so that it must be short."""
+        """Do something that needs a single-threaded process, such as a fork; unwatched, so it must be short."""
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_DFL)
         signal.set_wakeup_fd(-1)
@@ -79,7 +79,7 @@ class Watch:
         os.write(self._wake, _LOOK)
 
     def over(self, status: int) -> None:
-        """Say that there is a verdict: from now on its telling is limited, and the process ends with ``status``."""
+        """Say that there is a verdict: from now on only telling it is limited, and the process ends with ``status``."""
         if not self._once.acquire(blocking=False):
             while True:  # the other thread is about to end this process
                 time.sleep(1)

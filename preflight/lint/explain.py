@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from preflight.cluster import Cluster, Expected, NodeClass, Site, schema
-from preflight.cluster.file import line_of
+from preflight.cluster.lines import Lines
 from preflight.hardware import Part, part_by_name
 from preflight.lean import fields
 
@@ -59,7 +59,7 @@ def _origin(cluster: Cluster, text: str, name: str, words: tuple[str, ...], part
         value = getattr(value, word)
     path = ("class", name, *words)
     if value is not None:
-        line = line_of(text, path)
+        line = Lines(text).of(path)
         return f"{schema.written_path(path)} = {_shown(value)}: {cluster.path}{f':{line}' if line else ''}"
     part = part_by_name(members.part) if members.part else part
     expected = getattr(Site(cluster.path, name or "default", members, part), words[-1], None)

@@ -30,14 +30,16 @@ PYTHONS = (
 )
 
 _READY, _NO_PYTHON, _BOOT = "PREFLIGHT-READY", "PREFLIGHT-NO-PYTHON", "preflight-boot"
-_UNUSABLE = 97
+_ON_TERMINAL = "PREFLIGHT-ON-TERMINAL"
+_UNUSABLE, _UNFED = 97, 95
 
 # Holds no quote and no character that a shell would take for itself.
 _STAGE = (
     f"import signal,sys;sys.version_info<(3,6)and sys.exit({_UNUSABLE});signal.alarm(60);i=sys.stdin.buffer;"
+    "i.isatty()and sys.exit(sys.argv[3]);"
     "print(sys.argv[1],sys.hexversion,flush=True);"
     "n=next((int(l.split()[1])for l in iter(i.readline,bytes())if l.startswith(sys.argv[2].encode())),0);"
-    "exec(i.read(n))"
+    f"n or sys.exit({_UNFED});exec(i.read(n))"
 )
 
 # The same for a request that comes as arguments; standard input is left to say that the caller is there.
@@ -60,12 +62,12 @@ def _script(stage: str, arguments: str) -> str:
 
 # Single quotes around all of it, and none, no backslash, exclamation mark or line end inside: sh, bash, zsh, fish,
 # csh and tcsh then agree on what it is. Without a leading exec a restricted shell runs it as well.
-_SCRIPT = _script(_STAGE, f"{_READY} {_BOOT}")
+_SCRIPT = _script(_STAGE, f"{_READY} {_BOOT} {_ON_TERMINAL}")
 
 #: For whoever starts a program without a login shell in between: the argument of ``sh -c``, and what needs no sh.
 SCRIPT = _SCRIPT
 SCRIPT_OF_ARGUMENTS = _script(_STAGE_OF_ARGUMENTS, f'{_READY} "$@"')
-WITHOUT_SHELL = ("python3", "-I", "-S", "-c", _STAGE, _READY, _BOOT)
+WITHOUT_SHELL = ("python3", "-I", "-S", "-c", _STAGE, _READY, _BOOT, _ON_TERMINAL)
 
 #: The command to run on the node, for a login shell of any kind.
 COMMAND = f"sh -c '{_SCRIPT}'"
@@ -161,6 +163,9 @@ class Conversation:
             document = self._reader.document()
             evidence.from_document(document, "the answer")
         except frame.NoFrame:
+            if status == _UNFED and not ended:
+                why = "what the collector is sent does not reach it: a start-up file redirects standard input"
+                raise NoAnswer("start", f"{why} (exec <…); guard it there with: case $- in *i*) …;; esac") from None
             raise NoAnswer("collect", self._with_words(_ended(ended, status))) from None
         except frame.CutFrame as error:
             raise NoAnswer("read", f"{_ended(ended, status)}: {error}") from None
@@ -188,6 +193,9 @@ class Conversation:
         if status == _LEFT:
             why = "the login shell ran something else instead of our command: a start-up file execs another shell"
             return self._with_words(f"{why}; guard it there with: case $- in *i*) exec …;; esac")
+        if _ON_TERMINAL.encode() in self._stderr + self._noise:
+            why = "a start-up file gives our command a terminal, as session recorders do (script, tlog)"
+            return f"{why}; guard it there with: case $- in *i*) exec …;; esac"
         if status == 0:
             why = "the login shell ended with status 0 and never ran our command: a start-up file exits"
             return self._with_words(why)

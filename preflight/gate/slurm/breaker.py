@@ -62,7 +62,7 @@ def before(nodes: Mapping[str, Node], own: Node, cause: str, now: int, settings:
 
 
 def after(nodes: Mapping[str, Node], own: Node, settings: Settings) -> str:
-    """Say why the drain of a node, which is ours, has to be undone; empty if it stands.
+    """Say why our own drain of a node has to be undone; empty if it stands.
 
     Those before it, by time and name, are let through one after the other, each if there is room for it and none
     before it has the same cause. Whoever asks later than the second of its own drain sees all that came before.

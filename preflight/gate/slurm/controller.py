@@ -11,8 +11,9 @@ import subprocess
 import time
 from collections.abc import Mapping
 
-from preflight.gate.slurm import nodes
+from preflight.gate.slurm import nodes, queue
 from preflight.gate.slurm.nodes import Node
+from preflight.gate.slurm.queue import Job
 from preflight.gate.slurm.settings import Settings
 
 #: Where scontrol is installed: packages, the documentation's example, Bright, AWS ParallelCluster.
@@ -69,10 +70,17 @@ class Controller:
         """Set a node's comment, or take it away."""
         self._run("update", f"nodename={_checked(name)}", f"comment={text}")
 
-    def job(self, number: str) -> dict[str, str]:
-        """Return what is known of a job, by key, but for values with blanks."""
-        told = self._run("--oneliner", "show", "job", number)
-        return dict(word.split("=", 1) for word in told.split() if "=" in word)
+    def job(self, number: str) -> Job | None:
+        """Return a job by the number that its processes are told; None once the controller has forgotten it."""
+        asked = ("-h", "--all", "--local", "--states=all", f"--jobs={number}", "-O", queue.FORMAT)
+        try:
+            return queue.read(self._run(*asked, tool="squeue"), number)
+        except ValueError as error:
+            raise ControllerError(f"squeue --jobs={number}: its answer {error}") from None
+        except ControllerError as error:
+            if "Invalid job id specified" in str(error):
+                return None
+            raise
 
     def requeue(self, number: str) -> None:
         """Put a batch job back into the queue."""

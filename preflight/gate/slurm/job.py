@@ -7,9 +7,8 @@ before the Prolog ends with 0: slurmd then finds it "already killed" and starts 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from preflight.gate.slurm.controller import Controller, ControllerError
+from preflight.gate.slurm.queue import Job
 from preflight.gate.slurm.settings import Settings
 
 #: States of a job that starts (squeue(1), JOB STATE CODES); in any other it is not going to be here.
@@ -24,25 +23,23 @@ def put_back(controller: Controller, number: str, why: str, settings: Settings, 
     its owner is told. Several nodes of one job may do this at once.
     """
     job = controller.job(number)
-    if gone := _gone(job):
-        return gone
-    number = job.get("HetJobId", number)  # only the whole of a heterogeneous job can be requeued
-    if job.get("BatchFlag") == "1" and job.get("Requeue") != "0":
+    if job is None or job.state not in _STARTS:
+        return _gone(number, job)
+    if job.returns:
         try:
-            return _requeued(controller, number, why, settings, hold)
+            return _requeued(controller, job.whole, why, settings, hold)
         except ControllerError as error:
-            if gone := _gone(controller.job(number)):  # another node of the job did the same at the same time
-                return gone
+            now = controller.job(number)
+            if now is None or now.state not in _STARTS:  # another node of the job did the same at the same time
+                return _gone(number, now)
             raise error
     _tell(controller, number, why)
-    controller.cancel(number)
-    return f"job {number} was cancelled (it cannot be requeued)"
+    controller.cancel(job.whole)
+    return f"job {job.whole} was cancelled (it cannot be requeued)"
 
 
-def _gone(job: Mapping[str, str]) -> str:
-    """Say that a job is off its nodes; empty if it may still start there."""
-    state = job.get("JobState", "")
-    return "" if not state or state in _STARTS else f"job {job.get('JobId', '')} is off the node already ({state})"
+def _gone(number: str, job: Job | None) -> str:
+    return f"job {number} is off the node already ({job.state if job is not None else 'it has ended'})"
 
 
 def _requeued(controller: Controller, number: str, why: str, settings: Settings, hold: bool) -> str:

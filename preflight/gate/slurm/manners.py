@@ -94,7 +94,7 @@ def lift(controller: Controller, name: str, verdict: Verdict, settings: Settings
 def _again(
     controller: Controller, own: Node, mark: reason.Mark, text: str, verdict: Verdict, settings: Settings
 ) -> Outcome:
-    """Leave a drain of ours; where its cause is gone and another has come, say so in its reason."""
+    """Leave our drain in place; where its cause has changed, update its reason."""
     if mark.cause in verdict.causes or settings.dry_run:
         return Outcome(f"the node is drained already: {own.reason}", True)
     controller.say(own.name, text)
@@ -105,7 +105,7 @@ def _again(
 
 
 def _undrain(controller: Controller, own: Node) -> Outcome:
-    """Take our drain away if it still is what was read last, and look what became of it."""
+    """Lift our drain if it is still the one that was read last, and check the result."""
     before = controller.node(own.name)
     if (before.reason, before.at, before.user) != (own.reason, own.at, own.user):
         return Outcome(f"the drain is no longer ours and stays: {_as_it_is(before)}", before.drained)
