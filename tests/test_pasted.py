@@ -25,6 +25,8 @@ MARKS = {
     "mpirun": "[1,0]<stdout>:", "srun": "0: ", "pdsh": "node17: ", "kubectl": "[pod/job-0/main] ",
     "compose": "web-1  | ", "ray": "(RayTrainWorker pid=1234) ", "torchrun": "[rank3]: ", "mail": "> ",
     "timestamps": "2026-02-18T12:54:01.123Z ", "local times": "2026-02-18 12:54:01.123 ", "clock": "[12:54:01] ",
+    "stern": "nccl-worker-0 main ", "containerd": "2026-02-18T12:54:01.123456789Z stdout F ",
+    "sagemaker": "[1,mpirank:0,algo-1]<stdout>:", "comment": "// ", "hydra": "[0] ",
     "syslog": "Feb 18 12:54:01 node17 job[4711]: ", "patch": "+", "frame": "│ ", "grep": "logs/job.out:",
 }  # fmt: skip
 

@@ -359,6 +359,30 @@ def test_a_kernels_own_times_are_no_marks() -> None:
     ]
 
 
+#: What follows the address of an XID, and the verdict: as on a node, the line's own words decide of some.
+XIDS = {
+    "149, NETIR_LINK_EVT Fatal XC0 i0 Link 00 (0x025001c6 0x00000000)": "fail",
+    "145, RLW_RXPIPE Nonfatal XC0 i0 Link 13 (0x0409a0c2 0x00000008)": None,
+    "154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)": "fail",
+    "154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)": None,
+    "74, pid=7, name=x, NVLink: fatal error detected on link 6(0x10000, 0x0)": "warn",
+    "45, pid=7, name=x, Ch 00000001 caused by previous Xid 149": None,
+}
+
+
+@pytest.mark.parametrize("line", XIDS)
+def test_the_words_of_an_xid_decide(line: str) -> None:
+    (part,) = read_text(f"[  100.123456] NVRM: Xid (PCI:0000:1b:00): {line}\n", "pasted")
+    said = [finding["status"] for finding in part.findings if finding["check"] == "xid.gpu"]
+    assert [one for one in said if one != "pass"] == ([XIDS[line]] if XIDS[line] else [])
+
+
+def test_an_nvlink_error_that_comes_again_fails() -> None:
+    line = "NVRM: Xid (PCI:0000:1b:00): 74, pid=7, name=x, NVLink: fatal error detected on link 6(0x10000, 0x0)\n"
+    (part,) = read_text(f"[  100.100000] {line}[  101.100000] {line}[  300.100000] {line}", "pasted")
+    assert [(one["status"], "repeated" in one["message"]) for one in part.findings] == [("fail", True)]
+
+
 def test_numbers_that_count_up_are_tasks_if_they_begin_again() -> None:
     counted = "\n".join(f"{number}: line" for number in range(8))
     assert [writer for writer, _ in by_writer(lines_of(counted))] == [""]

@@ -1,9 +1,9 @@
 """`preflight read`: finds out what each part of a pasted text is, says what stands in it, and judges it.
 
 Text goes one way: ``sources``; ``logs`` (what a job wrote); ``lines``, ``marks``, ``wrapped`` and ``comments`` (marks
-off, writers apart, broken lines together), ``parts`` (what is what), ``kinds`` (one module a family of tools: how an output begins,
-and what it says);
-``judging`` (with ``rules``: what is wrong). What comes out is a document of ``preflight.read/1``.
+off, writers apart, broken lines together), ``parts`` (what is what), ``kinds`` (one module a family of tools: how an
+output begins, and what it says); ``judging`` (with ``rules``: what is wrong). What comes out is a document of
+``preflight.read/1``.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from preflight.reading.comments import commented
 from preflight.reading.judging import add_findings
 from preflight.reading.kinds import kinds
 from preflight.reading.kinds.pytorch import whole
-from preflight.reading.lines import Lines, lines_of
+from preflight.reading.lines import Lines, bare, lines_of
 from preflight.reading.logs import NCCL_LOG, NCCL_TESTS, judge_logs, judge_settings, log_parts
-from preflight.reading.marks import by_writer
+from preflight.reading.marks import by_writer, unread
 from preflight.reading.parts import Part, parts
 from preflight.reading.sources import Source, SourceError, open_sources
 from preflight.reading.wrapped import better
@@ -45,7 +45,9 @@ def read(source: Source) -> list[Part]:
 def read_text(text: str, source: str) -> list[Part]:
     """Return the outputs of tools in a text, judged; a job's own output is left to ``log_parts``."""
     lines = [line for line in lines_of(text) if " NCCL INFO " not in line.text]
-    found = [part for writer, own in by_writer(lines) for part in _parts(own, writer)]
+    written = list(by_writer(lines))
+    found = [part for writer, own in written for part in _parts(own, writer)]
+    found += [part for own in unread(lines, [own for _, own in written], found) for part in _parts(own, "")]
     found = sorted(found, key=lambda part: part.first)[:MOST_PARTS]
     add_findings(found, source)
     return found
@@ -55,6 +57,7 @@ def _parts(lines: Lines, writer: str) -> list[Part]:
     def read_lines(lines: Lines) -> list[Part]:
         return list(parts(lines, writer, kinds()))
 
+    lines = bare(lines)
     found = better(lines, read_lines(lines), read_lines)
     return found + [part for stretch in commented(lines, found) for part in read_lines(stretch)]
 

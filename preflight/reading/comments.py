@@ -1,4 +1,4 @@
-"""Output that stands in comments or in a list of points: ``# driver: mlx5_core``, `` * mlx5_0 1 3 …``, ``- State: Active``."""
+"""Output that stands in comments or in a list of points: ``# driver: mlx5_core``, ``* driver: mlx5_core``."""
 
 from __future__ import annotations
 

@@ -48,8 +48,6 @@ def lines_of(text: str) -> list[Line]:
             line = _TMUX_MARK.sub("", _COLOUR_WITHOUT_ESC.sub("", line))
         if "<" in line:
             line = _HTML.sub("", line)
-        if "#" in line or "<" in line or "←" in line or "⬅" in line:
-            line = _ANNOTATION.sub("", line)
         if "[repeated " in line:
             line = _REPEATED.sub("", line)
         if "&" in line and re.search(r"&(?:lt|gt|amp|quot|#39|nbsp);", line):
@@ -58,7 +56,16 @@ def lines_of(text: str) -> list[Line]:
     return _unquoted(found)
 
 
-def _unquoted(lines: list[Line]) -> list[Line]:
+def bare(lines: Lines) -> list[Line]:
+    """Return lines that a launcher's marks were taken off: without a mail's below them, and without explanations."""
+    found = _unquoted(lines)
+    return [
+        Line(line.number, _ANNOTATION.sub("", line.text)) if any(mark in line.text for mark in "#<←⬅") else line
+        for line in found
+    ]
+
+
+def _unquoted(lines: Lines) -> list[Line]:
     """Drop fences; take the marks off quoted lines, and the blank lines between all lines."""
     found = []
     for line in lines:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from preflight.facts.text import plain
 from preflight.reading.lines import Line, Lines
+from preflight.reading.parts import Part
 
 #: What a launcher puts before each line; the group is who wrote it.
 _MARKS = tuple(
@@ -20,7 +21,7 @@ _MARKS = tuple(
         r"\(((?:[\w.:-]+ )?pid=\d+(?:, ip=[^)\s]{1,64})?)\)\s",  # Ray
         r"\[(pod/[^\]\s]{1,256})\]\s",  # kubectl logs --prefix
         r"([\w.-]{1,128})\s+\| ?",  # docker compose
-        r"((?:[a-z0-9-]{1,63} )?[a-z][a-z0-9.]{0,62}-[a-z0-9.-]{1,190} [a-z][a-z0-9-]{0,62}) (?=.)",  # stern
+        r"((?:[a-z0-9-]{1,63} )?[a-z][a-z0-9.]{0,62}-[a-z0-9.-]{1,190} [a-z][a-z0-9-]{0,62}) ",  # stern
         r"()//+ ?",  # a program's comment
         r"\s{0,6}(\d{1,6}): ",  # srun --label
         # pdsh, clush; not what the kernel's own lines begin with
@@ -39,7 +40,8 @@ _TIMES = tuple(
         r"()\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S{1,16} [\w.-]{1,128} (?!kernel\b)[\w.@/-]{1,64}(?:\[\d{1,10}\])?: ",
         # kubectl, ts, Jenkins; and what containerd, GitLab and Python's logging put behind it
         r"()\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?:?\s"
-        r"(?:(?:std(?:out|err)(?: [FP])?|\[std(?:out|err)\]|\d\d[OE]|GMT|UTC|- [\w.]{1,64} - (?:DEBUG|INFO|WARNING|ERROR) -)\s)?",
+        r"(?:(?:std(?:out|err)(?: [FP])?|\[std(?:out|err)\]|\d\d[OE]|GMT|UTC"
+        r"|- [\w.]{1,64} - (?:DEBUG|INFO|WARNING|ERROR) -)\s)?",
         r"()\[?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\]?:?\s",
         r"()[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,128} (?!kernel\b)[\w.@/-]{1,64}(?:\[\d{1,10}\])?: ",  # syslog
     )
@@ -52,6 +54,7 @@ _LINE_NUMBER = re.compile(r"\s{0,8}(\d{1,7})(?:\t|[:|](?!\d\d\.\d) ?)")
 #: An element of a JSON list of lines, as Ansible shows output.
 _JSON_STRING = re.compile(r'\s*("(?:[^"\\]|\\.){0,4000}"),?\s*')
 _LEAST_NUMBERED = 5
+_LEAST_COMMENTED = 6
 
 #: Lines in a row that bear a mark, below which it is taken for part of the text; and how often each writer's
 #: name must come among them, since ``State: Active`` looks like a mark as well.
@@ -65,6 +68,7 @@ def by_writer(lines: Lines, depth: int = 2) -> Iterator[tuple[str, list[Line]]]:
 
     What several writers wrote into each other is told apart.
     """
+    lines = _uncommented(lines) or lines
     at, plain_from = 0, 0
     refused: dict[re.Pattern[str], tuple[int, int]] = {}
     while at < len(lines):
@@ -118,9 +122,43 @@ def _marked(
     return at, {}
 
 
+#: What looks like the name of a host and may be that of a field.
+_MAY_BE_TEXT = re.compile(r"\s*[A-Za-z]\w*:\s")
+#: Lines of what somebody pasted: longer texts are read once.
+_MOST_TWICE = 5000
+
+
+def unread(lines: Lines, written: Iterable[Lines], found: Iterable[Part]) -> Iterator[list[Line]]:
+    """Yield stretches that lost a mark and are no part of anything: it was none, as the name in ``State: Active``."""
+    if len(lines) > _MOST_TWICE:
+        return
+    before = {line.number: line.text for line in lines}
+    bare = {line.number for own in written for line in own
+            if line.text != before[line.number] and _MAY_BE_TEXT.match(before[line.number])}  # fmt: skip
+    for part in found:
+        bare.difference_update(range(part.first, part.last + 1))
+    stretch: list[Line] = []
+    for line in lines:
+        if line.number in bare:
+            stretch.append(line)
+        elif stretch:
+            yield stretch
+            stretch = []
+    if stretch:
+        yield stretch
+
+
 def _least(writers: Iterable[str]) -> int:
     """Return how often each must write: names of hosts have numbers, words of a text have none."""
     return _LEAST_PER_WRITER - all(re.search(r"\d", name) for name in writers)
+
+
+def _uncommented(lines: Lines) -> list[Line]:
+    """Return the lines without the ``#`` that somebody put before each; none if not each has it."""
+    count = sum(line.text.startswith("#") for line in lines)
+    if count < _LEAST_COMMENTED or any(line.text.strip() and not line.text.startswith("#") for line in lines):
+        return []
+    return [Line(line.number, line.text[1:].removeprefix(" ")) for line in lines]
 
 
 def _of_kernel(texts: list[str]) -> bool:

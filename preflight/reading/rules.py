@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
+from preflight.facts.xid import Event, Events
+from preflight.facts.xid_judged import BAD, judged
 from preflight.facts.xid_policy import POLICY, Act
 from preflight.model import Check, Finding, check, failed, passed, warned
 
@@ -229,18 +231,21 @@ def xids(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     An uncorrectable error, a GPU off the bus or a dead GSP takes the job with it, and the next one as well.
 
-    XIDs of an application's own errors (13, 31, 43, 45) fail no node.
+    XIDs of an application's own errors (13, 31, 43) and of cleaning up (45) fail no node.
+    The units of NVLink 5 (144 to 150) are judged by the word Fatal, 154 by what stands after "to", 74 by whether it
+    came again.
     """
     for key, facts in _read(node, "kernel log"):
         told: set[tuple[str, int]] = set()
-        for event in facts["xids"]:
-            policy, seen = POLICY.get(event["xid"]), (event["bus_id"], event["xid"])
-            if policy is None or policy.act not in (Act.OUT, Act.RESET) or seen in told:
+        found = Events(tuple(_incidents(facts["xids"])), ())
+        for event in found.gpus:
+            policy, seen = judged(event, found), (event.address, event.code)
+            if policy.act not in (*BAD, Act.WARN) or event.code not in POLICY or event.code == 45 or seen in told:
                 continue
             told.add(seen)
-            yield failed(
-                f"{event['bus_id']}: Xid {event['xid']}: {policy.meaning} (line {event['line']})",
-                subject=event["bus_id"], found=f"Xid {event['xid']}", fix=policy.fix, evidence=[key],
+            yield (failed if policy.act in BAD else warned)(
+                f"{event.address}: Xid {event.code}: {policy.meaning} (line {event.line})",
+                subject=event.address, found=f"Xid {event.code}", fix=policy.fix, evidence=[key],
             )  # fmt: skip
         for event in facts["events"]:
             if event["event"] in ("gpu-fallen-off-bus", "gpu-init-failed", "driver-mismatch") and not told:
@@ -249,6 +254,17 @@ def xids(node: NodeFacts, site: Site) -> Iterator[Finding]:
             if event["fatal"]:
                 message = f"NVSwitch {event['bus_id']}: fatal SXid {event['sxid']} (line {event['line']})"
                 yield failed(message, subject=event["bus_id"], found=f"SXid {event['sxid']}", evidence=[key])
+
+
+def _incidents(xids: Sequence[Mapping[str, Any]]) -> Iterator[Event]:
+    """Yield what was read as events, what repeats within one minute of the log's clock once; the line is its number."""
+    seen = set()
+    for xid in xids:
+        time = xid["time"] or ""
+        minute = str(int(float(time)) // 60) if re.fullmatch(r"\d{1,12}\.\d{1,9}", time) else time[:16]
+        if (key := (xid["bus_id"], xid["xid"], minute)) not in seen or not minute:
+            yield Event(0.0, xid["bus_id"], xid["xid"], xid["text"], str(xid["line"]))
+        seen.add(key)
 
 
 _NIC = re.compile(r"(?i)(?:ethernet|infiniband|network) controller|02(?:00|07)\b")

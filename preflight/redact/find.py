@@ -110,7 +110,7 @@ def by_key(key: str, value: str, found: Found) -> str:
 
 
 def _name(kind: str, text: str, found: Found) -> str:
-    """Hand over what stands at a place for a name: one, a list, or a word that is none."""
+    """Hand over what a place for names holds: a name, a list of names, or a word that is no name."""
     if kind == "serial":
         return found(kind, text) if re.search(r"\d", text) and re.search(r"[1-9A-Za-z]", text) else text
     if text.lower() in _NO_NAMES or (kind == "user" and text.lower() in ACCOUNTS):

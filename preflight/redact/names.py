@@ -57,7 +57,7 @@ class Names:
     # --- what is known -----------------------------------------------------------------------------
 
     def learn(self, kind: str, name: str) -> None:
-        """Remember a name; what names nobody in particular is not one."""
+        """Remember a name, unless it names nobody in particular."""
         name = name.strip().strip(".\"'")
         if not name or len(name) > 255 or name.lower() in SELF or not re.search(r"[^\W_]", name):
             return

@@ -224,7 +224,7 @@ class Redactor:
         return fold(self.names.alias(kind, name) for name in names)
 
     def _home(self, path: str) -> str:
-        """Return a path below somebody's home: what is called as everywhere stays."""
+        """Return a path below somebody's home, with aliases; folders that every home has keep their names."""
         _, top, user, *rest = path.split("/")
         kept = [user if self.names.is_everywhere(user) else self.names.alias("user", user)]
         for part in rest:

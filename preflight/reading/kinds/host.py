@@ -67,7 +67,7 @@ def _device(match: re.Match[str] | None) -> dict[str, Any]:
 
 def _take_lspci(lines: Lines, at: int) -> Taken:
     devices: list[dict[str, Any]] = []
-    end, last, empty = at, at, 0
+    end, last, empty, acs = at, at, 0, False
     cut = list[Cut]()
     if not _DEVICE.fullmatch(lines[at].text):
         devices.append(_device(None))
@@ -86,8 +86,10 @@ def _take_lspci(lines: Lines, at: int) -> Taken:
         else:
             if _said(devices[-1], text):
                 devices.append(_device(None))  # one register of each device, as grep leaves them
+            if acs and devices[-1]["acs_ctl"] and _FLAGS.fullmatch(text):  # the rest of a line that a mail broke
+                devices[-1]["acs_ctl"].update(_flags(text))
             _detail(devices[-1], text)
-            empty = 0
+            empty, acs = 0, text.lstrip().startswith("ACSCtl:")
         last = end if text.strip() else last
         end += 1
     if _STUMP.fullmatch(lines[last].text):
@@ -105,6 +107,10 @@ def _rest(lines: Lines, at: int) -> bool:
     """Tell whether a line is the rest of the one before it, which a mail broke: the next one goes on."""
     after = lines[at + 1].text if at + 1 < len(lines) else ""
     return len(lines[at].text) < _BROKEN_OFF and bool(_DETAIL.fullmatch(after) or _FLAGS.fullmatch(after))
+
+
+def _flags(text: str) -> dict[str, bool]:
+    return {flag[:-1]: flag[-1] == "+" for flag in text.split() if flag[-1:] in "+-"}
 
 
 def _said(device: dict[str, Any], text: str) -> bool:
@@ -127,7 +133,7 @@ def _detail(device: dict[str, Any], text: str) -> None:
                 downgraded = (match[2], match[4]) != (device["link"]["max_speed"], device["link"]["max_width"])
             device["link"].update(speed=match[2], width=match[4], downgraded=downgraded)
     elif match := _ACS.fullmatch(text):
-        device["acs_ctl"] = {flag[:-1]: flag[-1] == "+" for flag in match[1].split() if flag[-1:] in "+-"}
+        device["acs_ctl"] = _flags(match[1])
     elif (match := _DEVCTL.fullmatch(text)) and match[2]:
         device.update(max_payload=int(match[1]), max_read_request=int(match[2]))
 
@@ -155,26 +161,26 @@ def _take_numactl(lines: Lines, at: int) -> Taken:
             or _MORE_CPUS.fullmatch(text)
         )  # fmt: skip
 
-    end, taken = block(lines, at, belongs, blanks=0)
+    end, taken = block(lines, at, belongs, blanks=1)
     nodes: dict[str, dict[str, Any]] = {}
     promised = None
-    told: dict[str, str] = {}
+    told: dict[str, list[str]] = {}
     open_node = ""
     for line in taken:
         if open_node and _MORE_CPUS.fullmatch(line.text):
-            told[open_node] = joined_cpus(told[open_node], line.text)
+            told[open_node][-1:] = joined_cpus(told[open_node][-1], line.text)
             continue
         open_node = ""
         if match := _AVAILABLE.fullmatch(line.text):
             promised = int(match[1])
         elif match := _NODE_CPUS.fullmatch(line.text):
             nodes.setdefault(match[1], {"cpus": None, "memory_bytes": None})
-            told[match[1]], open_node = match[2], match[1]
+            told[match[1]], open_node = [match[2]], match[1]
         elif (match := _NODE_SIZE.fullmatch(line.text)) and match[2] == "size":
             node = nodes.setdefault(match[1], {"cpus": None, "memory_bytes": None})
             node["memory_bytes"] = int(match[3]) * _UNIT[match[4]]
-    for name, text in told.items():
-        nodes[name]["cpus"] = cpu_ids(text)
+    for name, texts in told.items():
+        nodes[name]["cpus"] = cpu_ids(" ".join(texts))
     cut = []
     if promised is not None and promised != len(nodes):
         cut.append(Cut(taken[-1].number, f"{promised} nodes are available and {len(nodes)} are shown"))
@@ -183,18 +189,25 @@ def _take_numactl(lines: Lines, at: int) -> Taken:
     return Taken(end, {"numa_nodes": nodes}, f"{len(nodes)} NUMA nodes", cut)
 
 
-def joined_cpus(text: str, more: str) -> str:
+def joined_cpus(text: str, more: str) -> list[str]:
     """Put a list of CPUs together that was broken, between two numbers or within one: whole ones go up."""
-    numbers = [int(number) for number in re.findall(r"\d{1,5}", text)]
+    numbers = [int(number) for number in re.findall(r"\d{1,5}", text[-24:])][-2:]
     cut = numbers[-1:] <= numbers[-2:-1] or [int(more.split()[0])] <= numbers[-1:]
-    return text + more if cut and numbers and not more[:1].isspace() else f"{text} {more}"
+    return [text + more] if cut and numbers and not more[:1].isspace() else [text, more]
 
 
 # --- network-status ----------------------------------------------------------------------------------
 
 
+#: Where one network's entry ends and the next begins.
+_NEXT_NETWORK = re.compile(r"\s*},\s*{\s*")
+
+
 def _begins_status(lines: Lines, at: int) -> bool:
     text = lines[at].text
+    if _NEXT_NETWORK.fullmatch(text):  # the head was cut off
+        near = " ".join(line.text[:4000] for line in lines[at + 1 : at + 6])
+        return '"name"' in near and ('"interface"' in near or '"ips"' in near)
     if "network-status" in text:
         return any("[" in line.text or "{" in line.text for line in lines[at : at + 3])
     if not text.lstrip().startswith("["):
@@ -206,7 +219,7 @@ def _begins_status(lines: Lines, at: int) -> bool:
 def _take_status(lines: Lines, at: int) -> Taken:
     networks: list[dict[str, Any]] = []
     cut = list[Cut]()
-    told = _status(lines, at)
+    told = None if _NEXT_NETWORK.fullmatch(lines[at].text) else _status(lines, at)
     if told is None:
         told = _cut_status(lines, at)
         cut.append(Cut(lines[told[0] - 1].number, "the JSON of the network status is not whole"))
@@ -224,11 +237,14 @@ def _take_status(lines: Lines, at: int) -> Taken:
 
 def _cut_status(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]]:
     """Return the networks that are whole in a list that is not, and where what may be part of it ends."""
+    headless = _NEXT_NETWORK.fullmatch(lines[at].text)
     begun = next((index for index in range(at, min(at + 3, len(lines))) if "[" in lines[index].text), at)
+    begun = at if headless else begun
     end = begun + 1
     while end < len(lines) and re.fullmatch(r"\s*(?:[\]\[{}\",].*)?", lines[end].text) and lines[end].text.strip():
         end += 1
-    text = "\n".join([lines[begun].text.partition("[")[2], *(line.text for line in lines[begun + 1 : end])])
+    first = "{" if headless else lines[begun].text.partition("[")[2]
+    text = "\n".join([first, *(line.text for line in lines[begun + 1 : end])])
     found: list[dict[str, Any]] = []
     decoder, place = json.JSONDecoder(), 0
     while (match := re.compile(r"[\s,]*").match(text, place)) and text[match.end() : match.end() + 1] == "{":

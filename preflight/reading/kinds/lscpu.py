@@ -14,7 +14,7 @@ _NUMA_LINE = re.compile(r"\s*NUMA[ -]?[^\W\d]{1,16}\s?(\d{1,4}) CPU(?:\(s\))?\s*
 _NUMA_COUNT = re.compile(r"\s*NUMA[ -]?[^\W\d]{1,16}(?:\(s\))?\s*[:：]\s*(\d{1,4})")
 #: Names that only lscpu has, two of which tell what is left of it.
 _NAMES = re.compile(
-    r"\s*(?:CPU op-mode\(s\)|On-line CPU\(s\) list|Thread\(s\) per core|Core\(s\) per socket|Socket\(s\)):\s.*"
+    r"\s*(?:CPU op-mode\(s\)|CPU\(s\)|On-line CPU\(s\) list|Thread\(s\) per core|Core\(s\) per socket|Socket\(s\)):\s.*"
 )
 _HEAD = re.compile(r"\s*CPU\s+NODE\s+SOCKET\s+CORE\b.*")
 _COMMENT = re.compile(r"# (?:The following is the parsable format|CPU,Core,Socket,Node\b).*")
@@ -27,7 +27,7 @@ def _begins(lines: Lines, at: int) -> bool:
     if "NUMA" in text and (_NUMA_LINE.fullmatch(text) or _NUMA_COUNT.fullmatch(text)):
         return True
     if _NAMES.fullmatch(text):
-        return any(_NAMES.fullmatch(line.text) for line in lines[at + 1 : at + 3])
+        return any(_NAMES.fullmatch(line.text) for line in lines[at + 1 : at + 4])
     if not re.fullmatch(r"\s*Architecture:\s+\S+\s*", text):
         return False
     return any("CPU(s)" in line.text or "CPU op-mode" in line.text for line in lines[at + 1 : at + 5])

@@ -38,7 +38,8 @@ _MLNX = re.compile(
     r"|(?P<mapping>dscp2prio mapping:\s*(?:prio:.*)?)|(?P<dscps>prio:\d\s+dscp:.*)"
     r"|(?P<default>default priority:.*)|Receive buffer size \(bytes\):\s*(?P<buffer>[\d,=\w ]*)"
     r"|(?P<cable>Cable len:\s*\d*)|Enabled TC:.*|priority:?\s+(?P<numbers>\d(?:\s+\d)+)"
-    r"|(?P<pfc>PFC configuration:)?\s*(?:enabled:?\s+(?P<enabled>[01](?:\s+[01])*)|(?<=:))"
+    r"|(?P<pfc>PFC configuration:)(?:\s*enabled:?\s+(?P<beside>[01](?:\s+[01])*))?"
+    r"|enabled:?\s+(?P<enabled>[01](?:\s+[01])*)"
     r"|buffer:?\s+(?P<buffers>[\d\s]+)"
     r"|tc:\s*(?P<tc>\d)\s+ratelimit:\s*(?P<limit>[^,]*),\s*tsa:\s*(?P<tsa>\w+).*|priority:\s*(?P<of>\d))\s*"
 )
@@ -75,8 +76,8 @@ def _take_mlnx(lines: Lines, at: int) -> Taken:
             facts["buffers"] = {
                 "sizes": [int(size) for size in sizes], "max_buffer_size": int(most[1]) if most else None,
             }  # fmt: skip
-        elif match["enabled"]:
-            bits = match["enabled"].split()
+        elif enabled := match["enabled"] or match["beside"]:
+            bits = enabled.split()
             if len(bits) == 8:
                 facts["pfc"] = {str(number): bit == "1" for number, bit in enumerate(bits)}
             else:

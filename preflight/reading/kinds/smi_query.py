@@ -55,13 +55,16 @@ _OWN_NAMES = re.compile(
 _OWN_NEAR, _OWN_LEAST = 14, 3
 
 
+_REASONS_HEAD = re.compile(r"Clocks (?:Throttle|Event) Reasons")
+
+
 def _headless(lines: Lines, at: int) -> bool:
     """Tell whether a piece from the middle of the output begins here."""
-    if not _OWN_NAMES.fullmatch(lines[at].text):
+    if not _OWN_NAMES.fullmatch(lines[at].text) and not _REASONS_HEAD.fullmatch(lines[at].text):
         return False
     near = {match[0].partition(":")[0].strip() for line in lines[at : at + _OWN_NEAR]
             if (match := _OWN_NAMES.fullmatch(line.text))}  # fmt: skip
-    return len(near) >= _OWN_LEAST
+    return len(near) + bool(_REASONS_HEAD.fullmatch(lines[at].text)) >= _OWN_LEAST
 
 
 def _begins_text(lines: Lines, at: int) -> bool:
@@ -122,7 +125,7 @@ def _put(stack: list[tuple[int, Tree]], depth: int, name: str, value: str | None
     tree, key = stack[-1][1], _key(name)
     if value is not None:
         tree.setdefault(key, value.strip())
-        stack.append((depth, {}))
+        stack.append((depth, tree))  # HW Slowdown has a value, and its own kinds below it
         return
     below = tree.get(key)
     below = below if isinstance(below, dict) else {}

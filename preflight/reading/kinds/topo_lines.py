@@ -18,7 +18,9 @@ CODE = re.compile(r"X|NV\d{1,3}|PIX|PXB|PHB|NODE|SYS|SOC|PSB|PIX/PIX")
 PEER = re.compile(r"X|OK|CNS|GNS|TNS|NS|DR|U")
 
 _DEVICE = re.compile(DEVICE)
+_GLUED = re.compile(rf"(?:{DEVICE}){{2,8}}")
 _WHOLE = re.compile(rf"(?:{CODE.pattern})|(?:{PEER.pattern})|(?:{RANGES.pattern})|N/A")
+_LONGEST_GLUED = 80
 #: The end or the beginning of a word that a line's end cut in two.
 _CODES = ("NODE", "PIX", "PXB", "PHB", "SYS", "SOC", "CNS", "GNS", "TNS", "OK", "DR", "N/A")
 _PIECES = "|".join(sorted({re.escape(code[a:b]) for code in _CODES for a in range(4) for b in range(a + 1, 5)}))
@@ -42,12 +44,17 @@ def names_of(text: str) -> list[str]:
     """Return the device columns that a header names; none if the line is no header."""
     for phrase in PHRASES:
         text = text.split(phrase)[0]
-    words = _TITLE.sub("", text).split()
+    words = [name for word in _TITLE.sub("", text).split() for name in _apart(word)]
     while words and words[-1] in _STUMPS:
         words.pop()
     if not words or (words[0] != "GPU0" and not (words[0].startswith("GPU") and len(words) > 1)):
         return []
     return words if all(_DEVICE.fullmatch(word) for word in words) else []
+
+
+def _apart(word: str) -> list[str]:
+    """Return the names that a paste glued together."""
+    return re.findall(DEVICE, word) if len(word) <= _LONGEST_GLUED and _GLUED.fullmatch(word) else [word]
 
 
 def header(lines: Lines, at: int) -> tuple[list[str], list[str], int]:
@@ -70,7 +77,7 @@ def _unknown(text: str) -> int:
     """Return how many words of a header are no column."""
     for phrase in PHRASES:
         text = text.replace(phrase, " ")
-    return sum(not _DEVICE.fullmatch(word) for word in text.split())
+    return sum(not _DEVICE.fullmatch(name) for word in text.split() for name in _apart(word))
 
 
 def is_row(text: str) -> bool:
