@@ -16,7 +16,7 @@ _ELSEWHERE = ("--hosts", "--hostfile", "--job", "--rerun", "--pods", "--via", "-
 
 
 def asks_this_node(words: Sequence[str]) -> bool:
-    """Tell from the words of a command line, before they are understood, whether this node will be asked."""
+    """Tell from the bare words of a command line, before it is parsed, whether this node will be asked."""
     return bool(words) and words[0] in _COMMANDS and not any(word.startswith(_ELSEWHERE) for word in words)
 
 

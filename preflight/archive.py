@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from preflight import bounded
 from preflight.evidence import DocumentError, Evidence, dump, no_answer, read
 from preflight.facts.run import RUN
 from preflight.lean import replace
+
+if TYPE_CHECKING:
+    from io import BufferedWriter
 
 RUN_FILE = "run.json"
 
@@ -33,7 +39,7 @@ def file_name(node: str) -> str:
 
 
 def _file_of(evidence: Evidence) -> str:
-    """Return a document's file name; that of a pair's test does not take the place of a whole one."""
+    """Return a document's file name; a pair's test lies beside the node's whole document, never in its place."""
     if evidence.pair is None:
         return file_name(evidence.node)
     return file_name(f"{evidence.node}.pair-{evidence.pair.peer}")
@@ -46,15 +52,43 @@ def save(directory: Path, evidences: Iterable[Evidence]) -> None:
         write(directory / _file_of(evidence), dump(evidence))
 
 
-def write(path: Path, text: str | Iterable[str]) -> None:
-    """Write a file so that a reader sees the old content or the new, never half of it; raises OSError."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+def is_stream(path: Path) -> bool:
+    """Tell whether a path is a character device or names an open stream: a file put in its place would destroy it."""
+    if str(path).startswith(("/dev/fd/", "/dev/std", "/proc/")):
+        return True
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as stream:
-            stream.writelines([text] if isinstance(text, str) else text)
+        return stat.S_ISCHR(path.stat().st_mode)
+    except OSError:
+        return False
+
+
+def write(path: Path, text: str | Iterable[str]) -> None:
+    """Write a text file, as ``replacing`` does; raises OSError."""
+    with replacing(path) as stream:
+        for piece in [text] if isinstance(text, str) else text:
+            stream.write(piece.encode("utf-8", "backslashreplace"))
+
+
+@contextmanager
+def replacing(path: Path, mode: int | None = None) -> Iterator[BufferedWriter]:
+    """Yield a stream whose content takes the place of a file once all of it was written; raises OSError.
+
+    A reader sees the old content or the new, never half of it. ``mode`` is that of the new file; None: as the umask has
+    it. A device, or a stream under its name (``/dev/null``, ``/dev/stdout``), is written to instead.
+    """
+    if is_stream(path):
+        with path.open("wb") as stream:
+            yield stream
+        return
+    if mode is None:
         umask = os.umask(0)
         os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
+        mode = 0o666 & ~umask
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # a name that nobody lays a link at
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            yield stream
+            os.fchmod(stream.fileno(), mode)
         os.replace(temporary, path)
     except BaseException:
         os.unlink(temporary)
@@ -65,8 +99,8 @@ def load(paths: Sequence[Path]) -> tuple[list[Evidence], Evidence | None]:
     """Read documents from files and directories: the nodes in the order of their names, and the run's logs.
 
     A file that is not evidence, or only half of it, becomes a node without an answer; a path that
-    cannot be opened, or a node that is described twice, raises ArchiveError. What a test with another
-    node left joins the document that tells of all the node.
+    cannot be opened, or a node that is described twice, raises ArchiveError. The records of a
+    test with another node are added to the node's whole document.
     """
     nodes: dict[str, tuple[Evidence, Path]] = {}
     run: Evidence | None = None
@@ -167,7 +201,7 @@ def logs(paths: Sequence[Path], limit: int) -> Evidence | None:
 
 
 def _log(path: Path, raw: bytes, limit: int) -> object:
-    """Return the record of a log of which at most one byte more than ``limit`` was read."""
+    """Return the record of a log, of which at most ``limit`` + 1 bytes were read."""
     from preflight.facts.nccl_log.source import divisible
     from preflight.facts.torch_trace.plain_pickle import is_pickle
 

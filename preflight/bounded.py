@@ -38,8 +38,8 @@ def waits_for_nobody(path: str | Path) -> None:
 def content(path: str | Path, most: int, begins: bytes = b"") -> bytes:
     """Return what is in a file; raises OSError, which is ``Unfit`` if it is no regular file or longer than ``most``.
 
-    Of one that does not begin so, white space aside, only the beginning is read and returned.
-    What is handed over by the shell (``<(…)``, ``/dev/stdin``) may be a pipe; elsewhere a pipe is somebody's trap.
+    Of a file that does not start with ``begins``, white space aside, only the first bytes are read and returned.
+    What the shell hands over (``<(…)``, ``/dev/stdin``) may be a pipe; anywhere else a pipe is a trap.
     """
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from preflight import packed
-from preflight.archive import file_name
+from preflight.archive import file_name, replacing
 from preflight.evidence import Evidence, dump, from_document, to_document
 from preflight.redact import Redactor
 from preflight.reports.html_page import render
@@ -77,14 +77,5 @@ def narrowed(report: Mapping[str, Any], nodes: frozenset[str]) -> dict[str, Any]
 
 def write(path: Path, files: Sequence[tuple[str, bytes]], said: dict[str, Any]) -> None:
     """Write a bundle as a whole or not at all, readable by its owner; raises OSError."""
-    import os
-    import tempfile
-
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            packed.write(stream, said, files)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with replacing(path, 0o600) as stream:
+        packed.write(stream, said, files)

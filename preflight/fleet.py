@@ -117,7 +117,7 @@ def interruptible() -> Iterator[threading.Event]:
 
 @dataclass(frozen=True)
 class _Turn:
-    """A node in a worker's hand."""
+    """A node that a worker is asking, and the time by which it must end."""
 
     host: str
     until: float

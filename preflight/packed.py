@@ -152,7 +152,7 @@ class _Info(tarfile.TarInfo):
 
 
 class _Limited(io.RawIOBase):
-    """What a bundle unpacks to, up to the limits; past them BundleError is raised."""
+    """The unpacked stream of a bundle; raises BundleError past the limits."""
 
     def __init__(self, unpacked: gzip.GzipFile, raw: io.BufferedReader, path: Path) -> None:
         self._unpacked, self._raw, self._path = unpacked, raw, path

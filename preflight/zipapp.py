@@ -11,10 +11,8 @@ from __future__ import annotations
 import argparse
 import io
 import marshal
-import os
 import stat
 import sys
-import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -23,6 +21,7 @@ from importlib.util import MAGIC_NUMBER, source_hash
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from preflight import archive
 from preflight.checks import MODULES, deferred
 from preflight.gate import policy
 from preflight.version import VERSION
@@ -165,15 +164,8 @@ def main() -> int:
     try:
         found = contents()
         data = build(found, asked.python)
-        with tempfile.NamedTemporaryFile(dir=asked.output.absolute().parent, prefix=".preflight-", delete=False) as out:
-            try:
-                out.write(data)
-                out.flush()
-                os.chmod(out.name, 0o755)
-                os.replace(out.name, asked.output)
-            except BaseException:
-                os.unlink(out.name)
-                raise
+        with archive.replacing(asked.output.absolute(), 0o755) as out:
+            out.write(data)
     except (Missing, deferred.Outdated, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -106,7 +106,7 @@ class ApiServer:
         """Count the processes behind `exec` that have not ended."""
         return sum(process.returncode is None for process in self._processes)
 
-    def settled(self, limit_s: float = 10.0) -> bool:
+    def settled(self, limit_s: float = 60.0) -> bool:
         """Wait until every process behind `exec` has ended by itself."""
         until = time.monotonic() + limit_s
         while self.running() and time.monotonic() < until:

@@ -27,6 +27,7 @@ from types import TracebackType
 
 from preflight.evidence import Evidence, from_document
 from preflight.probes import SWEEP_CAP, plan, sweep
+from tests.stopwatch import Stopwatch
 
 UMAD = Path(f"/usr/lib/{platform.machine()}-linux-gnu/umad2sim/libumad2sim.so")
 #: What opensm says after each sweep in which all went well; one that stands on a port without a link never does.
@@ -157,7 +158,7 @@ class IbSim:
         if process.poll() is None:
             process.terminate()
             try:
-                process.wait(5)
+                process.wait(20)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -222,12 +223,12 @@ class IbSim:
             return
         before = log.read_text(errors="replace").count(_ROUTED)
         manager.send_signal(signal.SIGHUP)  # a sweep of all; the one that a trap has started may have begun too early
-        end, told, quiet = time.monotonic() + _ROUTED_WITHIN_S, -1, 0.0
-        while time.monotonic() < end:
+        told, all_of_it, quiet = -1, Stopwatch(), Stopwatch()
+        while all_of_it.seconds < _ROUTED_WITHIN_S:
             text = log.read_text(errors="replace")
             if len(text) != told:
-                told, quiet = len(text), time.monotonic()
-            if text.count(_ROUTED) > before and time.monotonic() - quiet > _QUIET_S:
+                told, quiet = len(text), Stopwatch()
+            if text.count(_ROUTED) > before and quiet.seconds > _QUIET_S:
                 return
             time.sleep(0.02)
 

@@ -98,7 +98,7 @@ class Pods(podman.Podman):
         ran = self.run("inspect", "--format={{.State.Status}}", container)
         return ran.stdout.decode().strip() if ran.returncode == 0 else ""
 
-    def ended(self, container: str, limit_s: float = 30) -> bool:
+    def ended(self, container: str, limit_s: float = 90) -> bool:
         """Wait until a container has run to its end."""
         until = time.monotonic() + limit_s
         while self.state(container) != "exited":

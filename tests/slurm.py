@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any
 
 #: Seconds until all nodes must be idle, and until one command must have ended.
-_UP_S, _COMMAND_S = 60.0, 60.0
+_UP_S, _COMMAND_S = 180.0, 180.0
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -54,7 +54,7 @@ MpiDefault=none
 SwitchType=switch/none
 AccountingStorageType=accounting_storage/none
 ReturnToService=1
-SlurmdTimeout=30
+SlurmdTimeout=300
 KillWait=2
 SlurmdParameters=config_overrides
 {extra}
@@ -142,7 +142,7 @@ class Slurm:
         state, _, reason = told.partition("|")
         return state, reason
 
-    def wait_for(self, what: str, seconds: float = 30.0) -> Iterator[None]:
+    def wait_for(self, what: str, seconds: float = 120.0) -> Iterator[None]:
         """Yield again and again until the caller breaks off; fail with ``what`` after ``seconds``."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:

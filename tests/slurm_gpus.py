@@ -170,5 +170,5 @@ class Gpus(Slurm):
 
     def within(self, name: str, *command: str, **options: Any) -> subprocess.CompletedProcess[str]:
         """Run a command on a node, in the bare environment that slurmd gives its HealthCheckProgram."""
-        settings = {"capture_output": True, "text": True, "timeout": 60.0, "check": False, "input": "", **options}
+        settings = {"capture_output": True, "text": True, "timeout": 180.0, "check": False, "input": "", **options}
         return subprocess.run([*self.on(name), "env", "-i", f"SLURMD_NODENAME={name}", *command], **settings)

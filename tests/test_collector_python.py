@@ -53,7 +53,8 @@ INTERPRETERS = interpreters()
 
 
 @pytest.mark.parametrize("version", INTERPRETERS)
-def test_the_collector_runs(version: str, tmp_path: Path) -> None:
+def test_the_collector_runs(version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", "C")  # as where nothing is set: many a Python then knows no more than ASCII
     asked = [
         {"key": "cmd:hang", "kind": "cmd", "target": "x", "timeout_s": 2, "argv": ["sh", "-c", "echo é; sleep 60"]},
         {"key": "cmd:flood", "kind": "cmd", "target": "x", "timeout_s": 5, "argv": ["yes"]},

@@ -20,9 +20,10 @@ from preflight.facts.fabric_compare import difference, growth, slow
 from preflight.facts.fabric_graph import Graph, place
 from preflight.judge import judge
 from preflight.model import Check
-from preflight.probes import OUTPUT_CAP, PROBES, sudoers, sweep
+from preflight.probes import OUTPUT_CAP, PROBES, sweep
 from preflight.reports import fabric_svg
 from preflight.session import UsageError
+from preflight.sudoers import sudoers
 from tests import test_pages
 from tests.fixture import FIXTURES, cases, evidence, record, whole_node
 from tests.ibsim import fat_tree, hca, leaf, spine

@@ -741,10 +741,10 @@ def test_any_json_can_be_read(value: object) -> None:
 def test_time_is_linear(unit: str) -> None:
     def seconds(size: int) -> float:
         text = HEAD + "\n" + unit * (size // len(unit))
-        began = time.perf_counter()
+        began = time.process_time()
         nccl_log.parse(text)
         nccl_tests.parse(text)
-        return time.perf_counter() - began
+        return time.process_time() - began
 
     seconds(10_000)
     small = min(seconds(100_000) for _ in range(3))

@@ -70,7 +70,7 @@ LAYERS = {
     },
     "plain": {"asking", "reports", "session"},
     "cli": {"commands", "reports", "session", "version"},
-    "zipapp": {"checks", "gate", "version"},
+    "zipapp": {"archive", "checks", "gate", "version"},
     "entry": {"ahead", "cli", "commands", "gate", "plain"},
 }  # fmt: skip
 

@@ -6,7 +6,6 @@ import ast
 import json
 import os
 import re
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
@@ -28,6 +27,7 @@ from tests import machines
 from tests.fixture import cases, evidence, whole_node
 from tests.lessons import FALSE_ALARMS, NODE, XID
 from tests.machines import hgx_h100, with_gpu
+from tests.stopwatch import Stopwatch
 from tests.test_checks import CHECKS as ALL
 from tests.test_checks import told
 from tests.test_honesty import _made, document
@@ -222,9 +222,9 @@ def test_every_tool_hangs_and_the_run_ends_and_names_them(tmp_path: Path, monkey
         script.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     asked = [replace(probe, timeout_s=1, where=()) for probe in PROBES if probe.argv and not probe.each]
-    began = time.monotonic()
+    watch = Stopwatch()
     said = from_document(local.collect(plan(asked, node="x", deadline_s=4, parallel=len(asked))), "x")
-    assert time.monotonic() - began < 4 + 1 + 5, "the deadline, the slack, and a loaded machine"
+    assert watch.seconds < 4 + 1 + 2, "the deadline, the slack, and the start of fifty tools"
     tools_said = {key: record for key, record in said.records.items() if not key.startswith("psutil:")}
     assert {record["status"] for record in tools_said.values()} == {"timeout"}
     assert len(tools_said) == len(asked)

@@ -64,8 +64,8 @@ class Pair:
     def ask(self, name: str, *words: str) -> str:
         """Ask a daemon, again until it is there."""
         command = ["ip", "netns", "exec", name, "lldpcli", "-u", self.socket(name), *words]
-        for _ in range(100):
-            ran = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        for _ in range(600):
+            ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
             if ran.returncode == 0:
                 return ran.stdout
             time.sleep(0.1)
@@ -73,7 +73,7 @@ class Pair:
 
     def heard(self) -> str:
         """Return what the node has heard, once that is all."""
-        for attempt in range(300):
+        for attempt in range(1200):
             text = self.ask(self.node, "-f", "json0", "show", "neighbors", "details")
             if attempt % 20 == 19:
                 self.ask(self.switch, "update")  # send now
@@ -86,7 +86,7 @@ class Pair:
         for daemon in self.daemons:
             daemon.terminate()
         for daemon in self.daemons:
-            daemon.wait(10)
+            daemon.wait(60)
         for name in (self.node, self.switch):
             subprocess.run(["ip", "netns", "del", name], check=False, stderr=subprocess.DEVNULL)
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -157,11 +157,33 @@ def test_cut_in_mid_answer(farm: Farm, host: str) -> None:
     assert (phase, "the connection was lost: the answer was cut at" in reason) == ("read", True), reason
 
 
+def while_it_sleeps(farm: Farm, host: str, act: Callable[[], None]) -> None:
+    """Do something once a host runs ``sleep 60``."""
+
+    def wait() -> None:
+        until = time.monotonic() + NODE_S
+        while time.monotonic() < until and not any("sleep 60" in command for command in farm.running(host).values()):
+            time.sleep(0.02)
+        act()
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
 def test_a_reboot(farm: Farm) -> None:
     host = farm.hosts[6]
-    threading.Timer(1.0, farm.reboot, (host,)).start()
+    while_it_sleeps(farm, host, lambda: farm.reboot(host))
     phase, reason = silence(ask(farm, host, make_plan("sleep", "60")))
     assert (phase, reason) == ("collect", "the connection was lost")
+
+
+def test_a_reboot_during_the_login(farm: Farm) -> None:
+    host = farm.hosts[4]
+    farm.view(host, View(files={"~/.bashrc": "sleep 60\n"}))
+    while_it_sleeps(farm, host, lambda: farm.reboot(host))
+    phase, reason = silence(ask(farm, host))
+    assert (phase, reason) == (
+        "start", "the connection was lost before the login shell ran our command; try: ssh HOST true",
+    )  # fmt: skip
 
 
 def test_a_slow_connection_leaves_the_collector_less_time(farm: Farm, host: str) -> None:
@@ -200,10 +222,15 @@ def test_behind_a_jump_host(farm: Farm, host: str, tmp_path: Path) -> None:
 
 def test_close_ends_what_runs(farm: Farm, host: str) -> None:
     transport = OpenSshTransport(farm.ssh_config, [host])
-    threading.Timer(1.0, transport.close).start()
-    watch = Stopwatch()
+    closed: list[Stopwatch] = []
+
+    def close() -> None:
+        closed.append(Stopwatch())
+        transport.close()
+
+    while_it_sleeps(farm, host, close)
     document = transport.collect(host, make_plan("sleep", "60"), time.monotonic() + 30)
-    assert watch.seconds < 3
+    assert closed[0].seconds < 2
     assert silence(document) == ("collect", "interrupted")
     assert silence(transport.collect(host, make_plan(), time.monotonic() + 5)) == ("connect", "interrupted")
     assert farm.left() == {}

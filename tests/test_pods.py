@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -283,7 +284,8 @@ def test_the_shell_of_the_daemonset_survives_a_bad_node(tmp_path: Path) -> None:
         calls = tmp_path / "calls"
         while not calls.exists() or len(calls.read_text().splitlines()) < 3:
             assert process.poll() is None
+            time.sleep(0.02)
         process.terminate()
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
     finally:
         process.kill()

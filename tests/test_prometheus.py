@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import socket
@@ -134,9 +135,13 @@ def test_the_dashboard_and_the_rules_ask_for_metrics_that_there_are(textfile: Pa
 # --- the real ones ---------------------------------------------------------------------------------
 
 
+#: An address of this process alone, of the 16 million that are local: a port that is free there stays free.
+HERE = "127.78.{}.{}".format(*divmod(os.getpid() % 65536, 256))
+
+
 def free_port() -> int:
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
+        taken.bind((HERE, 0))
         return int(taken.getsockname()[1])
 
 
@@ -147,10 +152,10 @@ def running(*command: str) -> Iterator[None]:
         yield
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(60)
 
 
-def wait_for(ask: Any, until_s: float = 60) -> Any:
+def wait_for(ask: Any, until_s: float = 180) -> Any:
     end = time.monotonic() + until_s
     while time.monotonic() < end:
         try:
@@ -174,21 +179,21 @@ def test_scraped_by_a_real_prometheus_and_the_alert_fires(textfile: Path, tmp_pa
     config = {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
         "rule_files": [str(rules)],
-        "scrape_configs": [{"job_name": "node", "static_configs": [{"targets": [f"127.0.0.1:{exporter}"]}]}],
+        "scrape_configs": [{"job_name": "node", "static_configs": [{"targets": [f"{HERE}:{exporter}"]}]}],
     }
     (tmp_path / "prometheus.yml").write_text(json.dumps(config))
     with ExitStack() as stack:
         stack.enter_context(running(
-            source, f"--web.listen-address=127.0.0.1:{exporter}", "--collector.disable-defaults",
+            source, f"--web.listen-address={HERE}:{exporter}", "--collector.disable-defaults",
             "--collector.textfile", f"--collector.textfile.directory={textfile}",
         ))  # fmt: skip
-        scraped = wait_for(lambda: get(f"http://127.0.0.1:{exporter}/metrics"))
+        scraped = wait_for(lambda: get(f"http://{HERE}:{exporter}/metrics"))
         assert "node_textfile_scrape_error 0" in scraped
         stack.enter_context(running(
             tool("prometheus"), f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={tmp_path}/data",
-            f"--web.listen-address=127.0.0.1:{server}", "--log.level=error",
+            f"--web.listen-address={HERE}:{server}", "--log.level=error",
         ))  # fmt: skip
-        base = f"http://127.0.0.1:{server}/api/v1"
+        base = f"http://{HERE}:{server}/api/v1"
         query = quote('preflight_check_status{check="rdma.port-state"} == 3')
         wait_for(lambda: json.loads(get(f"{base}/query?query={query}"))["data"]["result"])
 

@@ -259,7 +259,7 @@ def test_workers_end_with_whoever_started_them(folder: Path, expected: dict[str,
         workers = {pid for pid in _session(process.pid) if pid != process.pid}
     process.kill()
     process.wait()
-    for _ in range(200):
+    for _ in range(1200):
         if not _session(process.pid):
             break
         subprocess.run(["sleep", "0.05"], check=True)

@@ -22,7 +22,8 @@ from preflight.cluster.file import load
 from preflight.evidence import Evidence, from_document
 from preflight.judge import judge
 from preflight.model import Scope
-from preflight.probes import PROBES, plan, sudoers
+from preflight.probes import PROBES, plan
+from preflight.sudoers import sudoers
 from preflight.transport import local
 from tests import hostroot
 from tests.fixture import FIXTURES

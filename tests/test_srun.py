@@ -241,7 +241,8 @@ def test_a_dead_slurmd_of_which_slurm_does_not_know_yet(slurm: Slurm) -> None:
     os.kill(_slurmd(slurm.daemons["n6"].pid), signal.SIGKILL)
     watch = Stopwatch()
     found = collect(slurm, slurm.names, document="1MB", node_s=20, run_s=90)
-    assert {name for name, one in found.items() if not one.get("no_answer")} == {"n1", "n2", "n3", "n4", "n5"}
+    silent = {name: one["no_answer"] for name, one in found.items() if one.get("no_answer")}
+    assert silent.keys() == {"n6"}, silent
     assert "n6" in json.dumps(found["n6"]["no_answer"]) or found["n6"]["no_answer"]["phase"] in ("start", "queue")
     assert watch.seconds < 90
 

@@ -20,6 +20,7 @@ import pytest
 from preflight import evidence
 from preflight.transport import remote
 from preflight.transport.ssh import SshOptions, SshTransport
+from preflight.transport.ssh_session import Session
 from tests.sshfarm import Farm, View, Wire, keygen, network, public
 from tests.sshfarm.marks import needs_farm, needs_network, needs_shell
 from tests.stopwatch import Stopwatch
@@ -74,6 +75,10 @@ def config_of(farm: Farm, tmp_path: Path, *first: str, general: str = "") -> Pat
 # Login shells
 
 
+#: What a session recorder does: it runs a command on a terminal of its own, and forgets its exit status.
+PTY = """python3 -c 'import pty, sys; pty.spawn(["bash", *sys.argv[1:]])'"""
+
+
 def python() -> bytes:
     return Path("/usr/bin/python3").resolve().read_bytes()
 
@@ -115,6 +120,8 @@ SHELLS = (
     bash("exits", "exit 0", "never ran our command: a start-up file exits"),
     bash("execs dash", "exec dash", "a start-up file execs another shell"),
     bash("execs tcsh", "exec tcsh", "a start-up file execs another shell"),
+    bash("records sessions", f'[ "$ON" ] || ON=1 exec {PTY} -c "$BASH_EXECUTION_STRING"', "our command a terminal"),
+    bash("redirects its input", "exec </dev/null", "a start-up file redirects standard input"),
     bash("execs a reader", "exec sh -c 'cat >~/eaten'", "the node's deadline passed before the login shell ran", 4),
     bash("hangs", "sleep 60", "the node's deadline passed before the login shell ran our command", 4),
     Shell(
@@ -232,6 +239,24 @@ def test_a_jump_host_is_shared_by_the_nodes_behind_it(tmp_path: Path) -> None:
 
 
 @needs_farm
+def test_keys_that_are_changed_in_mid_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers, changes = probe("seq", "150000"), []
+    agreed = Session._parse_newkeys  # type: ignore[attr-defined]
+
+    def counted(session: Session, message: object) -> None:
+        changes.append(session)
+        agreed(session, message)
+
+    monkeypatch.setattr(Session, "_parse_newkeys", counted)
+    with Farm(1) as farm:
+        farm.daemon(GATE, "RekeyLimit=16K")
+        node = collect(farm, [GATE], asked=[numbers])[GATE]
+    assert answered(node)
+    assert node.text(numbers["key"]).split()[-1] == "150000"
+    assert len(changes) > 2
+
+
+@needs_farm
 def test_a_busy_sshd_is_asked_again(tmp_path: Path) -> None:
     with Farm(1) as farm:
         farm.daemon(GATE, "MaxStartups=2:50:6")
@@ -278,14 +303,14 @@ def test_the_time_of_a_slow_jump_host_is_not_the_nodes(tmp_path: Path) -> None:
     with Farm(1) as farm:
         farm.daemon(GATE)
         farm.wire(farm.hosts[0], Wire(delay_s=0.4))
-        slow = f"sh -c 'sleep 1.5; exec ssh -F {farm.ssh_config} -W %h:%p {GATE}'"
+        slow = f"sh -c 'sleep 4; exec ssh -F {farm.ssh_config} -W %h:%p {GATE}'"
         farm.daemon(SECOND_GATE)
         config = config_of(
             farm,
             tmp_path,
             f"Host {SECOND_GATE}\n ProxyCommand {slow}\nHost {farm.hosts[0]}\n ProxyJump {SECOND_GATE}",
         )
-        assert answered(collect(farm, farm.hosts, config, connect_timeout_s=2.5)[farm.hosts[0]])
+        assert answered(collect(farm, farm.hosts, config, connect_timeout_s=6)[farm.hosts[0]])
 
 
 # Keys

@@ -1,56 +1,70 @@
-"""When a channel's stream wakes its reader: often enough, and no more."""
+"""What a connection's script may rely on: sending waits without blocking, a stream keeps what came, imports are few."""
 
 from __future__ import annotations
 
-import threading
+import subprocess
+import sys
+from collections.abc import Iterator
 
 import pytest
 
-from preflight.collector import frame
 from preflight.transport import ssh_channel
 
 
-class Heard:
-    """A stream, and what it has said to its reader."""
+class Narrow:
+    """A channel that has room for so many bytes; made by hand after paramiko's ``Channel.send``."""
 
-    def __init__(self) -> None:
-        self.wake, self.marks = threading.Event(), 0
-        self.stream = ssh_channel._Stream(self.wake, self._marked)
+    out_max_packet_size = 10
 
-    def _marked(self) -> None:
-        self.marks += 1
+    def __init__(self, room: int) -> None:
+        self.room, self.closed = room, False
+        self.sent = b""
 
-    def wakes(self, data: bytes) -> bool:
-        """Feed a piece; tell whether the reader was woken for it."""
-        self.wake.clear()
-        self.stream.feed(data)
-        return self.wake.is_set()
-
-
-def test_every_piece_wakes_until_the_request_is_out() -> None:
-    heard = Heard()
-    assert heard.wakes(b"motd")
-    assert heard.wakes(frame.END)
-    assert (heard.marks, heard.stream.read(1)) == (0, b"motd" + frame.END)
-    assert not heard.stream.read_ready()
+    def send(self, data: bytes) -> int:
+        """Take what there is room for."""
+        if self.closed:
+            raise OSError("Socket is closed")
+        if not self.room:
+            raise TimeoutError
+        taken = data[: self.room]
+        self.sent, self.room = self.sent + taken, self.room - len(taken)
+        return len(taken)
 
 
-@pytest.mark.parametrize("size", range(1, len(frame.END) + 1))
-def test_the_end_mark_wakes_a_patient_reader_in_whatever_pieces_it_comes(size: int) -> None:
-    heard = Heard()
-    heard.stream.patient = True
-    text = b"x" * 100 + frame.END
-    pieces = [text[at : at + size] for at in range(0, len(text), size)]
-    assert [heard.wakes(piece) for piece in pieces] == [False] * (len(pieces) - 1) + [True]
-    assert (heard.marks, heard.stream.read(1)) == (1, text)
+def sending(channel: Narrow, data: bytes) -> Iterator[None]:
+    return ssh_channel._send(channel, data)  # type: ignore[arg-type]
 
 
-def test_much_of_an_answer_and_its_end_wake_a_patient_reader() -> None:
-    heard = Heard()
-    heard.stream.patient = True
-    assert not heard.wakes(b"x" * (ssh_channel._CHUNK - 1))
-    assert heard.wakes(b"x")
-    assert heard.marks == 0
-    heard.wake.clear()
-    heard.stream.close()
-    assert heard.wake.is_set()
+def test_a_stream_gives_all_that_came_at_once() -> None:
+    stream = ssh_channel._Stream()
+    assert not stream.read_ready()
+    stream.feed(b"mo")
+    stream.feed(b"td")
+    assert stream.read_ready()
+    assert stream.read(1) == b"motd"
+    assert not stream.read_ready()
+
+
+def test_sending_waits_for_room() -> None:
+    channel = Narrow(room=25)
+    script = sending(channel, b"x" * 40)
+    next(script)
+    assert channel.sent == b"x" * 25
+    next(script)  # some other message came
+    channel.room = 100
+    assert next(script, "sent") == "sent"
+    assert channel.sent == b"x" * 40
+
+
+def test_sending_ends_with_the_channel() -> None:
+    channel = Narrow(room=5)
+    script = sending(channel, b"x" * 40)
+    next(script)
+    channel.closed = True
+    with pytest.raises(OSError, match="closed"):
+        next(script)
+
+
+def test_what_paramiko_does_without_is_not_imported() -> None:
+    code = "import sys, preflight.transport.ssh; assert 'paramiko' in sys.modules; sys.exit('invoke' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -17,7 +17,7 @@ from tests.sshfarm import Farm, View, Wire, network
 from tests.sshfarm.marks import needs_farm, needs_network
 from tests.stopwatch import Stopwatch
 
-DEADLINE_S = 12.0
+DEADLINE_S = 16.0
 CONNECT_TIMEOUT_S = 4.0
 NOISE = "head -c 100000000 /dev/zero"
 
@@ -77,7 +77,7 @@ def reboots(farm: Farm, host: str) -> None:
 
 
 LONG = probe("tool", timeout_s=30)
-BIG = "head -c 150000 /dev/urandom | od -An -v -tu1"  # what looks like a secret would be replaced
+BIG = "head -c {} /dev/urandom | od -An -v -tu1"  # what looks like a secret would be replaced
 
 FAULTS = (
     Fault("F01 healthy", lambda farm, host: None),
@@ -102,14 +102,14 @@ FAULTS = (
     Fault("F09 200 ms round trips", wired(":", Wire(delay_s=0.1))),
     Fault(
         "F10 cut in mid-answer",
-        wired(BIG, Wire(cut_after_bytes=150_000)),
+        wired(BIG.format(150_000), Wire(cut_after_bytes=150_000)),
         "read",
         "the connection was reset: the answer was cut at ",
         (probe("tool"),),
     ),
     Fault(
-        "F11 20 kB/s",
-        wired(BIG, Wire(bytes_per_s=8000)),
+        "F11 12 kB/s",  # three seconds to get there, and half a minute back
+        wired(BIG.format(250_000), Wire(bytes_per_s=12_000)),
         "read",
         "the node's deadline passed: the answer was cut at ",
         (probe("tool"),),
@@ -208,7 +208,7 @@ def test_a_fault_has_its_true_name(run: tuple[Farm, dict[str, Result]], number: 
     for key, statuses in (fault.records or {}).items():
         assert result.document["records"][key]["status"] in statuses
     assert result.seconds < fault.within_s + 1
-    assert [command for command in farm.left(result.host).values() if command != fault.litter] == []
+    assert not farm.left(result.host, litter=fault.litter)
 
 
 @needs_farm
@@ -279,7 +279,7 @@ def test_f19_packets_are_dropped() -> None:
 @needs_farm
 @needs_network
 def test_f20_power_loss_in_mid_run() -> None:
-    deadline_s = 5.0
+    deadline_s = 10.0
 
     def arrange(farm: Farm) -> None:
         farm.view(HOST, View(tools={"tool": "sleep 60"}))

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import pytest
 
+from preflight.cluster import Cluster
+from preflight.evidence import Evidence, from_document
+from preflight.judge import judge
+from preflight.lean import replace
+from preflight.model import Check
 from tests import machines
 from tests.machines import Machine, hgx_h100
 from tests.machines.gb200 import gb200_tray
 from tests.machines.pod import pod
-from tests.whole_nodes import loud, site
+from tests.whole_nodes import CHECKS, readers, site
 
 #: A RoCE host, a Grace tray on InfiniBand, a pod: between them they have every kind of record.
 NODES: dict[str, Callable[[], Machine]] = {
@@ -24,10 +28,10 @@ NODES: dict[str, Callable[[], Machine]] = {
 UNREAD = {"status": "timeout", "why": "no answer within 10 s"}
 
 
-def _kinds(machine: Machine) -> Iterator[str]:
+def _kinds(evidence: Evidence) -> Iterator[str]:
     """Yield one record of each kind: of twelve ports with their files, the first stands for all."""
     seen = set()
-    for key in machines.evidence(machine)["records"]:
+    for key in evidence.records:
         kind = key.rsplit("/", 1)[-1] if key.startswith(("file:", "dir:")) else key
         if kind not in seen:
             seen.add(kind)
@@ -36,7 +40,15 @@ def _kinds(machine: Machine) -> Iterator[str]:
 
 @pytest.mark.parametrize("name", NODES)
 def test_what_could_not_be_read_is_no_fault(name: str) -> None:
-    machine = NODES[name]()
-    for key in _kinds(machine):
-        said = loud(replace(machine, records={**machine.records, key: UNREAD}), site(name))
-        assert not {finding for finding in said if finding[0] in ("fail", "warn")}, key
+    machine, cluster = NODES[name](), site(name)
+    evidence = from_document(machines.evidence(machine), name)
+    reading = readers(evidence, CHECKS, cluster)
+    assert not _faults(evidence, CHECKS, cluster)
+    for key in _kinds(evidence):
+        unread = replace(evidence, records={**evidence.records, key: UNREAD})
+        assert not _faults(unread, reading[key], cluster), key
+
+
+def _faults(evidence: Evidence, checks: Sequence[Check], cluster: Cluster) -> list[tuple[str, str]]:
+    found = judge([evidence], checks, cluster)["findings"]
+    return [(one["check"], one["message"]) for one in found if one["status"] in ("fail", "warn")]

@@ -12,7 +12,7 @@ from typing import Any
 from preflight.checks import MODULES, in_module
 from preflight.cluster import Cluster
 from preflight.cluster.file import load
-from preflight.evidence import from_document
+from preflight.evidence import Evidence, from_document
 from preflight.judge import judge
 from preflight.model import Check, Scope
 from tests import machines
@@ -73,6 +73,32 @@ def loud(machine: Machine, cluster: Cluster | None = None, checks: Sequence[Chec
     said = Counter((finding["check"], finding["subject"], finding["message"]) for finding in urgent)
     assert max(said.values(), default=1) == 1, said
     return {(finding["status"], finding["check"], finding["subject"]) for finding in urgent}
+
+
+class _Asked(dict[str, Any]):
+    """Records that remember who was asked for."""
+
+    def __init__(self, records: Mapping[str, Any]) -> None:
+        super().__init__(records)
+        self.keys_asked: set[str] = set()
+
+    def __getitem__(self, key: str) -> Any:
+        self.keys_asked.add(key)
+        return super().__getitem__(key)
+
+
+def readers(evidence: Evidence, checks: Sequence[Check], cluster: Cluster | None = None) -> Mapping[str, list[Check]]:
+    """Return the checks that read each record of a node.
+
+    To all others a change of the record is none: up to where a check reads it, it does what it did before.
+    """
+    found: dict[str, list[Check]] = {key: [] for key in evidence.records}
+    for check in checks:
+        records = _Asked(evidence.records)
+        judge([replace(evidence, records=records)], [check], cluster)
+        for key in records.keys_asked:
+            found[key].append(check)
+    return found
 
 
 def site(name: str) -> Cluster:

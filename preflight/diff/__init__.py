@@ -1,4 +1,4 @@
-"""What changed between two runs: findings that came, went or changed, values that are otherwise, nodes."""
+"""What changed between two runs: findings, values and nodes that came, went or changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two sides held against each other, by nodes that both have asked."""
+"""Two runs compared, on the nodes that answered in both."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ SCHEMA = "preflight.diff/1"
 
 #: Statuses from good to bad. What is skipped does not apply, and is as good as a pass.
 _ORDER = {"skip": 0, "pass": 0, "warn": 1, "unknown": 2, "fail": 3}
+
+
+_Key = tuple[str, str, str]  # node, check, subject
+_Statuses = Mapping[str, Mapping[str, str]]  # node -> check -> status
 
 
 @dataclass(frozen=True)
@@ -30,22 +34,7 @@ def compare(before: Side, after: Side) -> dict[str, Any]:
     both = ours & theirs
     old, new = _findings(before, both), _findings(after, both)
     judged = _judged(before, both), _judged(after, both)
-    found: dict[tuple[str, ...], list[str]] = {}
-    for key in sorted(old.keys() | new.keys()):
-        node, check, subject = key
-        if check not in judged[0].get(node, ()) or check not in judged[1].get(node, ()):
-            continue  # it was off, or it did not apply, on one side: nobody knows
-        was, now = old.get(key), new.get(key)
-        how = _how(was, now)
-        if how:
-            told = now or was
-            assert told is not None
-            sides = [
-                said.status if said else _all_well(one[node][check])
-                for said, one in zip((was, now), judged, strict=True)
-            ]
-            row = (how, check, subject, *sides, told.message)
-            found.setdefault(row, []).append(node)
+    found = _changed(old, new, judged)
     values: dict[tuple[str, str, str], list[str]] = {}
     for node in sorted(both):
         if before.values is not None and after.values is not None:
@@ -78,8 +67,28 @@ def compare(before: Side, after: Side) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _changed(
+    old: Mapping[_Key, _Said], new: Mapping[_Key, _Said], judged: tuple[_Statuses, _Statuses]
+) -> dict[tuple[str, ...], list[str]]:
+    """Return the nodes of each change: how, check, subject, status before, status after, message."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for key in sorted(old.keys() | new.keys()):
+        node, check, subject = key
+        if check not in judged[0].get(node, ()) or check not in judged[1].get(node, ()):
+            continue  # it was off, or it did not apply, on one side: nobody knows
+        was, now = old.get(key), new.get(key)
+        told = now or was
+        if told is not None and (how := _how(was, now)):
+            before, after = (
+                said.status if said else _all_well(one[node][check])
+                for said, one in zip((was, now), judged, strict=True)
+            )
+            found.setdefault((how, check, subject, before, after, told.message), []).append(node)
+    return found
+
+
 def _all_well(status: str) -> str:
-    """Return what a check said of everything on a node, where that was good: of what was not named, it said so, too."""
+    """Return a node's status by a check if it is a good one, which holds for every subject not named; else empty."""
     return status if not _ORDER[status] else ""
 
 
@@ -112,13 +121,13 @@ def _silent(side: Side) -> set[str]:
     return {node["name"] for node in side.report["nodes"] if node.get("no_answer")}
 
 
-def _judged(side: Side, nodes: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
+def _judged(side: Side, nodes: Iterable[str]) -> _Statuses:
     return {node["name"]: node["checks"] for node in side.report["nodes"] if node["name"] in nodes}
 
 
-def _findings(side: Side, nodes: set[str]) -> dict[tuple[str, str, str], _Said]:
+def _findings(side: Side, nodes: set[str]) -> dict[_Key, _Said]:
     """Return what was said, the worst of each node, check and subject."""
-    found: dict[tuple[str, str, str], _Said] = {}
+    found: dict[_Key, _Said] = {}
     for finding in side.report["findings"]:
         for node in _members(finding, nodes):
             key = node, finding["check"], finding["subject"]

@@ -1,4 +1,4 @@
-"""One run and its history: what it knows goes into the judgement, what was said goes back into it."""
+"""One run and the history file: earlier numbers are judged with the run, and its findings are recorded."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Past:
 
 
 def at(report: Mapping[str, Any]) -> str:
-    """Return when the nodes of a report were asked; evidence may be judged long afterwards."""
+    """Return when a report's nodes were asked, which may be long before they were judged."""
     asked = [str(node["collected_at"]) for node in report["nodes"] if node.get("collected_at")]
     return max(asked, default=str(report["run"]["at"]))
 
@@ -92,7 +92,7 @@ def _gone(
     report: Mapping[str, Any], current: set[Key], runs: Sequence[Run], answered: Mapping[int, frozenset[str]],
     said: Mapping[Key, set[int]],
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """Return what the last run said of nodes that were judged again and is not said any more."""
+    """Return the last run's findings, on nodes judged again, that are gone now."""
     judged = {node["name"]: node["checks"] for node in report["nodes"] if not node.get("no_answer")}
     found: dict[tuple[str, str], list[str]] = {}
     last: dict[str, int] = {}

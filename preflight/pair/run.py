@@ -109,7 +109,7 @@ def carry_out(
 
 
 def look(wanted: Wanted) -> list[Probe]:
-    """Return the probes that tell of a node's ends."""
+    """Return the probes that show a node's possible ends."""
     probes = [probe for probe in PROBES if probe.key.startswith(_ENDS) and not probe.twice]
     probes.append(Probe("file", "/proc/net/{tcp,tcp6}", "which TCP ports are free"))
     if wanted.gid_index is not None:

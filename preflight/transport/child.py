@@ -1,4 +1,4 @@
-"""A child process with three pipes that is watched, and ended with all of its group."""
+"""A child process with three pipes: watched, and killed together with its process group."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A collector of this node that is a fork of this very process: no interpreter to start, little left to import.
 
-Another thread might hold a lock that nobody in the copy lets go of, so only a process with a single thread is
+A lock that another thread holds would never be released in the copy, so only a process with a single thread is
 forked: one at its very start, which is also when its memory is small.
 """
 

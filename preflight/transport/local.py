@@ -186,7 +186,7 @@ def _pipes(process: Process | Forked) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
 
 
 def _end(process: Process | Forked, patience_s: float) -> int | None:
-    """Close the collector's standard input, at which it ends what it started; then end its group.
+    """Close the collector's standard input, so that it ends what it started; then end its group.
 
     A collector that the kernel holds is not waited for: it is reaped when it is let go.
     """

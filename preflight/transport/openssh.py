@@ -72,7 +72,7 @@ class OpenSshTransport(PipedTransport):
         heard = talk.conversation
         if talk.late:
             ended = f"no answer within {left_s:.3g} s"
-        elif status == _SSH_FAILED and not heard.announced:
+        elif status == _SSH_FAILED and not heard.announced and not openssh_words.LOGGED_IN.search(talk.stderr):
             meaning = openssh_words.meaning(talk.stderr)
             raise Busy(meaning.answer) if meaning.busy else meaning.answer
         else:

@@ -51,6 +51,9 @@ LOST = re.compile(
     re.M,
 )
 
+#: What of this it says only of a session that had begun.
+LOGGED_IN = re.compile(rb"^(?:client_loop: |Connection to \S+ closed by remote host)", re.M)
+
 #: How ``ssh`` calls the other end of a connection that a jump host or ProxyCommand carries.
 _CARRIED = "UNKNOWN port 65535"
 

@@ -8,7 +8,7 @@ from typing import Any
 from preflight import evidence
 
 #: Where asking a node can end, in the order in which it gets there.
-PHASES = ("resolve", "connect", "banner", "host-key", "authenticate", "start", "collect", "read")
+PHASES = ("queue", "resolve", "connect", "banner", "host-key", "authenticate", "start", "collect", "read")
 
 
 class TransportError(Exception):

@@ -38,6 +38,10 @@ _KEPT = frozenset({
 #: Seconds for Slurm's own commands; kept for the way there and back; for srun to end by itself once it was told to.
 _COMMAND_S, _RETURN_S, _END_S = 15.0, 2.0, 5.0
 
+#: How sinfo calls a node whose job is ending, how long that is waited for (its processes are killed, an epilog runs),
+#: and how often it is asked; seconds.
+_COMPLETING, _COMPLETING_S, _AGAIN_S = "(completing", 15.0, 0.3
+
 #: Seconds between looks at the clock; times that a step is started anew without the nodes that it failed on.
 _TICK_S, _ROUNDS = 0.2, 8
 
@@ -95,7 +99,7 @@ class Srun:
             if not left or stop.is_set() or time.monotonic() + _RETURN_S > until:
                 break
             if self.job is None:
-                for node, why in self._unusable(list(left)).items():
+                for node, why in self._unusable_at_last(list(left), until, stop).items():
                     del left[node]
                     yield self._ended(node, why, on_event)
             if not left:
@@ -165,6 +169,15 @@ class Srun:
             if name.strip() == self._name:
                 self._run("scancel", ident)
 
+    def _unusable_at_last(self, hosts: Sequence[str], until: float, stop: threading.Event) -> dict[str, NoAnswer]:
+        """Return the nodes that take no job once jobs have ended that are ending now: our own last one, mostly."""
+        until = min(until - _RETURN_S, time.monotonic() + _COMPLETING_S)
+        while True:
+            found = self._unusable(hosts)
+            ending = any(_COMPLETING in why.reason for why in found.values())
+            if not ending or time.monotonic() > until or stop.wait(_AGAIN_S):
+                return found
+
     def _unusable(self, hosts: Sequence[str]) -> dict[str, NoAnswer]:
         """Return the nodes that take no job now, with the reason: one of them would hold all the others up."""
         said = self._run("sinfo", "--noheader", "--Node", f"--nodes={self._fold(hosts)}", "--format=%N|%T|%E")
@@ -214,7 +227,7 @@ class _Step:
         self.last = NoAnswer("collect", "no answer")
 
     def run(self) -> Iterator[Evidence]:
-        """Yield the documents of the nodes that this step settles; those it was aborted for are left to another."""
+        """Yield the documents of the nodes that this step settled; the others are left to the next step."""
         began = time.monotonic()
         process = self._srun.start(self._srun.command(self._hosts, self._wanted, self._until - began))
         try:
@@ -236,7 +249,7 @@ class _Step:
             self.last = NoAnswer("start", words) if not self._tasks.begun else NoAnswer("collect", late or words)
 
     def _talk(self, process: subprocess.Popen[bytes]) -> Iterator[Task]:
-        """Yield tasks of which all has been heard, until srun closes its side, or the time is over."""
+        """Yield tasks as their answers are complete, until srun closes its side or the time is over."""
         _, stdout, stderr = pipes(process)  # standard input stays open: its end would end the collectors
         with selectors.DefaultSelector() as selector:
             reading = {stdout, stderr}

@@ -11,18 +11,19 @@ import math
 import random
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from preflight.transport import host_keys, outcome, remote, ssh_socket
+from preflight.transport import host_keys, lean_paramiko, outcome, remote, ssh_socket  # noqa: F401
 from preflight.transport.outcome import NoAnswer, TransportError
 from preflight.transport.ssh_alarm import Alarm
-from preflight.transport.ssh_channel import converse
+from preflight.transport.ssh_channel import Exchange
 from preflight.transport.ssh_config import Asked, HostConfig, SshConfig
 from preflight.transport.ssh_jump import Jump
 from preflight.transport.ssh_keys import KeyRing
+from preflight.transport.ssh_script import Script
 from preflight.transport.ssh_session import Session
 from preflight.transport.ssh_socket import Dropped, Wire
 
@@ -111,12 +112,20 @@ class SshTransport:
             config = self._configs.get(host)
         if config is None:
             config = self._resolve(host)
-        session = self._connect(config, self._route(config), until)
-        with self._alarm.at(until, session.close), self._kept(session):
-            try:
-                return converse(session, plan, until)
-            finally:
-                session.close()
+        exchange: Exchange | None = None
+
+        def begin(session: Session) -> Script:
+            nonlocal exchange
+            exchange = Exchange(session, plan, until, self._alarm)
+            return exchange.script()
+
+        self.carry_out(config, begin, until)
+        assert exchange
+        return exchange.document()
+
+    def carry_out(self, config: HostConfig, begin: Callable[[Session], Script], until: float) -> None:
+        """Connect, authenticate, carry out a script and disconnect; raises NoAnswer, and what the script raises."""
+        self._connect(config, self._route(config), begin, until)
 
     @contextlib.contextmanager
     def _kept(self, session: Session) -> Iterator[None]:
@@ -139,12 +148,17 @@ class SshTransport:
         except TransportError as error:
             raise NoAnswer("resolve", str(error)) from None
 
-    def _connect(self, config: HostConfig, route: Sequence[HostConfig], until: float) -> Session:
-        """Open a connection, again if it is dropped as a busy sshd does, with growing pauses at random."""
+    def _connect(
+        self, config: HostConfig, route: Sequence[HostConfig], begin: Callable[[Session], Script] | None, until: float
+    ) -> Session:
+        """Open a connection, again if it is dropped as a busy sshd does, with growing pauses at random.
+
+        It is over once the script that it was opened for is; without one it stays open.
+        """
         again_until = self._soon(until)
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                return self._attempt(config, route, until)
+                return self._attempt(config, route, begin, until)
             except Dropped as drop:
                 pause_s = _PAUSE_S * 2 ** (attempt - 1) * random.uniform(0.5, 1.5)
                 if attempt == _ATTEMPTS or time.monotonic() + pause_s > again_until:
@@ -155,7 +169,9 @@ class SshTransport:
     def _soon(self, until: float) -> float:
         return min(until, time.monotonic() + self._options.connect_timeout_s)
 
-    def _attempt(self, config: HostConfig, route: Sequence[HostConfig], until: float) -> Session:
+    def _attempt(
+        self, config: HostConfig, route: Sequence[HostConfig], begin: Callable[[Session], Script] | None, until: float
+    ) -> Session:
         banner_until = self._soon(until)
         if route:
             wire = self._jump(tuple(route)).through(config, self._options.connect_timeout_s, until)
@@ -166,8 +182,18 @@ class SshTransport:
             wire = ssh_socket.connect(config, banner_until)
         session = _session(wire, config)
         try:
-            with self._alarm.at(until, session.close):
-                session.open(self._known_to(config), self._keys.identities(config), banner_until, until)
+            known = self._known_to(config)
+            session.choose(known.algorithms)
+            opening = session.opening(known, self._keys.identities(config))
+            with (
+                self._alarm.at(banner_until, session.close_without_banner),
+                self._alarm.at(until, session.close),
+                self._kept(session),
+            ):
+                if begin is None:
+                    session.keep(opening)
+                else:
+                    session.drive(_after(opening, begin(session)))
         except BaseException:
             session.close()
             raise
@@ -218,10 +244,15 @@ class SshTransport:
             if route not in self._jumps:
 
                 def open_session() -> Session:
-                    return self._connect(route[-1], route[:-1], self._soon(math.inf))
+                    return self._connect(route[-1], route[:-1], None, self._soon(math.inf))
 
                 self._jumps[route] = Jump(route[-1].name, open_session)
             return self._jumps[route]
+
+
+def _after(first: Script, then: Script) -> Script:
+    yield from first
+    yield from then
 
 
 def _session(wire: Wire, config: HostConfig) -> Session:

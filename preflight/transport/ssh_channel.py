@@ -1,86 +1,39 @@
-"""The one channel of a connection: starts the collector on it and hears what the node says.
-
-A connection has two threads, paramiko's and the node's own; a switch between them costs as much as a packet.
-So the node's own sleeps while an answer arrives, and paramiko's stops reading once it is whole.
-"""
+"""The one channel of a connection: starts the collector on it and hears what the node says."""
 
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import paramiko
 from paramiko.buffered_pipe import BufferedPipe
 
-from preflight.collector import frame
 from preflight.transport import remote
+from preflight.transport.ssh_alarm import Alarm
+from preflight.transport.ssh_script import Script
 from preflight.transport.ssh_session import Session
 
 #: Seconds kept of a node's time for its answer to travel.
 _TRAVEL_S = 1.0
 
-#: Bytes after which a patient reader is woken: half of what paramiko lets a host send unacknowledged.
-_CHUNK = 1 << 17
+#: Seconds waited for the exit status of a command whose output has ended.
+_STATUS_S = 1.0
 
 _LATE = "the node's deadline passed"
 
 
-def converse(session: Session, plan: Mapping[str, Any], until: float) -> dict[str, Any]:
-    """Have a plan carried out on an open connection and return the answer; raises NoAnswer.
-
-    ``until`` is on the monotonic clock. The connection may be at its end afterwards.
-    """
-    exchange, ended, status = _Exchange(session), "", None
-    try:
-        channel = exchange.begin(until)
-        ended = exchange.listen(channel, plan, until)
-        if not ended and not exchange.over and channel.status_event.wait(max(0.0, min(1.0, until - time.monotonic()))):
-            status = channel.exit_status
-    except (paramiko.SSHException, EOFError, OSError) as error:
-        ended = _lost(session, error)
-    if time.monotonic() >= until and not exchange.over:
-        ended = _LATE
-    elif (
-        not ended
-        and not exchange.over
-        and (status is None or status < 0)
-        and (session.wire.ended or not session.is_active())
-    ):
-        ended = _lost(session, None)
-    return exchange.document(ended, status)
-
-
 class _Stream(BufferedPipe):  # type: ignore[type-arg]
-    """What a channel has heard, as it came; paramiko's own copies each piece three times, and wakes for each.
+    """What a channel has heard, as it came; paramiko's own copies each piece three times, and locks."""
 
-    Sets ``wake`` for every piece; while ``patient`` only for much of it, and for the end mark of an answer,
-    once ``marked`` was called, in paramiko's thread.
-    """
-
-    def __init__(self, wake: threading.Event, marked: Callable[[], object]) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.patient = False
-        self._held = threading.Lock()
-        self._wake, self._marked = wake, marked
         self._pieces: list[bytes] = []
-        self._waiting = 0
-        self._last = b""
 
     def feed(self, data: bytes) -> None:
         """Take a piece of the stream."""
-        size = len(frame.END)
-        with self._held:
-            self._pieces.append(data)
-            self._waiting += len(data)
-            mark = self.patient and (frame.END in data or frame.END in self._last + data[:size])
-            self._last = (self._last + data[-size:])[-size:]
-        if mark:
-            self._marked()
-        if mark or not self.patient or self._waiting >= _CHUNK:
-            self._wake.set()
+        self._pieces.append(data)
 
     def read_ready(self) -> bool:
         """Tell whether something is there."""
@@ -88,80 +41,81 @@ class _Stream(BufferedPipe):  # type: ignore[type-arg]
 
     def read(self, nbytes: int, timeout: float | None = None) -> bytes:
         """Return all that is there, at once."""
-        with self._held:
-            pieces, self._pieces, self._waiting = self._pieces, [], 0
+        pieces, self._pieces = self._pieces, []
         return b"".join(pieces)
 
-    def close(self) -> None:
-        """End the stream."""
-        super().close()
-        self._wake.set()
 
-
-class _Exchange:
+class Exchange:
     """One conversation with a node over one channel of its connection."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def __init__(self, session: Session, plan: Mapping[str, Any], until: float, alarm: Alarm) -> None:
+        """Begin; ``until`` is on the monotonic clock, and ``alarm`` closes the session then."""
+        self._session, self._plan, self._until, self._alarm = session, plan, until, alarm
         self._talk = remote.Conversation()
-        self._hearing = threading.Lock()  # guards the conversation: paramiko's thread hears its end
-        self._wake = threading.Event()
-        self._out, self._error = _Stream(self._wake, self._marked), _Stream(self._wake, lambda: None)
+        self._ended, self._status = "", -1
 
-    @property
-    def over(self) -> bool:
-        """Whether nothing more need be read."""
-        return self._talk.over
-
-    def document(self, ended: str, status: int | None) -> dict[str, Any]:
+    def document(self) -> dict[str, Any]:
         """Return the answer as far as it has come; raises NoAnswer."""
-        with self._hearing:
-            return self._talk.document(ended, status)
+        return self._talk.document(self._ended, self._status)
 
-    def begin(self, until: float) -> paramiko.Channel:
-        """Start the command and send what a foreign shell may read."""
-        channel = self._session.open_session(timeout=max(0.1, until - time.monotonic()))
-        channel.in_buffer, channel.in_stderr_buffer = self._out, self._error
-        channel.settimeout(max(0.1, until - time.monotonic()))
-        channel.exec_command(remote.COMMAND)
+    def script(self) -> Script:
+        """Have the plan carried out."""
+        talk, session, gone = self._talk, self._session, False
+        try:
+            channel = yield from session.start_command(remote.COMMAND, _Stream(), _Stream())
+            yield from self._listen(channel)
+            gone = bool(session.wire.ended) or not session.active
+            if not talk.over and not gone:
+                with self._alarm.at(min(self._until, time.monotonic() + _STATUS_S), session.close):
+                    while session.active and not channel.status_event.is_set():
+                        yield
+            self._status = channel.exit_status
+        except (paramiko.SSHException, EOFError, OSError) as error:
+            self._ended = _lost(session, error)
+        if talk.over:
+            return
+        if time.monotonic() >= self._until:
+            self._ended = _LATE
+        elif not self._ended and self._status < 0 and gone:
+            self._ended = _lost(session, None)
+
+    def _listen(self, channel: paramiko.Channel) -> Script:
+        """Read both streams up to the end."""
+        talk, asked = self._talk, False
         with contextlib.suppress(OSError):  # a shell that leaves at once says why
-            channel.sendall(remote.OPENING)
-        return channel
-
-    def listen(self, channel: paramiko.Channel, plan: Mapping[str, Any], until: float) -> str:
-        """Read both streams up to the end; return how it ended, or nothing if the command ended."""
-        asked = False
-        while not self.over:
-            self._wake.clear()
-            at_end = channel.eof_received or channel.closed
-            with self._hearing:
-                self._hear(channel)
-            left_s = until - time.monotonic()
-            if self._talk.announced and not asked:
-                asked = self._out.patient = True
-                deadline_s = min(float(plan["deadline_s"]), max(_TRAVEL_S, left_s - _TRAVEL_S))
+            yield from _send(channel, remote.OPENING)
+        while not talk.over:
+            at_end = channel.eof_received or channel.closed or not self._session.active
+            self._hear(channel)
+            if talk.announced and not asked:
+                asked = True
                 with contextlib.suppress(OSError):
-                    channel.sendall(remote.request({**plan, "deadline_s": deadline_s}))
-            elif at_end or self.over:
-                return ""
-            elif left_s <= 0:
-                return _LATE
+                    yield from _send(channel, self._request())
+            elif at_end or talk.over:
+                return
             else:
-                self._wake.wait(left_s)
-        return ""
+                yield
+
+    def _request(self) -> bytes:
+        left_s = self._until - time.monotonic()
+        deadline_s = min(float(self._plan["deadline_s"]), max(_TRAVEL_S, left_s - _TRAVEL_S))
+        return remote.request({**self._plan, "deadline_s": deadline_s})
 
     def _hear(self, channel: paramiko.Channel) -> None:
-        while channel.recv_stderr_ready() and not self.over:
-            self._talk.hear_error(channel.recv_stderr(_CHUNK))
-        while channel.recv_ready() and not self.over:
-            self._talk.hear(channel.recv(_CHUNK))
+        if channel.recv_stderr_ready():
+            self._talk.hear_error(channel.recv_stderr(1))
+        if channel.recv_ready() and not self._talk.over:
+            self._talk.hear(channel.recv(1))
 
-    def _marked(self) -> None:
-        """Hear what may be the end; what sshd says after that is read by nobody."""
-        with self._hearing:
-            self._talk.hear(self._out.read(_CHUNK))
-            if self._talk.complete:
-                self._session.leave()
+
+def _send(channel: paramiko.Channel, data: bytes) -> Script:
+    """Send as the host makes room; raises OSError once the channel is closed."""
+    rest = memoryview(data)
+    while rest:
+        try:
+            rest = rest[channel.send(bytes(rest[: channel.out_max_packet_size])) :]
+        except TimeoutError:
+            yield
 
 
 def _lost(session: Session, error: BaseException | None) -> str:

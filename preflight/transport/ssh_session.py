@@ -10,13 +10,13 @@ import time
 from collections.abc import Iterable, Sequence
 
 import paramiko
-from paramiko.packet import Packetizer
 from paramiko.ssh_exception import IncompatiblePeer, PartialAuthentication
 
 from preflight.transport.host_keys import Known
 from preflight.transport.outcome import NoAnswer, quoted
 from preflight.transport.ssh_config import HostConfig
 from preflight.transport.ssh_keys import Identities
+from preflight.transport.ssh_script import Script, Scripted
 from preflight.transport.ssh_socket import Dropped, Wire, no_banner
 
 #: Cheapest first: OpenSSL's P-256 takes sshd 3 ms less than OpenSSH's own curve25519, and the client as much;
@@ -35,52 +35,35 @@ _IDLE_S = 2.0
 _BUSY = (b"Exceeded MaxStartups", b"Not allowed at this time")
 
 
-class _Packets(Packetizer):
-    """Packets without paramiko's own clock: a thread for each connection, and our alarm ends what hangs."""
-
-    def start_handshake(self, timeout: float) -> None:
-        """Start no timer."""
-
-
-class Session(paramiko.Transport):
+class Session(Scripted):
     """An authenticated connection to one host."""
 
     def __init__(self, wire: Wire, config: HostConfig) -> None:
-        """Prepare; nothing is sent before ``open``."""
-        super().__init__(wire, packetizer_class=_Packets)  # type: ignore[arg-type]
-        self.wire = wire
+        """Prepare; nothing is sent before ``drive``."""
+        super().__init__(wire)
         self.config = config
         self.refused_channel = ""
         self.set_log_channel(_LOG)
         wire.settimeout(None if wire.wakes else _IDLE_S)
 
-    def open(self, known: Known, identities: Identities, banner_until: float, until: float) -> None:
-        """Agree on keys, check the host's, and authenticate; raises NoAnswer, or Dropped if it is worth another try.
-
-        The banner is waited for until ``banner_until``, the rest until ``until``, on the monotonic clock.
-        """
-        self._choose(known.algorithms)
-        self.banner_timeout = self.handshake_timeout = max(0.1, until - time.monotonic()) + 1
-        done = threading.Event()
-        self.start_client(done)
-        done.wait(max(0.0, banner_until - time.monotonic()))
-        if not done.is_set() and self.remote_version:
-            done.wait(max(0.0, until - time.monotonic()))
-        if not self.is_active() or not done.is_set():
-            self._fail(done.is_set())
+    def opening(self, known: Known, identities: Identities) -> Script:
+        """Check the host's key and authenticate; raises NoAnswer, or Dropped if it is worth another try."""
+        if not self.active or not self.agreed.is_set():
+            self._fail(self.agreed.is_set())
         self._check_host_key(known)
-        self._authenticate(identities, until)
-
-    def leave(self) -> None:
-        """End the connection after the message in hand; for what paramiko's thread calls."""
-        self.active = False
+        yield from self._authenticate(identities)
 
     def close(self) -> None:
         """Close everything at once; what runs on the host sees the end of its input."""
         super().close()
         self.wire.close()
 
-    def _choose(self, keys: Iterable[str]) -> None:
+    def close_without_banner(self) -> None:
+        """Close it if the host has not said yet that it speaks SSH."""
+        if not self.remote_version:
+            self.close()
+
+    def choose(self, keys: Iterable[str]) -> None:
         """Prefer what is cheap, keep what a site may need, and heed what its configuration forbids."""
         options = self.get_security_options()
         options.kex = _chosen(tuple(options.kex), _KEX, tuple(self.config.kex), "KexAlgorithms")
@@ -120,7 +103,7 @@ class Session(paramiko.Transport):
         shown = key.public_blob.key_blob if key.public_blob is not None else key.asbytes()
         known.check(bytes(shown), time.time())
 
-    def _authenticate(self, identities: Identities, until: float) -> None:
+    def _authenticate(self, identities: Identities) -> Script:
         if not self.config.public_key:
             raise NoAnswer("authenticate", "PubkeyAuthentication is off in the SSH configuration; use --via openssh")
         tried: list[str] = []
@@ -131,7 +114,8 @@ class Session(paramiko.Transport):
             except paramiko.SSHException:
                 done.set()
             tried.append(identity.label)
-            if not done.wait(max(0.0, until - time.monotonic())):
+            yield from self.wait(done)
+            if not done.is_set():
                 raise NoAnswer(
                     "authenticate", "no reply to the authentication: sshd waits for its user database or home folder"
                 )

@@ -25,6 +25,9 @@ _KEPT = 300
 #: Bytes asked of the kernel at once: paramiko reads every packet in two pieces, each with its own system calls.
 _READ_AHEAD = 1 << 16
 
+#: Bytes held back at most, for others to go with them: each packet on its own costs both sides a system call.
+_HELD = 1 << 17
+
 #: Seconds between looks whether a channel has room.
 _ROOM_S = 0.005
 
@@ -60,6 +63,8 @@ class Wire:
         """Take a stream; ``release`` frees what it rests on, ``complaint`` tells what a helper program said."""
         self.first = b""
         self.ended = ""
+        self.holds = False
+        self._held = bytearray()
         self._ahead = memoryview(b"")
         self._closing = threading.Lock()
         self._sending = threading.Lock()
@@ -74,6 +79,7 @@ class Wire:
     def recv(self, size: int) -> bytes:
         """Read, for one thread at a time."""
         if not self._ahead:
+            self.flush()
             self._ahead = memoryview(self._receive())
         data, self._ahead = self._ahead[:size], self._ahead[size:]
         return bytes(data)
@@ -96,6 +102,24 @@ class Wire:
         return data
 
     def send(self, data: bytes) -> int:
+        """Write; if it ``holds``, only when more is to be read: for a user with one thread."""
+        if self.holds and len(self._held) < _HELD:
+            self._held += data
+            return len(data)
+        self.flush()
+        return self._send_now(data)
+
+    def flush(self) -> None:
+        """Write what is held back; raises EOFError if the other side is gone, as paramiko does then."""
+        while self._held:
+            try:
+                del self._held[: self._send_now(bytes(self._held))]
+            except TimeoutError:
+                raise
+            except OSError:
+                raise EOFError from None
+
+    def _send_now(self, data: bytes) -> int:
         """Write, and remember if the other side is gone."""
         try:
             return self._send(data)

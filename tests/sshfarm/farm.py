@@ -224,11 +224,11 @@ class Farm:
         own = {daemon.pid for daemon in self._daemons}
         return {pid: command for pid, command in found.items() if command and pid not in own}
 
-    def left(self, host: str = "", within_s: float = 20.0) -> dict[int, str]:
-        """Return what still runs, after giving it some time to end."""
+    def left(self, host: str = "", within_s: float = 20.0, litter: str = "") -> dict[int, str]:
+        """Return what still runs, after giving it some time to end; commands that are ``litter`` may run on."""
         until = time.monotonic() + within_s
         while True:
-            found = self.running(host)
+            found = {pid: command for pid, command in self.running(host).items() if not litter or command != litter}
             if not found or time.monotonic() > until:
                 return found
             time.sleep(0.02)

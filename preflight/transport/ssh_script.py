@@ -1,0 +1,179 @@
+"""An SSH connection that runs in its user's own thread.
+
+paramiko gives each connection a thread, and whoever uses it another; with many connections the switches between
+them cost a fifth of a client's CPU. Here paramiko's loop calls back before it waits for a message, and what is to
+be done, a generator that yields to wait, goes on from there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+from collections.abc import Callable, Generator
+from typing import Any
+
+import paramiko
+from paramiko.packet import Packetizer
+
+from preflight.transport.ssh_socket import Wire
+
+# RFC 4250
+_DISCONNECT, _CHANNEL_OPEN, _CHANNEL_REQUEST = b"\x01", b"\x5a", b"\x62"
+_BY_APPLICATION = 11
+
+#: What is done on a connection: yields whenever it waits for the next message, or for the end of the connection.
+Script = Generator[None, None, None]
+
+
+def _nothing() -> None:
+    """Do nothing."""
+
+
+class _Packets(Packetizer):
+    """Packets that say when the next is waited for, without paramiko's own clock: our alarm ends what hangs."""
+
+    #: Called before each wait.
+    before: Callable[[], None] = staticmethod(_nothing)
+
+    def read_message(self) -> tuple[int, paramiko.Message]:
+        """Wait for a message."""
+        self.before()
+        return super().read_message()
+
+    def start_handshake(self, timeout: float) -> None:
+        """Start no timer: it would be a thread for each connection."""
+
+
+class Scripted(paramiko.Transport):
+    """A connection on which a script is carried out."""
+
+    def __init__(self, wire: Wire) -> None:
+        """Prepare; nothing is sent before ``drive``."""
+        super().__init__(wire, packetizer_class=_Packets)  # type: ignore[arg-type]
+        self.wire = wire
+        self.agreed = threading.Event()  # on keys, or that there will be none
+        self._script: Script | None = None
+        self._failure: BaseException | None = None
+        self._channel: paramiko.Channel | None = None  # let go, it would take leave with two messages
+
+    def drive(self, script: Script, alone: bool = True) -> None:
+        """Connect, carry out a script, disconnect; raises what the script raises. Ends when ``close`` is called.
+
+        The script begins once keys are agreed on, or cannot be. If the connection ends before it, it goes on
+        a last time, with ``active`` false. ``alone``: no other thread sends on this connection.
+        """
+        self._script, self.completion_event = script, self.agreed
+        assert isinstance(self.packetizer, _Packets)
+        self.packetizer.before = self._go_on
+        self.banner_timeout = math.inf  # the alarm's business
+        self.active = True
+        self.wire.holds = alone
+        self.run()
+        self.packetizer.before = _nothing  # and nothing holds the connection but its user
+        if self._script is not None:
+            for _ in script:  # it waits for nothing any more
+                continue
+        if self._failure is not None:
+            raise self._failure
+
+    def keep(self, script: Script) -> None:
+        """Connect and carry out a script; then stay, for channels of many threads. Raises what the script raises."""
+        ready = threading.Event()
+        failures: list[BaseException] = []
+
+        def all_of_it() -> Script:
+            yield from script
+            ready.set()
+            while self.active:
+                yield
+
+        def run() -> None:
+            try:
+                self.drive(all_of_it(), alone=False)
+            except BaseException as error:
+                failures.append(error)
+            finally:
+                ready.set()
+
+        threading.Thread(target=run, daemon=True).start()
+        ready.wait()
+        if failures:
+            raise failures[0]
+
+    def _go_on(self) -> None:
+        """Carry on with the script, in paramiko's loop; end that with it."""
+        if self._script is None or not self.clear_to_send.is_set():  # keys are being agreed on
+            return
+        try:
+            next(self._script)
+            return
+        except StopIteration:
+            self._disconnect()
+        except BaseException as error:
+            self._failure = error
+        self._script = None
+        self.active = False
+        raise EOFError
+
+    def _disconnect(self) -> None:
+        """Say goodbye: sshd then ends at once; else it frees its memory first, for 1 ms or so of the node's CPU."""
+        message = paramiko.Message()
+        message.add_byte(_DISCONNECT)
+        message.add_int(_BY_APPLICATION)
+        message.add_string("done")
+        message.add_string("")
+        with contextlib.suppress(EOFError, OSError, paramiko.SSHException):
+            self._send_message(message)  # type: ignore[attr-defined]
+            self.wire.flush()
+
+    def start_command(
+        self, command: str, out: Any = None, error: Any = None
+    ) -> Generator[None, None, paramiko.Channel]:
+        """Start a command on a channel of its own, which never blocks; raises SSHException, EOFError, OSError.
+
+        ``out`` and ``error`` take what it says instead of paramiko's buffers.
+        """
+        opened = threading.Event()
+        channel = self._channel = self._announced(opened)
+        yield from self.wait(opened)
+        if not self.active or self._channels.get(channel.get_id()) is None:  # type: ignore[attr-defined]
+            raise self.get_exception() or paramiko.SSHException("Unable to open channel.")
+        channel.settimeout(0.0)
+        if out is not None and error is not None:
+            channel.in_buffer, channel.in_stderr_buffer = out, error
+        message = paramiko.Message()
+        message.add_byte(_CHANNEL_REQUEST)
+        message.add_int(channel.remote_chanid)
+        message.add_string("exec")
+        message.add_boolean(True)
+        message.add_string(command)
+        self._send_user_message(message)  # type: ignore[attr-defined]
+        yield from self.wait(channel.event)
+        if not channel.event_ready:
+            raise self.get_exception() or paramiko.SSHException("Channel closed.")
+        return channel
+
+    def _announced(self, opened: threading.Event) -> paramiko.Channel:
+        """Ask for a channel, as ``open_session`` does, but do not wait for it."""
+        with self.lock:
+            number = self._next_channel()  # type: ignore[attr-defined]
+            channel = paramiko.Channel(number)
+            self._channels.put(number, channel)  # type: ignore[attr-defined]
+            self.channel_events[number] = opened
+            self.channels_seen[number] = True
+            channel._set_transport(self)  # type: ignore[attr-defined]
+            channel._set_window(self.default_window_size, self.default_max_packet_size)  # type: ignore[attr-defined]
+        message = paramiko.Message()
+        message.add_byte(_CHANNEL_OPEN)
+        message.add_string("session")
+        message.add_int(number)
+        message.add_int(self.default_window_size)
+        message.add_int(self.default_max_packet_size)
+        self._send_user_message(message)  # type: ignore[attr-defined]
+        return channel
+
+    def wait(self, event: threading.Event) -> Script:
+        """Wait for what a message brings about, or for the end of the connection."""
+        while self.active and not event.is_set():
+            yield
