@@ -28,7 +28,7 @@ class Via(NamedTuple):
     gpudirect: bool
 
 
-_NCCL_VERSION = re.compile(r"\b(?:NCCL version|RCCL version ?:?) ?(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)")
+_NCCL_VERSION = re.compile(r"\b(?:NCCL version|RCCL version ?:?) ?(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)(?![\d.]*[xX*])")
 _NET = re.compile(
     r"(?P<kind>NET|COLLNET)/(?P<name>.{1,63}?)/(?P<device>\d{1,6})(?:\((?P<proxy>\d+)\))?"
     r"(?P<gdr>/GDRDMA(?:\([^)]*\))?)?(?:/Shared)?(?:[/ ].*)?\s*"

@@ -30,6 +30,8 @@ _XML_PIECE = re.compile(
     r"|(?:gpu_)?power_readings|ecc_mode|ecc_errors|remapped_rows|retired_pages|temperature|inforom_version|mig_mode"
     r"|bridge_chip_type|encoder_stats|fbc_stats|replay_counter|gpu_virtualization_mode|product_name|product_brand|performance_state|persistence_mode)>.*"
 )
+#: What ends a GPU's list in all versions; ``-d`` shows sections without the name of the product.
+_LAST = frozenset({"processes", "compute_processes"})
 _XML_TAG = re.compile(r"<(/?)([a-z]\w{0,80})\b[^<>]{0,200}?(/?)>")
 
 
@@ -247,6 +249,8 @@ def _taken(end: int, general: Tree, gpus: list[tuple[str, Tree]], last: int) -> 
         cut.append(Cut(last, f"{attached} GPUs are attached and {len(found)} are shown"))
     if found and len({len(str(tree)) > 600 for _, tree in gpus}) > 1:
         cut.append(Cut(last, f"of GPU {gpus[-1][0]} only the beginning is there"))
+    elif gpus and "product_name" in gpus[-1][1] and not gpus[-1][1].keys() & _LAST:
+        cut.append(Cut(last, "the processes with which a GPU's list ends are missing"))
     products = sorted({gpu["product"] for gpu in found if gpu["product"]})
     summary = f"{len(found)} GPUs ({', '.join(products[:3]) or 'unnamed'}), driver {facts['driver']}"
     return Taken(end, facts, summary, cut)
