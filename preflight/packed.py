@@ -106,7 +106,7 @@ def _checked(path: Path, archive: tarfile.TarFile) -> Iterator[tuple[str, bytes]
             raise BundleError(f"{path}: {name[:200]!r} in it is not what its manifest says; ask for it again")
         yield name, content
     if expected is None:
-        raise BundleError(f"{path}: is empty")
+        raise BundleError(f"{path}: holds no files; no `preflight bundle` made it")
     if missing := sorted(set(expected) - seen):
         raise BundleError(f"{path}: is incomplete: {missing[0][:200]!r} is missing; ask for it again")
 
@@ -139,14 +139,7 @@ class _Info(tarfile.TarInfo):
     def frombuf(cls, buf: bytes | bytearray, encoding: str | None, errors: str) -> _Info:
         """Read a header."""
         info = super().frombuf(buf, encoding, errors)  # type: ignore[arg-type]
-        long = (
-            tarfile.XHDTYPE,
-            tarfile.XGLTYPE,
-            tarfile.SOLARIS_XHDTYPE,
-            tarfile.GNUTYPE_LONGNAME,
-            tarfile.GNUTYPE_LONGLINK,
-        )
-        if info.type in long and info.size > _MOST_HEADER:
+        if info.type in _LONG and info.size > _MOST_HEADER:
             raise tarfile.ReadError(f"a header of {info.size} bytes")
         return info
 

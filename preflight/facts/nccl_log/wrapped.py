@@ -6,7 +6,10 @@ import re
 
 #: A terminal is hardly narrower or wider; shorter or longer lines are what the program wrote.
 _WIDTHS = range(60, 401)
-_BEGINS = re.compile(rb"\s*$|#|.{0,200}?(?:NCCL (?:INFO|WARN|version) |\w:\d{1,10}:\d{1,10} \[)|\[\d|\d{4}-\d\d-\d\d")
+_BEGINS = re.compile(
+    rb"\s*$|#|.{0,200}?(?:NCCL (?:INFO|WARN|version) |\w:\d{1,10}:\d{1,10} \[)|\[(?:[rR]ank ?)?\d|\d{4}-\d\d-\d\d"
+)
+_OWN = (b"NCCL ", b"ProcessGroupNCCL.cpp:")
 #: So many broken lines tell a width from a coincidence.
 _ENOUGH = 3
 
@@ -14,14 +17,14 @@ _ENOUGH = 3
 def unwrapped(lines: list[bytes]) -> list[bytes]:
     """Return the lines with those joined that were one; what follows a joined line is left empty, to keep numbers.
 
-    A width is believed where no line is longer, and where nearly all lines of NCCL that are just as long
-    are followed by one that begins like no line of a log.
+    A width is believed where no line is longer, and where nearly all lines of NCCL and of PyTorch's watchdog that
+    are just as long are followed by one that begins like no line of a log.
     """
     lengths = [len(line.rstrip(b"\r")) for line in lines]
     width = max(lengths, default=0)
     if width not in _WIDTHS:
         return lines
-    full = [i for i, length in enumerate(lengths[:-1]) if length == width and b"NCCL " in lines[i]]
+    full = [i for i, length in enumerate(lengths[:-1]) if length == width and any(own in lines[i] for own in _OWN)]
     broken = [i for i in full if not _BEGINS.match(lines[i + 1])]
     if len(broken) < _ENOUGH or len(broken) < 0.8 * len(full):
         return lines

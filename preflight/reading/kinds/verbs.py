@@ -190,7 +190,8 @@ _DEVINFO_LIST = re.compile(
 #: Lines of a port, two of which are enough where the head is cut off: its first, and those near its end with -v.
 _DEVINFO_HEADLESS = re.compile(
     r"\s*(?:port:\s*\d{1,3}|state:\s*PORT_\w+ .*|(?:max|active)_mtu:\s*\d{3,4} \(\d\)"
-    r"|active_width:\s*\d{1,2}X \(\d{1,2}\)|active_speed:\s*\d{1,3}\.\d Gbps \(\d{1,3}\)|phys_state:\s*[A-Z_]{4,32} \(\d\))\s*"
+    r"|active_width:\s*\d{1,2}X \(\d{1,2}\)|active_speed:\s*\d{1,3}\.\d Gbps \(\d{1,3}\)"
+    r"|phys_state:\s*[A-Z_]{4,32} \(\d\))\s*"
 )
 
 
