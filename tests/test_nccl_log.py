@@ -205,6 +205,20 @@ def test_wrapped_at_the_width_of_a_terminal(width: int) -> None:
     assert essence(read("\n".join(wrapped))) == essence(WHOLE)
 
 
+@pytest.mark.parametrize("width", [88, 116, 140])
+def test_a_watchdog_s_lines_broken_by_a_terminal(width: int) -> None:
+    """Of PyTorch alone, as a terminal breaks them: within words, and of the same width."""
+    said = "[PG ID 0 PG GUID 0(default_pg) Rank 6] ProcessGroupNCCL's watchdog got stuck for 480 seconds without "
+    lines = [
+        f"[rank6]:[E429 13:55:49.384372190 ProcessGroupNCCL.cpp:{number}] {said}making progress in the collectives."
+        for number in (1743, 1744, 1745, 1746)
+    ]
+    wrapped = [line[i : i + width] for line in lines for i in range(0, len(line), width)]
+    whole = [(failure.id, failure.rank) for failure in read("\n".join(lines)).failures]
+    assert whole == [("torch_heartbeat", 6)]
+    assert [(failure.id, failure.rank) for failure in read("\n".join(wrapped)).failures] == whole
+
+
 def test_messages_written_into_each_other() -> None:
     lines = [
         "gpu001:1:2 [0] NCCL INFO Using network IB",
