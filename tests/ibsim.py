@@ -273,7 +273,7 @@ class IbSim:
         """Ask this fabric what --fabric asks, with the real collector, as from a host of it.
 
         ``meanwhile`` are console commands that are given in the middle of the window. Where nothing in the fabric
-        loses queries, a sweep that lost some is made again: the simulator drops datagrams of its own.
+        loses queries, a sweep that lost some is made again, and says so: why that happens now and then is not known.
         """
         for attempt in range(_SWEEPS):
             found = self._sweep(node, at, host, device, window_s, meanwhile)
