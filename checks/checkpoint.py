@@ -27,7 +27,8 @@ def age(node: NodeFacts, site: Site) -> Iterator[Finding]:
     notices that saving stopped until then. The finding says how many GPU hours that is on this node now.
 
     Older than two intervals warns (twice, because one late save is no news); a directory that is not there
-    fails. It gates no job. Two levels of the directory are looked at. The age counts from the time of collection.
+    fails. It gates no job. Two levels of the directory are looked at. The age counts from the time of collection, and
+    is told in whole intervals: nodes that answer a minute apart say the same.
 
     A false alarm: before a job's start the newest checkpoint is as old as the last run.
     """
@@ -50,8 +51,7 @@ def age(node: NodeFacts, site: Site) -> Iterator[Finding]:
     except ValueError as error:
         yield unknown(f"the time of collection cannot be read: {error}", evidence=[key])
         return
-    words = f"{latest.path}, {age_min:.0f} minutes old"
-    loss = _loss(node, age_min)
+    words = f"{latest.path}, written at {latest.changed_at}"
     if interval_min.value is None:
         yield unknown(f"the newest checkpoint is {words}; nothing says how often to save", found=words, evidence=[key],
                       fix=f"say it in the cluster file: {interval_min.key} = 30")  # fmt: skip
@@ -60,21 +60,25 @@ def age(node: NodeFacts, site: Site) -> Iterator[Finding]:
                      expected="not in the future", evidence=[key],
                      fix="Compare the clocks of node and file server.")  # fmt: skip
     elif age_min > 2 * interval_min.value:
-        yield warned(f"the newest checkpoint is {age_min:.0f} minutes old, saved every {interval_min.value:g}{loss}",
+        least_min = age_min // interval_min.value * interval_min.value
+        seldom = f"over {least_min:g} minutes old, saved every {interval_min.value:g}"
+        yield warned(f"the newest checkpoint is {seldom}{_loss(node, 'more than', least_min)}",
                      found=words, expected=f"at most {2 * interval_min.value:g} minutes ({interval_min.source})",
                      evidence=[key])  # fmt: skip
     else:
-        yield passed(f"the newest checkpoint is {max(age_min, 0):.0f} minutes old{loss}", found=words, evidence=[key])
+        most_min = 2 * interval_min.value
+        yield passed(f"the newest checkpoint is at most {most_min:g} minutes old{_loss(node, 'at most', most_min)}",
+                     found=words, evidence=[key])  # fmt: skip
 
 
-def _loss(node: NodeFacts, age_min: float) -> str:
+def _loss(node: NodeFacts, bound: str, minutes: float) -> str:
     """Say what a fault would cost now, in hours of this node's GPUs; empty where nobody can count them."""
     try:
         gpus = len(node.gpus_on_bus)
     except EvidenceError:
         return ""
-    hours = gpus * max(age_min, 0) / 60
-    return f"; a fault now loses {hours:.1f} hours of GPU time on this node ({gpus} GPUs)" if gpus else ""
+    hours = gpus * minutes / 60
+    return f"; a fault now loses {bound} {hours:.1f} hours of GPU time on this node ({gpus} GPUs)" if gpus else ""
 
 
 def _is_missing(node: NodeFacts, key: str) -> bool:

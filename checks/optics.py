@@ -111,8 +111,8 @@ def module(node: NodeFacts, site: Site) -> Iterator[Finding]:
             hottest += [temperature] if temperature is not None else []
     yield from _unread(errors)
     if good:
-        heat = f", at most {max(hottest):.0f} degrees C" if hottest else ""
-        yield passed(f"{len(good)} of {len(ports)} modules and cables raise no alarm{heat}", evidence=keys[:3])
+        yield passed(f"{len(good)} of {len(ports)} modules and cables raise no alarm",
+                     found=f"at most {max(hottest):.0f} degrees C" if hottest else None, evidence=keys[:3])  # fmt: skip
 
 
 def _flagged(port: Port, found: optics.Module, key: str, warn: _Say, fail: _Say) -> Finding | None:
@@ -262,5 +262,5 @@ def bit_error_ratio(node: NodeFacts, site: Site) -> Iterator[Finding]:
         )
     yield from _unread(errors)
     if good:
-        yield passed(f"{len(good)} of {len(ports)} links have a low bit error ratio, at most {worst:.2g} before FEC",
-                     found=f"{worst:.2g} before FEC", evidence=[key for _, key in good][:3])  # fmt: skip
+        yield passed(f"{len(good)} of {len(ports)} links have a low bit error ratio",
+                     found=f"at most {worst:.2g} before FEC", evidence=[key for _, key in good][:3])  # fmt: skip

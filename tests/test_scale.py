@@ -69,6 +69,16 @@ def test_all_planted_differences_are_told_and_nothing_else(
     assert coverage["planned"] == sum(coverage[part] for part in parts)
 
 
+def test_the_healthy_are_told_together(judged: dict[str, Any], expected: dict[str, planted.Said]) -> None:
+    """Each has its own temperatures, counts and offsets: what a pass says is what they have in common."""
+    healthy = {node["name"] for node in judged["nodes"]} - expected.keys()
+    assert len(healthy) > 250
+    alone = [finding for finding in judged["findings"] if 0 < len(healthy & set(finding["nodes"])) < len(healthy)]
+    assert [(finding["check"], finding["message"]) for finding in alone] == []
+    (clock,) = [f for f in judged["findings"] if f["check"] == "host.time-sync" and f["status"] == "pass"]
+    assert re.fullmatch(r"(-?[\d.]+ ms, ){2}-?[\d.]+ ms and \d+ other values", clock["found"])
+
+
 def test_the_page_is_small_and_names_every_sick_node(
     judged: dict[str, Any], folder: Path, expected: dict[str, planted.Said]
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from datetime import datetime, timezone
 
 from preflight.lean import dataclass
@@ -14,6 +15,11 @@ class Entry:
 
     path: str  # below the directory
     changed_at_s: float  # seconds since 1970-01-01 UTC
+
+    @property
+    def changed_at(self) -> str:
+        """The same, to the minute, as 2026-11-21T02:40Z."""
+        return time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime(self.changed_at_s))
 
 
 def newest(text: str) -> Entry | None:

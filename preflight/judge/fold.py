@@ -72,23 +72,38 @@ class Folded:
     def findings(self) -> Iterator[tuple[Check, Finding, list[int]]]:
         """Yield equal findings once, with all the subjects that they hold for, most urgent first.
 
-        Of equal urgency they stand in the order of the checks, then of the first subject.
+        Of equal urgency they stand in the order of the checks, then of the first subject. Passes are equal whatever was
+        measured: each node has its own temperature and its own clock.
         """
         groups: dict[tuple[int, Finding], _Group] = {}
         for outcome, members in self.outcomes.items():
             first = min(members)
             for place, finding in enumerate(outcome.findings):
-                key = outcome.check, replace(finding, nodes=()) if finding.nodes else finding
+                found = None if finding.status is Status.PASS else finding.found
+                key = outcome.check, replace(finding, nodes=(), found=found)
                 if (group := groups.get(key)) is None:
                     group = groups[key] = _Group((first, place))
                 group.first = min(group.first, (first, place))
                 group.members.extend(members)
+                group.found[finding.found] = min(group.found.get(finding.found, group.first), (first, place))
         ordered = sorted(groups.items(), key=lambda item: (DISPLAY.index(item[0][1].status), item[0][0], item[1].first))
         for (number, finding), group in ordered:
-            yield self.checks[number], finding, sorted(group.members)
+            yield self.checks[number], replace(finding, found=group.told), sorted(set(group.members))
+
+
+#: Different values of a folded finding that are told.
+_TOLD = 3
 
 
 @dataclass
 class _Group:
     first: tuple[int, int]  # the first subject, and the finding's place in what was said of it
     members: array[int] = field(default_factory=lambda: array("I"))
+    found: dict[str | None, tuple[int, int]] = field(default_factory=dict)  # each value, and where it was first
+
+    @property
+    def told(self) -> str | None:
+        """What was found: one value, or the first of several."""
+        values = [value for value in sorted(self.found, key=self.found.__getitem__) if value is not None]
+        more = f" and {len(values) - _TOLD} other values" if len(values) > _TOLD else ""
+        return ", ".join(values[:_TOLD]) + more if values else None
