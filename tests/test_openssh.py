@@ -220,6 +220,17 @@ def test_behind_a_jump_host(farm: Farm, host: str, tmp_path: Path) -> None:
     )  # fmt: skip
 
 
+def test_what_ssh_said_counts_though_it_did_not_end(host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind a jump host ``ssh`` says that no banner came, and still waits for the ``ssh`` that brought it there."""
+    slow = tmp_path / "ssh"
+    slow.write_text('#!/bin/sh\n[ "$1" = -G ] || { echo Connection timed out during banner exchange >&2; sleep 60; }\n')
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    transport = OpenSshTransport(None, [host])
+    assert silence(transport.collect(host, make_plan(), time.monotonic() + 2))[0] == "banner"
+    transport.close()
+
+
 def test_close_ends_what_runs(farm: Farm, host: str) -> None:
     transport = OpenSshTransport(farm.ssh_config, [host])
     closed: list[Stopwatch] = []

@@ -70,9 +70,13 @@ class OpenSshTransport(PipedTransport):
         command = [*self._ssh, "-T", *options, "--", host, COMMAND]
         talk, status = self._converse(command, plan, until, openssh_words.LOST)
         heard = talk.conversation
+        before_login = not heard.announced and not openssh_words.LOGGED_IN.search(talk.stderr)
         if talk.late:
+            # behind a jump host it may have said why, and still wait for the ssh that it started to get there
+            if before_login and (told := openssh_words.known_meaning(talk.stderr)):
+                raise told.answer
             ended = f"no answer within {left_s:.3g} s"
-        elif status == _SSH_FAILED and not heard.announced and not openssh_words.LOGGED_IN.search(talk.stderr):
+        elif status == _SSH_FAILED and before_login:
             meaning = openssh_words.meaning(talk.stderr)
             raise Busy(meaning.answer) if meaning.busy else meaning.answer
         else:

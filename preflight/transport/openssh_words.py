@@ -68,6 +68,12 @@ class Meaning:
 
 def meaning(stderr: bytes) -> Meaning:
     """Return what the standard error of an ``ssh`` that gave up before the login means."""
+    silent = NoAnswer("connect", f"ssh gave up: {quoted(stderr) or 'it said nothing'}")
+    return known_meaning(stderr) or Meaning(silent, False)
+
+
+def known_meaning(stderr: bytes) -> Meaning | None:
+    """Return the same, or None for words that are not known."""
     said = stderr.decode("utf-8", "backslashreplace").replace("\r", "").splitlines()
     lines = [line.rstrip() for line in said]
     carried = any(_CARRIED in line for line in lines)
@@ -83,7 +89,7 @@ def meaning(stderr: bytes) -> Meaning:
     for line in lines:
         if ended := _ENDED.fullmatch(line):
             return Meaning(_cut_off("reset" if "reset" in (ended["how"] or ended["why"]) else "closed", carried), True)
-    return Meaning(NoAnswer("connect", f"ssh gave up: {quoted(stderr) or 'it said nothing'}"), False)
+    return None
 
 
 def _cut_off(how: str, carried: bool) -> NoAnswer:

@@ -195,8 +195,8 @@ class Farm:
         self._stopping = True
         for thread in self._threads[:1]:
             thread.join()
-        for started in [*self._daemons, *self._children]:  # sshd writes its title over its mark
-            processes.kill({started.pid, *processes.descendants(started.pid)})
+        started = [child.pid for child in (*self._daemons, *self._children)]
+        processes.kill({*started, *processes.descendants(*started)})  # sshd writes its title over its mark
         processes.kill(processes.marked(self.mark))
         for child in [*self._daemons, *self._children]:
             child.wait(60)

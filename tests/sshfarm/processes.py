@@ -22,15 +22,15 @@ def marked(mark: str) -> set[int]:
     return found
 
 
-def descendants(root: int) -> set[int]:
-    """Return the processes below one; sshd gives each command a process group of its own."""
+def descendants(*roots: int) -> set[int]:
+    """Return the processes below these; sshd gives each command a process group of its own."""
     children: dict[int, list[int]] = {}
     for pid in _pids():
         with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as stream:
             parent = int(stream.read().rpartition(b")")[2].split()[1])
             children.setdefault(parent, []).append(pid)
     found: set[int] = set()
-    below = [root]
+    below = [*roots]
     while below:
         new = [pid for pid in children.get(below.pop(), []) if pid not in found]
         found.update(new)
