@@ -13,9 +13,8 @@ from preflight.facts.container import in_pod, resources
 from preflight.facts.gpudirect import nic_functions
 from preflight.facts.nccl_env import PROCESS
 from preflight.facts.pod import POD, Pod, is_gpu, is_rdma, pod, variable_of
+from preflight.facts.rdma import DEVICE_NODES
 from preflight.model import Finding, Status, check, failed, passed, skipped, unknown, warned
-
-DEV = "dir:/dev/infiniband"
 
 _REQUEST = (
     "Request it in this container's resources.limits, such as rdma/hca_shared_devices_a: 1 or nvidia.com/mlnxnics: 8; "
@@ -73,13 +72,14 @@ def device_plugin(node: NodeFacts, site: Site) -> Iterator[Finding]:
     broken = list(_broken(node, given))
     yield from broken
     told = ", ".join(f"{name} ({', '.join(devices[name])})" for name in rdma)
-    if not node.evidence.exists(DEV):
+    if not node.evidence.exists(DEVICE_NODES):
         asking = ", ".join(devices[rdma[0]])
         yield failed(f"{asking} asked for {rdma[0]}, and this container has no /dev/infiniband", found=told,
-                     expected="/dev/infiniband in each container that needs it", evidence=[POD, DEV])  # fmt: skip
+                     expected="/dev/infiniband in each container that needs it",
+                     evidence=[POD, DEVICE_NODES])  # fmt: skip
     elif not broken:
         yield passed(f"{len(rdma)} RDMA resource{'s' * (len(rdma) > 1)} allocated to the pod", found=told,
-                     evidence=[POD, DEV])  # fmt: skip
+                     evidence=[POD, DEVICE_NODES])  # fmt: skip
 
 
 def _none(node: NodeFacts, site: Site, found: Pod) -> Finding:
@@ -95,7 +95,7 @@ def _none(node: NodeFacts, site: Site, found: Pod) -> Finding:
     if absent and absent.status is Status.SKIP:
         return skipped("the pod asks for no RDMA resource, and there is no RDMA device", evidence=details["evidence"])
     promised = bool(site.hcas.value or site.members.ports.compute)
-    if promised and node.evidence.exists(DEV):
+    if promised and node.evidence.exists(DEVICE_NODES):
         how = "a container is privileged" if found.privileged else "by a host path"
         return warned(f"RDMA devices are here without a resource, {how}: two pods may be given the same ones",
                       expected="an RDMA resource", **details)  # fmt: skip

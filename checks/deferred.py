@@ -51,8 +51,9 @@ def from_table(module: str) -> tuple[Check, ...]:
 def is_current(module: str) -> bool:
     """Tell whether the table has what a module declares, without importing it.
 
-    The size of the source tells, which is asked for of every module in each run; where that is another one, the
-    text of the declarations. A source that is nowhere, as in preflight as one file, was compared when that was made.
+    Every run asks it of every module: the size of the source tells, and where that is another one, the text of the
+    declarations, so that a change of what a check does needs no new table. A source that is nowhere, as in preflight
+    as one file, was compared when that was made.
     """
     from preflight.checks.declared import TABLE
 
@@ -69,14 +70,10 @@ def is_current(module: str) -> bool:
 
 def fingerprint(source: bytes) -> int:
     """Return a checksum of the declarations in a module's source: from each ``@check(`` to its function's name."""
+    import re
     from zlib import crc32
 
-    found, start = 0, 0
-    while (start := source.find(b"\n@check(", start)) >= 0:
-        end = source.find(b"\ndef ", start)
-        end = source.find(b"(", end) if end >= 0 else len(source)
-        found, start = crc32(source[start:end], found), end
-    return found
+    return crc32(b"\n".join(re.findall(rb"^@check\(.*?^def \w+", source, re.DOTALL | re.MULTILINE)))
 
 
 def row(name: str, check: Check) -> tuple[Any, ...]:

@@ -22,9 +22,10 @@ NAMES = {
     "carrier": "carrier_changes",
 }  # fmt: skip
 
+#: Ports that one finding names.
 MOST_NAMED = 3
 
-#: Share of a port's rate above which a window was under load, and below which it was idle.
+#: Share of a port's rate above which a window was under load, and below which it was idle: judgements.
 LOADED, IDLE = 0.5, 0.05
 
 UNDER_LOAD = "run it while a job or all_reduce_perf runs: preflight check --window 60"

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from preflight import facts
-from preflight.checks import rdma
+from preflight.checks import rdma_port, rdma_verbs
 from preflight.checks.fleet_traits import is_told
 from preflight.checks.roce import policy
 from preflight.cluster import Site
@@ -146,12 +146,12 @@ def mtu_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator
         if not compute:
             raise EvidenceError("dir:/sys/class/infiniband", "no compute port is active")
         if any(port.active_mtu is None for port in compute):
-            node.evidence.text("cmd:ibv_devinfo")
-            raise EvidenceError("cmd:ibv_devinfo", "does not list every compute port")
+            node.evidence.text(facts.rdma.DEVINFO)
+            raise EvidenceError(facts.rdma.DEVINFO, "does not list every compute port")
         values = {_mtu(node, port.active_mtu, port.netdev if port.roce else None) for port in compute}
         return " and ".join(sorted(values))
 
-    for finding in equal(nodes, sites, "MTU of the compute ports", read, "cmd:ibv_devinfo"):
+    for finding in equal(nodes, sites, "MTU of the compute ports", read, facts.rdma.DEVINFO):
         yield from _untold(finding, {node.node: node for node in nodes if node.node in finding.nodes}, sites)
 
 
@@ -170,7 +170,8 @@ def _untold(finding: Finding, nodes: Mapping[str, NodeFacts], sites: Mapping[str
 
 def _is_told(node: NodeFacts, site: Site) -> bool:
     """Whether a check of the node holds its MTU, or its link layer, against what the cluster file says."""
-    by = [check for check, said in ((rdma.active_mtu, site.mtu), (rdma.link_layer, site.link_layer)) if said.value]
+    wanted = ((rdma_verbs.active_mtu, site.mtu), (rdma_port.link_layer, site.link_layer))
+    by = [check for check, said in wanted if said.value]
     return is_told(by, node, site) or bool((site.mtu.value or site.netdev_mtu.value) and _breaks(node, site))
 
 

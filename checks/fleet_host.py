@@ -65,7 +65,6 @@ def _governor(node: NodeFacts, site: Site) -> str | None:
     return several(found)
 
 
-_PORTS = "file:/proc/sys/net/ipv4/ip_local_port_range"
 _NUMA = "file:/sys/devices/system/node/node*/cpulist"
 
 
@@ -90,7 +89,7 @@ HOST = (
     Trait("numa_balancing", "file:/proc/sys/kernel/numa_balancing",
           where_there("file:/proc/sys/kernel/numa_balancing"), told_by=(kernel.numa_balancing,)),
     _sysctl("rp_filter"), _sysctl("arp_ignore"), _sysctl("arp_announce"),
-    Trait("ephemeral ports", _PORTS, text(_PORTS, _spaced), told_by=(host.local_ports,)),
+    Trait("ephemeral ports", facts.host.PORT_RANGE, text(facts.host.PORT_RANGE, _spaced), told_by=(host.local_ports,)),
     *(Trait(name, f"file:/proc/sys/net/{folder}/{name}", where_there(f"file:/proc/sys/net/{folder}/{name}", _spaced))
       for folder, name in (("core", "rmem_max"), ("core", "wmem_max"), ("ipv4", "tcp_rmem"), ("ipv4", "tcp_wmem"))),
     Trait("RDMA network namespaces", settings.NETNS, where_there(settings.NETNS)),

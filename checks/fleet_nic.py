@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from preflight import facts
-from preflight.checks import gpudirect, pcie, rdma
+from preflight.checks import gpudirect, gpudirect_path, pcie, rdma, rdma_port
 from preflight.checks.fleet_reads import compute, several
 from preflight.checks.fleet_traits import Trait, compare
 from preflight.cluster import Site
@@ -71,7 +71,7 @@ def _peer_memory(node: NodeFacts, site: Site) -> str | None:
     if ways:
         return ", ".join(ways)
     release = node.parsed(facts.kernel.RELEASE, facts.kernel.release)
-    by_dma_buf = release >= (5, 12) and node.parsed(facts.kernel.NVIDIA_VERSION, facts.kernel.open_modules)
+    by_dma_buf = release >= facts.kernel.DMA_BUF and node.parsed(facts.kernel.NVIDIA_VERSION, facts.kernel.open_modules)
     return "DMA-BUF" if by_dma_buf else "none"
 
 
@@ -79,8 +79,8 @@ NIC = (
     Trait("RDMA devices and their places", f"dir:{ROOT}", _places, breaks=True, items=", ",
           told_by=(rdma.device_count, rdma.registered)),
     Trait("link layer of the compute ports", f"file:{ROOT}/*/ports/*/link_layer", _link_layer, breaks=True,
-          told_by=(rdma.link_layer,)),
-    Trait("ACS between GPUs and NICs", facts.lspci.LSPCI, _acs, told_by=(gpudirect.path,)),
+          told_by=(rdma_port.link_layer,)),
+    Trait("ACS between GPUs and NICs", facts.lspci.LSPCI, _acs, told_by=(gpudirect_path.path,)),
     Trait("MaxReadReq of the compute NICs", facts.lspci.LSPCI, _max_read_request, told_by=(pcie.max_read_request,)),
     Trait("way to GPU memory", facts.kernel.MODULES, _peer_memory, told_by=(gpudirect.peer_memory,)),
 )  # fmt: skip

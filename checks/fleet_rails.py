@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from preflight import facts
-from preflight.checks import rails, rdma
+from preflight.checks import rails, rdma_port
 from preflight.checks.fleet_reads import compute
 from preflight.checks.fleet_traits import Trait, compare
 from preflight.cluster import Site
@@ -171,12 +171,12 @@ def _spans(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> dict[str, t
 RAILS = tuple(
     Trait(what, key, _by_rail(read), breaks=True, items="; ", each=True, told_by=told_by)
     for what, key, read, told_by in (
-        ("IP subnet of each rail", "cmd:ip -j addr", _subnet, (rails.subnets, rdma.link_layer)),
-        ("InfiniBand subnet of each rail", f"file:{ROOT}/*/ports/*/gids/0", _manager, (rdma.link_layer,)),
-        ("partitions of each rail", f"file:{ROOT}/*/ports/*/pkeys/0", _partitions, (rdma.link_layer,)),
-        ("VLAN tag of each rail", VLANS, _tag, (rdma.link_layer,)),
-        ("VLAN of each rail at its switch", lldp.LLDP, _vlan, (rdma.link_layer,)),
-        ("rate of each rail", f"file:{ROOT}/*/ports/*/rate", _rate, (rdma.port_rate,)),
+        ("IP subnet of each rail", "cmd:ip -j addr", _subnet, (rails.subnets, rdma_port.link_layer)),
+        ("InfiniBand subnet of each rail", f"file:{ROOT}/*/ports/*/gids/0", _manager, (rdma_port.link_layer,)),
+        ("partitions of each rail", f"file:{ROOT}/*/ports/*/pkeys/0", _partitions, (rdma_port.link_layer,)),
+        ("VLAN tag of each rail", VLANS, _tag, (rdma_port.link_layer,)),
+        ("VLAN of each rail at its switch", lldp.LLDP, _vlan, (rdma_port.link_layer,)),
+        ("rate of each rail", f"file:{ROOT}/*/ports/*/rate", _rate, (rdma_port.port_rate,)),
     )
 )
 

@@ -9,9 +9,8 @@ from preflight.checks.presence import PCI_BUS, no_gpu
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
+from preflight.facts.kernel import NVIDIA_VERSION
 from preflight.model import Finding, check, compare, failed, passed, skipped, unknown
-
-KERNEL_DRIVER = "file:/proc/driver/nvidia/version"
 
 
 @check(
@@ -87,14 +86,14 @@ def driver(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 def _silent(node: NodeFacts, gpus: int, error: EvidenceError) -> Finding:
     """Tell a driver that is dead from one that nobody could ask."""
-    evidence = [error.key, KERNEL_DRIVER, PCI_BUS]
+    evidence = [error.key, NVIDIA_VERSION, PCI_BUS]
     if node.in_container:
         return unknown(
             f"{gpus} GPUs on the PCI bus, no driver visible in this container: {error.why}",
             evidence=evidence,
             fix="give the container its GPUs (nvidia container runtime, NVIDIA_VISIBLE_DEVICES)",
         )
-    if not node.evidence.exists(KERNEL_DRIVER):
+    if not node.evidence.exists(NVIDIA_VERSION):
         return failed(
             f"no NVIDIA driver is loaded, {gpus} GPUs on the PCI bus",
             found="no /proc/driver/nvidia/version",

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 NVML_API = "https://docs.nvidia.com/deploy/nvml-api/"
 
-#: Degrees below the slowdown temperature at which it is worth a look.
+#: Degrees below the slowdown temperature at which it is worth a look: a judgement.
 MARGIN_LOW_C = 5
 
-#: Below this utilisation a GPU counts as idle, and its PCIe link may rest, percent.
+#: Below this utilisation a GPU counts as idle, and its PCIe link may rest, percent: a judgement.
 IDLE_PCT = 10
 
 

@@ -99,4 +99,7 @@ def _finding(failure: Failure, key: str, echoes: int, group: Group | None) -> Fi
 def _clean(log: NcclLog, key: str, less: int) -> Finding:
     name = key.removeprefix("log:")
     but = " but what nccl.transport and nccl.gpudirect-rdma tell" if less else ""
-    return passed(f"{name}: no failure in {log.lines} lines of NCCL{but}", subject=name, evidence=[key])
+    told = {one.line.message for one in (*log.failures, *log.hints)}
+    unknown = [line for line in log.warnings if line.message not in told]
+    also = f"; a warning of unknown meaning on line {unknown[0].number}: {unknown[0].message[:160]}" if unknown else ""
+    return passed(f"{name}: no failure in {log.lines} lines of NCCL{but}{also}", subject=name, evidence=[key])

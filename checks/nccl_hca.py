@@ -11,15 +11,12 @@ from preflight.checks.presence import RDMA_CLASS, no_rdma
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
-from preflight.facts.nccl_env import PROCESS, Selection, Setting
+from preflight.facts.nccl_env import PROCESS, RAILS, Selection, Setting
 from preflight.facts.node import TOPO
 from preflight.facts.rdma import Port, natural
 from preflight.model import Finding, check, failed, passed, warned
 
 GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
-
-#: The release from which on a list may name rails and planes, so that an empty port means any.
-RAILS = (2, 30, 7)
 
 
 @check(

@@ -70,6 +70,7 @@ def _one(run: RunFacts, site: Site, key: str) -> Iterator[Finding]:
         rdma=False if site.hcas.value == 0 else None,
         ranks=ranks,
         nodes=log.nnodes if log is not None else None,
+        libfabric=log is not None and any("Libfabric" in name for name in log.network_names),
     )
     complaints = [one for one in lint(told.environment, here) if log is None or one.rule not in _READ_ANYWAY]
     complaints += disagreements(told)

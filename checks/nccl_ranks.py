@@ -12,10 +12,9 @@ from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
 from preflight.facts.fleet import MAJORITY, QUORUM
 from preflight.facts.nccl_env import PROCESS
+from preflight.facts.nccl_lint.sources import RANKS
 from preflight.facts.versions import LIBRARIES
 from preflight.model import Finding, check, failed, passed, unknown, warned
-
-RANKS = "env:ranks"
 
 
 @check(

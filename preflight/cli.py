@@ -49,7 +49,7 @@ class _Commands(click.Group):
             raise _shown(error) from None
 
     def invoke(self, ctx: click.Context) -> Any:
-        from preflight.session import UsageError
+        from preflight.console import UsageError
 
         try:
             return super().invoke(ctx)

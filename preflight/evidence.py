@@ -23,6 +23,9 @@ SCHEMA = "preflight.evidence/1"
 #: Records of a test between two nodes: this, and its name.
 PAIR = "pair:"
 
+#: The record that a history adds: the course of the node's numbers over earlier runs (``facts.course``).
+COURSE = "history:course"
+
 #: Why a record holds no (complete) value. ``ok`` is the only status that carries a whole one.
 STATUSES = {
     "ok": "read completely",

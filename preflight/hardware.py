@@ -20,8 +20,6 @@ NVSWITCH_IDS = frozenset({"1ac1", "1ac2", "1af1", "22a3"})
 #: GPUs of the boards whose NVLinks are a mesh of unequal pairs (DGX-1, HGX-1); a virtual machine may have some of them.
 MESH = 8
 
-_PCI_IDS = "https://pci-ids.ucw.cz"
-
 
 @dataclass(frozen=True)
 class Gpu:

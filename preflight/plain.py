@@ -53,7 +53,7 @@ def understood(words: Sequence[str]) -> dict[str, Any] | None:
 def check(asked: Mapping[str, Any]) -> NoReturn:
     """Do what ``preflight.commands.check`` does, and end as click ends a run that went wrong."""
     from preflight import asking
-    from preflight.session import UsageError
+    from preflight.console import UsageError
 
     try:
         asking.check(**asked)

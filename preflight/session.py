@@ -7,16 +7,16 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 
+from preflight.console import UsageError, nearest, progress, say, screen
 from preflight.version import VERSION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, NoReturn, TextIO
+    from typing import Any, NoReturn
 
     from preflight.checks import Registry
     from preflight.cluster import Cluster
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 
 #: Bytes kept of a log that is handed over with --log.
 LOG_CAP = 64_000_000
-
-
-class UsageError(Exception):
-    """A mistake in what was asked or configured; nothing was touched. The exit status is 2."""
 
 
 class Session:
@@ -207,18 +203,6 @@ class Session:
             say(f"page: {html_file}\n")
 
 
-def say(text: str, stream: TextIO | None = None) -> None:
-    """Write text to a standard stream, at once; what its encoding lacks is escaped, and a closed one takes nothing."""
-    stream = stream or sys.stdout
-    if stream is None:
-        return
-    try:
-        stream.write(text)
-    except UnicodeEncodeError:
-        stream.write(text.encode(stream.encoding, "backslashreplace").decode(stream.encoding))
-    stream.flush()
-
-
 def _document(report: Mapping[str, Any]) -> Iterator[str]:
     """Yield the report as JSON, in pieces: that of ten thousand nodes is hundreds of megabytes."""
     pieces: list[str] = []
@@ -253,27 +237,6 @@ def _select(checks: Sequence[Check], only: Sequence[str], skip: Sequence[str]) -
     return kept
 
 
-@contextmanager
-def progress(what: str) -> Iterator[None]:
-    """Show on a terminal what takes longer than a second."""
-    if not (sys.stderr and sys.stderr.isatty()):  # it may be closed
-        yield
-        return
-    from threading import Timer
-
-    from rich.console import Console
-
-    status = Console(stderr=True).status(what)
-    timer = Timer(1.0, status.start)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        status.stop()
-
-
 def load_evidence(paths: Sequence[Path]) -> tuple[Sequence[Evidence], Evidence | None]:
     """Read saved documents: the nodes, many of which are read when they are asked for, and the logs of a run."""
     from preflight.archive import ArchiveError
@@ -295,15 +258,6 @@ def read_logs(paths: Sequence[Path]) -> Evidence | None:
         return logs(paths, LOG_CAP)
     except ArchiveError as error:
         raise UsageError(str(error)) from None
-
-
-def screen() -> tuple[bool, int]:
-    """Tell whether a terminal shows what is printed, and how many columns to use."""
-    if not (sys.stdout and sys.stdout.isatty()):
-        return False, 100
-    from shutil import get_terminal_size
-
-    return True, min(get_terminal_size((100, 24)).columns, 120)
 
 
 def writable(path: Path | None) -> None:
@@ -333,11 +287,3 @@ def report_broken(registry: Registry) -> None:
     """Warn of plug-ins that could not be loaded."""
     for broken in registry.broken:
         say(f"warning: a plug-in could not be loaded: {broken}\n", sys.stderr)
-
-
-def nearest(word: str, known: Any) -> str:
-    """Return a hint at what was probably meant."""
-    from difflib import get_close_matches
-
-    near = get_close_matches(word, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {near[0]!r}?" if near else "; `preflight list` names them"

@@ -11,7 +11,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from preflight.reports.visible import one_line
+from preflight.reports.visible import one_line, short
 
 PAD, GAP, BOX_H, RISE = 12, 8, 40, 96  # px: margin, between boxes, height of a box, between tiers
 WIDE, NARROW = 104, 26  # px: width of a box that shows a name; of one that does not
@@ -91,7 +91,7 @@ def _switch(switch: Mapping[str, Any], x: float, y: float, width: int) -> Markup
         label = Markup(
             '<text class="t-name" x="{x:.1f}" y="{y:.1f}" text-anchor="middle">{name}</text>'
             '<text class="t-sub" x="{x:.1f}" y="{z:.1f}" text-anchor="middle">{under}</text>'
-        ).format(x=x + width / 2, y=y + (17 if under else 24), z=y + 32, name=_short(switch["name"], 15), under=under)
+        ).format(x=x + width / 2, y=y + (17 if under else 24), z=y + 32, name=short(switch["name"], 15), under=under)
     return Markup(
         '<g><title>{title}</title><rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{w}" height="{h}" rx="5"'
         ' fill="none" stroke="currentColor"/>{label}{hosts}</g>'
@@ -152,8 +152,3 @@ def _words(fabric: Fabric) -> str:
         rest = f" and {len(tier) - LABELLED} more" if len(tier) > LABELLED else ""
         parts.append(f"Tier {number + 1}: {named}{rest}.")
     return " ".join(parts)
-
-
-def _short(text: str, limit: int) -> str:
-    text = one_line(text)
-    return text if len(text) <= limit else text[: limit - 1] + "…"

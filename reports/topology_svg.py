@@ -12,7 +12,7 @@ from typing import Any
 from markupsafe import Markup
 
 from preflight.reports.nvlink_words import NvLink
-from preflight.reports.visible import one_line
+from preflight.reports.visible import one_line, short
 
 PANEL, GUTTER, PAD = 372, 16, 12  # px: width of a NUMA panel, space between panels, space inside
 CHIP_H, CHIP_GAP, SWITCH_HEAD = 38, 6, 22
@@ -121,9 +121,9 @@ def _switch(pen: _Pen, switch: Mapping[str, Any], x: int, y: int) -> None:
     left, right = x + PAD, x + PAD + CHIP_W + 20
     top = y + (SWITCH_HEAD if gpus else 6)
     if gpus:
-        pen.text(left, y + 15, _short(name, 46), "t-note")
+        pen.text(left, y + 15, short(name, 46), "t-note")
     else:
-        pen.text(left, top + CHIP_H / 2 + 4, _short(name, SHORT), "t-note")
+        pen.text(left, top + CHIP_H / 2 + 4, short(name, SHORT), "t-note")
     gpu_spots = _spots(left, right, nics, gpus)
     nic_spots = [(right, number) for number in range(len(nics))]
     _wires(pen, [*gpu_spots, *nic_spots], left, top)
@@ -159,10 +159,8 @@ def _gpu(pen: _Pen, gpu: Mapping[str, Any], x: int, y: int) -> None:
     if silent:
         pen.line(x + CHIP_W - 30, y + 8, x + CHIP_W - 8, y + CHIP_H - 8, "t-cross")
         pen.line(x + CHIP_W - 30, y + CHIP_H - 8, x + CHIP_W - 8, y + 8, "t-cross")
-    pen.text(x + 10, y + 16, _short(name, 20), "t-name")
-    pen.text(
-        x + 10, y + 30, "no answer" if silent else _short(model.removeprefix("NVIDIA ") or address, SHORT), "t-sub"
-    )
+    pen.text(x + 10, y + 16, short(name, 20), "t-name")
+    pen.text(x + 10, y + 30, "no answer" if silent else short(model.removeprefix("NVIDIA ") or address, SHORT), "t-sub")
     pen.add("</g>")
 
 
@@ -184,9 +182,9 @@ def _nic(pen: _Pen, nic: Mapping[str, Any], x: int, y: int) -> None:
         )  # fmt: skip
     else:
         pen.add('<circle class="t-up" cx="{x}" cy="{y}" r="3.5"/>', x=cx, y=cy)
-    pen.text(x + 10, y + 16, _short(str(nic.get("name", "")), 14), "t-name")
+    pen.text(x + 10, y + 16, short(str(nic.get("name", "")), 14), "t-name")
     pen.text(x + CHIP_W - 8, y + 16, "compute" if compute else "other", "t-role", "end")
-    pen.text(x + 10, y + 30, _short(_label(nic), 22), "t-sub")
+    pen.text(x + 10, y + 30, short(_label(nic), 22), "t-sub")
     pen.add("</g>")
 
 
@@ -198,7 +196,7 @@ def _nvlink(pen: _Pen, link: NvLink, y: int, width: int) -> int:
     height = 30 + (arch + 22 if arcs else 0) + 15 * len(lines) + (8 if lines else 0)
     kind = {"weak": "t-nvlink t-weak", "none": "t-nvlink t-quiet"}.get(link.kind, "t-nvlink")
     pen.rect(0.5, y + 0.5, width - 1, height - 1, kind, 8)
-    pen.text(PAD, y + 20, _short(f"NVLink: {link.summary}", width // 8), "t-head")
+    pen.text(PAD, y + 20, short(f"NVLink: {link.summary}", width // 8), "t-head")
     at = y + 30
     if arcs:
         at = _arcs(pen, link, at, width, arch)
@@ -221,10 +219,10 @@ def _arcs(pen: _Pen, link: NvLink, y: int, width: int, arch: int) -> int:
             k=kind, a=a, b=b, y=base, t=base - rise * 1.25,
         )  # fmt: skip
         if len(link.arcs) <= 4:
-            pen.text((a + b) / 2, base - rise * 0.94 + 12, _short(code, 8), "t-code", "middle")
+            pen.text((a + b) / 2, base - rise * 0.94 + 12, short(code, 8), "t-code", "middle")
     for gpu, x in place.items():
         pen.add('<circle class="t-dot" cx="{x:.1f}" cy="{y}" r="3.5"/>', x=x, y=base)
-        pen.text(round(x, 1), base + 16, _short(gpu.removeprefix("GPU") if step < 44 else gpu, 8), "t-sub", "middle")
+        pen.text(round(x, 1), base + 16, short(gpu.removeprefix("GPU") if step < 44 else gpu, 8), "t-sub", "middle")
     return base + 22
 
 
@@ -277,18 +275,13 @@ def _distinct(*words: str) -> Iterable[str]:
     return dict.fromkeys(word for word in words if word)
 
 
-def _short(text: str, limit: int) -> str:
-    text = one_line(text)
-    return text if len(text) <= limit else text[: limit - 1] + "…"
-
-
 def _wrap(text: str, limit: int) -> list[str]:
     lines: list[str] = []
     for word in text.split(" "):
         if lines and len(lines[-1]) + 1 + len(word) <= limit:
             lines[-1] += f" {word}"
         elif word:
-            lines.append(_short(word, limit))
+            lines.append(short(word, limit))
     return lines
 
 

@@ -39,6 +39,12 @@ def one_line(text: str) -> str:
     return visible(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
+def short(text: str, limit: int) -> str:
+    """Write text on one line of at most ``limit`` characters; a mark stands for what is cut."""
+    text = one_line(text)
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
 def _escape(match: re.Match[str]) -> str:
     code = ord(match[0])
     if code < 0x100:

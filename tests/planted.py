@@ -15,7 +15,7 @@ from preflight.archive import file_name
 from preflight.evidence import dump, from_document
 from tests.machines import Machine, hgx_h100
 from tests.machines.fleet import fleet, names
-from tests.whole_nodes import Fault, env, gpu, health, nic, node
+from tests.whole_nodes import Fault, env, every_gpu, every_rail, gpu, health, nic, node, setting
 
 #: What a finding of the report is known by: status, check, subject.
 Said = frozenset[tuple[str, str, str]]
@@ -46,22 +46,6 @@ interval_min = 30
 """
 
 
-def _all_gpus(**changes: Any) -> Fault:
-    def plant(machine: Machine) -> Machine:
-        gpus = tuple(replace(one, health={**one.health, **changes}) for one in machine.gpus)
-        return replace(machine, gpus=gpus)
-
-    return plant
-
-
-def _all_rails(**changes: Any) -> Fault:
-    def plant(machine: Machine) -> Machine:
-        nics = tuple(replace(one, **changes) if one.gpu is not None else one for one in machine.nics)
-        return replace(machine, nics=nics)
-
-    return plant
-
-
 def _firmware(version: str) -> Fault:
     def plant(machine: Machine) -> Machine:
         nics = [
@@ -79,10 +63,6 @@ def _cnp_dscp(value: int) -> Fault:
         return replace(machine, nics=nics)
 
     return plant
-
-
-def _setting(path: str, text: str) -> Fault:
-    return lambda machine: replace(machine, settings={**machine.settings, path: text})
 
 
 def _kernel(release: str) -> Fault:
@@ -127,21 +107,21 @@ DIFFERENCES: Mapping[str, tuple[Fault, Said]] = {
     ),
     "another driver": (node(driver="570.86.10"), frozenset({("fail", "fleet.driver-equal", "")})),
     "huge pages always": (
-        _setting("/sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never"),
+        setting("/sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never"),
         frozenset({("warn", "fleet.host", "transparent huge pages")}),
     ),
     "another NIC firmware": (
         _firmware("28.39.1002"), frozenset({("warn", "fleet.firmware", "firmware of NICs MT_0000000838")}),
     ),
     "another BIOS": (
-        _setting("/sys/class/dmi/id/bios_version", "1.05.03"), frozenset({("warn", "fleet.host", "BIOS version")}),
+        setting("/sys/class/dmi/id/bios_version", "1.05.03"), frozenset({("warn", "fleet.host", "BIOS version")}),
     ),
     "another kernel": (_kernel("5.15.0-1070-nvidia"), frozenset({("warn", "fleet.host", "kernel release")})),
     "another application clock": (
-        _all_gpus(application_clock_mhz=1410), frozenset({("warn", "fleet.gpu-settings", "application clock")}),
+        every_gpu(application_clock_mhz=1410), frozenset({("warn", "fleet.gpu-settings", "application clock")}),
     ),
     "another DSCP of CNPs": (_cnp_dscp(46), frozenset({("warn", "fleet.roce-equal", "")})),
-    "another order of addresses": (_all_rails(gid_index=4), frozenset({("warn", "fleet.gid-index", "")})),
+    "another order of addresses": (every_rail(gid_index=4), frozenset({("warn", "fleet.gid-index", "")})),
 }  # fmt: skip
 
 

@@ -8,21 +8,20 @@ from typing import Any
 
 import pytest
 
-from preflight.asking import Manner, plans
-from preflight.asking import _sweeper as sweeper
 from preflight.checks import registry
 from preflight.cluster import Cluster
 from preflight.cluster.fabric import Fabric, FabricSite
 from preflight.cluster.file import ClusterFileError, from_data, load
+from preflight.console import UsageError
 from preflight.evidence import from_document
 from preflight.facts import ib_errors, ib_links, ib_manager, ib_net
 from preflight.facts.fabric_compare import difference, growth, slow
 from preflight.facts.fabric_graph import Graph, place
 from preflight.judge import judge
+from preflight.manner import Manner, plans, sweeper
 from preflight.model import Check
 from preflight.probes import OUTPUT_CAP, PROBES, sweep
 from preflight.reports import fabric_svg
-from preflight.session import UsageError
 from preflight.sudoers import sudoers
 from tests import test_pages
 from tests.fixture import FIXTURES, cases, evidence, record, whole_node

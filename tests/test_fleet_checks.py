@@ -22,8 +22,7 @@ from tests.machines import evidence, hgx_h100
 from tests.machines.cloud_vm import cloud_vm
 from tests.machines.fleet import fleet, machines
 from tests.machines.pod import pod
-from tests.test_nodes_fleet import every_gpu
-from tests.whole_nodes import nic, node
+from tests.whole_nodes import every_gpu, nic, node
 
 FLEET = [check for check in registry().checks if check.scope is Scope.FLEET]
 

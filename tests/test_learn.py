@@ -23,8 +23,8 @@ from tests.machines import Machine, evidence, hgx_h100
 from tests.machines.fleet import fleet, machines, names
 from tests.machines.l40s import l40s_pcie
 from tests.machines.unusual import h100_two_ports
-from tests.test_nodes_fleet import every_gpu, every_rail, firmware, qos
-from tests.whole_nodes import Fault, env, gpu, nic
+from tests.test_nodes_fleet import firmware, qos
+from tests.whole_nodes import Fault, env, every_gpu, every_rail, gpu, nic
 
 
 def made(machine: Machine, count: int, faults: Mapping[str, Fault] | None = None, seed: int = 3) -> list[Evidence]:

@@ -22,6 +22,7 @@ from tests.whole_nodes import (
     nic,
     node,
     report,
+    set_too,
     silent_checks,
     site,
 )
@@ -39,11 +40,6 @@ ASK_THE_DRIVER = {
     for name in ("gpu_part", "gpu_memory", "gpu_state", "gpu_use", "nvlink")
     for check in in_module(__import__(f"preflight.checks.{name}", fromlist=["_"]))
 }
-
-
-def set_too(**variables: str) -> Fault:
-    """Set variables beside those of the provider's image."""
-    return lambda machine: env(**machine.env, **variables)(machine)
 
 
 def without_nic(device: str) -> Fault:

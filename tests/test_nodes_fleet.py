@@ -29,7 +29,7 @@ from tests.machines.gb200 import gb200_tray
 from tests.machines.hcas import guid
 from tests.machines.l40s import l40s_pcie
 from tests.machines.records import MISSING, ok
-from tests.whole_nodes import Fault, Findings, Table, gpu, nic, node
+from tests.whole_nodes import Fault, Findings, Table, every_gpu, every_rail, gpu, nic, node, record, setting
 
 #: Its planted faults are of fleets, not of nodes.
 TABLES: list[Table] = []
@@ -96,36 +96,6 @@ def loud(evidences: Sequence[Evidence], cluster: Cluster) -> list[dict[str, Any]
     odd = [one for one in evidences if one.node == ODD]
     findings += judge(odd, OF_NODES, cluster)["findings"]
     return [one for one in findings if one["status"] not in ("pass", "skip") and one["check"] not in ONLY_THE_SITE]
-
-
-def setting(path: str, text: str) -> Fault:
-    """Change one file of /proc, /sys or /etc."""
-    return lambda machine: replace(machine, settings={**machine.settings, path: text})
-
-
-def record(key: str, value: Any) -> Fault:
-    """Change one record of the document."""
-    return lambda machine: replace(machine, records={**machine.records, key: value})
-
-
-def every_gpu(**changes: Any) -> Fault:
-    """Change what the driver says of all GPUs."""
-
-    def plant(machine: Machine) -> Machine:
-        gpus = tuple(replace(gpu, health={**gpu.health, **changes}) for gpu in machine.gpus)
-        return replace(machine, gpus=gpus)
-
-    return plant
-
-
-def every_rail(**changes: Any) -> Fault:
-    """Change all compute ports."""
-
-    def plant(machine: Machine) -> Machine:
-        nics = tuple(replace(one, **changes) if one.gpu is not None else one for one in machine.nics)
-        return replace(machine, nics=nics)
-
-    return plant
 
 
 def platform(**changes: Any) -> Fault:

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
 import pytest
 
 from tests.machines import Machine, hgx_h100
 from tests.machines.records import ok
-from tests.whole_nodes import Fault, Faults, Table, both, env, loud, node, site
+from tests.whole_nodes import Fault, Faults, Table, both, env, loud, node, record, site
 
 ROCE, IB = "hgx-h100-roce", "hgx-h100"
 
 
 def roce(name: str) -> Machine:
     return hgx_h100(name, roce=True)
-
-
-def record(key: str, value: Any) -> Fault:
-    """Replace one record of the node's evidence."""
-    return lambda machine: replace(machine, records={**machine.records, key: value})
 
 
 def running(**variables: str) -> Fault:

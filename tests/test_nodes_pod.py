@@ -17,7 +17,7 @@ from preflight.facts.pod import POD
 from tests.machines import Machine
 from tests.machines.pod import HIDDEN, NAME, NETWORKS, NO_TOOL, asking, given, pod
 from tests.machines.records import MISSING, ran
-from tests.whole_nodes import Fault, Faults, Findings, Table, both, env, health, loud, nic, node, report, site
+from tests.whole_nodes import Fault, Faults, Findings, Table, both, health, loud, nic, node, report, set_too, site
 
 #: What no pod of this image can tell, and says so.
 ALWAYS: frozenset[tuple[str, str, str]] = frozenset({
@@ -37,11 +37,6 @@ ASK_THE_DRIVER = {
 def records(changes: dict[str, Any]) -> Fault:
     """Let the pod see these records instead."""
     return lambda machine: node(records={**machine.records, **changes})(machine)
-
-
-def set_too(**variables: str) -> Fault:
-    """Set variables beside those of the pod."""
-    return lambda machine: env(**machine.env, **variables)(machine)
 
 
 def attached(*networks: str) -> Fault:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from preflight.asking import Manner, plans
 from preflight.cluster.file import ClusterFileError, decode
 from preflight.collector import tools
 from preflight.gate import outputs
+from preflight.manner import Manner, plans
 from preflight.probes import Probe, plan
 from preflight.transport import local
 

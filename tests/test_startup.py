@@ -92,8 +92,9 @@ NEEDLESS = {
 
 #: Checks of GPUs and RDMA alone, and what they are made with.
 OF_GPUS_AND_RDMA = {
-    "each_gpu", "each_port", "gpu_memory", "gpu_part", "gpu_state", "gpu_use", "gpudirect", "nccl_balance", "numa",
-    "nvlink", "optics", "pcie", "rails", "roce", "switch", "topology", "versions", "xid",
+    "each_gpu", "each_port", "gpu_memory", "gpu_part", "gpu_state", "gpu_use", "gpudirect", "gpudirect_path",
+    "nccl_balance", "numa", "nvlink", "optics", "pcie", "rails", "rdma_port", "rdma_verbs", "roce", "switch",
+    "topology", "versions", "xid",
 }  # fmt: skip
 
 _MODULES_OF_A_RUN = """

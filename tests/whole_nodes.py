@@ -114,6 +114,21 @@ def env(**variables: str) -> Fault:
     return lambda machine: replace(machine, env=variables)
 
 
+def set_too(**variables: str) -> Fault:
+    """Set variables beside those that are set."""
+    return lambda machine: env(**machine.env, **variables)(machine)
+
+
+def setting(path: str, text: str) -> Fault:
+    """Change one file of /proc, /sys or /etc."""
+    return lambda machine: replace(machine, settings={**machine.settings, path: text})
+
+
+def record(key: str, value: Any) -> Fault:
+    """Change one record of the document."""
+    return lambda machine: replace(machine, records={**machine.records, key: value})
+
+
 def nic(device: str, **changes: Any) -> Fault:
     """Change one NIC."""
     return lambda machine: with_nic(machine, device, **changes)
@@ -127,6 +142,26 @@ def gpu(index: int, **changes: Any) -> Fault:
 def health(index: int, **changes: Any) -> Fault:
     """Change what the driver says of one GPU."""
     return lambda machine: with_gpu(machine, index, health=changes)
+
+
+def every_gpu(**changes: Any) -> Fault:
+    """Change what the driver says of all GPUs."""
+
+    def plant(machine: Machine) -> Machine:
+        gpus = tuple(replace(one, health={**one.health, **changes}) for one in machine.gpus)
+        return replace(machine, gpus=gpus)
+
+    return plant
+
+
+def every_rail(**changes: Any) -> Fault:
+    """Change all compute ports."""
+
+    def plant(machine: Machine) -> Machine:
+        nics = tuple(replace(one, **changes) if one.gpu is not None else one for one in machine.nics)
+        return replace(machine, nics=nics)
+
+    return plant
 
 
 def node(**changes: Any) -> Fault:

@@ -7,7 +7,6 @@ from typing import Any, TypeVar, cast
 
 from preflight.lean import dataclass, fields
 from preflight.lean import field as declare
-from preflight.nodeset import unfold
 
 Kind = Callable[[Any], Any]
 KeyPath = tuple[str | int, ...]  # a number is a place in a list of tables
@@ -117,6 +116,8 @@ def names(value: Any) -> tuple[str, ...]:
     parts = value if isinstance(value, list) else [value]
     if not parts or not all(isinstance(part, str) and part.strip() for part in parts):
         raise ValueError('takes names such as "gpu[001-064]", or a list of them')
+    from preflight.nodeset import unfold
+
     try:
         return unfold(",".join(parts))
     except ValueError as error:

@@ -24,8 +24,8 @@ _CLOSING_S = 0.32
 _OVERDUE_S = 1.0
 
 #: Workers at the start, and seconds after which one more is added while anything waits. Threads of one interpreter
-#: get in each other's way: where most answers take no time, eight of them take twice the CPU time of two. So one begins
-#: with the commands, for which it mostly waits, and one at the other end, with files, which keep it busy.
+#: get in each other's way: where most answers take no time, eight of them take twice the CPU time of two. So two begin
+#: with the commands, for which they mostly wait, and one at the other end, with files, which keep it busy.
 _AT_FIRST, _ONE_MORE_S = 3, 0.03
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from preflight.commands import options
-from preflight.session import Session, UsageError, load_evidence, nearest, read_logs, report_broken
+from preflight.console import UsageError, nearest
+from preflight.session import Session, load_evidence, read_logs, report_broken
 
 if TYPE_CHECKING:
     from preflight.model import Check

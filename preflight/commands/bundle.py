@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from preflight.commands import options
-from preflight.session import Session, UsageError, load_evidence, progress, writable
+from preflight.console import UsageError, progress
+from preflight.session import Session, load_evidence, writable
 
 if TYPE_CHECKING:
     from preflight.evidence import Evidence

@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 
 from preflight.commands import options
-from preflight.session import UsageError, writable, write_file
+from preflight.console import UsageError
+from preflight.session import writable, write_file
 
 
 @click.command(cls=options.Compact)
@@ -26,8 +27,9 @@ def collect(
     Example: preflight collect -o node.json
              preflight judge node.json          later, anywhere
     """
-    from preflight.asking import Manner, this_node
+    from preflight.asking import this_node
     from preflight.checks import registry
+    from preflight.manner import Manner
 
     writable(output)
     manner = Manner(deadline_s, sudo, fabric=fabric, window_s=window_s)

@@ -10,7 +10,8 @@ from pathlib import Path
 import click
 
 from preflight.commands import options
-from preflight.session import Session, UsageError, progress, say
+from preflight.console import UsageError, progress, say
+from preflight.session import Session
 
 
 @click.command(cls=options.Compact)

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from preflight.commands import options
-from preflight.session import UsageError, say
+from preflight.console import UsageError, say
 
 
 @click.group()

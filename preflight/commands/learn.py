@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from preflight.commands import options
-from preflight.session import Session, UsageError, load_evidence, progress, write_file
+from preflight.console import UsageError, progress
+from preflight.session import Session, load_evidence, write_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,12 +75,13 @@ def _evidences(paths: Sequence[Path], session: Session, asked: dict[str, Any]) -
         if any(names.values()):
             raise UsageError("give evidence that was saved, or nodes to ask, not both")
         return load_evidence(paths)[0]
-    from preflight import asking
+    from preflight.asking_many import fleet, targets
     from preflight.lean import fields
+    from preflight.manner import Manner
 
     if not any(names.values()):
         raise UsageError("name the nodes to learn from: --hosts 'gpu[001-064]', or a folder of saved evidence")
-    known = {one.name: asked.pop(one.name) for one in fields(asking.Manner) if one.name in asked}
-    manner = asking.Manner(**known, job=names["job"])
-    targets = asking.targets(names["hosts"], names["hostfile"], names["job"], names["rerun"], names["selector"], manner)
-    return asking.fleet(targets, session, manner)
+    known = {one.name: asked.pop(one.name) for one in fields(Manner) if one.name in asked}
+    manner = Manner(**known, job=names["job"])
+    hosts = targets(names["hosts"], names["hostfile"], names["job"], names["rerun"], names["selector"], manner)
+    return fleet(hosts, session, manner)

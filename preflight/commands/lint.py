@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from preflight.commands import options
-from preflight.session import UsageError, load_evidence, progress
+from preflight.console import UsageError, progress
+from preflight.session import load_evidence
 
 if TYPE_CHECKING:
     from preflight.evidence import Evidence

@@ -28,7 +28,7 @@ def pair(
     Example: preflight pair gpu001 gpu002 --device mlx5_0
     Exit:    as check
     """
-    from preflight.asking import Manner
+    from preflight.manner import Manner
     from preflight.pair import command
 
     session = Session("pair", cluster, (), (), outputs)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from preflight.commands import options
-from preflight.session import UsageError, progress, writable
+from preflight.console import UsageError, progress
+from preflight.session import writable
 
 if TYPE_CHECKING:
     from preflight.redact import Redactor

@@ -76,7 +76,7 @@ class PortGrowth:
 
     @property
     def seconds(self) -> float:
-        """Length of the window; 0 if nothing was read twice."""
+        """Length of the window, seconds; 0 if nothing was read twice."""
         return max((growth.seconds for growth in self.growths), default=0.0)
 
     def grown(self, *kinds: Kind) -> tuple[Growth, ...]:

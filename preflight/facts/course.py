@@ -9,11 +9,8 @@ from collections.abc import Mapping
 from itertools import combinations
 from typing import Any
 
-from preflight.evidence import Evidence, EvidenceError
+from preflight.evidence import COURSE, Evidence, EvidenceError
 from preflight.lean import dataclass
-
-#: The record that a history adds to a node's evidence.
-COURSE = "history:course"
 
 #: The metric in it that holds how long jobs took, seconds, by name.
 JOBS = "job.seconds"

@@ -12,10 +12,11 @@ from collections.abc import Iterable, Mapping
 
 from preflight.lean import dataclass
 
-#: A value is the reference if at least this share of at least three nodes has it.
+#: A value is the reference if at least this share of at least three nodes has it; of two that differ, nobody knows
+#: which is odd. A judgement.
 MAJORITY, QUORUM = 0.6, 3
 
-#: Modified z-score beyond which a number is an outlier, and nodes that it takes to tell.
+#: Modified z-score beyond which a number is an outlier (Iglewicz and Hoaglin 1993), and nodes that it takes to tell.
 Z, ENOUGH = 3.5, 5
 
 

@@ -14,6 +14,9 @@ from preflight.lean import dataclass, replace
 
 ROOT = "/sys/class/infiniband"
 
+#: Records of what user space gets of an HCA: its device nodes (uverbsN), and what libibverbs tells of it.
+DEVICE_NODES, DEVINFO = "dir:/dev/infiniband", "cmd:ibv_devinfo"
+
 #: What the kernel prints for a speed that it does not know, on a port that is active: (link layer, rate text).
 UNKNOWN_SPEEDS = {("InfiniBand", "10 Gb/sec (4X SDR)"), ("Ethernet", "40 Gb/sec (4X QDR)")}
 
@@ -130,7 +133,7 @@ def ports(evidence: Evidence) -> tuple[Port, ...]:
         # ibstat knows no interfaces; those are in other files, which may be readable
         found = tuple(replace(port, netdev=_netdev(evidence, port.device, port.number)) for port in listed)
     try:
-        mtus = parse_active_mtus(evidence.text("cmd:ibv_devinfo"))
+        mtus = parse_active_mtus(evidence.text(DEVINFO))
     except (EvidenceError, ValueError):
         mtus = {}
     return tuple(replace(port, active_mtu=mtus.get((port.device, port.number))) for port in found)

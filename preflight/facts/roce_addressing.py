@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from preflight.evidence import Evidence, EvidenceError
 from preflight.facts import gids
 from preflight.facts.net import ROOT
-from preflight.facts.rdma import Port
+from preflight.facts.rdma import DEVINFO, Port
 from preflight.facts.roce_link import Link, Place, State
 
 #: Bytes of headers around an RDMA packet (kernel, iboe_get_mtu).
 HEADERS = 96
-DEVINFO = "cmd:ibv_devinfo"
 #: RFC 2863 as the kernel writes it (Documentation/networking/operstates.rst).
 OPERSTATES = ("unknown", "notpresent", "down", "lowerlayerdown", "testing", "dormant", "up")
 

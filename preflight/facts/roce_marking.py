@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from preflight.evidence import EvidenceError
 from preflight.facts import qos
+from preflight.facts.nccl_env import PROCESS
 from preflight.facts.roce_link import Link, Place, State
 from preflight.lean import dataclass
 
-ENVIRONMENT = "env:process"
 MARK = "set {where} to 4 x DSCP + 2 of the lossless priority (`mlnx_qos -i IF` shows the map), or map its DSCP to it"
 
 
@@ -78,10 +78,10 @@ def mark(at: Place) -> Mark:
     for key, why in env.unreadable.items():
         raise EvidenceError(key, f"may set NCCL_IB_TC and could not be read: {why}")
     if at.node.rank is not None:
-        return Mark(0, "NCCL's default: the job sets no NCCL_IB_TC", ENVIRONMENT)
+        return Mark(0, "NCCL's default: the job sets no NCCL_IB_TC", PROCESS)
     if (declared := at.policy.traffic_class).value is not None:
-        return Mark(declared.value, declared.source, ENVIRONMENT)
-    raise EvidenceError(ENVIRONMENT, "nothing sets the traffic class on this node, and NCCL's default is 0")
+        return Mark(declared.value, declared.source, PROCESS)
+    raise EvidenceError(PROCESS, "nothing sets the traffic class on this node, and NCCL's default is 0")
 
 
 def _of_running_job(at: Place) -> Mark | None:
@@ -155,8 +155,8 @@ def _by_service_level(at: Place, name: str) -> Link:
     if setting is not None and number is not None and number >= 0:
         return _compared(at, name, number & 7, setting.text, (setting.source,))
     if at.node.rank is None:
-        raise EvidenceError(ENVIRONMENT, "nothing sets NCCL_IB_SL on this node, and NCCL's default is 0")
-    return _compared(at, name, 0, "NCCL's default service level is 0", (ENVIRONMENT,))
+        raise EvidenceError(PROCESS, "nothing sets NCCL_IB_SL on this node, and NCCL's default is 0")
+    return _compared(at, name, 0, "NCCL's default service level is 0", (PROCESS,))
 
 
 def _compared(

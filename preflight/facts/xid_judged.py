@@ -7,7 +7,7 @@ import re
 from preflight.facts.xid import Event, Events
 from preflight.facts.xid_policy import NVLINK, POLICY, RECOVERY, RESET, SUPPORT, Act, Policy
 
-#: Processes whose graphics exceptions (13) on one GPU alone make the GPU suspicious.
+#: Processes whose graphics exceptions (13) on one GPU alone make the GPU suspicious: a judgement.
 SUSPICIOUS_PROCESSES = 3
 
 #: What takes a GPU or its node out.

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from preflight import asking
+from preflight.asking_many import connection
 from preflight.checks import registry
+from preflight.console import UsageError
 from preflight.fleet import Limits, Transport, gather
 from preflight.gate import judging, told
 from preflight.gate.verdict import Verdict
-from preflight.session import UsageError
+from preflight.manner import Manner, plans
 
 if TYPE_CHECKING:
     from preflight.gate.configuration import Configuration
@@ -34,10 +35,10 @@ def verdicts(nodes: Sequence[str], sitting: Sitting, found: Configuration) -> Ma
     selection = judging.select(known.checks, found.gate, found.gate.seat(seat), seat, found.cluster)
     limit_s = max(1.0, sitting.watch.left_s - _RESERVE_S)
     config = Path(sitting.asked.ssh_config) if sitting.asked.ssh_config else None
-    manner = asking.Manner(deadline_s=limit_s, ssh_config=config, connect_timeout_s=min(15.0, limit_s))
-    plan_for = asking.plans(known.probes, found.cluster, manner)
+    manner = Manner(deadline_s=limit_s, ssh_config=config, connect_timeout_s=min(15.0, limit_s))
+    plan_for = plans(known.probes, found.cluster, manner)
     answers: dict[str, Verdict | str] = dict.fromkeys(nodes, "it was not asked in time")
-    with asking.connection(nodes, manner) as transport:
+    with connection(nodes, manner) as transport:
         for evidence in gather(nodes, cast(Transport, transport), plan_for, Limits(manner.fanout, limit_s, limit_s)):
             began = time.monotonic()
             result = judging.judged(

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any, overload
 
-from preflight.evidence import Evidence, EvidenceError
+from preflight.evidence import COURSE, Evidence, EvidenceError
 from preflight.facts import NodeFacts, counters, optics
-from preflight.facts.course import COURSE, JOBS
+from preflight.facts.course import JOBS
 from preflight.history.store import Store
 from preflight.lean import dataclass, replace
 

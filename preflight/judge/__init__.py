@@ -11,9 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from preflight.cluster import Cluster
-from preflight.evidence import Evidence, EvidenceError
+from preflight.evidence import COURSE, Evidence, EvidenceError
 from preflight.facts import NodeFacts
-from preflight.facts.course import COURSE
 from preflight.facts.run import RUN
 from preflight.judge.document import SCHEMA, Planned, Subjects, document
 from preflight.judge.excuse import Excuses, chosen

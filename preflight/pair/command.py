@@ -8,19 +8,21 @@ from typing import cast
 
 import click
 
-from preflight import asking
+from preflight.asking_many import connection, targets
 from preflight.checks import pair as checks
+from preflight.console import UsageError, progress
 from preflight.evidence import Evidence
+from preflight.manner import DEADLINE_S, Manner
 from preflight.pair.ends import Wanted
 from preflight.pair.kinds import USUAL
 from preflight.pair.run import Transport, carry_out
-from preflight.session import Session, UsageError, progress
+from preflight.session import Session
 
 __all__ = ["Wanted", "ask"]
 
 
 def ask(
-    server: str, client: str, tests: Sequence[str], wanted: Wanted, session: Session, manner: asking.Manner
+    server: str, client: str, tests: Sequence[str], wanted: Wanted, session: Session, manner: Manner
 ) -> list[Evidence]:
     """Carry out the tests between two hosts and let the session judge them; return the evidence of both."""
     names = tuple(dict.fromkeys(tests or USUAL))
@@ -30,18 +32,18 @@ def ask(
     session.via = manner.via
     session.checks = [checks.CHECKS[name] for name in names]
     session.off = []
-    with asking.connection(hosts, manner) as once:  # a mistake in the configuration shows before any node is asked
+    with connection(hosts, manner) as once:  # a mistake in the configuration shows before any node is asked
         for warning in once.warnings:
             click.echo(f"warning: {warning}", err=True)
 
     def reach(host: str) -> AbstractContextManager[Transport]:
-        return cast("AbstractContextManager[Transport]", asking.connection([host], manner))  # no srun: it asks many
+        return cast("AbstractContextManager[Transport]", connection([host], manner))  # no srun: it asks many
 
-    return carry_out(hosts, names, wanted, session.cluster, reach, manner.deadline_s or asking.DEADLINE_S, progress)
+    return carry_out(hosts, names, wanted, session.cluster, reach, manner.deadline_s or DEADLINE_S, progress)
 
 
 def _host(name: str) -> str:
-    found = asking.targets(name, None, None, None)
+    found = targets(name, None, None, None)
     if len(found) != 1:
         raise UsageError(f"{name!r} is {len(found)} nodes: a side of a pair is one")
     return found[0]

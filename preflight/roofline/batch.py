@@ -20,7 +20,7 @@ def data_parallel(flops: float, all_reduce: float) -> float:
 
 
 def fully_sharded(flops: float, all_reduce: float) -> float:
-    """FSDP gathers the weights and scatters the gradients: twice as much."""
+    """Return tokens per GPU: FSDP gathers the weights and scatters the gradients, twice as much as data parallel."""
     return 2 * data_parallel(flops, all_reduce)
 
 

@@ -35,7 +35,7 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class Wire:
-    """One constraint: busbw that is customary and that is possible while only this one binds."""
+    """One constraint: busbw, GB/s, that is customary and that is possible while only this one binds."""
 
     name: str
     line: float  # line rate, GB/s
@@ -51,14 +51,14 @@ class Roofline:
     ranks: int
     nodes: int
     customary: float  # busbw, GB/s
-    limit: float
+    limit: float  # busbw, GB/s
     wire: Wire  # the one that binds
     nics: Wire | None  # those of a node or rack, where the collective leaves it
-    ring: float | None  # what a ring reaches where NVLS is reckoned with
+    ring: float | None  # busbw, GB/s: what a ring reaches where NVLS is reckoned with
     smallest: int  # bytes from which a message is large enough to be compared
 
     def seconds(self, size: int, factor: float) -> float:
-        """Return the time of one operation at the customary bandwidth; ``factor`` is busbw over algbw."""
+        """Return the time of one operation on ``size`` bytes at the customary rate; ``factor`` is busbw over algbw."""
         return size * factor / (self.customary * 1e9)
 
 

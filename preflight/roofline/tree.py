@@ -22,7 +22,7 @@ class Level:
 
     @property
     def bandwidth(self) -> float:
-        """The smaller of the two."""
+        """The smaller of the two, GB/s."""
         return self.links if self.switches is None else min(self.links, self.switches)
 
     @property

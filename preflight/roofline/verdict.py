@@ -29,7 +29,7 @@ class Judged:
 
     word: str
     fails: bool
-    ratio: float
+    ratio: float  # of what was measured to what is customary
     causes: tuple[str, ...] = ()
 
 

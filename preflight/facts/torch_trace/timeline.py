@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 
-Stretch = tuple[float, float]
+Stretch = tuple[float, float]  # its begin and end, milliseconds
 
 
 class Stretches:
@@ -38,7 +38,7 @@ class Stretches:
 
 
 def total(stretches: Sequence[Stretch]) -> float:
-    """Add up their lengths."""
+    """Add up their lengths, milliseconds."""
     return sum(end - begin for begin, end in stretches)
 
 

@@ -1,0 +1,108 @@
+"""How nodes are asked: in which manner, for how long, and with which plan each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from preflight.console import UsageError
+from preflight.lean import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
+    from preflight.cluster import Cluster
+    from preflight.probes import Probe
+    from preflight.transport.kubectl import Kubectl
+
+#: Seconds for everything: on this node, and for many; a single one of many has as long as this node.
+DEADLINE_S, FLEET_DEADLINE_S = 60.0, 600.0
+
+#: Seconds on top for a sweep of the fabric, which asks every port there is: the time limit of its probes.
+SWEEP_S = 120.0
+#: Seconds that a deadline has to leave beside the window, for both readings of a busy node.
+MARGIN_S = 10.0
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How nodes are asked. ``deadline_s`` is for everything; None: as long as usual."""
+
+    deadline_s: float | None = None
+    sudo: bool = False
+    via: str = "ssh"
+    ssh_config: Path | None = None
+    fanout: int = 64
+    connect_timeout_s: float = 15.0
+    fabric: bool = False
+    window_s: float | None = None
+    namespace: str | None = None
+    container: str | None = None
+    job: str | None = None
+
+    @property
+    def extra_s(self) -> float:
+        """Seconds that a node may take beside the usual."""
+        return (self.window_s or 0) + (SWEEP_S if self.fabric else 0)
+
+    @property
+    def kubectl(self) -> Kubectl:
+        """How kubectl is called."""
+        from preflight.transport.kubectl import Kubectl
+
+        return Kubectl(self.namespace or "", self.container or "")
+
+    def limits(self, usual_s: float) -> float:
+        """Return the deadline of a run that usually has ``usual_s`` seconds; a window comes on top of that."""
+        if self.deadline_s is None:
+            return usual_s + self.extra_s
+        if self.window_s is not None and self.deadline_s < self.window_s + MARGIN_S:
+            raise UsageError(
+                f"--window {self.window_s:g} does not fit into --deadline {self.deadline_s:g}: "
+                f"give it at least {self.window_s + MARGIN_S:g} seconds, or leave it out"
+            )
+        return self.deadline_s
+
+
+def plans(
+    probes: Sequence[Probe], cluster: Cluster | None, manner: Manner, sweeper: str | None = None
+) -> Callable[[str, float], Mapping[str, Any]]:
+    """Return a function that makes a node's plan: with sudo unless its class forbids it, and its checkpoints' path.
+
+    ``sweeper`` is the one node that sweeps the fabric.
+    """
+    from preflight.probes import OUTPUT_CAP, SWEEP_CAP, checkpoints, plan, sweep
+
+    def make(node: str, deadline_s: float) -> Mapping[str, Any]:
+        name = cluster.class_of(node) if cluster else None
+        members = cluster.classes[name] if cluster and name is not None else None
+        allowed = members is None or members.sudo is not False
+        path = members.checkpoint.path if members else None
+        asked = [*probes, checkpoints(path)] if path else probes
+        if node == sweeper:
+            device = cluster.fabric.said.device if cluster else None
+            asked = [*asked, *sweep(device, window=manner.window_s is not None)]
+        cap = SWEEP_CAP if node == sweeper else OUTPUT_CAP
+        return plan(asked, node=node, deadline_s=deadline_s, sudo=manner.sudo and allowed, output_cap=cap,
+                    window_s=manner.window_s, tools=(members.tools or ()) if members else ())  # fmt: skip
+
+    return make
+
+
+def sweeper(nodes: Sequence[str], cluster: Cluster | None, manner: Manner) -> str | None:
+    """Return the one of the nodes that sweeps the fabric, if that was asked for.
+
+    Never more than one, and never one that nobody named: every sweep queries every switch and HCA there is.
+    """
+    if not manner.fabric:
+        return None
+    named = cluster.fabric.said.sweep_from if cluster else None
+    if named is None and len(nodes) == 1:
+        return nodes[0]
+    if named is None:
+        raise UsageError('--fabric: say which node sweeps, in the cluster file: [fabric] sweep_from = "NODE"')
+    found = [node for node in nodes if named in (node, node.split(".")[0])]
+    if not found:
+        raise UsageError(f"--fabric: {named}, which [fabric] sweep_from names, is not among the nodes that are asked")
+    return found[0]
