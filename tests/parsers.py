@@ -51,6 +51,7 @@ from preflight.facts import (
     xid,
 )
 from preflight.facts.nccl_lint import sources as nccl_lint_sources
+from preflight.facts.nccl_lint import spelled as nccl_lint_spelled
 from preflight.facts.nccl_lint import values as nccl_values
 from preflight.facts.nccl_lint import variables as nccl_variables
 from preflight.facts.node import TOPO
@@ -250,11 +251,15 @@ _text("nccl_lint.files.topology_gpus", '<system version="1"><pci busid="0000:1b:
 _text("nccl_lint.sources.of_listing", "declare -x NCCL_DEBUG=\"INFO\"\n0: NCCL_IB_HCA=mlx5\n",
       call=lambda text: nccl_lint_sources.of_listing(text, "paste"))  # fmt: skip
 _text("nccl_lint.variables.version", "2.27.5-1", "v2.5")
+_text("nccl_lint.spelled.in_command", "mpirun -x NCCL_DEBUG=INFO -x NCCL_IB_HCA=mlx5_0,mlx5_1 ./all_reduce_perf -b 8")
+_text("nccl_lint.spelled.on_lines", "export NCCL_IB_HCA=mlx5_0", "os.environ['NCCL_DEBUG'] = 'INFO'",
+      call=lambda line: nccl_lint_spelled.on_lines(line, line))  # fmt: skip
 _text("nccl_collective.factor", "all_reduce", call=lambda text: nccl_collective.factor(text, 8))
 _text("nccl_table.header", TABLE)
 _text("nccl_table.open_row", ROW, call=lambda text: nccl_table.open_row(1, text, nccl_table.header(TABLE)))
 _text("nccl_tests.parse", *(path.read_text() for path in sorted(DATA.glob("nccl-tests/*.txt"))),
       tool="nccl-tests")  # fmt: skip
+_text("nccl_tests_wrapped.put_together", f"{TABLE[:60]}\n{TABLE[60:]}\n{ROW[:60]}\n{ROW[60:]}\n")
 _text("nccl_tests_json.parse", (DATA / "nccl-tests" / "json_2gpu.json").read_text())
 _text("dcb.parse_pfc", *_out("cmd:dcb -j pfc show dev enp24s0"), tool="dcb -j pfc show")
 _text("dcb.parse_app", *_out("cmd:dcb -j app show dev enp24s0"), tool="dcb -j app show")
@@ -283,6 +288,7 @@ _text("rdma.parse_active_mtus", *_out("cmd:ibv_devinfo"), tool="ibv_devinfo")
 _text("services.parse", *_out(services.SERVICES), tool="systemctl show")
 _text("services.fabric_manager_version", *_out(services.FABRIC_MANAGER),
       tool="nv-fabricmanager")  # fmt: skip
+_text("text.uncoloured", "\x1b[1;31mred\x1b[0m")
 _text("text.plain", "\x1b[1;31mred\x1b[0m\r\n\x1b]0;title\x07\ufeff\x00")
 _text("text.integer", "9000\n", "-1", call=lambda value: text.integer(value, "mtu"))
 _text("text.id_list", "0-3,8,12-13\n", call=lambda value: text.id_list(value, "cpulist"))

@@ -535,3 +535,53 @@ def test_facts_are_a_document() -> None:
     from dataclasses import asdict
 
     assert len(json.dumps(asdict(WHOLE))) > 1000
+
+
+BROKEN = """\
+  node1:5:6 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB
+                                         [2]mlx5_2:1/IB [RO]; OOB eth0:192.0.2.1<0>
+[2026-05-13 18:01:41] node1:5:6 [0] ofi_process_cq:196 NCCL WARN
+    NET/OFI Request 0x400aa7dd3b98 completed with error.
+    RC: 107. Error: Inappropriate ioctl for device.
+node1:5:6 [0] NCCL INFO
+Using network Socket is what a program says here
+"""
+
+
+def test_lines_that_somebody_broke_for_a_page() -> None:
+    log = nccl_log.parse(BROKEN)
+    assert log is not None
+    assert [hca.name for hca in log.hcas] == ["mlx5_0", "mlx5_1", "mlx5_2"]
+    assert [(line.number, line.message) for line in log.warnings] == [
+        (3, "NET/OFI Request 0x400aa7dd3b98 completed with error. RC: 107. Error: Inappropriate ioctl for device.")
+    ]
+    assert [failure.line.number for failure in log.failures] == [3]
+    assert log.networks == ()
+
+
+#: Forms that people and programs give to a line, and who wrote it: host, process, device.
+WRITTEN = {
+    "[node-0][101:102][1][init.cc:25] NCCL INFO Using network IB": ("node-0", 101, 1),
+    "**node-0:101:102 [1] NCCL INFO Using network IB**": ("node-0", 101, 1),
+    "node-0:101:102 [ 1 ] NCCL INFO Using network IB [cite: 12, 14]": ("node-0", 101, 1),
+    "node-0:101:102 [1] NCCL INFO Using network IB          # ← what data go over": ("node-0", 101, 1),
+    "node-0:101:102 [1] NCCL INFO Using network IB    <-- good": ("node-0", 101, 1),
+    '    "node-0:101:102 [1] NCCL INFO Using network IB\\n"': ("node-0", 101, 1),
+    "node-0:XXXX:XXXX [1] NCCL INFO Using network IB": ("node-0", None, 1),
+    "node-0:101 [1] NCCL INFO Using network IB": ("node-0", 101, 1),
+}
+
+
+@pytest.mark.parametrize("line", WRITTEN)
+def test_forms_of_a_line(line: str) -> None:
+    log = nccl_log.parse(line)
+    assert log is not None
+    assert [use.name for use in log.networks] == ["IB"]
+    first = log.networks[0].first
+    assert (first.host, first.pid, first.device) == WRITTEN[line]
+
+
+def test_a_tuner_says_how_large_the_job_is() -> None:
+    log = nccl_log.parse("node1:5:6 [5] NCCL INFO NET/OFI Tuner init: comm with 16 ranks and 2 nodes.\n")
+    assert log is not None
+    assert (log.nranks, log.nnodes) == (16, 2)

@@ -41,8 +41,10 @@ AROUND = {
         info("gpu001", "Using network Socket"),
         info("gpu001", "comm 0x5 rank 0 nRanks 2 nNodes 2 localRanks 1 localRank 0 MNNVL 0"),
     ],
+    "spread": [info("gpu001", "cudaDriverVersion 12040")],
     "staged": [info("gpu001", "Channel 00/0 : 8[0] -> 0[0] [send] via NET/IB/0")],
     "unexplained": ["gpu001: Test NCCL failure common.cu:961 'internal error - please report this issue to the NCCL'"],
+    "silent": [info("gpu001", "cudaDriverVersion 12040")],
     "fatal": [line("warn", "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1000")],
 }
 
@@ -81,13 +83,33 @@ def test_signature_in_a_log(signature: Signature) -> None:
             assert signature.id in {failure.id for failure in found}, (where, example)
 
 
-@pytest.mark.parametrize("signature", [s for s in ALL if s.when], ids=lambda s: s.name)
+@pytest.mark.parametrize("signature", [s for s in ALL if s.when not in ("", "silent", "spread")], ids=lambda s: s.name)
 def test_condition(signature: Signature) -> None:
     level = next(w for w in signature.where if w != "outside")
     log = nccl_log.parse("\n".join([*AROUND[""], line(level, signature.examples[0])]))
     assert log is not None
     assert not log.failures
     assert not log.hints
+
+
+def test_a_call_that_failed_is_told_where_nothing_else_is() -> None:
+    returned = line("info", "init.cc:904 -> 3")
+    assert [failure.id for failure in nccl_log.parse(returned).failures] == ["call_failed"]  # type: ignore[union-attr]
+    for warning, id in (
+        ("Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1000", "duplicate_gpu"),
+        ("Net : Socket creation failed : Address family not supported by protocol", "unrecognised_warning"),
+    ):
+        log = nccl_log.parse("\n".join([line("warn", warning), returned]))
+        assert log is not None
+        assert [failure.id for failure in log.failures] == [id]
+
+
+@pytest.mark.parametrize("signature", [s for s in ALL if s.when == "spread"], ids=lambda s: s.name)
+def test_on_one_node_a_network_that_is_not_there_is_no_failure(signature: Signature) -> None:
+    size = info("gpu001", "comm 0x5 rank 0 nRanks 2 nNodes 1 localRanks 2 localRank 0 MNNVL 0")
+    log = nccl_log.parse("\n".join([size, line("warn", signature.examples[0])]))
+    assert log is not None
+    assert not log.failures
 
 
 def test_marks_of_info_lines_have_no_digit() -> None:

@@ -19,7 +19,7 @@ from tests.machines import Machine, hgx_h100, with_nic
 from tests.machines.machine import Nic
 from tests.machines.pod import pod
 from tests.machines.records import ok, ran
-from tests.whole_nodes import CHECKS
+from tests.whole_nodes import CHECKS, both, node
 
 NAME = "hgx-h100-roce"
 PORT = "mlx5_9:1"
@@ -49,19 +49,6 @@ def everywhere(**changes: Any) -> Fault:
     def plant(machine: Machine) -> Machine:
         nics = tuple(nic if nic.gpu is None else replace(nic, **_sorted(nic, changes)) for nic in machine.nics)
         return replace(machine, nics=nics)
-
-    return plant
-
-
-def node(**changes: Any) -> Fault:
-    return lambda machine: replace(machine, **changes)
-
-
-def both(*faults: Fault) -> Fault:
-    def plant(machine: Machine) -> Machine:
-        for fault in faults:
-            machine = fault(machine)
-        return machine
 
     return plant
 

@@ -32,7 +32,6 @@ class PortState:
     lane_gbps: float | None  # signalling rate of a lane, Gb/s: 53.125 for HDR; None while down
     width: int | None  # lanes
     could_be: tuple[str, ...]  # better widths and speeds that both ends support: "100.0 Gbps"
-    peer_answers: bool  # False: "Port not available"
 
 
 def parse(text: str) -> tuple[PortState, ...]:
@@ -55,7 +54,7 @@ def parse(text: str) -> tuple[PortState, ...]:
             PortState(
                 guid.lower().zfill(16), (match[2] or name).strip(), int(match[4]), state[1], state[2],
                 float(speed[2]) if speed else None, int(speed[1]) if speed else None,
-                tuple(_COULD.findall(match[6])), "Port not available" not in match[6],
+                tuple(_COULD.findall(match[6])),
             )
         )  # fmt: skip
     if not found:

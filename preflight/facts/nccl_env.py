@@ -23,6 +23,9 @@ LONGEST_SHOWN = 600
 #: What the collector writes in place of a value that must not leave the node.
 REDACTED = "[redacted]"
 
+#: The release from which on a list of HCAs may name rails and planes, so that an empty port means any.
+RAILS = (2, 30, 7)
+
 
 @dataclass(frozen=True)
 class Setting:

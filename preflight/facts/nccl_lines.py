@@ -12,6 +12,8 @@ LONGEST_LINE_CHARS = 8192
 
 _MARKS = re.compile("[\x1b\ufeff\x00\r]")
 _COLOUR_WITHOUT_ESC = re.compile(r"\[\d{1,3}(?:;\d{1,3}){0,4}m")
+#: What a page that numbers lines leaves behind each.
+_CELLS = re.compile(r"\s\|\s\|\s*$")
 _AUTOLINK = re.compile(r"\[([^\[\]]{1,200})\]\(https?://[^()\s]{1,200}\)")
 
 #: What a launcher puts before a line. The group is the process or host that wrote the line, if it tells.
@@ -28,7 +30,7 @@ _LAUNCHER = re.compile(
             # mpirun --tag-output (Open MPI 4, 5), SageMaker's own
             r"\[(?:[\w.-]+[@:])?(\d+,(?:mpirank:)?\d+(?:,[\w.-]{1,64})?)\]<std(?:out|err|diag)>:\s?",
             r"\[([a-z]+\d+(?:\|\d{1,6})?)\]:\s?",  # torchrun: [rank0]: [default0]: [trainer0|1]:
-            r"\(((?:[\w.:-]+ )?pid=\d+(?:, ip=[^)\s]{1,64})?)\)\s",  # Ray
+            r"\(((?:[\w.:-]+ )?pid=\w{1,32}(?:, ip=[^)\s]{1,64})?)\)\s",  # Ray
             r"\[(pod/[^\]\s]{1,256})\]\s",  # kubectl logs --prefix
             r"([\w.-]{1,128})\s+\|\s",  # docker compose
             r"\s?\|\s",  # CloudWatch
@@ -37,7 +39,9 @@ _LAUNCHER = re.compile(
             r"\s{0,6}(\d{1,6}):\s",  # srun --label
             r"([A-Za-z][\w.-]{0,127}):\s(?!\s*Test )",  # pdsh, clush; but `host: Test NCCL failure` is nccl-tests'
             r"(\d{1,3}(?:\.\d{1,3}){3}):\s",  # pdsh with addresses
-            r"\[(\d{1,6})\]:?\s",  # mpiexec -l (Hydra)
+            r"\s{0,8}\[(\d{1,6})\]:?\s",  # mpiexec -l (Hydra)
+            r"\[\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]\s",  # Jenkins, ts
+            r"\[?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\]?\s",
         )
     )
 )
@@ -54,11 +58,13 @@ def lines(text: str, holding: str = "") -> Iterator[tuple[int, str]]:
 
 
 def unmarked(line: str) -> str:
-    """Take HTML escapes, colour codes without their ESC and Markdown links off a line."""
+    """Take HTML escapes, a page's empty cells, colour codes without their ESC and Markdown links off a line."""
     if "&" in line:
         from html import unescape  # a table of 2,231 names, and logs that hold none
 
         line = unescape(line)
+    if "| |" in line[-6:]:
+        line = _CELLS.sub("", line)
     if "[" in line:
         line = _AUTOLINK.sub(r"\1", _COLOUR_WITHOUT_ESC.sub("", line))
     return line

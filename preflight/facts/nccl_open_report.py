@@ -50,6 +50,11 @@ class OpenReport:
         """Whether nothing of it is here but a failure."""
         return bool(self.failures) and not (self.devices or self.rows or self.columns or self.version or self.finished)
 
+    def awaits(self, rank: int) -> bool:
+        """Whether the head of the table is here, no row yet, and this rank comes next."""
+        empty = self.columns is not None and not (self.rows or self.pending or self.finished)
+        return empty and rank == 1 + max((device.rank for device in self.devices), default=-1) > 0
+
     def close_row(self) -> None:
         """Keep what is there of a row that has ended, or that something else ended."""
         if self.pending is None:

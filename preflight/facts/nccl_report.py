@@ -106,7 +106,7 @@ class Report:
     @property
     def device_names(self) -> tuple[str, ...]:
         """The GPU models, each once."""
-        return tuple(dict.fromkeys(device.name for device in self.devices))
+        return tuple(dict.fromkeys(device.name for device in self.devices if device.name))
 
     @property
     def nnodes(self) -> int | None:

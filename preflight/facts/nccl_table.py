@@ -13,7 +13,7 @@ from preflight.facts.nccl_report import CutRow, Half, Row
 from preflight.lean import dataclass, field, replace
 
 _ROW = re.compile(
-    r"(?:^|[\s>:\])|])(?P<bytes>\d{1,19})\s{1,40}(?P<count>\d{1,19})\s{1,40}(?P<type>[A-Za-z]\w{2,15})(?=\s|$)"
+    r"(?:^\+?|[\s>:\])|])(?P<bytes>\d{1,19})\s{1,40}(?P<count>\d{1,19})\s{1,40}(?P<type>[A-Za-z]\w{2,15})(?=\s|$)"
 )
 _TYPES = re.compile(r"u?int(?:8|32|64)?|char|half|float(?:16|32|64)?|double|bfloat16|f8e[45]m[23]|fp8\w*")
 _REDOP = re.compile(r"(?!nan$|inf$)[a-z]{3,12}")

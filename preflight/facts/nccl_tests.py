@@ -23,6 +23,7 @@ from preflight.facts.nccl_report import (
     decode_version,
 )
 from preflight.facts.nccl_table import header, open_row, without_rules
+from preflight.facts.nccl_tests_wrapped import put_together
 from preflight.lean import replace
 
 __all__ = ["Best", "CutRow", "Device", "Failure", "Half", "Report", "Row", "parse"]
@@ -41,6 +42,7 @@ _SIX_DIGITS = re.compile(r"0?\.?0*(?:[1-9]\.?(?:\d\.?){5,})")
 
 def parse(text: str) -> tuple[Report, ...]:
     """Return the reports in a text, in order; none if it holds none. Never raises."""
+    text = put_together(text)
     documents = nccl_tests_json.parse(text)
     if documents:
         kept = text.split("\n")
@@ -130,25 +132,30 @@ class _Reader:
             report = self.at(number, tag, _VERSION)
             report.version, code = match["marked"] or match["bare"], match["library"] or match["code"]
             report.nccl_version = decode_version(int(code) if code else None) or report.nccl_version
-        elif "test starting" in line and (match := words.STARTS.search(line)):
+        elif "test starting" in line and (match := words.STARTS.search(line)) and not words.quoted(match):
             self.at(number, tag, _STARTING).collective = words.collective(match[1])
         elif "nThread" in line and (match := words.RUN.search(line)):
             report = self.at(number, tag, _OPTIONS)
             report.validation = None if match[1] is None else match[1] != "0"
         elif "Rank" in line and (match := words.DEVICE.search(line)):
-            report = self.at(number, tag, _DEVICES)
+            # another process may print its devices behind the head of the table
+            late = bool(self.all) and self.now(tag).awaits(int(match[1]))
+            report = self.at(number, tag, _TABLE if late else _DEVICES)
             rank, group, host, index, bus, name = match.groups()
-            report.devices.append(Device(int(rank), int(group or 0), host, int(index), bus, name))
+            report.devices.append(Device(int(rank), int(group or 0), host, int(index), bus, name or ""))
         elif "Rank" in line and self.all and self.now(tag).stage == _DEVICES and words.DEVICE_CUT.search(line):
             self.now(tag).devices_cut = True
         elif columns := header(line):
             report = self.at(number, tag, _TABLE, header=True)
             report.columns = columns
         elif "Out of bounds" in line and (match := words.OUT_OF_BOUNDS.search(line)):
-            if words.QUOTED.search(line[: match.start()]):
+            if words.quoted(match):
                 self.other(number, tag, line)
                 return
             report = self.at(number, tag, _FOOTER)
+            if report.finished and report.out_of_bounds is not None and report.copies == 1:
+                report = self.begin(number, tag, _FOOTER)  # only the ends of runs were kept
+                report.last_line = number
             report.close_row()
             report.out_of_bounds, report.out_of_bounds_ok = int(match[1]), match[2] == "OK"
         elif "Avg bus" in line and (match := words.AVERAGE.search(line)):
@@ -163,7 +170,7 @@ class _Reader:
             report.close_row()
             report.finished = True
             report.cut.append(CutRow(number, None, line.strip()[:200]))
-        elif "concluded" in line and (match := words.CONCLUDED.search(line)):
+        elif "concluded" in line and (match := words.CONCLUDED.search(line)) and not words.quoted(match):
             report = self.at(number, tag, _FOOTER)
             report.collective = report.collective or words.collective(match[1] or "")
         else:
@@ -186,7 +193,10 @@ class _Reader:
         elif "Test failure" in line and (match := words.RELAY.search(line)):
             report.last_line = number
             report.relays.append(Failure(number, match["text"]))
-        elif not self.version(line) and report.stage in (_DEVICES, _TABLE) and words.ELIDED.fullmatch(line):
+        elif self.version(line):
+            if report.stage == _DEVICES and not report.finished:
+                report.last_line = number
+        elif report.stage in (_DEVICES, _TABLE) and words.ELIDED.fullmatch(line):
             if report.stage == _DEVICES:
                 report.devices_cut = True
             else:

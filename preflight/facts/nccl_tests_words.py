@@ -20,7 +20,8 @@ RUN = re.compile(
 )
 DEVICE = re.compile(
     r"\bRank\s{1,4}(\d{1,7})(?:\s{1,4}Group\s{1,4}(\d{1,7}))?(?:\s{1,4}Pid\s{1,12}[\w<>*]{1,12})?"
-    r"\s{1,4}on\s{1,40}(\S{1,255})\s{1,4}device\s{1,4}(\d{1,4})\s{1,4}\[([^\]\s]{1,24})\]\s{1,4}(\S.*?)\s*$"
+    r"\s{1,4}on\s{1,40}(\S{1,255})\s{1,4}device\s{1,4}(\d{1,4})\s{1,4}\[([^\]\s]{1,24})\]"
+    r"(?:\s{1,4}(\S.*?))?(?:\s\|){0,3}\s*$"  # ROCm may know no name
 )
 #: A line of that list that was cut before its end.
 DEVICE_CUT = re.compile(
@@ -36,7 +37,7 @@ LAST_ERROR = re.compile(r"# error: (\S.{0,400})")
 NCCL_VERSION = re.compile(
     r"\bR?CCL version ?:? ?(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)(?:[-\w.:]{0,40}\+(?:cuda|hip)|\s*$)|"
     r"\bRCCL version : ?(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)-\S{1,100}\s*$|"
-    r"\bNCCL version (\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)(?:\+(?:cuda|CUDA)|\s*$)"
+    r"\bNCCL version (\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)(?:[-\w.]{0,20}\+(?:cuda|CUDA)|\s*$)"
 )
 
 COMMAND = re.compile(
@@ -72,7 +73,7 @@ _MAY_HAVE_DIED = ("process", "srun: ", "slurmstepd", "MPI_ABORT", "TERMINATION",
                   "Aborted")  # fmt: skip
 
 #: What stands before words of a report that somebody quotes in a sentence.
-QUOTED = re.compile(r"[A-Za-z:,]\s{1,3}[\"'`\u201c\u2018]{1,3}\s?$")
+_QUOTED = re.compile(r"[A-Za-z:,]\s{1,3}[\"'`\u201c\u2018]{1,3}\s?(?:#\s?)?$")
 
 ELIDED = re.compile(
     r"[\s#]{0,40}(?:(?:\.\s?){2,40}|[:\u22ee\ufe19]|\[\s?\.{2,40}\s?\]|…{1,20}|\[…\]|<\s?snip\s?>|\[snip\]"
@@ -95,3 +96,8 @@ def collective(binary: str) -> str | None:
     if match := COMMAND.match(name):
         return match[1]
     return (name.partition("_perf")[0] or None) if "_perf" in name else None
+
+
+def quoted(match: re.Match[str]) -> bool:
+    """Tell whether somebody quotes these words in a sentence."""
+    return _QUOTED.search(match.string[: match.start()]) is not None

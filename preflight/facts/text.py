@@ -6,13 +6,18 @@ import re
 
 from preflight.lean import regex
 
-#: CSI sequences, and what is left of colour codes where a terminal ate the ESC.
-_ANSI = regex(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]")
+#: Control sequences (ECMA-48): CSI; OSC and DCS with their strings; character sets and single functions.
+_ANSI = regex(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]")
+
+
+def uncoloured(text: str) -> str:
+    """Return the text without escape sequences."""
+    return _ANSI.sub("", text)
 
 
 def plain(text: str) -> str:
     """Return the text without escape sequences, BOM and NUL, with ``\\n`` line ends."""
-    text = _ANSI.sub("", text).replace("\ufeff", "").replace("\x00", "")
+    text = uncoloured(text).replace("\ufeff", "").replace("\x00", "")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

@@ -1,6 +1,7 @@
 """`preflight read`: finds out what each part of a pasted text is, says what stands in it, and judges it.
 
-Text goes one way: ``sources``; ``logs`` (what a job wrote); ``lines``, ``marks``, ``wrapped`` and ``comments`` (marks
+Text goes one way: ``sources``; ``opening`` (``characters``, ``envelopes``: what the whole of it is packed in);
+``logs`` (what a job wrote); ``lines``, ``marks``, ``wrapped`` and ``comments`` (marks
 off, writers apart, broken lines together), ``parts`` (what is what), ``kinds`` (one module a family of tools: how an
 output begins, and what it says); ``judging`` (with ``rules``: what is wrong). What comes out is a document of
 ``preflight.read/1``.
@@ -11,16 +12,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from preflight.reading import opening, prefixes
 from preflight.reading.comments import commented
 from preflight.reading.judging import add_findings
 from preflight.reading.kinds import kinds
 from preflight.reading.kinds.pytorch import whole
+from preflight.reading.kinds.settings import commands
 from preflight.reading.lines import Lines, bare, lines_of
 from preflight.reading.logs import NCCL_LOG, NCCL_TESTS, judge_logs, judge_settings, log_parts
 from preflight.reading.marks import by_writer, unread
 from preflight.reading.parts import Part, parts
 from preflight.reading.sources import Source, SourceError, open_sources
-from preflight.reading.wrapped import better
+from preflight.reading.wrapped import better, said
 
 __all__ = ["SCHEMA", "SourceError", "document", "exit_status", "known", "open_sources", "read", "read_text"]
 
@@ -36,10 +39,15 @@ def read(source: Source) -> list[Part]:
     if found:
         judge_logs(found, source, seen)
         return found
+    return opening.best(source, _read)
+
+
+def _read(source: Source) -> list[Part]:
     logs = log_parts(source)
     tools = read_text(source.text, source.name)
     judge_settings(tools, source.name)
-    return sorted([*logs, *tools], key=lambda part: part.first)[:MOST_PARTS]
+    found = sorted([*logs, *tools], key=lambda part: part.first)[:MOST_PARTS]
+    return found or [part for _, own in by_writer(lines_of(source.text)) for part in commands(bare(own))][:MOST_PARTS]
 
 
 def read_text(text: str, source: str) -> list[Part]:
@@ -48,9 +56,19 @@ def read_text(text: str, source: str) -> list[Part]:
     written = list(by_writer(lines))
     found = [part for writer, own in written for part in _parts(own, writer)]
     found += [part for own in unread(lines, [own for _, own in written], found) for part in _parts(own, "")]
+    found += [part for ways in prefixes.unmarked(lines, found) for part in max(map(_written, ways), key=said)]
     found = sorted(found, key=lambda part: part.first)[:MOST_PARTS]
     add_findings(found, source)
     return found
+
+
+def _written(written: Sequence[tuple[str, Lines]]) -> list[Part]:
+    return [
+        part
+        for writer, lines in written
+        for inner, own in by_writer(lines)
+        for part in _parts(own, f"{writer} {inner}".strip())
+    ]
 
 
 def _parts(lines: Lines, writer: str) -> list[Part]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
+from typing import Any
 
 from preflight.reading.lines import Line, Lines
 from preflight.reading.parts import left_out
@@ -14,6 +16,8 @@ _PROMPT = re.compile(
     r"(?:[\w.-]{1,64}@[\w.-]{1,128}(?::|\s)?[^\s#$>]{0,200}|\[[^\]]{1,200}\]|[~/][\w./~-]{0,200}|[\w.-]{1,64}:[~/][^\s#$]{0,200})?"
     r"\s{0,2}[#$%>❯]\s{1,3}(?P<command>[a-z./~].*)"
 )
+#: What ``grep -A`` and its like put between finds.
+_GREP = "--"
 _TOOLS = frozenset(
     ("nvidia-smi", "ibstat", "ibstatus", "ibv_devinfo", "rdma", "ibdev2netdev", "show_gids", "perfquery", "ethtool",
      "mlnx_qos", "dcb", "dmesg", "journalctl", "lspci", "numactl", "lscpu", "cat", "ls", "sudo", "grep", "for", "ip",
@@ -49,7 +53,7 @@ def told(value: str | None) -> str | None:
 
 
 #: What somebody explains between two lines of output.
-_COMMENT = re.compile(r"\s+#\s")
+_COMMENT = re.compile(r"\s+#\s|#\s*[^\x00-\x7f]")
 
 
 def block(
@@ -73,13 +77,19 @@ def block(
             if empty > blanks:
                 break
             continue
-        if (_COMMENT.match(text) or left_out(text)) and not is_prompt(text):
+        if (_COMMENT.match(text) or left_out(text) or text.strip() == _GREP) and not is_prompt(text):
             continue
         if is_prompt(text) or not belongs(text) or again(text):
             break
         taken.append(lines[index])
         end, empty = index + 1, 0
     return end, taken
+
+
+def asked(lines: Lines, at: int, command: str) -> bool:
+    """Tell whether the line before, which may be two up if one is blank, has a command's name in it."""
+    before = (line.text for line in lines[max(0, at - 2) : at][::-1] if line.text.strip())
+    return re.search(rf"(?<![\w-]){command}(?![\w-])", next(before, "")) is not None
 
 
 def number(text: str | None) -> int | None:
@@ -100,3 +110,15 @@ def cpu_ids(text: str) -> list[int] | None:
             return None
         found += range(int(match[1]), int(match[2] or match[1]) + 1)
     return found
+
+
+def json_at(lines: Lines, at: int, most: int = 200_000) -> tuple[int, Any] | None:
+    """Return where a JSON value that begins on a line ends, and the value; None if there is no whole one."""
+    decoder = json.JSONDecoder()
+    text = "\n".join(line.text for line in lines[at : at + most])
+    start = len(text) - len(text.lstrip())
+    try:
+        value, stop = decoder.raw_decode(text, start)
+    except (ValueError, RecursionError):
+        return None
+    return at + text.count("\n", 0, stop) + 1, value

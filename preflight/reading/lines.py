@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from preflight.facts.text import plain
+from preflight.reading import glued, mail
 
 #: Characters of a line that are looked at; no tool that is known here prints a longer one, but for JSON.
 LONGEST = 1 << 20
@@ -23,15 +24,38 @@ class Line:
 
 Lines = Sequence[Line]
 
-_FENCE = re.compile(r"\s{0,3}(?:```|~~~)[\w+.-]*\s*")
-_QUOTE = re.compile(r"\s{0,3}(?:>\s?){1,8}")
+_FENCE = re.compile(r"\s{0,12}(?:```|~~~)[\w+.-]*\s*")
+_QUOTE = re.compile(r"\s{0,8}(?:>\s?){1,8}")
 _COLOUR_WITHOUT_ESC = re.compile(r"\ufffd?\[\d{1,2}(?:;\d{1,3}){0,4}m")
 #: What a page or a tracker leaves of its own around a paste.
-_HTML = re.compile(r"</?(?:p|br|pre|code|div|span|li|ul|details|summary)\b[^<>]{0,80}>")
+_HTML = re.compile(
+    r"</?(?:p|br|pre|code|div|span|li|ul|details|summary|b|strong|em|i|u|font|a|tt|kbd|samp|mark)\b[^<>]{0,300}>"
+)
+#: A table of a page or of Markdown holds lines in one.
+_HTML_BREAK = re.compile(r"<br\s?/?>")
+#: Markdown's own: an underscore kept from being a mark, a word made bold.
+_ESCAPED = re.compile(r"(?<=[A-Za-z0-9])\\(?=_)|\\(?=[\[\]*#=<>~|-])")
+_BOLD = re.compile(r"(?<!\S)\*\*(?=[^\s*])([^*]{0,200}[^\s*])\*\*(?=\s|$)")
+#: The quote that begins or ends a text in a program: ``OUTPUT = """CA 'mlx5_0'``.
+_QUOTE_BEGINS = re.compile(r"\s*(?:[\w.:\[\] ]{1,60}?\s*:?=\s*|[\w.]{1,40}\()?(?:\"\"\"|'''|`)(?=[^\s`])")
+_QUOTE_ENDS = re.compile(r"(?<=[^\s`])(?:\"\"\"|'''|`)$")
+#: AsciiDoc's number of an explanation, behind a line of JSON or YAML.
+_CALLOUT = re.compile(r"(?<=[\[\]{},\"'])\s*<\d{1,2}>$")
 #: What somebody explains behind a line of output.
-_ANNOTATION = re.compile(r"(?<=\S)\s+(?:←|<-{1,2}\s|<=\s|⬅).*|(?<=\S)\s{2,}#\s.*")
+_ANNOTATION = re.compile(
+    r"(?<=\S)\s+(?:[←⬅◀◄◁⇐⟵👈]|<[-=—─]{1,80}(?=\s|$)|<-{2,80}(?![->\s])).*|(?<=\S)\s*[-—─]{4,80}>{1,8}.*"
+    r"|(?<=\S)\s{2,}(?:#|//)(?:\s|[^\x00-\x7f]).*|(?<=\S)\s#[^\x00-\x7f].*"
+)
+#: The same behind the value of a field, where one blank is enough: a prompt has no such.
+_FIELD_ANNOTATION = re.compile(r"(?<=\S)\s#\s.*")
+_ANNOTATED_FIELD = re.compile(r"\s*[A-Za-z][\w ()/.-]{0,60}:\s+[^\s~/].{0,200}?\s#\s.*")
+_ANNOTATING = re.compile(r"//|[-—─]>|[#<←⬅◀◄◁⇐⟵👈]")
+#: A field in a table of two columns: ``| Socket(s): | 4 |``.
+_TABLE_FIELD = re.compile(r"^\|\s*([A-Za-z][^|]{0,60}:)\s*\|\s*([^|]*?)\s*\|\s*$")
 #: What Ray writes behind a line that it shows once for many processes.
 _REPEATED = re.compile(r"\s*\[repeated \d{1,7}x across [a-z ]{1,20}\].*")
+#: What a page that numbers lines leaves behind each.
+_CELLS = re.compile(r"\s\|\s\|\s*$")
 _TMUX_MARK = re.compile(r"\[\d{1,6}/\d{1,6}\]\s*$")
 
 #: Lines each of which has a blank one behind it, from which on that is no way to write.
@@ -40,29 +64,56 @@ _LEAST_DOUBLED = 6
 
 def lines_of(text: str) -> list[Line]:
     """Take a text apart."""
+    text = mail.decoded(text) if mail.is_quoted_printable(text) else text
     found = []
     for number, raw in enumerate(text.split("\n"), 1):
+        if raw == mail.GONE:
+            continue
         # A carriage return inside a line is a terminal's way of writing it anew
         line = plain(raw.rstrip("\r")[:LONGEST]).rpartition("\n")[2]
-        if "[" in line:
-            line = _TMUX_MARK.sub("", _COLOUR_WITHOUT_ESC.sub("", line))
-        if "<" in line:
-            line = _HTML.sub("", line)
-        if "[repeated " in line:
-            line = _REPEATED.sub("", line)
-        if "&" in line and re.search(r"&(?:lt|gt|amp|quot|#39|nbsp);", line):
-            line = html.unescape(line)
-        found.append(Line(number, line.replace("\xa0", " ").rstrip()))
+        pieces = _HTML_BREAK.split(line) if "<br" in line else [line]
+        for piece in pieces:
+            if piece.strip() or len(pieces) == 1:
+                found += [Line(number, one) for one in glued.apart(_unmarked(piece))]
     return _unquoted(found)
+
+
+def _unmarked(line: str) -> str:
+    """Return a line without what a terminal, a page or a tracker put into it."""
+    if "[" in line:
+        line = _TMUX_MARK.sub("", _COLOUR_WITHOUT_ESC.sub("", line))
+    if "<" in line:
+        line = _HTML.sub("", line)
+    if "| |" in line and line.rstrip().endswith("| |"):
+        line = _CELLS.sub("", line)
+    if "**" in line:
+        line = _BOLD.sub(r"\1", line)
+    if "\\" in line:
+        line = _ESCAPED.sub("", line)
+    if "`" in line or '"""' in line or "'''" in line:
+        line = _QUOTE_ENDS.sub("", _QUOTE_BEGINS.sub("", line, count=1))
+    if line.endswith(">"):
+        line = _CALLOUT.sub("", line)
+    if line.startswith("|"):
+        line = _TABLE_FIELD.sub(r"\1 \2", line)
+    if "[repeated " in line:
+        line = _REPEATED.sub("", line)
+    if line.endswith("\\n"):
+        line = line[:-2].removesuffix("\\r")  # a program's text, with the end of each line written out
+    if "&" in line and re.search(r"&(?:lt|gt|amp|quot|#39|nbsp);", line):
+        line = html.unescape(line)
+    return line.replace("\xa0", " ").rstrip()
 
 
 def bare(lines: Lines) -> list[Line]:
     """Return lines that a launcher's marks were taken off: without a mail's below them, and without explanations."""
     found = _unquoted(lines)
-    return [
-        Line(line.number, _ANNOTATION.sub("", line.text)) if any(mark in line.text for mark in "#<←⬅") else line
-        for line in found
-    ]
+    return [Line(line.number, _unexplained(line.text)) if _ANNOTATING.search(line.text) else line for line in found]
+
+
+def _unexplained(text: str) -> str:
+    text = _ANNOTATION.sub("", text)
+    return _FIELD_ANNOTATION.sub("", text, count=1) if _ANNOTATED_FIELD.fullmatch(text) else text
 
 
 def _unquoted(lines: Lines) -> list[Line]:

@@ -19,7 +19,7 @@ from preflight.judge import judge
 from preflight.model import Check, Scope
 from preflight.reading.kinds import nccl_tests
 from preflight.reading.kinds.pytorch import RECORDER, TRACE
-from preflight.reading.kinds.settings import NCCL_ENV
+from preflight.reading.kinds.settings import NCCL_ENV, judged
 from preflight.reading.parts import Cut, Part, Taken
 from preflight.reading.sources import Source
 
@@ -28,7 +28,7 @@ NCCL_TESTS = nccl_tests.KIND
 
 #: A line that NCCL wrote, or what a launcher and a copy left of it.
 _LINE = re.compile(
-    r"(?:\b|\dm)NCCL (?:INFO|WARN|TRACE|ABORT|VERSION|version)\b"  # also where a colour ends right before it
+    r"(?:\b|\dm)NCCL (?:INFO|WARN|ERROR|TRACE|ABORT|VERSION|version)\b"  # also where a colour ends right before it
     rf"|{FRAMEWORK.pattern}"
 )
 
@@ -114,8 +114,9 @@ def judge_settings(parts: list[Part], name: str) -> None:
     """Judge lists of settings as those of a run; each by itself."""
     checks = [check for check in _run_checks() if check.id == "nccl.run-settings"]
     for part in parts:
-        if part.kind == NCCL_ENV:
-            run = Evidence(RUN, "", {f"log:{name}": {"status": "ok", "out": part.text}})
+        if part.kind == NCCL_ENV and part.text:
+            out = judged(part.text, part.first)
+            run = Evidence(RUN, "", {f"log:{name}": {"status": "ok", "out": out}})
             part.findings += [one for one in judge([], checks, run=run)["findings"] if one["status"] in _TOLD]
 
 

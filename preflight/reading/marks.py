@@ -10,26 +10,31 @@ from preflight.facts.text import plain
 from preflight.reading.lines import Line, Lines
 from preflight.reading.parts import Part
 
+_CTIME = r"\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}"
 #: What a launcher puts before each line; the group is who wrote it.
 _MARKS = tuple(
     re.compile(pattern)
     for pattern in (
-        # mpirun --tag-output, SageMaker's own
-        r"\[(?:[\w.-]+[@:])?(\d{1,6},(?:mpirank:)?\d{1,6}(?:,[\w.-]{1,64})?)\]<std(?:out|err|diag)>: ?",
+        # mpirun --tag-output, and --timestamp-output before it (Open MPI 4) or behind it (5); SageMaker's own
+        rf"(?:{_CTIME})?\[(?:[\w.-]+[@:])?(\d{{1,6}},(?:mpirank:)?\d{{1,6}}(?:,[\w.-]{{1,64}})?)\]"
+        rf"(?:{_CTIME})?<std(?:out|err|diag)>: ?",
+        rf"(){_CTIME}<std(?:out|err|diag)>: ?",
         r"\[([a-z]+\d{1,6}(?:\|\d{1,6})?)\]: ?",  # torchrun
-        r"\[(\d{1,6})\]:? ",  # mpiexec -l (Hydra)
-        r"\(((?:[\w.:-]+ )?pid=\d+(?:, ip=[^)\s]{1,64})?)\)\s",  # Ray
+        r"\[(\d{1,6})\](?!: \w{2,60}: \d+\s*$):? ",  # mpiexec -l (Hydra); bnx2x counts so for each queue
+        r"\(((?:[\w.:-]+ )?pid=\w{1,32}(?:, ip=[^)\s]{1,64})?)\)\s",  # Ray
         r"\[(pod/[^\]\s]{1,256})\]\s",  # kubectl logs --prefix
         r"([\w.-]{1,128})\s+\| ?",  # docker compose
         r"((?:[a-z0-9-]{1,63} )?[a-z][a-z0-9.]{0,62}-[a-z0-9.-]{1,190} [a-z][a-z0-9-]{0,62}) ",  # stern
         r"()//+ ?",  # a program's comment
         r"\s{0,6}(\d{1,6}): ",  # srun --label
-        # pdsh, clush; not what the kernel's own lines begin with
-        r"(?!NVRM|kern(?:el)?:|nvidia|mce:|EDAC|AER|pci)([A-Za-z][\w.,\[\]-]{0,127}): ",
+        # pdsh, clush; not what the kernel's own lines begin with, nor those of mlnx_qos and of lspci
+        r"(?!NVRM|kern(?:el)?:|nvidia|mce:|EDAC|AER|pci|tc: ?\d|priority: |Capabilities: \[)"
+        r"([A-Za-z][\w.,\[\]-]{0,127}): ",
         r"(\d{1,3}(?:\.\d{1,3}){3}): ",  # the same with addresses
-        r"([\w./-]{1,128}\.(?:txt|log|out|err))[:-](?:\d{1,7}[:-](?!\d\d\.\d))? ?",  # grep in files
+        # grep in files
+        r"([\w./-]{1,128}\.(?:txt|log|out|err)|/var/log/[\w./-]{1,128}?)[:-](?:\d{1,7}[:-](?!\d\d[.-]\d))? ?",
         r"()\+(?!\+\+)",  # what a patch adds
-        r"()[|│┃║](?:\s|(?=-{3}))",  # a frame around the text, or a table
+        r"()(?:\|(?:\s|(?=-{3}))|[│┃║]\s?)",  # a frame around the text, or a table
     )
 )
 #: The same, of which the log of a kernel has its own.
@@ -39,18 +44,19 @@ _TIMES = tuple(
         # rsyslog, journalctl -o short-iso
         r"()\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S{1,16} [\w.-]{1,128} (?!kernel\b)[\w.@/-]{1,64}(?:\[\d{1,10}\])?: ",
         # kubectl, ts, Jenkins; and what containerd, GitLab and Python's logging put behind it
-        r"()\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?:?\s"
+        r"()\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?:?(?:\s|(?=\[\s*\d))"
         r"(?:(?:std(?:out|err)(?: [FP])?|\[std(?:out|err)\]|\d\d[OE]|GMT|UTC"
         r"|- [\w.]{1,64} - (?:DEBUG|INFO|WARNING|ERROR) -)\s)?",
         r"()\[?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\]?:?\s",
-        r"()[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,128} (?!kernel\b)[\w.@/-]{1,64}(?:\[\d{1,10}\])?: ",  # syslog
+        # syslog
+        r"()[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d [\w.-]{1,128} (?!kernel\b)[\w.@/-]{1,64}(?:\[\d{1,10}\])?: ",
     )
 )
 _KERNEL = re.compile(r"\bkernel(?::|\[)|NVRM: |SXid \(|\bmlx5_core |\bpcieport |nvidia-\w+: ")
-_KERNEL_TIME = re.compile(r"\s*(?:<\d+>|\d{1,7}[:-]?\s?)?\[\s*\w|\w{3} [ \d]\d \d\d:|\d{4}-\d\d-\d\d[T ]|\s{8}")
-_FRAME_END = re.compile(r"\s*[│┃║]$|\s{2,}\|$")
+_KERNEL_TIME = re.compile(r"\s*(?:<\d+>|\d{1,7}[:-]?\s?)?\[\s*\w|\w{3} {1,2}\d{1,2} \d\d:|\d{4}-\d\d-\d\d[T ]|\s{8}")
+_FRAME_END = re.compile(r"\s*[│┃║]\s*$|(?:\s+\|)+\s*$")
 #: ``grep -n``, ``cat -n``, an editor: the number of each line. ``81:00.0`` is the address of a device.
-_LINE_NUMBER = re.compile(r"\s{0,8}(\d{1,7})(?:\t|[:|](?!\d\d\.\d) ?)")
+_LINE_NUMBER = re.compile(r"\s{0,8}(\d{1,7})(?:\t|\.(?:\s|$)|(?<=^.{6}) {2}|[:|](?!\d\d\.\d) ?)")
 #: An element of a JSON list of lines, as Ansible shows output.
 _JSON_STRING = re.compile(r'\s*("(?:[^"\\]|\\.){0,4000}"),?\s*')
 _LEAST_NUMBERED = 5
@@ -72,7 +78,7 @@ def by_writer(lines: Lines, depth: int = 2) -> Iterator[tuple[str, list[Line]]]:
     at, plain_from = 0, 0
     refused: dict[re.Pattern[str], tuple[int, int]] = {}
     while at < len(lines):
-        end, written = _marked(lines, at, refused)
+        end, written = _marked(lines, at, refused) if lines[at].text else (at, {})
         if end == at:
             at += 1
             continue
@@ -178,7 +184,9 @@ def _numbered(lines: Lines, at: int) -> list[Line]:
             break
         before = int(match[1])
         found.append(Line(line.number, line.text[match.end() :]))
-    if len(found) < _LEAST_NUMBERED:
+    # cat -n begins at 1 and writes a tab: then two are enough
+    least = 2 if found and re.match(r"\s*1\t", lines[at].text) else _LEAST_NUMBERED
+    if len(found) < least:
         return []
     # the tasks of a job count up as well, and begin again
     begins_again = at + len(found) < len(lines) and _LINE_NUMBER.match(lines[at + len(found)].text)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from preflight.reading.heads import next_head
 from preflight.reading.lines import Lines
 
 
@@ -75,7 +76,9 @@ class Part:
 
 
 #: What a person writes who leaves lines out.
-_LEFT_OUT = re.compile(r"\s*(?:#\s*)?[\[(<]?(?:\.{3,}|…|snip\w*|truncated|omitted)[\])>]?(?:\s.{0,80})?", re.IGNORECASE)
+_LEFT_OUT = re.compile(
+    r"\s*(?:#\s*)?[\[(<]?\s?(?:\.{3,}|…|snip\w*|truncated|omitted)[\])>]?(?:\s.{0,80})?|\s*\.\.\s*", re.IGNORECASE
+)
 
 
 def left_out(text: str) -> bool:
@@ -87,12 +90,15 @@ def parts(lines: Lines, writer: str, kinds: Sequence[Kind]) -> Iterator[Part]:
     """Yield the parts of a stretch of lines that one writer wrote."""
     at = 0
     while at < len(lines):
-        kind = next((kind for kind in kinds if kind.begins(lines, at)), None)
+        kind = next((kind for kind in kinds if kind.begins(lines, at)), None) if lines[at].text else None
         if kind is None:
             at += 1
             continue
         taken = kind.take(lines, at)
         end = max(at + 1, min(taken.end, len(lines)))
+        if (other := next_head(kind.name, lines, at + 1, end)) < end:
+            taken = kind.take(lines[at:other], 0)
+            end = at + max(1, min(taken.end, other - at))
         last = end - 1
         while last > at and not lines[last].text.strip():
             last -= 1

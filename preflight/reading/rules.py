@@ -87,7 +87,7 @@ def active_mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A management port beside others may be meant that way: only where all ports are so, it is a warning.
     """
     for key, facts in _read(node, "ibv_devinfo"):
-        ports = [port for port in facts["ports"] if _up(port)]
+        ports = [port for port in facts["ports"] if _up(port) and not _in_software(port)]
         if any(port["link_layer"] != "Ethernet" or not port["active_mtu"] for port in ports):
             continue  # with InfiniBand beside it, Ethernet is for management
         large = [port for port in ports if port["active_mtu"] > 1024]
@@ -99,6 +99,19 @@ def active_mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
         elif ports:
             yield passed(f"{len(large)} of {len(ports)} active Ethernet ports have an active MTU above 1024",
                          evidence=[key])  # fmt: skip
+
+
+#: ``vendor_id`` of Soft-RoCE and Soft-iWARP (rxe_param.h, siw.h).
+_SOFTWARE = frozenset({"0xffffff", "0x626d74"})
+
+
+def _in_software(port: Mapping[str, Any]) -> bool:
+    """Tell whether a port's packets are made by the kernel, or are TCP's: their size is the interface's business."""
+    return (
+        port["vendor_id"] in _SOFTWARE
+        or str(port["transport"]).startswith("iWARP")
+        or re.match(r"(?:rxe|siw)", port["device"] or "") is not None
+    )
 
 
 @check(
@@ -187,6 +200,7 @@ def gpu_health(node: NodeFacts, site: Site) -> Iterator[Finding]:
             yield passed(f"{len(facts['gpus'])} GPUs report nothing that is wrong", evidence=[key])
 
 
+_UNCORRECTABLE = re.compile("uncorrect|double_bit_total")
 _HARDWARE = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")
 
 
@@ -194,15 +208,19 @@ def _of_gpu(gpu: Mapping[str, Any], key: str) -> Iterator[Finding]:
     name = gpu["bus_id"] or "a GPU whose address is not in the text"
     at: dict[str, Any] = {"subject": gpu["bus_id"] or "", "evidence": [key]}
     volatile = (gpu["ecc_errors"] or {}).get("volatile", {})
-    wrong = {kind: count for kind, count in volatile.items() if "uncorrect" in kind and count}
+    wrong = {kind: count for kind, count in volatile.items() if _UNCORRECTABLE.search(kind) and count}
     if wrong:
         told = ", ".join(f"{kind} {count}" for kind, count in wrong.items())
         yield failed(f"{name}: uncorrectable memory errors since the driver was loaded: {told}", found=told, **at)
+    if (gpu["ecc_errors"] or {}).get("aggregate", {}).get("sram_threshold_exceeded"):
+        yield failed(f"{name}: the driver's threshold of SRAM errors is exceeded", found="SRAM threshold", **at)
     remapped = gpu["remapped_rows"] or {}
     if remapped.get("failure"):
         yield failed(f"{name}: a row of its memory could not be remapped", found="failure", **at)
     if remapped.get("pending"):
         yield failed(f"{name}: a remapped row waits for a reset of the GPU", found="pending", **at)
+    if gpu["retired_pages_pending"]:
+        yield failed(f"{name}: a bad page of its memory waits to be retired", found="pending", **at)
     hot = [
         r
         for r in gpu["clocks_event_reasons"] or ()
@@ -213,6 +231,10 @@ def _of_gpu(gpu: Mapping[str, Any], key: str) -> Iterator[Finding]:
     state = (gpu["fabric"] or {}).get("state")
     if state in ("In Progress", "Not Started"):
         yield failed(f"{name}: NVLink fabric is {state}: CUDA will not start", found=state, expected="Completed", **at)
+    health = (gpu["fabric"] or {}).get("health") or {}
+    if health.get("summary") == "Unhealthy":
+        told = ", ".join(f"{kind} {said}" for kind, said in health.items())
+        yield failed(f"{name}: its NVLink fabric is unhealthy: {told}", found="Unhealthy", expected="Healthy", **at)
     if gpu["recovery_action"] not in (None, "None"):
         yield failed(f"{name}: the driver asks for: {gpu['recovery_action']}", found=gpu["recovery_action"], **at)
     width, most = gpu["pcie"]["width_current"], gpu["pcie"]["width_max"]
@@ -239,12 +261,14 @@ def xids(node: NodeFacts, site: Site) -> Iterator[Finding]:
         told: set[tuple[str, int]] = set()
         found = Events(tuple(_incidents(facts["xids"])), ())
         for event in found.gpus:
+            if 144 <= event.code <= 150 and _UNIT_STUMP.fullmatch(event.text):
+                continue
             policy, seen = judged(event, found), (event.address, event.code)
             if policy.act not in (*BAD, Act.WARN) or event.code not in POLICY or event.code == 45 or seen in told:
                 continue
             told.add(seen)
             yield (failed if policy.act in BAD else warned)(
-                f"{event.address}: Xid {event.code}: {policy.meaning} (line {event.line})",
+                f"{event.address or 'a GPU'}: Xid {event.code}: {policy.meaning} (line {event.line})",
                 subject=event.address, found=f"Xid {event.code}", fix=policy.fix, evidence=[key],
             )  # fmt: skip
         for event in facts["events"]:
@@ -252,8 +276,13 @@ def xids(node: NodeFacts, site: Site) -> Iterator[Finding]:
                 yield failed(f"line {event['line']}: {event['text'][:160]}", found=event["event"], evidence=[key])
         for event in facts["sxids"]:
             if event["fatal"]:
-                message = f"NVSwitch {event['bus_id']}: fatal SXid {event['sxid']} (line {event['line']})"
-                yield failed(message, subject=event["bus_id"], found=f"SXid {event['sxid']}", evidence=[key])
+                name = event["bus_id"] or event["switch"]
+                message = f"NVSwitch {name}: fatal SXid {event['sxid']} (line {event['line']})"
+                yield failed(message, subject=event["bus_id"] or "", found=f"SXid {event['sxid']}", evidence=[key])
+
+
+#: The line of an NVLink unit that was cut off before it says whether it was fatal.
+_UNIT_STUMP = re.compile(r"(?!.*\bFatal$)[A-Z]\w{1,24}(?: \w{0,7})?")
 
 
 def _incidents(xids: Sequence[Mapping[str, Any]]) -> Iterator[Event]:
@@ -263,7 +292,7 @@ def _incidents(xids: Sequence[Mapping[str, Any]]) -> Iterator[Event]:
         time = xid["time"] or ""
         minute = str(int(float(time)) // 60) if re.fullmatch(r"\d{1,12}\.\d{1,9}", time) else time[:16]
         if (key := (xid["bus_id"], xid["xid"], minute)) not in seen or not minute:
-            yield Event(0.0, xid["bus_id"], xid["xid"], xid["text"], str(xid["line"]))
+            yield Event(0.0, xid["bus_id"] or "", xid["xid"], xid["text"], str(xid["line"]))
         seen.add(key)
 
 
@@ -331,13 +360,13 @@ def module(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A module that is too hot or gets too little light loses symbols first, then the link.
 
-    Flags of lanes that are not used are off; a module without diagnostics shows none.
+    A single lane without light may be unused, as behind a breakout cable, and is not judged; a module without
+    diagnostics shows none.
     """
     for key, facts in _read(node, "ethtool -m"):
-        if facts["alarms"]:
-            yield warned(
-                f"the module reports: {', '.join(facts['alarms'])}", found=", ".join(facts["alarms"]), evidence=[key]
-            )
+        alarms = [name for name in facts["alarms"] if not re.search(r"(?i)rx power low .*\(chan", name)]
+        if alarms:
+            yield warned(f"the module reports: {', '.join(alarms)}", found=", ".join(alarms), evidence=[key])
 
 
 RULES: tuple[Check, ...] = (

@@ -8,12 +8,14 @@ from itertools import pairwise
 from typing import Any
 
 from preflight.reading.lines import Line, Lines
-from preflight.reading.parts import Part
+from preflight.reading.parts import Part, left_out
 
 #: Widths at which lines are broken: mails at 72 and more, screens at up to 240.
 _NARROWEST, _WIDEST = 60, 240
 #: The narrowest screen that people work on.
 _SCREEN = 76
+#: Screens as wide as this are so common that one line of that width is enough; blanks at the end hide the others.
+_USUAL = frozenset((80, 100, 120, 132, 160))
 #: Lines between two pieces of one output, where a broken line could not be read.
 _GAP = 3
 #: Lines of what somebody pasted; logs are longer, and what writes them breaks no lines.
@@ -31,13 +33,13 @@ def better(lines: Lines, found: list[Part], read: Callable[[Lines], list[Part]])
         return found
     for candidate in _unbroken(lines):
         again = read(candidate)
-        if again and (not found or (_pieces(again) < _pieces(found) and _said(again) >= _said(found))):
+        if again and (not found or (_pieces(again) < _pieces(found) and said(again) >= said(found))):
             found = again
     return found
 
 
-def _said(found: Sequence[Part]) -> int:
-    """Return how many facts there are; lines that were no part of each other hide some when they are joined."""
+def said(found: Sequence[Part]) -> int:
+    """Return how many facts parts hold; lines that were no part of each other hide some when they are joined."""
     return sum(_leaves(part.taken.facts) for part in found)
 
 
@@ -64,7 +66,7 @@ def _unbroken(lines: Lines) -> Iterator[list[Line]]:
     widest = max(widths, default=0)
     if not _NARROWEST <= widest <= _WIDEST:
         return
-    if widths[widest] > 1 and widest >= _SCREEN:
+    if (widths[widest] > 1 or widest in _USUAL) and widest >= _SCREEN:
         yield _joined(lines, lambda line, after: _screen(line, after, widest))
     # a mail's lines end where the next word did not fit; its width is a little more than its longest line
     yield _joined(lines, lambda line, after: _mail(line, after, widest))
@@ -91,7 +93,7 @@ def _joined(lines: Lines, join: Callable[[str, str], str | None]) -> list[Line]:
     found: list[Line] = []
     tail = ""
     for line in lines:
-        one = join(tail, line.text) if found and tail and line.text else None
+        one = join(tail, line.text) if found and tail and line.text and not left_out(line.text) else None
         if one is None:
             found.append(line)
         else:

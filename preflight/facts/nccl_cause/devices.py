@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from preflight import facts
 from preflight.evidence import EvidenceError
 from preflight.facts.nccl_cause.model import SILENT, Testimony
-from preflight.facts.nccl_env import NcclEnvironment, Selection, Setting, strtoll
+from preflight.facts.nccl_env import RAILS, NcclEnvironment, Selection, Setting, strtoll
 from preflight.facts.nccl_log.model import is_tcp
 
 if TYPE_CHECKING:
@@ -18,13 +18,10 @@ if TYPE_CHECKING:
     from preflight.facts.node import NodeFacts
     from preflight.facts.rdma import Port
 
-_DEV = "dir:/dev/infiniband"
+_DEV, _DEVINFO = facts.rdma.DEVICE_NODES, facts.rdma.DEVINFO
 _CLASS = f"dir:{facts.rdma.ROOT}"
 _BUS = f"dir:{facts.pci.ROOT}"
-_DEVINFO = "cmd:ibv_devinfo"
 
-#: The release from which on an empty port in NCCL_IB_HCA means any.
-_RAILS = (2, 30, 7)
 #: Names in one clause.
 _SHOWN = 4
 
@@ -139,7 +136,7 @@ def selection(node: NodeFacts | None, said: Said) -> Selection | None:
     """Return NCCL_IB_HCA as NCCL reads it; None where nobody sets it, or it leaves everything in."""
     text = value(node, said, "NCCL_IB_HCA") or ""
     version = tuple(int(part) for part in re.findall(r"\d{1,4}", said.log.nccl_version or ""))
-    found = Selection.parse(text, empty_port_is_any=not version or version >= _RAILS)
+    found = Selection.parse(text, empty_port_is_any=not version or version >= RAILS)
     return found if found.items or found.exclude else None
 
 

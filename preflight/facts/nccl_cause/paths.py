@@ -11,6 +11,7 @@ from preflight import facts
 from preflight.evidence import EvidenceError
 from preflight.facts.addresses import ROUTES
 from preflight.facts.kernel import (
+    DMA_BUF,
     MODULES,
     NVIDIA_VERSION,
     PEER_MODULES,
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from preflight.facts.nccl_cause.said import Said
     from preflight.facts.nccl_log import Line
     from preflight.facts.node import NodeFacts
-
-#: The kernel that brought DMA-BUF for RDMA.
-_DMA_BUF = (5, 12)
 
 #: As NCCL's message of a failed ibv_modify_qp names them, from 2.21 on.
 _DEVICE = re.compile(r"\bon dev ([\w.-]{1,63}):(\d{1,3})")
@@ -114,7 +112,7 @@ def no_peer_memory(node: NodeFacts, said: Said, line: Line | None) -> Testimony:
     keys = (MODULES, NVIDIA_VERSION, RELEASE)
     if not is_open:
         return Testimony(True, "nvidia_peermem is not loaded, and the proprietary driver has no DMA-BUF", keys)
-    if (major, minor) >= _DMA_BUF:
+    if (major, minor) >= DMA_BUF:
         return Testimony(False, f"open kernel modules on kernel {major}.{minor} offer DMA-BUF", keys)
     # distributions carry DMA-BUF back; what NCCL found decides
     return Testimony(True, f"nvidia_peermem is not loaded, and kernel {major}.{minor} brings no DMA-BUF", keys)

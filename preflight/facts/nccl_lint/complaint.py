@@ -40,6 +40,7 @@ class Here:
     rails_apart: bool | None = None  # each rail is a subnet of its own
     ranks: int | None = None  # of the job
     nodes: int | None = None
+    libfabric: bool = False  # the plug-in aws-ofi-nccl carries the traffic between nodes
 
     @property
     def version(self) -> Version | None:

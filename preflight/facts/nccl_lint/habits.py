@@ -63,12 +63,17 @@ def of_googles_plugin(env: NcclEnvironment, setting: Setting) -> bool:
     return setting.name in ("NCCL_NVLS_ENABLE", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS")
 
 
+def _of_amazons_plugin(setting: Setting, here: Here) -> bool:
+    """Tell whether aws-ofi-nccl set this itself, as it does on instances whose EFA keeps no order (P3dn, P4d)."""
+    return here.libfabric and setting.name == "NCCL_PROTO" and setting.value.strip().casefold() == "simple"
+
+
 def pinned_choices(env: NcclEnvironment, here: Here) -> Iterator[Complaint]:
     """Choices pinned by hand that NCCL makes better for each size and topology."""
     read = Reader(env)
     for name, kind in (("NCCL_ALGO", "algorithm"), ("NCCL_PROTO", "protocol")):
         for setting in read.set(name):
-            if of_googles_plugin(env, setting):
+            if of_googles_plugin(env, setting) or _of_amazons_plugin(setting, here):
                 continue
             forced = name == "NCCL_PROTO" and not setting.value.startswith("^") and "ll128" in setting.value.casefold()
             if forced and here.nvlink is False:

@@ -7,20 +7,26 @@ from collections.abc import Callable, Container
 
 from preflight.facts.nccl_lines import LONGEST_LINE_CHARS, unlaunched
 from preflight.facts.nccl_log import rails, signatures
-from preflight.facts.nccl_log.events import apply
-from preflight.facts.nccl_log.messages import connection, event, trimmed, version, via
+from preflight.facts.nccl_log.channel_lines import connects, via
+from preflight.facts.nccl_log.comm_lines import size_in_warning
+from preflight.facts.nccl_log.events import apply, sized
+from preflight.facts.nccl_log.messages import event, version
 from preflight.facts.nccl_log.model import Line
 from preflight.facts.nccl_log.prefix import Origin, clean, origin_of, unwrapped_json
 from preflight.facts.nccl_log.tally import Key, Tally
+from preflight.facts.nccl_log.told import sentence, taught, title
+from preflight.facts.nccl_log.trim import trimmed
 
-_LEVEL = re.compile(r"NCCL (INFO|WARN|TRACE|CALL|ABORT)(?: |\r?$)")
-_LEVEL_BYTES = re.compile(rb"NCCL (?:INFO|WARN|TRACE|CALL|ABORT)(?: |\r?$)")
+_LEVEL = re.compile(r"NCCL (INFO|WARN|ERROR|TRACE|CALL|ABORT)(?: |\r?$)")  # ERROR: RCCL's
+_LEVEL_BYTES = re.compile(rb"NCCL (?:INFO|WARN|ERROR|TRACE|CALL|ABORT)(?: |\r?$)")
 #: What may stand directly before a second message that was written into the same line.
 _SECOND = re.compile(
     rb"(?:\[\d{4}-[^\]\n]{6,32}\] )?([A-Za-z0-9_][\w.-]{0,254}):\d{1,10}:\d{1,10} "
     rb"(?:\[\d{1,4}\] )?(?:\S{1,128}:\d{1,6} )?$"
 )
 _MOST_PARTS = 32
+#: Lines of a message of PyTorch: its kind, "Last error:", NCCL's words.
+_SAME_MESSAGE = 4
 
 
 def levelled(raw: bytes) -> bool:
@@ -36,6 +42,7 @@ class CarefulReader:
         self.tally = Tally()
         self.number = first_line
         self.file = file
+        self.spoke = (0, "")  # the line on which PyTorch began to tell of an error, and its mark
 
     def careful(self, number: int, raw: bytes) -> None:
         """Take in a line that may hold several messages, or stand in a JSON object."""
@@ -63,15 +70,16 @@ class CarefulReader:
         line = self.line(self.number, part, origin, message.encode("utf-8", "backslashreplace"))
         if level[1] == "INFO":
             self._info_part(message, origin, line)
-        elif level[1] == "WARN":
+        elif level[1] in ("WARN", "ERROR"):
             self.tally.warning(lambda: line)
+            self.sized_by(message)
             if found := signatures.matching(message, "warn", origin.source):
                 self.failed(found.id, origin, lambda: line)
         return message
 
     def _info_part(self, message: str, origin: Origin, line: Line) -> None:
         before, is_channel, way = message.partition("] via ")
-        taken = via(way) if is_channel and connection(before) else None
+        taken = via(way) if is_channel and connects(before) else None
         if taken is not None:
             self.tally.add("via", (origin.host, *taken), lambda: line)
             if taken.transport == "NET":
@@ -83,18 +91,39 @@ class CarefulReader:
         if found := signatures.matching(message, "info"):
             self.failed(found.id, origin, lambda: line)
 
+    def sized_by(self, warning: str) -> None:
+        """Keep how many ranks a warning says there are."""
+        if (nranks := size_in_warning(warning)) is not None:
+            sized(self.tally, nranks)
+
     def outside(self, number: int, text: str) -> None:
         """Take in a line that NCCL did not write: a framework's, a launcher's, nccl-tests'."""
         said = version(text)
         found = signatures.matching(text, "outside")
+        if found is not None and taught(text):
+            found = None
         if said is None and found is None:
             return
-        line = Line(number, None, text.strip()[:1000], text.strip()[:300], tag=unlaunched(text)[0], file=self.file)
+        who = self._who(number, text)
+        line = Line(number, None, text.strip()[:1000], text.strip()[:300], tag=who, file=self.file)
         if said is not None:
             self.tally.add("version", (said,), lambda: line)
             self.tally.lines += 1
         if found is not None:
-            self.failed(found.id, Origin(None, None, None, line.tag, None, ""), lambda: line)
+            # what a title or a sentence says is kept apart from what the program said
+            tag = line.tag or ("#" if title(line.text) else "”" if sentence(line.text) else "")
+            self.failed(found.id, Origin(None, None, None, tag, None, ""), lambda: line)
+
+    def _who(self, number: int, text: str) -> str:
+        """Return a launcher's mark; the lines that follow the first of PyTorch's message bear none."""
+        tag = unlaunched(text)[0]
+        if tag and "NCCL error" in text:
+            self.spoke = (number, tag)
+        elif 0 < number - self.spoke[0] <= _SAME_MESSAGE and not text.startswith("["):
+            # `socketProgress: Connection closed` begins as with the name of a host
+            word = not any(character.isdigit() for character in tag)
+            tag = self.spoke[1] if word or self.spoke[1].startswith(tag) else tag
+        return tag
 
     def failed(self, name: str, origin: Origin, line: Callable[[], Line]) -> None:
         """Count a failure signature."""
@@ -105,6 +134,9 @@ class CarefulReader:
         if origin is not None and origin.host is not None:
             host, number = origin.host, self.number
             self.tally.add("host", (host,), lambda: Line(number, host, "", "", file=self.file), 0)
+            seen = self.tally.seen["host"].get((host,))
+            if seen is not None and number < seen.first.number:  # lines of channels are looked at after others
+                seen.first = Line(number, host, "", "", file=self.file)
         return origin
 
     def line(self, number: int, raw: bytes, origin: Origin, message: bytes) -> Line:

@@ -12,6 +12,8 @@ from preflight.facts.nccl_log.model import Failure, NcclLog, is_tcp
 
 #: Networks that speak verbs: which layer carries them is told by the list of devices.
 _HCA_WITHOUT = re.compile(r"GPU Direct RDMA (?:\(\S+\) )?[Dd]isabled for HCA \d+ '([^']{1,63})'")
+#: More GPUs than these no machine has.
+_MOST_GPUS = 16
 _VERBS = ("IB", "IBext", "UCX", "gIB")
 
 
@@ -70,7 +72,7 @@ def inter_node(log: NcclLog) -> list[str]:
     """Name the ways between nodes: those of the channels, else the network that was chosen; none in one node."""
     names = list(log.network_names) if log.channels or log.nnodes != 1 else []
     ways = dict.fromkeys(way for name in names for way in _layers(log, name))
-    if any(use.name == "P2P/MNNVL" for use in log.intra_node):
+    if _between_nodes(log):
         ways["MNNVL"] = None
     if any(use.name == "COLLNET" for use in log.collnet):
         ways["SHARP"] = None
@@ -79,10 +81,19 @@ def inter_node(log: NcclLog) -> list[str]:
 
 def intra_node(log: NcclLog) -> list[str]:
     """Name the ways inside a node."""
-    ways = dict.fromkeys(use.name.partition("/")[0] for use in log.intra_node if use.name != "P2P/MNNVL")
+    between = _between_nodes(log)
+    ways = dict.fromkeys(
+        use.name.partition("/")[0] for use in log.intra_node if not (between and use.name == "P2P/MNNVL")
+    )
     if log.nvls is not None:
         ways["NVLS"] = None
     return list(ways)
+
+
+def _between_nodes(log: NcclLog) -> bool:
+    """Tell whether NVLink joins nodes: NCCL counts all that it joins as one, and uses the same way within each."""
+    several = len(log.hosts) > 1 or (log.nnodes or 0) > 1 or (log.nranks or 0) > _MOST_GPUS
+    return several and any(use.name == "P2P/MNNVL" for use in log.intra_node)
 
 
 def vars_of(entry: Any) -> dict[str, Any]:

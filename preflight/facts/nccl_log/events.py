@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
-from preflight.facts.nccl_log.messages import Event
 from preflight.facts.nccl_log.model import Line, is_tcp
 from preflight.facts.nccl_log.prefix import Origin
+from preflight.facts.nccl_log.said import Event
 from preflight.facts.nccl_log.tally import Tally
 
 #: A communicator of more ranks than this is a slip of the pen, and would cost memory.
@@ -49,6 +49,12 @@ def apply(tally: Tally, said: Event, origin: Origin, line: Callable[[], Line]) -
     elif said.kind == "bootstrap":
         for name, address in cast("tuple[tuple[str, str], ...]", said.values):
             tally.add("bootstrap", (origin.host, name, address), line)
+    elif said.kind == "shape":
+        nranks, nnodes, *channels = cast("tuple[int, int, int | None]", said.values)
+        sized(tally, nranks)
+        tally.add("size", (nranks, nnodes, None), line)
+        if channels[0] is not None:
+            tally.add("counts", tuple(channels), line)
     elif said.kind == "nranks":
         sized(tally, cast("tuple[int]", said.values)[0])
     elif said.kind == "via":

@@ -12,27 +12,37 @@ from preflight.lean import dataclass
 #: A stamp of a collector of logs, which may be glued to what follows it.
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?:Z|[+-]\d\d:?\d\d)?")
 _HOST = re.compile(r"(?:(?<![\w.-])|(?<=^-))([A-Za-z0-9_][\w.-]{0,254}):(\d{1,10}):(\d{1,10})\s")
+#: What NCCL before 2.12 printed without a line end, so that the next message is glued to it.
+_VERSION_BEFORE = re.compile(r"(?<=NCCL version )[\d.]{3,10}[\w.-]{0,20}\+(?:cuda|hip)\d{1,2}\.\d")
 _CLOCK = re.compile(r"\d\d:\d\d:\d\d\s")
 #: A number of a table that NCCL wrote into may be glued to its host's name.
 _TABLE_ROW = re.compile(r"\d\s{1,40}\d{1,19}\s{1,40}[A-Za-z]\w{2,15}\s")
 #: CUDA device, time of a trace, FILE:LINE and function.
-_DEVICE = r"\[(?P<device>\d{1,4})\]"
+_DEVICE = r"\[\s?(?P<device>\d{1,4})\s?\]"
 _REST = (
     r"\s*(?:\d{1,12}\.\d{1,9}\s+)?"
     r"(?:(?P<source>[\w./\\+-]{1,256}:\d{1,6})\s+(?:\(\w{1,64}\)\s+)?|\S{1,128}:\d{1,6}\s+"
     r"|(?:[\w:*&]{1,64} ){0,3}[\w:~]{1,128}\([^()]{0,256}\):\d{1,6}\s+)?\s*"  # a plug-in that writes its functions
 )
-_AFTER_HOST = re.compile(f"(?:{_DEVICE})?{_REST}")
+#: Some builds print a device's number that was never set.
+#: [HOST][PID:TID][DEVICE][FILE:LINE], as T-Head's library writes it.
+_BRACKETED = re.compile(
+    r"\[([A-Za-z0-9_][\w.-]{0,254})\]\[(\d{1,10}):(\d{1,10})\]\[(\d{1,4})\](?:\[([\w./-]{1,256}:\d{1,6})\])?"
+)
+_AFTER_HOST = re.compile(rf"\s*(?:\[\s?(?P<device>\d{{1,10}})\s?\])?{_REST}")
 #: Where somebody took the host out: the device alone tells NCCL's line from prose about NCCL, or nothing stands before.
 _MARKED = re.compile(f"(?:.{{0,400}}[\\s:>│|]|[#+-]|//)?{_DEVICE}{_REST}")
-#: A host whose process somebody took out; what has neither digit nor hyphen may be a word.
+#: A host whose process or thread somebody took out; what has neither digit nor hyphen may be a word.
 _HOST_ALONE = re.compile(
     rf"\s*(?!(?i:rank|gpu|cuda|dev|device|proc|task|line|step|node_rank|local_rank)[-_:]?\d*\s)"
-    rf"(?P<host>(?=\S*[\d-])[A-Za-z][\w.-]{{2,254}})\s{_DEVICE}{_REST}"
+    rf"(?P<host>(?=\S*[\d-]|\S*:[Xx*])[A-Za-z][\w.-]{{1,254}})(?::(?:(?P<pid>\d{{1,10}})|[Xx*]{{1,10}})(?::[\dXx*]{{1,10}})?)?"
+    rf"\s{_DEVICE}{_REST}"
 )
 _BEFORE_BARE = re.compile(
-    r"\s*(?:(?:[\[(]\s*[\])]|[\[(]?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?[\])]?|[>|│┃*]|std(?:out|err)(?: [FP])?)\s+"
-    r"|(?:[#+-]|//)\s*)*"
+    r"\s*(?:(?:[\[(]\s*[\])]|\[[\w.@/:-]{1,64}(?: [\w.@/:-]{1,32}){0,3}\]:?"
+    r"|[\[(]?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?[\])]?|[>|│┃*]|[EWI]|ERROR|WARNING|INFO"
+    r"|std(?:out|err)(?: [FP])?)\s+"
+    r"|(?:[#+\"'`-]|//)\s*)*"
 )
 _BARE = re.compile(f"(?:\\S{{1,255}}:[\\dXx*]{{1,10}}:[\\dXx*]{{1,10}}\\s)?{_REST}")
 
@@ -47,6 +57,7 @@ class Origin:
     tag: str
     time: str | None
     source: str
+    quoted: bool = False  # a program's text or a sentence's: it may only name what a line would begin with
 
     @property
     def process(self) -> tuple[str, int | None, int | None]:
@@ -86,6 +97,10 @@ def origin_of(head: str) -> Origin | None:
         time = f"{stamp[1]} {stamp[2].replace(',', '.')}"
     head = _STAMP.sub(" ", head) if time else head
     found = rest = None
+    if "NCCL version " in head:
+        head = _VERSION_BEFORE.sub(lambda match: match[0] + " ", head)
+    if "][" in head:
+        head = _BRACKETED.sub(lambda match: f" {match[1]}:{match[2]}:{match[3]} [{match[4]}] {match[5] or ''} ", head)
     for match in _HOST.finditer(head):
         if not _CLOCK.fullmatch(match[0]) and (after := _AFTER_HOST.fullmatch(head, match.end())):
             found, rest = match, after
@@ -94,11 +109,13 @@ def origin_of(head: str) -> Origin | None:
         return Origin(found[1], int(found[2]), _number(rest["device"]), tag, time, rest["source"] or "")
     tag, bare = unlaunched(head)
     if marked := _HOST_ALONE.fullmatch(_BEFORE_BARE.sub("", bare, count=1)):
-        return Origin(marked["host"], None, _number(marked["device"]), tag, time, marked["source"] or "")
+        return Origin(
+            marked["host"], _number(marked["pid"]), _number(marked["device"]), tag, time, marked["source"] or ""
+        )
     if marked := _MARKED.fullmatch(bare):
         return Origin(None, None, _number(marked["device"]), tag, time, marked["source"] or "")
     if alone := _BARE.fullmatch(_BEFORE_BARE.sub("", bare, count=1)):
-        return Origin(None, None, None, tag, time, alone["source"] or "")
+        return Origin(None, None, None, tag, time, alone["source"] or "", head.endswith(("'", '"', "`")))
     return Origin(None, None, None, tag, time, "") if found is not None or _TABLE_ROW.search(head) else None
 
 

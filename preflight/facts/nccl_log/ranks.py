@@ -56,7 +56,8 @@ def ranks_of(tally: Tally) -> Members:
     """Return who the ranks of the largest communicator are."""
     rows = tally.seen.get("rank", {})
     members = Members(max((cast(int, key[0]) for key in rows), default=0))
-    locals_ = {key[2] for key in tally.seen.get("size", {}) if key[0] == members.nranks}
+    sizes = [key[2] for key in tally.seen.get("size", {}) if key[0] == members.nranks]
+    locals_ = {local for local in sizes if local is not None}
     members.per_node = cast("int | None", locals_.pop()) if len(locals_) == 1 else None
     for nranks, rank, who, pid, device in cast("Iterator[Any]", iter(rows)):
         if nranks != members.nranks:

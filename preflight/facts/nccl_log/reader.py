@@ -12,12 +12,13 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import BinaryIO
 
+from preflight.facts.nccl_log.cut import completed
 from preflight.facts.nccl_log.finish import finish
 from preflight.facts.nccl_log.model import NcclLog
 from preflight.facts.nccl_log.scan import Scanner
 from preflight.facts.nccl_log.source import CHUNK, Reader, divisible, lines, opened
 from preflight.facts.nccl_log.tally import Tally
-from preflight.facts.nccl_log.wrapped import unwrapped
+from preflight.facts.nccl_log.wrapped import continued, unwrapped
 from preflight.lean import dataclass
 
 #: A further process costs some 30 ms and 25 MB; it pays from about twice that much work on.
@@ -32,7 +33,7 @@ class NotALog(ValueError):
 def parse(text: str) -> NcclLog | None:
     """Read a log, whatever else stands in it; None if no line of it is NCCL's. Never raises."""
     scanner = Scanner()
-    scanner.feed(unwrapped(text.encode("utf-8", "backslashreplace").split(b"\n")))
+    scanner.feed(completed(unwrapped(continued(text.encode("utf-8", "backslashreplace").split(b"\n")))))
     scanner.settle()
     return finish(scanner.tally)
 
@@ -207,7 +208,7 @@ def _stream_tally(stream: Reader, before: int, most: int | None, file: str) -> T
     chunks = lines(reader, most)
     small = list(islice(chunks, 2))
     if sum(map(len, small[1:])) <= 1 and not before:  # a text that somebody copied, and the end of its last line
-        small = [unwrapped([line for chunk in small for line in chunk])]
+        small = [completed(unwrapped(continued([line for chunk in small for line in chunk])))]
     for chunk in chain(small, chunks):
         scanner.feed(chunk)
     scanner.settle()

@@ -14,9 +14,13 @@ from zlib import crc32
 from preflight.facts.nccl_lines import LONGEST_LINE_CHARS
 from preflight.facts.nccl_log import rails, signatures
 from preflight.facts.nccl_log.careful import CarefulReader, levelled
+from preflight.facts.nccl_log.channel_lines import Via, via
+from preflight.facts.nccl_log.comm_lines import collective_size
 from preflight.facts.nccl_log.events import apply, sized
-from preflight.facts.nccl_log.messages import Event, Via, collective_size, event, ignored, marked, trimmed, via
+from preflight.facts.nccl_log.messages import event, ignored, marked
 from preflight.facts.nccl_log.prefix import Origin, clean, origin_of, unwrapped_json
+from preflight.facts.nccl_log.said import Event
+from preflight.facts.nccl_log.trim import trimmed
 
 _INFO, _WARN = b"NCCL INFO ", b"NCCL WARN "
 _VIA = b"] via "
@@ -141,22 +145,27 @@ class Scanner(CarefulReader):
 
     def _info(self, line: bytes, head: bytes, message: bytes) -> None:
         origin = self.origins[head] if head in self.origins else self._origin(head)
+        if origin is None and levelled(head):  # a warning and another message in one line
+            self.careful(self.number, line)
+            return
         if (known := self.messages.get(message)) is None:
             if ignored(message):
-                self.tally.lines += origin is not None
+                self.tally.lines += origin is not None and not origin.quoted
                 self._sized(message)
                 return
             if (shape := message.translate(None, _DIGITS)) in self.idle:
-                self.tally.lines += origin is not None
+                self.tally.lines += origin is not None and not origin.quoted
                 return
             if levelled(message) or head[:1] == b"{" or len(line) > 8 * LONGEST_LINE_CHARS:
                 self.careful(self.number, line)
                 return
             known = self._read(message, shape)
-        if origin is None:
-            return
-        self.tally.lines += 1
         said, failure = known
+        if origin is None:
+            if said is not None and said.kind == "version":  # whoever says it
+                self.outside(self.number, clean(line))
+            return
+        self.tally.lines += said is not None or failure is not None or not origin.quoted
         if said is not None:
             apply(self.tally, said, origin, lambda: self.line(self.number, line, origin, message))
         if failure is not None:
@@ -207,7 +216,9 @@ class Scanner(CarefulReader):
         if key not in self.warnings:
             if len(self.warnings) >= _MESSAGES_KEPT:
                 self.warnings.clear()
-            found = signatures.matching(trimmed(clean(message)), "warn", origin.source)
+            text = trimmed(clean(message))
+            self.sized_by(text)
+            found = signatures.matching(text, "warn", origin.source)
             self.warnings[key] = found.id if found else None
         self.tally.lines += 1
         self.tally.warning(lambda: self.line(number, raw, origin, message))
@@ -219,7 +230,7 @@ class Scanner(CarefulReader):
         plain: list[tuple[int, bytes]] = []
         now = self.number
         for number, raw in lines:
-            if b"NCCL" in raw or b"RCCL" in raw:
+            if b"NCCL" in raw or b"RCCL" in raw or b"vLLM is using nccl==" in raw:
                 self._warning(number, raw)
             elif len(raw) > LONGEST_LINE_CHARS:
                 self.tally.long_lines += 1
@@ -237,7 +248,8 @@ class Scanner(CarefulReader):
         try:
             return self.origins[head]
         except KeyError:
-            origin = None if len(head) > LONGEST_LINE_CHARS else self.known(origin_of(clean(head)))
+            several = len(head) > LONGEST_LINE_CHARS or levelled(head)
+            origin = None if several else self.known(origin_of(clean(head)))
             self.origins[head] = origin
             return origin
 

@@ -20,7 +20,7 @@ Where = Literal["warn", "info", "outside"]
 WHERE: tuple[Where, ...] = ("warn", "info", "outside")
 SEVERITIES = ("fatal", "warn", "info")
 #: What must hold of the whole log; see ``finish.py``.
-CONDITIONS = ("", "tcp", "staged", "fatal", "unexplained")
+CONDITIONS = ("", "tcp", "spread", "staged", "fatal", "unexplained", "silent")
 
 
 @dataclass(frozen=True)

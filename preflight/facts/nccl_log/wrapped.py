@@ -1,4 +1,4 @@
-"""Lines that a terminal broke at its width before somebody copied them."""
+"""Lines that a terminal broke at its width before somebody copied them, or that somebody broke for a page."""
 
 from __future__ import annotations
 
@@ -12,6 +12,32 @@ _BEGINS = re.compile(
 _OWN = (b"NCCL ", b"ProcessGroupNCCL.cpp:")
 #: So many broken lines tell a width from a coincidence.
 _ENOUGH = 3
+
+#: A line that cannot end here: nothing stands behind the level, or a list of HCAs lacks its end.
+_UNFINISHED = re.compile(rb"NCCL (?:WARN|INFO)$|NCCL INFO NET/\S{1,32} ?: Using \[.{1,4096}/(?:IB|RoCE)$")
+_LAST = (b"WARN", b"INFO", b"/IB", b"/RoCE")
+_LONGEST = 4096
+
+
+def continued(lines: list[bytes]) -> list[bytes]:
+    """Return the lines with those joined that are indented below one that cannot end where it does."""
+    joined = list(lines)
+    at = 0
+    while at < len(lines) - 1:
+        first, end = lines[at].rstrip(), at + 1
+        depth = len(first) - len(first.lstrip(b" \t"))
+        if len(first) <= _LONGEST and first.endswith(_LAST) and _UNFINISHED.search(first):
+            while end < len(lines) and _below(lines[end], depth) and b"NCCL " not in lines[end]:
+                end += 1
+            if end > at + 1:
+                joined[at:end] = [b" ".join([first, *map(bytes.strip, lines[at + 1 : end])]), *[b""] * (end - at - 1)]
+        at = end
+    return joined
+
+
+def _below(line: bytes, depth: int) -> bool:
+    """Tell whether a line is indented deeper than that, and no empty one."""
+    return bool(line.strip()) and len(line) - len(line.lstrip(b" \t")) > depth
 
 
 def unwrapped(lines: list[bytes]) -> list[bytes]:

@@ -31,7 +31,6 @@ class Entry:
     retired: bool
     sizes: tuple[tuple[int, ...], ...]  # of its inputs
     dtypes: tuple[str, ...]
-    created_ns: int | None
     duration_ms: float | None
     where: str  # the user's line of code
 
@@ -86,7 +85,6 @@ class Recording:
                 str(group[0])[:80], str(group[1])[:80] if len(group) > 1 else "", -1 if seq is None else seq, p2p,
                 str(raw.get("profiling_name", "?"))[:80], str(state)[:20] if state is not None else "",
                 raw.get("retired") is True, _sizes(raw.get("input_sizes")), _texts(raw.get("input_dtypes")),
-                number(raw.get("time_created_ns")),
                 float(length) if isinstance(length, (int, float)) and not isinstance(length, bool) else None,
                 _where(raw.get("frames")),
             )

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from preflight.lean import dataclass
 
-MARKS = ("Watchdog caught collective operation timeout", "ast enqueued")
+MARKS = ("WorkNCCL(", "ast enqueued")
 
 _MARK = r"(?:^|[\s\]])\[(?:default)?(?:rank)?(\d{1,7})\]:"
 _TIMEOUT = re.compile(
-    r"(?:\[[Rr]ank ?(\d{1,7})\]\s+)?Watchdog caught collective operation timeout:\s+"
+    r"(?:\[[Rr]ank ?(\d{1,7})\]\s+)?(?:Watchdog caught collective operation timeout:\s+"
+    r"|(?=WorkNCCL\([^)]{0,400}\)?[^)]{0,400}\) ran for \d))"
     r"WorkNCCL\(([^)]{0,400}\)?[^)]{0,400})\)(?:\s+ran for (\d{1,15}) (?:milliseconds|ms)\b)?"
 )
 _STATUS = re.compile(
@@ -28,7 +29,9 @@ _RANK_MARK = re.compile(_MARK)
 MOST = 100_000
 
 #: How a message begins that a terminal or a person may have broken, and over how many more lines.
-_HEADS = ("Watchdog caught", "Exception (either an error or timeout)", "Timeout at NCCL work")
+_HEADS = ("Watchdog caught", "Exception (either an error or timeout)", "Timeout at NCCL work", "detected by watchdog",
+          "thread terminated with exception")  # fmt: skip
+_HEAD_CUT = re.compile(r"\] \[Rank \d{1,7}\] Wat[a-z ]{0,42}\s*$")
 _MOST_BROKEN = 6
 #: Characters of a line that are looked at.
 _LONGEST = 20_000
@@ -87,23 +90,35 @@ def parse(lines: Iterable[str]) -> Watchdog:
                     int(match[5]), int(match[6]),
                 )  # fmt: skip
                 progress.setdefault((told.rank, told.group), told)
-    return Watchdog(tuple(timed_out), tuple(progress.values()))
+    return Watchdog(_said(timed_out), tuple(progress.values()))
+
+
+def _said(timed_out: list[TimedOut]) -> tuple[TimedOut, ...]:
+    """Drop what only repeats: a title or a sentence that names a timeout, of which a rank itself tells elsewhere."""
+    by_ranks = {one.seq for one in timed_out if one.rank is not None}
+    return tuple(one for one in timed_out if one.rank is not None or not by_ranks
+                 or (one.seq is not None and one.seq not in by_ranks))  # fmt: skip
 
 
 def _joined(lines: Iterable[str]) -> Iterator[str]:
     """Yield lines, each message that was broken over several at its first; as many lines as there were."""
     kept = list(lines)
     for at, line in enumerate(kept):
-        if any(head in line for head in _HEADS) and not _whole(line) and (end := _end(kept, at)) > at + 1:
+        if _begins(line) and not _whole(line) and (end := _end(kept, at)) > at + 1:
             kept[at:end] = [_glued(kept, at, end), *[""] * (end - at - 1)]
         yield kept[at]
+
+
+def _begins(line: str) -> bool:
+    return any(head in line for head in _HEADS) or _HEAD_CUT.search(line[-200:]) is not None
 
 
 def _end(kept: Sequence[str], at: int) -> int:
     """Return where a broken message ends: where it is whole, else where it says at least what it waited for."""
     ends = []
     for end in range(at + 2, min(at + 2 + _MOST_BROKEN, len(kept) + 1)):
-        if any(head in kept[end - 1] for head in _HEADS):
+        # what a watchdog died of is itself such a message
+        if _begins(kept[end - 1]) and not (end == at + 2 and _HEADS[-1] in kept[at]):
             break
         if _whole(_glued(kept, at, end)):
             return end

@@ -1,4 +1,4 @@
-"""The host's own: ``lspci -vv``, ``numactl -H``, and Multus's ``network-status``."""
+"""The host's own: ``numactl -H``, and Multus's ``network-status``."""
 
 from __future__ import annotations
 
@@ -6,151 +6,29 @@ import json
 import re
 from typing import Any
 
-from preflight.reading.blocks import block, cpu_ids, is_prompt
-from preflight.reading.kinds.verbs import json_at
+from preflight.reading.blocks import block, cpu_ids, json_at
 from preflight.reading.lines import Lines
 from preflight.reading.parts import Cut, Kind, Taken
-
-# --- lspci -------------------------------------------------------------------------------------------
-
-#: ``81:00.0 Infiniband controller: Mellanox …``; with ``-n`` and ``-nn`` the class is, or has, a number.
-_DEVICE = re.compile(
-    r"\s{0,4}((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) "
-    r"([A-Z0-9][^:\[\]]{2,60}(?: \[[0-9a-f]{4}\])?|[0-9a-f]{4}): (\S.*)"
-)
-_LINK = re.compile(r"\s*Lnk(Cap|Sta):\s.*?Speed ([\w./]+)(?: \((\w+)\))?, Width (x\d{1,2})(?: \((\w+)\))?.*")
-_ACS = re.compile(r"\s*ACSCtl:\s*(.*)")
-_DEVCTL = re.compile(r"\s*(?:DevCtl:.*|.*MaxPayload (\d{2,4}) bytes, MaxReadReq (\d{3,4}) bytes.*)")
-
-
-#: What a device's details begin with, by which they are told where the indentation or the device's line is lost.
-_DETAIL = re.compile(
-    r"\s*(?:(?:Lnk|Dev|Slt|Root|ACS|AER|UE|CE)(?:Cap|Ctl|Sta|Msk|Svrt)\d?|Capabilities|Subsystem|Control|Status|Latency"
-    r"|Interrupt|NUMA node|Region \d|Physical Slot|IOMMU group|Bus|Kernel (?:driver in use|modules)|Flags|BIST"
-    r"|Expansion ROM at .*|Secondary status|BridgeCtl|(?:Memory|I/O|Prefetchable memory) behind bridge)\s?:?\s.*"
-)
-#: A name of which the rest was cut off, or a flag that lost its sign.
-_STUMP = re.compile(r"\s*[A-Z][A-Za-z]{0,11}|.*\s[A-Za-z0-9]{1,20}[+-] [A-Za-z]\w{0,14}")
-#: A line of flags, of a slot or of a payload: what a register's line goes on with.
-_FLAGS = re.compile(r"[A-Za-z][\w/-]{1,24}[+-](?:[\s,;].*)?|(?:Slot #\d|MaxPayload \d|Address: |Vector table: ).*")
-#: Registers that only PCI Express functions have: what is left where the line that names the device is cut off.
-_REGISTER = re.compile(
-    r"\s*(?:Lnk(?:Cap|Ctl|Sta)|Dev(?:Cap|Ctl|Sta)|ACS(?:Cap|Ctl)|Slt(?:Cap|Ctl|Sta))2?:\s.*[+-](?:\s.*)?"
-)
-
-
-#: Characters that a mail breaks off a line at most.
-_BROKEN_OFF = 60
-
-
-def _begins_lspci(lines: Lines, at: int) -> bool:
-    text = lines[at].text
-    if _DEVICE.fullmatch(text):
-        return True
-    if not re.search("Lnk|ACS|Dev|Slt|MaxReadReq", text):
-        return False
-    if _LINK.fullmatch(text) or (text.lstrip().startswith("ACSCtl:") and _REGISTER.fullmatch(text)):
-        return True
-    if not (_REGISTER.fullmatch(text) or _DEVCTL.fullmatch(text)):
-        return False
-    return any(_REGISTER.fullmatch(line.text) or _LINK.fullmatch(line.text) for line in lines[at + 1 : at + 5])
-
-
-def _device(match: re.Match[str] | None) -> dict[str, Any]:
-    return {
-        "address": match[1] if match else None, "class": match[2] if match else None,
-        "name": match[3] if match else None, "acs_ctl": None,
-        "link": {"speed": None, "width": None, "downgraded": None, "max_speed": None, "max_width": None},
-        "max_read_request": None, "max_payload": None,
-    }  # fmt: skip
-
-
-def _take_lspci(lines: Lines, at: int) -> Taken:
-    devices: list[dict[str, Any]] = []
-    end, last, empty, acs = at, at, 0, False
-    cut = list[Cut]()
-    if not _DEVICE.fullmatch(lines[at].text):
-        devices.append(_device(None))
-        cut.append(Cut(lines[at].number, "the line that names the device is missing"))
-    while end < len(lines):
-        text = lines[end].text
-        if match := _DEVICE.fullmatch(text):
-            devices.append(_device(match))
-            empty = 0
-        elif not text.strip():
-            empty += 1
-            if empty > 2:
-                break
-        elif is_prompt(text) or not (text[:1].isspace() or _detailed(text) or _rest(lines, end)):
-            break
-        else:
-            if _said(devices[-1], text):
-                devices.append(_device(None))  # one register of each device, as grep leaves them
-            if acs and devices[-1]["acs_ctl"] and _FLAGS.fullmatch(text):  # the rest of a line that a mail broke
-                devices[-1]["acs_ctl"].update(_flags(text))
-            _detail(devices[-1], text)
-            empty, acs = 0, text.lstrip().startswith("ACSCtl:")
-        last = end if text.strip() else last
-        end += 1
-    if _STUMP.fullmatch(lines[last].text):
-        cut.append(Cut(lines[last].number, "the line breaks off"))
-    down = [str(device["address"]) for device in devices if device["link"]["downgraded"]]
-    summary = f"{len(devices)} devices, links below their capability: {', '.join(down[:8]) or 'none shown'}"
-    return Taken(last + 1, {"devices": devices}, summary, cut)
-
-
-def _detailed(text: str) -> bool:
-    return bool(_DETAIL.fullmatch(text) or _FLAGS.fullmatch(text))
-
-
-def _rest(lines: Lines, at: int) -> bool:
-    """Tell whether a line is the rest of the one before it, which a mail broke: the next one goes on."""
-    after = lines[at + 1].text if at + 1 < len(lines) else ""
-    return len(lines[at].text) < _BROKEN_OFF and bool(_DETAIL.fullmatch(after) or _FLAGS.fullmatch(after))
-
-
-def _flags(text: str) -> dict[str, bool]:
-    return {flag[:-1]: flag[-1] == "+" for flag in text.split() if flag[-1:] in "+-"}
-
-
-def _said(device: dict[str, Any], text: str) -> bool:
-    """Tell whether a register comes a second time, which no device has twice."""
-    if match := _LINK.fullmatch(text):
-        return device["link"]["max_speed" if match[1] == "Cap" else "speed"] is not None
-    if _ACS.fullmatch(text):
-        return device["acs_ctl"] is not None
-    return "MaxReadReq" in text and device["max_read_request"] is not None
-
-
-def _detail(device: dict[str, Any], text: str) -> None:
-    if match := _LINK.fullmatch(text):
-        if match[1] == "Cap":
-            device["link"].update(max_speed=match[2], max_width=match[4])
-        else:
-            downgraded = "downgraded" in (match[3], match[5])
-            if match[3] is None and match[5] is None and device["link"]["max_speed"]:
-                # lspci before 3.6 does not say it in words
-                downgraded = (match[2], match[4]) != (device["link"]["max_speed"], device["link"]["max_width"])
-            device["link"].update(speed=match[2], width=match[4], downgraded=downgraded)
-    elif match := _ACS.fullmatch(text):
-        device["acs_ctl"] = _flags(match[1])
-    elif (match := _DEVCTL.fullmatch(text)) and match[2]:
-        device.update(max_payload=int(match[1]), max_read_request=int(match[2]))
-
 
 # --- numactl -H --------------------------------------------------------------------------------------
 
 _AVAILABLE = re.compile(r"\s*available:\s*(\d{1,4}) nodes?\b.*")
 #: With ``--cpu-compress`` ranges, and behind them how many CPUs they are.
-_NODE_CPUS = re.compile(r"\s*node (\d{1,4}) cpus:\s*([\d\s,-]*?)\s*(?:\(\d{1,5}\))?\s*")
+_NODE_CPUS = re.compile(r"\s*node (\d{1,4}) cpus:\s*([\d\s,-]*?)\s*(?:\([\w ,-]{1,40}\))?\s*")
 #: The rest of a node's CPUs, where the line was broken.
 _MORE_CPUS = re.compile(r"\s*\d{1,5}(?:\s+\d{1,5})*\s*")
-_NODE_SIZE = re.compile(r"\s*node (\d{1,4}) (size|free):\s*(\d{1,12}) ([KMG]B)\s*")
+#: The number may have been blotted out: ``size: n MB``.
+_NODE_SIZE = re.compile(r"\s*node (\d{1,4}) (size|memory|free):\s*(\S{1,12}) ([KMG]B)\s*")
 _UNIT = {"KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 
 
 def _begins_numactl(lines: Lines, at: int) -> bool:
-    return bool(_AVAILABLE.fullmatch(lines[at].text) or _NODE_CPUS.fullmatch(lines[at].text))
+    text = lines[at].text
+    if "node" not in text:
+        return False
+    if _NODE_SIZE.fullmatch(text):  # the head was cut off
+        return any(_NODE_CPUS.fullmatch(line.text) for line in lines[at + 1 : at + 3])
+    return bool(_AVAILABLE.fullmatch(text) or _NODE_CPUS.fullmatch(text))
 
 
 def _take_numactl(lines: Lines, at: int) -> Taken:
@@ -176,9 +54,9 @@ def _take_numactl(lines: Lines, at: int) -> Taken:
         elif match := _NODE_CPUS.fullmatch(line.text):
             nodes.setdefault(match[1], {"cpus": None, "memory_bytes": None})
             told[match[1]], open_node = [match[2]], match[1]
-        elif (match := _NODE_SIZE.fullmatch(line.text)) and match[2] == "size":
+        elif (match := _NODE_SIZE.fullmatch(line.text)) and match[2] != "free":
             node = nodes.setdefault(match[1], {"cpus": None, "memory_bytes": None})
-            node["memory_bytes"] = int(match[3]) * _UNIT[match[4]]
+            node["memory_bytes"] = int(match[3]) * _UNIT[match[4]] if match[3].isdecimal() else None
     for name, texts in told.items():
         nodes[name]["cpus"] = cpu_ids(" ".join(texts))
     cut = []
@@ -203,6 +81,14 @@ def joined_cpus(text: str, more: str) -> list[str]:
 _NEXT_NETWORK = re.compile(r"\s*},\s*{\s*")
 
 
+#: The annotation that asks for networks; what came of it is in another.
+_ASKED_FOR = re.compile(r"cncf\.io/networks\b(?!-status)")
+
+
+#: A list of objects; a prompt begins with a bracket as well.
+_LIST = re.compile(r"\s*\[\s*(?:\{|$)")
+
+
 def _begins_status(lines: Lines, at: int) -> bool:
     text = lines[at].text
     if _NEXT_NETWORK.fullmatch(text):  # the head was cut off
@@ -210,10 +96,10 @@ def _begins_status(lines: Lines, at: int) -> bool:
         return '"name"' in near and ('"interface"' in near or '"ips"' in near)
     if "network-status" in text:
         return any("[" in line.text or "{" in line.text for line in lines[at : at + 3])
-    if not text.lstrip().startswith("["):
+    if not _LIST.match(text) or (at and _ASKED_FOR.search(lines[at - 1].text)):
         return False
     near = " ".join(line.text[:4000] for line in lines[at : at + 8])
-    return '"name"' in near and ('"interface"' in near or '"ips"' in near or '"dns"' in near)
+    return '"name"' in near and any(key in near for key in ('"interface"', '"dns"', '"default"', '"device-info"'))
 
 
 def _take_status(lines: Lines, at: int) -> Taken:
@@ -260,7 +146,7 @@ def _cut_status(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]]:
 def _status(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]] | None:
     """Find the list, which may stand alone, behind its annotation's name, or quoted in one line."""
     text = lines[at].text
-    start = text.find("[")
+    start = text.find("[", max(0, text.find("network-status")))
     quoted = re.search(r"""["'](\[.*\])["']\s*,?\s*$""", text)
     if quoted and '\\"' in quoted[1]:
         try:
@@ -271,6 +157,8 @@ def _status(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]] | None:
     if start < 0:
         start, at = 0, at + 1
     rest = [type(lines[at])(lines[at].number, text[start:] if start else lines[at].text), *lines[at + 1 : at + 2000]]
+    if len(rest) > 1 and '\\"' in rest[1].text:  # an annotation's file, with the quotes kept from the shell
+        rest = [type(line)(line.number, line.text.replace('\\"', '"')) for line in rest]
     # `kubectl describe` goes on over lines that begin with blanks
     found = json_at(rest, 0)
     return (at + found[0], found[1]) if found and _is_status(found[1]) else None
@@ -284,6 +172,5 @@ def _is_status(value: Any) -> bool:
 
 KINDS = (
     Kind("network-status", _begins_status, _take_status),
-    Kind("lspci", _begins_lspci, _take_lspci),
     Kind("numactl", _begins_numactl, _take_numactl),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from preflight.reading.blocks import is_prompt
 from preflight.reading.lines import Lines
 from preflight.reading.parts import Kind, Taken
 
@@ -14,11 +15,15 @@ _SXID = re.compile(
 )
 _PID = re.compile(r"\bpid='?(\d{1,10})'?")
 
-#: What a line of a kernel log begins with: its time, in one of the ways of dmesg, journalctl and syslog.
+#: What a line of a kernel log begins with: its time, in one of the ways of dmesg, journalctl and syslog;
+#: UCX writes the like, with host and process behind it.
 _TIME = re.compile(
-    r"\s{0,8}(?:(?:kern\s*:\w+\s*:\s*|<\d{1,3}>)?"
-    r"(?:\d{1,7}[:-]?\s?(?=\[))?(?P<at>\[\s*\+?\d{1,10}\.\d{1,9}\]|\[\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\]"
-    r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.,]?\d{0,9}(?:Z|[+-]\d\d:?\d\d)?|\w{3} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,6})?"
+    r"\s{0,8}(?:(?:#|//|[*>•-]|\d{1,5}\.)\s{1,4})?(?:(?:kern\s*:\w+\s*:\s*|kernel:\s*|<\d{1,3}>)?"
+    r"(?:\d{1,7}[:-]?\s?(?=\[))?(?P<at>\[\s*\+?\d{1,10}\.\d{1,9}\](?!\s\[[\w.-]{1,64}:\d{1,10} ?:\d{1,5}\])"
+    r"|\[\w{3} \w{3} [ \d]?\d \d\d:\d\d:\d\d \d{4}\]"
+    r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,]?\d{0,9}(?:Z|[+-]\d\d:?\d\d)?"
+    # the month in the words of any language
+    r"|[^\W_][\w.]{1,5} {1,2}\d{1,2} \d\d:\d\d:\d\d(?:\.\d{1,6})?"
     r"|\d{1,3},\d{1,12},\d{1,18},[^;]{1,16};))"
 )
 
@@ -34,66 +39,127 @@ _EVENTS = (
     ("nic-pcie-limited", re.compile(r"mlx5_core .*available PCIe bandwidth, limited by")),
     ("module-hot", re.compile(r"mlx5_core .*(?:High Temperature|Over Temperature)", re.IGNORECASE)),
     ("slot-power", re.compile(r"Detected insufficient power on the PCIe slot")),
-    ("out-of-memory", re.compile(r"Out of memory: Kill|oom-kill:")),
-    ("machine-check", re.compile(r"mce: \[Hardware Error\]|Machine check events logged|EDAC .*[CU]E ")),
+    ("out-of-memory", re.compile(r"(?i)out of memory: Kill|oom-kill:")),
+    ("machine-check", re.compile(r"mce: \[Hardware Error\]|Machine check events logged|EDAC .*\b[CU]E ")),
     ("hung-task", re.compile(r"INFO: task .{1,64} blocked for more than \d+ seconds")),
 )  # fmt: skip
 
-#: Lines that are no log among lines of a log, before the log is taken to be over.
-_GAP = 3
+#: Lengths of a line that a mail broke.
+_BROKEN = (50, 100)
+#: Lines that are no log among lines of a log, before the log is taken to be over; blank ones are counted apart.
+_GAP, _BLANKS = 3, 6
+
+
+#: A driver's line whose time somebody left out: ``pcieport 0000:00:03.0: AER: …``, ``EDAC MC0: 1 CE …``.
+_UNTIMED = re.compile(
+    r"\s*(?:mlx[45]_\w{2,6}(?: [\w.-]{1,16})?: |mlx5_\w{4,40}:\d{1,5}:\(pid \d{1,8}\): "
+    r"|[a-z][\w-]{1,30} [0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7](?: [\w@.-]{1,32})?: "
+    r"|EDAC [A-Z]{1,8}\d{0,3}: |mce: \[Hardware Error\]"
+    r"|INFO: task \S{1,64}:\d{1,10} blocked for more than \d|Out of memory: Kill(?:ed)? process \d{1,10} \().*"
+)
 
 
 def _is_log(text: str) -> bool:
-    return bool(_TIME.match(text) or "NVRM: " in text or "SXid (" in text or " kernel: " in text)
+    if _TIME.match(text) or "NVRM: " in text or "SXid (" in text or " kernel: " in text:
+        return True
+    return bool(_UNTIMED.fullmatch(text))
 
 
+#: An error of a switch, and not the text of a program that prints one.
+_SWITCH = re.compile(r"SXid \((?:PCI:)?[0-9a-fA-F]{4}")
 #: The driver's name in prose, or in a command that looks for it.
 _ONLY_NAMED = re.compile(r"NVRM: Xid(?! \()|grep\b.{0,80}(?:NVRM|SXid)")
 
 
+def _address(said: str) -> str | None:
+    """Return an address; None where somebody blotted it out."""
+    return said if re.search("[0-9a-fA-F]", said) else None
+
+
+#: The time as somebody shortened it, or in words.
+_STAMP = re.compile(r"\s*\[(?:\s*\d{1,10}\.\d{1,5}|[^\W\d_]{2,4}\.? [^\W\d_]{3,4}\.? [ \d]\d \d\d:\d\d:\d\d \d{4})\] ")
+#: ``dmesg -T``, and the name of what says it.
+_IN_WORDS = re.compile(
+    r"\[[^\W\d_]{2,4}\.? [^\W\d_]{3,4}\.? [ \d]\d \d\d:\d\d:\d\d \d{4}\] +"
+    r"[A-Za-z][\w.-]{1,30}(?: [\w.:@-]{1,32}){0,2}: "
+)
+
+
 def _begins(lines: Lines, at: int) -> bool:
     text = lines[at].text
-    if ("NVRM: " in text or "SXid (" in text) and not _ONLY_NAMED.search(text):
+    if ("NVRM: " in text or _SWITCH.search(text)) and not _ONLY_NAMED.search(text):
         return True
-    if not _TIME.match(text) or "NCCL" in text:
+    if "NCCL" in text:
         return False
+    time = _TIME.match(text)
+    if not time:
+        return bool(_UNTIMED.fullmatch(text)) and any(pattern.search(text) for _, pattern in _EVENTS)
+    if _IN_WORDS.match(text) and any(_IN_WORDS.match(line.text) for line in lines[at + 1 : at + 3]):
+        return True
     if (
         re.match(r"\s*(?:<\d{1,3}>|\d{1,7}[:-]?\s?)?\[\s*\+?\d{1,10}\.\d{6}\](?! ?\[[A-Z]+\])", text)
         or " kernel: " in text
         or text.lstrip().startswith("kern")
+        or (_STAMP.match(text) and _told(text, 0))
     ):
         return True
-    # Other programs write times as well: it is the kernel's if the kernel's names are near
+    # Other programs write times as well: it is the kernel's if a driver and its device, or the kernel's names, are near
+    if _UNTIMED.fullmatch(text, time.end()):
+        return True
     return any(_XID.search(line.text) or _SXID.search(line.text) for line in lines[at : at + 40])
+
+
+def _told(text: str, number: int) -> list[dict[str, Any]]:
+    """Return the events that a line tells."""
+    time = _TIME.match(text)
+    at_time = time["at"].strip("[] ") if time else None
+    return [{"event": name, "time": at_time, "text": text.strip()[:300], "line": number}
+            for name, pattern in _EVENTS if pattern.search(text)]  # fmt: skip
+
+
+def _carried(lines: Lines, at: int) -> list[dict[str, Any]]:
+    """Return the events that the line above tells only together with this one, where a mail broke it."""
+    above, text = lines[at - 1], lines[at].text
+    if not text[:1].isalnum() or not _is_log(above.text) or not _BROKEN[0] <= len(above.text) <= _BROKEN[1]:
+        return []
+    if at + 1 < len(lines) and lines[at + 1].text.strip() and not _is_log(lines[at + 1].text):
+        return []
+    alone = {event["event"] for one in (above.text, text) for event in _told(one, 0)}
+    return [event for event in _told(f"{above.text} {text}", above.number) if event["event"] not in alone]
 
 
 def _take(lines: Lines, at: int) -> Taken:
     xids: list[dict[str, Any]] = []
     sxids: list[dict[str, Any]] = []
     events: list[dict[str, Any]] = []
-    end, last = at, at
-    while end < len(lines) and end - last <= _GAP:
+    end, last, others, blanks = at, at, 0, 0
+    while end < len(lines) and others < _GAP and blanks < _BLANKS:
         text = lines[end].text
+        if end > at and is_prompt(text):
+            break
         if not _is_log(text):
+            events += (more := _carried(lines, end))
+            last = end if more else last
+            bare = text.strip()  # a page's numbers of lines stand between them
+            others, blanks = others + (bare != "" and not bare.isdigit()), blanks + (not bare)
             end += 1
             continue
-        last, time = end, _TIME.match(text)
+        last, others, blanks, time = end, 0, 0, _TIME.match(text)
         at_time = time["at"].strip("[] ") if time else None
         if match := _XID.search(text):
             pid = _PID.search(match[3] or "")
             xids.append({
-                "bus_id": match[1], "xid": int(match[2]), "time": at_time, "pid": int(pid[1]) if pid else None,
+                "bus_id": _address(match[1]), "xid": int(match[2]), "time": at_time,
+                "pid": int(pid[1]) if pid else None,
                 "text": (match[3] or "").strip(), "line": lines[end].number,
             })  # fmt: skip
         elif match := _SXID.search(text):
             sxids.append({
-                "switch": int(match[1]), "bus_id": match[2], "sxid": int(match[3]), "time": at_time,
+                "switch": int(match[1]), "bus_id": _address(match[2]), "sxid": int(match[3]), "time": at_time,
                 "fatal": None if match[4] is None else match[4] == "Fatal", "text": (match[5] or "").strip(),
                 "line": lines[end].number,
             })  # fmt: skip
-        for name, pattern in _EVENTS:
-            if pattern.search(text):
-                events.append({"event": name, "time": at_time, "text": text.strip()[:300], "line": lines[end].number})
+        events += _told(text, lines[end].number)
         end += 1
     facts = {"xids": xids, "sxids": sxids, "events": events}
     numbers = sorted({str(xid["xid"]) for xid in xids}, key=int)

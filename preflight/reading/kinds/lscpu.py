@@ -11,11 +11,29 @@ from preflight.reading.parts import Cut, Kind, Taken
 
 #: A node's CPUs, in any language: ``NUMA node0 CPU(s):``, ``NUMA-Knoten0 CPU(s):``, ``NUMA 节点0 CPU：``.
 _NUMA_LINE = re.compile(r"\s*NUMA[ -]?[^\W\d]{1,16}\s?(\d{1,4}) CPU(?:\(s\))?\s*[:：]\s*(\d[\d,\s-]*)?")
-_NUMA_COUNT = re.compile(r"\s*NUMA[ -]?[^\W\d]{1,16}(?:\(s\))?\s*[:：]\s*(\d{1,4})")
+#: Not ``NUMA node: 1``, which is of a device in lspci, nor what virsh calls cells.
+_NUMA_COUNT = re.compile(r"\s*(?!NUMA node:|NUMA cell)NUMA[ -]?[^\W\d]{1,16}(?:\(s\))?\s*[:：]\s*(\d{1,4})")
 #: Names that only lscpu has, two of which tell what is left of it.
 _NAMES = re.compile(
     r"\s*(?:CPU op-mode\(s\)|CPU\(s\)|On-line CPU\(s\) list|Thread\(s\) per core|Core\(s\) per socket|Socket\(s\)):\s.*"
 )
+#: What others say as well, ahead of the nodes of a list whose head was cut off.
+_MORE = re.compile(
+    r"\s*(?:Vendor ID|CPU family|Model(?: name)?|Stepping|CPU (?:max |min )?MHz|BogoMIPS|Virtualization(?: type)?"
+    r"|Hypervisor vendor|L\d[di]? cache|Byte Order|Address sizes):\s.*"
+)
+#: Lines of the list between its head and the nodes.
+_AHEAD = 25
+#: The list's first name, and the names whose values are told, in the other languages that people paste most.
+_FIRST = re.compile(r"\s*(?:Architecture|Architektur|架构)\s*[:：]\s*\S+\s*")
+_WORDS = {
+    "Architektur": "Architecture", "Modellname": "Model name", "Sockel": "Socket(s)",
+    "Thread(s) pro Kern": "Thread(s) per core", "架构": "Architecture", "CPU": "CPU(s)", "型号名称": "Model name",
+    "座": "Socket(s)", "每个核的线程数": "Thread(s) per core",
+}  # fmt: skip
+_WORD = re.compile(rf"\s*({'|'.join(map(re.escape, _WORDS))})\s*[:：]\s*(\S.*?)\s*")
+#: Flags that a page broke.
+_FLAGS = re.compile(r"(?=.*[_\d])[a-z\d_]{1,24}(?: [a-z\d_]{1,24}){2,40}")
 _HEAD = re.compile(r"\s*CPU\s+NODE\s+SOCKET\s+CORE\b.*")
 _COMMENT = re.compile(r"# (?:The following is the parsable format|CPU,Core,Socket,Node\b).*")
 
@@ -27,10 +45,17 @@ def _begins(lines: Lines, at: int) -> bool:
     if "NUMA" in text and (_NUMA_LINE.fullmatch(text) or _NUMA_COUNT.fullmatch(text)):
         return True
     if _NAMES.fullmatch(text):
-        return any(_NAMES.fullmatch(line.text) for line in lines[at + 1 : at + 4])
-    if not re.fullmatch(r"\s*Architecture:\s+\S+\s*", text):
+        near = [line.text for line in lines[at + 1 : at + 4]]
+        return any(_NAMES.fullmatch(one) or _NUMA_COUNT.fullmatch(one) for one in near)
+    if (
+        _MORE.fullmatch(text)
+        and at + 1 < len(lines)
+        and (_MORE.fullmatch(lines[at + 1].text) or _NAMES.fullmatch(lines[at + 1].text))
+    ):
+        return any("NUMA" in line.text and _NUMA_LINE.fullmatch(line.text) for line in lines[at + 2 : at + _AHEAD])
+    if not _FIRST.fullmatch(text):
         return False
-    return any("CPU(s)" in line.text or "CPU op-mode" in line.text for line in lines[at + 1 : at + 5])
+    return any("CPU(s)" in line.text or "CPU 列表" in line.text for line in lines[at + 1 : at + 6])
 
 
 def _take(lines: Lines, at: int) -> Taken:
@@ -40,10 +65,15 @@ def _take(lines: Lines, at: int) -> Taken:
         return _take_json(lines, at)
 
     def belongs(text: str) -> bool:
+        if _FLAGS.fullmatch(text):
+            return True
         return field(text) is not None or text[:1].isspace() or bool(re.match(r"[^:：]{1,60}：|NUMA[ -]", text))
 
     end, taken = block(lines, at, belongs, blanks=1)
     said = dict(filter(None, (field(line.text) for line in taken)))
+    for line in taken:
+        if match := _WORD.fullmatch(line.text):
+            said.setdefault(_WORDS[match[1]], match[2])
     nodes = {
         match[1]: {"cpus": cpu_ids(match[2] or ""), "memory_bytes": None}
         for line in taken

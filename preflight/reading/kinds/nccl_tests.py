@@ -38,7 +38,14 @@ def facts_of(report: Report) -> dict[str, Any]:
         "nccl_version": report.nccl_version,
         "nccl_tests_version": report.version,
         "devices": [
-            {"rank": d.rank, "group": d.group, "host": d.host, "device": d.index, "bus_id": d.bus, "name": d.name}
+            {
+                "rank": d.rank,
+                "group": d.group,
+                "host": d.host,
+                "device": d.index,
+                "bus_id": d.bus,
+                "name": d.name or None,
+            }
             for d in report.devices
         ],
         "rows": [_row(row) for row in report.rows],

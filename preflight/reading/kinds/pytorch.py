@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from preflight.facts import run_log, torch_trace
+from preflight.facts.torch_trace import printed
 from preflight.reading.lines import Lines
 from preflight.reading.parts import Cut, Kind, Part, Taken
 from preflight.reading.sources import Source
@@ -77,6 +78,89 @@ def _of_recording(facts: dict[str, Any]) -> str:
     return said
 
 
+#: A dump that was printed as Python shows it, and what may stand before it on its line.
+_PYTHON = re.compile(r"(?:[\w ,.()=:'\"-]{0,80}[=:]\s?|\s{0,40}(?:return|yield)\s)?\s*(?P<dump>[\[{].*)")
+_PYTHON_SIGN = re.compile(r"(?P<q>['\"])(?:collective_seq_id|profiling_name|pg_status|pg_config)(?P=q)\s?:")
+#: What Python writes otherwise than JSON, or a person who leaves entries out.
+_NO_JSON = re.compile(r"'\s?:|:\s?(?:\(|True\b|False\b|None\b)|\s*\.{3}\s*(?:[\]}],?)?$")
+#: Lines in which that must show.
+_SOON = 400
+
+
+def _printed(lines: Lines, at: int) -> str | None:
+    """Return the beginning of a dump that Python printed; None if none begins on this line."""
+    text = lines[at].text
+    if ("{" not in text and "[" not in text) or not (match := _PYTHON.match(text)):
+        return None
+    ahead = "\n".join([match["dump"], *(line.text[:2000] for line in lines[at + 1 : at + _AHEAD])])
+    if not _PYTHON_SIGN.search(ahead[:20_000]):
+        return None
+    return match["dump"] if any(_NO_JSON.search(line.text[:20_000]) for line in lines[at : at + _SOON]) else None
+
+
+def _take_printed(lines: Lines, at: int, begun: str) -> Taken:
+    end = at + 1
+    size = len(begun)
+    while end < len(lines) and size < _MOST_PRINTED and _GOES_ON.match(lines[end].text):
+        size += len(lines[end].text)
+        end += 1
+    text = printed.as_json("\n".join([begun, *(line.text for line in lines[at + 1 : end])]))
+    seen = torch_trace.parse(text)
+    if not seen:
+        return Taken(end, {}, "", [Cut(lines[at].number, "no event and no entry can be read")])
+    return _taken(seen, "", min(at + max(1, seen.last), end), lines[at].number)
+
+
+#: Characters of a printed dump that are read; and how its lines go on.
+_MOST_PRINTED = 8 << 20
+_GOES_ON = re.compile(r"\s*(?:['\"\[\](){},]|-?\d|True|False|None|\.{3}\s*(?:[\]}],?)?$)")
+
+
+def _take_analysed(lines: Lines, at: int) -> Taken:
+    """Read what PyTorch's analyser says of the dumps of a job, collective by collective."""
+    found: list[dict[str, Any]] = []
+    end = place = at
+    while place < len(lines):
+        told = printed.analysed(lines[place].text, (line.text for line in lines[place + 1 : place + 20]))
+        if told is not None:
+            found.append({name: _plain(getattr(told[0], name)) for name in told[0].__dataclass_fields__})
+            place += told[1]
+            end = place
+        elif place - end < _STACK:  # the stack of the call
+            place += 1
+        else:
+            break
+    first = found[0]
+    late = ", ".join(map(str, first["missing_ranks"] or ()))
+    said = f"{len(found)} collectives went wrong, the first {first['op'] or '?'} number {first['seq']}"
+    return Taken(end, {"mismatches": found}, f"{said}, which ranks {late} did not join" if late else said)
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+#: Lines of a stack between two collectives of which the analyser tells.
+_STACK = 40
+
+
+def _is_analysed(lines: Lines, at: int) -> bool:
+    text = lines[at].text
+    return " collective" in text and printed.analysed(text, (line.text for line in lines[at + 1 : at + 3])) is not None
+
+
+def _recorder_begins(lines: Lines, at: int) -> bool:
+    return _is(RECORDER, lines, at) or _printed(lines, at) is not None or _is_analysed(lines, at)
+
+
+def _take_recorder(lines: Lines, at: int) -> Taken:
+    if _is_analysed(lines, at):
+        return _take_analysed(lines, at)
+    if (begun := _printed(lines, at)) is not None:
+        return _take_printed(lines, at, begun)
+    return _take(lines, at)
+
+
 def _begins(lines: Lines, at: int) -> bool:
     text = lines[at].text
     if '"' not in text and "{" not in text and "[" not in text:
@@ -125,6 +209,6 @@ def _is(kind: str, lines: Lines, at: int) -> bool:
 
 
 KINDS = (
-    Kind(RECORDER, lambda lines, at: _is(RECORDER, lines, at), _take),
+    Kind(RECORDER, _recorder_begins, _take_recorder),
     Kind(TRACE, lambda lines, at: _is(TRACE, lines, at), _take),
 )

@@ -1,39 +1,94 @@
-"""NCCL's settings as a list: of ``env``, of a job's script, of ``mpirun -x`` on lines of their own."""
+"""NCCL's settings as a list: of ``env``, of a job's script, of ``mpirun -x`` on lines of their own, of a manifest."""
 
 from __future__ import annotations
 
 import re
 
-from preflight.facts.nccl_lint import sources
+from preflight.facts.nccl_lint import sources, spelled
 from preflight.reading.blocks import block
-from preflight.reading.lines import Lines
-from preflight.reading.parts import Kind, Taken
+from preflight.reading.lines import Line, Lines
+from preflight.reading.parts import Kind, Part, Taken
 
 NCCL_ENV = "nccl-env"
 
 _SETTING = re.compile(
-    r"\s{0,8}(?:export\s{1,4}|declare\s{1,4}-\w{1,4}\s{1,4}|-x\s{1,4}|set\s{1,4})?(?:NCCL|RCCL|TORCH_NCCL|OFI_NCCL)_[A-Z]\w{1,80}=(?:['\"].{0,4000}|\S{0,4000})\s*"
+    rf"\s{{0,8}}(?:export\s{{1,4}}|declare\s{{1,4}}-\w{{1,4}}\s{{1,4}}|-x\s{{1,4}}|set\s{{1,4}})?{spelled.NAME}=(?:['\"].{{0,4000}}|\S{{0,4000}})\s*"
 )
 _ANY = re.compile(
-    r"\s{0,8}(?:export\s{1,4}|declare\s{1,4}-\w{1,4}\s{1,4}|-x\s{1,4}|set\s{1,4})?[A-Za-z_]\w{0,100}=.*|\s*#.*"
+    r"\s{0,12}(?:(?:export|declare\s{1,4}-\w{1,4}|-x|-e|--env|set|setenv|ENV|%env)[\s=]\s{0,4})?[A-Za-z_]\w{0,100}=.*|\s*#.*"
+    r"|\s{0,60}(?:- )?\{?\s?[\"']?(?:name|value)[\"']?\s?:.*|\s{0,40}[\[\]{}],?\s*"
+    r"|\s{0,40}(?:- )?[\"']?[A-Z][A-Z0-9_]{2,60}[\"']?\s{0,8}:\s.{0,400}|\s{0,40}\"[A-Z][A-Z0-9_]{2,60}=.*"
+    r"|\s{0,12}(?:setenv|ENV)\s.*|os\.environ\b.*"
 )
 
 #: Lines among which a second setting must be: one alone is a word in a sentence or a command.
 _NEAR = 6
 
 
+def _spelled(lines: Lines, at: int) -> spelled.Spelled | None:
+    """Return the setting that a line is, as a script or a manifest spells it; a command's are left to ``commands``."""
+    if "CCL_" not in lines[at].text or lines[at].text.endswith("\\"):
+        return None
+    return spelled.on_lines(lines[at].text, lines[at + 1].text if at + 1 < len(lines) else "")
+
+
 def _begins(lines: Lines, at: int) -> bool:
-    if "CCL_" not in lines[at].text or not _SETTING.fullmatch(lines[at].text):
+    text = lines[at].text
+    if at and lines[at - 1].text.endswith("\\"):
         return False
-    near = [line for line in lines[at + 1 : at + _NEAR] if line.text.strip()]
-    return not near or any(_SETTING.fullmatch(line.text) for line in near)
+    if "CCL_" not in text or not (listed := bool(_SETTING.fullmatch(text)) or _spelled(lines, at)):
+        return False
+    near = [place for place in range(at + 1, min(at + _NEAR, len(lines))) if lines[place].text.strip()]
+    if not near:  # all there is, or the end of somebody's words
+        return listed is True and not any(line.text.strip() for line in lines[max(0, at - _NEAR) : at])
+    return any(_SETTING.fullmatch(lines[place].text) or _spelled(lines, place) for place in near)
 
 
 def _take(lines: Lines, at: int) -> Taken:
     end, taken = block(lines, at, lambda text: bool(_ANY.fullmatch(text)), blanks=1)
-    told = sources.of_listing("\n".join(line.text for line in taken), "read")
-    env = {} if told is None else {setting.name: setting.value for setting in told.settings}
+    env = {name: value for name, value, _ in _settings(taken)}
     return Taken(end, {"env": env}, f"{len(env)} settings: {', '.join(list(env)[:6])}")
+
+
+def _settings(lines: Lines) -> list[tuple[str, str, bool]]:
+    """Return (name, value, settled) line by line; what ``env`` printed is kept as it stands."""
+    found = []
+    for at, line in enumerate(lines):
+        one = _spelled(lines, at)
+        if one is not None:
+            found.append((one.name, one.value, one.settled))
+        elif told := sources.of_listing(line.text, "read"):
+            known = (spelled.Spelled(setting.name, setting.value) for setting in told.settings)
+            found += [(one.name, one.value, one.settled) for one in known]
+    return found
+
+
+def judged(text: str, first: int) -> str:
+    """Return what can be judged of such a part's text: a line for each of its source, ``NAME=value`` or nothing."""
+    lines = [Line(number, line) for number, line in enumerate(text.split("\n"), first)]
+    own = [_settings(lines[at : at + 2])[:1] if "CCL_" in line.text else [] for at, line in enumerate(lines)]
+    told = [f"{one[0][0]}={one[0][1]}" if one and one[0][2] else "" for one in own]
+    return "\n" * (first - 1) + "\n".join(told)
+
+
+def commands(lines: Lines) -> list[Part]:
+    """Return the settings that commands bear, each command a part: for a text in which nothing else was found.
+
+    A person chose them for one run: they are told and not judged.
+    """
+    found = []
+    at = 0
+    while at < len(lines):
+        end = at + 1
+        while end < len(lines) and lines[end - 1].text.endswith("\\"):
+            end += 1
+        whole = " ".join(line.text.rstrip("\\") for line in lines[at:end])
+        env = {one.name: one.value for one in spelled.in_command(whole)} if "CCL_" in whole else {}
+        if len(env) > 1:
+            taken = Taken(end, {"env": env}, f"{len(env)} settings of a command: {', '.join(list(env)[:6])}")
+            found.append(Part(NCCL_ENV, lines[at].number, lines[end - 1].number, "", taken, ""))
+        at = end
+    return found
 
 
 KINDS = (Kind(NCCL_ENV, _begins, _take),)

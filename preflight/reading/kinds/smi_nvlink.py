@@ -8,16 +8,23 @@ from preflight.reading.blocks import block
 from preflight.reading.lines import Lines
 from preflight.reading.parts import Cut, Kind, Taken
 
-_GPU = re.compile(r"\s*GPU (\d{1,3}): (.{1,100}?)(?: \(UUID: ([\w-]{1,64})\)?)?\s*")
-_LINK = re.compile(r"\s*Link (\d{1,2}):\s*(?:(\d{1,4}(?:\.\d{1,4})?) GB/s|<?(inactive|disabled)>?)\s*", re.IGNORECASE)
-_ALL_DOWN = re.compile(r"\s*NVML: Unable to retrieve NVLink information as all links are in[aA]ctive\s*")
+#: What stands for the links where there is none, on a line of its own or behind the GPU.
+_NO_LINKS = r"NVML: Unable to retrieve nvlink information.{0,60}|Device does not have or support nvlink"
+_GPU = re.compile(
+    rf"\s*GPU (\d{{1,3}}): (.{{1,100}}?)(?: \(UUID: ([\w.-]{{1,64}})\)?)?\s*(?:{_NO_LINKS})?\s*", re.IGNORECASE
+)
+_LINK = re.compile(
+    r"\s*Link (\d{1,2}):\s*(?:(\d{1,4}(?:\.\d{1,4})?) GB/s|<?(?:inactive|disabled|sleep|off|down|unknown|n/a)>?)\s*",
+    re.IGNORECASE,
+)
+_ALL_DOWN = re.compile(rf"\s*(?:{_NO_LINKS})\s*", re.IGNORECASE)
 
 
 def _begins(lines: Lines, at: int) -> bool:
     text = lines[at].text
     if _GPU.fullmatch(text):
         following = [line.text for line in lines[at + 1 : at + 3]]
-        return any(_LINK.fullmatch(next_) or _ALL_DOWN.fullmatch(next_) for next_ in following)
+        return any(_LINK.fullmatch(next_) or _ALL_DOWN.fullmatch(next_) for next_ in [text.split(") ")[-1], *following])
     return False
 
 

@@ -56,17 +56,22 @@ def _is_p2p(cells: list[str]) -> bool:
 
 def _cells(words: list[str], most: int) -> list[str]:
     """Return the codes at the head of a row; two that a paste glued together are taken apart."""
+    return _divided(words, most)[0]
+
+
+def _divided(words: list[str], most: int) -> tuple[list[str], list[str]]:
+    """Return the codes at the head of a row, and the words behind them."""
     found: list[str] = []
-    for word in words:
+    for at, word in enumerate(words):
         if len(found) >= most:
-            break
+            return found, words[at:]
         if CODE.fullmatch(word):
             found.append(word)
         elif _GLUED.fullmatch(word) and len(word) <= 64:
             found += re.findall(r"NV\d{1,2}|PIX|PXB|PHB|NODE|SYS|SOC|X", word)
         else:
-            break
-    return found
+            return found, words[at:]
+    return found, []
 
 
 def _take_matrix(lines: Lines, at: int) -> Taken:
@@ -98,6 +103,10 @@ def _take_matrix(lines: Lines, at: int) -> Taken:
         if blank > 3:
             break
         end += 1
+    before = int(names[0][3:]) if names and re.fullmatch(r"GPU\d{1,3}", names[0]) else 0
+    if before and "GPU0" in rows:  # the columns go on where those of a header without its beginning do
+        cut.append(Cut(lines[at].number, f"the header begins at {names[0]}"))
+        names = [f"GPU{number}" for number in range(before)] + names
     headless = not names
     names = names or _columns(rows)
     last = lines[min(end, len(lines)) - 1].number
@@ -105,7 +114,7 @@ def _take_matrix(lines: Lines, at: int) -> Taken:
     whole: dict[str, list[str]] = {}
     for name, pieces in rows.items():
         words = joined(pieces)
-        cells = _cells(words, len(names))
+        cells, behind = _divided(words, len(names))
         here = names.index(name) if name in names else -1
         if here >= 0 and cells[here : here + 1] not in ([], ["X"]):
             cut.append(Cut(numbers[name], f"the row of {name} does not fit the header"))
@@ -113,10 +122,10 @@ def _take_matrix(lines: Lines, at: int) -> Taken:
         links[name] = {other: code for other, code in zip(names, cells, strict=False) if other != name}
         if len(cells) < len(names):
             cut.append(Cut(numbers[name], f"the row of {name} is cut: {len(cells)} of {len(names)} codes"))
-            if cells and len(words) == len(cells) and re.fullmatch(r"NV\d", cells[-1]):
+            if cells and not behind and re.fullmatch(r"NV\d", cells[-1]):
                 links[name].pop(names[len(cells) - 1], None)  # may be the beginning of NV18
             continue
-        whole[name] = words[len(_cells(words, 999)) if headless else len(names) :]
+        whole[name] = _divided(words, 999)[1] if headless else behind
     cut += [Cut(last, f"the row of {name} is missing") for name in names if name not in rows]
     gpus = [name for name in names if name.startswith("GPU")]
     nics = [name for name in names if not name.startswith("GPU")]
@@ -151,8 +160,8 @@ def _columns(rows: dict[str, list[str]]) -> list[str]:
 def _open(pieces: list[str], columns: int, phrases: int) -> bool:
     """Tell whether a row has fewer words than the header has columns."""
     words = joined(pieces)
-    cells = _cells(words, columns)
-    return len(cells) < columns or len(words) - columns < phrases or (phrases > 0 and words[-1][-1:] in ",-")
+    cells, behind = _divided(words, columns)
+    return len(cells) < columns or len(behind) < phrases or (phrases > 0 and words[-1][-1:] in ",-")
 
 
 def _affinity(words: list[str], phrases: list[str]) -> dict[str, str | None]:

@@ -19,12 +19,13 @@ PEER = re.compile(r"X|OK|CNS|GNS|TNS|NS|DR|U")
 
 _DEVICE = re.compile(DEVICE)
 _GLUED = re.compile(rf"(?:{DEVICE}){{2,8}}")
-_WHOLE = re.compile(rf"(?:{CODE.pattern})|(?:{PEER.pattern})|(?:{RANGES.pattern})|N/A")
+_CODES_GLUED = r"(?:NV\d{1,2}|PIX|PXB|PHB|NODE|SYS|SOC|X)+"
+_WHOLE = re.compile(rf"(?:{CODE.pattern})|{_CODES_GLUED}|(?:{PEER.pattern})|(?:{RANGES.pattern})|N/A")
 _LONGEST_GLUED = 80
 #: The end or the beginning of a word that a line's end cut in two.
 _CODES = ("NODE", "PIX", "PXB", "PHB", "SYS", "SOC", "CNS", "GNS", "TNS", "OK", "DR", "N/A")
 _PIECES = "|".join(sorted({re.escape(code[a:b]) for code in _CODES for a in range(4) for b in range(a + 1, 5)}))
-_FRAGMENT = re.compile(rf"(?:{_PIECES}|N?V?\d{{0,3}}|[\d,-]{{1,60}})")
+_FRAGMENT = re.compile(rf"(?:{_PIECES}|N?V?\d{{0,3}}|(?=.*\d)[\d,-]{{1,60}})")
 #: What a report of an environment writes before the matrix: ``GPU topology: GPU0  GPU1 …``.
 _TITLE = re.compile(r"\s*[A-Za-z][\w -]{2,40}:\s+(?=GPU0\b)")
 #: Some write the column's name short.
@@ -64,7 +65,7 @@ def header(lines: Lines, at: int) -> tuple[list[str], list[str], int]:
         return [], [], at
     while end < min(len(lines), at + _MOST_PIECES) and not is_row(cleaned(lines[end].text)):
         more = cleaned(lines[end].text)
-        better = min((f"{text} {more}", f"{text}{more.lstrip()}"), key=_unknown)
+        better = min((f"{text} {more.lstrip()}", f"{text}{more.lstrip()}"), key=_unknown)
         if not more.strip() or _unknown(better) > (end + 1 < len(lines)):
             break
         text, end = better, end + 1

@@ -1,0 +1,96 @@
+"""NCCL's settings as people spell them elsewhere than in ``env``: scripts, command lines, images, manifests.
+
+A value that a shell, a template or a reader has yet to fill in (``$IFACE``, ``{{ .Values.hca }}``, ``<interface>``)
+is no setting yet: it is told, and judged by nobody.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from preflight.lean import dataclass
+
+#: Names that are NCCL's, its plug-ins' or its framework's.
+NAME = r"(?:NCCL|RCCL|TORCH_NCCL|OFI_NCCL)_[A-Z]\w{1,80}"
+
+_BEFORE = r"(?:export|declare\s{1,4}-\w{1,4}|-x|-e|--env|-env|-genv|set|setenv|set\s-gx|ENV|%env|readonly|Environment=)"
+_QUOTED = r"\"[^\"]{0,4000}\"|'[^']{0,4000}'"
+_FILLED_IN = r"\S{0,200}(?:\$\([^)]{0,400}\)|\$\{[^}]{0,400}\}|\{\{[^}]{0,400}\}\})\S{0,200}"
+#: ``NAME=value`` for a shell, with what may stand around it; ends before what is no part of the value.
+_SHELL = re.compile(
+    rf"\s{{0,12}}(?:{_BEFORE}[\s=]\s{{0,4}}|Environment=)?[\"']?(?P<name>{NAME})=(?P<value>{_QUOTED}|{_FILLED_IN}|[^\s;&|\\\"']{{0,4000}})[\"']?"
+    r"\s{0,4}(?:\\|[;|#].{0,400}|&&.{0,400})?\s{0,4}"
+)
+#: With a blank between: csh, a Dockerfile of old, Lmod, mpiexec -genv.
+_APART = re.compile(
+    rf"\s{{0,12}}(?:setenv|ENV|-genv|-env|set\s-gx)\s{{1,8}}(?P<name>{NAME})\s{{1,8}}(?P<value>{_QUOTED}|[^\s;\\=]{{1,4000}})\s{{0,4}}[;\\]?\s{{0,4}}"
+    rf"|\s{{0,12}}(?:setenv|pushenv)\(\s?[\"'](?P<lmod>{NAME})[\"'],\s{{0,2}}(?P<held>{_QUOTED})\s?\);?\s{{0,4}}"
+)
+#: A mapping in YAML, JSON or Python, an element of the list that ``docker inspect`` prints, ``os.environ``.
+_MAPPED = re.compile(
+    rf"\s{{0,40}}(?:- )?(?P<q>[\"']?)(?P<name>{NAME})(?P=q)\s{{0,8}}:\s{{1,4}}"
+    rf"(?P<value>{_QUOTED}|[^\s\"',#{{}}\[\]]{{1,400}})\s{{0,4}},?(?:\s{{1,4}}#.{{0,400}})?\s{{0,4}}"
+    rf"|\s{{0,40}}\"(?P<listed>{NAME})=(?P<held>[^\"]{{0,4000}})\",?\s{{0,4}}"
+    rf"|\s{{0,40}}os\.environ(?:\[|\.setdefault\()[\"'](?P<python>{NAME})[\"'](?:\]\s{{0,4}}=|,)\s{{0,4}}"
+    rf"(?P<given>{_QUOTED})\s{{0,2}}\)?\s{{0,4}}(?:#.{{0,400}})?"
+)
+#: ``- name: NAME`` of a pod; the value stands on the next line, or before the brace closes.
+_NAMED = re.compile(
+    rf"\s{{0,60}}(?:- )?\{{?\s?[\"']?name[\"']?\s?:\s?[\"']?(?P<name>{NAME})[\"']?\s?,?(?P<rest>.{{0,4000}})"
+)
+_VALUE = re.compile(
+    r"\s{0,60}[\"']?value[\"']?\s?:\s?(?P<value>\"[^\"]{0,4000}\"|'[^']{0,4000}'|[^\s}#]{0,4000}?)[\s,}]{0,8}(?:#.{0,400})?"
+)
+
+#: What somebody or something has yet to replace.
+_OPEN = re.compile(r"\$|`|\{\{|^<.*>$|^\[|\.\.\.|…|(?i:^x{2,}$|^your[-_]|^(?:iface|interface|hca)[-_]?(?:name)?$)")
+
+
+@dataclass(frozen=True)
+class Spelled:
+    """One setting on a line; ``settled``: its value is what NCCL will read."""
+
+    name: str
+    value: str
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing has to be filled in yet."""
+        return _OPEN.search(self.value) is None
+
+
+def on_lines(line: str, after: str) -> Spelled | None:
+    """Return the setting that a line is, with the line after it where that holds the value; None if it is none."""
+    if "CCL_" not in line:
+        return None
+    if match := _SHELL.fullmatch(line) or _APART.fullmatch(line) or _MAPPED.fullmatch(line):
+        found = match.groupdict()
+        name = next(found[key] for key in ("name", "lmod", "listed", "python") if found.get(key))
+        value = next((found[key] for key in ("value", "held", "given") if found.get(key) is not None), "")
+        return Spelled(name, _unquoted(value))
+    if (named := _NAMED.fullmatch(line)) and (value_of := _VALUE.fullmatch(named["rest"].strip() or after)):
+        return Spelled(named["name"], _unquoted(value_of["value"]))
+    return None
+
+
+#: Settings within a command: ``mpirun -x A=B -x C=D``, ``docker run -e A=B``, ``A=B C=D python``, ``--export=ALL,A=B``.
+_WITHIN = re.compile(
+    rf"(?:(?:^|(?<=[\s\"'=,]))(?:-x|-e|--env|-genv|-env|--export|export|-E)[\s=]{{1,4}}(?:ALL,)?|(?:^|(?<=[\s\"',])))[\"']?"
+    rf"(?P<name>{NAME})=(?P<value>{_QUOTED}|(?:(?!,{NAME}=)[^\s;&|\\\"'`)]){{0,4000}})"
+)
+_COMMAND = re.compile(
+    r"\b(?:mpirun|mpiexec|srun|sbatch|docker|podman|nerdctl|kubectl|torchrun|python3?|deepspeed|accelerate|horovodrun|enroot|singularity"
+    r"|apptainer|vllm|ray|\w+_perf(?:_mpi)?)\s"
+)
+_SET_FIRST = re.compile(rf"\s{{0,12}}(?:(?:ENV|export|-[xe])\s{{1,4}})?{NAME}=")
+
+
+def in_command(text: str) -> Iterator[Spelled]:
+    """Yield the settings of a command that was put on one line; nothing of a sentence."""
+    if _COMMAND.search(text + " ") or _SET_FIRST.match(text):
+        yield from (Spelled(match["name"], _unquoted(match["value"])) for match in _WITHIN.finditer(text))
+
+
+def _unquoted(value: str) -> str:
+    return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"" else value

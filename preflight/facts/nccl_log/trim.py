@@ -1,0 +1,40 @@
+"""What is no message at a message's end: what a terminal, a page, a program's source or a reader of the log left."""
+
+from __future__ import annotations
+
+import re
+
+#: One word behind which nothing was left; so nearly every way of a channel is.
+_WORD = re.compile(r"[\w/:.()-]*[\w)]", re.ASCII)
+#: What Ray writes behind a line that it shows once for many processes.
+_REPEATED = re.compile(r"\s*\[repeated \d{1,7}x across [a-z ]{1,20}\].*")
+#: What a model writes behind a line of which it tells the source.
+_CITED = re.compile(r"\s*\[cite: [\d, ]{1,40}\]$")
+#: The end of a text that a program holds, as it stands in its source or in JSON.
+_QUOTED = re.compile(r"(?:\\n)?([\"'`])[\s,;+)\\]*$")
+_AFTER_QUOTED = tuple("\"'`,;+)\\")
+#: What somebody explains behind a message; NCCL's own are ASCII and hold no such sign.
+_ANNOTATION = re.compile(r"(?<=\S)\s+(?:#\s|//\s|<-{1,2}\s|[^\x00-\x7f│┃║]).*", re.DOTALL)
+_FRAMES = " \t│┃║`|"
+_WRITTEN_OUT = ('\\n"', "\\n'", "\\n", "**")
+_LEFT_BEHIND = (*_FRAMES[2:], *_WRITTEN_OUT)
+
+
+def trimmed(text: str) -> str:
+    """Take off what a terminal, a frame around it, a table or a written-out line end left behind a message."""
+    if _WORD.fullmatch(text):
+        return text
+    text = text.partition("\r")[0].strip()
+    if "[repeated " in text:
+        text = _REPEATED.sub("", text)
+    if "[cite: " in text:
+        text = _CITED.sub("", text)
+    if not text.isascii() or "# " in text or "// " in text or "<-" in text:
+        text = _ANNOTATION.sub("", text)
+    if text.endswith(_AFTER_QUOTED) and (quote := _QUOTED.search(text)) and text.count(quote[1]) % 2:
+        text = text[: quote.start()].rstrip()
+    while text.endswith(_LEFT_BEHIND):
+        text = text.rstrip(_FRAMES)
+        for end in _WRITTEN_OUT:
+            text = text.removesuffix(end)
+    return text

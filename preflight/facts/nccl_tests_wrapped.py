@@ -1,0 +1,86 @@
+"""A report of nccl-tests that a terminal broke at its last column, put together again; lines keep their numbers."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from itertools import pairwise
+
+#: A terminal's width; a whole row has 100 to 130 characters.
+_NARROWEST, _WIDEST = 60, 200
+#: Lines that are looked at: nobody copies more from a screen.
+_MOST_LINES = 5000
+#: Rows that end at the same column, from which on that column is the screen's.
+_LEAST = 3
+
+_HEADER = re.compile(r"(?:.{0,60}?[\s#>:|])?(?:size\s{1,40}count|bytes\s{1,40}N)\s{1,40}type\s.*")
+_ROW_CUT = re.compile(
+    r"(?:.{0,60}?[\]>:|]\s?)?\s{0,40}\d{1,19}\s{1,40}\d{1,19}\s{1,40}[a-z]\w{2,15}\s[\s\d.eE+\-nainf/N*a-z]*"
+)
+_DEVICE = re.compile(r".{0,80}?\bRank\s{1,4}\d{1,7}\s.{0,300}\bdevice\s{1,4}\d.*")
+_NAME_REST = re.compile(r"[\w ()./-]{1,60}")
+_NCCL = re.compile(r".{0,80}NCCL |\S{1,200}:\d{1,10}:\d{1,10} ")
+_REST = re.compile(r"[\s\d.eE+\-nainf/NA*]{1,80}")
+_WORDS = ("time", "algbw", "busbw")
+
+
+def put_together(text: str) -> str:
+    """Return the text with the broken lines whole, an empty one for each piece; as it is if nothing was broken."""
+    if "busbw" not in text and "float" not in text and " device " not in text:
+        return text
+    if text.count("\n") > _MOST_LINES:
+        return text
+    lines = text.split("\n")
+    bare = [line.rstrip("\r") for line in lines]
+    width = _of_header(bare) or _of_rows(bare) or _of_devices(bare)
+    if width is None:
+        return text
+    at = 0
+    while at < len(bare) - 1:
+        end = at
+        while end + 1 < len(bare) and len(bare[end]) == width and bare[end + 1].strip() and _goes_on(bare[end + 1]):
+            end += 1
+        if end > at:
+            bare[at : end + 1] = ["".join(bare[at : end + 1]), *[""] * (end - at)]
+        at = end + 1
+    return "\n".join(bare)
+
+
+def _goes_on(line: str) -> bool:
+    """Tell whether a line may be the rest of another: no line of the report begins so."""
+    return not (line.lstrip().startswith("#") or _ROW_CUT.fullmatch(line) or _NCCL.match(line) or _DEVICE.match(line))
+
+
+def _of_header(lines: list[str]) -> int | None:
+    """Return at which column the names of the table were broken."""
+    for line, after in pairwise(lines):
+        if _NARROWEST <= len(line) <= _WIDEST and _HEADER.fullmatch(line) and not after.lstrip().startswith("#"):
+            whole = (line + after).split()
+            # both halves name the same columns; a broken line lacks some of the second
+            if any(whole.count(word) == 2 and line.split().count(word) < 2 for word in _WORDS):
+                return len(line)
+    return None
+
+
+def _of_rows(lines: list[str]) -> int | None:
+    """The same of rows whose header is not here."""
+    ends = Counter(
+        len(line)
+        for line, after in pairwise(lines)
+        if _NARROWEST <= len(line) <= _WIDEST and _ROW_CUT.fullmatch(line) and _REST.fullmatch(after)
+        and after.strip() and not _ROW_CUT.fullmatch(after)
+    )  # fmt: skip
+    width, count = ends.most_common(1)[0] if ends else (0, 0)
+    return width if count >= _LEAST else None
+
+
+def _of_devices(lines: list[str]) -> int | None:
+    """The same of the list of devices, where it is all that was copied."""
+    ends = Counter(
+        len(line)
+        for line, after in pairwise(lines)
+        if _NARROWEST <= len(line) <= _WIDEST and _DEVICE.fullmatch(line) and _NAME_REST.fullmatch(after)
+        and after.strip() and _goes_on(after)
+    )  # fmt: skip
+    width, count = ends.most_common(1)[0] if ends else (0, 0)
+    return width if count > 1 and all(len(line) <= width for line in lines if _DEVICE.fullmatch(line)) else None

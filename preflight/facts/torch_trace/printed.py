@@ -1,0 +1,109 @@
+"""A dump of the flight recorder as people print it: a Python literal, and what PyTorch's analyser says of several.
+
+``print(pickle.load(f))`` gives single quotes, tuples, True and None; ``torchfrtrace`` gives lines of ``name: value``.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from preflight.lean import dataclass
+
+_TOKEN = re.compile(
+    r"(?P<text>'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\")|\b(?P<word>True|False|None)\b|(?P<tuple>[()])"
+    r"|(?P<last>,)(?=\s*[)\]}])|(?<=[{,\s])(?P<key>\d{1,9})(?=\s?:)"
+)
+#: What a person writes for elements that were left out.
+_LEFT_OUT = re.compile(r"(?m)^[ \t]*\.{3},?[ \t]*$|\.{3}(?=\s*[\]}])")
+_WORDS = {"True": "true", "False": "false", "None": "null", "(": "[", ")": "]"}
+
+
+def as_json(text: str) -> str:
+    """Return a Python literal as JSON; what is none of both stays as it is."""
+
+    def replaced(match: re.Match[str]) -> str:
+        if match["text"]:
+            return _quoted(match["text"])
+        if match["last"]:
+            return ""
+        return f'"{match["key"]}"' if match["key"] else _WORDS[match[0]]
+
+    return _TOKEN.sub(replaced, _LEFT_OUT.sub("", text))
+
+
+def _quoted(text: str) -> str:
+    if "\\" not in text:
+        return json.dumps(text[1:-1], ensure_ascii=False)
+    try:
+        return json.dumps(str(ast.literal_eval(text)), ensure_ascii=False)
+    except (ValueError, SyntaxError):
+        return json.dumps(text[1:-1], ensure_ascii=False)
+
+
+#: How the analyser begins to tell of a collective that went wrong; versions since 2.5.
+ANALYSED = re.compile(
+    r"(?:.{0,120}?[\]:])?\s{0,8}(?P<what>Not all ranks joining collective|Input/output mismatch in the collective"
+    r"|Collective errors for collective|Error found in collective)"
+    r"(?:,? sequence number:?|)\s{0,2}(?P<seq>\d{1,12})?(?: at entry (?P<entry>\d{1,9}))?.{0,200}"
+)
+_FIELD = re.compile(
+    r"(?:.{0,120}?\]\s)?\s{0,8}(?P<name>internal record id|group info|collective|missing ranks|input sizes|output sizes"
+    r"|world size|expected ranks|collective state|error msg|(?:found |candidate )?ranks)\s?: ?(?P<value>.{0,2000})"
+)
+
+
+@dataclass(frozen=True)
+class Analysed:
+    """What the analyser says of one collective; None: it does not say."""
+
+    what: str
+    seq: int | None
+    group: str | None
+    description: str | None
+    op: str | None
+    missing_ranks: tuple[int, ...] | None
+    input_sizes: Any
+    output_sizes: Any
+    expected_ranks: int | None
+    state: str | None
+
+
+def analysed(first: str, after: Iterable[str]) -> tuple[Analysed, int] | None:
+    """Read what the analyser prints of one collective, and how many lines that is; None if it begins otherwise."""
+    if not (match := ANALYSED.fullmatch(first)):
+        return None
+    told: dict[str, str] = {}
+    count = 1
+    for line in after:
+        if not (field := _FIELD.fullmatch(line)) or field["name"] in told:
+            break
+        told[field["name"]] = field["value"].strip()
+        count += 1
+    if not told:
+        return None
+    group, _, about = told.get("group info", "").partition(":")
+    expected = told.get("expected ranks", told.get("world size", ""))
+    ranks = _ranks(expected)
+    return Analysed(
+        match["what"], int(match["seq"]) if match["seq"] else None, group or None, about or None,
+        told.get("collective"), _ranks(told["missing ranks"]) if "missing ranks" in told else None,
+        _literal(told.get("input sizes")), _literal(told.get("output sizes")),
+        len(ranks) if expected[:1] == "{" else ranks[0] if len(ranks) == 1 else None, told.get("collective state"),
+    ), count  # fmt: skip
+
+
+def _ranks(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d{1,7}", text[:100_000]))
+
+
+def _literal(text: str | None) -> Any:
+    if text is None or not re.fullmatch(r"[\d\s,\[\]()]{1,2000}", text):
+        return None
+    try:
+        return json.loads(as_json(text))
+    except ValueError:
+        return None

@@ -1,0 +1,182 @@
+"""The counters of RDMA ports: sysfs ``counters`` and ``hw_counters`` as people list them, and ``rdma statistic``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from preflight.reading.blocks import block, json_at
+from preflight.reading.kinds.counters import WORDS, summary
+from preflight.reading.lines import Lines
+from preflight.reading.parts import Cut, Kind, Taken
+
+#: Names that only hw_counters have, so that a list without paths is told by two of them (mlx5, rdma core).
+_OWN_NAMES = frozenset(
+    ("duplicate_request", "implied_nak_seq_err", "local_ack_timeout_err", "np_cnp_sent", "np_ecn_marked_roce_packets",
+     "out_of_buffer", "out_of_sequence", "packet_seq_err", "req_cqe_error", "resp_cqe_error", "rnr_nak_retry_err",
+     "roce_adp_retrans", "roce_slow_restart", "rp_cnp_handled", "rp_cnp_ignored", "rx_atomic_requests",
+     "rx_dct_connect", "rx_icrc_encapsulated", "rx_read_requests", "rx_write_requests", "lifespan",
+     "req_remote_access_errors", "resp_local_length_error", "rx_icrc_encapsulated_errors", "resp_cqe_flush_error",
+     "req_cqe_flush_error", "roce_slow_restart_cnps", "roce_adp_retrans_to", "resp_remote_access_errors",
+     # the port's own counters
+     "port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets", "port_xmit_wait", "port_rcv_errors",
+     "port_xmit_discards", "port_xmit_constraint_errors", "port_rcv_constraint_errors", "symbol_error", "link_downed",
+     "port_rcv_remote_physical_errors", "port_rcv_switch_relay_errors", "link_error_recovery", "VL15_dropped",
+     "excessive_buffer_overrun_errors", "local_link_integrity_errors", "unicast_rcv_packets", "unicast_xmit_packets",
+     # hfi1, irdma, bnxt_re, EFA
+     "DmaWait", "LoopPkts", "OtherNak", "PktDrop", "RcAcks", "RcResend", "RcSeqNak", "RcTimeOut", "TxPkt", "RxPkt",
+     "cnpHandled", "cnpIgnored", "cnpSent", "RxECNMrkd", "ip4InOctets", "ip4OutOctets", "oos_drop_count", "rx_cnp_pkts",
+     "tx_cnp_pkts", "rx_ecn_marked_pkts", "seq_err_naks_rcvd", "to_retransmits", "rx_roce_discards", "tx_roce_discards",
+     "alloc_pd_err", "completed_cmds", "submitted_cmds", "rdma_read_bytes", "rdma_write_bytes", "rx_drops", "recv_wrs")
+)  # fmt: skip
+#: People put commas into large numbers.
+_VALUE = r"(?P<value>-?\d{1,3}(?:,\d{3}){1,8}|-?\d{1,30})"
+_PATH = (
+    r"(?:\S{0,300}?/)??(?:(?P<device>[A-Za-z][\w.-]{0,63})/ports/(?P<port>\d{1,3})/)?(?:hw_counters|counters)/"
+    r"(?P<name>[A-Za-z]\w{2,60})"
+)
+#: ``grep . *``, and a loop that prints the name before the value.
+_SYSFS = re.compile(rf"\s*{_PATH}\s*[:=\s]\s*{_VALUE}\s*")
+#: ``tail -n +1 *``, and a loop that prints the name on a line of its own; else the command that prints one value.
+_ABOVE = re.compile(rf"\s*(?:==>\s*|.{{0,200}}\bcat\s+)?{_PATH}(?:\s*<==)?\s*:?\s*")
+_NAMED = re.compile(rf"\s*(?P<name>[A-Za-z]\w{{2,60}})\s*[:=\s]\s*{_VALUE}\s*")
+_ALONE = re.compile(r"\s*(?:==>\s*)?(?:\./)?(?P<name>[A-Za-z]\w{2,60})(?:\s*<==)?\s*:?\s*")
+_NUMBER = re.compile(rf"\s*{_VALUE}\s*")
+#: What ``more`` puts around the name of each file.
+_MORE = re.compile(r"\s*:{14}\s*")
+#: ``rdma statistic``: all counters of a port behind its name, or each on a line of its own.
+_LINK = re.compile(r"\s*link (?P<device>[A-Za-z][\w.-]{0,63})/(?P<port>\d{1,3}):?(?:\s+(?P<rest>.*))?")
+_PAIRS = re.compile(r"\s*(?:(?:[A-Za-z]\w{2,60}|\d{1,30}|[A-Z][a-z]+-set:)(?:\s+|$))+")
+
+
+class _Rows:
+    """Counters by port, taken line by line."""
+
+    def __init__(self) -> None:
+        self.counters: dict[str, int] = {}
+        self.by_port: dict[str, dict[str, int]] = {}
+        self._where: str | None = None
+        self._linked = False  # ``rdma statistic``: names and values go on over the ends of lines
+        self.waiting: str | None = None  # a name whose value is yet to come
+
+    def take(self, text: str) -> bool:
+        """Take a line; False if it is none of a list of counters."""
+        if _MORE.fullmatch(text):
+            return True
+        if match := _SYSFS.fullmatch(text):
+            self._locate(match)
+            self._add(match["name"], match["value"])
+        elif match := _LINK.fullmatch(text):
+            self._locate(match)
+            self._linked, self.waiting = True, None
+            self._pairs(match["rest"] or "")
+        elif self.waiting and not self._linked and (match := _NUMBER.fullmatch(text)):
+            self._add(self.waiting, match["value"])
+            self.waiting = None
+        elif match := _NAMED.fullmatch(text) if not self.waiting else None:
+            self._add(match["name"], match["value"])
+        elif self._linked and _PAIRS.fullmatch(text):
+            self._pairs(text)
+        elif match := _ABOVE.fullmatch(text) or _ALONE.fullmatch(text):
+            if "counters/" in text:
+                self._locate(match)
+            elif match["name"] not in _OWN_NAMES:
+                return False
+            self.waiting = match["name"]
+        else:
+            return False
+        return True
+
+    def _locate(self, match: re.Match[str]) -> None:
+        self._where = f"{match['device']}/{match['port']}" if match["device"] else None
+
+    def _pairs(self, text: str) -> None:
+        for word in text.split():
+            if self.waiting and word.isdecimal():
+                self._add(self.waiting, word)
+                self.waiting = None
+            elif re.fullmatch(r"[A-Za-z]\w{2,60}", word):
+                self.waiting = word
+
+    def _add(self, name: str, value: str) -> None:
+        number = int(value.replace(",", "")) * (4 if name in WORDS else 1)
+        if self._where:
+            self.by_port.setdefault(self._where, {})[name] = number
+        self.counters.setdefault(name, number)
+
+
+def _begins(lines: Lines, at: int) -> bool:
+    text = lines[at].text
+    after = lines[at + 1].text if at + 1 < len(lines) else ""
+    if "counters/" in text:
+        return bool(_SYSFS.fullmatch(text)) or _shown(lines, at)
+    if text.lstrip().startswith("["):
+        return any('"ifname"' in line.text for line in lines[at : at + 5]) and _json(lines, at) is not None
+    if match := _LINK.fullmatch(text) if "link " in text else None:
+        first = (match["rest"] or after).split()[:1]
+        if not match["rest"] and all(_NAMED.fullmatch(line.text) for line in lines[at + 1 : at + 3]):
+            return at + 2 < len(lines)  # each on a line of its own, by whatever names a driver has
+        return bool(first) and first[0] in _OWN_NAMES
+    if match := _ALONE.fullmatch(text):
+        return match["name"] in _OWN_NAMES and bool(_NUMBER.fullmatch(after)) and any(
+            (found := _ALONE.fullmatch(line.text)) and found["name"] in _OWN_NAMES for line in lines[at + 2 : at + 5]
+        )  # fmt: skip
+    match = _NAMED.fullmatch(text)
+    if not match or match["name"] not in _OWN_NAMES:
+        return False
+    near = [_NAMED.fullmatch(line.text) for line in lines[at + 1 : at + 4]]
+    return any(found and found["name"] in _OWN_NAMES for found in near)
+
+
+def _take(lines: Lines, at: int) -> Taken:
+    rows = _Rows()
+    if whole := _json(lines, at) if lines[at].text.lstrip().startswith("[") else None:
+        end, links = whole
+        for where, counters in links:
+            for name, value in counters.items():
+                rows.by_port.setdefault(where, {})[name] = value
+                rows.counters.setdefault(name, value)
+        return _taken(rows, end, [])
+    rows.take(lines[at].text)
+    end, taken = block(lines, at, rows.take, blanks=1)
+    while not rows.waiting and _shown(lines, end):  # one command after the other, each with its value
+        rows.take(lines[end].text)
+        end, taken = block(lines, end, rows.take, blanks=1)
+    cut = [Cut(taken[-1].number, f"{rows.waiting} has no value")] if rows.waiting else []
+    return _taken(rows, end, cut)
+
+
+def _shown(lines: Lines, at: int) -> bool:
+    """Tell whether a line is a counter's file, and the next one its value."""
+    if at + 1 >= len(lines) or "counters/" not in lines[at].text:
+        return False
+    value = at + 1 + bool(_MORE.fullmatch(lines[at + 1].text))
+    return bool(value < len(lines) and _ABOVE.fullmatch(lines[at].text) and _NUMBER.fullmatch(lines[value].text))
+
+
+def _taken(rows: _Rows, end: int, cut: list[Cut]) -> Taken:
+    facts = {"counters": rows.counters, "ports": rows.by_port}
+    return Taken(end, facts, summary(rows.counters, ", ".join(rows.by_port)), cut)
+
+
+def _json(lines: Lines, at: int) -> tuple[int, list[tuple[str, dict[str, int]]]] | None:
+    """Return where ``rdma -j statistic`` ends, and the counters of each port; None if it is none."""
+    found = json_at(lines, at)
+    if found is None or not isinstance(found[1], list):
+        return None
+    links = list(_links(found[1]))
+    return (found[0], links) if links and len(links) == len(found[1]) else None
+
+
+def _links(entries: list[object]) -> Iterator[tuple[str, dict[str, int]]]:
+    for entry in entries:
+        if isinstance(entry, dict) and {"ifname", "port"} <= entry.keys() and _OWN_NAMES & entry.keys():
+            counters = {
+                str(name): value
+                for name, value in entry.items()
+                if type(value) is int and name not in ("ifindex", "port")
+            }
+            yield f"{entry['ifname']}/{entry['port']}", counters
+
+
+KINDS = (Kind("hw_counters", _begins, _take),)

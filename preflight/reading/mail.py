@@ -1,0 +1,50 @@
+"""A mail as it was sent: quoted-printable, where ``=20`` is a blank and ``=`` at its end breaks a line."""
+
+from __future__ import annotations
+
+import quopri
+import re
+
+#: Stands where a line was that is now part of the one above: what follows keeps its number.
+GONE = "\0"
+
+#: A blank at the end of a line, or of an empty one, is written out; a setting's ``=20`` has its name before it.
+_BLANK = re.compile(r"(?m)(?:^|[\s>])=20[ \t\r]*$")
+_CODE = re.compile(r"=(?:3D|2E|20|C2=A0|E2=80)")
+#: Such lines are 76 characters long at most, and little less where one is broken.
+_BREAK = re.compile(r"(?m)^.{60,75}(?<!=)=[ \t\r]*$")
+#: How often each must come, below which it is text.
+_LEAST = 2
+
+
+def is_quoted_printable(text: str) -> bool:
+    """Tell whether a text is a mail's in its transfer encoding."""
+    if "=20" not in text and "=3D" not in text and "=\n" not in text:
+        return False
+    broken = len(_BREAK.findall(text))
+    if broken > _LEAST:
+        return True
+    return len(_CODE.findall(text)) >= _LEAST and (len(_BLANK.findall(text)) >= _LEAST or broken >= _LEAST)
+
+
+def decoded(text: str) -> str:
+    """Return the text of a mail; the rest of a line that was broken stands on the first, and leaves ``GONE``."""
+    found: list[str] = []
+    pieces: list[str] = []
+    for line in text.split("\n"):
+        pieces.append(line.rstrip("\r\t "))
+        if pieces[-1].endswith("="):
+            continue
+        found.append(_plain(pieces))
+        found += [GONE] * (len(pieces) - 1)
+        pieces = []
+    return "\n".join([*found, *([_plain(pieces)] if pieces else [])])
+
+
+def _plain(pieces: list[str]) -> str:
+    """Put the pieces of a line together; an answer's mark, which stands before each, counts once."""
+    quoted = re.match(r"(?:> ?){0,8}", pieces[0])
+    mark = quoted[0] if quoted else ""
+    joined = "".join(piece.removesuffix("=").removeprefix(mark if at else "") for at, piece in enumerate(pieces))
+    raw = quopri.decodestring(joined.encode("utf-8", "replace"))
+    return raw.decode("utf-8", "replace").replace("\n", " ")
