@@ -1,10 +1,17 @@
 """`preflight read`: finds out what each part of a pasted text is, says what stands in it, and judges it.
 
-Text goes one way: ``sources``; ``opening`` (``characters``, ``envelopes``: what the whole of it is packed in);
-``logs`` (what a job wrote); ``lines``, ``marks``, ``wrapped`` and ``comments`` (marks
-off, writers apart, broken lines together), ``parts`` (what is what), ``kinds`` (one module a family of tools: how an
-output begins, and what it says); ``judging`` (with ``rules``: what is wrong). What comes out is a document of
-``preflight.read/1``.
+Text goes one way:
+
+- ``sources``: files and standard input;
+- ``opening``: what the whole of it is packed in (``characters``, ``envelopes``);
+- ``logs``: what a job wrote, NCCL's log and nccl-tests;
+- ``lines`` (``mail``, ``glued``), ``wrapped``: lines as the tool wrote them;
+- ``marks``, ``prefixes``, ``comments``: what stands before each line is taken off, writers are kept apart;
+- ``parts`` (``heads``, ``blocks``): what is what;
+- ``kinds``, one module a family of tools: how an output begins, and what it says;
+- ``judging``: what is wrong with it (``rules_gpu``, ``rules_nic``, on a ``record``).
+
+What comes out is a document of ``preflight.read/1``.
 """
 
 from __future__ import annotations

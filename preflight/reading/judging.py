@@ -10,8 +10,11 @@ from typing import Any
 
 from preflight.evidence import Evidence
 from preflight.judge import judge
+from preflight.reading import rules_gpu, rules_nic
 from preflight.reading.parts import Part
-from preflight.reading.rules import RULES
+from preflight.reading.record import key_of
+
+RULES = (*rules_nic.RULES, *rules_gpu.RULES)
 
 _TOLD = ("fail", "warn", "pass")
 
@@ -19,7 +22,7 @@ _TOLD = ("fail", "warn", "pass")
 def add_findings(parts: Sequence[Part], source: str) -> None:
     """Put to each part the findings that rest on it."""
     for part in parts:
-        key = f"read:{part.kind}"
+        key = key_of(part.kind)
         status = "ok" if part.taken.complete else "cut"
         records: dict[str, Any] = {key: {"status": status, "value": part.taken.facts, "out": part.text}}
         report = judge([Evidence(part.writer or source, "", records)], RULES)
