@@ -228,3 +228,23 @@ def test_labels_within_a_row_that_a_line_of_nccl_splits() -> None:
     (row,) = part.taken.facts["rows"]
     assert (row["bytes"], row["root"]) == (2048, -1)
     assert (row["out_of_place"]["time_us"], row["in_place"]["busbw"]) == (73.09, 0.06)
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "row"),
+    [
+        ("nccl_tests/hydra-labels", None, 4), ("nccl_tests/rccl-tail", None, 0),
+        ("nccl_tests/six-nodes-fail-at-32g", None, 4), ("pasted/nt-table-only", None, 10),
+        ("pasted/nt-gcp-376", None, 0), ("pasted/nt-gist-cells", "busbw res", 4),
+    ],
+)  # fmt: skip
+def test_a_row_that_a_screen_broke_counts_no_wrong_values(name: str, head: str | None, row: int) -> None:
+    """One row, where no other tells the screen's width: a number may be broken, and what is left of it is another."""
+    lines = (DATA.parent / f"{name}.txt").read_text().split("\n")
+    text = [line for line in lines if not line.startswith("#") and " float " in line][row]
+    above = next(line for line in lines if head in line) + "\n" if head else ""
+    for width in range(20, len(text)):
+        broken = "\n".join(text[at : at + width] for at in range(0, len(text), width))
+        for part in kind.read(f"{above}{broken}\n"):
+            for half in (half for one in part.taken.facts["rows"] for half in (one["out_of_place"], one["in_place"])):
+                assert half is None or not (half["wrong"] or half["max_error"]), (width, half)

@@ -33,6 +33,9 @@ MARKS = {
 #: A launcher's mark tells a log's reader more (who, when), and its lines are quoted as they stand.
 OF_THE_MARK = {"line", "file", "text", "rank", "host", "hosts", "time", "failures", "warnings", "watchdog"}
 
+#: Which a sample would miss: the domain of a device behind grep's mark, cells that look like the end of a frame.
+ALWAYS = {("lspci-xike.txt", "grep"), ("smix-gist-1080.txt", "frame")}
+
 
 @cache
 def text(name: str) -> str:
@@ -89,7 +92,8 @@ def test_marks_change_nothing(name: str, tmp_path: Path) -> None:
     marked["colour"] = "".join(f"\x1b[32m{line}\x1b[0m\n" for line in lines)
     turn = list(INDEX).index(name)
     for number, (way, content) in enumerate(marked.items()):
-        if (turn + number) % 3 or (len(lines) < 3 and way in MARKS):
+        sampled = (turn + number) % 3 == 0 or (name, way) in ALWAYS
+        if not sampled or (len(lines) < 3 and way in MARKS):
             continue  # each text in a third of the ways; of few lines nobody knows whether they bear a mark
         assert [(part.kind, plain(part.taken.facts)) for part in parts(content, tmp_path)] == whole, way
 

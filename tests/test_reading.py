@@ -6,6 +6,7 @@ import json
 import random
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,15 @@ from hypothesis import strategies as st
 
 from preflight.evidence import from_document
 from preflight.reading import document, exit_status, known, open_sources, read, read_text
+from preflight.reading.kinds import kinds
 from preflight.reading.lines import lines_of
 from preflight.reading.marks import by_writer
-from preflight.reading.parts import Part
+from preflight.reading.parts import Part, parts
 from preflight.reading.sources import Source
 from tests.fixture import whole_node
 
 OUTSIDE = Path(__file__).parent / "data" / "outside"
+PASTED = OUTSIDE / "pasted"
 
 #: Text of outside origin -> kind, whether it is whole, and facts that a person reads in it (path in the facts: value).
 TRUTH: dict[str, tuple[str, bool, dict[str, Any]]] = {
@@ -279,11 +282,27 @@ def test_whatever_is_done_to_a_text_nothing_breaks(data: st.DataObject) -> None:
         "# Port counters: Lid 1 port 1\n" * 10_000, "<nvidia_smi_log>" * 10_000, "<a>" * 50_000,
         "[ 1.000000] x\n" * 30_000, " " * 300_000, "x" * 500_000, "link mlx5_0/1 " + "a b " * 50_000,
         "00:00.0 Bridge: x\n" * 20_000, "NIC statistics:\n" * 20_000,
+        "".join(f"{number}: a\n" for number in range(15_000)) + "0: a\n", "\n" * 5_000_000,
     ],
-    ids=range(16),
+    ids=range(18),
 )  # fmt: skip
 def test_texts_that_would_hang_a_careless_reader(text: str) -> None:
     json.dumps(document([("x", read_text(text, "x"))]))
+
+
+@pytest.mark.parametrize("empty", [2, 1000, 1001, 1002, 1003, 50_000])
+def test_lines_keep_their_numbers_behind_a_gap(empty: int) -> None:
+    text = "a" + "\n" * empty + "b\n" + "\n" * empty + "c"
+    said = [(line.number, line.text) for line in lines_of(text) if line.text]
+    assert said == [(1, "a"), (1 + empty, "b"), (2 + 2 * empty, "c")]
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in PASTED.glob("*.txt")))
+def test_a_kind_is_asked_about_every_line_that_it_begins_with(name: str) -> None:
+    lines = lines_of((PASTED / name).read_text(errors="backslashreplace"))
+    asked_always = [replace(kind, signs=()) for kind in kinds()]
+    told, expected = ([part.document() for part in parts(lines, "", some)] for some in (kinds(), asked_always))
+    assert told == expected
 
 
 JOB = """gpu01:11:111 [0] NCCL INFO NCCL version 2.21.5+cuda12.4

@@ -104,6 +104,14 @@ def test_a_field_that_looks_like_the_name_of_a_host() -> None:
     assert [device["acs_ctl"]["ReqRedir"] for device in facts["devices"]] == [True] * 4
 
 
+def test_code_within_a_line_keeps_the_blank_before_it() -> None:
+    """A command tells what stands below it, also where a page marks it and somebody numbered the lines."""
+    text = "We ran `ethtool -S eth0 | grep discards`\n\n     outbound_pci_stalled: 3\n     device_out_of_buffer: 1\n"
+    numbered = "".join(f"{number:6}\t{line}\n" for number, line in enumerate(text.splitlines(), 1))
+    for shown in (text, numbered, text.replace("We ran ", "")):
+        assert only(shown) == {"counters": {"outbound_pci_stalled": 3, "device_out_of_buffer": 1}}
+
+
 def test_explanations_behind_the_lines() -> None:
     noted = IBSTAT.replace("Rate: 400", "Rate: 400    <- must be 400").replace("Active", "Active   # not Down")
     assert only(noted) == only(IBSTAT)

@@ -17,7 +17,7 @@ _ROW = re.compile(
 )
 _TYPES = re.compile(r"u?int(?:8|32|64)?|char|half|float(?:16|32|64)?|double|bfloat16|f8e[45]m[23]|fp8\w*")
 _REDOP = re.compile(r"(?!nan$|inf$)[a-z]{3,12}")
-_VALUE = re.compile(r"-?(?:\d{1,20}(?:\.\d{0,10})?|\.\d{1,10})(?:[eE][+-]?\d{1,3})?\*?|-?nan|-?inf")
+_VALUE = re.compile(r"-?(?:\d{1,20}(?:\.\d{0,10})?|\.\d{1,10})(?:[eE][+-]?\d{2,3})?\*?|-?nan|-?inf")
 _UNCHECKED = "N/A"
 
 #: A largest difference as ``%.0le`` prints it up to 2.12; where it is not 0, only a negative exponent tells it
@@ -95,6 +95,7 @@ class OpenRow:
     redop: str | None = None
     root: int | None = None
     values: list[str] = field(default_factory=list)
+    torn: bool = False  # its last number breaks off: what follows is not the next one
 
     @property
     def wanted(self) -> int:
@@ -110,9 +111,17 @@ class OpenRow:
         """Take in the rest of the row, if the line is that."""
         values, rest = _values(line, self.columns.half, len(self.values))
         missing = self.wanted - len(self.values)
-        if not values or (rest and not self.columns.more):
+        if not values or self.torn or (rest and not self.columns.more):
             return False
-        if len(values) not in (missing, self.columns.half) and not (self.columns.more and len(values) > missing):
+        inside = len(self.values) % self.columns.half
+        if inside:
+            expected = len(values) == missing
+        else:
+            expected = len(values) in (missing, self.columns.half) or (self.columns.more and len(values) > missing)
+        if not expected:
+            return False
+        # a screen that broke the line may have broken a number
+        if inside and not self._fits([*self.values[-inside:], *values][: self.columns.half]):
             return False
         self.values += values[:missing]
         self.text += " " + " ".join(values)
@@ -126,6 +135,9 @@ class OpenRow:
         row = Row(self.line, self.bytes, self.count, self.dtype, self.redop, self.root, first, second)
         cut = CutRow(self.line, self.bytes, self.text.strip()[:200])
         return (row if first else None), (None if whole else cut)
+
+    def _fits(self, half: Sequence[str]) -> bool:
+        return len(half) > 1 and _is_rate(self.bytes, half[0], half[1], 1000 if self.columns.in_ms else 1)
 
     def _half(self, number: int) -> Half | None:
         tokens = self.values[number * self.columns.half :][:4]
@@ -166,31 +178,35 @@ def open_row(number: int, line: str, columns: Columns | None) -> OpenRow | None:
         columns = row.columns = replace(columns, root=has_root)
     if has_root and tokens and re.fullmatch(r"-?\d{1,7}", tokens[0]):
         row.root = int(tokens.pop(0))
-    values, _ = _values(" ".join(tokens), columns.half)
+    values, rest = _values(" ".join(tokens), columns.half)
     row.values = values[: row.wanted]
+    row.torn = not row.whole and rest[:1] in tuple("-.0123456789")
     if not told and any(_DIFFERENCE.fullmatch(value) for value in row.values[3::4]):
         row.columns = replace(columns, counts_wrong=False)
     known = _TYPES.fullmatch(row.dtype) is not None
-    return row if known or row.whole else None
+    # bandwidths have decimals: numbers and a word without them are another tool's
+    return row if known or (row.whole and all("." in value for value in row.values[1:3])) else None
 
 
 def _has_root(size: int, values: Sequence[str]) -> bool | None:
     """Tell whether a row whose header nobody saw has a root before its values; None if that cannot be told.
 
-    All values, or all of one half, tell by their number; of a row that was cut there, size over time must be algbw.
+    Size over time must be algbw; where that does not tell, all values, or all of one half, tell by their number.
     """
-    if len(values) in (8, 9):
-        return len(values) == 9
     if len(values) == 1:  # the rest is printed when it was measured, behind what others wrote in between
         return values[0].lstrip("-").isdigit()
     fitting = [at == 1 for at in (0, 1) if len(values) > at + 1 and _is_rate(size, values[at], values[at + 1])]
-    return fitting[0] if len(fitting) == 1 else None
+    if len(fitting) == 1:
+        return fitting[0]
+    return len(values) == 9 if len(values) in (8, 9) else None
 
 
-def _is_rate(size: int, time_us: str, algbw: str) -> bool:
-    if _UNCHECKED in (time_us, algbw) or (time := float(time_us.rstrip("*"))) <= 0:
+def _is_rate(size: int, time: str, algbw: str, us_in_unit: int = 1) -> bool:
+    """Tell whether a time and a bandwidth in GB/s are of one transfer of so many bytes."""
+    if _UNCHECKED in (time, algbw) or (time_us := float(time.rstrip("*")) * us_in_unit) <= 0:
         return False
-    return abs(size / time / 1000 - float(algbw.rstrip("*"))) <= 0.005 + 0.01 * size / time / 1000
+    rate = size / time_us / 1000
+    return abs(rate - float(algbw.rstrip("*"))) <= 0.005 + 0.01 * rate
 
 
 def _values(text: str, half: int, at: int = 0) -> tuple[list[str], str]:

@@ -63,6 +63,8 @@ class _Reader:
         self.nccl_version: str | None = None  # printed before the report that it is of
         self.raw = ""  # the line with its marks: a launcher's own words look like one
         for number, line in lines(text):
+            if not line and not self.all:
+                continue  # nothing that it could end or go on with
             self.raw = line
             tag, bare = unlaunched(without_rules(line))
             if (label := _LABEL.search(f" {tag}")) and not _NCCL_LINE.match(bare):

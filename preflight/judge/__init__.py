@@ -8,13 +8,13 @@ it said is kept, equal outcomes once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from preflight.cluster import Cluster
 from preflight.evidence import COURSE, Evidence, EvidenceError
 from preflight.facts import NodeFacts
 from preflight.facts.run import RUN
-from preflight.judge.document import SCHEMA, Planned, Subjects, document
+from preflight.judge.document import SCHEMA, Planned, Subjects, document, told
 from preflight.judge.excuse import Excuses, chosen
 from preflight.judge.fleet import Fleet, has_logs, of_run, of_sweep, run_facts, sweeps
 from preflight.judge.fold import DISPLAY, Folded
@@ -53,6 +53,41 @@ def judge(
     one of the ``processes``, documents on disk are judged in as many; the checks then are the registry's.
     """
     cluster = cluster or Cluster()
+    judged = _judged(evidences, checks, cluster, run, off, processes)
+    report = document(judged.planned, judged.fleet.seen, judged.folded, judged.subjects)
+    report["coverage"]["without_history"] = judged.unremembered
+    if drawn := [picture for name, swept in judged.swept_as if (picture := _fabric_picture(name, swept, cluster))]:
+        report["fabrics"] = drawn
+    return report
+
+
+def findings(
+    evidences: Sequence[Evidence], checks: Sequence[Check], *, run: Evidence | None = None
+) -> list[dict[str, Any]]:
+    """Return the findings alone of such a report, for what has neither coverage nor checklists: a pasted text."""
+    judged = _judged(evidences, checks, Cluster(), run, (), 1)
+    return list(told(judged.folded, judged.subjects))
+
+
+class _Judged(NamedTuple):
+    """All that a report is made of."""
+
+    planned: Planned
+    fleet: Fleet
+    folded: Folded
+    subjects: Subjects
+    swept_as: list[tuple[str, Any]]
+    unremembered: list[str]
+
+
+def _judged(
+    evidences: Sequence[Evidence],
+    checks: Sequence[Check],
+    cluster: Cluster,
+    run: Evidence | None,
+    off: Sequence[str],
+    processes: int,
+) -> _Judged:
     checks, off = chosen(checks, off, cluster)
     past = _remembered(evidences)
     unremembered = [check.id for check in checks if check.history and not past]
@@ -79,11 +114,7 @@ def judge(
             folded.add(subjects.number(RUN), of_run(number, check, logs, fleet, cluster))
     unlogged = [check for check in checks if check.scope is Scope.RUN and not has_logs(check, logs)]
     planned = Planned(checks, off, windowed, unlogged, len(swept_as), paired)
-    report = document(planned, fleet.seen, folded, subjects)
-    report["coverage"]["without_history"] = unremembered
-    if drawn := [picture for name, swept in swept_as if (picture := _fabric_picture(name, swept, cluster))]:
-        report["fabrics"] = drawn
-    return report
+    return _Judged(planned, fleet, folded, subjects, swept_as, unremembered)
 
 
 def _each(
@@ -146,4 +177,4 @@ def _fabric_picture(name: str, swept: Any, cluster: Cluster) -> dict[str, Any] |
         return None
 
 
-__all__ = ["DISPLAY", "SCHEMA", "judge"]
+__all__ = ["DISPLAY", "SCHEMA", "findings", "judge"]

@@ -94,7 +94,7 @@ def document(planned: Planned, seen: Sequence[Seen], folded: Folded, subjects: S
         "schema": SCHEMA,
         "coverage": {**planned.coverage(seen, folded.counts, folded.excuses.not_run), **folded.excuses.coverage()},
         "nodes": list(_nodes(seen, folded)),
-        "findings": list(_findings(folded, subjects)),
+        "findings": list(told(folded, subjects)),
         "checklists": checklist.answer(planned.checks, folded.by_item()),
         "exit_status": folded.exit_status(silent),
     }
@@ -144,7 +144,8 @@ def _nodes(seen: Sequence[Seen], folded: Folded) -> Iterator[dict[str, Any]]:
 # --- findings --------------------------------------------------------------------------------------
 
 
-def _findings(folded: Folded, subjects: Subjects) -> Iterator[dict[str, Any]]:
+def told(folded: Folded, subjects: Subjects) -> Iterator[dict[str, Any]]:
+    """Yield the findings as a report tells them."""
     for check, finding, numbers in folded.findings():
         urgent = finding.status not in (Status.PASS, Status.SKIP)
         document: dict[str, Any] = {

@@ -24,7 +24,7 @@ from preflight.reading.comments import commented
 from preflight.reading.judging import add_findings
 from preflight.reading.kinds import kinds
 from preflight.reading.kinds.pytorch import whole
-from preflight.reading.kinds.settings import commands
+from preflight.reading.kinds.settings import SETTING, commands
 from preflight.reading.lines import Lines, bare, lines_of
 from preflight.reading.logs import NCCL_LOG, NCCL_TESTS, judge_logs, judge_settings, log_parts
 from preflight.reading.marks import by_writer, unread
@@ -51,15 +51,22 @@ def read(source: Source) -> list[Part]:
 
 def _read(source: Source) -> list[Part]:
     logs = log_parts(source)
-    tools = read_text(source.text, source.name)
+    lines = lines_of(source.text)
+    tools = _of_tools(lines, source.name)
     judge_settings(tools, source.name)
     found = sorted([*logs, *tools], key=lambda part: part.first)[:MOST_PARTS]
-    return found or [part for _, own in by_writer(lines_of(source.text)) for part in commands(bare(own))][:MOST_PARTS]
+    if found or not any(SETTING in line.text for line in lines):
+        return found
+    return [part for _, own in by_writer(lines) for part in commands(bare(own))][:MOST_PARTS]
 
 
 def read_text(text: str, source: str) -> list[Part]:
     """Return the outputs of tools in a text, judged; a job's own output is left to ``log_parts``."""
-    lines = [line for line in lines_of(text) if " NCCL INFO " not in line.text]
+    return _of_tools(lines_of(text), source)
+
+
+def _of_tools(lines: Lines, source: str) -> list[Part]:
+    lines = [line for line in lines if " NCCL INFO " not in line.text]
     written = list(by_writer(lines))
     found = [part for writer, own in written for part in _parts(own, writer)]
     found += [part for own in unread(lines, [own for _, own in written], found) for part in _parts(own, "")]

@@ -221,7 +221,9 @@ def _page(lines: _Lines) -> _Lines | None:
     return found
 
 
-_FRAMED = re.compile(r"\s*[|│┃║](.*)[|│┃║]\s*")
+_FRAMED = re.compile(r"\s*([|│┃║])(.*)\1\s*")
+#: A cell with nothing in it, which a page that numbers lines leaves behind each.
+_EMPTY_CELL = re.compile(r"(?<=[^\s|])\s+\|\s*$")
 _FRAME_RULE = re.compile(r"\s*[+┌┐└┘├┤╭╮╰╯╔╗╚╝═─━=-]{3,}\s*")
 
 
@@ -234,7 +236,8 @@ def _framed(lines: _Lines) -> _Lines | None:
     found: _Lines = []
     for number, line in lines:
         if match := _FRAMED.fullmatch(line):
-            found.append((number, match[1].removeprefix(" ").rstrip()))
+            inner = match[2].removeprefix(" ").rstrip()
+            found.append((number, inner if inner.startswith("|") else _EMPTY_CELL.sub("", inner)))
         elif not _FRAME_RULE.fullmatch(line):
             found.append((number, line))
     return found

@@ -164,7 +164,7 @@ def _of_tools(text: str) -> list[str]:
 
 def _of_one_tool(text: str) -> list[str]:
     for tool in _TOOLS:
-        if all(word in text for word in tool.tell):
+        if tool.tell[0] in text and all(word in text for word in tool.tell):
             places = [match.start() for match in tool.begins.finditer(text)]
             if len(places) >= tool.least:
                 ends = [*places[1:], len(text)]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from preflight.evidence import Evidence
-from preflight.judge import judge
+from preflight.judge import findings
 from preflight.reading import rules_gpu, rules_nic
 from preflight.reading.parts import Part
 from preflight.reading.record import key_of
@@ -25,5 +25,5 @@ def add_findings(parts: Sequence[Part], source: str) -> None:
         key = key_of(part.kind)
         status = "ok" if part.taken.complete else "cut"
         records: dict[str, Any] = {key: {"status": status, "value": part.taken.facts, "out": part.text}}
-        report = judge([Evidence(part.writer or source, "", records)], RULES)
-        part.findings += [finding for finding in report["findings"] if finding["status"] in _TOLD]
+        told = findings([Evidence(part.writer or source, "", records)], RULES)
+        part.findings += [finding for finding in told if finding["status"] in _TOLD]

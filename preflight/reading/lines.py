@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from preflight.facts.text import plain
 from preflight.reading import glued, mail
@@ -14,8 +14,7 @@ from preflight.reading import glued, mail
 LONGEST = 1 << 20
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """One line; ``number`` counts from 1 in the source, ``text`` has no marks and no blanks at its end."""
 
     number: int
@@ -37,7 +36,7 @@ _HTML_BREAK = re.compile(r"<br\s?/?>")
 _ESCAPED = re.compile(r"(?<=[A-Za-z0-9])\\(?=_)|\\(?=[\[\]*#=<>~|-])")
 _BOLD = re.compile(r"(?<!\S)\*\*(?=[^\s*])([^*]{0,200}[^\s*])\*\*(?=\s|$)")
 #: The quote that begins or ends a text in a program: ``OUTPUT = """CA 'mlx5_0'``.
-_QUOTE_BEGINS = re.compile(r"\s*(?:[\w.:\[\] ]{1,60}?\s*:?=\s*|[\w.]{1,40}\()?(?:\"\"\"|'''|`)(?=[^\s`])")
+_QUOTE_BEGINS = re.compile(r"(?:^\s*)?(?:[\w.:\[\] ]{1,60}?\s*:?=\s*|[\w.]{1,40}\()?(?:\"\"\"|'''|`)(?=[^\s`])")
 _QUOTE_ENDS = re.compile(r"(?<=[^\s`])(?:\"\"\"|'''|`)$")
 #: AsciiDoc's number of an explanation, behind a line of JSON or YAML.
 _CALLOUT = re.compile(r"(?<=[\[\]{},\"'])\s*<\d{1,2}>$")
@@ -58,6 +57,10 @@ _REPEATED = re.compile(r"\s*\[repeated \d{1,7}x across [a-z ]{1,20}\].*")
 _CELLS = re.compile(r"\s\|\s\|\s*$")
 _TMUX_MARK = re.compile(r"\[\d{1,6}/\d{1,6}\]\s*$")
 
+#: Empty lines in a row of which the rest is left out: nothing that is read here looks as far over them.
+_MOST_EMPTY = 1000
+_GAP = re.compile(rf"\n{{{_MOST_EMPTY + 2},}}")
+
 #: Lines each of which has a blank one behind it, from which on that is no way to write.
 _LEAST_DOUBLED = 6
 
@@ -66,7 +69,10 @@ def lines_of(text: str) -> list[Line]:
     """Take a text apart."""
     text = mail.decoded(text) if mail.is_quoted_printable(text) else text
     found = []
-    for number, raw in enumerate(text.split("\n"), 1):
+    for number, raw in _numbered(text):
+        if not raw:
+            found.append(Line(number, ""))
+            continue
         if raw == mail.GONE:
             continue
         # A carriage return inside a line is a terminal's way of writing it anew
@@ -76,6 +82,15 @@ def lines_of(text: str) -> list[Line]:
             if piece.strip() or len(pieces) == 1:
                 found += [Line(number, one) for one in glued.apart(_unmarked(piece))]
     return _unquoted(found)
+
+
+def _numbered(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines with their numbers; of a long gap of empty lines only its beginning."""
+    number, begin = 1, 0
+    for gap in _GAP.finditer(text):
+        yield from enumerate(text[begin : gap.start() + _MOST_EMPTY].split("\n"), number)
+        number, begin = number + text.count("\n", begin, gap.end()), gap.end()
+    yield from enumerate(text[begin:].split("\n"), number)
 
 
 def _unmarked(line: str) -> str:
@@ -123,7 +138,9 @@ def _unquoted(lines: Lines) -> list[Line]:
         text = line.text
         if match := _QUOTE.match(text):
             text = text[match.end() :]
-        found.append(Line(line.number, "" if _FENCE.fullmatch(text) else text))
+        if _FENCE.fullmatch(text):
+            text = ""
+        found.append(line if text is line.text else Line(line.number, text))
     return _undoubled(found)
 
 

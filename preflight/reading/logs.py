@@ -15,7 +15,7 @@ from preflight.facts.nccl_log.finish import FRAMEWORK
 from preflight.facts.run import RUN
 from preflight.facts.run_log import OnDisk
 from preflight.facts.torch_trace import Seen, hang, watchdog
-from preflight.judge import judge
+from preflight.judge import findings
 from preflight.model import Check, Scope
 from preflight.reading.kinds import nccl_tests
 from preflight.reading.kinds.pytorch import RECORDER, TRACE
@@ -31,6 +31,9 @@ _LINE = re.compile(
     r"(?:\b|\dm)NCCL (?:INFO|WARN|ERROR|TRACE|ABORT|VERSION|version)\b"  # also where a colour ends right before it
     rf"|{FRAMEWORK.pattern}"
 )
+
+#: Words one of which stands in every such line: a text is searched for them far sooner than for the pattern.
+_WORDS = ("NCCL", "Nccl", "nccl", "Dist", "c10d", "Detected mismatch", "Watchdog caught")
 
 #: Kinds that are a file of their own.
 _FILES = (TRACE, RECORDER)
@@ -50,18 +53,22 @@ def log_parts(source: Source) -> list[Part]:
 
 
 def _nccl(source: Source) -> Iterator[Part]:
-    if not _LINE.search(source.text) and source.skipped is None:
+    if not _has_line(source.text) and source.skipped is None:
         return
     try:
         log = nccl_log.read([source.path])
     except (OSError, ValueError):
         return
-    numbers = [number for number, line in enumerate(source.text.split("\n"), 1) if _LINE.search(line)]
+    numbers = [number for number, line in enumerate(source.text.split("\n"), 1) if _has_line(line)]
     first, last = (numbers[0], numbers[-1]) if numbers else (1, source.text.count("\n") + 1)
     facts = document(log)
     facts["watchdog"] = _watchdog(source.text)
     taken = Taken(last, facts, _summary(facts), [Cut(last, note) for note in log.notes])
     yield Part(NCCL_LOG, first, last, "", taken, "")
+
+
+def _has_line(text: str) -> bool:
+    return any(word in text for word in _WORDS) and _LINE.search(text) is not None
 
 
 def _watchdog(text: str) -> dict[str, Any] | None:
@@ -102,7 +109,7 @@ def judge_logs(parts: list[Part], source: Source, seen: Seen | None = None) -> N
     run = Evidence(RUN, "", {f"log:{source.name}": record})
     checks = _run_checks()
     by_kind = {kind: [part for part in parts if part.kind == kind] for kind in (NCCL_LOG, NCCL_TESTS, *_FILES)}
-    for finding in judge([], checks, run=run)["findings"]:
+    for finding in findings([], checks, run=run):
         kind = NCCL_TESTS if finding["check"].startswith("nccl-tests.") else NCCL_LOG
         if any(by_kind[name] for name in _FILES):
             kind = next(name for name in _FILES if by_kind[name])
@@ -117,7 +124,7 @@ def judge_settings(parts: list[Part], name: str) -> None:
         if part.kind == NCCL_ENV and part.text:
             out = judged(part.text, part.first)
             run = Evidence(RUN, "", {f"log:{name}": {"status": "ok", "out": out}})
-            part.findings += [one for one in judge([], checks, run=run)["findings"] if one["status"] in _TOLD]
+            part.findings += [one for one in findings([], checks, run=run) if one["status"] in _TOLD]
 
 
 def _about(subject: str, parts: list[Part]) -> Part:

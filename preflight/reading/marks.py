@@ -31,8 +31,8 @@ _MARKS = tuple(
         r"(?!NVRM|kern(?:el)?:|nvidia|mce:|EDAC|AER|pci|tc: ?\d|priority: |Capabilities: \[)"
         r"([A-Za-z][\w.,\[\]-]{0,127}): ",
         r"(\d{1,3}(?:\.\d{1,3}){3}): ",  # the same with addresses
-        # grep in files
-        r"([\w./-]{1,128}\.(?:txt|log|out|err)|/var/log/[\w./-]{1,128}?)[:-](?:\d{1,7}[:-](?!\d\d[.-]\d))? ?",
+        # grep in files; ``0000:`` is the domain of a device
+        r"([\w./-]{1,128}\.(?:txt|log|out|err)|/var/log/[\w./-]{1,128}?)[:-](?:(?!0\d)\d{1,7}[:-](?!\d\d[.-]\d))? ?",
         r"()\+(?!\+\+)",  # what a patch adds
         r"()(?:\|(?:\s|(?=-{3}))|[│┃║]\s?)",  # a frame around the text, or a table
     )
@@ -52,6 +52,8 @@ _TIMES = tuple(
         r"()[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d [\w.-]{1,128} (?!kernel\b)[\w.@/-]{1,64}(?:\[\d{1,10}\])?: ",
     )
 )
+#: Any of these, by which nearly all lines are passed over.
+_ANY_MARK = re.compile("|".join(f"(?:{mark.pattern})" for mark in (*_MARKS, *_TIMES)))
 _KERNEL = re.compile(r"\bkernel(?::|\[)|NVRM: |SXid \(|\bmlx5_core |\bpcieport |nvidia-\w+: ")
 _KERNEL_TIME = re.compile(r"\s*(?:<\d+>|\d{1,7}[:-]?\s?)?\[\s*\w|\w{3} {1,2}\d{1,2} \d\d:|\d{4}-\d\d-\d\d[T ]|\s{8}")
 _FRAME_END = re.compile(r"\s*[│┃║]\s*$|(?:\s+\|)+\s*$")
@@ -100,8 +102,10 @@ def _marked(
 
     ``refused`` keeps which marks were taken for part of the text, up to which line and how often.
     """
-    if (numbered := _numbered(lines, at)) or (numbered := _listed(lines, at)):
+    if (numbered := _numbered(lines, at, refused)) or (numbered := _listed(lines, at)):
         return at + len(numbered), {"": numbered}
+    if not _ANY_MARK.match(lines[at].text):
+        return at, {}
     for mark in (*_MARKS, *_TIMES):
         if not mark.match(lines[at].text):
             continue
@@ -174,8 +178,10 @@ def _of_kernel(texts: list[str]) -> bool:
     return sum(bool(_KERNEL_TIME.match(text)) for text in texts) * 2 < len(texts)
 
 
-def _numbered(lines: Lines, at: int) -> list[Line]:
+def _numbered(lines: Lines, at: int, refused: dict[re.Pattern[str], tuple[int, int]]) -> list[Line]:
     """Return the lines from here on whose numbers go up one by one, without the numbers."""
+    if at < refused.get(_LINE_NUMBER, (0, 0))[0]:
+        return []
     found: list[Line] = []
     before: int | None = None
     for line in _from(lines, at):
@@ -189,8 +195,11 @@ def _numbered(lines: Lines, at: int) -> list[Line]:
     if len(found) < least:
         return []
     # the tasks of a job count up as well, and begin again
-    begins_again = at + len(found) < len(lines) and _LINE_NUMBER.match(lines[at + len(found)].text)
-    return [] if begins_again else found
+    end = at + len(found)
+    if end < len(lines) and _LINE_NUMBER.match(lines[end].text):
+        refused[_LINE_NUMBER] = (end, _TRIES)
+        return []
+    return found
 
 
 def _listed(lines: Lines, at: int) -> list[Line]:

@@ -41,12 +41,14 @@ class Taken:
 class Kind:
     """One kind of output. ``begins`` looks at a line and those after it; ``take`` reads from there.
 
-    ``begins`` must be cheap: it is asked about every line. ``take`` never raises for what a text holds.
+    ``begins`` must be cheap: it is asked about every line that holds one of the ``signs``, without any about every
+    line. ``take`` never raises for what a text holds.
     """
 
     name: str
     begins: Callable[[Lines, int], bool]
     take: Callable[[Lines, int], Taken]
+    signs: tuple[str, ...] = ()
 
 
 @dataclass
@@ -86,11 +88,27 @@ def left_out(text: str) -> bool:
     return ("." in text or "…" in text or "<" in text or "[" in text) and bool(_LEFT_OUT.fullmatch(text))
 
 
+def _by_signs(kinds: Sequence[Kind]) -> Callable[[str], Sequence[Kind]]:
+    """Return what tells for a line, by the signs that it holds, which kinds may begin with it; in their order."""
+    signs = {sign for kind in kinds for sign in kind.signs}
+    known: dict[frozenset[str], list[Kind]] = {}
+
+    def may_begin(text: str) -> Sequence[Kind]:
+        held = frozenset(filter(text.__contains__, signs))
+        if held not in known:
+            known[held] = [kind for kind in kinds if not kind.signs or not held.isdisjoint(kind.signs)]
+        return known[held]
+
+    return may_begin
+
+
 def parts(lines: Lines, writer: str, kinds: Sequence[Kind]) -> Iterator[Part]:
     """Yield the parts of a stretch of lines that one writer wrote."""
+    may_begin = _by_signs(kinds)
     at = 0
     while at < len(lines):
-        kind = next((kind for kind in kinds if kind.begins(lines, at)), None) if lines[at].text else None
+        text = lines[at].text
+        kind = next((kind for kind in may_begin(text) if kind.begins(lines, at)), None) if text else None
         if kind is None:
             at += 1
             continue

@@ -132,6 +132,6 @@ def summary(counters: Mapping[str, int], where: str) -> str:
 
 
 KINDS = (
-    Kind("perfquery", _begins_perf, _take_perf),
-    Kind("ethtool -S", _begins_ethtool, _take_ethtool),
+    Kind("perfquery", _begins_perf, _take_perf, signs=(":",)),
+    Kind("ethtool -S", _begins_ethtool, _take_ethtool, signs=(":",)),
 )

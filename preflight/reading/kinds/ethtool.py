@@ -258,8 +258,8 @@ def _take_link(lines: Lines, at: int) -> Taken:
 
 
 KINDS = (
-    Kind("ethtool -a", _begins_pause, _take_pause),
-    Kind("ethtool -i", _begins_driver, _take_driver),
-    Kind("ethtool -m", _begins_module, _take_module),
-    Kind("ethtool", _begins_link, _take_link),
+    Kind("ethtool -a", _begins_pause, _take_pause, signs=("Pause parameters for ", "[")),
+    Kind("ethtool -i", _begins_driver, _take_driver, signs=("driver:",)),
+    Kind("ethtool -m", _begins_module, _take_module, signs=(":",)),
+    Kind("ethtool", _begins_link, _take_link, signs=("Settings for ", "Speed:")),
 )

@@ -32,7 +32,9 @@ _GIDS_FOUND = re.compile(r"\s*n_gids_found=(\d{1,6})\s*")
 
 def _gid(text: str) -> str | None:
     """Return a GID that is there to its last digit; some may be blotted out, none left out."""
-    return None if ".." in text or "…" in text else text.lower()
+    *before, last = text.split(":")
+    torn = "::" not in text and (len(before) < 7 or (len(last) < 4 and all(len(group) == 4 for group in before)))
+    return None if torn or ".." in text or "…" in text else text.lower()
 
 
 def _mapped(gid: str) -> str | None:
@@ -99,4 +101,4 @@ def _take_gids(lines: Lines, at: int) -> Taken:
     return Taken(end, {"gids": gids}, f"{len(gids)} GIDs, {v2} of them RoCE v2 with an IPv4 address", cut)
 
 
-KINDS = (Kind("show_gids", _begins_gids, _take_gids),)
+KINDS = (Kind("show_gids", _begins_gids, _take_gids, signs=("GID", ":")),)

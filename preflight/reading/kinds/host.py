@@ -81,6 +81,9 @@ def joined_cpus(text: str, more: str) -> list[str]:
 _NEXT_NETWORK = re.compile(r"\s*},\s*{\s*")
 
 
+#: Characters of one network's entry that are looked at where its end is missing.
+_LONGEST_NETWORK = 4000
+
 #: The annotation that asks for networks; what came of it is in another.
 _ASKED_FOR = re.compile(r"cncf\.io/networks\b(?!-status)")
 
@@ -115,7 +118,7 @@ def _take_status(lines: Lines, at: int) -> Taken:
         details = list(info.values()) if isinstance(info, dict) else []
         rdma = next((one["rdma-device"] for one in details if isinstance(one, dict) and "rdma-device" in one), None)
         networks.append({
-            "name": entry.get("name"), "interface": entry.get("interface"), "ips": entry.get("ips") or [],
+            "name": entry.get("name"), "interface": entry.get("interface"), "ips": entry.get("ips", []),
             "mac": entry.get("mac"), "rdma_device": rdma, "default": entry.get("default"), "mtu": entry.get("mtu"),
         })  # fmt: skip
     return Taken(end, {"networks": networks}, f"{len(networks)} networks", cut)
@@ -137,10 +140,40 @@ def _cut_status(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]]:
         try:
             value, place = decoder.raw_decode(text, match.end())
         except (ValueError, RecursionError):
+            if _is_status([value := _begun(text[match.end() :])]):
+                found.append({"ips": None, **value})
             break
         if _is_status([value]):
             found.append(value)
     return end, found
+
+
+def _begun(text: str) -> dict[str, Any]:
+    """Return the members that are whole in an object whose end was cut off."""
+    closing, inside = list[str](), False
+    places: list[tuple[int, str]] = []
+    for match in re.finditer(r'\\.|["\[\]{},]', text[:_LONGEST_NETWORK]):
+        sign = match[0]
+        if sign == '"':
+            inside = not inside
+        elif inside or sign[0] == "\\":
+            continue
+        elif sign in "[{":
+            closing.append("]" if sign == "[" else "}")
+        elif sign in "]}":
+            closing = closing[:-1]
+        else:
+            places.append((match.start(), "".join(reversed(closing))))
+    ends = text[:_LONGEST_NETWORK].rstrip()
+    if not inside and ends.endswith(('"', "]", "}")):
+        places.append((len(ends), "".join(reversed(closing))))
+    for place, rest in places[:-4:-1]:
+        try:
+            value = json.loads(text[:place] + rest)
+        except (ValueError, RecursionError):
+            continue
+        return value if isinstance(value, dict) else {}
+    return {}
 
 
 def _status(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]] | None:
@@ -171,6 +204,6 @@ def _is_status(value: Any) -> bool:
 
 
 KINDS = (
-    Kind("network-status", _begins_status, _take_status),
-    Kind("numactl", _begins_numactl, _take_numactl),
+    Kind("network-status", _begins_status, _take_status, signs=("network-status", "[", "}")),
+    Kind("numactl", _begins_numactl, _take_numactl, signs=("node",)),
 )

@@ -154,6 +154,6 @@ def _word(text: str | None) -> str | None:
 
 
 KINDS = (
-    Kind("ibstat", _begins_ibstat, _take_ibstat),
-    Kind("ibstatus", _begins_ibstatus, _take_ibstatus),
+    Kind("ibstat", _begins_ibstat, _take_ibstat, signs=("CA", ":")),
+    Kind("ibstatus", _begins_ibstatus, _take_ibstatus, signs=(":",)),
 )

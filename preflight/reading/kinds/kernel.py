@@ -167,4 +167,4 @@ def _take(lines: Lines, at: int) -> Taken:
     return Taken(last + 1, facts, summary)
 
 
-KINDS = (Kind("kernel log", _begins, _take),)
+KINDS = (Kind("kernel log", _begins, _take, signs=(":", "[", ";", "SXid (")),)

@@ -148,4 +148,4 @@ def _number(text: str | None) -> int | None:
     return int(text) if text and re.fullmatch(r"\d{1,6}", text) else None
 
 
-KINDS = (Kind("lscpu", _begins, _take),)
+KINDS = (Kind("lscpu", _begins, _take, signs=(":", "：", "NUMA", "CPU", "# ", "{")),)

@@ -48,6 +48,8 @@ _FLAGS = re.compile(r"[A-Za-z][\w/-]{1,24}[+-](?:[\s,;].*)?|(?:Slot #\d|MaxPaylo
 _REGISTER = re.compile(
     r"\s*(?:Lnk(?:Cap|Ctl|Sta)|Dev(?:Cap|Ctl|Sta)|ACS(?:Cap|Ctl)|Slt(?:Cap|Ctl|Sta))2?:\s.*[+-](?:\s.*)?"
 )
+#: What stands in the name of a register that a line tells by itself.
+_REGISTERS = ("Lnk", "ACS", "Dev", "Slt", "MaxReadReq")
 
 
 #: How the outputs begin that people ask for next.
@@ -62,7 +64,7 @@ def _begins_lspci(lines: Lines, at: int) -> bool:
     text = lines[at].text
     if _DEVICE.fullmatch(text):
         return True
-    if not re.search("Lnk|ACS|Dev|Slt|MaxReadReq", text):
+    if not any(name in text for name in _REGISTERS):
         return False
     if _LINK.fullmatch(text) or (text.lstrip().startswith("ACSCtl:") and _REGISTER.fullmatch(text)):
         return True
@@ -178,4 +180,4 @@ def _detail(device: dict[str, Any], text: str, said_in_words: bool) -> None:
         device.update(max_payload=int(match[1]), max_read_request=int(match[2]))
 
 
-KINDS = (Kind("lspci", _begins_lspci, _take_lspci),)
+KINDS = (Kind("lspci", _begins_lspci, _take_lspci, signs=(":", *_REGISTERS)),)

@@ -209,6 +209,6 @@ def _is(kind: str, lines: Lines, at: int) -> bool:
 
 
 KINDS = (
-    Kind(RECORDER, _recorder_begins, _take_recorder),
-    Kind(TRACE, lambda lines, at: _is(TRACE, lines, at), _take),
+    Kind(RECORDER, _recorder_begins, _take_recorder, signs=("{", "[", " collective")),
+    Kind(TRACE, lambda lines, at: _is(TRACE, lines, at), _take, signs=("{", "[")),
 )

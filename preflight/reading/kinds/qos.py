@@ -29,7 +29,7 @@ def summary_of(facts: dict[str, Any]) -> str:
 _MLNX = re.compile(
     r"\s*(?:(?P<dcbx>(?i:DCBX mode):\s*(?P<mode>.*))|Priority trust (?:state|mode):\s*(?P<trust>\w+)"
     r"|(?P<mapping>dscp2prio mapping:\s*(?:prio:.*)?)|(?P<dscps>prio:\d\s+dscp:.*)"
-    r"|(?P<default>default priority:.*)|Receive buffer size \(bytes\):\s*(?P<buffer>[\d,=\w ]*)"
+    r"|(?P<default>default priority:.*)|Receive buffer size \(bytes\):\s*(?P<buffer>[\d,=\w .…]*)"
     r"|(?P<cable>Cable len:\s*\d*)|Enabled TC:.*|priority:?\s+(?P<numbers>\d(?:\s+\d)+)"
     r"|(?P<pfc>PFC configuration:)(?:\s*enabled:?\s+(?P<beside>[01](?:\s+[01])*))?"
     r"|(?:pfc )?enabled:?\s+(?P<enabled>[01](?:\s+[01])*)"
@@ -96,4 +96,4 @@ def _take_mlnx(lines: Lines, at: int) -> Taken:
     return Taken(end, facts, summary_of(facts), cut)
 
 
-KINDS = (Kind("mlnx_qos", _begins_mlnx, _take_mlnx),)
+KINDS = (Kind("mlnx_qos", _begins_mlnx, _take_mlnx, signs=(":", "enabled")),)

@@ -127,6 +127,6 @@ def _take_ibdev(lines: Lines, at: int) -> Taken:
 
 
 KINDS = (
-    Kind("rdma link", _begins_rdma_link, _take_rdma_link),
-    Kind("ibdev2netdev", _begins_ibdev, _take_ibdev),
+    Kind("rdma link", _begins_rdma_link, _take_rdma_link, signs=("/", "[")),
+    Kind("ibdev2netdev", _begins_ibdev, _take_ibdev, signs=("==>",)),
 )

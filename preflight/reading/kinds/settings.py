@@ -21,13 +21,16 @@ _ANY = re.compile(
     r"|\s{0,12}(?:setenv|ENV)\s.*|os\.environ\b.*"
 )
 
+#: What stands in the name of every setting.
+SETTING = "CCL_"
+
 #: Lines among which a second setting must be: one alone is a word in a sentence or a command.
 _NEAR = 6
 
 
 def _spelled(lines: Lines, at: int) -> spelled.Spelled | None:
     """Return the setting that a line is, as a script or a manifest spells it; a command's are left to ``commands``."""
-    if "CCL_" not in lines[at].text or lines[at].text.endswith("\\"):
+    if SETTING not in lines[at].text or lines[at].text.endswith("\\"):
         return None
     return spelled.on_lines(lines[at].text, lines[at + 1].text if at + 1 < len(lines) else "")
 
@@ -36,7 +39,7 @@ def _begins(lines: Lines, at: int) -> bool:
     text = lines[at].text
     if at and lines[at - 1].text.endswith("\\"):
         return False
-    if "CCL_" not in text or not (listed := bool(_SETTING.fullmatch(text)) or _spelled(lines, at)):
+    if SETTING not in text or not (listed := bool(_SETTING.fullmatch(text)) or _spelled(lines, at)):
         return False
     near = [place for place in range(at + 1, min(at + _NEAR, len(lines))) if lines[place].text.strip()]
     if not near:  # all there is, or the end of somebody's words
@@ -66,7 +69,7 @@ def _settings(lines: Lines) -> list[tuple[str, str, bool]]:
 def judged(text: str, first: int) -> str:
     """Return what can be judged of such a part's text: a line for each of its source, ``NAME=value`` or nothing."""
     lines = [Line(number, line) for number, line in enumerate(text.split("\n"), first)]
-    own = [_settings(lines[at : at + 2])[:1] if "CCL_" in line.text else [] for at, line in enumerate(lines)]
+    own = [_settings(lines[at : at + 2])[:1] if SETTING in line.text else [] for at, line in enumerate(lines)]
     told = [f"{one[0][0]}={one[0][1]}" if one and one[0][2] else "" for one in own]
     return "\n" * (first - 1) + "\n".join(told)
 
@@ -83,7 +86,7 @@ def commands(lines: Lines) -> list[Part]:
         while end < len(lines) and lines[end - 1].text.endswith("\\"):
             end += 1
         whole = " ".join(line.text.rstrip("\\") for line in lines[at:end])
-        env = {one.name: one.value for one in spelled.in_command(whole)} if "CCL_" in whole else {}
+        env = {one.name: one.value for one in spelled.in_command(whole)} if SETTING in whole else {}
         if len(env) > 1:
             taken = Taken(end, {"env": env}, f"{len(env)} settings of a command: {', '.join(list(env)[:6])}")
             found.append(Part(NCCL_ENV, lines[at].number, lines[end - 1].number, "", taken, ""))
@@ -91,4 +94,4 @@ def commands(lines: Lines) -> list[Part]:
     return found
 
 
-KINDS = (Kind(NCCL_ENV, _begins, _take),)
+KINDS = (Kind(NCCL_ENV, _begins, _take, signs=(SETTING,)),)

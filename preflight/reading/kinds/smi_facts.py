@@ -21,9 +21,12 @@ _NO_DATA = re.compile(
 _LAST = frozenset({"processes", "compute_processes"})
 
 
+_NO_LETTERS = re.compile(r"[^a-z0-9]+")
+
+
 def key(name: str) -> str:
     """Return a name as it is looked up: ``GPU T.Limit Temp`` is ``gpu_t_limit_temp``."""
-    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+    return _NO_LETTERS.sub("_", name.lower()).strip("_")
 
 
 def taken(end: int, general: Tree, gpus: list[tuple[str, Tree]], last: int) -> Taken:

@@ -72,4 +72,4 @@ def _take(lines: Lines, at: int) -> Taken:
     return Taken(end, facts, f"{summary}, {down} inactive", cut)
 
 
-KINDS = (Kind("nvidia-smi nvlink -s", _begins, _take),)
+KINDS = (Kind("nvidia-smi nvlink -s", _begins, _take, signs=(":",)),)

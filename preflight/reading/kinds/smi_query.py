@@ -13,6 +13,8 @@ from preflight.reading.parts import Cut, Kind, Taken, left_out
 
 _LOG = re.compile(r"\s*=+\s*NVSMI LOG\s*=+\s*")
 _TEXT_GPU = re.compile(r"\s*GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])\s*")
+_ATTACHED = re.compile(r"\s*Attached GPUs\s+:\s")
+_DRIVER = re.compile(r"\s*Driver Version\s+:\s")
 _TEXT_FIELD = re.compile(r"(\s*)(\S[^:]{0,70}?)\s*(?::\s?(.*))?")
 
 #: Names that only this output has, by which a piece from the middle of it is told; three of them must be near.
@@ -68,7 +70,7 @@ _OTHERS = re.compile(r"[^\s:][^:]*(?<!\s):(?:\s|$)")
 
 def _begins_text(lines: Lines, at: int) -> bool:
     text = lines[at].text
-    if re.match(r"\s*Attached GPUs\s+:\s", text):
+    if _ATTACHED.match(text):
         return any(_TEXT_GPU.fullmatch(line.text) for line in lines[at + 1 : at + 3])
     if _headless(lines, at):
         return True
@@ -79,7 +81,7 @@ def _begins_text(lines: Lines, at: int) -> bool:
             re.match(r"\s+[A-Z][\w ]+?\s*(?::\s|$)", line.text) or key(line.text.partition(":")[0]) in NAMES
             for line in lines[at + 1 : at + 3]
         )
-    if re.match(r"\s*Driver Version\s+:\s", text):
+    if _DRIVER.match(text):
         return any("Attached GPUs" in line.text or "CUDA Version" in line.text for line in lines[at + 1 : at + 3])
     return False
 

@@ -130,4 +130,4 @@ def _balanced(text: str, opened: list[str]) -> bool:
     return True
 
 
-KINDS = (Kind("nvidia-smi -q -x", _begins_xml, _take_xml),)
+KINDS = (Kind("nvidia-smi -q -x", _begins_xml, _take_xml, signs=("<",)),)

@@ -202,6 +202,6 @@ def _take_p2p(lines: Lines, at: int) -> Taken:
 
 
 KINDS = (
-    Kind("nvidia-smi topo -p2p", _begins_p2p, _take_p2p),
-    Kind("nvidia-smi topo -m", _begins_matrix, _take_matrix),
+    Kind("nvidia-smi topo -p2p", _begins_p2p, _take_p2p, signs=("GPU",)),
+    Kind("nvidia-smi topo -m", _begins_matrix, _take_matrix, signs=("GPU",)),
 )

@@ -17,6 +17,8 @@ ROW = re.compile(rf"\s*({DEVICE})\s+(\S.*)")
 CODE = re.compile(r"X|NV\d{1,3}|PIX|PXB|PHB|NODE|SYS|SOC|PSB|PIX/PIX")
 PEER = re.compile(r"X|OK|CNS|GNS|TNS|NS|DR|U")
 
+#: A row of a table whose cells lost what was between them; ``NV4`` before a number has no end.
+_TIGHT = re.compile(r"\s*((?:GPU|NIC)\d{1,2})((?:X|PIX|PXB|PHB|NODE|SYS|SOC){2,64})(?=\d|N/A|\s*$)")
 _DEVICE = re.compile(DEVICE)
 _GLUED = re.compile(rf"(?:{DEVICE}){{2,8}}")
 _CODES_GLUED = r"(?:NV\d{1,2}|PIX|PXB|PHB|NODE|SYS|SOC|X)+"
@@ -37,7 +39,9 @@ _MOST_PIECES = 8
 
 
 def cleaned(text: str) -> str:
-    """Return a line without the bars of a table in Markdown."""
+    """Return a line without the bars of a table in Markdown, and a row whose cells a page glued apart from its name."""
+    if match := _TIGHT.match(text):
+        return f"{match[1]} {match[2]}"  # where the numbers behind the codes part cannot be told
     return text.replace("|", " ") if text.count("|") > 2 else text
 
 

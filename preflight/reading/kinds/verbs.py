@@ -134,4 +134,4 @@ def _rate_of(text: str | None, pattern: str) -> float | None:
     return float(match[1]) if match else None
 
 
-KINDS = (Kind("ibv_devinfo", _begins_devinfo, _take_devinfo),)
+KINDS = (Kind("ibv_devinfo", _begins_devinfo, _take_devinfo, signs=(":",)),)
