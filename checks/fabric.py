@@ -70,6 +70,9 @@ def whole(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
             evidence=[key], quote=lost.first,
             fix="look at the device named; then sweep again. Nothing that hangs behind it is known",
         )  # fmt: skip
+    for key, signal in swept.crashed.items():
+        yield unknown(f"{key[4:]} crashed (signal {signal}): what it had yet to ask is not known", evidence=[key],
+                      found=f"signal {signal}", fix="sweep again; a newer infiniband-diags may hold")  # fmt: skip
     if swept.partial and swept.net_key not in swept.lost:
         yield unknown(swept.partial, evidence=[swept.net_key], fix="sweep again")
     for rail, names in swept.elsewhere().items():
@@ -78,7 +81,7 @@ def whole(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
             subject=rail, evidence=[swept.net_key],
             fix=f'if it is on another subnet, sweep that too: [fabric] device = "{rail}"',
         )  # fmt: skip
-    if not swept.lost and not swept.partial:
+    if not swept.lost and not swept.crashed and not swept.partial:
         told = f"{len(net.switches)} switches, {len(net.hcas)} HCAs, {len(net.links)} links; every query was answered"
         yield passed(f"the sweep from {swept.sweeper.node}: {told}", found=told, evidence=[swept.net_key])
 

@@ -137,6 +137,11 @@ def _lost(found: Evidence) -> str:
     return ""
 
 
+def _crashed(found: Evidence) -> str:
+    """Say which tool ended by a signal: ibqueryerrors does, now and then, where answers are lost."""
+    return ", ".join(f"{key}: {raw}"[-2000:] for key, raw in found.records.items() if int(raw.get("rc") or 0) < 0)
+
+
 # --- the simulator -----------------------------------------------------------------------------------
 
 
@@ -274,13 +279,15 @@ class IbSim:
 
         ``meanwhile`` are console commands that are given in the middle of the window. Where nothing in the fabric
         loses queries, a sweep that lost some is made again, and says so: why that happens now and then is not known.
+        So is one in which a tool crashed.
         """
         for attempt in range(_SWEEPS):
             found = self._sweep(node, at, host, device, window_s, meanwhile)
-            lost = _lost(found)
-            if not lost or self._lossy or meanwhile or self.manager is None or self.manager.poll() is not None:
+            may_lose = self._lossy or meanwhile or self.manager is None or self.manager.poll() is not None
+            wrong = _crashed(found) or (_lost(found) if not may_lose else "")
+            if not wrong:
                 return found
-            print(f"sweep {attempt}: {lost}\n{self._log.read_text()[-500:]}")
+            print(f"sweep {attempt}: {wrong}\n{self._log.read_text()[-500:]}")
             time.sleep(0.5)
         return found
 

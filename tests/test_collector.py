@@ -94,8 +94,9 @@ def running(marker: str) -> list[int]:
 
 
 def gone(marker: str, within_s: float = 20) -> bool:
+    """Wait until nothing runs; looked at twice, since a shell may start a child while it is looked for, and die."""
     until = time.monotonic() + within_s
-    while running(marker):
+    while running(marker) or running(marker):
         if time.monotonic() > until:
             return False
         time.sleep(0.01)

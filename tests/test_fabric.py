@@ -19,6 +19,7 @@ from preflight.cluster import Cluster
 from preflight.cluster.file import load
 from preflight.evidence import Evidence
 from preflight.judge import judge
+from preflight.lean import replace
 from preflight.reports.html_page import render
 from tests import report_samples
 from tests.ibsim import IbSim, fat_tree, hca, leaf, missing, spine
@@ -119,6 +120,22 @@ def test_lost_queries(size: int, sweeps: dict[str, Evidence], site: Cluster) -> 
     assert where in "".join(sorted(f["message"] for f in report["findings"] if f["check"] == "fabric.sweep"))
     assert report["fabrics"][0]["partial"].startswith("the sweep is partial")
     assert report["exit_status"] == 3
+
+
+@pytest.mark.parametrize(
+    ("tool", "unsure"),
+    [
+        ("cmd:iblinkinfo -l", {"fabric.sweep"}),
+        ("cmd:ibqueryerrors", {"fabric.sweep", "fabric.link-errors"}),
+        ("cmd:saquery -s", {"fabric.subnet-manager"}),
+    ],
+)
+def test_a_tool_that_crashed(sweeps: dict[str, Evidence], site: Cluster, tool: str, unsure: set[str]) -> None:
+    """What it printed before is not all there is: ibqueryerrors does so where answers are lost."""
+    healthy = sweeps["healthy"]
+    half = {**healthy.records[tool], "rc": -11, "out": healthy.records[tool]["out"][:100]}
+    report = judge([replace(healthy, records={**healthy.records, tool: half})], CHECKS, site)
+    assert {check for status, check, _ in told(report) if status == "unknown"} == unsure
 
 
 def test_slow_links(size: int, site: Cluster) -> None:

@@ -129,6 +129,13 @@ class FabricFacts:
                 found[key] = lost
         return found
 
+    @cached_property
+    def crashed(self) -> Mapping[str, int]:
+        """The signals by which tools of the sweep ended, by their records: nobody knows what they had yet to ask."""
+        records = self.evidence.records
+        ended = {key: records[key].get("rc") for key in (self.links_key, self.errors_key) if key in records}
+        return {key: -rc for key, rc in ended.items() if isinstance(rc, int) and rc < 0}
+
     @property
     def partial(self) -> str:
         """Say why the picture of switches and links is not whole; empty if it is."""
@@ -158,8 +165,8 @@ class FabricFacts:
         for key in sorted(self.evidence.records):
             if key.startswith(f"{self.master_key} ") and (lid := key[len(self.master_key) + 1 :]).isdecimal():
                 found[int(lid)] = self._parsed(key, ib_manager.parse_sminfo, allow_rc=(0, 255))
+        self.evidence.text(self.managers_key)  # raises unless the list is whole: one that is not on it may be a master
         if not found:
-            self.evidence.text(self.managers_key)  # raises unless it was asked and lists none
             raise EvidenceError(self.managers_key, "lists no port that runs a subnet manager")
         return found
 
