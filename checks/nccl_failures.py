@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from preflight import facts
@@ -90,10 +90,16 @@ def _finding(failure: Failure, key: str, echoes: int, group: Group | None) -> Fi
         subject=failure.id,
         found=failure.id,
         evidence=[key],
-        why=" ".join(failure.cause),
-        fix=" ".join((*cures, *(f"Then look at: {what}." for what in failure.collect[:3]))),
+        why="; ".join(failure.cause),
+        fix=_steps(cures, failure.collect[:3]),
         quote="\n".join(text for text in (str(failure.line), witness(group) if group else "") if text),
     )
+
+
+def _steps(cures: Sequence[str], collect: Sequence[str]) -> str:
+    """Say what to do, and what to look at then; without a full stop, which somebody would copy with the command."""
+    look = [f"then look at {', '.join(collect)}"] if collect else []
+    return "; ".join((*(cure.removesuffix(".") for cure in cures), *look))
 
 
 def _clean(log: NcclLog, key: str, less: int) -> Finding:
