@@ -288,6 +288,7 @@ _text("rdma.parse_active_mtus", *_out("cmd:ibv_devinfo"), tool="ibv_devinfo")
 _text("services.parse", *_out(services.SERVICES), tool="systemctl show")
 _text("services.fabric_manager_version", *_out(services.FABRIC_MANAGER),
       tool="nv-fabricmanager")  # fmt: skip
+_text("text.once", "NCCL INFO Connected all rings [repeated 7x across cluster] (Ray deduplicates logs)")
 _text("text.uncoloured", "\x1b[1;31mred\x1b[0m")
 _text("text.plain", "\x1b[1;31mred\x1b[0m\r\n\x1b]0;title\x07\ufeff\x00")
 _text("text.integer", "9000\n", "-1", call=lambda value: text.integer(value, "mtu"))

@@ -9,6 +9,15 @@ from preflight.lean import regex
 #: Control sequences (ECMA-48): CSI; OSC and DCS with their strings; character sets and single functions.
 _ANSI = regex(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]")
 
+#: What Ray writes behind a line that it shows once for many processes.
+_REPEATED = regex(r"\[repeated \d{1,7}x across [a-z ]{1,20}\]")
+
+
+def once(line: str) -> str:
+    """Return a line without Ray's word on how often it came."""
+    match = _REPEATED.search(line) if "[repeated " in line else None
+    return line[: match.start()].rstrip() if match else line
+
 
 def uncoloured(text: str) -> str:
     """Return the text without escape sequences."""

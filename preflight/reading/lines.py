@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from preflight.facts.text import plain
+from preflight.facts.text import once, plain
 from preflight.reading import glued, mail
 
 #: Characters of a line that are looked at; no tool that is known here prints a longer one, but for JSON.
@@ -51,8 +51,6 @@ _ANNOTATED_FIELD = re.compile(r"\s*[A-Za-z][\w ()/.-]{0,60}:\s+[^\s~/].{0,200}?\
 _ANNOTATING = re.compile(r"//|[-—─]>|[#<←⬅◀◄◁⇐⟵👈]")
 #: A field in a table of two columns: ``| Socket(s): | 4 |``.
 _TABLE_FIELD = re.compile(r"^\|\s*([A-Za-z][^|]{0,60}:)\s*\|\s*([^|]*?)\s*\|\s*$")
-#: What Ray writes behind a line that it shows once for many processes.
-_REPEATED = re.compile(r"\s*\[repeated \d{1,7}x across [a-z ]{1,20}\].*")
 #: What a page that numbers lines leaves behind each.
 _CELLS = re.compile(r"\s\|\s\|\s*$")
 _TMUX_MARK = re.compile(r"\[\d{1,6}/\d{1,6}\]\s*$")
@@ -111,8 +109,7 @@ def _unmarked(line: str) -> str:
         line = _CALLOUT.sub("", line)
     if line.startswith("|"):
         line = _TABLE_FIELD.sub(r"\1 \2", line)
-    if "[repeated " in line:
-        line = _REPEATED.sub("", line)
+    line = once(line)
     if line.endswith("\\n"):
         line = line[:-2].removesuffix("\\r")  # a program's text, with the end of each line written out
     if "&" in line and re.search(r"&(?:lt|gt|amp|quot|#39|nbsp);", line):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
+from preflight.facts.text import once
+
 #: One word behind which nothing was left; so nearly every way of a channel is.
 _WORD = re.compile(r"[\w/:.()-]*[\w)]", re.ASCII)
-#: What Ray writes behind a line that it shows once for many processes.
-_REPEATED = re.compile(r"\s*\[repeated \d{1,7}x across [a-z ]{1,20}\].*")
 #: What a model writes behind a line of which it tells the source.
 _CITED = re.compile(r"\s*\[cite: [\d, ]{1,40}\]$")
 #: The end of a text that a program holds, as it stands in its source or in JSON.
@@ -24,9 +24,7 @@ def trimmed(text: str) -> str:
     """Take off what a terminal, a frame around it, a table or a written-out line end left behind a message."""
     if _WORD.fullmatch(text):
         return text
-    text = text.partition("\r")[0].strip()
-    if "[repeated " in text:
-        text = _REPEATED.sub("", text)
+    text = once(text.partition("\r")[0].strip())
     if "[cite: " in text:
         text = _CITED.sub("", text)
     if not text.isascii() or "# " in text or "// " in text or "<-" in text:
