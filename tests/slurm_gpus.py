@@ -120,6 +120,11 @@ class Gpus(Slurm):
                     return line
         raise AssertionError
 
+    def logs(self) -> str:
+        """Return the ends of all logs, and what the controller knows of the nodes, for a test's message."""
+        known = self.run(["scontrol", "--oneliner", "show", "node"]).stdout
+        return "\n".join([super().logs(), "--- nodes", known, "--- system logs", *self._logged])
+
     def _listen(self) -> None:
         """Read on and on: whoever writes to a log that nobody reads has to wait."""
         with self._syslog:
@@ -127,8 +132,13 @@ class Gpus(Slurm):
                 self._logged.append(line.decode())
 
     def sicken(self, *names: str, unnoticed: bool = False) -> None:
-        """Let a port of these nodes run at half its rate, and forget their verdicts unless it goes ``unnoticed``."""
+        """Let a port of these nodes run at half its rate.
+
+        Their verdicts are forgotten, or are ``unnoticed`` those of a moment ago, when the nodes were well.
+        """
         for name in names:
+            if unnoticed:
+                assert self.within(name, "/etc/slurm/preflight/prolog").returncode == 0
             (self.seen / f"rate.{name}").write_text("200 Gb/sec (2X NDR)\n")
             if not unnoticed:
                 self.forget(name)

@@ -474,9 +474,12 @@ def test_the_controller_goes_by_the_verdicts_that_the_nodes_publish(site: Site) 
     done = controller(site)
     assert done.returncode == 1
     assert "FAIL: n2: xid.gpu: found XID 79" in done.stderr
+    publish(shared, "n2", {**verdict.to_document(bad), "at": now + 200})  # its clock runs ahead
+    assert controller(site, "--strict").returncode == 1
     document: Any
     for document in (
         {**verdict.to_document(bad), "at": now - 601},
+        {**verdict.to_document(bad), "at": now + 400},
         {**verdict.to_document(bad), "node": "n1"},
         [],
         {**verdict.to_document(bad), "whose": "job"},

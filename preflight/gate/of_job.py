@@ -1,7 +1,7 @@
 """The seat ``slurm-controller``: a job starts when all of its nodes have passed, as their own verdicts say.
 
 The nodes publish them (``[gate] publish``), or are asked now over SSH (``--hosts``). The controller cannot know their
-boot, so only the age of a verdict and its node are held against it.
+boot, so only the age of a verdict and its node are held against it, and the two clocks may differ.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from preflight.gate.verdict import PREFIX, NoVerdict, Verdict, ascii_reason, fro
 
 _MOST_BYTES = 1 << 20
 _MOST_TOLD = 10
+#: Seconds that a node's clock may run ahead of this one: MUNGE's default TTL, beyond which Slurm starts nothing there.
+_AHEAD_S = 300
 
 
 def run(sitting: Sitting) -> int:
@@ -138,6 +140,8 @@ def _read(path: Path, node: str, most_s: float) -> Verdict | str:
     age_s = time.time() - found.at
     if found.node != node:
         return f"{path} is of the node {found.node}"
-    if not 0 <= age_s <= most_s:
+    if age_s < -_AHEAD_S:
+        return f"its verdict is of {-age_s:.0f} s in the future: set the clocks of the node and of this machine"
+    if age_s > most_s:
         return f"its verdict is {age_s:.0f} s old, and good for {most_s:.0f}"
     return found
