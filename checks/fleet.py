@@ -12,7 +12,7 @@ from preflight.checks.roce import policy
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
-from preflight.facts.fleet import MAJORITY, QUORUM
+from preflight.facts.fleet import settles
 from preflight.facts.roce_chain import State
 from preflight.model import Finding, Status, check, failed, passed, skipped, unknown
 
@@ -67,7 +67,7 @@ def _vote(what: str, values: Mapping[str, list[str]], key: str, of_kind: int) ->
     if len(values) == 1:
         yield passed(f"{what} is {usual} on all {total} nodes", found=usual, evidence=[key]).on(holders)
         return
-    if total >= QUORUM and len(holders) / total >= MAJORITY:
+    if settles(len(holders), total):
         yield passed(f"{what} is {usual}, as on most nodes", found=usual, evidence=[key]).on(holders)
         for value, names in sorted(values.items()):
             if value != usual:

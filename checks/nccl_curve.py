@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 #: A collective of the smallest size over any fabric takes 10 to 100 us, over TCP some 100; a judgement.
 SLOW_FLOOR_US = 1000
 
-#: Share of the curve of a good run, and times its latency.
-AS_BEFORE, FAR_BELOW, LATER = 0.90, 0.75, 2.0
+#: Shares of a good run's busbw. 0.90: nccl-tests itself calls a run FAILED below 0.9 of NCCL_TESTS_MIN_BW (common.cu).
+#: 0.75: with one of four rails gone three quarters are left.
+AS_BEFORE, FAR_BELOW = 0.90, 0.75
+#: Times a good run's latency; a judgement: over twice is another path or protocol, not the spread of two runs.
+LATER = 2.0
 
 MIB = 2**20
 

@@ -10,7 +10,7 @@ from preflight.checks.nccl_place import nccl_versions
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
-from preflight.facts.fleet import MAJORITY, QUORUM
+from preflight.facts.fleet import settles
 from preflight.facts.nccl_env import PROCESS
 from preflight.facts.nccl_lint.sources import RANKS
 from preflight.facts.versions import LIBRARIES
@@ -138,7 +138,7 @@ def _one(name: str, group: Mapping[str, list[dict[str, str]]]) -> Iterator[Findi
     if len(single) < 2:
         return
     usual, holders = max(single.items(), key=lambda item: (len(item[1]), item[0]))
-    if total >= QUORUM and len(holders) / total >= MAJORITY:
+    if settles(len(holders), total):
         for value, odd in sorted(single.items()):
             if value != usual:
                 yield say(f"{name} is {value}, {usual} on {len(holders)} of {total} nodes", subject=name,

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 
+from preflight.facts.fleet import settles
 from preflight.facts.ib_errors import FULL, Errors
 from preflight.facts.ib_net import Device, Link, Net
 from preflight.lean import dataclass
-
-#: A speed is usual if at least this share of at least three links of one kind has it.
-MAJORITY, QUORUM = 0.6, 3
 
 
 @dataclass(frozen=True)
@@ -26,7 +24,8 @@ class Slow:
 def slow(net: Net) -> tuple[Slow, ...]:
     """Find the links that run slower than most links between the same kinds of chips, or in a single lane.
 
-    Links of different kinds of HCAs are no peers: a storage server's HDR port beside NDR ports is no fault.
+    Links of different kinds of HCAs are no peers: a storage server's HDR port beside NDR ports is no fault. What is
+    usual is told as among nodes (``fleet.settles``).
     """
     groups: dict[tuple[object, ...], list[Link]] = defaultdict(list)
     for link in net.links:
@@ -39,9 +38,9 @@ def slow(net: Net) -> tuple[Slow, ...]:
         rate, holders = max(Counter(link.gbps for link in known).items(), key=lambda one: (one[1], one[0]),
                             default=(None, 0))  # fmt: skip
         usual = next((link.speed for link in known if link.gbps == rate), "")
-        settled = len(known) >= QUORUM and holders >= MAJORITY * len(known)
+        usually = settles(holders, len(known))
         for link in known:
-            if settled and link.gbps is not None and rate is not None and link.gbps < rate:
+            if usually and link.gbps is not None and rate is not None and link.gbps < rate:
                 found.append(Slow(link, usual, holders, len(known)))
             elif link.speed.startswith("1x"):
                 found.append(Slow(link, "", holders, len(known)))

@@ -44,6 +44,11 @@ class Vote:
         return "; ".join(f"{value} on {len(nodes)}" for value, nodes in sorted(self.values.items()))
 
 
+def settles(holders: int, total: int) -> bool:
+    """Tell whether so many of all make a value the reference for the others."""
+    return total >= QUORUM and holders >= MAJORITY * total
+
+
 def vote(told: Iterable[tuple[str, str]]) -> Vote:
     """Count (node, value) pairs; a value that all have is usual however few they are."""
     values: dict[str, list[str]] = defaultdict(list)
@@ -53,7 +58,7 @@ def vote(told: Iterable[tuple[str, str]]) -> Vote:
     usual = None
     if values:
         most, holders = max(values.items(), key=lambda item: (len(item[1]), item[0]))
-        if len(values) == 1 or (total >= QUORUM and len(holders) / total >= MAJORITY):
+        if len(values) == 1 or settles(len(holders), total):
             usual = most
     return Vote({value: tuple(nodes) for value, nodes in values.items()}, usual, total)
 

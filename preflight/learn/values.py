@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from preflight.facts.fleet import MAJORITY, QUORUM, vote
+from preflight.facts.fleet import vote
 from preflight.hardware import Part
 from preflight.lean import dataclass, replace
 from preflight.learn.shown import Shown
@@ -154,6 +154,3 @@ def written(value: Any) -> str:
     if isinstance(value, str):
         return json.dumps(value).replace("\x7f", "\\u007f")  # else ASCII; JSON's escapes are TOML's
     return "[" + ", ".join(written(one) for one in value) + "]"
-
-
-__all__ = ["KEYS", "MAJORITY", "QUORUM", "Value", "values", "written"]
