@@ -12,7 +12,6 @@ import base64
 import ctypes
 import json
 import os
-import resource
 import shutil
 import statistics
 import subprocess
@@ -20,7 +19,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -94,11 +92,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="", help="names of clients, or parts of them, separated by commas")
     parser.add_argument("--json", type=Path, help="also write all samples here")
-    parser.add_argument("--client", nargs=2, metavar=("WHAT", "FOLDER"), help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.client:
-        _client(options.client[0], Path(options.client[1]), options.hosts)
-    elif os.environ.get(_INSIDE):
+    if os.environ.get(_INSIDE):
         _compare(options)
     else:
         _go_inside()
@@ -167,7 +162,7 @@ def _clients(hosts: Hosts) -> list[Client]:
 
     config, listed = str(hosts.config), str(hosts.list)
     shipped = _default_kex()
-    ours = [sys.executable, "-m", "benchmarks.ssh_fanout", "--hosts", str(len(hosts.names)), "--client"]
+    ours = [sys.executable, "-m", "benchmarks.ssh_client"]
     ansible = {
         "ANSIBLE_HOST_KEY_CHECKING": "True", "ANSIBLE_SSH_ARGS": f"-F {config} -o ControlMaster=no",
         "ANSIBLE_PYTHON_INTERPRETER": "/usr/bin/python3", "ANSIBLE_STDOUT_CALLBACK": "minimal",
@@ -200,54 +195,6 @@ def _default_kex() -> str:
     told = subprocess.run(["ssh", "-F", "none", "-G", "x"], capture_output=True, text=True, check=True).stdout
     listed = next(line for line in told.splitlines() if line.startswith("kexalgorithms "))
     return listed.split()[1].split(",")[0].partition("@")[0]
-
-
-def _client(what: str, folder: Path, number: int) -> None:
-    """Be one run of our own transport; the last line tells what starting up took."""
-    began_s = time.clock_gettime(time.CLOCK_BOOTTIME) - _age_s()
-    from preflight import probes
-    from preflight.transport.ssh import SshOptions, SshTransport
-    from preflight.transport.ssh_script import Script
-    from preflight.transport.ssh_session import Session
-
-    hosts = addresses(number)
-    transport = SshTransport(SshOptions(folder / "ssh_config"), hosts)
-    until = time.monotonic() + 300
-    plan = probes.plan([probes.Probe("file", str(folder / "text"), "")], node="", deadline_s=60)
-    started = {"wall_s": time.clock_gettime(time.CLOCK_BOOTTIME) - began_s, "cpu_s": _own_cpu_s()}
-
-    def trivial(host: str) -> bool:
-        said = []
-
-        def begin(session: Session) -> Script:
-            channel = yield from session.start_command("echo ok")
-            while session.active and not channel.eof_received:
-                yield
-            said.append(channel.recv(100))
-
-        transport.carry_out(transport._configs[host], begin, until)
-        return said == [b"ok\n"]
-
-    def collect(host: str) -> bool:
-        document = transport.collect(host, plan, until)
-        return any(len(record.get("out", "")) > TEXT_BYTES // 2 for record in document["records"].values())
-
-    with ThreadPoolExecutor(64) as pool:
-        answered = sum(pool.map({"trivial": trivial, "collect": collect}[what], hosts))
-    transport.close()
-    print("ok\n" * answered + json.dumps(started), flush=True)
-    os._exit(0)
-
-
-def _age_s() -> float:
-    """Return how long this process lives."""
-    ticks = int(Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()[19])
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
-
-
-def _own_cpu_s() -> float:
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 # --- the comparison ----------------------------------------------------------------------------------

@@ -55,6 +55,9 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except UsageError as error:
             raise _shown(_Mistake(str(error))) from None
+        except KeyboardInterrupt:
+            click.echo("\nAborted!", err=True)
+            ctx.exit(3)  # nothing was judged; click's own status would say that a check failed
         except click.ClickException as error:
             raise _shown(error) from None
 

@@ -322,3 +322,11 @@ def test_console_script_starts_beside_a_folder_called_checks(tmp_path: Path) -> 
     (tmp_path / "checks" / "__init__.py").write_text("raise RuntimeError('imported')")
     done = process("list", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+def test_an_interrupt_before_anything_was_judged_is_no_failed_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(**asked: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("preflight.asking.check", interrupted)
+    run("check", expect=3)

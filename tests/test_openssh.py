@@ -193,10 +193,16 @@ def test_a_slow_connection_leaves_the_collector_less_time(farm: Farm, host: str)
     assert document["records"]["cmd:sleep 60"]["status"] == "timeout"
 
 
+def test_a_login_shell_that_is_killed(farm: Farm, host: str) -> None:
+    farm.view(host, View(files={"~/.bashrc": "kill -9 $$\n"}))
+    assert silence(ask(farm, host))[0] == "start"
+
+
 def test_what_no_deadline_of_the_collector_ends(farm: Farm, host: str) -> None:
     farm.view(host, View(tools={"python3": "cat >/dev/null"}))
     assert silence(ask(farm, host, node_s=2)) == (
-        "start", "no answer within 2 s before the login shell ran our command; try: ssh HOST true",
+        "start", "no answer within 2 s: sshd hangs during the login, or a start-up file hangs, or execs a shell "
+        "or program that takes our input (exec fish); try: ssh -v HOST true",
     )  # fmt: skip
 
 
@@ -287,6 +293,7 @@ def test_no_ssh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (b"Received disconnect from 10.0.0.1 port 22:2: Too many authentication failures\r\n"
          b"Disconnected from 10.0.0.1 port 22\r\n", "authenticate", "IdentitiesOnly", False),
         (b"@ WARNING: REVOKED HOST KEY DETECTED!               @\r\n", "host-key", "revoked", False),
+        (b"channel 0: open failed: connect failed: open failed\r\n", "start", "sshd refused a session", False),
         (b"who knows\r\n", "connect", "ssh gave up: who knows", False),
         (b"", "connect", "it said nothing", False),
     ],

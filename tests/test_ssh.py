@@ -122,6 +122,14 @@ SHELLS = (
     bash("execs tcsh", "exec tcsh", "a start-up file execs another shell"),
     bash("records sessions", f'[ "$ON" ] || ON=1 exec {PTY} -c "$BASH_EXECUTION_STRING"', "our command a terminal"),
     bash("redirects its input", "exec </dev/null", "a start-up file redirects standard input"),
+    bash("closes its input", "exec <&-", "a start-up file redirects standard input"),
+    bash("redirects its output", "exec >~/log", "a start-up file redirects standard output"),
+    bash("closes its output", "exec >&- 2>&-", "a start-up file redirects standard output"),
+    bash("traces and exits", "set -xv; trap 'exit 3' DEBUG", "the login shell did not run our command: exit status 3"),
+    Shell(
+        "prints the command", "/bin/echoes", {"/bin/echoes": '#!/bin/sh\necho "$@"\n'}, says="and never ran our command"
+    ),
+    bash("execs fish", "exec fish", "execs a shell or program that takes our input", 4),
     bash("execs a reader", "exec sh -c 'cat >~/eaten'", "the node's deadline passed before the login shell ran", 4),
     bash("hangs", "sleep 60", "the node's deadline passed before the login shell ran our command", 4),
     Shell(
@@ -319,15 +327,16 @@ def test_the_time_of_a_slow_jump_host_is_not_the_nodes(tmp_path: Path) -> None:
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[Path]:
     path = tmp_path / "agent"
-    started = subprocess.run(["ssh-agent", "-a", str(path)], check=True, capture_output=True, text=True)
+    command, never = ["ssh-agent", "-a", str(path)], {"SSH_ASKPASS": "/bin/false", "SSH_ASKPASS_REQUIRE": "force"}
+    started = subprocess.run(command, check=True, capture_output=True, text=True, env={**os.environ, **never})
     yield path
     number = re.search(r"SSH_AGENT_PID=(\d+)", started.stdout)
     assert number
     os.kill(int(number[1]), 15)
 
 
-def add(agent: Path, key: Path) -> None:
-    command = ["ssh-add", "-q", str(key)]
+def add(agent: Path, key: Path, *how: str) -> None:
+    command = ["ssh-add", "-q", *how, str(key)]
     subprocess.run(command, check=True, env={**os.environ, "SSH_AUTH_SOCK": str(agent)}, stdin=subprocess.DEVNULL)
 
 
@@ -354,6 +363,22 @@ def test_the_agent_is_asked_by_many_threads(tmp_path: Path, agent: Path, only: b
         config = config_of(farm, tmp_path, f"Host *\n IdentityAgent {agent}\n{named}")
         config.write_text(config.read_text().replace(f" IdentityFile {farm.key}\n", ""))
         assert all(answered(node) for node in collect(farm, farm.hosts, config).values())
+
+
+@needs_farm
+@pytest.mark.parametrize("more", [False, True])
+def test_an_agent_that_does_not_sign_costs_one_key(tmp_path: Path, agent: Path, more: bool) -> None:
+    held = keygen(tmp_path / "held")
+    add(agent, held, "-c")  # its user is asked first, and refuses
+    with Farm(1) as farm:
+        farm.authorize(public(held))
+        config = config_of(farm, tmp_path, f"Host *\n IdentityAgent {agent}\n IdentitiesOnly no")
+        if more:
+            assert answered(collect(farm, farm.hosts, config)[farm.hosts[0]])
+            return
+        config.write_text(config.read_text().replace(f" IdentityFile {farm.key}\n", ""))
+        said = reason(collect(farm, farm.hosts, config)[farm.hosts[0]], "authenticate")
+    assert "agent key held: the agent refused to sign" in said
 
 
 @needs_farm

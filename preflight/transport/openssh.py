@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from preflight.transport import openssh_words
-from preflight.transport.outcome import TransportError
+from preflight.transport.outcome import NoAnswer, TransportError
 from preflight.transport.piped import Busy, PipedTransport
-from preflight.transport.remote import COMMAND
+from preflight.transport.remote import COMMAND, HANGS
 
 # RemoteCommand, LocalCommand and forwardings are for people's sessions; a shared connection (ControlMaster)
 # would outlive ours and its deadline.
@@ -70,15 +70,19 @@ class OpenSshTransport(PipedTransport):
         command = [*self._ssh, "-T", *options, "--", host, COMMAND]
         talk, status = self._converse(command, plan, until, openssh_words.LOST)
         heard = talk.conversation
-        before_login = not heard.announced and not openssh_words.LOGGED_IN.search(talk.stderr)
+        # ssh always says why it could not connect; what ends in silence was a login, and a signal ended it
+        silent = status == _SSH_FAILED and not talk.stderr.strip()
+        before_login = not (heard.stdout_bytes or silent or openssh_words.LOGGED_IN.search(talk.stderr))
         if talk.late:
             # behind a jump host it may have said why, and still wait for the ssh that it started to get there
             if before_login and (told := openssh_words.known_meaning(talk.stderr)):
                 raise told.answer
             ended = f"no answer within {left_s:.3g} s"
+            if not (heard.stdout_bytes or talk.stderr.strip()):  # ssh does not say whether it has logged in
+                raise NoAnswer("start", f"{ended}: sshd hangs during the login, or {HANGS}; try: ssh -v HOST true")
         elif status == _SSH_FAILED and before_login:
             meaning = openssh_words.meaning(talk.stderr)
             raise Busy(meaning.answer) if meaning.busy else meaning.answer
         else:
             ended = "the connection was lost" if status == _SSH_FAILED and talk.stderr else ""
-        return heard.document(ended, None if status == _SSH_FAILED else status)
+        return heard.document(ended, None if status == _SSH_FAILED else status, late=talk.late)

@@ -54,6 +54,10 @@ LOST = re.compile(
 #: What of this it says only of a session that had begun.
 LOGGED_IN = re.compile(rb"^(?:client_loop: |Connection to \S+ closed by remote host)", re.M)
 
+#: What it says when the login was taken and a session was not; behind a jump host another line follows.
+_REFUSED = re.compile(r"channel \d+: open failed: (?P<why>.+)")
+_FORWARDED = "stdio forwarding failed"
+
 #: How ``ssh`` calls the other end of a connection that a jump host or ProxyCommand carries.
 _CARRIED = "UNKNOWN port 65535"
 
@@ -80,6 +84,10 @@ def known_meaning(stderr: bytes) -> Meaning | None:
     for line in lines:
         if _RESET.fullmatch(line):
             return Meaning(_cut_off("reset", carried), True)
+    refused = None if _FORWARDED in lines else next(filter(None, map(_REFUSED.fullmatch, lines)), None)
+    if refused:
+        why = f"sshd refused a session: {refused['why']} (MaxSessions, or a full process table)"
+        return Meaning(NoAnswer("start", why), False)
     for pattern, phase, reason in _COMPILED:
         for line in lines:
             if found := pattern.fullmatch(line):

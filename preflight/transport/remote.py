@@ -31,12 +31,14 @@ PYTHONS = (
 
 _READY, _NO_PYTHON, _BOOT = "PREFLIGHT-READY", "PREFLIGHT-NO-PYTHON", "preflight-boot"
 _ON_TERMINAL = "PREFLIGHT-ON-TERMINAL"
-_UNUSABLE, _UNFED = 97, 95
+_UNUSABLE, _UNFED, _UNHEARD = 97, 95, 94
 
 # Holds no quote and no character that a shell would take for itself.
 _STAGE = (
-    f"import signal,sys;sys.version_info<(3,6)and sys.exit({_UNUSABLE});signal.alarm(60);i=sys.stdin.buffer;"
-    "i.isatty()and sys.exit(sys.argv[3]);"
+    f"import signal,sys;sys.version_info<(3,6)and sys.exit({_UNUSABLE});signal.alarm(60);"
+    f"i=sys.stdin and sys.stdin.buffer or sys.exit({_UNFED});i.isatty()and sys.exit(sys.argv[3]);"
+    # a file or /dev/null: nobody would hear the answer
+    f"sys.stdout and not sys.stdout.seekable()or sys.exit({_UNHEARD});"
     "print(sys.argv[1],sys.hexversion,flush=True);"
     "n=next((int(l.split()[1])for l in iter(i.readline,bytes())if l.startswith(sys.argv[2].encode())),0);"
     f"n or sys.exit({_UNFED});exec(i.read(n))"
@@ -82,7 +84,19 @@ ANSWER_LIMIT = 16 * 1024 * 1024
 NOISE_LIMIT = 4 * 1024 * 1024
 
 _ANNOUNCED = re.compile(rb"%s \d+\r?\n" % _READY.encode())
+# Not as they stand in the command: a start-up file with "set -x" or "set echo" has that printed.
+_NOT_FOUND = re.compile(rb"%s  (?P<unusable>[^:\n]*):(?P<path>[^\n]*)" % _NO_PYTHON.encode())
+_AT_TERMINAL = re.compile(rb"%s\r?\n" % _ON_TERMINAL.encode())
 _TAIL = 4000
+
+#: Why a login shell may be late; fish reads all of its input before it runs the first line of it.
+HANGS = "a start-up file hangs, or execs a shell or program that takes our input (exec fish)"
+
+_GUARD = "guard it there with: case $- in *i*) exec …;; esac"
+_REDIRECTED = {
+    _UNFED: f"what the collector is sent does not reach it: a start-up file redirects standard input; {_GUARD}",
+    _UNHEARD: f"what the collector says does not reach us: a start-up file redirects standard output; {_GUARD}",
+}
 
 
 @functools.cache
@@ -105,7 +119,7 @@ def arguments(wanted: bytes) -> list[str]:
 
 def says_no_python(stderr: bytes) -> bool:
     """Tell whether the command ran and found no Python that it could use."""
-    return _NO_PYTHON.encode() in stderr
+    return bool(_NOT_FOUND.search(stderr))
 
 
 class Conversation:
@@ -149,23 +163,22 @@ class Conversation:
         self.stderr_bytes += len(data)
         self._stderr = (self._stderr + data)[-_TAIL:]
 
-    def document(self, ended: str, status: int | None = None) -> dict[str, Any]:
+    def document(self, ended: str, status: int | None = None, *, late: bool = False) -> dict[str, Any]:
         """Return the node's Evidence document, or raise NoAnswer with the true cause.
 
         ``ended`` says how the conversation ended if not by itself (``the connection was lost``);
-        ``status`` is the command's exit status where it is known.
+        ``status`` is the command's exit status where it is known; ``late`` if our own deadline was what ended it.
         """
         if flood := self._flood():
             raise NoAnswer("read" if self.announced else "start", flood)
         if not self.announced:
-            raise NoAnswer("start", self._not_started(ended, status))
+            raise NoAnswer("start", self._not_started(ended, status, late))
         try:
             document = self._reader.document()
             evidence.from_document(document, "the answer")
         except frame.NoFrame:
             if status == _UNFED and not ended:
-                why = "what the collector is sent does not reach it: a start-up file redirects standard input"
-                raise NoAnswer("start", f"{why} (exec <…); guard it there with: case $- in *i*) …;; esac") from None
+                raise NoAnswer("start", _REDIRECTED[status]) from None
             raise NoAnswer("collect", self._with_words(_ended(ended, status))) from None
         except frame.CutFrame as error:
             raise NoAnswer("read", f"{_ended(ended, status)}: {error}") from None
@@ -182,22 +195,25 @@ class Conversation:
                 return f"more than {NOISE_LIMIT >> 20} MiB of other text on standard {stream}: {said}"
         return ""
 
-    def _not_started(self, ended: str, status: int | None) -> str:
-        if _NO_PYTHON.encode() in self._stderr:
-            told = self._stderr.partition(_NO_PYTHON.encode())[2].split(b"\n")[0].partition(b":")
-            unusable = quoted(told[0])
+    def _not_started(self, ended: str, status: int | None, late: bool) -> str:
+        if told := _NOT_FOUND.search(self._stderr):
+            unusable = quoted(told["unusable"])
             also = f"; {unusable} cannot be used" if unusable else ""
-            return f"no python3 (3.6 or newer) on the node{also}; searched PATH {quoted(told[2])}"
+            return f"no python3 (3.6 or newer) on the node{also}; searched PATH {quoted(told['path'])}"
         if ended:
-            return self._with_words(f"{ended} before the login shell ran our command; try: ssh HOST true")
+            why = f": {HANGS}" if late else ""
+            return self._with_words(f"{ended} before the login shell ran our command{why}; try: ssh HOST true")
         if status == _LEFT:
             why = "the login shell ran something else instead of our command: a start-up file execs another shell"
-            return self._with_words(f"{why}; guard it there with: case $- in *i*) exec …;; esac")
-        if _ON_TERMINAL.encode() in self._stderr + self._noise:
+            return self._with_words(f"{why}; {_GUARD}")
+        if status in _REDIRECTED:
+            return self._with_words(_REDIRECTED[status])
+        if _AT_TERMINAL.search(self._stderr + self._noise):
             why = "a start-up file gives our command a terminal, as session recorders do (script, tlog)"
-            return f"{why}; guard it there with: case $- in *i*) exec …;; esac"
+            return f"{why}; {_GUARD}"
         if status == 0:
             why = "the login shell ended with status 0 and never ran our command: a start-up file exits"
+            why += ", or sshd runs another command instead (ForceCommand)"
             return self._with_words(why)
         return self._with_words(f"the login shell did not run our command: {_ended('', status)}")
 

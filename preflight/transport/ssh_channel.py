@@ -56,7 +56,7 @@ class Exchange:
 
     def document(self) -> dict[str, Any]:
         """Return the answer as far as it has come; raises NoAnswer."""
-        return self._talk.document(self._ended, self._status)
+        return self._talk.document(self._ended, self._status, late=self._ended == _LATE)
 
     def script(self) -> Script:
         """Have the plan carried out."""

@@ -6,6 +6,7 @@ stands in, with a warning for each keyword that it or this transport does not he
 
 from __future__ import annotations
 
+import functools
 import getpass
 import os
 import re
@@ -96,6 +97,8 @@ class SshConfig:
                 raise TransportError(f"cannot read the SSH configuration {file}: {error.strerror}") from None
         self._ssh = shutil.which("ssh")
         self._known: dict[Asked, HostConfig] = {}
+        self._expand = functools.cache(_expanded)  # of the same few words for all hosts
+        self._path = functools.cache(Path)
         self._defaults: Values | None = None
 
     def resolve(self, hosts: Iterable[str]) -> dict[str, HostConfig]:
@@ -176,6 +179,15 @@ class SshConfig:
         files = re.findall(r"^debug1: Reading configuration data (.+?)\r?$", done.stderr, re.MULTILINE)
         return values, files
 
+    @functools.cached_property
+    def _own_tokens(self) -> dict[str, str]:
+        """The tokens of ssh_config that do not depend on the host."""
+        here = socket.gethostname()
+        return {
+            "%": "%", "u": getpass.getuser(), "i": str(os.getuid()), "d": str(Path.home()),
+            "l": here, "L": here.split(".")[0],
+        }  # fmt: skip
+
     def _config(self, ask: Asked, values: Values) -> HostConfig:
         def one(keyword: str, default: str = "") -> str:
             value = next(iter(values.get(keyword, ())), default)
@@ -187,17 +199,15 @@ class SshConfig:
             return tuple(chosen.split(",")) if chosen and chosen != usual else ()
 
         name, hostname = ask.name, one("hostname", ask.name)
-        user, port = ask.user or one("user") or getpass.getuser(), ask.port or int(one("port", "22"))
+        user, port = ask.user or one("user") or self._own_tokens["u"], ask.port or int(one("port", "22"))
         alias = one("hostkeyalias")
-        here, me = socket.gethostname(), getpass.getuser()
         tokens = {
-            "%": "%", "h": hostname, "n": name, "p": str(port), "r": user, "k": alias or name, "j": one("proxyjump"),
-            "u": me, "i": str(os.getuid()), "d": str(Path.home()), "l": here, "L": here.split(".")[0],
+            **self._own_tokens,
+            "h": hostname, "n": name, "p": str(port), "r": user, "k": alias or name, "j": one("proxyjump"),
         }  # fmt: skip
 
         def expand(text: str) -> str:
-            full = re.sub(r"%(.)", lambda found: tokens.get(found[1], found[0]), text)
-            return os.path.expanduser(re.sub(r"\$\{(\w+)\}", lambda found: os.environ.get(found[1], ""), full))
+            return self._expand(re.sub(r"%(.)", lambda found: tokens.get(found[1], found[0]), text))
 
         def paths(keyword: str) -> tuple[str, ...]:
             return tuple(expand(_unquoted(value)) for value in values.get(keyword, ()) if value.lower() != "none")
@@ -222,7 +232,7 @@ class SshConfig:
             agent=_agent(next(iter(values.get("identityagent", ())), ""), expand),
             proxy_jump=one("proxyjump"),
             proxy_command=re.sub(r"%(.)", lambda found: tokens.get(found[1], found[0]), one("proxycommand")),
-            known_hosts=tuple(Path(expand(path)) for path in files),
+            known_hosts=tuple(self._path(expand(path)) for path in files),
             revoked=expand(one("revokedhostkeys")),
             host_key_alias=alias,
             strict=strict not in ("accept-new", "no", "off", "false"),
@@ -269,6 +279,11 @@ def _agent(value: str, expand: object) -> str:
         return os.environ.get(value.strip("${}"), "")
     assert callable(expand)
     return str(expand(_unquoted(value)))
+
+
+def _expanded(text: str) -> str:
+    """Put in what the environment holds, and home folders."""
+    return os.path.expanduser(re.sub(r"\$\{(\w+)\}", lambda found: os.environ.get(found[1], ""), text))
 
 
 def _unquoted(value: str) -> str:

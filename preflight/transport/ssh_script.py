@@ -10,12 +10,12 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import Any
 
 import paramiko
-from paramiko.packet import Packetizer
 
+from preflight.transport.ssh_lean import Lean, Packets
 from preflight.transport.ssh_socket import Wire
 
 # RFC 4250
@@ -26,31 +26,12 @@ _BY_APPLICATION = 11
 Script = Generator[None, None, None]
 
 
-def _nothing() -> None:
-    """Do nothing."""
-
-
-class _Packets(Packetizer):
-    """Packets that say when the next is waited for, without paramiko's own clock: our alarm ends what hangs."""
-
-    #: Called before each wait.
-    before: Callable[[], None] = staticmethod(_nothing)
-
-    def read_message(self) -> tuple[int, paramiko.Message]:
-        """Wait for a message."""
-        self.before()
-        return super().read_message()
-
-    def start_handshake(self, timeout: float) -> None:
-        """Start no timer: it would be a thread for each connection."""
-
-
-class Scripted(paramiko.Transport):
+class Scripted(Lean):
     """A connection on which a script is carried out."""
 
     def __init__(self, wire: Wire) -> None:
         """Prepare; nothing is sent before ``drive``."""
-        super().__init__(wire, packetizer_class=_Packets)  # type: ignore[arg-type]
+        super().__init__(wire)
         self.wire = wire
         self.agreed = threading.Event()  # on keys, or that there will be none
         self._script: Script | None = None
@@ -64,13 +45,13 @@ class Scripted(paramiko.Transport):
         a last time, with ``active`` false. ``alone``: no other thread sends on this connection.
         """
         self._script, self.completion_event = script, self.agreed
-        assert isinstance(self.packetizer, _Packets)
+        assert isinstance(self.packetizer, Packets)
         self.packetizer.before = self._go_on
         self.banner_timeout = math.inf  # the alarm's business
         self.active = True
         self.wire.holds = alone
         self.run()
-        self.packetizer.before = _nothing  # and nothing holds the connection but its user
+        del self.packetizer.before  # and nothing holds the connection but its user
         if self._script is not None:
             for _ in script:  # it waits for nothing any more
                 continue

@@ -78,7 +78,7 @@ class Session(Scripted):
         error, said = self.get_exception(), quoted(self.wire.first)
         if not self.remote_version:
             busy = self.wire.first.startswith(_BUSY)
-            if self.wire.first and not busy and not self.wire.first.startswith(b"SSH-"):
+            if self.wire.first and not busy and self.wire.first[:4] != b"SSH-"[: len(self.wire.first)]:
                 raise NoAnswer("banner", f"what answers there is no SSH server; it says: {said}")
             if not ended:
                 raise NoAnswer(
@@ -110,10 +110,11 @@ class Session(Scripted):
         for identity in identities.offered:
             done = threading.Event()
             try:
-                self.auth_publickey(self.config.user, identity.key, done)
-            except paramiko.SSHException:
+                self.log_in(self.config.user, identity.key, done)
+                tried.append(identity.label)
+            except paramiko.SSHException as refusal:
+                tried.append(f"{identity.label}: {refusal}")
                 done.set()
-            tried.append(identity.label)
             yield from self.wait(done)
             if not done.is_set():
                 raise NoAnswer(
@@ -148,18 +149,6 @@ class Session(Scripted):
             f"no key was accepted for {user} (offered: {', '.join(tried)}): not in authorized_keys, no such "
             f"user, or a locked account; the host does not say which{also}. Try `ssh -v` to it"
         )
-
-    # What paramiko does for every connection and nobody here reads: a third of a connection's client CPU
-
-    def _log(self, level: int, msg: object, *args: object) -> None:
-        """Drop what paramiko tells of its progress: about forty lines."""
-
-    def _parse_debug(self, m: paramiko.Message) -> None:
-        """Drop sshd's remarks on the options of a key."""
-
-    def _filter_algorithm(self, type_: str) -> tuple[str, ...]:
-        """Return the algorithms as ``_choose`` has set them: none is disabled besides."""
-        return tuple(getattr(self, f"_preferred_{type_}"))
 
     def _parse_channel_open_failure(self, m: paramiko.Message) -> None:
         """Keep the host's own words, which paramiko only logs."""

@@ -1,0 +1,69 @@
+"""Our own transport as a client of ``ssh_fanout``: a trivial command, or the collector, on many hosts.
+
+``python -m benchmarks.ssh_client trivial|collect FOLDER``; the folder holds ``hosts`` and ``ssh_config``. Apart from
+``ssh_fanout``, whose imports would count as ours.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+
+def main(what: str, folder: Path) -> None:
+    """Print ``ok`` for each host that answers, then what starting up took."""
+    began_s = time.clock_gettime(time.CLOCK_BOOTTIME) - _age_s()
+    from preflight import probes
+    from preflight.transport.ssh import SshOptions, SshTransport
+    from preflight.transport.ssh_script import Script
+    from preflight.transport.ssh_session import Session
+
+    hosts = (folder / "hosts").read_text(encoding="utf-8").split()
+    text = folder / "text"
+    least = text.stat().st_size // 2
+    transport = SshTransport(SshOptions(folder / "ssh_config"), hosts)
+    until = time.monotonic() + 300
+    plan = probes.plan([probes.Probe("file", str(text), "")], node="", deadline_s=60)
+    started = {"wall_s": time.clock_gettime(time.CLOCK_BOOTTIME) - began_s, "cpu_s": _own_cpu_s()}
+
+    def trivial(host: str) -> bool:
+        said = []
+
+        def begin(session: Session) -> Script:
+            channel = yield from session.start_command("echo ok")
+            while session.active and not channel.eof_received:
+                yield
+            said.append(channel.recv(100))
+
+        transport.carry_out(transport._configs[host], begin, until)
+        return said == [b"ok\n"]
+
+    def collect(host: str) -> bool:
+        document = transport.collect(host, plan, until)
+        return any(len(record.get("out", "")) > least for record in document["records"].values())
+
+    with ThreadPoolExecutor(64) as pool:
+        answered = sum(pool.map({"trivial": trivial, "collect": collect}[what], hosts))
+    transport.close()
+    print("ok\n" * answered + json.dumps(started), flush=True)
+    os._exit(0)
+
+
+def _age_s() -> float:
+    """Return how long this process lives."""
+    ticks = int(Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _own_cpu_s() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))
