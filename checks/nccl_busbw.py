@@ -13,7 +13,7 @@ from preflight.hardware import PARTS, Gpu, Part
 from preflight.lean import replace
 from preflight.model import Finding, check, compare, failed, passed, unknown, warned
 from preflight.roofline.collectives import SOURCE, Roofline, roofline
-from preflight.roofline.machine import Machine, gpu_named, machine_of
+from preflight.roofline.machine import Machine, gpu_named, machine_of, switches_reduce
 from preflight.roofline.verdict import Judged, judge, proof
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ def busbw(run: RunFacts, site: Site) -> Iterator[Finding]:
     The best row is taken, out of place or in place; the printed average takes in tiny sizes and is another number.
     A floor of the cluster file decides for all_reduce. Else at least 0.90 of what such machines customarily reach
     passes, from 0.75 on it warns, below it fails; where NICs or the part are only assumed, it warns. More than the
-    wires allow is *impossible*, and the labels are to be checked. Too small messages, and fewer GPUs than the node
-    has, are no measure.
+    wires allow is *impossible*, and the labels are to be checked. NVLink SHARP is reckoned with only for types and
+    operations that NVSwitches reduce. Too small messages, and fewer GPUs than the node has, are no measure.
 
     A false alarm: an algorithm or transport that was pinned on purpose, with NCCL_ALGO or NCCL_NET.
     """
@@ -200,7 +200,8 @@ def machine(report: Report, site: Site, run: RunFacts, key: str) -> Machine | st
     log = run.nccl_logs.get(key)
     pinned = log.variable("NCCL_ALGO") if log is not None else None
     ring = pinned is not None and pinned.value.strip(". ").lower() in ("ring", "allreduce:ring")
-    return replace(built, sharp=sharp, nvls=False if ring else None)
+    in_switch = any(switches_reduce(row.dtype, row.redop) for row in report.rows)
+    return replace(built, sharp=sharp, nvls=False if ring or not in_switch else None)
 
 
 def nics_of(site: Site, gpus: int | None) -> int | None:
@@ -223,7 +224,7 @@ def _causes_in_log(run: RunFacts, key: str) -> Iterator[str]:
         return
     if any(facts.nccl_log.is_tcp(network) for network in log.network_names):
         yield "TCP sockets carry the traffic, as the log of this run shows (nccl.transport)"
-    elif log.channels and not any(channel.gpudirect for channel in log.channels):
+    elif log.channels and all(channel.gpudirect is False for channel in log.channels):
         yield "no channel uses GPUDirect RDMA, as the log of this run shows (nccl.gpudirect-rdma)"
     off = log.variable("NCCL_NVLS_ENABLE")
     if off is not None and off.value.strip(". ") == "0":

@@ -109,7 +109,8 @@ def left_over_disables(node: NodeFacts, site: Site) -> Iterator[Finding]:
     fabric that spans them; shared memory, GPUDirect RDMA and NVLink SHARP warn. What ranks that run here were
     started with counts too.
 
-    NCCL_NVLS_ENABLE=0 beside Google's plug-ins (TCPX, TCPXO) is their recipe, and passes.
+    NCCL_NVLS_ENABLE=0 beside Google's plug-ins (TCPX, TCPXO) is their recipe, and passes; so it does where ranks
+    share a GPU (NCCL_MULTI_RANK_GPU_ENABLE=1), as NCCL would not start with both.
 
     A false alarm: an image built for one kind of node and used on another; give that kind a file /etc/nccl.conf
     of its own.
@@ -141,11 +142,11 @@ def left_over_disables(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def _switches(node: NodeFacts) -> Iterator[tuple[Leftover, Setting]]:
     """Yield the switches that are set, here or in ranks that run here; what both have is told once."""
     seen = set()
-    of_recipe = facts.nccl_lint.habits.of_googles_plugin
+    needed = facts.nccl_lint.habits.needed
     for number, env in enumerate(environments(node)):
         for leftover in LEFTOVERS:
             setting = env.get(leftover.variable)
-            if setting is not None and leftover.variable == "NCCL_NVLS_ENABLE" and of_recipe(env, setting):
+            if setting is not None and leftover.variable == "NCCL_NVLS_ENABLE" and needed(env, setting):
                 continue
             if setting is None or (leftover.variable, setting.value) in seen or (number and setting.value == REDACTED):
                 continue

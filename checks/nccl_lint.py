@@ -84,7 +84,7 @@ def variable_version(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     Removed and renamed names warn, with what took their place; deprecated ones too, as they will go next. Names
     that are newer than every NCCL found here warn. Which NCCL is here is told by the loader's directories and by
-    Python packages; where none is found, only what the newest release no longer reads is told.
+    Python packages; where none is found, only what no release of the newest series reads is told.
 
     A false alarm: the job runs in an image with another NCCL than the node has; ask inside the container.
     """

@@ -13,7 +13,7 @@ from preflight.model import Finding, check, failed, passed, skipped, unknown, wa
 
 if TYPE_CHECKING:
     from preflight.facts.nccl_cause import Said
-    from preflight.facts.nccl_log import Line, NcclLog
+    from preflight.facts.nccl_log import Line, NcclLog, NetChannels
 
 TROUBLESHOOTING = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
 PERFORMANCE = "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md"
@@ -245,7 +245,7 @@ def gpudirect_rdma(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 def _gpudirect(run: RunFacts, log: NcclLog, nodes: int | None, key: str) -> Iterator[Finding]:
     name = _name(key)
-    channels = [channel for channel in log.channels if not facts.nccl_log.is_tcp(channel.network)]
+    channels = _telling(log)
     if nodes == 1:
         yield skipped(f"{name}: one node, no traffic between nodes", subject=name, evidence=[key])
     elif not channels and log.network_names and all(facts.nccl_log.is_tcp(network) for network in log.network_names):
@@ -259,12 +259,17 @@ def _gpudirect(run: RunFacts, log: NcclLog, nodes: int | None, key: str) -> Iter
         yield from _staged(run, log, key)
 
 
+def _telling(log: NcclLog) -> list[NetChannels]:
+    """Return the channels over RDMA whose lines tell whether they use GPUDirect; cut lines do not."""
+    return [one for one in log.channels if not facts.nccl_log.is_tcp(one.network) and one.gpudirect is not None]
+
+
 def _staged(run: RunFacts, log: NcclLog, key: str) -> Iterator[Finding]:
     """Tell the channels without GPUDirect RDMA, once for all hosts that have them for the same cause."""
     name, hosts = _name(key), of_log(log)
     staged = [said for said in hosts if said.staged]
     groups = grouped(run, staged, facts.nccl_cause.of_staging) or [Group(tuple(hosts), None)]
-    channels = [channel for channel in log.channels if not facts.nccl_log.is_tcp(channel.network)]
+    channels = _telling(log)
     for group in groups:
         whole = not any(said.direct for said in group.hosts)
         apart = len(groups) > 1 or (whole and any(said.direct for said in hosts))

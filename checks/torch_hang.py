@@ -148,7 +148,7 @@ def _finding(one: Hang, keys: Sequence[str], name: str, quote: str) -> Iterator[
     if one.behind:
         parts.append(f"rank {_ranks(one.behind)} has not come to it")
     if one.differ:
-        told = "; ".join(f"rank {rank} called {what}" for rank, what in one.differ[:_NAMED])
+        told = "; ".join(f"rank {_ranks([rank])} called {what}" for rank, what in one.differ[:_NAMED])
         parts.append(f"ranks disagree: {told}")
     if one.silent:
         parts.append(f"nothing was given of rank {_ranks(one.silent)}")
@@ -163,9 +163,9 @@ def _finding(one: Hang, keys: Sequence[str], name: str, quote: str) -> Iterator[
 
 
 def _ranks(ranks: Sequence[int]) -> str:
-    """Name ranks, consecutive ones as a range; at most some."""
-    found: list[str] = []
-    at = 0
+    """Name ranks, consecutive ones as a range; at most some. Negative ones have no name in their dumps."""
+    found = ["(not told)"] if any(rank < 0 for rank in ranks) else []
+    at = len([rank for rank in ranks if rank < 0])
     while at < len(ranks):
         end = at
         while end + 1 < len(ranks) and ranks[end + 1] == ranks[end] + 1:

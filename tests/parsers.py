@@ -207,7 +207,10 @@ _text(
 )
 _text("nccl_tests_words.died", "mpirun noticed that process rank 2 with PID 1 on node n1 exited on signal 9 (Killed).")
 _text("nccl_tests_words.collective", "./build/all_reduce_perf_mpi")
+_text("nccl_tests_json.may_be", '{"config": {}, "results": []}')
+_text("nccl_tests_words.of_source", " .. n1 pid 12: Test failure all_reduce.cu:90")
 _text("nccl_table.without_rules", "| 8 | 2 | float |")
+_text("nccl_table.plain_numbers", "1,048,576  262,144  float  sum  -1  76,26  13,75  25,78  0")
 _text("fabric_reference.read", call=lambda text: fabric_reference.read(_raw(text), "x"), tool="ibnetdiscover")
 _text("fabric_reference.hours", "2026-11-20T03:00:00Z", call=lambda text: fabric_reference.hours(text, text))
 _text("ib_errors.parse", tool="ibqueryerrors")
@@ -252,6 +255,7 @@ _text("nccl_lint.sources.of_listing", "declare -x NCCL_DEBUG=\"INFO\"\n0: NCCL_I
       call=lambda text: nccl_lint_sources.of_listing(text, "paste"))  # fmt: skip
 _text("nccl_lint.variables.version", "2.27.5-1", "v2.5")
 _text("nccl_lint.spelled.in_command", "mpirun -x NCCL_DEBUG=INFO -x NCCL_IB_HCA=mlx5_0,mlx5_1 ./all_reduce_perf -b 8")
+_text("nccl_lint.spelled.several", "NCCL_IB_HCA=mlx5_0 NCCL_DEBUG=INFO")
 _text("nccl_lint.spelled.on_lines", "export NCCL_IB_HCA=mlx5_0", "os.environ['NCCL_DEBUG'] = 'INFO'",
       call=lambda line: nccl_lint_spelled.on_lines(line, line))  # fmt: skip
 _text("nccl_collective.factor", "all_reduce", call=lambda text: nccl_collective.factor(text, 8))
@@ -289,6 +293,7 @@ _text("services.parse", *_out(services.SERVICES), tool="systemctl show")
 _text("services.fabric_manager_version", *_out(services.FABRIC_MANAGER),
       tool="nv-fabricmanager")  # fmt: skip
 _text("text.once", "NCCL INFO Connected all rings [repeated 7x across cluster] (Ray deduplicates logs)")
+_text("text.narrowed", "cpus: 0 1" + " " * 300 + "2 3")
 _text("text.uncoloured", "\x1b[1;31mred\x1b[0m")
 _text("text.plain", "\x1b[1;31mred\x1b[0m\r\n\x1b]0;title\x07\ufeff\x00")
 _text("text.integer", "9000\n", "-1", call=lambda value: text.integer(value, "mtu"))

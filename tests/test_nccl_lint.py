@@ -155,6 +155,33 @@ def test_the_recipe_of_googles_plugin_is_no_leftover() -> None:
     ]  # fmt: skip
     assert "leaves NCCL these algorithms only" in alone[0]
     assert len(habits(OF_GOOGLE | {"NCCL_PROTO": "LL128"})) == 1
+    assert habits(OF_GOOGLE | {"NCCL_PROTO": "Simple,LL128"}) == [], "TCPXO's second profile"
+    assert list(lint(env(**OF_GOOGLE), Here(), ["version_names"])) == [], "channels are counted by the recipe"
+
+
+def test_a_switch_that_ranks_sharing_a_gpu_need_is_no_leftover() -> None:
+    shared = {"NCCL_MULTI_RANK_GPU_ENABLE": "1", "NCCL_NVLS_ENABLE": "0"}
+    assert list(lint(env(**shared), Here(), ["left_over"])) == []
+    assert len(list(lint(env(**shared | {"NCCL_MULTI_RANK_GPU_ENABLE": "0"}), Here(), ["left_over"]))) == 1
+
+
+def test_infiniband_switched_off_beside_libfabric_is_no_leftover() -> None:
+    off = env(NCCL_IB_DISABLE="1")
+    assert list(lint(off, Here(libfabric=True), ["left_over"])) == []
+    assert len(list(lint(off, Here(), ["left_over"]))) == 1
+
+
+def test_what_the_newest_series_itself_still_read_is_told_only_of_a_known_release() -> None:
+    recent = env(NCCL_SHM_USE_CUDA_MEMCPY="1")
+    assert list(lint(recent, Here(), ["version_names"])) == []
+    assert list(lint(recent, Here(versions=((2, 27, 5),)), ["version_names"])) == []
+    assert len(list(lint(recent, Here(versions=((2, 30, 7),)), ["version_names"]))) == 1
+
+
+@pytest.mark.parametrize("name", sorted(table().invented))
+def test_an_invented_name_is_told_whoever_else_has_names_like_it(name: str) -> None:
+    assert not table().owner(name)
+    assert any("never was" in what for what in told({name: "1"}))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ def read(name: str) -> NcclLog:
     return nccl_log.read([DATA / f"{name}.log"])
 
 
-def channels(log: NcclLog) -> list[tuple[str, bool, int]]:
+def channels(log: NcclLog) -> list[tuple[str, bool | None, int]]:
     return [(entry.network, entry.gpudirect, entry.count) for entry in log.channels]
 
 

@@ -9,7 +9,7 @@ import pytest
 from preflight.hardware import PARTS, part_by_name
 from preflight.roofline import batch, tree
 from preflight.roofline.collectives import Roofline, roofline
-from preflight.roofline.machine import Machine, gpu_named, machine_of
+from preflight.roofline.machine import Machine, gpu_named, machine_of, switches_reduce
 from preflight.roofline.verdict import judge, proof
 
 MIB, GIB = 2**20, 2**30
@@ -229,6 +229,17 @@ def test_operators_floors_of_the_catalogue_are_below_its_rooflines() -> None:
 def test_names_of_the_cuda_runtime(name: str, gpu: str | None) -> None:
     found = gpu_named(name)
     assert (found.name if found else None) == gpu
+
+
+@pytest.mark.parametrize(
+    ("dtype", "operation", "reduced"),
+    [
+        ("float", "sum", True), ("bfloat16", "max", True), ("half", None, True), ("float", "min", False),
+        ("f8e4m3", "sum", False), ("int8", "sum", False), ("float", "prod", False), ("bfloat16", "avg", False),
+    ],
+)  # fmt: skip
+def test_what_nvswitches_reduce(dtype: str, operation: str | None, reduced: bool) -> None:
+    assert switches_reduce(dtype, operation) is reduced
 
 
 # --- fat tree and batches: the documents' H100 SuperPOD --------------------------------------------

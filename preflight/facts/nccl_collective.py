@@ -62,7 +62,7 @@ def collective_of(
     if called is not None and (called in could_be or not could_be):
         return called
     if could_be == ("all_reduce", "sendrecv"):
-        return "all_reduce" if rows[-1].in_place and rows[-1].in_place.wrong is not None else None
+        return "all_reduce" if any(_checked(row.in_place) for row in rows) else None
     return could_be[0] if len(could_be) == 1 else None
 
 
@@ -112,12 +112,16 @@ def _reducing(row: Row, ratio: float | None, rooted: bool, ranks: int | None) ->
     return ("sendrecv",) if ranks is not None and ranks > 2 else ("all_reduce", "sendrecv")
 
 
+def _checked(half: Half | None) -> bool:
+    return half is not None and (half.wrong is not None or half.max_error is not None)
+
+
 def _unchecked_in_place(row: Row) -> bool | None:
     """Whether only out of place was checked, as alltoall and older sendrecv do; None if nothing was."""
     out, inside = row.out_of_place, row.in_place
-    if out is None or inside is None or (out.wrong is None and inside.wrong is None):
+    if out is None or inside is None or not (_checked(out) or _checked(inside)):
         return None
-    return inside.wrong is None
+    return not _checked(inside)
 
 
 def contradictions(rows: Sequence[Row], collective: str | None, ranks: int | None) -> tuple[str, ...]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from preflight.facts.text import plain
+from preflight.facts.text import narrowed, plain
 
 #: No line of NCCL or nccl-tests comes near this length; what is longer is looked at up to here.
 LONGEST_LINE_CHARS = 8192
+#: Characters of a line up to which any number of blanks in it does no harm.
+SHORT_LINE_CHARS = 1024
 
 _MARKS = re.compile("[\x1b\ufeff\x00\r]")
 _COLOUR_WITHOUT_ESC = re.compile(r"\[\d{1,3}(?:;\d{1,3}){0,4}m")
@@ -49,11 +51,12 @@ _LAUNCHER = re.compile(
 
 def lines(text: str, holding: str = "") -> Iterator[tuple[int, str]]:
     """Yield (line number from 1, line) without escape sequences and HTML; only lines that hold a text."""
+    marked = _MARKS.search(text) is not None
     for number, raw in enumerate(text.split("\n"), 1):
         if holding and holding not in raw:
             continue
-        raw = raw[:LONGEST_LINE_CHARS]
-        for part in plain(raw).split("\n") if _MARKS.search(raw) else (raw,):
+        raw = narrowed(raw[:LONGEST_LINE_CHARS]) if len(raw) > SHORT_LINE_CHARS else raw
+        for part in plain(raw).split("\n") if marked and _MARKS.search(raw) else (raw,):
             yield number, unmarked(part)
 
 

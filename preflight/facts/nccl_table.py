@@ -40,6 +40,23 @@ def without_rules(line: str) -> str:
     return line.translate(_RULES) if bars >= 9 else line
 
 
+#: A number with marks between its thousands, as spreadsheets and people write it; nccl-tests prints two decimals at
+#: most, so that three digits behind a mark are thousands, unless nothing stands before them.
+_THOUSANDS = re.compile(r"(?<![\w.,;-])[1-9]\d{0,2}(?:,\d{3})+(?:\.\d{1,2})?(?![\w,;])")
+_DECIMAL_COMMA = re.compile(r"(?<![\w.,;])(\d{1,19}),(\d{1,2}|(?<=(?<!\d)0,)\d{3,9})(?![\w,;.])")
+_AVERAGE_COMMA = re.compile(r"(Avg bus bandwidth\s{1,8}:\s{1,8}\d{1,6}),(\d{1,9})(?!\S)")
+_TYPE_WORD = re.compile(r"\s[a-z]\w{2,15}\s")
+
+
+def plain_numbers(line: str) -> str:
+    """Write the numbers of a row, or of the average, as nccl-tests prints them: without marks of thousands."""
+    if "Avg bus" in line:
+        return _AVERAGE_COMMA.sub(r"\1.\2", line)
+    if not _TYPE_WORD.search(line) or ":" in line:
+        return line
+    return _DECIMAL_COMMA.sub(r"\1.\2", _THOUSANDS.sub(lambda number: number[0].replace(",", ""), line))
+
+
 @dataclass(frozen=True)
 class Columns:
     """What the header says of the columns right of ``type``."""

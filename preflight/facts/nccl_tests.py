@@ -22,7 +22,7 @@ from preflight.facts.nccl_report import (
     Row,
     decode_version,
 )
-from preflight.facts.nccl_table import header, open_row, without_rules
+from preflight.facts.nccl_table import header, open_row, plain_numbers, without_rules
 from preflight.facts.nccl_tests_wrapped import put_together
 from preflight.lean import replace
 
@@ -36,6 +36,9 @@ _NCCL_LINE = re.compile(r"[A-Za-z0-9][\w.-]{0,254}:\d{1,10}:\d{1,10} ")
 #: mpiexec -l labels what is flushed, not lines: its label may stand within a row, glued to a number.
 _LABEL = re.compile(r"\s(\d{1,6})$")
 
+#: What a row of the table holds: a number, and behind it a blank, a rule of a table that somebody drew, or a label.
+_NUMBER = re.compile(r"\d[\s|\u2502\u2503\[]")
+
 #: Digits of a number that ``%g`` prints: one with so many is whole wherever the text ends.
 _SIX_DIGITS = re.compile(r"0?\.?0*(?:[1-9]\.?(?:\d\.?){5,})")
 
@@ -44,6 +47,8 @@ def parse(text: str) -> tuple[Report, ...]:
     """Return the reports in a text, in order; none if it holds none. Never raises."""
     text = put_together(text)
     documents = nccl_tests_json.parse(text)
+    if not documents and nccl_tests_json.may_be(text):  # a launcher's marks stand before its lines
+        documents = nccl_tests_json.parse("\n".join(unlaunched(line)[1] for line in text.split("\n")))
     if documents:
         kept = text.split("\n")
         for report in documents:
@@ -62,11 +67,16 @@ class _Reader:
         self.command: str | None = None
         self.nccl_version: str | None = None  # printed before the report that it is of
         self.raw = ""  # the line with its marks: a launcher's own words look like one
+        beginnings = words.BEGINNINGS
+        if "\x1b" not in text and "&" not in text:  # which may stand within a word
+            beginnings = tuple(word for word in beginnings if word in text)
         for number, line in lines(text):
-            if not line and not self.all:
-                continue  # nothing that it could end or go on with
+            if not self.all and not _NUMBER.search(line) and not any(word in line for word in beginnings):
+                continue  # nothing begins here, and there is nothing that it could end or go on with
             self.raw = line
             tag, bare = unlaunched(without_rules(line))
+            if "," in bare:
+                bare = plain_numbers(bare)
             if (label := _LABEL.search(f" {tag}")) and not _NCCL_LINE.match(bare):
                 bare = bare.replace(f"[{label[1]}] ", "  ")
             self.read(number, tag, bare)
@@ -154,10 +164,10 @@ class _Reader:
             if words.quoted(match):
                 self.other(number, tag, line)
                 return
+            last = self.now(tag) if self.all else None
+            if last is not None and last.finished and last.out_of_bounds is not None and last.copies == 1:
+                self.begin(number, tag, _FOOTER)  # only the ends of runs were kept
             report = self.at(number, tag, _FOOTER)
-            if report.finished and report.out_of_bounds is not None and report.copies == 1:
-                report = self.begin(number, tag, _FOOTER)  # only the ends of runs were kept
-                report.last_line = number
             report.close_row()
             report.out_of_bounds, report.out_of_bounds_ok = int(match[1]), match[2] == "OK"
         elif "Avg bus" in line and (match := words.AVERAGE.search(line)):
@@ -195,6 +205,7 @@ class _Reader:
         elif "Test failure" in line and (match := words.RELAY.search(line)):
             report.last_line = number
             report.relays.append(Failure(number, match["text"]))
+            report.called = report.called or words.of_source(match["text"])
         elif self.version(line):
             if report.stage == _DEVICES and not report.finished:
                 report.last_line = number
@@ -221,9 +232,7 @@ class _Reader:
             report = self.begin(number, tag, _OPTIONS)
         report.last_line = number
         report.failures.append(Failure(number, match["text"].strip()[:500], match["host"]))
-        if report.called is None and (source := words.SOURCE.search(match["text"])):
-            known = words.COMMAND.match(f"{source[1]}_perf")
-            report.called = known[1] if known else None
+        report.called = report.called or words.of_source(match["text"])
         if report.called is None and (binary := words.COMMAND.search(match["text"])):
             report.called = binary[1]
         return line[: match.start()]

@@ -24,12 +24,17 @@ _OBJECT = re.compile(r"^\s{0,16}\{", re.MULTILINE)
 _ROW_SIZE = re.compile(r'"size"\s*:')
 
 
+def may_be(text: str) -> bool:
+    """Tell whether a text may hold such an object."""
+    return '"results"' in text and '"config"' in text
+
+
 def parse(text: str) -> tuple[Report, ...]:
     """Return the reports of nccl-tests' JSON objects in a text, with their lines; none if it holds none. Never raises.
 
     An object that ends early (a run that died, up to 2.18.4) is read as far as its results go.
     """
-    if '"results"' not in text or '"config"' not in text:
+    if not may_be(text):
         return ()
     found: list[Report] = []
     end = 0

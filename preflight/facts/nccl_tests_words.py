@@ -19,7 +19,7 @@ RUN = re.compile(
     r"\bnThread:?\s{1,4}\d{1,6}\s{1,4}nGpus:?\s{1,4}\d{1,6}\s{1,4}minBytes:?\s.{0,300}?(?:validation: (\d)|$)"
 )
 DEVICE = re.compile(
-    r"\bRank\s{1,4}(\d{1,7})(?:\s{1,4}Group\s{1,4}(\d{1,7}))?(?:\s{1,4}Pid\s{1,12}[\w<>*]{1,12})?"
+    r"\bRank\s{1,4}(\d{1,7})(?:\s{1,4}Group\s{1,4}(\d{1,7}))?(?:\s{1,4}Pid\s{1,12}[\w<>*.…]{1,12})?"
     r"\s{1,4}on\s{1,40}(\S{1,255})\s{1,4}device\s{1,4}(\d{1,4})\s{1,4}\[([^\]\s]{1,24})\]"
     r"(?:\s{1,4}(\S.*?))?(?:\s\|){0,3}\s*$"  # ROCm may know no name
 )
@@ -54,8 +54,14 @@ FAILURE = re.compile(
     r"|invalid sizes? (?:for 'minbytes'|specified for '\w+').*"
     r"|\S{0,200}_perf\w{0,16}: (?:error while loading shared libraries|symbol lookup error): .*)"
 )
-RELAY = re.compile(r"\.\. \S+(?: pid \d+)?: (?P<text>Test failure \S+:\d+)")
-SOURCE = re.compile(r"\b([a-z_]+)\.cu:\d+")
+RELAY = re.compile(r"\.\. \S+(?: pid(?: \d+)?)?: (?P<text>Test failure \S+:\d+)")
+_SOURCE = re.compile(r"\b([a-z_]+)\.cu:\d+")
+
+#: One of these stands in every line that can begin a report or tell something of the next, but for a row of the table.
+BEGINNINGS: tuple[str, ...] = (
+    "ccl-tests v", "test starting", "nThread", "Rank", "time", "Out of bounds", "Avg bus", "concluded", "failure ",
+    "Test ", "nvalid", "Incomp", "_perf", "CCL version",
+)  # fmt: skip
 
 #: How a launcher or the shell says that a process of the run died. It counts only where the footer is missing.
 DIED = re.compile(
@@ -96,6 +102,13 @@ def collective(binary: str) -> str | None:
     if match := COMMAND.match(name):
         return match[1]
     return (name.partition("_perf")[0] or None) if "_perf" in name else None
+
+
+def of_source(failure: str) -> str | None:
+    """Return the collective whose source file a failure names, ``all_reduce.cu:90``; None if it names another."""
+    source = _SOURCE.search(failure)
+    known = COMMAND.match(f"{source[1]}_perf") if source else None
+    return known[1] if known else None
 
 
 def quoted(match: re.Match[str]) -> bool:

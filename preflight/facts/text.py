@@ -30,6 +30,17 @@ def plain(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
+#: Blanks in a row that mean no more than so many do: no tool sets its columns further apart, and patterns that look
+#: for blanks on both sides of what may be absent take the square or the cube of their number.
+_WIDEST = 256
+_GAP = regex(rf"(?<![^\S\n])([^\S\n]{{{_WIDEST}}})[^\S\n]+")
+
+
+def narrowed(text: str) -> str:
+    """Return a text in which no more than 256 blanks follow each other on a line."""
+    return _GAP.sub(r"\1", text)
+
+
 #: Ids that one list may name: Linux has at most 8192 CPUs and 1024 NUMA nodes.
 MOST_IDS = 65_536
 

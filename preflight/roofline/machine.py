@@ -26,6 +26,17 @@ _NAMES = tuple(
 )
 
 
+#: What NVSwitches add up, and of what they take the least or the most; NCCL leaves other types and operations to rings
+#: and trees (NCCL 2.18 to 2.29, src/include/device.h, ncclNvlsSupported).
+_ADDED = frozenset({"int32", "int", "uint32", "int64", "uint64", "half", "bfloat16", "float", "double"})
+_COMPARED = _ADDED - {"float", "double"}
+
+
+def switches_reduce(dtype: str, operation: str | None) -> bool:
+    """Tell whether NVSwitches can reduce a type by an operation, both as nccl-tests calls them; None: not printed."""
+    return dtype in (_COMPARED if operation in ("min", "max") else _ADDED if operation in ("sum", None) else ())
+
+
 def gpu_named(name: str) -> Gpu | None:
     """Return the SXM or NVL72 model that the CUDA runtime calls by this name; None for any other."""
     bare = re.sub(r"^(?:NVIDIA|Tesla) ", "", name.strip())

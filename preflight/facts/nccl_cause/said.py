@@ -9,7 +9,7 @@ from preflight.facts.nccl_log.model import is_tcp
 from preflight.lean import dataclass
 
 if TYPE_CHECKING:
-    from preflight.facts.nccl_log import Failure, Line, NcclLog, Variable
+    from preflight.facts.nccl_log import Failure, HostChannels, Line, NcclLog, NetChannels, Variable
 
 #: The log's reader names at most so many hosts of one line; what is said by as many holds of the others too.
 _NAMED = 20
@@ -56,8 +56,7 @@ def hosts(log: NcclLog) -> Mapping[str | None, Said]:
     counts: dict[str | None, list[int]] = {}
     for entry in log.by_host:
         ways.setdefault(entry.host, {})[entry.network] = None
-        place = 0 if is_tcp(entry.network) else 1 if entry.gpudirect else 2
-        counts.setdefault(entry.host, [0, 0, 0])[place] += entry.count
+        _count(counts.setdefault(entry.host, [0, 0, 0]), entry)
     chosen: dict[str | None, dict[str, None]] = {}
     for host, network in log.chosen:
         chosen.setdefault(host, {})[network] = None
@@ -68,7 +67,7 @@ def hosts(log: NcclLog) -> Mapping[str | None, Said]:
     if not log.hosts:
         total = [0, 0, 0]
         for channel in log.channels:
-            total[0 if is_tcp(channel.network) else 1 if channel.gpudirect else 2] += channel.count
+            _count(total, channel)
         return {None: Said(log, None, log.network_names, total[0], total[1], total[2], (), bool(log.ib_devices))}
     told = bool(ways or chosen)  # up to NCCL 2.6.3 no line names the network: there is one for all
     everywhere = () if told else log.network_names
@@ -78,3 +77,11 @@ def hosts(log: NcclLog) -> Mapping[str | None, Said]:
         tcp, direct, staged = counts.get(host, (0, 0, 0))
         found[host] = Said(log, host, networks, tcp, direct, staged, tuple(ranks.get(host, ())), host in listed)
     return found
+
+
+def _count(counts: list[int], entry: HostChannels | NetChannels) -> None:
+    """Add channels to those over TCP, with GPUDirect or without; cut lines do not tell."""
+    if is_tcp(entry.network):
+        counts[0] += entry.count
+    elif entry.gpudirect is not None:
+        counts[1 if entry.gpudirect else 2] += entry.count

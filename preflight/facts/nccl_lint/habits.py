@@ -16,7 +16,7 @@ def left_over(env: NcclEnvironment, here: Here) -> Iterator[Complaint]:
         for setting in Reader(env).set(name):
             if switch.on(setting.value) and not (switch.of_rdma and here.rdma is False):
                 what = f"{setting.text} in {setting.where} {switch.effect}"
-                if of_googles_plugin(env, setting):
+                if needed(env, setting) or (here.libfabric and name == "NCCL_IB_DISABLE"):
                     continue
                 yield Complaint("left-over", (setting,), what, "unset, but for an experiment")
 
@@ -51,16 +51,25 @@ _GOOGLES = re.compile("NCCL_(GPUDIRECTTCPX|FASTRAK)_")
 def of_googles_plugin(env: NcclEnvironment, setting: Setting) -> bool:
     """Tell whether a setting is of the recipe that Google prescribes beside GPUDirect-TCPX and TCPXO.
 
-    The plug-ins carry the protocol Simple only, know rings and trees, and their guide switches NVLink SHARP off and
-    counts the channels (GKE, "Maximize GPU network bandwidth", env profile of the plug-in's image).
+    The plug-ins carry the protocol Simple, TCPXO in a second profile LL128 as well, know rings and trees, and their
+    guide switches NVLink SHARP off and counts the channels (GKE, "Maximize GPU network bandwidth"; nccl-env-profile.sh
+    and the tuner's a3plus_tuner_config_ll128.textproto of the plug-in's image).
     """
-    if not any(_GOOGLES.match(one.name) for one in env.settings):
+    theirs = {match[1] for one in env.settings if (match := _GOOGLES.match(one.name))}
+    if not theirs:
         return False
     items = {item.strip().casefold() for item in setting.value.split(",")}
-    allowed = {"NCCL_ALGO": {"ring", "tree"}, "NCCL_PROTO": {"simple"}}.get(setting.name)
+    protocols = {"simple"} | ({"ll128"} if "FASTRAK" in theirs and "simple" in items else set())
+    allowed = {"NCCL_ALGO": {"ring", "tree"}, "NCCL_PROTO": protocols}.get(setting.name)
     if allowed is not None:
         return items <= allowed
     return setting.name in ("NCCL_NVLS_ENABLE", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS")
+
+
+def needed(env: NcclEnvironment, setting: Setting) -> bool:
+    """Tell whether a switch must be set as it is: Google's recipe, or ranks that share a GPU, which NVLS cannot do."""
+    shared = Reader(env).number("NCCL_MULTI_RANK_GPU_ENABLE") == 1
+    return (shared and setting.name == "NCCL_NVLS_ENABLE") or of_googles_plugin(env, setting)
 
 
 def _of_amazons_plugin(setting: Setting, here: Here) -> bool:

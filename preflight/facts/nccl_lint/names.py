@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from preflight.facts.nccl_env import NcclEnvironment, Setting
 from preflight.facts.nccl_lint.complaint import Complaint, Here
+from preflight.facts.nccl_lint.habits import of_googles_plugin
 from preflight.facts.nccl_lint.values import faults
 from preflight.facts.nccl_lint.variables import Version, dotted, nearest, table
 from preflight.lean import regex
@@ -57,6 +58,8 @@ def version_names(env: NcclEnvironment, here: Here) -> Iterator[Complaint]:
         if variable.ended in ("removed", "renamed"):
             if here.versions and all(variable.is_read_by(version) for version in here.versions):
                 continue
+            if not here.versions and variable.last is not None and variable.last[:2] == known.newest[:2]:
+                continue  # the newest series itself read it: nearly every NCCL in use does
             until = f"since NCCL {variable.ended_in}" if variable.ended_in else "any more"
             if not variable.ended_in and variable.last is not None:
                 until = f"after NCCL {dotted(variable.last)}"
@@ -64,6 +67,8 @@ def version_names(env: NcclEnvironment, here: Here) -> Iterator[Complaint]:
                 "ended-name", (setting,), f"{place}: NCCL does not read it {until}", variable.instead or "unset"
             )
         elif variable.ended and all(version >= _ended(variable.ended_in) for version in here.versions):
+            if of_googles_plugin(env, setting):
+                continue
             instead = variable.instead or "unset"
             what = f"{place} is deprecated since NCCL {variable.ended_in}"
             yield Complaint("deprecated-name", (setting,), what, instead)

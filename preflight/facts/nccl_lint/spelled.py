@@ -43,6 +43,13 @@ _VALUE = re.compile(
     r"\s{0,60}[\"']?value[\"']?\s?:\s?(?P<value>\"[^\"]{0,4000}\"|'[^']{0,4000}'|[^\s}#]{0,4000}?)[\s,}]{0,8}(?:#.{0,400})?"
 )
 
+#: Several of them behind each other, with nothing else on the line.
+_ONE = rf"[A-Za-z_]\w{{1,80}}=(?:{_QUOTED}|[^\s;&|\\\"']{{0,4000}})"
+_SEVERAL = re.compile(
+    rf"\s{{0,12}}(?:(?:{_BEFORE})\s{{1,4}})?{_ONE}(?:\s{{1,8}}{_ONE}){{1,60}}\s{{0,4}}(?:;\s{{0,4}})?(?:#.{{0,400}})?"
+)
+_EACH = re.compile(rf"(?:^|(?<=\s))(?P<name>{NAME})=(?P<value>{_QUOTED}|[^\s;&|\\\"']{{0,4000}})")
+
 #: What somebody or something has yet to replace.
 _OPEN = re.compile(r"\$|`|\{\{|^<.*>$|^\[|\.\.\.|…|(?i:^x{2,}$|^your[-_]|^(?:iface|interface|hca)[-_]?(?:name)?$)")
 
@@ -72,6 +79,13 @@ def on_lines(line: str, after: str) -> Spelled | None:
     if (named := _NAMED.fullmatch(line)) and (value_of := _VALUE.fullmatch(named["rest"].strip() or after)):
         return Spelled(named["name"], _unquoted(value_of["value"]))
     return None
+
+
+def several(line: str) -> list[Spelled]:
+    """Return the settings of a line that holds nothing but assignments, at least two; none of any other."""
+    if line.count("=") < 2 or "CCL_" not in line or not _SEVERAL.fullmatch(line):
+        return []
+    return [Spelled(match["name"], _unquoted(match["value"])) for match in _EACH.finditer(line)]
 
 
 #: Settings within a command: ``mpirun -x A=B -x C=D``, ``docker run -e A=B``, ``A=B C=D python``, ``--export=ALL,A=B``.

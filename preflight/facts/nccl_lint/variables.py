@@ -67,6 +67,8 @@ class Table:
 
     def owner(self, name: str) -> str:
         """Return whose a name is: ``NCCL``, a plug-in's, ``PyTorch``; empty for nobody's."""
+        if name in self.invented:  # also where a plug-in's names begin so: NCCL_SHARP_ENABLE
+            return ""
         if name in self.variables:
             return "NCCL"
         if name in self.pytorch:

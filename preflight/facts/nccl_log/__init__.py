@@ -5,10 +5,10 @@ marks. The NET subsystem is off by default: that a line is absent says nothing. 
 *could* be used (a plug-in was loaded, DMA-BUF is available, "use ring PXN 0 GDR 1") is no use of it;
 only channel lines are.
 
-The data goes one way: ``source`` (lines of a file, which ``cut`` and ``wrapped`` mend) → ``scan`` (with ``prefix``,
-``trim`` and ``messages``, which asks ``channel_lines``, ``network_lines`` and ``comm_lines``) → ``tally`` (adds up,
-whatever was read by whom) → ``finish`` (with ``ways``, ``sizes``, ``ranks``, ``rails`` and ``failures``) → ``model``
-→ ``document`` (for JSON).
+The data goes one way: ``source`` (lines of a file, which ``wrapped``, ``restored`` and ``cut`` mend) → ``scan``
+(with ``prefix``, ``trim`` and ``messages``, which asks ``channel_lines``, ``network_lines`` and ``comm_lines``) →
+``tally`` (adds up, whatever was read by whom) → ``finish`` (with ``ways``, ``sizes``, ``ranks``, ``rails`` and
+``failures``) → ``model`` → ``document`` (for JSON).
 """
 
 from __future__ import annotations

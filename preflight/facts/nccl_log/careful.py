@@ -7,7 +7,7 @@ from collections.abc import Callable, Container
 
 from preflight.facts.nccl_lines import LONGEST_LINE_CHARS, unlaunched
 from preflight.facts.nccl_log import rails, signatures
-from preflight.facts.nccl_log.channel_lines import connects, via
+from preflight.facts.nccl_log.channel_lines import connects, ranks_of, via
 from preflight.facts.nccl_log.comm_lines import size_in_warning
 from preflight.facts.nccl_log.events import apply, sized
 from preflight.facts.nccl_log.messages import event, version
@@ -25,6 +25,8 @@ _SECOND = re.compile(
     rb"(?:\[\d{1,4}\] )?(?:\S{1,128}:\d{1,6} )?$"
 )
 _MOST_PARTS = 32
+#: What of level TRACE is read.
+_OF_COMMUNICATORS = frozenset({"comm", "size", "rank", "nranks"})
 #: Lines of a message of PyTorch: its kind, "Last error:", NCCL's words.
 _SAME_MESSAGE = 4
 
@@ -70,6 +72,9 @@ class CarefulReader:
         line = self.line(self.number, part, origin, message.encode("utf-8", "backslashreplace"))
         if level[1] == "INFO":
             self._info_part(message, origin, line)
+        elif level[1] == "TRACE":
+            if (said := event(message)) is not None and said.kind in _OF_COMMUNICATORS:
+                apply(self.tally, said, origin, lambda: line)
         elif level[1] in ("WARN", "ERROR"):
             self.tally.warning(lambda: line)
             self.sized_by(message)
@@ -82,6 +87,7 @@ class CarefulReader:
         taken = via(way) if is_channel and connects(before) else None
         if taken is not None:
             self.tally.add("via", (origin.host, *taken), lambda: line)
+            self.way_of(way)
             if taken.transport == "NET":
                 end, ends = before.encode("utf-8", "backslashreplace"), self.tally.ends
                 if end not in ends:
@@ -90,6 +96,11 @@ class CarefulReader:
             apply(self.tally, said, origin, lambda: line)
         if found := signatures.matching(message, "info"):
             self.failed(found.id, origin, lambda: line)
+
+    def way_of(self, way: str) -> None:
+        """Keep how many ranks the way of a channel says there are."""
+        if (nranks := ranks_of(way)) is not None:
+            sized(self.tally, nranks)
 
     def sized_by(self, warning: str) -> None:
         """Keep how many ranks a warning says there are."""

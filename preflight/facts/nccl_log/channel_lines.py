@@ -9,9 +9,13 @@ from preflight.facts.nccl_log.said import Event
 from preflight.facts.nccl_log.trim import trimmed
 
 _NET = re.compile(
-    r"(?P<kind>NET|COLLNET)/(?P<name>.{1,63}?)/(?P<device>\d{1,6})(?:\((?P<proxy>\d+)\))?"
-    r"(?P<gdr>/GDRDMA(?:\([^)]*\))?)?(?:/Shared)?(?:[/ ].*)?\s*"
+    r"(?P<kind>NET|COLLNET)/(?P<name>.{1,63}?)/(?P<device>\d{1,6})(?:\((?P<proxy>\d+)\))?(?P<rest>(?:[/ .…].*)?)"
 )
+_GPUDIRECT = "/GDRDMA"
+_WAY_SIZE = re.compile(r" comm 0x[0-9a-f]{1,16} nRanks (\d{1,7})\b")
+_CUT = re.compile(r"/?(?:\.{2,}|…)?")
+#: How NCCL joins GPUs of one node: P2P/IPC, P2P/CUMEM/read, P2P/direct pointer, P2P/indirect/3[1b000].
+_P2P = re.compile(r"P2P/(?:direct pointer|\w{1,28})")
 _CONNECTION = re.compile(
     r"(?:Ring|Channel|Coll|CollNet) \d+(?:/\d+)?"
     r"(?:\s*:\s*\d+(?:\[[0-9a-fA-F]+\]?)?(?:\s*->\s*\d+(?:\[[0-9a-fA-F]+\]?)?)?)?(?: \[(?:send|receive|recv)\]?)?"
@@ -42,23 +46,35 @@ class Via(NamedTuple):
     network: str  # with NET: IB, Socket, AWS Libfabric, …
     device: int | None  # index of the NIC among those of its network
     proxied: bool  # through the NIC of another rank's process
-    gpudirect: bool
+    gpudirect: bool | None  # None: what would tell it is cut off
 
 
 def via(text: str) -> Via | None:
     """Read what follows "via" on a channel's line; None where it is cut or unknown."""
     text = trimmed(text).partition('"')[0]
     if match := _NET.fullmatch(text):
-        return Via(
-            match["kind"], match["name"], int(match["device"]), match["proxy"] is not None, match["gdr"] is not None
-        )
+        direct = _direct(match["rest"])
+        return Via(match["kind"], match["name"], int(match["device"]), match["proxy"] is not None, direct)
     if text in ("NET/Socket", "NET/FastSocket"):
         return Via("NET", text[4:], None, False, False)
     if text.startswith(("SHM", "direct shared memory")):
         return Via("SHM", "", None, False, False)
-    if text.startswith("P2P/"):
-        return Via("/".join(text.split("/")[:2]).strip()[:32], "", None, False, False)
+    if match := _P2P.match(text):
+        return Via(match[0], "", None, False, False)
     return None
+
+
+def _direct(rest: str) -> bool | None:
+    """Tell from what follows the NIC whether it reads the GPU's memory; nothing else begins as this word does."""
+    if rest.startswith(_GPUDIRECT) or (len(rest) > 1 and _GPUDIRECT.startswith(rest)):
+        return True
+    return None if rest and _CUT.fullmatch(rest) else False
+
+
+def ranks_of(way: str) -> int | None:
+    """Return the size of the communicator that RCCL names behind a channel's way."""
+    match = _WAY_SIZE.search(way)
+    return int(match[1]) if match else None
 
 
 def connects(text: str) -> bool:

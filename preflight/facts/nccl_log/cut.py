@@ -1,10 +1,19 @@
-"""A text that somebody copied from the middle of a line on: its first host may have lost its beginning."""
+"""A text of which a copy lost something: the beginning of its first host, what lay beyond the screen's edge."""
 
 from __future__ import annotations
 
 import re
 
 _HOST = re.compile(rb"[\w.-]*:\d{1,10}:\d{1,10} (?:\[\d{1,4}\] )?(?:\S{1,256}:\d{1,6} )?NCCL ")
+#: Where a line of a channel may have lost the word that tells of GPUDirect RDMA.
+_WAY = re.compile(rb"\] via (?:NET|COLLNET)/(?!(?:Fast)?Socket/)[^/]{1,63}/\d{1,6}(?:\(\d+\))?\r?$")
+#: The same of the ranks of a ring.
+_RING = re.compile(rb"Channel \d{1,3}/\d{1,3} ?:(?:\s+\d{1,7}){2,}\s*$")
+#: What a line ends with behind which a screen cut it: whatever follows, the way or the ring goes on.
+_WAY_GOES_ON, _RING_GOES_ON = b"/", b" ..."
+#: Screens and pagers are hardly narrower or wider; these widths are so common that one other line tells.
+_WIDTHS, _USUAL = range(60, 401), frozenset((80, 100, 120, 132, 160))
+_ENOUGH = 2
 _WHOLE = rb"(?<![\w.-])([A-Za-z0-9][\w.-]{0,254}?)%s(?=:\d{1,10}:\d{1,10} \[)"
 
 
@@ -21,3 +30,27 @@ def completed(lines: list[bytes]) -> list[bytes]:
     if len(begins) != 1:
         return lines
     return [*lines[:first], begins.pop() + lines[first], *lines[first + 1 :]]
+
+
+def undecided(lines: list[bytes]) -> list[bytes]:
+    """Return the lines, with a mark behind each way and ring that may have gone on where a screen cut it.
+
+    A screen's width shows where no line is longer and lines of other kinds are just as long.
+    """
+    marks = {index: mark for index, line in enumerate(lines) if (mark := _goes_on(line))}
+    if not marks:
+        return lines
+    lengths = [len(line.rstrip(b"\r")) for line in lines]
+    width = max(lengths)
+    others = sum(length == width and index not in marks for index, length in enumerate(lengths))
+    if width not in _WIDTHS or others < (1 if width in _USUAL else _ENOUGH):
+        return lines
+    cut = {index: mark for index, mark in marks.items() if lengths[index] == width}
+    return [line.rstrip(b"\r") + cut[index] if index in cut else line for index, line in enumerate(lines)]
+
+
+def _goes_on(line: bytes) -> bytes:
+    """Return what shows that a line goes on; nothing of one that is whole or of another kind."""
+    if b"] via " in line:
+        return _WAY_GOES_ON if _WAY.search(line) else b""
+    return _RING_GOES_ON if b"Channel " in line and _RING.search(line) else b""

@@ -111,9 +111,13 @@ def _layers(log: NcclLog, network: str) -> list[str]:
 
 
 def _gpudirect(log: NcclLog) -> bool | None:
-    """True where a channel uses GPUDirect RDMA, False where all go without; TCP and HCAs without it cannot."""
+    """True where a channel uses GPUDirect RDMA, False where all go without; TCP and HCAs without it cannot.
+
+    None also where lines of channels are cut before the word that tells.
+    """
     if log.channels:
-        return any(channel.gpudirect for channel in log.channels)
+        said = {channel.gpudirect for channel in log.channels}
+        return True if True in said else None if None in said else False
     without = {match[1] for line in log.gpudirect_disabled if (match := _HCA_WITHOUT.search(line.message))}
     none = bool(without) and {device.name for device in log.ib_devices} <= without
     return False if none or inter_node(log) == ["Socket"] else None

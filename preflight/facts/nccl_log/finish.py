@@ -160,7 +160,7 @@ def _conditions(networks: Sequence[Use], channels: Sequence[NetChannels], nnodes
     if any(is_tcp(name) for name in names) and (several or (nnodes is None and channels)):
         holds.add("tcp")
     rdma = [channel for channel in channels if not is_tcp(channel.network)]
-    if any(not channel.gpudirect for channel in rdma) or (
+    if any(channel.gpudirect is False for channel in rdma) or (
         several and not channels and any(not is_tcp(name) for name in names)
     ):
         holds.add("staged")

@@ -64,8 +64,9 @@ def _environment(message: str) -> Event | None:
     if not (match := _ENVIRONMENT.search(message)):
         return None
     value = match[2].strip()
-    # NCCL ends those that it reads as numbers with a full stop
-    return Event("env", (match[1], value[:-1] if re.fullmatch(r"-?\d{1,20}\.", value) else value[:512]))
+    # NCCL ends those that it reads as numbers with a full stop, before which a page may put a blank
+    number = re.fullmatch(r"(-?\d{1,20})\s?\.", value)
+    return Event("env", (match[1], number[1] if number else value[:512]))
 
 
 def _affinity(message: str) -> Event | None:
@@ -117,6 +118,6 @@ _READERS: tuple[tuple[tuple[str, ...], Callable[[str], Event | None]], ...] = (
     (("cudaDriverVersion",), matched("driver", _DRIVER)),
     (("GPU Direct RDMA",), gdr),
     (("register comm ",), _registered),
-    (("lugin", "internal implementation", "aws-ofi-nccl"), plugin),
+    (("lugin", "internal implementation", "aws-ofi-nccl", "NET/gIB"), plugin),
 )
 _BY_MARK = tuple((mark, read) for marks, read in _READERS for mark in marks)

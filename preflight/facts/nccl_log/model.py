@@ -47,7 +47,7 @@ class NetChannels:
     """Connections over one network, with or without GPUDirect RDMA."""
 
     network: str  # IB, Socket, AWS Libfabric, …
-    gpudirect: bool
+    gpudirect: bool | None  # None: their lines are cut before the word that tells
     count: int  # lines, one for each channel and direction
     first: Line
 
@@ -80,7 +80,7 @@ class HostChannels:
 
     host: str
     network: str
-    gpudirect: bool
+    gpudirect: bool | None
     count: int
     proxied: int  # of them through the NIC of another rank's process (PXN)
 

@@ -20,9 +20,11 @@ _VERBS_DEVICE = re.compile(r"NET/IB ?: \[\d{1,3}\] ([^\s:]{1,63}):\S{1,63}:(\d{1
 _OUT_OF_BAND = re.compile(r"([^\s:]{1,63}):\S{2,64}")
 _OLD_DEVICE = re.compile(r"NET/IB: ((?:\[\d{1,3}\] \S{1,63}:\d{1,3}/(?:IB|RoCE)\s*)+)")  # up to 2.3
 _MERGED = re.compile(r"\[(\d{1,3})\]=\{([^}]{1,512})\}")
-_INTERFACE = re.compile(r"\[\d{1,3}\]([^\s:\[\]]{1,63}):([^\s<]{0,64})")
+#: Somebody may have left the address out.
+_INTERFACE = re.compile(r"\[\d{1,3}\]([^\s:\[\]]{1,63})(?::([^\s<]{0,64})|(?= ?(?:\.{3}|…)))")
 _GDR_DISABLED = re.compile(r"(?!NET/(?:Fast)?Socket).*GPU Direct RDMA (?:\(\S+\) )?Disabled for ")
 _OFI = re.compile(r"NET/OFI (?:Initializing|Using) (aws-ofi-nccl \S{1,32})")
+_GIB = re.compile(r"NET/gIB ?: Initializing (gIB) v\d")
 _LOADED = re.compile(
     r"(?:NET/Plugin ?: |COLLNET/Plugin ?: )?(?:Loaded (?:net|coll|collnet) plugin|P2P plugin(?: v\d+)?"
     r"|Successfully loaded external network plugin) (\S.{0,63}?)(?: \(v\d+\))?\.?\s*"
@@ -78,7 +80,7 @@ def old_devices(message: str) -> Event | None:
 
 def plugin(message: str) -> Event | None:
     """Read what became of a plug-in."""
-    if match := _OFI.match(message):
+    if match := _OFI.match(message) or _GIB.match(message):
         return Event("plugin", ("loaded", match[1]))
     if match := _LOADED.fullmatch(message):
         return Event("plugin", ("loaded", match[1]))

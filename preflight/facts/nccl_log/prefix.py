@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 
-from preflight.facts.nccl_lines import LONGEST_LINE_CHARS, unlaunched, unmarked
-from preflight.facts.text import plain
+from preflight.facts.nccl_lines import LONGEST_LINE_CHARS, SHORT_LINE_CHARS, unlaunched, unmarked
+from preflight.facts.text import narrowed, plain
 from preflight.lean import dataclass
 
 #: A stamp of a collector of logs, which may be glued to what follows it.
@@ -38,13 +38,27 @@ _HOST_ALONE = re.compile(
     rf"(?P<host>(?=\S*[\d-]|\S*:[Xx*])[A-Za-z][\w.-]{{1,254}})(?::(?:(?P<pid>\d{{1,10}})|[Xx*]{{1,10}})(?::[\dXx*]{{1,10}})?)?"
     rf"\s{_DEVICE}{_REST}"
 )
+#: A host with the names of what follows it in place of the numbers, as a manual writes it.
+_HOST_NAMED = re.compile(
+    rf"\s*(?P<host>[A-Za-z][\w.-]{{1,254}}):(?P<pid><?(?i:pid)>?):<?(?i:tid)>?\s(?:{_DEVICE})?{_REST}"
+)
 _BEFORE_BARE = re.compile(
-    r"\s*(?:(?:[\[(]\s*[\])]|\[[\w.@/:-]{1,64}(?: [\w.@/:-]{1,32}){0,3}\]:?"
+    # a count of `uniq -c`; the name that a program's source gives to the text
+    r"\s*(?:\d{1,7}\s+|(?:(?:const|var|let) )?[\w.]{1,64}\s?(?::?=|:)\s?[bru]?(?=[\"'`]))?"
+    r"(?:(?:[\[(]\s*[\])]|\[[\w.@/:-]{1,64}(?: [\w.@/:-]{1,32}){0,3}\]:?"
     r"|[\[(]?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?[\])]?|[>|│┃*]|[EWI]|ERROR|WARNING|INFO"
     r"|std(?:out|err)(?: [FP])?)\s+"
-    r"|(?:[#+\"'`-]|//)\s*)*"
+    r"|(?:[#+\"'`-]|//|\.{2,}|…)\s*)*"
 )
 _BARE = re.compile(f"(?:\\S{{1,255}}:[\\dXx*]{{1,10}}:[\\dXx*]{{1,10}}\\s)?{_REST}")
+
+
+#: A record of a collector of logs: JSON, before which Fluentd writes a time and a tag.
+_BEFORE_RECORD = 256
+_RECORD = re.compile(
+    rb"\s*(?:\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,20}(?: [+-]\d{4})?[ \t][\w./*-]{1,160}(?:\t|: ))?(\{.*\})\s*$",
+    re.DOTALL,
+)
 
 
 @dataclass(frozen=True)
@@ -70,6 +84,8 @@ def clean(raw: bytes) -> str:
     text = raw[: LONGEST_LINE_CHARS * 2].decode("utf-8", "backslashreplace")[:LONGEST_LINE_CHARS]
     if "\x1b" in text or "\x00" in text or "\ufeff" in text:
         text = plain(text)
+    if len(text) > SHORT_LINE_CHARS:
+        text = narrowed(text)
     if "&" in text or "](http" in text or "[0m" in text or "[39m" in text or "[m" in text:
         text = unmarked(text)
     return text
@@ -77,15 +93,15 @@ def clean(raw: bytes) -> str:
 
 def unwrapped_json(raw: bytes) -> bytes | None:
     """Return the text that a collector of logs put into a JSON object, one to a line; None if it is none."""
-    if not raw.startswith(b"{") or len(raw) > LONGEST_LINE_CHARS * 2:
+    if b"{" not in raw[:_BEFORE_RECORD] or len(raw) > LONGEST_LINE_CHARS * 2 or not (record := _RECORD.match(raw)):
         return None
     try:
-        value = json.loads(raw)
+        value = json.loads(record[1])
     except (ValueError, RecursionError):
         return None
     if not isinstance(value, dict):
         return None
-    held = [text for text in value.values() if isinstance(text, str) and "NCCL" in text]
+    held = [text for text in value.values() if isinstance(text, str) and "CCL" in text]
     return held[0].rstrip("\n").encode("utf-8", "backslashreplace") if held else None
 
 
@@ -108,13 +124,13 @@ def origin_of(head: str) -> Origin | None:
         tag = unlaunched(head[: found.start()] + "x")[0] if found.start() else ""
         return Origin(found[1], int(found[2]), _number(rest["device"]), tag, time, rest["source"] or "")
     tag, bare = unlaunched(head)
-    if marked := _HOST_ALONE.fullmatch(_BEFORE_BARE.sub("", bare, count=1)):
-        return Origin(
-            marked["host"], _number(marked["pid"]), _number(marked["device"]), tag, time, marked["source"] or ""
-        )
+    left = _BEFORE_BARE.sub("", bare, count=1)
+    if marked := _HOST_ALONE.fullmatch(left) or _HOST_NAMED.fullmatch(left):
+        pid = _number(marked["pid"]) if (marked["pid"] or "").isdigit() else None
+        return Origin(marked["host"], pid, _number(marked["device"]), tag, time, marked["source"] or "")
     if marked := _MARKED.fullmatch(bare):
         return Origin(None, None, _number(marked["device"]), tag, time, marked["source"] or "")
-    if alone := _BARE.fullmatch(_BEFORE_BARE.sub("", bare, count=1)):
+    if alone := _BARE.fullmatch(left):
         return Origin(None, None, None, tag, time, alone["source"] or "", head.endswith(("'", '"', "`")))
     return Origin(None, None, None, tag, time, "") if found is not None or _TABLE_ROW.search(head) else None
 

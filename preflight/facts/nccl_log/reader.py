@@ -12,11 +12,12 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import BinaryIO
 
-from preflight.facts.nccl_log.cut import completed
+from preflight.facts.nccl_log.cut import completed, undecided
 from preflight.facts.nccl_log.finish import finish
 from preflight.facts.nccl_log.model import NcclLog
+from preflight.facts.nccl_log.restored import restored
 from preflight.facts.nccl_log.scan import Scanner
-from preflight.facts.nccl_log.source import CHUNK, Reader, divisible, lines, opened
+from preflight.facts.nccl_log.source import CHUNK, HEAD, Reader, divisible, lines, opened
 from preflight.facts.nccl_log.tally import Tally
 from preflight.facts.nccl_log.wrapped import continued, unwrapped
 from preflight.lean import dataclass
@@ -33,9 +34,14 @@ class NotALog(ValueError):
 def parse(text: str) -> NcclLog | None:
     """Read a log, whatever else stands in it; None if no line of it is NCCL's. Never raises."""
     scanner = Scanner()
-    scanner.feed(completed(unwrapped(continued(text.encode("utf-8", "backslashreplace").split(b"\n")))))
+    scanner.feed(_mended(text.encode("utf-8", "backslashreplace").split(b"\n")))
     scanner.settle()
     return finish(scanner.tally)
+
+
+def _mended(lines: list[bytes]) -> list[bytes]:
+    """Return the lines of a text that somebody copied as they were before, as far as that is certain."""
+    return completed(undecided(restored(unwrapped(continued(lines)))))
 
 
 def read_stream(stream: Reader, name: str = "") -> NcclLog:
@@ -79,7 +85,7 @@ def _pieces(paths: Sequence[Path], *, several: bool) -> list[_Piece]:
     for path in paths:
         size = path.stat().st_size
         with path.open("rb") as stream:
-            plain = divisible(stream.read(8))
+            plain = divisible(stream.read(HEAD))
         found.append(_Piece(path, 0, size if plain else None, size, path.name if several else ""))
     return found
 
@@ -208,7 +214,7 @@ def _stream_tally(stream: Reader, before: int, most: int | None, file: str) -> T
     chunks = lines(reader, most)
     small = list(islice(chunks, 2))
     if sum(map(len, small[1:])) <= 1 and not before:  # a text that somebody copied, and the end of its last line
-        small = [completed(unwrapped(continued([line for chunk in small for line in chunk])))]
+        small = [_mended([line for chunk in small for line in chunk])]
     for chunk in chain(small, chunks):
         scanner.feed(chunk)
     scanner.settle()

@@ -57,7 +57,7 @@ class Scanner(CarefulReader):
 
     def feed(self, lines: list[bytes]) -> None:
         """Take in lines, without their ends."""
-        if any(line[:1] == b"{" for line in lines[:_FIRST]):
+        if any(line[:1] == b"{" or unwrapped_json(line) is not None for line in lines[:_FIRST]):
             lines = [line if (inside := unwrapped_json(line)) is None else inside for line in lines]
         start, stamped, known = self.number, self.stamped, len(self.origins)
         ends, mask = self.tally.ends, self.tally.ends_mask
@@ -139,6 +139,8 @@ class Scanner(CarefulReader):
         if taken is not None:
             number, said = self.number, before + _VIA + way
             self.tally.add("via", (origin.host, *taken), lambda: self.line(number, line, origin, said), 0)
+            if b" nRanks " in way:
+                self.way_of(clean(way))
         return True
 
     # --- other messages of level INFO --------------------------------------------------------------

@@ -38,7 +38,7 @@ def ranks_of_rings(table: Tables) -> int | None:
     rings = [({int(rank) for rank in str(key[2]).split()}, key[1], seen) for key, seen in table.rows("ring")]
     most = max((len(ring) for ring, _, _ in rings), default=0)
     whole = [(total, seen) for ring, total, seen in rings if len(ring) == most and ring == set(range(most))]
-    sure = len(whole) > 1 or any(seen.first.number < table.last_number for _, seen in whole)
+    sure = len(whole) > 1 or any(seen.first.number < table.last_line for _, seen in whole)
     return most if most > 1 and sure and (most < _RING_SHOWN or any(total for total, _ in whole)) else None
 
 

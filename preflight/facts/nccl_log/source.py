@@ -17,6 +17,9 @@ CHUNK = 1 << 20
 LONGEST_KEPT = 1 << 18
 #: A log of NCCL packs to a thirtieth, repeated lines to a hundredth; gzip cannot pack better than 1,032 times.
 BOMB_RATIO, BOMB_BYTES = 500, 1 << 28
+#: Bytes by which a file is told; and the share of the high bytes in them that are zero in UTF-16 without its mark:
+#: those of blanks and of what a tool printed, where somebody's own words are in letters of Asia.
+HEAD, _LEAST_ZEROS = 64, 0.25
 #: `xz -9` needs 65 MiB to unpack; a file that asks for more is refused.
 XZ_MEMORY = 80 << 20
 
@@ -37,21 +40,35 @@ class Notes(Protocol):
 
 def divisible(head: bytes) -> bool:
     """Tell whether a file that begins like this can be read from any line on: it is neither packed nor UTF-16."""
-    return not head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, *(magic for magic, _ in _PACKED)))
+    return _utf16(head) is None and not head.startswith(tuple(magic for magic, _ in _PACKED))
+
+
+def _utf16(head: bytes) -> str | None:
+    """Return the codec of a text in UTF-16 that begins like this; None for any other.
+
+    PowerShell's ``>`` writes a byte order mark, other programs of Windows write none: then every other byte is zero.
+    """
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    first, second = head[:HEAD:2], head[1:HEAD:2]
+    for zeros, letters, codec in ((second, first, "utf-16-le"), (first, second, "utf-16-be")):
+        if zeros.count(0) >= max(3, _LEAST_ZEROS * len(zeros)) and 0 not in letters:
+            return codec
+    return None
 
 
 def opened(stream: Reader, note: Notes) -> Reader:
     """Return a reader of what a file holds, unpacked and as UTF-8; raises ValueError for what cannot be unpacked."""
-    head = stream.read(8)
+    head = stream.read(HEAD)
     reader: Reader = _Joined(head, stream)
     for magic, make in _PACKED:
         if head.startswith(magic):
             reader = _Unpacked(reader, make(), make, note)
-            head = reader.read(8)
+            head = reader.read(HEAD)
             reader = _Joined(head, reader)
             break
-    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        reader = _Utf16(reader)
+    if codec := _utf16(head):
+        reader = _Utf16(reader, codec)
     return reader
 
 
@@ -96,8 +113,8 @@ class _Joined:
 class _Utf16:
     """UTF-16, as Windows writes it, made UTF-8."""
 
-    def __init__(self, rest: Reader) -> None:
-        self.rest, self.decoder = rest, codecs.getincrementaldecoder("utf-16")("replace")
+    def __init__(self, rest: Reader, codec: str) -> None:
+        self.rest, self.decoder = rest, codecs.getincrementaldecoder(codec)("replace")
 
     def read(self, size: int, /) -> bytes:
         while data := self.rest.read(size):

@@ -28,9 +28,9 @@ class Tables:
         return self.cache[kind]
 
     @property
-    def last_number(self) -> int:
-        """Return the number of the last line that said something new."""
-        return max((seen.first.number for table in self.tally.seen.values() for seen in table.values()), default=0)
+    def last_line(self) -> int:
+        """Return the number of the last line of all, which may be cut."""
+        return self.tally.all_lines
 
     def uses(self, kind: str) -> tuple[Use, ...]:
         """Return the rows of a kind whose key is a name."""

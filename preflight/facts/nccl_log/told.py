@@ -35,7 +35,7 @@ def title(text: str) -> bool:
 
 def sentence(text: str) -> bool:
     """Tell whether a line is somebody's sentence."""
-    if _OUTPUT.match(text):
+    if _OUTPUT.match(text) or _OUTPUT.match(unlaunched(text)[1]):
         return False
     return len({word.lower() for word in _PROSE.findall(text[:600])}) > (_WORDS_FIRST.match(text) is None)
 

@@ -17,7 +17,7 @@ _SHOWN = 20
 
 def net_channels(table: Tables) -> tuple[NetChannels, ...]:
     """Count connections by network, those with GPUDirect RDMA apart."""
-    found: dict[tuple[str, bool], NetChannels] = {}
+    found: dict[tuple[str, bool | None], NetChannels] = {}
     for (_, _, network, _, _, gpudirect), seen in table.via("NET"):
         known = found.get((network, gpudirect))
         count = seen.count + (known.count if known else 0)
@@ -27,7 +27,7 @@ def net_channels(table: Tables) -> tuple[NetChannels, ...]:
 
 def by_host(table: Tables) -> tuple[HostChannels, ...]:
     """Count the same on each host, and those through another rank's process."""
-    found: dict[tuple[str, str, bool], list[int]] = {}
+    found: dict[tuple[str, str, bool | None], list[int]] = {}
     for (host, _, network, _, proxied, gpudirect), seen in table.via("NET"):
         if host is not None:
             counts = found.setdefault((host, network, gpudirect), [0, 0])

@@ -44,15 +44,19 @@ def _quoted(text: str) -> str:
         return json.dumps(text[1:-1], ensure_ascii=False)
 
 
-#: How the analyser begins to tell of a collective that went wrong; versions since 2.5.
+#: How the analyser begins to tell of a collective that went wrong; versions since 2.5. Older ones name the entry of
+#: the record, newer ones say that the number is a sequence number.
 ANALYSED = re.compile(
-    r"(?:.{0,120}?[\]:])?\s{0,8}(?P<what>Not all ranks joining collective|Input/output mismatch in the collective"
+    r"(?:.{0,120}?[\]:])?\s{0,8}(?:(?P<what>Not all ranks joining collective|Input/output mismatch in the collective"
     r"|Collective errors for collective|Error found in collective)"
-    r"(?:,? sequence number:?|)\s{0,2}(?P<seq>\d{1,12})?(?: at entry (?P<entry>\d{1,9}))?.{0,200}"
+    r"(?:[,:]? sequence number:?|)\s{0,2}(?P<seq>\d{1,12})?(?: at entry \d{1,9})?"
+    r"|Collective(?: sequence number:?)? (?P<errs>\d{1,12})(?: at entry \d{1,9})?(?: has)? errors?\b).{0,200}"
 )
 _FIELD = re.compile(
-    r"(?:.{0,120}?\]\s)?\s{0,8}(?P<name>internal record id|group info|collective|missing ranks|input sizes|output sizes"
-    r"|world size|expected ranks|collective state|error msg|(?:found |candidate )?ranks)\s?: ?(?P<value>.{0,2000})"
+    r"(?:.{0,120}?\]\s|[A-Z]{4,8}:[\w.]{1,60}:)?\s{0,8}"  # a logger's mark
+    r"(?P<name>internal record id|group info|collective|missing ranks|input sizes|output sizes"
+    r"|total (?:in|out)put numel|world size|expected ranks|collective state|error msg|(?:found |candidate )?ranks)"
+    r"\s?: ?(?P<value>.{0,2000})"
 )
 
 
@@ -88,8 +92,9 @@ def analysed(first: str, after: Iterable[str]) -> tuple[Analysed, int] | None:
     group, _, about = told.get("group info", "").partition(":")
     expected = told.get("expected ranks", told.get("world size", ""))
     ranks = _ranks(expected)
+    seq = match["seq"] or match["errs"]
     return Analysed(
-        match["what"], int(match["seq"]) if match["seq"] else None, group or None, about or None,
+        match["what"] or "Collective errors", int(seq) if seq else None, group or None, about or None,
         told.get("collective"), _ranks(told["missing ranks"]) if "missing ranks" in told else None,
         _literal(told.get("input sizes")), _literal(told.get("output sizes")),
         len(ranks) if expected[:1] == "{" else ranks[0] if len(ranks) == 1 else None, told.get("collective state"),

@@ -148,7 +148,9 @@ def _timed_out(number: int, line: str, match: re.Match[str]) -> TimedOut:
     said = dict(re.findall(r"(\w+(?:\(ms\))?)=([^,)]{1,80})", match[2]))
 
     def whole(name: str) -> int | None:
-        return int(said[name]) if said.get(name, "").isascii() and said.get(name, "").isdigit() else None
+        told = said.get(name, "")
+        # of coalesced operations no size is known: -1, printed without its sign
+        return int(told) if told.isascii() and told.isdigit() and int(told) < 1 << 63 else None
 
     return TimedOut(
         number, _rank(line, match.start(), match[1]), whole("SeqNum"), said.get("OpType"), whole("NumelIn"),

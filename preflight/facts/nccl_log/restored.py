@@ -1,0 +1,105 @@
+"""Lines of NCCL of which a person, a shipper of logs or a page took the level or more: what they were before.
+
+NCCL writes ``HOST:PID:TID [DEVICE] NCCL INFO message``; up to 2.2 without its name. What is left tells a line of NCCL
+by its beginning or by its message; prose has neither.
+"""
+
+from __future__ import annotations
+
+import re
+
+#: Messages that nothing but NCCL writes, by their first words.
+_OWN = (
+    rb"(?:NET/[\w ]{1,24} ?: (?:Using \[\d|No device found|GPU Direct RDMA |Made virtual device|\d interfaces found)"
+    rb"|NET/OFI (?:Initializing aws-|Using aws-|Selected [Pp]rovider is |Using transport protocol|Running on \w)"
+    rb"|(?:NET|COLLNET|TUNER|GIN)/Plugin ?: |NET/gIB ?: "
+    rb"|Bootstrap ?: Using \S{1,80}:\S|Successfully loaded external network plugin \w|P2P plugin \w"
+    rb"|(?:Channel|Ring|CollNet) \d{1,3}(?:/\d{1,3})? ?: ?\d{1,7}(?:\[\w{1,12}\])? -> \d{1,7}(?:\[\w{1,12}\])?"
+    rb"(?: \[(?:send|receive)\])? via |Channel \d{2,3}/\d{2,3} ?:(?:\s+\d{1,7}){2,}\s*$"
+    rb"|(?:Using network|Assigned NET plugin) [A-Z]\w*(?: [A-Z]\w*)?(?: to comm)?\s*$|Using network gIB\s*$"
+    rb"|(?:\[(?:send|receive)\] )?via (?:NET/[\w ]{1,24}/\d|P2P/(?:IPC|CUMEM|direct|MNNVL)|SHM/direct|direct shared)"
+    rb"|Using internal Network \w{1,32}\s*$|NET : Using interface \S"
+    rb"|Connected all (?:rings|trees)\b|Trees \[0\] -?\d{1,7}/|\d{1,3} coll channels, \d"
+    rb"|(?:nccl\w{1,40} )?comm 0x[0-9a-f]{4,16} rank \d{1,7} n[rR]anks \d|(?:NVLS|NVLink SHARP) comm 0x"
+    rb"|NCCL_\w{2,64} set (?:by environment )?to |cudaDriverVersion \d{4,6}\s*$|NVLS multicast support is "
+    rb"|Setting affinity for GPU \d|ncclTopoGetCpuAffinity: |Init timings - nccl|DMA-BUF is available on GPU )"
+)
+_MESSAGE = re.compile(_OWN)
+#: What may stand before such a message where all of NCCL's beginning is gone: marks of lists, counts of `uniq -c`,
+#: what is left of the level.
+_LEFT = re.compile(
+    rb"\s*(?:\d{1,7}\s+)?(?:(?:[>|*+#-]|//|\.{2,}|\xe2\x80\xa6|\[\s?\d{1,4}\s?\]"
+    rb"|\[?(?:NCCL[ _:]?(?:INFO|WARN)?|INFO|WARN)\]?:?)\s*){0,4}(?P<message>%s.*)" % _OWN,
+    re.DOTALL,
+)
+_PROCESS = re.compile(rb":\d{1,10}:\d{1,10} \[")
+#: NCCL's beginning, and what somebody made of the level behind it.
+_BEGUN = re.compile(
+    rb"(?P<head>.{0,400}?(?<![\w.-])[A-Za-z0-9_][\w.-]{0,254}:\d{1,10}:\d{1,10} \[\s?\d{1,4}\s?\] )"
+    rb"(?P<source>[\w./-]{1,256}:\d{1,6} (?!->))?"
+    rb"(?P<level>\[?(?:(?:NCCL|nccl)\b[ _:|-]{0,3})?(?:INFO|WARN|info|warn)?\]?[:|]?\s+)?(?P<message>.*)",
+    re.DOTALL,
+)
+#: A level that is spelled in another way than NCCL does: more blanks, a colon, brackets.
+_SPELLED = re.compile(
+    rb"\[?\bNCCL(?:\s{1,8}|[_:|-])\[?(?P<level>INFO|WARN)(?:\s?[:|]|\])?\s+(?=(?P<message>\S.*))", re.DOTALL
+)
+_WAY = re.compile(rb"\A(?:\[\w{4,7}\] )?(?=via )")
+_LEVEL = re.compile(rb"NCCL (?:INFO|WARN|ERROR|TRACE|CALL|ABORT)(?: |\r?$)")
+#: What Markdown needs a backslash for.
+_ESCAPED = re.compile(rb"\\([\[\]<>_*#|~-])")
+#: Words, one of which is in every line that may be restored.
+_WORDS = (b"NCCL", b"nccl", b"NET", b" via ", b" [", b"Using ", b"rings", b"trees", b"Driver", b"comm 0x", b"plugin",
+          b"channels", b"ffinity", b"GPU ", b"Channel")  # fmt: skip
+#: So many messages of its own tell NCCL's log from a text that quotes one.
+_ENOUGH = 2
+_LONGEST = 8192
+
+
+def restored(lines: list[bytes]) -> list[bytes]:
+    """Return the lines, those of NCCL with its level as NCCL writes it."""
+    lines = [_plain(line) for line in lines]
+    whole = any((level := _LEVEL.search(line)) and _said(line, level.end()) for line in lines)
+    mended = [line if _LEVEL.search(line) else _line(line) for line in lines]
+    if whole or any(new is not old for new, old in zip(mended, lines, strict=True)):
+        return mended
+    bare = [_bare(line) for line in lines]
+    # that a setting is "set to" something people say as well
+    told = sum(new is not old and b" set to " not in new for new, old in zip(bare, lines, strict=True))
+    return bare if told >= _ENOUGH else lines
+
+
+def _said(line: bytes, end: int) -> bool:
+    """Tell whether a level is NCCL's own: its process stands before it, or its message behind it."""
+    return _PROCESS.search(line, 0, end) is not None or _MESSAGE.match(line, end) is not None
+
+
+def _plain(line: bytes) -> bytes:
+    """Take the backslashes off that a page's source needs."""
+    return _ESCAPED.sub(rb"\1", line) if b"\\" in line and b"NCCL" in line else line
+
+
+def _line(line: bytes) -> bytes:
+    """Return a line that has NCCL's beginning or a level spelled in another way; the line itself if it has not."""
+    if len(line) > _LONGEST or (b"NCCL" not in line and b" [" not in line):
+        return line
+    if (spelled := _SPELLED.search(line)) and _MESSAGE.match(spelled["message"]):
+        return line[: spelled.start()] + b"NCCL " + spelled["level"] + b" " + spelled["message"]
+    if not _PROCESS.search(line) or not (begun := _BEGUN.fullmatch(line)):
+        return line
+    said = (begun["level"] or b"").upper()
+    warns = begun["source"] or b"WARN" in said
+    if warns or b"INFO" in said or _MESSAGE.match(begun["message"]):
+        level = b"WARN" if warns else b"INFO"
+        return begun["head"] + (begun["source"] or b"") + b"NCCL " + level + b" " + begun["message"]
+    return line
+
+
+def _bare(line: bytes) -> bytes:
+    """Return a line of which nothing but the message is left; the line itself if it is none."""
+    if len(line) > _LONGEST or not any(word in line for word in _WORDS):
+        return line
+    if not (left := _LEFT.fullmatch(line)):
+        return line
+    # of a channel's line often nothing but the way is shown
+    return b"NCCL INFO " + _WAY.sub(b"Channel 00 ", left["message"], count=1)
