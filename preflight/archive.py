@@ -210,7 +210,7 @@ def _log(path: Path, raw: bytes, limit: int) -> object:
         why = f"the log is longer than {limit} bytes"
     elif is_pickle(raw[:8]):
         why = "the log is a pickle"
-    elif not divisible(raw[:8]):
+    elif not divisible(raw):
         why = "the log is compressed, or in UTF-16"
     if not why:
         return {"status": "ok", "out": raw.decode("utf-8", "backslashreplace")}

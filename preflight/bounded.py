@@ -23,6 +23,10 @@ _CHUNK = 1 << 20
 _HEAD = 1024
 _HANDED_OVER = ("/dev/", "/proc/self/")
 
+#: Linux's memory devices, of which all but /dev/null have no end: /dev/zero, /dev/full, /dev/urandom
+#: (Documentation/admin-guide/devices.txt).
+_MEMORY, _NULL = 1, 3
+
 
 class Unfit(OSError):
     """The file is not read at all; ``strerror`` says why, without its name."""
@@ -30,9 +34,17 @@ class Unfit(OSError):
 
 def waits_for_nobody(path: str | Path) -> None:
     """Raise Unfit for a pipe, socket or device, which might never end, unless the shell hands it over; and OSError."""
-    mode = os.stat(path).st_mode
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or os.fspath(path).startswith(_HANDED_OVER)):
+    found = os.stat(path)
+    mode, handed_over = found.st_mode, os.fspath(path).startswith(_HANDED_OVER)
+    if endless(found) or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or handed_over):
         raise Unfit(errno.EINVAL, "it is no regular file")
+
+
+def endless(found: os.stat_result) -> bool:
+    """Whether this is a device that can be read for ever, or a disk."""
+    device = found.st_rdev
+    memory = stat.S_ISCHR(found.st_mode) and os.major(device) == _MEMORY and os.minor(device) != _NULL
+    return memory or stat.S_ISBLK(found.st_mode)
 
 
 def content(path: str | Path, most: int, begins: bytes = b"") -> bytes:

@@ -49,7 +49,7 @@ TRUTH: dict[str, tuple[str, bool, dict[str, Any]]] = {
     "ibv_devinfo_ndr.txt": ("ibv_devinfo", True, {"ports.0.link_layer": "InfiniBand", "ports.0.active_mtu": 4096}),
     "ibv_devinfo_down.txt": ("ibv_devinfo", True, {"ports.0.state": "DOWN"}),
     "ibv_devinfo_softroce.txt": ("ibv_devinfo", True, {"ports.1.state": "ACTIVE"}),
-    "mlnx_qos_four_priorities.txt": ("mlnx_qos", True, {"trust": "dscp", "pfc.6": True, "pfc.3": False}),
+    "mlnx_qos_four_priorities.txt": ("mlnx_qos", False, {"trust": "dscp", "pfc.6": True, "pfc.3": False}),
     "dcb_pfc_prio3.json": ("dcb", True, {"pfc.3": True, "pfc.4": False}),
     "dmesg_ctime_xid.txt": ("kernel log", True, {"xids.0.xid": 13}),
     "dmesg_fallen_at_load.txt": ("kernel log", True, {"events.0.event": "gpu-fallen-off-bus"}),
@@ -238,6 +238,26 @@ def test_the_command(tmp_path: Path) -> None:
     packed = tmp_path / "broken.gz"
     packed.write_bytes(b"\x1f\x8b\x08\x00garbage")
     assert run(str(packed)).returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("redirection", "why"),
+    [("<&-", "standard input is closed"), ("</dev/zero", "standard input: cannot be read: it is no regular file")],
+)
+def test_standard_input_that_never_ends_or_is_none(redirection: str, why: str) -> None:
+    command = f"'{sys.executable}' -m preflight read - {redirection}"
+    ran = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert why in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/urandom", "/dev/full"])
+def test_a_device_without_an_end_is_not_read(device: str) -> None:
+    ran = run(device)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "it is no regular file" in ran.stderr
+    assert run("/dev/null").returncode == 3
 
 
 def test_hostile_text_is_made_visible() -> None:

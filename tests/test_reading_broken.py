@@ -46,6 +46,12 @@ CA 'mlx5_0'
                 Rate: 400
                 Link layer: InfiniBand
 """
+KERNEL = """\
+[Sun Feb 23 16:24:18 2025] NVRM: Xid (PCI:0000:1b:00): 13, pid='<unknown>', name=<unknown>, Graphics SM Exception
+[Sun Feb 23 16:24:20 2025] NVRM: Xid (PCI:0000:1b:00): 119, pid=28232, name=python3, Timeout after 45s of waiting
+[Sun Feb 23 16:24:31 2025] mlx5_core 0000:9c:00.0: Port module event: module 0, Cable unplugged from the port of it
+[Sun Feb 23 16:24:40 2025] nvidia-nvswitch1: SXid (PCI:0000:84:00.0): 20034, Fatal, Link 30 LTSSM Fault Up (First)
+"""
 PERFQUERY = """\
 # Port counters: Lid 5 port 1 (CapMask: 0x5300)
 PortSelect:......................1
@@ -84,6 +90,38 @@ def mail(text: str, width: int) -> str:
 @pytest.mark.parametrize("width", [76, 80, 100])
 def test_broken_lines_are_put_together(text: str, way: Any, width: int) -> None:
     assert only(way(text, width)) == only(text)
+
+
+@pytest.mark.parametrize("way", [screen, mail])
+@pytest.mark.parametrize("width", [72, 80, 100])
+def test_a_kernel_log_that_was_broken(way: Any, width: int) -> None:
+    def told(text: str) -> list[Any]:
+        facts = only(text)
+        return [
+            [(one["xid"], one["pid"], one["time"]) for one in facts["xids"]],
+            [(one["sxid"], one["fatal"], one["time"]) for one in facts["sxids"]],
+            [(one["event"], one["time"]) for one in facts["events"]],
+        ]
+
+    assert told(way(KERNEL, width)) == told(KERNEL)
+
+
+def test_a_kernel_log_that_lost_its_line_ends_and_times() -> None:
+    facts = only(
+        "kernel: pcieport 0000:00:1b.2: AER: Correctable error received from 0000:03:04.0 "
+        "kernel: pcieport 0000:03:04.0: PCIe Bus Error: severity=Correctable, type=Physical Layer, (Receiver ID) "
+        "kernel: pcieport 0000:03:04.0: [ 0] RxErr"
+    )
+    assert [event["event"] for event in facts["events"]] == ["pcie-aer", "pcie-aer"]
+    assert not facts["xids"]
+
+
+def test_a_page_that_put_each_piece_on_a_line() -> None:
+    facts = only(
+        "[ 69.847178\n] mlx5_core 0000\n:05\n:00.0\n: poll_health:840\n:(pid 0\n): device's health compromised\n"
+        "[ 69.857135\n] mlx5_core 0000\n:05\n:00.0\n: Port module event: module 0, Cable unplugged\n"
+    )
+    assert [(event["event"], event["time"]) for event in facts["events"]] == [("nic-link-down", "69.857135")]
 
 
 def test_whole_lines_stay_as_they_are() -> None:
@@ -142,6 +180,40 @@ def test_rows_of_a_matrix_without_its_header() -> None:
     assert facts["gpus"] == ["GPU0", "GPU1", "GPU2", "GPU3"]
     assert facts["links"]["GPU2"] == {"GPU0": "NV18", "GPU1": "NV18", "GPU3": "NV18"}
     assert facts["affinity"]["GPU3"]["cpu"] == "48-95,144-191"
+
+
+def test_rows_of_nics_name_their_columns() -> None:
+    nic = "NIC1    NODE    PIX     SYS     SYS     NODE     X      SYS     SYS\n"
+    facts = only("".join([*TOPO.splitlines(keepends=True)[3:], nic]) + "\nNIC Legend:\n\n  NIC0: mlx5_0\n")
+    assert facts["nics"] == ["NIC0", "NIC1", "NIC2", "NIC3"]
+    assert facts["links"]["GPU3"]["NIC3"] == facts["links"]["NIC1"]["GPU1"] == "PIX"
+    assert facts["affinity"]["GPU3"] == {"cpu": "48-95,144-191", "numa": "1", "gpu_numa_id": None}
+    assert facts["nic_devices"] == {"NIC0": "mlx5_0"}
+
+
+def test_a_matrix_whose_cells_were_glued() -> None:
+    """Where a page lost the tabs, the codes part by themselves; the numbers behind them do not."""
+    facts = only("GPU0GPU1NIC0CPU AffinityNUMA Affinity\nGPU0 X NV12PXB0-310\nGPU1NV12 X SYS0-310\nNIC0PXBSYS X\n")
+    assert facts["links"]["GPU0"] == {"GPU1": "NV12", "NIC0": "PXB"}
+    assert facts["links"]["NIC0"] == {"GPU0": "PXB", "GPU1": "SYS"}
+    assert facts["affinity"]["GPU0"] == {"cpu": None, "numa": None, "gpu_numa_id": None}
+    facts = only(TOPO.replace("NODE    48-95", "NODE48-95").replace("0               N/A", "0N/A"))
+    assert facts["affinity"]["GPU0"] == {"cpu": "0-47,96-143", "numa": "0", "gpu_numa_id": None}
+    assert facts["affinity"]["GPU2"]["cpu"] == "48-95,144-191"
+
+
+@pytest.mark.parametrize("cell", ["15", "XGMI", "True"])
+def test_tables_of_another_maker_are_no_matrix(cell: str) -> None:
+    """``rocm-smi --showtopo`` has the header of ``nvidia-smi topo -m`` above each of its tables."""
+    table = f"       GPU0         GPU1         \nGPU0   0            {cell}\nGPU1   {cell}            0\n"
+    assert read(f"===== Weight between two GPUs =====\n{table}\n===== Hops between two GPUs =====\n{table}") == []
+
+
+def test_the_legend_of_nics_alone() -> None:
+    facts = only("NIC Legend:\n\n  NIC0: mlx5_0\n  NIC1: mlx5_bond_0\n")
+    assert facts["nic_devices"] == {"NIC0": "mlx5_0", "NIC1": "mlx5_bond_0"}
+    assert facts["gpus"] == []
+    assert facts["links"] == {}
 
 
 def test_a_matrix_as_a_table_of_markdown() -> None:

@@ -83,6 +83,23 @@ def test_a_command_is_told_where_nothing_else_is_there(tmp_path: Path) -> None:
 # --- flight recorder -------------------------------------------------------------------------------
 
 
+def test_several_settings_on_a_line(tmp_path: Path) -> None:
+    listed = """
+        export NCCL_SOCKET_IFNAME=enp81s0f1np1
+        export NCCL_IB_TC=104 NCCL_IB_FIFO_TC=192 NCCL_IB_HCA="ionic_0:1,ionic_1:1" HSA_NO_SCRATCH_RECLAIM=1
+    """
+    (part,) = parts(listed, tmp_path)
+    names = {"NCCL_SOCKET_IFNAME": "enp81s0f1np1", "NCCL_IB_TC": "104", "NCCL_IB_FIFO_TC": "192"}
+    assert part.taken.facts == {"env": names | {"NCCL_IB_HCA": "ionic_0:1,ionic_1:1"}}
+    command = """
+        NCCL_IB_HCA="mlx5_0:1,mlx5_1:1" \\
+        NCCL_SOCKET_IFNAME="eth0,eth1" NCCL_DEBUG=INFO torchrun --nproc_per_node 8 train.py
+    """
+    (part,) = parts(command, tmp_path)
+    chosen = {"NCCL_IB_HCA": "mlx5_0:1,mlx5_1:1", "NCCL_SOCKET_IFNAME": "eth0,eth1", "NCCL_DEBUG": "INFO"}
+    assert part.taken.facts == {"env": chosen}
+
+
 def test_a_dump_as_python_prints_it(tmp_path: Path) -> None:
     raw: dict[str, Any] = json.loads((RECORDED / "torch" / "behind_rank_2.json").read_text(encoding="utf-8"))
     whole = parse(json.dumps(raw)).recording

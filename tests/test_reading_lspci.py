@@ -123,3 +123,35 @@ def test_a_piece_accuses_no_other_device(way: str) -> None:
             for part in read_text("\n".join(lines[begin:end]) + "\n", "pasted"):
                 said = [one["message"] for one in part.findings if one["status"] in ("fail", "warn")]
                 assert all(message.startswith("18:00.0") for message in said), (begin, end)
+
+
+TREE = r"""
+-+-[0000:40]-+-00.0  Advanced Micro Devices, Inc. [AMD] Root Complex
+ |           +-01.1-[41-44]----00.0-[42-44]--+-00.0-[43]----00.0  NVIDIA Corporation Device 2330
+ |           |                               \-01.0-[44]--+-00.0  Mellanox Technologies MT2910
+ |           |                                            \-00.1  Mellanox Technologies MT2910
+ |           +-02.0-[45]--
+ |           \-18.7  Advanced Micro Devices, Inc. [AMD] Data Fabric
+ \-[0000:00]---1f.0  Intel Corporation LPC
+"""
+
+
+@pytest.mark.parametrize("slash", ["\\", ""], ids=["as it stands", "without backslashes"])
+@pytest.mark.parametrize("blanks", [True, False], ids=["as it stands", "without blanks"])
+def test_a_tree_tells_where_each_device_is(slash: str, blanks: bool) -> None:
+    text = TREE.replace("\\", slash)
+    if not blanks:
+        text = "\n".join(" ".join(line.split()) for line in text.splitlines())
+    (part,) = read_text(text, "pasted")
+    assert [device["address"].removeprefix("0000:") for device in part.taken.facts["devices"]] == [
+        "40:00.0", "40:01.1", "41:00.0", "42:00.0", "43:00.0", "42:01.0", "44:00.0", "44:00.1", "40:02.0", "40:18.7",
+        "00:1f.0",
+    ]  # fmt: skip
+    assert part.taken.facts["devices"][4]["name"] == "NVIDIA Corporation Device 2330"
+    assert part.taken.complete
+
+
+def test_a_tree_that_breaks_off() -> None:
+    (part,) = read_text("\n".join(TREE.splitlines()[:3]), "pasted")
+    assert [device["address"] for device in part.taken.facts["devices"]][-1] == "0000:43:00.0"
+    assert not part.taken.complete

@@ -34,6 +34,7 @@ WAYS: dict[str, Callable[[str], str]] = {
     "indented": lambda text: "".join(f"    {line}" for line in text.splitlines(keepends=True)),
     "half indented": lambda text: re.sub(r"(?m)^ +", lambda spaces: " " * (len(spaces[0]) // 2), text),
     "doubled": lambda text: text.replace("\n", "\n\n"),
+    "one line": lambda text: " ".join(squeezed(text)),
     "no space before colons": lambda text: re.sub(r" +: ", ": ", text),
 }
 

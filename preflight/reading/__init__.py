@@ -3,7 +3,7 @@
 Text goes one way:
 
 - ``sources``: files and standard input;
-- ``opening``: what the whole of it is packed in (``characters``, ``envelopes``);
+- ``opening``: what the whole of it is packed in (``characters``, ``envelopes``: ``pages``, ``patches``, ``cells``);
 - ``logs``: what a job wrote, NCCL's log and nccl-tests;
 - ``lines`` (``mail``, ``glued``), ``wrapped``: lines as the tool wrote them;
 - ``marks``, ``prefixes``, ``comments``: what stands before each line is taken off, writers are kept apart;

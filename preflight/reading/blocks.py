@@ -86,10 +86,43 @@ def block(
     return end, taken
 
 
+_NAME_BEGUN = re.compile(r"(\s+)[\w\[][\w ()/.,\[\]-]{0,70}:?\s*")
+
+
+def broken_off(lines: Lines, end: int) -> bool:
+    """Tell whether the text stops within the line that follows a list: indented as the list, and without a value."""
+    if not 0 < len(lines) - end <= 2 or any(line.text.strip() for line in lines[end + 1 :]):
+        return False
+    begun = _NAME_BEGUN.fullmatch(lines[end].text)
+    above = lines[end - 1].text
+    return bool(begun and above[: len(begun[1])] == begun[1] and not above[len(begun[1])].isspace())
+
+
+def stops_in(lines: Lines, end: int, head: re.Pattern[str]) -> bool:
+    """Tell whether nothing follows a list but a line that begins as another entry of it."""
+    if len(lines) - end > 4:
+        return False
+    rest = [line.text for line in lines[end:] if line.text.strip()]
+    return len(rest) == 1 and head.match(rest[0]) is not None
+
+
 def asked(lines: Lines, at: int, command: str) -> bool:
     """Tell whether the line before, which may be two up if one is blank, has a command's name in it."""
-    before = (line.text for line in lines[max(0, at - 2) : at][::-1] if line.text.strip())
-    return re.search(rf"(?<![\w-]){command}(?![\w-])", next(before, "")) is not None
+    return re.search(rf"(?<![\w-]){command}(?![\w-])", _before(lines, at)) is not None
+
+
+def asked_of(lines: Lines, at: int, command: str) -> str | None:
+    """Return the device that the command on the line before names; None where it names none."""
+    match = re.search(rf"(?<![\w-]){command}(?:\s+-[a-ce-z])*\s+(?:-d[ =]?)?({_DEVICE})(?![\w.-])", _before(lines, at))
+    return match[1] if match else None
+
+
+#: A device as drivers and udev name it: there is a number in it.
+_DEVICE = r"[A-Za-z][A-Za-z_]{0,20}\d[\w.-]{0,40}"
+
+
+def _before(lines: Lines, at: int) -> str:
+    return next((line.text for line in lines[max(0, at - 2) : at][::-1] if line.text.strip()), "")
 
 
 def number(text: str | None) -> int | None:

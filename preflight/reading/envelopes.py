@@ -1,4 +1,4 @@
-"""What a text may be packed in: strings of JSON or Python, records of a log's store, a page's source, a frame.
+"""What a text may be packed in: strings of JSON or Python, records of a log's store, a page's source, a patch.
 
 Each of these is opened by itself and may hold another. What is inside is a text as any other, of which each line
 knows on which line of the source it stands.
@@ -6,11 +6,14 @@ knows on which line of the source it stands.
 
 from __future__ import annotations
 
-import csv
-import html
 import json
 import re
 from dataclasses import dataclass
+
+from preflight.facts.text import narrowed
+from preflight.reading.cells import cells, messages
+from preflight.reading.pages import counted, fenced, framed, page, quoted, returned
+from preflight.reading.patches import marked_alike, patched
 
 
 @dataclass(frozen=True)
@@ -26,25 +29,28 @@ _Lines = list[tuple[int, str]]
 
 #: How deep envelopes lie in each other: a page that shows an answer of an interface that holds a string.
 _DEPTH = 3
-#: Lines that must be alike before they are records, numbered or framed; and of how many of all.
+#: Lines that must be alike before they are records; and of how many of all.
 _LEAST, _SHARE = 3, 0.8
 
 
-def opened(text: str) -> Opened | None:
-    """Return what a text is packed in; None if it is packed in nothing that is known here."""
-    lines: _Lines = list(enumerate(text.split("\n"), 1))
-    by = set()
-    for _ in range(_DEPTH):
+def opened(text: str) -> list[Opened]:
+    """Return what a text is packed in, the innermost first; none if it is packed in nothing that is known here.
+
+    What looks like an envelope may be part of what a tool printed: then the one around it is the last.
+    """
+    lines: _Lines = list(enumerate(narrowed(text).split("\n"), 1))
+    found: list[Opened] = []
+    sure = False
+    while len(found) < _DEPTH:
         opens, inner = next(
             ((opens, inner) for opens in _ENVELOPES if (inner := opens(lines)) is not None), (None, lines)
         )
         if opens is None:
             break
         lines = inner
-        by.add(opens)
-    if not by:
-        return None
-    return Opened("\n".join(line for _, line in lines), [number for number, _ in lines], not by.isdisjoint(_SURE))
+        sure |= opens in _SURE
+        found.insert(0, Opened("\n".join(line for _, line in lines), [number for number, _ in lines], sure))
+    return found
 
 
 # --- strings -----------------------------------------------------------------------------------------
@@ -104,7 +110,10 @@ def _unescaped(line: str) -> str:
 #: Names under which collectors of logs keep a line: Docker, Kubernetes, journald, Fluentd, Loki, Google's and AWS's.
 _MESSAGE = ("log", "message", "msg", "MESSAGE", "line", "textPayload", "@message", "text", "_raw", "body", "content")
 _LOGFMT = re.compile(r'(?:^|\s)(?:msg|message|log|line)="((?:[^"\\]|\\.)*)"')
-_ELEMENT = re.compile(r'\s*("(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'),?\s*')
+_STRING = r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
+#: An element of a list, or of a string that a program puts together; the first of those has a name before it.
+_ELEMENT = re.compile(rf"\s*({_STRING})(?:\s*[,;)+\\])?\s*")
+_NAMED_ELEMENT = re.compile(rf"\s*(?=\S)[\w.:\[\] ]{{1,60}}?\s*:?=(?:\s*\()?\s*({_STRING})(?:\s*[+\\])?\s*")
 
 
 def _records(lines: _Lines) -> _Lines | None:
@@ -150,23 +159,31 @@ def _of_logfmt(line: str) -> str | None:
 def _elements(lines: _Lines) -> _Lines | None:
     """Open a list of lines, as Ansible shows output."""
     found: _Lines = []
-    stretch: _Lines = []
+    stretch: list[tuple[int, str, str]] = []  # with its string
     any_ = False
 
     def close() -> None:
         nonlocal any_
         if len(stretch) >= _LEAST:
             any_ = True
-            found.extend(
-                (number, _unescaped(line.strip().rstrip(",")[1:-1]).replace("\n", " ")) for number, line in stretch
-            )
+            found.extend((number, piece) for number, _, string in stretch for piece in _pieces(string))
         else:
-            found.extend(stretch)
+            found.extend((number, line) for number, line, _ in stretch)
         stretch.clear()
 
     for number, line in lines:
-        if line.lstrip()[:1] in ('"', "'") and _ELEMENT.fullmatch(line):
-            stretch.append((number, line))
+        match = None
+        if '"' in line or "'" in line:
+            match = _ELEMENT.fullmatch(line)
+            if (
+                not match
+                and not stretch
+                and (named := _NAMED_ELEMENT.fullmatch(line))
+                and named[1][:-1].endswith("\\n")
+            ):
+                match = named
+        if match:
+            stretch.append((number, line, match[1]))
         else:
             close()
             found.append((number, line))
@@ -174,126 +191,13 @@ def _elements(lines: _Lines) -> _Lines | None:
     return found if any_ else None
 
 
-def _table(lines: _Lines) -> _Lines | None:
-    """Take the messages out of a table with commas, as a store of logs gives it away."""
-    said = [(number, line) for number, line in lines if line.strip()]
-    if len(said) < _LEAST or sum(line.lstrip().startswith('"') and '","' in line for _, line in said) < len(said) - 1:
-        return None
-    try:
-        rows = list(csv.reader(line for _, line in said))
-    except csv.Error:
-        return None
-    width = min(map(len, rows))
-    if len(rows) != len(said) or not 2 <= width == max(map(len, rows)):
-        return None
-    longest = max(range(width), key=lambda column: sum(len(row[column]) for row in rows))
-    return [(number, row[longest]) for (number, _), row in zip(said, rows, strict=True)]
+def _pieces(string: str) -> list[str]:
+    """Return the lines that an element holds: one, and its end may be written out."""
+    return _unescaped(string[1:-1]).removesuffix("\n").split("\n")
 
 
-# --- pages and frames --------------------------------------------------------------------------------
-
-_BREAK = re.compile(r"<br\s?/?>|</(?:p|div|li|tr|pre|h[1-6])>", re.IGNORECASE)
-#: Elements that put text into shape; those of ``nvidia-smi -q -x`` have other names.
-_ELEMENTS = re.compile(
-    r"</?(?:p|br|pre|code|div|span|li|ul|ol|tr|td|th|table|tbody|thead|details|summary|b|strong|em|i|u|font|a|tt|kbd|samp"
-    r"|mark|blockquote|h[1-6]|hr)(?:\s[^<>]{0,300})?/?>",
-    re.IGNORECASE,
-)
-_CELL_END = re.compile(r"</t[dh]>", re.IGNORECASE)
-_ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,5}|#x[0-9a-fA-F]{1,4});")
-
-
-def _page(lines: _Lines) -> _Lines | None:
-    """Take the text out of a page's source."""
-    if not any(_ELEMENTS.search(line) or _ENTITY.search(line) for _, line in lines if "<" in line or "&" in line):
-        return None
-    found: _Lines = []
-    for number, line in lines:
-        if "<" not in line and "&" not in line:
-            found.append((number, line))
-            continue
-        pieces = _BREAK.split(line)
-        if len(pieces) > 1 and not _ELEMENTS.sub("", pieces[-1]).strip():
-            pieces.pop()
-        for piece in pieces:
-            inner = html.unescape(_ELEMENTS.sub("", _CELL_END.sub("\t", piece))).replace("\xa0", " ")
-            found += [(number, one) for one in inner.split("\n")]
-    return found
-
-
-_FRAMED = re.compile(r"\s*([|│┃║])(.*)\1\s*")
-#: A cell with nothing in it, which a page that numbers lines leaves behind each.
-_EMPTY_CELL = re.compile(r"(?<=[^\s|])\s+\|\s*$")
-_FRAME_RULE = re.compile(r"\s*[+┌┐└┘├┤╭╮╰╯╔╗╚╝═─━=-]{3,}\s*")
-
-
-def _framed(lines: _Lines) -> _Lines | None:
-    """Take the text out of a frame that closes every line."""
-    said = [line for _, line in lines if line.strip()]
-    inside = sum(bool(_FRAMED.fullmatch(line)) for line in said)
-    if inside < max(_LEAST, _SHARE * len(said)):
-        return None
-    found: _Lines = []
-    for number, line in lines:
-        if match := _FRAMED.fullmatch(line):
-            inner = match[2].removeprefix(" ").rstrip()
-            found.append((number, inner if inner.startswith("|") else _EMPTY_CELL.sub("", inner)))
-        elif not _FRAME_RULE.fullmatch(line):
-            found.append((number, line))
-    return found
-
-
-def _fenced(lines: _Lines) -> _Lines | None:
-    """Take a fence off the line that it was glued to."""
-    found: _Lines = []
-    any_ = False
-    for number, line in lines:
-        bare = _without_fence(line)
-        any_ |= bare != line
-        found.append((number, bare))
-    return found if any_ else None
-
-
-_GLUED_FENCE = re.compile(
-    r"^\s{0,3}(?:```|~~~|\[code\]|\{code\}|\{noformat\})(?=.*\s\S|\s*[{\[<].*)"
-    r"|(?<=\S)\s?(?:```|~~~|\[/code\]|\{code\}|\{noformat\})\s*$"
-)
-#: A line, or the first or the last of several, that was marked as code.
-_TICKED = re.compile(r"\s{0,3}`([^`]+)`?\s*|([^`]*\S)`\s*")
-
-
-def _without_fence(line: str) -> str:
-    if "`" in line and (match := _TICKED.fullmatch(line)):
-        return match[1] or match[2]
-    return _GLUED_FENCE.sub("", line) if "`" in line or "~" in line or "code" in line or "{nof" in line else line
-
-
-_QUOTED = re.compile(r"\s{0,3}(?:>\s?){1,8}")
-
-
-def _quoted(lines: _Lines) -> _Lines | None:
-    """Take the marks of a mail off, and a margin that every line has."""
-    said = [line for _, line in lines if line.strip()]
-    quoted = sum(bool(_QUOTED.match(line)) for line in said)
-    if quoted >= max(_LEAST, _SHARE * len(said)):
-        return [(number, _QUOTED.sub("", line, count=1)) for number, line in lines]
-    margin = min((len(line) - len(line.lstrip(" \t")) for line in said), default=0)
-    if not margin or len({line[:margin] for line in said}) > 1:
-        return None
-    return [(number, line[margin:]) for number, line in lines]
-
-
-def _returned(lines: _Lines) -> _Lines | None:
-    """Leave of a line that was written anew what stands there at last, and what NCCL wrote before."""
-    if not any("\r" in line.rstrip("\r") for _, line in lines):
-        return None
-    found: _Lines = []
-    for number, line in lines:
-        *before, last = [piece for piece in line.split("\r") if piece.strip()] or [""]
-        found += [(number, piece) for piece in before if "NCCL" in piece]
-        found.append((number, last))
-    return found
-
-
-_ENVELOPES = (_returned, _records, _table, _elements, _strings, _page, _framed, _quoted, _fenced)
-_SURE = (_records, _table, _elements, _strings)
+_ENVELOPES = (
+    returned, patched, counted, _records, messages, _elements, _strings, page, cells, framed, quoted, marked_alike,
+    fenced,
+)  # fmt: skip
+_SURE = (patched, counted, _records, messages, _elements, _strings)

@@ -22,6 +22,9 @@ _KERNEL = re.compile(
     r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{6}(?:Z|[+-]\d\d:?\d\d) (?=\S)"
     r"|(?<!kernel: )\[ {0,5}\d{1,7}\.\d{6}\] (?=\S)"
     r"|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [\d:]{8} \d{4}\] (?=\S)"
+    # without a time: the name of the log, or a driver and its device
+    r"|(?:^|(?<=\s))kernel: (?=\S)"
+    r"|(?:^|(?<=\s)(?<![\]:] ))(?!from |at )[a-z][\w-]{1,30} [0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]: (?=\S)"
 )
 _COUNTERS = re.compile(
     r"NIC statistics:"
@@ -41,6 +44,23 @@ _TOOLS = (
             r"DCBX mode:|Priority trust state:|dscp2prio mapping:|prio:\d\s+dscp:|default priority:|Receive buffer size"
             r"|Cable len:|PFC configuration:|priority(?=\s+0\s+1\s)|(?:enabled|buffer)(?=(?:\s+\d){8})"
             r"|tc:\s*\d\s+ratelimit|priority:(?=\s+\d)"
+        ),
+        3,
+    ),
+    _Tool(
+        ("Port", ":....", "Select"),
+        re.compile(
+            r"# Port (?:extended )?counters:|(?:Port|CounterSelect|Symbol|Link|Local|Excessive|VL15|QP1|Xmt|Xmit|Rcv)"
+            r"[A-Za-z0-9]{0,40}:(?=\.{2,})"
+        ),
+    ),
+    _Tool(
+        ("Identifier", "Vendor", " : "),
+        re.compile(
+            r"(?:Identifier|Extended identifier|Connector|Transceiver|Encoding|BR,? |Rate identifier|Length \("
+            r"|Transmitter technology|Passive Cu |Active Cu |Laser |Transmit avg |Rcvr signal |Receiver signal |Option"
+            r"|Vendor |Date code|Revision Compliance|Module |Optical diagnostics|Alarm/warning flags|Power class"
+            r"|Max power|Cable assembly|[TR]x )(?=[^:]{0,60}\s:\s)"
         ),
     ),
     _Tool(

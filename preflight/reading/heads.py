@@ -10,7 +10,7 @@ _HEADS = (
     ("ibstat", re.compile(r"\s*CA '[^'\s]{1,64}'\s*")),
     ("ibstatus", re.compile(r"\s*Infiniband device '[^']{1,64}' port \d{1,3} status:\s*")),
     ("ibv_devinfo", re.compile(r"\s*hca_id:\s*[\w.-]{1,64}\s*")),
-    ("ethtool -S", re.compile(r"\s*NIC statistics:\s*")),
+    ("ethtool -S", re.compile(r"\s*(?:NIC statistics|Standard stats for [\w.@-]{1,64}):\s*")),
     ("ethtool -a", re.compile(r"\s*Pause parameters for [\w.@-]{1,64}:\s*")),
     ("ethtool", re.compile(r"\s*Settings for [\w.@-]{1,64}:\s*")),
     ("ethtool -m", re.compile(r"\s*Identifier\s{2,}:\s0x[0-9a-fA-F]{2} \(.*")),
@@ -25,8 +25,8 @@ _HEADS = (
 )
 #: A word of each, by which nearly all lines are passed over.
 _WORDS = re.compile(
-    r"CA '|Infiniband dev|hca_id:|statistics:|Pause par|Settings for|Identifier|NVSMI LOG|<!DOCTYPE|GPU0|# Port|mode:"
-    r"|trust state|INDEX|available:|NVRM: Xid"
+    r"CA '|Infiniband dev|hca_id:|statistics:|stats for|Pause par|Settings for|Identifier|NVSMI LOG|<!DOCTYPE|GPU0"
+    r"|# Port|mode:|trust state|INDEX|available:|NVRM: Xid"
 )
 
 

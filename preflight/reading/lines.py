@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from preflight.facts.text import once, plain
+from preflight.facts.text import narrowed, once, plain
 from preflight.reading import glued, mail
 
 #: Characters of a line that are looked at; no tool that is known here prints a longer one, but for JSON.
@@ -65,8 +65,8 @@ _LEAST_DOUBLED = 6
 
 def lines_of(text: str) -> list[Line]:
     """Take a text apart."""
-    text = mail.decoded(text) if mail.is_quoted_printable(text) else text
-    found = []
+    text = narrowed(mail.decoded(text) if mail.is_quoted_printable(text) else text)
+    found, marked = [], any(mark in text for mark in "\x1b\ufeff\x00\r")
     for number, raw in _numbered(text):
         if not raw:
             found.append(Line(number, ""))
@@ -74,7 +74,7 @@ def lines_of(text: str) -> list[Line]:
         if raw == mail.GONE:
             continue
         # A carriage return inside a line is a terminal's way of writing it anew
-        line = plain(raw.rstrip("\r")[:LONGEST]).rpartition("\n")[2]
+        line = plain(raw.rstrip("\r")[:LONGEST]).rpartition("\n")[2] if marked else raw[:LONGEST]
         pieces = _HTML_BREAK.split(line) if "<br" in line else [line]
         for piece in pieces:
             if piece.strip() or len(pieces) == 1:
@@ -133,9 +133,9 @@ def _unquoted(lines: Lines) -> list[Line]:
     found = []
     for line in lines:
         text = line.text
-        if match := _QUOTE.match(text):
+        if ">" in text and (match := _QUOTE.match(text)):
             text = text[match.end() :]
-        if _FENCE.fullmatch(text):
+        if ("`" in text or "~" in text) and _FENCE.fullmatch(text):
             text = ""
         found.append(line if text is line.text else Line(line.number, text))
     return _undoubled(found)
@@ -143,6 +143,8 @@ def _unquoted(lines: Lines) -> list[Line]:
 
 def _undoubled(lines: list[Line]) -> list[Line]:
     """Drop the blank line that a mail or a page put after every line."""
+    if sum(not line.text or line.text.isspace() for line in lines) < _LEAST_DOUBLED - 1:
+        return lines  # the last line may have none behind it
     found: list[Line] = []
     at = 0
     while at < len(lines):

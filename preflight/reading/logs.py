@@ -12,6 +12,8 @@ from preflight.evidence import Evidence
 from preflight.facts import nccl_log
 from preflight.facts.nccl_log.document import document, vars_of
 from preflight.facts.nccl_log.finish import FRAMEWORK
+from preflight.facts.nccl_log.restored import restored
+from preflight.facts.nccl_log.source import CHUNK
 from preflight.facts.run import RUN
 from preflight.facts.run_log import OnDisk
 from preflight.facts.torch_trace import Seen, hang, watchdog
@@ -53,13 +55,16 @@ def log_parts(source: Source) -> list[Part]:
 
 
 def _nccl(source: Source) -> Iterator[Part]:
+    lines = source.text.split("\n")
     if not _has_line(source.text) and source.skipped is None:
-        return
+        lines = _restored(lines) if len(source.text) <= CHUNK else []
+        if not any(map(_has_line, lines)):
+            return
     try:
         log = nccl_log.read([source.path])
     except (OSError, ValueError):
         return
-    numbers = [number for number, line in enumerate(source.text.split("\n"), 1) if _has_line(line)]
+    numbers = [number for number, line in enumerate(lines, 1) if _has_line(line)]
     first, last = (numbers[0], numbers[-1]) if numbers else (1, source.text.count("\n") + 1)
     facts = document(log)
     facts["watchdog"] = _watchdog(source.text)
@@ -69,6 +74,11 @@ def _nccl(source: Source) -> Iterator[Part]:
 
 def _has_line(text: str) -> bool:
     return any(word in text for word in _WORDS) and _LINE.search(text) is not None
+
+
+def _restored(lines: list[str]) -> list[str]:
+    """Return lines as NCCL wrote them, where somebody took its name off them all."""
+    return [line.decode("utf-8", "replace") for line in restored([one.encode("utf-8", "replace") for one in lines])]
 
 
 def _watchdog(text: str) -> dict[str, Any] | None:

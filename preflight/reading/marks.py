@@ -23,18 +23,19 @@ _MARKS = tuple(
         r"\[(\d{1,6})\](?!: \w{2,60}: \d+\s*$):? ",  # mpiexec -l (Hydra); bnx2x counts so for each queue
         r"\(((?:[\w.:-]+ )?pid=\w{1,32}(?:, ip=[^)\s]{1,64})?)\)\s",  # Ray
         r"\[(pod/[^\]\s]{1,256})\]\s",  # kubectl logs --prefix
-        r"([\w.-]{1,128})\s+\| ?",  # docker compose
+        r"(?=[.-]*\w)([\w.-]{1,128})\s+\| ?",  # docker compose
         r"((?:[a-z0-9-]{1,63} )?[a-z][a-z0-9.]{0,62}-[a-z0-9.-]{1,190} [a-z][a-z0-9-]{0,62}) ",  # stern
         r"()//+ ?",  # a program's comment
         r"\s{0,6}(\d{1,6}): ",  # srun --label
         # pdsh, clush; not what the kernel's own lines begin with, nor those of mlnx_qos and of lspci
-        r"(?!NVRM|kern(?:el)?:|nvidia|mce:|EDAC|AER|pci|tc: ?\d|priority: |Capabilities: \[)"
+        r"(?!NVRM|kern(?:el)?:|nvidia|mce:|EDAC|AER|pci|tc: ?\d|(?:priority|up|skprio): |Capabilities: \[)"
         r"([A-Za-z][\w.,\[\]-]{0,127}): ",
         r"(\d{1,3}(?:\.\d{1,3}){3}): ",  # the same with addresses
         # grep in files; ``0000:`` is the domain of a device
         r"([\w./-]{1,128}\.(?:txt|log|out|err)|/var/log/[\w./-]{1,128}?)[:-](?:(?!0\d)\d{1,7}[:-](?!\d\d[.-]\d))? ?",
-        r"()\+(?!\+\+)",  # what a patch adds
-        r"()(?:\|(?:\s|(?=-{3}))|[│┃║]\s?)",  # a frame around the text, or a table
+        r"()\+(?!\+\+|-[0-9a-f]{2}\.[0-7])",  # what a patch adds; not a branch of lspci's tree
+        # a frame around the text, or a table; not the bars of lspci's tree
+        r"()(?!\|[|\s]*[+\\]?-[0-9a-f]{2}\.[0-7])(?:\|(?:\s|(?=-{3}))|[│┃║]\s?)",
     )
 )
 #: The same, of which the log of a kernel has its own.
@@ -56,7 +57,6 @@ _TIMES = tuple(
 _ANY_MARK = re.compile("|".join(f"(?:{mark.pattern})" for mark in (*_MARKS, *_TIMES)))
 _KERNEL = re.compile(r"\bkernel(?::|\[)|NVRM: |SXid \(|\bmlx5_core |\bpcieport |nvidia-\w+: ")
 _KERNEL_TIME = re.compile(r"\s*(?:<\d+>|\d{1,7}[:-]?\s?)?\[\s*\w|\w{3} {1,2}\d{1,2} \d\d:|\d{4}-\d\d-\d\d[T ]|\s{8}")
-_FRAME_END = re.compile(r"\s*[│┃║]\s*$|(?:\s+\|)+\s*$")
 #: ``grep -n``, ``cat -n``, an editor: the number of each line. ``81:00.0`` is the address of a device.
 _LINE_NUMBER = re.compile(r"\s{0,8}(\d{1,7})(?:\t|\.(?:\s|$)|(?<=^.{6}) {2}|[:|](?!\d\d\.\d) ?)")
 #: An element of a JSON list of lines, as Ansible shows output.
@@ -102,9 +102,12 @@ def _marked(
 
     ``refused`` keeps which marks were taken for part of the text, up to which line and how often.
     """
-    if (numbered := _numbered(lines, at, refused)) or (numbered := _listed(lines, at)):
+    text = lines[at].text
+    if text.lstrip()[:1].isdigit() and (numbered := _numbered(lines, at, refused)):
         return at + len(numbered), {"": numbered}
-    if not _ANY_MARK.match(lines[at].text):
+    if '"' in text and (numbered := _listed(lines, at)):
+        return at + len(numbered), {"": numbered}
+    if not _ANY_MARK.match(text):
         return at, {}
     for mark in (*_MARKS, *_TIMES):
         if not mark.match(lines[at].text):
@@ -117,7 +120,7 @@ def _marked(
         while end < len(lines):
             text = lines[end].text
             if match := mark.match(text + " "):
-                rest = _FRAME_END.sub("", text[match.end() :]) if text[:1] in "|│┃║" else text[match.end() :]
+                rest = _unframed(text[match.end() :]) if text[:1] in "|│┃║" else text[match.end() :]
                 written.setdefault(match[1], []).append(Line(lines[end].number, rest))
                 count += 1
             elif text.strip():
@@ -130,6 +133,22 @@ def _marked(
             return end, written
         refused[mark] = (end, _TRIES if kernel else tries + 1 if at < until else 1)
     return at, {}
+
+
+def _unframed(text: str) -> str:
+    """Take off the bar that closes a frame, or those of the empty cells at a row's end; none is glued to a word."""
+    end = len(text.rstrip())
+    if text[:end].endswith(("│", "┃", "║")):
+        return text[: end - 1].rstrip()
+    kept = end
+    while text[kept - 1 : kept] == "|":
+        before = kept - 1
+        while before and text[before - 1].isspace():
+            before -= 1
+        if before == kept - 1:
+            break
+        kept = before
+    return text[:kept] if kept < end else text
 
 
 #: What looks like the name of a host and may be that of a field.

@@ -31,16 +31,17 @@ def best(source: Source, read: _Read) -> list[Part]:
     if source.skipped is not None:
         return read(source)
     with _holding(source, plain_characters(source.text)) as bare:
-        found, inside = read(bare), opened(bare.text) if len(bare.text) <= _LARGEST else None
-    if inside is None or (found and not inside.sure and len(inside.numbers) > _MOST_LINES):
-        return found
-    with _holding(source, inside.text) as inner:
-        again = read(inner)
-    if said(again) < said(found) * (_LEFT if inside.sure else 1) or not said(again):
-        return found
-    for part in again:
-        _renumber(part, inside.numbers)
-    return again
+        found, envelopes = read(bare), opened(bare.text) if len(bare.text) <= _LARGEST else []
+    for inside in envelopes:
+        if found and not inside.sure and len(inside.numbers) > _MOST_LINES:
+            continue
+        with _holding(source, inside.text) as inner:
+            again = read(inner)
+        if said(again) and said(again) >= said(found) * (_LEFT if inside.sure else 1):
+            for part in again:
+                _renumber(part, inside.numbers)
+            return again
+    return found
 
 
 @contextmanager

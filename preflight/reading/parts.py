@@ -88,9 +88,10 @@ def left_out(text: str) -> bool:
     return ("." in text or "…" in text or "<" in text or "[" in text) and bool(_LEFT_OUT.fullmatch(text))
 
 
-def _by_signs(kinds: Sequence[Kind]) -> Callable[[str], Sequence[Kind]]:
-    """Return what tells for a line, by the signs that it holds, which kinds may begin with it; in their order."""
-    signs = {sign for kind in kinds for sign in kind.signs}
+def _by_signs(lines: Lines, kinds: Sequence[Kind]) -> Callable[[str], Sequence[Kind]]:
+    """Return what tells for one of the lines, by the signs that it holds, which kinds may begin with it; in order."""
+    text = "\n".join(line.text for line in lines)
+    signs = {sign for kind in kinds for sign in kind.signs if sign in text}
     known: dict[frozenset[str], list[Kind]] = {}
 
     def may_begin(text: str) -> Sequence[Kind]:
@@ -104,7 +105,7 @@ def _by_signs(kinds: Sequence[Kind]) -> Callable[[str], Sequence[Kind]]:
 
 def parts(lines: Lines, writer: str, kinds: Sequence[Kind]) -> Iterator[Part]:
     """Yield the parts of a stretch of lines that one writer wrote."""
-    may_begin = _by_signs(kinds)
+    may_begin = _by_signs(lines, kinds)
     at = 0
     while at < len(lines):
         text = lines[at].text

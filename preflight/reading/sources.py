@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
@@ -39,6 +40,10 @@ def open_sources(names: tuple[str, ...]) -> Iterator[Source]:
             path = Path(name)
             if name == "-":
                 spooled = stack.enter_context(tempfile.NamedTemporaryFile(prefix="preflight-read-"))
+                if sys.stdin is None:
+                    raise SourceError("standard input is closed")
+                if bounded.endless(os.fstat(sys.stdin.fileno())):
+                    raise SourceError("standard input: cannot be read: it is no regular file")
                 shutil.copyfileobj(sys.stdin.buffer, spooled, CHUNK)
                 spooled.flush()
                 path = Path(spooled.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -20,6 +21,9 @@ _USUAL = frozenset((80, 100, 120, 132, 160))
 _GAP = 3
 #: Lines of what somebody pasted; logs are longer, and what writes them breaks no lines.
 _MOST_LINES = 5000
+#: What no line begins with: a page that colours code put a line's pieces on lines of their own. How many tell it.
+_REST = re.compile(r"[\]):](?:\s|\d|$)")
+_LEAST_RESTS = 4
 #: A word of this length at most is carried over as a whole.
 _WORD = 40
 
@@ -62,6 +66,8 @@ def _broken(found: Sequence[Part]) -> int:
 
 def _unbroken(lines: Lines) -> Iterator[list[Line]]:
     """Yield the lines put together, as for a screen and as for a mail."""
+    if sum(bool(_REST.match(line.text)) for line in lines) >= _LEAST_RESTS:
+        yield _joined(lines, lambda line, after: line + after if _REST.match(after) else None)
     widths = Counter(len(line.text) for line in lines)
     widest = max(widths, default=0)
     if not _NARROWEST <= widest <= _WIDEST:

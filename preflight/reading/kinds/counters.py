@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from preflight.reading.blocks import block, number
+from preflight.reading.blocks import block, broken_off, number, stops_in
 from preflight.reading.lines import Lines
 from preflight.reading.parts import Cut, Kind, Taken
 
@@ -42,6 +42,9 @@ _PERF_OWN = re.compile(
 )
 
 
+_PERF_BEGUN = re.compile(r"\s*(?:Po|Ex|Lo|VL|QP|Co|Li|Sy|Xm|Rc)\w*:?\.*\s*$")
+
+
 def _begins_perf(lines: Lines, at: int) -> bool:
     text = lines[at].text
     if _PERF_HEAD.fullmatch(text) or (text.lstrip().startswith("PortSelect:") and ".." in text):
@@ -71,22 +74,25 @@ def _take_perf(lines: Lines, at: int) -> Taken:
                 facts["counters"][match[1]] = value * 4 if match[1] in WORDS else value
     if not facts["counters"]:
         cut.append(Cut(taken[-1].number, "no counter follows"))
+    if stops_in(lines, end, _PERF_BEGUN):
+        cut.append(Cut(taken[-1].number, "the text stops within a counter"))
     return Taken(end, facts, summary(facts["counters"], f"LID {facts['lid']} port {facts['port']}"), cut)
 
 
 #: What somebody says of a counter behind it.
 _REMARK = r"(?:\s{2,}\([^()]{1,80}\))?\s*"
-_NIC_STATISTICS = re.compile(r"\s*(?:NIC|PHY) statistics:\s*")
+_NIC_STATISTICS = re.compile(r"\s*(?:(?:NIC|PHY) statistics|Standard stats for [\w.@-]{1,64}):\s*")
 _STATISTIC = re.compile(r"\s*([A-Za-z\[][\w .,:+/()\[\]-]{0,80}?)\s*:\s*(-?\d{1,30}|\d{1,3}(?:,\d{3}){1,8})" + _REMARK)
 
 
 #: Names by which a list is known whose head was cut off, as by `| grep pause`: a direction is in them. ``rx-usecs``
 #: and ``rx-frames`` are settings of ``ethtool -c``.
 _NIC_NAME = re.compile(
-    r"\s*(?:[\w.\[\]-]{1,20}(?:[._\]-]|: ?))?(?:rx|tx)\d{0,4}(?!-usecs|-frames?\b"
+    r"\s*(?:(?:[\w.\[\]-]{1,20}(?:[._\]-]|: ?))?(?:rx|tx)\d{0,4}(?!-usecs|-frames?\b"
     r"|_(?:read|write|atomic)_requests|_icrc_|_dct_)"
     r"(?:[._-]|: ?)[\w.-]{2,60}"
-    r":\s*\d{1,30}" + _REMARK
+    r"|[a-z]\w{2,60}_(?:phy|allowance_exceeded)"  # or mlx5's of the wire, and those of Amazon's limits
+    r"):\s*\d{1,30}" + _REMARK
 )
 _SNAKE = re.compile(r"\s*[a-z][a-z0-9]*_[\w.-]{1,60}:\s*\d{1,30}" + _REMARK)
 #: An explanation beside a counter that goes on below, far to the right.
@@ -123,6 +129,8 @@ def _take_ethtool(lines: Lines, at: int) -> Taken:
     cut = [] if counters else [Cut(taken[-1].number, "no counter follows")]
     if not _NIC_STATISTICS.fullmatch(lines[at].text):
         cut.append(Cut(lines[at].number, "the head of the list is missing: others may have stood before"))
+    if broken_off(lines, end):
+        cut.append(Cut(lines[end].number, "the text stops within a counter"))
     return Taken(end, {"counters": counters}, summary(counters, ""), cut)
 
 

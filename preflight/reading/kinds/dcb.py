@@ -41,9 +41,9 @@ _KEY_AND_PAIRS = re.compile(rf"(?<![\w-])({_MAPS}):?((?:\s+{_PAIR})*)")
 _JSON_KEYS = frozenset(("prio_pfc", "dscp_prio", "prio_tc", "prio_buffer", "pfc_cap"))
 
 #: Commands whose one line of output holds words alone.
-_ASKED_DCBX = re.compile(r"\bdcb(?: -{1,2}\w+)* dcbx (?:show|get)\b")
+_ASKED_DCBX = re.compile(r"\bdcb(?: -{1,2}\w{1,20}){0,8} dcbx (?:show|get)\b")
 _DCBX = re.compile(r"\s*(?:(?:host|lld[-_]managed|cee|ieee|static)(?:\s+|$))+")
-_ASKED_TRUST = re.compile(r"\bdcb(?: -{1,2}\w+)* apptrust show\b")
+_ASKED_TRUST = re.compile(r"\bdcb(?: -{1,2}\w{1,20}){0,8} apptrust show\b")
 _ORDER = re.compile(r"\s*order: ?((?:\s?(?:dscp|pcp))+)\s*|\s*order ((?:\s?(?:dscp|pcp))+)\s*")
 
 #: A line between two outputs that speaks of the tool: a prompt with a command, a script's word about what follows.

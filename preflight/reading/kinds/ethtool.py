@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from preflight.reading.blocks import block, field, json_at, told
+from preflight.reading.blocks import block, broken_off, field, json_at, stops_in, told
 from preflight.reading.lines import Lines
 from preflight.reading.parts import Cut, Kind, Taken
 
@@ -92,6 +92,11 @@ _DRIVER = frozenset(
 )  # fmt: skip
 
 
+_DRIVER_BEGUN = re.compile(r"\s*(?:su?p?p?|supports[\w-]*|expansion[\w-]*|bus-?\w*|firmware[\w-]*)$")
+#: The beginning of a PCI address.
+_PCI_BEGUN = re.compile(r"[0-9a-f]{1,4}(?::[0-9a-f]{0,2}(?::[0-9a-f]{0,2}\.?)?)?")
+
+
 def _begins_driver(lines: Lines, at: int) -> bool:
     if not re.fullmatch(r"\s*driver:\s*\S+\s*", lines[at].text):
         return False
@@ -105,7 +110,12 @@ def _take_driver(lines: Lines, at: int) -> Taken:
 
     end, said = _fields(lines, at, belongs)
     cut = [] if "bus-info" in said else [Cut(lines[end - 1].number, "bus-info is missing")]
+    if stops_in(lines, end, _DRIVER_BEGUN):
+        cut.append(Cut(lines[end - 1].number, "the text stops within a field"))
     named = {name.replace("-", "_"): told(said.get(name)) for name in sorted(_DRIVER)}
+    if _PCI_BEGUN.fullmatch(named["bus_info"] or ""):
+        cut.append(Cut(lines[end - 1].number, "bus-info is not whole"))
+        named["bus_info"] = None
     firmware = re.match(r"(\S+)(?:\s+\((\w+)\))?", said.get("firmware-version", ""))
     facts = {**_printed(said), **named, "psid": firmware[2] if firmware else None, "fields": said}
     return Taken(
@@ -170,8 +180,8 @@ def _take_module(lines: Lines, at: int) -> Taken:
         if match := _MODULE_FIELD.fullmatch(text):
             name = match[1].strip()
             said.setdefault(name, (match[2] or "").strip())
-        elif id(text) in carried and name in said:
-            said[name] += f" {text.strip()}"
+        elif id(text) in carried and name in said:  # a mail may end such a line with =
+            said[name] = f"{said[name]} {text.strip()}".replace("= ", "")
     alarms = sorted(name for name, value in said.items() if _ALARM.search(name) and value.lower() in ("on", "yes"))
     identifier = re.match(r"(0x[0-9a-fA-F]{2})(?:\s+\((.*)\))?", said.get("Identifier", ""))
     facts: dict[str, Any] = {
@@ -184,6 +194,8 @@ def _take_module(lines: Lines, at: int) -> Taken:
     summary = f"{facts['identifier'] or 'module'} {facts['vendor'] or ''} {facts['part_number'] or ''}".strip()
     headless = not _IDENTIFIER.fullmatch(lines[at].text)
     cut = [Cut(lines[at].number, "the head of the list is missing")] if headless else []
+    if broken_off(lines, end):
+        cut.append(Cut(lines[end].number, "the text stops within a field"))
     return Taken(end, facts, f"{summary}; alarms: {', '.join(alarms) or 'none shown'}", cut)
 
 

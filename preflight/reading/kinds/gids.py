@@ -15,9 +15,11 @@ _TAIL = (
     r"(?:\s+(?P<ipv4>\d{1,3}(?:\.\d{1,3}){3}))?(?:\s+(?P<version>(?i:(?:IB/)?RoCE ?v[12]|v[12]|IB)))?"
     r"(?:\s+(?P<netdev>[A-Za-z][\w.@-]{0,63}))?\s*"
 )
+#: What is left of an address or a version where the row was cut off.
+_TORN = r"(?:\s+(?:\d{1,3}(?:\.\d{0,3}){0,2}|\d{1,3}(?:\.\d{1,3}){2}\.|v)\s*)?"
 _GID_ROW = re.compile(
     rf"\s*(?P<device>[A-Za-z][\w.-]{{0,63}})\s+(?P<port>\d{{1,3}})\s+(?P<index>\d{{1,4}})\s+"
-    rf"(?P<gid>{_WHOLE}|(?=\S{{0,40}}:\S{{0,40}}:)[0-9a-fA-F]{{0,4}}:[0-9a-fA-F:.…]{{3,44}}){_TAIL}"
+    rf"(?P<gid>{_WHOLE}|(?=\S{{0,40}}:\S{{0,40}}:)[0-9a-fA-F]{{0,4}}:[0-9a-fA-F:.…]{{3,44}})(?:{_TORN}|{_TAIL})"
 )
 #: The rest of a row that was broken behind the GID or the address, and that of the head.
 _GID_REST = re.compile(rf"(?=.*\b(?:v[12]|IB)\b){_TAIL}|\s*VER\s+DEV\s*", re.IGNORECASE)

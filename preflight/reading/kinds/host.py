@@ -14,7 +14,7 @@ from preflight.reading.parts import Cut, Kind, Taken
 
 _AVAILABLE = re.compile(r"\s*available:\s*(\d{1,4}) nodes?\b.*")
 #: With ``--cpu-compress`` ranges, and behind them how many CPUs they are.
-_NODE_CPUS = re.compile(r"\s*node (\d{1,4}) cpus:\s*([\d\s,-]*?)\s*(?:\([\w ,-]{1,40}\))?\s*")
+_NODE_CPUS = re.compile(r"\s*node (\d{1,4}) cpus:([\d\s,-]*)(?:\([\w ,-]{1,40}\)\s*)?")
 #: The rest of a node's CPUs, where the line was broken.
 _MORE_CPUS = re.compile(r"\s*\d{1,5}(?:\s+\d{1,5})*\s*")
 #: The number may have been blotted out: ``size: n MB``.
@@ -53,7 +53,7 @@ def _take_numactl(lines: Lines, at: int) -> Taken:
             promised = int(match[1])
         elif match := _NODE_CPUS.fullmatch(line.text):
             nodes.setdefault(match[1], {"cpus": None, "memory_bytes": None})
-            told[match[1]], open_node = [match[2]], match[1]
+            told[match[1]], open_node = [match[2].strip()], match[1]
         elif (match := _NODE_SIZE.fullmatch(line.text)) and match[2] != "free":
             node = nodes.setdefault(match[1], {"cpus": None, "memory_bytes": None})
             node["memory_bytes"] = int(match[3]) * _UNIT[match[4]] if match[3].isdecimal() else None
@@ -62,8 +62,11 @@ def _take_numactl(lines: Lines, at: int) -> Taken:
     cut = []
     if promised is not None and promised != len(nodes):
         cut.append(Cut(taken[-1].number, f"{promised} nodes are available and {len(nodes)} are shown"))
-    cut += [Cut(taken[-1].number, f"the size of node {name} is missing")
-            for name, node in nodes.items() if node["memory_bytes"] is None]  # fmt: skip
+    cut += [Cut(taken[-1].number, f"the {what} of node {name} {verb} missing")
+            for what, fact, verb in (("CPUs", "cpus", "are"), ("size", "memory_bytes", "is"))
+            for name, node in nodes.items() if node[fact] is None]  # fmt: skip
+    if promised is None and nodes and "0" not in nodes:
+        cut.append(Cut(taken[0].number, "the nodes before these are missing"))
     return Taken(end, {"numa_nodes": nodes}, f"{len(nodes)} NUMA nodes", cut)
 
 
@@ -86,6 +89,8 @@ _LONGEST_NETWORK = 4000
 
 #: The annotation that asks for networks; what came of it is in another.
 _ASKED_FOR = re.compile(r"cncf\.io/networks\b(?!-status)")
+#: The annotation, which was called ``networks-status`` at first; older kubectl puts ``=`` behind its name.
+_ANNOTATION = re.compile(r"\bnetworks?-status\b")
 
 
 #: A list of objects; a prompt begins with a bracket as well.
@@ -97,7 +102,7 @@ def _begins_status(lines: Lines, at: int) -> bool:
     if _NEXT_NETWORK.fullmatch(text):  # the head was cut off
         near = " ".join(line.text[:4000] for line in lines[at + 1 : at + 6])
         return '"name"' in near and ('"interface"' in near or '"ips"' in near)
-    if "network-status" in text:
+    if "-status" in text and _ANNOTATION.search(text):
         return any("[" in line.text or "{" in line.text for line in lines[at : at + 3])
     if not _LIST.match(text) or (at and _ASKED_FOR.search(lines[at - 1].text)):
         return False
@@ -179,7 +184,8 @@ def _begun(text: str) -> dict[str, Any]:
 def _status(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]] | None:
     """Find the list, which may stand alone, behind its annotation's name, or quoted in one line."""
     text = lines[at].text
-    start = text.find("[", max(0, text.find("network-status")))
+    name = _ANNOTATION.search(text)
+    start = text.find("[", name.end() if name else 0)
     quoted = re.search(r"""["'](\[.*\])["']\s*,?\s*$""", text)
     if quoted and '\\"' in quoted[1]:
         try:
@@ -204,6 +210,6 @@ def _is_status(value: Any) -> bool:
 
 
 KINDS = (
-    Kind("network-status", _begins_status, _take_status, signs=("network-status", "[", "}")),
+    Kind("network-status", _begins_status, _take_status, signs=("network-status", "networks-status", "[", "}")),
     Kind("numactl", _begins_numactl, _take_numactl, signs=("node",)),
 )

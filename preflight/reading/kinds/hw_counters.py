@@ -7,45 +7,43 @@ from collections.abc import Iterator
 
 from preflight.reading.blocks import block, json_at
 from preflight.reading.kinds.counters import WORDS, summary
+from preflight.reading.kinds.hw_names import OWN_NAMES
 from preflight.reading.lines import Lines
 from preflight.reading.parts import Cut, Kind, Taken
 
-#: Names that only hw_counters have, so that a list without paths is told by two of them (mlx5, rdma core).
-_OWN_NAMES = frozenset(
-    ("duplicate_request", "implied_nak_seq_err", "local_ack_timeout_err", "np_cnp_sent", "np_ecn_marked_roce_packets",
-     "out_of_buffer", "out_of_sequence", "packet_seq_err", "req_cqe_error", "resp_cqe_error", "rnr_nak_retry_err",
-     "roce_adp_retrans", "roce_slow_restart", "rp_cnp_handled", "rp_cnp_ignored", "rx_atomic_requests",
-     "rx_dct_connect", "rx_icrc_encapsulated", "rx_read_requests", "rx_write_requests", "lifespan",
-     "req_remote_access_errors", "resp_local_length_error", "rx_icrc_encapsulated_errors", "resp_cqe_flush_error",
-     "req_cqe_flush_error", "roce_slow_restart_cnps", "roce_adp_retrans_to", "resp_remote_access_errors",
-     # the port's own counters
-     "port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets", "port_xmit_wait", "port_rcv_errors",
-     "port_xmit_discards", "port_xmit_constraint_errors", "port_rcv_constraint_errors", "symbol_error", "link_downed",
-     "port_rcv_remote_physical_errors", "port_rcv_switch_relay_errors", "link_error_recovery", "VL15_dropped",
-     "excessive_buffer_overrun_errors", "local_link_integrity_errors", "unicast_rcv_packets", "unicast_xmit_packets",
-     # hfi1, irdma, bnxt_re, EFA
-     "DmaWait", "LoopPkts", "OtherNak", "PktDrop", "RcAcks", "RcResend", "RcSeqNak", "RcTimeOut", "TxPkt", "RxPkt",
-     "cnpHandled", "cnpIgnored", "cnpSent", "RxECNMrkd", "ip4InOctets", "ip4OutOctets", "oos_drop_count", "rx_cnp_pkts",
-     "tx_cnp_pkts", "rx_ecn_marked_pkts", "seq_err_naks_rcvd", "to_retransmits", "rx_roce_discards", "tx_roce_discards",
-     "alloc_pd_err", "completed_cmds", "submitted_cmds", "rdma_read_bytes", "rdma_write_bytes", "rx_drops", "recv_wrs")
-)  # fmt: skip
 #: People put commas into large numbers.
 _VALUE = r"(?P<value>-?\d{1,3}(?:,\d{3}){1,8}|-?\d{1,30})"
+_BETWEEN = r"(?:\s*[:=]\s*|\s+)"  # of a name and its value
+_PORT = r"(?:(?P<device>[A-Za-z][\w.-]{0,63})/ports/(?P<port>\d{1,3})/)?(?:hw_counters|counters)"
+#: Some of irdma's names have blanks in them.
 _PATH = (
-    r"(?:\S{0,300}?/)??(?:(?P<device>[A-Za-z][\w.-]{0,63})/ports/(?P<port>\d{1,3})/)?(?:hw_counters|counters)/"
-    r"(?P<name>[A-Za-z]\w{2,60})"
+    rf"(?:\S{{0,300}}?/)??{_PORT}/(?P<name>[A-Za-z]\w{{2,60}}(?:(?: [A-Za-z]\w{{0,20}}){{1,4}}(?=\s?(?:[:=]|<==|$)))?)"
 )
 #: ``grep . *``, and a loop that prints the name before the value.
-_SYSFS = re.compile(rf"\s*{_PATH}\s*[:=\s]\s*{_VALUE}\s*")
+_SYSFS = re.compile(rf"\s*{_PATH}{_BETWEEN}{_VALUE}\s*")
 #: ``tail -n +1 *``, and a loop that prints the name on a line of its own; else the command that prints one value.
-_ABOVE = re.compile(rf"\s*(?:==>\s*|.{{0,200}}\bcat\s+)?{_PATH}(?:\s*<==)?\s*:?\s*")
-_NAMED = re.compile(rf"\s*(?P<name>[A-Za-z]\w{{2,60}})\s*[:=\s]\s*{_VALUE}\s*")
-_ALONE = re.compile(r"\s*(?:==>\s*)?(?:\./)?(?P<name>[A-Za-z]\w{2,60})(?:\s*<==)?\s*:?\s*")
+_ABOVE = re.compile(rf"\s*(?:==>\s*|.{{0,200}}\bcat\s+)?{_PATH}(?:\s*<==)?(?:\s*:)?\s*")
+_NAMED = re.compile(rf"\s*(?P<name>[A-Za-z]\w{{2,60}}){_BETWEEN}{_VALUE}\s*")
+_ALONE = re.compile(r"\s*(?:==>\s*)?(?:\./)?(?P<name>[A-Za-z]\w{2,60})(?:\s*<==)?(?:\s*:)?\s*")
 _NUMBER = re.compile(rf"\s*{_VALUE}\s*")
+#: A command that was given in the directory of the counters, or that goes through it; the first may show one of them.
+_WITHIN = re.compile(
+    rf"(?:.{{0,200}}?[/:\s])?{_PORT}\]?[#$%>]\s+(?:cat|more)\s+(?:\./)?(?P<name>[A-Za-z]\w{{2,60}})\s*"
+)
+_THROUGH = re.compile(r".{0,300}(?:/hw_counters\b|/ports/\d{1,3}/counters\b|[/\s](?:hw_)?counters\]?[#$%>]\s).{0,300}")
 #: What ``more`` puts around the name of each file.
 _MORE = re.compile(r"\s*:{14}\s*")
-#: ``rdma statistic``: all counters of a port behind its name, or each on a line of its own.
-_LINK = re.compile(r"\s*link (?P<device>[A-Za-z][\w.-]{0,63})/(?P<port>\d{1,3}):?(?:\s+(?P<rest>.*))?")
+#: What the kernel tells of a counter that the port's management agent does not have.
+_NONE = re.compile(rf"\s*{_PATH}{_BETWEEN}N/A \(no PMA\)\s*")
+#: ``rdma statistic``: all counters of a port behind its name, or each on a line of its own. Those of queue pairs come
+#: with the number of the set and with whose they are.
+_LINK = re.compile(
+    r"\s*(?:\S.{0,80}[\s:](?=link ))?link (?P<device>[A-Za-z][\w.-]{0,63})/(?P<port>\d{1,3}):?"
+    r"(?:\s+cntn \d{1,9}(?:\s+(?:pid|comm|type|qp-type) \S{1,64}){0,4})?(?:\s+(?P<rest>.*))?"
+)
+#: Numbers, and nothing else, by which an object is one of counters, whatever their names.
+_LEAST_IN_JSON = 3
+_TWO_PAIRS = re.compile(r"(?:[A-Za-z]\w{2,60}\s+\d{1,30}(?:\s+|$)){2}.*")
 _PAIRS = re.compile(r"\s*(?:(?:[A-Za-z]\w{2,60}|\d{1,30}|[A-Z][a-z]+-set:)(?:\s+|$))+")
 
 
@@ -61,7 +59,7 @@ class _Rows:
 
     def take(self, text: str) -> bool:
         """Take a line; False if it is none of a list of counters."""
-        if _MORE.fullmatch(text):
+        if _MORE.fullmatch(text) or ("N/A" in text and _NONE.fullmatch(text)):
             return True
         if match := _SYSFS.fullmatch(text):
             self._locate(match)
@@ -77,10 +75,10 @@ class _Rows:
             self._add(match["name"], match["value"])
         elif self._linked and _PAIRS.fullmatch(text):
             self._pairs(text)
-        elif match := _ABOVE.fullmatch(text) or _ALONE.fullmatch(text):
-            if "counters/" in text:
+        elif match := _ABOVE.fullmatch(text) or _WITHIN.fullmatch(text) or _ALONE.fullmatch(text):
+            if "counters" in text:
                 self._locate(match)
-            elif match["name"] not in _OWN_NAMES:
+            elif match["name"] not in OWN_NAMES:
                 return False
             self.waiting = match["name"]
         else:
@@ -108,24 +106,27 @@ class _Rows:
 def _begins(lines: Lines, at: int) -> bool:
     text = lines[at].text
     after = lines[at + 1].text if at + 1 < len(lines) else ""
-    if "counters/" in text:
-        return bool(_SYSFS.fullmatch(text)) or _shown(lines, at)
-    if text.lstrip().startswith("["):
-        return any('"ifname"' in line.text for line in lines[at : at + 5]) and _json(lines, at) is not None
+    if "counters" in text and (_SYSFS.fullmatch(text) or _NONE.fullmatch(text) or _shown(lines, at)):
+        return True
+    if at and "counters" in lines[at - 1].text and _THROUGH.fullmatch(lines[at - 1].text):
+        return all(_NAMED.fullmatch(line) for line in (text, after))
+    if text.lstrip().startswith("[") and any('"ifname"' in line.text for line in lines[at : at + 5]):
+        return _json(lines, at) is not None
     if match := _LINK.fullmatch(text) if "link " in text else None:
-        first = (match["rest"] or after).split()[:1]
+        rest = match["rest"] or after
+        first = rest.split()[:1]
         if not match["rest"] and all(_NAMED.fullmatch(line.text) for line in lines[at + 1 : at + 3]):
             return at + 2 < len(lines)  # each on a line of its own, by whatever names a driver has
-        return bool(first) and first[0] in _OWN_NAMES
+        return bool(first) and (first[0] in OWN_NAMES or bool(_TWO_PAIRS.fullmatch(rest.strip())))
     if match := _ALONE.fullmatch(text):
-        return match["name"] in _OWN_NAMES and bool(_NUMBER.fullmatch(after)) and any(
-            (found := _ALONE.fullmatch(line.text)) and found["name"] in _OWN_NAMES for line in lines[at + 2 : at + 5]
+        return match["name"] in OWN_NAMES and bool(_NUMBER.fullmatch(after)) and any(
+            (found := _ALONE.fullmatch(line.text)) and found["name"] in OWN_NAMES for line in lines[at + 2 : at + 5]
         )  # fmt: skip
     match = _NAMED.fullmatch(text)
-    if not match or match["name"] not in _OWN_NAMES:
+    if not match or match["name"] not in OWN_NAMES:
         return False
     near = [_NAMED.fullmatch(line.text) for line in lines[at + 1 : at + 4]]
-    return any(found and found["name"] in _OWN_NAMES for found in near)
+    return any(found and found["name"] in OWN_NAMES for found in near)
 
 
 def _take(lines: Lines, at: int) -> Taken:
@@ -148,10 +149,11 @@ def _take(lines: Lines, at: int) -> Taken:
 
 def _shown(lines: Lines, at: int) -> bool:
     """Tell whether a line is a counter's file, and the next one its value."""
-    if at + 1 >= len(lines) or "counters/" not in lines[at].text:
+    if at + 1 >= len(lines) or "counters" not in lines[at].text:
         return False
     value = at + 1 + bool(_MORE.fullmatch(lines[at + 1].text))
-    return bool(value < len(lines) and _ABOVE.fullmatch(lines[at].text) and _NUMBER.fullmatch(lines[value].text))
+    head = _ABOVE.fullmatch(lines[at].text) or _WITHIN.fullmatch(lines[at].text)
+    return bool(head and value < len(lines) and _NUMBER.fullmatch(lines[value].text))
 
 
 def _taken(rows: _Rows, end: int, cut: list[Cut]) -> Taken:
@@ -170,12 +172,11 @@ def _json(lines: Lines, at: int) -> tuple[int, list[tuple[str, dict[str, int]]]]
 
 def _links(entries: list[object]) -> Iterator[tuple[str, dict[str, int]]]:
     for entry in entries:
-        if isinstance(entry, dict) and {"ifname", "port"} <= entry.keys() and _OWN_NAMES & entry.keys():
-            counters = {
-                str(name): value
-                for name, value in entry.items()
-                if type(value) is int and name not in ("ifindex", "port")
-            }
+        if isinstance(entry, dict) and {"ifname", "port"} <= entry.keys():
+            said = {str(name): value for name, value in entry.items() if name not in ("ifindex", "ifname", "port")}
+            counters = {name: value for name, value in said.items() if type(value) is int}
+            if not OWN_NAMES & said.keys() and (len(counters) < _LEAST_IN_JSON or len(counters) < len(said)):
+                continue  # a link, or a resource of one
             yield f"{entry['ifname']}/{entry['port']}", counters
 
 

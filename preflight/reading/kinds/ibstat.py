@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from preflight.reading.blocks import asked, block, field, number, told
+from preflight.reading.blocks import asked, asked_of, block, field, number, stops_in, told
 from preflight.reading.kinds.ports import Listing, Said, port_of, rate, summary, word
 from preflight.reading.lines import Lines
 from preflight.reading.parts import Cut, Kind, Taken
@@ -12,6 +12,7 @@ from preflight.reading.parts import Cut, Kind, Taken
 # --- ibstat ------------------------------------------------------------------------------------------
 
 _CA = re.compile(r"\s*CA:? ['’‘`]([^'’\s]{1,64})['’‘]{1,2}(?:\s.*)?")
+_CA_BEGUN = re.compile(r"\s*CA:? ['’‘`]")
 _OF_PORTS = frozenset(
     ("State", "Physical state", "Rate", "Base lid", "LMC", "SM lid", "Capability mask", "Port GUID", "Link layer")
 )
@@ -19,6 +20,10 @@ _CA_FIELDS = _OF_PORTS | {
     "CA type", "Number of ports", "Firmware version", "Hardware version", "Node GUID", "System image GUID"
 }  # fmt: skip
 _PORT_LINE = re.compile(r"\s*[Pp]ort (\d{1,3}):\s*")
+#: What a later release tells of a port besides, as its effective speed.
+_LATER_FIELD = re.compile(
+    r"(?:(?:\t\t|\s{8})\s*[A-Z][a-z]+(?: [a-z]+){1,3}|\s*[A-Z][a-z]+ speed): \d[\d.]{0,8}(?: \S{1,12})?\s*"
+)
 #: A port's lines, two of which are enough where the head is cut off, or where somebody searched for them.
 _OWN = re.compile(
     r"\s*(?:State: (?:Active|Down|Initializing|Armed)|Physical state: [A-Z]\w+|Rate: [\d.]{1,6}(?: .*)?|Base lid: \d+"
@@ -46,7 +51,7 @@ def _take_ibstat(lines: Lines, at: int) -> Taken:
         found = field(text)
         return bool(
             _CA.fullmatch(text) or _PORT_LINE.fullmatch(text) or (found and found[0] in _CA_FIELDS)
-            or re.match(r"\s*ib(?:panic|warn)\s*:", text)
+            or re.match(r"\s*ib(?:panic|warn)\s*:", text) or _LATER_FIELD.fullmatch(text)
         )  # fmt: skip
 
     end, taken = block(lines, at, belongs)
@@ -61,9 +66,12 @@ def _take_ibstat(lines: Lines, at: int) -> Taken:
             listing.add(*found, line.number)
     last = taken[-1].number
     cut += [Cut(last, f"the ports of {name} are missing") for name in listing.missing("Number of ports")]
+    if stops_in(lines, end, _CA_BEGUN):
+        cut.append(Cut(last, "the text stops where another device begins"))
+    listing.name_alone(asked_of(lines, at, "ibstat"))
     ports = []
     for port in listing.ports:
-        if port.device is None:
+        if port.device not in listing.devices:
             cut.append(Cut(port.line, "the line that names the device is missing"))
         if missing := _missing_of(port):
             cut.append(Cut(last, f"of {port.shown} is missing: {', '.join(missing)}"))
@@ -97,6 +105,7 @@ def _guid(text: str | None) -> str | None:
 # --- ibstatus ----------------------------------------------------------------------------------------
 
 _IBSTATUS = re.compile(r"\s*Infiniband device '([^']{1,64})' port (\d{1,3}) status:(?:\s.*)?", re.IGNORECASE)
+_IBSTATUS_BEGUN = re.compile(r"\s*Infiniband\b", re.IGNORECASE)
 _IBSTATUS_FIELDS = frozenset(
     ("default gid", "base lid", "sm lid", "state", "phys state", "physical state", "rate", "link_layer")
 )
@@ -131,6 +140,9 @@ def _take_ibstatus(lines: Lines, at: int) -> Taken:
             listing.begin_port(int(match[2]), line.number)
         elif found := field(line.text):
             listing.add(found[0], found[1], line.number)
+    if stops_in(lines, end, _IBSTATUS_BEGUN):
+        cut.append(Cut(taken[-1].number, "the text stops where another device begins"))
+    listing.name_alone(asked_of(lines, at, "ibstatus"))
     ports = []
     for port in listing.ports:
         fields = port.fields
@@ -140,17 +152,17 @@ def _take_ibstatus(lines: Lines, at: int) -> Taken:
             "state": word(_word(fields.get("state"))), "physical_state": word(_word(physical)),
             "rate_gbps": rate(fields.get("rate")), "link_layer": word(fields.get("link_layer")),
             "lid": number(fields.get("base lid")), "sm_lid": number(fields.get("sm lid")),
-            "gid": told(fields.get("default gid")),
+            "gid": gid if (gid := told(fields.get("default gid"))) and gid.count(":") == 7 else None,
         })  # fmt: skip
         said = {"state": fields.get("state"), "phys state": physical, "rate": fields.get("rate")}
-        if missing := [name for name, value in said.items() if value is None]:
+        if missing := [name for name, value in said.items() if not value]:
             cut.append(Cut(taken[-1].number, f"of {port.shown} is missing: {', '.join(missing)}"))
     return Taken(end, {"ports": ports}, summary(ports), cut)
 
 
 def _word(text: str | None) -> str | None:
     """Take the number off ``4: ACTIVE``."""
-    return text.partition(":")[2].strip() or text if text else None
+    return text.partition(":")[2].strip() or text if text and not text.isdigit() else None
 
 
 KINDS = (

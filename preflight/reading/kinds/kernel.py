@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 from preflight.reading.blocks import is_prompt
 from preflight.reading.lines import Lines
-from preflight.reading.parts import Kind, Taken
+from preflight.reading.parts import Kind, Taken, left_out
 
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)(?: GPU-(?:I|CI):\d{1,3}){0,2}\): (\d{1,3})(?:,\s*(.*))?")
 _SXID = re.compile(
@@ -44,15 +45,15 @@ _EVENTS = (
     ("hung-task", re.compile(r"INFO: task .{1,64} blocked for more than \d+ seconds")),
 )  # fmt: skip
 
-#: Lengths of a line that a mail broke.
-_BROKEN = (50, 100)
+#: Widths at which mails and screens break lines; pieces of one line, and lines by which the width is told.
+_BROKEN, _MOST_PIECES, _MOST_NEAR = (50, 140), 8, 200
 #: Lines that are no log among lines of a log, before the log is taken to be over; blank ones are counted apart.
 _GAP, _BLANKS = 3, 6
 
 
 #: A driver's line whose time somebody left out: ``pcieport 0000:00:03.0: AER: …``, ``EDAC MC0: 1 CE …``.
 _UNTIMED = re.compile(
-    r"\s*(?:mlx[45]_\w{2,6}(?: [\w.-]{1,16})?: |mlx5_\w{4,40}:\d{1,5}:\(pid \d{1,8}\): "
+    r"\s*(?:kernel: )?(?:mlx[45]_\w{2,6}(?: [\w.-]{1,16})?: |mlx5_\w{4,40}:\d{1,5}:\(pid \d{1,8}\): "
     r"|[a-z][\w-]{1,30} [0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7](?: [\w@.-]{1,32})?: "
     r"|EDAC [A-Z]{1,8}\d{0,3}: |mce: \[Hardware Error\]"
     r"|INFO: task \S{1,64}:\d{1,10} blocked for more than \d|Out of memory: Kill(?:ed)? process \d{1,10} \().*"
@@ -60,7 +61,7 @@ _UNTIMED = re.compile(
 
 
 def _is_log(text: str) -> bool:
-    if _TIME.match(text) or "NVRM: " in text or "SXid (" in text or " kernel: " in text:
+    if _TIME.match(text) or "NVRM: " in text or "SXid (" in text or " kernel: " in f" {text}":
         return True
     return bool(_UNTIMED.fullmatch(text))
 
@@ -117,15 +118,37 @@ def _told(text: str, number: int) -> list[dict[str, Any]]:
             for name, pattern in _EVENTS if pattern.search(text)]  # fmt: skip
 
 
-def _carried(lines: Lines, at: int) -> list[dict[str, Any]]:
-    """Return the events that the line above tells only together with this one, where a mail broke it."""
-    above, text = lines[at - 1], lines[at].text
-    if not text[:1].isalnum() or not _is_log(above.text) or not _BROKEN[0] <= len(above.text) <= _BROKEN[1]:
-        return []
-    if at + 1 < len(lines) and lines[at + 1].text.strip() and not _is_log(lines[at + 1].text):
-        return []
-    alone = {event["event"] for one in (above.text, text) for event in _told(one, 0)}
-    return [event for event in _told(f"{above.text} {text}", above.number) if event["event"] not in alone]
+@dataclass(frozen=True)
+class _Width:
+    """The width at which a mail or a screen broke the lines; 0 if they were not broken."""
+
+    most: int
+    hard: bool  # within words as well
+
+    @classmethod
+    def of(cls, lines: Lines) -> _Width:
+        lengths = [len(line.text) for line in lines if line.text]
+        most = max(lengths, default=0)
+        return cls(most if _BROKEN[0] <= most <= _BROKEN[1] else 0, lengths.count(most) > 1)
+
+    def joined(self, text: str, last: str, after: str) -> str | None:
+        """Return a text with the line after its ``last`` one, if it was broken there."""
+        if self.hard and len(last) == self.most:
+            return text + after
+        return f"{text} {after.lstrip()}" if len(last) + 1 + len(after.split()[0]) > self.most else None
+
+
+def _whole(lines: Lines, at: int, width: _Width) -> tuple[str, int]:
+    """Return a line of the log with the rest of it, and where the next one begins."""
+    text, end = lines[at].text, at + 1
+    while width.most and end < min(len(lines), at + _MOST_PIECES):
+        after = lines[end].text
+        if not after.strip() or _is_log(after) or is_prompt(after) or left_out(after):
+            break
+        if (more := width.joined(text, lines[end - 1].text, after)) is None:
+            break
+        text, end = more, end + 1
+    return text, end
 
 
 def _take(lines: Lines, at: int) -> Taken:
@@ -133,34 +156,34 @@ def _take(lines: Lines, at: int) -> Taken:
     sxids: list[dict[str, Any]] = []
     events: list[dict[str, Any]] = []
     end, last, others, blanks = at, at, 0, 0
+    width = _Width.of(lines[at : at + _MOST_NEAR])
     while end < len(lines) and others < _GAP and blanks < _BLANKS:
         text = lines[end].text
         if end > at and is_prompt(text):
             break
         if not _is_log(text):
-            events += (more := _carried(lines, end))
-            last = end if more else last
             bare = text.strip()  # a page's numbers of lines stand between them
             others, blanks = others + (bare != "" and not bare.isdigit()), blanks + (not bare)
             end += 1
             continue
-        last, others, blanks, time = end, 0, 0, _TIME.match(text)
+        number = lines[end].number
+        text, end = _whole(lines, end, width)
+        last, others, blanks, time = end - 1, 0, 0, _TIME.match(text)
         at_time = time["at"].strip("[] ") if time else None
         if match := _XID.search(text):
             pid = _PID.search(match[3] or "")
             xids.append({
                 "bus_id": _address(match[1]), "xid": int(match[2]), "time": at_time,
                 "pid": int(pid[1]) if pid else None,
-                "text": (match[3] or "").strip(), "line": lines[end].number,
+                "text": (match[3] or "").strip(), "line": number,
             })  # fmt: skip
         elif match := _SXID.search(text):
             sxids.append({
                 "switch": int(match[1]), "bus_id": _address(match[2]), "sxid": int(match[3]), "time": at_time,
                 "fatal": None if match[4] is None else match[4] == "Fatal", "text": (match[5] or "").strip(),
-                "line": lines[end].number,
+                "line": number,
             })  # fmt: skip
-        events += _told(text, lines[end].number)
-        end += 1
+        events += _told(text, number)
     facts = {"xids": xids, "sxids": sxids, "events": events}
     numbers = sorted({str(xid["xid"]) for xid in xids}, key=int)
     summary = f"{last - at + 1} lines; Xid: {', '.join(numbers) or 'none'}; SXid: {len(sxids)}; events: {len(events)}"

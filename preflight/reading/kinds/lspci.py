@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from preflight.reading.blocks import is_prompt
+from preflight.reading.kinds import lspci_tree
 from preflight.reading.lines import Lines
 from preflight.reading.parts import Cut, Kind, Taken
 
@@ -62,7 +63,7 @@ _BROKEN_OFF = 60
 
 def _begins_lspci(lines: Lines, at: int) -> bool:
     text = lines[at].text
-    if _DEVICE.fullmatch(text):
+    if _DEVICE.fullmatch(text) or lspci_tree.begins(text):
         return True
     if not any(name in text for name in _REGISTERS):
         return False
@@ -85,6 +86,8 @@ def _device(match: re.Match[str] | None) -> dict[str, Any]:
 
 
 def _take_lspci(lines: Lines, at: int) -> Taken:
+    if lspci_tree.begins(lines[at].text):
+        return lspci_tree.take(lines, at, _device(None))
     devices: list[dict[str, Any]] = []
     end, last, empty, acs = at, at, 0, False
     cut = list[Cut]()
@@ -180,4 +183,4 @@ def _detail(device: dict[str, Any], text: str, said_in_words: bool) -> None:
         device.update(max_payload=int(match[1]), max_read_request=int(match[2]))
 
 
-KINDS = (Kind("lspci", _begins_lspci, _take_lspci, signs=(":", *_REGISTERS)),)
+KINDS = (Kind("lspci", _begins_lspci, _take_lspci, signs=(":", "]-", *_REGISTERS)),)

@@ -82,6 +82,12 @@ class Listing:
         self._device: str | None = None
         self._port: Said | None = None
 
+    def name_alone(self, name: str | None) -> None:
+        """Keep the device that the command asks for, where the list itself names none."""
+        if name and not self.devices:
+            for port in self.ports:
+                port.device = name
+
     def begin_device(self, name: str) -> None:
         """Begin a device."""
         self._device, self._port = name, None

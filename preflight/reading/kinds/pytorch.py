@@ -16,6 +16,9 @@ TRACE, RECORDER = "pytorch trace", "flight recorder"
 #: Lines after one that opens an object, in which it must be told by a name.
 _AHEAD = 12
 
+#: A launcher's or a logger's mark, with which no JSON begins.
+_MARKED = re.compile(rb"\s*\[\s*[A-Za-z(]")
+
 #: Bytes by which a pickle of a flight recorder is told from any other.
 _PICKLED = (b"profiling_name", b"pg_config", b"pg_status")
 
@@ -25,6 +28,8 @@ def whole(source: Source) -> tuple[list[Part], torch_trace.Seen]:
     nothing = torch_trace.Seen()
     with source.path.open("rb") as stream:
         head = stream.read(1 << 16)
+    if _MARKED.match(head):
+        return [], nothing
     pickled = torch_trace.is_pickle(head)
     if pickled and not any(name in head for name in _PICKLED):
         return [], nothing
@@ -146,7 +151,7 @@ _STACK = 40
 
 def _is_analysed(lines: Lines, at: int) -> bool:
     text = lines[at].text
-    return " collective" in text and printed.analysed(text, (line.text for line in lines[at + 1 : at + 3])) is not None
+    return "ollective" in text and printed.analysed(text, (line.text for line in lines[at + 1 : at + 3])) is not None
 
 
 def _recorder_begins(lines: Lines, at: int) -> bool:
@@ -209,6 +214,6 @@ def _is(kind: str, lines: Lines, at: int) -> bool:
 
 
 KINDS = (
-    Kind(RECORDER, _recorder_begins, _take_recorder, signs=("{", "[", " collective")),
+    Kind(RECORDER, _recorder_begins, _take_recorder, signs=("{", "[", " collective", "Collective ")),
     Kind(TRACE, lambda lines, at: _is(TRACE, lines, at), _take, signs=("{", "[")),
 )

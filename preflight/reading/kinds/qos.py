@@ -34,7 +34,7 @@ _MLNX = re.compile(
     r"|(?P<pfc>PFC configuration:)(?:\s*enabled:?\s+(?P<beside>[01](?:\s+[01])*))?"
     r"|(?:pfc )?enabled:?\s+(?P<enabled>[01](?:\s+[01])*)"
     r"|buffer:?\s+(?P<buffers>[\d\s]+)"
-    r"|tc:\s*(?P<tc>\d)\s+ratelimit:\s*(?P<limit>[^,]*),\s*tsa:\s*(?P<tsa>\w+).*|priority:\s*(?P<of>\d)"
+    r"|tc:\s*(?P<tc>\d)\s+ratelimit:\s*(?P<limit>[^,]*),\s*tsa:\s*(?P<tsa>\w+).*|(?:priority|up):\s*(?P<of>\d)"
     r"|skprio:\s*\d{1,2}\b.*)\s*"
 )
 #: Where a paste leaves DSCPs out, ``07,…,00``, those that it shows are told.
@@ -64,11 +64,11 @@ def _take_mlnx(lines: Lines, at: int) -> Taken:
         if match["dcbx"]:
             facts["dcbx"] = match["mode"].strip() or None
         elif match["trust"]:
-            facts["trust"] = match["trust"].lower()
+            facts["trust"] = trust if (trust := match["trust"].lower()) in ("dscp", "pcp", "both") else None
         elif match["dscps"] or match["mapping"]:
             for priority, dscps in _PRIO_DSCPS.findall(line.text):
                 mapped = facts["dscp_to_priority"] = facts["dscp_to_priority"] or {}
-                mapped.update({number: int(priority) for number in re.findall(r"\d+", dscps)})
+                mapped.update({str(int(number)): int(priority) for number in re.findall(r"\d{1,2}", dscps)})
         elif match["buffer"]:
             sizes = re.findall(r"(?<![=\w])\d+", match["buffer"])
             most = re.search(r"max_buffer_size=(\d+)", match["buffer"])
@@ -93,6 +93,8 @@ def _take_mlnx(lines: Lines, at: int) -> Taken:
         cut.append(Cut(taken[-1].number, "the PFC configuration is missing"))
     if facts["trust"] is None:
         cut.append(Cut(taken[-1].number, "the trust state is missing"))
+    if facts["tsa"] and (told := len(facts["priority_to_tc"] or ())) < 8:
+        cut.append(Cut(taken[-1].number, f"the traffic class is shown for {told} of 8 priorities"))
     return Taken(end, facts, summary_of(facts), cut)
 
 

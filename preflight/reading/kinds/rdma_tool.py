@@ -5,18 +5,19 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from preflight.reading.blocks import block, json_at, number
-from preflight.reading.kinds.ports import port_of, summary
+from preflight.reading.blocks import block, json_at, number, stops_in
+from preflight.reading.kinds.ports import port_of, summary, word
 from preflight.reading.lines import Lines
 from preflight.reading.parts import Cut, Kind, Taken, left_out
 
 # --- rdma link ---------------------------------------------------------------------------------------
 
 #: States of a port; other objects of ``rdma`` have others.
+_STATES = frozenset(("ACTIVE", "DOWN", "INIT", "ARMED", "NOP", "DEFER", "ACTIVE_DEFER", "UNKNOWN"))
 _RDMA_LINK = re.compile(
     r"\s*(?:\S.{0,80}[\s:：](?=link ))?(?:\d{1,5}(?:/\d{1,3})?:\s*)?(?:link )?([A-Za-z][\w.-]{0,63})/(\d{1,3}):?\s+"
     r"((?:(?:subnet_prefix|lid|sm_lid|lmc|ifindex|ifname|netdev|netdev_index|cap_mask|link_layer) \S+\s+){0,20}"
-    r"state (?:ACTIVE|DOWN|INIT|ARMED|NOP|DEFER|ACTIVE_DEFER|UNKNOWN)(?:\s.*)?)"
+    rf"state (?:{'|'.join(sorted(_STATES))})(?:\s.*)?)"
 )
 
 
@@ -27,6 +28,9 @@ _RDMA_HEAD = re.compile(
 )
 
 
+_LINK_BEGUN = re.compile(
+    r"\s*(?:(?:\d{1,5}(?:/\d{1,3})?:\s*)?link\s+[A-Za-z][\w.-]{0,63}(?:/|$)|\d{1,5}/\d{1,3}:\s+\w)"
+)
 _CAPABILITIES = re.compile(r"\s+caps:\s*<.*|\s+[A-Z][A-Z0-9_]+(?:, [A-Z][A-Z0-9_]+)*[,>]\s*")
 
 
@@ -67,7 +71,10 @@ def _rdma_json(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]] | None
     if found is None or not isinstance(found[1], list) or not found[1]:
         return None
     wanted = {"ifname", "port", "state"}
-    return found if all(isinstance(entry, dict) and wanted <= entry.keys() for entry in found[1]) else None
+    for entry in found[1]:
+        if not isinstance(entry, dict) or not wanted <= entry.keys() or str(entry["state"]) not in _STATES:
+            return None
+    return found
 
 
 def _take_rdma_link(lines: Lines, at: int) -> Taken:
@@ -77,18 +84,23 @@ def _take_rdma_link(lines: Lines, at: int) -> Taken:
         for entry in entries:
             ports.append(_rdma_port(str(entry["ifname"]), number(str(entry["port"])), entry))
         return Taken(end, {"ports": ports}, summary(ports))
-    end = at
+    end, cut = at, list[Cut]()
     while found := _link_at(lines, _over(lines, end)):
         match, end = found
         words = match[3].split()
-        ports.append(_rdma_port(match[1], int(match[2]), dict(zip(words[::2], words[1::2], strict=False))))
-    return Taken(end, {"ports": ports}, summary(ports))
+        said = dict(zip(words[::2], words[1::2], strict=False))
+        ports.append(_rdma_port(match[1], int(match[2]), said))
+        if ports[-1]["physical_state"] is None:
+            cut.append(Cut(lines[end - 1].number, f"the physical state of {match[1]} port {match[2]} is not whole"))
+    if stops_in(lines, end, _LINK_BEGUN):
+        cut.append(Cut(lines[end - 1].number, "the text stops within another link"))
+    return Taken(end, {"ports": ports}, summary(ports), cut)
 
 
 def _rdma_port(device: str, port: int | None, said: dict[str, Any]) -> dict[str, Any]:
     return {
         **port_of(device, port),
-        "state": said.get("state"), "physical_state": said.get("physical_state"), "netdev": said.get("netdev"),
+        "state": said.get("state"), "physical_state": word(said.get("physical_state")), "netdev": said.get("netdev"),
         "lid": number(str(said["lid"])) if "lid" in said else None,
         "sm_lid": number(str(said["sm_lid"])) if "sm_lid" in said else None,
     }  # fmt: skip
@@ -102,6 +114,9 @@ _IBDEV = re.compile(
     r"port\s+(?P<port>\d{1,3})\s+(?:\(\s*(?P<state>\w+)\s*\)\s+)?==>\s+(?P<netdev>\S{1,64})\s+\((?P<up>\w+)\)"
     r"(?:\s+\S.{0,100})?"
 )
+
+
+_IBDEV_BEGUN = re.compile(r"\s*[A-Za-z]\w{0,40}_?\d{1,3}\s+po?r?t?(?:\s+\d.*)?$")
 
 
 def _begins_ibdev(lines: Lines, at: int) -> bool:
@@ -121,6 +136,8 @@ def _take_ibdev(lines: Lines, at: int) -> Taken:
             **port_of(match["device"], int(match["port"])), "state": match["state"], "netdev": match["netdev"],
             "netdev_state": match["up"],
         })  # fmt: skip
+    if stops_in(lines, end, _IBDEV_BEGUN):
+        cut.append(Cut(lines[end - 1].number, "the text stops within another port"))
     down = [port["netdev"] for port in ports if port["netdev_state"] == "Down"]
     told = f"{len(ports)} ports, interface down: {', '.join(down[:8]) if down else 'none'}"
     return Taken(end, {"ports": ports}, told, cut)

@@ -37,14 +37,17 @@ def _spelled(lines: Lines, at: int) -> spelled.Spelled | None:
 
 def _begins(lines: Lines, at: int) -> bool:
     text = lines[at].text
-    if at and lines[at - 1].text.endswith("\\"):
+    if text.endswith("\\") or (at and lines[at - 1].text.endswith("\\")):
         return False
+    if SETTING in text and len(spelled.several(text)) > 1:
+        return True
     if SETTING not in text or not (listed := bool(_SETTING.fullmatch(text)) or _spelled(lines, at)):
         return False
     near = [place for place in range(at + 1, min(at + _NEAR, len(lines))) if lines[place].text.strip()]
     if not near:  # all there is, or the end of somebody's words
         return listed is True and not any(line.text.strip() for line in lines[max(0, at - _NEAR) : at])
-    return any(_SETTING.fullmatch(lines[place].text) or _spelled(lines, place) for place in near)
+    texts = ((lines[place].text, _spelled(lines, place)) for place in near)
+    return any(_SETTING.fullmatch(text) or one or spelled.several(text) for text, one in texts)
 
 
 def _take(lines: Lines, at: int) -> Taken:
@@ -60,6 +63,8 @@ def _settings(lines: Lines) -> list[tuple[str, str, bool]]:
         one = _spelled(lines, at)
         if one is not None:
             found.append((one.name, one.value, one.settled))
+        elif among := spelled.several(line.text):
+            found += [(one.name, one.value, one.settled) for one in among]
         elif told := sources.of_listing(line.text, "read"):
             known = (spelled.Spelled(setting.name, setting.value) for setting in told.settings)
             found += [(one.name, one.value, one.settled) for one in known]
@@ -69,8 +74,10 @@ def _settings(lines: Lines) -> list[tuple[str, str, bool]]:
 def judged(text: str, first: int) -> str:
     """Return what can be judged of such a part's text: a line for each of its source, ``NAME=value`` or nothing."""
     lines = [Line(number, line) for number, line in enumerate(text.split("\n"), first)]
-    own = [_settings(lines[at : at + 2])[:1] if SETTING in line.text else [] for at, line in enumerate(lines)]
-    told = [f"{one[0][0]}={one[0][1]}" if one and one[0][2] else "" for one in own]
+    told = []
+    for at, line in enumerate(lines):
+        own = _settings(lines[at : at + 2])[:1] if SETTING in line.text and not spelled.several(line.text) else []
+        told.append(f"{own[0][0]}={own[0][1]}" if own and own[0][2] else "")
     return "\n" * (first - 1) + "\n".join(told)
 
 

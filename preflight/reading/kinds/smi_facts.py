@@ -32,9 +32,10 @@ def key(name: str) -> str:
 def taken(end: int, general: Tree, gpus: list[tuple[str, Tree]], last: int) -> Taken:
     """Return the facts of what was read up to ``end``: what stands before the first GPU, and each GPU's tree."""
     attached = _whole(_get(general, "attached_gpus"))
-    found = [_gpu(bus_id or _get(tree, "pci/bus_id", "pci/pci_bus_id"), tree) for bus_id, tree in gpus]
+    found = [_gpu(_bus_id(bus_id or _get(tree, "pci/bus_id", "pci/pci_bus_id")), tree) for bus_id, tree in gpus]
     facts = {
-        "driver": _get(general, "driver_version"), "cuda": _get(general, "cuda_version"), "attached_gpus": attached,
+        "driver": _version(_get(general, "driver_version")), "cuda": _version(_get(general, "cuda_version")),
+        "attached_gpus": attached,
         "gpus": found,
     }  # fmt: skip
     cut = []
@@ -62,6 +63,19 @@ def _get(tree: Tree, *paths: str) -> Any:
         if isinstance(here, str) and not _NO_DATA.fullmatch(here):
             return here
     return None
+
+
+#: The beginning of a version and of a PCI address: the text was cut within it.
+_VERSION_BEGUN = re.compile(r"\d{1,4}\.?")
+_BUS_ID_BEGUN = re.compile(r"[0-9A-Fa-f]{1,8}(?::[0-9A-Fa-f]{0,2}){0,2}\.?")
+
+
+def _version(said: Any) -> Any:
+    return None if isinstance(said, str) and _VERSION_BEGUN.fullmatch(said) else said
+
+
+def _bus_id(said: Any) -> Any:
+    return None if isinstance(said, str) and _BUS_ID_BEGUN.fullmatch(said) else said
 
 
 def _whole(said: Any) -> int | None:

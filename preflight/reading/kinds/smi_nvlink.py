@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 
-from preflight.reading.blocks import block
+from preflight.reading.blocks import block, stops_in
 from preflight.reading.lines import Lines
 from preflight.reading.parts import Cut, Kind, Taken
 
 #: What stands for the links where there is none, on a line of its own or behind the GPU.
 _NO_LINKS = r"NVML: Unable to retrieve nvlink information.{0,60}|Device does not have or support nvlink"
 _GPU = re.compile(
-    rf"\s*GPU (\d{{1,3}}): (.{{1,100}}?)(?: \(UUID: ([\w.-]{{1,64}})\)?)?\s*(?:{_NO_LINKS})?\s*", re.IGNORECASE
+    rf"\s*GPU (\d{{1,3}}): (.{{0,99}}?\S)(?: \(UUID: ([\w.-]{{1,64}})\)?)?(?:\s*(?:{_NO_LINKS}))?\s*", re.IGNORECASE
 )
 _LINK = re.compile(
     r"\s*Link (\d{1,2}):\s*(?:(\d{1,4}(?:\.\d{1,4})?) GB/s|<?(?:inactive|disabled|sleep|off|down|unknown|n/a)>?)\s*",
     re.IGNORECASE,
 )
+_BEGUN = re.compile(r"\s*(?:Link \d{1,2}\b|GPU \d{1,3}:)")
 _ALL_DOWN = re.compile(rf"\s*(?:{_NO_LINKS})\s*", re.IGNORECASE)
 
 
@@ -61,6 +62,8 @@ def _take(lines: Lines, at: int) -> Taken:
                 known.extend([None] * (number - len(known)))
             del known[number:]
             known.append(float(match[2]) if match[2] else None)
+    if stops_in(lines, end, _BEGUN):
+        cut.append(Cut(lines[end - 1].number, "the text stops within the next link"))
     most = max(map(len, links.values()), default=0)
     for gpu, known in links.items():
         if known and len(known) < most:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from preflight.reading.blocks import is_prompt
 from preflight.reading.kinds.smi_facts import Tree, key, taken
+from preflight.reading.kinds.smi_glued import apart, is_glued
 from preflight.reading.kinds.smi_sections import HEADS, NAMES, TOP, Entry, is_flat, is_section, is_top, orphans, place
-from preflight.reading.lines import Lines
+from preflight.reading.lines import Line, Lines
 from preflight.reading.parts import Cut, Kind, Taken, left_out
 
 _LOG = re.compile(r"\s*=+\s*NVSMI LOG\s*=+\s*")
@@ -16,6 +17,8 @@ _TEXT_GPU = re.compile(r"\s*GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\
 _ATTACHED = re.compile(r"\s*Attached GPUs\s+:\s")
 _DRIVER = re.compile(r"\s*Driver Version\s+:\s")
 _TEXT_FIELD = re.compile(r"(\s*)(\S[^:]{0,70}?)\s*(?::\s?(.*))?")
+
+_GPU_OR_HEAD = re.compile(rf"{_LOG.pattern}|{_TEXT_GPU.pattern}|{_ATTACHED.pattern}|{_DRIVER.pattern}")
 
 #: Names that only this output has, by which a piece from the middle of it is told; three of them must be near.
 _OWN_NAMES = re.compile(
@@ -46,7 +49,21 @@ def _headless(lines: Lines, at: int) -> bool:
     # What begins at the margin must be surer
     if len(near) >= _OWN_LEAST + (not first[1] and not _REASONS_HEAD.fullmatch(first[2])):
         return True
-    return first[3] is None and is_section(_entry(first), _below(lines, at))
+    if first[3] is not None:
+        return bool(first[1]) and _ends_section(lines, at, len(first[1].expandtabs(4)))
+    return is_section(_entry(first), _below(lines, at))
+
+
+def _ends_section(lines: Lines, at: int, depth: int) -> bool:
+    """Tell whether the rest of a section stands here, behind which another one begins."""
+    for end in range(at + 1, min(at + _OWN_NEAR, len(lines))):
+        match = _TEXT_FIELD.fullmatch(lines[end].text)
+        if not match:
+            return False
+        if (entry := _entry(match)).depth < depth:
+            lost = [_entry(one) for line in lines[at:end] if (one := _TEXT_FIELD.fullmatch(line.text))]
+            return is_section(entry, _below(lines, end)) and orphans([*lost, entry])[1] is not None
+    return False
 
 
 def _entry(match: re.Match[str]) -> Entry:
@@ -74,7 +91,7 @@ def _begins_text(lines: Lines, at: int) -> bool:
         return any(_TEXT_GPU.fullmatch(line.text) for line in lines[at + 1 : at + 3])
     if _headless(lines, at):
         return True
-    if _LOG.fullmatch(text):
+    if _LOG.fullmatch(text) or is_glued(text):
         return True
     if _TEXT_GPU.fullmatch(text):
         return any(
@@ -86,12 +103,21 @@ def _begins_text(lines: Lines, at: int) -> bool:
     return False
 
 
-def _take_text(lines: Lines, at: int) -> Taken:
+def _take(lines: Lines, at: int) -> Taken:
+    end = next((end for end in range(at, len(lines)) if not is_glued(lines[end].text)), len(lines))
+    if end == at:
+        return _take_text(lines, at, _headless(lines, at))
+    told = [Line(line.number, one) for line in lines[at:end] for one in apart(line.text)]
+    found = _take_text(told, 0, not any(_GPU_OR_HEAD.match(line.text) for line in told))
+    found.end = end
+    return found
+
+
+def _take_text(lines: Lines, at: int, headless: bool) -> Taken:
     general: list[Entry] = []
     gpus: list[tuple[str, list[Entry]]] = []
     here = general
     end, empty, last, bare = at, 0, at, False
-    headless = _headless(lines, at)
     if headless:
         here = []
         gpus.append(("", here))
@@ -198,4 +224,4 @@ def _put(stack: list[tuple[int, Tree]], entry: Entry) -> None:
     stack.append((entry.depth, below))
 
 
-KINDS = (Kind("nvidia-smi -q", _begins_text, _take_text),)
+KINDS = (Kind("nvidia-smi -q", _begins_text, _take),)

@@ -87,6 +87,7 @@ _ORDER = tuple(
         ("gpu_memory_power_readings", "average_power_draw instantaneous_power_draw", r"\d+\.\d+ W"),
         ("module_power_readings", _WATTS, r"\d+\.\d+ W"),
         ("power_readings", _WATTS_OLD, r"\d+\.\d+ W|Supported"),
+        ("power_samples", "duration number_of_samples max min avg", r"(?:\d+\.)?\d+(?: \w+)?"),
         ("workload_power_profiles", "requested_profiles enforced_profiles", ".+"),
         ("clocks", "graphics sm memory video", r"\d+ MHz"),
         ("applications_clocks", "graphics memory", r"\d+ MHz"),

@@ -25,15 +25,40 @@ _XML_TAG = re.compile(r"<(/?)([a-z]\w{0,80})\b[^<>]{0,200}?(/?)>")
 _XML_CLOSED = re.compile(r".*(?:</[\w.-]{1,80}|/|\?)>\s*")
 #: Lines that what stands within one element may be broken into.
 _LOOSE = 2
+#: Lines of one GPU at most; elements that a piece may begin within, before the first that tells it.
+_PIECE, _AHEAD = 400, 12
+_XML_LEAF = re.compile(r"\s*(?:<([a-z]\w{1,60})>[^<>]{0,100}</\1>|</[a-z]\w{1,60}>|<[a-z]\w{1,60}\s?/>)\s*")
 
 
 def _begins_xml(lines: Lines, at: int) -> bool:
     text = lines[at].text
     if "<" in text and _XML_PIECE.fullmatch(text):
         return sum(bool(_XML_TAG.search(line.text)) for line in lines[at : at + 4]) >= min(4, len(lines) - at)
-    if "<" not in text or not _XML_START.fullmatch(text):
+    if "<" not in text:
+        return False
+    if _within(text) is not None:
+        return True
+    if _XML_LEAF.fullmatch(text):
+        return _leads_to_piece(lines, at)
+    if not _XML_START.fullmatch(text):
         return False
     return any("nvidia_smi_log" in line.text or "<product_name>" in line.text for line in lines[at : at + 6])
+
+
+def _within(text: str) -> int | None:
+    """Return where a document begins that stands on one line, behind the command that printed it."""
+    found = text.rfind("<nvidia_smi_log>", 0, max(0, text.find("<driver_version>")))
+    return found if found >= 0 else None
+
+
+def _leads_to_piece(lines: Lines, at: int) -> bool:
+    """Tell whether only the ends of elements stand before a line that tells a piece of one GPU."""
+    for line in lines[at + 1 : at + _AHEAD]:
+        if _XML_PIECE.fullmatch(line.text):
+            return True
+        if not _XML_LEAF.fullmatch(line.text):
+            return False
+    return False
 
 
 class _Xml:
@@ -65,8 +90,8 @@ class _Xml:
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         self._text.clear()
-        if name == "gpu" and "id" in attributes:
-            self.gpus.append((attributes["id"], {}))
+        if name == "gpu":
+            self.gpus.append((attributes.get("id", ""), {}))
             self._stack.append((name, self.gpus[-1][1]))
         elif name == "nvidia_smi_log" or len(self._stack) > 32:
             self._stack.append((name, self._stack[-1][1]))
@@ -82,18 +107,28 @@ class _Xml:
         elif name != "gpu" and self._stack:
             self._stack[-1][1].setdefault(key(name), tree or said)
 
+    def finish(self) -> None:
+        """Keep what stands in elements whose end is missing."""
+        while len(self._stack) > 1:
+            name, tree = self._stack.pop()
+            if name not in ("gpu", "nvidia_smi_log") and tree:
+                self._stack[-1][1].setdefault(key(name), tree)
+
 
 def _take_xml(lines: Lines, at: int) -> Taken:
     reader, end = _Xml(), at
-    piece = bool(_XML_PIECE.fullmatch(lines[at].text))
+    piece = bool(_XML_PIECE.fullmatch(lines[at].text) or _XML_LEAF.fullmatch(lines[at].text))
     if not any("<nvidia_smi_log" in line.text for line in lines[at : at + 4]):
         reader.feed("<nvidia_smi_log>")  # the head is cut off
+    opened = _lost(lines, at) if piece else []
     if piece:
-        reader.feed('<gpu id="">')
-    opened: list[str] = []
+        reader.feed('<gpu id="">' + "".join(f"<{name}>" for name in opened))
     loose = 0  # lines without an element, as where a line was broken
+    within = _within(lines[at].text)
     while end < len(lines) and not reader.closed:
         text = lines[end].text
+        if within is not None and end == at:
+            text = text[within:]
         if text.strip() and "<" not in text and ">" not in text:
             if loose == _LOOSE or _XML_CLOSED.fullmatch(lines[end - 1].text):
                 end -= loose
@@ -110,10 +145,31 @@ def _take_xml(lines: Lines, at: int) -> Taken:
         if (text.strip() and "<" not in text and ">" not in text and is_prompt(text)) or not reader.feed(text + "\n"):
             break
         end += 1
+    reader.finish()
     found = taken(max(end, at + 1), reader.general, reader.gpus, lines[max(at, end - 1)].number)
     if not reader.closed:
         found.cut.append(Cut(lines[min(end, len(lines) - 1)].number, "the XML ends or breaks before </nvidia_smi_log>"))
     return found
+
+
+def _lost(lines: Lines, at: int) -> list[str]:
+    """Return the elements that a piece stands in, which close in it without a beginning; the outermost first."""
+    opened: list[str] = []
+    lost: list[str] = []
+    for line in lines[at : at + _PIECE]:
+        for match in _XML_TAG.finditer(line.text):
+            if match[3]:
+                continue
+            if not match[1]:
+                opened.append(match[2])
+            elif opened:
+                if opened.pop() != match[2]:
+                    return []
+            elif match[2] in ("gpu", "nvidia_smi_log"):
+                return lost[::-1]
+            else:
+                lost.append(match[2])
+    return lost[::-1]
 
 
 def _balanced(text: str, opened: list[str]) -> bool:

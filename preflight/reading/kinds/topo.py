@@ -9,7 +9,18 @@ from __future__ import annotations
 import itertools
 import re
 
-from preflight.reading.kinds.topo_lines import CODE, PEER, RANGES, ROW, cleaned, continues, header, joined
+from preflight.reading.kinds.topo_lines import (
+    CODE,
+    GLUED,
+    PEER,
+    PHRASES,
+    RANGES,
+    ROW,
+    cleaned,
+    continues,
+    header,
+    joined,
+)
 from preflight.reading.lines import Lines
 from preflight.reading.parts import Cut, Kind, Taken
 
@@ -31,16 +42,20 @@ def _first_row(lines: Lines, end: int) -> list[str]:
 
 
 def _begins_matrix(lines: Lines, at: int) -> bool:
-    if "GPU" not in lines[at].text:
+    if "NIC Legend" in lines[at].text:
+        return any(_LEGEND.fullmatch(line.text) for line in lines[at + 1 : at + 4])
+    if "GPU" not in lines[at].text and not lines[at].text.lstrip().startswith("NIC"):
         return False
     names, _, end = header(lines, at)
     if names:
         cells = _first_row(lines, end)[: len(names)]
-        return not cells or not _is_p2p(cells)
+        # AMD's tables have the same header, above numbers and names of links
+        return not cells or (any(map(_is_code, cells)) and not _is_p2p(cells))
     text = cleaned(lines[at].text)
     if not (match := ROW.fullmatch(text)):
         return False
-    return text.lstrip().startswith("GPU") and len(_cells(match[2].split(), 99)) >= 2  # the header was cut off
+    cells = _cells(match[2].split(), 99)  # the header was cut off
+    return len(cells) >= 2 if text.lstrip().startswith("GPU") else "X" in cells and len(cells) > 2
 
 
 def _begins_p2p(lines: Lines, at: int) -> bool:
@@ -52,6 +67,10 @@ def _begins_p2p(lines: Lines, at: int) -> bool:
 
 def _is_p2p(cells: list[str]) -> bool:
     return bool(cells) and all(PEER.fullmatch(cell) for cell in cells) and any(cell != "X" for cell in cells)
+
+
+def _is_code(word: str) -> bool:
+    return bool(CODE.fullmatch(word) or _GLUED.fullmatch(word))
 
 
 def _cells(words: list[str], most: int) -> list[str]:
@@ -78,7 +97,7 @@ def _take_matrix(lines: Lines, at: int) -> Taken:
     names, phrases, end = header(lines, at)
     cut: list[Cut] = []
     if not names:
-        cut.append(Cut(lines[at].number, "the header is missing: columns beyond the GPUs cannot be named"))
+        cut.append(Cut(lines[at].number, "the header is missing: columns that no row shows by its X have no name"))
         end = at
     rows: dict[str, list[str]] = {}
     numbers: dict[str, int] = {}
@@ -125,15 +144,14 @@ def _take_matrix(lines: Lines, at: int) -> Taken:
             if cells and not behind and re.fullmatch(r"NV\d", cells[-1]):
                 links[name].pop(names[len(cells) - 1], None)  # may be the beginning of NV18
             continue
+        if 0 < len(behind) < len(phrases) and numbers[name] == lines[-1].number:  # the text stops within a range
+            cut.append(Cut(numbers[name], f"the row of {name} is cut within {phrases[len(behind) - 1]}"))
+            behind = behind[:-1]
         whole[name] = _divided(words, 999)[1] if headless else behind
     cut += [Cut(last, f"the row of {name} is missing") for name in names if name not in rows]
     gpus = [name for name in names if name.startswith("GPU")]
-    nics = [name for name in names if not name.startswith("GPU")]
-    affinity = {
-        name: _affinity(whole[name], phrases or (["CPU Affinity"] if whole[name] else []))
-        for name in gpus
-        if name in whole
-    }
+    nics = [name for name in names if not name.startswith("GPU")] if names else list(legend)
+    affinity = {name: _affinity(whole[name], phrases or list(PHRASES)) for name in gpus if name in whole}
     devices = {nic: legend.get(nic, nic if not re.fullmatch(r"NIC\d+", nic) else None) for nic in nics}
     if missing := [nic for nic, device in devices.items() if device is None]:
         cut.append(Cut(last, f"the legend does not name {', '.join(missing)}"))
@@ -149,12 +167,18 @@ def _take_matrix(lines: Lines, at: int) -> Taken:
 
 
 def _columns(rows: dict[str, list[str]]) -> list[str]:
-    """Return the GPU columns that rows without a header show by where each has its ``X``."""
-    found = [name for name in rows if name.startswith("GPU")]
-    codes = {int(name[3:]): _cells(joined(rows[name]), 999) for name in found}
-    if all("X" in cells and cells.index("X") == number for number, cells in codes.items()):
-        return [f"GPU{number}" for number in range(max(codes, default=-1) + 1)]
-    return found
+    """Return the columns that rows without a header show by where each has its ``X``; those of NICs by their rows."""
+    codes = {name: _cells(joined(pieces), 999) for name, pieces in rows.items()}
+    gpus = {int(name[3:]): cells for name, cells in codes.items() if name.startswith("GPU")}
+    if not all("X" in cells and cells.index("X") == number for number, cells in gpus.items()):
+        return [f"GPU{number}" for number in gpus]
+    count = max(gpus, default=-1) + 1
+    nics = {int(name[3:]): cells for name, cells in codes.items() if re.fullmatch(r"NIC\d+", name) and "X" in cells}
+    begins = {cells.index("X") - number for number, cells in nics.items()}
+    if len(begins) == 1 and (first := begins.pop()) >= max(count, 1):
+        width = max(map(len, codes.values()))
+        return [f"GPU{number}" for number in range(first)] + [f"NIC{number}" for number in range(width - first)]
+    return [f"GPU{number}" for number in range(count)]
 
 
 def _open(pieces: list[str], columns: int, phrases: int) -> bool:
@@ -164,10 +188,17 @@ def _open(pieces: list[str], columns: int, phrases: int) -> bool:
     return len(cells) < columns or len(behind) < phrases or (phrases > 0 and words[-1][-1:] in ",-")
 
 
+#: ``0`` and ``N/A`` of two columns, where a screen's edge stood between them.
+_ID_GLUED = re.compile(r"(?<=\d)(?=N/A$)")
+
+
 def _affinity(words: list[str], phrases: list[str]) -> dict[str, str | None]:
     """Read what follows the codes of a GPU's row."""
     values: dict[str, str | None] = {"cpu": None, "numa": None, "gpu_numa_id": None}
     keys = {"CPU Affinity": "cpu", "NUMA Affinity": "numa", "GPU NUMA ID": "gpu_numa_id"}
+    apart = [one for word in words for one in _ID_GLUED.split(word)]
+    if len(apart) == len(phrases):
+        words = [word.removeprefix(GLUED) for word in apart]
     for phrase, word in zip(phrases, words, strict=False):
         values[keys[phrase]] = word if RANGES.fullmatch(word) else None
     return values
@@ -203,5 +234,5 @@ def _take_p2p(lines: Lines, at: int) -> Taken:
 
 KINDS = (
     Kind("nvidia-smi topo -p2p", _begins_p2p, _take_p2p, signs=("GPU",)),
-    Kind("nvidia-smi topo -m", _begins_matrix, _take_matrix, signs=("GPU",)),
+    Kind("nvidia-smi topo -m", _begins_matrix, _take_matrix, signs=("GPU", "NIC")),
 )

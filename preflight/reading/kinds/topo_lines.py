@@ -17,8 +17,12 @@ ROW = re.compile(rf"\s*({DEVICE})\s+(\S.*)")
 CODE = re.compile(r"X|NV\d{1,3}|PIX|PXB|PHB|NODE|SYS|SOC|PSB|PIX/PIX")
 PEER = re.compile(r"X|OK|CNS|GNS|TNS|NS|DR|U")
 
-#: A row of a table whose cells lost what was between them; ``NV4`` before a number has no end.
-_TIGHT = re.compile(r"\s*((?:GPU|NIC)\d{1,2})((?:X|PIX|PXB|PHB|NODE|SYS|SOC){2,64})(?=\d|N/A|\s*$)")
+_CELLS = r"X|PIX|PXB|PHB|NODE|SYS|SOC"
+#: A row whose cells lost what was between them; where a number is glued to ``NV4``, nothing tells where that ends.
+_TIGHT_NAME = re.compile(rf"(\s*(?:GPU|NIC)\d{{1,2}})(?=\s*(?:{_CELLS}|NV\d))")
+#: Stands before a number that was glued to a code: it may be glued to the next number as well.
+GLUED = "="
+_TIGHT_END = re.compile(rf"({_CELLS})(?=\d|N/A)")
 _DEVICE = re.compile(DEVICE)
 _GLUED = re.compile(rf"(?:{DEVICE}){{2,8}}")
 _CODES_GLUED = r"(?:NV\d{1,2}|PIX|PXB|PHB|NODE|SYS|SOC|X)+"
@@ -40,8 +44,8 @@ _MOST_PIECES = 8
 
 def cleaned(text: str) -> str:
     """Return a line without the bars of a table in Markdown, and a row whose cells a page glued apart from its name."""
-    if match := _TIGHT.match(text):
-        return f"{match[1]} {match[2]}"  # where the numbers behind the codes part cannot be told
+    if match := _TIGHT_NAME.match(text):
+        text = match[1] + " " + _TIGHT_END.sub(rf"\1 {GLUED}", text[match.end() :])
     return text.replace("|", " ") if text.count("|") > 2 else text
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from preflight.reading.blocks import asked, block, is_prompt, number, told
+from preflight.reading.blocks import asked, asked_of, block, is_prompt, number, told
 from preflight.reading.kinds.ports import Listing, Said, port_of, rate, summary, word
 from preflight.reading.lines import Lines
 from preflight.reading.parts import Cut, Kind, Taken
@@ -40,8 +40,10 @@ _DEVINFO_HEADLESS = re.compile(
     r"|(?:node|sys_image)_guid:\s*[0-9a-f]{4}(?::[0-9a-f]{4}){3}"
     r"|phys_port_cnt:\s*\d{1,3}|vendor_part_id:\s*\d{1,6})\s*"
 )
-#: A line that no other tool prints.
+#: Lines that no other tool prints.
 _STATE = re.compile(r"\s*state:\s+PORT_[A-Z_]{2,16} \(\d\)\s*")
+_PHYSICAL_STATE = re.compile(r"\s*phys_state:\s+[A-Z_]{4,32} \(\d\)\s*")
+_GID = re.compile(r"\s*GID\[\s*\d{1,4}\]:\s+[0-9a-fA-F:.]{6,45}\b.*")
 
 
 def _begins_devinfo(lines: Lines, at: int) -> bool:
@@ -51,6 +53,8 @@ def _begins_devinfo(lines: Lines, at: int) -> bool:
     if not _DEVINFO_HEADLESS.fullmatch(text):
         return False
     after = lines[at + 1].text if at + 1 < len(lines) else ""
+    if _PHYSICAL_STATE.fullmatch(text) and _GID.fullmatch(after):
+        return True
     return bool(_DEVINFO_HEADLESS.fullmatch(after)) or asked(lines, at, "ibv_devinfo")
 
 
@@ -99,11 +103,12 @@ def _take_devinfo(lines: Lines, at: int) -> Taken:
             listing.add(match[1], match[2].strip(), line.number)
     last = taken[-1].number
     cut += [Cut(last, f"the ports of {name} are missing") for name in listing.missing("phys_port_cnt")]
+    listing.name_alone(asked_of(lines, at, "ibv_devinfo"))
     ports = []
     for port in listing.ports:
         said = port.fields
         missing = ["its number"] * (port.number is None) + [
-            name for name in ("state", "active_mtu", "port_lid") if name not in said
+            name for name in ("state", "active_mtu", "port_lid") if not said.get(name)
         ]
         if missing:
             cut.append(Cut(last, f"of {port.shown} is missing: {', '.join(missing)}"))
@@ -119,7 +124,7 @@ def _facts(port: Said, whole: Mapping[str, str]) -> dict[str, Any]:
         **port_of(port.device, port.number),
         "state": word(state[1] or state[0]) if state else None,
         "physical_state": word((said.get("phys_state") or "").split(" ")[0]),
-        "active_mtu": number(said.get("active_mtu")), "max_mtu": number(said.get("max_mtu")),
+        "active_mtu": _mtu(said.get("active_mtu")), "max_mtu": _mtu(said.get("max_mtu")),
         "lid": number(said.get("port_lid")), "sm_lid": number(said.get("sm_lid")),
         "link_layer": word(said.get("link_layer")), "guid": told(whole.get("node_guid")),
         "rate_gbps": round(width * speed, 3) if width and speed else None,
@@ -127,6 +132,12 @@ def _facts(port: Said, whole: Mapping[str, str]) -> dict[str, Any]:
         "transport": (told(whole.get("transport")) or "").partition(" (")[0] or None,
         "vendor_id": told(whole.get("vendor_id")),
     }  # fmt: skip
+
+
+def _mtu(text: str | None) -> int | None:
+    """Return an MTU; None where only its first digits are there."""
+    value = number(text)
+    return value if value in (256, 512, 1024, 2048, 4096) else None
 
 
 def _rate_of(text: str | None, pattern: str) -> float | None:

@@ -1,0 +1,92 @@
+"""A table of cells as a spreadsheet, a store of logs or a page's text gives it away: commas, semicolons, bars."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+
+_Lines = list[tuple[int, str]]
+
+#: Rows of as many cells that must be there, and cells of each.
+_LEAST, _CELLS = 3, 5
+#: Of how many lines each must be a row where rows have fewer cells, or not as many as each other.
+_SHARE = 0.8
+#: Lines of what somebody pasted.
+_MOST_LINES = 20_000
+#: What no row has: columns that are set with blanks are no cells. A list in a sentence has blanks behind its commas.
+_SET_WITH_BLANKS = re.compile(r"\S(?:\t|\s{2,})\S")
+#: A list with its name before it.
+_NAMED = re.compile(r"[=:\s]")
+#: The rule below the head of a table in Markdown.
+_RULE = re.compile(r"\|?(?:\s*:?-{2,}:?\s*\|)+(?:\s*:?-{2,}:?\s*)?")
+#: A number as a spreadsheet of half of Europe writes it: ``8247,6``.
+_DECIMAL_COMMA = re.compile(r"(-?\d{1,15}),(\d{1,12})")
+
+
+def messages(lines: _Lines) -> _Lines | None:
+    """Take the messages out of a table with commas, as a store of logs gives it away."""
+    said = [(number, line) for number, line in lines if line.strip()]
+    if len(said) < _LEAST or sum(line.lstrip().startswith('"') and '","' in line for _, line in said) < len(said) - 1:
+        return None
+    try:
+        rows = list(csv.reader(line for _, line in said))
+    except csv.Error:
+        return None
+    width = min(map(len, rows))
+    if len(rows) != len(said) or not 2 <= width == max(map(len, rows)):
+        return None
+    longest = max(range(width), key=lambda column: sum(len(row[column]) for row in rows))
+    if width >= _CELLS and sum(" " in row[longest] for row in rows) * 2 < len(rows):
+        return None  # cells of a table, none of which is a message
+    return [(number, row[longest]) for (number, _), row in zip(said, rows, strict=True)]
+
+
+def cells(lines: _Lines) -> _Lines | None:
+    """Set the cells of a table with blanks, as tools print one; other lines of it lose what fills them up."""
+    if len(lines) > _MOST_LINES:
+        return None
+    said = [line.strip() for _, line in lines if line.strip()]
+    for separator in ",;|":
+        widths = Counter(len(row) for line in said if (row := _row(line, separator)) is not None)
+        width, count = widths.most_common(1)[0] if widths else (0, 0)
+        closed = sum(line[:1] == line[-1:] == ("|" if separator == "|" else '"') for line in said)
+        rows = count >= _LEAST and width >= _CELLS
+        if not rows and (max(widths, default=0) < _CELLS or closed < max(_LEAST, _SHARE * len(said))):
+            continue
+        return [(number, _set(line, separator)) for number, line in lines if not _RULE.fullmatch(line.strip())]
+    return None
+
+
+def _set(line: str, separator: str) -> str:
+    bare = line.rstrip(f"{separator} \t\r")
+    if line.count(separator, len(bare)) > 1:  # what fills a short row up
+        line = bare
+    row = _row(line, separator)
+    # a pipe of a shell, or a list, may stand in the same text
+    if row is None or (len(row) < _CELLS and line.strip()[:1] not in ('"', "|")):
+        return line
+    if separator == ";":
+        row = [_DECIMAL_COMMA.sub(r"\1.\2", cell) if _DECIMAL_COMMA.fullmatch(cell) else cell for cell in row]
+    return "\t".join(row).rstrip()
+
+
+def _row(line: str, separator: str) -> list[str] | None:
+    """Return the cells of a line; None if it is no row of them."""
+    if separator not in line and line[:1] != '"':
+        return None
+    text = line.strip()
+    if separator == "|":
+        row = [cell.strip() for cell in text.removeprefix("|").removesuffix("|").split("|")]
+    else:
+        try:
+            row = next(csv.reader([text], delimiter=separator))
+        except (csv.Error, StopIteration):
+            return None
+        if '"' in text:
+            return row
+        if _SET_WITH_BLANKS.search(text) or f"{separator} " in text or _NAMED.search(row[0]):
+            return None
+        if not any(cell[:1].isalpha() for cell in row):
+            return None  # `lscpu -p`
+    return row

@@ -1,0 +1,79 @@
+"""A text that stands in a patch: with the marks of ``diff`` before its lines, and lines that were there before."""
+
+from __future__ import annotations
+
+import re
+
+_Lines = list[tuple[int, str]]
+
+#: Lines that must bear a mark, and of how many of all.
+_LEAST, _SHARE = 3, 0.8
+_HUNK = re.compile(r"@@ -\d{1,7}(?:,\d{1,7})? \+\d{1,7}(?:,\d{1,7})? @@.*")
+_FENCE = re.compile(r"\s{0,3}(?:```|~~~)\s?(?:diff|patch)\s*")
+_FENCE_END = re.compile(r"\s{0,3}(?:```|~~~)\s*")
+#: ``diff`` without ``-u``: which lines it changed.
+_COMMAND = re.compile(r"\d{1,7}(?:,\d{1,7})?[acd]\d{1,7}(?:,\d{1,7})?\s*")
+_HEAD = re.compile(
+    r"diff --|index [0-9a-f]{4,40}\.\.|(?:---|\+\+\+) \S|(?:new|deleted) file mode |similarity |\\ No newline"
+)
+#: A mark before every line: ``-`` and ``+`` stand in the first column, ``<`` has a blank behind it.
+_UNIFORM = (re.compile("-"), re.compile(r"\+(?![-=+]{2})"), re.compile("<(?: |$)"))
+
+
+def patched(lines: _Lines) -> _Lines | None:
+    """Return what a file holds after a patch; what it held, where the patch only takes away."""
+    marked = _hunks(lines) or _changes(lines)
+    if marked is None:
+        return None
+    side = "+" if any(mark == "+" for _, mark, _ in marked) else "-"
+    return [(number, line) for number, mark, line in marked if mark in (side, " ")]
+
+
+def _hunks(lines: _Lines) -> list[tuple[int, str, str]] | None:
+    """Return the lines of a unified diff with their marks; what stands around it has a blank for one."""
+    found: list[tuple[int, str, str]] = []
+    inside = fenced = False
+    count, least = 0, _LEAST
+    for number, line in lines:
+        if _HUNK.fullmatch(line) or _FENCE.fullmatch(line):
+            inside, fenced, least = True, line[:1] != "@" or fenced, 1 if line[:1] == "@" else least
+        elif fenced and _FENCE_END.fullmatch(line):
+            inside = fenced = False
+        elif _HEAD.match(line):
+            inside = fenced
+        elif inside and line[:1] in ("+", "-"):
+            count += 1
+            found.append((number, line[0], line[1:]))
+        else:
+            # a page or a mail cuts blanks off
+            inside = inside and (fenced or line[:1] in (" ", "\t", "", "\r"))
+            found.append((number, " ", line[1:] if inside and line[:1] == " " else line))
+    return found if count >= least else None
+
+
+def _changes(lines: _Lines) -> list[tuple[int, str, str]] | None:
+    """The same of ``diff`` as it prints without options."""
+    if not any(_COMMAND.fullmatch(line) for _, line in lines):
+        return None
+    found: list[tuple[int, str, str]] = []
+    count = 0
+    for number, line in lines:
+        if line[:2] in ("> ", "< ") or line in ("<", ">"):
+            count += 1
+            found.append((number, "+" if line[0] == ">" else "-", line[2:]))
+        elif not _COMMAND.fullmatch(line) and line.rstrip() != "---":
+            found.append((number, " ", line))
+    return found if count else None
+
+
+def marked_alike(lines: _Lines) -> _Lines | None:
+    """Take the mark of a patch or of a list off where all lines bear the same, and the patch's head was not copied."""
+    said = [line for _, line in lines if line.strip()]
+    for tells in _UNIFORM:
+        marked = [line for line in said if tells.match(line)]
+        if len(marked) < max(_LEAST, _SHARE * len(said)):
+            continue
+        mark = marked[0][0]
+        margin = 2 if all(line[1:2] in (" ", "") for line in said if line[0] == mark) else 1
+        return [(number, line[margin:] if line[:1] == mark else line) for number, line in lines]
+    return None

@@ -1,0 +1,43 @@
+"""Lines with gaps of blanks, and words that repeat within one: read in linear time."""
+
+from __future__ import annotations
+
+import pytest
+
+from preflight.facts.text import narrowed
+from preflight.reading import read_text
+from preflight.reading.envelopes import opened
+from tests.test_parsers import ENOUGH_S, bounded
+
+#: ``~`` is the gap. Each line once took the square or the cube of its blanks.
+LINES = (
+    "   node 7 cpus: ~x", "  GPU 777: a~x", "Xmit_data~x", "port_xmit_data~:~x", "a/ports/1/counters/port_xmit_data~x",
+    "  ==> port_xmit_data~x", "  name := 'x'~x", "~''~x", "tc: 7 ratelimit:~x", "GPU0~X~NV18~x", "~| ~ |~x",
+    "# Rank  0 Group  0 Pid 1 on n device~x", "gpu001:1:2 [0]~77.7~x.cc:7~NCCL~x",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_gaps_of_blanks_take_linear_time(line: str) -> None:
+    text = line.replace("~", " " * 100_000) + "\n" + (line.replace("~", " " * 250) + "\n") * 200
+    with bounded(ENOUGH_S):
+        read_text(text, "a")
+        opened(text)
+
+
+@pytest.mark.parametrize("unit", ["dcb --", "dcb -w --", "mlx5_bond_7rdmap7s77", "rocep7s7", "=", "| ", ", ", "'x' "])
+def test_words_that_repeat_take_linear_time(unit: str) -> None:
+    text = unit * (60_000 // len(unit)) + "\x02\nx\n"
+    with bounded(ENOUGH_S):
+        read_text(text, "a")
+        opened(text)
+
+
+def test_only_gaps_that_no_tool_prints_are_narrowed() -> None:
+    assert narrowed("a" + " " * 256 + "b\n\tc") == "a" + " " * 256 + "b\n\tc"
+    assert narrowed("a" + " \t" * 300 + "b" + "\n" * 500) == "a" + " \t" * 128 + "b" + "\n" * 500
+
+
+def test_a_field_behind_a_wide_gap_is_read() -> None:
+    (part,) = read_text("CA 'mlx5_0'\n\tPort 1:\n\t\tState:" + " " * 5000 + "Active\n\t\tPhysical state: LinkUp\n", "a")
+    assert [port["state"] for port in part.taken.facts["ports"]] == ["Active"]
