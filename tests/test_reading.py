@@ -242,10 +242,17 @@ def test_the_command(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("redirection", "why"),
-    [("<&-", "standard input is closed"), ("</dev/zero", "standard input: cannot be read: it is no regular file")],
+    [
+        ("<&-", "standard input is closed"),
+        ("</dev/zero", "standard input: cannot be read: it is no regular file"),
+        ("<'{full}'", "standard input cannot be kept: File too large; give a file, or set TMPDIR"),
+    ],
 )
-def test_standard_input_that_never_ends_or_is_none(redirection: str, why: str) -> None:
-    command = f"'{sys.executable}' -m preflight read - {redirection}"
+def test_standard_input_that_never_ends_or_is_none(tmp_path: Path, redirection: str, why: str) -> None:
+    """A limit on a file's size stands for a disk that is full."""
+    full = tmp_path / "log"
+    full.write_bytes(b"NCCL\n" * 300_000)
+    command = f"ulimit -f 100; '{sys.executable}' -m preflight read - {redirection.format(full=full)}"
     ran = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
     assert (ran.returncode, ran.stdout) == (2, "")
     assert why in ran.stderr

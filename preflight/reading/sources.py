@@ -7,7 +7,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,8 @@ from preflight.facts.nccl_log.source import CHUNK, Reader, opened
 #: Bytes of a source that are held at once. Logs of NCCL are read to their end whatever their size; of everything
 #: else in a source that is larger, this much is read from its beginning and from its end.
 HELD = 16 << 20
+
+_ROOM = "give a file, or set TMPDIR to a folder with room for all of it"
 
 
 class SourceError(Exception):
@@ -37,17 +39,26 @@ def open_sources(names: tuple[str, ...]) -> Iterator[Source]:
     """Yield each source by name, ``-`` for standard input, which is kept on disk meanwhile. Raises SourceError."""
     with ExitStack() as stack:
         for name in names:
-            path = Path(name)
-            if name == "-":
-                spooled = stack.enter_context(tempfile.NamedTemporaryFile(prefix="preflight-read-"))
-                if sys.stdin is None:
-                    raise SourceError("standard input is closed")
-                if bounded.endless(os.fstat(sys.stdin.fileno())):
-                    raise SourceError("standard input: cannot be read: it is no regular file")
-                shutil.copyfileobj(sys.stdin.buffer, spooled, CHUNK)
-                spooled.flush()
-                path = Path(spooled.name)
-            yield _source(name, path)
+            yield _source(name, stack.enter_context(_standard_input()) if name == "-" else Path(name))
+
+
+@contextmanager
+def _standard_input() -> Iterator[Path]:
+    """Keep standard input on disk meanwhile: it is read more than once. Raises SourceError."""
+    if sys.stdin is None:
+        raise SourceError("standard input is closed")
+    if bounded.endless(os.fstat(sys.stdin.fileno())):
+        raise SourceError("standard input: cannot be read: it is no regular file")
+    try:
+        spooled = tempfile.NamedTemporaryFile(prefix="preflight-read-", buffering=0)  # noqa: SIM115
+    except OSError as error:
+        raise SourceError(f"standard input cannot be kept: {error.strerror}; {_ROOM}") from None
+    with spooled:
+        try:
+            shutil.copyfileobj(sys.stdin.buffer, spooled, CHUNK)
+        except OSError as error:
+            raise SourceError(f"standard input cannot be kept: {error.strerror}; {_ROOM}") from None
+        yield Path(spooled.name)
 
 
 def _source(name: str, path: Path) -> Source:
