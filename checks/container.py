@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from preflight.checks.presence import PCI_BUS, RDMA_CLASS, no_gpu, no_rdma
+from preflight.checks.presence import PCI_BUS, RDMA_CLASS, efa_only, no_gpu, no_rdma
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
@@ -150,7 +150,10 @@ def rdma_address(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield absent
         return
     compute = site.roles(node).compute
-    devices = dict.fromkeys(port.device for port in compute)
+    if skip := efa_only(compute, "which need no GUID and no interface"):
+        yield skip
+        return
+    devices = dict.fromkeys(port.device for port in compute if not port.efa)
     keys = {device: f"file:{IB}/{device}/node_guid" for device in devices}
     guids = {device: node.parsed(key, _guid) for device, key in keys.items()}
     for device, guid in guids.items():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from preflight import facts
 from preflight.checks.each_port import about, keys, listing, rate, saying, told, unclear, unread, whole, windows
+from preflight.checks.presence import efa_only
 from preflight.cluster import Site
 from preflight.facts import NodeFacts
 from preflight.model import Finding, check, passed
@@ -134,6 +135,9 @@ def link_quality(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """
     kinds = {facts.counter_table.Kind.LINK, facts.counter_table.Kind.ELSEWHERE}
     ports = yield from told(node, site, *kinds)
+    if skip := efa_only([port.port for port in ports], "whose driver counts no damaged packets"):
+        yield skip
+        return
     warn, fail = saying(node, site)
     clean = []
     for port in ports:
@@ -204,6 +208,9 @@ def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ports = windows(node, site)
     if isinstance(ports, Finding):
         yield ports
+        return
+    if skip := efa_only([port.port for port in ports], "whose driver counts no flaps"):
+        yield skip
         return
     _, fail = saying(node, site)
     steady, silent = [], []

@@ -57,7 +57,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("topology.nvlink", "All NVLinks between the GPUs are up", "node", "NVIDIA A100/H100 whitepapers (links per GPU); legend of `nvidia-smi topo -m`", "Run `nvidia-smi nvlink -s` and `nvidia-smi -q | grep -A4 Fabric`; restart the fabric manager or reset.", ("PA-02", "GS-1"), True, False, False, "", (), (), False, ("no_gpu",), "nvlink"),
         ("topology.nearest-nic", "Every GPU has a NIC behind its own PCIe switch", "node", "NCCL user guide, NCCL_NET_GDR_LEVEL (default PXB); legend of `nvidia-smi topo -m`", "Compare the slots (`lspci -tv`) with the server's manual; a virtual machine needs an NCCL_TOPO_FILE.", ("FP-BW-2", "NT-FAB-2", "PA-01", "PA-04", "PA-16"), True, False, False, "", (), (), False, ("no_gpu", "no_rdma"), "nearest_nic"),
     )),
-    "gpudirect": (7100, 623850791, (
+    "gpudirect": (7285, 623850791, (
         ("gpudirect.peer-memory", "The RDMA driver may reach GPU memory", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html (GPU Direct); kernel 5.12 brought DMA-BUF for RDMA; NVIDIA open GPU kernel modules", "`modprobe nvidia-peermem` and list it in /etc/modules-load.d, or install the driver's open kernel modules.", ("NT-GDR-1",), True, False, False, "", (), (), False, ("no_gpu", "no_rdma"), "peer_memory"),
         ("gpudirect.iommu", "No IOMMU translates between GPU and NIC", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html (PCI Access Control Services); kernel-parameters.txt (iommu=)", "Boot with `iommu=pt` (or switch the IOMMU off in the firmware), then `cat /sys/kernel/iommu_groups/*/type`.", ("NT-GDR-1",), True, False, False, "", (), (), False, ("no_gpu", "no_rdma"), "iommu"),
     )),
@@ -68,62 +68,62 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("rdma.device-count", "All HCAs of the compute fabric are there", "node", "the cluster file (hcas, ports.compute); https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infiniband)", "Look for the NIC with `lspci -nn` and for its driver in `dmesg` (mlx5, bnxt_re, irdma, efa); reseat it or reload its driver.", ("NT-FAB-1", "FP-BW-1"), True, False, False, "", (), (), False, (), "device_count"),
         ("rdma.registered", "Every RDMA NIC on the PCI bus is an RDMA device", "node", "https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infiniband)", "Load the driver (`modprobe mlx5_ib`, of an EFA `efa`), then read `dmesg | grep -e mlx5 -e efa -e infiniband`.", ("PA-13",), True, False, False, "", (), (), False, (), "registered"),
     )),
-    "rdma_port": (7039, 514405898, (
+    "rdma_port": (7874, 514405898, (
         ("rdma.port-state", "RDMA ports of the compute fabric are active", "node", "https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infiniband)", "Down/Polling: cable or peer; Down/Disabled: `ip link set up`; Initializing: no subnet manager.", ("NT-FAB-1", "PA-13"), True, False, False, "", ("file:/sys/class/infiniband/*/hca_type",), (), False, ("no_rdma",), "port_state"),
         ("rdma.port-rate", "RDMA ports run at the expected rate", "node", "https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infiniband); customary rates: part catalogue", "Reseat or replace the cable, then compare `ibstat` with the switch port.", ("FP-BW-1", "NT-FAB-3", "PA-12"), True, False, False, "", (), (), False, ("no_rdma",), "port_rate"),
         ("rdma.link-layer", "All compute ports have one link layer", "node", "https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infiniband)", "Set the port type (`mlxconfig -d DEVICE set LINK_TYPE_P1=1|2`), or keep the odd port out of NCCL_IB_HCA.", ("FP-LOSS-1",), True, False, False, "", (), (), False, ("no_rdma",), "link_layer"),
     )),
-    "rdma_verbs": (6777, 1176911888, (
+    "rdma_verbs": (6899, 1176911888, (
         ("rdma.device-nodes", "Every HCA has a device node that this user may open", "node", "https://docs.kernel.org/infiniband/user_verbs.html", "Missing: `modprobe ib_uverbs`, or request the pod's RDMA resource; not usable: fix the udev rule or cgroup.", ("NT-CTR-1", "NT-PIT-3"), True, False, False, "", (), (), False, ("no_rdma",), "device_nodes"),
         ("rdma.active-mtu", "InfiniBand MTU is as large as the fabric allows", "node", "rdma-core ibv_devinfo(1); InfiniBand specification: the subnet manager sets the MTU of a partition", "Set the partition's MTU in the subnet manager (OpenSM: mtu=5 in partitions.conf), then read `ibv_devinfo`.", ("PA-14", "NT-FAB-4"), True, False, False, "", (), (), False, ("no_rdma",), "active_mtu"),
     )),
-    "pcie": (9845, 4277781792, (
+    "pcie": (10117, 4277781792, (
         ("pcie.nic-link", "The PCIe link of each compute NIC carries its port's rate", "node", "sysfs-bus-pci (current_link_width); mlx5's own kernel message 'available PCIe bandwidth'; PCIe base spec.", "`lspci -vv -s NIC | grep Lnk`; reseat the card, compare the slot's lanes and bifurcation with the manual.", ("PA-12",), True, False, False, "", (), (), False, ("no_pci_nic",), "link"),
         ("pcie.max-read-request", "The compute NICs ask for large PCIe reads", "node", "NVIDIA adapter performance tuning guides (MaxReadReq 4096); 512 is the power-on default of the PCIe spec.", "`setpci -s NIC CAP_EXP+8.w` shows it; set bits 14:12 to 5 (4096 bytes) in the firmware or at each boot.", ("NT-GDR-1",), False, False, False, "", (), (), False, ("no_pci_nic",), "max_read_request"),
         ("pcie.relaxed-ordering", "Relaxed ordering is on where the CPU needs it", "node", "NVIDIA: PCI_WR_ORDERING; AMD EPYC tuning guides; NCCL_IB_PCI_RELAXED_ORDERING (default 2, automatic)", "Set `mlxconfig PCI_WR_ORDERING=1` or the BIOS' PCIe relaxed ordering, and unset NCCL_IB_PCI_RELAXED_ORDERING.", ("NT-GDR-1",), False, False, False, "", ("file:/sys/class/infiniband/*/hca_type",), (), False, ("no_pci_nic",), "relaxed_ordering"),
     )),
-    "roce": (11183, 986487582, (
+    "roce": (11286, 986487582, (
         ("roce.chain", "Every link of the RoCE chain holds, port by port", "node", "Linux kernel: iboe_get_mtu; IEEE 802.1Qbb; RFC 2474, RFC 3168; dcb(8), mlnx_qos, ethtool(8); MLNX_OFED RoCE ECN (roce_np, roce_rp)", "Mend the first broken link, then judge again: `preflight check`; the later ones rest on it.", ("NT-CTR-4", "PA-14", "NT-FAB-4", "FP-LOSS-1", "FP-LOSS-2", "FP-CON-3", "FP-CON-2"), True, False, False, "", (), (), False, ("no_rdma",), "chain"),
     )),
-    "counters": (13449, 2627620114, (
+    "counters": (13750, 2627620114, (
         ("counters.loss", "No packets are lost", "node", "rdma-core ibcheckerrs and ibqueryerrors; NVSentinel nic-health-monitor; https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/counters.html", "Run `preflight check --window 60` on the peers too: the end whose NIC discards, or whose link errs, is the cause. Then `ethtool -S IF | grep discard`, PFC at both ends of the cable, `ibqueryerrors` on InfiniBand.", ("FP-LOSS-3", "PA-19", "AN-8", "NT-CNT-1"), True, False, True, "", (), (), False, (), "loss"),
         ("counters.link-quality", "Links do not damage packets", "node", "rdma-core ibcheckerrs and ibqueryerrors; NVSentinel nic-health-monitor; https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/counters.html; raw bit error ratio: Oracle's oci-hpc healthcheck", "Clean and reseat the cable, swap it with a neighbour's and see whether the errors move with it; then the module, then the port. `mlxlink -d DEVICE -m -c` shows which lane errs.", ("AN-6", "NT-CNT-1"), True, False, True, "", (), (), False, (), "link_quality"),
         ("counters.flaps", "No link goes down and comes back", "node", "NVSentinel nic-health-monitor; rdma-core ibcheckerrs; https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/counters.html", "`dmesg -T | grep -i 'link down'` says when; reseat or replace the cable, then look at the peer's port: one that flaps together with its neighbours is a switch that restarted.", ("AN-6", "NT-CNT-1"), True, False, True, "", (), (), False, (), "flaps"),
         ("counters.receiver", "This host takes what it is sent", "node", "https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/counters.html; one packet in a million: as for loss", "Compare `pcie.nic-link`, `pcie.max-read-request`, `kernel.cpu-governor` and `numa.affinity`: a slow PCIe link or a CPU that is busy elsewhere is the usual cause; else the application posts too few receives.", ("PA-19", "FP-CON-1"), True, False, True, "", (), (), False, (), "receiver"),
     )),
-    "traffic": (11907, 4028032506, (
+    "traffic": (12166, 4028032506, (
         ("counters.visible", "Throughput, errors, ECN and pauses of the ports can be seen", "node", "https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/counters.html", "In a virtual machine or pod ask the host, which has the physical function; else update the driver, and read `ethtool -S IF` and /sys/class/infiniband/DEVICE/ports/1/hw_counters by hand.", ("FP-OBS-3", "FP-OBS-4", "FP-OBS-5", "FP-OBS-6", "NT-CNT-1", "FP-LOSS-3"), False, False, True, "", ("file:/sys/class/infiniband/*/hca_type",), (), False, (), "visible"),
         ("counters.congestion", "What held the traffic up, and whether it was too much", "node", "https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/counters.html; IEEE 802.1Qbb; InfiniBand PortXmitWait", "Pauses: `preflight check --window 60` on the peers finds the slow receiver. CNPs ignored: `echo 1 > /sys/class/net/IF/ecn/roce_rp/enable/3`. Pauses of the whole port: `ethtool -A IF rx off tx off`.", ("PA-19", "FP-CON-4", "NT-LENS-8", "FP-BW-4"), False, False, True, "", (), (), False, (), "congestion"),
     )),
-    "traffic_share": (8041, 2948311395, (
+    "traffic_share": (8218, 2948311395, (
         ("counters.balance", "All rails carry alike", "node", "a judgement: half of what the middle port carries; NCCL spreads a collective evenly over its rails", "Compare NCCL_IB_HCA, the rails in the NCCL log (`preflight check --log job.log`) and `rdma.port-state`; one hot rail of equal ports: raise NCCL_IB_QPS_PER_CONNECTION, or route adaptively.", ("FP-CON-5", "AN-7", "NT-LENS-7"), False, False, True, "", (), (), False, (), "balance"),
         ("counters.traffic-class", "RDMA runs on the priority that is lossless", "node", "the cluster file (qos.pfc_priority); https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/counters.html", "Set the traffic class of the job (NCCL_IB_TC, UCX_IB_TRAFFIC_CLASS) to the DSCP that maps to the lossless priority, and `mlnx_qos -i IF --trust dscp`; roce.chain shows the map.", (), True, False, True, "", (), (), False, (), "traffic_class"),
     )),
     "cpu_window": (3299, 61110006, (
         ("counters.cpu", "The CPUs keep up during the window", "node", "proc(5), /proc/stat; the shares are judgements", "`mpstat -P ALL 1` and `top -H` show who; interrupts on one CPU: spread them (`set_irq_affinity.sh IF`); TCP or staging where RDMA should run: see nccl.transport; stolen time: ask the provider.", ("NT-CPU-1",), True, False, True, "", (), (), False, (), "cpu"),
     )),
-    "optics": (12434, 3340332540, (
+    "optics": (12535, 3340332540, (
         ("optics.module", "Modules and cables raise no alarm", "node", "SFF-8636 and CMIS (alarms and thresholds of the module itself); ethtool(8); https://docs.nvidia.com/networking/display/mftv4310/mlxlink+Utility", "Clean the connectors and reseat the module; hot: look at the fans and at its neighbours in the cage; little light: clean or replace the fibre. `ethtool -m IF` shows value and threshold.", ("AN-6",), False, False, False, "", ("cmd:mlxlink *",), (), False, ("no_rdma",), "module"),
         ("optics.fec", "Fast links correct errors, all in the same way", "node", "IEEE 802.3cd, 802.3bs, 802.3ck (RS-FEC of PAM4 lanes); ethtool(8)", "`ethtool --set-fec IF encoding auto`, and the same on the switch port; a cable that needs another FEC than its neighbours is of another kind.", ("AN-6",), False, False, False, "", ("cmd:mlxlink *",), (), False, ("no_rdma",), "fec"),
         ("optics.ber", "Links have a low bit error ratio", "node", "https://docs.nvidia.com/networking/display/mftv4310/mlxlink+Utility; raw: Oracle's oci-hpc healthcheck; effective and symbol: NVIDIA's rule of thumb, ibdiagnet", "Clean and reseat the cable; `mlxlink -d DEVICE -m -c` names the lane; clear with `--pc`, look again after an hour, and replace what still errs.", ("AN-6",), False, False, False, "", (), (), False, ("no_rdma",), "bit_error_ratio"),
     )),
-    "rails": (8853, 3597149125, (
+    "rails": (8854, 3597149125, (
         ("rails.subnets", "Each RoCE rail answers for its own address only", "node", "https://docs.kernel.org/networking/ip-sysctl.html (arp_ignore, arp_announce, rp_filter)", "Give each rail its own subnet, or `sysctl` arp_ignore=1, arp_announce=2, rp_filter=2 and routes per rail.", ("AN-3", "NT-CTR-4"), True, False, False, "", (), (), False, ("no_rdma",), "subnets"),
         ("rails.isolated", "The compute fabric carries no other traffic", "node", "proc(5), /proc/net/route; operators' rule: backend and frontend networks are apart", "`ip route`: move the default route to the management interface; give the rails subnets of their own.", ("AN-2",), True, False, False, "", (), (), False, ("no_rdma",), "isolated"),
     )),
-    "switch": (9974, 2444539243, (
+    "switch": (10082, 2444539243, (
         ("switch.pfc", "PFC is on for the same priorities at both ends of each cable", "node", "IEEE 802.1Qaz-2011 (DCBX), 802.1AB (LLDP)", "Set the switch port and the interface alike: `mlnx_qos -i IF --pfc …`, and the switch's PFC profile.", ("AN-4", "FP-LOSS-2"), True, False, False, "", (), (), False, ("no_rdma",), "pfc"),
         ("switch.mtu", "The switch takes frames as large as the interface sends", "node", "IEEE 802.3 (maximum frame size TLV): MTU + 14 bytes header + 4 checksum + 4 for each VLAN tag", "Set the switch port to MTU 9216, as is usual on a training fabric, or `ip link set IF mtu N` to what it has.", ("NT-FAB-4",), True, False, False, "", (), (), False, ("no_rdma",), "mtu"),
         ("fleet.rail-leaf", "Rail i of all nodes is on the same leaf", "fleet", "rail-optimised wiring (NVIDIA DGX SuperPOD reference architecture); IEEE 802.1AB", "`lldpcli show neighbors` on this node and a good one names switch and port; compare with the cabling plan: swapped cables come in pairs.", (), True, False, False, "", (), (), False, (), "rail_leaf"),
     )),
-    "nccl_env": (10923, 2183764493, (
+    "nccl_env": (11352, 2183764493, (
         ("nccl.left-over-disables", "No NCCL transport is left switched off", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html; values as in NCCL 2.30 src/misc/param.cc", "Remove it where it is set (environment, /etc/nccl.conf, ~/.nccl.conf); if it hides a fault, find that fault.", ("NT-ENV-4", "NT-ENV-5", "NT-ENV-6", "NT-LENS-4", "NT-LENS-5"), True, False, False, "", ("nvml:gpus",), (), False, (), "left_over_disables"),
         ("nccl.socket-ifname", "NCCL_SOCKET_IFNAME names an interface that is here and up", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-socket-ifname", "Name an interface that every node has (`ip -br addr`), or unset it; a per-node value goes to /etc/nccl.conf.", ("NT-ENV-2", "PA-15"), True, False, False, "", (), (), False, (), "socket_ifname"),
     )),
-    "nccl_hca": (11081, 3835149116, (
+    "nccl_hca": (11498, 3835149116, (
         ("nccl.ib-hca", "NCCL_IB_HCA selects the active ports of the compute fabric", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ib-hca; grammar as in NCCL 2.30 src/misc/socket.cc", "List the compute ports by whole name: NCCL_IB_HCA==mlx5_0,mlx5_3 (the second `=` makes names exact).", ("NT-ENV-3", "PA-15", "NT-ROL-1"), True, False, False, "", (), (), False, (), "ib_hca"),
     )),
-    "nccl_lint": (11327, 3177260852, (
+    "nccl_lint": (11330, 3177260852, (
         ("nccl.unknown-variables", "Every NCCL variable that is set is one that somebody reads", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html; names that NCCL 2.3.5 to 2.30.7 and the known plug-ins read", "Correct the name (`env | grep -i nccl`, /etc/nccl.conf), or unset it: as it stands it does nothing.", (), False, False, False, "", (), (), False, (), "unknown_variables"),
         ("nccl.variable-version", "Every NCCL variable that is set is one that the installed NCCL reads", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html (since, deprecated, removed); names that each of the releases 2.3.5 to 2.30.7 reads", "Look in `env | grep NCCL` and /etc/nccl.conf; use the name of the installed release, or `unset` it.", (), False, False, False, "", (), (), False, (), "variable_version"),
         ("nccl.variable-values", "Every NCCL variable has a value that NCCL reads as it is written", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html; numbers as in NCCL 2.30 src/misc/param.cc (strtoll, base 0)", "Correct it in the job script or /etc/nccl.conf: plain digits, no quotes, no units, the guide's words.", (), True, False, False, "", (), (), False, (), "variable_values"),
@@ -138,7 +138,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("nccl.gid-index", "NCCL_IB_GID_INDEX means a routable RoCE v2 address on every port", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ib-gid-index; found by NCCL itself from 2.21 on (NCCL 2.21 release notes)", "Unset it with NCCL 2.21 or newer; before, take the row of `show_gids` that is v2 with the port's IPv4.", (), True, False, False, "", (), (), False, (), "gid_index"),
         ("nccl.fabric-fit", "NCCL's fabric settings fit this fabric", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html (NCCL_IB_TC, NCCL_CROSS_NIC, NCCL_IB_QPS_PER_CONNECTION); RFC 2474: DSCP = traffic class >> 2", "Unset it, or take this fabric's value: `NCCL_IB_TC=106` is DSCP 26, which the default map puts on priority 3.", (), False, False, False, "", (), (), False, (), "fit"),
     )),
-    "nccl_balance": (9396, 1493759570, (
+    "nccl_balance": (9538, 1493759570, (
         ("nccl.load-balancing", "NCCL's connections can be spread over the paths of the fabric", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html (NCCL_IB_QPS_PER_CONNECTION: routing entropy; NCCL_IB_ADAPTIVE_ROUTING, NCCL_IB_SL)", "Switches that hash: `NCCL_IB_QPS_PER_CONNECTION=4` in /etc/nccl.conf. Switches that route adaptively: `NCCL_IB_ADAPTIVE_ROUTING=1`, on InfiniBand with NCCL_IB_SL at the level that the subnet manager does it for.", ("FP-CON-5", "AN-7"), False, False, False, "", (), (), False, ("no_rdma",), "load_balancing"),
         ("nccl.run-balancing", "The run let its connections be spread over the paths of the fabric", "run", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html; the list of devices and the `set by environment to` lines of NCCL 2.4 … 2.30", "Switches that hash: `NCCL_IB_QPS_PER_CONNECTION=4` where the job sets its variables; see nccl.load-balancing.", (), False, False, False, "", (), (), False, (), "run_balancing"),
     )),
@@ -162,7 +162,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("host.open-files", "A process may open enough files", "node", "getrlimit(2), RLIMIT_NOFILE; 65,536 is the operators' floor, 1,048,576 customary for large jobs", "LimitNOFILE=1048576 for slurmd, containerd, sshd; `* - nofile 1048576` in limits.d.", (), True, False, False, "", (), (), False, (), "files"),
         ("host.time-sync", "The clock is synchronised", "node", "chronyc(1), timedatectl(1); 50 ms is a judgement: logs of ranks are merged by time", "Enable chronyd (or ptp4l with phc2sys) and let it reach its server; `chronyc makestep` on a drained node.", (), False, False, False, "", (), (), False, (), "time_sync"),
     )),
-    "kernel": (10303, 2353075000, (
+    "kernel": (10556, 2353075000, (
         ("kernel.modules", "The modules that this hardware needs are loaded", "node", "https://docs.kernel.org/infiniband/user_verbs.html; NVIDIA driver README, chapter on kernel modules", "`modprobe NAME`, then list it in /etc/modules-load.d so that it is there after a reboot.", ("PA-13", "NT-PIT-3"), True, False, False, "", (), (), False, (), "modules"),
         ("kernel.boot-options", "No boot option holds the hardware back", "node", "https://docs.kernel.org/admin-guide/kernel-parameters.html", "Remove the option from /etc/default/grub, `update-grub`, and reboot when the node is drained.", (), True, False, False, "", (), (), False, (), "boot_options"),
         ("kernel.cpu-governor", "The CPUs run with the performance governor", "node", "https://docs.kernel.org/admin-guide/pm/cpufreq.html; vendors' tuning guides for GPU hosts", "`cpupower frequency-set -g performance`, or the tuned profile throughput-performance.", (), True, False, False, "", (), (), False, (), "cpu_governor"),
@@ -175,7 +175,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "checkpoint": (4762, 240998537, (
         ("checkpoint.age", "The newest checkpoint is as young as the site promises", "node", "the cluster file: checkpoint.path and checkpoint.interval_min", "Read the job's log and `df` of the file system: full or slow storage, a hanging rank, an interval in steps.", ("FP-LOSS-4", "PA-26"), False, False, False, "", (), (), False, (), "age"),
     )),
-    "container": (10464, 3992748598, (
+    "container": (10597, 3992748598, (
         ("container.gpu-devices", "The container has the GPUs' device nodes", "node", "NVIDIA container toolkit: NVIDIA_VISIBLE_DEVICES; NVIDIA driver README (nvidia-uvm)", "Request `nvidia.com/gpu` and the runtime class `nvidia`; Docker: `--gpus all`; bubblewrap: `--dev-bind`.", (), True, False, False, "", (), (), False, (), "gpu_devices"),
         ("container.networks", "The pod is attached to the compute fabric's networks", "node", "Kubernetes Network Custom Resource Definition De-facto Standard, network-status; Multus", "Name the networks in the pod's annotation k8s.v1.cni.cncf.io/networks, and read `kubectl describe pod`.", ("NT-CTR-3",), True, False, False, "", (), (), False, (), "pod_networks"),
         ("container.rdma-address", "Every RDMA device has a GUID, and one of them an interface in this namespace", "node", "ib-kubernetes: guid of a virtual function; docs.kernel.org/infiniband (net namespaces, GIDs)", "InfiniBand: let ib-kubernetes or `ip link set PF vf N node_guid` set it; RoCE: give the pod the function.", ("NT-CTR-4",), True, False, False, "", (), (), False, (), "rdma_address"),
@@ -195,11 +195,11 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "container_devices": (8907, 198289149, (
         ("container.device-plugin", "The pod was allocated an RDMA resource by a device plug-in", "node", "Kubernetes: Device Plugins; k8s-rdma-shared-dev-plugin; sriov-network-device-plugin (PCIDEVICE_*)", "Request it in this container's resources.limits, such as rdma/hca_shared_devices_a: 1 or nvidia.com/mlnxnics: 8; `kubectl describe node` lists what the node's plug-in offers.", ("NT-CTR-2",), True, False, False, "", (), (), False, (), "device_plugin"),
     )),
-    "fleet": (8872, 2629168111, (
+    "fleet": (8839, 2629168111, (
         ("fleet.driver-equal", "All nodes run the same NVIDIA driver", "fleet", "NVIDIA data-centre driver documentation; majority of at least 3 nodes and 60 %", "`nvidia-smi --query-gpu=driver_version --format=csv`; install the version of the others on the odd nodes, reboot.", ("PA-03",), True, False, False, "", (), (), False, (), "driver_equal"),
         ("fleet.mtu-equal", "The compute ports of all nodes have the same MTU", "fleet", "InfiniBand path MTU is the smaller of both ends; majority of at least 3 nodes and 60 %", "Set the odd nodes' MTU to the others' (`ip link set IF mtu …`, or the subnet manager's partition).", ("NT-FAB-4", "PA-14"), True, False, False, "", (), (), False, (), "mtu_equal"),
     )),
-    "fleet_software": (7169, 103763441, (
+    "fleet_software": (7279, 103763441, (
         ("fleet.software", "The software of a job is the same on all nodes", "fleet", "PyTorch and NCCL: all ranks of a job must run one version; majority of at least 3 nodes and 60 %", "Bring the odd nodes to the version of the others (`pip list`, `ofed_info -s`, `lsmod`), best by one image for all.", ("PA-03",), True, False, False, "", ("file:*.dist-info/INSTALLER",), (), False, (), "software"),
         ("fleet.firmware", "NICs and GPUs run the same firmware on all nodes", "fleet", "NVIDIA DGX firmware update guides: one bundle for all nodes; majority of at least 3 nodes and 60 %", "`mlxfwmanager` (NICs), the vendor's bundle (GPUs); a reset or a power cycle makes it run.", (), True, False, False, "", (), (), False, (), "firmware"),
     )),
@@ -213,10 +213,10 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "fleet_nic": (5029, 3671195230, (
         ("fleet.nic-settings", "The RDMA devices of all nodes have the same names, places and settings", "fleet", "NCCL user guide, NCCL_IB_HCA (one list of names for all ranks); majority of at least 3 nodes and 60 %", "Names: the same udev rules (60-rdma-persistent-naming) and slots; else `setpci`, modules, kernel.", (), True, False, False, "", (), (), False, (), "nic_settings"),
     )),
-    "fleet_identity": (7822, 2192631329, (
+    "fleet_identity": (7871, 2192631329, (
         ("fleet.identity", "No two nodes have the same GUID, address, LID, UUID or host name", "fleet", "InfiniBand architecture specification (GUID, LID), RFC 5227 (IPv4), IEEE 802 (MAC), machine-id(5)", "`ibstat`, `ip -br addr` and `hostname` on both show who has it by right; correct the other.", ("NT-FAB-4",), True, False, False, "", (), (), False, (), "identity"),
     )),
-    "fleet_rails": (9519, 2668480870, (
+    "fleet_rails": (9539, 2668480870, (
         ("fleet.rails", "Rail i of all nodes lies in the same network and runs at the same rate", "fleet", "NVIDIA DGX SuperPOD reference architecture (rail-optimised); NCCL connects rail i to rail i; majority of at least 3 nodes and 60 %", "Compare the rail's address, partition (`cat …/pkeys/0`), VLAN and cable with those of another node.", ("NT-FAB-3", "NT-FAB-4", "PA-16"), True, False, False, "", (), (), False, (), "rails_match"),
     )),
     "fleet_outliers": (10368, 2208967526, (
@@ -228,14 +228,14 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("fleet.gid-index", "The routable RoCE v2 address has the same GID index on all nodes", "fleet", "NCCL user guide, NCCL_IB_GID_INDEX; majority of at least 3 nodes and 60 %", "Unset NCCL_IB_GID_INDEX with NCCL 2.21 or newer; else bring the odd nodes' addresses up in the others' order (`show_gids`).", ("NT-FAB-4",), True, False, False, "", (), (), False, (), "gid_index"),
         ("fleet.roce-equal", "RoCE's marking and congestion control are the same on all nodes", "fleet", "NVIDIA MLNX_OFED documentation, RoCE congestion control; majority of at least 3 nodes and 60 %", "Copy the settings of the other nodes: NCCL_IB_TC or tc/1/traffic_class, /sys/class/net/IF/ecn, `mlnx_qos -d`.", ("PA-14", "FP-LOSS-2"), True, False, False, "", ("file:/sys/kernel/debug/mlx5/*/cc_params/*",), (), False, (), "roce_equal"),
     )),
-    "nccl_ranks": (7255, 1731472170, (
+    "nccl_ranks": (7222, 1731472170, (
         ("fleet.nccl-equal", "All nodes have the same NCCL", "fleet", "NCCL: all ranks of a communicator must run one version; majority of at least 3 nodes and 60 %", "`ldconfig -p | grep nccl`; bring the odd nodes to the version of the others; in containers pull one image by digest.", ("PA-03", "NT-PIT-4"), True, False, False, "", (), (), False, (), "version_equal"),
         ("fleet.ranks-agree", "NCCL's settings are the same on every rank", "fleet", "NCCL user guide, Environment Variables: some must be equal on all ranks; majority of 3 nodes and 60 %", "Set it in one place for all ranks: the job script, or the same /etc/nccl.conf on every node.", ("NT-ENV-14",), True, False, False, "", (), (), False, (), "ranks_agree"),
     )),
     "nccl_log_env": (4388, 1214301844, (
         ("nccl.run-settings", "The NCCL settings of the run are sound, and the same on every rank", "run", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html; `NAME set by environment to VALUE` lines of NCCL 2.4 … 2.30", "Correct the variable where the job sets it: its script, its image, /etc/nccl.conf or ~/.nccl.conf.", (), False, False, False, "", (), (), False, (), "run_settings"),
     )),
-    "fabric": (10704, 130608863, (
+    "fabric": (11037, 130608863, (
         ("fabric.sweep", "A sweep of the fabric sees all of it", "fleet", "https://github.com/linux-rdma/rdma-core (infiniband-diags): ibnetdiscover(8); a tool that loses queries ends with status 0", "Look at the device named, `ibportstate LID PORT query` from its neighbour; then sweep again.", (), True, True, False, "", ("cmd:ibnetdiscover", "cmd:iblinkinfo -l", "cmd:ibqueryerrors"), (), False, (), "whole"),
         ("fabric.subnet-manager", "Exactly one subnet manager is master", "fleet", "InfiniBand Architecture Specification 14.4.1; https://github.com/linux-rdma/rdma-core (infiniband-diags): sminfo(8), saquery(8)", "On the hosts named: `systemctl status opensm`, or UFM; stop all but one master and its standbys, and give all of them the same sm_key.", (), True, True, False, "", ("cmd:ibnetdiscover", "cmd:sminfo", "cmd:saquery -s"), (), False, (), "manager"),
         ("fabric.sharp", "The switches can reduce (SHARP), and their manager is there", "fleet", "NVIDIA SHARP documentation: aggregation nodes, sharp_am; an aggregation node is an HCA inside the switch", "On the host of the subnet manager: `systemctl status sharp_am`; in opensm.conf sharp_enabled = 2.", ("NT-SHP-1", "NT-SHP-2"), True, True, False, "", ("cmd:ibnetdiscover", "cmd:saquery SR"), (), False, (), "sharp"),
@@ -253,11 +253,11 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("fabric.fan-in", "No receiver of the job is narrower than one of its senders", "fleet", "IBA 7.9 (credits): what cannot be delivered waits in the switch, and then in the switches before it", "`iblinkinfo -l | grep NAME` of the HCA: bring its link to the rate of the others, or leave its node out.", ("FP-CON-1",), False, True, False, "", ("cmd:ibnetdiscover", "cmd:ibqueryerrors", "file:/sys/class/infiniband/mlx5_0/node_guid"), (), False, (), "fan_in"),
         ("fabric.uplink-balance", "The uplinks of a leaf carry alike", "fleet", "a judgement: one and a half times an even share, at half of the link's rate; IBA PortXmitData, PortRcvData", "Route adaptively (`routing_engine ar_updn` of MLNX_OFED's opensm, or UFM; NCCL_IB_ADAPTIVE_ROUTING, NCCL_IB_SL), or place the job on whole leaves; `ibtracert` shows which flows share the uplink.", ("FP-CON-5",), False, True, True, "", ("cmd:ibnetdiscover", "cmd:ibqueryerrors --counters --switch"), (), False, (), "uplink_balance"),
     )),
-    "nccl_run": (14473, 1805780937, (
+    "nccl_run": (14613, 1805780937, (
         ("nccl.transport", "Traffic between nodes takes RDMA, not TCP", "run", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html; line formats as in NCCL 2.4 … 2.30", "Set NCCL_NET=IB so that a run fails rather than falls back, then cure the first cause that the log states.", ("NT-NCCL-1", "NT-NCCL-2", "NT-LENS-3", "NT-PIT-2"), True, False, False, "", (), (), False, (), "transport"),
         ("nccl.gpudirect-rdma", "Every network channel uses GPUDirect RDMA", "run", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#gpu-direct; `/GDRDMA` on channel lines, NCCL 2.4 … 2.30", "`modprobe nvidia-peermem`, or use the open kernel modules (DMA-BUF); then check GPU-NIC locality, ACS and IOMMU.", (), True, False, False, "", (), (), False, (), "gpudirect_rdma"),
     )),
-    "nccl_failures": (5464, 2486555552, (
+    "nccl_failures": (5758, 2486555552, (
         ("nccl.failures", "The log holds no failure of NCCL or of what it rests on", "run", "signatures in preflight/facts/nccl_log/signatures.toml, each with its origin; NCCL 2.4 … 2.30", "Cure the earliest first: later ones are often its echoes. `preflight check --hosts NODES --log FILE` finds its cause.", (), True, False, False, "", (), (), False, (), "failures"),
     )),
     "nccl_rails": (3080, 1447343266, (
@@ -266,10 +266,10 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "nccl_tests": (5024, 3655032073, (
         ("nccl-tests.wrong-values", "nccl-tests finds no wrong value", "run", "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md; nccl-tests 2.19.6 src/common.cu", "Repeat with `-c 1` on halves of the nodes until one remains; then `preflight check` there: XIDs, ECC, NVLink.", (), True, False, False, "", (), (), False, (), "wrong_values"),
     )),
-    "nccl_busbw": (12481, 3704054833, (
+    "nccl_busbw": (12686, 3704054833, (
         ("nccl-tests.busbw", "nccl-tests reaches the bus bandwidth of this hardware", "run", "nccl-tests doc/PERFORMANCE.md; shares of the line rate as in public runs (preflight/roofline/collectives.py); a floor in the cluster file comes first", "`preflight check --log FILE`: nccl.transport, nccl.gpudirect-rdma; then compare clocks, NVLink, HCAs with a good node.", ("NT-NCCL-3", "GS-3", "PA-25"), True, False, False, "", (), (), False, (), "busbw"),
     )),
-    "nccl_curve": (9802, 31171813, (
+    "nccl_curve": (10036, 31171813, (
         ("nccl-tests.curve", "Bandwidth rises with the message size, and latency is flat", "run", "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md; 5 % between neighbouring sizes: ROCm cvs", "Run the odd sizes alone with `-n 100`, then with NCCL_DEBUG=INFO: which algorithm and protocol changes there?", ("NT-NCCL-4", "FP-LAT-4"), True, False, False, "", (), (), False, (), "shape"),
         ("nccl-tests.collectives", "AllReduce, AllGather, ReduceScatter and All-to-All were measured", "run", "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md", "run `all_gather_perf`, `reduce_scatter_perf` and `alltoall_perf` beside `all_reduce_perf`, to the same size", ("PA-18", "PA-25", "FP-OBS-2"), False, False, False, "", (), (), False, (), "collectives"),
     )),
@@ -289,7 +289,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("torch.collective-times", "A collective takes about the same time each time", "run", "Nearest-rank percentiles: p99 of at least 100, p99.9 of at least 1000; three times the median: a judgement", "Profile more ranks: one that comes late makes all others wait; then congestion: `preflight check --window 60`.", ("FP-LAT-1",), False, False, False, "", (), ("trace",), False, (), "collective_times"),
         ("torch.straggler", "No rank is waited for by all others", "run", "Judgement: half of the others' median communication time; NCCL's kernels wait inside", "Look at that rank's node: clocks, throttling, its NIC and CPUs, its data (`preflight check --hosts NODE`).", ("PA-23",), False, False, False, "", (), ("trace",), False, (), "straggler"),
     )),
-    "torch_hang": (8643, 492365863, (
+    "torch_hang": (8780, 492365863, (
         ("torch.backend", "NCCL carries the collectives of GPU tensors", "run", "https://docs.pytorch.org/docs/stable/distributed.html#which-backend-to-use", "`init_process_group(\"nccl\")`, or \"cpu:gloo,cuda:nccl\", so that no collective on a GPU tensor is left to Gloo.", ("NT-PIT-1", "NT-LENS-2"), False, False, False, "", (), ("trace", "recording"), False, (), "backend"),
         ("torch.hang", "No rank hangs in a collective", "run", "https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html; messages of ProcessGroupNCCL's watchdog, PyTorch 1.7 … 2.13", "Look at that rank first: its own log and stack (`py-spy dump --pid PID`), its node's XIDs, its data loader.", ("NT-LENS-9",), False, False, False, "", (), ("recording", "watchdog"), False, (), "hang"),
     )),

@@ -25,8 +25,10 @@ def listed(names: list[str]) -> str:
 
 def not_this_fabric(swept: FabricFacts) -> Finding | None:
     """Return what every check says where the compute fabric is Ethernet, or is not the one that was swept."""
-    if evidence := swept.roce_only:
-        return skipped(f"every compute port of {swept.sweeper.node} is Ethernet: no InfiniBand", evidence=evidence)
+    if evidence := swept.not_infiniband:
+        return skipped(
+            f"every compute port of {swept.sweeper.node} is Ethernet or EFA, not InfiniBand", evidence=evidence
+        )
     if foreign := swept.foreign:
         return unknown(
             f"another fabric was swept: none of the compute HCAs of {swept.sweeper.node} is in it",

@@ -133,8 +133,8 @@ def _zero(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Fin
 
 
 def _without_guid(node: NodeFacts, site: Site) -> dict[str, list[str]]:
-    """Return the compute devices whose GUID is all zero, by the file that says so."""
-    devices = list(dict.fromkeys(port.device for port in compute(node, site)))
+    """Return the compute devices whose GUID is all zero, by the file that says so; EFA's may be so on healthy ones."""
+    devices = list(dict.fromkeys(port.device for port in compute(node, site) if not port.efa))
     zero = {name: [one for one in devices if _is_zero(node, one, name)] for name in ("node_guid", "sys_image_guid")}
     return {name: found for name, found in zero.items() if found}
 

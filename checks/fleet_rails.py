@@ -52,7 +52,7 @@ def _gid(node: NodeFacts, port: Port) -> str:
 
 def _manager(node: NodeFacts, port: Port) -> str | None:
     """Return subnet prefix and the manager's LID of an InfiniBand port: of which fabric it is."""
-    if port.roce:
+    if not port.infiniband:
         return None
     if port.sm_lid is None:
         raise EvidenceError(f"file:{ROOT}/{port.device}/ports/{port.number}/sm_lid", "was not read")
@@ -60,7 +60,7 @@ def _manager(node: NodeFacts, port: Port) -> str | None:
 
 
 def _partitions(node: NodeFacts, port: Port) -> str | None:
-    if port.roce:
+    if not port.infiniband:
         return None
     base = f"file:{ROOT}/{port.device}/ports/{port.number}/pkeys"
     keys = [f"{base}/{row}" for row in _PARTITIONS if row == 0 or f"{base}/{row}" in node.evidence]

@@ -48,6 +48,7 @@ SOFTWARE = (
     Trait("OFED or DOCA", settings.OFED, on_rdma_nodes(installed(settings.OFED, _release))),
     Trait("mlx5_core", "file:/sys/module/mlx5_core/version",
           on_rdma_nodes(where_there("file:/sys/module/mlx5_core/version"))),
+    Trait("efa", "file:/sys/module/efa/version", on_rdma_nodes(where_there("file:/sys/module/efa/version"))),
     Trait("NVIDIA container toolkit", settings.TOOLKIT,
           on_gpu_nodes(installed(settings.TOOLKIT, settings.toolkit_version))),
 )  # fmt: skip

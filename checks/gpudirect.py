@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.checks.presence import no_gpu, no_rdma
+from preflight.checks.presence import is_efa_node, no_gpu, no_rdma
 from preflight.cluster import Site
 from preflight.facts import NodeFacts
 from preflight.facts.kernel import (
     CMDLINE,
     DMA_BUF,
+    EFA_PEER_MODULE,
     IOMMU_GROUPS,
     MODULES,
     NVIDIA_VERSION,
@@ -44,9 +45,12 @@ def peer_memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
     DMA-BUF takes the driver's open kernel modules and kernel 5.12; distributions carry it back to older ones,
     so a lower number alone is unknown, never a fail. The module is not loaded by itself after a reboot.
 
+    AWS EFA has a module of its own, efa_nv_peermem; nvidia_peermem does not serve it.
+
     A false alarm: a missing nvidia_peermem where DMA-BUF works is no fault, and passes.
     """
-    loaded = [name for name in PEER_MODULES if name in node.modules]
+    of_efa = is_efa_node(node)
+    loaded = [name for name in ((EFA_PEER_MODULE,) if of_efa else PEER_MODULES) if name in node.modules]
     if len(loaded) > 1:
         yield warned(
             f"{' and '.join(loaded)} are both loaded: they serve the same purpose and conflict",
@@ -58,10 +62,10 @@ def peer_memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
     elif loaded:
         yield passed(f"{loaded[0]} is loaded", found=loaded[0], evidence=[MODULES])
     else:
-        yield _dma_buf(node)
+        yield _dma_buf(node, of_efa)
 
 
-def _dma_buf(node: NodeFacts) -> Finding:
+def _dma_buf(node: NodeFacts, of_efa: bool) -> Finding:
     is_open = node.parsed(NVIDIA_VERSION, open_modules)
     major, minor = node.parsed(RELEASE, release)
     flavour = "open" if is_open else "proprietary"
@@ -69,8 +73,8 @@ def _dma_buf(node: NodeFacts) -> Finding:
     keys = [MODULES, NVIDIA_VERSION, RELEASE]
     if is_open and (major, minor) >= DMA_BUF:
         return passed(f"DMA-BUF: open kernel modules on kernel {major}.{minor}", found=found, evidence=keys)
-    if all(device.startswith("rdmap") for device in node.rdma_devices):
-        fix = 'the efa driver brings its own: look for "GDRDMA" in the job\'s NCCL log'
+    if of_efa:
+        fix = '`modprobe efa_nv_peermem`; older efa drivers bring their own: look for "GDRDMA" in the job\'s NCCL log'
         return unknown("EFA without a peer-memory module or DMA-BUF", found=found, evidence=keys, fix=fix)
     if is_open:
         return unknown(

@@ -25,6 +25,7 @@ class Needed:
     without: str  # what does not work
     status: Status
     nvidia: bool = False  # whether it serves a GPU, else an RDMA NIC
+    nics: tuple[str, ...] = ("15b3",)  # PCI vendors of the NICs that it serves
     switches: bool = False  # whether only NVSwitches behind NICs want it
 
 
@@ -32,7 +33,8 @@ class Needed:
 NEEDED = (
     Needed("mlx5_core", "the NIC has no driver", Status.FAIL),
     Needed("mlx5_ib", "the NIC is no RDMA device", Status.FAIL),
-    Needed("ib_uverbs", "no program can open an RDMA device", Status.FAIL),
+    Needed("efa", "the EFA devices have no driver", Status.FAIL, nics=("1d0f",)),
+    Needed("ib_uverbs", "no program can open an RDMA device", Status.FAIL, nics=("15b3", "1d0f")),
     Needed("rdma_ucm", "programs that connect by RDMA CM fail (not NCCL)", Status.WARN),
     Needed("ib_umad", "nvlsm cannot reach the NVSwitches behind their bridge NICs", Status.WARN, switches=True),
     Needed("nvidia_uvm", "CUDA cannot start where nobody may load it: in a container", Status.WARN, nvidia=True),
@@ -59,12 +61,16 @@ def modules(node: NodeFacts, site: Site) -> Iterator[Finding]:
     device files are there, it is. ib_umad is asked for on HGX B200 and B300 only, whose NVLink subnet manager
     speaks through it; in a virtual machine the host does that.
     """
-    rdma = any(nic.vendor == "15b3" for nic in node.rdma_nics_on_bus)
+    vendors = {nic.vendor for nic in node.rdma_nics_on_bus}
     nvidia = bool(node.gpus_on_bus) and "nvidia" in node.modules  # without: gpu.driver says so
     bridges = site.part is not None and site.part.switches_behind_nics and not node.in_virtual_machine
-    wanted = [needed for needed in NEEDED if (nvidia if needed.nvidia else rdma) and (bridges or not needed.switches)]
+    wanted = [
+        needed
+        for needed in NEEDED
+        if (nvidia if needed.nvidia else vendors.intersection(needed.nics)) and (bridges or not needed.switches)
+    ]
     if not wanted:
-        yield skipped("no NVIDIA NIC on the PCI bus and no GPU driver loaded", evidence=[PCI_BUS, MODULES])
+        yield skipped("no NVIDIA NIC and no EFA on the PCI bus, and no GPU driver loaded", evidence=[PCI_BUS, MODULES])
         return
     missing = [needed for needed in wanted if needed.name not in node.modules]
     for needed in missing:
@@ -93,7 +99,7 @@ class Hindrance:
 
 def _blocks(option: Option) -> bool:
     listed = option.value.replace("-", "_").split(",")
-    ours = ("nvidia", "nvidia_uvm", "nvidia_peermem", "mlx5_core", "mlx5_ib", "ib_uverbs", "rdma_ucm")
+    ours = ("nvidia", "nvidia_uvm", "nvidia_peermem", "mlx5_core", "mlx5_ib", "ib_uverbs", "rdma_ucm", "efa")
     return option.name in ("module_blacklist", "modprobe.blacklist") and any(name in listed for name in ours)
 
 

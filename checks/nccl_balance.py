@@ -9,7 +9,7 @@ from preflight import facts
 from preflight.checks.nccl_fit import GUIDE
 from preflight.checks.nccl_place import as_set, environments, unread
 from preflight.checks.nccl_run import ASK, no_nccl
-from preflight.checks.presence import RDMA_CLASS, no_rdma
+from preflight.checks.presence import RDMA_CLASS, efa_only, no_rdma
 from preflight.cluster import Site
 from preflight.facts import NodeFacts, RunFacts
 from preflight.facts.nccl_env import PROCESS, NcclEnvironment, Setting
@@ -67,6 +67,9 @@ def load_balancing(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ports = [port for port in site.roles(node).compute if port.active]
     if not ports:
         yield unknown("no compute port is active: rdma.port-state says so", evidence=[RDMA_CLASS])
+        return
+    if skip := efa_only(ports, "which spread every message over many paths by themselves (SRD)"):
+        yield skip
         return
     roce = 2 * sum(port.roce for port in ports) > len(ports)  # a single odd one is rdma.link-layer's
     if site.load_balancing.value == "one-path":

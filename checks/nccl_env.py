@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from preflight import facts
 from preflight.checks.nccl_place import as_set, environments, has_nvlink, nearest_of, unread
-from preflight.checks.presence import PCI_BUS, RDMA_CLASS
+from preflight.checks.presence import PCI_BUS, RDMA_CLASS, is_efa_node
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
@@ -26,6 +26,11 @@ GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 
 def _rdma(node: NodeFacts, site: Site) -> bool:
     return bool(node.rdma_devices)
+
+
+def _own_rdma(node: NodeFacts, site: Site) -> bool:
+    """Tell whether there is a device for NCCL's own RDMA transport; EFA's are reached by a plug-in."""
+    return bool(node.rdma_devices) and not is_efa_node(node)
 
 
 def _nvls(node: NodeFacts, site: Site) -> bool:
@@ -67,7 +72,7 @@ class Leftover:
 
 
 LEFTOVERS = (
-    Leftover("NCCL_IB_DISABLE", _rdma, "the kernel has no RDMA device", Status.FAIL, RDMA_CLASS,
+    Leftover("NCCL_IB_DISABLE", _own_rdma, "the kernel has no RDMA device but EFA's, if any", Status.FAIL, RDMA_CLASS,
              answers=("NT-ENV-4",)),
     Leftover("NCCL_NET", _rdma, "the kernel has no RDMA device", Status.FAIL, RDMA_CLASS),
     Leftover("NCCL_P2P_DISABLE", has_nvlink, "no NVLink between the GPUs", Status.FAIL, TOPO, Status.WARN,
@@ -107,7 +112,7 @@ def left_over_disables(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Values are read as NCCL reads them: ``true`` is 0 and switches nothing. RDMA switches fail on a node with
     RDMA devices, peer-to-peer ones on a node with NVLink (without it they warn), NVLink between nodes on a
     fabric that spans them; shared memory, GPUDirect RDMA and NVLink SHARP warn. What ranks that run here were
-    started with counts too.
+    started with counts too. NCCL_IB_DISABLE does nothing to AWS EFA, which NCCL reaches by a plug-in, and passes.
 
     NCCL_NVLS_ENABLE=0 beside Google's plug-ins (TCPX, TCPXO) is their recipe, and passes; so it does where ranks
     share a GPU (NCCL_MULTI_RANK_GPU_ENABLE=1), as NCCL would not start with both.

@@ -7,7 +7,7 @@ from typing import Any
 
 from preflight import facts
 from preflight.checks.nccl_place import as_set, nccl_versions, nearest_of, unread
-from preflight.checks.presence import RDMA_CLASS, no_rdma
+from preflight.checks.presence import RDMA_CLASS, is_efa_node, no_rdma
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
@@ -49,6 +49,10 @@ def ib_hca(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if absent := no_rdma(node, site):
         yield absent
         return
+    if is_efa_node(node):
+        yield passed(f"{setting.text} in {setting.where} has no effect: NCCL reaches EFA devices by a plug-in",
+                     subject=setting.name, evidence=[setting.source, RDMA_CLASS])  # fmt: skip
+        return
     versions = nccl_versions(node)
     if versions and max(versions) < RAILS:
         selection = Selection.parse(setting.value, empty_port_is_any=False)
@@ -86,6 +90,9 @@ def ib_hca(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 def _unset(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Without a list NCCL takes every active port; say so where the site keeps some for other traffic."""
+    if is_efa_node(node):
+        yield passed("NCCL_IB_HCA is unset, and has no say over EFA devices", evidence=[PROCESS])
+        return
     aside = {*(site.members.ports.storage or ()), *(site.members.ports.management or ())}
     taken = [port.name for port in node.rdma_ports if port.device in aside and port.active] if aside else []
     too = f", also {', '.join(taken)}, kept for other traffic" if taken else ""
@@ -146,7 +153,7 @@ def _inactive(
 
 
 def _mixed(chosen: list[Port], setting: Setting) -> Iterator[Finding]:
-    layers = {port.link_layer for port in chosen if port.active}
+    layers = {port.link_layer for port in chosen if port.active and not port.efa}
     if len(layers) > 1:
         yield warned(
             f"{setting.text} in {setting.where} selects InfiniBand and RoCE ports at once",

@@ -99,6 +99,7 @@ def place(node: NodeFacts, site: Site, env: NcclEnvironment | None = None) -> He
         peer_memory=known(lambda: any(name in node.modules for name in facts.kernel.PEER_MODULES)),
         infiniband=known(lambda: _is_infiniband(node, site)),
         rails_apart=known(lambda: _rails_apart(node, site)),
+        libfabric=bool(known(lambda: facts.rdma.all_efa(site.roles(node).compute))),
         ranks=facts.binding.world_size(names),
     )
 
@@ -127,8 +128,8 @@ def has_nvlink(node: NodeFacts, site: Site) -> bool:
 
 
 def _is_infiniband(node: NodeFacts, site: Site) -> bool | None:
-    layers = {port.roce for port in site.roles(node).compute if port.active}
-    return not layers.pop() if len(layers) == 1 else None
+    layers = {port.infiniband for port in site.roles(node).compute if port.active}
+    return layers.pop() if len(layers) == 1 else None
 
 
 def _rails_apart(node: NodeFacts, site: Site) -> bool | None:

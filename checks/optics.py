@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from preflight.checks.each_port import judged_ports, saying, some
-from preflight.checks.presence import no_rdma
+from preflight.checks.presence import efa_only, no_rdma
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts, optics
@@ -42,6 +42,8 @@ def _cabled(node: NodeFacts, site: Site) -> list[Port] | Finding:
     ports = judged_ports(node, site)
     if isinstance(ports, Finding):
         return ports
+    if skip := efa_only(ports, "whose cable is the cloud's to judge"):
+        return skip
     own = [port for port in ports if not is_virtual_function(node.evidence, port.device)]
     if own:
         return own

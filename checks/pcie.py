@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from preflight import facts
-from preflight.checks.presence import PCI_BUS, no_pci_nic
+from preflight.checks.presence import PCI_BUS, efa_only, no_pci_nic
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
@@ -95,6 +95,9 @@ def max_read_request(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: a port of 100 Gb/s or less may reach its rate all the same; ask ib_write_bw before you change it.
     """
+    if skip := efa_only(site.roles(node).compute, "whose reads the cloud's own card cuts"):
+        yield skip
+        return
     small, good, hidden = list[str](), dict[str, int](), list[str]()
     functions = _functions(node, site)
     if virtual := _virtual(functions):
@@ -144,6 +147,9 @@ def relaxed_ordering(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A false alarm: an AMD host whose BIOS prefers the NIC's traffic (Preferred I/O) may reach the full rate without
     it.
     """
+    if skip := efa_only(site.roles(node).compute, "whose ordering is the cloud's own card's matter"):
+        yield skip
+        return
     vendor = facts.gpudirect.processor_vendor(node.pci)
     if vendor and vendor != _AMD:
         yield skipped(f"the processor is not AMD's (PCI vendor {vendor})", evidence=[PCI_BUS])

@@ -6,7 +6,7 @@ one is expected, the check that counts it fails; the others only say that they c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from preflight.cluster import Roles, Site
@@ -15,7 +15,7 @@ from preflight.facts import NodeFacts
 from preflight.facts.gpudirect import NEAR
 from preflight.facts.pci import ROOT as PCI
 from preflight.facts.rdma import ROOT as IB
-from preflight.facts.rdma import is_software
+from preflight.facts.rdma import Port, all_efa, is_software
 from preflight.model import Finding, failed, skipped, unknown
 
 PCI_BUS = f"dir:{PCI}"
@@ -55,6 +55,21 @@ def no_pci_nic(node: NodeFacts, site: Site) -> Finding | None:
         names = ", ".join(sorted(devices))
         return skipped(f"{names}: software devices, on no PCI bus", evidence=[RDMA_CLASS])
     return None
+
+
+def is_efa_node(node: NodeFacts) -> bool:
+    """Tell whether all RDMA devices of a node are AWS EFA's; False where nobody could read their ports."""
+    try:
+        return all_efa(node.rdma_ports)
+    except EvidenceError:
+        return False
+
+
+def efa_only(ports: Sequence[Port], why: str) -> Finding | None:
+    """Return the finding of a check of what AWS EFA does not have, where all of these ports are EFA's; else None."""
+    if not all_efa(ports):
+        return None
+    return skipped(f"EFA devices, {why}", evidence=[f"file:{IB}/{ports[0].device}/ports/{ports[0].number}/link_layer"])
 
 
 def fewer_nics(node: NodeFacts, site: Site) -> bool:

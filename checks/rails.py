@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import combinations
 
 from preflight import facts
-from preflight.checks.presence import failing, no_rdma
+from preflight.checks.presence import efa_only, failing, no_rdma
 from preflight.cluster import Site
 from preflight.facts import NodeFacts
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
@@ -71,6 +71,8 @@ def _rails(node: NodeFacts, site: Site) -> list[str] | Finding:
     """Return the interfaces of the active RoCE compute ports, or what to say where there is none."""
     compute = site.roles(node).compute
     roce = [port for port in compute if port.roce]
+    if skip := efa_only(compute, "to which no network interface belongs"):
+        return skip
     if compute and not roce:
         return skipped("the compute ports are InfiniBand", evidence=[compute[0].evidence[0]])
     rails = [port.netdev for port in roce if port.netdev and port.active]
@@ -144,10 +146,11 @@ def isolated(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A false alarm: a small site with one network for everything, and clouds that route all traffic over one
     interface.
     """
-    compute = {port.netdev for port in site.roles(node).compute if port.netdev}
-    if not compute and all(port.device.startswith("rdmap") for port in site.roles(node).compute):
-        yield skipped("EFA devices, to which no network interface belongs", evidence=["dir:/sys/class/infiniband"])
+    ports = site.roles(node).compute
+    if skip := efa_only(ports, "to which no network interface belongs"):
+        yield skip
         return
+    compute = {port.netdev for port in ports if port.netdev}
     if not compute:
         yield unknown("no compute port has a network interface to judge", evidence=["dir:/sys/class/infiniband"])
         return

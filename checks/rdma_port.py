@@ -9,7 +9,7 @@ from preflight.checks.presence import compute_roles, failing, no_rdma
 from preflight.checks.rdma import SYSFS
 from preflight.cluster import Site
 from preflight.facts import NodeFacts
-from preflight.facts.rdma import Port
+from preflight.facts.rdma import EFA_PLACEHOLDER_GBPS, Port, all_efa
 from preflight.model import Finding, check, compare, passed, unknown
 
 
@@ -31,6 +31,8 @@ def port_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Any other state fails. Only ports that a job uses are judged (cluster file, NCCL_IB_HCA, nearest to a GPU;
     on Grace, where no NIC is nearer than another, those that are no BlueField). Where none of these tells, a
     port that is down is unknown.
+
+    The efa driver calls every port of its own active: there a device that is gone tells more (rdma.device-count).
 
     A false alarm: a storage, management or spare port that is down by design. Name the job's ports in
     `ports.compute`.
@@ -89,7 +91,7 @@ def port_rate(node: NodeFacts, site: Site) -> Iterator[Finding]:
     GPU has several ports (2 x 200 Gb/s, 4 x 100 Gb/s of EFA), together they are what is customary for one.
 
     A false alarm: a speed that the kernel does not know is printed as SDR or QDR on a healthy port; it is unknown
-    here.
+    here, and so are the 100 Gb/s that an old efa driver prints of faster devices.
     """
     roles = compute_roles(node, site)
     if isinstance(roles, Finding):
@@ -121,9 +123,19 @@ def port_rate(node: NodeFacts, site: Site) -> Iterator[Finding]:
         else:
             at_rate.append(port)
     if at_rate and best is not None:
+        expected = site.rate_of_each(len(compute), len(node.gpus_on_bus))
+        if all_efa(compute) and best == EFA_PLACEHOLDER_GBPS < (expected.value or 0):
+            yield unknown(
+                f"the efa driver says {best:g} Gb/s of all {len(at_rate)} devices, which an old one does of any",
+                found=f"{best:g} Gb/s",
+                expected=f"{expected.value:g} Gb/s ({expected.source})",
+                evidence=[at_rate[0].evidence[-1]],
+                fix="a newer efa driver tells the device's own rate; or run `fi_info -p efa -v`",
+            )
+            return
         yield compare(
             best,
-            site.rate_of_each(len(compute), len(node.gpus_on_bus)),
+            expected,
             what=f"rate of {len(at_rate)} compute ports",
             at_least=True,
             unit="Gb/s",
@@ -144,6 +156,8 @@ def link_layer(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     NCCL uses HCAs of one link layer only: with a mixture it drops the rest, and a port of the wrong
     type joins no fabric at all.
+
+    AWS EFA is neither InfiniBand nor Ethernet: "Unspecified".
 
     One port of another layer than the cluster file's `link_layer`, else than most compute ports of the node, fails.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from preflight.checks.presence import RDMA_CLASS, compute_roles, failing, no_rdma
+from preflight.checks.presence import RDMA_CLASS, compute_roles, efa_only, failing, no_rdma
 from preflight.cluster import Expected, Site
 from preflight.facts import NodeFacts
 from preflight.facts.rdma import DEVICE_NODES, DEVINFO
@@ -107,7 +107,10 @@ def active_mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if isinstance(roles, Finding):
         yield roles
         return
-    compute = [port for port in roles.compute if not port.roce]
+    compute = [port for port in roles.compute if port.infiniband]
+    if skip := efa_only(roles.compute, "whose MTU no subnet manager sets"):
+        yield skip
+        return
     if not compute:
         key = roles.compute[0].evidence[0].replace("/state", "/link_layer")
         yield skipped("the compute ports are RoCE: see roce.chain for their MTU", evidence=[key])

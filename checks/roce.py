@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from ipaddress import ip_interface
 
 from preflight import facts
-from preflight.checks.presence import compute_roles, failing, no_rdma
+from preflight.checks.presence import compute_roles, efa_only, failing, no_rdma
 from preflight.cluster import Expected, Site
 from preflight.facts import NodeFacts
 from preflight.facts.rdma import Port
@@ -93,6 +93,8 @@ def _ports(node: NodeFacts, site: Site) -> tuple[list[Port], Finding | None]:
         return [], roles
     ports = [port for port in roles.compute if port.roce]
     key = roles.compute[0].evidence[0].replace("/state", "/link_layer")
+    if skip := efa_only(roles.compute, "which speak SRD, not RoCE"):
+        return [], skip
     if not ports:
         return [], skipped("the compute ports are InfiniBand", evidence=[key])
     if site.link_layer.value == "InfiniBand":

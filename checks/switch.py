@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from preflight import facts
-from preflight.checks.presence import compute_roles, no_rdma
+from preflight.checks.presence import compute_roles, efa_only, no_rdma
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
@@ -29,6 +29,8 @@ def _neighbours(node: NodeFacts, site: Site) -> tuple[dict[Port, Neighbour], Fin
     if isinstance(roles, Finding):
         return {}, roles
     ports = [port for port in roles.compute if port.roce and port.netdev]
+    if skip := efa_only(roles.compute, "whose switches are the cloud's"):
+        return {}, skip
     if not ports:
         return {}, skipped("no compute port speaks RoCE", evidence=[roles.compute[0].evidence[0]])
     try:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from preflight import facts
 from preflight.checks.counters import MLX5
 from preflight.checks.each_port import LOADED, UNDER_LOAD, about, keys, some, told, total, whole
+from preflight.checks.presence import efa_only
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
@@ -91,6 +92,8 @@ def _lacking(ports: Sequence[PortGrowth], what: str, evidence: Sequence[str]) ->
 
 def _ecn_seen(ports: Sequence[PortGrowth], evidence: Sequence[str]) -> Finding:
     roce = [port for port in ports if port.port.roce]
+    if skip := efa_only([port.port for port in ports], "whose driver counts no ECN marks"):
+        return skip
     if not roce:
         return skipped("the compute ports are InfiniBand, which marks no packets with ECN of IP", evidence=evidence[:1])
     without = [port for port in roce if not port.matching("np_ecn_marked_roce_packets|rp_cnp_handled")]
@@ -104,6 +107,8 @@ def _ecn_seen(ports: Sequence[PortGrowth], evidence: Sequence[str]) -> Finding:
 
 def _pauses_seen(node: NodeFacts, site: Site, ports: Sequence[PortGrowth], evidence: Sequence[str]) -> Finding:
     roce = [port for port in ports if port.port.roce]
+    if skip := efa_only([port.port for port in ports], "which have no pauses"):
+        return skip
     if not roce:
         return skipped("the compute ports are InfiniBand, which has credits, no pauses", evidence=evidence[:1])
     priority = site.pfc_priority.value if site.lossless.value else None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from preflight.checks.counters import MLX5
 from preflight.checks.each_port import IDLE, UNDER_LOAD, about, keys, total, unread, windows
+from preflight.checks.presence import efa_only
 from preflight.cluster import Site
 from preflight.facts import NodeFacts
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
@@ -101,6 +102,9 @@ def traffic_class(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield ports
         return
     roce = [port for port in ports if port.port.roce]
+    if skip := efa_only([port.port for port in ports], "which have no priorities to class by"):
+        yield skip
+        return
     if not roce or site.lossless.value is False or site.link_layer.value == "InfiniBand":
         said = f"the site runs RoCE without PFC by design ({site.lossless.source})"
         told = said if site.lossless.value is False else "the fabric is InfiniBand"

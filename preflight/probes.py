@@ -201,7 +201,7 @@ PROBES = (
     Probe("statvfs", "/dev/shm", "room for NCCL's shared memory"),
     Probe("file", "/proc/sys/net/ipv4/ip_local_port_range", "room for NCCL's sockets"),
     Probe("dir", "/sys/module", "kernel modules: peer memory, RDMA, NVIDIA"),
-    Probe("file", "/sys/module/{mlx5_core,ib_core,nvidia,nvidia_peermem}/version", "versions of the drivers"),
+    Probe("file", "/sys/module/{mlx5_core,efa,ib_core,nvidia,nvidia_peermem}/version", "versions of the drivers"),
     Probe("cmd", "ofed_info -s", "version of the OFED or DOCA packages, where they are installed", 5),
     Probe("dir", "/sys/devices/system/cpu/cpufreq", "whether the kernel governs the CPUs' frequency"),
     Probe("file", "/sys/devices/system/cpu/cpufreq/policy*0/scaling_governor", "frequency governor, every tenth CPU"),

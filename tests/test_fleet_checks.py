@@ -21,6 +21,7 @@ from tests.fixture import cases
 from tests.machines import evidence, hgx_h100
 from tests.machines.cloud_vm import cloud_vm
 from tests.machines.fleet import fleet, machines
+from tests.machines.p5 import aws_p5
 from tests.machines.pod import pod
 from tests.whole_nodes import every_gpu, nic, node
 
@@ -138,6 +139,7 @@ def test_three_values_on_three_nodes_have_no_majority() -> None:
 def test_a_container_and_a_virtual_machine_are_no_outliers_for_what_they_hide() -> None:
     for family in (pod, cloud_vm):
         assert said(report(documents(family("x"), 3))) <= {("unknown", "fleet.software", "")}
+    assert said(report(documents(aws_p5("x"), 3))) == set()
 
 
 def test_what_hides_in_one_container_is_unknown_there_and_nobodys_outlier() -> None:

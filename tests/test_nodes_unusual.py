@@ -9,6 +9,7 @@ import pytest
 from preflight.cluster import Cluster
 from tests.machines import Machine
 from tests.machines.machine import Qos
+from tests.machines.p5 import EFA_2
 from tests.machines.unusual import GRACE, NODES, SHARED, TWO_PORTS, gh200, h20_shared_nics, h100_two_ports
 from tests.whole_nodes import Fault, Faults, Findings, Table, both, gpu, health, loud, nic, node, report, site
 
@@ -127,7 +128,8 @@ def test_several_ports_for_each_gpu_add_up() -> None:
 def test_efa_devices_have_no_interface() -> None:
     """What belongs to no network interface carries no other traffic over one."""
     machine = gh200()
-    machine = replace(machine, nics=(replace(machine.nics[0], device="rdmap3s0", here=False, layer="Ethernet"),))
+    efa = replace(machine.nics[0], device="rdmap3s0", here=False, layer="Unspecified", model=EFA_2)
+    machine = replace(machine, nics=(efa,))
     assert not _of(machine, None, "rails.isolated")
 
 

@@ -11,7 +11,7 @@ from preflight.cluster.exceptions import Waiver
 from preflight.cluster.tables import NodeClass
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
-from preflight.facts.rdma import Port, is_bluefield
+from preflight.facts.rdma import Port, all_efa, is_bluefield
 from preflight.hardware import Part
 from preflight.lean import dataclass, replace
 
@@ -225,7 +225,7 @@ def _nccl_selection(node: NodeFacts, ports: Sequence[Port]) -> list[Port] | None
         selection = node.nccl_env.hca_selection
     except EvidenceError:
         return None
-    if selection is None:
+    if selection is None or all_efa(ports):  # of EFA it selects nothing
         return None
     return [port for port in ports if selection.matches(port.device, port.number)] or None
 

@@ -15,7 +15,7 @@ class Ports:
     compute: tuple[str, ...] | None = schema.key(schema.names, 'RDMA devices of the compute fabric: "mlx5_[0,3-6]"')
     storage: tuple[str, ...] | None = schema.key(schema.names, "RDMA devices of the storage network")
     management: tuple[str, ...] | None = schema.key(schema.names, "RDMA devices of the management network")
-    link_layer: str | None = schema.key(schema.one_of("InfiniBand", "Ethernet"), "of the compute ports")
+    link_layer: str | None = schema.key(schema.one_of("InfiniBand", "Ethernet", "Unspecified"), "of the compute ports")
     rate_gbps: float | None = schema.key(schema.number(1, 3200), "of each compute port, Gb/s")
     mtu: int | None = schema.key(schema.choice(256, 512, 1024, 2048, 4096), "RDMA MTU of the compute ports, bytes")
     netdev_mtu: int | None = schema.key(schema.whole(576, 65535), "Ethernet MTU of the compute ports, bytes")

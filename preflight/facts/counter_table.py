@@ -76,6 +76,21 @@ _PORT = (
     _row("port_rcv_packets", _T, "packets received"),
 )
 
+#: The same of efa (drivers/infiniband/hw/efa/efa_verbs.c). SRD sends again by design, so that alone is no fault.
+_EFA = (
+    _row("tx_bytes", _T, "bytes sent", unit="bytes"),
+    _row("rx_bytes", _T, "bytes received", unit="bytes"),
+    _row("tx_pkts", _T, "packets sent"),
+    _row("rx_pkts", _T, "packets received"),
+    _row("rx_drops", _R, "packets that were received and dropped", rare=True),
+    _row("rdma_read_wr_err", _L, "RDMA reads that ended in an error"),
+    _row("rdma_write_wr_err", _L, "RDMA writes that ended in an error"),
+    _row("unresponsive_remote_events", _L, "times a peer did not answer"),
+    _row("impaired_remote_conn_events", _C, "times a connection to a peer was slowed down"),
+    _row("retrans_pkts", _C, "packets sent again"),
+    _row("retrans_timeout_events", _C, "time-outs that changed the path"),
+)
+
 #: ``/sys/class/infiniband/*/ports/*/hw_counters`` of mlx5; names that are not here are neutral.
 _HARDWARE = (
     _row("local_ack_timeout_err", _L, "acknowledgements that never came", bits=32, fail_per_h=3600),
@@ -97,6 +112,7 @@ _HARDWARE = (
     _row("np_cnp_sent", _C, "CNPs sent"),
     _row("rp_cnp_handled", _C, "CNPs obeyed"),
     _row("rp_cnp_ignored", _C, "CNPs ignored"),
+    *_EFA,
 )
 
 #: ``ethtool -S`` of mlx5; N stands for a priority, 0 to 7.

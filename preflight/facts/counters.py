@@ -102,7 +102,8 @@ class PortGrowth:
     @property
     def gbps(self) -> tuple[float, float] | None:
         """Gigabits per second sent and received; None if nobody says."""
-        sent, received = self.named("port_xmit_data"), self.named("port_rcv_data")
+        names = ("tx_bytes", "rx_bytes") if self.port.efa else ("port_xmit_data", "port_rcv_data")
+        sent, received = map(self.named, names)
         if sent is None or received is None:
             return None
         return sent.per_s * 8e-9, received.per_s * 8e-9
@@ -110,7 +111,7 @@ class PortGrowth:
     @property
     def packets(self) -> int | None:
         """Packets received in the window; None if nobody says."""
-        received = self.named("port_rcv_packets")
+        received = self.named("rx_pkts" if self.port.efa else "port_rcv_packets")
         return None if received is None else received.grown
 
     @property
@@ -139,6 +140,8 @@ def key_of(source: str, port: Port) -> str:
 
 def sources_of(port: Port) -> tuple[str, ...]:
     """Return where a port's counters stand; IPoIB's ``ethtool -S`` tells nothing of an InfiniBand port."""
+    if port.efa:
+        return ("hw_counters",)  # its driver answers no management datagrams, which sysfs' counters are read by
     return SOURCES if port.roce else SOURCES[:2]
 
 

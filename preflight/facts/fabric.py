@@ -199,7 +199,7 @@ class FabricFacts:
         rails: dict[str, dict[str, str]] = {}
         for node in self.nodes:
             try:
-                ports = [port for port in self._compute(node) if port.active and not port.roce]
+                ports = [port for port in self._compute(node) if port.active and port.infiniband]
                 for port in ports:
                     text = node.evidence.text(f"file:{ROOT}/{port.device}/node_guid").strip().replace(":", "")
                     if re.fullmatch("[0-9a-fA-F]{16}", text):
@@ -233,13 +233,13 @@ class FabricFacts:
         return () if any(guid in self.net.devices for guid in own.values()) else tuple(own)
 
     @property
-    def roce_only(self) -> tuple[str, ...]:
-        """The records that show every compute port of the sweeping node to be Ethernet; none if one is not."""
+    def not_infiniband(self) -> tuple[str, ...]:
+        """The records that show no compute port of the sweeping node to be InfiniBand; none if one is not."""
         try:
             ports = self._compute(self.sweeper)
         except EvidenceError:
             return ()
-        if not ports or not all(port.roce for port in ports):
+        if not ports or any(port.infiniband for port in ports):
             return ()
         return tuple(f"file:{ROOT}/{port.device}/ports/{port.number}/link_layer" for port in ports)
 

@@ -115,7 +115,7 @@ def _of_devices(node: NodeFacts) -> Iterator[Identifier]:
 def _of_port(node: NodeFacts, port: Port) -> Iterator[Identifier]:
     key = f"file:{ROOT}/{port.device}/ports/{port.number}/gids/0"
     row = _text(node, key).replace(":", "")
-    if port.roce or not re.fullmatch("[0-9a-f]{32}", row):
+    if not port.infiniband or not re.fullmatch("[0-9a-f]{32}", row):
         return
     if low := int(row[16:], 16):
         yield Identifier("port GUID", shown(low), port.name, key)

@@ -21,6 +21,9 @@ IOMMU_GROUPS = "dir:/sys/kernel/iommu_groups"
 #: Modules that let an RDMA driver reach GPU memory without DMA-BUF, new and old.
 PEER_MODULES = ("nvidia_peermem", "nv_peer_mem", "nv_peer_memory")
 
+#: The one of AWS EFA's installer; the others serve NICs of NVIDIA.
+EFA_PEER_MODULE = "efa_nv_peermem"
+
 #: The kernel that brought DMA-BUF for RDMA; distributions carry it back to older ones.
 DMA_BUF = (5, 12)
 

@@ -96,9 +96,8 @@ def _nics(node: NodeFacts, compute: frozenset[str]) -> list[dict[str, Any]]:
 
 
 def _label(port: Port) -> str:
-    if port.rate_gbps is None:
-        return f"{port.link_layer} {port.state.lower()}"
-    return f"{port.link_layer} {port.rate_gbps:g} Gb/s"
+    layer = "EFA" if port.efa else port.link_layer
+    return f"{layer} {port.state.lower()}" if port.rate_gbps is None else f"{layer} {port.rate_gbps:g} Gb/s"
 
 
 def _switch(parents: tuple[str, ...], own: str) -> str:

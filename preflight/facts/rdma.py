@@ -6,9 +6,10 @@ Sources: Documentation/ABI/stable/sysfs-class-infiniband; infiniband-diags; ibve
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from preflight.evidence import Evidence, EvidenceError
+from preflight.facts.pci import ROOT as PCI
 from preflight.facts.text import plain
 from preflight.lean import dataclass, replace
 
@@ -16,6 +17,18 @@ ROOT = "/sys/class/infiniband"
 
 #: Records of what user space gets of an HCA: its device nodes (uverbsN), and what libibverbs tells of it.
 DEVICE_NODES, DEVINFO = "dir:/dev/infiniband", "cmd:ibv_devinfo"
+
+#: Link layer of a port that is neither InfiniBand nor Ethernet: AWS EFA's, which speaks SRD. The kernel's sysfs prints
+#: "Unknown" for it (infiniband/core/sysfs.c), ibv_devinfo "Unspecified", before rdma-core pull 884 "InfiniBand".
+UNSPECIFIED = "Unspecified"
+
+_LINK_LAYERS = {"InfiniBand": "InfiniBand", "Ethernet": "Ethernet", "Unknown": UNSPECIFIED, UNSPECIFIED: UNSPECIFIED}
+
+#: PCI vendor of EFA (pci.ids).
+AMAZON = "1d0f"
+
+#: Gb/s that the efa driver prints of every device where it does not ask the device for its own.
+EFA_PLACEHOLDER_GBPS = 100
 
 #: What the kernel prints for a speed that it does not know, on a port that is active: (link layer, rate text).
 UNKNOWN_SPEEDS = {("InfiniBand", "10 Gb/sec (4X SDR)"), ("Ethernet", "40 Gb/sec (4X QDR)")}
@@ -30,7 +43,7 @@ class Port:
     state: str  # logical state in sysfs words: ACTIVE, DOWN, INIT, ARMED
     physical_state: str  # LinkUp, Polling, Disabled, …
     rate_gbps: float | None  # Gb/s; None while down (a placeholder) or where the kernel does not know the speed
-    link_layer: str  # InfiniBand or Ethernet
+    link_layer: str  # InfiniBand, Ethernet or Unspecified (EFA)
     sm_lid: int | None  # LID of the subnet manager; 0 when none was seen
     netdev: str | None  # the network interface of the port (RoCE), if known
     active_mtu: int | None = None  # bytes, from ibv_devinfo
@@ -50,6 +63,25 @@ class Port:
     def roce(self) -> bool:
         """Whether it speaks RDMA over Ethernet."""
         return self.link_layer == "Ethernet"
+
+    @property
+    def infiniband(self) -> bool:
+        """Whether it is on an InfiniBand fabric: with a subnet manager, LIDs and partitions."""
+        return self.link_layer == "InfiniBand"
+
+    @property
+    def efa(self) -> bool:
+        """Whether it is AWS EFA's: no interface, subnet manager or switch of ours; NCCL reaches it by a plug-in only.
+
+        NCCL's own InfiniBand transport takes ports of InfiniBand and Ethernet only (src/transport/net_ib.cc), so
+        no NCCL_IB_* variable has a say here; aws-ofi-nccl carries the data through libfabric.
+        """
+        return self.link_layer == UNSPECIFIED
+
+
+def all_efa(ports: Collection[Port]) -> bool:
+    """Tell whether there are ports and all of them are AWS EFA's."""
+    return bool(ports) and all(port.efa for port in ports)
 
 
 def devices(evidence: Evidence) -> tuple[str, ...]:
@@ -115,6 +147,16 @@ def device_path(evidence: Evidence, device: str) -> tuple[str, ...]:
     return tuple(re.findall(r"(?<=/)[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7](?=/)", f"{target}/"))
 
 
+def _pci_vendor(evidence: Evidence, device: str) -> str:
+    """Return a device's PCI vendor, four hex digits in lower case; empty where nobody says."""
+    try:
+        address = device_path(evidence, device)[-1]
+        found = re.search("^PCI_ID=([0-9A-F]{4}):", evidence.text(f"file:{PCI}/{address}/uevent"), re.MULTILINE)
+    except (EvidenceError, IndexError):
+        return ""
+    return found[1].lower() if found else ""
+
+
 def natural(name: str) -> tuple[tuple[int, str], ...]:
     """Sort key that puts mlx5_2 before mlx5_10."""
     parts = re.split(r"([0-9]{1,18})", name)
@@ -153,9 +195,11 @@ def _sysfs_port(evidence: Evidence, device: str, number: int) -> Port:
     base = f"file:{ROOT}/{device}/ports/{number}"
     state = _numbered(evidence, f"{base}/state")
     physical = _numbered(evidence, f"{base}/phys_state")
-    layer = evidence.text(f"{base}/link_layer").strip()
-    if layer not in ("InfiniBand", "Ethernet"):
-        raise EvidenceError(f"{base}/link_layer", f"holds {layer[:60]!r}, neither InfiniBand nor Ethernet")
+    layer_text = evidence.text(f"{base}/link_layer").strip()
+    layer = _LINK_LAYERS.get(layer_text)
+    # mlx5 says so, too, of a port type that it cannot read
+    if layer is None or (layer == UNSPECIFIED and _pci_vendor(evidence, device) not in (AMAZON, "")):
+        raise EvidenceError(f"{base}/link_layer", f"holds {layer_text[:60]!r}, neither InfiniBand nor Ethernet")
     rate_text = evidence.text(f"{base}/rate").strip()
     try:
         rate: float | None = parse_rate(rate_text)
@@ -263,7 +307,7 @@ def _ibstat_port(device: str, number: int, fields: Mapping[str, str]) -> Port:
     # rxe prints 2.5 whatever it runs at; a rate below 10 Gb/s is a placeholder on every HCA of today
     known = state == "ACTIVE" and rate >= 10
     return Port(
-        device, number, state, physical, rate if known else None, layer,
+        device, number, state, physical, rate if known else None, _LINK_LAYERS.get(layer, layer),
         int(sm_lid) if re.fullmatch("[0-9]{1,5}", sm_lid) else None, None, evidence=("cmd:ibstat",),
     )  # fmt: skip
 

@@ -56,6 +56,8 @@ class End:
 def end(node: NodeFacts, site: Site, wanted: Wanted) -> End:
     """Return the end that a node has for a test; raises EndError, or EvidenceError if nobody could tell."""
     port = _port(node, site, wanted.device)
+    if port.efa:
+        raise EndError(f"{node.node}: {port.name} is an EFA device, which has no address to connect by: run nccl-tests")
     index, gid = _gid(node, port, wanted.gid_index)
     address = _address(node, port, gid)
     interface = next((name for name, own in node.addresses.of.items() if address in {one.ip for one in own}), "")

@@ -58,8 +58,8 @@ def render(machine: Machine) -> Records:
             driver = "nvidia" if machine.driver_loaded else ""
             functions.append((gpu.address, target, "30200", f"10DE:{machine.gpu_id}", driver, gpu.numa))
     for nic in machine.nics:
-        kind = "20000" if nic.ethernet(machine.roce) else "20700"
-        functions.append((nic.address, nic_path(machine, nic), kind, nic.model.pci_id, "mlx5_core", nic.numa))
+        kind = "20000" if nic.ethernet(machine.roce) or nic.efa else "20700"
+        functions.append((nic.address, nic_path(machine, nic), kind, nic.model.pci_id, nic.model.driver, nic.numa))
     for bus in machine.nvswitches:
         address = f"{bus >> 8:04x}:{bus & 0xFF:02x}:00.0"
         target = f"../../../devices/pci0000:00/0000:00:02.0/{address}"

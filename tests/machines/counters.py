@@ -38,6 +38,14 @@ _HARDWARE_ROCE = (
     "roce_slow_restart_cnps", "roce_slow_restart_trans", "rp_cnp_handled", "rp_cnp_ignored", "rx_icrc_encapsulated",
 )  # fmt: skip
 
+#: The efa driver's; it has no ``counters``, which answer management datagrams.
+_EFA = (
+    "impaired_remote_conn_events", "lifespan", "rdma_read_bytes", "rdma_read_resp_bytes", "rdma_read_wr_err",
+    "rdma_read_wrs", "rdma_write_bytes", "rdma_write_recv_bytes", "rdma_write_wr_err", "rdma_write_wrs", "recv_bytes",
+    "recv_wrs", "retrans_bytes", "retrans_pkts", "retrans_timeout_events", "rx_bytes", "rx_drops", "rx_pkts",
+    "send_bytes", "send_wrs", "tx_bytes", "tx_pkts", "unresponsive_remote_events",
+)  # fmt: skip
+
 _ETHERNET = (
     "rx_packets", "rx_bytes", "tx_packets", "tx_bytes", "rx_out_of_buffer", "rx_buff_alloc_err",
     "rx_vport_rdma_unicast_bytes", "tx_vport_rdma_unicast_bytes",
@@ -71,7 +79,7 @@ def render(machine: Machine) -> Records:
         base = f"files:/sys/class/infiniband/{nic.device}/ports/1"
         roce = nic.ethernet(machine.roce)
         hardware = (*_HARDWARE, *(_HARDWARE_ROCE if roce else ()))
-        for folder, names in (("counters", _PORT), ("hw_counters", hardware)):
+        for folder, names in (("hw_counters", _EFA),) if nic.efa else (("counters", _PORT), ("hw_counters", hardware)):
             values = [_values(machine, nic, names, end) for end in (0, 1)]
             texts = [{name: str(value) for name, value in one.items()} for one in values]
             if texts[0]:
@@ -135,6 +143,9 @@ def _traffic(machine: Machine, nic: Nic) -> dict[str, int]:
     gbps = min(usual if nic.gbps is None else nic.gbps, 0.75 * _gigabits(nic))
     size = int(gbps * 1e9 / 8 * WINDOW_S)
     packets = size // 4096
+    if nic.efa:
+        return {"rx_bytes": size, "tx_bytes": size, "rx_pkts": packets, "tx_pkts": packets, "rdma_write_bytes": size,
+                "rdma_write_recv_bytes": size, "rdma_write_wrs": packets // 64}  # fmt: skip
     corrected = int(nic.raw_ber * _gigabits(nic) * 1e9 * WINDOW_S)
     priority = nic.traffic_priority
     grown = {"rx_corrected_bits_phy": corrected, "rx_write_requests": packets // 256, "rp_cnp_handled": 412,

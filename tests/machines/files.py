@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests.machines import COLLECTED_AT, ORIGIN, a100, b200, cloud_vm, evidence, gb200, l40s, pod, unusual
+from tests.machines import COLLECTED_AT, ORIGIN, a100, b200, cloud_vm, evidence, gb200, l40s, p5, pod, unusual
 from tests.machines.machine import Machine, hgx_h100, one_pair, with_gpu, with_nic
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 COMPUTE = "mlx5_[0,3-6,9-11]"
 
 #: Node types beside the DGX H100: modules with ``NODES``, name -> how to describe it, and its cluster file.
-FAMILIES = (a100, b200, cloud_vm, gb200, l40s, pod, unusual)
+FAMILIES = (a100, b200, cloud_vm, gb200, l40s, p5, pod, unusual)
 
 
 def cluster_toml(nodes: str, roce: bool) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.machines.bus import nic_path
 from tests.machines.machine import Machine, Nic
-from tests.machines.records import DIRECTORY, ELSEWHERE, Records, link, listing, ok, ran
+from tests.machines.records import DIRECTORY, ELSEWHERE, MISSING, Records, link, listing, ok, ran
 
 #: Rows of the GID table that are shown.
 GIDS = range(8)
@@ -54,8 +54,6 @@ def render_sysfs(machine: Machine) -> Records:
         netdev, roce = nic.netdev(machine.roce), nic.ethernet(machine.roce)
         records |= {
             f"file:{device}/fw_ver": ok(f"{nic.model.firmware}\n"),
-            f"file:{device}/hca_type": ok(f"{nic.model.hca_type}\n"),
-            f"file:{device}/board_id": ok(f"{nic.model.board_id}\n"),
             f"file:{device}/node_guid": ok(f"{guid(machine, nic)}\n"),
             f"file:{device}/sys_image_guid": ok(f"{system_guid(machine, nic)}\n"),
             f"dir:{device}/ports": listing({"1": DIRECTORY}),
@@ -68,6 +66,13 @@ def render_sysfs(machine: Machine) -> Records:
             f"file:{port}/sm_lid": ok(f"0x{nic.sm_lid if not roce and nic.state == 'ACTIVE' else 0:x}\n"),
             f"file:/sys/class/infiniband_verbs/uverbs{number}/ibdev": ok(f"{nic.device}\n"),
         }
+        if nic.efa:
+            records |= _of_efa(machine, nic, port)
+            continue
+        records |= {
+            f"file:{device}/hca_type": ok(f"{nic.model.hca_type}\n"),
+            f"file:{device}/board_id": ok(f"{nic.model.board_id}\n"),
+        }
         if roce:
             records[f"file:{port}/gid_attrs/ndevs/0"] = ok(f"{netdev}\n") if nic.here else ELSEWHERE
         keys = (*nic.pkeys, *((0,) * len(nic.pkeys)))[: max(2, len(nic.pkeys))] if not roce else (0xFFFF,)
@@ -78,6 +83,20 @@ def render_sysfs(machine: Machine) -> Records:
             records[f"file:{port}/gids/{index}"] = ok(f"{gid}\n")
             records[f"file:{port}/gid_attrs/types/{index}"] = ok(f"{kind}\n") if kind else ELSEWHERE
     return records
+
+
+def _of_efa(machine: Machine, nic: Nic, port: str) -> Records:
+    """Render what the efa driver shows otherwise: no interface, model or manager; one GID, one partition."""
+    return {
+        f"dir:/sys/class/infiniband/{nic.device}/device/net": MISSING,
+        f"file:/sys/class/infiniband/{nic.device}/sys_image_guid": ok("0000:0000:0000:0000\n"),
+        f"file:{port}/link_layer": ok("Unknown\n"),
+        f"file:{port}/lid": ok("0x0\n"),
+        f"file:{port}/sm_lid": ok("0x0\n"),
+        f"file:{port}/gids/0": ok(f"{_gid(0xFE80 << 112 | int(guid(machine, nic).replace(':', ''), 16))}\n"),
+        f"file:{port}/gid_attrs/types/0": ok("IB/RoCE v1\n"),
+        f"file:{port}/pkeys/0": ok("0xffff\n"),
+    }
 
 
 #: Rows that show how long the table is: mlx5 makes one of 256.
@@ -143,6 +162,9 @@ _IBSTAT_STATE = {"ACTIVE": "Active", "DOWN": "Down", "INIT": "Initializing", "AR
 def render_tools(machine: Machine) -> Records:
     ibstat, devinfo = "", ""
     for _, nic in verbs(machine):
+        if nic.efa:
+            devinfo += _efa_devinfo(machine, nic) if nic.uverbs else ""
+            continue
         roce = nic.ethernet(machine.roce)
         layer = "Ethernet" if roce else "InfiniBand"
         own, base = guid(machine, nic), 0 if roce else lid(nic)
@@ -168,6 +190,21 @@ def render_tools(machine: Machine) -> Records:
                 f"\t\t\tactive_mtu:\t\t{mtu} ({codes[mtu]})\n\t\t\tsm_lid:\t\t\t{sm_lid}\n"
                 f"\t\t\tport_lid:\t\t{base}\n\t\t\tport_lmc:\t\t0x00\n\t\t\tlink_layer:\t\t{layer}\n\n"
             )
+    if any(nic.efa for nic in machine.nics):  # EFA's software brings no infiniband-diags
+        return {"cmd:ibstat": MISSING, "cmd:ibv_devinfo": ran(devinfo)}
     if not devinfo:
         return {"cmd:ibstat": ran(ibstat), "cmd:ibv_devinfo": ran("", 255, "No IB devices found\n")}
     return {"cmd:ibstat": ran(ibstat), "cmd:ibv_devinfo": ran(devinfo)}
+
+
+def _efa_devinfo(machine: Machine, nic: Nic) -> str:
+    state = {"ACTIVE": "PORT_ACTIVE (4)", "DOWN": "PORT_DOWN (1)"}[nic.state]
+    return (
+        f"hca_id:\t{nic.device}\n\ttransport:\t\t\tunspecified (4)\n\tfw_ver:\t\t\t\t{nic.model.firmware}\n"
+        f"\tnode_guid:\t\t\t{guid(machine, nic)}\n\tsys_image_guid:\t\t\t0000:0000:0000:0000\n"
+        f"\tvendor_id:\t\t\t0x1d0f\n\tvendor_part_id:\t\t\t{nic.model.part_id}\n"
+        f"\thw_ver:\t\t\t\t0x{nic.model.part_id:X}\n\tphys_port_cnt:\t\t\t1\n\t\tport:\t1\n"
+        f"\t\t\tstate:\t\t\t{state}\n\t\t\tmax_mtu:\t\t4096 (5)\n\t\t\tactive_mtu:\t\t4096 (5)\n"
+        "\t\t\tsm_lid:\t\t\t0\n\t\t\tport_lid:\t\t0\n\t\t\tport_lmc:\t\t0x01\n"
+        "\t\t\tlink_layer:\t\tUnspecified\n\n"
+    )

@@ -13,6 +13,7 @@ from tests.machines.records import DIRECTORY, MISSING, Records, listing, ok, ran
 #: Beside the drivers: what an Ubuntu server with DOCA-OFED loads, shortened.
 _MODULES = ("ext4", "md_mod", "nvme", "nvme_core", "sunrpc", "nfs", "ipmi_si", "processor", "kernel", "pcie_aspm")
 _RDMA = ("ib_core", "ib_uverbs", "ib_umad", "ib_cm", "rdma_cm", "rdma_ucm", "mlx5_core", "mlx5_ib")
+_EFA = ("ib_core", "ib_uverbs", "efa")
 _NVIDIA = ("nvidia", "nvidia_uvm", "nvidia_modeset")
 
 _ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
@@ -23,11 +24,17 @@ def render(machine: Machine) -> Records:
 
 
 def _modules(machine: Machine) -> Records:
-    loaded = [*_MODULES, *machine.platform.modules, *(_RDMA if machine.nics else ())]
+    loaded = [*_MODULES, *machine.platform.modules, *_of_nics(machine)]
     if machine.driver_loaded:
         loaded += [*_NVIDIA, *machine.peer_modules]
     kept = sorted(set(loaded) - set(machine.without_modules))
     return {"dir:/sys/module": listing(dict.fromkeys(kept, DIRECTORY))}
+
+
+def _of_nics(machine: Machine) -> tuple[str, ...]:
+    if any(nic.efa for nic in machine.nics):
+        return _EFA
+    return _RDMA if machine.nics else ()
 
 
 def _iommu(machine: Machine) -> Records:

@@ -109,6 +109,10 @@ class Nic:
     def address(self) -> str:
         return f"{self.domain:04x}:{self.bus:02x}:{self.slot:02x}.{self.function}"
 
+    @property
+    def efa(self) -> bool:
+        return self.layer == "Unspecified"
+
     def ethernet(self, roce: bool) -> bool:
         return self.layer == "Ethernet" if self.layer else roce
 

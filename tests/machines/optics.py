@@ -17,6 +17,8 @@ _LANE_FLAGS = ("Laser bias current", "Laser tx power", "Laser rx power")
 def render(machine: Machine) -> Records:
     records: Records = {}
     for _, nic in verbs(machine):
+        if nic.efa:
+            continue
         name = nic.netdev(machine.roce)
         virtual = nic.lanes == 0 or not nic.qos.shown
         plugged = nic.physical != "Disabled"

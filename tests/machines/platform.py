@@ -53,6 +53,7 @@ class NicModel:
     board_id: str  # PSID
     link_speed: str = "32.0 GT/s PCIe"
     lanes: int = 16
+    driver: str = "mlx5_core"
 
 
 CONNECTX_7 = NicModel("15B3:1021", "MT4129", 4129, "28.43.2026", "MT_0000000838")
