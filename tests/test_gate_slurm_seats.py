@@ -227,6 +227,19 @@ def test_a_job_that_is_put_back_is_that_job_alone_whatever_its_name_says(slurm: 
     assert [slurm.job(f"{named}_{task}")["Restarts"] for task in (1, 2)] == ["1", "1"]
 
 
+def test_what_a_rank_of_another_job_was_started_with_drains_nobody(slurm: Gpus) -> None:
+    other = slurm.submit(
+        "export NCCL_IB_DISABLE=1\nsrun --mpi=none sleep 600", "--nodes=1", "--nodelist=n2", "--ntasks=1"
+    )
+    for _ in slurm.wait_for("the step"):
+        if f"{other}.0" in slurm.run(["squeue", "--steps", "--noheader", "--format=%i"]).stdout.split():
+            break
+    slurm.forget("n2")
+    ran = slurm.within("n2", "/etc/slurm/preflight/prolog")
+    assert (ran.returncode, "n2: pass" in ran.stderr + ran.stdout) == (0, True), ran.stderr
+    assert not slurm.drained()
+
+
 def test_a_dry_run_drains_nobody_and_the_job_starts(slurm: Gpus) -> None:
     slurm.write_cluster(CLUSTER + "dry_run = true\n")
     slurm.sicken("n2")

@@ -13,6 +13,7 @@ from preflight.console import UsageError
 from preflight.fleet import Limits, Transport, gather
 from preflight.gate import judging, told
 from preflight.gate.verdict import Verdict
+from preflight.gate.whose import heeded
 from preflight.manner import Manner, plans
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def verdicts(nodes: Sequence[str], sitting: Sitting, found: Configuration) -> Ma
     limit_s = max(1.0, sitting.watch.left_s - _RESERVE_S)
     config = Path(sitting.asked.ssh_config) if sitting.asked.ssh_config else None
     manner = Manner(deadline_s=limit_s, ssh_config=config, connect_timeout_s=min(15.0, limit_s))
-    plan_for = plans(known.probes, found.cluster, manner)
+    plan_for = plans(heeded(known.probes), found.cluster, manner)
     answers: dict[str, Verdict | str] = dict.fromkeys(nodes, "it was not asked in time")
     with connection(nodes, manner) as transport:
         for evidence in gather(nodes, cast(Transport, transport), plan_for, Limits(manner.fanout, limit_s, limit_s)):

@@ -12,6 +12,7 @@ from preflight.gate import cached, environment, policy, told
 from preflight.gate.sitting import Sitting
 from preflight.gate.store import Refused, Store, locate
 from preflight.gate.verdict import PREFIX, Verdict, ascii_reason
+from preflight.gate.whose import heeded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -188,8 +189,8 @@ def _ask(sitting: Sitting, probes: Sequence[Probe], found: Configuration, meanwh
     reserve_s = min(_RESERVE_S, _RESERVE_SHARE * watch.deadline_s) + _SLACK_S
     limit_s = max(0.5, watch.left_s - reserve_s)
     watch.phase = "asking this node"
-    asked = [*probes, checkpoints(path)] if path else probes
-    document = collect(plan(asked, node=sitting.node, deadline_s=limit_s), meanwhile=meanwhile)
+    wanted = [*heeded(probes), *([checkpoints(path)] if path else [])]
+    document = collect(plan(wanted, node=sitting.node, deadline_s=limit_s), meanwhile=meanwhile)
     gc.freeze()  # a collection need not look at what was imported
     gc.enable()
     from preflight.evidence import DocumentError, from_document, no_answer

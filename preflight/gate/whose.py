@@ -1,13 +1,20 @@
 """Whose problem a failure is, told by the check: the node's, the job's, or that of the whole site.
 
 Draining a node for a setting that the job brought along, or for a switch that all nodes share, takes away a healthy
-node and helps nobody. The cluster file's lists come first.
+node and helps nobody. The cluster file's lists come first. What other jobs that run here were started with is no
+seat's business at all, and is not even asked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from preflight.probes import Probe
 
 #: Failures that many nodes would have at once: a fabric, a switch, a file server, settings of a rack. A judgement.
 SITE = ("fabric.*", "fleet.*", "switch.*", "site.*", "rails.isolated", "checkpoint.*", "host.time-sync")
@@ -21,6 +28,14 @@ JOB = (
 
 #: On the node itself: memory that another job, or a former one, holds.
 JOB_ON_NODE = ("gpu.process-per-gpu", "gpu.memory-headroom", "gpu.left-over-processes")
+
+#: The environments of ranks that run here: they are of other jobs, of which this one or the next inherits nothing.
+_OF_OTHERS = ("env", "ranks")
+
+
+def heeded(probes: Iterable[Probe]) -> list[Probe]:
+    """Return the probes whose answers may count for a job or its node."""
+    return [probe for probe in probes if (probe.kind, probe.target) != _OF_OTHERS]
 
 
 def whose(check: str, seat: str, said: Mapping[str, Sequence[str]] | None = None) -> str:
