@@ -76,7 +76,7 @@ _PORT = (
     _row("port_rcv_packets", _T, "packets received"),
 )
 
-#: The same of efa (drivers/infiniband/hw/efa/efa_verbs.c). SRD sends again by design, so that alone is no fault.
+#: ``hw_counters`` of efa (drivers/infiniband/hw/efa/efa_verbs.c). SRD sends again by design, so that alone is no fault.
 _EFA = (
     _row("tx_bytes", _T, "bytes sent", unit="bytes"),
     _row("rx_bytes", _T, "bytes received", unit="bytes"),
@@ -91,7 +91,7 @@ _EFA = (
     _row("retrans_timeout_events", _C, "time-outs that changed the path"),
 )
 
-#: ``/sys/class/infiniband/*/ports/*/hw_counters`` of mlx5; names that are not here are neutral.
+#: ``/sys/class/infiniband/*/ports/*/hw_counters``, of mlx5 and efa; names that are not here are neutral.
 _HARDWARE = (
     _row("local_ack_timeout_err", _L, "acknowledgements that never came", bits=32, fail_per_h=3600),
     _row("req_transport_retries_exceeded", _L, "queue pairs that died of lost packets", bits=32, fail_per_h=0),

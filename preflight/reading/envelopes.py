@@ -172,23 +172,22 @@ def _elements(lines: _Lines) -> _Lines | None:
         stretch.clear()
 
     for number, line in lines:
-        match = None
-        if '"' in line or "'" in line:
-            match = _ELEMENT.fullmatch(line)
-            if (
-                not match
-                and not stretch
-                and (named := _NAMED_ELEMENT.fullmatch(line))
-                and named[1][:-1].endswith("\\n")
-            ):
-                match = named
-        if match:
-            stretch.append((number, line, match[1]))
+        string = _element(line, first=not stretch) if '"' in line or "'" in line else None
+        if string is not None:
+            stretch.append((number, line, string))
         else:
             close()
             found.append((number, line))
     close()
     return found if any_ else None
+
+
+def _element(line: str, first: bool) -> str | None:
+    """Return the string that a line is an element of; the ``first`` of a program's may have a name before it."""
+    if match := _ELEMENT.fullmatch(line):
+        return match[1]
+    named = _NAMED_ELEMENT.fullmatch(line) if first else None
+    return named[1] if named and named[1][:-1].endswith("\\n") else None
 
 
 def _pieces(string: str) -> list[str]:
