@@ -40,7 +40,7 @@ def no_report(run: RunFacts) -> Iterator[Finding]:
 
 def text_of(run: RunFacts, key: str, *numbers: int) -> str:
     """Return lines of a log with their numbers, at most 600 characters."""
-    lines = run.evidence.text(key).split("\n")
+    lines = run.lines(key)
     return "\n".join(f"{number}: {lines[number - 1].rstrip()}" for number in sorted(set(numbers)))[:600]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from preflight.evidence import Evidence, from_document
-from preflight.judge.excerpts import excerpts
+from preflight.judge.excerpts import Search, excerpts
 from preflight.model import failed
 
 NODE = json.loads((Path(__file__).parents[1] / "fixtures/nodes/hgx-h100.json").read_text(encoding="utf-8"))
@@ -20,7 +20,7 @@ def evidence(**records: dict[str, Any]) -> Evidence:
 
 
 def passage(found: Evidence, subject: str, key: str) -> str:
-    (one,) = excerpts(failed("it is wrong", subject=subject, evidence=[key]), "gpu001", found)
+    (one,) = excerpts(failed("it is wrong", subject=subject, evidence=[key]), "gpu001", found, Search())
     assert (one["node"], one["key"]) == ("gpu001", key)
     return one["text"]
 
@@ -60,7 +60,7 @@ def test_a_short_text_is_quoted_whole_and_a_long_line_is_cut() -> None:
 
 def test_the_findings_own_quote_comes_first_and_what_is_missing_is_no_passage() -> None:
     finding = failed("wrong", subject="a", evidence=["cmd:none", "cmd:tool"], quote="its own words")
-    assert [one["text"] for one in excerpts(finding, "n", None)] == ["its own words"]
+    assert [one["text"] for one in excerpts(finding, "n", None, Search())] == ["its own words"]
     found = evidence(tool={"status": "missing", "why": "there is no such tool"})
-    (one,) = excerpts(failed("wrong", evidence=["cmd:none", "cmd:tool"]), "n", found)
+    (one,) = excerpts(failed("wrong", evidence=["cmd:none", "cmd:tool"]), "n", found, Search())
     assert "no such tool" in one["text"]

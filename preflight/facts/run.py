@@ -31,6 +31,7 @@ class RunFacts:
         self.evidence = evidence
         self.nodes = tuple(nodes)
         self._rest: dict[str, str] = {}
+        self._lines: dict[str, list[str]] = {}
         self.refused: dict[str, str] = {}  # logs that look like PyTorch's and were not read, with the reason
 
     def host(self, name: str | None) -> NodeFacts | None:
@@ -73,6 +74,12 @@ class RunFacts:
     def _on_disk(self, key: str) -> OnDisk | None:
         raw = self.evidence.records[key]
         return raw if isinstance(raw, _run_log().OnDisk) else None
+
+    def lines(self, key: str) -> list[str]:
+        """Return the lines of a log, split once."""
+        if key not in self._lines:
+            self._lines[key] = self.evidence.text(key).split("\n")
+        return self._lines[key]
 
     @cached_property
     def nccl_logs(self) -> dict[str, facts.nccl_log.NcclLog]:

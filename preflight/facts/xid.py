@@ -8,10 +8,15 @@ NVIDIA's catalogue has for them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import TypeVar
 
 from preflight.facts.kernel_log import Line
 from preflight.lean import dataclass
+
+_Value = TypeVar("_Value")
 
 _PCI = r"(?:PCI:)?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)"
 # with MIG the instance stands behind the address: ``(PCI:0000:01:00 GPU-I:05)``
@@ -76,6 +81,28 @@ class Events:
 
     gpus: tuple[Event, ...]
     switches: tuple[SwitchEvent, ...]
+
+    @cached_property
+    def counts(self) -> Mapping[tuple[str, int], int]:
+        """How often each code came, by (address, code)."""
+        return Counter((event.address, event.code) for event in self.gpus)
+
+    @cached_property
+    def gpus_by_code(self) -> Mapping[int, frozenset[str]]:
+        """The addresses of the GPUs that each code came from."""
+        return _grouped((event.code, event.address) for event in self.gpus)
+
+    @cached_property
+    def pids_by_code(self) -> Mapping[int, frozenset[int]]:
+        """The processes that the lines of each code name."""
+        return _grouped((event.code, event.pid) for event in self.gpus if event.pid is not None)
+
+
+def _grouped(pairs: Iterable[tuple[int, _Value]]) -> Mapping[int, frozenset[_Value]]:
+    found: dict[int, set[_Value]] = {}
+    for code, value in pairs:
+        found.setdefault(code, set()).add(value)
+    return {code: frozenset(values) for code, values in found.items()}
 
 
 def events(lines: Iterable[Line]) -> Events:

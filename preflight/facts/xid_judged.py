@@ -17,8 +17,7 @@ BAD = (Act.OUT, Act.RESET)
 def judged(event: Event, found: Events, recovery: str | None = None) -> Policy:
     """Return what one event means; ``recovery`` is what the driver asks for now, None where nobody says."""
     policy = POLICY.get(event.code) or Policy(f"unknown code: {event.text[:60]}", Act.WARN, SUPPORT)
-    mine = [other for other in found.gpus if other.address == event.address]
-    if event.code == 45 and event.cause is not None and event.cause not in {other.code for other in mine}:
+    if event.code == 45 and event.cause is not None and not found.counts.get((event.address, event.cause)):
         first = judged(Event(event.at_s, event.address, event.cause, "", event.line), found, recovery)
         return Policy(f"clean-up after Xid {event.cause} ({first.meaning})", first.act, first.fix)
     if event.code == 13 and _on_this_gpu_alone(event, found):
@@ -33,9 +32,8 @@ def judged(event: Event, found: Events, recovery: str | None = None) -> Policy:
 
 
 def _on_this_gpu_alone(event: Event, found: Events) -> bool:
-    alike = [other for other in found.gpus if other.code == event.code]
-    processes = {other.pid for other in alike if other.pid is not None}
-    return {other.address for other in alike} == {event.address} and len(processes) >= SUSPICIOUS_PROCESSES
+    processes = found.pids_by_code.get(event.code, ())
+    return found.gpus_by_code.get(event.code) == {event.address} and len(processes) >= SUSPICIOUS_PROCESSES
 
 
 def _read(event: Event, policy: Policy, found: Events) -> Policy:
@@ -45,8 +43,7 @@ def _read(event: Event, policy: Policy, found: Events) -> Policy:
         named = match[1] if match else event.text[:60]
         return RECOVERY.get(named.lower()) or Policy(f"{policy.meaning}: {named}", Act.WARN, SUPPORT)
     if event.code == 74:
-        same = [other for other in found.gpus if other.code == 74 and other.address == event.address]
-        repeated = len(same) > 1 or bool(found.switches)
+        repeated = found.counts.get((event.address, 74), 0) > 1 or bool(found.switches)
         return Policy(policy.meaning + (", repeated or with an SXid" if repeated else ""),
                       Act.OUT if repeated else Act.WARN, NVLINK)  # fmt: skip
     if re.search(r"\bnon-?fatal\b", event.text, re.I):

@@ -9,7 +9,7 @@ from typing import Any
 
 from preflight import checklist
 from preflight.evidence import Evidence
-from preflight.judge.excerpts import excerpts
+from preflight.judge.excerpts import Search, excerpts
 from preflight.judge.fold import Folded
 from preflight.judge.outcome import supply
 from preflight.judge.seen import Seen
@@ -146,6 +146,7 @@ def _nodes(seen: Sequence[Seen], folded: Folded) -> Iterator[dict[str, Any]]:
 
 def told(folded: Folded, subjects: Subjects) -> Iterator[dict[str, Any]]:
     """Yield the findings as a report tells them."""
+    search = Search()
     for check, finding, numbers in folded.findings():
         urgent = finding.status not in (Status.PASS, Status.SKIP)
         document: dict[str, Any] = {
@@ -169,7 +170,7 @@ def told(folded: Folded, subjects: Subjects) -> Iterator[dict[str, Any]]:
                 document["excused"] = finding.excused
             document["why"] = finding.why or check.why
             document["fix"] = _next(check, finding, evidence)
-            document["excerpts"] = list(excerpts(finding, subjects.names[shown], evidence))
+            document["excerpts"] = list(excerpts(finding, subjects.names[shown], evidence, search))
         yield document
 
 

@@ -18,11 +18,32 @@ if TYPE_CHECKING:
 
 _LINES, _CHARS, _RECORDS = 14, 1200, 3
 
+#: Characters that the findings of one report are looked up in, all together; those after it get the heads of their
+#: records. A log of thousands of failed runs would otherwise be searched from its beginning for each of them.
+SEARCHED_CHARS = 64 << 20
+
 #: A PCI address: tools write its domain with four digits, with eight, or not at all.
 _PCI = regex(r"(?:[0-9a-f]{4,8}:)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])")
 
 
-def excerpts(finding: Finding, node: str, evidence: Evidence | None) -> Iterator[dict[str, str]]:
+class Search:
+    """Finds the lines that name a subject, as long as there are characters left to search."""
+
+    def __init__(self, chars: int = SEARCHED_CHARS) -> None:
+        self._left = chars
+
+    def first_line(self, text: str, names: Names) -> int:
+        """Return where the first line that has one of the names begins; 0 where none has or nothing is left."""
+        for name in names:
+            self._left -= len(text)
+            if self._left < 0:
+                return 0
+            if match := name.search(text):
+                return text.rfind("\n", 0, match.start()) + 1
+        return 0
+
+
+def excerpts(finding: Finding, node: str, evidence: Evidence | None, search: Search) -> Iterator[dict[str, str]]:
     """Yield node, record key and text of each passage; the finding's own quote where it has one."""
     if finding.quote:
         yield {"node": node, "key": finding.evidence[0] if finding.evidence else "", "text": finding.quote}
@@ -33,7 +54,7 @@ def excerpts(finding: Finding, node: str, evidence: Evidence | None) -> Iterator
             record = evidence.record(key) if evidence else None
         except EvidenceError:
             continue
-        if record is not None and (text := _passage(record, names, told)):
+        if record is not None and (text := _passage(record, names, told, search)):
             yield {"node": node, "key": key, "text": text}
 
 
@@ -52,31 +73,33 @@ def _words(message: str) -> frozenset[str]:
     return frozenset(word.rstrip("s") for word in re.findall(r"[a-z]{4,}", message.lower()))
 
 
-def _passage(record: Record, names: Names, told: frozenset[str]) -> str:
+def _passage(record: Record, names: Names, told: frozenset[str], search: Search) -> str:
     if record.entries:
         text = "  ".join(record.entries)
     elif record.value is not None:
         text = "\n".join(_lines(record.value, names, told))
     else:
         text = record.out.strip("\n") or record.err.strip("\n")
-    cut = _cut(text, names)
+    cut = _cut(text, names, search)
     described = record.describe()
     return f"[{described}]\n{cut}".rstrip("\n") if described else cut
 
 
-def _cut(text: str, names: Names) -> str:
+def _cut(text: str, names: Names, search: Search) -> str:
     """Return the head of a text; where the head does not name the subject, the lines from where it is named."""
-    lines = text.split("\n")
-    head = "\n".join(lines[:_LINES])[:_CHARS]
+    head = _head(text, 0)
     if len(head) == len(text):
         return text
-    if not any(name.search(head) for name in names):
-        found = (number for name in names for number, line in enumerate(lines) if name.search(line))
-        if first := next(found, 0):
-            rest = "\n".join(lines[first:])
-            kept = "\n".join(lines[first : first + _LINES])[:_CHARS]
-            return f"[…]\n{kept}" + ("\n[…]" if len(kept) < len(rest) else "")
-    return f"{head}\n[…]"
+    first = 0 if any(name.search(head) for name in names) else search.first_line(text, names)
+    if not first:
+        return f"{head}\n[…]"
+    kept = _head(text, first)
+    return f"[…]\n{kept}" + ("\n[…]" if first + len(kept) < len(text) else "")
+
+
+def _head(text: str, begin: int) -> str:
+    """Return the first lines of a text from a place on."""
+    return "\n".join(text[begin : begin + _CHARS].split("\n", _LINES)[:_LINES])
 
 
 def _lines(value: Any, names: Names, told: frozenset[str]) -> Iterator[str]:

@@ -18,6 +18,9 @@ from preflight.facts.nccl_log.source import CHUNK, Reader, opened
 #: else in a source that is larger, this much is read from its beginning and from its end.
 HELD = 16 << 20
 
+#: Lines that are held likewise: a line of a few bytes costs more as a fact than as text, up to 3 KB.
+HELD_LINES = 100_000
+
 _ROOM = "give a file, or set TMPDIR to a folder with room for all of it"
 
 
@@ -71,7 +74,7 @@ def _source(name: str, path: Path) -> Source:
         raise SourceError(f"{said}: cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise SourceError(f"{said}: {error}") from None
-    if not skipped:
+    if skipped is None:
         return Source(name, path, (head + tail).decode("utf-8", "backslashreplace"))
     begin = head.rfind(b"\n") + 1
     end = tail.find(b"\n") + 1
@@ -83,14 +86,53 @@ def _source(name: str, path: Path) -> Source:
     return Source(name, path, text, (first, first + left_out - 1))
 
 
-def _held(reader: Reader) -> tuple[bytes, bytes, int]:
-    """Return the beginning and the end of what a reader gives, and how many line ends lie between them."""
-    head, tail, skipped = bytearray(), bytearray(), 0
+def _held(reader: Reader) -> tuple[bytes, bytes, int | None]:
+    """Return the beginning and the end of what a reader gives, and how many line ends lie between; None for no gap."""
+    head, tail = bytearray(), bytearray()
+    head_lines = tail_lines = 0
+    skipped: int | None = None
+    full = False
     while data := reader.read(CHUNK):
-        room = HELD - len(head)
-        head += data[:room]
-        tail += data[room:] if room < len(data) else b""
-        if len(tail) > 2 * HELD:
-            skipped += tail.count(b"\n", 0, len(tail) - HELD)
-            del tail[: len(tail) - HELD]
+        if not full:
+            end = _end(data, HELD - len(head), HELD_LINES - head_lines)
+            head += data[:end]
+            head_lines += data.count(b"\n", 0, end)
+            full, data = end < len(data), data[end:]
+        tail += data
+        tail_lines += data.count(b"\n")
+        if len(tail) > 2 * HELD or tail_lines > 2 * HELD_LINES:
+            dropped = _drop(tail)
+            skipped, tail_lines = (skipped or 0) + dropped, tail_lines - dropped
+    if tail_lines > HELD_LINES or skipped is not None:
+        skipped = (skipped or 0) + _drop(tail)
     return bytes(head), bytes(tail), skipped
+
+
+def _drop(tail: bytearray) -> int:
+    """Drop all but the end of a text that is held, and return how many line ends that takes away."""
+    begin = _begin(tail)
+    dropped = tail.count(b"\n", 0, begin)
+    del tail[:begin]
+    return dropped
+
+
+def _end(data: bytes, most: int, most_lines: int) -> int:
+    """Return where the first ``most`` bytes of data end, or its first ``most_lines`` lines if that is sooner."""
+    end = min(most, len(data))
+    if data.count(b"\n", 0, end) <= most_lines:
+        return end
+    end = 0
+    for _ in range(most_lines):
+        end = data.index(b"\n", end) + 1
+    return end
+
+
+def _begin(data: bytes | bytearray) -> int:
+    """Return where the last ``HELD`` bytes of data begin, or its last ``HELD_LINES`` lines if that is later."""
+    begin = max(len(data) - HELD, 0)
+    if data.count(b"\n", begin) <= HELD_LINES:
+        return begin
+    begin = len(data)
+    for _ in range(HELD_LINES + 1):
+        begin = data.rindex(b"\n", 0, begin)
+    return begin + 1

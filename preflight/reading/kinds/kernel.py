@@ -28,22 +28,30 @@ _TIME = re.compile(
     r"|\d{1,3},\d{1,12},\d{1,18},[^;]{1,16};))"
 )
 
-#: What else is worth telling, and by which word: seen in the drivers' sources.
-_EVENTS = (
-    ("gpu-fallen-off-bus", re.compile(r"NVRM:.*fallen off the bus|GPU has fallen off the bus", re.IGNORECASE)),
-    ("gpu-init-failed", re.compile(r"NVRM:.*(?:RmInitAdapter failed|rm_init_adapter failed)")),
-    ("driver-mismatch", re.compile(r"NVRM: API mismatch")),
-    ("gsp-rpc-errors", re.compile(r"(?i)NVRM: Rate limiting GSP RPC error prints|NVRM:.*GSP.*(?:timeout|crash)")),
-    ("pcie-aer", re.compile(r"\bAER: .*(?:[Ee]rror|status)|PCIe Bus Error: severity=")),
-    ("nic-link-down", re.compile(r"mlx5_core .*(?:[Ll]ink down|Cable unplugged|Port: \d+ Link DOWN)")),
-    ("nic-link-up", re.compile(r"mlx5_core .*(?:Link up|Cable plugged|Port: \d+ Link ACTIVE)")),
-    ("nic-pcie-limited", re.compile(r"mlx5_core .*available PCIe bandwidth, limited by")),
-    ("module-hot", re.compile(r"mlx5_core .*(?:High Temperature|Over Temperature)", re.IGNORECASE)),
-    ("slot-power", re.compile(r"Detected insufficient power on the PCIe slot")),
-    ("out-of-memory", re.compile(r"(?i)out of memory: Kill|oom-kill:")),
-    ("machine-check", re.compile(r"mce: \[Hardware Error\]|Machine check events logged|EDAC .*\b[CU]E ")),
-    ("hung-task", re.compile(r"INFO: task .{1,64} blocked for more than \d+ seconds")),
-)  # fmt: skip
+#: Other events, and the patterns that name them: each is searched behind the match of the one before it. One pattern
+#: with ``.*`` between its words would take the square of a line that repeats its first word.
+_EVENTS = tuple(
+    (name, tuple(re.compile(pattern) for pattern in patterns))
+    for name, *patterns in (
+        ("gpu-fallen-off-bus", "(?i)NVRM:", "(?i)fallen off the bus"),
+        ("gpu-fallen-off-bus", "(?i)GPU has fallen off the bus"),
+        ("gpu-init-failed", "NVRM:", "RmInitAdapter failed|rm_init_adapter failed"),
+        ("driver-mismatch", "NVRM: API mismatch"),
+        ("gsp-rpc-errors", "(?i)NVRM: Rate limiting GSP RPC error prints"),
+        ("gsp-rpc-errors", "(?i)NVRM:", "(?i)GSP", "(?i)timeout|crash"),
+        ("pcie-aer", r"\bAER: ", "[Ee]rror|status"),
+        ("pcie-aer", "PCIe Bus Error: severity="),
+        ("nic-link-down", "mlx5_core ", r"[Ll]ink down|Cable unplugged|Port: \d+ Link DOWN"),
+        ("nic-link-up", "mlx5_core ", r"Link up|Cable plugged|Port: \d+ Link ACTIVE"),
+        ("nic-pcie-limited", "mlx5_core ", "available PCIe bandwidth, limited by"),
+        ("module-hot", "(?i)mlx5_core ", "(?i)(?:High|Over) Temperature"),
+        ("slot-power", "Detected insufficient power on the PCIe slot"),
+        ("out-of-memory", "(?i)out of memory: Kill|oom-kill:"),
+        ("machine-check", r"mce: \[Hardware Error\]|Machine check events logged"),
+        ("machine-check", "EDAC ", r"\b[CU]E "),
+        ("hung-task", r"INFO: task .{1,64} blocked for more than \d+ seconds"),
+    )
+)
 
 #: Widths at which mails and screens break lines; pieces of one line, and lines by which the width is told.
 _BROKEN, _MOST_PIECES, _MOST_NEAR = (50, 140), 8, 200
@@ -94,14 +102,14 @@ def _begins(lines: Lines, at: int) -> bool:
         return False
     time = _TIME.match(text)
     if not time:
-        return bool(_UNTIMED.fullmatch(text)) and any(pattern.search(text) for _, pattern in _EVENTS)
+        return bool(_UNTIMED.fullmatch(text)) and bool(_named(text))
     if _IN_WORDS.match(text) and any(_IN_WORDS.match(line.text) for line in lines[at + 1 : at + 3]):
         return True
     if (
         re.match(r"\s*(?:<\d{1,3}>|\d{1,7}[:-]?\s?)?\[\s*\+?\d{1,10}\.\d{6}\](?! ?\[[A-Z]+\])", text)
         or " kernel: " in text
         or text.lstrip().startswith("kern")
-        or (_STAMP.match(text) and _told(text, 0))
+        or (_STAMP.match(text) and _named(text))
     ):
         return True
     # Other programs write times as well: it is the kernel's if a driver and its device, or the kernel's names, are near
@@ -110,12 +118,26 @@ def _begins(lines: Lines, at: int) -> bool:
     return any(_XID.search(line.text) or _SXID.search(line.text) for line in lines[at : at + 40])
 
 
-def _told(text: str, number: int) -> list[dict[str, Any]]:
-    """Return the events that a line tells."""
+def _events(text: str, number: int) -> list[dict[str, Any]]:
+    """Return the events of a line."""
     time = _TIME.match(text)
     at_time = time["at"].strip("[] ") if time else None
-    return [{"event": name, "time": at_time, "text": text.strip()[:300], "line": number}
-            for name, pattern in _EVENTS if pattern.search(text)]  # fmt: skip
+    return [{"event": name, "time": at_time, "text": text.strip()[:300], "line": number} for name in _named(text)]
+
+
+def _named(text: str) -> list[str]:
+    """Return the names of the events of a line, each once."""
+    return list(dict.fromkeys(name for name, patterns in _EVENTS if _in_order(text, patterns)))
+
+
+def _in_order(text: str, patterns: tuple[re.Pattern[str], ...]) -> bool:
+    """Return whether the patterns match one behind the other."""
+    at = 0
+    for pattern in patterns:
+        if (match := pattern.search(text, at)) is None:
+            return False
+        at = match.end()
+    return True
 
 
 @dataclass(frozen=True)
@@ -183,7 +205,7 @@ def _take(lines: Lines, at: int) -> Taken:
                 "fatal": None if match[4] is None else match[4] == "Fatal", "text": (match[5] or "").strip(),
                 "line": number,
             })  # fmt: skip
-        events += _told(text, number)
+        events += _events(text, number)
     facts = {"xids": xids, "sxids": sxids, "events": events}
     numbers = sorted({str(xid["xid"]) for xid in xids}, key=int)
     summary = f"{last - at + 1} lines; Xid: {', '.join(numbers) or 'none'}; SXid: {len(sxids)}; events: {len(events)}"
