@@ -97,7 +97,7 @@ def _line(line: bytes) -> bytes:
 
 def _bare(line: bytes) -> bytes:
     """Return a line of which nothing but the message is left; the line itself if it is none."""
-    if len(line) > _LONGEST or not any(word in line for word in _WORDS):
+    if not line or len(line) > _LONGEST or not any(word in line for word in _WORDS):
         return line
     if not (left := _LEFT.fullmatch(line)):
         return line

@@ -1,0 +1,102 @@
+"""What a whole command needs for a hostile text grows no faster than the text, in time and in memory."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from preflight.reading import sources
+from tests import fuzz_commands
+from tests.fuzz_commands import MOST_BYTES, MOST_GROWTH, NOISE_S, SIZES, repeated, started
+
+XID = "NVRM: Xid (PCI:0000:18:00): 79, "
+TABLE = "#  size count type redop root time algbw busbw\n     8     2   float   sum  -1  29.1    0.00    0.00      0\n"
+
+#: Each of these once took the square of the text, or hundreds of bytes of memory for each of its own.
+UNITS = {
+    "one Xid line": XID, "Xid lines": f"[ 1000.000001] {XID}pid=7, name=python\n", "line ends": "\n",
+    "a driver's name": "NVRM: GSP ", "a NIC's driver": "mlx5_core 0000:18:00.0 ", "AER": "pcieport AER: ",
+    "EDAC": "EDAC MC0: ", "tables of nccl-tests": TABLE, "short lines": "a\n",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _imported() -> None:
+    import preflight.cli
+    import preflight.judge
+    import preflight.reading  # noqa: F401
+
+
+def seconds(text: str, path: Path) -> float:
+    """Return the processor time that `preflight read` needs for a text."""
+    path.write_text(text, encoding="utf-8", newline="")
+    run = started(("read", str(path)))
+    assert run.status in (0, 1, 3)
+    assert run.peak_bytes < MOST_BYTES
+    return run.seconds
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_time_grows_with_the_text(name: str, tmp_path: Path) -> None:
+    for attempt in range(3):
+        times = [seconds(repeated(UNITS[name], size), tmp_path / "text.txt") for size in SIZES]
+        if times[1] < MOST_GROWTH * max(times[0], NOISE_S / MOST_GROWTH):
+            return
+    pytest.fail(f"{SIZES} characters took {times} s, at the {attempt + 1}th attempt too")
+
+
+def test_an_xid_flood_of_many_gpus_and_codes(tmp_path: Path) -> None:
+    chosen = random.Random(7)
+    lines = [
+        f"[{1000 + 0.9 * n:.6f}] NVRM: Xid (PCI:0000:{chosen.choice('123456789ab')}8:00): "
+        f"{chosen.choice((13, 31, 43, 45, 63, 74, 79, 94))}, pid={chosen.randrange(1000, 9000)}, name=python\n"
+        for n in range(16_000)
+    ]
+    times = [seconds("".join(lines[:count]), tmp_path / "flood.txt") for count in (4_000, 16_000)]
+    assert times[1] < MOST_GROWTH * times[0]
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["CA 'mlx5_0'\n\tPort 1:\n", "\tGPU0\tGPU1\nGPU0\t X \tNV18\n", '{"log":"a"}\n'],
+)
+def test_short_lines_cost_no_more_memory_than_their_limit(unit: str, tmp_path: Path) -> None:
+    path = tmp_path / "long.txt"
+    path.write_text(unit * (6_000_000 // len(unit)))
+    assert started(("read", str(path))).peak_bytes < MOST_BYTES
+
+
+def test_lines_beyond_the_limit_are_left_out_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "HELD_LINES", 10)
+    monkeypatch.setattr(sources, "CHUNK", 7)
+    path = tmp_path / "lines.txt"
+    for count in (5, 10, 20, 21, 22, 50, 137):
+        path.write_text("".join(f"line {number}\n" for number in range(1, count + 1)))
+        (source,) = sources.open_sources((str(path),))
+        kept = {number: line for number, line in enumerate(source.text.split("\n"), 1) if line}
+        assert all(line == f"line {number}" for number, line in kept.items())
+        left_out = set(range(1, count + 1)) - set(kept)
+        assert (source.skipped is None) == (not left_out)
+        if source.skipped is not None:
+            assert left_out <= set(range(source.skipped[0], source.skipped[1] + 1))
+            assert {1, count} <= set(kept)
+
+
+def test_a_line_that_is_cut_in_its_middle_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "HELD", 30)
+    monkeypatch.setattr(sources, "CHUNK", 8)
+    path = tmp_path / "wide.txt"
+    path.write_text("first\n" + "x" * 200 + "\nlast\n")
+    (source,) = sources.open_sources((str(path),))
+    assert source.skipped is not None
+    assert source.text.split("\n") == ["first", "", "last", ""]
+
+
+def test_commands_survive_damaged_files(tmp_path: Path) -> None:
+    files = fuzz_commands.seeds(tmp_path)
+    tally = fuzz_commands.Tally()
+    fuzz_commands.mutations(0.15, random.Random(), files, tmp_path, tally)
+    assert tally.runs
+    assert not tally.faults
