@@ -153,7 +153,7 @@ def seeds(folder: Path) -> dict[str, list[Path]]:
     evidence = sorted(path for path in (made / "evidence").glob("*.json") if path.name != "run.json")
     tables = [path for path in OUTSIDE.rglob("*") if path.is_file() and path.suffix not in (".toml", ".md")]
     return {
-        "text": sorted(tables) + [made / "report.html"],
+        "text": [*sorted(tables), made / "report.html"],
         "evidence": evidence,
         "report": [made / "report.json"],
         "cluster": [path for path in (made / "cluster.toml",) if path.exists()]
@@ -220,7 +220,8 @@ def units(line: str) -> Iterator[tuple[str, str]]:
 
 def growth(minutes: float, chosen: random.Random, files: Sequence[Path], folder: Path, tally: Tally) -> None:
     """Compare the times for texts of one repeated line until the time is over."""
-    lines = shapes(files) + [
+    lines = [
+        *shapes(files),
         "\n",
         " ",
         "\t",
