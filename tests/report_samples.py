@@ -158,7 +158,16 @@ def items() -> Findings:
          "no check of this version answers it; it needs an NCCL or job log", ""),
     ]  # fmt: skip
     keys = ("id", "document", "title", "status", "checks", "missing", "supply")
-    return [dict(zip(keys, row, strict=True)) for row in rows]
+    made: list[dict[str, Any]] = [dict(zip(keys, row, strict=True)) for row in rows]
+    return [{**item, "questions": questions(item)} for item in made]
+
+
+def questions(item: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return one question for each check of an item, and one that is open where it has none."""
+    names = ("text", "status", "checks", "missing")
+    answered = [(f"What {check} looks at", item["status"], [check], item["missing"]) for check in item["checks"]]
+    rows = answered or [("What nothing looks at", item["status"], [], item["missing"])]
+    return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 def report(nodes: list[dict[str, Any]], findings: Findings, exit_status: int, **more: Any) -> dict[str, Any]:
@@ -197,6 +206,7 @@ def healthy(count: int = 64) -> dict[str, Any]:
     names = [f"gpu{number:03d}" for number in range(1, count + 1)]
     passes = [finding(check, "pass", names, f"{check} is as it should be") for check in CHECKS]
     good = [{**item, "status": "pass", "missing": "", "supply": ""} for item in items()]
+    good = [{**item, "questions": questions(item)} for item in good]
     return report([node(name, hgx()) for name in names], passes, 0, checklists=good)
 
 
@@ -272,7 +282,9 @@ def hostile() -> dict[str, Any]:
         finding("rdma.port-rate", status, [text, f"{text}2"], text, evidence=[text], excerpts=excerpts, **said)
         for status in ("fail", "unknown", "warn", "pass", "skip")
     ]
-    item = dict.fromkeys(("id", "document", "title", "status", "missing", "supply"), text) | {"checks": [text]}
+    question: dict[str, Any] = {"text": text, "status": text, "checks": [text], "missing": text}
+    item: dict[str, Any] = {**dict.fromkeys(("id", "document", "title", "status", "missing", "supply"), text)}
+    item |= {"checks": [text], "questions": [question]}
     made = report([bad, silent(f"{text}3", text, text), node("gpu001", hgx())], findings, 1, origins=[text])
     made["coverage"] |= {"off": [text], "without_logs": [text]}
     run = {"at": text, "version": text, "command": text, "seconds": 1.5, "cluster_file": text}

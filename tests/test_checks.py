@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from preflight.checklist import KNOWN
+from preflight.checklist.items import KNOWN
 from preflight.checks import MODULES, in_module
 from preflight.judge import judge
 from preflight.model import Check, Scope

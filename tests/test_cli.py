@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 
-from preflight.checklist import KNOWN
+from preflight.checklist.items import KNOWN
 from preflight.cli import main
 from tests.fixture import FIXTURES, whole_node
 from tests.stopwatch import Stopwatch

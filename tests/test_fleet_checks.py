@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from preflight import checklist_items
 from preflight.checks import registry
 from preflight.evidence import Evidence, from_document
 from preflight.facts.fleet import ENOUGH, near, outliers, shared, systemic, vote
@@ -17,7 +16,6 @@ from preflight.facts.identity import guid, mac
 from preflight.judge import judge
 from preflight.model import Scope
 from preflight.reports.verdict import headline
-from tests.fixture import cases
 from tests.machines import evidence, hgx_h100
 from tests.machines.cloud_vm import cloud_vm
 from tests.machines.fleet import fleet, machines
@@ -217,27 +215,6 @@ def test_a_rail_without_a_majority_is_said_of_that_rail() -> None:
     faults = {f"gpu{number:03d}": nic("mlx5_4", sm_lid=number) for number in (2, 3, 4)}
     (one,) = [one for one in report(documents(hgx_h100("x"), 4, faults))["findings"] if one["status"] == "fail"]
     assert one["message"].startswith("InfiniBand subnet of each rail, mlx5_4:1 differs, and no value has a majority")
-
-
-# --- items of the checklists -----------------------------------------------------------------------
-
-#: Items that a comparison of nodes answers, beside what each node does.
-ITEMS = ("PA-03", "PA-14", "PA-16", "NT-FAB-3", "NT-FAB-4", "NT-PIT-4", "NT-ENV-14")
-
-
-@pytest.mark.parametrize("item", ITEMS)
-def test_recordings_of_fleets_pass_the_item_and_fail_it(item: str) -> None:
-    """Every check that compares nodes for an item makes it pass by one fixture, and fail or warn by another."""
-    assert next(one.uncovered for one in checklist_items.ITEMS if one.id == item) == ""
-    bearing = [check for check in FLEET if item in check.answers and not (check.sweep or check.pair)]
-    assert bearing
-    for check in bearing:
-        lines = set()
-        for case in cases(check.id):
-            found = judge(case.evidences(), [check], case.cluster())
-            lines |= {one["status"] for one in found["checklists"] if one["id"] == item}
-        assert "pass" in lines, check.id
-        assert lines & {"fail", "warn"}, check.id
 
 
 def test_pods_of_one_machine_may_show_the_same_devices() -> None:

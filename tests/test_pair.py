@@ -348,7 +348,7 @@ def test_a_saved_pair_joins_what_else_is_known_of_its_nodes(tmp_path: Path) -> N
         == sum(map(len, asked.values()))
     )
     (item,) = (line for line in report["checklists"] if line["id"] == "NT-GDR-2")
-    assert (item["status"], item["missing"]) == ("unknown", "not judged: pair.read-bw")
+    assert (item["status"], item["questions"][0]["missing"]) == ("unknown", "not judged: pair.read-bw")
     assert item["supply"].startswith("preflight pair ")
 
 

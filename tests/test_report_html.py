@@ -167,7 +167,9 @@ def test_every_checklist_item_is_there(sick: Page) -> None:
     for item in samples.items():
         assert item["id"] in sick.text
         assert item["title"] in sick.text
-        assert item["missing"] in sick.text
+        for question in item["questions"]:
+            assert question["text"] in sick.text
+            assert question["missing"] in sick.text
         assert item["supply"] in sick.text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -112,12 +113,13 @@ def explain(check_id: str) -> None:
 def checklist(paths: tuple[Path, ...], cluster: Path | None, logs: tuple[Path, ...], as_json: bool) -> None:
     """Print the documents' checklists, answered by saved evidence.
 
-    Without evidence every item is unknown, with what would answer it.
+    Each item is broken into the questions of its sentence, and passes only if all are answered. Open are those that
+    no check of this version answers; without evidence every item is unknown, with what would answer it.
 
     \b
     Example: preflight checklist evidence/ --cluster cluster.toml
     """
-    from preflight.checklist import answer
+    from preflight.checklist.answers import answer
 
     session = Session("checklist", cluster, (), (), {})
     if paths or logs:
@@ -134,8 +136,18 @@ def checklist(paths: tuple[Path, ...], cluster: Path | None, logs: tuple[Path, .
             document = item["document"]
             click.echo(f"\n{document}")
         click.echo(f"  {item['status']:<8} {item['id']:<10} {item['title']}")
-        if item["missing"]:
-            click.echo(f"  {'':<19} {item['missing']}" + (f": {item['supply']}" if item["supply"] else ""))
+        for question in item["questions"]:
+            click.echo(f"  {'':<19} {_answered(question)}")
+        if item["supply"]:
+            click.echo(f"  {'':<19} to answer more: {item['supply']}")
+
+
+def _answered(question: Mapping[str, Any]) -> str:
+    """Return a question in one line: its answer, who answers it, what is missing."""
+    status = question["status"] if question["checks"] or question["status"] != "unknown" else "open"
+    by = f" ({', '.join(question['checks'])})" if question["checks"] else ""
+    missing = f": {question['missing']}" if question["missing"] else ""
+    return f"{status:<8} {question['text']}{by}{missing}"
 
 
 def _about(check: Check) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from preflight import checklist
+from preflight.checklist.answers import answer
 from preflight.evidence import Evidence
 from preflight.judge.excerpts import Search, excerpts
 from preflight.judge.fold import Folded
@@ -95,7 +95,7 @@ def document(planned: Planned, seen: Sequence[Seen], folded: Folded, subjects: S
         "coverage": {**planned.coverage(seen, folded.counts, folded.excuses.not_run), **folded.excuses.coverage()},
         "nodes": list(_nodes(seen, folded)),
         "findings": list(told(folded, subjects)),
-        "checklists": checklist.answer(planned.checks, folded.by_item()),
+        "checklists": answer(planned.checks, folded.by_item()),
         "exit_status": folded.exit_status(silent),
     }
     if kept := _record(made["nodes"]):

@@ -51,10 +51,11 @@ class Folded:
         return found
 
     def by_item(self) -> dict[tuple[str, str], Status]:
-        """Roll up what each check said of each checklist item that it answers."""
+        """Roll up what each check found for each checklist item that it answers, and under "" for all."""
         found: dict[tuple[str, str], list[Status]] = {}
         for outcome in self.outcomes:
             check = self.checks[outcome.check]
+            found.setdefault((check.id, ""), []).append(outcome.status)
             for item in check.answers:
                 said = [f.status for f in outcome.findings if f.answers is None or item in f.answers]
                 found.setdefault((check.id, item), []).append(worst(said))

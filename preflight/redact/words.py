@@ -51,7 +51,7 @@ SELF = frozenset(("localhost", "localhost.localdomain", "ip6-localhost", "(none)
 
 #: Parts of the package whose words are those of the formats that are judged.
 _PARTS = (
-    "facts", "collector", "checks", "reading", "cluster", "reports", "probes.py", "hardware.py", "checklist_items.py",
+    "facts", "collector", "checks", "reading", "cluster", "reports", "probes.py", "hardware.py", "checklist",
 )  # fmt: skip
 
 

@@ -1,0 +1,70 @@
+"""Items of the talk on AI networks: what an AI data-centre network needs."""
+
+from __future__ import annotations
+
+from preflight.checklist.question import ROCE, Checklist, ask, lack
+
+_LIST = Checklist("ai-network")
+
+ITEMS = (
+    _LIST.item(
+        "AN-1", "backend 1:1, no oversubscription", "fabric",
+        ask("InfiniBand: links below and above each leaf", "fabric.oversubscription"),
+        lack("Ethernet: links below and above each leaf", "rates of the switches' own ports", where=ROCE),
+    ),
+    _LIST.item(
+        "AN-2", "backend isolated from other traffic; frontend/storage apart", "node",
+        ask("No default route and no other subnet on a compute port", "rails.isolated"),
+        lack("No storage is mounted over a compute port", "the network of each mounted file system"),
+    ),
+    _LIST.item(
+        "AN-3", "point-to-point addressing (/30, /31, or IPv6) where routed to the host", "node",
+        ask("Each rail has a subnet of its own", "rails.subnets"),
+    ),
+    _LIST.item(
+        "AN-4", "the host agent verifies PFC/ECN on host and switch port", "node switch",
+        ask("PFC is on for the same priorities at both ends", "switch.pfc"),
+        lack("ECN of the switch port", "the switch's own ECN configuration", where=ROCE),
+    ),
+    _LIST.item(
+        "AN-5", "host RDMA errors correlated with the switch port's counters", "window switch",
+        lack("Counters of both ends of each cable, over one window", "counters of the switch's ports"),
+    ),
+    _LIST.item(
+        "AN-6", "optics, transceivers and cables healthy", "node window",
+        ask("Modules raise no alarm", "optics.module"),
+        ask("Links correct errors, and few are left", "optics.fec", "optics.ber"),
+        ask("In a window, no link damages packets or goes down", "counters.link-quality", "counters.flaps"),
+    ),
+    _LIST.item(
+        "AN-7", "load balancing has entropy (queue pairs, adaptive routing, per-collective balancing)", "node window",
+        ask("NCCL gives the fabric flows that it can spread", "nccl.load-balancing"),
+        ask("The rails of each node carry alike", "counters.balance"),
+        lack("The uplinks of each leaf carry alike, also for each collective", "bytes of the uplinks, by collective"),
+    ),
+    _LIST.item(
+        "AN-8", "consistent latency; losses under a bound", "pair window",
+        ask("No packets are lost", "counters.loss"),
+        ask("Between two idle nodes, a small write is always as quick", "pair.write-lat"),
+        lack("Under load, and between all pairs", "latency of all pairs while the fabric is busy"),
+    ),
+    _LIST.item(
+        "AN-9", "early warning before the job suffers", "window",
+        ask("Links, GPU memory and temperature do not get worse from day to day",
+            "trend.links", "trend.gpu-memory", "trend.temperature"),
+        lack("Congestion does not", "a trend of ECN marks, CNPs, pauses and waits"),
+    ),
+    _LIST.item(
+        "AN-10", "job completion time recorded per run", "report",
+        ask("Jobs take as long as they used to", "trend.job-time"),
+        within="jobs that `preflight history job` recorded",
+    ),
+    _LIST.item(
+        "AN-11", "power and thermal headroom: no power brake, no thermal throttle", "node",
+        ask("No GPU is slowed down by heat or power", "gpu.throttling"),
+        ask("No power limit is below its default", "gpu.power-limit"),
+        ask("Every GPU is well below its slowdown temperature, and stays there",
+            "gpu.temperature-margin", "trend.temperature"),
+        ask("No node is hotter than its peers", "fleet.outliers"),
+    ),
+)  # fmt: skip

@@ -1,0 +1,130 @@
+"""Answer the checklists: every question of every item, by what its checks found, never by opinion.
+
+A question is as good as the worst of its checks (fail > unknown > warn > pass > skip), and unknown as long as one
+of them did not run. An item is as good as the worst of its questions; one open question keeps it from passing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from preflight.checklist.items import ITEMS
+from preflight.checklist.question import Item, Question
+from preflight.lean import dataclass
+from preflight.model import Check, Status, worst
+
+#: What kind of evidence answers an item, and the one command that supplies it (empty: not in this version).
+SUPPLY = {
+    "node": ("evidence of the nodes", "preflight check"),
+    "fleet": ("evidence of several nodes", "preflight judge DIR"),
+    "bench": ("a collective benchmark", "preflight check --log all_reduce_perf.out"),
+    "trace": ("an NCCL or job log", "preflight check --log job.log"),
+    "window": ("counters sampled twice", "preflight check --window 60"),
+    "pair": ("a test between two nodes", "preflight pair HOST HOST --save DIR"),
+    "fabric": ("a sweep of switches and links", "preflight check --fabric"),
+    "switch": ("an answer of the switches", ""),
+    "declared": ("the site's own word in the cluster file", ""),
+    "report": ("the record of earlier runs", ""),
+}
+
+#: By check and item, the status of those that ran; by check and "", whatever item they answer.
+Statuses = Mapping[tuple[str, str], Status]
+
+
+def answer(checks: Sequence[Check], statuses: Statuses) -> list[dict[str, Any]]:
+    """Return every item with its status and its questions.
+
+    A check of a plug-in that answers an item, and that no question names, is a question of its own.
+    """
+    known = {check.id: check for check in checks}
+    return [_item(item, known, statuses) for item in ITEMS]
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """A question with its status, and why it is not answered."""
+
+    question: Question
+    status: Status
+    waiting: tuple[str, ...] = ()  # checks that did not run
+    vague: tuple[str, ...] = ()  # checks that ran and are unknown
+
+    @property
+    def open(self) -> bool:
+        return self.status is Status.UNKNOWN and not self.question.checks
+
+    @property
+    def missing(self) -> str:
+        """What an answer waits for; empty where there is one."""
+        parts = [self.question.missing] if self.open else []
+        return "; ".join([*parts, *_reasons(self.waiting, self.vague)])
+
+
+def _item(item: Item, known: Mapping[str, Check], statuses: Statuses) -> dict[str, Any]:
+    named = item.checks
+    added = [check for check in known.values() if item.id in check.answers and check.id not in named]
+    questions = (*item.questions, *(Question(check.title, (check.id,)) for check in added))
+    answers = [_question(question, item.id, statuses) for question in questions]
+    bearing = [*named, *(check.id for check in added)]
+    waiting = tuple(dict.fromkeys(check for one in answers for check in one.waiting))
+    missing = _missing(item, bearing, answers, waiting)
+    unsettled = waiting or any(one.vague for one in answers)
+    return {
+        "id": item.id,
+        "document": item.document,
+        "title": item.title,
+        "status": str(worst(one.status for one in answers)),
+        "checks": bearing,
+        "questions": [
+            {
+                "text": one.question.text,
+                "status": str(one.status),
+                "checks": list(one.question.checks),
+                "missing": one.missing,
+            }
+            for one in answers
+        ],
+        "missing": missing,
+        "supply": _command(item, [known[check] for check in waiting if check in known]) if unsettled else "",
+    }
+
+
+def _question(question: Question, item: str, statuses: Statuses) -> _Answer:
+    if question.where and statuses.get((question.where, "")) is Status.SKIP:
+        return _Answer(question, Status.SKIP)
+    ran = {check: statuses[check, item] for check in question.checks if (check, item) in statuses}
+    waiting = tuple(check for check in question.checks if check not in ran)
+    vague = tuple(check for check, status in ran.items() if status is Status.UNKNOWN)
+    found = [*ran.values(), *(Status.UNKNOWN for _ in waiting)]
+    return _Answer(question, worst(found), waiting, vague)
+
+
+def _missing(item: Item, bearing: Sequence[str], answers: Sequence[_Answer], waiting: Sequence[str]) -> str:
+    if not bearing:
+        unanswered = any(one.open for one in answers)
+        return f"no check of this version answers it; it needs {_kinds(item)}" if unanswered else ""
+    parts = [one.question.missing for one in answers if one.open]
+    open_parts = [f"no check of this version covers: {', '.join(parts)}"] if parts else []
+    vague = tuple(dict.fromkeys(check for one in answers for check in one.vague))
+    if set(waiting) == set(bearing):
+        return "; ".join([f"not judged yet: it needs {_kinds(item)}", *open_parts])
+    return "; ".join([*open_parts, *_reasons(waiting, vague)])
+
+
+def _reasons(waiting: Sequence[str], vague: Sequence[str]) -> list[str]:
+    found = [f"not judged: {', '.join(waiting)}"] if waiting else []
+    return [*found, f"unknown by {', '.join(vague)}"] if vague else found
+
+
+def _kinds(item: Item) -> str:
+    return ", ".join(SUPPLY[kind][0] for kind in item.by)
+
+
+def _command(item: Item, waiting: Sequence[Check]) -> str:
+    for check in waiting:
+        if check.sweep and check.window:
+            return f"{SUPPLY['fabric'][1]} --window 60"
+        if kind := "pair" if check.pair else "window" if check.window else "fabric" if check.sweep else "":
+            return SUPPLY[kind][1]
+    return next((SUPPLY[kind][1] for kind in item.by if SUPPLY[kind][1]), "")

@@ -1,0 +1,42 @@
+"""Items of the essay on scaling: what the hardware should reach."""
+
+from __future__ import annotations
+
+from preflight.checklist.question import Checklist, ask, lack
+
+_LIST = Checklist("gpu-scaling")
+
+ITEMS = (
+    _LIST.item(
+        "GS-1",
+        "NVLink per GPU and direction: Ampere 300, Hopper 450, Blackwell 900 GB/s; NVSwitch domain size 8 or 72",
+        "node",
+        ask("Number and rate of each GPU's links", "nvlink.links"),
+        ask("Every pair of GPUs of the node is in the domain", "topology.nvlink"),
+    ),
+    _LIST.item(
+        "GS-2",
+        "node, leaf and spine bandwidth of a fat tree: the smaller of its links' and its switches' capacity",
+        "fabric declared",
+        ask("Links and switches of each level, for each GPU", "scale.fat-tree"),
+        within="the tree that the cluster file declares, of two levels of switches; a sweep does not fill it in",
+    ),
+    _LIST.item(
+        "GS-3", "time of AllGather, ReduceScatter, AllReduce, AllToAll in a node and above it", "bench",
+        ask("The best bandwidth of each measured collective", "nccl-tests.busbw"),
+        lack("Their time at each size, on each level of the tree", "the model's times, held against each measured row"),
+    ),
+    _LIST.item(
+        "GS-4",
+        "smallest batch per GPU at which data, FSDP, tensor and expert parallelism stay compute-bound",
+        "declared bench",
+        ask("Data, FSDP and tensor parallelism: the declared batch is large enough", "scale.batch"),
+        lack("Expert parallelism over several nodes: so it is", "the number of GPUs that share the experts"),
+    ),
+    _LIST.item(
+        "GS-5", "GPU specification table (SMs, memory, bandwidth, FLOPs) to tell a wrong or throttled part", "node",
+        ask("All GPUs of the node are of one model", "gpu.same-model"),
+        ask("Memory size and cores are those of the model", "gpu.right-part"),
+        lack("Memory bandwidth and FLOPs are those of the model", "memory bandwidth and FLOPs as measured"),
+    ),
+)  # fmt: skip

@@ -1,0 +1,17 @@
+"""Every item of the documents' checklists, in the order in which they are printed."""
+
+from __future__ import annotations
+
+from preflight.checklist import ai_network, fabric_primer, gpu_scaling, nccl_practice, network_tuning, parallelism
+
+ITEMS = (
+    *fabric_primer.ITEMS,
+    *parallelism.ITEMS,
+    *gpu_scaling.ITEMS,
+    *network_tuning.ITEMS,
+    *nccl_practice.ITEMS,
+    *ai_network.ITEMS,
+)
+
+#: Ids that a check may answer; a check that names another is a mistake.
+KNOWN = frozenset(item.id for item in ITEMS)

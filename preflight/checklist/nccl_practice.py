@@ -1,0 +1,182 @@
+"""Items of the tuning chapter, second part: communicators, pitfalls, NCCL's environment, SHARP, records, roles."""
+
+from __future__ import annotations
+
+from preflight.checklist.question import Checklist, ask, lack
+
+_LIST = Checklist("network-tuning")
+
+ITEMS = (
+    _LIST.item(
+        "NT-COM-1", "Is the communicator created once and reused, not per step?", "trace",
+        ask("No rank creates more than any layout needs", "nccl.communicators"),
+        lack("None is created after the first step", "when each communicator was created, against the steps"),
+    ),
+    _LIST.item(
+        "NT-COM-2", "Are user buffers registered on all ranks or none?", "trace",
+        ask("All ranks of the log register, or none", "nccl.buffers"),
+        within="a log with NCCL_DEBUG_SUBSYS=REG",
+    ),
+    _LIST.item(
+        "NT-DDP-1", "DistributedDataParallel, one process per GPU, not DataParallel", "node trace",
+        ask("At this moment, each training process holds one GPU", "gpu.process-per-gpu"),
+        lack("The job itself is DDP", "signs of DataParallel in a trace or log: several devices, scatter and gather"),
+    ),
+    _LIST.item(
+        "NT-DDP-2", "Is the gradient bucket size right (early start against tail)?", "trace",
+        ask("The tail: the longest bare collective of a step", "torch.overlap"),
+        lack("The start: the first bucket, against the backward pass", "start of the first bucket in the trace"),
+        lack("Number and size of the buckets", "the buckets of a step in the trace"),
+    ),
+    _LIST.item(
+        "NT-SCL-1", "Share of collectives in the step time; scale-out efficiency", "bench trace",
+        lack("Share of the collectives in the step time", "a bound for the share, which traces hold"),
+        lack("Efficiency, from fewer to more GPUs", "step times of the same job at several sizes"),
+    ),
+    _LIST.item(
+        "NT-CPU-1", "CPU does not spike during collectives (staging, TCP, Gloo)", "window trace",
+        ask("While the network is loaded, the CPUs keep up on average", "counters.cpu"),
+        lack("No single CPU is full meanwhile", "the busiest CPU of the window, alone"),
+        within="a window in which collectives run; spikes much shorter than it are not seen",
+    ),
+    _LIST.item(
+        "NT-GDR-1", "GPUDirect RDMA path: nvidia-peermem loaded or DMA-BUF supported", "node",
+        ask("One of the two is there", "gpudirect.peer-memory"),
+        ask("Nothing between GPU and NIC is in its way", "gpudirect.iommu", "gpudirect.path"),
+        ask("The NICs are set up for it", "pcie.max-read-request", "pcie.relaxed-ordering"),
+    ),
+    _LIST.item(
+        "NT-GDR-2", "baselines with ib_write_bw / ib_read_bw recorded", "pair",
+        ask("Between the memories of two hosts", "pair.write-bw", "pair.read-bw"),
+        lack("Between the memories of two GPUs", "ib_write_bw and ib_read_bw with --use_cuda"),
+    ),
+    # pitfalls
+    _LIST.item(
+        "NT-PIT-1", "wrong backend (gloo for GPU tensors)", "trace",
+        ask("NCCL carries the collectives of GPU tensors", "torch.backend"),
+    ),
+    _LIST.item(
+        "NT-PIT-2", "TCP fallback though RDMA exists", "node trace",
+        ask("No channel takes TCP between nodes; the cause, where one does", "nccl.transport"),
+    ),
+    _LIST.item(
+        "NT-PIT-3", "RDMA device missing in the container", "node",
+        ask("Every HCA has a device node that this user may open", "rdma.device-nodes"),
+        ask("The modules that this hardware needs are loaded", "kernel.modules"),
+    ),
+    _LIST.item(
+        "NT-PIT-4", "bundled and system NCCL differ", "node fleet",
+        ask("There is one NCCL, or the one that PyTorch brought", "versions.nccl"),
+        ask("All nodes have the same", "fleet.nccl-equal"),
+    ),
+    _LIST.item(
+        "NT-PIT-5", "ephemeral port range too narrow for the rank count", "node",
+        ask("The range has a port for each rank", "host.local-ports"),
+    ),
+    _LIST.item(
+        "NT-PIT-6", "memory registration: memlock limit, registration cache, allocator fragmentation", "node trace",
+        ask("RDMA may pin memory without limit", "host.memlock"),
+        lack("Registration cache", "lines of the registration cache of NCCL or UCX"),
+        lack("Allocator fragmentation", "memory reserved against allocated, over time"),
+    ),
+    # environment variables
+    _LIST.item(
+        "NT-ENV-1", "NCCL_DEBUG left verbose in production", "node",
+        ask("Level, subsystems and file are those of production", "nccl.debug-output"),
+    ),
+    _LIST.item(
+        "NT-ENV-2", "NCCL_SOCKET_IFNAME names an interface that exists", "node",
+        ask("It selects an interface that is here and up", "nccl.socket-ifname"),
+    ),
+    _LIST.item(
+        "NT-ENV-3", "NCCL_IB_HCA names HCAs that exist, are active and are the compute fabric", "node",
+        ask("It selects the active ports of the compute fabric", "nccl.ib-hca"),
+    ),
+    _LIST.item(
+        "NT-ENV-4", "NCCL_IB_DISABLE not left at 1", "node",
+        ask("It is not in force", "nccl.left-over-disables"),
+    ),
+    _LIST.item(
+        "NT-ENV-5", "NCCL_P2P_DISABLE not left at 1", "node",
+        ask("It is not in force", "nccl.left-over-disables"),
+    ),
+    _LIST.item(
+        "NT-ENV-6", "NCCL_SHM_DISABLE not left at 1", "node",
+        ask("It is not in force", "nccl.left-over-disables"),
+    ),
+    _LIST.item(
+        "NT-ENV-7", "async error handling on, under the name the installed PyTorch reads", "node",
+        ask("It is on, under that name", "nccl.pytorch-variables"),
+    ),
+    _LIST.item(
+        "NT-ENV-8", "NCCL_SOCKET_NTHREADS x NCCL_NSOCKS_PERTHREAD <= 64", "node",
+        ask("The product is at most 64", "nccl.socket-threads"),
+    ),
+    _LIST.item(
+        "NT-ENV-9", "NCCL_MIN/MAX_NCHANNELS not forced on NVSwitch systems", "node",
+        ask("The number of channels is left to NCCL", "nccl.pinned-choices"),
+    ),
+    _LIST.item(
+        "NT-ENV-10", "NCCL_TOPO_FILE readable and true; NCCL_TOPO_DUMP_FILE writable", "node",
+        ask("The files are there and name these GPUs; the dump can be written", "nccl.named-files"),
+    ),
+    _LIST.item(
+        "NT-ENV-11", "NCCL_MNNVL_ENABLE only where the hardware has it (IMEX running)", "node",
+        ask("It is required only where NVLink spans nodes and IMEX runs", "nccl.mnnvl"),
+    ),
+    _LIST.item(
+        "NT-ENV-12", "NCCL_IGNORE_CPU_AFFINITY fits the inherited affinity mask", "node",
+        ask("It is set only where the mask misses the GPU", "numa.nccl-affinity"),
+    ),
+    _LIST.item(
+        "NT-ENV-13", "SHARP switched off only for an A/B test", "node",
+        ask("No variable switches it off, or asks for it in vain", "nccl.sharp"),
+    ),
+    _LIST.item(
+        "NT-ENV-14", "the same NCCL environment on every rank", "fleet",
+        ask("NCCL's variables are the same on all nodes and ranks", "fleet.ranks-agree"),
+    ),
+    # SHARP
+    _LIST.item(
+        "NT-SHP-1", "SHARP-capable switches (on RoCE: does not apply, said so)", "fabric",
+        ask("Every switch has an aggregation node", "fabric.sharp"),
+    ),
+    _LIST.item(
+        "NT-SHP-2", "aggregation manager reachable", "node fabric",
+        ask("It is registered with the subnet manager", "fabric.sharp"),
+        lack("It answers the hosts", "an answer of the aggregation manager to this host"),
+    ),
+    _LIST.item(
+        "NT-SHP-3", "NCCL RDMA SHARP plugin present and loadable", "node",
+        ask("The job's log shows it loaded, where it is asked for", "nccl.in-network"),
+        lack("The file is on the node, and what it needs is too", "the plug-in's file and its libraries on the node"),
+    ),
+    _LIST.item(
+        "NT-SHP-4", "the NCCL log shows SHARP (CollNet) or NVLS in use", "trace",
+        ask("Channels of the log use it", "nccl.in-network"),
+    ),
+    _LIST.item(
+        "NT-SHP-5", "fabric telemetry agrees", "fabric switch",
+        lack("The switches count reductions while the job runs", "telemetry of the fabric's manager or its switches"),
+    ),
+    # records and roles
+    _LIST.item(
+        "NT-REC-1",
+        "every result records GPU model, driver, CUDA, NCCL, PyTorch, image, NCCL variables, counts, topology",
+        "report",
+        ask("GPU model, driver, NCCL, counts, topology", "nccl-tests.record"),
+        lack("CUDA, PyTorch and container image", "CUDA, PyTorch and image as a part that no record may lack"),
+    ),
+    _LIST.item(
+        "NT-ROL-1", "fabric roles kept apart: NCCL uses the compute fabric, not storage or management", "node trace",
+        ask("NCCL_IB_HCA selects no port of another role", "nccl.ib-hca"),
+        lack("Unset, NCCL finds no port of another role; the log shows none in use",
+             "roles of the HCAs that NCCL takes by itself"),
+    ),
+    _LIST.item(
+        "NT-CNT-1", "HCA and port counters: ibstat, perfquery, ethtool -S", "window",
+        ask("They can be read", "counters.visible"),
+        ask("Losses do not grow", "counters.loss"),
+        ask("Nor do errors of the links, and no link goes down", "counters.link-quality", "counters.flaps"),
+    ),
+)  # fmt: skip

@@ -1,0 +1,164 @@
+"""Items of the chapter on parallelism: what to confirm before a job grows from 8 to 64 GPUs."""
+
+from __future__ import annotations
+
+from preflight.checklist.question import Checklist, ask, lack
+
+_LIST = Checklist("parallelism")
+
+#: What a plan of the job's parallel groups would answer.
+_LAYOUT = "the job's parallel layout, held against the topology"
+
+ITEMS = (
+    _LIST.item(
+        "PA-01", "GPU topology (nvidia-smi topo -m)", "node",
+        ask("All GPUs are on the PCI bus", "gpu.count"),
+        ask("The driver answers for each", "gpu.driver"),
+        ask("The matrix shows a near NIC for each", "topology.nearest-nic"),
+        ask("The GPUs of all nodes are the same, set up alike", "fleet.gpu-settings"),
+    ),
+    _LIST.item(
+        "PA-02", "NVLink/NVSwitch links up", "node",
+        ask("Every GPU has all its links, at their rate", "nvlink.links"),
+        ask("Every pair of GPUs is joined by all of them", "topology.nvlink"),
+        ask("Every GPU has joined the NVSwitch fabric", "gpu.fabric-state", "nvlink.fabric-manager"),
+    ),
+    _LIST.item(
+        "PA-03", "CUDA, NCCL and PyTorch versions agree", "node fleet",
+        ask("The driver's libraries are those of its kernel module", "versions.driver-files"),
+        ask("All nodes have the same driver, NCCL, PyTorch and CUDA toolkit",
+            "fleet.driver-equal", "fleet.nccl-equal", "fleet.software"),
+        lack("Driver, PyTorch's CUDA and NCCL work with each other", "driver, CUDA of PyTorch and NCCL, held together"),
+    ),
+    _LIST.item(
+        "PA-04", "PCIe/NIC locality of each GPU", "node",
+        ask("Each PCIe link has its width and speed", "gpu.pcie-link"),
+        ask("Each GPU has a near NIC and a straight path to it", "topology.nearest-nic", "gpudirect.path"),
+        ask("The allowed CPUs reach each GPU's NUMA node", "numa.affinity"),
+    ),
+    _LIST.item(
+        "PA-05", "GPU memory headroom", "node declared",
+        ask("No process of a former job holds memory", "gpu.left-over-processes"),
+        ask("Memory is free, at least as much as the cluster file asks for", "gpu.memory-headroom"),
+        lack("What this job needs fits: parameters, gradients, optimizer, activations, fragmentation",
+             "the need of the job, worked out from model, layout and batch"),
+    ),
+    _LIST.item("PA-06", "data-parallel group", "declared", lack("Which ranks form each group, and where", _LAYOUT)),
+    _LIST.item(
+        "PA-07", "tensor-parallel group stays inside one NVLink domain", "declared",
+        lack("The ranks of each group share an NVLink domain", _LAYOUT),
+    ),
+    _LIST.item(
+        "PA-08", "pipeline stage mapping (neighbours on one rail)", "declared",
+        lack("Which ranks hold each stage", _LAYOUT),
+        lack("Neighbouring stages are on one rail", f"{_LAYOUT} and the rails"),
+    ),
+    _LIST.item(
+        "PA-09", "FSDP/ZeRO sharding policy", "declared",
+        lack("The policy fits the GPUs' memory and the fabric", "the policy, held against memory and topology"),
+    ),
+    _LIST.item(
+        "PA-10", "MoE expert placement", "declared",
+        lack("Which GPUs hold each expert, and what lies between them", _LAYOUT),
+    ),
+    _LIST.item(
+        "PA-11", "global batch = micro-batch x accumulation x data-parallel size", "declared",
+        lack("The declared numbers multiply to the global batch", "micro-batch, accumulation and group size"),
+    ),
+    _LIST.item(
+        "PA-12", "NIC bandwidth 200G/400G/800G", "node",
+        ask("Each port runs at the expected rate", "rdma.port-rate"),
+        ask("The PCIe link of each NIC carries it", "pcie.nic-link"),
+    ),
+    _LIST.item(
+        "PA-13", "RDMA/RoCE/InfiniBand works", "node pair",
+        ask("Modules are loaded and each NIC is an RDMA device", "kernel.modules", "rdma.registered"),
+        ask("Its ports are active", "rdma.port-state"),
+        ask("Two nodes write to each other at the line rate", "pair.write-bw"),
+    ),
+    _LIST.item(
+        "PA-14", "MTU, PFC, ECN, DCQCN settings", "node fleet",
+        ask("MTU of each port", "rdma.active-mtu", "roce.chain"),
+        ask("MTU is the same on all nodes", "fleet.mtu-equal"),
+        ask("PFC, ECN and DCQCN of each RoCE port of the host", "roce.chain"),
+        ask("They are the same on all nodes", "fleet.roce-ports", "fleet.roce-equal"),
+    ),
+    _LIST.item(
+        "PA-15", "NCCL interface binding: NCCL_SOCKET_IFNAME, NCCL_IB_HCA", "node fabric",
+        ask("NCCL_SOCKET_IFNAME selects an interface that is up", "nccl.socket-ifname"),
+        ask("NCCL_IB_HCA selects the ports of the compute fabric", "nccl.ib-hca"),
+    ),
+    _LIST.item(
+        "PA-16", "rail alignment", "node fleet",
+        ask("Each GPU is near the NIC of its rail", "topology.nearest-nic"),
+        ask("Rail i of all nodes is in one network, at one rate", "fleet.rails"),
+    ),
+    _LIST.item(
+        "PA-17", "cross-rail traffic", "window trace",
+        ask("NCCL's connections join NICs of one index", "nccl.rails"),
+        lack("How many bytes cross between rails", "bytes of the spine's ports, and the leaf of each NIC"),
+    ),
+    _LIST.item(
+        "PA-18", "AllReduce / AllGather / ReduceScatter benchmarked", "bench",
+        ask("Each was measured whole", "nccl-tests.collectives"),
+        lack("Over the number of GPUs and nodes that the job will have", "the scale of the benchmark, held against it"),
+    ),
+    _LIST.item(
+        "PA-19", "egress congestion and packet-drop counters", "window",
+        ask("Host: no packet is lost, no receiver is too slow", "counters.loss", "counters.receiver"),
+        ask("Host: what held the ports up", "counters.congestion"),
+        ask("No node meets more of it than its peers", "fleet.rates"),
+        lack("Switch: egress queues and drops", "the egress counters of the switches"),
+    ),
+    _LIST.item(
+        "PA-20", "GPU utilisation", "node window",
+        ask("It can be read, and no GPU is busy without a process", "gpu.utilisation-visible"),
+        lack("How busy the GPUs are while the job runs", "activity over time: SM and tensor cores, gaps of a trace"),
+    ),
+    _LIST.item(
+        "PA-21", "step-time variance", "trace",
+        ask("The steps of a profile take about the same time", "torch.steps"),
+        within="a profiler trace of five steps or more; the iteration lines of a job's log are not read",
+    ),
+    _LIST.item(
+        "PA-22", "communication/compute overlap", "trace",
+        ask("How long the GPU does nothing but communicate", "torch.overlap"),
+        lack("The share of communication under compute, idle time and late ranks apart",
+             "overlap of each collective, without the wait for late ranks"),
+    ),
+    _LIST.item(
+        "PA-23", "straggler GPU", "bench trace",
+        ask("Over a whole trace, no rank is waited for by all", "torch.straggler"),
+        lack("Step by step, within each parallel group", "arrival of each rank at each collective, by group"),
+    ),
+    _LIST.item(
+        "PA-24", "pipeline-bubble ratio", "trace declared",
+        lack("Idle time of each stage, against (p-1)/(m+p-1)", "traces of all stages, and the declared schedule"),
+    ),
+    _LIST.item(
+        "PA-25", "All-to-All time", "bench trace",
+        ask("In a benchmark: it was measured, at the bandwidth of this hardware",
+            "nccl-tests.collectives", "nccl-tests.busbw"),
+        lack("In the job: its time, its share of the step, its imbalance", "All-to-All of the job's own traces"),
+    ),
+    _LIST.item(
+        "PA-26", "checkpoint interval", "declared",
+        ask("The newest checkpoint is as young as the declared interval", "checkpoint.age"),
+        lack("The interval is worth it: time of a save, stall, restart", "times of saving and restarting"),
+    ),
+    _LIST.item(
+        "PA-N1",
+        "the benchmark covers the job's own collectives (AllReduce; AllGather + ReduceScatter; All-to-All)",
+        "bench declared",
+        ask("Each collective of the declared model was measured", "nccl-tests.job-collectives"),
+        lack("At the job's number of ranks and message sizes", "the scale and sizes of the benchmark, held against it"),
+    ),
+    _LIST.item(
+        "PA-N3", "the whole job fits one NVLink domain (8, or 72 on NVL72), or crosses it knowingly", "declared",
+        lack("The job's ranks are in one domain, or the layout crosses it", _LAYOUT),
+    ),
+    _LIST.item(
+        "PA-N2", "what a lost run costs: watts x GPUs x hours x price", "declared report",
+        lack("The product is worked out", "power, price and hours of the run"),
+    ),
+)  # fmt: skip

@@ -1,0 +1,69 @@
+"""What an item of a checklist is made of: the questions of its sentence, each with the checks that answer it."""
+
+from __future__ import annotations
+
+from preflight.lean import dataclass
+
+#: The check that is skipped where no compute port is RoCE: questions about Ethernet do not apply there.
+ROCE = "roce.chain"
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question of an item's sentence. All of its checks have to answer; without any it is open.
+
+    ``missing`` is what an open question waits for. ``where`` names a check: where that one is skipped, the question
+    does not apply.
+    """
+
+    text: str
+    checks: tuple[str, ...] = ()
+    missing: str = ""
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class Item:
+    """One sentence of a document; ``by`` are the kinds of evidence that answer it (``answers.SUPPLY``).
+
+    ``within`` names the evidence that an answer is bound to, where other evidence could answer as well.
+    """
+
+    id: str
+    document: str
+    title: str
+    by: tuple[str, ...]
+    questions: tuple[Question, ...]
+    within: str = ""
+
+    @property
+    def checks(self) -> tuple[str, ...]:
+        """Ids of the checks that answer any of its questions, each once."""
+        return tuple(dict.fromkeys(check for question in self.questions for check in question.checks))
+
+    @property
+    def open(self) -> tuple[Question, ...]:
+        """The questions that no check answers."""
+        return tuple(question for question in self.questions if not question.checks)
+
+
+def ask(text: str, *checks: str, where: str = "") -> Question:
+    """Return a question that these checks answer, all of them together."""
+    return Question(text, checks, "", where)
+
+
+def lack(text: str, missing: str, *, where: str = "") -> Question:
+    """Return an open question, with what would answer it."""
+    return Question(text, (), missing, where)
+
+
+class Checklist:
+    """Makes the items of one document."""
+
+    def __init__(self, document: str) -> None:
+        """Take the name of the document."""
+        self.document = document
+
+    def item(self, id: str, title: str, by: str, *questions: Question, within: str = "") -> Item:
+        """Return an item; ``by`` are words, separated by spaces."""
+        return Item(id, self.document, title, tuple(by.split()), questions, within)

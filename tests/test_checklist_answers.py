@@ -1,0 +1,192 @@
+"""The answers of the checklists: no item passes with a question that nothing answered, whatever the checks found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from preflight.checklist import answers
+from preflight.checklist.answers import answer
+from preflight.checklist.items import ITEMS
+from preflight.checklist.question import ROCE, Item
+from preflight.checks import registry
+from preflight.cli import main
+from preflight.cluster import Cluster
+from preflight.cluster.file import load
+from preflight.evidence import from_document
+from preflight.judge import judge
+from preflight.lean import replace
+from preflight.model import Check, Status, worst
+from tests import test_checklist_items
+from tests.fixture import FIXTURES, cases, whole_node
+
+CHECKS = registry().checks
+NODES = sorted(path.stem for path in (FIXTURES / "nodes").glob("*.json"))
+STATUSES = tuple(Status)
+
+
+def invoked(*words: str) -> str:
+    done = CliRunner().invoke(main, list(words), catch_exceptions=False)
+    assert done.exit_code in (0, 1, 3), done.output
+    return done.stdout
+
+
+def keeps_its_word(line: Mapping[str, Any]) -> None:
+    """Fail unless an item of a report claims no more than its questions."""
+    questions = line["questions"]
+    assert questions
+    assert line["status"] == str(worst(Status(question["status"]) for question in questions))
+    for question in questions:
+        if question["status"] in ("pass", "warn"):
+            assert question["checks"]
+            assert not question["missing"]
+        if question["status"] == "unknown":
+            assert question["missing"]
+        assert set(question["checks"]) <= set(line["checks"])
+    if line["status"] in ("pass", "warn", "skip"):
+        assert not line["missing"], line
+    if line["status"] == "unknown":
+        assert line["missing"], line
+
+
+# --- whatever the checks found --------------------------------------------------------------------
+
+
+def drawn(draw: st.DrawFn, item: Item) -> dict[tuple[str, str], Status]:
+    """Draw what the checks of an item found; some of them did not run."""
+    found: dict[tuple[str, str], Status] = {}
+    for check in (*item.checks, ROCE):
+        status = draw(st.sampled_from((None, *STATUSES)))
+        if status is not None:
+            found[check, ""] = status
+            found |= {(check, item.id): status} if check in item.checks else {}
+    return found
+
+
+@given(st.data())
+def test_an_item_is_as_good_as_its_questions(data: st.DataObject) -> None:
+    item = data.draw(st.sampled_from(ITEMS))
+    found = st.composite(drawn)(item)
+    statuses = data.draw(found)
+    (line,) = (line for line in answer(CHECKS, statuses) if line["id"] == item.id)
+    keeps_its_word(line)
+    elsewhere = statuses.get((ROCE, "")) is Status.SKIP
+    asked = [question for question in item.questions if not (question.where and elsewhere)]
+    ran = {check: statuses[check, item.id] for check in item.checks if (check, item.id) in statuses}
+    mine = {check for question in asked for check in question.checks}
+    if any(ran.get(check) is Status.FAIL for check in mine):
+        assert line["status"] == "fail"
+    elif not all(question.checks for question in asked) or any(
+        ran.get(check, Status.UNKNOWN) is Status.UNKNOWN for check in mine
+    ):
+        assert line["status"] == "unknown"
+    elif asked:
+        assert line["status"] == str(worst(ran[check] for check in mine))
+    else:
+        assert line["status"] == "skip"
+
+
+@pytest.mark.parametrize("item", ITEMS, ids=lambda item: item.id)
+def test_with_every_check_passing_only_whole_items_pass(item: Item) -> None:
+    """The audit's rows that passed too easily are among them: see ``test_checklist_items``."""
+    statuses = {(check.id, one): Status.PASS for check in CHECKS for one in ("", *check.answers)}
+    (line,) = (line for line in answer(CHECKS, statuses) if line["id"] == item.id)
+    assert line["status"] == ("unknown" if item.open else "pass")
+    assert all(question.missing in line["missing"] for question in item.open) or not item.checks
+
+
+def test_a_check_that_is_switched_off_leaves_its_question_open() -> None:
+    without = [check for check in CHECKS if check.id != "rdma.registered"]
+    statuses = {(check.id, one): Status.PASS for check in without for one in ("", *check.answers)}
+    (line,) = (line for line in answer(without, statuses) if line["id"] == "PA-13")
+    assert (line["status"], line["missing"]) == ("unknown", "not judged: rdma.registered")
+
+
+def test_a_check_of_a_plug_in_is_a_question_of_its_own() -> None:
+    """It can fail an item, and closes no question that it does not name."""
+    own = replace(CHECKS[0], id="site.queues", title="Queues are short", answers=("FP-OBS-7",))
+    for status, expected in ((Status.PASS, "unknown"), (Status.FAIL, "fail")):
+        found = {("site.queues", "FP-OBS-7"): status, ("site.queues", ""): status}
+        (line,) = (line for line in answer([*CHECKS, own], found) if line["id"] == "FP-OBS-7")
+        keeps_its_word(line)
+        assert line["status"] == expected
+        assert line["checks"] == ["site.queues"]
+        assert line["questions"][-1] == {
+            "text": "Queues are short", "status": str(status), "checks": ["site.queues"], "missing": "",
+        }  # fmt: skip
+
+
+def test_every_kind_of_evidence_has_a_name() -> None:
+    assert {kind for item in ITEMS for kind in item.by} <= answers.SUPPLY.keys()
+
+
+# --- healthy nodes and the demo -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_no_item_of_a_whole_node_passes_with_an_unanswered_question(name: str) -> None:
+    file = FIXTURES / "nodes" / f"{name}.toml"
+    cluster = load(file) if file.exists() else Cluster()
+    found = judge([from_document(whole_node(name), name)], CHECKS, cluster)["checklists"]
+    assert len(found) == len(ITEMS)
+    for line in found:
+        keeps_its_word(line)
+        if line["status"] == "pass":
+            assert {question["status"] for question in line["questions"]} <= {"pass", "skip"}
+
+
+def test_no_item_of_the_demo_passes_with_an_unanswered_question() -> None:
+    found = json.loads(invoked("demo", "--json", "-"))["checklists"]
+    assert {line["status"] for line in found} == {"pass", "fail", "warn", "unknown", "skip"}
+    for line in found:
+        keeps_its_word(line)
+
+
+OPEN_ROWS = [item for item in test_checklist_items.PASSED_TOO_EASILY if item not in test_checklist_items.CLOSED]
+
+
+@pytest.mark.parametrize("item", OPEN_ROWS)
+def test_no_recording_passes_an_item_whose_question_is_open(item: str) -> None:
+    """Every recording of every check that bears on it, with all of these checks."""
+    (known,) = (one for one in ITEMS if one.id == item)
+    bearing = [check for check in CHECKS if check.id in known.checks]
+    for check in bearing:
+        for case in cases(check.id):
+            assert status_of(item, case, check, bearing) in ("fail", "unknown", "skip"), case.name
+
+
+def status_of(item: str, case: Any, check: Check, checks: list[Check]) -> str:
+    run, nodes = case.run() if str(check.scope) == "run" else (None, case.evidences())
+    lines = judge(nodes, checks, case.cluster(), run=run)["checklists"]
+    return next(str(line["status"]) for line in lines if line["id"] == item)
+
+
+# --- logs of another kind -------------------------------------------------------------------------
+
+
+def test_a_log_without_a_benchmark_answers_no_item_of_benchmarks() -> None:
+    """It was skipped, as if benchmarks did not apply: what was not measured is unknown."""
+    case = next(case for case in cases("nccl-tests.curve") if case.path.stem == "no-report-in-the-log")
+    run, nodes = case.run()
+    found = judge(nodes, CHECKS, case.cluster(), run=run)["checklists"]
+    items = {line["id"]: line["status"] for line in found}
+    for item in ("FP-LAT-4", "NT-NCCL-3", "NT-NCCL-4", "PA-18", "GS-3"):
+        assert items[item] == "unknown", item
+
+
+# --- what an operator sees ------------------------------------------------------------------------
+
+
+def test_the_command_prints_each_question_with_its_answer() -> None:
+    node = FIXTURES / "nodes" / "hgx-h100-roce.json"
+    said = invoked("checklist", str(node), "--cluster", str(node.with_suffix(".toml"))).splitlines()
+    at = next(place for place, line in enumerate(said) if "FP-LOSS-2" in line)
+    assert [line.split()[0] for line in said[at : at + 5]] == ["unknown", "pass", "skip", "pass", "open"]
+    assert "(roce.chain)" in said[at + 1]
+    assert said[at + 4].endswith(": the switch's own ECN configuration")
