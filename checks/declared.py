@@ -263,7 +263,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "nccl_rails": (3080, 1447343266, (
         ("nccl.rails", "Connections between nodes stay on their rail", "run", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-cross-nic; both ends of each `via NET/X/N` line, NCCL 2.4 … 2.30", "Name the NICs in one order on every node (NCCL_IB_HCA); NCCL_CROSS_NIC=0 keeps rings and trees on one NIC.", ("PA-17",), False, False, False, "", (), (), False, (), "rails"),
     )),
-    "nccl_tests": (5004, 3655032073, (
+    "nccl_tests": (5046, 3655032073, (
         ("nccl-tests.wrong-values", "nccl-tests finds no wrong value", "run", "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md; nccl-tests 2.19.6 src/common.cu", "Repeat with `-c 1` on halves of the nodes until one remains; then `preflight check` there: XIDs, ECC, NVLink.", (), True, False, False, "", (), (), False, (), "wrong_values"),
     )),
     "nccl_busbw": (12686, 3704054833, (
