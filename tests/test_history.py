@@ -21,6 +21,7 @@ from preflight.history.store import VERSION, HistoryError, Store
 from tests.fixture import record
 from tests.machines import hgx_h100
 from tests.machines.fleet import fleet
+from tests.stopwatch import Stopwatch
 from tests.test_waivers import DOWN
 
 NODES = ("gpu001", "gpu002", "gpu003")
@@ -225,6 +226,47 @@ def test_a_history_that_breaks_in_mid_run_costs_no_verdict(tmp_path: Path, monke
     assert status == 0
     assert "warning: h.db: the history cannot be used: database or disk is full; this run is not recorded" in output
     assert output.count("PASS") == 1
+
+
+@pytest.mark.parametrize("mode", ["DELETE", "WAL"])
+def test_a_locked_history_is_reported_within_two_seconds(tmp_path: Path, mode: str) -> None:
+    path = tmp_path / "h.db"
+    assert verdict(tmp_path, path)[0] == 0
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute(f"PRAGMA journal_mode = {mode}")
+    other.execute("PRAGMA locking_mode = EXCLUSIVE")
+    other.execute("BEGIN EXCLUSIVE")
+    other.execute("UPDATE run SET version = 'x'")
+    watch = Stopwatch()
+    save(tmp_path / "kept", [node("gpu001", 1)])
+    command = ["judge", str(tmp_path / "kept"), *ONLY]
+    without = CliRunner().invoke(main, command)
+    alone_s, watch = watch.elapsed, Stopwatch()
+    report = tmp_path / "report.json"
+    words = [*command, "--history", str(path), "--json", str(report)]
+    result = CliRunner().invoke(main, words)
+    assert watch.elapsed - alone_s < 2.5
+    assert result.exit_code == without.exit_code == 0
+    assert "another process holds the history locked" in result.output
+    block = json.loads(report.read_text())["run"]["history"]
+    assert (block["file"], block["recorded"]) == (str(path), False)
+    assert "locked" in block["why"]
+    other.execute("ROLLBACK")
+    other.close()
+    assert CliRunner().invoke(main, words).exit_code == 0
+    assert json.loads(report.read_text())["run"]["history"] == {"file": str(path), "recorded": True}
+
+
+def test_a_clock_that_jumps_ahead_lets_no_run_go(tmp_path: Path) -> None:
+    report = {
+        "run": {"command": "check", "version": "1", "cluster_file": None}, "exit_status": 0,
+        "nodes": [{"name": "n", "checks": {"a.b": "pass"}}], "findings": [],
+    }  # fmt: skip
+    with Store(tmp_path / "h.db") as store:
+        days = [f"2026-10-{day:02d}T03:00:00Z" for day in range(1, 9)]
+        for at in (*days, "2041-01-01T03:00:00Z", "1970-01-01T00:00:10Z", "2026-10-09T03:00:00Z"):
+            store.add(at, report, [])
+        assert {one.at for one in store.runs()} >= {*days, "2026-10-09T03:00:00Z"}
 
 
 def test_old_runs_are_let_go(tmp_path: Path) -> None:

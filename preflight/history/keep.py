@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,35 +11,42 @@ from preflight.evidence import Evidence, EvidenceError
 from preflight.facts import NodeFacts, RunFacts
 from preflight.history.past import annotate, at
 from preflight.history.samples import samples, with_past
-from preflight.history.store import HistoryError, Store
+from preflight.history.store import HistoryError, HistoryLocked, Store
+
+
+#: Seconds to wait for a lock before the run; after it, ``BUSY_S`` is waited once more.
+_OPENING_S = 0.4
 
 
 class Past:
     """The history of a run. Once it is open, nothing that goes wrong with it touches the verdict."""
 
     def __init__(self, path: Path, warn: Callable[[str], None]) -> None:
-        """Open the file, or make it; raises HistoryError."""
+        """Open the file, or make it; raises HistoryError, but not for a file that is locked: that may end."""
         self._path, self._warn = path, warn
-        with Store(path):
+        with suppress(HistoryLocked), Store(path, busy_s=_OPENING_S):
             pass
 
     def known(self, evidences: Sequence[Evidence]) -> Sequence[Evidence]:
         """Return the documents with the course of their numbers."""
         try:
-            with Store(self._path) as store:
+            with Store(self._path, busy_s=_OPENING_S) as store:
                 return with_past(evidences, store)
         except HistoryError as error:
             self._warn(f"{error}; judged without it")
             return evidences
 
     def take(self, report: dict[str, Any], evidences: Sequence[Evidence], run: Evidence | None) -> None:
-        """Tell of the report's findings what they were before, and record the run."""
+        """Add what the findings were before, record the run, and put into its run block whether that was possible."""
+        written: dict[str, Any] = {"file": str(self._path), "recorded": True}
         try:
             with Store(self._path) as store:
                 annotate(report, store)
                 store.add(at(report), report, _samples(evidences), _figures(run))
         except HistoryError as error:
             self._warn(f"{error}; this run is not recorded")
+            written.update(recorded=False, why=str(error))
+        report["run"]["history"] = written
 
 
 def _samples(evidences: Sequence[Evidence]) -> Iterator[tuple[str, str, str, float]]:

@@ -24,14 +24,21 @@ VERSION = 1
 #: Days that runs are kept, and MiB that the file may have: the oldest runs go first.
 KEEP_DAYS, KEEP_MIB = 400, 512
 
-#: Seconds to wait for another run that writes.
-_BUSY_S = 10.0
+#: A clock further ahead than this of the middle one of the last runs may be wrong: its age lets no run go. Days, runs.
+_AHEAD_DAYS, _LAST_RUNS = 100, 5
+
+#: Seconds to wait for another run that writes: it takes milliseconds. No report waits longer for its history.
+BUSY_S = 1.0
 
 _LONGEST = 2000
 
 
 class HistoryError(Exception):
-    """The history cannot be used; the text names the file and the cure."""
+    """The history cannot be used; the text names the file and the fix."""
+
+
+class HistoryLocked(HistoryError):
+    """Another process holds the history locked."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +57,14 @@ class Run:
 class Store:
     """One history file. Every method raises HistoryError for a file that is damaged, locked or full."""
 
-    def __init__(self, path: Path, *, keep_days: int = KEEP_DAYS, keep_mib: int = KEEP_MIB) -> None:
-        """Open it, or make it."""
+    def __init__(
+        self, path: Path, *, keep_days: int = KEEP_DAYS, keep_mib: int = KEEP_MIB, busy_s: float = BUSY_S
+    ) -> None:
+        """Open it, or make it; wait ``busy_s`` seconds for a lock of another process."""
         self.path, self._keep_days, self._keep_mib = path, keep_days, keep_mib
         self._claim()
         with self._told():
-            self._db = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
+            self._db = sqlite3.connect(path, timeout=busy_s, isolation_level=None)
             self._db.execute("PRAGMA foreign_keys = ON")
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = NORMAL")
@@ -103,6 +112,8 @@ class Store:
         try:
             yield
         except sqlite3.Error as error:
+            if "locked" in str(error):
+                raise HistoryLocked(f"{self.path}: another process holds the history locked: {error}") from None
             raise HistoryError(f"{self.path}: the history cannot be used: {error}") from None
 
     @contextmanager
@@ -167,7 +178,12 @@ class Store:
     def _forget(self, at: str) -> None:
         """Let go of runs that are older than is kept, and of the oldest while the file is too large."""
         with self._writing():
-            self._db.execute("DELETE FROM run WHERE at < datetime(?, ?)", (at, f"-{self._keep_days} days"))
+            last = [row[0] for row in self._db.execute("SELECT at FROM run ORDER BY id DESC LIMIT ?", (_LAST_RUNS,))]
+            middle = sorted(last)[len(last) // 2] if last else at
+            self._db.execute(
+                "DELETE FROM run WHERE at < datetime(min(datetime(?), datetime(?, ?)), ?)",
+                (at, middle, f"+{_AHEAD_DAYS} days", f"-{self._keep_days} days"),
+            )
         for _ in range(64):
             with self._told():
                 asked = ("page_count", "freelist_count", "page_size")
