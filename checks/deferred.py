@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from preflight.checks import presence
-from preflight.model import Check, Scope
+from preflight.model import Check, Scope, docstring
 
 if TYPE_CHECKING:
     from preflight.model import CheckFunction, Finding
@@ -116,7 +116,7 @@ class Deferred:
     @property
     def __doc__(self) -> str | None:  # type: ignore[override]
         found = self._written()
-        return found.run.__doc__ if found else None
+        return docstring(found.run) if found else None
 
     def _written(self) -> Check | None:
         found = getattr(import_module(self.__module__), self.__name__, None)

@@ -13,8 +13,9 @@ The decorator returns a frozen :class:`Check`; nothing registers itself on impor
 from __future__ import annotations
 
 import enum
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from preflight.cluster import Expected
 from preflight.lean import dataclass, regex, replace
@@ -147,9 +148,24 @@ class Check:
         return " ".join(paragraphs[1].split()) if len(paragraphs) > 1 else ""
 
 
+def docstring(function: Any) -> str | None:
+    """Return a docstring; with ``python -OO``, which drops them all, the one in the source."""
+    if function.__doc__ or sys.flags.optimize < 2:
+        return cast("str | None", function.__doc__)
+    import ast
+    import inspect
+    import textwrap
+
+    try:
+        (written,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
+    except (OSError, TypeError, SyntaxError, ValueError):
+        return None
+    return ast.get_docstring(written, clean=False) if isinstance(written, ast.FunctionDef) else None
+
+
 def _page(function: Any) -> str:
     """Return a docstring without its indentation, as ``inspect.getdoc`` does, which takes the compiler along."""
-    first, *others = (function.__doc__ or "").expandtabs().split("\n")
+    first, *others = (docstring(function) or "").expandtabs().split("\n")
     margin = min((len(line) - len(line.lstrip()) for line in others if line.strip()), default=0)
     return "\n".join([first.lstrip(), *(line[margin:] for line in others)]).strip("\n").rstrip()
 
@@ -185,7 +201,7 @@ def check(
     def decorate(function: CheckFunction) -> Check:
         made = Check(id, title, Scope(scope), source, fix, tuple(answers), gating, function, sweep, window,
                      pair, tuple(reads), tuple(needs), history, tuple(unless))  # fmt: skip
-        if all(line.strip() for line in (function.__doc__ or "").strip().split("\n")):  # one paragraph, or none
+        if all(line.strip() for line in (docstring(function) or "").strip().split("\n")):  # one paragraph, or none
             raise ValueError(f"check {id}: its docstring has no second paragraph that says why it hurts")
         return made
 

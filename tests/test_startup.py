@@ -446,3 +446,25 @@ def test_the_installed_collector_and_the_shipped_one_are_one(tmp_path: Path) -> 
     statuses = [{key: record["status"] for key, record in document["records"].items()} for document in documents]
     assert statuses[0] == statuses[1] == statuses[2]
     assert len(statuses[0]) == 5
+
+
+def test_an_interpreter_without_docstrings_keeps_the_pages_of_checks(tmp_path: Path) -> None:
+    def run(*words: str) -> str:
+        return subprocess.run([sys.executable, *words], capture_output=True, text=True, check=True, timeout=120).stdout
+
+    for check in ("rdma.port-rate", "xid.gpu"):
+        words = ("-m", "preflight", "explain", check)
+        assert run("-OO", *words) == run(*words)
+
+
+def test_an_interpreter_without_docstrings_writes_the_same_report(tmp_path: Path) -> None:
+    reports = []
+    for option in ("-O", "-OO"):
+        path = tmp_path / f"report{option}.json"
+        done = subprocess.run([sys.executable, option, "-m", "preflight", "demo", "--json", str(path)],
+                              capture_output=True, timeout=300)  # fmt: skip
+        assert done.returncode == 1, done.stderr
+        report = json.loads(path.read_text(encoding="utf-8"))
+        del report["run"]
+        reports.append(report)
+    assert reports[0] == reports[1]
