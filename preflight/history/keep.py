@@ -13,7 +13,6 @@ from preflight.history.past import annotate, at
 from preflight.history.samples import samples, with_past
 from preflight.history.store import HistoryError, HistoryLocked, Store
 
-
 #: Seconds to wait for a lock before the run; after it, ``BUSY_S`` is waited once more.
 _OPENING_S = 0.4
 
