@@ -167,6 +167,8 @@ def told(folded: Folded, subjects: Subjects) -> Iterator[dict[str, Any]]:
             evidence = subjects.evidence(shown)
             if finding.excused:
                 document["excused"] = finding.excused
+            if finding.undecided:
+                document["undecided"] = True
             document["why"] = finding.why or check.why
             document["fix"] = _next(check, finding, evidence)
             document["excerpts"] = list(excerpts(finding, subjects.names[shown], evidence))
