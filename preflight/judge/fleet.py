@@ -79,6 +79,8 @@ class Reported:
 
     def on(self, place: int, finding: Finding) -> tuple[str, ...]:
         """Return the checks that report the cause of a finding on a node, as gravely as the finding does."""
+        if finding.status is Status.SKIP:
+            return finding.reported_by  # there was nothing to compare with
         least = _GRAVITY.get(finding.status, 0)
         return tuple(id for id in finding.reported_by if self._gravity(id).get(place, 0) >= max(least, 1))
 
@@ -107,7 +109,9 @@ def _once(mine: Sequence[tuple[Finding, tuple[str, ...]]]) -> tuple[Finding, ...
         return tuple(replace(finding, reported_by=()) for finding, _ in mine)
     found = []
     for finding, by in mine:
-        if by:
+        if by and finding.status is Status.SKIP:
+            found.append(replace(finding, reported_by=()))
+        elif by:
             what = f"{finding.subject}: " if finding.subject else ""
             said = f"{what}{' and '.join(by)} reports it"
             found.append(skipped(said, subject=finding.subject, evidence=finding.evidence))
