@@ -162,6 +162,8 @@ def told(folded: Folded, subjects: Subjects) -> Iterator[dict[str, Any]]:
             "why": "",
             "fix": "",
         }
+        if finding.reported_by:
+            document["reported_by"] = list(finding.reported_by)
         if urgent:
             shown = _holder(finding, numbers, subjects)
             evidence = subjects.evidence(shown)

@@ -110,11 +110,11 @@ def _once(mine: Sequence[tuple[Finding, tuple[str, ...]]]) -> tuple[Finding, ...
     found = []
     for finding, by in mine:
         if by and finding.status is Status.SKIP:
-            found.append(replace(finding, reported_by=()))
+            found.append(finding)
         elif by:
             what = f"{finding.subject}: " if finding.subject else ""
             said = f"{what}{' and '.join(by)} reports it"
-            found.append(skipped(said, subject=finding.subject, evidence=finding.evidence))
+            found.append(skipped(said, subject=finding.subject, evidence=finding.evidence).unless_reported(by))
         elif finding.status is not Status.PASS:
             found.append(replace(finding, reported_by=()))
     return tuple(dict.fromkeys(found))
