@@ -145,7 +145,7 @@ def _unknown(findings: Sequence[Mapping[str, Any]]) -> list[Part]:
 
 
 def _folded(by: Mapping[str, Sequence[Mapping[str, Any]]], standings: Standings, verbose: bool) -> list[Part]:
-    """List the checks that passed everywhere, with their number those that passed on some nodes, and what was skipped."""
+    """List what passed everywhere, what passed on some nodes, with their number, and what was skipped."""
     parts: list[Part] = []
     for status, title in (("pass", "Passed"), ("skip", "Skipped, because it cannot apply here")):
         findings = by[status]
