@@ -60,6 +60,10 @@ class Session:
         if only or skip:
             _ = self.checks
         self._all_written = True
+        if save:
+            from preflight import expected
+
+            self._write(lambda: expected.save(save, cluster), save)
 
     @cached_property
     def cluster(self) -> Cluster:
@@ -246,6 +250,16 @@ def load_evidence(paths: Sequence[Path]) -> tuple[Sequence[Evidence], Evidence |
         return load(paths)
     except ArchiveError as error:
         raise UsageError(str(error)) from None
+
+
+def saved_cluster(paths: Sequence[Path]) -> Path | None:
+    """Return the cluster file that was saved with evidence; where it cannot be used, a warning tells why."""
+    from preflight import expected
+
+    path, why = expected.found(paths)
+    if why:
+        say(f"warning: judged without the saved cluster file: {why}; give --cluster FILE\n", sys.stderr)
+    return path
 
 
 def read_logs(paths: Sequence[Path]) -> Evidence | None:

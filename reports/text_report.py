@@ -27,6 +27,7 @@ def _parts(report: Mapping[str, Any], verbose: bool) -> list[Part]:
     parts: list[Part] = [_headline(report)]
     for origin in report.get("origins", ()):
         parts.append(_said(f"evidence: {one_line(origin)}", "dim"))
+    parts += _expectations(report.get("run") or {})
     parts.append(_coverage(report["coverage"], verbose))
     if past := summary(report):
         parts.append(_said(past))
@@ -46,6 +47,16 @@ def _said(text: str, style: str = "") -> Paragraph:
 def _headline(report: Mapping[str, Any]) -> Paragraph:
     style = {0: "bold green", 1: "bold red"}.get(report["exit_status"], "bold magenta")
     return _said(one_line(headline(report)), style)
+
+
+def _expectations(run: Mapping[str, Any]) -> list[Part]:
+    """Name the cluster file that saved evidence was judged by; without one, it is judged by less."""
+    if run.get("command") != "judge":
+        return []
+    if path := run.get("cluster_file"):
+        return [_said(f"judged by: {one_line(str(path))}")]
+    return [_said("judged without a cluster file: none was given (--cluster FILE), none was saved with the evidence; "
+                  "what only the site knows is unknown")]  # fmt: skip
 
 
 #: Checks that are named one by one where they were not planned; more are counted (all: --verbose, --json).
