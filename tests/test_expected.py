@@ -1,4 +1,4 @@
-"""The cluster file that is saved with evidence: the same comes out again, and what a stranger puts there harms nobody."""
+"""The cluster file saved with evidence: the same comes out again, and what a stranger puts there harms nobody."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ WRONG, RIGHT = NAMES[:5], NAMES[5:]
 #: Checks of the fleet that compare no nodes with each other, and why.
 APART = {
     **{id: "a test between two nodes" for id in FLEET if id.startswith("pair.")},
-    **{id: "a sweep of the fabric" for id in FLEET if id.startswith("fabric.")},
+    **{id: "a sweep of the fabric: links vote, in test_fabric_facts" for id in FLEET if id.startswith("fabric.")},
     "fleet.identity": "looks for what stands twice, and names every holder: nothing is counted",
 }
 
