@@ -232,3 +232,80 @@ def _unfolded(folded: str) -> tuple[str, ...]:
 def test_no_advice_is_to_do_as_most_nodes_do(check: Check) -> None:
     for words in ("the others", "odd node", "copy the", "other nodes'", "a good one"):
         assert words not in check.fix.lower()
+
+
+# --- classes, few nodes, what the site excuses -----------------------------------------------------
+
+SLOW = CASES["fleet.rails"][0]
+
+
+def _rated(nodes: str, gbps: int, name: str = "a") -> str:
+    return f'[class.{name}]\nnodes = "{nodes}"\n{ROCE}ports.rate_gbps = {gbps}\n'
+
+
+def _judged(cluster: str, on: Sequence[str] = WRONG, of: Sequence[str] = NAMES) -> dict[str, Any]:
+    documents = [one for one in _documents(SLOW, SLOW.fault, on) if one.node in of]
+    return judge(documents, registry().checks, decode(cluster.encode(), "cluster.toml"))
+
+
+def _rails(report: Mapping[str, Any]) -> dict[str, str]:
+    return _statuses(report, "fleet.rails")
+
+
+def test_classes_with_expectations_of_their_own() -> None:
+    report = _judged(_rated("gpu[001-005]", 200) + _rated("gpu[006-008]", 400, "b"))
+    assert set(_rails(report).values()) == {"pass"}
+    report = _judged(_rated("gpu[001-006]", 400) + _rated("gpu[007-008]", 400, "b"))
+    assert _rails(report) == {name: "skip" if name in WRONG else "pass" for name in NAMES}
+
+
+def test_of_two_nodes_the_one_that_misses_what_is_expected_is_wrong() -> None:
+    report = _judged(_rated("gpu[001-008]", 400), of=("gpu001", "gpu008"))
+    assert _rails(report) == {"gpu001": "skip", "gpu008": "pass"}
+    assert bad_nodes(report) == "gpu001"
+
+
+def test_what_another_check_reports_is_named_and_passes_nothing() -> None:
+    report = _judged(_rated("gpu[001-008]", 400))
+    (left,) = [one for one in report["findings"] if one["check"] == "fleet.rails" and one["status"] == "skip"]
+    assert left["reported_by"] == ["rdma.port-rate"]
+    assert left["nodes"] == WRONG
+
+
+@pytest.mark.parametrize(
+    ("excuse", "status"),
+    [
+        ('[[waiver]]\ncheck = "rdma.port-rate"\nowner = "a@b"\nreason = "r"\nuntil = 2100-01-01\n', "skip"),
+        ('[checks]\nshadow = ["rdma.port-rate"]\n', "skip"),
+        ('[checks]\noff = ["rdma.port-rate"]\n', "fail"),
+        ('[class.a.checks]\noff = ["rdma.port-rate"]\n', "fail"),
+    ],
+)
+def test_only_a_check_that_counts_reports_for_another(excuse: str, status: str) -> None:
+    """A waiver holds for the cause, wherever it shows; a check that is off reports nothing."""
+    report = _judged(_rated("gpu[001-008]", 400) + excuse)
+    assert _rails(report) == {name: status if name in WRONG else "pass" for name in NAMES}
+    assert bad_nodes(report) == ("gpu[001-005]" if status == "fail" else "")
+
+
+def test_a_warning_does_not_stand_for_a_failure() -> None:
+    """The part's customary rate only warns; that rails differ from those at that rate fails all the same."""
+    documents = [one for one in _documents(SLOW, SLOW.fault, WRONG) if one.node in ("gpu001", "gpu008")]
+    report = judge(documents, registry().checks)
+    assert report["nodes"][0]["checks"]["rdma.port-rate"] == "warn"
+    assert _rails(report) == {"gpu001": "fail", "gpu008": "pass"}
+
+
+def test_many_nodes_are_judged_as_few_are() -> None:
+    """Beyond what is held in memory, the vote is by what each node said when it was judged."""
+    from preflight.judge.recall import HELD
+
+    rails, cluster = [FLEET["fleet.rails"]], _cluster(SLOW)
+    few = judge(_documents(SLOW, SLOW.fault, WRONG), rails, cluster)
+    documents = [
+        replace(one, node=f"{one.node}-{copy}") for copy in range(HELD // 8 + 1)
+        for one in _documents(SLOW, SLOW.fault, WRONG)
+    ]  # fmt: skip
+    many = judge(documents, rails, cluster)
+    by = {name.split("-")[0]: status for name, status in _rails(many).items()}
+    assert by == _rails(few)
