@@ -166,6 +166,9 @@ class Session:
             from preflight.targets import bad_nodes
 
             self._write(lambda: write_file(exclude_file, f"{bad_nodes(report)}\n"), exclude_file)
+            if checks := dict.fromkeys(one["check"] for one in report["findings"] if one.get("undecided")):
+                said = f"{', '.join(checks)}: nodes differ and no side is known to be right; none is excluded for it"
+                say(f"note: {said}\n", sys.stderr)
         sys.exit(report["exit_status"] if self._all_written else report["exit_status"] or 3)
 
     def _render(self, output: str, name: str, report: dict[str, Any]) -> None:

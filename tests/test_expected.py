@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from preflight import expected
+from preflight.archive import save
 from preflight.cli import main
+from preflight.evidence import from_document
+from preflight.targets import bad_nodes
+from tests.machines import hgx_h100
+from tests.machines.fleet import fleet
 from tests.test_diff import run as saved_run
+from tests.whole_nodes import node
 
 GOOD = '[class.a]\ngpus = 8\n[class.a.ports]\ncompute = "mlx5_[0,3-6,9-11]"\nrate_gbps = 400\n'
 
@@ -129,6 +136,28 @@ def test_a_saved_file_with_mistakes_is_a_usage_error(tmp_path: Path) -> None:
     done = preflight("judge", folder)
     assert done.exit_code == 2
     assert "expected/cluster.toml:2" in done.output
+
+
+def test_a_bundle_is_judged_by_it(tmp_path: Path) -> None:
+    folder = saved_run(tmp_path / "run")
+    expected.save(folder, _file(tmp_path))
+    with_it = preflight("bundle", folder, "--no-redact", "-o", tmp_path / "a.tar.gz")
+    assert with_it.exit_code == 0, with_it.output
+    with tarfile.open(tmp_path / "a.tar.gz") as archive:
+        member = archive.extractfile("report.json")
+        assert member is not None
+        assert json.loads(member.read())["run"]["cluster_file"].endswith("cluster.toml")
+
+
+def test_a_difference_without_a_right_side_excludes_no_node(tmp_path: Path) -> None:
+    """Two nodes of two drivers: neither is excluded."""
+    nodes = [
+        from_document(one, one["node"]) for one in fleet(hgx_h100("x"), 2, 5, {"gpu002": node(driver="570.86.10")})
+    ]
+    save(tmp_path / "run", nodes)
+    report, _ = judged(tmp_path / "run", "--only", "fleet.driver-equal")
+    assert report["findings"][0]["undecided"]
+    assert bad_nodes(report) == ""
 
 
 def test_a_comparison_takes_the_file_of_the_second_run(tmp_path: Path) -> None:
