@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -52,31 +53,42 @@ def link_speed(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     A link that trained at fewer lanes or a lower speed is Active and Up at both ends; every flow that is routed over it
     has its rate, and the collective that flow belongs to.
 
-    Slower than most of at least three such links fails, and so does a link in a single lane. Ports of different chips
-    are not compared. Ports with nothing connected are not judged: only a reference knows what should be there. What a
-    port "could be" is told and not judged: it is what the chip can do, not what the cable was bought for. A link
-    without a speed, in half of a sweep, is unknown.
+    Slower than most of at least three such links fails, and so does a link in a single lane. A link of the cluster
+    file's reference is held against its speed there instead. Where the fastest speed is not that of most links, which
+    one is right is not known: that warns. Ports of different chips are not compared. Ports with nothing connected are
+    not judged: only a reference knows what should be there. What a port "could be" is quoted and not judged: it is what
+    the chip can do, not what the cable was bought for. A link without a speed, in half of a sweep, is unknown.
 
     A false alarm: HCAs of one model that were bought for two speeds (splitter cables); their leaf tells them apart.
     """
     if other := not_this_fabric(swept):
         yield other
         return
-    net, slow, keys = swept.net, swept.slow_links, [swept.net_key]
+    net, keys = swept.net, [swept.net_key]
+    before = site.reference.net if site.reference else None
+    slow, mixed = facts.fabric_compare.slow(net, before), facts.fabric_compare.mixed(net, before)
     for one in slow:
-        expected = (
-            f"{one.usual} ({one.holders} of {one.peers} links of this kind)" if one.usual else "more than one lane"
-        )
+        expected = f"{one.usual} on most links of this kind ({one.holders} of {one.peers})"
+        if not one.usual:
+            expected = "more than one lane"
+        elif not one.holders and site.reference:
+            expected = f"{one.usual} ({site.reference.path})"
         name = net.words(one.link)
         yield failed(f"{name} runs at {one.link.speed}", subject=name, found=one.link.speed,
                      expected=f"{expected}{_could_be(swept, one.link)}", evidence=keys)  # fmt: skip
+    if mixed:
+        counted = Counter(link.speed for link in mixed)
+        said = ", ".join(f"{number} at {speed}" for speed, number in sorted(counted.items()))
+        yield warned(f"links of one kind run at different speeds, and which is right is not known: {said}", found=said,
+                     expected="one speed", evidence=keys,
+                     fix='keep a good sweep and name it in the cluster file: [fabric] reference = "FILE"')  # fmt: skip
     strange = [link for link in net.links if link.speed and link.gbps is None]
     if strange:
         speeds = ", ".join(sorted({link.speed for link in strange}))
         yield unknown(f"{len(strange)} links have a speed that this version does not know: {speeds}", evidence=keys)
     if swept.partial:
         yield unknown(f"{swept.partial}: of the others nothing is known", evidence=keys)
-    elif not slow and not strange:
+    elif not slow and not strange and not mixed:
         speeds = ", ".join(sorted({link.speed for link in net.links}))
         yield passed(f"all {len(net.links)} links run as their peers do: {speeds}", found=speeds, evidence=keys)
 

@@ -6,14 +6,14 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from preflight.checks import gpu, gpu_memory, gpu_part, gpu_state
+from preflight.checks import gpu, gpu_memory, gpu_part, gpu_state, gpu_use, nvlink
+from preflight.checks.electorate import Electorate, Trait, failing
 from preflight.checks.fleet_reads import of_gpus
-from preflight.checks.fleet_traits import Trait, compare
+from preflight.checks.fleet_traits import compare, differences
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts, settings
-from preflight.facts.fleet import vote
-from preflight.model import Finding, check, failed, passed, skipped, unknown
+from preflight.model import Finding, check, passed, skipped, unknown
 
 if TYPE_CHECKING:
     from preflight.facts.gpu_health import GpuHealth
@@ -33,18 +33,18 @@ def _memory(one: GpuHealth) -> str:
 
 GPU = (
     Trait("GPU model", "nvml:gpus", of_gpus("name", lambda one: one.name), breaks=True,
-          told_by=(gpu_part.same_model, gpu_part.right_part)),
-    Trait("number of GPUs", "dir:/sys/bus/pci/devices", _count, breaks=True, told_by=(gpu.count,)),
+          judged_by=(gpu_part.same_model, gpu_part.right_part)),
+    Trait("number of GPUs", "dir:/sys/bus/pci/devices", _count, breaks=True, judged_by=(gpu.count,)),
     Trait("GPU memory", "nvml:gpus", of_gpus("memory_total_mib", _memory), breaks=True,
-          told_by=(gpu_part.same_model, gpu_part.right_part)),
-    Trait("ECC mode", "nvml:gpus", of_gpus("ecc", lambda one: _on(one.ecc)), told_by=(gpu_memory.ecc_mode,)),
-    Trait("MIG mode", "nvml:gpus", of_gpus("mig", lambda one: _on(one.mig)), breaks=True, told_by=(gpu_state.mig,)),
+          judged_by=(gpu_part.same_model, gpu_part.right_part, gpu_use.memory_headroom)),
+    Trait("ECC mode", "nvml:gpus", of_gpus("ecc", lambda one: _on(one.ecc)), judged_by=(gpu_memory.ecc_mode,)),
+    Trait("MIG mode", "nvml:gpus", of_gpus("mig", lambda one: _on(one.mig)), breaks=True, judged_by=(gpu_state.mig,)),
     Trait("persistence mode", "nvml:gpus", of_gpus("persistence", lambda one: _on(one.persistence)),
-          told_by=(gpu_state.persistence,)),
+          judged_by=(gpu_state.persistence,)),
     Trait("compute mode", "nvml:gpus", of_gpus("compute_mode", lambda one: one.compute_mode),
-          told_by=(gpu_state.compute_mode,)),
+          judged_by=(gpu_state.compute_mode,)),
     Trait("power limit", "nvml:gpus", of_gpus("power_enforced_w", lambda one: f"{one.power_enforced_w:g} W"),
-          told_by=(gpu_state.power_limit,)),
+          judged_by=(gpu_state.power_limit,)),
     Trait("application clock", "nvml:gpus",
           of_gpus("application_clock_mhz", lambda one: f"{one.application_clock_mhz} MHz")),
     Trait("highest SM clock", "nvml:gpus", of_gpus("sm_clock_max_mhz", lambda one: f"{one.sm_clock_max_mhz} MHz")),
@@ -55,7 +55,8 @@ GPU = (
     "fleet.gpu-settings",
     title="The GPUs of all nodes are the same parts, set up alike",
     source="https://docs.nvidia.com/deploy/nvml-api/ ; majority of at least 3 nodes and 60 %",
-    fix="`nvidia-smi -q` on the odd node beside a good one: -pl (power), -ac or -rac (clocks), -e (ECC), -mig, -pm.",
+    fix="`nvidia-smi -q` on a node of each side; decide which is right, and set it: -pl (power), -ac or -rac (clocks), "
+    "-e (ECC), -mig, -pm.",
     answers=("PA-01",),
     scope="fleet",
 )
@@ -65,8 +66,8 @@ def gpu_settings(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Itera
     Every step waits for the slowest GPU of the job: one node with a lower power limit or clock slows down all of
     them. With less memory, or cut into instances, the job fails there and ends everywhere.
 
-    Another model, number, memory or MIG mode fails; the rest warns. What a check of the node itself already says is
-    not said again.
+    Another model, number, memory or MIG mode fails; the rest warns. A node that misses what the cluster file, the part
+    or a check of the node expects of a value does not vote on it.
 
     A false alarm: nodes that are capped on purpose, for their rack's power; give them a class of their own.
     """
@@ -105,28 +106,29 @@ def nvlink_domain(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iter
     Nodes that disagree cannot map each other's memory: NCCL falls back to the network without a word, or
     the job ends with "CUDA_ERROR_INVALID_HANDLE" in its first exchange over NVLink.
 
-    Nodes of one IMEX list must have one cluster UUID, those of one UUID one list and one clique. The odd ones of a
-    majority fail; two that differ fail both. The domain of each rack is compared by itself.
+    Nodes of one IMEX list must have one cluster UUID, those of one UUID one list and one clique. Those that differ from
+    most nodes fail; without a majority all do. The domain of each rack is compared by itself. A node that fails
+    gpu.fabric-state does not vote.
 
     A false alarm: a rack that is divided into partitions on purpose has several cliques under one UUID.
     """
-    labels: dict[str, tuple[str | None, str | None, str | None]] = {}
+    labels: dict[str, _Labels] = {}
     unread: dict[str, EvidenceError] = {}
     for node in nodes:
         try:
-            labels[node.node] = node.ballot("NVLink domain", _labels, node)
+            labels[node.node] = node.ballot("NVLink domain", _labels, node, sites[node.node])
         except EvidenceError as error:
             if node.ballot("any GPU", _has_gpus, node):
                 unread[node.node] = error
             else:
-                labels[node.node] = (None, None, None)
-    apart = [name for name, (uuid, _, _) in labels.items() if uuid is None]
+                labels[node.node] = (None, None, None, ())
+    apart = [name for name, (uuid, *_) in labels.items() if uuid is None]
     odd: set[str] = set()
-    for what, by, compared in (("cluster UUID", 2, 0), ("IMEX node list", 0, 2), ("clique", 0, 1)):
-        for finding in _agreement(labels, what, by, compared):
+    for trait, by, compared in _DOMAIN:
+        for finding in _agreement(labels, trait, by, compared):
             odd.update(finding.nodes)
             yield finding
-    if good := [name for name, (uuid, _, _) in labels.items() if uuid is not None and name not in odd]:
+    if good := [name for name, (uuid, *_) in labels.items() if uuid is not None and name not in odd]:
         yield passed("cluster UUID, clique and IMEX's list are those of the domain's other nodes",
                      evidence=["nvml:gpus", settings.IMEX_NODES]).on(good)  # fmt: skip
     if apart:
@@ -139,35 +141,32 @@ def _has_gpus(node: NodeFacts) -> bool:
     return bool(node.gpus_on_bus)
 
 
-def _labels(node: NodeFacts) -> tuple[str | None, str | None, str | None]:
+#: Cluster UUID, clique, IMEX's list, and the checks by which the node has not joined its domain as it should.
+_Labels = tuple["str | None", "str | None", "str | None", "tuple[str, ...]"]
+
+#: What is compared, among the nodes that have which label alike, and the label that holds it.
+_DOMAIN = (
+    (Trait("cluster UUID", "nvml:gpus", lambda node, site: _cluster(node), breaks=True), 2, 0),
+    (Trait("IMEX node list", settings.IMEX_NODES, lambda node, site: _imex(node), breaks=True), 0, 2),
+    (Trait("clique", "nvml:gpus", lambda node, site: _clique(node), breaks=True), 0, 1),
+)
+
+
+def _labels(node: NodeFacts, site: Site) -> _Labels:
     uuid = _cluster(node)
-    return uuid, _clique(node), _imex(node) if uuid else None
+    by = failing((nvlink.fabric_state,), node, site) if uuid else ()
+    return uuid, _clique(node), _imex(node) if uuid else None, by
 
 
-def _agreement(
-    labels: Mapping[str, tuple[str | None, str | None, str | None]], what: str, by: int, compared: int
-) -> Iterator[Finding]:
-    groups: dict[str, list[tuple[str, str]]] = defaultdict(list)
+def _agreement(labels: Mapping[str, _Labels], trait: Trait, by: int, compared: int) -> Iterator[Finding]:
+    groups: dict[str, dict[str, str]] = defaultdict(dict)
     for name, label in labels.items():
         group, value = label[by], label[compared]
-        if group is not None and value is not None:
-            groups[group].append((name, value))
+        if isinstance(group, str) and isinstance(value, str):
+            groups[group][name] = value
     for members in groups.values():
-        found = vote(members)
-        if len(found.values) < 2:
-            continue
-        expected = f"{found.usual} ({len(found.holders)} of {found.total} nodes)" if found.usual else "one value"
-        wrong = found.odd if found.usual is not None else found.values
-        for value, names in sorted(wrong.items()):
-            side = "which side is wrong is not known"
-            if found.usual is not None:
-                side = f"{len(found.holders)} of {found.total} nodes have {_cut(found.usual)}"
-            key = "nvml:gpus" if compared < 2 else settings.IMEX_NODES
-            yield failed(
-                f"{what} is {_cut(value)} in one NVLink domain; {side}", subject=what, found=value, expected=expected,
-                evidence=[key],
-            ).on(names)  # fmt: skip
-
-
-def _cut(value: str) -> str:
-    return value if len(value) <= 60 else value[:59] + "…"
+        reported = {name: labels[name][3] for name in members if labels[name][3]}
+        yield from differences(trait, Electorate(
+            {name: value for name, value in members.items() if name not in reported},
+            {name: value for name, value in members.items() if name in reported}, reported, {},
+        ))  # fmt: skip

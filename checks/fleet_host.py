@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from preflight import facts
 from preflight.checks import host, kernel, rails
+from preflight.checks.electorate import Trait
 from preflight.checks.fleet_reads import compute, on_the_host, several, text, where_there
-from preflight.checks.fleet_traits import Trait, compare
+from preflight.checks.fleet_traits import compare
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts, settings
@@ -52,7 +53,7 @@ def _sysctl(name: str) -> Trait:
         rails = [port.netdev for port in compute(node, site) if port.roce and port.netdev]
         return several(facts.addresses.effective(node.evidence, rail, name) for rail in rails)
 
-    return Trait(f"{name} of the rails", f"file:{facts.addresses.SYSCTL}/all/{name}", read, told_by=(rails.subnets,))
+    return Trait(f"{name} of the rails", f"file:{facts.addresses.SYSCTL}/all/{name}", read, judged_by=(rails.subnets,))
 
 
 def _governor(node: NodeFacts, site: Site) -> str | None:
@@ -82,18 +83,19 @@ HOST = (
     Trait("memory", settings.MEMINFO, _memory, tolerance=0.01, unit="GiB"),
     Trait("kernel release", facts.kernel.RELEASE, text(facts.kernel.RELEASE)),
     Trait("boot options", facts.kernel.CMDLINE, _boot_options, items=" ",
-          told_by=(kernel.boot_options,)),
-    Trait("frequency governor", "dir:/sys/devices/system/cpu/cpufreq", _governor, told_by=(kernel.cpu_governor,)),
+          judged_by=(kernel.boot_options,)),
+    Trait("frequency governor", "dir:/sys/devices/system/cpu/cpufreq", _governor, judged_by=(kernel.cpu_governor,)),
     Trait("transparent huge pages", settings.HUGE_PAGES, where_there(settings.HUGE_PAGES, settings.chosen)),
     Trait("reserved huge pages", "file:/proc/sys/vm/nr_hugepages", where_there("file:/proc/sys/vm/nr_hugepages")),
     Trait("numa_balancing", "file:/proc/sys/kernel/numa_balancing",
-          where_there("file:/proc/sys/kernel/numa_balancing"), told_by=(kernel.numa_balancing,)),
+          where_there("file:/proc/sys/kernel/numa_balancing"), judged_by=(kernel.numa_balancing,)),
     _sysctl("rp_filter"), _sysctl("arp_ignore"), _sysctl("arp_announce"),
-    Trait("ephemeral ports", facts.host.PORT_RANGE, text(facts.host.PORT_RANGE, _spaced), told_by=(host.local_ports,)),
+    Trait("ephemeral ports", facts.host.PORT_RANGE, text(facts.host.PORT_RANGE, _spaced),
+          judged_by=(host.local_ports,)),
     *(Trait(name, f"file:/proc/sys/net/{folder}/{name}", where_there(f"file:/proc/sys/net/{folder}/{name}", _spaced))
       for folder, name in (("core", "rmem_max"), ("core", "wmem_max"), ("ipv4", "tcp_rmem"), ("ipv4", "tcp_wmem"))),
     Trait("RDMA network namespaces", settings.NETNS, where_there(settings.NETNS)),
-    Trait("locked memory", facts.host.LIMITS, _memlock, told_by=(host.memlock,)),
+    Trait("locked memory", facts.host.LIMITS, _memlock, judged_by=(host.memlock,)),
 )  # fmt: skip
 
 
@@ -102,7 +104,8 @@ HOST = (
     title="BIOS, processor, kernel and limits are the same on all nodes",
     source="https://docs.kernel.org/admin-guide/ (kernel-parameters, sysctl); server vendors' tuning guides: one "
     "profile for all; majority of at least 3 nodes and 60 %",
-    fix="Compare BIOS profile (`dmidecode -t bios`), image and `tuned-adm active` with another node's; apply the same.",
+    fix="Compare BIOS profile (`dmidecode -t bios`), image and `tuned-adm active` of a node of each side; decide which "
+    "is right, apply it to all.",
     scope="fleet",
 )
 def host_settings(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
@@ -112,8 +115,8 @@ def host_settings(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iter
     others wait for it in every step. A node with less memory ends the job of all.
 
     Differences warn, for each value by itself. Options that name a disk, an image or the node are left out; memory
-    within 1 % is equal. What a check of the node itself already says (governor, boot options, locked memory, …) is
-    not said again.
+    within 1 % is equal. A node that fails the check of a value (governor, boot options, locked memory, …) does not vote
+    on it.
 
     A false alarm: nodes of two deliveries; give each a class of its own in the cluster file.
     """

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.checks import container
+from preflight.checks.electorate import failing
 from preflight.checks.fleet_reads import compute
-from preflight.checks.fleet_traits import is_told
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
@@ -125,7 +125,7 @@ def _zero(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Fin
         except EvidenceError:
             continue
         for name, empty in without.items():
-            if name != "node_guid" or not is_told((container.rdma_address,), node, sites[node.node]):
+            if name != "node_guid" or not failing((container.rdma_address,), node, sites[node.node]):
                 told = f"{name} of {', '.join(empty[:4])} is all zero: no GUID was given"
                 yield failed(told, subject=name,
                              found="0000:0000:0000:0000", expected="a GUID of its own",

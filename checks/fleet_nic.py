@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from preflight import facts
 from preflight.checks import gpudirect, gpudirect_path, pcie, rdma, rdma_port
+from preflight.checks.electorate import Trait
 from preflight.checks.fleet_reads import compute, several
-from preflight.checks.fleet_traits import Trait, compare
+from preflight.checks.fleet_traits import compare
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
@@ -77,12 +78,12 @@ def _peer_memory(node: NodeFacts, site: Site) -> str | None:
 
 NIC = (
     Trait("RDMA devices and their places", f"dir:{ROOT}", _places, breaks=True, items=", ",
-          told_by=(rdma.device_count, rdma.registered)),
+          judged_by=(rdma.device_count, rdma.registered)),
     Trait("link layer of the compute ports", f"file:{ROOT}/*/ports/*/link_layer", _link_layer, breaks=True,
-          told_by=(rdma_port.link_layer,)),
-    Trait("ACS between GPUs and NICs", facts.lspci.LSPCI, _acs, told_by=(gpudirect_path.path,)),
-    Trait("MaxReadReq of the compute NICs", facts.lspci.LSPCI, _max_read_request, told_by=(pcie.max_read_request,)),
-    Trait("way to GPU memory", facts.kernel.MODULES, _peer_memory, told_by=(gpudirect.peer_memory,)),
+          judged_by=(rdma_port.link_layer,)),
+    Trait("ACS between GPUs and NICs", facts.lspci.LSPCI, _acs, judged_by=(gpudirect_path.path,)),
+    Trait("MaxReadReq of the compute NICs", facts.lspci.LSPCI, _max_read_request, judged_by=(pcie.max_read_request,)),
+    Trait("way to GPU memory", facts.kernel.MODULES, _peer_memory, judged_by=(gpudirect.peer_memory,)),
 )  # fmt: skip
 
 
@@ -100,7 +101,8 @@ def nic_settings(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Itera
     that node uses its storage port, or crosses rails, and nobody says so.
 
     Other names, places or another link layer fail; the rest warns. In containers names follow each other and are not
-    compared. Rate, subnet and leaf are compared rail by rail (fleet.rails), RoCE's settings by fleet.roce-equal.
+    compared. A node that misses what is expected of a value does not vote on it. Rate, subnet and leaf are compared
+    rail by rail (fleet.rails), RoCE's settings by fleet.roce-equal.
 
     A false alarm: nodes of two server models in one class, whose slots have other addresses; give each a class.
     """

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from statistics import median
 
 from preflight.checks import counters, gpu_state, host
 from preflight.checks.each_port import judged_ports
-from preflight.checks.fleet_traits import is_told
+from preflight.checks.electorate import failing, kinds
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
@@ -33,16 +33,16 @@ class _Number:
     share: bool = False
     up: bool = True
     down: bool = True
-    told_by: tuple[Check, ...] = ()
+    judged_by: tuple[Check, ...] = ()
 
 
 _HOT = (gpu_state.temperature_margin,)
 NUMBERS = {
-    "idle": _Number("temperature of idle GPUs", "C", "nvml:gpus", 10, down=False, told_by=_HOT),
-    "busy": _Number("temperature of busy GPUs", "C", "nvml:gpus", 10, down=False, told_by=_HOT),
+    "idle": _Number("temperature of idle GPUs", "C", "nvml:gpus", 10, down=False, judged_by=_HOT),
+    "busy": _Number("temperature of busy GPUs", "C", "nvml:gpus", 10, down=False, judged_by=_HOT),
     "clock": _Number("SM clock of busy GPUs", "MHz", "nvml:gpus", 0.05, share=True, up=False,
-                     told_by=(gpu_state.throttling,)),
-    "offset": _Number("offset of the clock", "ms", "cmd:chronyc -n tracking", 1, told_by=(host.time_sync,)),
+                     judged_by=(gpu_state.throttling,)),
+    "offset": _Number("offset of the clock", "ms", "cmd:chronyc -n tracking", 1, judged_by=(host.time_sync,)),
 }  # fmt: skip
 
 Numbers = dict[str, float]
@@ -90,7 +90,8 @@ def numbers_alike(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iter
 
     It warns beyond 3.5 spreads (median absolute deviation) from the median, and at least 10 C, 5 % of the clock, or
     1 ms: where nodes hardly differ, the least of differences would be an outlier. Fewer than five nodes are
-    not compared, idle GPUs only with idle ones. It gates no job.
+    not compared, idle GPUs only with idle ones. A node that fails the check of a number (gpu.temperature-margin,
+    gpu.throttling, host.time-sync) is left out of the median, and passes nothing here. It gates no job.
 
     A false alarm: a node at the warm end of its row, or one that runs another job than its neighbours.
     """
@@ -124,7 +125,7 @@ RATES = {
     "sent": _Number("traffic sent", "Gb/s", _PORTS.format("counters"), 0.2, share=True),
     "received": _Number("traffic received", "Gb/s", _PORTS.format("counters"), 0.2, share=True),
     **{
-        name: _Number(what, "for each GB", _PORTS.format("hw_counters"), floor, down=False, told_by=_LOSS)
+        name: _Number(what, "for each GB", _PORTS.format("hw_counters"), floor, down=False, judged_by=_LOSS)
         for name, what, floor in (
             ("out_of_sequence", "packets out of order", 1.0), ("packet_seq_err", "packets asked for again", 1.0),
             ("local_ack_timeout_err", "acknowledgements that never came", 0.1),
@@ -153,7 +154,8 @@ def rates_alike(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterat
     to slow down far more often than its peers sits behind a full port. No threshold of one node shows that.
 
     Traffic warns at 20 % from the median, out of order and repeated packets from one more for each GB, notifications
-    from 100 more, and each only beyond 3.5 spreads. Fewer than five nodes are not compared. It gates no job.
+    from 100 more, and each only beyond 3.5 spreads. Fewer than five nodes are not compared; those that fail
+    counters.loss are left out of the median of repeated packets. It gates no job.
 
     A false alarm: nodes of several jobs, or of the first and last stage of a pipeline, in one run.
     """
@@ -163,52 +165,68 @@ def rates_alike(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterat
 def _compare(
     nodes: Sequence[NodeFacts], sites: Mapping[str, Site], ballot: str, read: Read, known: Mapping[str, _Number]
 ) -> Iterator[Finding]:
-    kinds: dict[tuple[str, str], list[NodeFacts]] = defaultdict(list)
-    for node in nodes:
-        site = sites[node.node]
-        kinds[site.class_name, site.part.name if site.part else ""].append(node)
-    keys = list(dict.fromkeys(number.key for number in known.values()))
-    for members in kinds.values():
-        asked = {node.node: _asked(node, sites[node.node], ballot, read) for node in members}
-        if without := [name for name, found in asked.items() if found is None]:
-            yield skipped("these nodes have none of it", evidence=keys[:3]).on(without)
-        told = {name: found for name, found in asked.items() if found is not None}
-        silent = [name for name, found in told.items() if not found]
-        if silent:
+    keys = list(dict.fromkeys(number.key for number in known.values()))[:3]
+    for members in kinds(nodes, sites):
+        asked = {node.node: _asked(node, sites[node.node], ballot, read, known) for node in members}
+        if without := [name for name, one in asked.items() if one is None]:
+            yield skipped("these nodes have none of it", evidence=keys).on(without)
+        shown = {name: one for name, one in asked.items() if one is not None}
+        if silent := [name for name, one in shown.items() if not one.numbers]:
             yield unknown(f"none of it was read: {', '.join(number.what for number in known.values())}",
-                          evidence=keys[:3], fix="see the checks of the node").on(silent)  # fmt: skip
-        if len(told) - len(silent) < ENOUGH:
-            if rest := [name for name in told if name not in silent]:
-                yield skipped(f"fewer than {ENOUGH} nodes of this kind: no number can be called an outlier",
-                              evidence=keys[:3]).on(rest)  # fmt: skip
-            continue
+                          evidence=keys, fix="see the checks of the node").on(silent)  # fmt: skip
+        heard = {name: one for name, one in shown.items() if one.numbers}
         odd: set[str] = set()
-        by_name = {node.node: node for node in members}
         for name, number in known.items():
-            for finding in _outliers(number, {node: found[name] for node, found in told.items() if name in found}):
-                (holder,) = finding.nodes
-                if not is_told(number.told_by, by_name[holder], sites[holder]):
-                    odd.add(holder)
-                    yield finding
-        if fine := [name for name in told if name not in odd and name not in silent]:
-            compared = [number.what for name, number in known.items() if any(name in found for found in told.values())]
-            yield passed(f"as on the other nodes of this kind: {', '.join(compared)}", evidence=keys[:3]).on(fine)
+            for finding in _of_number(name, number, heard):
+                odd.update(finding.nodes)
+                yield finding
+        rest = [name for name in heard if name not in odd]
+        if rest and len(heard) < ENOUGH:
+            yield skipped(f"fewer than {ENOUGH} nodes of this kind: no number can be called an outlier",
+                          evidence=keys).on(rest)  # fmt: skip
+        elif rest:
+            there = {name for one in heard.values() for name in one.numbers}
+            compared = ", ".join(number.what for name, number in known.items() if name in there)
+            yield passed(f"as on the other nodes of this kind: {compared}", evidence=keys).on(rest)
 
 
-def _asked(node: NodeFacts, site: Site, ballot: str, read: Read) -> Numbers | None:
+@dataclass(frozen=True)
+class _Asked:
+    """What a node shows, and the checks by which it misses what is expected of some of it."""
+
+    numbers: Mapping[str, float]
+    missed: Mapping[str, tuple[str, ...]]
+
+
+def _asked(node: NodeFacts, site: Site, ballot: str, read: Read, known: Mapping[str, _Number]) -> _Asked | None:
+    def ask() -> _Asked | None:
+        numbers = read(node, site)
+        if numbers is None:
+            return None
+        by = {name: failing(known[name].judged_by, node, site) for name in numbers}
+        return _Asked(numbers, {name: checks for name, checks in by.items() if checks})
+
     try:
-        return node.ballot(f"outliers: {ballot}", read, node, site)
+        return node.ballot(f"outliers: {ballot}", ask)
     except EvidenceError:
-        return {}
+        return _Asked({}, {})
 
 
-def _outliers(number: _Number, told: Mapping[str, float]) -> Iterator[Finding]:
+def _of_number(name: str, number: _Number, heard: Mapping[str, _Asked]) -> Iterator[Finding]:
+    """Compare one number among the nodes that have what is expected of it; then the others with those."""
+    voting = {node: one.numbers[name] for node, one in heard.items() if name in one.numbers and name not in one.missed}
+    apart = {node: one.numbers[name] for node, one in heard.items() if name in one.missed}
     floor = number.floor
-    if number.share and told:
-        floor *= abs(sorted(told.values())[len(told) // 2])
-    for one in outliers(told, floor, up=number.up, down=number.down):
+    if number.share and voting:
+        floor *= abs(median(voting.values()))
+    for one in outliers(voting, floor, up=number.up, down=number.down):
         mine, usual = f"{one.number:.4g} {number.unit}", f"{one.usual:.4g} {number.unit}"
         yield warned(
-            f"{number.what}: {mine}, {usual} in the middle of {len(told)} nodes", subject=number.what, found=mine,
+            f"{number.what}: {mine}, {usual} in the middle of {len(voting)} nodes", subject=number.what, found=mine,
             expected=f"within {max(floor, 3.5 * one.spread):.3g} of {usual}", evidence=[number.key],
         ).on([one.name])  # fmt: skip
+    for node, value in apart.items():
+        by = heard[node].missed[name]
+        said = f"{number.what}: {value:.4g} {number.unit}, not what is expected of it (see {' and '.join(by)})"
+        yield warned(said, subject=number.what, found=f"{value:.4g} {number.unit}", evidence=[number.key],
+                     fix=f"Correct what {' and '.join(by)} reports.").unless_reported(by).on([node])  # fmt: skip

@@ -9,8 +9,9 @@ from itertools import pairwise
 
 from preflight import facts
 from preflight.checks import rails, rdma_port
+from preflight.checks.electorate import Trait
 from preflight.checks.fleet_reads import compute
-from preflight.checks.fleet_traits import Trait, compare
+from preflight.checks.fleet_traits import compare
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts, lldp, settings
@@ -169,8 +170,8 @@ def _spans(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> dict[str, t
 
 
 RAILS = tuple(
-    Trait(what, key, _by_rail(read), breaks=True, items="; ", each=True, told_by=told_by)
-    for what, key, read, told_by in (
+    Trait(what, key, _by_rail(read), breaks=True, items="; ", each=True, judged_by=judged_by)
+    for what, key, read, judged_by in (
         ("IP subnet of each rail", "cmd:ip -j addr", _subnet, (rails.subnets, rdma_port.link_layer)),
         ("InfiniBand subnet of each rail", f"file:{ROOT}/*/ports/*/gids/0", _manager, (rdma_port.link_layer,)),
         ("partitions of each rail", f"file:{ROOT}/*/ports/*/pkeys/0", _partitions, (rdma_port.link_layer,)),
@@ -186,7 +187,8 @@ RAILS = tuple(
     title="Rail i of all nodes lies in the same network and runs at the same rate",
     source="NVIDIA DGX SuperPOD reference architecture (rail-optimised); NCCL connects rail i to rail i; majority "
     "of at least 3 nodes and 60 %",
-    fix="Compare the rail's address, partition (`cat …/pkeys/0`), VLAN and cable with those of another node.",
+    fix="Compare the rail's address, partition (`cat …/pkeys/0`), VLAN, rate and cable on both sides; decide which is "
+    "right (a rate: `ports.rate_gbps` of the cluster file), and correct the other.",
     answers=("NT-FAB-3", "NT-FAB-4", "PA-16"),
     scope="fleet",
 )
@@ -196,9 +198,11 @@ def rails_match(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterat
     Rail i of one node talks to rail i of all others: in another subnet, partition or VLAN it reaches nobody, and the
     job hangs at its first connection; at another rate it holds up the ring.
 
-    A rail that differs from a majority fails. Rails that are addressed point to point (/30, /31) have no subnet in
-    common: there an address that lies among those of another rail fails. Ports that are down are told by
-    rdma.port-state, MTUs compared by fleet.mtu-equal, leaves by fleet.rail-leaf.
+    Nodes that fail rdma.port-rate, rails.subnets or rdma.link-layer miss what is expected of them and do not vote on
+    it. A rail that differs from that of most other nodes fails; without a majority all fail, and none is right. Rails
+    that are addressed point to point (/30, /31) have no subnet in common: there an address that lies among those of
+    another rail fails. Ports that are down are reported by rdma.port-state, MTUs compared by fleet.mtu-equal, leaves by
+    fleet.rail-leaf.
 
     A false alarm: nodes of two pods with subnets of their own in one class; give each pod a class.
     """

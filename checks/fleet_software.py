@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from preflight import facts
 from preflight.checks import gpu_part
+from preflight.checks.electorate import Trait
 from preflight.checks.fleet_reads import installed, of_gpus, on_gpu_nodes, on_rdma_nodes, several, text, where_there
-from preflight.checks.fleet_traits import Trait, compare
+from preflight.checks.fleet_traits import compare
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts, settings
@@ -58,8 +59,8 @@ SOFTWARE = (
     "fleet.software",
     title="The software of a job is the same on all nodes",
     source="PyTorch and NCCL: all ranks of a job must run one version; majority of at least 3 nodes and 60 %",
-    fix="Bring the odd nodes to the version of the others (`pip list`, `ofed_info -s`, `lsmod`), best by one "
-    "image for all.",
+    fix="Decide which version is right (`pip list`, `ofed_info -s`, `lsmod`), and install it on all nodes, best by one "
+    "image.",
     answers=("PA-03",),
     scope="fleet",
     reads=("file:*.dist-info/INSTALLER",),
@@ -131,9 +132,9 @@ def _gsp(node: NodeFacts, site: Site) -> str | None:
 
 
 FIRMWARE = (
-    Trait("VBIOS", "nvml:gpus", of_gpus("vbios", lambda gpu: gpu.vbios), told_by=(gpu_part.firmware,)),
-    Trait("InfoROM", "nvml:gpus", of_gpus("inforom", lambda gpu: gpu.inforom), told_by=(gpu_part.firmware,)),
-    Trait("GSP firmware", "nvml:gpus", _gsp, told_by=(gpu_part.firmware,)),
+    Trait("VBIOS", "nvml:gpus", of_gpus("vbios", lambda gpu: gpu.vbios), judged_by=(gpu_part.firmware,)),
+    Trait("InfoROM", "nvml:gpus", of_gpus("inforom", lambda gpu: gpu.inforom), judged_by=(gpu_part.firmware,)),
+    Trait("GSP firmware", "nvml:gpus", _gsp, judged_by=(gpu_part.firmware,)),
 )
 
 

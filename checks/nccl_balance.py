@@ -19,7 +19,7 @@ from preflight.model import Finding, check, passed, skipped, unknown, warned
 if TYPE_CHECKING:
     from preflight.facts.nccl_log import NcclLog
 
-_ADAPTIVE, _PAIRS, _LEVEL = "NCCL_IB_ADAPTIVE_ROUTING", "NCCL_IB_QPS_PER_CONNECTION", "NCCL_IB_SL"
+VARIABLES = _ADAPTIVE, _PAIRS, _LEVEL = "NCCL_IB_ADAPTIVE_ROUTING", "NCCL_IB_QPS_PER_CONNECTION", "NCCL_IB_SL"
 
 #: Queue pairs of a connection from which a hash has something to spread.
 SEVERAL = 2

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
-from preflight.checks.fleet import equal
+from preflight.checks import nccl_balance, nccl_env, nccl_features, nccl_fit, nccl_lint, roce_fleet
+from preflight.checks.electorate import Electorate, Trait, failing, kinds
+from preflight.checks.fleet_traits import differences, equal
 from preflight.checks.nccl_place import nccl_versions
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
-from preflight.facts.fleet import settles
 from preflight.facts.nccl_env import PROCESS
 from preflight.facts.nccl_lint.sources import RANKS
 from preflight.facts.versions import LIBRARIES
+from preflight.lean import dataclass
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
 
@@ -21,7 +23,7 @@ from preflight.model import Finding, check, failed, passed, unknown, warned
     "fleet.nccl-equal",
     title="All nodes have the same NCCL",
     source="NCCL: all ranks of a communicator must run one version; majority of at least 3 nodes and 60 %",
-    fix="`ldconfig -p | grep nccl`; bring the odd nodes to the version of the others; in containers pull one "
+    fix="Decide which version is right (`ldconfig -p | grep nccl`) and install it on all nodes; in containers pull one "
     "image by digest.",
     answers=("PA-03", "NT-PIT-4"),
     scope="fleet",
@@ -33,18 +35,21 @@ def version_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iter
     "message truncated", or hangs in its first collective.
 
     Both the system's NCCL and those of Python packages count. Nodes that have none do not vote; a node that differs
-    from a majority fails.
+    from most fails; without a majority all do.
 
     A false alarm: a spare package on one node that no job loads.
     """
+    yield from equal(nodes, sites, _NCCL)
 
-    def read(node: NodeFacts, site: Site) -> str | None:
-        if not node.gpus_on_bus:
-            return None
-        node.evidence.text(LIBRARIES, allow_rc=(0, 1))
-        return " and ".join(".".join(map(str, version)) for version in sorted(set(nccl_versions(node)))) or None
 
-    yield from equal(nodes, sites, "NCCL", read, LIBRARIES)
+def _versions(node: NodeFacts, site: Site) -> str | None:
+    if not node.gpus_on_bus:
+        return None
+    node.evidence.text(LIBRARIES, allow_rc=(0, 1))
+    return " and ".join(".".join(map(str, version)) for version in sorted(set(nccl_versions(node)))) or None
+
+
+_NCCL = Trait("NCCL", LIBRARIES, _versions, breaks=True)
 
 
 @check(
@@ -64,27 +69,50 @@ def ranks_agree(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterat
     Where ranks of a job run on a node their own environments count, else what a job started there would inherit.
     Algorithm, protocol, buffer sizes, threads, numbers of channels, cuMem, NVLink SHARP and the network fail where
     they differ; other variables warn. A value that is the default is the same as unset. Names of interfaces, HCAs
-    and files, GID indices and debugging may differ from node to node.
+    and files, GID indices and debugging may differ from node to node. A node on which a check of its own finds fault
+    with a variable (nccl.left-over-disables, nccl.load-balancing, the traffic class of roce.chain, …) has no vote.
 
     A false alarm: nodes of two jobs that were judged together; give the nodes of one job (`--job`, `--hosts`).
     """
-    groups: dict[Hashable, dict[str, list[dict[str, str]]]] = defaultdict(dict)
-    for node in nodes:
-        site = sites[node.node]
-        try:
-            known = node.ballot("ranks' settings", _settings, node)
-        except EvidenceError as error:
-            yield unknown(f"NCCL's settings could not be read: {error}", evidence=[error.key]).on([node.node])
-            continue
-        groups[site.class_name, site.part.name if site.part else ""][node.node] = known
-    for group in groups.values():
-        yield from _agree(group)
+    for members in kinds(nodes, sites):
+        group: dict[str, _Settings] = {}
+        for node in members:
+            try:
+                group[node.node] = node.ballot("ranks' settings", _settings, node, sites[node.node])
+            except EvidenceError as error:
+                yield unknown(f"NCCL's settings could not be read: {error}", evidence=[error.key]).on([node.node])
+        if group:
+            yield from _agree(group)
 
 
-def _settings(node: NodeFacts) -> list[dict[str, str]]:
+@dataclass(frozen=True)
+class _Settings:
+    """What each kind of rank of a node has set, and the checks of the node that find fault with a variable."""
+
+    of_ranks: tuple[Mapping[str, str], ...]
+    faults: Mapping[str, tuple[str, ...]]
+
+    def values(self, name: str) -> list[str]:
+        """Return the values of a variable, each once."""
+        return list(dict.fromkeys(settings.get(name, "unset") for settings in self.of_ranks))
+
+
+#: Checks whose findings have the variable as subject.
+_OF_ONE = (nccl_env.left_over_disables, nccl_lint.variable_values, nccl_fit.fit, nccl_features.mnnvl)
+
+_TRAFFIC_CLASS = "NCCL_IB_TC"
+
+
+def _settings(node: NodeFacts, site: Site) -> _Settings:
     from preflight.facts.nccl_lint.agree import values
 
-    return [values(env) for env in _environments(node)]
+    of_ranks = tuple(values(env) for env in _environments(node))
+    faults = {name: failing(_OF_ONE, node, site, name) for settings in of_ranks for name in settings}
+    if by := failing((nccl_balance.load_balancing,), node, site):
+        faults |= dict.fromkeys(nccl_balance.VARIABLES, by)
+    with suppress(EvidenceError):
+        faults[_TRAFFIC_CLASS] = roce_fleet.breaks("traffic class", "DSCP")(node, site)
+    return _Settings(of_ranks, {name: by for name, by in faults.items() if by})
 
 
 def _environments(node: NodeFacts) -> Iterator[Mapping[str, str]]:
@@ -105,11 +133,10 @@ def _environments(node: NodeFacts) -> Iterator[Mapping[str, str]]:
     yield {setting.name: setting.value for setting in env.settings}
 
 
-def _agree(group: Mapping[str, list[dict[str, str]]]) -> Iterator[Finding]:
-    names = sorted({name for envs in group.values() for env in envs for name in env})
+def _agree(group: Mapping[str, _Settings]) -> Iterator[Finding]:
+    names = sorted({name for node in group.values() for settings in node.of_ranks for name in settings})
     odd: set[str] = set()
-    several = len(group) > 1 or any(len(envs) > 1 for envs in group.values())
-    if not several:
+    if len(group) < 2 and all(len(node.of_ranks) < 2 for node in group.values()):
         yield unknown("the only node of its kind, nothing to compare with", evidence=[PROCESS]).on(group)
         return
     for name in names:
@@ -118,35 +145,26 @@ def _agree(group: Mapping[str, list[dict[str, str]]]) -> Iterator[Finding]:
             yield finding
     if fine := [node for node in group if node not in odd]:
         count = f"{len(names)} NCCL variables are" if names else "no NCCL variable is set,"
-        yield passed(f"{count} the same on all ranks", evidence=[PROCESS, RANKS]).on(fine)
+        on = "as on most nodes" if odd else "the same on all ranks"
+        yield passed(f"{count} {on}", evidence=[PROCESS, RANKS]).on(fine)
 
 
-def _one(name: str, group: Mapping[str, list[dict[str, str]]]) -> Iterator[Finding]:
+def _one(name: str, group: Mapping[str, _Settings]) -> Iterator[Finding]:
     """Compare one variable: within each node first, then each node with the others."""
     from preflight.facts.nccl_lint.agree import MUST
 
-    say = failed if name in MUST else warned
-    single: dict[str, list[str]] = defaultdict(list)
-    for node, envs in group.items():
-        found = list(dict.fromkeys(env.get(name, "unset") for env in envs))
+    trait = Trait(name, PROCESS, lambda node, site: None, breaks=name in MUST)
+    single: dict[str, str] = {}
+    for node, settings in group.items():
+        found = settings.values(name)
         if len(found) > 1:
+            say = failed if trait.breaks else warned
             yield say(f"{name} differs between ranks of one node: {' and '.join(found[:3])}", subject=name,
                       found=", ".join(found[:8]), expected="one value", evidence=[RANKS]).on([node])  # fmt: skip
         else:
-            single[found[0]].append(node)
-    total = sum(map(len, single.values()))
-    if len(single) < 2:
-        return
-    usual, holders = max(single.items(), key=lambda item: (len(item[1]), item[0]))
-    if settles(len(holders), total):
-        for value, odd in sorted(single.items()):
-            if value != usual:
-                yield say(f"{name} is {value}, {usual} on {len(holders)} of {total} nodes", subject=name,
-                          found=value, expected=f"{usual} ({len(holders)} of {total} nodes)",
-                          evidence=[PROCESS, RANKS]).on(odd)  # fmt: skip
-        return
-    listed = "; ".join(f"{value} on {len(names)}" for value, names in sorted(single.items()))
-    yield say(f"{name} differs, and no value has a majority: {listed}", subject=name, found=listed,
-              expected="one value on all ranks", evidence=[PROCESS, RANKS]).on(
-        sorted(node for nodes in single.values() for node in nodes)
-    )  # fmt: skip
+            single[node] = found[0]
+    reported = {node: by for node in single if (by := group[node].faults.get(name, ()))}
+    yield from differences(trait, Electorate(
+        {node: value for node, value in single.items() if node not in reported},
+        {node: value for node, value in single.items() if node in reported}, reported, {},
+    ))  # fmt: skip

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
 
 from preflight import facts
-from preflight.checks.fleet import Read, equal
-from preflight.checks.fleet_traits import Trait, compare
+from preflight.checks import nccl_fit
+from preflight.checks.electorate import Misses, Trait, standing, subjects
+from preflight.checks.fleet_traits import compare, equal, softened
 from preflight.checks.roce import policy
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
@@ -16,8 +16,7 @@ from preflight.facts.gids import keys
 from preflight.facts.rdma import Port
 from preflight.facts.roce_chain import Chain, State
 from preflight.facts.text import fold_ids
-from preflight.lean import replace
-from preflight.model import Finding, Status, check, unknown
+from preflight.model import Finding, check, unknown
 
 VARIABLE = "NCCL_IB_GID_INDEX"
 
@@ -68,24 +67,24 @@ def _by_port(of_port: OfPort) -> Callable[[NodeFacts, Site], str | None]:
     return read
 
 
-def _breaks(*links: str) -> Callable[[NodeFacts, Site], bool]:
-    """Tell whether roce.chain breaks at one of these links of a node."""
+def breaks(*links: str) -> Misses:
+    """Name roce.chain where it breaks at one of these links of a node."""
 
-    def told(node: NodeFacts, site: Site) -> bool:
-        chains = _chains(node, site)
-        return any(chain.link(link).state is State.BROKEN for chain in chains for link in links)
+    def misses(node: NodeFacts, site: Site) -> tuple[str, ...]:
+        found = (chain.link(link) for chain in _chains(node, site) for link in links)
+        return ("roce.chain",) if any(one.state is State.BROKEN for one in found) else ()
 
-    return told
+    return misses
 
 
 PORTS = (
-    Trait("trust state", "cmd:dcb -j app show dev *", _by_port(_trust), told=_breaks("trust")),
-    Trait("priorities with PFC", "cmd:dcb -j pfc show dev *", _by_port(_pfc), told=_breaks("PFC")),
+    Trait("trust state", "cmd:dcb -j app show dev *", _by_port(_trust), misses=breaks("trust")),
+    Trait("priorities with PFC", "cmd:dcb -j pfc show dev *", _by_port(_pfc), misses=breaks("PFC")),
     Trait("ECN per priority", "file:/sys/class/net/*/ecn/roce_np/enable/*", _by_port(_ecn),
-          told=_breaks("ECN")),
+          misses=breaks("ECN")),
     Trait("priority of each DSCP", "cmd:dcb -j app show dev *", _by_port(_dscp), items=", ",
-          told=_breaks("trust", "priority")),
-    Trait("global pause", "cmd:ethtool -a *", _by_port(_pause), told=_breaks("global pause")),
+          misses=breaks("trust", "priority")),
+    Trait("global pause", "cmd:ethtool -a *", _by_port(_pause), misses=breaks("global pause")),
 )  # fmt: skip
 
 
@@ -93,7 +92,8 @@ PORTS = (
     "fleet.roce-ports",
     title="Trust, PFC, ECN, DSCP map and pause of the RoCE ports are the same on all nodes",
     source="NVIDIA RoCE configuration guide: one class of service end to end; majority of at least 3 nodes and 60 %",
-    fix="Copy the settings of the other nodes: `mlnx_qos -i IF` or `dcb`, /sys/class/net/IF/ecn, `ethtool -A`.",
+    fix="Decide which settings are right, write them into the cluster file (`[class.NAME.qos]`), and set them on all "
+    "nodes: `mlnx_qos -i IF` or `dcb`, /sys/class/net/IF/ecn, `ethtool -A`.",
     answers=("PA-14",),
     scope="fleet",
 )
@@ -103,8 +103,8 @@ def roce_ports(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterato
     Where one node sends RDMA on another priority, or does not pause on the one of the others, its packets are lost
     under load, and all ranks wait for them to be sent again.
 
-    The odd nodes warn. What roce.chain says of a node, judged against the cluster file, is not said again. It
-    compares on lossy fabrics too.
+    Nodes where roce.chain breaks at a setting, by the cluster file or by what it must be, do not vote on it. Of the
+    rest, those that differ from most nodes warn. It compares on lossy fabrics too.
 
     A false alarm: nodes of a job that uses another priority on purpose.
     """
@@ -122,8 +122,8 @@ def _ports(node: NodeFacts, site: Site) -> list[Port]:
     "fleet.gid-index",
     title="The routable RoCE v2 address has the same GID index on all nodes",
     source="NCCL user guide, NCCL_IB_GID_INDEX; majority of at least 3 nodes and 60 %",
-    fix="Unset NCCL_IB_GID_INDEX with NCCL 2.21 or newer; else bring the odd nodes' addresses up in the others' order "
-    "(`show_gids`).",
+    fix="Unset NCCL_IB_GID_INDEX with NCCL 2.21 or newer; else bring the addresses up in the same order on all nodes, "
+    "the one that the variable names (`show_gids`).",
     answers=("NT-FAB-4",),
     scope="fleet",
 )
@@ -133,25 +133,34 @@ def gid_index(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator
     One number in NCCL_IB_GID_INDEX, UCX_IB_GID_INDEX or a benchmark's -x means another address on the odd node, or
     none: connections to it end in a time-out that names no index.
 
-    The odd nodes fail where NCCL_IB_GID_INDEX is set on any node; else they warn, as NCCL finds the row by itself.
+    Nodes that differ from most fail where NCCL_IB_GID_INDEX is set on any node; else they warn, as NCCL finds the row
+    by itself. A node that fails nccl.gid-index does not vote.
 
     A false alarm: pods of one host, whose rows follow each other; with the variable unset that is no fault.
     """
-    first = keys("mlx5_0", 1, 0)[0]
-
-    def read(node: NodeFacts, site: Site) -> str | None:
-        indexes = set()
-        for port in _ports(node, site):
-            found = facts.roce_addressing.routable(node.evidence, port)
-            if found is None:
-                key = keys(port.device, port.number, 0)[0]
-                raise EvidenceError(key, f"{port.name} has no RoCE v2 row of an IP address: see roce.chain")
-            indexes.add(found.index)
-        return " and ".join(map(str, sorted(indexes))) or None
-
     fixed = any(node.ballot(VARIABLE, _is_fixed, node) for node in nodes)
-    for finding in equal(nodes, sites, "GID index of RoCE v2", read, first):
-        yield finding if fixed else _softened(finding)
+    for finding in equal(nodes, sites, _GID_INDEX):
+        yield finding if fixed else softened(finding)
+
+
+def _gid_indexes(node: NodeFacts, site: Site) -> str | None:
+    indexes = set()
+    for port in _ports(node, site):
+        found = facts.roce_addressing.routable(node.evidence, port)
+        if found is None:
+            key = keys(port.device, port.number, 0)[0]
+            raise EvidenceError(key, f"{port.name} has no RoCE v2 row of an IP address: see roce.chain")
+        indexes.add(found.index)
+    return " and ".join(map(str, sorted(indexes))) or None
+
+
+def _names_another_row(node: NodeFacts, site: Site) -> tuple[str, ...]:
+    """Name nccl.gid-index where it finds fault with a port; of the variable itself it may only warn."""
+    return (nccl_fit.gid_index.id,) if subjects(nccl_fit.gid_index, node, site) - {VARIABLE} else ()
+
+
+_GID_INDEX = Trait("GID index of RoCE v2", keys("mlx5_0", 1, 0)[0], _gid_indexes, breaks=True,
+                   misses=_names_another_row)  # fmt: skip
 
 
 def _is_fixed(node: NodeFacts) -> bool:
@@ -162,15 +171,12 @@ def _is_fixed(node: NodeFacts) -> bool:
     return index is not None and index >= 0
 
 
-def _softened(finding: Finding) -> Finding:
-    return replace(finding, status=Status.WARN) if finding.status is Status.FAIL else finding
-
-
 @check(
     "fleet.roce-equal",
     title="RoCE's marking and congestion control are the same on all nodes",
     source="NVIDIA MLNX_OFED documentation, RoCE congestion control; majority of at least 3 nodes and 60 %",
-    fix="Copy the settings of the other nodes: NCCL_IB_TC or tc/1/traffic_class, /sys/class/net/IF/ecn, `mlnx_qos -d`.",
+    fix="Decide which settings are right, write them into the cluster file (`qos.traffic_class`, `qos.cnp_dscp`, "
+    "`qos.dcbx`), and set them on all nodes: NCCL_IB_TC or tc/1/traffic_class, /sys/class/net/IF/ecn, `mlnx_qos -d`.",
     answers=("PA-14", "FP-LOSS-2"),
     scope="fleet",
     reads=("file:/sys/kernel/debug/mlx5/*/cc_params/*",),
@@ -181,48 +187,25 @@ def roce_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterato
     A sender that recovers faster than the others takes their bandwidth, one that slows down more starves; a CNP in
     another class arrives late. Each node looks right by itself, and the job runs at the pace of the worst.
 
-    The odd nodes warn: being equal matters more than the value. What roce.chain says of a node, judged against the
-    cluster file, is not said again; trust, PFC and ECN are compared by fleet.roce-ports. Sites that are lossy by
-    design are left out.
+    Nodes that differ from most warn: being equal matters more than the value. Those where roce.chain breaks at a
+    setting do not vote on it; trust, PFC and ECN are compared by fleet.roce-ports. Sites that are lossy by design are
+    left out.
 
     A false alarm: NICs of two generations in one class, whose firmware has other defaults; give each a class.
     """
-    chains = cache(lambda node: _chains(node, sites[node.node]))
     unread: list[str] = []
     why: dict[str, EvidenceError] = {}
-    for link, what in SHARED.items():
-
-        def read(node: NodeFacts, site: Site, link: str = link) -> str | None:
-            return node.ballot(f"RoCE {link}", lambda: _shared(chains(node), link))
-
-        refusals = [_refusal(node, sites[node.node], read) for node in nodes]
+    for trait in _SHARED:
+        refusals = [_refusal(trait, node, sites[node.node]) for node in nodes]
         if all(refusals):
-            unread.append(what)
-            why[what] = next(error for error in refusals if error)
+            unread.append(trait.what.removeprefix("RoCE: "))
+            why[unread[-1]] = next(error for error in refusals if error)
             continue
-        for finding in equal(nodes, sites, f"RoCE: {what}", read, f"dir:{facts.rdma.ROOT}"):
-            yield from _untold(finding, link, chains, nodes)
+        yield from equal(nodes, sites, trait)
     if unread:
         first = why[unread[0]]
         yield unknown(f"{', '.join(unread)} could not be read on any node: {first.why}", evidence=[first.key],
                       fix="see roce.chain of the nodes").on(node.node for node in nodes)  # fmt: skip
-
-
-def _untold(
-    finding: Finding, link: str, chains: Callable[[NodeFacts], tuple[Chain, ...]], nodes: Sequence[NodeFacts]
-) -> Iterator[Finding]:
-    """Yield a finding as a warning, without the nodes that miss the cluster file's value: roce.chain says so."""
-    if finding.status is not Status.FAIL:
-        yield finding
-        return
-    hit = [node for node in nodes if node.node in finding.nodes]
-    told = {
-        node.node
-        for node in hit
-        if any((one := chain.link(link)).state is State.BROKEN and not one.minor for chain in chains(node))
-    }
-    if left := [name for name in finding.nodes if name not in told]:
-        yield _softened(finding).on(left)
 
 
 def _chains(node: NodeFacts, site: Site) -> tuple[Chain, ...]:
@@ -241,9 +224,18 @@ def _shared(chains: Sequence[Chain], name: str) -> str | None:
     return " and ".join(sorted(values)) or None
 
 
-def _refusal(node: NodeFacts, site: Site, read: Read) -> EvidenceError | None:
+def _of_link(link: str, what: str) -> Trait:
+    """Compare what a link of the chain reads."""
+    return Trait(f"RoCE: {what}", f"dir:{facts.rdma.ROOT}", lambda node, site: _shared(_chains(node, site), link),
+                 misses=breaks(link))  # fmt: skip
+
+
+_SHARED = tuple(_of_link(link, what) for link, what in SHARED.items())
+
+
+def _refusal(trait: Trait, node: NodeFacts, site: Site) -> EvidenceError | None:
     try:
-        read(node, site)
+        standing(trait, node, site)
     except EvidenceError as error:
         return error
     return None

@@ -6,12 +6,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from preflight import facts
+from preflight.checks.electorate import kinds
 from preflight.checks.presence import compute_roles, efa_only, no_rdma
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
+from preflight.facts.fleet import QUORUM
 from preflight.facts.lldp import LLDP, Neighbour
 from preflight.facts.rdma import Port
+from preflight.lean import replace
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 _DCBX = "IEEE 802.1Qaz-2011 (DCBX), 802.1AB (LLDP)"
@@ -161,8 +164,8 @@ def mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     "fleet.rail-leaf",
     title="Rail i of all nodes is on the same leaf",
     source="rail-optimised wiring (NVIDIA DGX SuperPOD reference architecture); IEEE 802.1AB",
-    fix="`lldpcli show neighbors` on this node and a good one names switch and port; compare with the cabling plan: "
-    "swapped cables come in pairs.",
+    fix="`lldpcli show neighbors` on this node and a peer names switch and port; the cabling plan decides which is "
+    "right: swapped cables come in pairs.",
     scope="fleet",
 )
 def rail_leaf(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
@@ -172,38 +175,54 @@ def rail_leaf(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator
     were never counted for it.
 
     Peers are nodes of one class that share at least half of their leaves, so that several pods do not disturb each
-    other. A node that differs from a majority of at least three fails.
+    other. A node that differs from most of its peers, at least three that are cabled alike, fails; where no side has
+    most, all fail, and none is called right.
 
     A false alarm: a pod that is being recabled, or breakout cables whose halves go to different leaves on purpose.
     """
-    plans: dict[str, tuple[str, ...]] = {}
-    for node in nodes:
-        try:
-            plan, other = node.ballot("leaves", _plan, node, sites[node.node])
-        except EvidenceError as error:
-            other, plan = unknown(f"the rails could not be read: {error.why}", evidence=[error.key]), ()
-        if other:
-            yield other.on([node.node])
-        elif plan:
-            plans[node.node] = plan
+    for members in kinds(nodes, sites):
+        plans: dict[str, tuple[str, ...]] = {}
+        for node in members:
+            try:
+                plan, other = node.ballot("leaves", _plan, node, sites[node.node])
+            except EvidenceError as error:
+                other, plan = unknown(f"the rails could not be read: {error.why}", evidence=[error.key]), ()
+            if other:
+                yield other.on([node.node])
+            elif plan:
+                plans[node.node] = plan
+        yield from _leaves_alike(plans)
+
+
+def _leaves_alike(plans: Mapping[str, tuple[str, ...]]) -> Iterator[Finding]:
     alike = Counter(plans.values())
     good: list[str] = []
     for name, plan in plans.items():
-        peers = [other for other in alike if len(set(other) & set(plan)) >= _SAME_PLAN * max(len(other), len(plan))]
-        usual = max(peers, key=lambda other: (alike[other], other == plan))
-        of_peers = {rail.split("\0")[0]: rail for rail in usual}
-        # a port that is down hears nobody: only rails that both have are compared
-        wrong = [(mine, of_peers[port]) for mine in plan if of_peers.get(port := mine.split("\0")[0], mine) != mine]
-        if not wrong or alike[usual] < 3 or alike[usual] <= alike[plan]:
+        rivals = {other: wrong for other in alike if (wrong := _elsewhere(plan, other))}
+        most = max(rivals, key=lambda other: alike[other], default=plan)
+        if most is plan or (alike[most] < alike[plan] and alike[plan] >= QUORUM):
             good.append(name)
             continue
-        told = "; ".join(_sentence(mine, theirs) for mine, theirs in wrong)
-        yield failed(
-            f"cabled otherwise than its {alike[usual]} peers: {told}", found=told, expected="the leaf of its peers",
-            evidence=[LLDP],
-        ).on([name])  # fmt: skip
+        listed = "; ".join(_sentence(mine, theirs) for mine, theirs in rivals[most])
+        if alike[most] > alike[plan] and alike[most] >= QUORUM:
+            said = f"cabled otherwise than most of its peers ({alike[most]} nodes): {listed}"
+        else:
+            said = f"cabled otherwise than {alike[most]} of its peers, and which side is wrong is not known: {listed}"
+        finding = failed(said, found=listed, expected="one leaf for each rail", evidence=[LLDP]).on([name])
+        yield replace(finding, undecided=alike[most] <= alike[plan] or alike[most] < QUORUM)
     if good:
         yield passed("every rail is on the leaf of its peers", evidence=[LLDP]).on(good)
+
+
+def _elsewhere(plan: Sequence[str], other: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the rails that two nodes of one wiring plan have on different leaves; none where they are no peers.
+
+    A port that is down hears nobody: only rails that both have are compared.
+    """
+    if len(set(other) & set(plan)) < _SAME_PLAN * max(len(other), len(plan)):
+        return []
+    theirs = {rail.split("\0")[0]: rail for rail in other}
+    return [(mine, theirs[port]) for mine in plan if theirs.get(port := mine.split("\0")[0], mine) != mine]
 
 
 def _plan(node: NodeFacts, site: Site) -> tuple[tuple[str, ...], Finding | None]:

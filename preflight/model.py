@@ -63,7 +63,9 @@ class Finding:
     nodes only; for a node check the judge knows the node. ``quote`` is the passage of the
     evidence that shows it, where the check knows better than "the head of the record". ``answers``
     narrows the check's checklist items to those that this finding speaks of (None: to all). ``excused`` says why
-    it holds no job back, where the site's cluster file has it so.
+    it holds no job back, where the site's cluster file has it so. ``reported_by`` names checks of a node: where one of
+    them fails or warns, the same cause is not reported twice. ``undecided`` marks a difference of which no side is
+    known to be right.
     """
 
     status: Status
@@ -78,10 +80,16 @@ class Finding:
     quote: str = ""
     answers: tuple[str, ...] | None = None
     excused: str = ""
+    reported_by: tuple[str, ...] = ()
+    undecided: bool = False
 
     def on(self, nodes: Iterable[str]) -> Finding:
         """Return the finding, said of these nodes only (fleet checks)."""
         return replace(self, nodes=tuple(nodes))
+
+    def unless_reported(self, by: Iterable[str]) -> Finding:
+        """Return the finding, to be left to these checks of a node where one of them fails or warns."""
+        return replace(self, reported_by=tuple(by))
 
     def about(self, *items: str) -> Finding:
         """Return the finding, said of these checklist items only."""

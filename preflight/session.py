@@ -60,6 +60,10 @@ class Session:
         if only or skip:
             _ = self.checks
         self._all_written = True
+        if save:
+            from preflight import expected
+
+            self._write(lambda: expected.save(save, cluster), save)
 
     @cached_property
     def cluster(self) -> Cluster:
@@ -162,6 +166,9 @@ class Session:
             from preflight.targets import bad_nodes
 
             self._write(lambda: write_file(exclude_file, f"{bad_nodes(report)}\n"), exclude_file)
+            if checks := dict.fromkeys(one["check"] for one in report["findings"] if one.get("undecided")):
+                said = f"{', '.join(checks)}: nodes differ and no side is known to be right; none is excluded for it"
+                say(f"note: {said}\n", sys.stderr)
         sys.exit(report["exit_status"] if self._all_written else report["exit_status"] or 3)
 
     def _render(self, output: str, name: str, report: dict[str, Any]) -> None:
@@ -246,6 +253,16 @@ def load_evidence(paths: Sequence[Path]) -> tuple[Sequence[Evidence], Evidence |
         return load(paths)
     except ArchiveError as error:
         raise UsageError(str(error)) from None
+
+
+def saved_cluster(paths: Sequence[Path]) -> Path | None:
+    """Return the cluster file that was saved with evidence; where it cannot be used, a warning tells why."""
+    from preflight import expected
+
+    path, why = expected.found(paths)
+    if why:
+        say(f"warning: judged without the saved cluster file: {why}; give --cluster FILE\n", sys.stderr)
+    return path
 
 
 def read_logs(paths: Sequence[Path]) -> Evidence | None:

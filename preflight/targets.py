@@ -58,12 +58,13 @@ def bad_nodes(report: Mapping[str, Any]) -> str:
     """Return the nodes no job should get, folded, for ``sbatch --exclude``; empty if there are none.
 
     These are the nodes on which a gating check failed and those that gave no answer. A node about
-    which something could not be told stays in: excluding it is a decision for people.
+    which something could not be told stays in: excluding it is a decision for people. So do nodes that
+    differ with no side known to be right: that difference would exclude all of them.
     """
     failed = {
         node
         for finding in report["findings"]
-        if finding["status"] == "fail" and finding["gating"]
+        if finding["status"] == "fail" and finding["gating"] and not finding.get("undecided")
         for node in finding["nodes"]
     }
     return fold_for_slurm(node["name"] for node in report["nodes"] if node["name"] in failed or node.get("no_answer"))

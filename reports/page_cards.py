@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from preflight.reports.standing import Standings
 from preflight.reports.visible import fold
 
 Document = Mapping[str, Any]
@@ -37,6 +38,17 @@ class Card:
     why: str
     fix: str
     instances: tuple[Instance, ...]
+    share: str = ""  # of the nodes, where not all that it applies to have its status: "7 of 8"
+
+
+def quiet(report: Document, status: str) -> tuple[Card, ...]:
+    """Gather what passed or was skipped; a check that did not do so everywhere is marked with the share of nodes."""
+    standings = Standings(report)
+    return tuple(
+        card if standings.everywhere(card.check, status) else replace(card, share=standings.share(card.check, status))
+        for card in cards(report["findings"], status)
+        if standings.has(card.check, status)
+    )
 
 
 def cards(findings: Sequence[Document], status: str) -> tuple[Card, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from preflight.reports.coverage_words import waiting
 from preflight.reports.history_words import before, summary
+from preflight.reports.standing import Standings
 from preflight.reports.text_layout import Listing, Paragraph, Part, typeset
 from preflight.reports.verdict import headline
 from preflight.reports.visible import fold, one_line, visible
@@ -26,6 +27,7 @@ def _parts(report: Mapping[str, Any], verbose: bool) -> list[Part]:
     parts: list[Part] = [_headline(report)]
     for origin in report.get("origins", ()):
         parts.append(_said(f"evidence: {one_line(origin)}", "dim"))
+    parts += _expectations(report.get("run") or {})
     parts.append(_coverage(report["coverage"], verbose))
     if past := summary(report):
         parts.append(_said(past))
@@ -33,7 +35,7 @@ def _parts(report: Mapping[str, Any], verbose: bool) -> list[Part]:
     for finding in [*by["fail"], *by["warn"]]:
         parts += _finding(finding)
     parts += _unknown(by["unknown"])
-    parts += _folded(by, verbose)
+    parts += _folded(by, Standings(report), verbose)
     parts.append(_checklists(report["checklists"]))
     return parts
 
@@ -45,6 +47,16 @@ def _said(text: str, style: str = "") -> Paragraph:
 def _headline(report: Mapping[str, Any]) -> Paragraph:
     style = {0: "bold green", 1: "bold red"}.get(report["exit_status"], "bold magenta")
     return _said(one_line(headline(report)), style)
+
+
+def _expectations(run: Mapping[str, Any]) -> list[Part]:
+    """Name the cluster file that saved evidence was judged by; without one, it is judged by less."""
+    if run.get("command") != "judge":
+        return []
+    if path := run.get("cluster_file"):
+        return [_said(f"judged by: {one_line(str(path))}")]
+    return [_said("judged without a cluster file: none was given (--cluster FILE), none was saved with the evidence; "
+                  "what only the site knows is unknown")]  # fmt: skip
 
 
 #: Checks that are named one by one where they were not planned; more are counted (all: --verbose, --json).
@@ -143,7 +155,8 @@ def _unknown(findings: Sequence[Mapping[str, Any]]) -> list[Part]:
     return parts
 
 
-def _folded(by: Mapping[str, Sequence[Mapping[str, Any]]], verbose: bool) -> list[Part]:
+def _folded(by: Mapping[str, Sequence[Mapping[str, Any]]], standings: Standings, verbose: bool) -> list[Part]:
+    """List what passed everywhere, what passed on some nodes, with their number, and what was skipped."""
     parts: list[Part] = []
     for status, title in (("pass", "Passed"), ("skip", "Skipped, because it cannot apply here")):
         findings = by[status]
@@ -154,16 +167,42 @@ def _folded(by: Mapping[str, Sequence[Mapping[str, Any]]], verbose: bool) -> lis
             parts.append(_said(f"\n{title}", "bold"))
             parts += [_head(f"{WORD[status]:<8}", COLOUR[status], finding) for finding in findings]
         elif status == "pass":
-            parts.append(Paragraph(((f"\n{title}: ", "bold"), (", ".join(checks), "dim"))))
+            whole = [check for check in checks if standings.everywhere(check, "pass")]
+            partly = [check for check in checks if check not in whole and standings.has(check, "pass")]
+            if whole:
+                parts.append(Paragraph(((f"\n{title}: ", "bold"), (", ".join(whole), "dim"))))
+            if partly:
+                counted = ", ".join(f"{check} ({standings.share(check, 'pass')})" for check in partly)
+                parts.append(Paragraph((("\nPassed on some nodes only: ", "bold"), (counted, "dim"))))
         else:
             reasons: dict[str, list[str]] = {}
             for finding in findings:
+                check = finding["check"]
+                if finding.get("reported_by") or not standings.has(check, "skip"):
+                    continue  # another of its findings counts
+                where = "" if standings.everywhere(check, "skip") else f" on {standings.share(check, 'skip')} nodes"
                 names = reasons.setdefault(finding["message"], [])
-                if finding["check"] not in names:
-                    names.append(finding["check"])
+                if check + where not in names:
+                    names.append(check + where)
             said = "; ".join(f"{one_line(why)} ({', '.join(names)})" for why, names in reasons.items())
-            parts.append(Paragraph(((f"\n{title}: ", "bold"), (said, "dim"))))
+            if said:
+                parts.append(Paragraph(((f"\n{title}: ", "bold"), (said, "dim"))))
+            parts += _left(findings)
     return parts
+
+
+def _left(skips: Sequence[Mapping[str, Any]]) -> list[Part]:
+    """Name what was compared across nodes and is not repeated, since a check of the node reports it."""
+    said = [
+        f"{finding['check']} on {one_line(fold(finding['nodes']))} ({one_line(finding['message'])})"
+        for finding in skips
+        if finding.get("reported_by")
+    ]
+    return (
+        [Paragraph((("\nNot repeated, because another check reports it: ", "bold"), ("; ".join(said), "dim")))]
+        if said
+        else []
+    )
 
 
 def _checklists(items: Sequence[Mapping[str, Any]]) -> Paragraph:

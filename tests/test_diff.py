@@ -87,9 +87,10 @@ def test_nodes_that_came_and_went_and_fell_silent(tmp_path: Path) -> None:
     told = diff(before, after, status=3)
     assert told["nodes"] == {
         "both": 1, "came": ["gpu002"], "went": ["gpu001"], "fell_silent": ["gpu003"], "answer_again": [],
+        "came_silent": [], "silent_in_both": [],
     }  # fmt: skip
     assert "gpu003: answered before and do not answer now" in text(before, after)
-    assert diff(after, before, status=0)["nodes"]["answer_again"] == ["gpu003"]
+    assert diff(after, before, status=3)["nodes"]["answer_again"] == ["gpu003"], "gpu002 is gone"
 
 
 def test_reports_can_be_compared_without_their_evidence(tmp_path: Path) -> None:
@@ -104,11 +105,15 @@ def test_reports_can_be_compared_without_their_evidence(tmp_path: Path) -> None:
     assert "values were not compared" in text(*reports)
 
 
-def test_a_check_that_was_off_once_tells_nothing(tmp_path: Path) -> None:
+def test_a_check_that_was_off_once_leaves_it_unclear(tmp_path: Path) -> None:
     folder, written = run(tmp_path / "bad", changed={"gpu002": DOWN}), tmp_path / "without.json"
     words = ["judge", str(folder), *SKIP, "--skip", "rdma.port-state", "--json", str(written)]
     CliRunner().invoke(main, words, catch_exceptions=False)
-    assert diff(written, folder, status=0)["findings"] == []
+    (unclear,) = diff(written, folder, status=3)["findings"]
+    assert (unclear["change"], unclear["before"], unclear["after"]) == ("unclear", None, "fail")
+    told = diff(folder, written, status=3)
+    assert told["not_judged_again"] == [{"check": "rdma.port-state", "nodes": [f"gpu00{n}" for n in range(1, 5)]}]
+    assert "UNCLEAR  gpu[001-004]  judged in the first run only: rdma.port-state" in text(folder, written)
 
 
 @pytest.mark.parametrize(

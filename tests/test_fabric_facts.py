@@ -15,7 +15,7 @@ from preflight.cluster.file import ClusterFileError, from_data, load
 from preflight.console import UsageError
 from preflight.evidence import from_document
 from preflight.facts import ib_errors, ib_links, ib_manager, ib_net
-from preflight.facts.fabric_compare import difference, growth, slow
+from preflight.facts.fabric_compare import difference, growth, mixed, slow
 from preflight.facts.fabric_graph import Graph, place
 from preflight.judge import judge
 from preflight.manner import Manner, plans, sweeper
@@ -181,6 +181,21 @@ def test_hcas_of_another_kind_are_no_peers() -> None:
     assert [one.link.speed for one in slow(net(fat_tree(4, slow=slower)))] == ["4xEDR"]
     assert slow(net(fat_tree(4, slow=slower).replace("devid=0x101b", "devid=0x1019", 1))) == ()
     assert slow(net(fat_tree(2, slow=slower))) == (), "two that differ: nobody knows which is wrong"
+
+
+def test_a_wrong_majority_of_links() -> None:
+    """Three of five links to HCAs run at half speed: no speed is called right, but for the one of a reference."""
+    whole = net(fat_tree(5))
+    half = net(fat_tree(5, slow={(leaf(0), port): "4xEDR" for port in (1, 2, 3)}))
+    assert slow(half) == ()
+    assert sorted({link.speed for link in mixed(half)}) == ["4xEDR", "4xHDR"]
+    assert [one.link.speed for one in slow(half, whole)] == ["4xEDR"] * 3
+    assert mixed(half, whole) == ()
+    assert slow(half, half) == (), "meant so"
+    assert mixed(half, half) == ()
+    one_odd = net(fat_tree(5, slow={(leaf(0), 1): "4xEDR"}))
+    assert slow(one_odd, one_odd) == (), "slower than most, and as in the reference"
+    assert mixed(one_odd) == mixed(whole) == ()
 
 
 def test_a_cable_in_another_port_is_moved_not_missing() -> None:

@@ -122,7 +122,8 @@ def test_two_nodes_that_differ_are_a_mismatch_whose_side_is_not_known() -> None:
     (driver,) = [one for one in found["findings"] if one["check"] == "fleet.driver-equal"]
     assert driver["status"] == "fail"
     assert driver["nodes"] == ["gpu001", "gpu002"]
-    assert "no value has a majority" in driver["message"]
+    assert "which one is wrong is not known" in driver["message"]
+    assert driver["undecided"]
 
 
 def test_three_values_on_three_nodes_have_no_majority() -> None:

@@ -42,9 +42,10 @@ LAYERS = {
     "progress": {"fleet"},
     "console": set[str](),
     "session": {
-        "archive", "checks", "cluster", "console", "evidence", "history", "judge", "model", "reports", "saved",
-        "targets", "version",
+        "archive", "checks", "cluster", "console", "evidence", "expected", "history", "judge", "model", "reports",
+        "saved", "targets", "version",
     },
+    "expected": {"archive", "cluster"},
     "resume": {"archive", "evidence", "nodeset"},
     "manner": {"cluster", "console", "probes", "transport"},
     "asking_many": {

@@ -90,11 +90,8 @@ def planted(kind: str, fault: Fault, odd: Sequence[str] = (ODD,)) -> list[Eviden
 
 
 def loud(evidences: Sequence[Evidence], cluster: Cluster) -> list[dict[str, Any]]:
-    """Return what is said of a fleet, apart from passes and skips; its checks of nodes are run on the odd one alone."""
-    report = judge(evidences, OF_FLEETS, cluster)
-    findings: list[dict[str, Any]] = report["findings"]
-    odd = [one for one in evidences if one.node == ODD]
-    findings += judge(odd, OF_NODES, cluster)["findings"]
+    """Return what a report says of a fleet, apart from passes and skips."""
+    findings: list[dict[str, Any]] = judge(evidences, [*OF_NODES, *OF_FLEETS], cluster)["findings"]
     return [one for one in findings if one["status"] not in ("pass", "skip") and one["check"] not in ONLY_THE_SITE]
 
 

@@ -60,6 +60,15 @@ def decode(raw: bytes, path: str, ids: Ids | None = None, today: date | None = N
     return from_data(data, path, text, ids, today)
 
 
+def decoded_or_none(raw: bytes) -> Any:
+    """Return what the bytes of a cluster file hold, unchecked; None where they are no TOML."""
+    try:
+        text = raw.decode("utf-8").replace("\r\n", "\n")
+        return None if _CHAIN.search(text) else decoded(text)
+    except (ValueError, RecursionError):
+        return None
+
+
 def from_data(
     data: Mapping[str, Any], path: str, text: str = "", ids: Ids | None = None, today: date | None = None
 ) -> Cluster:

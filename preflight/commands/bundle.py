@@ -11,7 +11,7 @@ import click
 
 from preflight.commands import options
 from preflight.console import UsageError, progress
-from preflight.session import Session, load_evidence, writable
+from preflight.session import Session, load_evidence, saved_cluster, writable
 
 if TYPE_CHECKING:
     from preflight.evidence import Evidence
@@ -47,8 +47,8 @@ def bundle(
             raise UsageError(f"{target} exists already: name a new file")
     if no_redact and (also or hosts or map_file):
         raise UsageError("--also, --hosts and --map are about aliases; with --no-redact there are none")
-    session = Session("bundle", cluster, (), (), {})
     reports, saved = _parted(paths)
+    session = Session("bundle", cluster or (None if reports else saved_cluster(saved)), (), (), {})
     if len(reports) > 1:
         raise UsageError(f"{reports[1][0]}: a bundle holds one report; {reports[0][0]} is one already")
     if reports and cluster:

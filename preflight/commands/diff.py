@@ -11,7 +11,7 @@ import click
 
 from preflight.commands import options
 from preflight.console import UsageError, progress, say
-from preflight.session import Session
+from preflight.session import Session, saved_cluster
 
 
 @click.command(cls=options.Compact)
@@ -31,7 +31,7 @@ def diff(
     """
     from preflight.diff import SideError, compare, load, render
 
-    session = Session("diff", cluster, only, skip, {})
+    session = Session("diff", cluster or saved_cluster([after]) or saved_cluster([before]), only, skip, {})
     sides = []
     for path in (before, after):
         try:

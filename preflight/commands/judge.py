@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from preflight.commands import options
-from preflight.session import Session, load_evidence, read_logs
+from preflight.session import Session, load_evidence, read_logs, saved_cluster
 
 
 @click.command(cls=options.Compact)
@@ -30,7 +30,7 @@ def judge(
     Example: preflight judge evidence/ --cluster cluster.toml --html report.html
     Exit:    as check
     """
-    session = Session("judge", cluster, only, skip, outputs)
+    session = Session("judge", cluster or saved_cluster(paths), only, skip, outputs)
     evidences, run = load_evidence(paths)
     session.finish(evidences, read_logs(logs) or run)
 

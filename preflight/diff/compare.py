@@ -1,116 +1,148 @@
-"""Two runs compared, on the nodes that answered in both."""
+"""Two runs compared: on the nodes that answered in both, and what is sick on those that came."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from preflight.diff.change import ABSENT, GOOD, ORDER, change
 from preflight.diff.profile import changes
 from preflight.diff.side import Side
 from preflight.lean import dataclass
 
 SCHEMA = "preflight.diff/1"
 
-#: Statuses from good to bad. What is skipped does not apply, and is as good as a pass.
-_ORDER = {"skip": 0, "pass": 0, "warn": 1, "unknown": 2, "fail": 3}
-
-
-_Key = tuple[str, str, str]  # node, check, subject
-_Statuses = Mapping[str, Mapping[str, str]]  # node -> check -> status
+_Statuses = Mapping[str, Mapping[str, str]]  # node, or another subject such as the run's logs -> check -> status
 
 
 @dataclass(frozen=True)
 class _Said:
     status: str
     message: str
+    gating: bool
+
+
+_Found = Mapping[tuple[str, str, str], _Said]  # node, check, subject -> the worst that was found
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One change, which several nodes may share."""
+
+    change: str
+    check: str
+    subject: str
+    before: str  # status; empty: no finding
+    after: str
+    was: str = ""  # the sentence of the first run
+    now: str = ""  # of the second
+
+    def document(self, nodes: list[str]) -> dict[str, Any]:
+        of_second = self.now if self.after not in ("", *GOOD) or not self.was else ""
+        return {
+            "change": self.change, "check": self.check, "subject": self.subject,
+            "before": self.before or None, "after": self.after or None, "message": of_second or self.was,
+            "was": self.was or None, "now": self.now or None, "nodes": nodes,
+        }  # fmt: skip
 
 
 def compare(before: Side, after: Side) -> dict[str, Any]:
     """Return what changed, as ``preflight.diff/1``; equal changes stand once, with their nodes.
 
-    ``exit_status`` is 1 where something got worse, 3 where no node was judged on both sides or one fell silent, else 0.
+    ``exit_status`` is 1 where something got worse, or a node that came is sick; 3 where that could not be told: a node
+    or a check of the first run is not in the second, or nothing was judged on both sides; else 0.
     """
     ours, theirs = _answered(before), _answered(after)
+    was_silent, now_silent = _silent(before), _silent(after)
     both = ours & theirs
-    old, new = _findings(before, both), _findings(after, both)
-    judged = _judged(before, both), _judged(after, both)
-    found = _changed(old, new, judged)
-    values: dict[tuple[str, str, str], list[str]] = {}
-    for node in sorted(both):
-        if before.values is not None and after.values is not None:
-            for change in changes(before.values.get(node, {}), after.values.get(node, {})):
-                values.setdefault(change, []).append(node)
-    silent = sorted(ours & _silent(after))
-    worse = any(row[0] in ("new", "worse") for row in found)
+    old, new = _statuses(before), _statuses(after)
+    was, now = _findings(before), _findings(after)
+    found: dict[_Row, list[str]] = {}
+    for name in sorted(both | _others(before) | _others(after)):
+        for row in _changed(name, (old.get(name, {}), new.get(name, {})), was, now):
+            found.setdefault(row, []).append(name)
+    for name in sorted(theirs - ours):
+        for row in _sick(name, now):
+            found.setdefault(row, []).append(name)
+    lost = _only(old, new, both | _others(before))
+    nodes = {
+        "came": sorted(theirs - ours - was_silent),
+        "came_silent": sorted(now_silent - ours - was_silent),
+        "went": sorted((ours | was_silent) - theirs - now_silent),
+        "fell_silent": sorted(ours & now_silent),
+        "answer_again": sorted(was_silent & theirs),
+        "silent_in_both": sorted(was_silent & now_silent),
+    }
+    hows = {row.change for row in found}
+    unclear = "unclear" in hows or lost or not both or any(nodes[key] for key in ("came_silent", "went", "fell_silent"))
     return {
         "schema": SCHEMA,
         "before": {"path": before.path, "at": before.at, "exit_status": before.report["exit_status"]},
         "after": {"path": after.path, "at": after.at, "exit_status": after.report["exit_status"]},
-        "nodes": {
-            "both": len(both),
-            "came": sorted(theirs - ours - _silent(before)),
-            "went": sorted(ours - theirs - _silent(after)),
-            "fell_silent": silent,
-            "answer_again": sorted(_silent(before) & theirs),
-        },
-        "findings": [
-            {"change": how, "check": check, "subject": subject, "before": was or None, "after": now or None,
-             "message": message, "nodes": nodes}
-            for (how, check, subject, was, now, message), nodes in sorted(found.items(), key=_urgency)
-        ],
-        "values": [
-            {"what": what, "before": was, "after": now, "nodes": nodes}
-            for (what, was, now), nodes in sorted(values.items(), key=lambda item: (-len(item[1]), item[0]))
-        ],
+        "nodes": {"both": len(both), **nodes},
+        "findings": [row.document(names) for row, names in sorted(found.items(), key=_urgency)],
+        "not_judged_again": [{"check": check, "nodes": names} for check, names in sorted(lost.items())],
+        "values": list(_values(before, after, both)),
         "values_compared": before.values is not None and after.values is not None,
-        "exit_status": 1 if worse else 3 if silent or not both else 0,
+        "exit_status": 1 if hows & {"new", "worse"} else 3 if unclear else 0,
     }  # fmt: skip
 
 
 def _changed(
-    old: Mapping[_Key, _Said], new: Mapping[_Key, _Said], judged: tuple[_Statuses, _Statuses]
-) -> dict[tuple[str, ...], list[str]]:
-    """Return the nodes of each change: how, check, subject, status before, status after, message."""
-    found: dict[tuple[str, ...], list[str]] = {}
-    for key in sorted(old.keys() | new.keys()):
-        node, check, subject = key
-        if check not in judged[0].get(node, ()) or check not in judged[1].get(node, ()):
-            continue  # it was off, or it did not apply, on one side: nobody knows
+    name: str, judged: tuple[Mapping[str, str], Mapping[str, str]], old: _Found, new: _Found
+) -> Iterator[_Row]:
+    """Yield what changed on a node that was judged in both runs."""
+    keys = {key for found in (old, new) for key in found if key[0] == name}
+    for key in sorted(keys):
+        _, check, subject = key
+        before, after = (one.get(check, ABSENT) for one in judged)
         was, now = old.get(key), new.get(key)
-        told = now or was
-        if told is not None and (how := _how(was, now)):
-            before, after = (
-                said.status if said else _all_well(one[node][check])
-                for said, one in zip((was, now), judged, strict=True)
-            )
-            found.setdefault((how, check, subject, before, after, told.message), []).append(node)
+        if after == ABSENT:
+            continue  # it is among those that were not judged again
+        status = was.status if was else before if before in (*GOOD, ABSENT) else "pass"
+        then = now.status if now else after if after in (*GOOD, "unknown") else "pass"
+        if was and not now and was.status in GOOD and after != "skip":
+            continue  # the check found something else, which has a row of its own
+        if how := change(check, status, then):
+            yield _Row(
+                how, check, subject, was.status if was else before if before in GOOD else "",
+                now.status if now else after if after in (*GOOD, "unknown") else "",
+                was.message if was else "", now.message if now else "",
+            )  # fmt: skip
+
+
+def _sick(name: str, new: _Found) -> Iterator[_Row]:
+    """Yield what fails, or could not be told, on a node that did not answer in the first run."""
+    for (node, check, subject), now in new.items():
+        if node == name and (now.status == "fail" or (now.status == "unknown" and now.gating)):
+            how = "new" if now.status == "fail" else "unclear"
+            yield _Row(how, check, subject, "", now.status, "", now.message)
+
+
+def _only(old: _Statuses, new: _Statuses, names: set[str]) -> dict[str, list[str]]:
+    """Return the checks that applied in the first run and were not judged in the second, with their nodes."""
+    found: dict[str, list[str]] = {}
+    for name in sorted(names):
+        for check, status in old.get(name, {}).items():
+            if status != "skip" and check not in new.get(name, {}):
+                found.setdefault(check, []).append(name)
     return found
 
 
-def _all_well(status: str) -> str:
-    """Return a node's status by a check if it is a good one, which holds for every subject not named; else empty."""
-    return status if not _ORDER[status] else ""
+def _values(before: Side, after: Side, both: set[str]) -> Iterator[dict[str, Any]]:
+    found: dict[tuple[str, str, str], list[str]] = {}
+    if before.values is not None and after.values is not None:
+        for node in sorted(both):
+            for one in changes(before.values.get(node, {}), after.values.get(node, {})):
+                found.setdefault(one, []).append(node)
+    for (what, was, now), nodes in sorted(found.items(), key=lambda item: (-len(item[1]), item[0])):
+        yield {"what": what, "before": was, "after": now, "nodes": nodes}
 
 
-def _urgency(item: tuple[tuple[str, ...], list[str]]) -> tuple[int, int, tuple[str, ...]]:
+def _urgency(item: tuple[_Row, list[str]]) -> tuple[int, int, str, str, str]:
     row, nodes = item
-    return ("new", "worse", "better", "gone").index(row[0]), -len(nodes), row
-
-
-def _how(was: _Said | None, now: _Said | None) -> str:
-    """Say how what a check says of a subject changed: new, gone, worse, better, or not at all."""
-    if was is None:
-        return "new" if now and _ORDER[now.status] else ""
-    if now is None:
-        return "gone" if _ORDER[was.status] else ""
-    step = _ORDER[now.status] - _ORDER[was.status]
-    if not step:
-        return ""
-    if not _ORDER[was.status]:
-        return "new"
-    if not _ORDER[now.status]:
-        return "gone"
-    return "worse" if step > 0 else "better"
+    place = ("new", "worse", "unclear", "better", "gone").index(row.change)
+    return place, -len(nodes), row.check, row.subject, row.now or row.was
 
 
 def _answered(side: Side) -> set[str]:
@@ -121,20 +153,29 @@ def _silent(side: Side) -> set[str]:
     return {node["name"] for node in side.report["nodes"] if node.get("no_answer")}
 
 
-def _judged(side: Side, nodes: Iterable[str]) -> _Statuses:
-    return {node["name"]: node["checks"] for node in side.report["nodes"] if node["name"] in nodes}
+def _others(side: Side) -> set[str]:
+    """Return what findings are about that is no node: the run's logs, a sweep of the fabric."""
+    return {name for finding in side.report["findings"] for name in finding["nodes"] if name.startswith("@")}
 
 
-def _findings(side: Side, nodes: set[str]) -> dict[_Key, _Said]:
-    """Return what was said, the worst of each node, check and subject."""
-    found: dict[_Key, _Said] = {}
+def _statuses(side: Side) -> _Statuses:
+    found = {node["name"]: dict(node["checks"]) for node in side.report["nodes"]}
     for finding in side.report["findings"]:
-        for node in _members(finding, nodes):
-            key = node, finding["check"], finding["subject"]
-            if key not in found or _ORDER[finding["status"]] > _ORDER[found[key].status]:
-                found[key] = _Said(finding["status"], finding["message"])
+        for name in finding["nodes"]:
+            if name.startswith("@"):
+                of_it, check = found.setdefault(name, {}), finding["check"]
+                of_it[check] = max(of_it.get(check, "skip"), finding["status"], key=ORDER.__getitem__)
     return found
 
 
-def _members(finding: Mapping[str, Any], nodes: set[str]) -> Iterator[str]:
-    return (node for node in finding["nodes"] if node in nodes)
+def _findings(side: Side) -> _Found:
+    """Return what was found, the worst of each node, check and subject; not what another check reports."""
+    found: dict[tuple[str, str, str], _Said] = {}
+    for finding in side.report["findings"]:
+        if finding.get("reported_by"):
+            continue
+        for node in finding["nodes"]:
+            key = node, finding["check"], finding["subject"]
+            if key not in found or ORDER[finding["status"]] > ORDER[found[key].status]:
+                found[key] = _Said(finding["status"], finding["message"], finding.get("gating", True))
+    return found

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 
+from preflight.checks.electorate import Trait
 from preflight.checks.fleet_reads import several
-from preflight.checks.fleet_traits import Trait
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts

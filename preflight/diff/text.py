@@ -8,7 +8,13 @@ from typing import Any
 from preflight.reports.visible import fold, one_line
 
 _HEADS = {
-    "new": "NEW", "worse": "WORSE", "better": "better", "gone": "gone",
+    "new": "NEW", "worse": "WORSE", "unclear": "UNCLEAR", "better": "better", "gone": "gone",
+}  # fmt: skip
+
+_NODES = {
+    "fell_silent": "answered before and do not answer now", "answer_again": "answer again",
+    "silent_in_both": "gave no answer in both runs", "came": "only in the second run",
+    "came_silent": "only in the second run, and gave no answer", "went": "only in the first run",
 }  # fmt: skip
 
 
@@ -21,17 +27,17 @@ def _lines(told: Mapping[str, Any]) -> Iterator[str]:
     yield _headline(told)
     yield f"before: {one_line(told['before']['path'])} ({one_line(told['before']['at'])})"
     yield f"after:  {one_line(told['after']['path'])} ({one_line(told['after']['at'])})"
-    for key, words in (
-        ("fell_silent", "answered before and do not answer now"), ("answer_again", "answer again"),
-        ("came", "only in the second run"), ("went", "only in the first run"),
-    ):  # fmt: skip
+    for key, words in _NODES.items():
         if nodes := told["nodes"][key]:
             yield f"{fold(nodes)}: {words}"
     for finding in told["findings"]:
         subject = f" {one_line(finding['subject'])}" if finding["subject"] else ""
-        step = " -> ".join(str(finding[side] or "nothing said") for side in ("before", "after"))
+        step = " -> ".join(str(finding[side] or "no finding") for side in ("before", "after"))
         yield f"{_HEADS[finding['change']]}  {fold(finding['nodes'])}  {finding['check']}{subject}: {step}"
-        yield f"    {'' if finding['after'] else 'was: '}{one_line(finding['message'])}"
+        for side, key in (("before", "was"), ("after", "now")):
+            if finding[key]:
+                yield f"    {side}: {one_line(finding[key])}"
+    yield from _not_again(told["not_judged_again"])
     if told["values"]:
         yield "changed:"
     for value in told["values"]:
@@ -40,16 +46,28 @@ def _lines(told: Mapping[str, Any]) -> Iterator[str]:
         yield "values were not compared: that takes the evidence of both runs (--save DIR), not a report"
 
 
+def _not_again(lost: list[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the checks that the second run did not judge, those of the same nodes together."""
+    by_nodes: dict[str, list[str]] = {}
+    for one in lost:
+        by_nodes.setdefault(fold(one["nodes"]), []).append(one["check"])
+    for nodes, checks in by_nodes.items():
+        yield f"UNCLEAR  {nodes}  judged in the first run only: {', '.join(map(one_line, checks))}"
+
+
 def _headline(told: Mapping[str, Any]) -> str:
     both = told["nodes"]["both"]
-    if not both:
-        return "NOT COMPARED: no node was judged in both runs"
     counts = {how: sum(finding["change"] == how for finding in told["findings"]) for how in _HEADS}
+    if not both and told["exit_status"] != 1:
+        return "NOT COMPARED: no node was judged in both runs"
     said = [f"{number} {how}" for how, number in counts.items() if number]
+    if lost := told["not_judged_again"]:
+        said.append(f"{len(lost)} check{'' if len(lost) == 1 else 's'} not judged again")
     if told["values"]:
         said.append(f"{len(told['values'])} values changed")
-    if silent := told["nodes"]["fell_silent"]:
-        said.append(f"{len(silent)} fell silent")
+    for key, words in (("fell_silent", "fell silent"), ("came_silent", "new without an answer"), ("went", "gone")):
+        if nodes := told["nodes"][key]:
+            said.append(f"{len(nodes)} node{'' if len(nodes) == 1 else 's'} {words}")
     word = {0: "NO WORSE", 1: "WORSE", 3: "COULD NOT TELL"}[told["exit_status"]]
-    nodes = f"{both} node{'' if both == 1 else 's'} compared"
-    return f"{word}: {', '.join([nodes, *said]) if said else f'{nodes}, nothing changed'}"
+    compared = f"{both} node{'' if both == 1 else 's'} compared"
+    return f"{word}: {', '.join([compared, *said]) if said else f'{compared}, nothing changed'}"

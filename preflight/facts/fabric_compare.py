@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from preflight.facts.fleet import settles
 from preflight.facts.ib_errors import FULL, Errors
-from preflight.facts.ib_net import Device, Link, Net
+from preflight.facts.ib_net import Device, End, Link, Net
 from preflight.lean import dataclass
 
 
@@ -17,24 +17,25 @@ class Slow:
 
     link: Link
     usual: str  # "4xHDR"; empty: it runs in one lane, whatever its peers do
-    holders: int  # peers that have the usual speed
+    holders: int  # peers that have the usual speed; 0: that of the reference
     peers: int  # links of the same kind
 
 
-def slow(net: Net) -> tuple[Slow, ...]:
+def slow(net: Net, reference: Net | None = None) -> tuple[Slow, ...]:
     """Find the links that run slower than most links between the same kinds of chips, or in a single lane.
 
     Links of different kinds of HCAs are no peers: a storage server's HDR port beside NDR ports is no fault. What is
-    usual is told as among nodes (``fleet.settles``).
+    usual is counted as among nodes (``fleet.settles``). A link of the reference is held against its own speed there,
+    and has no vote.
     """
-    groups: dict[tuple[object, ...], list[Link]] = defaultdict(list)
-    for link in net.links:
-        ends = [net.devices[guid] for guid, _ in link.ends]
-        if not any(end.aggregates for end in ends):
-            groups[tuple(sorted((end.kind, end.device_id or 0) for end in ends))].append(link)
+    due = _by_ends(reference)
     found = []
-    for links in groups.values():
-        known = [link for link in links if link.gbps is not None]
+    for links in _alike(net):
+        known = [link for link in links if link.gbps is not None and link.ends not in due]
+        for link in links:
+            then = due.get(link.ends)
+            if then is not None and link.gbps is not None and link.gbps < (then.gbps or 0):
+                found.append(Slow(link, then.speed, 0, 0))
         rate, holders = max(Counter(link.gbps for link in known).items(), key=lambda one: (one[1], one[0]),
                             default=(None, 0))  # fmt: skip
         usual = next((link.speed for link in known if link.gbps == rate), "")
@@ -45,6 +46,34 @@ def slow(net: Net) -> tuple[Slow, ...]:
             elif link.speed.startswith("1x"):
                 found.append(Slow(link, "", holders, len(known)))
     return tuple(sorted(found, key=lambda one: one.link.ends))
+
+
+def mixed(net: Net, reference: Net | None = None) -> tuple[Link, ...]:
+    """Return the links of kinds that run at several speeds, of which the fastest is not that of most links.
+
+    Which speed is meant is not known; a link that is as in the reference needs no peers.
+    """
+    due = _by_ends(reference)
+    found: list[Link] = []
+    for links in _alike(net):
+        rates = Counter(link.gbps for link in links if link.gbps is not None and link.ends not in due)
+        if len(rates) > 1 and not settles(rates[max(rates)], rates.total()):
+            found += [link for link in links if link.gbps is not None and link.ends not in due]
+    return tuple(sorted(found, key=lambda link: link.ends))
+
+
+def _by_ends(reference: Net | None) -> dict[tuple[End, End], Link]:
+    return {link.ends: link for link in reference.links if link.gbps is not None} if reference else {}
+
+
+def _alike(net: Net) -> Iterable[list[Link]]:
+    """Return the links between the same kinds of chips together."""
+    groups: dict[tuple[object, ...], list[Link]] = defaultdict(list)
+    for link in net.links:
+        ends = [net.devices[guid] for guid, _ in link.ends]
+        if not any(end.aggregates for end in ends):
+            groups[tuple(sorted((end.kind, end.device_id or 0) for end in ends))].append(link)
+    return groups.values()
 
 
 @dataclass(frozen=True)

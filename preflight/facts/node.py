@@ -63,6 +63,11 @@ class NodeFacts:
         return value
 
     @cached_property
+    def failing(self) -> dict[str, frozenset[str]]:
+        """Check id -> the subjects on which it fails or warns here, of the checks of a node that were run."""
+        return {}
+
+    @cached_property
     def _parsed(self) -> dict[tuple[str, object], object]:
         return {}
 

@@ -16,7 +16,7 @@ from preflight.facts import NodeFacts
 from preflight.facts.run import RUN
 from preflight.judge.document import SCHEMA, Planned, Subjects, document, told
 from preflight.judge.excuse import Excuses, chosen
-from preflight.judge.fleet import Fleet, has_logs, of_run, of_sweep, run_facts, sweeps
+from preflight.judge.fleet import Fleet, Reported, has_logs, of_run, of_sweep, run_facts, sweeps
 from preflight.judge.fold import DISPLAY, Folded
 from preflight.judge.recall import HELD, Recall, Recalled
 from preflight.judge.seen import Seen, of_every_node, of_fleet, outcomes, survey
@@ -135,7 +135,7 @@ def _each(
         if one.no_answer is None:
             nodes[number] = facts or Recalled(one.node, one.ballots, opened(sources[number]), recall)
     sites = {one.node: one.site for one in seen if one.site is not None}
-    return Fleet(seen, nodes, sites), folded
+    return Fleet(seen, nodes, sites, Reported(folded)), folded
 
 
 def _surveys(

@@ -163,11 +163,15 @@ def told(folded: Folded, subjects: Subjects) -> Iterator[dict[str, Any]]:
             "why": "",
             "fix": "",
         }
+        if finding.reported_by:
+            document["reported_by"] = list(finding.reported_by)
         if urgent:
             shown = _holder(finding, numbers, subjects)
             evidence = subjects.evidence(shown)
             if finding.excused:
                 document["excused"] = finding.excused
+            if finding.undecided:
+                document["undecided"] = True
             document["why"] = finding.why or check.why
             document["fix"] = _next(check, finding, evidence)
             document["excerpts"] = list(excerpts(finding, subjects.names[shown], evidence, search))

@@ -21,7 +21,7 @@ _WAIVED = (Status.FAIL, Status.UNKNOWN)
 #: The check of the waivers themselves.
 WAIVERS = "site.waivers"
 
-_SHADOW = "reported only: the cluster file has it in shadow"
+SHADOW = "reported only: the cluster file has it in shadow"
 
 
 def chosen(checks: Sequence[Check], off: Sequence[str], cluster: Cluster) -> tuple[Sequence[Check], Sequence[str]]:
@@ -70,7 +70,7 @@ class Excuses:
             self.not_run += 1
             return None
         if _named(id, said.shadow):
-            outcome = replace(outcome, findings=tuple(_excused(f, _SHADOW) for f in outcome.findings))
+            outcome = replace(outcome, findings=tuple(_excused(f, SHADOW) for f in outcome.findings))
         if not any(finding.status in _WAIVED for finding in outcome.findings):
             return outcome
         holding = [

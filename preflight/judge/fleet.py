@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 from preflight.cluster import Cluster, Site
 from preflight.evidence import Evidence
 from preflight.facts import NodeFacts, RunFacts
+from preflight.judge.excuse import SHADOW
 from preflight.judge.outcome import Outcome, outcome
 from preflight.judge.seen import Seen
 from preflight.lean import dataclass, replace
-from preflight.model import Check, Finding, Status, unknown
+from preflight.model import Check, Finding, Status, skipped, unknown
 
 if TYPE_CHECKING:
     from preflight.facts.fabric import FabricFacts
+    from preflight.judge.fold import Folded
 
 
 @dataclass
@@ -24,6 +26,7 @@ class Fleet:
     seen: Sequence[Seen]
     nodes: Mapping[int, NodeFacts]
     sites: Mapping[str, Site]
+    reported: Reported
 
     def compare(self, number: int, check: Check) -> Iterator[tuple[int, Outcome]]:
         """Run a check of the fleet, or of a pair, and share its findings out to the nodes that they speak of."""
@@ -53,13 +56,68 @@ class Fleet:
                     of_node[name].append(number)
         said = [replace(finding, nodes=()) for finding in whole.findings]
         silence = (unknown("the check said nothing of this node"),)
-        made: dict[tuple[int, ...], Outcome] = {}
+        made: dict[tuple[tuple[int, tuple[str, ...]], ...], Outcome] = {}
         for place in places:
-            numbers = tuple(of_node[self.seen[place].node])
-            if numbers not in made:
-                mine = tuple(said[number] for number in numbers) or silence
-                made[numbers] = Outcome(whole.check, mine, whole.crashed)
-            yield place, made[numbers]
+            mine = tuple(
+                (number, self.reported.on(place, said[number])) for number in of_node[self.seen[place].node]
+            )  # fmt: skip
+            if mine not in made:
+                made[mine] = Outcome(whole.check, _once([(said[n], by) for n, by in mine]) or silence, whole.crashed)
+            yield place, made[mine]
+
+
+#: How grave what two checks find is: a warning does not stand for a failure.
+_GRAVITY = {Status.WARN: 1, Status.FAIL: 2}
+
+
+class Reported:
+    """Which checks of a node fail or warn on which of the nodes, as the site has it count."""
+
+    def __init__(self, folded: Folded) -> None:
+        self._folded = folded
+        self._of: dict[str, dict[int, int]] = {}
+
+    def on(self, place: int, finding: Finding) -> tuple[str, ...]:
+        """Return the checks that report the cause of a finding on a node, as gravely as the finding does."""
+        if finding.status is Status.SKIP:
+            return finding.reported_by  # there was nothing to compare with
+        least = _GRAVITY.get(finding.status, 0)
+        return tuple(id for id in finding.reported_by if self._gravity(id).get(place, 0) >= max(least, 1))
+
+    def _gravity(self, id: str) -> Mapping[int, int]:
+        """Return the gravity by node of a check; a waiver takes nothing from it."""
+        if id not in self._of:
+            found = self._of[id] = {}
+            for outcome, members in self._folded.outcomes.items():
+                if self._folded.checks[outcome.check].id == id:
+                    found.update(dict.fromkeys(members, max(map(_gravity, outcome.findings))))
+        return self._of[id]
+
+
+def _gravity(finding: Finding) -> int:
+    """Return how grave a finding is; a waiver makes a warning of a failure."""
+    waived = finding.status is Status.WARN and finding.excused not in ("", SHADOW)
+    return _GRAVITY[Status.FAIL] if waived else _GRAVITY.get(finding.status, 0)
+
+
+def _once(mine: Sequence[tuple[Finding, tuple[str, ...]]]) -> tuple[Finding, ...]:
+    """Leave to a check of the node what it reports.
+
+    A node on which a check of its own reports one of the compared values passes none of them: that is skipped.
+    """
+    if not any(by for _, by in mine):
+        return tuple(replace(finding, reported_by=()) for finding, _ in mine)
+    found = []
+    for finding, by in mine:
+        if by and finding.status is Status.SKIP:
+            found.append(finding)
+        elif by:
+            what = f"{finding.subject}: " if finding.subject else ""
+            said = f"{what}{' and '.join(by)} reports it"
+            found.append(skipped(said, subject=finding.subject, evidence=finding.evidence).unless_reported(by))
+        elif finding.status is not Status.PASS:
+            found.append(replace(finding, reported_by=()))
+    return tuple(dict.fromkeys(found))
 
 
 def sweeps(fleet: Fleet) -> list[tuple[str, FabricFacts]]:

@@ -23,6 +23,11 @@ class Outcome:
         """The roll-up of what the site does not excuse."""
         return worst(finding.status if not finding.excused else Status.WARN for finding in self.findings)
 
+    @property
+    def failing(self) -> frozenset[str]:
+        """The subjects on which it fails or warns."""
+        return frozenset(finding.subject for finding in self.findings if finding.status in (Status.FAIL, Status.WARN))
+
     @cached_property
     def status(self) -> Status:
         """The roll-up of its findings."""

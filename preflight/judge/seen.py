@@ -64,6 +64,7 @@ def survey(evidence: Evidence, checks: Sequence[Check], cluster: Cluster, ballot
         return seen, facts
     seen.site = cluster.site(facts)
     seen.outcomes = outcomes(facts, seen.site, checks, lambda check: seen.windowed or not check.window)
+    facts.failing.update((checks[one.check].id, one.failing) for one in seen.outcomes)
     seen.about, seen.more = _about(facts, seen.site)
     if ballots and seen.answered:
         _vote(facts, seen.site, checks)

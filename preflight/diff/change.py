@@ -1,0 +1,32 @@
+"""What the step from one status to another is: a table, so that no step is forgotten."""
+
+from __future__ import annotations
+
+#: The check was not judged: off, without what it needs, or of another version.
+ABSENT = ""
+
+#: Statuses from good to bad; the order picks the worst of several findings.
+ORDER = {"skip": 0, "pass": 1, "warn": 2, "unknown": 3, "fail": 4}
+GOOD = ("pass", "skip")
+
+#: Before -> after -> what that is: ``new`` and ``worse`` (exit status 1), ``unclear`` (3), ``better`` and ``gone`` (0);
+#: empty: no change worth a word. A failure is gone only where the check passes: what cannot be told any more, or does
+#: not apply any more (the device is gone), was not corrected.
+_STEPS = {
+    "pass": {"skip": "", "warn": "new", "unknown": "unclear", "fail": "new", ABSENT: "unclear"},
+    "skip": {"pass": "", "warn": "new", "unknown": "unclear", "fail": "new", ABSENT: ""},
+    "warn": {"pass": "gone", "skip": "unclear", "unknown": "unclear", "fail": "worse", ABSENT: "unclear"},
+    "unknown": {"pass": "gone", "skip": "gone", "warn": "better", "fail": "worse", ABSENT: "unclear"},
+    "fail": {"pass": "gone", "skip": "unclear", "warn": "better", "unknown": "unclear", ABSENT: "unclear"},
+    ABSENT: {"pass": "", "skip": "", "warn": "", "unknown": "", "fail": "unclear"},
+}
+
+#: Checks that count devices: where they pass and then do not apply, all devices have vanished.
+_COUNTS = ("gpu.count", "rdma.device-count", "rdma.registered")
+
+
+def change(check: str, before: str, after: str) -> str:
+    """Return what a step is; empty where there is none."""
+    if check in _COUNTS and (before, after) == ("pass", "skip"):
+        return "unclear"
+    return _STEPS[before].get(after, "")

@@ -1,0 +1,92 @@
+"""The cluster file beside saved evidence: what a run was judged by, so that it can be judged the same again.
+
+``--save DIR`` copies it to ``DIR/expected/cluster.toml``, with the files that it names. Evidence may come from anyone,
+so the copy is all that is ever read: no path that a document names is followed, no link, nothing outside the folder.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from preflight import bounded
+from preflight.archive import replacing
+
+FOLDER, NAME = "expected", "cluster.toml"
+
+
+def save(directory: Path, cluster: Path | None) -> None:
+    """Copy a cluster file and what it names beside the evidence; without one take an older copy away. Raises OSError.
+
+    What a copy cannot hold, a file outside of the cluster file's own folder, is left out.
+    """
+    folder = directory / FOLDER
+    if cluster is None or not cluster.is_file():
+        if _is_plain(folder):
+            (folder / NAME).unlink(missing_ok=True)
+        return
+    if folder.is_symlink():
+        raise NotADirectoryError(errno.ENOTDIR, f"{folder} is a link")
+    raw = bounded.content(cluster, bounded.BY_HAND)
+    folder.mkdir(exist_ok=True)
+    for name in _named(raw):
+        if _is_inside(name) and (cluster.parent / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            _write(folder / name, bounded.content(cluster.parent / name, bounded.DOCUMENT))
+    _write(folder / NAME, raw)
+
+
+def _write(path: Path, raw: bytes) -> None:
+    with replacing(path) as stream:
+        stream.write(raw)
+
+
+def found(paths: Sequence[Path]) -> tuple[Path | None, str]:
+    """Return the copy that was saved with evidence, and why there is none to use (empty: none was saved)."""
+    copies = [copy for path in paths if _is_plain(path / FOLDER) and (copy := path / FOLDER / NAME).exists()]
+    if not copies:
+        return None, ""
+    first, *more = copies
+    try:
+        raw = [_own(copy.parent, NAME) for copy in copies]
+        if any(other != raw[0] for other in raw[1:]):
+            return None, f"{first} and {more[0]} differ"
+        for name in _named(raw[0]):
+            if not _is_inside(name):
+                return None, f"{first} names a file outside of its folder"
+            if (first.parent / name).exists():
+                _own(first.parent, name, bounded.DOCUMENT)
+    except OSError as error:
+        return None, f"{first} cannot be used: {error.strerror}"
+    return first, ""
+
+
+def _own(folder: Path, name: str, most: int = bounded.BY_HAND) -> bytes:
+    """Return what a file of the folder holds; raises OSError, for a link too."""
+    if (folder / name).resolve() != folder.resolve() / name:
+        raise bounded.Unfit(errno.EINVAL, f"{name} is a link")
+    return bounded.content(folder / name, most)
+
+
+def _is_plain(folder: Path) -> bool:
+    return folder.is_dir() and not folder.is_symlink()
+
+
+def _is_inside(name: str) -> bool:
+    path = PurePosixPath(name)
+    return not path.is_absolute() and ".." not in path.parts and path.name not in ("", NAME)
+
+
+def _named(raw: bytes) -> Iterator[str]:
+    """Yield the files that a cluster file names: a reference of the fabric, reports of a good run."""
+    from preflight.cluster.file import decoded_or_none
+
+    data: Any = decoded_or_none(raw)
+    tables = data.get("class") if isinstance(data, dict) else None
+    classes = tables.values() if isinstance(tables, dict) else ()
+    for table, key in ((data.get("fabric") if isinstance(data, dict) else None, "reference"),
+                       *((members, "baseline") for members in classes)):  # fmt: skip
+        if isinstance(table, dict) and isinstance(name := table.get(key), str):
+            yield name

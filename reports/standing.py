@@ -1,0 +1,50 @@
+"""Where a check passed: everywhere that it applies, or on some of the nodes only."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+_ORDER = ("fail", "unknown", "warn", "pass", "skip")
+
+
+class Standings:
+    """How many nodes, and other subjects such as a run's logs, have each status by a check."""
+
+    def __init__(self, report: Mapping[str, Any]) -> None:
+        self._of: dict[str, Counter[str]] = {}
+        self._left: dict[str, set[str]] = {}  # check -> nodes of which another check reports the cause
+        for node in report["nodes"]:
+            for check, status in node["checks"].items():
+                self._of.setdefault(check, Counter())[status] += 1
+        others: dict[tuple[str, str], str] = {}
+        for finding in report["findings"]:
+            for name in finding["nodes"]:
+                if name.startswith("@"):
+                    key = finding["check"], name
+                    others[key] = min(others.get(key, "skip"), finding["status"], key=_ORDER.index)
+            if finding.get("reported_by"):
+                self._left.setdefault(finding["check"], set()).update(finding["nodes"])
+        for (check, _), status in others.items():
+            self._of.setdefault(check, Counter())[status] += 1
+        for check, names in self._left.items():
+            self._of[check]["skip"] -= len(names)
+            self._of[check]["left"] += len(names)
+
+    def everywhere(self, check: str, status: str) -> bool:
+        """Whether a check passed wherever it applies, or was skipped everywhere; a pass beside a skip counts."""
+        found = {one for one, number in self._of.get(check, {status: 1}).items() if number}
+        return found <= ({"pass", "skip"} if status == "pass" else {status})
+
+    def share(self, check: str, status: str) -> str:
+        """Return on how many nodes a check has a status, of those to which it applies: ``7 of 8``.
+
+        Of what was skipped: of all of them.
+        """
+        found = self._of.get(check, Counter())
+        return f"{found[status]} of {found.total() - (found['skip'] if status == 'pass' else 0)}"
+
+    def has(self, check: str, status: str) -> bool:
+        """Whether any node has the status; a single finding may pass on a node where another one fails."""
+        return check not in self._of or self._of[check][status] > 0

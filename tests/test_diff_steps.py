@@ -1,0 +1,110 @@
+"""``preflight diff``: every step from one status to another, of a check and of a node; each side in its own words."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+
+from preflight.diff import Side, compare, render
+from preflight.diff.change import ABSENT
+
+STATUSES = ("pass", "skip", "warn", "unknown", "fail", ABSENT)
+
+#: Before, after -> exit status. What is not here is 0.
+STEPS = {
+    **dict.fromkeys(product(("pass", "skip", "warn"), ("fail",)), 1),
+    **dict.fromkeys(product(("pass", "skip"), ("warn",)), 1),
+    ("unknown", "fail"): 1,
+    **dict.fromkeys(product(("pass", "skip", "warn", "fail"), ("unknown",)), 3),
+    **dict.fromkeys(product(("pass", "warn", "unknown", "fail"), (ABSENT,)), 3),
+    **dict.fromkeys(product(("warn", "fail"), ("skip",)), 3),
+    (ABSENT, "fail"): 3,
+}
+
+#: What a node is in a run.
+NODES = ("missing", "silent", "healthy", "sick")
+NODE_STEPS = {
+    **dict.fromkeys(product(("missing", "silent", "healthy"), ("sick",)), 1),
+    ("missing", "silent"): 3, ("healthy", "silent"): 3, ("sick", "silent"): 3,
+    ("healthy", "missing"): 3, ("sick", "missing"): 3, ("silent", "missing"): 3,
+}  # fmt: skip
+
+
+def side(of: str, nodes: dict[str, dict[str, str]], silent: tuple[str, ...] = ()) -> Side:
+    """Make a report of statuses by node and check; a name that begins with @ is a run's logs."""
+    findings = [
+        {"check": check, "status": status, "gating": True, "nodes": [name], "subject": "", "found": None,
+         "message": f"{of} {check} {status}"}
+        for name, checks in nodes.items() for check, status in checks.items() if status != ABSENT
+    ]  # fmt: skip
+    listed: list[dict[str, Any]] = [
+        {"name": name, "checks": {check: status for check, status in checks.items() if status != ABSENT}}
+        for name, checks in nodes.items() if not name.startswith("@")
+    ]  # fmt: skip
+    listed += [{"name": name, "no_answer": {"phase": "connect", "reason": "refused"}, "checks": {}} for name in silent]
+    return Side(of, {"nodes": listed, "findings": findings, "exit_status": 0}, None, of)
+
+
+@pytest.mark.parametrize("name", ["gpu001", "@run"])
+@pytest.mark.parametrize(("before", "after"), list(product(STATUSES, STATUSES)))
+def test_every_step_of_a_check(before: str, after: str, name: str) -> None:
+    same = {"gpu009": {"a.same": "pass"}}
+    told = compare(side("FIRST", {**same, name: {"a.b": before}}), side("SECOND", {**same, name: {"a.b": after}}))
+    expected = STEPS.get((before, after), 0)
+    assert told["exit_status"] == expected
+    text = render(told)
+    assert text.startswith({0: "NO WORSE", 1: "WORSE", 3: "COULD NOT TELL"}[expected])
+    if expected:
+        assert "a.b" in text
+    for line in text.splitlines():
+        assert not ("SECOND" in line and line.startswith("    before:")), text
+        assert not ("FIRST" in line and line.startswith("    after:")), text
+    for finding in told["findings"]:
+        assert finding["was"] is None or finding["was"].startswith("FIRST")
+        assert finding["now"] is None or finding["now"].startswith("SECOND")
+
+
+@pytest.mark.parametrize(("before", "after"), list(product(NODES, NODES)))
+def test_every_step_of_a_node(before: str, after: str) -> None:
+    sides = []
+    for of, what in (("FIRST", before), ("SECOND", after)):
+        nodes = {"gpu009": {"a.b": "pass"}}
+        if what in ("healthy", "sick"):
+            nodes["gpu001"] = {"a.b": "pass" if what == "healthy" else "fail"}
+        sides.append(side(of, nodes, ("gpu001",) if what == "silent" else ()))
+    told = compare(*sides)
+    assert told["exit_status"] == NODE_STEPS.get((before, after), 0)
+    assert ("gpu001" in render(told)) is (before != after or before == "silent")
+
+
+def test_a_fault_that_is_gone_is_quoted_as_it_was() -> None:
+    told = compare(side("FIRST", {"n": {"a.b": "fail"}}), side("SECOND", {"n": {"a.b": "pass"}}))
+    assert render(told).splitlines()[3:6] == [
+        "gone  n  a.b: fail -> pass", "    before: FIRST a.b fail", "    after: SECOND a.b pass",
+    ]  # fmt: skip
+
+
+def test_a_fault_on_a_part_that_is_not_looked_at_any_more_is_not_gone() -> None:
+    """The subject failed; now the check as a whole could not tell, or does not apply."""
+    for now, expected in (("unknown", 3), ("skip", 3), ("pass", 0)):
+        before = side("FIRST", {"n": {"a.b": "fail"}})
+        before.report["findings"][0]["subject"] = "mlx5_3:1"
+        told = compare(before, side("SECOND", {"n": {"a.b": now}}))
+        assert told["exit_status"] == expected, now
+
+
+def test_all_devices_that_vanish_are_no_improvement() -> None:
+    for check in ("gpu.count", "rdma.device-count"):
+        told = compare(side("FIRST", {"n": {check: "pass"}}), side("SECOND", {"n": {check: "skip"}}))
+        assert told["exit_status"] == 3
+
+
+def test_no_node_in_both_runs() -> None:
+    told = compare(side("FIRST", {"a": {"a.b": "pass"}}), side("SECOND", {"b": {"a.b": "pass"}}))
+    assert told["exit_status"] == 3
+    assert render(told).startswith("NOT COMPARED")
+    told = compare(side("FIRST", {"a": {"a.b": "pass"}}), side("SECOND", {"b": {"a.b": "fail"}}))
+    assert told["exit_status"] == 1
+    assert render(told).startswith("WORSE")
