@@ -33,7 +33,7 @@ def judged(event: Event, found: Events, recovery: str | None = None) -> Policy:
 
 def _on_this_gpu_alone(event: Event, found: Events) -> bool:
     processes = found.pids_by_code.get(event.code, ())
-    return found.gpus_by_code.get(event.code) == {event.address} and len(processes) >= SUSPICIOUS_PROCESSES
+    return found.gpus_by_code.get(event.code) == frozenset({event.address}) and len(processes) >= SUSPICIOUS_PROCESSES
 
 
 def _read(event: Event, policy: Policy, found: Events) -> Policy:

@@ -65,10 +65,15 @@ class Store:
         self._claim()
         with self._told():
             self._db = sqlite3.connect(path, timeout=busy_s, isolation_level=None)
-            self._db.execute("PRAGMA foreign_keys = ON")
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute("PRAGMA synchronous = NORMAL")
-            self._make()
+        try:
+            with self._told():
+                self._db.execute("PRAGMA foreign_keys = ON")
+                self._db.execute("PRAGMA journal_mode = WAL")
+                self._db.execute("PRAGMA synchronous = NORMAL")
+                self._make()
+        except BaseException:
+            self._db.close()
+            raise
 
     def __enter__(self) -> Store:
         return self
