@@ -61,7 +61,7 @@ def gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
             yield finding
         else:
             harmless.update(event.code for event, _ in policies)
-    if harmless or not (told or found.unread):
+    if (harmless or not told) and not found.unread:
         notes = ", ".join(
             f"{code}" + (f" x{number}" if number > 1 else "") for code, number in sorted(harmless.items())
         )
