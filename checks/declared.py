@@ -11,7 +11,7 @@ from typing import Any
 
 #: Module -> bytes of its source, checksum of its declarations, and its checks as ``deferred.FIELDS`` has them.
 TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
-    "gpu": (5577, 596654883, (
+    "gpu": (6651, 596654883, (
         ("gpu.count", "All GPUs are on the PCI bus", "node", "https://docs.kernel.org/PCI/sysfs-pci.html; board sizes: part catalogue", "`lspci -d 10de:`; power-cycle the node (not only reboot); if the GPU stays away, reseat or replace it.", ("PA-01",), True, False, False, "", (), (), False, (), "count"),
         ("gpu.driver", "The driver answers for every GPU", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlReturn_t)", "Read `dmesg | grep -i -e nvrm -e xid`; reset the GPU or reboot the node.", ("PA-01",), True, False, False, "", (), (), False, ("no_gpu",), "driver"),
     )),
@@ -49,7 +49,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("nvlink.fabric-manager", "The fabric manager runs, in the driver's version", "node", "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/ (the versions must match)", "Install nvidia-fabricmanager of exactly the driver's version; systemctl enable --now nvidia-fabricmanager", ("PA-02",), True, False, False, "", (), (), False, ("no_gpu",), "fabric_manager"),
         ("nvlink.imex", "IMEX runs where NVLink spans nodes", "node", "https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide/", "systemctl enable --now nvidia-imex with the same nodes_config.cfg on all nodes; nvidia-imex-ctl -N", (), True, False, False, "", ("cmd:systemctl show *", "dir:/dev/nvidia-caps-imex-channels"), (), False, ("no_gpu",), "imex"),
     )),
-    "xid": (6923, 3670814672, (
+    "xid": (7548, 3670814672, (
         ("xid.gpu", "The kernel's log holds no XID that takes a GPU out", "node", "https://docs.nvidia.com/deploy/xid-errors/ (catalogue and actions); judgement: table in preflight/facts/xid_policy.py", "Drain the GPU's jobs, then nvidia-smi -r -i N (it ends all jobs on this GPU); reboot if that fails.", (), True, False, False, "", ("nvml:gpus",), (), False, ("no_gpu",), "gpu"),
         ("xid.nvswitch", "The kernel's log holds no fatal NVSwitch error", "node", "https://docs.nvidia.com/deploy/xid-errors/ (SXid); NVIDIA Fabric Manager user guide, appendix D", "Drain the node, `systemctl restart nvidia-fabricmanager`, `nvidia-smi -r` (all GPUs); support if it returns.", (), True, False, False, "", (), (), False, ("no_gpu",), "nvswitch"),
     )),
@@ -64,7 +64,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "gpudirect_path": (9227, 750519708, (
         ("gpudirect.path", "Each GPU has a straight PCIe path to its compute NIC", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html (ACS); NCCL_NET_GDR_LEVEL, default PXB; pciutils ls-ecaps.c", "ACS: switch it off in the firmware, or on each bridge `setpci -s BRIDGE ECAP_ACS+6.w=0000` after every boot.", ("NT-GDR-1", "PA-04", "NT-FAB-2"), True, False, False, "", ("file:/sys/class/infiniband/*/hca_type",), (), False, ("no_gpu", "no_rdma"), "path"),
     )),
-    "rdma": (5312, 4124755082, (
+    "rdma": (5505, 4124755082, (
         ("rdma.device-count", "All HCAs of the compute fabric are there", "node", "the cluster file (hcas, ports.compute); https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infiniband)", "Look for the NIC with `lspci -nn` and for its driver in `dmesg` (mlx5, bnxt_re, irdma, efa); reseat it or reload its driver.", ("NT-FAB-1", "FP-BW-1"), True, False, False, "", (), (), False, (), "device_count"),
         ("rdma.registered", "Every RDMA NIC on the PCI bus is an RDMA device", "node", "https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infiniband)", "Load the driver (`modprobe mlx5_ib`, of an EFA `efa`), then read `dmesg | grep -e mlx5 -e efa -e infiniband`.", ("PA-13",), True, False, False, "", (), (), False, (), "registered"),
     )),
@@ -219,7 +219,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "fleet_rails": (9539, 2668480870, (
         ("fleet.rails", "Rail i of all nodes lies in the same network and runs at the same rate", "fleet", "NVIDIA DGX SuperPOD reference architecture (rail-optimised); NCCL connects rail i to rail i; majority of at least 3 nodes and 60 %", "Compare the rail's address, partition (`cat …/pkeys/0`), VLAN and cable with those of another node.", ("NT-FAB-3", "NT-FAB-4", "PA-16"), True, False, False, "", (), (), False, (), "rails_match"),
     )),
-    "fleet_outliers": (10368, 2208967526, (
+    "fleet_outliers": (10932, 2208967526, (
         ("fleet.outliers", "No node is hotter, slower or more out of time than the others", "fleet", "modified z-score (Iglewicz and Hoaglin 1993): 3.5 spreads (median absolute deviation) from the median", "Compare the node with its neighbours: fans, coolant, inlet temperature (`ipmitool sdr`), power cap, `chronyc sources`.", ("AN-11",), False, False, False, "", (), (), False, (), "numbers_alike"),
         ("fleet.rates", "No node carries less, or meets more congestion, than the others", "fleet", "modified z-score (Iglewicz and Hoaglin 1993): 3.5 spreads (median absolute deviation) from the median", "`preflight check --window 60` on the node beside another one: counters.congestion and counters.balance name the port; then its cable, its leaf and the job's placement.", ("PA-19",), False, False, True, "", (), (), False, (), "rates_alike"),
     )),

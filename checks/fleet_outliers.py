@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 
 from preflight.checks import counters, gpu_state, host
 from preflight.checks.each_port import judged_ports
@@ -45,17 +44,18 @@ NUMBERS = {
     "offset": _Number("offset of the clock", "ms", "cmd:chronyc -n tracking", 1, told_by=(host.time_sync,)),
 }  # fmt: skip
 
-Numbers = dict[str, float]
+Numbers = dict[str, "float | None"]  # None: it could not be read; what a node cannot have is left out
 Read = Callable[[NodeFacts, Site], "Numbers | None"]  # None: it cannot have any
 
 
 def _numbers(node: NodeFacts, site: Site) -> Numbers:
-    """Return what a node shows; what it does not is left out."""
+    """Return what a node shows; on one without a GPU that is the clock's offset alone."""
     found: Numbers = {}
     try:
         gpus = node.gpu_health.gpus if node.gpus_on_bus else ()
     except EvidenceError:
         gpus = ()
+        found = dict.fromkeys(("idle", "busy", "clock"))
     loads = [(gpu, gpu.utilisation_pct) for gpu in gpus if gpu.utilisation_pct is not None]
     idle = [gpu.temperature_c for gpu, load in loads if load <= IDLE_PCT and gpu.temperature_c is not None]
     busy = [gpu.temperature_c for gpu, load in loads if load >= BUSY_PCT and gpu.temperature_c is not None]
@@ -66,9 +66,13 @@ def _numbers(node: NodeFacts, site: Site) -> Numbers:
         found["busy"] = max(busy)
     if clocks:
         found["clock"] = min(clocks)
-    with suppress(EvidenceError):
-        if node.clock.offset_s is not None:
-            found["offset"] = node.clock.offset_s * 1000
+    try:
+        offset_s = node.clock.offset_s
+    except EvidenceError:
+        found["offset"] = None
+    else:
+        if offset_s is not None:
+            found["offset"] = offset_s * 1000
     return found
 
 
@@ -107,7 +111,7 @@ def _told(node: NodeFacts, site: Site) -> Numbers | None:
     if any(rate is None for rate in rates) or not growths:
         return {}
     sent, received = (sum(rate[way] for rate in rates if rate is not None) for way in (0, 1))
-    found = {"sent": sent, "received": received}
+    found: Numbers = {"sent": sent, "received": received}
     carried_gb = (sent + received) / 8 * min(growth.seconds for growth in growths)
     if carried_gb < 1:
         return found
@@ -172,15 +176,19 @@ def _compare(
         asked = {node.node: _asked(node, sites[node.node], ballot, read) for node in members}
         if without := [name for name, found in asked.items() if found is None]:
             yield skipped("these nodes have none of it", evidence=keys[:3]).on(without)
-        told = {name: found for name, found in asked.items() if found is not None}
-        silent = [name for name, found in told.items() if not found]
-        if silent:
-            yield unknown(f"none of it was read: {', '.join(number.what for number in known.values())}",
-                          evidence=keys[:3], fix="see the checks of the node").on(silent)  # fmt: skip
-        if len(told) - len(silent) < ENOUGH:
-            if rest := [name for name in told if name not in silent]:
+        told = {name: _read(found) for name, found in asked.items() if found is not None}
+        silent: dict[tuple[str, ...], list[str]] = defaultdict(list)
+        for name in (name for name, found in told.items() if not found):
+            silent[tuple(asked[name] or known)].append(name)
+        for lacking, names in silent.items():
+            yield unknown(f"none of it was read: {', '.join(known[number].what for number in lacking)}",
+                          evidence=list(dict.fromkeys(known[number].key for number in lacking))[:3],
+                          fix="see the checks of the node").on(names)  # fmt: skip
+        told = {name: found for name, found in told.items() if found}
+        if len(told) < ENOUGH:
+            if told:
                 yield skipped(f"fewer than {ENOUGH} nodes of this kind: no number can be called an outlier",
-                              evidence=keys[:3]).on(rest)  # fmt: skip
+                              evidence=keys[:3]).on(list(told))  # fmt: skip
             continue
         odd: set[str] = set()
         by_name = {node.node: node for node in members}
@@ -190,9 +198,13 @@ def _compare(
                 if not is_told(number.told_by, by_name[holder], sites[holder]):
                     odd.add(holder)
                     yield finding
-        if fine := [name for name in told if name not in odd and name not in silent]:
+        if fine := [name for name in told if name not in odd]:
             compared = [number.what for name, number in known.items() if any(name in found for found in told.values())]
             yield passed(f"as on the other nodes of this kind: {', '.join(compared)}", evidence=keys[:3]).on(fine)
+
+
+def _read(found: Numbers) -> dict[str, float]:
+    return {name: number for name, number in found.items() if number is not None}
 
 
 def _asked(node: NodeFacts, site: Site, ballot: str, read: Read) -> Numbers | None:
