@@ -253,14 +253,16 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("fabric.fan-in", "No receiver of the job is narrower than one of its senders", "fleet", "IBA 7.9 (credits): what cannot be delivered waits in the switch, and then in the switches before it", "`iblinkinfo -l | grep NAME` of the HCA: bring its link to the rate of the others, or leave its node out.", ("FP-CON-1",), False, True, False, "", ("cmd:ibnetdiscover", "cmd:ibqueryerrors", "file:/sys/class/infiniband/mlx5_0/node_guid"), (), False, (), "fan_in"),
         ("fabric.uplink-balance", "The uplinks of a leaf carry alike", "fleet", "a judgement: one and a half times an even share, at half of the link's rate; IBA PortXmitData, PortRcvData", "Route adaptively (`routing_engine ar_updn` of MLNX_OFED's opensm, or UFM; NCCL_IB_ADAPTIVE_ROUTING, NCCL_IB_SL), or place the job on whole leaves; `ibtracert` shows which flows share the uplink.", ("FP-CON-5",), False, True, True, "", ("cmd:ibnetdiscover", "cmd:ibqueryerrors --counters --switch"), (), False, (), "uplink_balance"),
     )),
-    "nccl_run": (14613, 1805780937, (
+    "nccl_run": (10271, 4293759522, (
         ("nccl.transport", "Traffic between nodes takes RDMA, not TCP", "run", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html; line formats as in NCCL 2.4 … 2.30", "Set NCCL_NET=IB so that a run fails rather than falls back, then cure the first cause that the log states.", ("NT-NCCL-1", "NT-NCCL-2", "NT-LENS-3", "NT-PIT-2"), True, False, False, "", (), (), False, (), "transport"),
-        ("nccl.gpudirect-rdma", "Every network channel uses GPUDirect RDMA", "run", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#gpu-direct; `/GDRDMA` on channel lines, NCCL 2.4 … 2.30", "`modprobe nvidia-peermem`, or use the open kernel modules (DMA-BUF); then check GPU-NIC locality, ACS and IOMMU.", (), True, False, False, "", (), (), False, (), "gpudirect_rdma"),
+    )),
+    "nccl_gpudirect": (7992, 941944100, (
+        ("nccl.gpudirect-rdma", "Every network channel uses GPUDirect RDMA", "run", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#gpu-direct; `/GDRDMA` on channel lines, NCCL 2.4 … 2.30", "Compare GPU-NIC locality first (`nvidia-smi topo -m`, NCCL_NET_GDR_LEVEL); the finding names what fits the network or its plug-in.", (), True, False, False, "", (), (), False, (), "gpudirect_rdma"),
     )),
     "nccl_failures": (5758, 2486555552, (
         ("nccl.failures", "The log holds no failure of NCCL or of what it rests on", "run", "signatures in preflight/facts/nccl_log/signatures.toml, each with its origin; NCCL 2.4 … 2.30", "Cure the earliest first: later ones are often its echoes. `preflight check --hosts NODES --log FILE` finds its cause.", (), True, False, False, "", (), (), False, (), "failures"),
     )),
-    "nccl_rails": (3080, 1447343266, (
+    "nccl_rails": (3088, 1447343266, (
         ("nccl.rails", "Connections between nodes stay on their rail", "run", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-cross-nic; both ends of each `via NET/X/N` line, NCCL 2.4 … 2.30", "Name the NICs in one order on every node (NCCL_IB_HCA); NCCL_CROSS_NIC=0 keeps rings and trees on one NIC.", ("PA-17",), False, False, False, "", (), (), False, (), "rails"),
     )),
     "nccl_tests": (5024, 3655032073, (
