@@ -77,6 +77,7 @@ MODULES = (
     "fabric_links",
     "fabric_load",
     "nccl_run",
+    "nccl_gpudirect",
     "nccl_failures",
     "nccl_rails",
     "nccl_tests",

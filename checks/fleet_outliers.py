@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from statistics import median
 
 from preflight.checks import counters, gpu_state, host
@@ -45,17 +45,18 @@ NUMBERS = {
     "offset": _Number("offset of the clock", "ms", "cmd:chronyc -n tracking", 1, judged_by=(host.time_sync,)),
 }  # fmt: skip
 
-Numbers = dict[str, float]
+Numbers = dict[str, "float | None"]  # None: it could not be read; what a node cannot have is left out
 Read = Callable[[NodeFacts, Site], "Numbers | None"]  # None: it cannot have any
 
 
 def _numbers(node: NodeFacts, site: Site) -> Numbers:
-    """Return what a node shows; what it does not is left out."""
+    """Return what a node shows; on one without a GPU that is the clock's offset alone."""
     found: Numbers = {}
     try:
         gpus = node.gpu_health.gpus if node.gpus_on_bus else ()
     except EvidenceError:
         gpus = ()
+        found = dict.fromkeys(("idle", "busy", "clock"))
     loads = [(gpu, gpu.utilisation_pct) for gpu in gpus if gpu.utilisation_pct is not None]
     idle = [gpu.temperature_c for gpu, load in loads if load <= IDLE_PCT and gpu.temperature_c is not None]
     busy = [gpu.temperature_c for gpu, load in loads if load >= BUSY_PCT and gpu.temperature_c is not None]
@@ -66,9 +67,13 @@ def _numbers(node: NodeFacts, site: Site) -> Numbers:
         found["busy"] = max(busy)
     if clocks:
         found["clock"] = min(clocks)
-    with suppress(EvidenceError):
-        if node.clock.offset_s is not None:
-            found["offset"] = node.clock.offset_s * 1000
+    try:
+        offset_s = node.clock.offset_s
+    except EvidenceError:
+        found["offset"] = None
+    else:
+        if offset_s is not None:
+            found["offset"] = offset_s * 1000
     return found
 
 
@@ -108,7 +113,7 @@ def _told(node: NodeFacts, site: Site) -> Numbers | None:
     if any(rate is None for rate in rates) or not growths:
         return {}
     sent, received = (sum(rate[way] for rate in rates if rate is not None) for way in (0, 1))
-    found = {"sent": sent, "received": received}
+    found: Numbers = {"sent": sent, "received": received}
     carried_gb = (sent + received) / 8 * min(growth.seconds for growth in growths)
     if carried_gb < 1:
         return found
@@ -171,9 +176,13 @@ def _compare(
         if without := [name for name, one in asked.items() if one is None]:
             yield skipped("these nodes have none of it", evidence=keys).on(without)
         shown = {name: one for name, one in asked.items() if one is not None}
-        if silent := [name for name, one in shown.items() if not one.numbers]:
-            yield unknown(f"none of it was read: {', '.join(number.what for number in known.values())}",
-                          evidence=keys, fix="see the checks of the node").on(silent)  # fmt: skip
+        silent: dict[tuple[str, ...], list[str]] = defaultdict(list)
+        for name in (name for name, one in shown.items() if not one.numbers):
+            silent[shown[name].unread or tuple(known)].append(name)
+        for lacking, names in silent.items():
+            yield unknown(f"none of it was read: {', '.join(known[number].what for number in lacking)}",
+                          evidence=list(dict.fromkeys(known[number].key for number in lacking))[:3],
+                          fix="see the checks of the node").on(names)  # fmt: skip
         heard = {name: one for name, one in shown.items() if one.numbers}
         odd: set[str] = set()
         for name, number in known.items():
@@ -196,15 +205,18 @@ class _Asked:
 
     numbers: Mapping[str, float]
     missed: Mapping[str, tuple[str, ...]]
+    unread: tuple[str, ...] = ()  # numbers that it may have, and that could not be read
 
 
 def _asked(node: NodeFacts, site: Site, ballot: str, read: Read, known: Mapping[str, _Number]) -> _Asked | None:
     def ask() -> _Asked | None:
-        numbers = read(node, site)
-        if numbers is None:
+        found = read(node, site)
+        if found is None:
             return None
+        numbers = {name: number for name, number in found.items() if number is not None}
         by = {name: failing(known[name].judged_by, node, site) for name in numbers}
-        return _Asked(numbers, {name: checks for name, checks in by.items() if checks})
+        missed = {name: checks for name, checks in by.items() if checks}
+        return _Asked(numbers, missed, tuple(name for name in found if name not in numbers))
 
     try:
         return node.ballot(f"outliers: {ballot}", ask)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from preflight import facts
-from preflight.checks.presence import PCI_BUS, no_gpu
+from preflight.checks.presence import PCI_BUS, no_gpu, nothing, of_switch
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
+from preflight.facts.container import GPU_NODES, given_all_gpus, gpu_nodes
 from preflight.facts.kernel import NVIDIA_VERSION
 from preflight.model import Finding, check, compare, failed, passed, skipped, unknown
 
@@ -28,14 +29,19 @@ def count(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     The PCI bus is asked, not the driver: a GPU that fell off the bus or whose driver is dead must
     not look like a machine that has none. Fewer than promised fails; boards with NVSwitches carry eight.
-    Where nothing promises a number, what was found is unknown.
+    Where nothing promises a number, what was found is unknown. So is a machine with neither a GPU nor an RDMA NIC,
+    unless its class says `gpus = 0`: a node whose GPUs all fell off the bus looks the same. A network switch is
+    named as one, and nothing else of it is judged.
 
     A false alarm: a virtual machine that was given more than four of a board's eight GPUs; say `gpus` for its class
     in the cluster file.
     """
+    if switch := of_switch(node):
+        yield switch
+        return
     bus = node.gpus_on_bus
-    if not bus and not site.gpus.value:
-        yield skipped("the PCI bus holds no NVIDIA GPU", evidence=[PCI_BUS])
+    if not bus and site.gpus.value is None:
+        yield nothing(node, site) or skipped("the PCI bus holds no NVIDIA GPU", evidence=[PCI_BUS])
         return
     yield compare(len(bus), site.gpus, what="GPUs on the PCI bus", evidence=[PCI_BUS])
 
@@ -56,6 +62,9 @@ def driver(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A single one that is missing from the list fails: there is no number to choose.
 
+    In a container one that is missing fails only where the cluster file expects all GPUs of the bus, all their
+    device nodes are there, and neither NVIDIA_VISIBLE_DEVICES nor Slurm chose some of them; else it is unknown.
+
     A false alarm: a container or a Slurm step that was given some of the GPUs sees the whole PCI
     bus but only its own GPUs; run there, this check says that it cannot tell.
     """
@@ -68,7 +77,7 @@ def driver(node: NodeFacts, site: Site) -> Iterator[Finding]:
     missing = sorted(bus - {gpu.address for gpu in said.gpus})
     if not missing:
         yield passed(f"driver {said.version} answers for all {len(bus)} GPUs", evidence=[said.evidence, PCI_BUS])
-    elif node.in_container:
+    elif node.in_container and not _all_given(node, site, len(bus)):
         yield unknown(
             f"{len(said.gpus)} of {len(bus)} GPUs are visible in this container",
             evidence=[said.evidence, PCI_BUS],
@@ -82,6 +91,17 @@ def driver(node: NodeFacts, site: Site) -> Iterator[Finding]:
             expected=f"{len(bus)}, as on the PCI bus",
             evidence=[said.evidence, PCI_BUS],
         )
+
+
+def _all_given(node: NodeFacts, site: Site, gpus: int) -> bool:
+    """Tell whether a container was given every GPU of the bus, so that one which does not answer is lost."""
+    if site.members.gpus != gpus:
+        return False
+    try:
+        nodes = node.parsed(GPU_NODES, gpu_nodes)
+        return given_all_gpus(nodes, node.environment, gpus)
+    except EvidenceError:
+        return False
 
 
 def _silent(node: NodeFacts, gpus: int, error: EvidenceError) -> Finding:

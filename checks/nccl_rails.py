@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from preflight import facts
-from preflight.checks.nccl_run import ASK, _nodes, no_nccl
+from preflight.checks.nccl_run import ASK, no_nccl, node_count
 from preflight.cluster import Site
 from preflight.facts import RunFacts
 from preflight.model import Finding, check, passed, skipped, unknown, warned
@@ -40,7 +40,7 @@ def rails(run: RunFacts, site: Site) -> Iterator[Finding]:
     """
     yield from no_nccl(run)
     for key, log in run.nccl_logs.items():
-        yield _rails(log, _nodes(run, key), key)
+        yield _rails(log, node_count(run, key), key)
 
 
 def _rails(log: NcclLog, nodes: int | None, key: str) -> Finding:

@@ -13,7 +13,7 @@ from preflight.model import Finding, check, failed, passed, skipped, unknown, wa
 
 if TYPE_CHECKING:
     from preflight.facts.nccl_cause import Said
-    from preflight.facts.nccl_log import Line, NcclLog, NetChannels
+    from preflight.facts.nccl_log import Line, NcclLog
 
 TROUBLESHOOTING = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
 PERFORMANCE = "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md"
@@ -22,18 +22,19 @@ ASK = "run again with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH,ENV"
 MIB, GIB = 2**20, 2**30
 
 
-def _name(key: str) -> str:
+def log_name(key: str) -> str:
+    """Return a log's name as the user gave it."""
     return key.removeprefix("log:")
 
 
-def _quote(*lines: Line | None) -> str:
+def cited(*lines: Line | None) -> str:
     """Return lines with their numbers, in order, at most 600 characters."""
     said = sorted({line for line in lines if line is not None}, key=lambda line: line.number)
     return "\n".join(str(line) for line in said)[:600]
 
 
-def _nodes(run: RunFacts, key: str) -> int | None:
-    """Number of nodes of a log: NCCL's own word, else the hosts of the nccl-tests reports in it."""
+def node_count(run: RunFacts, key: str) -> int | None:
+    """Return the number of nodes of a log: NCCL's own word, else the hosts of the nccl-tests reports in it."""
     if (log := run.nccl_logs.get(key)) is not None and log.nnodes is not None:
         return log.nnodes
     return max((report.nnodes for report in run.nccl_tests.get(key, ()) if report.nnodes), default=None)
@@ -83,7 +84,7 @@ def transport(run: RunFacts, site: Site) -> Iterator[Finding]:
     """
     yield from no_nccl(run)
     for key, log in run.nccl_logs.items():
-        nodes = _nodes(run, key)
+        nodes = node_count(run, key)
         if _over_tcp(log, nodes):
             yield from _fallback(run, log, nodes, site, key)
         else:
@@ -98,7 +99,7 @@ def _over_tcp(log: NcclLog, nodes: int | None) -> bool:
 
 
 def _transport(log: NcclLog, nodes: int | None, key: str) -> Finding:
-    name, networks = _name(key), log.network_names
+    name, networks = log_name(key), log.network_names
     if nodes == 1:
         return _one_node(log, key)
     if not networks:
@@ -108,7 +109,7 @@ def _transport(log: NcclLog, nodes: int | None, key: str) -> Finding:
             f"{name}: NCCL chose TCP sockets, and nothing says whether the run had several nodes",
             evidence=[key],
             fix=ASK,
-            quote=_quote(_decisive(log)),
+            quote=cited(_decisive(log)),
         )
     if log.ofi_provider is not None and log.ofi_provider.name.startswith(("tcp", "sockets", "udp")):
         return failed(
@@ -117,7 +118,7 @@ def _transport(log: NcclLog, nodes: int | None, key: str) -> Finding:
             found=log.ofi_provider.name,
             expected="an RDMA provider",
             evidence=[key],
-            quote=_quote(log.ofi_provider.first, _decisive(log)),
+            quote=cited(log.ofi_provider.first, _decisive(log)),
         )
     found = " and ".join(_kind(log, network) for network in networks)
     return passed(f"{name}: {found} carries {_traffic(nodes)}", subject=name, found=found, evidence=[key])
@@ -125,7 +126,7 @@ def _transport(log: NcclLog, nodes: int | None, key: str) -> Finding:
 
 def _one_node(log: NcclLog, key: str) -> Finding:
     """GPUs of one node that talk over a network cannot use NVLink, PCIe or shared memory."""
-    name = _name(key)
+    name = log_name(key)
     if not log.channels:
         return skipped(f"{name}: one node, no traffic between nodes", subject=name, evidence=[key])
     count = sum(channel.count for channel in log.channels)
@@ -137,7 +138,7 @@ def _one_node(log: NcclLog, key: str) -> Finding:
         evidence=[key],
         why="GPUs of one node that cannot use peer-to-peer or shared memory run at the pace of a NIC.",
         fix="Remove NCCL_P2P_DISABLE and NCCL_SHM_DISABLE; ranks in separate containers must share /dev/shm and IPC.",
-        quote=_quote(log.channels[0].first),
+        quote=cited(log.channels[0].first),
     )
 
 
@@ -148,7 +149,7 @@ def _decisive(log: NcclLog, *, tcp: bool = True) -> Line | None:
 
 
 def _fallback(run: RunFacts, log: NcclLog, nodes: int | None, site: Site, key: str) -> Iterator[Finding]:
-    name = _name(key)
+    name = log_name(key)
     if site.hcas.value == 0:
         yield passed(
             f"{name}: TCP carries {_traffic(nodes)}, as the site has no HCA ({site.hcas.source})",
@@ -183,7 +184,7 @@ def _whose(log: NcclLog, group: Group, others: list[Said], nodes: int | None, *,
 
 
 def _fallen(log: NcclLog, whose: str, group: Group, key: str) -> Finding:
-    name, cause = _name(key), group.cause
+    name, cause = log_name(key), group.cause
     message = f"{name}: TCP sockets carry {whose}, expected RDMA"
     stated = log.obstacles[0] if log.obstacles else None
     if cause is not None:
@@ -193,7 +194,7 @@ def _fallen(log: NcclLog, whose: str, group: Group, key: str) -> Finding:
     elif log.ib_devices:
         names = ", ".join(f"{device.name}:{device.port}" for device in log.ib_devices[:4])
         message += f"; RDMA was found and not used: {names}"
-    quoted = [_quote(cause.line if cause else stated, _decisive(log)), witness(group)]
+    quoted = [cited(cause.line if cause else stated, _decisive(log)), witness(group)]
     return failed(
         message,
         subject=name,
@@ -209,86 +210,3 @@ def _kind(log: NcclLog, network: str) -> str:
     """Name a network, with what its ports speak where the log lists them."""
     layers = sorted({"RoCE" if device.roce else "InfiniBand" for device in log.ib_devices})
     return f"NET/{network}" + (f" ({' and '.join(layers)})" if layers else "")
-
-
-# --- GPUDirect RDMA --------------------------------------------------------------------------------
-
-
-@check(
-    "nccl.gpudirect-rdma",
-    title="Every network channel uses GPUDirect RDMA",
-    source=f"{TROUBLESHOOTING}#gpu-direct; `/GDRDMA` on channel lines, NCCL 2.4 … 2.30",
-    fix="`modprobe nvidia-peermem`, or use the open kernel modules (DMA-BUF); then check GPU-NIC locality, ACS "
-    "and IOMMU.",
-    scope="run",
-)
-def gpudirect_rdma(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare the network channels that end in /GDRDMA with all network channels of each log.
-
-    Without GPUDirect RDMA each byte is copied through host memory: half the bandwidth or less, and CPU
-    and memory traffic that grow with it.
-
-    Only channel lines show use: "GDR 1" on the ring line, "DMA-BUF is available" and "GPU Direct RDMA
-    Enabled for HCA" tell what could be used. Channels of one GPU far from every NIC stage through the
-    host by design, so that some without only warn; all of a log's, or of the hosts that differ, fail.
-
-    The cause is that which the log's lines and the evidence of its hosts agree on: NCCL_NET_GDR_LEVEL=LOC, neither
-    nvidia-peermem nor DMA-BUF, or a NIC that is near no GPU. Where they contradict each other it is unknown.
-
-    A false alarm: NCCL up to 2.22 does not see the nvidia-peermem of newer drivers; there the node's evidence
-    contradicts the log.
-    """
-    yield from no_nccl(run)
-    for key, log in run.nccl_logs.items():
-        yield from _gpudirect(run, log, _nodes(run, key), key)
-
-
-def _gpudirect(run: RunFacts, log: NcclLog, nodes: int | None, key: str) -> Iterator[Finding]:
-    name = _name(key)
-    channels = _telling(log)
-    if nodes == 1:
-        yield skipped(f"{name}: one node, no traffic between nodes", subject=name, evidence=[key])
-    elif not channels and log.network_names and all(facts.nccl_log.is_tcp(network) for network in log.network_names):
-        yield skipped(f"{name}: TCP sockets have no GPUDirect RDMA (see nccl.transport)", subject=name, evidence=[key])
-    elif not channels:
-        yield unknown(f"{name}: no channel line shows whether GPUDirect RDMA is used", evidence=[key], fix=ASK)
-    elif all(channel.gpudirect for channel in channels):
-        total = sum(channel.count for channel in channels)
-        yield passed(f"{name}: all {total} network channels use GPUDirect RDMA", subject=name, evidence=[key])
-    else:
-        yield from _staged(run, log, key)
-
-
-def _telling(log: NcclLog) -> list[NetChannels]:
-    """Return the channels over RDMA whose lines tell whether they use GPUDirect; cut lines do not."""
-    return [one for one in log.channels if not facts.nccl_log.is_tcp(one.network) and one.gpudirect is not None]
-
-
-def _staged(run: RunFacts, log: NcclLog, key: str) -> Iterator[Finding]:
-    """Tell the channels without GPUDirect RDMA, once for all hosts that have them for the same cause."""
-    name, hosts = _name(key), of_log(log)
-    staged = [said for said in hosts if said.staged]
-    groups = grouped(run, staged, facts.nccl_cause.of_staging) or [Group(tuple(hosts), None)]
-    channels = _telling(log)
-    for group in groups:
-        whole = not any(said.direct for said in group.hosts)
-        apart = len(groups) > 1 or (whole and any(said.direct for said in hosts))
-        direct = sum(channel.count for channel in channels if channel.gpudirect)
-        without = sum(channel.count for channel in channels) - direct
-        if apart:
-            direct, without = sum(said.direct for said in group.hosts), sum(said.staged for said in group.hosts)
-        say = warned if direct else failed
-        cause = group.cause
-        shown = next((channel.first for channel in channels if not channel.gpudirect), None)
-        quoted = [_quote(shown, *([cause.line] if cause else log.gpudirect_disabled[:1])), witness(group)]
-        yield say(
-            f"{name}: {without} of {direct + without} network channels{f' of {group.named}' if apart else ''} "
-            f"go without GPUDirect RDMA{because(group, named_before=apart)}",
-            subject=name,
-            found=f"{direct} of {direct + without} with /GDRDMA",
-            expected="all",
-            evidence=[key],
-            fix=fix(group),
-            quote="\n".join(text for text in quoted if text)[:600],
-        )
-    yield from contradictions(groups, key, "channels without GPUDirect RDMA")

@@ -22,6 +22,44 @@ PCI_BUS = f"dir:{PCI}"
 RDMA_CLASS = f"dir:{IB}"
 
 
+#: What is found where there is nothing to judge, and how that of a switch begins.
+NOTHING, SWITCH = "no GPU, no RDMA NIC", "network switch"
+
+
+def nothing(node: NodeFacts, site: Site) -> Finding | None:
+    """Return the finding of a machine without GPU and RDMA NIC that is not declared to be one; else None.
+
+    A node whose GPUs all fell off the bus looks the same, so this is no pass. `hcas = 0` does not say how many GPUs
+    there should be; `gpus = 0` is enough: a machine without GPUs often has no RDMA NIC.
+    """
+    if site.gpus.value is not None or site.hcas.value or site.members.ports.compute:
+        return None
+    if node.gpus_on_bus or node.rdma_nics_on_bus or node.rdma_devices:
+        return None
+    return unknown(
+        "neither an NVIDIA GPU nor an RDMA NIC, and nothing says that this node should have none",
+        found=NOTHING,
+        expected="a GPU or an RDMA NIC, or a class of nodes that are to have none",
+        evidence=[PCI_BUS, RDMA_CLASS],
+        fix=f"A GPU node: `lspci -d 10de:`, power-cycle it. Else declare it: {site.gpus.key} = 0, {site.hcas.key} = 0. "
+        "To see a report: `preflight demo`.",
+    )
+
+
+def of_switch(node: NodeFacts) -> Finding | None:
+    """Return the finding of a network switch that was listed among the nodes; None if this is no switch."""
+    if node.network_switch is None:
+        return None
+    name, key = node.network_switch
+    return unknown(
+        f"a network switch ({name}), no node that runs jobs",
+        found=f"{SWITCH} ({name})",
+        expected="a node that runs jobs",
+        evidence=[key],
+        fix="Leave it out of --hosts. What switches announce to nodes is judged there (switch.pfc, switch.mtu).",
+    )
+
+
 def no_gpu(node: NodeFacts, site: Site) -> Finding | None:
     """Return the finding of a check about GPUs on a node that has none; None if it has one."""
     if node.gpus_on_bus:

@@ -46,6 +46,9 @@ def device_count(node: NodeFacts, site: Site) -> Iterator[Finding]:
             evidence=[RDMA_CLASS],
         )
         return
+    if not devices and site.hcas.value == 0 and not node.rdma_nics_on_bus:
+        yield compare(0, site.hcas, what="HCAs of the compute fabric", evidence=[RDMA_CLASS, PCI_BUS])
+        return
     if not devices and not site.hcas.value:
         absent = no_rdma(node, site)
         assert absent is not None

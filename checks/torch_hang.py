@@ -92,7 +92,8 @@ def hang(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     A rank that has not come to where others wait fails, and so do ranks that called different things, sizes or types
     under one number. Ranks of which no dump was given are named: the one that is missing is often the one that died.
-    Dumps of all ranks with nothing unfinished pass.
+    Dumps of all ranks with nothing unfinished pass. Of the watchdog's lines only what the shown ranks report is stated:
+    unless the job's size is in the log and all its ranks are shown, no rank is blamed for the others.
 
     A false alarm: dumps that were taken while the job ran well; what is under way then looks unfinished, but on all
     ranks alike.
@@ -103,8 +104,14 @@ def hang(run: RunFacts, site: Site) -> Iterator[Finding]:
         yield from _of_recordings(run)
     for key, told in run.watchdogs.items():
         if not run.recordings:
-            for one in facts.torch_trace.hang.of_watchdog(told):
+            for one in facts.torch_trace.hang.of_watchdog(told, _size(run, key)):
                 yield from _finding(one, [key], key.removeprefix("log:"), _lines(told, one))
+
+
+def _size(run: RunFacts, key: str) -> int | None:
+    """Return how many ranks the job has, where NCCL's own lines beside the watchdog's show it."""
+    log = run.nccl_logs.get(key)
+    return log.nranks if log is not None else None
 
 
 def _lines(told: facts.torch_trace.watchdog.Watchdog, one: Hang) -> str:
@@ -148,18 +155,46 @@ def _finding(one: Hang, keys: Sequence[str], name: str, quote: str) -> Iterator[
     if one.behind:
         parts.append(f"rank {_ranks(one.behind)} has not come to it")
     if one.differ:
-        told = "; ".join(f"rank {_ranks([rank])} called {what}" for rank, what in one.differ[:_NAMED])
-        parts.append(f"ranks disagree: {told}")
+        parts.append(f"ranks disagree: {_calls(one.differ)}")
+    if one.passed:
+        parts.append(f"rank {_ranks(one.passed)} has completed it")
     if one.silent:
         parts.append(f"nothing was given of rank {_ranks(one.silent)}")
     at: dict[str, Any] = {"subject": f"collective {one.seq}{group}", "evidence": keys, "quote": quote}
     if parts:
-        yield failed(f"{name}: {waiting}; {'; '.join(parts)}", found="; ".join(parts), expected="all ranks in it", **at)
+        # of ranks whose group no line names, other calls may be those of other groups
+        certain = one.behind or one.silent or (one.differ and (one.group or one.whole))
+        say = failed if certain else warned
+        yield say(f"{name}: {waiting}; {'; '.join(parts)}{'' if one.whole else _some(one)}", found="; ".join(parts),
+                  expected="all ranks in it", fix="" if one.whole else _ALL_LOGS, **at)  # fmt: skip
     else:
-        yield warned(f"{name}: {waiting}; all that were given have come to it",
+        come = "all that were given have come to it" if one.whole else f"the text shows no other rank{_some(one)}"
+        yield warned(f"{name}: {waiting}; {come}",
                      found=f"{len(one.waiting)} ranks wait", expected="done",
                      fix="Who is missing is not in it: give the dumps or the log of all ranks. If none is, the network "
                          "or a GPU stands still: XIDs and link errors of these nodes.", **at)  # fmt: skip
+
+
+#: The next step where only some ranks are shown: the one to blame may be another.
+_ALL_LOGS = (
+    "Give the logs or dumps of all ranks (TORCH_NCCL_TRACE_BUFFER_SIZE, TORCH_NCCL_DUMP_ON_TIMEOUT): the rank at fault "
+    "may be one that the text does not show."
+)
+
+
+def _some(one: Hang) -> str:
+    """State whose words a finding rests on, where others may be missing."""
+    return f" (of {len(one.shown)} ranks that the text shows; there may be more)"
+
+
+def _calls(differ: Sequence[tuple[int, str]]) -> str:
+    """Name what ranks called, those that called the same together."""
+    ranks: dict[str, list[int]] = {}
+    for rank, what in differ:
+        ranks.setdefault(what, []).append(rank)
+    told = [f"rank {_ranks(sorted(members))} called {what}" for what, members in ranks.items()]
+    more = f" and {len(told) - _NAMED} other calls" if len(told) > _NAMED else ""
+    return "; ".join(told[:_NAMED]) + more
 
 
 def _ranks(ranks: Sequence[int]) -> str:

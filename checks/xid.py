@@ -61,7 +61,7 @@ def gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
             yield finding
         else:
             harmless.update(event.code for event, _ in policies)
-    if harmless or not told:
+    if (harmless or not told) and not found.unread:
         notes = ", ".join(
             f"{code}" + (f" x{number}" if number > 1 else "") for code, number in sorted(harmless.items())
         )
@@ -69,6 +69,18 @@ def gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
             f"no XID that asks for action ({log.since})" + (f"; of applications and notes: {notes}" if notes else ""),
             evidence=[facts.kernel_log.DMESG],
         )
+    yield from _rest(log, found.unread, "Xid")
+
+
+def _rest(log: KernelLog, unread: Sequence[str], kind: str) -> Iterator[Finding]:
+    """Report what of the log is missing: lines whose number is not whole, and what was cut off."""
+    if unread:
+        lines = f"{len(unread)} lines" if len(unread) > 1 else "a line"
+        yield unknown(
+            f"{lines} with an {kind} whose number or address is not whole", found=unread[0][:200],
+            evidence=[facts.kernel_log.DMESG], fix=f"read them on the node: `dmesg | grep {kind}`",
+            quote="\n".join(line[:300] for line in unread[:8]),
+        )  # fmt: skip
     if log.cut:
         yield unknown(f"the newer part of the kernel's log is missing: {log.cut}", evidence=[facts.kernel_log.DMESG])
 
@@ -133,7 +145,8 @@ def nvswitch(node: NodeFacts, site: Site) -> Iterator[Finding]:
     except EvidenceError as error:
         yield _unread(error)
         return
-    found = facts.xid.events(log.lines).switches
+    events = facts.xid.events(log.lines)
+    found = events.switches
     for address in sorted({event.address for event in found if event.fatal}):
         mine = [event for event in found if event.address == address and event.fatal]
         when = log.ago(mine[0].at_s)
@@ -143,8 +156,7 @@ def nvswitch(node: NodeFacts, site: Site) -> Iterator[Finding]:
             evidence=[facts.kernel_log.DMESG],
             quote="\n".join(event.line[:300] for event in mine[:8]),
         )  # fmt: skip
-    if not any(event.fatal for event in found):
+    if not any(event.fatal for event in found) and not events.unread_switches:
         notes = f", {len(found)} that were not" if found else ""
         yield passed(f"no fatal SXid ({log.since}){notes}", evidence=[facts.kernel_log.DMESG])
-    if log.cut:
-        yield unknown(f"the newer part of the kernel's log is missing: {log.cut}", evidence=[facts.kernel_log.DMESG])
+    yield from _rest(log, events.unread_switches, "SXid")

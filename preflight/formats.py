@@ -174,6 +174,9 @@ FORMATS = (
     Format("find -printf", ("cmd:find *",), (_VM,)),
     Format("versions of kernel modules in sysfs", ("file:/sys/module/*/version",)),
     Format("ofed_info", ("cmd:ofed_info *",)),
+    Format("release files of switches", (
+        "file:/etc/Eos-release", "file:/etc/sonic/sonic_version.yml", "file:/host/machine.conf",
+    )),
     Format("/etc/os-release", ("file:/etc/os-release",), (_RECORDED,)),
     Format("directories of Python packages", ("file:*.dist-info/INSTALLER",)),
     Format("directories and variables", (

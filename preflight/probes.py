@@ -228,6 +228,8 @@ PROBES = (
     Probe("file", "/proc/cmdline", "IOMMU and other boot settings"),
     Probe("file", "/proc/sys/kernel/{osrelease,hostname}", "kernel release, host name"),
     Probe("file", "/etc/os-release", "distribution"),
+    Probe("file", "/etc/{Eos-release,sonic/sonic_version.yml}", "whether this is a network switch"),
+    Probe("file", "/host/machine.conf", "the same, of systems that ONIE installed"),
     # What nodes of one kind must have alike, or each for itself
     Probe("file", "/etc/machine-id", "whether two nodes were cloned; only a digest of it leaves the node", digest=True),
     Probe("file", "/proc/sys/kernel/random/boot_id", "whether one machine was asked by two names"),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from preflight.lean import dataclass
-from preflight.reports.visible import FABRIC, RUN, one_line
+from preflight.reports.visible import FABRIC, RUN, fold, one_line
+
+#: What the check gpu.count found where there is nothing to judge, and how that of a network switch begins.
+NOTHING, SWITCH = "no GPU, no RDMA NIC", "network switch"
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,8 @@ def verdict(report: Mapping[str, Any]) -> Verdict:
     """
     tally = _Tally.of(report)
     if report["exit_status"] == 1:
-        return Verdict("FAIL", "fail", "; ".join([*tally.failures(), *_systemic(report), *tally.gaps()]))
+        said = [*tally.failures(), *_systemic(report), *tally.strange(), *tally.gaps()]
+        return Verdict("FAIL", "fail", "; ".join(said))
     if report["exit_status"] != 0:
         return Verdict("NOT JUDGED", "unknown", "; ".join(tally.not_judged()))
     if tally.failed or tally.unknown or tally.silent:
@@ -70,6 +75,8 @@ class _Tally:
     fabric_failed: int  # findings in sweeps of the fabric
     fabric_unknown: int
     swept: bool  # whether a sweep of the fabric was judged
+    bare: tuple[str, ...]  # nodes with neither GPU nor RDMA NIC that are not declared to have none
+    switches: tuple[tuple[str, str], ...]  # network switches among the nodes, each with its system
     items: int  # of the checklists
     open_items: int  # of them unknown
 
@@ -84,13 +91,15 @@ class _Tally:
             if any(name.split(" ")[0] == FABRIC for name in finding["nodes"])
         ]
         coverage = report["coverage"]
+        bare, switches = _strangers(report)
+        mute = sum(name in switches for name in (node["name"] for node in nodes if node.get("no_answer")))
         return cls(
             names=tuple(node["name"] for node in nodes),
             failing=answered.count("fail"),
-            vague=answered.count("unknown"),
+            vague=max(0, answered.count("unknown") - len(bare) - (len(switches) - mute)),
             warned=answered.count("warn"),
             good=answered.count("pass") + answered.count("warn"),
-            silent=coverage["nodes"]["no_answer"],
+            silent=coverage["nodes"]["no_answer"] - mute,
             failed=coverage["failed"],
             node_failed=sum(list(node["checks"].values()).count("fail") for node in nodes),
             unknown=coverage["unknown"],
@@ -99,6 +108,8 @@ class _Tally:
             fabric_failed=sweeps.count("fail"),
             fabric_unknown=sweeps.count("unknown"),
             swept=bool(sweeps),
+            bare=tuple(bare),
+            switches=tuple(switches.items()),
             items=len(report["checklists"]),
             open_items=sum(item["status"] == "unknown" for item in report["checklists"]),
         )
@@ -121,8 +132,23 @@ class _Tally:
             said.append(f"could not tell for {_of(self.vague, 'node')}")
         return said + self._silence()
 
-    def not_judged(self) -> list[str]:
+    def strange(self) -> list[str]:
+        """Name the nodes on which there is nothing to judge."""
         said = []
+        if self.bare:
+            who = self._share(len(self.bare)) if len(self.names) > 1 else one_line(self.names[0])
+            verb = "has" if len(self.bare) == 1 else "have"
+            it = "it" if len(self.bare) == 1 else "they"
+            said.append(f"{who} {verb} neither a GPU nor an RDMA NIC, and nothing says that {it} should have none")
+        if len(self.switches) > _NAMED:
+            named = f"{_of(len(self.switches), 'node')} ({one_line(fold([name for name, _ in self.switches]))})"
+            said.append(f"{named} are network switches")
+        else:
+            said += [f"{one_line(name)} is a {one_line(system)}" for name, system in self.switches]
+        return said
+
+    def not_judged(self) -> list[str]:
+        said = self.strange()
         if self.failing:
             verb = "has" if self.failing == 1 else "have"
             said.append(f"{self._share(self.failing)} {verb} failures that do not gate")
@@ -173,6 +199,28 @@ class _Tally:
 
     def _share(self, count: int) -> str:
         return f"{count} of {_of(len(self.names), 'node')}"
+
+
+#: Switches that are named one by one.
+_NAMED = 3
+_OF_SWITCH = re.compile(rf"(?:^|\b)({SWITCH} \([^()]{{1,80}}\))")
+
+
+def _strangers(report: Mapping[str, Any]) -> tuple[list[str], dict[str, str]]:
+    """Return the nodes with neither GPU nor NIC, and the network switches, each with its system."""
+    bare: list[str] = []
+    switches: dict[str, str] = {}
+    for finding in report["findings"]:
+        if finding["check"] == "gpu.count" and finding["status"] == "unknown" and finding["found"]:
+            if finding["found"] == NOTHING:
+                bare += finding["nodes"]
+            elif match := _OF_SWITCH.match(finding["found"]):
+                switches |= dict.fromkeys(finding["nodes"], match[1])
+    for node in report["nodes"]:
+        silence = node.get("no_answer") or {}
+        if match := _OF_SWITCH.search(silence.get("reason", "")):
+            switches[node["name"]] = match[1]
+    return bare, switches
 
 
 def _of(count: int, thing: str) -> str:

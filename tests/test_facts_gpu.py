@@ -405,7 +405,7 @@ def test_forms_of_the_kernels_log(form: str) -> None:
      ("PCI:00000000:1b:00", "0000:1b:00.0")],
 )  # fmt: skip
 def test_forms_of_the_address(written: str, address: str) -> None:
-    (event,) = xid.events([kernel_log.Line(1, f"NVRM: Xid ({written}): 31")]).gpus
+    (event,) = xid.events([kernel_log.Line(1, f"NVRM: Xid ({written}): 31, x")]).gpus
     assert event.address == address
 
 

@@ -170,7 +170,7 @@ def pattern(key: str) -> re.Pattern[str]:
 BASES = (ROCE, "hgx-b200", LAST := "soft-roce")
 
 #: What no whole node has: a PyTorch (fixtures of versions.nccl), a bond (roce.chain), a pod's API (container.*).
-ONLY_IN_FIXTURES = ("dist-info", "/bonding/", "kube:")
+ONLY_IN_FIXTURES = ("Eos-release", "/host/machine.conf", "dist-info", "/bonding/", "kube:")
 
 
 def answers_to(probe: Probe) -> Iterator[tuple[str, list[str]]]:

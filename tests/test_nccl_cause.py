@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from preflight.checks import nccl_failures, nccl_run
+from preflight.checks import nccl_failures, nccl_gpudirect, nccl_run
 from preflight.cli import main
 from preflight.evidence import Evidence, dump, from_document
 from preflight.facts import NodeFacts, RunFacts, nccl_cause
@@ -42,7 +42,7 @@ CAUSES = {
     "iommu": (F, "cause-iommu-translates", Proof.LIKELY),
 }
 
-CHECKS = [nccl_run.transport, nccl_run.gpudirect_rdma, nccl_failures.failures]
+CHECKS = [nccl_run.transport, nccl_gpudirect.gpudirect_rdma, nccl_failures.failures]
 
 
 def case(check: str, name: str) -> Case:

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         nccl_log,
         nccl_tests,
         net,
+        network_switch,
         optics,
         perftest,
         ping,

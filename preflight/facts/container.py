@@ -126,6 +126,30 @@ def _network(entry: Mapping[str, Any]) -> Network:
     )
 
 
+#: Values of NVIDIA_VISIBLE_DEVICES that choose no GPU: there the device nodes alone show what was given.
+_NO_CHOICE = frozenset({"", "all", "void", "none"})
+_GPU = re.compile(r"[0-9]{1,3}|GPU-[0-9a-fA-F-]{4,40}")
+#: What Slurm gives a step, and a job on this node: lists of indices, then a count.
+_SLURM_LISTS, _SLURM_COUNT = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS"), "SLURM_GPUS_ON_NODE"
+
+
+def given_all_gpus(nodes: frozenset[str], environment: Mapping[str, str], gpus: int) -> bool:
+    """Tell whether a container was given all of so many GPUs: it has their device nodes, and no choice was made.
+
+    A list that is not understood (MIG instances, a path) is a choice.
+    """
+    if sum(name.removeprefix("nvidia").isdigit() for name in nodes) < gpus:
+        return False
+    asked = environment.get("NVIDIA_VISIBLE_DEVICES", "")
+    lists = [environment[name] for name in _SLURM_LISTS if name in environment]
+    lists += [] if asked in _NO_CHOICE else [asked]
+    for chosen in (text.split(",") for text in lists):
+        if len(chosen) < gpus or not all(_GPU.fullmatch(item.strip()) for item in chosen):
+            return False
+    count = environment.get(_SLURM_COUNT, str(gpus))
+    return count.isascii() and count.isdigit() and int(count[:9]) >= gpus
+
+
 def gpu_nodes(text: str) -> frozenset[str]:
     """Return the names of NVIDIA's device nodes, ``nvidia0``, ``nvidiactl``; raises ValueError."""
     names = [line.strip() for line in text.splitlines() if line.strip()]

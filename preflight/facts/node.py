@@ -103,6 +103,11 @@ class NodeFacts:
         return tuple(device for device in self.pci if device.is_rdma_nic)
 
     @cached_property
+    def network_switch(self) -> tuple[str, str] | None:
+        """The operating system of a network switch, and the record that shows it; None if this is no switch."""
+        return facts.network_switch.network_switch(self.evidence, _or_none(lambda: self.pci) or ())
+
+    @cached_property
     def driver(self) -> facts.gpu.Driver:
         """The NVIDIA driver's own view."""
         return facts.gpu.driver(self.evidence)

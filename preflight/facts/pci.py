@@ -17,6 +17,9 @@ _VIRTUAL_FUNCTIONS = frozenset(
     {"1002", "1004", "1012", "1014", "1016", "1018", "101a", "101c", "101e", "a2d3"},
 )
 
+#: ASICs of Ethernet switches, vendor 15b3 (drivers/net/ethernet/mellanox/mlxsw/pci.h): no NICs.
+SWITCH_ASICS = {"cb84": "Spectrum", "cf6c": "Spectrum-2", "cf70": "Spectrum-3", "cf80": "Spectrum-4"}
+
 _ADDRESS = regex(r"(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])")
 
 
@@ -57,8 +60,13 @@ class PciDevice:
         NVMe emulation have others and are no HCA.
         """
         if self.vendor == "15b3":
-            return self.class_code >> 8 in (0x0207, 0x0200)
+            return self.class_code >> 8 in (0x0207, 0x0200) and not self.is_switch_asic
         return self.vendor == "1d0f" and self.device.startswith("efa")
+
+    @property
+    def is_switch_asic(self) -> bool:
+        """The ASIC of an Ethernet switch, as its control CPU sees it."""
+        return self.vendor == "15b3" and self.device in SWITCH_ASICS
 
     @property
     def is_virtual_function(self) -> bool:

@@ -1,15 +1,16 @@
 """XIDs of GPUs and SXIDs of NVSwitches in the kernel's log.
 
 ``NVRM: Xid (PCI:0000:1b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.`` The address
-has no function, the text after the code is free. Some faults are logged without a code; they get the one that
-NVIDIA's catalogue has for them.
+has no function, the text after the code is free. The driver puts a comma behind every code: digits without one
+are the start of a code that a copy or a cap cut, and no code. Some faults are logged without a code; they get
+the one that NVIDIA's catalogue has for them.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TypeVar
 
@@ -19,11 +20,15 @@ from preflight.lean import dataclass
 _Value = TypeVar("_Value")
 
 _PCI = r"(?:PCI:)?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)"
-# with MIG the instance stands behind the address: ``(PCI:0000:01:00 GPU-I:05)``
-_XID = re.compile(rf"NVRM: Xid \({_PCI}(?: GPU-C?I:[0-9]{{1,3}}){{0,2}}\): ([0-9]{{1,4}})(?:, ?(.*))?")
-_SXID = re.compile(rf"SXid \({_PCI}\): ([0-9]{{1,6}}), (Non-fatal|Fatal)\b,? ?(.*)", re.I)
-_CAUSE = re.compile(r"caused by previous Xid ([0-9]{1,4})")
-_PID = re.compile(r"pid='?([0-9]{1,10})")
+# with MIG the instance stands behind the address: ``(PCI:0000:01:00 GPU-I:05)``; a person may have masked the digits
+_WHERE = r"(?:PCI:)?([0-9a-fA-F:.]{1,24})(?: GPU-C?I:[0-9]{1,3}){0,2}"
+_XID = re.compile(rf"NVRM: Xid \({_WHERE}\):(?: {{1,4}}([1-9][0-9]{{0,5}}),)?")
+_SXID = re.compile(rf"SXid \({_WHERE}\):(?: {{1,4}}([1-9][0-9]{{0,5}}),)?")
+_FATAL = re.compile(r"\s*(?:(Non-fatal|Fatal)\b,?)?", re.I)
+_CAUSE = re.compile(r"caused by previous Xid ([0-9]{1,5})(?![0-9A-Za-z])")
+_PID = re.compile(r"\bpid='?([0-9]{1,10})(?![0-9A-Za-z])")
+#: Characters after a code that are kept.
+_LONGEST = 2000
 
 #: Lines without a code -> the code that the catalogue has for them.
 _WITHOUT_CODE = (
@@ -31,6 +36,7 @@ _WITHOUT_CODE = (
     (re.compile(rf"NVRM: Rate limiting GSP RPC error prints for GPU at {_PCI}"), 119),
     (re.compile(rf"NVRM: GPU {_PCI}: RmInitAdapter failed!"), 143),
 )
+_WHOLE = re.compile(_PCI)
 _NAMED = re.compile(rf"NVRM: The NVIDIA GPU {_PCI}")
 _FALLEN = "fallen off the bus and is not responding"
 _LOADED = "NVRM: loading NVIDIA UNIX"
@@ -38,6 +44,46 @@ _CLEARED = re.compile(r"recovery action changed .{0,80}\bto 0x0 \(None\)", re.I)
 
 #: Lines of one incident: the same code of the same GPU within this time counts once, seconds.
 INCIDENT_S = 60
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One place of a line where the driver writes a code: an XID, or the SXID of a switch."""
+
+    where: str  # the address, as it is written
+    code: int | None  # None: what stands there is no whole number
+    text: str  # after the code
+    fatal: bool | None = None  # of an SXID; None where its line does not have the word
+
+
+def xids_in(line: str) -> tuple[Mark, ...]:
+    """Read the XIDs of one line; torn lines may hold several."""
+    return tuple(Mark(where, code, text.strip()) for where, code, text in _marks(_XID, line))
+
+
+def sxids_in(line: str) -> tuple[Mark, ...]:
+    """Read the SXIDs of one line."""
+    found = []
+    for where, code, text in _marks(_SXID, line):
+        word = _FATAL.match(text)
+        grade = word[1] if word else None
+        rest = text[word.end() :] if word else text
+        found.append(Mark(where, code, rest.strip(), None if grade is None else grade.lower() == "fatal"))
+    return tuple(found)
+
+
+def _marks(pattern: re.Pattern[str], line: str) -> Iterator[tuple[str, int | None, str]]:
+    matches = list(pattern.finditer(line))
+    for number, match in enumerate(matches, 1):
+        end = matches[number].start() if number < len(matches) else len(line)
+        code = int(match[2]) if match[2] else None
+        yield match[1], code, line[match.end() : min(end, match.end() + _LONGEST)]
+
+
+def pid_in(text: str) -> int | None:
+    """Return the process that the text after a code names."""
+    match = _PID.search(text)
+    return int(match[1]) if match else None
 
 
 @dataclass(frozen=True)
@@ -59,8 +105,7 @@ class Event:
     @property
     def pid(self) -> int | None:
         """The process that the line names."""
-        match = _PID.search(self.text)
-        return int(match[1]) if match else None
+        return pid_in(self.text)
 
 
 @dataclass(frozen=True)
@@ -81,6 +126,8 @@ class Events:
 
     gpus: tuple[Event, ...]
     switches: tuple[SwitchEvent, ...]
+    unread: tuple[str, ...] = ()  # lines of an XID whose number or address is not whole
+    unread_switches: tuple[str, ...] = ()  # the same of SXIDs
 
     @cached_property
     def counts(self) -> Mapping[tuple[str, int], int]:
@@ -109,39 +156,52 @@ def events(lines: Iterable[Line]) -> Events:
     """Find all events, without repetitions; what a driver load or a cleared recovery action ended is left out."""
     gpus: list[Event] = []
     switches: list[SwitchEvent] = []
+    unread: tuple[list[str], list[str]] = [], []
     cleared: dict[str, int] = {}  # address -> how many events there were when its recovery was cleared
     probed: list[Event] = []  # found while the driver was being loaded, before it says that it is
     named = ""
     for line in lines:
         if _LOADED in line.text:
-            gpus, switches, cleared, named, probed = probed, [], {}, "", []
-        elif match := _SXID.search(line.text):
-            fatal = match[3].lower() == "fatal"
-            switches.append(SwitchEvent(line.at_s, _address(match[1]), int(match[2]), fatal, match[4], line.text))
+            gpus, switches, cleared, named, probed, unread = probed, [], {}, "", [], ([], [])
+        elif marks := sxids_in(line.text):
+            for mark in marks:
+                if (address := _address(mark.where)) is None or mark.code is None:
+                    unread[1].append(line.text)
+                elif mark.fatal is not None:
+                    switches.append(SwitchEvent(line.at_s, address, mark.code, mark.fatal, mark.text, line.text))
         elif match := _NAMED.search(line.text):
-            named = _address(match[1])
+            named = _address(match[1]) or ""
         elif named and _FALLEN in line.text:
             gpus.append(Event(line.at_s, named, 79, "GPU has fallen off the bus", line.text))
             probed.append(gpus[-1])
-        elif (event := _event(line)) is not None:
-            if event.code == 154 and _CLEARED.search(event.text):
-                cleared[event.address] = len(gpus)
-            else:
-                gpus.append(event)
+        else:
+            for event in _events(line):
+                if event is None:
+                    unread[0].append(line.text)
+                elif event.code == 154 and _CLEARED.search(event.text):
+                    cleared[event.address] = len(gpus)
+                else:
+                    gpus.append(event)
     left = (event for number, event in enumerate(gpus) if number >= cleared.get(event.address, 0))
-    return Events(tuple(_once(left)), tuple(switches))
+    return Events(tuple(_once(left)), tuple(switches), *map(tuple, unread))
 
 
-def _event(line: Line) -> Event | None:
-    if match := _XID.search(line.text):
-        return Event(line.at_s, _address(match[1]), int(match[2]), (match[3] or "").strip(), line.text)
+def _events(line: Line) -> Iterator[Event | None]:
+    """Yield the XIDs of a line, None for one that cannot be read."""
+    for mark in xids_in(line.text):
+        address = _address(mark.where)
+        whole = address is not None and mark.code is not None
+        yield Event(line.at_s, address or "", mark.code or 0, mark.text, line.text) if whole else None
     for pattern, code in _WITHOUT_CODE:
         if match := pattern.search(line.text):
-            return Event(line.at_s, _address(match[1]), code, line.text.partition("NVRM: ")[2], line.text)
-    return None
+            yield Event(line.at_s, _address(match[1]) or "", code, line.text.partition("NVRM: ")[2], line.text)
+            return
 
 
-def _address(text: str) -> str:
+def _address(text: str) -> str | None:
+    """Return an address in the kernel's form; None where it is not whole."""
+    if not _WHOLE.fullmatch(text):
+        return None
     domain, bus, device = text.lower().split(":")
     return f"{int(domain, 16):04x}:{bus}:{device.partition('.')[0]}.0"
 

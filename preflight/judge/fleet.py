@@ -10,7 +10,7 @@ from preflight.evidence import Evidence
 from preflight.facts import NodeFacts, RunFacts
 from preflight.judge.excuse import SHADOW
 from preflight.judge.outcome import Outcome, outcome
-from preflight.judge.seen import Seen
+from preflight.judge.seen import Seen, not_of_switch
 from preflight.lean import dataclass, replace
 from preflight.model import Check, Finding, Status, skipped, unknown
 
@@ -36,6 +36,9 @@ class Fleet:
             if (check.pair in seen.pair_tests if check.pair else seen.pair is None)
         ]
         least = min(2, len(meant)) if check.pair else 2
+        switches = [place for place in meant if self.seen[place].switch]
+        yield from ((place, not_of_switch(number, self.seen[place].switch)) for place in switches)
+        meant = [place for place in meant if not self.seen[place].switch]
         places = [place for place in meant if place in self.nodes]
         answered = [place for place in places if self.seen[place].answered]
         if len(answered) < least:

@@ -15,7 +15,10 @@ from preflight.facts.node import Ballots
 from preflight.facts.picture import picture
 from preflight.judge.outcome import Outcome, outcome
 from preflight.lean import dataclass, field
-from preflight.model import Check, Scope
+from preflight.model import Check, Scope, skipped
+
+#: The check that reports a network switch among the nodes; no other runs on it.
+NAMES_SWITCH = "gpu.count"
 
 #: What a sweep of the fabric leaves: the key of its first record.
 SWEPT = "cmd:ibnetdiscover"
@@ -34,6 +37,7 @@ class Seen:
     swept: bool
     origin: str | None
     site: Site | None = None
+    switch: str = ""  # the record by which it is a network switch, of which nothing is judged
     about: Mapping[str, Any] = field(default_factory=dict)  # what the report's page of the node says of it
     more: Mapping[str, Any] = field(default_factory=dict)  # the rest of that, where there is any
     outcomes: list[Outcome] = field(default_factory=list)
@@ -63,10 +67,11 @@ def survey(evidence: Evidence, checks: Sequence[Check], cluster: Cluster, ballot
     if seen.no_answer is not None:
         return seen, facts
     seen.site = cluster.site(facts)
+    seen.switch = facts.network_switch[1] if facts.network_switch else ""
     seen.outcomes = outcomes(facts, seen.site, checks, lambda check: seen.windowed or not check.window)
     facts.failing.update((checks[one.check].id, one.failing) for one in seen.outcomes)
     seen.about, seen.more = _about(facts, seen.site)
-    if ballots and seen.answered:
+    if ballots and seen.answered and not seen.switch:
         _vote(facts, seen.site, checks)
         seen.ballots = facts.ballots
     return seen, facts
@@ -76,11 +81,23 @@ def outcomes(facts: NodeFacts, site: Site, checks: Sequence[Check], which: Calla
     """Run checks of nodes on one; one that was asked for tests with another node alone is not judged by itself."""
     if facts.evidence.pair is not None:
         return []
-    return [
-        outcome(number, check, facts.node, facts, site, lambda: facts.evidence)
+    wanted = [
+        (number, check)
         for number, check in enumerate(checks)
         if check.scope is Scope.NODE and not check.pair and which(check)
     ]
+    switch = facts.network_switch
+    return [
+        not_of_switch(number, switch[1])
+        if switch is not None and check.id != NAMES_SWITCH
+        else outcome(number, check, facts.node, facts, site, lambda: facts.evidence)
+        for number, check in wanted
+    ]
+
+
+def not_of_switch(number: int, key: str) -> Outcome:
+    """Return the outcome of a check that does not apply to a network switch; the record shows that it is one."""
+    return Outcome(number, (skipped(f"a network switch: see {NAMES_SWITCH}", evidence=[key]),))
 
 
 def of_every_node(check: Check) -> bool:

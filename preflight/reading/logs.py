@@ -67,7 +67,7 @@ def _nccl(source: Source) -> Iterator[Part]:
     numbers = [number for number, line in enumerate(lines, 1) if _has_line(line)]
     first, last = (numbers[0], numbers[-1]) if numbers else (1, source.text.count("\n") + 1)
     facts = document(log)
-    facts["watchdog"] = _watchdog(source.text)
+    facts["watchdog"] = _watchdog(source.text, log.nranks)
     taken = Taken(last, facts, _summary(facts), [Cut(last, note) for note in log.notes])
     yield Part(NCCL_LOG, first, last, "", taken, "")
 
@@ -81,7 +81,7 @@ def _restored(lines: list[str]) -> list[str]:
     return [line.decode("utf-8", "replace") for line in restored([one.encode("utf-8", "replace") for one in lines])]
 
 
-def _watchdog(text: str) -> dict[str, Any] | None:
+def _watchdog(text: str, nranks: int | None) -> dict[str, Any] | None:
     """Return what PyTorch's watchdog says, and which rank that points at; None if it says nothing."""
     told = watchdog.parse(text.split("\n"))
     if not told:
@@ -89,7 +89,9 @@ def _watchdog(text: str) -> dict[str, Any] | None:
     return {
         "timeouts": [vars_of(one) for one in told.timed_out[:_TOLD_RANKS]],
         "progress": [vars_of(one) for one in told.progress[:_TOLD_RANKS]],
-        "hangs": [{**vars_of(one), "differ": [list(pair) for pair in one.differ]} for one in hang.of_watchdog(told)],
+        "hangs": [
+            {**vars_of(one), "differ": [list(pair) for pair in one.differ]} for one in hang.of_watchdog(told, nranks)
+        ],
     }
 
 

@@ -15,7 +15,7 @@ from preflight.cluster import Site
 from preflight.facts import NodeFacts
 from preflight.facts.xid import Event, Events
 from preflight.facts.xid_judged import BAD, judged
-from preflight.facts.xid_policy import POLICY, Act
+from preflight.facts.xid_policy import Act
 from preflight.model import Check, Finding, check, failed, passed, warned
 from preflight.reading.record import read_facts
 
@@ -166,7 +166,7 @@ def xids(node: NodeFacts, site: Site) -> Iterator[Finding]:
             if 144 <= event.code <= 150 and _UNIT_STUMP.fullmatch(event.text):
                 continue
             policy, seen = judged(event, found), (event.address, event.code)
-            if policy.act not in (*BAD, Act.WARN) or event.code not in POLICY or event.code == 45 or seen in told:
+            if policy.act not in (*BAD, Act.WARN) or event.code == 45 or seen in told:
                 continue
             told.add(seen)
             yield (failed if policy.act in BAD else warned)(

@@ -18,6 +18,7 @@ from preflight import evidence
 from preflight.collector import frame
 from preflight.transport import ship
 from preflight.transport.outcome import NoAnswer, quoted
+from preflight.transport.switch_cli import network_switch
 
 #: Names under which a Python 3 is looked for, in this order.
 PYTHONS = (
@@ -200,6 +201,9 @@ class Conversation:
             unusable = quoted(told["unusable"])
             also = f"; {unusable} cannot be used" if unusable else ""
             return f"no python3 (3.6 or newer) on the node{also}; searched PATH {quoted(told['path'])}"
+        if system := network_switch(b"\n".join((self._stderr, self._noise))):
+            why = f"this is a network switch ({system}), whose command line took our command for its own"
+            return self._with_words(f"{why}; leave it out of --hosts")
         if ended:
             why = f": {HANGS}" if late else ""
             return self._with_words(f"{ended} before the login shell ran our command{why}; try: ssh HOST true")

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from preflight.facts.node import NodeFacts
 
 #: As NCCL's message of a failed ibv_modify_qp names them, from 2.21 on.
-_DEVICE = re.compile(r"\bon dev ([\w.-]{1,63}):(\d{1,3})")
-_INDEX = re.compile(r"\blocal GID index (\d{1,3})")
+_DEVICE = re.compile(r"\bon dev ([\w.-]{1,63}):(\d{1,3})(?!\d)")
+_INDEX = re.compile(r"\blocal GID index (\d{1,3})(?!\d)")
 #: A GID behind "remote GID " (ibv_modify_qp) or "remoteGids" (work completions, without a blank).
 _REMOTE = re.compile(r"\bremote ?Gids? ?([0-9a-fA-F:.]{2,45})", re.IGNORECASE)
 

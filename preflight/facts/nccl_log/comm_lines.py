@@ -8,14 +8,16 @@ from preflight.facts.nccl_log.said import Event
 
 _COMM = re.compile(
     r"(?:\[Rank \d+\] )?(?:nccl\w+ )?comm (?:0x\S{0,20}|\(nil\)) rank (?P<rank>\d{1,7})"
-    r" n[rR]anks (?P<nranks>\d{1,7})(?P<rest>.*)"
+    r" n[rR]anks (?P<nranks>\d{1,7})(?!\d)(?P<rest>.*)"
 )
 _COMM_ID = re.compile(r"\bcommId (0x[0-9a-f]+)")
 _SPLIT = re.compile(r"\bparent (0x[0-9a-f]+)(?: (?:splitCount|childCount) (\d+))?(?: color (-?\d+))?")
 _PHASE = re.compile(r"- (Init START|Init COMPLETE|Destroy COMPLETE|Abort COMPLETE)")
 #: Of the tuner of aws-ofi-nccl.
 _TUNED = re.compile(r"Tuner init\b.{0,40}: comm with (\d{1,7}) ranks and (\d{1,7}) nodes")
-_SIZE = re.compile(r" nNodes (\d{1,7})(?: localRanks (\d{1,5}))?(?: localRank \d{1,5})?(?: MNNVL (\d))?")
+_SIZE = re.compile(
+    r" nNodes (\d{1,7})(?!\d)(?: localRanks (\d{1,5})(?!\d))?(?: localRank \d{1,5}(?!\d))?(?: MNNVL (\d))?"
+)
 _RANK = re.compile(r"\brank (\d{1,7})\s+n[rR]anks (\d{1,7})\b")
 _CHECKED_IN = re.compile(r"Bootstrap Root ?: rank \d{1,7} of (\d{1,7})\b")
 _COLLECTIVE_SIZE = re.compile(rb" \[nranks=(\d{1,7})\]")

@@ -25,7 +25,7 @@ _AFFINITY = re.compile(
 _PROVIDER = re.compile(r"NET/OFI Selected [Pp]rovider is ([\w;.-]{1,32})")
 _SHARP = re.compile(r"(?:SHARP|Sharp) rank \d+/\d+ initialized on (\S{1,64})")
 _NVLS_SUPPORT = re.compile(r"NVLS multicast support is (not )?available on dev")
-_CLIQUE = re.compile(r"MNNVL 1 cliqueId \S+ cliqueSize (\d{1,5})")
+_CLIQUE = re.compile(r"MNNVL 1 cliqueId \S+ cliqueSize (\d{1,5})(?!\d)")
 _DRIVER = re.compile(r"cudaDriverVersion (\d{4,6})\b")
 _REGISTER = re.compile(r"register comm 0x[0-9a-f]+ buffer 0x[0-9a-f]+ size \d")
 

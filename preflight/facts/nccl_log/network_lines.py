@@ -14,7 +14,7 @@ _BOOTSTRAP = re.compile(r"Bootstrap ?: Using (.*)")
 _ADDRESS = re.compile(r"(?:\[\d{1,3}\])?([^\s:\[\]]{1,63}):(\S{3,64}?)(?:<\d+>|(?=\s|$))")
 _OLD_INTERFACE = re.compile(r"NET : Using interface (\S{1,63}?):(\S{3,64})<\d+>")  # up to 2.3
 _USING = re.compile(r"NET/(\S{1,32})\s*: Using (.*)", re.DOTALL)
-_IB_DEVICE = re.compile(r"\[(\d{1,3})\]\s?([^\s:={}\[\]]{1,63}):(\d{1,3})[^/\s]{0,16}/(IB|RoCE)(/SHARP)?")
+_IB_DEVICE = re.compile(r"\[(\d{1,3})\]\s?([^\s:={}\[\]]{1,63}):(\d{1,3})(?!\d)[^/\s]{0,16}/(IB|RoCE)(/SHARP)?")
 #: With the subsystem NET since 2.28: each device that NCCL_IB_HCA leaves; its number counts those of the host.
 _VERBS_DEVICE = re.compile(r"NET/IB ?: \[\d{1,3}\] ([^\s:]{1,63}):\S{1,63}:(\d{1,3})/(IB|RoCE) provider=")
 _OUT_OF_BAND = re.compile(r"([^\s:]{1,63}):\S{2,64}")

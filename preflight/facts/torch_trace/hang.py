@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 from preflight.facts.torch_trace.recording import Entry, Recording
-from preflight.facts.torch_trace.watchdog import Watchdog
+from preflight.facts.torch_trace.watchdog import Progress, Watchdog
 from preflight.lean import dataclass
 
 
@@ -20,7 +20,10 @@ class Hang:
     waiting: tuple[int, ...]
     behind: tuple[int, ...]  # have not come to it, as they say themselves
     silent: tuple[int, ...]  # members of which nothing was handed over
-    differ: tuple[tuple[int, str], ...]  # (rank, what it called there) where that is not what most called
+    differ: tuple[tuple[int, str], ...]  # (rank, what it called there) where ranks called different things
+    passed: tuple[int, ...] = ()  # have completed it, as they report themselves
+    shown: tuple[int, ...] = ()  # whose words these are
+    whole: bool = True  # whether all members of the group are known to be among them
 
 
 def of_recordings(recordings: Mapping[int, Recording]) -> tuple[Hang, ...]:
@@ -72,37 +75,81 @@ def _signature(entry: Entry) -> tuple[str, ...]:
     return (op, str(entry.sizes) if sized else "", *sorted(set(entry.dtypes)))
 
 
-def of_watchdog(told: Watchdog) -> tuple[Hang, ...]:
-    """Compare how far the ranks were; those that had enqueued least are those that the others wait for."""
-    by_group: dict[str, dict[int, tuple[int, int, int | None]]] = defaultdict(dict)
+def of_watchdog(told: Watchdog, nranks: int | None = None) -> tuple[Hang, ...]:
+    """Compare how far the ranks were, group by group; ``nranks`` is the size of the job where it is known.
+
+    Nothing rests on the order of the lines. The text of some ranks says nothing about the others: only of the group of
+    all ranks, and of a job whose size is known, can be known that nobody is missing.
+    """
+    by_group: dict[str, dict[int, Progress]] = defaultdict(dict)
     for one in told.progress:
-        by_group[one.group][one.rank] = (one.enqueued, one.completed, one.at)
-    ops = {(one.rank, one.seq): one.op for one in told.timed_out}
+        by_group[one.group][one.rank] = one
+    calls = _calls(told)
     found = []
     for group, ranks in sorted(by_group.items()):
-        named = [at for _, _, at in ranks.values() if at is not None]
-        begun = [completed + 1 for enqueued, completed, _ in ranks.values() if enqueued > completed]
+        named = [one.at for one in ranks.values() if one.at is not None]
+        begun = [one.completed + 1 for one in ranks.values() if one.enqueued > one.completed]
         if not (named or begun):
             continue
         seq = min(named or begun)
-        behind = tuple(sorted(rank for rank, (enqueued, _, _) in ranks.items() if enqueued < seq))
-        waiting = tuple(sorted(rank for rank, (enqueued, done, _) in ranks.items() if enqueued >= seq > done))
-        op = next((ops[rank, seq] for rank in waiting if ops.get((rank, seq))), None)
-        differ = tuple((rank, called) for rank in waiting if (called := ops.get((rank, seq))) and called != op)
-        found.append(Hang(group, seq, op, waiting, behind, (), differ))
-    if not found:
-        found = _of_timeouts(told)
-    return tuple(found)
+        behind = tuple(sorted(rank for rank, one in ranks.items() if one.enqueued < seq))
+        waiting = tuple(sorted(rank for rank, one in ranks.items() if one.enqueued >= seq > one.completed))
+        passed = tuple(sorted(rank for rank, one in ranks.items() if one.completed >= seq))
+        op, differ = _agreed({rank: calls.get((rank, seq), ()) for rank in waiting})
+        of_all = _OF_ALL in group and nranks is not None and max(ranks) < nranks
+        silent = tuple(sorted(set(range(min(nranks or 0, _MOST_RANKS))) - set(ranks))) if of_all else ()
+        shown = tuple(sorted(ranks))
+        whole = of_all and not silent
+        found.append(Hang(group, seq, op, waiting, behind, silent, differ, passed, shown, whole))
+    return tuple(found or _of_timeouts(told, calls))
 
 
-def _of_timeouts(told: Watchdog) -> list[Hang]:
-    """Older versions tell no progress: only what ran out of time, and where; of whom nobody knows says nothing."""
-    seqs = [one.seq for one in told.timed_out if one.seq is not None and one.rank is not None]
-    if not seqs:
-        return []
-    seq = min(seqs)
-    here = [one for one in told.timed_out if one.seq == seq]
-    op = Counter(one.op for one in here).most_common(1)[0][0]
-    known = {one.rank: one.op for one in here if one.rank is not None}
-    differ = sorted((rank, called) for rank, called in known.items() if called is not None and called != op)
-    return [Hang("", seq, op, tuple(sorted(known)), (), (), tuple(differ))]
+#: How the group of all ranks is described, and ranks that are counted of it.
+_OF_ALL, _MOST_RANKS = "default_pg", 1 << 17
+
+#: What a rank called: the collective and, where they must agree, its sizes.
+_Call = tuple[str, "int | None", "int | None"]
+_SIZED = ("ALLREDUCE", "BROADCAST", "REDUCE")
+
+
+def _calls(told: Watchdog) -> dict[tuple[int, int], tuple[_Call, ...]]:
+    """Return what each rank called at each number; of one that is in two groups there may be several."""
+    found: dict[tuple[int, int], set[_Call]] = defaultdict(set)
+    for one in told.timed_out:
+        if one.rank is not None and one.seq is not None and one.op is not None:
+            sizes = (one.numel_in, one.numel_out) if one.op in _SIZED else (None, None)
+            found[one.rank, one.seq].add((one.op, *sizes))
+    return {where: tuple(sorted(calls, key=repr)) for where, calls in found.items()}
+
+
+def _agreed(calls: Mapping[int, tuple[_Call, ...]]) -> tuple[str | None, tuple[tuple[int, str], ...]]:
+    """Return what all ranks called, or None and what each of them called."""
+    known = {rank: said for rank, said in calls.items() if said}
+    if len(set(known.values())) <= 1 and all(len(said) == 1 for said in known.values()):
+        op = next((said[0][0] for said in known.values()), None)
+        return op if len(known) == len(calls) else None, ()
+    return None, tuple((rank, " and ".join(map(_named, said))) for rank, said in sorted(known.items()))
+
+
+def _named(call: _Call) -> str:
+    op, numel_in, numel_out = call
+    return op if numel_in is None else f"{op} of {numel_in} elements" + (
+        f" into {numel_out}" if numel_out not in (None, numel_in) else "")  # fmt: skip
+
+
+def _of_timeouts(told: Watchdog, calls: Mapping[tuple[int, int], tuple[_Call, ...]]) -> list[Hang]:
+    """Older versions tell no progress and no group: only what ran out of time, and where."""
+    first: dict[int, int] = {}
+    for one in told.timed_out:
+        if one.rank is not None and one.seq is not None:
+            first[one.rank] = min(one.seq, first.get(one.rank, one.seq))
+    found = []
+    for seq in sorted(set(first.values()))[:_MOST_NUMBERS]:
+        waiting = tuple(sorted(rank for rank, at in first.items() if at == seq))
+        op, differ = _agreed({rank: calls.get((rank, seq), ()) for rank in waiting})
+        found.append(Hang("", seq, op, waiting, (), (), differ, (), tuple(sorted(first)), False))
+    return found
+
+
+#: Numbers of collectives in which ranks wait that are reported one by one.
+_MOST_NUMBERS = 8

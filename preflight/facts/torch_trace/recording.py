@@ -15,7 +15,9 @@ from preflight.facts.torch_trace.kineto import _sample
 from preflight.lean import dataclass
 
 MOST_ENTRIES = 200_000
-_RANK = re.compile(r"rank[_-]?(\d{1,7})|(?:trace|dump|fr)_(\d{1,7})\b|_(\d{1,7})(?:\.json|\.pickle|\.pkl)?$", re.I)
+_RANK = re.compile(
+    r"rank[_-]?(\d{1,7})(?!\d)|(?:trace|dump|fr)_(\d{1,7})\b|_(\d{1,7})(?:\.json|\.pickle|\.pkl)?$", re.I
+)
 
 
 @dataclass(frozen=True)

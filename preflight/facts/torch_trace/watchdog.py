@@ -21,9 +21,9 @@ _TIMEOUT = re.compile(
 )
 _STATUS = re.compile(
     r"\[PG (?:ID )?(\S{1,40})(?: PG GUID (\S{1,60}))?(?: \((\w{1,60})\))? Rank (\d{1,7})\].{0,300}?"
-    r"[Ll]ast enqueued(?: NCCL)? work: (-?\d{1,15}), last completed(?: NCCL)? work: (-?\d{1,15})"
+    r"[Ll]ast enqueued(?: NCCL)? work: (-?\d{1,15}), last completed(?: NCCL)? work: (-?\d{1,15})(?!\d)"
 )
-_AT_WORK = re.compile(r"(?:watchdog at work|Timeout at NCCL work|work sequence id)\D{0,20}(\d{1,15})")
+_AT_WORK = re.compile(r"(?:watchdog at work|Timeout at NCCL work|work sequence id)\D{0,20}(\d{1,15})(?!\d)")
 _RANK_MARK = re.compile(_MARK)
 
 MOST = 100_000
@@ -89,8 +89,14 @@ def parse(lines: Iterable[str]) -> Watchdog:
                     number, int(match[4]) if rank is None else rank, match[2] or match[1], int(at[1]) if at else None,
                     int(match[5]), int(match[6]),
                 )  # fmt: skip
-                progress.setdefault((told.rank, told.group), told)
+                known = progress.get((told.rank, told.group), told)
+                progress[told.rank, told.group] = max(known, told, key=_how_far)
     return Watchdog(_said(timed_out), tuple(progress.values()))
+
+
+def _how_far(one: Progress) -> tuple[int, int, bool, int]:
+    """Order what one rank reports of one group, whatever the order of its lines: the last word counts."""
+    return one.enqueued, one.completed, one.at is not None, -(one.at or 0)
 
 
 def _said(timed_out: list[TimedOut]) -> tuple[TimedOut, ...]:

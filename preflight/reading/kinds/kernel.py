@@ -6,15 +6,10 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from preflight.facts.xid import pid_in, sxids_in, xids_in
 from preflight.reading.blocks import is_prompt
 from preflight.reading.lines import Lines
-from preflight.reading.parts import Kind, Taken, left_out
-
-_XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)(?: GPU-(?:I|CI):\d{1,3}){0,2}\): (\d{1,3})(?:,\s*(.*))?")
-_SXID = re.compile(
-    r"nvidia-nvswitch(\d{1,3}): SXid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d{5})(?:,\s*(?:(Fatal|Non-fatal),?\s*)?(.*))?"
-)
-_PID = re.compile(r"\bpid='?(\d{1,10})'?")
+from preflight.reading.parts import Cut, Kind, Taken, left_out
 
 #: What a line of a kernel log begins with: its time, in one of the ways of dmesg, journalctl and syslog;
 #: UCX writes the like, with host and process behind it.
@@ -76,6 +71,8 @@ def _is_log(text: str) -> bool:
 
 #: An error of a switch, and not the text of a program that prints one.
 _SWITCH = re.compile(r"SXid \((?:PCI:)?[0-9a-fA-F]{4}")
+#: Which of a node's switches it is.
+_DEVICE = re.compile(r"\bnvidia-nvswitch([0-9]{1,3}): SXid ")
 #: The driver's name in prose, or in a command that looks for it.
 _ONLY_NAMED = re.compile(r"NVRM: Xid(?! \()|grep\b.{0,80}(?:NVRM|SXid)")
 
@@ -115,7 +112,7 @@ def _begins(lines: Lines, at: int) -> bool:
     # Other programs write times as well: it is the kernel's if a driver and its device, or the kernel's names, are near
     if _UNTIMED.fullmatch(text, time.end()):
         return True
-    return any(_XID.search(line.text) or _SXID.search(line.text) for line in lines[at : at + 40])
+    return any(xids_in(line.text) or sxids_in(line.text) for line in lines[at : at + 40])
 
 
 def _events(text: str, number: int) -> list[dict[str, Any]]:
@@ -177,6 +174,7 @@ def _take(lines: Lines, at: int) -> Taken:
     xids: list[dict[str, Any]] = []
     sxids: list[dict[str, Any]] = []
     events: list[dict[str, Any]] = []
+    cut: list[Cut] = []
     end, last, others, blanks = at, at, 0, 0
     width = _Width.of(lines[at : at + _MOST_NEAR])
     while end < len(lines) and others < _GAP and blanks < _BLANKS:
@@ -192,24 +190,28 @@ def _take(lines: Lines, at: int) -> Taken:
         text, end = _whole(lines, end, width)
         last, others, blanks, time = end - 1, 0, 0, _TIME.match(text)
         at_time = time["at"].strip("[] ") if time else None
-        if match := _XID.search(text):
-            pid = _PID.search(match[3] or "")
+        for mark in (found := xids_in(text)):
+            if mark.code is None:
+                cut.append(Cut(number, "the number of an Xid is not whole"))
+                continue
             xids.append({
-                "bus_id": _address(match[1]), "xid": int(match[2]), "time": at_time,
-                "pid": int(pid[1]) if pid else None,
-                "text": (match[3] or "").strip(), "line": number,
+                "bus_id": _address(mark.where), "xid": mark.code, "time": at_time, "pid": pid_in(mark.text),
+                "text": mark.text, "line": number,
             })  # fmt: skip
-        elif match := _SXID.search(text):
+        for mark in () if found else sxids_in(text):
+            if mark.code is None:
+                cut.append(Cut(number, "the number of an SXid is not whole"))
+                continue
+            device = _DEVICE.search(text)
             sxids.append({
-                "switch": int(match[1]), "bus_id": _address(match[2]), "sxid": int(match[3]), "time": at_time,
-                "fatal": None if match[4] is None else match[4] == "Fatal", "text": (match[5] or "").strip(),
-                "line": number,
+                "switch": int(device[1]) if device else None, "bus_id": _address(mark.where), "sxid": mark.code,
+                "time": at_time, "fatal": mark.fatal, "text": mark.text, "line": number,
             })  # fmt: skip
         events += _events(text, number)
     facts = {"xids": xids, "sxids": sxids, "events": events}
     numbers = sorted({str(xid["xid"]) for xid in xids}, key=int)
     summary = f"{last - at + 1} lines; Xid: {', '.join(numbers) or 'none'}; SXid: {len(sxids)}; events: {len(events)}"
-    return Taken(last + 1, facts, summary)
+    return Taken(last + 1, facts, summary, cut)
 
 
 KINDS = (Kind("kernel log", _begins, _take, signs=(":", "[", ";", "SXid (")),)

@@ -1,0 +1,60 @@
+"""Which network operating system a machine runs: a switch answers over SSH, and is no node that jobs run on.
+
+SONiC and Cumulus are Debian with Python, Arista EOS is a Fedora or AlmaLinux, so the collector runs there as well.
+Sources: sonic-buildimage (``/etc/sonic/sonic_version.yml``), ONIE (``machine.conf``, kept by network operating
+systems in ``/host``), ``os-release`` of Cumulus Linux and NX-OS, drivers/net/ethernet/mellanox/mlxsw/pci.h.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from preflight.evidence import Evidence, EvidenceError
+from preflight.facts.pci import SWITCH_ASICS, PciDevice
+
+OS_RELEASE = "file:/etc/os-release"
+EOS_RELEASE = "file:/etc/Eos-release"
+SONIC = "file:/etc/sonic/sonic_version.yml"
+MACHINE = "file:/host/machine.conf"
+
+#: ``ID`` of os-release -> name.
+_SYSTEMS = {
+    "cumulus-linux": "Cumulus Linux",
+    "nexus": "Cisco NX-OS",
+    "sonic": "SONiC",
+    "nvos": "NVIDIA NVOS",
+}
+_ID = re.compile(r"^ID=[\"']?([\w.-]{1,40})[\"']?\s*$", re.M)
+_BUILD = re.compile(r"^build_version: *[\"']?([\w.+-]{1,60})", re.M)
+_ONIE = re.compile(r"^(?:onie|aboot)_platform=([\w.-]{1,60})\s*$", re.M)
+
+
+def network_switch(evidence: Evidence, bus: Iterable[PciDevice]) -> tuple[str, str] | None:
+    """Return the name of a switch's operating system and the record that shows it; None if this is no switch.
+
+    A machine with a GPU is none, whatever its files are called.
+    """
+    devices = tuple(bus)
+    if any(device.is_gpu for device in devices):
+        return None
+    if match := _BUILD.search(_text(evidence, SONIC)):
+        build = match[1] if match[1].lower().startswith("sonic") else f"SONiC {match[1]}"
+        return build, SONIC
+    if release := _text(evidence, EOS_RELEASE).strip():
+        return " ".join(release.split())[:60], EOS_RELEASE
+    if (match := _ID.search(_text(evidence, OS_RELEASE))) and (name := _SYSTEMS.get(match[1].lower())):
+        return name, OS_RELEASE
+    if match := _ONIE.search(_text(evidence, MACHINE)):
+        return f"ONIE platform {match[1]}", MACHINE
+    for device in devices:
+        if device.is_switch_asic:
+            return f"{SWITCH_ASICS[device.device]} ASIC", f"file:/sys/bus/pci/devices/{device.address}/uevent"
+    return None
+
+
+def _text(evidence: Evidence, key: str) -> str:
+    try:
+        return evidence.text(key)
+    except EvidenceError:
+        return ""
