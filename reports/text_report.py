@@ -27,6 +27,8 @@ def _parts(report: Mapping[str, Any], verbose: bool) -> list[Part]:
     for origin in report.get("origins", ()):
         parts.append(_said(f"evidence: {one_line(origin)}", "dim"))
     parts.append(_coverage(report["coverage"], verbose))
+    for way in report.get("run", {}).get("openssh", ()):
+        parts.append(_said(one_line(f"through the system's ssh: {way['nodes']}: {way['why']}"), "dim"))
     if past := summary(report):
         parts.append(_said(past))
     parts += _silent(report["nodes"])

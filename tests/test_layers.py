@@ -43,8 +43,8 @@ LAYERS = {
     "progress": {"fleet"},
     "console": set[str](),
     "session": {
-        "archive", "checks", "cluster", "console", "evidence", "history", "judge", "model", "reports", "saved",
-        "targets", "version",
+        "archive", "checks", "cluster", "console", "evidence", "history", "judge", "model", "nodeset", "reports",
+        "saved", "targets", "version",
     },
     "resume": {"archive", "evidence", "nodeset"},
     "manner": {"cluster", "console", "probes", "transport"},
