@@ -267,13 +267,13 @@ def test_a_key_of_another_type_is_a_changed_key(
         subprocess.run(["ssh-keygen", "-q", "-H", "-f", str(path)], check=True, capture_output=True)
         lines = path.read_text()
     for shown in (*KINDS, "new"):
-        said = judge(tmp_path, lines, keys[shown], port=port, strict=strict)
+        refusal = judge(tmp_path, lines, keys[shown], port=port, strict=strict)
         if shown in known:
-            assert said == ""
+            assert refusal == ""
         elif known:
-            assert said.startswith("the host key has changed: "), (known, shown)
+            assert refusal.startswith("the host key has changed: "), (known, shown)
         else:
-            assert said.startswith("the host key is unknown: ") if strict else said == ""
+            assert refusal.startswith("the host key is unknown: ") if strict else refusal == ""
 
 
 def test_a_key_that_was_not_asked_for_is_not_called_changed(tmp_path: Path, keys: dict[str, Path]) -> None:

@@ -150,4 +150,4 @@ def test_the_image_has_no_base_of_its_own() -> None:
     for path in (*(ROOT / "deploy").rglob("*"), *(ROOT / "docs").glob("*.md"), ROOT / "README.md"):
         if path.is_file():
             found = re.search(r"@sha256:[0-9a-f]{6,}", path.read_text(errors="replace"))
-            assert not found, f"{path.name}: a digest that nobody looked up"
+            assert not found, f"{path.name}: a digest does not belong here"

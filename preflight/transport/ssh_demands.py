@@ -70,9 +70,9 @@ class Demands:
         """Return each setting of a host that paramiko cannot follow, as ``Keyword value``."""
         return tuple(
             f"{_NAMES.get(keyword, keyword)} {value}"
-            for keyword, said in values.items()
-            if keyword not in FOLLOWED and keyword not in HARMLESS and said != defaults.get(keyword)
-            for value in said
+            for keyword, found in values.items()
+            if keyword not in FOLLOWED and keyword not in HARMLESS and found != defaults.get(keyword)
+            for value in found
             if self._is_demand(keyword, value)
         )
 
