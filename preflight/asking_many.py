@@ -15,6 +15,7 @@ from preflight.manner import DEADLINE_S, FLEET_DEADLINE_S, Manner, plans, sweepe
 if TYPE_CHECKING:
     from preflight.evidence import Evidence
     from preflight.session import Session
+    from preflight.transport.auto import AutoTransport
     from preflight.transport.piped import PipedTransport
     from preflight.transport.srun import Srun
     from preflight.transport.ssh import SshTransport
@@ -74,7 +75,11 @@ def fleet(hosts: Sequence[str], session: Session, manner: Manner) -> Sequence[Ev
     session.via = manner.via
     if not hosts:
         return answers.documents()
-    with connection(hosts, manner) as transport, Progress(len(hosts)) as shown, interruptible() as stop:
+    with (
+        connection(hosts, manner) as transport,
+        Progress(len(hosts), through_openssh=transport.through_openssh) as shown,
+        interruptible() as stop,
+    ):
         for warning in transport.warnings:
             say(f"warning: {warning}\n", sys.stderr)
         if isinstance(transport, Srun):
@@ -84,6 +89,7 @@ def fleet(hosts: Sequence[str], session: Session, manner: Manner) -> Sequence[Ev
         for evidence in said:
             session.keep(evidence)
             answers.add(evidence)
+        session.through_openssh = transport.through_openssh
     _advise(answers.silent)
     return answers.documents()
 
@@ -109,11 +115,11 @@ def _already(hosts: Sequence[str], session: Session, plan: Mapping[str, Any], ma
 
 
 @contextmanager
-def connection(hosts: Sequence[str], manner: Manner) -> Iterator[SshTransport | PipedTransport | Srun]:
+def connection(hosts: Sequence[str], manner: Manner) -> Iterator[AutoTransport | SshTransport | PipedTransport | Srun]:
     """Yield a transport to these hosts; closing it at the end also ends what still runs there."""
     from preflight.transport.outcome import TransportError
 
-    transport: SshTransport | PipedTransport | Srun
+    transport: AutoTransport | SshTransport | PipedTransport | Srun
     try:
         if manner.via == "srun":
             from preflight.nodeset import fold_for_slurm
@@ -129,21 +135,34 @@ def connection(hosts: Sequence[str], manner: Manner) -> Iterator[SshTransport | 
 
             transport = OpenSshTransport(manner.ssh_config, hosts, manner.connect_timeout_s)
         else:
-            try:
-                from preflight.transport.ssh import SshOptions, SshTransport
-            except ModuleNotFoundError as error:  # preflight as one file: paramiko's cryptography is compiled
-                raise UsageError(
-                    f"no SSH: there is no {error.name} in this preflight; use --via openssh, or install gpu-preflight"
-                ) from None
-            options = SshOptions(manner.ssh_config, connect_timeout_s=manner.connect_timeout_s)
             with progress("reading the SSH configuration"):
-                transport = SshTransport(options, hosts)
+                transport = _ssh(hosts, manner)
     except TransportError as error:
         raise UsageError(str(error)) from None
     try:
         yield transport
     finally:
         transport.close()
+
+
+def _ssh(hosts: Sequence[str], manner: Manner) -> AutoTransport | SshTransport | PipedTransport:
+    """Return SSH with paramiko, which ``auto`` leaves where a host needs more; raises TransportError."""
+    try:
+        from preflight.transport.ssh import SshOptions, SshTransport
+    except ModuleNotFoundError as error:  # preflight as one file: paramiko's cryptography is compiled
+        if manner.via != "auto":
+            raise UsageError(
+                f"no SSH: there is no {error.name} in this preflight; use --via openssh, or install gpu-preflight"
+            ) from None
+        from preflight.transport.openssh import OpenSshTransport
+
+        every = OpenSshTransport(manner.ssh_config, hosts, manner.connect_timeout_s)
+        every.through_openssh = dict.fromkeys(hosts, f"there is no {error.name} in this preflight")
+        return every
+    from preflight.transport.auto import AutoTransport
+
+    kind = AutoTransport if manner.via == "auto" else SshTransport
+    return kind(SshOptions(manner.ssh_config, connect_timeout_s=manner.connect_timeout_s), hosts)
 
 
 def _advise(answers: Sequence[Evidence]) -> None:

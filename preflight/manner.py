@@ -31,7 +31,7 @@ class Manner:
 
     deadline_s: float | None = None
     sudo: bool = False
-    via: str = "ssh"
+    via: str = "auto"
     ssh_config: Path | None = None
     fanout: int = 64
     connect_timeout_s: float = 15.0

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -20,9 +20,15 @@ _PER_SECOND = 4
 class Progress:
     """Counts events of ``fleet.gather`` and shows them on a terminal; on anything else, shows nothing."""
 
-    def __init__(self, nodes: int, stream: TextIO | None = None) -> None:
-        """Expect the events of ``nodes`` nodes; ``stream`` is standard error unless given."""
+    def __init__(
+        self, nodes: int, stream: TextIO | None = None, through_openssh: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """Expect the events of ``nodes`` nodes; ``stream`` is standard error unless given.
+
+        ``through_openssh`` names the hosts that the system's ``ssh`` reaches, as it grows.
+        """
         self._nodes, self._stream = nodes, stream or sys.stderr
+        self._through_openssh = through_openssh
         self._lock = threading.Lock()
         self._begun: dict[str, float] = {}
         self._answered = self._silent = 0
@@ -68,6 +74,8 @@ class Progress:
             parts.append(f"{silent} without an answer")
         if waiting := self._nodes - answered - silent:
             parts.append(f"{waiting} waiting")
+        if self._through_openssh:
+            parts.append(f"{len(self._through_openssh)} through the system's ssh")
         return ", ".join(parts) + _slowest(begun, time.monotonic())
 
 

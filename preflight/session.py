@@ -39,6 +39,7 @@ class Session:
         self.command = command
         self.started = time.monotonic()
         self.via = ""
+        self.through_openssh: Mapping[str, str] = {}
         self.cluster_file, self._only, self._skip, self._outputs = cluster, only, skip, outputs
         self.kept_in: Path | None = outputs.get("save")
         self.resume: bool = outputs.get("resume", False)
@@ -127,6 +128,8 @@ class Session:
         }
         if self.via:
             report["run"]["via"] = self.via
+        if self.through_openssh:
+            report["run"]["openssh"] = _by_reason(self.through_openssh)
         if past:
             past.take(report, evidences, run)
         return report
@@ -208,6 +211,14 @@ class Session:
         say(render(report, colour=terminal, width=width, verbose=self._outputs.get("verbose", False)))
         if html_file := self._outputs.get("html_file"):
             say(f"page: {html_file}\n")
+
+
+def _by_reason(hosts: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return each reason to use the system's ``ssh``, with the hosts that it holds for."""
+    from preflight.nodeset import fold
+
+    reasons = sorted(set(hosts.values()))
+    return [{"nodes": fold(host for host in hosts if hosts[host] == why), "why": why} for why in reasons]
 
 
 def _document(report: Mapping[str, Any]) -> Iterator[str]:

@@ -29,6 +29,8 @@ def _parts(report: Mapping[str, Any], verbose: bool) -> list[Part]:
         parts.append(_said(f"evidence: {one_line(origin)}", "dim"))
     parts += _expectations(report.get("run") or {})
     parts.append(_coverage(report["coverage"], verbose))
+    for way in report.get("run", {}).get("openssh", ()):
+        parts.append(_said(one_line(f"through the system's ssh: {way['nodes']}: {way['why']}"), "dim"))
     if past := summary(report):
         parts.append(_said(past))
     parts += _silent(report["nodes"])

@@ -57,9 +57,11 @@ class Pods(podman.Podman):
             (self.folder / "storage.conf").write_text(_STORAGE.format(folder=self.folder), encoding="utf-8")
             packed = self._packed(self.folder / "root")
             self.podman("import", "--change", "ENV PATH=/usr/local/bin:/usr/bin:/bin", "-", BASE, given=packed)
+            digest = self.podman("image", "inspect", "--format={{.Digest}}", BASE).strip()
+            base = f"{BASE.partition(':')[0]}@{digest}"
             _app(self.folder / "build" / "app", self.folder)
             self.built = self.podman(
-                "build", "--network=none", "--isolation=oci", f"--build-arg=BASE={BASE}", "--build-arg=TOOLS=",
+                "build", "--network=none", "--isolation=oci", f"--build-arg=BASE={base}", "--build-arg=TOOLS=",
                 f"--file={ROOT}/deploy/container/Containerfile", f"--tag={IMAGE}", str(self.folder / "build"),
             )  # fmt: skip
         except BaseException:

@@ -48,7 +48,8 @@ if [ -e "{folder}/hung.$(uname -n)" ]; then trap '' TERM; while :; do sleep 1000
 exec {root}/bin/nvidia-smi.true "$@"
 """
 _INSTALL = """\
-mount -t tmpfs none /opt && mkdir -p /opt/preflight/bin && ln -s {prefix}/bin/preflight /opt/preflight/bin/preflight
+mount -t tmpfs none /opt && mkdir -p /opt/preflight/bin && ln -s {prefix}/lib /opt/preflight/lib
+ln -s {python} /opt/preflight/bin/python3 && cp {prefix}/pyvenv.cfg /opt/preflight/
 mount -t tmpfs none /var/lib
 """
 _SETUP = """\
@@ -83,7 +84,7 @@ class Gpus(Slurm):
         lines = [line for line in (DEPLOY / "slurm.conf").read_text().splitlines() if not line.startswith(without)]
         scheduler = next(index for index, line in enumerate(lines) if line.startswith("SchedulerParameters="))
         lines[scheduler] += ",batch_sched_delay=0,bf_interval=2"  # else three seconds, a heterogeneous job for thirty
-        self._install = _INSTALL.format(prefix=sys.prefix)
+        self._install = _INSTALL.format(prefix=sys.prefix, python=os.path.realpath(sys.executable))
         setup = _SETUP.format(root=root, folder=self.seen, install=self._install, rate=_RATE)
         super().__init__(number, "\n".join(lines) + "\n" + conf, setup)
         shutil.copytree(DEPLOY, self.folder / "etc" / "preflight")

@@ -153,16 +153,16 @@ def test_a_broken_gate_drains_nobody_and_is_loud(slurm: Gpus, how: str) -> None:
         "no-interpreter": "#!/opt/python3.9/bin/python3\n",
         "no-module": "#!/usr/bin/python3\nimport no_such_module_after_the_upgrade\n",
     }[how]
-    true = slurm.within("n2", "/bin/readlink", "/opt/preflight/bin/preflight").stdout.strip()
-    slurm.within("n2", "/bin/rm", "/opt/preflight/bin/preflight", check=True)
+    true = slurm.within("n2", "/bin/readlink", "/opt/preflight/bin/python3").stdout.strip()
+    slurm.within("n2", "/bin/rm", "/opt/preflight/bin/python3", check=True)
     if script:
-        write = "cat >/opt/preflight/bin/preflight && chmod 755 /opt/preflight/bin/preflight"
+        write = "cat >/opt/preflight/bin/python3 && chmod 755 /opt/preflight/bin/python3"
         slurm.within("n2", "/bin/sh", "-c", write, input=script, check=True)
     try:
         number = started(slurm, "--nodes=1", "--nodelist=n2")
         assert ended(slurm, number) == "COMPLETED"
     finally:
-        slurm.within("n2", "/bin/ln", "-sf", true, "/opt/preflight/bin/preflight", check=True)
+        slurm.within("n2", "/bin/ln", "-sf", true, "/opt/preflight/bin/python3", check=True)
     assert not slurm.drained()
     slurm.logged("NOT JUDGED, the job starts")
 

@@ -42,8 +42,8 @@ LAYERS = {
     "progress": {"fleet"},
     "console": set[str](),
     "session": {
-        "archive", "checks", "cluster", "console", "evidence", "expected", "history", "judge", "model", "reports",
-        "saved", "targets", "version",
+        "archive", "checks", "cluster", "console", "evidence", "expected", "history", "judge", "model", "nodeset",
+        "reports", "saved", "targets", "version",
     },
     "expected": {"archive", "cluster"},
     "resume": {"archive", "evidence", "nodeset"},

@@ -127,6 +127,15 @@ def test_the_image_is_built_and_small(engine: Pods) -> None:
     assert sum(layer["size"] for layer in ours[: len(ours) - 1]) < 120_000_000
 
 
+@pytest.mark.parametrize("base", [(), (f"--build-arg=BASE={pods.BASE}",)], ids=["no base", "a tag"])
+def test_the_base_has_to_be_named_by_digest(engine: Pods, base: tuple[str, ...]) -> None:
+    file = pods.ROOT / "deploy/container/Containerfile"
+    built = engine.run("build", "--network=none", "--isolation=oci", "--build-arg=TOOLS=", *base, f"--file={file}",
+                       str(engine.folder / "build"))  # fmt: skip
+    assert built.returncode
+    assert not base or b"BASE has to be NAME@sha256:DIGEST, not localhost/base:1" in built.stderr + built.stdout
+
+
 def test_the_image_runs_as_nobody_on_a_read_only_root(engine: Pods) -> None:
     hardened = ("--rm", "--network=none", "--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges")
     ran = engine.run("run", *hardened, IMAGE, "check", "--only", "host.shm", "--json", "-")

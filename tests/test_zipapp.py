@@ -222,16 +222,22 @@ def test_nodes_are_judged_in_several_processes(built: Path, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("words", [
     ("check", "--hosts", "n1"), ("check", "--hosts", "n1", "--via", "openssh"), ("pair", "n1", "n2"), ("--help",),
+    ("check", "--hosts", "n1", "--via", "ssh"), ("pair", "n1", "n2", "--via", "ssh"),
 ], ids=" ".join)  # fmt: skip
-def test_it_says_that_it_has_no_ssh_of_its_own(built: Path, words: tuple[str, ...]) -> None:
+def test_it_has_no_ssh_of_its_own(built: Path, words: tuple[str, ...]) -> None:
     done = run(built, *words)
     assert "Traceback" not in done.stderr
-    lacks = ("--hosts" in words and "openssh" not in words) or words[0] == "pair"
-    if lacks:
+    if words[-1] == "ssh":
         assert done.returncode == 2
         assert "there is no paramiko in this preflight; use --via openssh, or install gpu-preflight" in done.stderr
-    else:
+    elif "openssh" in words or words == ("--help",):
         assert "paramiko" not in done.stderr + done.stdout
+    elif done.returncode == 2:  # the system has none either
+        assert "there is no `ssh` in PATH" in done.stderr
+    else:
+        hosts = "n1" if words[0] == "check" else "n[1-2]"
+        assert done.returncode == 3
+        assert f"through the system's ssh: {hosts}: there is no paramiko in this preflight" in done.stdout
 
 
 @pytest.mark.skipif(OLD is None, reason="no Python older than 3.10: install pypy3")

@@ -9,4 +9,4 @@ else
 fi
 # shellcheck disable=SC2086
 srun $preflight_on --ntasks-per-node=1 --overlap --mpi=none \
-    /opt/preflight/bin/preflight gate slurm-step --cluster /etc/slurm/preflight/cluster.toml || exit
+    /opt/preflight/bin/python3 -I -m preflight gate slurm-step --cluster /etc/slurm/preflight/cluster.toml || exit

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import cast
 
 import click
@@ -36,8 +36,13 @@ def ask(
         for warning in once.warnings:
             click.echo(f"warning: {warning}", err=True)
 
-    def reach(host: str) -> AbstractContextManager[Transport]:
-        return cast("AbstractContextManager[Transport]", connection([host], manner))  # no srun: it asks many
+    @contextmanager
+    def reach(host: str) -> Iterator[Transport]:
+        with connection([host], manner) as transport:
+            try:
+                yield cast("Transport", transport)  # no srun: it asks many
+            finally:
+                session.through_openssh = {**session.through_openssh, **transport.through_openssh}
 
     return carry_out(hosts, names, wanted, session.cluster, reach, manner.deadline_s or DEADLINE_S, progress)
 

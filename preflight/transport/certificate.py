@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import struct
+from collections.abc import Collection
 from dataclasses import dataclass
 
 _CERT = "-cert-v01@openssh.com"
@@ -38,9 +39,12 @@ class Certificate:
     signed: bytes
     signature: bytes
 
-    def host_refusal(self, name: str, now: float) -> str:
-        """Say why this is no valid certificate for a host at a time (seconds since 1970); empty if it is."""
-        if not self._is_signed():
+    def host_refusal(self, name: str, now: float, signatures: Collection[str] = ()) -> str:
+        """Say why this is no valid certificate for a host at a time (seconds since 1970); empty if it is.
+
+        ``signatures``: what an authority may sign with, if not the usual (CASignatureAlgorithms).
+        """
+        if not self._is_signed(signatures or _SIGNATURES):
             return "its signature is wrong"
         if self.kind != _HOST:
             return "it is not a host certificate"
@@ -54,7 +58,7 @@ class Certificate:
             return "it has critical options that are not understood"
         return ""
 
-    def _is_signed(self) -> bool:
+    def _is_signed(self, signatures: Collection[str]) -> bool:
         from paramiko import Message, PKey
 
         try:
@@ -63,7 +67,7 @@ class Certificate:
             if algorithm.startswith("ecdsa-"):
                 _r, _s = _strings(value)
             key = PKey.from_type_string(_strings(self.signer, 1)[0].decode("ascii"), self.signer)
-            return algorithm in _SIGNATURES and bool(key.verify_ssh_sig(self.signed, Message(self.signature)))
+            return algorithm in signatures and bool(key.verify_ssh_sig(self.signed, Message(self.signature)))
         except Exception:  # what is damaged makes the libraries below raise nearly anything
             return False
 

@@ -13,12 +13,12 @@ import hashlib
 import hmac
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from preflight.transport import certificate
-from preflight.transport.outcome import NoAnswer
+from preflight.transport.outcome import NeedsOpenSsh, NoAnswer
 
 _SSH_PORT = 22
 _CERT = "-cert-v01@openssh.com"
@@ -133,6 +133,11 @@ class Known:
     revoked: frozenset[bytes]
 
     @property
+    def plain(self) -> list[Entry]:
+        """The keys that are known to be this host's own."""
+        return [entry for entry in self.entries if not entry.marker]
+
+    @property
     def algorithms(self) -> Iterator[str]:
         """The key algorithms to ask the host for, best first: it is to show a key that is known."""
         if any(entry.marker == "@cert-authority" for entry in self.entries):
@@ -141,17 +146,18 @@ class Known:
             yield from (kind + _CERT for kind in _SIGNATURES["ssh-rsa"])
         for entry in (*self.entries, *self.bare):
             if not entry.marker:
-                yield from _SIGNATURES.get(entry.kind, (entry.kind,))
+                yield from _algorithms(entry.kind)
 
     @property
     def label(self) -> str:
         """The host's name as ``known_hosts`` writes it."""
         return _label(self.name, 0 if self.alias else self.port)
 
-    def check(self, shown: bytes, now: float) -> None:
+    def check(self, shown: bytes, now: float, offered: Collection[str] = (), signatures: Collection[str] = ()) -> None:
         """Judge the key or certificate that a host shows, a blob; raise NoAnswer unless it is the right one.
 
-        ``now`` is the time in seconds since 1970, for the validity of certificates.
+        ``now`` is the time in seconds since 1970, for the validity of certificates. ``offered`` are the algorithms
+        that the host could choose from, ``signatures`` those that an authority may sign with, if not the usual.
         """
         shown_by = certificate.parse(shown)
         key = shown_by.key if shown_by else shown
@@ -166,21 +172,22 @@ class Known:
         why_not = ""
         for entry in self.entries:
             if shown_by and entry.marker == "@cert-authority" and entry.blob == signer:
-                why_not = shown_by.host_refusal(self.name, now)
+                why_not = shown_by.host_refusal(self.name, now, signatures)
                 if not why_not:
                     return
-        plain = [entry for entry in self.entries if not entry.marker]
-        if any(entry.blob == key for entry in (*plain, *self.bare)):
+        if any(entry.blob == key for entry in (*self.plain, *self.bare)):
             return
         if why_not:
             raise NoAnswer("host-key", f"the host certificate is not valid: {why_not}; have it signed again")
-        same = [entry for entry in plain if entry.kind == _kind(key)]
-        if same:
-            raise NoAnswer("host-key", self._changed(same[0], key))
+        if self.plain:
+            comparable = [entry for entry in self.plain if not offered or set(_algorithms(entry.kind)) & set(offered)]
+            # The host was asked for the types that are known before any other: it no longer has those keys
+            raise NoAnswer("host-key", self._changed(key) if comparable else self._incomparable(key))
         if self.strict:
-            raise NoAnswer("host-key", self._unknown(plain, key, shown_by is not None))
+            raise NoAnswer("host-key", self._unknown(key, shown_by is not None))
 
-    def _changed(self, entry: Entry, key: bytes) -> str:
+    def _changed(self, key: bytes) -> str:
+        entry = next((entry for entry in self.plain if entry.kind == _kind(key)), self.plain[0])
         file = entry.where.rpartition(":")[0]
         return (
             f"the host key has changed: {entry.where} has {fingerprint(entry.blob)}, the node shows "
@@ -188,16 +195,24 @@ class Known:
             f"ssh-keygen -R {shlex.quote(self.label)} -f {shlex.quote(file)}"
         )
 
-    def _unknown(self, others: Sequence[Entry], key: bytes, signed: bool) -> str:
-        known = " and ".join(sorted({entry.kind for entry in others}))
-        why = f"only {known} keys are known" if known else f"no line for {self.label}"
+    def _incomparable(self, key: bytes) -> str:
+        kinds = " and ".join(sorted({entry.kind for entry in self.plain}))
+        return (
+            f"the host key cannot be compared: only {kinds} keys are known for {self.label}, which HostKeyAlgorithms "
+            f"of the SSH configuration or paramiko rules out; the node shows {fingerprint(key)}. {self._learn()}"
+        )
+
+    def _unknown(self, key: bytes, signed: bool) -> str:
         also = ", and its certificate is of an unknown authority" if signed else ""
+        return (
+            f"the host key is unknown: no line for {self.label} in {', '.join(map(str, self.files)) or 'any file'}"
+            f"{also}; the node shows {fingerprint(key)}. {self._learn()}"
+        )
+
+    def _learn(self) -> str:
         file = self.files[0] if self.files else Path("~/.ssh/known_hosts")
         port = f"-p {self.port} " if self.port != _SSH_PORT else ""
-        return (
-            f"the host key is unknown: {why} in {', '.join(map(str, self.files)) or 'any file'}{also}; the node shows "
-            f"{fingerprint(key)}. Check that, then: ssh-keyscan -H {port}{self.name} >> {file}"
-        )
+        return f"Check that, then: ssh-keyscan -H {port}{self.name} >> {file}"
 
 
 def known(
@@ -224,9 +239,13 @@ def revoked_keys(path: Path) -> frozenset[bytes]:
     except OSError as error:
         raise NoAnswer("host-key", f"RevokedHostKeys {path} cannot be read: {error.strerror}") from None
     if raw.startswith(b"SSHKRL"):
-        raise NoAnswer("host-key", f"RevokedHostKeys {path} is a KRL, which only --via openssh can read")
+        raise NeedsOpenSsh("host-key", f"RevokedHostKeys {path} is a KRL")
     entries = [_parse(b"* " + line, f"{path}:{number}") for number, line in enumerate(raw.splitlines(), 1)]
     return frozenset(entry.blob for entry in entries if entry)
+
+
+def _algorithms(kind: str) -> tuple[str, ...]:
+    return _SIGNATURES.get(kind, (kind,))
 
 
 def _label(name: str, port: int) -> str:

@@ -28,6 +28,17 @@ class NoAnswer(Exception):
         return evidence.to_document(evidence.no_answer(node, self.phase, self.reason, at))
 
 
+class NeedsOpenSsh(NoAnswer):
+    """The host or its configuration wants what paramiko cannot do and the system's ``ssh`` may; ``why`` names it.
+
+    Raised only where nothing was refused and no deadline has passed.
+    """
+
+    def __init__(self, phase: str, why: str) -> None:
+        super().__init__(phase, f"{why}; use --via auto or openssh")
+        self.why = why
+
+
 def utc_now() -> str:
     """Return this moment as documents write it."""
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

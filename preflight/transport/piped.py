@@ -43,6 +43,7 @@ class PipedTransport:
     def __init__(self, environment: Mapping[str, str]) -> None:
         """Take the environment of the children; nothing is started yet."""
         self.warnings: tuple[str, ...] = ()
+        self.through_openssh: dict[str, str] = {}
         self._environment = dict(environment)
         self._lock = threading.Lock()
         self._closed = threading.Event()

@@ -76,6 +76,7 @@ class Srun:
         """Look for the commands; raise TransportError if they are not here. ``fold`` writes names as a list."""
         self.job = job
         self.warnings: tuple[str, ...] = ()
+        self.through_openssh: dict[str, str] = {}
         self._fold = fold
         self._name = f"preflight-{secrets.token_hex(4)}"
         self._commands = {name: shutil.which(name) or "" for name in ("srun", "scancel", "sinfo", "squeue")}

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from preflight.transport import host_keys, lean_paramiko, outcome, remote, ssh_socket  # noqa: F401
+from preflight.transport import host_keys, lean_paramiko, outcome, remote, ssh_session, ssh_socket  # noqa: F401
 from preflight.transport.outcome import NoAnswer, TransportError
 from preflight.transport.ssh_alarm import Alarm
 from preflight.transport.ssh_channel import Exchange
@@ -56,6 +56,7 @@ class SshTransport:
 
     def __init__(self, options: SshOptions, hosts: Sequence[str]) -> None:
         """Resolve the configuration of all hosts; raises TransportError for one that cannot be used."""
+        self.through_openssh: dict[str, str] = {}
         self._options = options
         self._config = SshConfig(options.config_file, options.user or "")
         self._configs = self._config.resolve(hosts)
@@ -75,6 +76,12 @@ class SshTransport:
     @property
     def warnings(self) -> list[str]:
         """What the user should know of the configuration, each once."""
+        beyond = dict.fromkeys(text for config in self._configs.values() for text in config.beyond)
+        return [*(f"{text} of the SSH configuration is ignored; --via auto follows it" for text in beyond), *self.notes]
+
+    @property
+    def notes(self) -> list[str]:
+        """The warnings that hold for the system's ``ssh`` as well."""
         unread = [text for known in self._known.values() for text in known.unread]
         return [*self._config.warnings, *(f"known hosts cannot be read: {text}" for text in unread)]
 
@@ -86,11 +93,25 @@ class SshTransport:
         """
         at, node = outcome.utc_now(), plan["node"] or host
         try:
-            return {**self._ask(host, {**plan, "node": node}, until), "node": node}
+            return self.answer(host, plan, until)
         except NoAnswer as end:
             return end.document(node, at)
+
+    def answer(self, host: str, plan: Mapping[str, Any], until: float) -> dict[str, Any]:
+        """Do as ``collect`` does, and raise NoAnswer where that writes a document without an answer."""
+        node = plan["node"] or host
+        try:
+            return {**self._ask(host, {**plan, "node": node}, until), "node": node}
+        except NoAnswer:
+            raise
         except Exception as error:
-            return NoAnswer("read", f"preflight failed: {type(error).__name__}: {error}").document(node, at)
+            raise NoAnswer("read", f"preflight failed: {type(error).__name__}: {error}") from None
+
+    def demands(self, host: str) -> tuple[str, ...]:
+        """Return the settings of a host and of its jump hosts that only the system's ``ssh`` can follow."""
+        config = self._config_of(host)
+        jumps = [f"jump host {hop.name}: {text}" for hop in self._route(config) for text in hop.beyond]
+        return tuple(dict.fromkeys((*config.beyond, *jumps)))
 
     def close(self) -> None:
         """Close all connections, also those that nodes are being asked on: their collectors end themselves."""
@@ -108,10 +129,7 @@ class SshTransport:
     # One node
 
     def _ask(self, host: str, plan: Mapping[str, Any], until: float) -> dict[str, Any]:
-        with self._lock:
-            config = self._configs.get(host)
-        if config is None:
-            config = self._resolve(host)
+        config = self._config_of(host)
         exchange: Exchange | None = None
 
         def begin(session: Session) -> Script:
@@ -122,6 +140,11 @@ class SshTransport:
         self.carry_out(config, begin, until)
         assert exchange
         return exchange.document()
+
+    def _config_of(self, host: str) -> HostConfig:
+        with self._lock:
+            config = self._configs.get(host)
+        return config or self._resolve(host)
 
     def carry_out(self, config: HostConfig, begin: Callable[[Session], Script], until: float) -> None:
         """Connect, authenticate, carry out a script and disconnect; raises NoAnswer, and what the script raises."""
@@ -173,6 +196,8 @@ class SshTransport:
         self, config: HostConfig, route: Sequence[HostConfig], begin: Callable[[Session], Script] | None, until: float
     ) -> Session:
         banner_until = self._soon(until)
+        known = self._known_to(config)
+        offer = ssh_session.offer(config, known)  # what cannot be done shows before the host is connected to
         if route:
             wire = self._jump(tuple(route)).through(config, self._options.connect_timeout_s, until)
             banner_until = self._soon(until)  # the jump host's time is not the node's
@@ -182,8 +207,7 @@ class SshTransport:
             wire = ssh_socket.connect(config, banner_until)
         session = _session(wire, config)
         try:
-            known = self._known_to(config)
-            session.choose(known.algorithms)
+            session.choose(offer)
             opening = session.opening(known, self._keys.identities(config))
             with (
                 self._alarm.at(banner_until, session.close_without_banner),

@@ -18,7 +18,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from preflight.transport import ssh_algorithms
 from preflight.transport.outcome import TransportError
+from preflight.transport.ssh_demands import Demands
 from preflight.transport.ssh_stanzas import Stanzas
 
 _CALLS_AT_ONCE = 8
@@ -30,7 +32,10 @@ Values = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class HostConfig:
-    """How one host is reached. Paths are expanded; ``strict`` refuses hosts with unknown keys."""
+    """How one host is reached. Paths are expanded; ``strict`` refuses hosts with unknown keys.
+
+    ``beyond`` are the settings that only OpenSSH's own client can follow.
+    """
 
     name: str
     hostname: str
@@ -53,6 +58,10 @@ class HostConfig:
     ciphers: tuple[str, ...] = ()
     macs: tuple[str, ...] = ()
     host_key_algorithms: tuple[str, ...] = ()
+    pubkey_algorithms: tuple[str, ...] = ()
+    ca_algorithms: tuple[str, ...] = ()
+    rsa_bits: int = 0
+    beyond: tuple[str, ...] = ()
 
     @property
     def itself(self) -> str:
@@ -100,6 +109,7 @@ class SshConfig:
         self._expand = functools.cache(_expanded)  # of the same few words for all hosts
         self._path = functools.cache(Path)
         self._defaults: Values | None = None
+        self._demands = Demands()
 
     def resolve(self, hosts: Iterable[str]) -> dict[str, HostConfig]:
         """Return each host's configuration; raises TransportError for a mistake in the configuration."""
@@ -195,8 +205,10 @@ class SshConfig:
 
         def lists(keyword: str) -> tuple[str, ...]:
             """Return a list of algorithms if the configuration chooses one."""
-            chosen, usual = one(keyword), next(iter((self._defaults or {}).get(keyword, ())), "")
-            return tuple(chosen.split(",")) if chosen and chosen != usual else ()
+            chosen, usual = values.get(keyword), (self._defaults or {}).get(keyword)
+            if not chosen or chosen == usual:
+                return ()
+            return ssh_algorithms.listed(chosen[0], ssh_algorithms.USUAL[keyword]) or ("",)  # all were removed
 
         name, hostname = ask.name, one("hostname", ask.name)
         user, port = ask.user or one("user") or self._own_tokens["u"], ask.port or int(one("port", "22"))
@@ -212,8 +224,6 @@ class SshConfig:
         def paths(keyword: str) -> tuple[str, ...]:
             return tuple(expand(_unquoted(value)) for value in values.get(keyword, ()) if value.lower() != "none")
 
-        if self._ssh:
-            self._warn_of(values)
         files = [path for key in ("userknownhostsfile", "globalknownhostsfile") for path in _words(one(key))]
         strict = one("stricthostkeychecking", "ask").lower()
         if strict in ("accept-new", "no", "off", "false"):
@@ -243,30 +253,11 @@ class SshConfig:
             ciphers=lists("ciphers"),
             macs=lists("macs"),
             host_key_algorithms=lists("hostkeyalgorithms"),
+            pubkey_algorithms=lists("pubkeyacceptedalgorithms") or lists("pubkeyacceptedkeytypes"),
+            ca_algorithms=lists("casignaturealgorithms"),
+            rsa_bits=int(one("requiredrsasize") or one("rsaminsize", "1024")),
+            beyond=self._demands.of(values, self._defaults or {}),
         )
-
-    def _warn_of(self, values: Values) -> None:
-        """Name what the configuration asks for and this transport does not do."""
-        for keyword, (name, harmless) in _NOT_HEEDED.items():
-            for value in values.get(keyword, ()):
-                if value.lower() not in harmless:
-                    self._warn(f"{name} {value} of the SSH configuration is not heeded; --via openssh does")
-
-
-_NO = ("no", "none", "false", "")
-
-#: What would change who is reached or how, and is left to OpenSSH: its name, and its harmless values.
-_NOT_HEEDED = {
-    "gssapiauthentication": ("GSSAPIAuthentication", _NO),
-    "hostbasedauthentication": ("HostbasedAuthentication", _NO),
-    "pkcs11provider": ("PKCS11Provider", _NO),
-    "knownhostscommand": ("KnownHostsCommand", _NO),
-    "verifyhostkeydns": ("VerifyHostKeyDNS", (*_NO, "ask")),
-    "remotecommand": ("RemoteCommand", _NO),
-    "bindinterface": ("BindInterface", _NO),
-    "proxyusefdpass": ("ProxyUseFdpass", _NO),
-    "setenv": ("SetEnv", _NO),
-}
 
 
 def _agent(value: str, expand: object) -> str:

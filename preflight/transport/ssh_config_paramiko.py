@@ -13,23 +13,6 @@ from preflight.transport.outcome import TransportError
 if TYPE_CHECKING:
     from preflight.transport.ssh_config import Asked
 
-#: What the reader understands and the transport heeds.
-_HEEDED = frozenset((
-    "host", "match", "hostname", "port", "user", "identityfile", "certificatefile", "identitiesonly",
-    "identityagent", "proxyjump", "proxycommand", "userknownhostsfile", "globalknownhostsfile",
-    "revokedhostkeys", "hostkeyalias", "stricthostkeychecking", "addressfamily", "bindaddress",
-    "pubkeyauthentication", "hostkeyalgorithms", "kexalgorithms", "ciphers", "macs",
-))  # fmt: skip
-
-#: What makes no difference to one command without a terminal.
-_HARMLESS = frozenset((
-    "batchmode", "controlmaster", "controlpath", "controlpersist", "loglevel", "forwardagent", "forwardx11",
-    "forwardx11trusted", "compression", "serveraliveinterval", "serveralivecountmax", "tcpkeepalive",
-    "visualhostkey", "hashknownhosts", "addkeystoagent", "updatehostkeys", "sendenv", "connecttimeout",
-    "connectionattempts", "checkhostip", "escapechar", "requesttty", "passwordauthentication",
-    "kbdinteractiveauthentication", "preferredauthentications", "permitlocalcommand", "ignoreunknown",
-))  # fmt: skip
-
 #: Criteria of a Match line that paramiko understands; it passes over others, as if they were met.
 _CRITERIA = frozenset(("all", "canonical", "final", "host", "originalhost", "user", "localuser"))
 
@@ -45,7 +28,7 @@ def read(
 ) -> dict[Asked, Mapping[str, Sequence[str]]]:
     """Return for each host what ``ssh -G`` would print, as far as it is known; raises TransportError.
 
-    ``warn`` is told of each keyword that is not heeded.
+    ``warn`` is called for each Include, which is not read.
     """
     paths = [file] if file else [Path("~/.ssh/config").expanduser(), Path("/etc/ssh/ssh_config")]
     configs = [config for path in paths if (config := _parsed(path, warn))]
@@ -72,9 +55,8 @@ def _parsed(path: Path, warn: Callable[[str], None]) -> paramiko.SSHConfig | Non
         keyword = line.strip().replace("=", " ").split(None, 1)[:1]
         if keyword and keyword[0].lower() == "match":
             _check_criteria(line, f"{path}:{number}")
-        if not keyword or keyword[0].startswith("#") or keyword[0].lower() in _HEEDED | _HARMLESS:
-            continue
-        warn(f"{path}:{number}: {keyword[0]} is not heeded; install the OpenSSH client, whose ssh -G is then asked")
+        if keyword and keyword[0].lower() == "include":
+            warn(f"{path}:{number}: Include is not read; install the OpenSSH client, whose ssh -G is then used")
     try:
         return paramiko.SSHConfig.from_text(text)
     except (paramiko.ConfigParseError, paramiko.SSHException, ValueError) as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import copy
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import paramiko
+from cryptography.exceptions import UnsupportedAlgorithm
 from paramiko.agent import AgentKey, AgentSSH
 from paramiko.pkey import PublicBlob, UnknownKeyType
 
@@ -26,6 +28,13 @@ _AGENT_LIMIT_S, _CONFIRMATION_S = 5.0, 30.0
 
 # draft-miller-ssh-agent
 _SIGN_REQUEST, _SIGN_RESPONSE = 13, 14
+
+#: How an unencrypted private key of OpenSSH's format begins whose other half is in a FIDO token (PROTOCOL.key).
+_FIDO = re.compile(
+    rb"openssh-key-v1\x00" + rb"\x00\x00\x00\x04none" * 2 + rb"\x00\x00\x00\x00" + rb"\x00\x00\x00\x01" + rb".{8}sk-",
+    re.DOTALL,
+)
+
 _RSA_FLAGS = {"rsa-sha2-256": 2, "rsa-sha2-512": 4}
 
 
@@ -39,10 +48,11 @@ class Identity:
 
 @dataclass(frozen=True)
 class Identities:
-    """The keys to offer to a host, in OpenSSH's order, and why others cannot be."""
+    """The keys to offer to a host, in OpenSSH's order, and why others cannot be; ``beyond``: those only ssh can use."""
 
     offered: tuple[Identity, ...]
     notes: tuple[str, ...]
+    beyond: tuple[str, ...] = ()
 
 
 class _Agent(AgentSSH):
@@ -116,7 +126,8 @@ class KeyRing:
 
     def _read(self, config: HostConfig) -> Identities:
         notes: list[str] = []
-        held = self._held(config.agent, notes)
+        beyond: list[str] = []
+        held = self._held(config.agent, notes, beyond)
         files: list[Identity] = []
         first: list[Identity] = []
         for name in config.identity_files:
@@ -125,16 +136,16 @@ class KeyRing:
             mine = [identity for identity in held if public is not None and _plain(identity.key) == public]
             first += mine
             if not mine:
-                files += _load(path, notes)
+                files += _load(path, notes, beyond)
         certificates = [blob for name in config.certificate_files if (blob := _certificate(Path(name), notes))]
         rest = [] if config.identities_only else [identity for identity in held if identity not in first]
         offered: list[Identity] = []
         for identity in (*first, *rest, *files):
             offered += _certified(identity, certificates)
             offered.append(identity)
-        return Identities(tuple(offered), tuple(notes))
+        return Identities(tuple(offered), tuple(notes), tuple(beyond))
 
-    def _held(self, path: str, notes: list[str]) -> list[Identity]:
+    def _held(self, path: str, notes: list[str], beyond: list[str]) -> list[Identity]:
         """Return the agent's keys."""
         if not path:
             return []
@@ -149,15 +160,19 @@ class KeyRing:
         keys = [_Held(agent, key.blob, key.comment) for key in agent.get_keys()] if agent else []
         unusable = [key for key in keys if key.get_name().startswith("sk-")]
         if unusable:
-            notes.append("the agent's FIDO keys need --via openssh")
+            beyond.append("the agent has FIDO keys")
         return [Identity(f"agent key {key.comment or key.get_name()}", key) for key in keys if key not in unusable]
 
 
-def _load(path: Path, notes: list[str]) -> Iterator[Identity]:
+def _load(path: Path, notes: list[str], beyond: list[str]) -> Iterator[Identity]:
     """Yield a private key, its certificate first; a file that is not there is no key."""
     try:
-        if _needs_passphrase(path.read_bytes()):
+        text = path.read_bytes()
+        if _needs_passphrase(text):
             notes.append(f"{path} needs a passphrase (ssh-add {path})")
+            return
+        if _FIDO.match(_raw(text)):
+            beyond.append(f"{path} is a FIDO key")
             return
         key = paramiko.PKey.from_path(path)
     except FileNotFoundError:
@@ -165,10 +180,7 @@ def _load(path: Path, notes: list[str]) -> Iterator[Identity]:
     except OSError as error:
         notes.append(f"{path} cannot be read ({error.strerror})")
         return
-    except UnknownKeyType:
-        notes.append(f"{path} is of a kind that needs --via openssh")
-        return
-    except (ValueError, TypeError, paramiko.SSHException):
+    except (ValueError, TypeError, UnknownKeyType, UnsupportedAlgorithm, paramiko.SSHException):
         notes.append(f"{path} is no key that can be used (ssh-keygen -y -f {path} says more)")
         return
     if key.public_blob is not None:
@@ -178,12 +190,17 @@ def _load(path: Path, notes: list[str]) -> Iterator[Identity]:
     yield Identity(str(path), key)
 
 
+def _raw(text: bytes) -> bytes:
+    """Return what the armour of OpenSSH's own format holds; nothing for another format."""
+    if b"BEGIN OPENSSH PRIVATE KEY" not in text:
+        return b""
+    return base64.b64decode(b"".join(line for line in text.splitlines() if b"-" not in line))
+
+
 def _needs_passphrase(text: bytes) -> bool:
     """Tell whether a private key is encrypted, in OpenSSH's own format or as PEM."""
-    if b"BEGIN OPENSSH PRIVATE KEY" not in text:
-        return b"ENCRYPTED" in text
-    raw = base64.b64decode(b"".join(line for line in text.splitlines() if b"-" not in line))
-    return not raw.removeprefix(b"openssh-key-v1\0").startswith(b"\0\0\0\4none")
+    raw = _raw(text)
+    return not raw.removeprefix(b"openssh-key-v1\0").startswith(b"\0\0\0\4none") if raw else b"ENCRYPTED" in text
 
 
 def _certified(identity: Identity, files: list[tuple[str, PublicBlob]]) -> Iterator[Identity]:

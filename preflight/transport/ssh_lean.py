@@ -17,6 +17,9 @@ from paramiko.packet import Packetizer
 from preflight.transport.ssh_socket import Wire
 
 _COOKIE = 16  # RFC 4253, 7.1
+
+#: Bytes of the longest packet, as in OpenSSH; its length comes in clear and before the host's key is known.
+_PACKET_MOST = 256 * 1024
 _USERAUTH = "ssh-userauth"
 
 
@@ -41,7 +44,9 @@ class Packets(Packetizer):
         return super().read_message()
 
     def read_all(self, n: int, check_rekey: bool = False) -> bytes:
-        """Read that many bytes, at once if the wire has them."""
+        """Read that many bytes, at once if the wire has them; raise SSHException for more than a packet may have."""
+        if not 0 <= n <= _PACKET_MOST:
+            raise paramiko.SSHException(f"a packet with {n} more bytes, which SSH does not allow")
         return self._wire.ahead(n) or super().read_all(n, check_rekey)
 
     def readline(self, timeout: float) -> str:
@@ -69,8 +74,18 @@ class _AtOnce(AuthHandler):
         """Take the yes as read; for a no the host hangs up."""
 
 
+def _exchanges() -> dict[str, Any]:
+    """Return paramiko's key exchanges, curve25519 by both of its names: some hosts know only that of RFC 8731."""
+    found: dict[str, Any] = dict(paramiko.Transport._kex_info)  # type: ignore[attr-defined]
+    if "curve25519-sha256@libssh.org" in found:
+        found.setdefault("curve25519-sha256", found["curve25519-sha256@libssh.org"])
+    return found
+
+
 class Lean(paramiko.Transport):
     """A connection that sends what it can before it is asked for it, and logs nothing."""
+
+    _kex_info = _exchanges()
 
     def __init__(self, wire: Wire) -> None:
         """Prepare; nothing is sent yet."""

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import paramiko
 from paramiko.ssh_exception import IncompatiblePeer, PartialAuthentication
 
+from preflight.transport import ssh_algorithms
 from preflight.transport.host_keys import Known
-from preflight.transport.outcome import NoAnswer, quoted
+from preflight.transport.outcome import NeedsOpenSsh, NoAnswer, quoted
 from preflight.transport.ssh_config import HostConfig
 from preflight.transport.ssh_keys import Identities
 from preflight.transport.ssh_script import Script, Scripted
 from preflight.transport.ssh_socket import Dropped, Wire, no_banner
-
-#: Cheapest first: OpenSSL's P-256 takes sshd 3 ms less than OpenSSH's own curve25519, and the client as much;
-#: classic Diffie-Hellman costs a client 7 to 23 times the whole rest of a connection.
-_KEX = ("ecdh-sha2-nistp256", "curve25519-sha256@libssh.org", "curve25519-sha256", "ecdh-sha2-nistp384")
-_CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr")
 
 _LOG = "preflight.transport.ssh.paramiko"
 logging.getLogger(_LOG).setLevel(logging.CRITICAL)  # what it has to say becomes a reason
@@ -33,6 +29,30 @@ _IDLE_S = 2.0
 
 #: What OpenSSH says before it hangs up for want of room, instead of a banner.
 _BUSY = (b"Exceeded MaxStartups", b"Not allowed at this time")
+
+
+@dataclass(frozen=True)
+class Offer:
+    """The algorithms that are offered to a host, best first."""
+
+    kex: tuple[str, ...]
+    ciphers: tuple[str, ...]
+    macs: tuple[str, ...]
+    keys: tuple[str, ...]
+
+
+def offer(config: HostConfig, known: Known) -> Offer:
+    """Choose what to offer to a host, before it is connected to; raises NeedsOpenSsh."""
+    kinds = {entry.kind for entry in known.plain}
+    if kinds and all(kind.startswith("sk-") for kind in kinds):
+        raise NeedsOpenSsh("connect", "its known host key is a FIDO key")
+    able = {name: tuple(getattr(Session, f"_{name}_info")) for name in ("kex", "cipher", "mac", "key")}
+    return Offer(
+        ssh_algorithms.offered(able["kex"], ssh_algorithms.KEX, config.kex, "KexAlgorithms"),
+        ssh_algorithms.offered(able["cipher"], ssh_algorithms.CIPHERS, config.ciphers, "Ciphers"),
+        ssh_algorithms.offered(able["mac"], ssh_algorithms.MACS, config.macs, "MACs"),
+        ssh_algorithms.host_keys(able["key"], tuple(known.algorithms), config.host_key_algorithms),
+    )
 
 
 class Session(Scripted):
@@ -63,15 +83,13 @@ class Session(Scripted):
         if not self.remote_version:
             self.close()
 
-    def choose(self, keys: Iterable[str]) -> None:
-        """Prefer what is cheap, keep what a site may need, and heed what its configuration forbids."""
+    def choose(self, offer: Offer) -> None:
+        """Set what is offered to the host."""
         options = self.get_security_options()
-        options.kex = _chosen(tuple(options.kex), _KEX, tuple(self.config.kex), "KexAlgorithms")
-        options.ciphers = _chosen(tuple(options.ciphers), _CIPHERS, tuple(self.config.ciphers), "Ciphers")
-        options.digests = _chosen(tuple(options.digests), (), tuple(self.config.macs), "MACs")
-        wanted = [key for key in dict.fromkeys(keys) if key in self._key_info]  # type: ignore[attr-defined]
-        able = (*wanted, *(key for key in options.key_types if key not in wanted))
-        options.key_types = _chosen(able, (), tuple(self.config.host_key_algorithms), "HostKeyAlgorithms")
+        options.kex, options.ciphers = offer.kex, offer.ciphers
+        options.digests, options.key_types = offer.macs, offer.keys
+        if self.config.pubkey_algorithms:
+            self._preferred_pubkeys = self.config.pubkey_algorithms
 
     def _fail(self, ended: bool) -> None:
         """Raise what a connection without a session came to."""
@@ -91,9 +109,7 @@ class Session(Scripted):
                 "banner", f"{self.config.itself} sent its banner and then nothing: sshd hangs in the key exchange"
             )
         if isinstance(error, IncompatiblePeer):
-            raise NoAnswer(
-                "banner", f"{error}; --via openssh may know the algorithms of {quoted(self.remote_version.encode())}"
-            )
+            raise NeedsOpenSsh("banner", f"paramiko and the host agree on no algorithm: {error}")
         if self.wire.ended:
             raise Dropped("banner", f"{self.config.itself} {_hung_up(self.wire)} during the key exchange")
         raise NoAnswer("banner", f"the key exchange failed: {error or 'no reason given'}")
@@ -101,13 +117,19 @@ class Session(Scripted):
     def _check_host_key(self, known: Known) -> None:
         key = self.get_remote_server_key()
         shown = key.public_blob.key_blob if key.public_blob is not None else key.asbytes()
-        known.check(bytes(shown), time.time())
+        known.check(bytes(shown), time.time(), self.get_security_options().key_types, self.config.ca_algorithms)
+        if short := _too_short(key, self.config):
+            raise NoAnswer("host-key", f"the host's RSA key {short}")
 
     def _authenticate(self, identities: Identities) -> Script:
         if not self.config.public_key:
-            raise NoAnswer("authenticate", "PubkeyAuthentication is off in the SSH configuration; use --via openssh")
+            raise NeedsOpenSsh("authenticate", "PubkeyAuthentication is off in the SSH configuration")
         tried: list[str] = []
+        excluded: list[str] = []
         for identity in identities.offered:
+            if why_not := _excluded(identity.key, self.config):
+                excluded.append(f"{identity.label} {why_not}")
+                continue
             done = threading.Event()
             try:
                 self.log_in(self.config.user, identity.key, done)
@@ -127,13 +149,13 @@ class Session(Scripted):
                 self._cut_off(tried, error)
             allowed: Sequence[str] = getattr(error, "allowed_types", None) or ("publickey",)
             if isinstance(error, PartialAuthentication):
-                raise NoAnswer(
-                    "authenticate",
-                    f"the key was accepted, and {' or '.join(allowed)} is wanted as well: use --via openssh",
-                )
+                also = f"the key was accepted, and {' or '.join(allowed)} is wanted as well"
+                raise NeedsOpenSsh("authenticate", also) if "publickey" in allowed else NoAnswer("authenticate", also)
             if "publickey" not in allowed:
-                raise NoAnswer("authenticate", f"the host accepts only {', '.join(allowed)}: try --via openssh")
-        raise NoAnswer("authenticate", self._refused(tried, identities.notes))
+                raise NoAnswer("authenticate", f"the host accepts only {', '.join(allowed)}, not keys")
+        if identities.beyond:
+            raise NeedsOpenSsh("authenticate", f"no key that paramiko can use was accepted, and {identities.beyond[0]}")
+        raise NoAnswer("authenticate", self._refused(tried, (*identities.notes, *excluded)))
 
     def _cut_off(self, tried: Sequence[str], error: BaseException | None) -> None:
         if isinstance(error, paramiko.SSHException) or len(tried) > 1:
@@ -159,20 +181,25 @@ class Session(Scripted):
         super()._parse_channel_open_failure(m)  # type: ignore[misc]
 
 
+def _too_short(key: paramiko.PKey, config: HostConfig) -> str:
+    """Return what is wrong with the length of an RSA key; empty for nothing, and for other keys."""
+    if "rsa" not in key.get_name() or not (bits := key.get_bits()) or bits >= config.rsa_bits:
+        return ""
+    return f"has {bits} bits, and RequiredRSASize of the SSH configuration is {config.rsa_bits}"
+
+
+def _excluded(key: paramiko.PKey, config: HostConfig) -> str:
+    """Return why the configuration forbids to offer a key; empty if it does not."""
+    accepted = config.pubkey_algorithms
+    name = key.public_blob.key_type if key.public_blob is not None else key.get_name()
+    rsa = [algorithm + name.removeprefix("ssh-rsa") for algorithm in ("rsa-sha2-512", "rsa-sha2-256")]
+    if accepted and not set(rsa if name.startswith("ssh-rsa") else [name]) & set(accepted):
+        return "is excluded by PubkeyAcceptedAlgorithms of the SSH configuration"
+    return _too_short(key, config)
+
+
 def _hung_up(wire: Wire) -> str:
     if wire.complaint:
         return f"hung up (the ProxyCommand says: {wire.complaint})"
     odd = f"hung up ({wire.ended})" if wire.ended else "hung up"
     return {"reset": "reset the connection", "closed": "hung up"}.get(wire.ended, odd)
-
-
-@functools.lru_cache(1024)
-def _chosen(able: tuple[str, ...], preferred: tuple[str, ...], allowed: tuple[str, ...], what: str) -> tuple[str, ...]:
-    """Put the preferred first and drop what is not allowed; an empty ``allowed`` allows all."""
-    ordered = [*(name for name in preferred if name in able), *(name for name in able if name not in preferred)]
-    chosen = tuple(name for name in ordered if not allowed or name in allowed)
-    if not chosen:
-        raise NoAnswer(
-            "banner", f"none of the {what} that the SSH configuration allows is supported; use --via openssh"
-        )
-    return chosen

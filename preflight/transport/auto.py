@@ -1,0 +1,79 @@
+"""SSH as each host needs it: with paramiko, which is fast, or through the system's ``ssh``, which can do more.
+
+A host goes to ``ssh`` if its configuration asks for what paramiko cannot do, or if paramiko and the host have no
+algorithm or kind of key in common. A host key that is wrong, a login that is refused and a deadline never send it
+there: ``ssh`` would only repeat them.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from preflight.transport.openssh import OpenSshTransport
+from preflight.transport.outcome import NeedsOpenSsh, NoAnswer, utc_now
+from preflight.transport.ssh import SshOptions, SshTransport
+
+#: Seconds that must be left of a node's time to begin again.
+_LEAST_S = 1.0
+
+
+class AutoTransport:
+    """SSH for one run; every method may be called from any thread.
+
+    ``through_openssh`` names each host that went through the system's ``ssh``, and why.
+    """
+
+    def __init__(self, options: SshOptions, hosts: Sequence[str]) -> None:
+        """Resolve the configuration of all hosts; raises TransportError for one that cannot be used."""
+        self.through_openssh: dict[str, str] = {}
+        self._options = options
+        self._ssh = SshTransport(options, hosts)
+        self._lock = threading.Lock()
+        self._openssh: OpenSshTransport | None = None
+        self._closed = False
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the user should know of the configuration, each once."""
+        return self._ssh.notes
+
+    def collect(self, host: str, plan: Mapping[str, Any], until: float) -> dict[str, Any]:
+        """Have a plan carried out on a host by ``until`` on the monotonic clock; always return a document."""
+        at, node = utc_now(), plan["node"] or host
+        try:
+            try:
+                if demands := self._ssh.demands(host):
+                    raise NeedsOpenSsh("connect", ", ".join(demands))
+                return self._ssh.answer(host, plan, until)
+            except NeedsOpenSsh as need:
+                return {**self._system(host, need, until).collect(host, {**plan, "node": node}, until), "node": node}
+        except NoAnswer as end:
+            return end.document(node, at)
+
+    def close(self) -> None:
+        """Close all connections; what runs on the hosts ends itself."""
+        with self._lock:
+            self._closed = True
+            openssh = self._openssh
+        self._ssh.close()
+        if openssh:
+            openssh.close()
+
+    def _system(self, host: str, need: NeedsOpenSsh, until: float) -> OpenSshTransport:
+        """Return the system's ``ssh``, and note why a host needs it; raises NoAnswer where it cannot be used."""
+        if shutil.which("ssh") is None:
+            raise NoAnswer(need.phase, f"{need.why}: this needs `ssh`, which is not in PATH: install OpenSSH")
+        if until - time.monotonic() < _LEAST_S:
+            raise NoAnswer(need.phase, f"{need.why}: this needs `ssh`, and no time is left for it")
+        with self._lock:
+            if self._closed:
+                raise NoAnswer("connect", "interrupted")
+            if self._openssh is None:
+                # No hosts: the configuration was read and found valid already
+                self._openssh = OpenSshTransport(self._options.config_file, (), self._options.connect_timeout_s)
+            self.through_openssh[host] = need.why
+            return self._openssh
