@@ -38,6 +38,7 @@ MODULES = (
     "roce",
     "counters",
     "traffic",
+    "congestion",
     "traffic_share",
     "cpu_window",
     "optics",
