@@ -80,6 +80,7 @@ MODULES = (
     "nccl_run",
     "nccl_failures",
     "nccl_rails",
+    "nccl_roles",
     "nccl_tests",
     "nccl_busbw",
     "nccl_curve",

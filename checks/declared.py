@@ -122,7 +122,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("nccl.left-over-disables", "No NCCL transport is left switched off", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html; values as in NCCL 2.30 src/misc/param.cc", "Remove it where it is set (environment, /etc/nccl.conf, ~/.nccl.conf); if it hides a fault, find that fault.", ("NT-ENV-4", "NT-ENV-5", "NT-ENV-6", "NT-LENS-4", "NT-LENS-5"), True, False, False, "", ("nvml:gpus",), (), False, (), "left_over_disables"),
         ("nccl.socket-ifname", "NCCL_SOCKET_IFNAME names an interface that is here and up", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-socket-ifname", "Name an interface that every node has (`ip -br addr`), or unset it; a per-node value goes to /etc/nccl.conf.", ("NT-ENV-2", "PA-15"), True, False, False, "", (), (), False, (), "socket_ifname"),
     )),
-    "nccl_hca": (11498, 3835149116, (
+    "nccl_hca": (13125, 3835149116, (
         ("nccl.ib-hca", "NCCL_IB_HCA selects the active ports of the compute fabric", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ib-hca; grammar as in NCCL 2.30 src/misc/socket.cc", "List the compute ports by whole name: NCCL_IB_HCA==mlx5_0,mlx5_3 (the second `=` makes names exact).", ("NT-ENV-3", "PA-15", "NT-ROL-1"), True, False, False, "", (), (), False, (), "ib_hca"),
     )),
     "nccl_lint": (11330, 3177260852, (
@@ -191,7 +191,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("trend.temperature", "GPUs keep their thermal headroom", "node", "nvmlDeviceGetMarginTemperature: degrees to the slowdown; the 30 days ahead are a judgement", "Read `nvidia-smi -q -d TEMPERATURE`; look at fans, filters and coolant, and at the inlet air of the rack.", ("AN-9", "AN-11"), False, False, False, "", (), (), True, (), "temperature"),
         ("trend.job-time", "Jobs take as long as they used to", "node", "The history's own jobs: median of the earlier ones of that name; 25 % is a judgement", "Compare the nodes of the slow run with those of a good one: `preflight diff GOOD SLOW`.", ("AN-10",), False, False, False, "", (), (), True, (), "job_time"),
     )),
-    "record": (3179, 653093713, (
+    "record": (3248, 653093713, (
         ("nccl-tests.record", "A result is kept with the hardware and software that it was measured on", "run", "the record that the tuning guide asks for: GPU model, driver, CUDA, NCCL, PyTorch, variables, topology", "Hand the evidence of its nodes over as well: `preflight check --hosts NODES --log FILE --json report.json`.", ("NT-REC-1",), False, False, False, "", (), (), False, (), "kept"),
     )),
     "container_devices": (8907, 198289149, (
@@ -265,22 +265,25 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "nccl_rails": (3080, 1447343266, (
         ("nccl.rails", "Connections between nodes stay on their rail", "run", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-cross-nic; both ends of each `via NET/X/N` line, NCCL 2.4 … 2.30", "Name the NICs in one order on every node (NCCL_IB_HCA); NCCL_CROSS_NIC=0 keeps rings and trees on one NIC.", ("PA-17",), False, False, False, "", (), (), False, (), "rails"),
     )),
+    "nccl_roles": (4742, 1222493440, (
+        ("nccl.hca-roles", "The job keeps to the HCAs of the compute fabric", "run", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ib-hca; `NET/IB : Using` and `via NET/IB/N` lines, NCCL 2.4 … 2.30", "List the compute ports by whole name in the job's environment or in /etc/nccl.conf: NCCL_IB_HCA==mlx5_0,mlx5_3 (the second `=` makes names exact).", ("NT-ROL-1",), False, False, False, "", (), (), False, (), "hca_roles"),
+    )),
     "nccl_tests": (5024, 3655032073, (
         ("nccl-tests.wrong-values", "nccl-tests finds no wrong value", "run", "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md; nccl-tests 2.19.6 src/common.cu", "Repeat with `-c 1` on halves of the nodes until one remains; then `preflight check` there: XIDs, ECC, NVLink.", (), True, False, False, "", (), (), False, (), "wrong_values"),
     )),
-    "nccl_busbw": (12686, 3704054833, (
-        ("nccl-tests.busbw", "nccl-tests reaches the bus bandwidth of this hardware", "run", "nccl-tests doc/PERFORMANCE.md; shares of the line rate as in public runs (preflight/roofline/collectives.py); a floor in the cluster file comes first", "`preflight check --log FILE`: nccl.transport, nccl.gpudirect-rdma; then compare clocks, NVLink, HCAs with a good node.", ("NT-NCCL-3", "GS-3", "PA-25"), True, False, False, "", (), (), False, (), "busbw"),
+    "nccl_busbw": (12818, 1352680210, (
+        ("nccl-tests.busbw", "nccl-tests reaches the bus bandwidth of this hardware", "run", "nccl-tests doc/PERFORMANCE.md; shares of the line rate as in public runs (preflight/roofline/collectives.py); a floor in the cluster file comes first", "`preflight check --log FILE`: nccl.transport, nccl.gpudirect-rdma; then compare clocks, NVLink, HCAs with a good node.", ("NT-NCCL-3", "PA-25"), True, False, False, "", (), (), False, (), "busbw"),
     )),
-    "nccl_curve": (10036, 31171813, (
+    "nccl_curve": (11669, 1191858894, (
         ("nccl-tests.curve", "Bandwidth rises with the message size, and latency is flat", "run", "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md; 5 % between neighbouring sizes: ROCm cvs", "Run the odd sizes alone with `-n 100`, then with NCCL_DEBUG=INFO: which algorithm and protocol changes there?", ("NT-NCCL-4", "FP-LAT-4"), True, False, False, "", (), (), False, (), "shape"),
-        ("nccl-tests.collectives", "AllReduce, AllGather, ReduceScatter and All-to-All were measured", "run", "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md", "run `all_gather_perf`, `reduce_scatter_perf` and `alltoall_perf` beside `all_reduce_perf`, to the same size", ("PA-18", "PA-25", "FP-OBS-2"), False, False, False, "", (), (), False, (), "collectives"),
+        ("nccl-tests.collectives", "AllReduce, AllGather, ReduceScatter and All-to-All were measured", "run", "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md", "run `all_gather_perf`, `reduce_scatter_perf` and `alltoall_perf` beside `all_reduce_perf`, to the same size", ("PA-18", "PA-25", "FP-OBS-2", "GS-3"), False, False, False, "", (), (), False, (), "collectives"),
     )),
     "nccl_use": (8102, 1088756750, (
         ("nccl.communicators", "Communicators are made once and used again", "run", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/communicators.html; more than 100 of one size by one rank: a judgement", "Make process groups before the loop: look for `new_group` and `init_process_group` inside it.", ("NT-COM-1",), False, False, False, "", (), (), False, (), "communicators"),
         ("nccl.buffers", "User buffers are registered by all ranks or by none", "run", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/bufferreg.html: all ranks must register; lines of NCCL 2.19 … 2.30", "Register on every rank: the same NCCL_LOCAL_REGISTER, the same allocator (`ncclMemAlloc`), the same code.", ("NT-COM-2",), False, False, False, "", (), (), False, (), "buffers"),
         ("nccl.in-network", "Sums are made in the network: SHARP over InfiniBand, NVLink SHARP in a node", "run", "NVIDIA SHARP user manual; nccl-rdma-sharp-plugins; lines of NCCL 2.17 … 2.30", "SHARP: the plug-in (`libnccl-net.so` of HPC-X), sharp_am, NCCL_COLLNET_ENABLE=1. NVLS: unset its variable.", ("NT-SHP-3", "NT-SHP-4"), False, False, False, "", (), (), False, (), "in_network"),
     )),
-    "nccl_layout": (2733, 932448912, (
+    "nccl_layout": (3060, 932448912, (
         ("nccl-tests.job-collectives", "The benchmark covers the collectives of the job", "run", "PyTorch DDP: AllReduce; FSDP and ZeRO: AllGather and ReduceScatter; mixtures of experts: All-to-All", "Run `all_gather_perf`, `reduce_scatter_perf` and `alltoall_perf` beside `all_reduce_perf`, as the job needs.", ("PA-N1",), False, False, False, "", (), (), False, (), "job_collectives"),
     )),
     "torch_trace": (14439, 3615021286, (
@@ -295,7 +298,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("torch.backend", "NCCL carries the collectives of GPU tensors", "run", "https://docs.pytorch.org/docs/stable/distributed.html#which-backend-to-use", "`init_process_group(\"nccl\")`, or \"cpu:gloo,cuda:nccl\", so that no collective on a GPU tensor is left to Gloo.", ("NT-PIT-1", "NT-LENS-2"), False, False, False, "", (), ("trace", "recording"), False, (), "backend"),
         ("torch.hang", "No rank hangs in a collective, a send or a receive", "run", "https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html; messages of ProcessGroupNCCL's watchdog, PyTorch 1.7 … 2.13", "Look at that rank first: its own log and stack (`py-spy dump --pid PID`), its node's XIDs, its data loader.", ("NT-LENS-9",), False, False, False, "", (), ("recording", "watchdog"), False, (), "hang"),
     )),
-    "scale": (8250, 4250178448, (
+    "scale": (9223, 4250178448, (
         ("scale.fat-tree", "Each level of the fat tree carries what the one below it sends", "run", "https://jax-ml.github.io/scaling-book/gpus", "describe it in the cluster file: `[class.NAME.tree]` with unit_nodes, unit_leaves, units, spines and links_per_spine", ("GS-2",), False, False, False, "", (), (), False, (), "fat_tree"),
         ("scale.batch", "The batch on each GPU keeps it busy while the network works", "run", "https://jax-ml.github.io/scaling-book/gpus", "Raise `tokens_per_gpu` (micro-batch x sequence), accumulate gradients, or shard less.", ("GS-4",), False, False, False, "", (), (), False, (), "smallest_batch"),
     )),
