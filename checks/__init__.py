@@ -86,6 +86,7 @@ MODULES = (
     "nccl_curve",
     "nccl_use",
     "nccl_layout",
+    "torch_gpu",
     "torch_trace",
     "torch_hang",
     "scale",

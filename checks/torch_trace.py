@@ -10,13 +10,10 @@ from preflight.facts import RunFacts
 from preflight.model import Finding, check, passed, unknown, warned
 
 TUNING = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
-DDP = "https://docs.pytorch.org/docs/stable/notes/ddp.html"
 
-#: Judgements, each a share: of a GPU's busy time in which it only communicates; of a step that such stretches take
-#: after its last kernel of the backward pass; of the steps' time that the data loader takes, and that the CPU waits
-#: for the GPU; of the mean step, their standard deviation, and what the worst takes longer than the median; of a
-#: GPU's time in which it is idle.
-EXPOSED, TAIL, LOADER, SYNCHRONISED, VARIATION, WORST, IDLE = 0.10, 0.10, 0.10, 0.01, 0.10, 0.20, 0.10
+#: Judgements, each a share: of the steps' time that the data loader takes, and that the CPU waits for the GPU; of the
+#: mean step, their standard deviation, and what the worst takes longer than the median.
+LOADER, SYNCHRONISED, VARIATION, WORST = 0.10, 0.01, 0.10, 0.20
 #: Share of a GPU's time below which waiting for others, which is part of communication, cannot matter.
 HARDLY = 0.01
 #: Steps below which their spread tells nothing, and steps below which nothing is said to happen in each.
@@ -27,88 +24,12 @@ SPREAD = 3.0
 STRAGGLES = 0.5
 
 
-def _each(run: RunFacts) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+def each(run: RunFacts) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     """Yield of each trace its record key, what to call it, and its facts."""
     for key, trace in run.traces.items():
         facts = trace.document()
         rank = f" (rank {facts['rank']})" if facts["rank"] is not None else ""
         yield key, f"{key.removeprefix('log:')}{rank}", facts
-
-
-@check(
-    "torch.overlap",
-    title="Communication runs while the GPU computes",
-    source=f"{DDP}; shares of 10 % are judgements; a kernel of NCCL runs from when its rank comes to it",
-    fix="Which collective is bare in the trace? DDP: `bucket_cap_mb`; FSDP: `forward_prefetch`; Megatron: "
-    "`--overlap-grad-reduce`.",
-    answers=("NT-TRN-1", "PA-22", "NT-LENS-1", "NT-TRN-2", "NT-DDP-2"),
-    scope="run",
-    gating=False,
-    needs=("trace",),
-)
-def overlap(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare the time in which a GPU only communicates with the time that it is busy; and the tail of each step.
-
-    Communication that nothing hides adds to every step: at 30 % of the time, a third of the GPUs is paid for waiting.
-
-    More than 10 % of a GPU's busy time bare warns; so does more than 10 % of a step, added up, after the last kernel of
-    its backward pass (the last buckets' tail). Where a GPU is idle for more than 10 % of its time, little bare
-    communication is no pass but unknown: what it waits for is another question. A trace without a kernel of
-    communication, or of the backward pass in a step, cannot tell. Waiting for a slower rank counts as communication:
-    compare the traces of several ranks. How early the first bucket starts is not measured.
-
-    A false alarm: inference with tensor parallelism, whose layers wait for each other by design.
-    """
-    items = ("NT-TRN-1", "PA-22", "NT-LENS-1")
-    for key, name, facts in _each(run):
-        at: dict[str, Any] = {"subject": name, "evidence": [key]}
-        gpu = facts["gpu"]
-        if gpu is None or not gpu["communication_ms"]:
-            what = "no kernel of a GPU" if gpu is None else "no kernel that communicates"
-            yield unknown(
-                f"{name}: {what} is in the trace", fix="profile ProfilerActivity.CUDA on a rank of the job", **at
-            )
-            continue
-        share = gpu["exposed_ms"] / (gpu["span_ms"] - gpu["idle_ms"])
-        idle = gpu["idle_ms"] / gpu["span_ms"]
-        message = (
-            f"{name}: {gpu['communication_ms']:g} ms of communication, {gpu['overlap']:.0%} of it under kernels that "
-            f"compute; bare for {share:.0%} of the GPU's busy time, idle for {idle:.0%} of all"
-        )
-        found = f"{share:.1%} bare, {idle:.1%} idle"
-        if share > EXPOSED:
-            yield warned(message, found=found, expected=f"at most {EXPOSED:.0%} bare", **at).about(*items)
-        elif idle > IDLE:
-            yield unknown(f"{message}: what the GPU waits for is not in this measure", found=found,
-                          fix="see torch.data-loader and torch.synchronisation; compare the traces of several ranks",
-                          **at).about(*items)  # fmt: skip
-        else:
-            yield passed(message, found=found, **at).about(*items)
-        yield from _tail(name, facts, at)
-
-
-def _tail(name: str, facts: Mapping[str, Any], at: Mapping[str, Any]) -> Iterator[Finding]:
-    tail, steps = facts["gpu"]["tail"], facts["steps"]
-    if not steps or not steps["p50_ms"]:
-        yield unknown(f"{name}: the trace marks no steps", fix="call profiler.step() after each", **at).about(
-            "NT-TRN-2", "NT-DDP-2")  # fmt: skip
-        return
-    if not tail:
-        yield unknown(f"{name}: no kernel of a backward pass is known in a step, so no tail after it",
-                      fix="profile ProfilerActivity.CPU too, in training", **at).about(
-            "NT-TRN-2", "NT-DDP-2")  # fmt: skip
-        return
-    share = tail["p50_ms"] / steps["p50_ms"]
-    message = f"{name}: after the last kernel of the backward pass a step only communicates for {tail['p50_ms']:g} of "
-    message += f"{steps['p50_ms']:g} ms (median of {tail['count']})"
-    found = f"{share:.1%} of a step"
-    if share > TAIL:
-        yield warned(message, found=found, expected=f"at most {TAIL:.0%}", **at).about("NT-TRN-2", "NT-DDP-2")
-        return
-    yield passed(message, found=found, **at).about("NT-TRN-2")
-    yield unknown(f"{name}: how early the first bucket starts is not measured, only the tail", found=found,
-                  fix="look in the trace where the first collective of the backward pass starts", **at
-                  ).about("NT-DDP-2")  # fmt: skip
 
 
 @check(
@@ -135,7 +56,7 @@ def synchronisation(run: RunFacts, site: Site) -> Iterator[Finding]:
     A false alarm: a wait at the end of a step while the GPU still has much to do; see torch.overlap for how long it is
     idle.
     """
-    for key, name, facts in _each(run):
+    for key, name, facts in each(run):
         at: dict[str, Any] = {"subject": name, "evidence": [key]}
         steps = facts["steps"]["count"] if facts["steps"] else 0
         if facts["gpu"] is None or steps < FEW_STEPS or not facts["steps"]["total_ms"]:
@@ -176,7 +97,7 @@ def data_loader(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: the first step, whose workers only start; profile later ones.
     """
-    for key, name, facts in _each(run):
+    for key, name, facts in each(run):
         at: dict[str, Any] = {"subject": name, "evidence": [key]}
         loader, gpu = facts["data_loader"], facts["gpu"]
         if loader is not None and loader["share_of_steps"] is not None:
@@ -214,7 +135,7 @@ def steps(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: sequences of different lengths, or a step that saves a checkpoint.
     """
-    for key, name, facts in _each(run):
+    for key, name, facts in each(run):
         at: dict[str, Any] = {"subject": name, "evidence": [key]}
         sample = facts["steps"]
         if not sample:
@@ -260,7 +181,7 @@ def collective_times(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: different sizes under one name, where the trace tells no sizes (before PyTorch 2.2).
     """
-    for key, name, facts in _each(run):
+    for key, name, facts in each(run):
         at: dict[str, Any] = {"subject": name, "evidence": [key]}
         known = [one for one in facts["collectives"] if one.get("p99_ms") is not None]
         if not known:
@@ -302,7 +223,7 @@ def straggler(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: pipeline stages and ranks with different work; compare those of one data-parallel group.
     """
-    ranks = [(name, key, facts) for key, name, facts in _each(run)]
+    ranks = [(name, key, facts) for key, name, facts in each(run)]
     times = [(facts["gpu"]["communication_ms"], name, key) for name, key, facts in ranks
              if facts["gpu"] and facts["gpu"]["communication_ms"]]  # fmt: skip
     keys = [key for _, key, _ in ranks]

@@ -93,7 +93,7 @@ ITEMS = (
     Item("PA-17", "parallelism", "cross-rail traffic", "window trace"),
     Item("PA-18", "parallelism", "AllReduce / AllGather / ReduceScatter benchmarked", "bench"),
     Item("PA-19", "parallelism", "egress congestion and packet-drop counters", "window"),
-    Item("PA-20", "parallelism", "GPU utilisation", "node window"),
+    Item("PA-20", "parallelism", "GPU utilisation", "trace"),
     Item("PA-21", "parallelism", "step-time variance", "trace"),
     Item("PA-22", "parallelism", "communication/compute overlap", "trace"),
     Item("PA-23", "parallelism", "straggler GPU", "bench trace"),
