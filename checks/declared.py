@@ -271,8 +271,8 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "nccl_tests": (5024, 3655032073, (
         ("nccl-tests.wrong-values", "nccl-tests finds no wrong value", "run", "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md; nccl-tests 2.19.6 src/common.cu", "Repeat with `-c 1` on halves of the nodes until one remains; then `preflight check` there: XIDs, ECC, NVLink.", (), True, False, False, "", (), (), False, (), "wrong_values"),
     )),
-    "nccl_busbw": (12818, 1352680210, (
-        ("nccl-tests.busbw", "nccl-tests reaches the bus bandwidth of this hardware", "run", "nccl-tests doc/PERFORMANCE.md; shares of the line rate as in public runs (preflight/roofline/collectives.py); a floor in the cluster file comes first", "`preflight check --log FILE`: nccl.transport, nccl.gpudirect-rdma; then compare clocks, NVLink, HCAs with a good node.", ("NT-NCCL-3", "PA-25"), True, False, False, "", (), (), False, (), "busbw"),
+    "nccl_busbw": (12827, 3704054833, (
+        ("nccl-tests.busbw", "nccl-tests reaches the bus bandwidth of this hardware", "run", "nccl-tests doc/PERFORMANCE.md; shares of the line rate as in public runs (preflight/roofline/collectives.py); a floor in the cluster file comes first", "`preflight check --log FILE`: nccl.transport, nccl.gpudirect-rdma; then compare clocks, NVLink, HCAs with a good node.", ("NT-NCCL-3", "GS-3", "PA-25"), True, False, False, "", (), (), False, (), "busbw"),
     )),
     "nccl_curve": (11669, 1191858894, (
         ("nccl-tests.curve", "Bandwidth rises with the message size, and latency is flat", "run", "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md; 5 % between neighbouring sizes: ROCm cvs", "Run the odd sizes alone with `-n 100`, then with NCCL_DEBUG=INFO: which algorithm and protocol changes there?", ("NT-NCCL-4", "FP-LAT-4"), True, False, False, "", (), (), False, (), "shape"),

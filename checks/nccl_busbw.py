@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     source=f"{SOURCE}; a floor in the cluster file comes first",
     fix="`preflight check --log FILE`: nccl.transport, nccl.gpudirect-rdma; then compare clocks, NVLink, HCAs "
     "with a good node.",
-    answers=("NT-NCCL-3", "PA-25"),
+    answers=("NT-NCCL-3", "GS-3", "PA-25"),
     scope="run",
 )
 def busbw(run: RunFacts, site: Site) -> Iterator[Finding]:
@@ -49,9 +49,8 @@ def busbw(run: RunFacts, site: Site) -> Iterator[Finding]:
         finding = _busbw(run, key, name, report, site)
         best = report.best()
         quote = text_of(run, key, best.row.line) if best else ""
-        items = ("NT-NCCL-3", "PA-25") if report.collective == "alltoall" else ("NT-NCCL-3",)
-        if finding.status is Status.PASS and short(report, site):
-            items = ("NT-NCCL-3",)
+        large = finding.status is not Status.PASS or not short(report, site)
+        items = ("NT-NCCL-3", "GS-3", "PA-25") if report.collective == "alltoall" and large else ("NT-NCCL-3", "GS-3")
         yield replace(finding, subject=name, evidence=(key,), quote=finding.quote or quote, answers=items)
 
 

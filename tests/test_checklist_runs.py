@@ -22,8 +22,8 @@ RUN = dict.fromkeys(
     (
         "FP-LAT-1", "FP-LAT-4", "FP-OBS-2", "FP-OBS-8", "GS-2", "GS-3", "GS-4", "NT-NCCL-1", "NT-NCCL-2", "NT-NCCL-3",
         "NT-NCCL-4", "NT-PIT-1", "NT-PIT-2", "NT-SHP-3", "NT-SHP-4", "NT-COM-1", "NT-COM-2", "NT-LENS-1", "NT-LENS-2",
-        "NT-LENS-3", "NT-LENS-9", "NT-TRN-1", "NT-TRN-2", "NT-TRN-3", "NT-TRN-4", "NT-DDP-2", "PA-17", "PA-18", "PA-21",
-        "PA-22", "PA-23", "PA-25", "PA-N1",
+        "NT-LENS-3", "NT-LENS-9", "NT-TRN-1", "NT-TRN-2", "NT-TRN-3", "NT-TRN-4", "NT-DDP-2", "PA-17", "PA-18",
+        "PA-20", "PA-21", "PA-22", "PA-23", "PA-25", "PA-N1",
     ),
     "",
 )  # fmt: skip
@@ -33,6 +33,9 @@ CHECKS = registry().checks
 
 #: Of a run there may be that the trace tells only that steps are there; it cannot fail.
 NO_FAULT = {"FP-OBS-8"}
+
+#: What is asked for is measured in part: these may warn, and never pass.
+IN_PART = {"NT-DDP-2"}
 
 
 def answering(item: str) -> list[Check]:
@@ -57,7 +60,7 @@ def lines(item: str) -> Iterator[tuple[Case, dict[str, Any]]]:
             yield case, next(line for line in report["checklists"] if line["id"] == item)
 
 
-@pytest.mark.parametrize("item", RUN)
+@pytest.mark.parametrize("item", [item for item in RUN if item not in IN_PART])
 def test_a_recording_passes_the_item(item: str) -> None:
     assert answering(item), "no check answers it"
     assert next(one.uncovered for one in ITEMS if one.id == item) == RUN[item]

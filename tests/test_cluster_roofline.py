@@ -165,7 +165,10 @@ LARGE = tuple(size for size in SIZES if size >= 64 << 20)
 def test_a_good_run_of_all_collectives_passes_the_items() -> None:
     peaks = {"all_reduce": 470.0, "all_gather": 365.0, "reduce_scatter": 365.0, "alltoall": 90.0}
     text = "".join(printed(Run(name, hosts=("a1", "a2"), sizes=LARGE, peak=peak)).text for name, peak in peaks.items())
-    site = NDR | {"tree": TREE | {"oversubscription": 2}, "model": {"tokens_per_gpu": 8192, "sharding": "fsdp"}}
+    inside = peaks | {"alltoall": 340.0}
+    text += "".join(printed(Run(name, hosts=("a1",), sizes=LARGE, peak=peak)).text for name, peak in inside.items())
+    model = {"tokens_per_gpu": 8192, "sharding": "fsdp", "gpus": 16}
+    site = NDR | {"tree": TREE | {"oversubscription": 2}, "model": model}
     found = items_of(text, site)
     assert {item: found[item] for item in PROVED - {"FP-LAT-4"}} == dict.fromkeys(PROVED - {"FP-LAT-4"}, "pass")
 
