@@ -80,6 +80,9 @@ def test_trees_and_models_in_part() -> None:
     assert "describes the tree in part" in refused(f"{head}[class.a.tree]\nunit_nodes = 32\n")
     assert "needs the number of experts" in refused(f"{head}[class.a.model]\nexperts = 8\n")
     assert "needs the number of experts" in refused(f"{head}[class.a.model]\nexperts = 8\nactive_experts = 9\n")
+    shared = f"{head}[class.a.model]\nexperts = 8\nactive_experts = 2\nexpert_ways = 9\n"
+    assert "more than there are experts" in refused(shared)
+    assert "more than there are experts" in refused(f"{head}[class.a.model]\nexpert_ways = 2\n")
     assert "did you mean" in refused(f"{head}[class.a.tree]\nunit_node = 32\n")
 
 
