@@ -145,7 +145,7 @@ def memory_headroom(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="GPU utilisation can be read",
     source=f"{NVML_API} (nvmlDeviceGetUtilizationRates)",
     fix="Busy without a process: `dmesg | grep -i xid`. Under MIG read DCGM_FI_PROF_GR_ENGINE_ACTIVE instead.",
-    answers=("FP-OBS-1", "PA-20"),
+    answers=("FP-OBS-1",),
     unless=(no_gpu,),
 )
 def utilisation_visible(node: NodeFacts, site: Site) -> Iterator[Finding]:

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from preflight import facts
+from preflight.checks.nccl_scale import short
 from preflight.checks.nccl_tests import GIB, MIB, no_report, over, reports, size_of, so_far, text_of
 from preflight.cluster import Site
 from preflight.facts import RunFacts
 from preflight.hardware import PARTS, Gpu, Part
 from preflight.lean import replace
-from preflight.model import Finding, check, compare, failed, passed, unknown, warned
+from preflight.model import Finding, Status, check, compare, failed, passed, unknown, warned
 from preflight.roofline.collectives import SOURCE, Roofline, roofline
 from preflight.roofline.machine import Machine, gpu_named, machine_of, switches_reduce
 from preflight.roofline.verdict import Judged, judge, proof
@@ -48,7 +49,8 @@ def busbw(run: RunFacts, site: Site) -> Iterator[Finding]:
         finding = _busbw(run, key, name, report, site)
         best = report.best()
         quote = text_of(run, key, best.row.line) if best else ""
-        items = ("NT-NCCL-3", "GS-3", "PA-25") if report.collective == "alltoall" else ("NT-NCCL-3", "GS-3")
+        large = finding.status is not Status.PASS or not short(report, site)
+        items = ("NT-NCCL-3", "GS-3", "PA-25") if report.collective == "alltoall" and large else ("NT-NCCL-3", "GS-3")
         yield replace(finding, subject=name, evidence=(key,), quote=finding.quote or quote, answers=items)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from preflight import facts
+from preflight.checks.nccl_scale import DECLARE, levels, short
 from preflight.checks.nccl_tests import PERFORMANCE, no_report, over, reports, size_of, so_far, text_of
 from preflight.cluster import Site
 from preflight.facts import RunFacts
@@ -153,17 +154,21 @@ def _against(key: str, name: str, report: Report, points: Sequence[Point], site:
     title="AllReduce, AllGather, ReduceScatter and All-to-All were measured",
     source=PERFORMANCE,
     fix="run `all_gather_perf`, `reduce_scatter_perf` and `alltoall_perf` beside `all_reduce_perf`, to the same size",
-    answers=("PA-18", "PA-25", "FP-OBS-2"),
+    answers=("PA-18", "PA-25", "FP-OBS-2", "GS-3"),
     scope="run",
     gating=False,
 )
 def collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Look for a whole nccl-tests run of each collective that training uses, and tell its time.
+    """Look for a whole nccl-tests run of each collective of training, at the scale of the job, and print its time.
 
     Data parallel jobs reduce, sharded ones gather and scatter, mixtures of experts exchange all to all. A fabric that
-    was only measured with all_reduce can still be slow for what the job does.
+    was only measured with all_reduce, or inside one node, can still be slow for what the job does.
 
-    A collective that no whole run measured is unknown, one whose run failed warns; this gates no job.
+    It passes for a run over at least as many GPUs as the job's: [class.NAME.model] gpus of the cluster file, else all
+    GPUs of the class's nodes; and up to messages of 256 MiB in a node, 1 GiB above it. A smaller run is unknown, and
+    so is any where nothing states the scale. Times in a node and above it (GS-3) take runs of each collective on one
+    node and on several. A collective that no whole run measured is unknown, one whose run failed warns; this gates no
+    job.
 
     A false alarm: a job that needs only one of them.
     """
@@ -178,7 +183,9 @@ def collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
             why = f"stopped: {report.failures[0].text[:120]}" if report.failures else so_far(report)
             broken[report.collective] = f"{name}: its run did not come to a good end: {why}"
         if report.collective and report.complete and points and report.copies == 1 and report.nranks != 1:
-            best[report.collective] = (key, name, points[-1], report)
+            known = best.get(report.collective)
+            if known is None or _reach(report, points[-1]) >= _reach(known[3], known[2]):
+                best[report.collective] = (key, name, points[-1], report)
     for items, wanted in (
         (("PA-18", "FP-OBS-2"), "all_reduce"), (("PA-18",), "all_gather"), (("PA-18",), "reduce_scatter"),
         (("PA-25",), "alltoall"),
@@ -192,4 +199,23 @@ def collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
             continue
         key, name, point, report = best[wanted]
         time = f"{point.time_us:g} us for {size_of(point.bytes)} over {over(report)}"
-        yield passed(f"{name}: {time}", subject=name, found=f"{point.time_us:g} us", evidence=[key]).about(*items)
+        at: dict[str, Any] = {"subject": name, "found": f"{point.time_us:g} us", "evidence": [key]}
+        if why := short(report, site):
+            yield unknown(f"{name}: {time}; {why}", fix=DECLARE, **at).about(*items)
+        else:
+            yield passed(f"{name}: {time}", **at).about(*items)
+    yield _levels([report for _, _, report in reports(run)], list(run.nccl_tests)).about("GS-3")
+
+
+def _reach(report: Report, point: Point) -> tuple[int, int]:
+    """Return how far a run went: over how many ranks, up to which size."""
+    return report.nranks or 0, point.bytes
+
+
+def _levels(found: Sequence[Report], keys: Sequence[str]) -> Finding:
+    """State which collectives were measured in a node, and which above it."""
+    inside, above = levels(found)
+    lacks = [f"{where}: {', '.join(names)}" for where, names in (("in a node", inside), ("above it", above)) if names]
+    if lacks:
+        return unknown(f"not measured {'; '.join(lacks)}", evidence=keys, fix="run each on one node and on several")
+    return passed("all four collectives were measured in a node and above it", evidence=keys)

@@ -36,11 +36,21 @@ def ib_hca(node: NodeFacts, site: Site) -> Iterator[Finding]:
     takes in mlx5_10, and that only warns. A port that is down fails if the list names its device, and
     warns if a prefix happens to cover it; one of `ports.compute` is rdma.port-state's matter. Roles are those of
     the cluster file; without them a GPU whose near NIC is left out warns, and so does a bond among single ports.
-    Rails and planes are read from NCCL 2.30.7 on.
+    Rails and planes are read from NCCL 2.30.7 on. Without a list NCCL takes every active port: it warns where one of
+    them has the role storage or management. nccl.hca-roles reads from a job's log which ports it took.
 
     A false alarm: a prefix that happens to cover a port which is down; that only warns, and NCCL leaves the port
-    out.
+    out. A job script that sets the list, which is not on the node to be seen: set it in /etc/nccl.conf.
     """
+    declared = site.members.ports
+    items: tuple[str, ...] = ("NT-ENV-3", "PA-15")
+    if declared.compute is not None or declared.storage or declared.management:
+        items += ("NT-ROL-1",)
+    for finding in _ib_hca(node, site):
+        yield finding.about(*items)
+
+
+def _ib_hca(node: NodeFacts, site: Site) -> Iterator[Finding]:
     setting, selection = node.nccl_env.get("NCCL_IB_HCA"), node.nccl_env.hca_selection
     if setting is None or selection is None:
         missing = list(unread(node, "NCCL_IB_HCA"))
@@ -89,14 +99,37 @@ def ib_hca(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def _unset(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Without a list NCCL takes every active port; say so where the site keeps some for other traffic."""
+    """Judge what NCCL takes without a list: every active port."""
     if is_efa_node(node):
         yield passed("NCCL_IB_HCA is unset, and has no say over EFA devices", evidence=[PROCESS])
         return
-    aside = {*(site.members.ports.storage or ()), *(site.members.ports.management or ())}
-    taken = [port.name for port in node.rdma_ports if port.device in aside and port.active] if aside else []
-    too = f", also {', '.join(taken)}, kept for other traffic" if taken else ""
-    yield passed(f"NCCL_IB_HCA is unset: NCCL may use every active port{too}", evidence=[PROCESS])
+    if off := _off(node):
+        yield passed(f"NCCL_IB_HCA is unset, and {off.text} keeps NCCL off all HCAs", evidence=[off.source])
+        return
+    ports = site.members.ports
+    aside = {device: role for role, devices in (("storage", ports.storage), ("management", ports.management))
+             for device in devices or ()}  # fmt: skip
+    taken = [port for port in node.rdma_ports if port.device in aside and port.active] if aside else []
+    if not taken:
+        yield passed("NCCL_IB_HCA is unset: NCCL may use every active port", evidence=[PROCESS])
+        return
+    named = ", ".join(f"{port.name} ({aside[port.device]})" for port in taken)
+    compute = ",".join(ports.compute) if ports.compute else "the compute ports"
+    yield warned(
+        f"NCCL_IB_HCA is unset: NCCL may use every active port, also {named}",
+        subject="NCCL_IB_HCA",
+        found="unset",
+        expected=f"NCCL_IB_HCA=={compute}",
+        evidence=[PROCESS, *dict.fromkeys(key for port in taken for key in port.evidence[:1])],
+    )
+
+
+def _off(node: NodeFacts) -> Setting | None:
+    """Return the setting that keeps NCCL off all HCAs, whatever they are."""
+    disable, network = node.nccl_env.get("NCCL_IB_DISABLE"), node.nccl_env.get("NCCL_NET")
+    if disable is not None and node.nccl_env.integer("NCCL_IB_DISABLE"):
+        return disable
+    return network if network is not None and network.value.casefold() == "socket" else None
 
 
 def _unmatched(node: NodeFacts, selection: Selection, setting: Setting) -> Iterator[Finding]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.checks.nccl_tests import no_report
+from preflight.checks.nccl_scale import DECLARE, short
+from preflight.checks.nccl_tests import no_report, reports
 from preflight.cluster import Site
 from preflight.facts import RunFacts
 from preflight.model import Finding, check, passed, unknown, warned
@@ -27,7 +28,7 @@ def job_collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     Of the class's [class.NAME.model]: sharding "data" needs all_reduce, "fsdp" all_gather and reduce_scatter, experts
     alltoall, tensor_ways above 1 all_reduce. One that was not measured to its end warns. Without a layout it is
-    unknown.
+    unknown, and so it is where a run was smaller than the job (see nccl-tests.collectives).
 
     A false alarm: a benchmark of another job's fabric, handed over by mistake.
     """
@@ -45,15 +46,18 @@ def job_collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
                       fix="say it in the cluster file: [class.NAME.model] sharding, experts, tensor_ways")  # fmt: skip
         return
     measured = {
-        report.collective for reports in run.nccl_tests.values() for report in reports
+        report.collective: short(report, site)
+        for _, _, report in sorted(reports(run), key=lambda one: one[2].nranks or 0)
         if report.collective and report.complete and report.rows and report.status != "failed"
-    }  # fmt: skip
+    }
     lacks = [one for one in dict.fromkeys(needed) if one not in measured]
-    said = (
-        f"the job uses {', '.join(dict.fromkeys(needed))}; measured to its end: {', '.join(sorted(measured)) or 'none'}"
-    )
+    small = [f"{one} {measured[one]}" for one in dict.fromkeys(needed) if measured.get(one)]
+    found = ", ".join(sorted(measured)) or "none"
+    lead = f"the job uses {', '.join(dict.fromkeys(needed))}; measured to its end: {found}"
     if lacks:
-        yield warned(f"{said}; not measured: {', '.join(lacks)}", found=", ".join(sorted(measured)) or "none",
+        yield warned(f"{lead}; not measured: {', '.join(lacks)}", found=found,
                      expected=", ".join(dict.fromkeys(needed)), evidence=keys)  # fmt: skip
+    elif small:
+        yield unknown(f"{lead}; {'; '.join(small)}", found=found, evidence=keys, fix=DECLARE)
     else:
-        yield passed(said, found=", ".join(sorted(measured)), evidence=keys)
+        yield passed(lead, found=found, evidence=keys)

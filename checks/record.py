@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.checks.nccl_tests import no_report, reports
+from preflight.checks.nccl_tests import no_report, over, reports
 from preflight.cluster import Site
 from preflight.facts import RunFacts
 from preflight.facts.node import TOPO
@@ -59,4 +59,5 @@ def kept(run: RunFacts, site: Site) -> Iterator[Finding]:
                          subject=name, found=versions, expected="one version", evidence=[key, LIBRARIES])  # fmt: skip
         if not several:
             said = "; ".join(f"{name} {value}" for name, value in records[0].items())
-            yield passed(f"kept with its record, {len(nodes)} nodes: {said}", subject=name, evidence=[key])
+            where = f"measured over {over(report)}, kept with the record of {len(nodes)} nodes"
+            yield passed(f"{where}: {said}", subject=name, evidence=[key])

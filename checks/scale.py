@@ -131,7 +131,10 @@ def smallest_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
     Below that number every further GPU waits for the network, and the job does not get faster with more of them.
 
     Worked out for dense bfloat16 over the thinnest level of the fabric, and doubled where nothing in the network
-    reduces. Fewer tokens warn; a layer cut over more GPUs than its width bears warns. This gates no job.
+    reduces. A mixture of experts needs as many times more as it has experts for each that a token uses, and less by
+    what sharing them over expert_ways GPUs takes off the levels that they fill. Fewer tokens warn; where expert_ways
+    is not declared, fewer than without sharing are unknown. A layer cut over more GPUs than its width bears warns.
+    This gates no job.
 
     A false alarm: arithmetic in FP8, which is faster, or communication that is compressed.
     """
@@ -154,13 +157,20 @@ def smallest_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
         return
     least = sharded if said.sharding == "fsdp" else plain
     if said.experts is not None and said.active_experts is not None:
-        least *= said.experts / said.active_experts
+        ways = said.expert_ways or 1
+        shared, level = _all_reduce(site, built, ways)
+        least *= batch.experts(flops, rate * 1e9, said.experts, said.active_experts, shared / rate) / plain
         bounds += f", times {said.experts} experts over {said.active_experts} active"
-    say = passed if said.tokens_per_gpu >= least else warned
-    yield say(
-        f"{said.tokens_per_gpu} tokens per GPU, at least {least:.0f} keep it busy: {bounds}",
-        found=f"{said.tokens_per_gpu} tokens",
-    )
+        bounds += f", over {shared / rate:.3g} by sharing them over {ways} GPUs ({level})" if ways > 1 else ""
+    found = f"{said.tokens_per_gpu} tokens"
+    message = f"{said.tokens_per_gpu} tokens per GPU, at least {least:.0f} keep it busy: {bounds}"
+    if said.tokens_per_gpu >= least * (1 - 1e-9):
+        yield passed(message, found=found)
+    elif said.experts is not None and said.expert_ways is None:
+        yield unknown(f"{message}, unless experts are shared", found=found,
+                      fix="declare it in the cluster file: [class.NAME.model] expert_ways = ...")  # fmt: skip
+    else:
+        yield warned(message, found=found)
     if said.tensor_ways is not None and said.feed_forward is not None:
         most = batch.tensor_ways(flops, built.nvlink * 1e9, said.feed_forward, built.gpus)
         fits = said.tensor_ways <= most and said.tensor_ways <= built.domain
@@ -172,13 +182,16 @@ def smallest_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
         )
 
 
-def _all_reduce(site: Site, built: Machine) -> tuple[float, str]:
-    """Return the bandwidth at which an array is reduced over everything, GB/s, and what binds it."""
+def _all_reduce(site: Site, built: Machine, ways: int = 1) -> tuple[float, str]:
+    """Return the bandwidth at which an array is reduced over everything, GB/s, and what binds it.
+
+    The array may be sharded over some neighbouring GPUs.
+    """
     found = levels(site, built)
     if found:
-        time, level = seconds("all_reduce", GIB, found, in_network=site.members.tree.sharp is True)
+        time, level = seconds("all_reduce", GIB, found, in_network=site.members.tree.sharp is True, ways=ways)
         reduced = "switches reduce" if site.members.tree.sharp else "nothing in the network reduces"
         return GIB / time / 1e9, f"{level.name} level, {reduced}"
-    nics = built.node_nics or 0.0
+    nics = (built.node_nics or 0.0) * max(1.0, ways / built.gpus)
     halved = 1 if site.members.tree.sharp else 2
-    return min(built.nvlink, nics) / halved, f"{built.nics} NICs of {built.nic_gbps:g} Gb/s of a node"
+    return min(built.nvlink * ways, nics) / halved, f"{built.nics} NICs of {built.nic_gbps:g} Gb/s of a node"

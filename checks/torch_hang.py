@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from preflight import facts
 from preflight.cluster import Site
 from preflight.facts import RunFacts
+from preflight.facts.torch_trace import messages
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.facts.torch_trace.hang import Hang
+    from preflight.facts.torch_trace.messages import Stall
 
 RECORDER = "https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html"
 BACKENDS = "https://docs.pytorch.org/docs/stable/distributed.html#which-backend-to-use"
@@ -76,7 +78,7 @@ def backend(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 @check(
     "torch.hang",
-    title="No rank hangs in a collective",
+    title="No rank hangs in a collective, a send or a receive",
     source=f"{RECORDER}; messages of ProcessGroupNCCL's watchdog, PyTorch 1.7 … 2.13",
     fix=_WHICH,
     answers=("NT-LENS-9",),
@@ -85,7 +87,7 @@ def backend(run: RunFacts, site: Site) -> Iterator[Finding]:
     needs=("recording", "watchdog"),
 )
 def hang(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare, rank by rank, which collectives were enqueued and which were done: by dumps, else by the watchdog.
+    """Compare which collectives and messages each rank has called and completed: by dumps, else by the watchdog.
 
     All ranks wait in the same collective for one that never comes; their logs look alike, and a time-out half an hour
     later names every rank but the right one.
@@ -95,8 +97,12 @@ def hang(run: RunFacts, site: Site) -> Iterator[Finding]:
     Dumps of all ranks with nothing unfinished pass. Of the watchdog's lines only what the shown ranks report is stated:
     unless the job's size is in the log and all its ranks are shown, no rank is blamed for the others.
 
-    A false alarm: dumps that were taken while the job ran well; what is under way then looks unfinished, but on all
-    ranks alike.
+    Of sends and receives both ends are compared. It fails where a rank waits for a peer that has not called the other
+    end, where ranks wait for each other in a circle, and where the ends differ in size or type. Where the waiting ends
+    at a rank without a dump it is unknown; where both ends have been called and the data does not arrive it warns.
+
+    A false alarm: dumps that were taken while the job ran well; what is under way then looks unfinished. PyTorch
+    writes dumps on a time-out, unless the job asks for one.
     """
     for key, why in run.refused.items():
         yield unknown(f"{key.removeprefix('log:')}: {why}", evidence=[key], fix=facts.torch_trace.plain_pickle.CONVERT)
@@ -132,10 +138,15 @@ def _of_recordings(run: RunFacts) -> Iterator[Finding]:
             unnamed += 1
             rank = -unnamed
         keys[rank] = key
-    found = facts.torch_trace.hang.of_recordings({rank: run.recordings[key] for rank, key in keys.items()})
+    recordings = {rank: run.recordings[key] for rank, key in keys.items()}
+    found = facts.torch_trace.hang.of_recordings(recordings)
     for one in found:
         yield from _finding(one, list(keys.values()), "the dumps", "")
-    if not found:
+    stall = facts.torch_trace.messages.of_recordings(recordings)
+    if stall:
+        busy = {rank: f"collective {one.seq} ({one.op})" for one in found for rank in one.waiting}
+        yield _stalled(stall, busy, list(keys.values()))
+    if not (found or stall):
         members = {rank for recording in run.recordings.values() for group in recording.groups for rank in group.ranks}
         missing = sorted(members - set(keys))
         if missing or not members:
@@ -195,6 +206,42 @@ def _calls(differ: Sequence[tuple[int, str]]) -> str:
     told = [f"rank {_ranks(sorted(members))} called {what}" for what, members in ranks.items()]
     more = f" and {len(told) - _NAMED} other calls" if len(told) > _NAMED else ""
     return "; ".join(told[:_NAMED]) + more
+
+
+def _stalled(stall: Stall, busy: Mapping[int, str], keys: Sequence[str]) -> Finding:
+    """State who waits for whom in sends and receives, and where the waiting ends."""
+    parts = []
+    if stall.circle:
+        parts.append(f"ranks {', '.join(map(str, stall.circle[:_NAMED]))} wait for each other in a circle")
+    for rank in stall.behind[:_NAMED]:
+        instead = f": it waits in {busy[rank]}" if rank in busy else ""
+        parts.append(f"rank {rank} has no other end under way{instead}")
+    parts += [f"rank {one.rank} and rank {one.peer} disagree on the size or type of {one.op}"
+              for one in stall.of(messages.MISMATCH)[:_NAMED]]  # fmt: skip
+    sick = bool(parts)
+    if stall.absent:
+        parts.append(f"no dump shows what rank {_ranks(stall.absent)} has called")
+    if stall.unclear:
+        parts.append("for whom is not named: " + "; ".join(f"rank {r} in {op}" for r, op in stall.unclear[:_NAMED]))
+    waits = sorted({(one.rank, one.op, one.group, one.peer) for one in stall.waits})
+    shown = "; ".join(f"rank {rank} for rank {peer} in {op} (process group {group})"
+                      for rank, op, group, peer in waits[:_NAMED])  # fmt: skip
+    more = f" and {len(waits) - _NAMED} more" if len(waits) > _NAMED else ""
+    lead = "the dumps: messages are not done" + (f": {shown}{more}" if waits else "")
+    at: dict[str, Any] = {"subject": "sends and receives", "evidence": keys}
+    if sick:
+        return failed(f"{lead}; {'; '.join(parts)}", found="; ".join(parts), expected="both ends of each message", **at)
+    if parts:
+        return unknown(f"{lead}; {'; '.join(parts)}", fix="give the dumps of all ranks", **at)
+    moving = "; ".join(one.op for one in stall.of(messages.MOVING)[:_NAMED])
+    return warned(
+        f"{lead}; the waiting ends where both ends have been called: {moving}",
+        found=f"{len(waits)} messages under way",
+        expected="done",
+        fix="If the job still ran, this is a moment of it. Else the network or a GPU stands still: XIDs and link "
+        "errors of these nodes.",
+        **at,
+    )
 
 
 def _ranks(ranks: Sequence[int]) -> str:

@@ -1,4 +1,4 @@
-"""Traffic over a window: how much each port carried, how evenly, held up by what, and with what load on the CPUs."""
+"""Traffic over a window: whether the ports count what they carry, lose, mark and pause."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from preflight import facts
 from preflight.checks.counters import MLX5
-from preflight.checks.each_port import LOADED, UNDER_LOAD, about, keys, some, told, total, whole
+from preflight.checks.each_port import keys, some, told, total, whole
 from preflight.checks.presence import efa_only
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
@@ -140,95 +140,3 @@ def _pfc_is_off(node: NodeFacts, port: Port, priority: int) -> bool:
         return priority not in facts.qos.pfc(node.evidence, port.netdev or "").value
     except EvidenceError:
         return False
-
-
-@check(
-    "counters.congestion",
-    title="What held the traffic up, and whether it was too much",
-    source=f"{MLX5}; IEEE 802.1Qbb; InfiniBand PortXmitWait",
-    fix="Pauses: `preflight check --window 60` on the peers finds the slow receiver. CNPs ignored: `echo 1 > "
-    "/sys/class/net/IF/ecn/roce_rp/enable/3`. Pauses of the whole port: `ethtool -A IF rx off tx off`.",
-    answers=("PA-19", "FP-CON-4", "NT-LENS-8", "FP-BW-4"),
-    gating=False,
-    window=True,
-)
-def congestion(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Read waits, ECN marks, CNPs and pauses of each active compute port over the window.
-
-    Congestion spreads: a receiver that pauses its switch makes that switch pause others, and a ring runs at the pace
-    of the port that waits longest.
-
-    Waiting itself is no fault and never fails: it explains what other checks find. Two things warn: congestion
-    notifications that are ignored, because the sender's reaction point is off, and pauses of the whole port on a
-    lossless site, which stop traffic that PFC should leave alone. Whether the fabric absorbs a burst is unknown below
-    half of a port's rate.
-
-    A false alarm: `port_xmit_wait` as a total, in ticks of no fixed length; here it is only told beside others.
-    """
-    ports = yield from told(node, site)
-    read = [port for port in ports if whole(port, facts.counters.SOURCES)]
-    if not read:
-        return
-    items = ("PA-19", "FP-CON-4", "NT-LENS-8")
-    bad = False
-    for port in read:
-        if ignored := total(port, "rp_cnp_ignored"):
-            bad = True
-            yield warned(
-                f"{port.port.name} ignores congestion notifications: its reaction point is off",
-                found=f"rp_cnp_ignored +{ignored} in {port.seconds:.0f} s",
-                expected="no growth",
-                **about(port, port.matching("rp_cnp_ignored")),
-            ).about(*items)
-        whole_port = port.matching("[rt]x_global_pause")
-        if site.lossless.value and any(one.grown for one in whole_port):
-            bad = True
-            yield warned(
-                f"{port.port.name} pauses whole ports, though this site's pauses are per priority",
-                found=", ".join(f"{one.counter.name} +{one.grown}" for one in whole_port),
-                expected=f"PFC of one priority ({site.lossless.source})",
-                **about(port, whole_port),
-            ).about(*items)
-    if not bad:
-        found = f"{_held_up(read)}; {_waits(read)}"
-        yield passed(f"no port ignores congestion notifications in {facts.counters.window_of(read)}",
-                     found=found, evidence=keys(read[0].growths)[:3]).about(*items)  # fmt: skip
-    yield _burst(read)
-
-
-def _held_up(ports: Sequence[PortGrowth]) -> str:
-    marked, cnps = (sum(total(port, name) for port in ports) for name in ("np_ecn_marked_.*", "rp_cnp_handled"))
-    paused = sum(total(port, "rx_prio[0-7]_pause") for port in ports)
-    held_us = max((total(port, "rx_prio[0-7]_pause_duration") for port in ports), default=0)
-    said = f"{marked} packets ECN-marked, {cnps} CNPs obeyed, {paused} pauses received"
-    share = held_us / (1e4 * max(port.seconds for port in ports))
-    return f"{said}, no port held longer than {share:.2g} % of the time" if paused else said
-
-
-def _waits(ports: Sequence[PortGrowth]) -> str:
-    waits = {port.port.name: total(port, "port_xmit_wait") for port in ports}
-    most = max(waits, key=lambda name: waits[name])
-    return f"most waits: {most}, port_xmit_wait +{waits[most]} ticks" if waits[most] else "no port waited for credits"
-
-
-def _burst(ports: Sequence[PortGrowth]) -> Finding:
-    """Say whether the fabric took a burst: nothing discarded while the ports were busy."""
-    loads = [port.load for port in ports if port.load is not None]
-    evidence = keys(ports[0].growths)[:3]
-    most = max(loads, default=0.0)
-    if most < LOADED:
-        return unknown(
-            f"no burst was seen: the busiest port carried {100 * most:.0f} % of its rate",
-            found=f"{100 * most:.0f} %", expected=f"at least {100 * LOADED:.0f} %, as in a collective",
-            evidence=evidence, fix=UNDER_LOAD,
-        ).about("FP-BW-4")  # fmt: skip
-    loss = facts.counter_table.Kind.LOSS
-    dropped = [port.port.name for port in ports if any("discard" in one.counter.name for one in port.grown(loss))]
-    if dropped:
-        return warned(
-            f"the fabric did not absorb the burst: packets were discarded at {some(dropped)}",
-            found=f"discards at {100 * most:.0f} % of the rate", expected="no discards",
-            evidence=evidence, fix="see counters.loss",
-        ).about("FP-BW-4")  # fmt: skip
-    return passed(f"nothing was discarded at {100 * LOADED:.0f} % of a port's rate and more",
-                  found=f"{100 * most:.0f} % of the rate", evidence=evidence).about("FP-BW-4")  # fmt: skip

@@ -26,10 +26,14 @@ def trace(
     steps: int = 6, *, rank: int = 0, backend: str = "nccl", step_ms: float = 100, compute_ms: float = 90,
     talk_at_ms: float = 40, talk_ms: float = 40, collectives: int = 1, last_ms: float | None = None,
     loader_ms: float | None = 1, items: int = 0, gpu: bool = True, lengths: tuple[float, ...] = (), mark: bool = True,
+    backward: bool = True, optimizer_at_ms: float | None = None, item_ms: float = 0.4, gap_ms: float = 0,
+    pageable_ms: float = 0,
 ) -> str:  # fmt: skip
     """Write a trace: each step computes from its start on, and communicates from ``talk_at_ms`` on.
 
-    ``last_ms``: how long the last collective of all takes; ``lengths``: those of the steps.
+    ``last_ms``: how long the last collective of all takes; ``lengths``: those of the steps. The kernel that computes
+    is of the backward pass; ``gap_ms`` lies between two collectives; ``item_ms``: how long the CPU waits in each
+    .item(), 0 for a tensor on the CPU; ``pageable_ms``: a copy of pageable memory in each step.
     """
     events: list[dict[str, Any]] = []
     begin = 0.0
@@ -41,19 +45,36 @@ def trace(
             name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
             events.append(event("user_annotation", name, begin, loader_ms))
         if gpu:
-            events.append(event("kernel", GEMM, begin, compute_ms, device=0, stream=7))
+            if backward:
+                name = "autograd::engine::evaluate_function: AddmmBackward0"
+                events.append(event("cpu_op", name, begin, 0.2))
+            events.append(event("cuda_runtime", "cudaLaunchKernel", begin + 0.1, 0.01, correlation=1000 + number))
+            events.append(event("kernel", GEMM, begin, compute_ms, device=0, stream=7, correlation=1000 + number))
+            if optimizer_at_ms is not None:
+                at = begin + optimizer_at_ms
+                events.append(event("user_annotation", "Optimizer.step#AdamW.step", begin + 1, 0.2))
+                events.append(event("cuda_runtime", "cudaLaunchKernel", begin + 1.1, 0.01, correlation=2000 + number))
+                events.append(event("kernel", "multi_tensor_apply_kernel", at, 1, device=0, correlation=2000 + number))
+            if pageable_ms:
+                copy = 3000 + number
+                events.append(event("cuda_runtime", "cudaMemcpyAsync", begin + 2, pageable_ms, correlation=copy))
+                events.append(
+                    event("gpu_memcpy", "Memcpy DtoH (Device -> Pageable)", begin + 2, 0.01, correlation=copy)
+                )
         for one in range(collectives):
             each = talk_ms / collectives
             last = last_ms is not None and (number, one) == (steps - 1, collectives - 1)
             args = {"Collective name": "allreduce", "dtype": "BFloat16", "In msg nelems": 25_000_000, "Group size": 8}
-            at, takes = begin + talk_at_ms + one * each, last_ms if last and last_ms is not None else each
+            at, takes = begin + talk_at_ms + one * (each + gap_ms), last_ms if last and last_ms is not None else each
             if backend == "nccl":
                 events.append(event("kernel", ALL_REDUCE, at, takes, device=0, stream=20, **args))
             else:
                 events.append(event("user_annotation", f"{backend}:all_reduce", at, takes))
         for one in range(items):
             events.append(event("cpu_op", "aten::_local_scalar_dense", begin + 95 + one, 0.5))
-            events.append(event("cuda_runtime", "cudaStreamSynchronize", begin + 95 + one, 0.4, correlation=one))
+            if item_ms:
+                at = begin + 95 + one
+                events.append(event("cuda_runtime", "cudaStreamSynchronize", at, item_ms, correlation=one))
         begin += length
     events.append(event("cuda_runtime", "cudaDeviceSynchronize", begin, 0.1, correlation=0))
     head = {

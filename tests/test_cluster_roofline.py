@@ -80,6 +80,9 @@ def test_trees_and_models_in_part() -> None:
     assert "describes the tree in part" in refused(f"{head}[class.a.tree]\nunit_nodes = 32\n")
     assert "needs the number of experts" in refused(f"{head}[class.a.model]\nexperts = 8\n")
     assert "needs the number of experts" in refused(f"{head}[class.a.model]\nexperts = 8\nactive_experts = 9\n")
+    shared = f"{head}[class.a.model]\nexperts = 8\nactive_experts = 2\nexpert_ways = 9\n"
+    assert "more than there are experts" in refused(shared)
+    assert "more than there are experts" in refused(f"{head}[class.a.model]\nexpert_ways = 2\n")
     assert "did you mean" in refused(f"{head}[class.a.tree]\nunit_node = 32\n")
 
 
@@ -169,7 +172,10 @@ LARGE = tuple(size for size in SIZES if size >= 64 << 20)
 def test_a_good_run_of_all_collectives_passes_the_items() -> None:
     peaks = {"all_reduce": 470.0, "all_gather": 365.0, "reduce_scatter": 365.0, "alltoall": 90.0}
     text = "".join(printed(Run(name, hosts=("a1", "a2"), sizes=LARGE, peak=peak)).text for name, peak in peaks.items())
-    site = NDR | {"tree": TREE | {"oversubscription": 2}, "model": {"tokens_per_gpu": 8192, "sharding": "fsdp"}}
+    inside = peaks | {"alltoall": 340.0}
+    text += "".join(printed(Run(name, hosts=("a1",), sizes=LARGE, peak=peak)).text for name, peak in inside.items())
+    model = {"tokens_per_gpu": 8192, "sharding": "fsdp", "gpus": 16}
+    site = NDR | {"tree": TREE | {"oversubscription": 2}, "model": model}
     found = items_of(text, site)
     assert all(found[item] == {"pass"} for item in PROVED - {"FP-LAT-4"})
 

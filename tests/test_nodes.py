@@ -244,7 +244,9 @@ BOTH: dict[str, tuple[Fault, set[tuple[str, str, str]]]] = {
         )),
         {("fail", "xid.nvswitch", "0000:08:00.0")},
     ),
-    "storage port up": (nic("mlx5_1", state="ACTIVE", physical="LinkUp"), set()),
+    "storage port up, and no list keeps NCCL off it": (
+        nic("mlx5_1", state="ACTIVE", physical="LinkUp"), {("warn", "nccl.ib-hca", "NCCL_IB_HCA")},
+    ),
 }  # fmt: skip
 
 INFINIBAND: dict[str, tuple[Fault, set[tuple[str, str, str]]]] = {

@@ -152,7 +152,8 @@ FAULTS: Faults = {
     "NIC with half its lanes": (nic("mlx5_3", lanes=8), {("fail", "pcie.nic-link", "mlx5_3")}),
     "port at HDR100": (nic("mlx5_8", rate="100 Gb/sec (2X HDR)"), {("fail", "rdma.port-rate", "mlx5_8:1")}),
     "port of a VPI card set to Ethernet": (
-        nic("mlx5_8", layer="Ethernet"), {("fail", "rdma.link-layer", "mlx5_8:1")},
+        nic("mlx5_8", layer="Ethernet"),
+        {("fail", "rdma.link-layer", "mlx5_8:1"), ("warn", "nccl.ib-hca", "NCCL_IB_HCA")},
     ),
     "millions of correctable errors": (
         health(4, ecc_volatile_dram_corrected=25_000_000), {("warn", "gpu.ecc-corrected", GPUS[4])},

@@ -109,11 +109,12 @@ FAULTS: Faults = {
     "slow port": (nic("mlx5_15", rate="200 Gb/sec (2X NDR)"), {("fail", "rdma.port-rate", "mlx5_15:1")}),
     "compute port left in Ethernet mode": (
         nic("mlx5_7", layer="Ethernet", ip=""),
-        {("fail", "rdma.link-layer", "mlx5_7:1")},
+        {("fail", "rdma.link-layer", "mlx5_7:1"), ("warn", "nccl.ib-hca", "NCCL_IB_HCA")},
     ),
     "HCA without driver": (nic("mlx5_8", bound=False), {
         ("fail", "rdma.device-count", "mlx5_8"), ("fail", "rdma.registered", ""),
         ("warn", "topology.nearest-nic", "GPU2"), ("warn", "gpudirect.path", "GPU2-mlx5_9"),
+        ("fail", "nccl.ib-hca", "NCCL_IB_HCA"),
     }),
     "NIC with half its PCIe lanes": (nic("mlx5_13", lanes=8), {("fail", "pcie.nic-link", "mlx5_13")}),
     "NCCL is told to take a bridge": (

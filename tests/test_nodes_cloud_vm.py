@@ -215,7 +215,7 @@ def test_a_part_of_the_board_without_a_cluster_file_has_no_fail_and_no_warn(gpus
     The accelerated interface has MTU 1500, 40 Gb/s and no address of its own: nothing says that a job uses it.
     """
     machine = cloud_vm()
-    slice_ = replace(machine, gpus=machine.gpus[:gpus], nics=machine.nics[: 1 + hcas], nvswitches=())
+    slice_ = replace(machine, gpus=machine.gpus[:gpus], nics=machine.nics[: 1 + hcas], nvswitches=(), nccl_conf="")
     if gpus == 1:
         slice_ = gpu(0, nvlink=False)(slice_)
     assert {status for status, _, _ in loud(slice_)} == {"unknown"}

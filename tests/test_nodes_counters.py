@@ -70,8 +70,12 @@ BOTH: Faults = {
 
 INFINIBAND: Faults = {
     "module too hot": (nic("mlx5_5", module_c=84.0), said("fail", "optics.module")),
-    "waits for credits (no fault)": (
-        nic("mlx5_5", stands={"port_xmit_wait": 0}, grows={"port_xmit_wait": 3_000_000_000}), set(),
+    "waits for credits: ticks of no fixed length": (
+        nic("mlx5_5", stands={"port_xmit_wait": 0}, grows={"port_xmit_wait": 3_000_000_000}),
+        said("unknown", "counters.congestion"),
+    ),
+    "waits for credits: the counter stands at its maximum": (
+        nic("mlx5_5", stands={"port_xmit_wait": 4294967295}), said("unknown", "counters.congestion"),
     ),
 }  # fmt: skip
 
@@ -88,8 +92,12 @@ ONLY_ROCE: Faults = {
     ),
     "packets without a buffer": (grows(out_of_buffer=900_000), said("warn", "counters.receiver")),
     "congestion notifications ignored": (grows(rp_cnp_ignored=77), said("warn", "counters.congestion")),
-    "paused by the switch (no fault)": (
-        grows(rx_prio3_pause=90_000, rx_prio3_pause_duration=800_000, tx_prio3_pause=12), set(),
+    "paused by the switch for 1.3 % of the window": (
+        grows(rx_prio3_pause=90_000, rx_prio3_pause_duration=800_000, tx_prio3_pause=12),
+        said("warn", "counters.congestion"),
+    ),
+    "paused by the switch for 0.9 % of the window (no fault)": (
+        grows(rx_prio3_pause=90_000, rx_prio3_pause_duration=540_000, tx_prio3_pause=12), set(),
     ),
     "RDMA unmarked": (nic("mlx5_5", traffic_priority=0), said("fail", "counters.traffic-class")),
     "driver without ECN counters": (
@@ -134,7 +142,9 @@ SILENT: dict[str, tuple[str, Fault]] = {
         nic("mlx5_1", grows={"link_downed": 4, "symbol_error": 9, "local_ack_timeout_err": 999}),
         nic("mlx5_7", module_flags=("Module temperature high alarm",), fec="Off"),
     )),
-    "port_xmit_wait": (IB, nic("mlx5_5", stands={"port_xmit_wait": 5}, grows={"port_xmit_wait": 4_000_000_000})),
+    "port_xmit_wait of RoCE": (
+        ROCE, nic("mlx5_5", stands={"port_xmit_wait": 5}, grows={"port_xmit_wait": 4_000_000_000}),
+    ),
     "flush errors and other completions of a teardown": (ROCE, grows(
         req_cqe_error=812, req_cqe_flush_error=812, resp_cqe_flush_error=812, resp_local_length_error=3, lifespan=1,
     )),

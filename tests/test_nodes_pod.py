@@ -121,7 +121,8 @@ FAULTS: Faults = {
 SILENT: dict[str, Fault] = {
     "memory in use by processes of others": health(3, memory_used_mib=40_000, utilisation_pct=100),
     "ports of storage are up and without an interface": both(
-        *(nic(device, state="ACTIVE", physical="LinkUp") for device in ("mlx5_1", "mlx5_2", "mlx5_7", "mlx5_8"))
+        *(nic(device, state="ACTIVE", physical="LinkUp") for device in ("mlx5_1", "mlx5_2", "mlx5_7", "mlx5_8")),
+        node(nccl_conf="NCCL_IB_HCA=^=mlx5_1,mlx5_2,mlx5_7,mlx5_8\n"),
     ),
     "an old CNI writes only names": records(
         {ANNOTATIONS[0]: ran(

@@ -276,6 +276,16 @@ def test_one_unit_has_no_spine() -> None:
     assert [level.name for level in replace(SUPERPOD, units=1).levels()] == ["node", "leaf"]
 
 
+@pytest.mark.parametrize(("ways", "node", "leaf", "spine"), [(64, 28.8e3, 3.2e3, 6.4e3), (256, 115.2e3, 12.8e3, 6.4e3)])
+def test_an_array_sharded_over_neighbours_fills_the_levels_above_less(
+    ways: int, node: float, leaf: float, spine: float
+) -> None:
+    """The document's bandwidths for 64-way and 256-way sharding on its SuperPOD, GB/s."""
+    levels = tree.Tree(8, 450, 50, 8, 32, 8, 4, 16, 2, 6400, 1600).levels()
+    time, _ = tree.seconds("all_reduce", 10**9, levels, in_network=True, ways=ways)
+    assert 1 / time == pytest.approx(min(node, leaf, spine))
+
+
 def test_batches_of_the_documents() -> None:
     flops = batch.BF16_FLOPS["H100 SXM"]
     assert int(batch.data_parallel(flops, 450e9)) == 1098

@@ -18,7 +18,7 @@ from preflight.archive import logs
 from preflight.facts import RunFacts, torch_trace
 from preflight.facts.run_log import OnDisk
 from preflight.facts.torch_trace import hang, values, watchdog
-from preflight.facts.torch_trace.timeline import Stretches, percentile, total, without
+from preflight.facts.torch_trace.timeline import Stretches, clipped, percentile, total, without
 from preflight.reading import open_sources, read, read_text
 from tests.kineto_trace import trace
 
@@ -249,6 +249,54 @@ def test_stretches_of_time() -> None:
     assert percentile([1.0] * 99, 0.99) is None
     assert percentile(sorted(map(float, range(100))), 0.99) == 98
     assert percentile([1.0, 2.0, 3.0], 0.5) == 2
+
+
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(1, 9)), max_size=9),
+       st.lists(st.tuples(st.integers(0, 60), st.integers(1, 9)), max_size=9))  # fmt: skip
+def test_inside_and_outside_make_the_whole(these: list[tuple[int, int]], those: list[tuple[int, int]]) -> None:
+    one, other = Stretches(), Stretches()
+    for kept, stretches in ((these, one), (those, other)):
+        for begin, length in kept:
+            stretches.add(begin, length)
+    a, b = one.joined(), other.joined()
+    assert total(clipped(a, b)) + total(without(a, b)) == total(a)
+    assert total(clipped(a, b)) == total(clipped(b, a))
+
+
+#: What the CPU does besides in a step of 100 ms, and how many milliseconds of six steps it waits for the GPU.
+WAITS: dict[str, tuple[dict[str, Any], float]] = {
+    "nothing": ({}, 0),
+    ".item() on the GPU": ({"items": 2, "item_ms": 1}, 12),
+    ".item() on the CPU": ({"items": 900, "item_ms": 0}, 0),
+    "a copy of pageable memory": ({"pageable_ms": 5}, 30),
+    "both at once": ({"pageable_ms": 95, "items": 1, "item_ms": 4}, 6 * 97),
+}
+
+
+@pytest.mark.parametrize("case", WAITS)
+def test_the_time_that_the_cpu_waits(case: str) -> None:
+    described, lost = WAITS[case]
+    facts = facts_of(trace(**described))
+    assert facts["synchronised_ms"] == pytest.approx(lost)
+
+
+def test_a_thread_that_starts_no_kernel_holds_nothing_up() -> None:
+    events = json.loads(trace())["traceEvents"]
+    events.append({**next(e for e in events if e["name"] == "cudaLaunchKernel"), "tid": 99, "dur": 50_000,
+                   "name": "cudaEventSynchronize"})  # fmt: skip
+    assert facts_of(json.dumps({"traceEvents": events}))["synchronised_ms"] == 0
+
+
+@pytest.mark.parametrize(("described", "tail"), [
+    ({"compute_ms": 70, "talk_at_ms": 70.003, "talk_ms": 24, "collectives": 8, "gap_ms": 0.003}, 24),
+    ({"compute_ms": 70, "talk_at_ms": 60, "talk_ms": 20}, 10),
+    ({"compute_ms": 70, "talk_at_ms": 60, "talk_ms": 20, "optimizer_at_ms": 75}, 5),
+    ({"compute_ms": 70, "talk_at_ms": 20, "talk_ms": 20}, 0),
+])  # fmt: skip
+def test_the_tail_after_the_backward_pass_is_added_up(described: dict[str, Any], tail: float) -> None:
+    facts = facts_of(trace(**described))
+    assert facts["gpu"]["tail"]["p50_ms"] == pytest.approx(tail, abs=0.001)
+    assert facts_of(trace(backward=False, **described))["gpu"]["tail"] is None, "nothing is known, which is not zero"
 
 
 def test_a_log_that_no_document_holds_is_read_where_it_lies(tmp_path: Path) -> None:

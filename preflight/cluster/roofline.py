@@ -37,12 +37,14 @@ class Tree:
 class Model:
     """What is trained, as far as the network must keep up with it."""
 
+    gpus: int | None = schema.key(schema.whole(1, 10**6), "GPUs that the job runs on")
     tokens_per_gpu: int | None = schema.key(schema.whole(1, 10**9), "tokens of a batch on each GPU")
     sharding: str | None = schema.key(schema.one_of("data", "fsdp"), "data parallel: whole replicas, or sharded ones")
     tensor_ways: int | None = schema.key(schema.whole(1, 1024), "GPUs that share a layer")
     feed_forward: int | None = schema.key(schema.whole(1, 10**7), "width of the feed-forward layer")
     experts: int | None = schema.key(schema.whole(1, 100_000), "experts of a mixture")
     active_experts: int | None = schema.key(schema.whole(1, 100_000), "experts that a token uses")
+    expert_ways: int | None = schema.key(schema.whole(1, 100_000), "GPUs that share the experts of a layer")
 
 
 def highest_floor(part: Part, gpus: int | None) -> tuple[float, float] | None:
@@ -86,6 +88,11 @@ def consistent(reader: schema.Reader, name: str, members: Any, part: Part | None
         reader.mistake(
             ("class", name, "model", "experts"), "needs the number of experts that a token uses",
             "add active_experts, at most experts",
+        )  # fmt: skip
+    if model.expert_ways is not None and (model.experts is None or model.expert_ways > model.experts):
+        reader.mistake(
+            ("class", name, "model", "expert_ways"), "is more than there are experts to share",
+            "give experts, and expert_ways of at most as many",
         )  # fmt: skip
 
 

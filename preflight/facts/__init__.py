@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         gpu,
         gpu_health,
         gpudirect,
+        held,
         host,
         ib_manager,
         kernel,

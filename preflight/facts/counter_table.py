@@ -138,6 +138,8 @@ _ETHTOOL = (
     _row("tx_prioN_pause_duration", _C, "time that this port held the switch", unit="us"),
     _row("rx_global_pause", _C, "pauses of the whole port received"),
     _row("tx_global_pause", _C, "pauses of the whole port sent"),
+    _row("rx_global_pause_duration", _C, "time that the switch held the whole port", unit="us"),
+    _row("tx_global_pause_duration", _C, "time that this port held all of the switch's", unit="us"),
     _row("tx_pause_storm_warning_events", _C, "pause storms"),
     _row("rx_prioN_bytes", _T, "bytes of the priority received", unit="bytes"),
     _row("tx_prioN_bytes", _T, "bytes of the priority sent", unit="bytes"),

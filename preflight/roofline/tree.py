@@ -73,11 +73,15 @@ class Tree:
         return tuple(found)
 
 
-def seconds(collective: str, size: int, levels: Sequence[Level], *, in_network: bool) -> tuple[float, Level]:
+def seconds(
+    collective: str, size: int, levels: Sequence[Level], *, in_network: bool, ways: int = 1
+) -> tuple[float, Level]:
     """Return the time of a collective over a tree, and the level that takes longest.
 
     ``max_i(bytes x parts_i / W_i)``; all_reduce takes twice that unless the switches reduce; alltoall sends across a
-    level what does not stay below it. (J. Austin et al., How to Scale Your Model, chapter on GPUs.)
+    level what does not stay below it. An array that is sharded over ``ways`` neighbouring GPUs goes up in as many
+    parts: ``parts_i`` is ``S_i / max(ways, S_(i-1))``, S_i being the GPUs below level i. (J. Austin et al., How to
+    Scale Your Model, chapter on GPUs.)
     """
     times = []
     everyone, inside = levels[-1].gpus, 1
@@ -85,7 +89,7 @@ def seconds(collective: str, size: int, levels: Sequence[Level], *, in_network: 
         if collective == "alltoall":
             time = size * (everyone - inside) / everyone / level.per_gpu
         else:
-            time = size * level.parts / level.bandwidth
+            time = size * level.gpus / max(ways, inside) / level.bandwidth
         times.append((time / 1e9, level))
         inside = level.gpus
     slowest, level = max(times, key=lambda pair: pair[0])

@@ -95,6 +95,7 @@ def dgx_a100(name: str = NAME) -> Machine:
         name, tuple(gpus), tuple(nics), gpu_id="20B2", gpu_name="NVIDIA A100-SXM4-80GB", nvlinks=12, cpus=CPUS,
         allowed_cpus="0-255", memory_nodes="0-7", nvswitches=(0xC4, 0xC5, 0xC6, 0xC7, 0xC8, 0xC9),
         driver="550.127.08", open_driver=False, shm_gib=1008, platform=PLATFORM,
+        nccl_conf="NCCL_IB_HCA=^=mlx5_4,mlx5_5,mlx5_10,mlx5_11\n",
     )  # fmt: skip
 
 

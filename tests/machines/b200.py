@@ -84,6 +84,7 @@ def hgx_b200(name: str = NAME, platform: Platform = INTEL) -> Machine:
     return Machine(
         name, gpus, tuple(nics), gpu_id="2901", gpu_name="NVIDIA B200", nvswitches=(), driver="570.172.08",
         platform=platform, default_route="enp41s0f1np1",
+        nccl_conf="NCCL_IB_HCA==mlx5_4,mlx5_7,mlx5_8,mlx5_9,mlx5_10,mlx5_13,mlx5_14,mlx5_15\n",
     )  # fmt: skip
 
 

@@ -89,6 +89,7 @@ def cloud_vm(name: str = NAME) -> Machine:
         open_driver=False, where="vm", iommu="", governor="", without_modules=("ipmi_si",), shm_gib=442,
         management="eth0", default_route="eth0", platform=PLATFORM,
         env={"NCCL_TOPO_FILE": TOPOLOGY, "NCCL_IB_PCI_RELAXED_ORDERING": "1"},
+        nccl_conf="NCCL_IB_HCA=^=mlx5_an0\n",
     )  # fmt: skip
 
 

@@ -65,7 +65,7 @@ _WIDTHS = {"port_xmit_wait": 32, "symbol_error": 16, "link_downed": 8, "local_li
 
 #: What an old machine has counted; a total says nothing of today.
 _HISTORY = {
-    "link_downed": 3, "port_xmit_wait": 4294967295, "lifespan": 10, "req_cqe_flush_error": 812,
+    "link_downed": 3, "port_xmit_wait": 81234567, "lifespan": 10, "req_cqe_flush_error": 812,
     "resp_cqe_flush_error": 812, "port_rcv_switch_relay_errors": 41, "local_ack_timeout_err": 17,
     "out_of_sequence": 2204, "np_cnp_sent": 90412, "np_ecn_marked_roce_packets": 90412, "rp_cnp_handled": 88120,
     "link_down_events_phy": 3, "rx_corrected_bits_phy": 5_120_000_000, "rx_discards_phy": 12,

@@ -92,6 +92,7 @@ def gb200_tray(name: str = NAME) -> Machine:
         name, gpus, tuple(nics), gpu_id="2941", gpu_name="NVIDIA GB200", nvswitches=(), driver="580.95.05",
         platform=GRACE, every_path="SYS", cpus=CPUS, allowed_cpus="0-143", memory_nodes="0-2,10,18,26",
         imex=True, peer_modules=(), shm_gib=852, default_route="enP6p3s0f1np1",
+        nccl_conf="NCCL_IB_HCA=^=mlx5_2,mlx5_3,mlx5_6,mlx5_7\n",
     )  # fmt: skip
 
 

@@ -89,6 +89,7 @@ def l40s_pcie(name: str = NAME) -> Machine:
         name, tuple(gpus), tuple(nics), gpu_id="26B9", gpu_name="NVIDIA L40S", nvlinks=0, roce=True, nvswitches=(),
         cpus=("0-31,64-95", "32-63,96-127"), allowed_cpus="0-127", peer_modules=(), shm_gib=504, platform=PLATFORM,
         management="eno1np0", default_route="eno1np0",
+        nccl_conf="NCCL_IB_HCA=^=mlx5_2,mlx5_3\n",
     )  # fmt: skip
 
 

@@ -145,6 +145,7 @@ class Machine:
     imex_channel: bool = True
     kernel_log: tuple[str, ...] = ()  # lines after those of the boot, as `dmesg --raw` prints them
     env: Mapping[str, str] = field(default_factory=dict)
+    nccl_conf: str = ""  # /etc/nccl.conf; empty: there is none
     memlock: str = "unlimited"
     shm_gib: float = 1008
     ports: str = "32768\t60999\n"

@@ -56,7 +56,7 @@ def h20_shared_nics(name: str = SHARED) -> Machine:
     return Machine(
         name, tuple(gpus), (own, *nics), gpu_id="2329", gpu_name="NVIDIA H20", roce=True, driver="550.127.08",
         cpus=("0-47,96-143", "48-95,144-191"), allowed_cpus="0-191", platform=platform, shm_gib=900,
-        default_route="bond0", env={"NCCL_IB_QPS_PER_CONNECTION": "4"},
+        default_route="bond0", env={"NCCL_IB_QPS_PER_CONNECTION": "4"}, nccl_conf="NCCL_IB_HCA=^=mlx5_bond_0\n",
     )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """What PyTorch writes about its collectives: profiler traces, flight-recorder dumps, messages of the watchdog.
 
 ``values`` takes JSON of any size apart, ``plain_pickle`` a pickle without unpickling it; ``kineto`` and
-``recording`` make facts of it, ``watchdog`` of log lines; ``hang`` compares ranks.
+``recording`` make facts of it, ``watchdog`` of log lines; ``hang`` and ``messages`` compare ranks.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from preflight.facts.torch_trace import hang, watchdog
+from preflight.facts.torch_trace import hang, messages, watchdog
 from preflight.facts.torch_trace.kineto import Trace, is_event
 from preflight.facts.torch_trace.plain_pickle import NotPlain, is_pickle, plain_values
 from preflight.facts.torch_trace.recording import Recording, is_entry
 from preflight.facts.torch_trace.values import Read, Values, decoded
 
 __all__ = ["NotPlain", "Recording", "Seen", "Trace", "begins", "from_pickle", "hang",
-           "is_pickle", "parse", "read", "values_of", "watchdog"]  # fmt: skip
+           "is_pickle", "messages", "parse", "read", "values_of", "watchdog"]  # fmt: skip
 
 #: Names in the first lines of such a file, by which it is told from other JSON.
 _SIGN = re.compile(

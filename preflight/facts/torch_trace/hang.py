@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
-from preflight.facts.torch_trace.recording import Entry, Recording
+from preflight.facts.torch_trace.recording import Entry, Recording, memberships
 from preflight.facts.torch_trace.watchdog import Progress, Watchdog
 from preflight.lean import dataclass
 
@@ -28,18 +28,14 @@ class Hang:
 
 def of_recordings(recordings: Mapping[int, Recording]) -> tuple[Hang, ...]:
     """Compare the dumps of several ranks, process group by process group; the earliest work that is not done counts."""
-    found = []
-    members = {group.id: group.ranks for recording in recordings.values() for group in recording.groups if group.ranks}
-    by_group: dict[str, dict[int, list[Entry]]] = defaultdict(lambda: defaultdict(list))
+    by_group: dict[tuple[str, tuple[int, ...]], dict[int, list[Entry]]] = defaultdict(lambda: defaultdict(list))
+    members = memberships(recordings)
     for rank, recording in recordings.items():
-        for entry in recording.entries:
+        for entry in recording.settled:
             if not entry.p2p and entry.seq >= 0:
-                by_group[entry.group][rank].append(entry)
-    for group, ranks in sorted(by_group.items()):
-        everybody = members.get(group) or (next(iter(members.values())) if len(members) == 1 else tuple(sorted(ranks)))
-        if hang := _hang(group, ranks, everybody):
-            found.append(hang)
-    return tuple(found)
+                by_group[entry.group, members[rank, entry.group]][rank].append(entry)
+    found = (_hang(group, ranks, everybody or sorted(ranks)) for (group, everybody), ranks in sorted(by_group.items()))
+    return tuple(hang for hang in found if hang)
 
 
 def _hang(group: str, ranks: Mapping[int, Sequence[Entry]], everybody: Sequence[int]) -> Hang | None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean, pstdev
 from typing import Any
 
+from preflight.facts.torch_trace.launches import Launches
 from preflight.facts.torch_trace.timeline import Stretch, Stretches, percentile, total, without
 
 #: Kernels and waits that are kept of one trace; each takes 16 bytes.
@@ -25,7 +26,12 @@ _NCCL = re.compile(
 _OTHER_COMMUNICATION = re.compile(
     r"cross_device_reduce|(?:one|two)_shot_all_reduce|multimem_all_(?:reduce|gather)|nvshmem|deep_ep::|mscclpp", re.I
 )
-_SYNCHRONISE = re.compile(r"(?:cuda|hip)(?:Stream|Device)Synchronize(?:_v\d+)?|cu(?:Stream|Ctx)Synchronize")
+_SYNCHRONISE = re.compile(
+    r"(?:cuda|hip)(?:Stream|Device|Event)Synchronize(?:_v\d+)?|cu(?:Stream|Ctx|Event)Synchronize"
+    r"|cudaMemcpy(?:ToSymbol|FromSymbol)?|hipMemcpy(?:WithStream|DtoH|HtoD)?"
+)
+_COPIES = re.compile(r"(?:cuda|hip)Memcpy(?:2D)?Async")
+_LAUNCHES = re.compile(r"\w{0,24}Launch(?:Cooperative|Host)?Kernel\w{0,12}|\w{0,24}GraphLaunch\w{0,8}")
 #: .item(), bool() and float() of a tensor end in this operator.
 _READ_BACK = "aten::_local_scalar_dense"
 _LOADER = re.compile(r"enumerate\(DataLoader\)#\S{0,80}|\w{0,40}DataLoaderIter\.__next__|\[pl\]\[profile\]\S{0,80}next")
@@ -55,6 +61,7 @@ class Trace:
         self.talk: dict[Any, Stretches] = defaultdict(Stretches)
         self.collectives: dict[tuple[str, int | None], list[float]] = defaultdict(list)
         self.waits: dict[str, list[float]] = defaultdict(list)
+        self.launches = Launches()
         self.loads = Stretches()
         self.backends: dict[str, int] = defaultdict(int)
         self.begin, self.end = float("inf"), float("-inf")
@@ -91,10 +98,24 @@ class Trace:
         elif kind == "kernel":
             self._kernel(name, event.get("args"), event.get("pid"), begin, length)
         elif kind in _RUNTIME:
-            if _SYNCHRONISE.fullmatch(name):
-                self.waits[name].append(length)
+            self._call(name, event, begin, length)
+        elif kind == "gpu_memcpy":
+            if "Pageable" in name:
+                self.launches.pageable(_args(event).get("correlation"))
         elif kind in ("cpu_op", "operator", "user_annotation", "gpu_user_annotation", "cpu_instant_event"):
             self._annotation(name, kind, begin, length)
+            if kind != "gpu_user_annotation":
+                self.launches.region(name, _thread(event), begin, length)
+
+    def _call(self, name: str, event: Mapping[str, Any], begin: float, length: float) -> None:
+        """Take a call of CUDA's or HIP's runtime or driver."""
+        if _LAUNCHES.fullmatch(name):
+            self.launches.started(_thread(event), _args(event).get("correlation"), begin)
+        elif _SYNCHRONISE.fullmatch(name):
+            self.waits[name].append(length)
+            self.launches.waited(name, _thread(event), begin, length)
+        elif _COPIES.fullmatch(name):
+            self.launches.copied(_thread(event), _args(event).get("correlation"), begin, length)
 
     def _kernel(self, name: str, told: object, process: object, begin: float, length: float) -> None:
         args = told if isinstance(told, dict) else {}
@@ -109,6 +130,7 @@ class Trace:
                 self.backends["nccl"] += 1
         else:
             self.compute[device].add(begin, length)
+            self.launches.computed(device, args.get("correlation"), begin, length)
 
     def _annotation(self, name: str, kind: str, begin: float, length: float) -> None:
         if match := _STEP.fullmatch(name):
@@ -125,7 +147,7 @@ class Trace:
 
     def document(self) -> dict[str, Any]:
         """Return the facts; what the trace is silent about is None."""
-        cpu, gpu = sorted(self.steps[False]), sorted(self.steps[True])
+        cpu = sorted(self.steps[False])
         lengths = [(end - begin) / 1000 for begin, end in cpu]
         loads = self.loads.joined()
         span = (self.end - self.begin) / 1000 if self.end > self.begin else None
@@ -134,7 +156,7 @@ class Trace:
             "backend": self.about.get("backend"), "backend_config": self.about.get("backend_config"),
             "nccl_version": self.about.get("nccl_version"), "host": self.about.get("host_name"),
             "devices": self.about.get("devices") or [], "events": self.events, "span_ms": _round(span),
-            "steps": _sample(lengths), "gpu": self._gpu(gpu or cpu),
+            "steps": _sample(lengths), "gpu": self._gpu(cpu),
             "collectives": [
                 {"name": name, "bytes": size, **(_sample([one / 1000 for one in sample]) or {})}
                 for (name, size), sample in sorted(self.collectives.items(), key=lambda item: -sum(item[1]))[:100]
@@ -145,6 +167,7 @@ class Trace:
                  "per_step": round(len(sample) / len(cpu), 3) if cpu else None}
                 for name, sample in sorted(self.waits.items())
             ],
+            "synchronised_ms": _round(self.launches.lost(cpu) / 1000) if cpu else None,
             "data_loader": None if not loads else {
                 "count": len(self.loads), "total_ms": _round(total(loads) / 1000),
                 "longest_ms": _round(max(end - begin for begin, end in loads) / 1000),
@@ -165,9 +188,10 @@ class Trace:
             span += both[-1][1] - both[0][0]
             compute, talk, exposed = compute + total(computing), talk + total(talking), exposed + total(bare)
             busy += total(computing) + total(bare)
-            tails += _longest(bare, steps)
+            tails += self.launches.tails(device, bare, steps)
         return {
-            "kernels": self.kernels, "gpus": len({*self.compute, *self.talk}), "span_ms": _round(span / 1000),
+            "kernels": self.kernels, "launched": self.launches.count,
+            "gpus": len({*self.compute, *self.talk}), "span_ms": _round(span / 1000),
             "compute_ms": _round(compute / 1000), "communication_ms": _round(talk / 1000),
             "overlapped_ms": _round((talk - exposed) / 1000), "exposed_ms": _round(exposed / 1000),
             "idle_ms": _round((span - busy) / 1000),
@@ -180,19 +204,6 @@ class Trace:
     def _number(self, name: str) -> int | None:
         value = self.about.get(name)
         return value if type(value) is int else None
-
-
-def _longest(bare: Sequence[Stretch], steps: Sequence[Stretch]) -> Iterator[float]:
-    """Yield of each step the longest stretch in which the GPU did nothing but communicate."""
-    at = 0
-    for index, (begin, end) in enumerate(steps):
-        until = steps[index + 1][0] if index + 1 < len(steps) else end
-        longest = 0.0
-        while at < len(bare) and bare[at][0] < until:
-            if bare[at][0] >= begin:
-                longest = max(longest, bare[at][1] - bare[at][0])
-            at += 1
-        yield longest
 
 
 def _sample(values: Sequence[float]) -> dict[str, Any] | None:
@@ -221,6 +232,17 @@ def _collective(name: str) -> str:
 def _size(args: Mapping[str, Any]) -> int | None:
     count, each = args.get("In msg nelems"), _BYTES.get(str(args.get("dtype", "")).lower())
     return count * each if type(count) is int and each else None
+
+
+def _args(event: Mapping[str, Any]) -> Mapping[str, Any]:
+    args = event.get("args")
+    return args if isinstance(args, dict) else {}
+
+
+def _thread(event: Mapping[str, Any]) -> object:
+    """Return the thread of an event of the CPU."""
+    thread = event.get("tid")
+    return thread if isinstance(thread, (int, str)) else None
 
 
 def _real(value: object) -> bool:

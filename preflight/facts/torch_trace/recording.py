@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from preflight.facts.torch_trace.kineto import _sample
-from preflight.lean import dataclass
+from preflight.lean import dataclass, replace
 
 MOST_ENTRIES = 200_000
 _RANK = re.compile(
@@ -42,6 +42,11 @@ class Entry:
         return self.retired or self.state == "completed"
 
     @property
+    def closes(self) -> bool:
+        """Whether it stands for a batch of calls, whose state PyTorch keeps here and in none of them."""
+        return self.op.endswith("coalesced")
+
+    @property
     def says(self) -> str:
         """What was called, with its sizes."""
         sizes = ", ".join("×".join(map(str, size)) or "scalar" for size in self.sizes[:3])
@@ -66,6 +71,7 @@ class Recording:
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.dropped = 0
+        self.whole = False  # reaches back to the rank's first call
         self.about: dict[str, Any] = {}
 
     def member(self, name: str, value: Any) -> None:
@@ -77,6 +83,7 @@ class Recording:
         if len(self.entries) >= MOST_ENTRIES:
             self.dropped += 1
             return
+        self.whole |= number(raw.get("record_id")) == 0
         told = raw.get("process_group")
         group = told if isinstance(told, (list, tuple)) and told else (raw.get("pg_id", ""), "")
         p2p = raw.get("is_p2p") is True
@@ -91,6 +98,16 @@ class Recording:
                 _where(raw.get("frames")),
             )
         )  # fmt: skip
+
+    @property
+    def settled(self) -> list[Entry]:
+        """The entries, each call of a batch with the state of the batch."""
+        closing = {(one.group, one.p2p, one.seq): one for one in self.entries if one.closes}
+        return [
+            one if (end := closing.get((one.group, one.p2p, one.seq))) is None or one.done
+            else replace(one, state=end.state, retired=end.retired)
+            for one in self.entries
+        ]  # fmt: skip
 
     @property
     def groups(self) -> tuple[Group, ...]:
@@ -150,6 +167,27 @@ class Recording:
             "unfinished_count": len(unfinished),
             "collectives": [{"name": op, **(_sample(sample) or {})} for op, sample in sorted(samples.items())],
         }  # fmt: skip
+
+
+def memberships(recordings: Mapping[int, Recording]) -> dict[tuple[int, str], tuple[int, ...]]:
+    """Return the ranks of each process group by rank and group; groups of other ranks may bear the same name.
+
+    A dump that does not name them takes over what others say; they are empty where no dump does.
+    """
+    named = {rank: {one.id: one.ranks for one in recording.groups if one.ranks}
+             for rank, recording in recordings.items()}  # fmt: skip
+    of_group: dict[str, set[tuple[int, ...]]] = defaultdict(set)
+    for groups in named.values():
+        for group, ranks in groups.items():
+            of_group[group].add(ranks)
+    found = {}
+    for rank, recording in recordings.items():
+        own = named[rank]
+        only = set(own.values()) if len(own) == 1 else set()
+        for group in {entry.group for entry in recording.entries}:
+            fitting = {own[group]} if group in own else {one for one in of_group[group] or only if rank in one}
+            found[rank, group] = fitting.pop() if len(fitting) == 1 else ()
+    return found
 
 
 def is_entry(value: object) -> bool:

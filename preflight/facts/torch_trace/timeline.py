@@ -42,6 +42,20 @@ def total(stretches: Sequence[Stretch]) -> float:
     return sum(end - begin for begin, end in stretches)
 
 
+def clipped(these: Sequence[Stretch], those: Sequence[Stretch]) -> list[Stretch]:
+    """Return what of some joined stretches lies inside of others."""
+    found: list[Stretch] = []
+    at = 0
+    for begin, end in these:
+        while at < len(those) and those[at][1] <= begin:
+            at += 1
+        here = at
+        while here < len(those) and those[here][0] < end:
+            found.append((max(begin, those[here][0]), min(end, those[here][1])))
+            here += 1
+    return found
+
+
 def without(these: Sequence[Stretch], those: Sequence[Stretch]) -> list[Stretch]:
     """Return what of some joined stretches lies outside of others."""
     found: list[Stretch] = []
