@@ -37,11 +37,11 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("gpu.compute-mode", "Every GPU accepts compute processes", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlComputeMode_t)", "nvidia-smi -i N -c DEFAULT", (), True, False, False, "", (), (), False, ("no_gpu",), "compute_mode"),
         ("gpu.recovery-action", "The driver asks for no recovery action", "node", "https://docs.nvidia.com/deploy/nvml-api/ (NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, driver 565 and newer)", "Drain the node, then what it asks for: `nvidia-smi -r -i N` (ends all jobs on that GPU), or reboot.", (), True, False, False, "", (), (), False, ("no_gpu",), "recovery_action"),
     )),
-    "gpu_use": (8521, 1579014532, (
+    "gpu_use": (8513, 1388330770, (
         ("gpu.left-over-processes", "No process holds a GPU before a job starts", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetComputeRunningProcesses); gate of GCM's health_checks", "See whose they are (`ps -fp PID`); end those that no job owns.", ("PA-05",), True, False, False, "", (), (), False, ("no_gpu",), "left_over_processes"),
         ("gpu.process-per-gpu", "Each training process holds one GPU", "node", "https://pytorch.org/docs/stable/notes/cuda.html (DistributedDataParallel instead of DataParallel)", "Start one process per GPU (torchrun --nproc-per-node=8) and call torch.cuda.set_device(LOCAL_RANK) first.", ("NT-DDP-1",), True, False, False, "", (), (), False, ("no_gpu",), "process_per_gpu"),
         ("gpu.memory-headroom", "GPU memory is free for the job", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetMemoryInfo_v2); 95 % and 1 GiB are judgements; the job's need: the cluster file", "nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv; if nobody owns it, reset the GPU.", ("PA-05", "NT-INF-7"), True, False, False, "", (), (), False, ("no_gpu",), "memory_headroom"),
-        ("gpu.utilisation-visible", "GPU utilisation can be read", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetUtilizationRates)", "Busy without a process: `dmesg | grep -i xid`. Under MIG read DCGM_FI_PROF_GR_ENGINE_ACTIVE instead.", ("FP-OBS-1", "PA-20"), True, False, False, "", (), (), False, ("no_gpu",), "utilisation_visible"),
+        ("gpu.utilisation-visible", "GPU utilisation can be read", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetUtilizationRates)", "Busy without a process: `dmesg | grep -i xid`. Under MIG read DCGM_FI_PROF_GR_ENGINE_ACTIVE instead.", ("FP-OBS-1",), True, False, False, "", (), (), False, ("no_gpu",), "utilisation_visible"),
     )),
     "nvlink": (14227, 1847620903, (
         ("nvlink.links", "Every GPU has all its NVLinks, at their rate", "node", "part catalogue (NVIDIA whitepapers and datasheets); OCI's health checks ask for the same rates", "nvidia-smi nvlink -s; look at gpu.fabric-state first, then reset all GPUs; one that stays down is hardware.", ("GS-1", "PA-02"), True, False, False, "", (), (), False, ("no_gpu",), "links"),
@@ -91,9 +91,11 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("counters.flaps", "No link goes down and comes back", "node", "NVSentinel nic-health-monitor; rdma-core ibcheckerrs; https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/counters.html", "`dmesg -T | grep -i 'link down'` says when; reseat or replace the cable, then look at the peer's port: one that flaps together with its neighbours is a switch that restarted.", ("AN-6", "NT-CNT-1"), True, False, True, "", (), (), False, (), "flaps"),
         ("counters.receiver", "This host takes what it is sent", "node", "https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/counters.html; one packet in a million: as for loss", "Compare `pcie.nic-link`, `pcie.max-read-request`, `kernel.cpu-governor` and `numa.affinity`: a slow PCIe link or a CPU that is busy elsewhere is the usual cause; else the application posts too few receives.", ("PA-19", "FP-CON-1"), True, False, True, "", (), (), False, (), "receiver"),
     )),
-    "traffic": (12166, 4028032506, (
+    "traffic": (7217, 3193310506, (
         ("counters.visible", "Throughput, errors, ECN and pauses of the ports can be seen", "node", "https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/counters.html", "In a virtual machine or pod ask the host, which has the physical function; else update the driver, and read `ethtool -S IF` and /sys/class/infiniband/DEVICE/ports/1/hw_counters by hand.", ("FP-OBS-3", "FP-OBS-4", "FP-OBS-5", "FP-OBS-6", "NT-CNT-1", "FP-LOSS-3"), False, False, True, "", ("file:/sys/class/infiniband/*/hca_type",), (), False, (), "visible"),
-        ("counters.congestion", "What held the traffic up, and whether it was too much", "node", "https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/counters.html; IEEE 802.1Qbb; InfiniBand PortXmitWait", "Pauses: `preflight check --window 60` on the peers finds the slow receiver. CNPs ignored: `echo 1 > /sys/class/net/IF/ecn/roce_rp/enable/3`. Pauses of the whole port: `ethtool -A IF rx off tx off`.", ("PA-19", "FP-CON-4", "NT-LENS-8", "FP-BW-4"), False, False, True, "", (), (), False, (), "congestion"),
+    )),
+    "congestion": (8270, 4249428597, (
+        ("counters.congestion", "What held the traffic up, and whether it was too much", "node", "https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/counters.html; IEEE 802.1Qbb; InfiniBand PortXmitWait; the shares of the window are a judgement", "Pauses: `preflight check --window 60` on the peers finds the slow receiver. CNPs ignored: `echo 1 > /sys/class/net/IF/ecn/roce_rp/enable/3`. Pauses of the whole port: `ethtool -A IF rx off tx off`.", ("PA-19", "FP-CON-4", "NT-LENS-8", "FP-BW-4"), False, False, True, "", (), (), False, (), "congestion"),
     )),
     "traffic_share": (8218, 2948311395, (
         ("counters.balance", "All rails carry alike", "node", "a judgement: half of what the middle port carries; NCCL spreads a collective evenly over its rails", "Compare NCCL_IB_HCA, the rails in the NCCL log (`preflight check --log job.log`) and `rdma.port-state`; one hot rail of equal ports: raise NCCL_IB_QPS_PER_CONNECTION, or route adaptively.", ("FP-CON-5", "AN-7", "NT-LENS-7"), False, False, True, "", (), (), False, (), "balance"),
@@ -120,7 +122,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("nccl.left-over-disables", "No NCCL transport is left switched off", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html; values as in NCCL 2.30 src/misc/param.cc", "Remove it where it is set (environment, /etc/nccl.conf, ~/.nccl.conf); if it hides a fault, find that fault.", ("NT-ENV-4", "NT-ENV-5", "NT-ENV-6", "NT-LENS-4", "NT-LENS-5"), True, False, False, "", ("nvml:gpus",), (), False, (), "left_over_disables"),
         ("nccl.socket-ifname", "NCCL_SOCKET_IFNAME names an interface that is here and up", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-socket-ifname", "Name an interface that every node has (`ip -br addr`), or unset it; a per-node value goes to /etc/nccl.conf.", ("NT-ENV-2", "PA-15"), True, False, False, "", (), (), False, (), "socket_ifname"),
     )),
-    "nccl_hca": (11498, 3835149116, (
+    "nccl_hca": (13125, 3835149116, (
         ("nccl.ib-hca", "NCCL_IB_HCA selects the active ports of the compute fabric", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ib-hca; grammar as in NCCL 2.30 src/misc/socket.cc", "List the compute ports by whole name: NCCL_IB_HCA==mlx5_0,mlx5_3 (the second `=` makes names exact).", ("NT-ENV-3", "PA-15", "NT-ROL-1"), True, False, False, "", (), (), False, (), "ib_hca"),
     )),
     "nccl_lint": (11330, 3177260852, (
@@ -189,7 +191,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("trend.temperature", "GPUs keep their thermal headroom", "node", "nvmlDeviceGetMarginTemperature: degrees to the slowdown; the 30 days ahead are a judgement", "Read `nvidia-smi -q -d TEMPERATURE`; look at fans, filters and coolant, and at the inlet air of the rack.", ("AN-9", "AN-11"), False, False, False, "", (), (), True, (), "temperature"),
         ("trend.job-time", "Jobs take as long as they used to", "node", "The history's own jobs: median of the earlier ones of that name; 25 % is a judgement", "Compare the nodes of the slow run with those of a good one: `preflight diff GOOD SLOW`.", ("AN-10",), False, False, False, "", (), (), True, (), "job_time"),
     )),
-    "record": (3179, 653093713, (
+    "record": (3248, 653093713, (
         ("nccl-tests.record", "A result is kept with the hardware and software that it was measured on", "run", "the record that the tuning guide asks for: GPU model, driver, CUDA, NCCL, PyTorch, variables, topology", "Hand the evidence of its nodes over as well: `preflight check --hosts NODES --log FILE --json report.json`.", ("NT-REC-1",), False, False, False, "", (), (), False, (), "kept"),
     )),
     "container_devices": (8907, 198289149, (
@@ -265,37 +267,43 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "nccl_rails": (3088, 1447343266, (
         ("nccl.rails", "Connections between nodes stay on their rail", "run", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-cross-nic; both ends of each `via NET/X/N` line, NCCL 2.4 … 2.30", "Name the NICs in one order on every node (NCCL_IB_HCA); NCCL_CROSS_NIC=0 keeps rings and trees on one NIC.", ("PA-17",), False, False, False, "", (), (), False, (), "rails"),
     )),
+    "nccl_roles": (4742, 1222493440, (
+        ("nccl.hca-roles", "The job keeps to the HCAs of the compute fabric", "run", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ib-hca; `NET/IB : Using` and `via NET/IB/N` lines, NCCL 2.4 … 2.30", "List the compute ports by whole name in the job's environment or in /etc/nccl.conf: NCCL_IB_HCA==mlx5_0,mlx5_3 (the second `=` makes names exact).", ("NT-ROL-1",), False, False, False, "", (), (), False, (), "hca_roles"),
+    )),
     "nccl_tests": (5046, 3655032073, (
         ("nccl-tests.wrong-values", "nccl-tests finds no wrong value", "run", "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md; nccl-tests 2.19.6 src/common.cu", "Repeat with `-c 1` on halves of the nodes until one remains; then `preflight check` there: XIDs, ECC, NVLink.", (), True, False, False, "", (), (), False, (), "wrong_values"),
     )),
-    "nccl_busbw": (12686, 3704054833, (
+    "nccl_busbw": (12827, 3704054833, (
         ("nccl-tests.busbw", "nccl-tests reaches the bus bandwidth of this hardware", "run", "nccl-tests doc/PERFORMANCE.md; shares of the line rate as in public runs (preflight/roofline/collectives.py); a floor in the cluster file comes first", "`preflight check --log FILE`: nccl.transport, nccl.gpudirect-rdma; then compare clocks, NVLink, HCAs with a good node.", ("NT-NCCL-3", "GS-3", "PA-25"), True, False, False, "", (), (), False, (), "busbw"),
     )),
-    "nccl_curve": (10036, 31171813, (
+    "nccl_curve": (11669, 1191858894, (
         ("nccl-tests.curve", "Bandwidth rises with the message size, and latency is flat", "run", "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md; 5 % between neighbouring sizes: ROCm cvs", "Run the odd sizes alone with `-n 100`, then with NCCL_DEBUG=INFO: which algorithm and protocol changes there?", ("NT-NCCL-4", "FP-LAT-4"), True, False, False, "", (), (), False, (), "shape"),
-        ("nccl-tests.collectives", "AllReduce, AllGather, ReduceScatter and All-to-All were measured", "run", "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md", "run `all_gather_perf`, `reduce_scatter_perf` and `alltoall_perf` beside `all_reduce_perf`, to the same size", ("PA-18", "PA-25", "FP-OBS-2"), False, False, False, "", (), (), False, (), "collectives"),
+        ("nccl-tests.collectives", "AllReduce, AllGather, ReduceScatter and All-to-All were measured", "run", "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md", "run `all_gather_perf`, `reduce_scatter_perf` and `alltoall_perf` beside `all_reduce_perf`, to the same size", ("PA-18", "PA-25", "FP-OBS-2", "GS-3"), False, False, False, "", (), (), False, (), "collectives"),
     )),
     "nccl_use": (8102, 1088756750, (
         ("nccl.communicators", "Communicators are made once and used again", "run", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/communicators.html; more than 100 of one size by one rank: a judgement", "Make process groups before the loop: look for `new_group` and `init_process_group` inside it.", ("NT-COM-1",), False, False, False, "", (), (), False, (), "communicators"),
         ("nccl.buffers", "User buffers are registered by all ranks or by none", "run", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/bufferreg.html: all ranks must register; lines of NCCL 2.19 … 2.30", "Register on every rank: the same NCCL_LOCAL_REGISTER, the same allocator (`ncclMemAlloc`), the same code.", ("NT-COM-2",), False, False, False, "", (), (), False, (), "buffers"),
         ("nccl.in-network", "Sums are made in the network: SHARP over InfiniBand, NVLink SHARP in a node", "run", "NVIDIA SHARP user manual; nccl-rdma-sharp-plugins; lines of NCCL 2.17 … 2.30", "SHARP: the plug-in (`libnccl-net.so` of HPC-X), sharp_am, NCCL_COLLNET_ENABLE=1. NVLS: unset its variable.", ("NT-SHP-3", "NT-SHP-4"), False, False, False, "", (), (), False, (), "in_network"),
     )),
-    "nccl_layout": (2733, 932448912, (
+    "nccl_layout": (3060, 932448912, (
         ("nccl-tests.job-collectives", "The benchmark covers the collectives of the job", "run", "PyTorch DDP: AllReduce; FSDP and ZeRO: AllGather and ReduceScatter; mixtures of experts: All-to-All", "Run `all_gather_perf`, `reduce_scatter_perf` and `alltoall_perf` beside `all_reduce_perf`, as the job needs.", ("PA-N1",), False, False, False, "", (), (), False, (), "job_collectives"),
     )),
-    "torch_trace": (14439, 3615021286, (
+    "torch_gpu": (6569, 2536176726, (
         ("torch.overlap", "Communication runs while the GPU computes", "run", "https://docs.pytorch.org/docs/stable/notes/ddp.html; shares of 10 % are judgements; a kernel of NCCL runs from when its rank comes to it", "Which collective is bare in the trace? DDP: `bucket_cap_mb`; FSDP: `forward_prefetch`; Megatron: `--overlap-grad-reduce`.", ("NT-TRN-1", "PA-22", "NT-LENS-1", "NT-TRN-2", "NT-DDP-2"), False, False, False, "", (), ("trace",), False, (), "overlap"),
+        ("torch.idle", "The GPU is busy while the job runs", "run", "Judgement: idle for a tenth of its time; Kineto's kernels, of all streams of a GPU together", "What does it wait for? torch.data-loader, torch.synchronisation, torch.overlap; else small kernels: `torch.compile`, CUDA graphs.", ("PA-20",), False, False, False, "", (), ("trace",), False, (), "idle"),
+    )),
+    "torch_trace": (13249, 3512310551, (
         ("torch.synchronisation", "No step waits for the GPU on the CPU's side", "run", "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html (avoid unnecessary CPU-GPU synchronization)", "Keep losses on the GPU and read them every hundred steps; `.to(device, non_blocking=True)` of pinned memory.", ("NT-TRN-3",), False, False, False, "", (), ("trace",), False, (), "synchronisation"),
         ("torch.data-loader", "Steps do not wait for data", "run", "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html (asynchronous data loading); the share of 10 % is a judgement", "More workers, pin_memory=True, persistent_workers=True; then the storage behind it (`preflight check`).", ("NT-TRN-4",), False, False, False, "", (), ("trace",), False, (), "data_loader"),
         ("torch.steps", "Steps take the same time", "run", "Judgement: a standard deviation of more than a tenth of the mean; at least 5 steps", "Compare with the other ranks' traces; look at checkpoints, `gc.freeze()`, the data loader, `nvidia-smi -q -d PERFORMANCE`.", ("PA-21", "FP-OBS-8"), False, False, False, "", (), ("trace",), False, (), "steps"),
         ("torch.collective-times", "A collective takes about the same time each time", "run", "Nearest-rank percentiles: p99 of at least 100, p99.9 of at least 1000; three times the median: a judgement", "Profile more ranks: one that comes late makes all others wait; then congestion: `preflight check --window 60`.", ("FP-LAT-1",), False, False, False, "", (), ("trace",), False, (), "collective_times"),
-        ("torch.straggler", "No rank is waited for by all others", "run", "Judgement: half of the others' median communication time; NCCL's kernels wait inside", "Look at that rank's node: clocks, throttling, its NIC and CPUs, its data (`preflight check --hosts NODE`).", ("PA-23",), False, False, False, "", (), ("trace",), False, (), "straggler"),
+        ("torch.straggler", "No rank is waited for by all others", "run", "Judgement: half of the others' median communication time; NCCL's kernels wait inside", "Look at that rank's node: clocks, throttling, its NIC and CPUs, its data (`preflight check --hosts NODE`).", ("PA-23", "NT-LENS-6"), False, False, False, "", (), ("trace",), False, (), "straggler"),
     )),
-    "torch_hang": (10524, 492365863, (
+    "torch_hang": (13422, 3094264053, (
         ("torch.backend", "NCCL carries the collectives of GPU tensors", "run", "https://docs.pytorch.org/docs/stable/distributed.html#which-backend-to-use", "`init_process_group(\"nccl\")`, or \"cpu:gloo,cuda:nccl\", so that no collective on a GPU tensor is left to Gloo.", ("NT-PIT-1", "NT-LENS-2"), False, False, False, "", (), ("trace", "recording"), False, (), "backend"),
-        ("torch.hang", "No rank hangs in a collective", "run", "https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html; messages of ProcessGroupNCCL's watchdog, PyTorch 1.7 … 2.13", "Look at that rank first: its own log and stack (`py-spy dump --pid PID`), its node's XIDs, its data loader.", ("NT-LENS-9",), False, False, False, "", (), ("recording", "watchdog"), False, (), "hang"),
+        ("torch.hang", "No rank hangs in a collective, a send or a receive", "run", "https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html; messages of ProcessGroupNCCL's watchdog, PyTorch 1.7 … 2.13", "Look at that rank first: its own log and stack (`py-spy dump --pid PID`), its node's XIDs, its data loader.", ("NT-LENS-9",), False, False, False, "", (), ("recording", "watchdog"), False, (), "hang"),
     )),
-    "scale": (8250, 4250178448, (
+    "scale": (9223, 4250178448, (
         ("scale.fat-tree", "Each level of the fat tree carries what the one below it sends", "run", "https://jax-ml.github.io/scaling-book/gpus", "describe it in the cluster file: `[class.NAME.tree]` with unit_nodes, unit_leaves, units, spines and links_per_spine", ("GS-2",), False, False, False, "", (), (), False, (), "fat_tree"),
         ("scale.batch", "The batch on each GPU keeps it busy while the network works", "run", "https://jax-ml.github.io/scaling-book/gpus", "Raise `tokens_per_gpu` (micro-batch x sequence), accumulate gradients, or shard less.", ("GS-4",), False, False, False, "", (), (), False, (), "smallest_batch"),
     )),

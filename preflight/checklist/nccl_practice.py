@@ -24,7 +24,7 @@ ITEMS = (
     ),
     _LIST.item(
         "NT-DDP-2", "Is the gradient bucket size right (early start against tail)?", "trace",
-        ask("The tail: the longest bare collective of a step", "torch.overlap"),
+        ask("The tail: all that is bare after the backward pass of a step", "torch.overlap"),
         lack("The start: the first bucket, against the backward pass", "start of the first bucket in the trace"),
         lack("Number and size of the buckets", "the buckets of a step in the trace"),
     ),
@@ -169,9 +169,8 @@ ITEMS = (
     ),
     _LIST.item(
         "NT-ROL-1", "fabric roles kept apart: NCCL uses the compute fabric, not storage or management", "node trace",
-        ask("NCCL_IB_HCA selects no port of another role", "nccl.ib-hca"),
-        lack("Unset, NCCL finds no port of another role; the log shows none in use",
-             "roles of the HCAs that NCCL takes by itself"),
+        ask("NCCL_IB_HCA keeps NCCL off the ports of other roles", "nccl.ib-hca"),
+        ask("No connection in the job's log uses a port of another role", "nccl.hca-roles"),
     ),
     _LIST.item(
         "NT-CNT-1", "HCA and port counters: ibstat, perfquery, ethtool -S", "window",

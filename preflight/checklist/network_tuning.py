@@ -73,12 +73,11 @@ ITEMS = (
     ),
     _LIST.item(
         "NT-TRN-2", "Is the last bucket's tail too long?", "trace",
-        ask("The longest bare collective of a step", "torch.overlap"),
-        lack("All that is bare after the backward pass", "the sum of bare time after the last backward kernel"),
+        ask("All that is bare after the backward pass of a step", "torch.overlap"),
     ),
     _LIST.item(
         "NT-TRN-3", ".item() or torch.cuda.synchronize() every step?", "trace",
-        ask("No step waits for the GPU on the CPU's side", "torch.synchronisation"),
+        ask("What the steps lose to synchronisation", "torch.synchronisation"),
     ),
     _LIST.item(
         "NT-TRN-4", "Is a data-loader or storage stall posing as an NCCL bottleneck?", "trace",
@@ -134,8 +133,9 @@ ITEMS = (
         ask("No variable switches it off", "nccl.left-over-disables"),
     ),
     _LIST.item(
-        "NT-LENS-6", "bottleneck lens: topology mismatch (one rank slow)", "node",
+        "NT-LENS-6", "bottleneck lens: topology mismatch (one rank slow)", "node trace",
         ask("CPUs and memory near each GPU are allowed", "numa.affinity", "numa.memory"),
+        ask("No rank can be waited for", "torch.straggler"),
         lack("No rank is slow for its place", "NCCL time of each rank, with its placement and NCCL's topology dump"),
     ),
     _LIST.item(
@@ -149,8 +149,7 @@ ITEMS = (
     ),
     _LIST.item(
         "NT-LENS-9", "bottleneck lens: NCCL hang (which rank, which collective)", "trace",
-        ask("Which rank hangs, and in which collective", "torch.hang"),
-        lack("A hang between two ranks: send and receive", "point-to-point entries of the flight recorder"),
+        ask("Which rank hangs, and in which collective or message", "torch.hang"),
     ),
     _LIST.item(
         "NT-LENS-10", "bottleneck lens: KV transfer slow", "trace",

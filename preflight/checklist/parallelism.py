@@ -100,8 +100,7 @@ ITEMS = (
     ),
     _LIST.item(
         "PA-18", "AllReduce / AllGather / ReduceScatter benchmarked", "bench",
-        ask("Each was measured whole", "nccl-tests.collectives"),
-        lack("Over the number of GPUs and nodes that the job will have", "the scale of the benchmark, held against it"),
+        ask("Each was measured whole, over the number of GPUs that the job will have", "nccl-tests.collectives"),
     ),
     _LIST.item(
         "PA-19", "egress congestion and packet-drop counters", "window",
@@ -111,9 +110,9 @@ ITEMS = (
         lack("Switch: egress queues and drops", "the egress counters of the switches"),
     ),
     _LIST.item(
-        "PA-20", "GPU utilisation", "node window",
-        ask("It can be read, and no GPU is busy without a process", "gpu.utilisation-visible"),
-        lack("How busy the GPUs are while the job runs", "activity over time: SM and tensor cores, gaps of a trace"),
+        "PA-20", "GPU utilisation", "trace window",
+        ask("How long the GPUs stand idle in a profile of the job", "torch.idle"),
+        lack("How busy their SMs and tensor cores are", "activity over time: SM and tensor cores"),
     ),
     _LIST.item(
         "PA-21", "step-time variance", "trace",
@@ -128,7 +127,7 @@ ITEMS = (
     ),
     _LIST.item(
         "PA-23", "straggler GPU", "bench trace",
-        ask("Over a whole trace, no rank is waited for by all", "torch.straggler"),
+        ask("Over a whole trace, no rank can be waited for", "torch.straggler"),
         lack("Step by step, within each parallel group", "arrival of each rank at each collective, by group"),
     ),
     _LIST.item(
@@ -150,8 +149,8 @@ ITEMS = (
         "PA-N1",
         "the benchmark covers the job's own collectives (AllReduce; AllGather + ReduceScatter; All-to-All)",
         "bench declared",
-        ask("Each collective of the declared model was measured", "nccl-tests.job-collectives"),
-        lack("At the job's number of ranks and message sizes", "the scale and sizes of the benchmark, held against it"),
+        ask("Each collective of the declared model was measured, over its number of GPUs", "nccl-tests.job-collectives"),
+        lack("At the job's own message sizes", "the sizes of the job's messages"),
     ),
     _LIST.item(
         "PA-N3", "the whole job fits one NVLink domain (8, or 72 on NVL72), or crosses it knowingly", "declared",
