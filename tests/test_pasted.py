@@ -67,7 +67,7 @@ def at(facts: Any, path: str) -> Any:
 @pytest.mark.parametrize("name", INDEX)
 def test_what_a_person_reads_in_it(name: str, tmp_path: Path) -> None:
     entry = INDEX[name]
-    assert entry["origin"].startswith("https://")
+    assert entry["origin"].startswith("https://") and entry["text"] == "re-made"
     found = parts(text(name), tmp_path)
     if "kinds" in entry:
         assert [part.kind for part in found] == entry["kinds"]
