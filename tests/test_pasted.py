@@ -1,4 +1,4 @@
-"""`preflight read` on texts of the forms that people paste, and on what terminals, mails, launchers and scissors make of it."""
+"""`preflight read` on texts as people paste them, and on what terminals, mails and launchers make of them."""
 
 from __future__ import annotations
 
