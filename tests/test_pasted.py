@@ -1,4 +1,4 @@
-"""`preflight read` on what people really pasted, and on what terminals, mails, launchers and scissors make of it."""
+"""`preflight read` on texts as people paste them, and on what terminals, mails and launchers make of them."""
 
 from __future__ import annotations
 
@@ -68,6 +68,7 @@ def at(facts: Any, path: str) -> Any:
 def test_what_a_person_reads_in_it(name: str, tmp_path: Path) -> None:
     entry = INDEX[name]
     assert entry["origin"].startswith("https://")
+    assert entry["text"] == "re-made"
     found = parts(text(name), tmp_path)
     if "kinds" in entry:
         assert [part.kind for part in found] == entry["kinds"]
