@@ -1,7 +1,7 @@
 """What preflight has seen of each format that it reads: real output, or only a manual.
 
-A format counts as seen when a text that this project did not write is among its tests: printed by the tool on
-somebody's machine (``tests/data/outside/index.toml`` names each), or recorded with our own collector. A parser
+A format counts as seen when its tests hold a text whose form is a real tool's: re-made from published output, with
+names, addresses and values of our own (``tests/data/outside/index.toml`` names each), or recorded. A parser
 of a format that was never seen may be wrong in ways that its author could not think of; ``preflight explain``
 says so.
 """

@@ -1,6 +1,6 @@
-"""Texts of outside origin: printed by a real tool on somebody's machine, never by this project's renderers.
+"""Texts in the form of a real tool: recorded, or re-made from what was seen; never printed by this project's renderers.
 
-``tests/data/outside/index.toml`` says of each file where it comes from; ``preflight/formats.py`` says the same to
+``tests/data/outside/index.toml`` says of each file where its form comes from; ``preflight/formats.py`` says the same to
 the reader of ``preflight explain``, and a test ties the two.
 """
 
@@ -25,11 +25,12 @@ class Sample:
 
     file: str
     format: str  # a name of preflight.formats
-    origin: str  # URL, or the machine that it was recorded on
+    origin: str  # URL where its form was seen, or the machine that it was recorded on
     date: str  # when it was recorded or published, as far as known
     version: str  # of the tool, as far as the origin says; empty where it does not
     note: str  # what was cut or redacted; empty: nothing
     refused: bool = False  # whether its parser is to refuse it
+    remade: bool = False  # whether its names, addresses, times and values are our own
 
     @property
     def text(self) -> str:
@@ -43,7 +44,7 @@ def every() -> tuple[Sample, ...]:
     raw = tomllib.loads((FOLDER / "index.toml").read_text(encoding="utf-8"))
     return tuple(
         Sample(name, entry["format"], entry["origin"], entry["date"], entry.get("version", ""), entry.get("note", ""),
-               entry.get("refused", False))
+               entry.get("refused", False), entry.get("text") == "re-made")
         for name, entry in raw.items()
     )  # fmt: skip
 

@@ -213,7 +213,7 @@ def log(*messages: str) -> nccl_log.NcclLog:
     [
         ("Ring 00 : 0 -> 8 [send] via NET/IB/0/GDRDMA", "IB", True),  # 2.4
         ("Ring 01 : 3[3] -> 8[0] [receive] via NET/Socket/0", "Socket", False),
-        ("Channel 00 : 2[c7000] -> 0[87000] [receive] via NET/IB/5/GDRDMA", "IB", True),  # 2.7
+        ("Channel 00 : 2[c1000] -> 0[81000] [receive] via NET/IB/5/GDRDMA", "IB", True),  # 2.7
         ("Channel 01/0 : 9[1b000] -> 0[1b000] [receive] via NET/IB/0(8)/GDRDMA/Shared", "IB", True),  # 2.12, PXN
         ("Channel 03/0 : 47[7] -> 39[7] [receive] via NET/IBext_v8/2", "IBext_v8", False),
         ("Channel 00/0 : 8[0] -> 0[0] [receive] via NET/AWS Libfabric/2/GDRDMA/Shared", "AWS Libfabric", True),
@@ -320,7 +320,7 @@ def test_nodes_and_ranks() -> None:
 
 def test_warnings_with_time_and_function() -> None:
     text = (
-        "\n[2026-09-06 18:39:11] gpu001:4001:4101 [0] transport/net_ib.cc:12 (ncclIbInit) NCCL WARN one\n"
+        "\n[2026-05-04 07:21:38] gpu001:4001:4101 [0] transport/net_ib.cc:12 (ncclIbInit) NCCL WARN one\n"
         "gpu002:1:2 [3] socket.cc:9 NCCL WARN two\n"
     )
     found = nccl_log.parse(text)

@@ -38,7 +38,7 @@ TRUTH: dict[str, tuple[str, bool, dict[str, Any]]] = {
     "nvlink_a100.txt": ("nvidia-smi nvlink -s", True, {"links.GPU0": [25.0] * 12, "links.GPU1": [25.0] * 12}),
     "nvidia_smi_a100_mig.xml": ("nvidia-smi -q -x", False, {
         "driver": "535.54.03", "attached_gpus": 4, "gpus.0.mig": "Enabled", "gpus.0.pcie.generation_max": 4,
-        "gpus.0.persistence": "Disabled", "gpus.0.bus_id": "00000000:01:00.0",
+        "gpus.0.persistence": "Disabled", "gpus.0.bus_id": "00000000:41:00.0",
     }),
     "ibstat_mt4125.txt": ("ibstat", True, {
         "ports.0.state": "Active", "ports.0.link_layer": "Ethernet", "ports.1.rate_gbps": 100.0,
@@ -49,12 +49,12 @@ TRUTH: dict[str, tuple[str, bool, dict[str, Any]]] = {
     "ibv_devinfo_ndr.txt": ("ibv_devinfo", True, {"ports.0.link_layer": "InfiniBand", "ports.0.active_mtu": 4096}),
     "ibv_devinfo_down.txt": ("ibv_devinfo", True, {"ports.0.state": "DOWN"}),
     "ibv_devinfo_softroce.txt": ("ibv_devinfo", True, {"ports.1.state": "ACTIVE"}),
-    "mlnx_qos_four_priorities.txt": ("mlnx_qos", False, {"trust": "dscp", "pfc.6": True, "pfc.3": False}),
+    "mlnx_qos_four_priorities.txt": ("mlnx_qos", False, {"trust": "dscp", "pfc.5": True, "pfc.3": False}),
     "dcb_pfc_prio3.json": ("dcb", True, {"pfc.3": True, "pfc.4": False}),
     "dmesg_ctime_xid.txt": ("kernel log", True, {"xids.0.xid": 13}),
     "dmesg_fallen_at_load.txt": ("kernel log", True, {"events.0.event": "gpu-fallen-off-bus"}),
     "network_status_rdma.json": ("network-status", True, {}),
-    "lspci_a100.txt": ("lspci", True, {"devices.0.address": "da:00.0"}),
+    "lspci_a100.txt": ("lspci", True, {"devices.0.address": "68:00.0"}),
 }  # fmt: skip
 
 

@@ -196,34 +196,34 @@ def test_ranks_that_hang_are_found_in_the_recorded_dumps() -> None:
     assert one.differ == ((1, "gloo:all_gather(8 Float)"),)
 
 
-#: Messages of the watchdog by version, as users pasted them: rank, seq, op, ran_ms; progress: rank, group, at, …
+#: Messages of the watchdog by version, in forms seen in public: rank, seq, op, ran_ms; progress: rank, group, at, …
 SAID = {
     "1.12": (
-        "[E ProcessGroupNCCL.cpp:737] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=469508, "
-        "OpType=ALLREDUCE, Timeout(ms)=1800000) ran for 1802212 milliseconds before timing out.",
-        (1, 469508, "ALLREDUCE", 1802212), None,
+        "[E ProcessGroupNCCL.cpp:737] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=531274, "
+        "OpType=ALLREDUCE, Timeout(ms)=1800000) ran for 1803467 milliseconds before timing out.",
+        (1, 531274, "ALLREDUCE", 1803467), None,
     ),
     "2.4": (
-        "[rank3]:[E909 09:55:46.996672294 ProcessGroupNCCL.cpp:1709] [PG 0 (default_pg) Rank 3] Timeout at NCCL work: "
-        "2070, last enqueued NCCL work: 2082, last completed NCCL work: 2069.",
-        None, (3, "0", 2070, 2082, 2069),
+        "[rank3]:[E817 14:21:09.482905137 ProcessGroupNCCL.cpp:1709] [PG 0 (default_pg) Rank 3] Timeout at NCCL work: "
+        "3148, last enqueued NCCL work: 3160, last completed NCCL work: 3147.",
+        None, (3, "0", 3148, 3160, 3147),
     ),
     "2.5": (
-        "[rank4]:[E1206 18:44:12.755468433 ProcessGroupNCCL.cpp:1664] [PG 1 Rank 4] Exception (either an error or "
-        "timeout) detected by watchdog at work: 7753, last enqueued NCCL work: 7755, last completed NCCL work: 7752.",
-        None, (4, "1", 7753, 7755, 7752),
+        "[rank4]:[E1123 06:37:58.209417365 ProcessGroupNCCL.cpp:1664] [PG 1 Rank 4] Exception (either an error or "
+        "timeout) detected by watchdog at work: 6418, last enqueued NCCL work: 6420, last completed NCCL work: 6417.",
+        None, (4, "1", 6418, 6420, 6417),
     ),
     "2.7": (
-        "[rank118]:[E603 17:48:01.005538748 ProcessGroupNCCL.cpp:2268] [PG ID 0 PG GUID 0(default_pg) Rank 118]  "
-        "failure detected by watchdog at work sequence id: 2398459 PG status: last enqueued work: 2398578, last "
-        "completed work: 2398458",
-        None, (118, "0(default_pg)", 2398459, 2398578, 2398458),
+        "[rank118]:[E714 05:12:33.617204985 ProcessGroupNCCL.cpp:2268] [PG ID 0 PG GUID 0(default_pg) Rank 118]  "
+        "failure detected by watchdog at work sequence id: 1874236 PG status: last enqueued work: 1874355, last "
+        "completed work: 1874235",
+        None, (118, "0(default_pg)", 1874236, 1874355, 1874235),
     ),
     "a rank within its group": (
-        "[rank13]:[E218 04:54:22.864467604 ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught collective operation "
-        "timeout: WorkNCCL(SeqNum=216, OpType=ALLTOALL_BASE, NumelIn=1379328, NumelOut=1572864, Timeout(ms)=600000) "
-        "ran for 600045 milliseconds before timing out.",
-        (13, 216, "ALLTOALL_BASE", 600045), None,
+        "[rank13]:[E306 02:17:41.339120866 ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught collective operation "
+        "timeout: WorkNCCL(SeqNum=225, OpType=ALLTOALL_BASE, NumelIn=1313792, NumelOut=1507328, Timeout(ms)=600000) "
+        "ran for 600056 milliseconds before timing out.",
+        (13, 225, "ALLTOALL_BASE", 600056), None,
     ),
 }  # fmt: skip
 
