@@ -71,7 +71,7 @@ def bad_nodes(report: Mapping[str, Any]) -> str:
 
 def _unfolded(text: str, where: str) -> tuple[str, ...]:
     try:
-        return unfold(text)
+        return unfold(text, groups=True)
     except ValueError as error:
         raise TargetError(f"{where}: {error} (write gpu[001-064], gpu1,gpu7 or @group)") from None
 

@@ -109,7 +109,7 @@ def _chosen(nodes: str | None, evidences: Sequence[Evidence], report: Mapping[st
     if nodes is None:
         return frozenset(known)
     try:
-        wanted = frozenset(unfold(nodes))
+        wanted = frozenset(unfold(nodes, groups=True))
     except ValueError as error:
         raise UsageError(f"--nodes: {error}") from None
     if missing := wanted - known:

@@ -38,7 +38,7 @@ def run(sitting: Sitting) -> int:
     if not found.usable:
         return sitting.finish(sitting.untold("gate.configuration", found.error, "error"))
     try:
-        nodes = unfold(folded) if folded else ()
+        nodes = unfold(folded, groups=bool(asked.hosts)) if folded else ()
     except ValueError as error:
         return sitting.finish(sitting.untold("gate.nodes", f"{folded!r} names no nodes: {error}", "error"))
     if not nodes:
