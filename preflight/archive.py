@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 import tempfile
@@ -16,12 +15,15 @@ from urllib.parse import quote
 from preflight import bounded
 from preflight.evidence import DocumentError, Evidence, dump, no_answer, read
 from preflight.facts.run import RUN
-from preflight.lean import replace
+from preflight.lean import regex, replace
 
 if TYPE_CHECKING:
     from io import BufferedWriter
 
 RUN_FILE = "run.json"
+
+#: How a report begins, and bytes in which that stands.
+_REPORT, _HEAD = regex(rb'\s{0,100}\{\s{0,100}"schema"\s{0,10}:\s{0,10}"preflight\.report/'), 300
 
 
 class ArchiveError(Exception):
@@ -159,10 +161,10 @@ def files(paths: Sequence[Path]) -> list[Path]:
 def _is_report(path: Path) -> bool:
     """Tell a report that lies beside the evidence from evidence that is damaged."""
     try:
-        document = json.loads(bounded.content(path, bounded.REPORT, b"{"))
-    except (OSError, ValueError, RecursionError, MemoryError):
+        with path.open("rb") as stream:
+            return _REPORT.match(stream.read(_HEAD)) is not None
+    except OSError:
         return False
-    return isinstance(document, dict) and str(document.get("schema", "")).startswith("preflight.report/")
 
 
 def merged(one: Evidence, other: Evidence) -> Evidence:

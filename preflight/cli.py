@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import Any
 
@@ -58,6 +59,9 @@ class _Commands(click.Group):
         except KeyboardInterrupt:
             click.echo("\nAborted!", err=True)
             ctx.exit(3)  # nothing was judged; click's own status would say that a check failed
+        except BrokenPipeError:  # the reader has left; what is still to be flushed goes nowhere
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            ctx.exit(3)
         except click.ClickException as error:
             raise _shown(error) from None
 
@@ -76,6 +80,7 @@ class _Mistake(click.ClickException):
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(VERSION, prog_name="preflight")
+@click.option("-v", "--verbose", is_flag=True, expose_value=False, help="Print the traceback of an internal error.")
 def main() -> None:
     """Find out before the job starts why a GPU cluster would run slow.
 

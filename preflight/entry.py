@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import sys
 
+#: Characters of an exception that are printed.
+_LONGEST = 300
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -12,8 +15,18 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Carry out the command line; never returns."""
+    """Carry out the command line; never returns. A fault of ours ends with 3, and never looks like a verdict."""
     words = sys.argv[1:]
+    try:
+        _run(words)
+    except KeyboardInterrupt:
+        _print("\nAborted!")
+        leave(3)  # nothing was judged
+    except Exception as error:
+        leave(_crashed(words, error))
+
+
+def _run(words: Sequence[str]) -> None:
     if words[:1] == ["gate"]:
         from preflight.gate import entry
 
@@ -40,8 +53,43 @@ def main() -> None:
         if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        print(f"Error: standard output could not be written: {error.strerror}", file=sys.stderr)
+        _print(f"Error: standard output could not be written: {error.strerror}")
         sys.exit(3)
+
+
+def _crashed(words: Sequence[str], error: Exception) -> int:
+    """Report a fault of ours; return the exit status. A scheduler drains a node for a status that is no verdict."""
+    if words[:1] == ["gate"]:
+        try:
+            from preflight.gate import entry
+
+            return entry.crashed(words[1] if len(words) > 1 else "", error)
+        except Exception as another:
+            error = another
+    words = [word for word in words if word not in ("-v", "--verbose")]
+    if len(words) != len(sys.argv) - 1:
+        import traceback
+
+        _print("".join(traceback.format_exception(error)).rstrip())
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = f" ({os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno})" if trace else ""
+    what = " ".join(f"{type(error).__name__}: {error}".split())
+    what = what if len(what) <= _LONGEST else what[:_LONGEST] + "…"
+    command = f" {words[0]} …" if words else ""
+    _print(f"Error: preflight itself failed: {what}{place}; nothing was judged. `preflight -v{command}` prints more")
+    return 3
+
+
+def _print(text: str) -> None:
+    """Print to standard error what a terminal shows as it is; where that is closed, nothing."""
+    try:
+        from preflight.reports.visible import visible
+
+        print(visible(text).encode("ascii", "backslashreplace").decode(), file=sys.stderr)
+    except (OSError, ValueError):
+        return
 
 
 def leave(status: Any) -> NoReturn:

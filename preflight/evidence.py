@@ -15,7 +15,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, cast
 
-from preflight import bounded
+from preflight import bounded, decoding
 from preflight.lean import dataclass, field
 
 SCHEMA = "preflight.evidence/1"
@@ -25,6 +25,11 @@ PAIR = "pair:"
 
 #: The record that a history adds: the course of the node's numbers over earlier runs (``facts.course``).
 COURSE = "history:course"
+
+#: Characters of a text beyond which no collector wrote it (``probes.OUTPUT_CAP``, ``SWEEP_CAP`` of bytes): parsers need
+#: fifty times as much memory. Logs of a run are read in parts.
+_LONGEST, _LONGEST_SWEEP = 4_000_000, 64_000_000
+_SWEEPS = ("log:", "cmd:ib", "cmd:saquery", "cmd:sminfo")
 
 #: Why a record holds no (complete) value. ``ok`` is the only status that carries a whole one.
 STATUSES = {
@@ -221,6 +226,8 @@ def _record(key: str, raw: object, second: bool = False) -> Record:
         raise EvidenceError(key, "the record's time is not a number")
     again = _record(key, raw["again"], second=True) if "again" in raw and not second else None
     why = str(raw.get("why", ""))
+    if len(out) > _LONGEST and len(out) > (_LONGEST_SWEEP if key.startswith(_SWEEPS) else _LONGEST):
+        status, out, why = "cut", out[:_LONGEST], f"{len(out)} characters, more than any collector keeps"
     return Record(key, status, out, err, rc, raw.get("value"), entries, why, raw.get("seconds"), at_s, again)
 
 
@@ -261,27 +268,27 @@ def _pair(raw: object) -> Pair | None:
 def read(path: Path) -> Evidence:
     """Read one document from a file; raises OSError or DocumentError."""
     try:
-        raw = bounded.content(path, bounded.DOCUMENT)
+        return from_document(_decoded(lambda: decoding.read(path, longest=bounded.DOCUMENT), str(path)), str(path))
     except bounded.Unfit as error:
         raise DocumentError(f"{path} is not evidence: {error.strerror}") from None
-    return decode(raw, str(path))
 
 
 def decode(raw: bytes, name: str) -> Evidence:
     """Read one document from the bytes of a file. ``name`` is what to call it in errors; raises DocumentError."""
-    if not raw.strip():
-        raise DocumentError(f"{name} is empty")
+    return from_document(_decoded(lambda: decoding.decoded(raw), name), name)
+
+
+def _decoded(decode: Callable[[], Any], name: str) -> Any:
     try:
-        document = json.loads(raw)
-    except RecursionError:
-        raise DocumentError(f"{name} is nested too deeply to be evidence") from None
+        return decode()
     except json.JSONDecodeError as error:
+        if not error.doc.strip():
+            raise DocumentError(f"{name} is empty") from None
         raise DocumentError(f"{name}:{error.lineno} is not complete JSON ({error.msg}); collect it again") from None
     except UnicodeDecodeError:
         raise DocumentError(f"{name} is not UTF-8 text") from None
-    except ValueError as error:  # a number of thousands of digits
+    except ValueError as error:  # too large, nested too deeply, or a number of thousands of digits
         raise DocumentError(f"{name} is not evidence: {error}") from None
-    return from_document(document, name)
 
 
 def to_document(evidence: Evidence) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from preflight.lean import regex
 
@@ -18,32 +19,68 @@ _ITEM = regex(
 )
 _RANGE = regex(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 
+#: A name in which nothing is an operator, a range, a group or a wildcard.
+_NAME = regex(r"[A-Za-z0-9_.:%+-]{1,255}")
 
-def unfold(text: str) -> tuple[str, ...]:
+#: Names of groups and of their sources. ClusterShell pastes a group's name into a shell command, unquoted.
+_GROUP = regex(r"[A-Za-z0-9_.:+*@-]{1,255}")
+_GROUP_TAKES = "a group's name has letters, digits and . : + * @ _ - only"
+
+
+def unfold(text: str, groups: bool = False) -> tuple[str, ...]:
     """Return the names that a list in NodeSet syntax stands for, sorted, each once.
 
-    ``@group`` is looked up as ClusterShell is configured to. Raises ValueError saying what is wrong;
-    a list of more than ``MOST_NAMES`` names is refused before it is unfolded.
+    ``groups``: ``@group`` and wildcards are looked up as ClusterShell is configured to, which runs commands of the
+    site: only for text that the operator typed. Otherwise such a name stands for itself.
+    Raises ValueError with the reason; a list of more than ``MOST_NAMES`` names is refused before it is unfolded.
     """
     text = re.sub(r" ?([],!&^[]) ?", r"\1", " ".join(text.split())).replace(" ", ",")
     if (number := how_many(text)) > MOST_NAMES:
         raise ValueError(f"names {number} nodes; at most {MOST_NAMES} are taken")
     if plain := _plain(text):
         return plain
-    from ClusterShell.NodeSet import NodeSet, NodeSetException
-    from ClusterShell.NodeUtils import GroupResolverError, GroupSourceError
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 
     try:
-        found = NodeSet(text)
+        found = NodeSet(text, resolver=_OperatorGroups() if groups else RESOLVER_NOGROUP)
         number = len(found)
-    except (NodeSetException, GroupResolverError, GroupSourceError) as error:
-        raise ValueError(str(error)[:_LONGEST_ERROR]) from None
+    except Exception as error:  # its parser raises whatever a text of strangers leads it to: AssertionError, KeyError
+        raise ValueError(str(error)[:_LONGEST_ERROR] or f"{excerpt(text)} is no list of names") from None
     if number > MOST_NAMES:
         raise ValueError(f"names {number} nodes; at most {MOST_NAMES} are taken")
     if not number:
-        group = "; `cluset -ll` lists the groups that ClusterShell knows" if "@" in text else ""
+        group = "; `cluset -ll` lists the groups that ClusterShell knows" if groups and "@" in text else ""
         raise ValueError(f"{excerpt(text)} names nothing{group}")
     return tuple(found)
+
+
+def is_name(text: str) -> bool:
+    """Whether a text is one name, which no list, group or wildcard could be taken for."""
+    return _NAME.fullmatch(text) is not None
+
+
+class _OperatorGroups:
+    """ClusterShell's groups, none of which is looked up by a name that a shell could take for more than a word.
+
+    Every look-up of its parser passes here: what was typed, and what the site's own commands print in turn.
+    """
+
+    def group_nodes(self, group: str, namespace: str | None = None) -> list[str]:
+        return self._resolver(group, namespace).group_nodes(group, namespace)  # type: ignore[no-any-return]
+
+    def all_nodes(self, namespace: str | None = None) -> list[str]:
+        return self._resolver(namespace).all_nodes(namespace)  # type: ignore[no-any-return]
+
+    def grouplist(self, namespace: str | None = None) -> list[str]:
+        return self._resolver(namespace).grouplist(namespace)  # type: ignore[no-any-return]
+
+    def _resolver(self, *names: str | None) -> Any:
+        from ClusterShell.NodeSet import std_group_resolver
+
+        for name in names:
+            if name is not None and not _GROUP.fullmatch(name):
+                raise ValueError(f"no group is looked up as {excerpt(name)}: {_GROUP_TAKES}")
+        return std_group_resolver()
 
 
 def _plain(text: str) -> tuple[str, ...]:
@@ -78,6 +115,8 @@ def fold(names: Iterable[str]) -> str:
 
     names = list(names)
     try:
+        if not all(map(is_name, names)):
+            return ",".join(names)
         folded = NodeSet.fromlist(names, resolver=RESOLVER_NOGROUP)
     except NodeSetException:  # a name that no host can have
         return ",".join(names)
@@ -99,8 +138,8 @@ def how_many(folded: str) -> int:
     total = 0
     for pattern in _patterns(folded):
         number = 1
-        for ranges in re.findall(r"\[([^\[\]]*)\]", pattern):
-            number = min(number * sum(_length(item) for item in re.split(r"[,!&^]", ranges)), 10**18)
+        for lead, ranges in re.findall(r"(\d*)\[([^\[\]]*)\]", pattern):
+            number = min(number * sum(_length(item, lead) for item in re.split(r"[,!&^]", ranges)), 10**18)
         total += number if pattern else 0
     return total
 
@@ -117,13 +156,16 @@ def _patterns(folded: str) -> Iterator[str]:
     yield folded[start:]
 
 
-def _length(item: str) -> int:
-    """Count a range such as ``001-064`` or ``0-100/2``."""
-    numbers = [int(digits[:18]) for digits in re.findall(r"\d+", item)[:3]]
+def _length(item: str, lead: str) -> int:
+    """Count a range such as ``001-064`` or ``0-100/2``; digits that stand before its bracket belong to its ends."""
+    ends, _, steps = item.replace("_", "").partition("/")
+    numbers = [int(lead[-18:] + digits[:18]) for digits in re.findall(r"\d+", ends)[:3]]
     if len(numbers) < 2:
         return 1
-    step = numbers[2] if len(numbers) > 2 and "/" in item else 1
-    return abs(numbers[1] - numbers[0]) // max(step, 1) + 1
+    if ends.lstrip().startswith("-"):
+        return sum(numbers) + 1
+    step = re.match(r"\d{1,18}", steps)
+    return (max(numbers) - min(numbers)) // max(int(step[0]) if step and not lead else 1, 1) + 1
 
 
 def excerpt(text: str) -> str:

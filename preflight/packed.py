@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from preflight import decoding
 from preflight.evidence import DocumentError, Evidence, decode, no_answer
 
 SCHEMA = "preflight.bundle/1"
@@ -114,8 +115,8 @@ def _checked(path: Path, archive: tarfile.TarFile) -> Iterator[tuple[str, bytes]
 def _manifest(path: Path, name: str, content: bytes) -> dict[str, dict[str, Any]]:
     """Return what the manifest says of each file."""
     try:
-        document = json.loads(content) if name == MANIFEST else {}
-    except (ValueError, RecursionError):
+        document = decoding.decoded(content) if name == MANIFEST else {}
+    except ValueError:
         document = {}
     files = document.get("files") if isinstance(document, dict) and document.get("schema") == SCHEMA else None
     if not isinstance(files, list) or not all(

@@ -67,4 +67,4 @@ def check(asked: Mapping[str, Any]) -> NoReturn:
         sys.exit(3)  # nothing was judged
     except BrokenPipeError:  # whoever reads has left; what is still to be flushed goes nowhere
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        sys.exit(1)
+        sys.exit(3)

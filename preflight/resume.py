@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from preflight import bounded
+from preflight import decoding
 from preflight.archive import file_name, write
 from preflight.evidence import DocumentError, Evidence, read
 
@@ -49,12 +49,12 @@ def proceed(folder: Path, run: Mapping[str, Any]) -> list[Evidence]:
     journal = folder / JOURNAL
     try:
         started_ns = journal.stat().st_mtime_ns
-        before = json.loads(bounded.content(journal, bounded.DOCUMENT))
+        before = decoding.read(journal)
     except FileNotFoundError:
         raise ResumeError(f"{folder}: holds no run that could be continued; leave --resume out") from None
     except OSError as error:
         raise ResumeError(f"{journal}: cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError):
+    except ValueError:
         raise ResumeError(f"{journal}: is damaged; leave --resume out to start anew") from None
     if differences := list(_differences(before, run)):
         raise ResumeError(f"{folder}: holds another run: {'; '.join(differences)}; leave --resume out to start anew")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -11,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from preflight import bounded
+from preflight import bounded, decoding
 from preflight.nodeset import MOST_NAMES, excerpt, fold_for_slurm, unfold
 
 #: Bytes of a host file or report beyond which it is not believed to be one.
@@ -72,7 +71,7 @@ def bad_nodes(report: Mapping[str, Any]) -> str:
 
 def _unfolded(text: str, where: str) -> tuple[str, ...]:
     try:
-        return unfold(text)
+        return unfold(text, groups=True)
     except ValueError as error:
         raise TargetError(f"{where}: {error} (write gpu[001-064], gpu1,gpu7 or @group)") from None
 
@@ -172,7 +171,7 @@ def _slurm(tool: str, *arguments: str) -> str:
 
 
 def _of_report(path: Path) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(_to_rerun(_report(path), path)))
+    names = tuple(dict.fromkeys(_to_rerun(_report(path))))
     if not names:
         raise TargetError(f"--rerun: in {path} every node answered and none failed: there is nothing to ask again")
     return _checked(names, str(path))
@@ -180,21 +179,23 @@ def _of_report(path: Path) -> tuple[str, ...]:
 
 def _report(path: Path) -> Mapping[str, Any]:
     try:
-        report = json.loads(bounded.content(path, bounded.REPORT, b"{"))
+        report = decoding.read(path, decoding.REPORT, b"{")
     except OSError as error:
         raise TargetError(f"{path}: cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError, MemoryError):
+    except ValueError:
         raise TargetError(f"{path}: is not JSON; give a report written with --json") from None
     if not isinstance(report, dict) or report.get("schema") != "preflight.report/1":
         raise TargetError(f"{path}: is no report of this version; give one written with `preflight check --json`")
+    nodes = report.get("nodes")
+    if not isinstance(nodes, list) or not all(
+        isinstance(node, dict) and isinstance(node.get("name"), str) and "status" in node for node in nodes
+    ):
+        raise TargetError(f"{path}: is damaged: its nodes cannot be read; write it again with --json")
     return report
 
 
-def _to_rerun(report: Mapping[str, Any], path: Path) -> Iterator[str]:
+def _to_rerun(report: Mapping[str, Any]) -> Iterator[str]:
     """Yield the nodes that failed or gave no answer."""
-    try:
-        for node in report["nodes"]:
-            if node["status"] == "fail" or node.get("no_answer"):
-                yield str(node["name"])
-    except (KeyError, TypeError, AttributeError):
-        raise TargetError(f"{path}: is damaged: its nodes cannot be read; write it again with --json") from None
+    for node in report["nodes"]:
+        if node["status"] == "fail" or node.get("no_answer"):
+            yield node["name"]

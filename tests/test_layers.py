@@ -15,6 +15,7 @@ LAYERS = {
     "collector": set[str](),
     "version": set[str](),
     "bounded": set[str](),
+    "decoding": set[str](),
     "lean": set[str](),
     "evidence": set[str](),
     "probes": set[str](),
@@ -64,22 +65,22 @@ LAYERS = {
     "bundle": {"archive", "evidence", "packed", "redact", "reports", "version"},
     "learn": {"checks", "cluster", "evidence", "facts", "hardware", "judge", "model", "nodeset"},
     "history": {"evidence", "facts"},
-    "diff": {"archive", "checks", "cluster", "evidence", "facts", "judge", "model", "reports", "saved"},
+    "diff": {"archive", "checks", "cluster", "evidence", "facts", "judge", "model", "reports", "saved", "schemas"},
     "lint": {"cluster", "evidence", "hardware", "judge", "model", "nodeset"},
     "commands": {
         "asking", "asking_many", "bundle", "checklist", "checks", "cluster", "console", "diff", "evidence", "facts",
         "formats", "gate", "hardware", "history", "learn", "lint", "manner", "model", "nodeset", "pair", "probes",
-        "reading", "reads", "redact", "reports", "session", "sudoers", "version",
+        "reading", "reads", "redact", "reports", "schemas", "session", "sudoers", "version",
     },
     "plain": {"asking", "console", "reports"},
     "cli": {"commands", "console", "reports", "version"},
     "zipapp": {"archive", "checks", "gate", "version"},
-    "entry": {"ahead", "cli", "commands", "gate", "plain"},
+    "entry": {"ahead", "cli", "commands", "gate", "plain", "reports"},
 }  # fmt: skip
 
 
 #: What every layer may import: no word of it is about nodes.
-EVERYWHERE = {"bounded", "lean"}
+EVERYWHERE = {"bounded", "decoding", "lean"}
 
 
 def layer_of(path: Path) -> str:

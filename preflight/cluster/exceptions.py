@@ -62,7 +62,7 @@ class Waiver:
     """What one person answers for until a day: failures of a check, on some nodes, hold no job back."""
 
     check: str | None = schema.key(check_glob, 'the check, or a pattern: "rdma.port-state"')
-    nodes: tuple[str, ...] | None = schema.key(schema.names, 'nodes: "gpu[003,017]"; left out: all')
+    nodes: tuple[str, ...] | None = schema.key(schema.nodes, 'nodes: "gpu[003,017]"; left out: all')
     subject: str | None = schema.key(words, 'what of the node, or a pattern: "mlx5_3*"; left out: everything')
     owner: str | None = schema.key(words, "who answers for it")
     reason: str | None = schema.key(words, "why, and what is being done")

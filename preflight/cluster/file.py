@@ -23,6 +23,9 @@ class ClusterFileError(Exception):
 #: A key of more parts than a file of ours has any use for.
 _CHAIN = regex(r"""(?<![\w.-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){64}""")
 
+#: Tables of a file: ten thousand nodes with a class, or a waiver, for each have as many.
+_MOST_TABLES = 25_000
+
 #: Called for the ids of all checks, where a cluster file names some.
 Ids = Callable[[], Sequence[str]]
 
@@ -47,6 +50,10 @@ def decode(raw: bytes, path: str, ids: Ids | None = None, today: date | None = N
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise ClusterFileError(f"{path}:{line}: is not UTF-8 text (byte {error.start}) - save it as UTF-8") from None
+    if (tables := text.count("\n[")) > _MOST_TABLES:
+        raise ClusterFileError(
+            f"{path}: has {tables} tables, more than {_MOST_TABLES} - list the nodes of a class in it"
+        )
     try:
         if _CHAIN.search(text):
             raise RecursionError  # a parser needs the square of a key's parts in memory

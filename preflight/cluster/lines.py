@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 #: Characters that are parsed at most to find lines, some seconds: a key without its line is better than no answer.
-_MOST_PARSED = 16_000_000
+_MOST_PARSED = 4_000_000
 
 
 def decoded(text: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
@@ -111,17 +112,37 @@ def one_of(*words: str) -> Kind:
     return read
 
 
-def names(value: Any) -> tuple[str, ...]:
-    """Names in NodeSet syntax (``"gpu[001-064]"``) or a list of them."""
+def nodes(value: Any) -> tuple[str, ...]:
+    """Names of nodes in NodeSet syntax (``"gpu[001-064]"``), groups included, or a list of them."""
+    text = _listed(value, "gpu[001-064]")
+    for part in re.split(r"[,!&^\s]+", text):
+        if re.search(r"[*?]", part) and not re.fullmatch(r"@[\w.+-]+:\*", part):
+            raise ValueError(f'takes no wildcard such as "{part[:60]}": list the nodes, or leave the key out for all')
+    return _unfolded(text, "gpu[001-064]", groups=True)
+
+
+def devices(value: Any) -> tuple[str, ...]:
+    """Names of devices in NodeSet syntax (``"mlx5_[0,3-6]"``), or a list of them; no groups."""
+    text = _listed(value, "mlx5_[0,3-6]")
+    if odd := re.search(r"[@*?]", text):
+        raise ValueError(f'takes names such as "mlx5_[0,3-6]"; a device has no "{odd[0]}" in its name')
+    return _unfolded(text, "mlx5_[0,3-6]", groups=False)
+
+
+def _listed(value: Any, example: str) -> str:
     parts = value if isinstance(value, list) else [value]
     if not parts or not all(isinstance(part, str) and part.strip() for part in parts):
-        raise ValueError('takes names such as "gpu[001-064]", or a list of them')
+        raise ValueError(f'takes names such as "{example}", or a list of them')
+    return ",".join(parts)
+
+
+def _unfolded(text: str, example: str, groups: bool) -> tuple[str, ...]:
     from preflight.nodeset import unfold
 
     try:
-        return unfold(",".join(parts))
+        return unfold(text, groups=groups)
     except ValueError as error:
-        raise ValueError(f'takes names such as "gpu[001-064]": {error}') from None
+        raise ValueError(f'takes names such as "{example}": {error}') from None
 
 
 # --- reading ---

@@ -12,9 +12,9 @@ from preflight.lean import dataclass
 class Ports:
     """Roles and properties of the RDMA ports of a class."""
 
-    compute: tuple[str, ...] | None = schema.key(schema.names, 'RDMA devices of the compute fabric: "mlx5_[0,3-6]"')
-    storage: tuple[str, ...] | None = schema.key(schema.names, "RDMA devices of the storage network")
-    management: tuple[str, ...] | None = schema.key(schema.names, "RDMA devices of the management network")
+    compute: tuple[str, ...] | None = schema.key(schema.devices, 'RDMA devices of the compute fabric: "mlx5_[0,3-6]"')
+    storage: tuple[str, ...] | None = schema.key(schema.devices, "RDMA devices of the storage network")
+    management: tuple[str, ...] | None = schema.key(schema.devices, "RDMA devices of the management network")
     link_layer: str | None = schema.key(schema.one_of("InfiniBand", "Ethernet", "Unspecified"), "of the compute ports")
     rate_gbps: float | None = schema.key(schema.number(1, 3200), "of each compute port, Gb/s")
     mtu: int | None = schema.key(schema.choice(256, 512, 1024, 2048, 4096), "RDMA MTU of the compute ports, bytes")
@@ -77,7 +77,7 @@ class Checkpoint:
 class NodeClass:
     """Nodes that are built and set up alike."""
 
-    nodes: tuple[str, ...] | None = schema.key(schema.names, 'node names, folded: "gpu[001-064]"; left out: all others')
+    nodes: tuple[str, ...] | None = schema.key(schema.nodes, 'node names, folded: "gpu[001-064]"; left out: all others')
     part: str | None = schema.key(
         schema.one_of(*(part.name for part in PARTS)), "what the nodes are, if not recognised"
     )

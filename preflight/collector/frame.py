@@ -13,7 +13,7 @@ import zlib
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from hashlib import sha256 as sha256
-    from typing import IO, Any, Dict, Union
+    from typing import IO, Any, Callable, Dict, Union
 else:
     try:  # hashlib loads all of OpenSSL for it
         from _sha2 import sha256  # Python 3.12
@@ -27,7 +27,7 @@ MAGIC = b"PREFLIGHT-FRAME/1 "
 END = b"\nPREFLIGHT-END\n"
 
 #: Bytes of a frame, and of the document in it, beyond which the other side is not believed.
-LIMIT = 256 * 1024 * 1024
+LIMIT = 64 * 1024 * 1024
 
 _HEADER = re.compile(re.escape(MAGIC) + rb"([0-9]{1,12}) ([0-9a-f]{64})\n")
 _HEADER_MAX = len(MAGIC) + 12 + 1 + 64 + 1
@@ -81,8 +81,8 @@ class Reader:
         """The first bytes that are not of the frame."""
         return self._noise if self._payload >= 0 else (self._noise + bytes(self._buffer))[:_NOISE_KEPT]
 
-    def document(self) -> "Dict[str, Any]":
-        """Return the document of a complete frame; raise FrameError for anything less."""
+    def document(self, decode: "Callable[[str], Any]" = _JSON.decode) -> "Dict[str, Any]":
+        """Return the document of a complete frame, made of its bytes by ``decode``; raise FrameError for less."""
         if self._payload < 0 and MAGIC in self._buffer:
             raise CutFrame("the answer was cut in its first line")
         if self._payload < 0:
@@ -95,7 +95,7 @@ class Reader:
                 raise DamagedFrame("the answer is damaged: its checksum is another")
             if whole[self._payload : self._payload + len(END)] != END:
                 raise DamagedFrame("the answer is damaged: its end mark is missing")
-            return _decode(payload)
+            return _decode(payload, decode)
 
     def _find_header(self) -> None:
         """Look for a header; drop what can no longer be the start of one."""
@@ -108,15 +108,17 @@ class Reader:
         del self._buffer[:end]
 
 
-def _decode(payload: memoryview) -> "Dict[str, Any]":
+def _decode(payload: memoryview, decode: "Callable[[str], Any]") -> "Dict[str, Any]":
     try:
         inflate = zlib.decompressobj()
         raw = inflate.decompress(payload, LIMIT)
         if inflate.unconsumed_tail or not inflate.eof:
             raise DamagedFrame("the answer is damaged: it inflates to more than {} bytes".format(LIMIT))
-        document = _JSON.decode(raw.decode("utf-8"))
-    except (zlib.error, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise DamagedFrame("the answer is damaged: {}".format(error)) from None
+        document = decode(raw.decode("utf-8"))
+    except (zlib.error, ValueError, RecursionError, MemoryError) as error:
+        if isinstance(error, FrameError):
+            raise
+        raise DamagedFrame("the answer is damaged: {}".format(error or "too large")) from None
     if not isinstance(document, dict):
         raise DamagedFrame("the answer is damaged: it is no JSON object")
     return document

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from preflight import decoding
 from preflight.commands import options
 from preflight.console import UsageError, progress
 from preflight.session import Session, load_evidence, saved_cluster, writable
@@ -80,21 +80,22 @@ def bundle(
 
 def _parted(paths: Sequence[Path]) -> tuple[list[tuple[Path, Mapping[str, Any]]], list[Path]]:
     """Return the reports among some paths, and the others; raises UsageError."""
+    from preflight.schemas.conform import mistake
+
     reports: list[tuple[Path, Mapping[str, Any]]] = []
     others = []
     for path in paths:
         found = None
         if path.is_file():
             try:
-                with path.open("rb") as stream:
-                    found = json.loads(stream.read()) if stream.read(1) == b"{" and not stream.seek(0) else None
+                found = decoding.read(path, decoding.REPORT, b"{")
             except OSError as error:
                 raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
-            except (ValueError, RecursionError):
+            except ValueError:
                 found = None
         if isinstance(found, dict) and str(found.get("schema", "")).startswith("preflight.report/"):
-            if not all(key in found for key in ("run", "coverage", "nodes", "findings", "checklists", "exit_status")):
-                raise UsageError(f"{path}: is a part of a report; write it again with --json")
+            if wrong := mistake(found, "report-1"):
+                raise UsageError(f"{path}: is a part of a report, or damaged ({wrong}); write it again with --json")
             reports.append((path, found))
         else:
             others.append(path)
@@ -109,7 +110,7 @@ def _chosen(nodes: str | None, evidences: Sequence[Evidence], report: Mapping[st
     if nodes is None:
         return frozenset(known)
     try:
-        wanted = frozenset(unfold(nodes))
+        wanted = frozenset(unfold(nodes, groups=True))
     except ValueError as error:
         raise UsageError(f"--nodes: {error}") from None
     if missing := wanted - known:

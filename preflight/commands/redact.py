@@ -90,7 +90,7 @@ def made_redactor(also: tuple[str, ...], hosts: str | None) -> Redactor:
     from preflight.redact import Redactor
 
     try:
-        names = unfold(hosts) if hosts else ()
+        names = unfold(hosts, groups=True) if hosts else ()
     except ValueError as error:
         raise UsageError(f"--hosts: {error}") from None
     return Redactor(also=also, hosts=names)

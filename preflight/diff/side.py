@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from preflight import bounded
+from preflight import decoding
 from preflight.archive import ArchiveError
 from preflight.cluster import Cluster
 from preflight.diff.profile import profile
@@ -16,6 +15,7 @@ from preflight.judge import judge
 from preflight.lean import dataclass, field
 from preflight.model import Check
 from preflight.saved import load as load_evidence
+from preflight.schemas.conform import mistake
 
 
 class SideError(Exception):
@@ -55,13 +55,13 @@ def _report(path: Path) -> Mapping[str, Any] | None:
     if not path.is_file():
         return None
     try:
-        document = json.loads(bounded.content(path, bounded.REPORT, b"{"))
+        document = decoding.read(path, decoding.REPORT, b"{")
     except OSError as error:
         raise SideError(f"{path}: cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError, MemoryError):
+    except ValueError:
         return None
     if not isinstance(document, dict) or not str(document.get("schema", "")).startswith("preflight.report/"):
         return None
-    if not all(key in document for key in ("run", "coverage", "nodes", "findings", "exit_status")):
-        raise SideError(f"{path}: is a part of a report; write it again with --json")
+    if wrong := mistake(document, "report-1", ("run", "coverage", "nodes", "findings", "exit_status")):
+        raise SideError(f"{path}: is a part of a report, or damaged ({wrong}); write it again with --json")
     return document

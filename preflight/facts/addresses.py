@@ -7,10 +7,10 @@ Documentation/networking/ip-sysctl.rst.
 from __future__ import annotations
 
 import ipaddress
-import json
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
+from preflight import decoding
 from preflight.evidence import Evidence, EvidenceError
 from preflight.facts.text import integer
 from preflight.lean import dataclass
@@ -76,8 +76,8 @@ def parse_psutil(value: Any) -> dict[str, tuple[Address, ...]]:
 def parse_ip(text: str) -> dict[str, tuple[Address, ...]]:
     """Read ``ip -j addr``; raises ValueError."""
     try:
-        value = json.loads(text)
-    except (json.JSONDecodeError, RecursionError):
+        value = decoding.text(text)
+    except ValueError:
         raise ValueError(f"{text.strip()[:80]!r} is not the JSON of ip(8)") from None
     if not isinstance(value, list) or not value:
         raise ValueError("lists no network interface")

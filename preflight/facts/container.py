@@ -6,11 +6,11 @@ network device plugin (``PCIDEVICE_*`` variables); the NVIDIA container toolkit.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
+from preflight import decoding
 from preflight.evidence import Evidence, EvidenceError
 from preflight.facts.nccl_env import PROCESS
 from preflight.facts.pod import POD, pod
@@ -89,8 +89,8 @@ def parse_annotations(text: str) -> dict[str, str]:
         if not line.strip():
             continue
         try:
-            read = json.loads(value) if equals and name else None
-        except (json.JSONDecodeError, RecursionError):
+            read = decoding.text(value) if equals and name else None
+        except ValueError:
             read = None
         if not isinstance(read, str):
             raise ValueError(f'{line.strip()[:80]!r} is not of the form name="value"')
@@ -101,8 +101,8 @@ def parse_annotations(text: str) -> dict[str, str]:
 def parse_network_status(text: str) -> tuple[Network, ...]:
     """Read the JSON of the annotation; raises ValueError."""
     try:
-        value = json.loads(text)
-    except (json.JSONDecodeError, RecursionError):
+        value = decoding.text(text)
+    except ValueError:
         raise ValueError(f"{text.strip()[:80]!r} is not JSON") from None
     if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
         raise ValueError("the network status is not a list of networks")

@@ -5,10 +5,10 @@ An ordinary user may ask. Drivers without DCB, and virtual functions, answer "Op
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
+from preflight import decoding
 from preflight.lean import dataclass
 
 PRIORITIES = range(8)
@@ -91,8 +91,8 @@ def parse_dcbx(text: str) -> str:
 
 def _object(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
+        found = decoding.text(text)
+    except ValueError:
         raise ValueError(f"{text.strip()[:80]!r} is not the JSON of dcb(8)") from None
     if not isinstance(found, dict):
         raise ValueError(f"{text.strip()[:80]!r} is not an object")

@@ -90,6 +90,9 @@ _HEALTH = {
     "route_unhealthy": "route unhealthy",
     "access_timeout_recovery": "access timeout recovery",
 }
+#: Tags, of which eight GPUs have ten thousand.
+_MOST_TAGS = 400_000
+
 _HEALTHY = ("full", "false", "none", "healthy")
 
 
@@ -109,6 +112,8 @@ def parse(text: str) -> Health:
     if start < 0:
         said = next((line.strip() for line in text.split("\n") if line.strip()), "")
         raise ValueError(f"there is no <nvidia_smi_log>; the output begins {said[:100]!r}")
+    if text.count("<") > _MOST_TAGS:
+        raise ValueError(f"it has more than {_MOST_TAGS} tags")
     if "<!ENTITY" in text:
         raise ValueError("it declares entities, which nvidia-smi does not")
     end = text.rfind("</nvidia_smi_log>")

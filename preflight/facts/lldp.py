@@ -6,11 +6,11 @@ IEEE 802.1Qaz-2011, annex D (organisation 00-80-C2).
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from preflight import decoding
 from preflight.lean import dataclass
 
 LLDP = "cmd:lldpcli -f json0 show neighbors details"
@@ -40,8 +40,8 @@ class Neighbour:
 def parse(text: str) -> dict[str, Neighbour]:
     """Read the neighbours by interface; raises ValueError. One with several is left out: there is a bridge between."""
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
+        value = decoding.text(text)
+    except ValueError:
         raise ValueError(f"{text.strip()[:80]!r} is not the JSON of lldpcli") from None
     found: dict[str, list[Neighbour]] = {}
     for entry in _interfaces(value):

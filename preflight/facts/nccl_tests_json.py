@@ -7,12 +7,12 @@ the whole environment of the process, which is not read.
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import re
 from collections.abc import Mapping
 from typing import Any
 
+from preflight import decoding
 from preflight.facts.nccl_collective import collective_of
 from preflight.facts.nccl_report import Device, Failure, Half, Report, Row, decode_version
 from preflight.facts.nccl_tests_words import collective
@@ -54,16 +54,16 @@ def parse(text: str) -> tuple[Report, ...]:
 def _decoded(text: str, begin: int) -> tuple[Mapping[str, Any], int]:
     """Decode the object that begins here, or what is there of it: (object, where it ends)."""
     try:
-        document, after = json.JSONDecoder().raw_decode(text, begin)
+        document, after = decoding.begun(text, begin)
         return _object(document), after
-    except (ValueError, RecursionError):
+    except ValueError:
         pass
     if '"results"' not in text[begin : begin + 1_000_000]:
         return {}, begin
     whole = _last_result(text, begin)
     try:
-        return _object(json.loads(text[begin:whole] + "]}")), len(text)
-    except (ValueError, RecursionError):
+        return _object(decoding.text(text[begin:whole] + "]}")), len(text)
+    except ValueError:
         return {}, begin
 
 

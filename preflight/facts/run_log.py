@@ -16,7 +16,7 @@ from preflight.facts.nccl_log.source import CHUNK, lines, opened
 #: Bytes of a log that are held as text, without the lines that NCCL informs with: those are read as they come.
 HELD = 64_000_000
 #: Bytes of a pickle that are looked at; a dump of the flight recorder has some.
-PICKLE = 256 << 20
+PICKLE = 64 << 20
 
 _INFORMS = (b" NCCL INFO ", b" NCCL TRACE ")
 

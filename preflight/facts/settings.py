@@ -6,9 +6,9 @@ Documentation/networking/ip-sysctl.rst; the CUDA toolkit's version.json; ``nvidi
 
 from __future__ import annotations
 
-import json
 import re
 
+from preflight import decoding
 from preflight.evidence import Evidence
 from preflight.facts.text import integer
 from preflight.lean import dataclass
@@ -68,8 +68,8 @@ def toolkit_version(text: str) -> str:
 def cuda_version(text: str) -> str:
     """Read the CUDA toolkit's version from its version.json; raises ValueError."""
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
+        value = decoding.text(text)
+    except ValueError:
         raise ValueError(f"{text.strip()[:60]!r} is not JSON") from None
     cuda = value.get("cuda") if isinstance(value, dict) else None
     version = cuda.get("version") if isinstance(cuda, dict) else None

@@ -51,6 +51,17 @@ def answer(asked: Options) -> int:
         return sitting.finish(sitting.untold("gate.crash", f"preflight itself failed: {_where(error)}"))
 
 
+def crashed(seat: str, error: Exception) -> int:
+    """Report a fault of ours that no verdict could be made of; return the exit status of one that could not be told."""
+    seat = seat if seat in policy.SEATS else _CONTEXTS.get(os.environ.get("SLURM_SCRIPT_CONTEXT", ""), "")
+    text = told.plain(f"preflight: NOT JUDGED: preflight itself failed: {_where(error)} (gate {seat})")
+    told.say(text, loud=True)
+    if not seat:
+        return 3
+    told.log(text, "error")
+    return policy.rule(seat, "unknown").exit
+
+
 def mistaken(seat: str, what: str) -> int:
     """Say what is wrong with how a seat was called; return the exit status."""
     if seat not in policy.SEATS:

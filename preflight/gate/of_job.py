@@ -6,13 +6,13 @@ boot, so only the age of a verdict and its node are held against it, and the two
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from preflight import decoding
 from preflight.gate import cached, environment, told
 from preflight.gate.sitting import Sitting
 from preflight.gate.verdict import PREFIX, NoVerdict, Verdict, ascii_reason, from_document
@@ -38,7 +38,7 @@ def run(sitting: Sitting) -> int:
     if not found.usable:
         return sitting.finish(sitting.untold("gate.configuration", found.error, "error"))
     try:
-        nodes = unfold(folded) if folded else ()
+        nodes = unfold(folded, groups=bool(asked.hosts)) if folded else ()
     except ValueError as error:
         return sitting.finish(sitting.untold("gate.nodes", f"{folded!r} names no nodes: {error}", "error"))
     if not nodes:
@@ -130,12 +130,12 @@ def _read(path: Path, node: str, most_s: float) -> Verdict | str:
         with os.fdopen(fd, "rb") as stream:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 return f"{path} is no regular file"
-            found = from_document(json.loads(stream.read(_MOST_BYTES)))
+            found = from_document(decoding.decoded(stream.read(_MOST_BYTES)))
     except FileNotFoundError:
         return "it has published no verdict"
     except OSError as error:
         return f"{path}: {error.strerror}"
-    except (NoVerdict, ValueError, RecursionError) as error:
+    except (NoVerdict, ValueError) as error:
         return f"{path} is no verdict: {error}"
     age_s = time.time() - found.at
     if found.node != node:

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from preflight import decoding
 from preflight.lean import dataclass
 
 #: Version of the tables; files of a later one are refused.
@@ -205,67 +206,82 @@ class Store:
 
     def runs(self, before: str | None = None, since: str = "") -> list[Run]:
         """Return the runs before a time and not before ``since``, the newest first."""
+        rows = self._select(
+            "run", "SELECT id, at, command, version, exit_status, checks, record FROM run"
+            " WHERE (? IS NULL OR at < ?) AND at >= ? ORDER BY at DESC, id DESC",
+            (int, str, str, str, int, str, str), (before, before, since),
+        )  # fmt: skip
+        return [self._run(*row) for row in rows]
+
+    def _run(self, id: int, at: Any, command: Any, version: Any, status: Any, checks: Any, record: Any) -> Run:
+        """Return a run as it was recorded; a column of SQLite holds anything."""
+        try:
+            ids, told = decoding.text(checks), decoding.text(record)
+        except (ValueError, TypeError):
+            raise self._damaged("run") from None
+        if not (isinstance(ids, list) and all(isinstance(one, str) for one in ids) and isinstance(told, dict)):
+            raise self._damaged("run")
+        return Run(id, at, command, version, status, frozenset(ids), told)
+
+    def _select(self, table: str, query: str, kinds: tuple[Any, ...], given: Sequence[Any] = ()) -> list[Any]:
+        """Return rows whose columns are what was written there; a column of SQLite holds anything."""
         with self._told():
-            rows = self._db.execute(
-                "SELECT id, at, command, version, exit_status, checks, record FROM run"
-                " WHERE (? IS NULL OR at < ?) AND at >= ? ORDER BY at DESC, id DESC",
-                (before, before, since),
-            ).fetchall()
-        return [
-            Run(id, at, command, version, status, frozenset(json.loads(checks)), json.loads(record))
-            for id, at, command, version, status, checks, record in rows
-        ]
+            rows = self._db.execute(query, given).fetchall()
+        for row in rows:
+            if not all(map(isinstance, row, kinds)):
+                raise self._damaged(table)
+        return rows
+
+    def _damaged(self, table: str) -> HistoryError:
+        return HistoryError(f"{self.path}: the history is damaged: table {table} holds what preflight did not write; "
+                            "move the file away and start a new one")  # fmt: skip
 
     def answered(self, runs: Sequence[int]) -> Mapping[int, frozenset[str]]:
         """Return the nodes that answered in each run."""
         found: dict[int, set[str]] = {run: set() for run in runs}
-        with self._told():
-            for run, name in self._db.execute("SELECT run, name FROM node WHERE answered"):
-                if run in found:
-                    found[run].add(name)
+        for run, name in self._select("node", "SELECT run, name FROM node WHERE answered", (int, str)):
+            if run in found:
+                found[run].add(name)
         return {run: frozenset(names) for run, names in found.items()}
 
     def failures(self, since: str) -> Iterator[tuple[int, str, str, str, str]]:
         """Yield run, node, check, subject and status of what did not pass in the runs since then."""
-        with self._told():
-            yield from self._db.execute(
-                "SELECT run, node, check_id, subject, finding.status FROM finding JOIN run ON run.id = run"
-                " WHERE at >= ?", (since,),
-            )  # fmt: skip
+        yield from self._select(
+            "finding", "SELECT run, node, check_id, subject, finding.status FROM finding JOIN run ON run.id = run"
+            " WHERE at >= ?", (int, str, str, str, str), (since,),
+        )  # fmt: skip
 
     def course(self, since: str) -> Mapping[str, Mapping[tuple[str, str], list[tuple[str, float]]]]:
         """Return node -> (metric, subject) -> (time, value) of the runs since then, the oldest first."""
         found: dict[str, dict[tuple[str, str], list[tuple[str, float]]]] = {}
-        with self._told():
-            for node, metric, subject, at, value in self._db.execute(
-                "SELECT node, metric, subject, at, value FROM sample JOIN run ON run.id = run"
-                " WHERE at >= ? ORDER BY at", (since,),
-            ):  # fmt: skip
-                found.setdefault(node, {}).setdefault((metric, subject), []).append((at, value))
+        rows = self._select(
+            "sample", "SELECT node, metric, subject, at, value FROM sample JOIN run ON run.id = run"
+            " WHERE at >= ? ORDER BY at", (str, str, str, str, float), (since,),
+        )  # fmt: skip
+        for node, metric, subject, at, value in rows:
+            found.setdefault(node, {}).setdefault((metric, subject), []).append((at, value))
         return found
 
     def figures(self, what: str = "%") -> list[tuple[str, str, str, float, str]]:
         """Return time, benchmark, subject, value and unit of results, the newest first."""
-        with self._told():
-            return self._db.execute(
-                "SELECT at, what, subject, value, unit FROM figure JOIN run ON run.id = run WHERE what LIKE ?"
-                " ORDER BY at DESC", (what,),
-            ).fetchall()  # fmt: skip
+        return self._select(
+            "figure", "SELECT at, what, subject, value, unit FROM figure JOIN run ON run.id = run WHERE what LIKE ?"
+            " ORDER BY at DESC", (str, str, str, float, str), (what,),
+        )  # fmt: skip
 
     def jobs(self) -> list[tuple[str, str, float, int | None, str, str]]:
         """Return id, end, seconds, nodes, name and outcome of jobs, the newest first."""
-        with self._told():
-            return self._db.execute(
-                "SELECT id, ended, seconds, nodes, name, outcome FROM job ORDER BY ended DESC"
-            ).fetchall()
+        return self._select(
+            "job", "SELECT id, ended, seconds, nodes, name, outcome FROM job ORDER BY ended DESC",
+            (str, str, float, int | None, str, str),
+        )  # fmt: skip
 
     def said_of(self, node: str) -> list[tuple[str, str, str, str, str]]:
         """Return time, check, subject, status and message of what did not pass on a node, the newest first."""
-        with self._told():
-            return self._db.execute(
-                "SELECT at, check_id, subject, finding.status, message FROM finding JOIN run ON run.id = run"
-                " WHERE node = ? ORDER BY at DESC", (node,),
-            ).fetchall()  # fmt: skip
+        return self._select(
+            "finding", "SELECT at, check_id, subject, finding.status, message FROM finding JOIN run ON run.id = run"
+            " WHERE node = ? ORDER BY at DESC", (str, str, str, str, str), (node,),
+        )  # fmt: skip
 
 
 def _text(row: tuple[Any, ...]) -> tuple[Any, ...]:

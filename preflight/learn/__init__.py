@@ -21,6 +21,7 @@ from preflight.learn.faults import Fault, faults
 from preflight.learn.shown import shown
 from preflight.learn.values import values
 from preflight.learn.write import Class, text
+from preflight.nodeset import excerpt, is_name
 
 if TYPE_CHECKING:
     from preflight.model import Check
@@ -29,7 +30,7 @@ __all__ = ["Learnt", "NothingToLearn", "learn"]
 
 
 class NothingToLearn(Exception):
-    """No node with a GPU is in the evidence."""
+    """The evidence has no node with a GPU and a name that a list can hold."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +67,15 @@ def learn(evidences: Sequence[Evidence], checks: Sequence[Check] | None = None, 
     found, apart = kinds(told)
     if not found:
         raise NothingToLearn("no node of this evidence has a GPU: there is nothing to learn from")
+    unnamed = [one.node for kind in found for one in kind.members if not is_name(one.node)]
+    found = [kind for kind in found if any(is_name(one.node) for one in kind.members)]
+    if not found:
+        raise NothingToLearn(f"no list of nodes can hold the names of these: {', '.join(map(excerpt, unnamed[:5]))}")
     classes = [Class(kind, tuple(values(kind.members, kind.part))) for kind in found]
-    draft = text(classes, [], [one.node for one in apart], silent)
+    draft = text(classes, [], [one.node for one in apart], silent, unnamed)
     report = judge(evidences, checks, decode(draft.encode(), "cluster.toml"), processes=processes)
     seen = faults(report, {kind.name: [one.node for one in kind.members] for kind in found})
-    whole = text(classes, seen, [one.node for one in apart], silent)
+    whole = text(classes, seen, [one.node for one in apart], silent, unnamed)
     refused = tuple(
         f"class.{one.kind.name}{'.' + value.table if value.table else ''}.{value.key}: {value.comment}"
         for one in classes

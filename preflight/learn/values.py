@@ -10,7 +10,7 @@ from preflight.facts.fleet import vote
 from preflight.hardware import Part
 from preflight.lean import dataclass, replace
 from preflight.learn.shown import Shown
-from preflight.nodeset import fold, unfold
+from preflight.nodeset import fold, is_name, unfold
 
 #: What a training fabric customarily has at least: the largest RDMA MTU, and Ethernet frames that hold it.
 LEAST_MTU, LEAST_NETDEV_MTU = 4096, 4200
@@ -55,7 +55,7 @@ def _small(least: int, why: str) -> Callable[[Any, Part | None], str]:
 
 def _folded(devices: tuple[str, ...] | None) -> str | list[str] | None:
     """Write devices as a person would: ``mlx5_[0,3-6]``."""
-    if not devices:
+    if not devices or not all(map(is_name, devices)):
         return None
     folded = fold(devices)
     return folded if set(unfold(folded)) == set(devices) else list(devices)

@@ -10,7 +10,7 @@ from preflight.lean import dataclass
 from preflight.learn.classes import Kind
 from preflight.learn.faults import Fault
 from preflight.learn.values import Value, written
-from preflight.nodeset import fold, unfold
+from preflight.nodeset import fold, is_name, unfold
 
 _WIDTH = 110
 
@@ -26,7 +26,10 @@ class Class:
     values: tuple[Value, ...]
 
 
-def text(classes: Sequence[Class], faults: Sequence[Fault], apart: Sequence[str], silent: Sequence[str]) -> str:
+def text(
+    classes: Sequence[Class], faults: Sequence[Fault], apart: Sequence[str], silent: Sequence[str],
+    unnamed: Sequence[str],
+) -> str:  # fmt: skip
     """Write the file."""
     total = sum(len(one.kind.members) for one in classes)
     lines = [
@@ -45,6 +48,8 @@ def text(classes: Sequence[Class], faults: Sequence[Fault], apart: Sequence[str]
             )]  # fmt: skip
     if apart:
         lines += ["#", *_comment(f"In no class, since they have no GPU: {_nodes(apart)}")]
+    if unnamed:
+        lines += ["#", *_comment(f"In no class, since a list of nodes cannot hold their names: {_nodes(unnamed)}")]
     if silent:
         lines += ["#", *_comment(f"No answer: {_nodes(silent)}")]
     for one in classes:
@@ -59,10 +64,7 @@ def _class(one: Class, faults: Sequence[Fault]) -> Iterator[str]:
     name = one.kind.name
     yield f"[class.{name}]"
     members = [member.node for member in one.kind.members]
-    listed, left_out = _listed(members)
-    yield f"nodes = {written(listed)}"
-    if left_out:
-        yield from _comment(f"left out, since a list cannot name them: {_nodes(left_out)}")
+    yield f"nodes = {written(_listed([name for name in members if is_name(name)]))}"
     if one.kind.part is not None:
         yield f"part = {written(one.kind.part.name)}  # by the PCI ids of its GPUs; {_words(one.kind.part.source)}"
     for table in dict.fromkeys(("", *(value.table for value in one.values))):
@@ -92,24 +94,15 @@ def _value(value: Value) -> Iterator[str]:
         yield from _comment(f"otherwise on {_nodes(value.odd)}")
 
 
-def _listed(names: Sequence[str]) -> tuple[str | list[str], list[str]]:
-    """Return the names as the file can list them, and those that it cannot."""
-    good = [name for name in names if _stands_for_itself(name)]
-    left_out = [name for name in names if name not in good]
-    folded = fold(good)
-    return (folded if set(unfold(folded)) == set(good) else good) if good else [], left_out
-
-
-def _stands_for_itself(name: str) -> bool:
-    try:
-        return unfold(name) == (name,)
-    except ValueError:
-        return False
+def _listed(names: list[str]) -> str | list[str]:
+    """Return the names as the file can list them."""
+    folded = fold(names)
+    return folded if set(unfold(folded)) == set(names) else names
 
 
 def _nodes(names: Sequence[str]) -> str:
-    good = [name for name in names if _stands_for_itself(name)]
-    odd = [_words(json.dumps(name)) for name in names if name not in good]
+    good = [name for name in names if is_name(name)]
+    odd = [_words(json.dumps(name)) for name in names if not is_name(name)]
     return ", ".join([*([fold(good)] if good else []), *odd])
 
 

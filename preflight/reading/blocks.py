@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from typing import Any
 
+from preflight import decoding
 from preflight.reading.lines import Line, Lines
 from preflight.reading.parts import left_out
 
@@ -147,11 +147,10 @@ def cpu_ids(text: str) -> list[int] | None:
 
 def json_at(lines: Lines, at: int, most: int = 200_000) -> tuple[int, Any] | None:
     """Return where a JSON value that begins on a line ends, and the value; None if there is no whole one."""
-    decoder = json.JSONDecoder()
     text = "\n".join(line.text for line in lines[at : at + most])
     start = len(text) - len(text.lstrip())
     try:
-        value, stop = decoder.raw_decode(text, start)
+        value, stop = decoding.begun(text, start)
     except (ValueError, RecursionError):
         return None
     return at + text.count("\n", 0, stop) + 1, value

@@ -6,10 +6,10 @@ knows on which line of the source it stands.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 
+from preflight import decoding
 from preflight.facts.text import narrowed
 from preflight.reading.cells import cells, messages
 from preflight.reading.pages import counted, fenced, framed, page, quoted, returned
@@ -137,7 +137,7 @@ def _of_json(line: str) -> str | None:
     if text[:1] not in ("{", "[") or text[-1:] not in ("}", "]"):
         return None
     try:
-        value = json.loads(text, strict=False)
+        value = decoding.text(text, strict=False)
     except (ValueError, RecursionError):
         return None
     if isinstance(value, list):

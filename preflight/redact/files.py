@@ -11,11 +11,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from preflight import decoding
 from preflight.lean import dataclass
 from preflight.redact.text import Redactor
 
-#: Bytes of a JSON document up to which it is read as such; a longer one is text.
-DOCUMENT_CAP = 512_000_000
+#: Memory that a JSON document may take, up to which it is read as such, and the whole text that is written of it made;
+#: a larger one is text.
+DOCUMENT = 160 << 20
 
 #: Bytes that a compressed file may hold.
 UNPACKED_CAP = 16_000_000_000
@@ -104,16 +106,15 @@ def place(redactor: Redactor, item: Item, taken: set[str]) -> Path:
 
 def _document(path: Path) -> dict[str, Any] | list[Any] | None:
     """Return the JSON document that a file holds; None: it is text."""
-    if path.stat().st_size > DOCUMENT_CAP:
+    if path.stat().st_size > DOCUMENT:
         return None
     with path.open("rb") as stream:
         if stream.read(64).lstrip()[:1] not in (b"{", b"["):
             return None
-        stream.seek(0)
-        try:
-            document = json.loads(stream.read(DOCUMENT_CAP + 1))
-        except (ValueError, RecursionError):
-            return None
+    try:
+        document = decoding.read(path, DOCUMENT)
+    except ValueError:
+        return None
     return document if isinstance(document, dict | list) else None
 
 

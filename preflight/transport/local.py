@@ -72,7 +72,9 @@ def collect(
 
 def _answered(answer: frame.Reader) -> dict[str, Any] | frame.FrameError:
     try:
-        return answer.document()
+        from preflight import decoding
+
+        return answer.document(decoding.answer)
     except frame.FrameError as error:
         return error
 

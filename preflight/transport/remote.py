@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-from preflight import evidence
+from preflight import decoding, evidence
 from preflight.collector import frame
 from preflight.transport import ship
 from preflight.transport.outcome import NoAnswer, quoted
@@ -175,7 +175,7 @@ class Conversation:
         if not self.announced:
             raise NoAnswer("start", self._not_started(ended, status, late))
         try:
-            document = self._reader.document()
+            document = self._reader.document(decoding.answer)
             evidence.from_document(document, "the answer")
         except frame.NoFrame:
             if status == _UNFED and not ended:

@@ -15,6 +15,9 @@ _PLAIN = frozenset(
     ("BININT", "BININT1", "BININT2", "LONG1", "LONG4", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8",
      "INT", "LONG", "FLOAT", "UNICODE")
 )  # fmt: skip
+#: Instructions that are followed; each may make an object of 100 bytes. A dump of 10,000 entries has a million.
+MOST = 3_000_000
+
 _CONSTANT = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 _IGNORED = frozenset(("PROTO", "FRAME"))
 _MARK = object()
@@ -39,7 +42,9 @@ def plain_values(data: bytes) -> Any:
     stack: list[Any] = []
     memo: dict[int, Any] = {}
     try:
-        for instruction, argument, position in pickletools.genops(data):
+        for number, (instruction, argument, position) in enumerate(pickletools.genops(data)):
+            if number > MOST:
+                raise NotPlain(f"the pickle has more than {MOST} instructions; it was not unpickled")
             name = instruction.name
             if name == "STOP":
                 return _single(stack)

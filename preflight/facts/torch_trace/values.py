@@ -12,7 +12,7 @@ Read = Callable[[int], str]
 
 CHUNK = 1 << 20
 #: Characters of one value: an event of a profiler has some hundred, with its Python stack some thousand.
-LONGEST = 64 << 20
+LONGEST = 4 << 20
 #: Mistakes after which the rest is left: no file is cut so often.
 MOST_DAMAGE = 100
 

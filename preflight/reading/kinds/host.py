@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any
 
+from preflight import decoding
 from preflight.reading.blocks import block, cpu_ids, json_at
 from preflight.reading.lines import Lines
 from preflight.reading.parts import Cut, Kind, Taken
@@ -140,10 +141,10 @@ def _cut_status(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]]:
     first = "{" if headless else lines[begun].text.partition("[")[2]
     text = "\n".join([first, *(line.text for line in lines[begun + 1 : end])])
     found: list[dict[str, Any]] = []
-    decoder, place = json.JSONDecoder(), 0
+    place = 0
     while (match := re.compile(r"[\s,]*").match(text, place)) and text[match.end() : match.end() + 1] == "{":
         try:
-            value, place = decoder.raw_decode(text, match.end())
+            value, place = decoding.begun(text, match.end())
         except (ValueError, RecursionError):
             if _is_status([value := _begun(text[match.end() :])]):
                 found.append({"ips": None, **value})
@@ -189,12 +190,14 @@ def _status(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]] | None:
     quoted = re.search(r"""["'](\[.*\])["']\s*,?\s*$""", text)
     if quoted and '\\"' in quoted[1]:
         try:
-            value = json.loads(quoted[1].replace("\\n", " ").replace('\\"', '"'))
+            value = decoding.text(quoted[1].replace("\\n", " ").replace('\\"', '"'))
         except (ValueError, RecursionError):
             return None
         return (at + 1, value) if _is_status(value) else None
     if start < 0:
         start, at = 0, at + 1
+        if at == len(lines):
+            return None
     rest = [type(lines[at])(lines[at].number, text[start:] if start else lines[at].text), *lines[at + 1 : at + 2000]]
     if len(rest) > 1 and '\\"' in rest[1].text:  # an annotation's file, with the quotes kept from the shell
         rest = [type(line)(line.number, line.text.replace('\\"', '"')) for line in rest]

@@ -1,0 +1,148 @@
+"""JSON of others, decoded only where its values fit in memory: 128 KB of ``[],[],`` packed become 3 GB of lists.
+
+What a document will take is estimated from the bytes that make objects, counted before any object is made.
+"""
+
+from __future__ import annotations
+
+import re
+
+from preflight import bounded
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any
+
+#: Bytes of memory that the text and the values of a node's answer may take, of a file, and of a report. A whole node
+#: takes 1.5 MB, a sweep of a large fabric 120 MB, a report of ten thousand nodes 430 MB, for which 510 are estimated.
+ANSWER, FILE, REPORT = 192 << 20, 400 << 20, 520 << 20
+
+#: The same for JSON within a record or a log, and characters that cannot exceed it: at most 50 bytes come of each.
+PART = 96 << 20
+_SURELY_FITS = PART // 50
+
+#: Bytes that each of these makes in memory at most, on any Python from 3.10: the object itself, its place in the list
+#: or dictionary around it, and after a comma or colon a value. A key that was there before costs its place only.
+_OBJECT, _LIST, _VALUE, _KEY, _KNOWN_KEY = 240, 90, 60, 95, 25
+
+_MARKS = (b"{", b"[", b",", b":")
+_CHUNK = 1 << 20
+_NAME = re.compile(rb'"([^"\\]{0,200})"\s{0,20}:')
+_MOST_NAMES = 50_000
+
+
+class TooLarge(ValueError):
+    """The values would take more memory than is given to one document."""
+
+
+def read(path: str | Path, most: int = FILE, begins: bytes = b"", longest: int = bounded.REPORT) -> Any:
+    """Decode a file; raises OSError, or ValueError whatever is wrong with the text. ``begins``: as ``bounded``."""
+    return _made([bounded.content(path, longest, begins)], most, 0, True)
+
+
+def decoded(raw: bytes, most: int = FILE, strict: bool = True) -> Any:
+    """Decode JSON in UTF-8; raises ValueError whatever is wrong with it. ``strict``: no line ends within texts."""
+    return _made([raw], most, len(raw), strict)
+
+
+def answer(text: str) -> Any:
+    """Decode a node's answer; raises ValueError."""
+    check(text, most=ANSWER)
+    return _json().loads(text, strict=False)
+
+
+def text(text: str, strict: bool = True) -> Any:
+    """Decode JSON that stands in a record or log; raises ValueError."""
+    check(text)
+    try:
+        return _json().loads(text, strict=strict)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def begun(text: str, start: int) -> tuple[Any, int]:
+    """Decode the JSON value that begins at a place of a text: (value, where it ends); raises ValueError."""
+    check(text, start)
+    try:
+        return _json().JSONDecoder().raw_decode(text, start)  # type: ignore[no-any-return]
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def check(text: str, start: int = 0, most: int = PART) -> None:
+    """Raise TooLarge where a text and its values may take more memory than a part of a document is given."""
+    if len(text) - start > _SURELY_FITS and memory(text[start:].encode("utf-8", "surrogatepass"), most) > most:
+        raise TooLarge(f"it would take more than {most >> 20} MiB of memory")
+
+
+def _made(taken: list[bytes], most: int, held: int, strict: bool) -> Any:
+    """Decode the bytes in a list, which then holds them no more: text and values are enough at a time."""
+    if (needed := held + memory(taken[0], most - held)) > most:
+        raise TooLarge(f"it would take {needed >> 20} MiB of memory; a document is given {most >> 20} at most")
+    try:
+        whole = taken.pop().decode("utf-8-sig", "surrogatepass")
+        return _json().loads(whole, strict=strict)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except MemoryError:
+        raise TooLarge("there is not enough memory for it") from None
+
+
+def _json() -> Any:
+    import json  # not before every job
+
+    return json
+
+
+def memory(raw: bytes, enough: int = 0) -> int:
+    """Return at most how many bytes the text of a document and its values take; roughly, where ``enough`` is more."""
+    wide = 1 if raw.isascii() else 4
+    text, escaped = len(raw) * wide, b"\\u" in raw
+    counts = [raw.count(mark) for mark in _MARKS]
+    most = text + len(raw) * (4 if escaped else wide) + _weight(counts, counts[3])
+    if most <= enough or text > enough > 0:
+        return most
+    counts, inside = _within(raw, wide, escaped, enough - text)
+    if _weight(counts, 0) > enough - text > 0:
+        return text + _weight(counts, 0)
+    different, known = _names(raw, counts[3])
+    return text + max(0, inside - known) + _weight(counts, different)
+
+
+def _weight(counts: list[int], names: int) -> int:
+    objects, lists, commas, colons = counts
+    return objects * _OBJECT + lists * _LIST + commas * _VALUE + names * _KEY + (colons - names) * _KNOWN_KEY
+
+
+def _within(raw: bytes, wide: int, escaped: bool, enough: int = 0) -> tuple[list[int], int]:
+    """Count the same marks where they are not within texts, up to more than enough; and the bytes of the texts."""
+    bare = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
+    counts, within, size = [0, 0, 0, 0], 0, 0
+    for at in range(0, len(bare), _CHUNK):
+        parts = bare[at : at + _CHUNK].split(b'"')
+        outside = b"".join(parts[within::2])
+        counts = [sum(pair) for pair in zip(counts, map(outside.count, _MARKS), strict=True)]
+        texts = parts[1 - within :: 2]
+        size += sum(map(len, texts)) * wide
+        if escaped:  # the rest of the first and of the last may be in another chunk
+            size += sum(len(text) for text in texts if b"\\u" in text or text is parts[0] or text is parts[-1]) * 3
+        within ^= (len(parts) - 1) & 1
+        if _weight(counts, 0) > enough > 0:
+            break
+    return counts, size
+
+
+def _names(raw: bytes, colons: int) -> tuple[int, int]:
+    """Return at most how many keys are different ones, and how many bytes of text the others have."""
+    known: set[bytes] = set()
+    found = again = 0
+    for match in _NAME.finditer(raw):
+        found += 1
+        if match[1] in known:
+            again += len(match[1])
+        elif len(known) < _MOST_NAMES:
+            known.add(match[1])
+        else:
+            return colons, 0
+    return min(colons, len(known) + max(0, colons - found)), again
