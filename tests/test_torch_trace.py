@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from preflight.archive import logs
@@ -83,6 +83,7 @@ def test_no_pickle_is_ever_unpickled(tmp_path: Path) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=300), st.integers(0, 1500))
+@example(noise=b"\x00\x00\x00\x00\x00c\\", at=544)  # an escape that Python warns of
 def test_damaged_pickles_are_refused_with_words(noise: bytes, at: int) -> None:
     data = (RECORDED / "behind_rank_2.pickle").read_bytes()
     for damaged in (b"\x80\x02" + noise, data[:at], data[:at] + noise + data[at:]):
