@@ -10,7 +10,7 @@ from preflight.reports.history_words import before, summary
 from preflight.reports.standing import Standings
 from preflight.reports.text_layout import Listing, Paragraph, Part, typeset
 from preflight.reports.verdict import headline
-from preflight.reports.visible import fold, one_line, visible
+from preflight.reports.visible import fold, listed, one_line, visible
 
 COLOUR = {"fail": "bold red", "warn": "yellow", "unknown": "magenta", "pass": "green", "skip": "dim"}
 WORD = {"fail": "FAIL", "warn": "WARN", "unknown": "UNKNOWN", "pass": "pass", "skip": "skip"}
@@ -31,6 +31,9 @@ def _parts(report: Mapping[str, Any], verbose: bool) -> list[Part]:
     parts.append(_coverage(report["coverage"], verbose))
     for way in report.get("run", {}).get("openssh", ()):
         parts.append(_said(one_line(f"through the system's ssh: {way['nodes']}: {way['why']}"), "dim"))
+    if report["nodes"]:
+        named = one_line(listed(node["name"] for node in report["nodes"]))
+        parts.append(Paragraph((("nodes: ", "bold"), (named, ""))))
     if past := summary(report):
         parts.append(_said(past))
     parts += _silent(report["nodes"])
@@ -107,7 +110,7 @@ def _silent(nodes: Sequence[Mapping[str, Any]]) -> list[Paragraph]:
             reasons.setdefault((silence.get("phase", ""), silence.get("reason", "")), []).append(node["name"])
     return [
         Paragraph((
-            ("\nNO ANSWER  ", COLOUR["unknown"]), (one_line(fold(names)), "bold"),
+            ("\nNO ANSWER  ", COLOUR["unknown"]), (one_line(listed(names)), "bold"),
             (f"  {one_line(reason)} ({phase})", ""),
         ))
         for (phase, reason), names in reasons.items()
@@ -116,7 +119,7 @@ def _silent(nodes: Sequence[Mapping[str, Any]]) -> list[Paragraph]:
 
 def _head(word: str, colour: str, finding: Mapping[str, Any]) -> Paragraph:
     return Paragraph((
-        (word, colour), (one_line(fold(finding["nodes"])), "bold"), ("  ", ""), (one_line(finding["message"]), ""),
+        (word, colour), (one_line(listed(finding["nodes"])), "bold"), ("  ", ""), (one_line(finding["message"]), ""),
         (f"  [{finding['check']}]", "dim"),
     ))  # fmt: skip
 
@@ -151,7 +154,7 @@ def _unknown(findings: Sequence[Mapping[str, Any]]) -> list[Part]:
         if fix:
             rows.append(("next", visible(fix), ""))
         parts.append(Paragraph((
-            ("UNKNOWN ", COLOUR["unknown"]), (one_line(fold(nodes)), "bold"), ("  ", ""), (one_line(message), ""),
+            ("UNKNOWN ", COLOUR["unknown"]), (one_line(listed(nodes)), "bold"), ("  ", ""), (one_line(message), ""),
         )))  # fmt: skip
         parts.append(Listing(tuple(rows)))
     return parts

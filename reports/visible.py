@@ -23,6 +23,9 @@ _HIDDEN = regex(
     "\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufdd0-\ufdef\ufe00-\ufe0f\ufeff\uffa0"
     "\ufff0-\ufffb\ufffe\uffff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
+#: Characters of a list up to which it stands on one line as it is.
+_LONGEST_WORD = 60
+_COMMA = regex(",(?! )")
 _PLAIN_NAME = regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 
 
@@ -55,6 +58,12 @@ def _escape(match: re.Match[str]) -> str:
 def fold(names: Iterable[str]) -> str:
     """Fold node names: ``gpu[001-063]``. Names that no host can have follow as they are, made visible."""
     return _fold(tuple(names))
+
+
+def listed(names: Iterable[str]) -> str:
+    """Fold node names for lines that are wrapped: a long list has spaces where it may be, so that no name is cut."""
+    text = fold(names)
+    return text if len(text) <= _LONGEST_WORD else _COMMA.sub(", ", text)
 
 
 @lru_cache(maxsize=128)  # of a large fleet, most findings hold for the same nodes

@@ -38,7 +38,7 @@ PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\n-----END RSA PRIVATE KEY-----"
         ("DB_PASSWD='a b' c", f"DB_PASSWD='{MARK}' c"),
         ("credentials=abc", f"credentials={MARK}"),
         ("API key: abc", f"API key: {MARK}"),
-        ("x?token=abc&y=1", f"x?token={MARK}"),
+        ("x?token=abc&y=1", f"x?token={MARK}&y=1"),
         # by shape
         ("id AKIAABCDEFGHIJKLMNOP.", f"id {MARK}."),
         ("ASIAABCDEFGHIJKLMNOP", MARK),
@@ -133,6 +133,10 @@ def test_any_value_keeps_its_shape(value: object) -> None:
 @pytest.mark.parametrize(
     "unit",
     [
+        "wandb ", "wandb login ", "machine a login b ", "password\n", "snmp community ", "sshpass -p ", "docker ",
+        "curl -u", "a/", "aA1/", "_Z", "name: a\n", "key=", "&sig=", "\x1b[1m", "/services/", "eyJaaaaaa", "$6$",
+        "password ",
+        "-u ", "session=", "<key>", "sig", "AKIA", "hooks.",
         "a", "token", "tokenA3", "token=", "token ", "--token ", 'token="', "token='\\", '\\"', "://", "://a:", "://a:b@",
         "-----BEGIN ", "-----BEGIN PRIVATE KEY-----", "PRIVATE KEY", "eyJ", "eyJaaaaa.", "eyJaaaaa.aaaaa", "sk-",
         "-sk-a", "hf_", "xY3", "x ", "api ", "Bearer ", "secret:\t", "secret:Bearer\t", "=", '"', "aA0_", "\0", "\n",

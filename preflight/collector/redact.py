@@ -1,121 +1,219 @@
-"""Secrets stay on the node: what is named or shaped like one is replaced by ``[redacted]``.
+"""Secrets stay on the node: what is named, placed or shaped like one is replaced by ``[redacted]``.
 
-Every expression here takes time linear in the text: a name is matched once per run of its
+Every expression here takes time linear in the text: a name is looked at once per run of its
 characters, and whatever is unbounded is anchored at a start that cannot repeat within it.
 """
 
-import functools
 import re
+
+from .secret_names import HINT, MARK, NONE, PASSWORD, WEAK, is_secret, is_secret_value, strength
+from .secret_places import in_places
+from .secret_shapes import in_shapes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, Iterable, Mapping
+    from typing import Any, Dict, Iterable, List, Mapping, Tuple
 
-MARK = "[redacted]"
+__all__ = ["MARK", "environment", "is_secret", "redact", "redact_value"]
 
-_SECRET_NAME = re.compile(
-    r"token(?!s|iz)|secret|passw(?:or)?d|passphrase|(?:api|access|private)[ _-]?key|credential"
-    r"|authorization|bearer",
-    re.I,
-)
-_NAMED = re.compile(
-    r"""(?<![\w.-])
-    (?P<name>(?:(?:api|access|private)[ ])?[\w.-]+)
-    (?P<sep>\\?["']?(?:[ \t]{1,8}=[ \t]{0,8}|=|[ \t]{0,8}:[ \t]{0,8})|["'],[ \t]{0,8}|[ \t\0]{1,8})
-    """,
-    re.I | re.X,
+_SEPARATOR = re.compile(
+    r"""\\?["']?(?:[ \t\x1c]{1,40}(?::=|=>|[:=])[ \t\x1c]{0,40}|(?::=|=>|[:=])[ \t\x1c]{0,40})(?=\S|\Z)
+    |["'],[ \t]{0,8}|[ \t\0\x1c]{1,8}|>(?=[^<])""",
+    re.X,
 )
 _VALUE = re.compile(
     r"""\\(?P<escaped>["'])(?P<inside>(?:(?!\\(?P=escaped))[^\n\0])+)\\(?P=escaped)
     |(?P<quote>["'])(?P<quoted>(?:\\[^\n\0]|(?!(?P=quote))[^\\\n\0])+)(?P=quote)
-    |(?P<bare>(?:[^\s\0"']|["'](?![\s,}\])\0]|\Z))+)
+    |(?P<bare>(?:[^\s\0"'<]|<(?!/)|["'](?![\s,}\])\0]|\Z))+)
     """,
     re.X,
 )
 _SCHEME = re.compile(r"(?:bearer|basic|digest|negotiate|token)[ \t]+[^\s\0\"']+", re.I)
 _REST_OF_LINE = re.compile(r"[^\n\0\"']+")
+_REST_OF_NAME = re.compile(r"[\w.-]*")
+_LIST = re.compile("[&?;,:{<|]")
+_IN_ADDRESS = re.compile(r"[^\s\0\"'&#<>;]+")
+_IN_DOCUMENT = re.compile(r"[^\s\0\"',}\]]+")
+_IN_ELEMENT = re.compile(r"[^<\n\0]+")
+#: Words before a name that belong to it: `API key: x`, `Access Key ID: x`.
+_QUALIFIED = re.compile(
+    r"(?:\b(?:api|access|private|secret|licen[cs]e|signing|encryption|auth|account|storage|session|client|master|root|"
+    r"admin|shared|user|wandb|bmc)[ ])\Z",
+    re.I,
+)
+#: A name and its value, each as a value of its own: `- name: X_TOKEN` and `value: y`, in JSON and XML, too.
+_PAIR = re.compile(
+    r"""\b(?:name|key)(?:\\?["'])?(?:[ \t]{0,8}[:=][ \t]{0,8}|>)(?:\\?["'])?(?P<name>[\w.-]{2,100})(?:\\?["'])?
+    (?:,\s{0,40}|\s{1,40}(?:>\s{1,20})?|(?:\\[nrt]|[ ]){1,40}|</(?:name|key)>\s{0,40}<)
+    (?:\\?["'])?value(?:\\?["'])?(?:[ \t]{0,8}[:=][ \t]{0,8}|>)""",
+    re.X | re.I,
+)
+#: Where a password follows its word without a sign between them, it is one only if it is no word of a sentence.
+_WORD_OF_A_SENTENCE = re.compile(r"[A-Za-z]?[a-z]*[a-z'][,;.:!?)]?|[A-Z]{2,12}|\W+|[\w-]+[:=(].*|.*\(\)?", re.S)
 
-_KEY_BLOCK = re.compile(
-    r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----.*?"
-    r"(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)",
-    re.S,
-)
-_URL_PASSWORD = re.compile(r"(://[^\s/:@\0]{0,256}:)[^\s/\0]+@")
-_SHAPES = re.compile(
-    r"""(?<![A-Za-z0-9_-])(?:
-    eyJ[\w-]{5,}\.[\w-]{5,}(?:\.[\w-]*)?
-    |(?:
-        A[KS]IA[0-9A-Z]{16}
-        |gh[pousr]_[A-Za-z0-9]{20,}
-        |github_pat_\w{20,}
-        |glpat-[\w-]{16,}
-        |xox[a-z]-[\w-]{10,}
-        |hf_[A-Za-z0-9]{16,}
-        |sk-(?=[\w-]*[0-9])[\w-]{20,}
-        |nvapi-[\w-]{16,}
-    )(?![A-Za-z0-9]))""",
-    re.X | re.A,
-)
-#: Characters of the shortest secret that is known by its shape: ``eyJ`` and twice five.
-_SHORTEST = 14
-#: Characters of the shortest text that names one: ``token``.
-_SHORTEST_NAME = 5
-_LONG = re.compile(r"(?<![A-Za-z0-9+])[A-Za-z0-9+]{32,}={0,2}")
-_MIXED = (re.compile("[a-z]"), re.compile("[A-Z]"), re.compile("[0-9]"), re.compile("[g-zG-Z+]"))
+#: What sets a colour, also as tools write it that show escapes; and what stands for one: white space, in no text.
+_COLOUR = re.compile(r"(?:\x1b|\\x1b|\\u001b|\\033|\u241b)\[[0-9;?]{0,32}[A-Za-z]", re.I)
+_IN_PLACE = "\x1c"
+
+#: Characters of the shortest text that can name a secret and have one, and of the longest name.
+_SHORTEST, _LONGEST_NAME = 5, 128
+#: Characters of a value by which it is told whether it is a secret: values may stand in each other.
+_LONGEST_JUDGED = 128
 
 
 def redact(text: str) -> str:
     """Return the text without its secrets; what is no secret keeps every character."""
-    if len(text) < _SHORTEST_NAME:
+    if len(text) < _SHORTEST:
         return text
-    if "PRIVATE KEY" in text:
-        text = _KEY_BLOCK.sub(MARK, text)
-    if "://" in text:
-        text = _URL_PASSWORD.sub(r"\1" + MARK + "@", text)
-    if len(text) >= _SHORTEST:  # nearly all that a node says is a word or a number
-        text = _SHAPES.sub(MARK, text)
-        text = _LONG.sub(_long, text)
-    return _named(text) if _SECRET_NAME.search(text) else text
+    if "[" in text and _IN_PLACE not in text and _COLOUR.search(text):
+        return _coloured(text)
+    return _named(in_places(in_shapes(text)))
 
 
-def _long(found: "Any") -> str:
-    """Redact a long string of mixed case with digits, unless it is a mangled C++ symbol."""
-    run = found.group()
-    symbol = run.startswith("Z") and found.string[: found.start()].endswith("_")
-    return run if symbol or not all(part.search(run) for part in _MIXED) else MARK
+def _coloured(text: str) -> str:
+    """Do the same with a text of a terminal: what sets a colour is a space, and stands again where it stood."""
+    colours = iter(_COLOUR.findall(text))
+    plain = _named(in_places(in_shapes(_COLOUR.sub(_IN_PLACE, text))))
+    return re.sub(_IN_PLACE, lambda _: next(colours), plain)
 
 
 def _named(text: str) -> str:
     """Redact the value that follows a secret's name in any of the forms people write."""
-    pieces, done = [], 0
-    for found in _NAMED.finditer(text):
-        name, sep = found.group("name").lower(), found.group("sep")
-        if found.start() < done or not _SECRET_NAME.search(name):
+    if not HINT.search(text):
+        return text
+    spans = []  # type: List[Tuple[int, int]]
+    seen = 0
+    for hint in HINT.finditer(text):
+        if hint.start() < seen:
             continue
-        assigned = "=" in sep or ":" in sep
-        if not (assigned or name.startswith("-") or (name == "bearer" and "," not in sep)):
-            continue
+        start = _start_of_name(text, hint.start(), seen)
+        end = seen = _REST_OF_NAME.match(text, hint.end()).end()  # type: ignore[union-attr]
+        if end - start > _LONGEST_NAME:
+            start = end - _LONGEST_NAME
+        span = _value_of(text, start, end)
+        if span:
+            seen = max(seen, span[1])
+            if span[0] < span[1]:
+                spans.append(span)
+    if "value" in text.lower():
+        spans = _merged(spans + _pairs(text))
+    return _replaced(text, spans)
+
+
+def _start_of_name(text: str, at: int, floor: int) -> int:
+    floor = max(floor, at - _LONGEST_NAME)
+    while at > floor and (text[at - 1].isalnum() or text[at - 1] in "_.-"):
+        at -= 1
+    return at
+
+
+def _value_of(text: str, start: int, end: int) -> "Tuple[int, int]":
+    """Return where the secret stands that the name from ``start`` to ``end`` announces; empty if there is none.
+
+    An empty place stands for a value that is none, and in which none need be looked for.
+    """
+    name = text[start:end]
+    how, last = strength(name.strip(".-"))
+    before = text[start - 1 : start]
+    queried = before in ("?", "&") and start > 0
+    if before == " ":
+        qualified = _QUALIFIED.search(text, max(0, start - 14), start)
+        if qualified:
+            how, last = max((how, last), strength(qualified.group().replace(" ", "_") + name))
+    elif how == NONE and name.lower() in ("key", "code", "sig") and queried:
+        how, last = WEAK, True
+    if how == NONE:
+        return ()  # type: ignore[return-value]
+    sep = _SEPARATOR.match(text, end)
+    if not sep:
+        return ()  # type: ignore[return-value]
+    mark = sep.group()
+    assigned = "=" in mark or ":" in mark
+    flag = name.startswith("-")
+    element = mark == ">" and before == "<"
+    if not (assigned or flag or element or (mark[:1] in " \t\0" and _follows(name))):
+        return ()  # type: ignore[return-value]
+    at = sep.end()
+    if mark == ":" and text[at : at + 1] == ":":  # `pass::before`, `key::type`
+        return ()  # type: ignore[return-value]
+    tight = mark.strip("\"'\\") == "=" or flag
+    header = assigned and ("authorization" in name.lower() or name.lower().strip(".-") in ("cookie", "set-cookie"))
+    whole = (_REST_OF_LINE if header else _SCHEME).match(text, at)
+    if whole and not (header and how == WEAK and len(whole.group()) < 12):
+        return at, whole.end()
+    if queried and "=" in mark:
+        pattern = _IN_ADDRESS
+    elif element:
+        pattern = _IN_ELEMENT
+    elif mark[:1] in "\"'" and text[at : at + 1] not in ("'", '"', "\\"):
+        pattern = _IN_DOCUMENT
+    else:
+        pattern = _VALUE
+    value = pattern.match(text, at, at + _LONGEST_JUDGED)
+    if not value or value.group() in ('"', "'") or (element and text[value.end() : value.end() + 2] != "</"):
+        return ()  # type: ignore[return-value]
+    form = next((form for form in ("inside", "quoted", "bare") if value.groupdict().get(form)), 0)
+    found, (first, final) = value.group(form), value.span(form)
+    if not assigned and not element and (found.startswith("--") or (not flag and not _is_password(found, name))):
+        return ()  # type: ignore[return-value]
+    if not is_secret_value(found.strip(), how, last, tight or queried, name.lower().endswith("s")):
+        # nothing more is announced in it, unless it is a list of more
+        return () if _LIST.search(found) else (value.end(), value.end())  # type: ignore[return-value]
+    if value.end() == at + _LONGEST_JUDGED:  # all of it, but only now: each value is read once
+        value = pattern.match(text, at)
+        final = value.end() if value else final
+    return first, final
+
+
+def _follows(name: str) -> bool:
+    """Tell whether the value may follow a name without a sign: `bearer x`, `password x`."""
+    return name.lower() == "bearer" or (strength(name)[0] == PASSWORD and name.lower() != "pass")
+
+
+def _is_password(text: str, name: str) -> bool:
+    if name.lower() == "bearer":
+        return True
+    return len(text) > 3 and not _WORD_OF_A_SENTENCE.fullmatch(text[:200])
+
+
+def _pairs(text: str) -> "List[Tuple[int, int]]":
+    spans = []
+    for found in _PAIR.finditer(text):
         value = _VALUE.match(text, found.end())
-        if not value or value.group() in ('"', "'") or (not assigned and value.group().startswith("--")):
-            continue
-        start, end = value.span(next(form for form in ("inside", "quoted", "bare") if value.group(form)))
-        whole = (_REST_OF_LINE if "authorization" in name else _SCHEME).match(text, start)
+        if found.group().endswith(">"):
+            value = _IN_ELEMENT.match(text, found.end())
+        if value:
+            form = next((form for form in ("inside", "quoted", "bare") if value.groupdict().get(form)), 0)
+            if is_secret(found.group("name"), value.group(form)):
+                spans.append(value.span(form))
+    return spans
+
+
+def _merged(spans: "List[Tuple[int, int]]") -> "List[Tuple[int, int]]":
+    """Return spans in order, without those that reach into one before them."""
+    kept = []  # type: List[Tuple[int, int]]
+    for span in sorted(spans):
+        if not kept or span[0] >= kept[-1][1]:
+            kept.append(span)
+    return kept
+
+
+def _replaced(text: str, spans: "List[Tuple[int, int]]") -> str:
+    pieces, done = [], 0
+    for start, end in spans:
         pieces += [text[done:start], MARK]
-        done = max(end, whole.end()) if whole else end
+        done = end
     return "".join(pieces) + text[done:]
-
-
-@functools.lru_cache(maxsize=512)
-def _is_secret(name: str) -> bool:
-    return bool(_SECRET_NAME.search(name))
 
 
 def redact_value(value: "Any", name: str = "") -> "Any":
     """Return a JSON value without its secrets; ``name`` is the key under which it stood."""
     if isinstance(value, str):
-        return MARK if name and value and _is_secret(name) else redact(value)
+        return MARK if name and value and is_secret(name, value) else redact(value)
     if isinstance(value, dict):
-        return {key: redact_value(part, key) for key, part in value.items()}
+        named = value.get("name")
+        paired = named if isinstance(named, str) and "value" in value else ""
+        return {key: redact_value(part, paired if paired and key == "value" else key) for key, part in value.items()}
     if isinstance(value, list):
         return [redact_value(part, name) for part in value]
     return value

@@ -28,13 +28,14 @@ def redact(
     """Replace what names your site in evidence, reports and logs by aliases.
 
     Hosts, addresses, GUIDs, LIDs, serial numbers, users and jobs: each by the same alias in all files of one run.
-    Verdicts stay the same. Read the result before you send it.
+    Secrets become [redacted]. Verdicts stay the same. Read the result before you send it.
 
     \b
     Example: preflight redact evidence/ report.json job.log -o to-send/
-    Exit:    0 written, 1 something was left out, 2 usage
+    Exit:    0 written, 1 something left out, 3 hosts may be left, 2 usage
     """
     from preflight.redact import files
+    from preflight.reports.visible import one_line
 
     found, left = _inputs(paths, output)
     writable(map_file)
@@ -46,14 +47,18 @@ def redact(
     single = len(paths) == 1 and paths[0].is_file()
     taken: set[str] = set()
     written = 0
+    nameless = []  # files in which no host was recognised
     with progress(f"writing {len(found)} files"):
         for item in found:
             if any(line.startswith(f"{item.path}: ") for line in unread):
                 continue
             target = output if single else output / files.place(redactor, item, taken)
+            before = redactor.hosts_replaced
             try:
                 files.write(redactor, item, target)
                 written += 1
+                if redactor.hosts_replaced == before:
+                    nameless.append(str(item.place))
             except (OSError, files.NotText) as error:
                 unread.append(f"{item.path}: {error}")
     if map_file:
@@ -61,8 +66,16 @@ def redact(
             files.write_map(redactor, map_file)
         except OSError as error:
             raise UsageError(f"{map_file} cannot be written: {error.strerror}") from None
-    tell(redactor, f"{output}: {written} files", [*left, *unread])
-    sys.exit(1 if left or unread else 0)
+    tell(redactor, f"{output}: {written} file{'' if written == 1 else 's'}", [*left, *unread])
+    unsure = False
+    if nameless and not (hosts or also):
+        unsure = len(nameless) == written
+        shown = ", ".join(nameless[:5]) + (f" and {len(nameless) - 5} more" if len(nameless) > 5 else "")
+        click.echo(
+            one_line(f"no name of a host was recognised in {shown}: if one stands there, it is left (--hosts NODESET)"),
+            err=unsure,
+        )
+    sys.exit(1 if left or unread else 3 if unsure or redactor.names.hosts_in_place else 0)
 
 
 def _inputs(paths: tuple[Path, ...], output: Path) -> tuple[list[Item], list[str]]:
@@ -106,8 +119,8 @@ def tell(redactor: Redactor, what: str, left: list[str]) -> None:
         shown = ", ".join(common[:20]) + (" …" if len(common) > 20 else "")
         click.echo(one_line(f"also words of tools, so replaced only where they are marked as names: {shown}"))
     click.echo(
-        "not replaced: times, numbers of jobs and processes, versions, paths outside /home, and names that nothing\n"
-        "marks as such (--also WORD)"
+        "not looked for: times, numbers of jobs and processes, versions, pictures, paths that no user's folder is in,\n"
+        "and names that nothing marks as such (--also WORD)"
     )
     for line in left[:50]:
         click.echo(f"left out: {one_line(line)}", err=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import gzip
-import json
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,6 +12,7 @@ from typing import IO, Any
 
 from preflight import decoding
 from preflight.lean import dataclass
+from preflight.redact import in_place
 from preflight.redact.text import Redactor
 
 #: Memory that a JSON document may take, up to which it is read as such, and the whole text that is written of it made;
@@ -63,10 +63,11 @@ def learn(redactor: Redactor, found: Sequence[Item]) -> list[str]:
         redactor.learn(str(item.place))
         try:
             if (document := _document(item.path)) is not None:
-                redactor.learn_value(document)
+                redactor.learn_value(document[1])
             else:
+                formats: set[str] = set()
                 for piece in _pieces(item.path):
-                    redactor.learn(piece)
+                    redactor.learn(piece, formats)
         except (OSError, EOFError, zlib.error, NotText) as error:
             left.append(f"{item.path}: {getattr(error, 'strerror', None) or error}")
     return left
@@ -74,17 +75,17 @@ def learn(redactor: Redactor, found: Sequence[Item]) -> list[str]:
 
 def write(redactor: Redactor, item: Item, target: Path) -> None:
     """Write one file redacted; raises OSError, NotText. The whole file is written or none of it."""
-    from preflight.archive import write as write_whole
+    from preflight.archive import replacing
 
-    document = _document(item.path)
     text: Iterable[str]
-    if document is not None:
-        made = json.dumps(redactor.value(document), indent=1, sort_keys=True, ensure_ascii=True) + "\n"
-        text = [made]
+    if (document := _document(item.path)) is not None:
+        text = in_place.rewritten(*document, redactor.value)
     else:
         text = (redactor.text(piece) for piece in _pieces(item.path))
     target.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(target, text)
+    with replacing(target) as stream:
+        for piece in text:
+            stream.write(piece.encode("utf-8", "surrogateescape"))
 
 
 def place(redactor: Redactor, item: Item, taken: set[str]) -> Path:
@@ -104,18 +105,21 @@ def place(redactor: Redactor, item: Item, taken: set[str]) -> Path:
 # --- reading ---------------------------------------------------------------------------------------
 
 
-def _document(path: Path) -> dict[str, Any] | list[Any] | None:
-    """Return the JSON document that a file holds; None: it is text."""
+def _document(path: Path) -> tuple[str, dict[str, Any] | list[Any]] | None:
+    """Return the text of a JSON document and the document that it holds; None: the file is text of another kind."""
     if path.stat().st_size > DOCUMENT:
         return None
     with path.open("rb") as stream:
         if stream.read(64).lstrip()[:1] not in (b"{", b"["):
             return None
-    try:
-        document = decoding.read(path, DOCUMENT)
-    except ValueError:
-        return None
-    return document if isinstance(document, dict | list) else None
+        stream.seek(0)
+        try:
+            text = stream.read(DOCUMENT + 1).decode()
+            decoding.check(text, most=DOCUMENT)
+            document = in_place.loads(text)
+        except (ValueError, RecursionError, in_place.NotPlain):
+            return None
+    return (text, document) if isinstance(document, dict | list) else None
 
 
 def _pieces(path: Path) -> Iterator[str]:

@@ -12,8 +12,9 @@ from preflight.redact.words import ACCOUNTS, SELF, is_public, vocabulary
 
 #: What aliases of each kind begin with, and another beginning where a name of the site begins like that.
 _STEMS = {
-    "host": ("node", "machine", "box"), "switch": ("switch", "bridge", "hub"), "user": ("user", "person", "account"),
+    "host": ("node", "machine", "box"), "switch": ("switch", "bridge", "hub"), "user": ("user", "login", "account"),
     "name": ("name", "label", "word"), "domain": ("site", "zone", "realm"), "path": ("dir", "folder", "entry"),
+    "person": ("person", "human", "individual"),
 }  # fmt: skip
 
 #: Words that names are made of; letters of other alphabets are words of their own.
@@ -50,8 +51,11 @@ class Names:
         self._taken: set[str] = set()
         self._given: set[str] = set()  # aliases of serial numbers
         self._stems: dict[str, str] = {}
+        self.stems: dict[str, str] = {}  # what a host's name begins with, before a number -> that name
+        self.uses: Counter[str] = Counter()  # kind -> how often one was replaced
         self.found: Counter[str] = Counter()  # kind -> how many different ones were replaced
         self.only_in_place: set[str] = set()
+        self.hosts_in_place: set[str] = set()  # of these, those of hosts
         self.longest = 1  # words in a name
 
     # --- what is known -----------------------------------------------------------------------------
@@ -73,9 +77,14 @@ class Names:
         self._taken.add(name.lower())
         if kind != "path" and self._is_common(kind, name):
             self.only_in_place.add(name)
+            if kind == "host":
+                self.hosts_in_place.add(name)
             return
         self._kinds.setdefault(name.lower(), kind)
         self.longest = max(self.longest, len(WORD.findall(name)))
+        if kind in ("host", "switch"):
+            for number in _NUMBER.finditer(name):
+                self.stems.setdefault(name[: number.start()].lower(), name)
         if kind in ("host", "switch") and self._counts(name):
             self._series.setdefault(_NUMBER.sub("#", name.lower()), kind)
 
@@ -125,6 +134,7 @@ class Names:
 
     def alias(self, kind: str, name: str) -> str:
         """Return what stands for a name, in this run always the same."""
+        self.uses[kind] += 1
         key = ("host" if kind == "switch" else kind, name.lower())
         if key not in self._aliases:
             self.found[kind] += 1

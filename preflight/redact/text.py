@@ -5,30 +5,42 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import count
 from typing import Any
 
+from preflight.collector.redact import MARK, is_secret
 from preflight.collector.redact import redact as without_secrets
-from preflight.redact import find, tables
+from preflight.redact import find, folders, own, tables
 from preflight.redact.keyed import Keyed
 from preflight.redact.names import WORD, Names
 from preflight.redact.shapes import SHAPES, Shapes
-from preflight.redact.words import is_domain, vocabulary
+from preflight.redact.where import OWNER
+from preflight.redact.words import TOPS, is_domain
 
 #: What separates, other than a character that no name has: colours, escapes of JSON and HTML, `%2F` of addresses.
+_COLOUR = re.compile(r"(?:\x1b|\\x1b|\\u001b|\\033|␛)\[[0-9;?]{0,32}[A-Za-z]", re.I)
+_ESCAPE = re.compile(r"\x1b\[[0-9;?]{0,32}[A-Za-z]")
 _SEPARATES = (
     r"(?:\x1b|\\x1b|\\u001b|␛)?\[[0-9;?]{1,32}m|\x1b\[(?:[0-9;?]{1,32}[A-Za-z]|[mKHJ])|\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[nrtbf])|"
     r"&(?:#x?[0-9a-fA-F]{1,6}|[a-z]{2,6});|%[0-9A-F]{2}"
 )
-_HOME = r"/(?:home|Users)/[^\s/\"'\\:;,<>()\[\]{}|&=]+(?:/[^\s/\"'\\:;,<>()\[\]{}|&=]+)*"
+_HOME = rf"/(?:{TOPS})/[^\s/\"'\\:;,<>()\[\]{{}}|&=]+(?:/[^\s/\"'\\:;,<>()\[\]{{}}|&=]+)*"
 #: Paths of the kernel: `/sys/devices/system/node/node1` is no host, whatever hosts are called.
 _SYSTEM = r"/(?:sys|proc|dev)/[^\s\"'\\,;<>]*"
 _PIECE = re.compile(
     rf"(?P<separates>{_SEPARATES})|(?P<home>{_HOME})|(?P<system>{_SYSTEM})|(?P<run>\w[\w.:@%+-]*|::[\w.:%]+)"
 )
-_HOME_OWNER = re.compile(r"/(?:home|Users)/([^\s/\"'\\:;,<>()\[\]{}|&=]+)")
 _NAME = re.compile(r"[^\W_][\w-]*(?:\.[\w-]+)*")
-_RANGE = r"\[[0-9][0-9,-]{0,4000}\]"
-_FOLDED = re.compile(rf"(?<![\w.-])[^\W\d_][\w.-]{{0,200}}{_RANGE}(?:[\w.-]|{_RANGE}){{0,200}}")
+_RANGE = r"\[[0-9](?:[0-9-]|,\s{0,20}){0,20000}\]"
+_FOLDED = re.compile(
+    rf"(?<![\w.\]-])(?:[^\W_][\w.-]{{0,200}}{_RANGE}|{_RANGE}(?=[A-Za-z-]))(?:[\w.-]|{_RANGE}){{0,200}}"
+)
+#: NCCL's version has no line feed after it where ranks write at once: a name follows it.
+_GLUED = re.compile(r"(\+cuda\d{1,2}\.\d{1,2})([A-Za-z][\w.-]{0,252})")
+#: What may stand in a list that a terminal's line ends in.
+_SPACES = re.compile(r"\s+")
+#: A folded list that is cut off: what its names begin with is left.
+_CUT = re.compile(r"(?<![\w.-])[^\W_][\w.-]{0,200}(?=\[[0-9])")
 
 #: Labels of a dotted name that are looked at together.
 _MOST_LABELS = 16
@@ -40,8 +52,16 @@ _OUR_WORDS = frozenset(("title", "why", "fix", "supply", "missing"))
 #: Different runs of characters whose aliases are remembered.
 _REMEMBERED = 200_000
 
+#: Characters up to which a text is short.
+_SHORT = 100
+
 #: Names that a folded list may stand for.
 _MOST_FOLDED = 20_000
+
+
+def _named(of: Mapping[str, Any], key: str) -> str:
+    """Return under which name a value stands: that which ``name`` gives, where there is a ``value`` beside it."""
+    return str(of["name"]) if key == "value" and isinstance(of.get("name"), str) else key
 
 
 class Redactor:
@@ -57,7 +77,11 @@ class Redactor:
         self.names = Names(self.keyed)
         self.counts: Counter[str] = Counter()
         self.shapes = Shapes(self.keyed, self.counts)
-        self._runs: dict[str, str] = {}
+        self._runs: dict[str, tuple[str, int]] = {}  # and how many hosts are named in it
+        self._lists: dict[str, str] = {}
+        self._learnt: set[str] = set()  # short texts, of which a document has the same ones again and again
+        self._texts: dict[tuple[str, bool], tuple[str, int]] = {}
+        self._people: set[str] = set()  # names with spaces, which are replaced in their places only
         self.asked = frozenset(word.lower() for word in also)
         for word in also:
             self.names.learn_surely("name", word)
@@ -66,39 +90,49 @@ class Redactor:
 
     # --- learning ----------------------------------------------------------------------------------
 
-    def learn(self, text: str) -> None:
-        """Learn the names that a text shows to be such by their places."""
-        if len(text) < 3:
+    def learn(self, text: str, formats: set[str] | None = None) -> None:
+        """Learn the names that a text shows to be such by their places; pieces of one text share ``formats``."""
+        if len(text) < 3 or text in self._learnt:
             return
+        if len(text) < _SHORT and len(self._learnt) < _REMEMBERED:
+            self._learnt.add(text)
+        if "[" in text:
+            text = _COLOUR.sub("", text)
         self.shapes.learn(text)
         find.in_text(text, self._learn)
+        own.in_text(text, self._learn, set() if formats is None else formats)
         for name in find.domains(text):
             first, _, rest = name.partition(".")
             self.names.learn(
                 "domain", rest if is_domain(rest) and self.names.kind(first) in ("host", "switch") else name
             )
-        for match in _HOME_OWNER.finditer(text):
-            self.names.learn("user", match[1])
+        for match in OWNER.finditer(text):
+            if folders.owns(match[1], bool(match[2])):
+                self.names.learn("user", match[1])
 
-    def learn_value(self, value: Any, key: str = "") -> None:
+    def learn_value(self, value: Any, key: str = "", ours: bool = False) -> None:
         """Learn from a JSON value: evidence, a report, anything; ``key`` is under which it stood."""
         if isinstance(value, str):
-            find.by_key(key, value, self._learn)
+            find.by_key(key, value, self._learn, ours)
             self.learn(value)
         elif isinstance(value, dict):
             if "schema" in value:
+                ours = ours or str(value["schema"]).startswith("preflight.")
                 find.in_document(value, self._learn)
             if isinstance(value.get("netmask"), str) and isinstance(value.get("address"), str):
                 self.shapes.learn_network(value["address"], tables.prefix_length(value["netmask"]))
             for name, part in value.items():
                 if len(name) > 24:
                     self.learn(name)
-                self.learn_value(part, name)
+                self.learn_value(part, name, ours)
         elif isinstance(value, list):
             for part in value:
-                self.learn_value(part, key)
+                self.learn_value(part, key, ours)
 
     def _learn(self, kind: str, name: str) -> str:
+        if kind == "person":
+            self._people.add(name)
+            return name
         names = tables.unfolded(name, _MOST_FOLDED) if "[" in name else [name]
         for one in names:
             if not SHAPES.fullmatch(one):
@@ -107,19 +141,26 @@ class Redactor:
 
     # --- replacing ---------------------------------------------------------------------------------
 
-    def value(self, value: Any, key: str = "") -> Any:
-        """Return a JSON value with aliases, also in its keys."""
+    def value(self, value: Any, key: str = "", ours: bool = False) -> Any:
+        """Return a JSON value with aliases, also in its keys; ``ours``: it stands in a document of preflight."""
         if isinstance(value, str):
-            return self._string(value, key)
+            return self._string(value, key, ours)
         if isinstance(value, dict):
-            made = {}
+            ours = ours or str(value.get("schema", "")).startswith("preflight.")
+            made: dict[str, Any] = {}
             for name, part in value.items():
                 put = self._shaped(part) if name.startswith(_LISTINGS) else tables.record(self.shapes, name, part)
-                made[self.text(name)] = self.value(part, name) if put is None else put
+                alias = self._distinct(self.text(name), made)
+                made[alias] = self.value(part, _named(value, name), ours) if put is None else put
             return made
         if isinstance(value, list):
-            return [self.value(part, key) for part in value]
+            return [self.value(part, key, ours) for part in value]
         return value
+
+    @staticmethod
+    def _distinct(name: str, taken: Mapping[str, Any]) -> str:
+        """Return a key that is none yet: two secrets as keys would be one."""
+        return name if name not in taken else next(f"{name}{n}" for n in count(2) if f"{name}{n}" not in taken)
 
     def _shaped(self, value: Any) -> Any:
         """Return what a directory of the kernel holds: no names, but an interface may be called by its MAC."""
@@ -129,37 +170,71 @@ class Redactor:
             return {self._shaped(name): self._shaped(part) for name, part in value.items()}
         return [self._shaped(part) for part in value] if isinstance(value, list) else value
 
-    def _string(self, value: str, key: str) -> str:
-        put = find.by_key(key, value, self._in_place)
-        return self.text(value, secrets=key not in _OUR_WORDS) if put == value else put
+    def _string(self, value: str, key: str, ours: bool = False) -> str:
+        put = find.by_key(key, value, self._in_place, ours)
+        if put != value:
+            return put
+        if ours and key in _OUR_WORDS:
+            return self.text(value, secrets=False)
+        return MARK if is_secret(key, value) else self.text(value)
 
     def text(self, text: str, secrets: bool = True) -> str:
         """Return a text with aliases, and without its ``secrets``."""
         if not text or (len(text) < 3 and not text.isalpha()):
             return text
+        if len(text) >= _SHORT:
+            return self._redacted(text, secrets)
+        if (known := self._texts.get((text, secrets))) is None:
+            before = self.hosts_replaced
+            made = self._redacted(text, secrets)
+            known = made, self.hosts_replaced - before
+            if len(self._texts) < _REMEMBERED:
+                self._texts[text, secrets] = known
+        else:
+            self.names.uses["host"] += known[1]
+        return known[0]
+
+    def _redacted(self, text: str, secrets: bool) -> str:
+        if (
+            "\x1b[" in text and "\x1c" not in text and _ESCAPE.search(text)
+        ):  # what sets a colour is white space, and stands again where it stood
+            colours = iter(_ESCAPE.findall(text))
+            return re.sub("\x1c", lambda _: next(colours, ""), self._redacted(_ESCAPE.sub("\x1c", text), secrets))
         text = tables.in_text(self.shapes, without_secrets(text) if secrets else text)
-        if self.names.only_in_place:
+        if self.names.only_in_place or self._people:
             text = find.in_text(text, self._in_place)
+        if "+cuda" in text:
+            text = _GLUED.sub(lambda match: match[1] + _NAME.sub(self._name, match[2]), text)
         if "[" in text:
-            text = _FOLDED.sub(self._folded, text)
+            text = _CUT.sub(self._stem, _FOLDED.sub(self._folded, text))
         return _PIECE.sub(self._piece, text)
 
     def _in_place(self, kind: str, name: str) -> str:
         """Replace a name that its place shows to be one, though it is a word of a tool."""
-        if "[" in name or name not in self.names.only_in_place:
-            return name
-        return self.names.alias(kind, name)
+        if kind == "person":
+            return self.names.alias(kind, name)
+        if "[" in name:
+            names = tables.unfolded(name, _MOST_FOLDED)
+            return self._aliases(kind, names) if names[0] in self.names.only_in_place else name
+        return self.names.alias(kind, name) if name in self.names.only_in_place else name
+
+    def _aliases(self, kind: str, names: list[str]) -> str:
+        from preflight.nodeset import fold
+
+        return fold(self.names.alias(kind, name) for name in names)
 
     def _piece(self, match: re.Match[str]) -> str:
         if (run := match["run"]) is not None:
             if (known := self._runs.get(run)) is not None:
-                return known
+                self.names.uses["host"] += known[1]
+                return known[0]
+            before = self.hosts_replaced
             made = self._run(match)
             if "." not in run and len(self._runs) < _REMEMBERED:  # what looks like a version depends on its place
-                self._runs[run] = made
+                self._runs[run] = made, self.hosts_replaced - before
             return made
         if match["home"]:
-            return self._home(match["home"])
+            return folders.aliased(match["home"], self.names, self._words)
         return SHAPES.sub(self.shapes.replace, match[0]) if match["system"] else match[0]
 
     def _run(self, match: re.Match[str]) -> str:
@@ -168,7 +243,9 @@ class Redactor:
         before = match.string[max(0, start - 40) : start]
         pieces, done = [], 0
         for shape in SHAPES.finditer(run):  # apart from its text: the `m` of a colour before it is none of its letters
-            pieces += [_NAME.sub(self._name, run[done : shape.start()]), self.shapes.replace(shape, before)]
+            if (alias := self.shapes.replace(shape, before)) == shape[0]:
+                continue
+            pieces += [_NAME.sub(self._name, run[done : shape.start()]), alias]
             done = shape.end()
         return "".join(pieces) + _NAME.sub(self._name, run[done:])
 
@@ -214,46 +291,44 @@ class Redactor:
 
     def _folded(self, match: re.Match[str]) -> str:
         """Return a folded list of hosts as one of their aliases: `gpu[001-064]`."""
-        names = tables.unfolded(match[0], _MOST_FOLDED)
+        if (known := self._lists.get(match[0])) is not None:
+            self.names.uses["host"] += known != match[0]
+            return known
+        made = self._folded_anew(match)
+        if len(self._lists) < _REMEMBERED:
+            self._lists[match[0]] = made
+        return made
+
+    def _folded_anew(self, match: re.Match[str]) -> str:
+        names = tables.unfolded(_SPACES.sub("", match[0]), _MOST_FOLDED)
         kinds = {self.names.kind(name) for name in names[:1]} & {"host", "switch"}
         if not kinds:
             return match[0]
-        from preflight.nodeset import fold
+        return self._aliases(kinds.pop() or "host", names)
 
-        kind = kinds.pop() or "host"
-        return fold(self.names.alias(kind, name) for name in names)
-
-    def _home(self, path: str) -> str:
-        """Return a path below somebody's home, with aliases; folders that every home has keep their names."""
-        _, top, user, *rest = path.split("/")
-        kept = [user if self.names.is_everywhere(user) else self.names.alias("user", user)]
-        for part in rest:
-            kept.append(self._words(part) if self._is_usual(part) else self._entry(part))
-        return "/".join(["", top, *kept])
-
-    @staticmethod
-    def _is_usual(part: str) -> bool:
-        return all(
-            word in vocabulary() or word.isdigit() or re.fullmatch("[a-z]{1,3}[0-9]{1,4}", word)
-            for word in (match[0].lower() for match in WORD.finditer(part))
-        )
-
-    def _entry(self, part: str) -> str:
-        stem, dot, ending = part.partition(".")
-        known = dot and stem and self._is_usual(ending)
-        return self.names.alias("path", stem if known else part) + (f".{self._words(ending)}" if known else "")
+    def _stem(self, match: re.Match[str]) -> str:
+        """Return what stands for the beginning of names in a list that does not end."""
+        if (name := self.names.stems.get(match[0].lower())) is None:
+            return match[0]
+        return re.sub(r"[0-9-]+\Z", "", self.names.alias(self.names.kind(name) or "host", name))
 
     def aliases(self) -> Iterator[tuple[str, str]]:
         """Yield what was replaced and by what, for the one who keeps the original."""
         yield from self.shapes.aliases()
         yield from self.names.aliases()
 
+    @property
+    def hosts_replaced(self) -> int:
+        """How many times the name of a host was replaced."""
+        return self.names.uses["host"] + self.names.uses["switch"]
+
     # --- telling -----------------------------------------------------------------------------------
 
     def told(self) -> Mapping[str, int]:
         """Return how many different identifiers of each kind were replaced."""
         words = {"host": "host", "switch": "switch", "user": "user", "name": "job, account or other name",
-                 "domain": "domain", "path": "path below /home", "serial": "serial number"}  # fmt: skip
+                 "domain": "domain", "path": "path below a user's folder", "person": "person",
+                 "serial": "serial number"}  # fmt: skip
         found = Counter(self.counts)
         for kind, number in self.names.found.items():
             found[words.get(kind, kind)] += number

@@ -13,15 +13,18 @@ if TYPE_CHECKING:
 #: Domains that name a maker, a distribution or a format, and no site. Keys of Kubernetes are judged by them.
 PUBLIC = frozenset((
     "nvidia.com", "mellanox.com", "nvcr.io", "k8s.io", "kubernetes.io", "cncf.io", "cni.dev", "openshift.io",
-    "coreos.com", "docker.io", "docker.com", "quay.io", "ghcr.io", "gcr.io", "ubuntu.com", "debian.org",
-    "redhat.com", "rockylinux.org", "almalinux.org", "fedoraproject.org", "suse.com", "opensuse.org", "centos.org",
-    "canonical.com", "launchpad.net", "kernel.org", "gnu.org", "freedesktop.org", "python.org", "pytorch.org",
-    "github.com", "github.io", "githubusercontent.com", "gitlab.com", "huggingface.co", "anaconda.com", "anaconda.org",
+    "coreos.com", "docker.io", "docker.com", "quay.io", "ghcr.io", "gcr.io", "ubuntu.com", "debian.org", "redhat.com",
+    "rockylinux.org", "almalinux.org", "fedoraproject.org", "suse.com", "opensuse.org", "centos.org", "canonical.com",
+    "launchpad.net", "kernel.org", "gnu.org", "freedesktop.org", "python.org", "pytorch.org", "github.com",
+    "github.io", "githubusercontent.com", "gitlab.com", "huggingface.co", "anaconda.com", "anaconda.org",
     "schedmd.com", "openucx.org", "openfabrics.org", "linux-rdma.org", "intel.com", "amd.com", "broadcom.com",
     "juniper.net", "arista.com", "cisco.com", "dell.com", "hpe.com", "supermicro.com", "lenovo.com", "ntp.org",
     "w3.org", "ietf.org", "rfc-editor.org", "json-schema.org", "apache.org", "prometheus.io", "grafana.com",
     "kubeflow.org", "volcano.sh", "cilium.io", "projectcalico.org", "tigera.io", "run.ai", "ray.io", "google.com",
-    "amazonaws.com", "azure.com", "microsoft.com", "oracle.com", "example.com", "example.org", "cluster.local",
+    "amazonaws.com", "googleapis.com", "windows.net", "wandb.ai", "slack.com", "discord.com", "discordapp.com",
+    "office.com", "office365.com", "pypi.org", "pythonhosted.org", "npmjs.org", "npmjs.com", "stripe.com",
+    "openai.com", "anthropic.com", "telegram.org", "pagerduty.com", "sentry.io", "zapier.com", "openssh.com",
+    "libssh.org", "azure.com", "microsoft.com", "oracle.com", "example.com", "example.org", "cluster.local",
     "localhost.localdomain",
 ))  # fmt: skip
 
@@ -39,11 +42,25 @@ _COUNTRIES = frozenset((
     "vn", "za",
 ))  # fmt: skip
 
+#: Folders below which each user has one, and names below them that are no user's.
+TOPS = r"home\d*|homes|Users|users|scratch\d*|u|people|staff|students?"
+NO_USERS = frozenset((
+    "tmp", "temp", "data", "shared", "share", "public", "common", "lib", "lib64", "bin", "etc", "local", "cache", "log",
+    "logs", "slurm", "job", "jobs", "run", "runs", "models", "datasets", "checkpoints", "ckpt", "nccl", "cuda", "apps",
+    "containers", "images", "sw", "software", "opt", "projects", "project", "users", "home", "homes", "work", "scratch",
+    "groups", "group", "teams", "conf", "config", "include", "src", "lost+found", "linuxbrew", ".", "..", "people",
+))  # fmt: skip
+
 #: Names of accounts that every system has.
 ACCOUNTS = frozenset((
     "root", "nobody", "daemon", "admin", "administrator", "user", "ubuntu", "debian", "centos", "rocky", "ec2-user",
     "opc", "azureuser", "slurm", "munge", "nvidia", "systemd-network", "messagebus", "sshd", "chrony", "ntp",
-    "prometheus", "preflight", "shared", "public", "default", "none", "null", "unknown", "n/a",
+    "prometheus", "preflight", "bin", "sys", "sync", "games", "man", "mail", "news", "backup", "syslog", "dbus",
+    "polkitd", "rpc", "rpcuser", "postfix", "systemd-resolve", "systemd-timesync", "systemd-oom", "systemd-coredump",
+    "_chrony", "_apt", "tss", "uuidd", "tcpdump", "landscape", "lxd", "dnsmasq", "avahi", "rtkit", "libvirt-qemu",
+    "kernoops", "nvidia-persistenced", "wheel", "sudo", "adm", "users", "video", "render", "docker", "staff", "tty",
+    "disk", "kvm", "service", "guest", "git", "oauthtoken", "anonymous", "shared", "public", "default", "none",
+    "null", "unknown", "n/a",
 ))  # fmt: skip
 
 #: Names of this machine, as every machine calls itself.

@@ -1,0 +1,199 @@
+"""Secrets that their place gives away: arguments of commands, `.netrc`, communities of SNMP, cookies of X11."""
+
+import re
+
+from .secret_names import MARK
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, List, Tuple
+
+#: Commands and the options after which their password follows; ``:`` means that it follows a user and a colon.
+_OPTIONS: "Dict[str, Tuple[str, ...]]" = {
+    "sshpass": ("-p",),
+    "ipmitool": ("-P", "-k"),
+    "ipmi-sensors": ("-p",),
+    "ipmipower": ("-p",),
+    "bmc-info": ("-p",),
+    "curl": ("-u:", "--user:", "-U:", "--proxy-user:", "--pass"),
+    "wget": ("--password", "--http-password"),
+    "docker": ("-p",),
+    "podman": ("-p",),
+    "nerdctl": ("-p",),
+    "buildah": ("-p",),
+    "skopeo": ("-p", "--creds:"),
+    "apptainer": ("-p",),
+    "singularity": ("-p",),
+    "oras": ("-p",),
+    "helm": ("-p",),
+    "crane": ("-p",),
+    "mysql": ("-p",),
+    "mysqldump": ("-p",),
+    "mariadb": ("-p",),
+    "mysqladmin": ("-p",),
+    "mongo": ("-p",),
+    "mongosh": ("-p",),
+    "redis-cli": ("-a",),
+    "ldapsearch": ("-w",),
+    "ldapadd": ("-w",),
+    "ldapmodify": ("-w",),
+    "smbclient": ("-U%", "--user%"),
+    "snmpwalk": ("-c", "-A", "-X"),
+    "snmpget": ("-c", "-A", "-X"),
+    "snmpset": ("-c", "-A", "-X"),
+    "snmpbulkwalk": ("-c", "-A", "-X"),
+    "snmptable": ("-c", "-A", "-X"),
+    "wandb": ("login",),
+    "ngc": (),
+    "racadm": ("-p",),
+    "sqlcmd": ("-P",),
+    "xfreerdp": ("/p:",),
+    "zip": ("-P",),
+    "unzip": ("-P",),
+    "7z": ("-p",),
+    "plink": ("-pw",),
+    "pscp": ("-pw",),
+    "lftp": ("-u,",),
+    "http": ("-a:",),
+    "https": ("-a:",),
+    "aria2c": (),
+    "mc": (),
+    "az": ("-p",),
+    "oc": ("-p",),
+    "argocd": (),
+    "netexec": ("-p",),
+    "redfishtool": ("-p",),
+    "ilorest": ("-p",),
+    "storcli": (),
+    "kinit": (),
+    "htpasswd": (),
+    "wpa_passphrase": (),
+}
+#: Commands whose `-p` is a password after these words only: `docker run -p 80:80` is a port.
+_AFTER_LOGIN = frozenset(
+    [
+        "docker",
+        "podman",
+        "nerdctl",
+        "buildah",
+        "apptainer",
+        "singularity",
+        "oras",
+        "helm",
+        "crane",
+        "az",
+        "oc",
+        "skopeo",
+    ]
+)
+_GLUED = frozenset(["sshpass", "mysql", "mysqldump", "mariadb", "mysqladmin", "mongo", "mongosh", "7z"])
+_COMMAND = re.compile(
+    r"(?<![\w.-])(?:{})(?![\w.-])".format(
+        "|".join(sorted((name for name, of in _OPTIONS.items() if of), key=len, reverse=True))
+    )
+)
+_ARGUMENT = re.compile(
+    r"""\\?["'](?P<quoted>(?:[^"'\\\n\0]|\\[^"'\n\0])*)\\?["']|(?P<bare>[^\s\0"'|;&`]+(?:[^\s\0|;`"',]|,(?=[^\s\0"']))*)
+    |(?P<end>[\n|;&`])""",
+    re.X,
+)
+_END_OF_LINE = re.compile("[\n|]|;|&&")
+
+#: Between the words of a `.netrc`: spaces, line feeds, also as JSON writes them and as a mail quotes them.
+_GAP, _WORD = r"(?:[ \t\r\n\0]|\\[nrt]|(?<=\n)> ?){1,16}", r"[^\s\0\"'\\]{1,256}"
+_NETRC = re.compile(
+    r"(\b(?:(?:machine|login|account){gap}{word}|default){gap}(?:(?:login|account){gap}{word}{gap})?password{gap})"
+    r"([^\s\0\"'\\]+)".format(gap=_GAP, word=_WORD)
+)
+#: The password before the login, as `.netrc` may have it.
+_NETRC_FIRST = re.compile(r"(\bpassword{gap})({word})(?={gap}(?:login|account){gap}\S)".format(gap=_GAP, word=_WORD))
+_SNMP = re.compile(
+    r"(\b(?:snmp(?:-server|d|v[123]c?)?[ \t]{1,8}community|r[ow]community6?|snmp[ \t]{1,4}(?:server[ \t]{1,4})?"
+    r"community(?:[ \t]{1,4}string)?"
+    r"|community[ -]string)(?:[ \t]{1,8}(?:name|is|ro|rw))?[ \t]{0,8}[:=]?[ \t]{1,8}[\"']?)([^\s\0\"';<]{3,})",
+    re.I,
+)
+_X11 = re.compile(r"(MIT-MAGIC-COOKIE-1[ \t]{1,8})([0-9a-fA-F]{16,})")
+#: The key of Weights & Biases has no form of its own: 40 hexadecimal digits in a line that names it.
+_WANDB = re.compile(r"(?i)(wandb[^\n]{0,160}?(?<![0-9a-f]))([0-9a-f]{40})(?![0-9a-f])")
+_SHADOW = re.compile(r"(?<![\w$])\$(?:1|2[aby]?|5|6|y|7|gy|apr1)\$[./A-Za-z0-9,=$]{12,}")
+
+
+def in_places(text: str) -> str:
+    """Return the text without the secrets that their place gives away."""
+    if "$" in text:
+        text = _SHADOW.sub(MARK, text)
+    if "password" in text:
+        text = _NETRC.sub(_second, text)
+        text = _NETRC_FIRST.sub(_second, text)
+    if "ommunity" in text or "OMMUNITY" in text:
+        text = _SNMP.sub(_second, text)
+    if "MAGIC" in text:
+        text = _X11.sub(_second, text)
+    if "andb" in text or "ANDB" in text:
+        text = _WANDB.sub(_second, text)
+    return _arguments(text)
+
+
+def _second(found: "re.Match[str]") -> str:
+    return found.group(1) + (
+        found.group(2) if found.group(2).lower().rstrip(".,;)") in ("public", MARK, "is", "for") else MARK
+    )
+
+
+def _arguments(text: str) -> str:
+    """Redact passwords among the arguments of commands; each line is read once."""
+    pieces, done, seen = [], 0, 0  # type: List[str], int, int
+    for found in _COMMAND.finditer(text):
+        if found.start() < seen:
+            continue
+        seen = found.end()
+        if text[seen : seen + 1] in ("'", '"') and text[found.start() - 1 : found.start()] == text[seen]:
+            seen += 1  # an item of a list, in quotes
+        spans, seen = _of_command(text, found.group(), seen)
+        for start, end in spans:
+            if start < end and start >= done and text[start:end] != MARK:
+                pieces += [text[done:start], MARK]
+                done = end
+    return "".join(pieces) + text[done:]
+
+
+def _of_command(text: str, name: str, at: int) -> "Tuple[List[Tuple[int, int]], int]":
+    """Return where the passwords of a command stand, and where its arguments end."""
+    options, wanted = _OPTIONS[name], ""
+    login = name not in _AFTER_LOGIN
+    spans = []
+    for argument in _ARGUMENT.finditer(text, at):
+        if argument.group("end") or argument.start() - at > 8000:
+            at = argument.end()
+            break
+        form = "quoted" if argument.group("quoted") is not None else "bare"
+        word, (start, end) = argument.group(form), argument.span(form)
+        if not word.strip(",[]()"):
+            continue
+        if wanted:
+            spans.append(_span(word, start, end, wanted, name))
+            wanted = ""
+            continue
+        login = login or word in ("login", "--creds")
+        for option in options if login else ():
+            flag, mark = (option[:-1], option[-1]) if option[-1] in ":,%" and option != "/p:" else (option, " ")
+            if word in (flag, flag + "="):
+                wanted = mark
+            elif word.startswith(flag + "=") and flag.startswith("--"):
+                spans.append(_span(word[len(flag) + 1 :], start + len(flag) + 1, end, mark, name))
+            elif len(flag) == 2 and word.startswith(flag) and (name in _GLUED or mark != " "):
+                spans.append(_span(word[2:], start + 2, end, mark, name))
+    else:
+        at = len(text)
+    return spans, at
+
+
+def _span(word: str, start: int, end: int, mark: str, name: str) -> "Tuple[int, int]":
+    """Return where the password stands in an argument: the whole of it, or what follows the user."""
+    if name == "wandb":
+        return (start, end) if len(word) >= 16 and not word.startswith("-") else (0, 0)
+    if mark == " ":
+        return (0, 0) if word.startswith(("$", "-")) else (start, end)
+    place = word.find(mark)
+    return (start + place + 1, end) if place >= 0 and not word[place + 1 :].startswith("$") else (0, 0)

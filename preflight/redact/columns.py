@@ -1,0 +1,76 @@
+"""Names in the columns of tables that tools print below a heading: `ps`, `top`, `squeue`, `sacct`, `kubectl get`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+#: What heads a column of names.
+_USERS = frozenset(("USER", "UID", "OWNER", "RUSER", "EUSER", "USERNAME", "User", "user"))
+_HOSTS = frozenset(("NODELIST", "NODELIST(REASON)", "NODE", "HOSTNAME", "HOSTNAMES", "HOST", "NODE_NAME", "NodeList",
+                    "NodeName", "EXEC_HOST", "FROM_HOST"))  # fmt: skip
+#: Headings that make a column one of names only beside others: `NAME` beside `JOBID` is that of a job.
+_BESIDE: Sequence[tuple[frozenset[str], Mapping[str, str]]] = (
+    (frozenset(("JOBID", "JobID", "JobId", "JOB_ID")),
+     {"NAME": "name", "JobName": "name", "ACCOUNT": "name", "Account": "name", "USER": "user", "WCKEY": "name"}),
+    (frozenset(("ROLES", "INTERNAL-IP")), {"NAME": "host"}),
+    (frozenset(("RESTARTS",)), {"NAME": "host", "NAMESPACE": "name", "NODE": "host"}),
+)  # fmt: skip
+#: Headings of which one more must be there: a line of a text that has the word USER in it is no heading.
+_OTHERS = frozenset(re.findall(
+    r"\S+",
+    "PID PPID %CPU %MEM CPU% MEM% RSS VSZ TTY TIME TIME+ CMD COMMAND STAT START STIME PR NI VIRT RES SHR S C "
+    "JOBID JobID PARTITION Partition ST STATE State NODES TIMELIMIT REASON STATUS ROLES AGE VERSION READY "
+    "RESTARTS IP FD TYPE DEVICE ACCESS LOGIN@ IDLE JCPU PCPU WHAT FROM SIZE NAME CPUS AVAIL FEATURES GPU GPUS "
+    "QUEUE SUBMIT ACCOUNT JobName QOS TRES Elapsed ExitCode AllocCPUS PORT LAST UP NLWP LWP PRI SZ ADDR F WCHAN ",
+))  # fmt: skip
+_HEAD = re.compile(
+    r"(?<![^\s|])(?:USER|UID|OWNER|[RE]USER|USERNAME|User|NODELIST|NODE|HOSTNAMES?|NODE_NAME|NodeList|JobName|ROLES|"
+    r"RESTARTS|HOST)(?![\w=:.])"
+)
+_CELL = re.compile(r"[^\s|]+")
+_NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}(?=[+$]?\Z)")
+_NODES = re.compile(r"[^\W_][\w.,\[\]-]{0,2000}\Z")
+
+
+def in_text(text: str, found: Callable[[str, str], str]) -> str:
+    """Hand every name in a column of names to ``found``; return the text with what that gave."""
+    if not _HEAD.search(text):
+        return text
+    pieces, done = [], 0
+    for kind, start, end in _cells(text):
+        pieces += [text[done:start], found(kind, text[start:end])]
+        done = end
+    return "".join(pieces) + text[done:]
+
+
+def _cells(text: str) -> Iterator[tuple[str, int, int]]:
+    kinds: Mapping[int, str] = {}
+    at = 0
+    for line in text.splitlines(keepends=True):
+        if _HEAD.search(line) and (headed := _kinds(line)):
+            kinds = headed
+        elif not line.strip():
+            kinds = {}
+        elif kinds:
+            for place, cell in enumerate(_CELL.finditer(line)):
+                if (kind := kinds.get(place)) is not None:
+                    pattern = _NODES if kind == "host" else _NAME
+                    if name := pattern.match(cell[0]):
+                        yield kind, at + cell.start(), at + cell.start() + name.end()
+                if place > max(kinds):
+                    break
+        at += len(line)
+
+
+def _kinds(line: str) -> dict[int, str]:
+    """Return which columns of a table hold names, by the heading; empty if the line is none."""
+    heads = _CELL.findall(line[:2000])
+    if len(heads) < 3 or sum(head in _OTHERS for head in heads) < 2:
+        return {}
+    kinds = {place: "user" for place, head in enumerate(heads) if head in _USERS}
+    kinds |= {place: "host" for place, head in enumerate(heads) if head in _HOSTS}
+    for sign, more in _BESIDE:
+        if sign & set(heads):
+            kinds |= {place: more[head] for place, head in enumerate(heads) if head in more}
+    return kinds

@@ -1,0 +1,52 @@
+"""Folders of users: whose they are, and what stands for the names of what lies below them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from preflight.redact.names import WORD, Names
+from preflight.redact.words import NO_USERS, vocabulary
+
+#: Endings of files.
+_FILE = re.compile(
+    r"\.(?:py|sh|txt|log|json|jsonl|toml|ya?ml|conf|cfg|ini|xml|csv|bin|dat|pt|so|md|[ch]|cpp|cu|out|err|gz|tar|zip|sqsh|"
+    r"sif|img|ipynb|html?|db|parquet|safetensors)\Z"
+)
+
+
+def aliased(path: str, names: Names, words: Callable[[str], str]) -> str:
+    """Return a path below a folder of users, with aliases; folders that every home has keep their names.
+
+    ``words`` replaces the names among the words of a text.
+    """
+    _, *parts = path.split("/")
+    kept = [""]
+    for place, part in enumerate(parts):
+        if place == 0 or not owns(part, place < len(parts) - 1):
+            kept.append(words(part) if place else part)
+            continue
+        kept.append(part if names.is_everywhere(part) else names.alias("user", part))
+        kept += [words(more) if _is_usual(more) else _entry(more, names, words) for more in parts[place + 1 :]]
+        break
+    return "/".join(kept)
+
+
+def owns(name: str, is_folder: bool) -> bool:
+    """Tell whether what stands below `/home` or the like names a user: no folder of all, and no file."""
+    if name.lower() in NO_USERS or not re.match(r"[^\W\d]", name):
+        return False
+    return is_folder or not _FILE.search(name)
+
+
+def _is_usual(part: str) -> bool:
+    return all(
+        word in vocabulary() or word.isdigit() or re.fullmatch("[a-z]{1,3}[0-9]{1,4}", word)
+        for word in (match[0].lower() for match in WORD.finditer(part))
+    )
+
+
+def _entry(part: str, names: Names, words: Callable[[str], str]) -> str:
+    stem, dot, ending = part.partition(".")
+    known = dot and stem and _is_usual(ending)
+    return names.alias("path", stem if known else part) + (f".{words(ending)}" if known else "")

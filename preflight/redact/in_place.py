@@ -1,0 +1,56 @@
+"""A JSON text with some of its values replaced: every other character, every space and the order stay."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s"{}\[\]:,]+', re.S)
+
+
+class NotPlain(Exception):
+    """A JSON text cannot be rewritten value by value: an object of it has a key twice."""
+
+
+def loads(text: str) -> Any:
+    """Read a JSON text; raises ValueError, RecursionError, or NotPlain where an object has a key twice."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(pairs)
+        if len(made) != len(pairs):
+            raise NotPlain
+        return made
+
+    return json.loads(text, object_pairs_hook=once)
+
+
+def rewritten(text: str, document: Any, replace: Callable[[Any], Any]) -> Iterator[str]:
+    """Yield a JSON text, which holds ``document``, piece by piece, with what ``replace`` makes of the document."""
+    done = 0
+    for token, before, after in zip(_TOKEN.finditer(text), _leaves(document), _leaves(replace(document)), strict=True):
+        if before != after:
+            yield text[done : token.start()]
+            yield _written(after, token[0].isascii())
+            done = token.end()
+    yield text[done:]
+
+
+def _written(value: Any, ascii_only: bool) -> str:
+    """Write a value in the letters of the text; half a pair of UTF-16 can only be written as an escape."""
+    text = json.dumps(value, ensure_ascii=ascii_only)
+    return json.dumps(value) if any("\ud800" <= sign <= "\udfff" for sign in text) else text
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """Yield keys and values in the order in which they stand in the text."""
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield key
+            yield from _leaves(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _leaves(part)
+    else:
+        yield value

@@ -1,0 +1,93 @@
+"""What preflight itself wrote: which nodes a report is about stands at known places of it, in each of its formats."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable
+
+Learn = Callable[[str, str], str]
+
+_ITEM = r"(?:[\w.:-]|\[[0-9][0-9, \r\n-]{0,100000}\]){1,100000}"
+_LIST = rf"{_ITEM}(?:, ?{_ITEM}){{0,100000}}"
+#: Where lines are wrapped; only behind a word that cannot stand in the list itself.
+_LINES = rf"{_ITEM}(?:,[ ]?\r?\n?{_ITEM}){{0,100000}}"
+
+#: Format -> what shows it, and where in it nodes are named. A list of names may be set on several lines.
+_FORMATS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("text report", r"(?m)^coverage: |node-checks planned\b", (
+        rf"(?m)^nodes: (?P<names>{_LINES})\s*?$",
+        rf"(?m)^(?:FAIL|WARN|UNKNOWN|NO ANSWER|pass|skip)\s{{1,8}}(?P<names>{_LINES})(?:\s{{2}}|\n)\S",
+        r"(?m)^FAIL: [^\n]{0,200} failed on (?P<names>[^\s;,]{1,255})",
+    )),
+    ("comparison", r"(?m)^(?:NO WORSE|WORSE|COULD NOT TELL|NOT COMPARED): ", (
+        rf"(?m)^(?P<names>{_LIST}): (?:only in the |answer again|answered before)",
+        rf"(?m)^(?:NEW|WORSE|better|gone)\s{{2}}(?P<names>{_LIST})\s{{2}}\S",
+        rf"(?m)^\s{{2}}(?P<names>{_LIST})\s{{2}}\S[^\n]{{0,400}}: ",
+    )),
+    ("HTML report", r"<!DOCTYPE html>[^\0]{0,2000}Content-Security-Policy|class=\"(?:names|where)\"", (
+        r'class="(?:names|where)"(?:>| [^<>]{0,80}>)(?P<names>[^<]{1,100000})<',
+        r'aria-label="Topology of (?P<names>[^"]{1,100000})"',
+        r"<summary>What was read: (?P<names>[^<]{1,100000})</summary>",
+        r"<figcaption>(?P<names>[^<]{1,255}): <code>",
+    )),
+    ("JUnit report", r"<testsuites name=\"preflight\"", (
+        r'<testcase name="(?P<names>[^"]{1,1000})" classname=',
+    )),
+    ("metrics", r"(?m)^preflight_\w+(?:\{| )", (
+        r'(?m)^preflight_\w{1,80}\{(?:[^\n]{0,400},)?node="(?P<names>[^"\n]{1,300})"',
+    )),
+    ("gate", r"(?m)(?:^|\s)preflight: ", (
+        r"\bpreflight: (?:DRY RUN: )?(?P<names>[^\W_][\w.-]{0,252}): "
+        r"(?:pass|fail|warn|unknown|not judged|error|PASS|FAIL|NOT JUDGED|CONFIGURATION)\b",
+    )),
+    ("lint", r"these nodes fail or warn: |only with(?:out it| this file): |nothing is expected of them: ", (
+        rf"(?:fail or warn|only without it|only with this file|expected of them): (?P<names>{_LIST})",
+        rf"(?m)\d nodes, (?P<names>{_LIST})$",
+        rf"(?m)^  [a-z-]{{2,40}}\.[a-z-]{{2,60}}  (?P<names>{_LIST})  \S",
+    )),
+    ("learnt file", r"Learnt by `preflight learn`", (
+        rf"(?m)^#[^\n]*?(?:: | on )(?P<names>{_LIST})$",
+        r"(?m)^#   (?P<names>[^\s,:]*\d[^\s:]*)$",
+    )),
+    ("cluster file", r"(?m)^\s{0,8}(?:nodes|exclude|hosts|switches)\s{0,8}=", (
+        r"(?m)^\s{0,8}(?:nodes|exclude|hosts|switches)\s{0,8}=\s{0,8}(?P<names>\"[^\"\n]{1,100000}\"|\[[^\]=]{1,100000}\])",
+    )),
+)  # fmt: skip
+_SHOWN = tuple((name, re.compile(sign), tuple(map(re.compile, places))) for name, sign, places in _FORMATS)
+
+#: NCCL's checks name hosts of a log by their ranks.
+_RANKED = re.compile(r"\bof (?P<names>[^\W_][\w.-]{0,252}) \((?:ranks? \d|\d{1,7} ranks\))")
+
+#: What stands where nodes are named, and is none.
+_NO_NODES = ("the run's logs", "the fabric", "@")
+_SPACES = re.compile(r"\s+")
+_ONE = re.compile(r"(?:[^\s,\[\]\"']|\[[^\]]*\])+")
+
+#: Keys of preflight's documents under which nodes are named.
+KEYS = frozenset(("node", "nodes", "peer", "came", "went", "fell_silent", "answer_again"))
+
+
+def in_text(text: str, found: Learn, formats: set[str]) -> None:
+    """Hand the names of nodes in a text of preflight to ``found``; ``formats`` are those of the pieces before."""
+    for name, sign, places in _SHOWN:
+        if name not in formats and not sign.search(text):
+            continue
+        formats.add(name)
+        for place in places:
+            for match in place.finditer(text):
+                listed = html.unescape(match["names"]) if name in ("HTML report", "JUnit report") else match["names"]
+                for item in names(listed):
+                    found("host", item)
+    for match in _RANKED.finditer(text):
+        found("host", match["names"])
+
+
+def names(listed: str) -> list[str]:
+    """Return the items of a list of names, each perhaps folded; none where it names what is no node."""
+    listed = listed.strip()
+    if re.match(r"\[?\s*[\"']", listed):  # a list of TOML
+        listed = listed.strip("[]")
+    if listed.startswith(_NO_NODES):
+        return []
+    return [_SPACES.sub("", item) for item in _ONE.findall(listed)]
