@@ -11,6 +11,7 @@ from preflight import bounded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
     from typing import Any
 
@@ -52,11 +53,13 @@ def answer(text: str) -> Any:
     return _json().loads(text, strict=False)
 
 
-def text(text: str, strict: bool = True) -> Any:
-    """Decode JSON that stands in a record or log; raises ValueError."""
-    check(text)
+def text(
+    text: str, strict: bool = True, most: int = PART, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None
+) -> Any:
+    """Decode JSON that stands in a record or log; raises ValueError. ``pairs`` makes an object of its members."""
+    check(text, most=most)
     try:
-        return _json().loads(text, strict=strict)
+        return _json().loads(text, strict=strict, object_pairs_hook=pairs)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 

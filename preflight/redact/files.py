@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from preflight import decoding
 from preflight.lean import dataclass
 from preflight.redact import in_place
 from preflight.redact.text import Redactor
@@ -115,9 +114,8 @@ def _document(path: Path) -> tuple[str, dict[str, Any] | list[Any]] | None:
         stream.seek(0)
         try:
             text = stream.read(DOCUMENT + 1).decode()
-            decoding.check(text, most=DOCUMENT)
-            document = in_place.loads(text)
-        except (ValueError, RecursionError, in_place.NotPlain):
+            document = in_place.loads(text, DOCUMENT)
+        except (ValueError, in_place.NotPlain):
             return None
     return (text, document) if isinstance(document, dict | list) else None
 

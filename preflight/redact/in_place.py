@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from preflight import decoding
+
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s"{}\[\]:,]+', re.S)
 
 
@@ -14,8 +16,8 @@ class NotPlain(Exception):
     """A JSON text cannot be rewritten value by value: an object of it has a key twice."""
 
 
-def loads(text: str) -> Any:
-    """Read a JSON text; raises ValueError, RecursionError, or NotPlain where an object has a key twice."""
+def loads(text: str, most: int = decoding.PART) -> Any:
+    """Read a JSON text; raises ValueError, or NotPlain where an object has a key twice."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         made = dict(pairs)
@@ -23,7 +25,7 @@ def loads(text: str) -> Any:
             raise NotPlain
         return made
 
-    return json.loads(text, object_pairs_hook=once)
+    return decoding.text(text, most=most, pairs=once)
 
 
 def rewritten(text: str, document: Any, replace: Callable[[Any], Any]) -> Iterator[str]:
