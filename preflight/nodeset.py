@@ -138,7 +138,7 @@ def how_many(folded: str) -> int:
     total = 0
     for pattern in _patterns(folded):
         number = 1
-        for lead, ranges in re.findall(r"(\d*)\[([^\[\]]*)\]", pattern):
+        for lead, ranges in re.findall(r"(?<!\d)(\d*)\[([^\[\]]*)\]", pattern):
             number = min(number * sum(_length(item, lead) for item in re.split(r"[,!&^]", ranges)), 10**18)
         total += number if pattern else 0
     return total

@@ -10,7 +10,7 @@ from preflight.reports.history_words import before, summary
 from preflight.reports.standing import Standings
 from preflight.reports.text_layout import Listing, Paragraph, Part, typeset
 from preflight.reports.verdict import headline
-from preflight.reports.visible import fold, listed, one_line, visible
+from preflight.reports.visible import listed, one_line, visible
 
 COLOUR = {"fail": "bold red", "warn": "yellow", "unknown": "magenta", "pass": "green", "skip": "dim"}
 WORD = {"fail": "FAIL", "warn": "WARN", "unknown": "UNKNOWN", "pass": "pass", "skip": "skip"}
@@ -199,7 +199,7 @@ def _folded(by: Mapping[str, Sequence[Mapping[str, Any]]], standings: Standings,
 def _left(skips: Sequence[Mapping[str, Any]]) -> list[Part]:
     """Name what was compared across nodes and is not repeated, since a check of the node reports it."""
     said = [
-        f"{finding['check']} on {one_line(fold(finding['nodes']))} ({one_line(finding['message'])})"
+        f"{finding['check']} on {one_line(listed(finding['nodes']))} ({one_line(finding['message'])})"
         for finding in skips
         if finding.get("reported_by")
     ]

@@ -38,7 +38,9 @@ from preflight.facts import (
     lspci,
     nccl_collective,
     nccl_env,
+    nccl_gpudirect,
     nccl_table,
+    network_switch,
     nvlink,
     pci,
     qos,
@@ -239,6 +241,15 @@ _text("kernel.open_modules", *_out(kernel.NVIDIA_VERSION), tool="NVRM version")
 _text("kernel.iommu_type", "DMA-FQ\n")
 _text("kernel_log.parse", DMESG, *_out(kernel_log.DMESG), tool="dmesg")
 _text("xid.events", DMESG, call=lambda text: xid.events(kernel_log.parse(text)), tool="dmesg")
+_text("xid.xids_in", DMESG.splitlines()[0])
+_text("xid.sxids_in", DMESG.splitlines()[1])
+_text("xid.pid_in", "pid=4711, name=python", "pid='<unknown>'")
+_text(
+    "nccl_gpudirect.ability",
+    "NVIDIA H100 80GB HBM3",
+    "NVIDIA GeForce RTX 4090",
+    call=lambda text: [nccl_gpudirect.ability(network, [text]) for network in ("IB", "AWS Libfabric", "Socket", text)],
+)
 _text("lldp.parse", tool="lldpcli")
 _text("lspci.parse", *_out(lspci.LSPCI), tool="lspci")
 _text("nccl_env.Selection.parse", "^=mlx5_0:1:2,mlx5_1:-1,", "mlx5")
@@ -432,6 +443,7 @@ _evidence("roce_chain.chains", lambda e: roce_chain.chains(
 _evidence("roce_addressing.routable", lambda e: [roce_addressing.routable(e, port) for port in rdma.ports(e)[:2]])
 _evidence("versions.packages")
 _evidence("picture.picture", lambda e: picture(NodeFacts(e)))
+_evidence("network_switch.network_switch", lambda e: network_switch.network_switch(e, NodeFacts(e).pci))
 _evidence("cluster.Site.roles", lambda e: Cluster().site(NodeFacts(e)).roles(NodeFacts(e)))
 _evidence("node.gpu_nic_pairs", lambda e: NodeFacts(e).gpu_nic_pairs(NodeFacts(e).rdma_devices))
 _evidence("run.nccl_tests", lambda e: RunFacts(e).nccl_tests)

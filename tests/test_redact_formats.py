@@ -55,7 +55,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (at / "report.json").write_text(run("demo", "--json", "-", expect=(1,)))
     other = folder / "other"
     other.mkdir()
-    for path in evidence.iterdir():
+    for path in evidence.glob("*.json"):
         text = path.read_text()
         if path.name == "gpu003.json":
             continue
@@ -171,8 +171,9 @@ def difference(report: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "schema": "preflight.diff/1", "exit_status": 1, "before": side, "after": side, "values_compared": True,
         "nodes": {"both": 200, "fell_silent": names[:40], "answer_again": names[40:50], "came": names[50:60],
-                  "went": names[60:90]},
+                  "went": names[60:80], "came_silent": names[80:85], "silent_in_both": names[85:90]},
         "findings": [{**finding, "nodes": names[90:150]}, {**finding, "change": "gone", "nodes": names[150:200]}],
+        "not_judged_again": [{"nodes": names[50:70], "check": "gpu.count"}],
         "values": [{"nodes": names[200:], "what": "driver", "before": "570.1", "after": "570.2"}],
     }  # fmt: skip
 

@@ -88,7 +88,7 @@ ODD: dict[str, Host] = {
     ),
     "p2p": Host(
         lives={"environment": {"NCCL_P2P_DISABLE": "1"}}, said="NCCL_P2P_DISABLE",
-        loud=(("fail", "nccl.left-over-disables"), ("warn", "fleet.ranks-agree")),
+        loud=(("fail", "nccl.left-over-disables"),),
     ),
     "memlock": Host(lambda m: replace(m, memlock="8388608"), loud=(("fail", "host.memlock"),), said="8"),
     # faults on the way

@@ -19,7 +19,7 @@ from preflight.facts.nccl_log.source import CHUNK, Reader, opened
 HELD = 16 << 20
 
 #: Lines that are held likewise: a line of a few bytes costs more as a fact than as text, up to 3 KB.
-HELD_LINES = 100_000
+HELD_LINES = 60_000
 
 _ROOM = "give a file, or set TMPDIR to a folder with room for all of it"
 

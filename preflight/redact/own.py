@@ -21,8 +21,8 @@ _FORMATS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         r"(?m)^FAIL: [^\n]{0,200} failed on (?P<names>[^\s;,]{1,255})",
     )),
     ("comparison", r"(?m)^(?:NO WORSE|WORSE|COULD NOT TELL|NOT COMPARED): ", (
-        rf"(?m)^(?P<names>{_LIST}): (?:only in the |answer again|answered before)",
-        rf"(?m)^(?:NEW|WORSE|better|gone)\s{{2}}(?P<names>{_LIST})\s{{2}}\S",
+        rf"(?m)^(?P<names>{_LIST}): (?:only in the |answer again|answered before|gave no answer)",
+        rf"(?m)^(?:NEW|WORSE|UNCLEAR|better|gone)\s{{2}}(?P<names>{_LIST})\s{{2}}\S",
         rf"(?m)^\s{{2}}(?P<names>{_LIST})\s{{2}}\S[^\n]{{0,400}}: ",
     )),
     ("HTML report", r"<!DOCTYPE html>[^\0]{0,2000}Content-Security-Policy|class=\"(?:names|where)\"", (
@@ -65,7 +65,9 @@ _SPACES = re.compile(r"\s+")
 _ONE = re.compile(r"(?:[^\s,\[\]\"']|\[[^\]]*\])+")
 
 #: Keys of preflight's documents under which nodes are named.
-KEYS = frozenset(("node", "nodes", "peer", "came", "went", "fell_silent", "answer_again"))
+KEYS = frozenset(
+    ("node", "nodes", "peer", "came", "came_silent", "went", "fell_silent", "silent_in_both", "answer_again")
+)
 
 
 def in_text(text: str, found: Learn, formats: set[str]) -> None:
