@@ -161,6 +161,7 @@ def files(paths: Sequence[Path]) -> list[Path]:
 def _is_report(path: Path) -> bool:
     """Tell a report that lies beside the evidence from evidence that is damaged."""
     try:
+        bounded.waits_for_nobody(path)
         with path.open("rb") as stream:
             return _REPORT.match(stream.read(_HEAD)) is not None
     except OSError:
