@@ -176,6 +176,8 @@ FORMATS = (
     Format("ofed_info", ("cmd:ofed_info *",)),
     Format("/etc/os-release", ("file:/etc/os-release",), (_RECORDED,)),
     Format("directories of Python packages", ("file:*.dist-info/INSTALLER",)),
+    Format("torch/version.py", ("file:*/torch/version.py",)),
+    Format("directory of CUDA's forward compatibility", ("dir:/usr/local/cuda/compat",)),
     Format("directories and variables", (
         "dir:/dev/*", "dir:/sys/kernel/iommu_groups", "dir:/sys/module", "dir:/sys/devices/system/cpu/cpufreq",
         "env:*", "statvfs:*",

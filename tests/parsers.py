@@ -299,6 +299,8 @@ _text("text.plain", "\x1b[1;31mred\x1b[0m\r\n\x1b]0;title\x07\ufeff\x00")
 _text("text.integer", "9000\n", "-1", call=lambda value: text.integer(value, "mtu"))
 _text("text.id_list", "0-3,8,12-13\n", call=lambda value: text.id_list(value, "cpulist"))
 _text("topo.parse", *_out(TOPO), tool="nvidia-smi topo -m")
+_text("compatibility.built_for", "cuda: Optional[str] = '12.4'\n", "cuda = None\n", tool="torch/version.py")
+_text("compatibility.driver_version", "550.54.15")
 _text("versions.parse_libraries", *_out(versions.LIBRARIES)[:1],
       outside.text("find_libraries.txt"))  # fmt: skip
 

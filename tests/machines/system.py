@@ -6,7 +6,7 @@ import ipaddress
 from typing import Any
 
 from preflight.facts.versions import LIBRARIES
-from preflight.probes import checkpoints
+from preflight.probes import PROBES, checkpoints
 from tests.machines.hcas import address, management_address, verbs
 from tests.machines.machine import Machine
 from tests.machines.records import DIRECTORY, MISSING, Records, listing, ok, ran
@@ -94,6 +94,7 @@ def _software(machine: Machine) -> Records:
     lines += [f"17 {folder}/libnccl.so.2 libnccl.so.{nccl}", f"253000000 {folder}/libnccl.so.{nccl} "]
     wheel = "/usr/local/lib/python3.10/dist-packages/nvidia_nccl_cu12-{}.dist-info/INSTALLER"
     records: Records = {LIBRARIES: ran("\n".join(lines) + "\n", 1, "find: '/usr/lib64': No such file or directory\n")}
+    records |= {probe.key: MISSING for probe in PROBES if probe.key.endswith(".dist-info/INSTALLER")}
     if machine.bundled_nccl:
         records[f"file:{wheel.format(machine.bundled_nccl)}"] = ok("pip\n")
     return records
