@@ -133,6 +133,9 @@ FORMATS = (
     Format("ip -j addr", ("cmd:ip -j addr",), (_GUEST,)),
     Format("interfaces of a bond in sysfs", ("file:/sys/class/net/*/bonding/slaves",)),
     Format("psutil", ("psutil:*",), (_VM,)),
+    Format("/proc/self/mountinfo", ("file:/proc/self/mountinfo",)),
+    Format("NVMe controllers in sysfs", ("file:/sys/class/nvme/*",)),
+    Format("podman's .containerenv", ("file:/run/.containerenv",)),
     Format("/proc/net/route", ("file:/proc/net/route",), (_GUEST,)),
     # NCCL
     Format("nccl.conf", ("file:/etc/nccl.conf", "file:~/.nccl.conf", "file:*nccl.conf"), (

@@ -299,6 +299,18 @@ _text("text.plain", "\x1b[1;31mred\x1b[0m\r\n\x1b]0;title\x07\ufeff\x00")
 _text("text.integer", "9000\n", "-1", call=lambda value: text.integer(value, "mtu"))
 _text("text.id_list", "0-3,8,12-13\n", call=lambda value: text.id_list(value, "cpulist"))
 _text("topo.parse", *_out(TOPO), tool="nvidia-smi topo -m")
+_text(
+    "mounts.parse_mounts",
+    "512 29 0:61 / /shared rw shared:271 - nfs4 192.0.2.200:/a rw,vers=4.2,addr=192.0.2.200\n",
+    "513 29 0:62 / /scratch rw - lustre 192.0.2.1@o2ib:192.0.2.2@o2ib:/scratch rw,flock\n",
+    tool="/proc/self/mountinfo",
+)
+_text(
+    "addresses.table",
+    "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n"
+    "eth0\t00000000\t010200C0\t0003\t0\t0\t100\t00000000\t0\t0\t0\n",
+    "Iface\tDestination\n",
+)
 _text("compatibility.built_for", "cuda: Optional[str] = '12.4'\n", "cuda = None\n", tool="torch/version.py")
 _text("compatibility.driver_version", "550.54.15")
 _text("versions.parse_libraries", *_out(versions.LIBRARIES)[:1],

@@ -11,19 +11,21 @@ import pytest
 from preflight.checks import in_module
 from preflight.evidence import from_document
 from preflight.facts.gpu_health import Fabric, Process
+from preflight.facts.sharp import FILES as SHARP
 from preflight.judge import judge
 from tests.fixture import FIXTURES, whole_node
 from tests.machines import hgx_h100, with_nic
 from tests.machines.files import files
-from tests.machines.records import ok
-from tests.whole_nodes import CHECKS, LESS_PER_GPU, Fault, Table, env, gpu, health, loud, nic, node, site
+from tests.machines.records import ok, ran
+from tests.whole_nodes import CHECKS, LESS_PER_GPU, Fault, Table, both, env, gpu, health, loud, nic, node, record, site
 
 NODES = ("hgx-h100", "hgx-h100-roce")
 
 #: Checks that skip on both: no container, the CPUs are not AMD's, a newer GPU, no job, no multi-node NVLink.
 DO_NOT_APPLY = {
     "container.gpu-devices", "container.device-plugin",
-    "container.networks", "versions.compatibility", "pcie.relaxed-ordering", "gpu.retired-pages", "gpu.process-per-gpu",
+    "container.networks", "versions.compatibility", "nccl.sharp-plugin",
+    "pcie.relaxed-ordering", "gpu.retired-pages", "gpu.process-per-gpu",
     "nvlink.imex",
 }  # fmt: skip
 
@@ -104,6 +106,10 @@ BOTH: dict[str, tuple[Fault, set[tuple[str, str, str]]]] = {
     "empty libcuda": (node(empty_library="libcuda"), {
         ("fail", "versions.driver-files", "/usr/lib/x86_64-linux-gnu/libcuda.so.570.124.06"),
     }),
+    "storage in the network of a rail": (
+        record("file:/proc/self/mountinfo",
+               ok("9 1 0:6 / /data rw - nfs4 192.0.2.9:/a rw,addr=10.1.0.1\n")), {("fail", "storage.network", "/data")},
+    ),
     "PyTorch for a newer driver": (
         both(record(f"file:{WHEELS}/torch-2.9.0.dist-info/INSTALLER", ok("pip\n")),
              record(f"file:{WHEELS}/torch/version.py", ok("cuda: Optional[str] = '13.0'\n"))),
@@ -263,6 +269,10 @@ BOTH: dict[str, tuple[Fault, set[tuple[str, str, str]]]] = {
 }  # fmt: skip
 
 INFINIBAND: dict[str, tuple[Fault, set[tuple[str, str, str]]]] = {
+    "SHARP plug-in without its library": (
+        record(SHARP, ran("184200 /opt/hpcx/nccl_rdma_sharp_plugin/lib/libnccl-net.so \n", 1)),
+        {("warn", "nccl.sharp-plugin", "/opt/hpcx/nccl_rdma_sharp_plugin/lib/libnccl-net.so")},
+    ),
     "no uverbs device": (nic("mlx5_11", uverbs=False), {
         ("fail", "rdma.device-nodes", "mlx5_11"), ("unknown", "rdma.active-mtu", "mlx5_11:1"),
     }),

@@ -153,7 +153,8 @@ FAULTS: Faults = {
 LESS_PER_GPU, ("fail", "pcie.nic-link", "mlx5_3")}),
     "NIC with half its lanes": (nic("mlx5_3", lanes=8), {
         LESS_PER_GPU, ("fail", "pcie.nic-link", "mlx5_3")}),
-    "port at HDR100": (nic("mlx5_8", rate="100 Gb/sec (2X HDR)"), {LESS_PER_GPU, ("fail", "rdma.port-rate", "mlx5_8:1")}),
+    "port at HDR100": (nic("mlx5_8", rate="100 Gb/sec (2X HDR)"), {
+        LESS_PER_GPU, ("fail", "rdma.port-rate", "mlx5_8:1")}),
     "port of a VPI card set to Ethernet": (
         nic("mlx5_8", layer="Ethernet"), {("fail", "rdma.link-layer", "mlx5_8:1")},
     ),

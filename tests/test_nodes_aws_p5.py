@@ -43,13 +43,15 @@ def without_nic(device: str) -> Fault:
 
 FAULTS: Faults = {
     "instance launched with a device fewer": (without_nic("rdmap130s0"), {
-LESS_PER_GPU, ("fail", "rdma.device-count", "")}),
+        LESS_PER_GPU, ("fail", "rdma.device-count", "")}),
     "device without its driver": (
-        nic("rdmap130s0", bound=False), {LESS_PER_GPU, ("fail", "rdma.device-count", ""), ("fail", "rdma.registered", "")},
+        nic("rdmap130s0", bound=False), {
+            LESS_PER_GPU, ("fail", "rdma.device-count", ""), ("fail", "rdma.registered", "")},
     ),
     "port down": (nic("rdmap96s0", state="DOWN", physical="Disabled"), {
-LESS_PER_GPU, ("fail", "rdma.port-state", "rdmap96s0:1")}),
-    "port at half rate": (nic("rdmap201s0", rate="50 Gb/sec (1X HDR)"), {LESS_PER_GPU, ("fail", "rdma.port-rate", "rdmap201s0:1")}),
+        LESS_PER_GPU, ("fail", "rdma.port-state", "rdmap96s0:1")}),
+    "port at half rate": (nic("rdmap201s0", rate="50 Gb/sec (1X HDR)"), {
+        LESS_PER_GPU, ("fail", "rdma.port-rate", "rdmap201s0:1")}),
     "every port at half rate": (every_rail(rate="50 Gb/sec (1X HDR)"), {LESS_PER_GPU, ("fail", "rdma.port-rate", "")}),
     "device node missing": (nic("rdmap164s0", uverbs=False), {("fail", "rdma.device-nodes", "rdmap164s0")}),
     "device node that this user may not open": (
@@ -62,7 +64,8 @@ LESS_PER_GPU, ("fail", "rdma.port-state", "rdmap96s0:1")}),
     "TCP left over": (
         env(NCCL_NET="Socket"), {("fail", "nccl.left-over-disables", "NCCL_NET")},
     ),
-    "PCIe link with half its lanes": (nic("rdmap115s0", lanes=4), {LESS_PER_GPU, ("fail", "pcie.nic-link", "rdmap115s0")}),
+    "PCIe link with half its lanes": (nic("rdmap115s0", lanes=4), {
+        LESS_PER_GPU, ("fail", "pcie.nic-link", "rdmap115s0")}),
     "PCIe link with fewer lanes that suffice": (
         nic("rdmap115s0", lanes=4, speed="32.0 GT/s PCIe"), {("warn", "pcie.nic-link", "rdmap115s0")},
     ),

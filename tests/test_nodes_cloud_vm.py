@@ -59,13 +59,15 @@ FAULTS: Faults = {
     "virtual function was not handed in": (without_nic("mlx5_ib3"), {
 LESS_PER_GPU, ("fail", "rdma.device-count", "mlx5_ib3")}),
     "virtual function without its RDMA driver": (
-        nic("mlx5_ib3", bound=False), {LESS_PER_GPU, ("fail", "rdma.device-count", "mlx5_ib3"), ("fail", "rdma.registered", "")},
+        nic("mlx5_ib3", bound=False), {
+            LESS_PER_GPU, ("fail", "rdma.device-count", "mlx5_ib3"), ("fail", "rdma.registered", "")},
     ),
     "InfiniBand modules are not loaded": (
         node(without_modules=("ipmi_si", "ib_uverbs", "rdma_ucm")),
         {("fail", "kernel.modules", "ib_uverbs"), ("warn", "kernel.modules", "rdma_ucm")},
     ),
-    "port at HDR100": (nic("mlx5_ib7", rate="100 Gb/sec (2X HDR)"), {LESS_PER_GPU, ("fail", "rdma.port-rate", "mlx5_ib7:1")}),
+    "port at HDR100": (nic("mlx5_ib7", rate="100 Gb/sec (2X HDR)"), {
+        LESS_PER_GPU, ("fail", "rdma.port-rate", "mlx5_ib7:1")}),
     "HCA names of bare metal": (set_too(NCCL_IB_HCA="=mlx5_0,mlx5_1"), {("fail", "nccl.ib-hca", "NCCL_IB_HCA")}),
     "list takes in the accelerated network interface": (
         set_too(NCCL_IB_HCA="mlx5_"),

@@ -97,7 +97,8 @@ LESS_PER_GPU, ("fail", "rdma.port-state", "mlx5_4:1")}),
     "slow port": (nic("mlx5_0", rate="200 Gb/sec (2X NDR)"), {LESS_PER_GPU, ("fail", "rdma.port-rate", "mlx5_0:1")}),
     "device node not usable": (nic("mlx5_0", mode="0600"), {("fail", "rdma.device-nodes", "mlx5_0")}),
     "one of two HCAs of a processor without driver": (
-        nic("mlx5_1", bound=False), {LESS_PER_GPU, ("fail", "rdma.device-count", "mlx5_1"), ("fail", "rdma.registered", "")},
+        nic("mlx5_1", bound=False), {
+            LESS_PER_GPU, ("fail", "rdma.device-count", "mlx5_1"), ("fail", "rdma.registered", "")},
     ),
     "both HCAs of a processor without driver": (
         both(nic("mlx5_4", bound=False), nic("mlx5_5", bound=False)),

@@ -63,7 +63,8 @@ FAULTS: Faults = {
     "NIC in a slot of eight lanes, which still suffice": (
         nic("mlx5_1", lanes=8), {("warn", "pcie.nic-link", "mlx5_1")},
     ),
-    "NIC in a PCIe 3 slot": (nic("mlx5_1", speed="8.0 GT/s PCIe"), {("fail", "rdma.bandwidth-per-gpu", ""), ("fail", "pcie.nic-link", "mlx5_1")}),
+    "NIC in a PCIe 3 slot": (nic("mlx5_1", speed="8.0 GT/s PCIe"), {
+        ("fail", "rdma.bandwidth-per-gpu", ""), ("fail", "pcie.nic-link", "mlx5_1")}),
     "NIC reads in small requests": (nic("mlx5_1", max_read_request=256), {("warn", "pcie.max-read-request", "")}),
     "both NICs of a socket in the other's slots": (
         in_the_other_sockets_slot,
