@@ -152,7 +152,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("nccl.mnnvl", "NCCL_MNNVL_ENABLE requires NVLink between nodes only where there is some", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-mnnvl-enable (1: initialisation fails without it; 2, the default: automatic)", "Unset NCCL_MNNVL_ENABLE: NCCL finds the fabric; on an NVL72 start IMEX first (`nvidia-imex-ctl -N`).", ("NT-ENV-11",), True, False, False, "", ("nvml:gpus", "cmd:systemctl show *"), (), False, ("no_gpu",), "mnnvl"),
         ("nccl.sharp", "SHARP is neither switched off by a left-over nor asked for in vain", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-collnet-enable; NVIDIA SHARP user manual: InfiniBand, with the rdma-sharp plug-in", "Unset it after the A/B test; to use SHARP: InfiniBand, the plug-in, sharp_am, and NCCL_COLLNET_ENABLE=1.", ("NT-ENV-13",), False, False, False, "", (), (), False, (), "sharp"),
     )),
-    "sharp_plugin": (4520, 40656057, (
+    "sharp_plugin": (4507, 40656057, (
         ("nccl.sharp-plugin", "NCCL's SHARP plug-in is installed whole, where the loader finds it", "node", "https://github.com/Mellanox/nccl-rdma-sharp-plugins; HPC-X manual, NCCL-RDMA-SHARP plugins; ld.so(8)", "Load HPC-X in the job (`source hpcx-init.sh; hpcx_load`), or put the folders of libnccl-net.so and libsharp_coll.so into LD_LIBRARY_PATH.", ("NT-SHP-3",), False, False, False, "", (), (), False, ("no_gpu", "no_rdma"), "sharp_plugin"),
     )),
     "nccl_software": (10749, 1396496428, (

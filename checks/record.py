@@ -33,10 +33,10 @@ def kept(run: RunFacts, site: Site) -> Iterator[Finding]:
     regression is argued about instead of found.
 
     Needed are GPU model and number, driver, CUDA, NCCL, PyTorch, container image, NCCL variables and topology. It
-    passes where the nodes that the log names were asked as well, and all of it is in the report's ``record``; with the
-    log alone, or where one of them is not known, it is unknown. "No PyTorch" and "no image" count where preflight looked,
-    so run it where the job runs: in its container. It warns where a node has several versions of NCCL or PyTorch and
-    the log does not say which one was taken.
+    passes where the nodes that the log names were asked as well, and all of it is in the report's ``record``; with
+    the log alone, or where one of them is not known, it is unknown. "No PyTorch" and "no image" count where preflight
+    looked, so run it where the job runs: in its container. It warns where a node has several versions of NCCL or
+    PyTorch and the log does not say which one was taken.
 
     A false alarm: images with several environments, where each job names its own.
     """

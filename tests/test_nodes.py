@@ -106,10 +106,6 @@ BOTH: dict[str, tuple[Fault, set[tuple[str, str, str]]]] = {
     "empty libcuda": (node(empty_library="libcuda"), {
         ("fail", "versions.driver-files", "/usr/lib/x86_64-linux-gnu/libcuda.so.570.124.06"),
     }),
-    "storage in the network of a rail": (
-        record("file:/proc/self/mountinfo",
-               ok("9 1 0:6 / /data rw - nfs4 192.0.2.9:/a rw,addr=10.1.0.1\n")), {("fail", "storage.network", "/data")},
-    ),
     "PyTorch for a newer driver": (
         both(record(f"file:{WHEELS}/torch-2.9.0.dist-info/INSTALLER", ok("pip\n")),
              record(f"file:{WHEELS}/torch/version.py", ok("cuda: Optional[str] = '13.0'\n"))),
@@ -280,6 +276,10 @@ INFINIBAND: dict[str, tuple[Fault, set[tuple[str, str, str]]]] = {
 }  # fmt: skip
 
 ROCE: dict[str, tuple[Fault, set[tuple[str, str, str]]]] = {
+    "storage in the network of a rail": (
+        record("file:/proc/self/mountinfo",
+               ok("9 1 0:6 / /data rw - nfs4 192.0.2.9:/a rw,addr=10.1.0.1\n")), {("fail", "storage.network", "/data")},
+    ),
     "no uverbs device": (nic("mlx5_11", uverbs=False), {
         ("fail", "rdma.device-nodes", "mlx5_11"), ("unknown", "roce.chain", "mlx5_11:1"),
     }),

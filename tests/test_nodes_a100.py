@@ -221,6 +221,7 @@ def test_healthy() -> None:
     assert found["exit_status"] == 0
     assert found["nodes"][0]["part"] == "HGX A100"
     assert silent_checks(found) == {
+        "nccl.sharp-plugin", "versions.compatibility",
         "container.gpu-devices", "container.device-plugin",
         "container.networks", "gpu.fabric-state", "gpu.process-per-gpu",
         "gpu.recovery-action", "gpu.retired-pages", "nvlink.imex", "rails.subnets", "roce.chain",

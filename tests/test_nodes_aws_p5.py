@@ -109,6 +109,7 @@ NOT_OF_EFA = {
     "rdma.active-mtu", "roce.chain", "rails.subnets", "rails.isolated", "switch.pfc", "switch.mtu", "optics.module",
     "optics.fec", "optics.ber", "counters.link-quality", "counters.flaps", "counters.traffic-class",
     "nccl.load-balancing", "pcie.max-read-request", "pcie.relaxed-ordering", "container.rdma-address",
+    "storage.network",
 }  # fmt: skip
 
 
@@ -118,6 +119,7 @@ def test_healthy() -> None:
     assert found["exit_status"] == 0
     assert silent_checks(found) == NOT_OF_EFA | {
         "container.gpu-devices", "container.device-plugin", "container.networks", "gpu.process-per-gpu",
+        "nccl.sharp-plugin", "versions.compatibility",
         "gpu.retired-pages", "gpudirect.iommu", "kernel.cpu-governor", "nvlink.imex",
     }  # fmt: skip
     skips = [one for one in found["findings"] if one["check"] in NOT_OF_EFA]

@@ -180,7 +180,8 @@ def test_healthy_node_raises_nothing() -> None:
     assert {finding["status"] for finding in said["findings"]} == {"pass", "skip"}
     assert {finding["check"] for finding in said["findings"] if finding["status"] == "skip"} == {
         "gpu.retired-pages", "gpu.process-per-gpu", "nvlink.imex", "xid.nvswitch", "pcie.relaxed-ordering",
-        "roce.chain", "rails.subnets", "container.gpu-devices", "container.device-plugin",
+        "roce.chain", "rails.subnets", "nccl.sharp-plugin", "versions.compatibility",
+        "container.gpu-devices", "container.device-plugin",
         "container.networks", "counters.visible",
         "counters.traffic-class", "switch.pfc", "switch.mtu",
     }  # fmt: skip

@@ -177,6 +177,7 @@ def test_healthy() -> None:
     assert found["exit_status"] == 0
     assert found["nodes"][0]["part"] == "L40S PCIe"
     assert silent_checks(found) == {
+        "nccl.sharp-plugin", "versions.compatibility",
         "container.gpu-devices", "container.device-plugin",
         "container.networks", "gpu.fabric-state", "gpu.mig", "gpu.process-per-gpu",
         "gpu.retired-pages", "nvlink.fabric-manager", "nvlink.imex", "nvlink.links", "pcie.relaxed-ordering",

@@ -12,7 +12,6 @@ from tests.machines.machine import Qos
 from tests.machines.p5 import EFA_2
 from tests.machines.unusual import GRACE, NODES, SHARED, TWO_PORTS, gh200, h20_shared_nics, h100_two_ports
 from tests.whole_nodes import (
-    LESS_PER_GPU,
     Fault,
     Faults,
     Findings,
@@ -58,7 +57,7 @@ SHARED_FAULTS: Faults = {
 TWO_PORTS_FAULTS: Faults = {
     "a port that the right list names is down": (
         nic("mlx5_10", state="DOWN", physical="Polling"), {
-            ("fail", "rdma.port-state", "mlx5_10:1"), LESS_PER_GPU,
+            ("fail", "rdma.port-state", "mlx5_10:1"), ("fail", "rdma.bandwidth-per-gpu", ""),
         },
     ),
     "one port's map forgets the DSCP": (
