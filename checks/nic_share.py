@@ -18,8 +18,8 @@ from preflight.model import Finding, Status, check, compare, unknown
     "rdma.bandwidth-per-gpu",
     title="Each GPU has its share of NIC bandwidth",
     source=f"{SYSFS}; sysfs-bus-pci; what is expected: the cluster file, else the part catalogue",
-    fix="Bring ports that are down or slow to their rate (rdma.port-state, rdma.port-rate, pcie.nic-link); a node that "
-    "is built with less needs a smaller share of communication, or other nodes.",
+    fix="`ibstat` and `lspci -vv -s NIC` show ports and links below their rate; of a node that is built with less, say "
+    "what its jobs need: thresholds.nic_gbps_per_gpu.",
     answers=("FP-BW-1",),
     gating=False,  # a design, not a fault; a fault of a port is the matter of the checks of ports
     unless=(no_gpu, no_rdma),

@@ -21,7 +21,8 @@ _ASK = "`ip route get SERVER` names the interface; GPFS: `mmdiag --network`, Bee
     "storage.network",
     title="No storage is mounted over the compute fabric",
     source="proc_pid_mountinfo(5), nfs(5), sysfs-class-nvme; operators' rule: backend and storage networks are apart",
-    fix="Mount from an address of the storage or frontend network, or give the servers' network a route over it.",
+    fix="`ip route get SERVER`; mount from an address of the storage or frontend network, or route the servers' "
+    "network over it.",
     answers=("AN-2",),
     reads=("file:/sys/class/nvme/*/transport", "file:/sys/class/nvme/*/address"),
     gating=False,  # a design; it slows jobs and stops none

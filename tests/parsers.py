@@ -24,6 +24,7 @@ from preflight.facts import (
     RunFacts,
     addresses,
     binding,
+    compatibility,
     congestion,
     container,
     counters,
@@ -39,6 +40,7 @@ from preflight.facts import (
     nccl_collective,
     nccl_env,
     nccl_table,
+    nic_bandwidth,
     nvlink,
     pci,
     qos,
@@ -311,6 +313,11 @@ _text(
     "eth0\t00000000\t010200C0\t0003\t0\t0\t100\t00000000\t0\t0\t0\n",
     "Iface\tDestination\n",
 )
+_text(
+    "image.containerenv",
+    'engine="podman-5.2.0"\nimage="registry.example/a:1"\nimageid="1f2e3d"\n',
+    tool="podman's .containerenv",
+)
 _text("compatibility.built_for", "cuda: Optional[str] = '12.4'\n", "cuda = None\n", tool="torch/version.py")
 _text("compatibility.driver_version", "550.54.15")
 _text("versions.parse_libraries", *_out(versions.LIBRARIES)[:1],
@@ -398,6 +405,9 @@ def _qos(what: str) -> None:
 _evidence("addresses.addresses")
 _evidence("addresses.effective", lambda e: addresses.effective(e, "enp24s0", "rp_filter"))
 _evidence("clock.clock")
+_evidence("mounts.nvme")
+_evidence("nic_bandwidth.cards", lambda e: nic_bandwidth.cards(e, rdma.ports(e)))
+_evidence("compatibility.build", lambda e: [compatibility.build(e, one) for one in versions.packages(e)])
 _evidence("gpu.driver")
 _evidence("pod.pod")
 _evidence("gpu_health.health")

@@ -79,7 +79,7 @@ GRACE_FAULTS: Faults = {
         nic("mlx5_0", rate="200 Gb/sec (4X HDR)"),
         {
             ("fail", "rdma.port-rate", ""),
-            ("fail", "rdma.bandwidth-per-gpu", ""),
+            ("unknown", "rdma.bandwidth-per-gpu", ""),
         },
     ),
     "NUMA balancing on": (node(numa_balancing=1), {("warn", "kernel.numa-balancing", "")}),
