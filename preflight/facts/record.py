@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from preflight.evidence import EvidenceError
 from preflight.facts import settings, versions
 from preflight.facts.compatibility import build
+from preflight.facts.image import VARIABLES as IMAGE
 from preflight.facts.image import image
 
 if TYPE_CHECKING:
@@ -90,7 +91,8 @@ def _topology(node: NodeFacts) -> str:
 
 
 def _variables(node: NodeFacts) -> str:
-    return " ".join(f"{one.name}={one.value}" for one in node.nccl_env.settings) or "none set"
+    named = [one for one in node.nccl_env.settings if one.name not in IMAGE]
+    return " ".join(f"{one.name}={one.value}" for one in named) or "none set"
 
 
 _PARTS: tuple[tuple[str, Callable[[NodeFacts], str]], ...] = (
