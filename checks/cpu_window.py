@@ -29,9 +29,15 @@ def cpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     wait, and a transport that copies through the host (TCP, staging, Gloo) is what usually fills them.
 
     More than 90 % busy on average, a CPU with more than 80 % of its time in interrupts, or more than 5 % stolen by the
-    hypervisor warns; the shares are judgements. The average over a window hides spikes that are much shorter.
+    hypervisor warns; so does a single CPU that is more than 90 % busy and spends more than half of its time in the
+    kernel while the network is loaded: that is how one thread that sends over TCP looks, and nothing else of a healthy
+    job. The shares are judgements. The average over a window hides spikes that are much shorter.
 
-    A false alarm: a benchmark of the CPU, or a build, that runs on the node meanwhile.
+    A CPU that is full in user code is printed and not judged: NCCL's threads poll by design, data loaders compute, and
+    a thread that copies through host memory looks like either.
+
+    A false alarm: a benchmark of the CPU, or a build, that runs on the node meanwhile; a thread of the kernel that
+    polls (io_uring, vhost), or one that writes a checkpoint.
     """
     window = node.cpu_window
     try:
@@ -42,11 +48,16 @@ def cpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     busy = sum(time.busy for time in mine.values()) / len(mine)
     stolen = sum(time.stolen for time in mine.values()) / len(mine)
     flooded = frozenset(number for number, time in mine.items() if time.interrupts > 0.8)
+    loaded = _loaded(node)
+    full = frozenset(n for n, time in mine.items() if time.busy > 0.9 and time.kernel > 0.5 and n not in flooded)
+    user = frozenset(number for number, time in mine.items() if time.busy > 0.9) - full - flooded
     during = f"in {window.seconds:.0f} s {_traffic(node)}"
     bad = [
         (busy > 0.9, f"{len(mine)} CPUs were {100 * busy:.0f} % busy {during}", f"{100 * busy:.0f} %", "at most 90 %"),
         (bool(flooded), f"CPU {fold_ids(flooded)} did little but interrupts {during}",
          f"{100 * max(time.interrupts for time in mine.values()):.0f} % of its time", "at most 80 %"),
+        (bool(full) and loaded, f"CPU {fold_ids(full)} was full with the kernel's work {during}",
+         f"{100 * max((mine[n].kernel for n in full), default=0):.0f} % of its time in the kernel", "at most 50 %"),
         (stolen > 0.05, f"the hypervisor took {100 * stolen:.0f} % of the CPUs' time {during}", f"{100 * stolen:.0f} %",
          "at most 5 %"),
     ]  # fmt: skip
@@ -54,9 +65,10 @@ def cpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
         if wrong:
             yield warned(message, found=found, expected=f"{expected} (judgement)", evidence=[STAT])
     if not any(wrong for wrong, *_ in bad):
-        good = passed(f"{len(mine)} CPUs were at most 90 % busy {during}", found=f"{100 * busy:.0f} %",
+        polling = f"; CPU {fold_ids(user)} full in user code" if user else ""
+        good = passed(f"{len(mine)} CPUs were at most 90 % busy {during}", found=f"{100 * busy:.0f} %{polling}",
                       evidence=[STAT])  # fmt: skip
-        yield good if _loaded(node) else good.about()  # an idle node says nothing of collectives
+        yield good if loaded else good.about()  # an idle node says nothing of collectives
 
 
 def _loaded(node: NodeFacts) -> bool:

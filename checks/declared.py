@@ -64,7 +64,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "gpudirect_path": (9227, 750519708, (
         ("gpudirect.path", "Each GPU has a straight PCIe path to its compute NIC", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html (ACS); NCCL_NET_GDR_LEVEL, default PXB; pciutils ls-ecaps.c", "ACS: switch it off in the firmware, or on each bridge `setpci -s BRIDGE ECAP_ACS+6.w=0000` after every boot.", ("NT-GDR-1", "PA-04", "NT-FAB-2"), True, False, False, "", ("file:/sys/class/infiniband/*/hca_type",), (), False, ("no_gpu", "no_rdma"), "path"),
     )),
-    "rdma": (5505, 4124755082, (
+    "rdma": (5503, 4124755082, (
         ("rdma.device-count", "All HCAs of the compute fabric are there", "node", "the cluster file (hcas, ports.compute); https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infiniband)", "Look for the NIC with `lspci -nn` and for its driver in `dmesg` (mlx5, bnxt_re, irdma, efa); reseat it or reload its driver.", ("NT-FAB-1", "FP-BW-1"), True, False, False, "", (), (), False, (), "device_count"),
         ("rdma.registered", "Every RDMA NIC on the PCI bus is an RDMA device", "node", "https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infiniband)", "Load the driver (`modprobe mlx5_ib`, of an EFA `efa`), then read `dmesg | grep -e mlx5 -e efa -e infiniband`.", ("PA-13",), True, False, False, "", (), (), False, (), "registered"),
     )),
@@ -72,6 +72,9 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("rdma.port-state", "RDMA ports of the compute fabric are active", "node", "https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infiniband)", "Down/Polling: cable or peer; Down/Disabled: `ip link set up`; Initializing: no subnet manager.", ("NT-FAB-1", "PA-13"), True, False, False, "", ("file:/sys/class/infiniband/*/hca_type",), (), False, ("no_rdma",), "port_state"),
         ("rdma.port-rate", "RDMA ports run at the expected rate", "node", "https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infiniband); customary rates: part catalogue", "Reseat or replace the cable, then compare `ibstat` with the switch port.", ("FP-BW-1", "NT-FAB-3", "PA-12"), True, False, False, "", (), (), False, ("no_rdma",), "port_rate"),
         ("rdma.link-layer", "All compute ports have one link layer", "node", "https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infiniband)", "Set the port type (`mlxconfig -d DEVICE set LINK_TYPE_P1=1|2`), or keep the odd port out of NCCL_IB_HCA.", ("FP-LOSS-1",), True, False, False, "", (), (), False, ("no_rdma",), "link_layer"),
+    )),
+    "nic_share": (4908, 574925229, (
+        ("rdma.bandwidth-per-gpu", "Each GPU has its share of NIC bandwidth", "node", "https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infiniband); sysfs-bus-pci; what is expected: the cluster file, else the part catalogue", "`ibstat` and `lspci -vv -s NIC` show ports and links below their rate; of a node that is built with less, say what its jobs need: thresholds.nic_gbps_per_gpu.", ("FP-BW-1",), False, False, False, "", (), (), False, ("no_gpu", "no_rdma"), "bandwidth_per_gpu"),
     )),
     "rdma_verbs": (6899, 1176911888, (
         ("rdma.device-nodes", "Every HCA has a device node that this user may open", "node", "https://docs.kernel.org/infiniband/user_verbs.html", "Missing: `modprobe ib_uverbs`, or request the pod's RDMA resource; not usable: fix the udev rule or cgroup.", ("NT-CTR-1", "NT-PIT-3"), True, False, False, "", (), (), False, ("no_rdma",), "device_nodes"),
@@ -101,7 +104,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("counters.balance", "All rails carry alike", "node", "a judgement: half of what the middle port carries; NCCL spreads a collective evenly over its rails", "Compare NCCL_IB_HCA, the rails in the NCCL log (`preflight check --log job.log`) and `rdma.port-state`; one hot rail of equal ports: raise NCCL_IB_QPS_PER_CONNECTION, or route adaptively.", ("FP-CON-5", "AN-7", "NT-LENS-7"), False, False, True, "", (), (), False, (), "balance"),
         ("counters.traffic-class", "RDMA runs on the priority that is lossless", "node", "the cluster file (qos.pfc_priority); https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/counters.html", "Set the traffic class of the job (NCCL_IB_TC, UCX_IB_TRAFFIC_CLASS) to the DSCP that maps to the lossless priority, and `mlnx_qos -i IF --trust dscp`; roce.chain shows the map.", (), True, False, True, "", (), (), False, (), "traffic_class"),
     )),
-    "cpu_window": (3299, 61110006, (
+    "cpu_window": (4331, 61110006, (
         ("counters.cpu", "The CPUs keep up during the window", "node", "proc(5), /proc/stat; the shares are judgements", "`mpstat -P ALL 1` and `top -H` show who; interrupts on one CPU: spread them (`set_irq_affinity.sh IF`); TCP or staging where RDMA should run: see nccl.transport; stolen time: ask the provider.", ("NT-CPU-1",), True, False, True, "", (), (), False, (), "cpu"),
     )),
     "optics": (12535, 3340332540, (
@@ -112,6 +115,9 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "rails": (8854, 3597149125, (
         ("rails.subnets", "Each RoCE rail answers for its own address only", "node", "https://docs.kernel.org/networking/ip-sysctl.html (arp_ignore, arp_announce, rp_filter)", "Give each rail its own subnet, or `sysctl` arp_ignore=1, arp_announce=2, rp_filter=2 and routes per rail.", ("AN-3", "NT-CTR-4"), True, False, False, "", (), (), False, ("no_rdma",), "subnets"),
         ("rails.isolated", "The compute fabric carries no other traffic", "node", "proc(5), /proc/net/route; operators' rule: backend and frontend networks are apart", "`ip route`: move the default route to the management interface; give the rails subnets of their own.", ("AN-2",), True, False, False, "", (), (), False, ("no_rdma",), "isolated"),
+    )),
+    "storage": (5763, 3014961307, (
+        ("storage.network", "No storage is mounted over the compute fabric", "node", "proc_pid_mountinfo(5), nfs(5), sysfs-class-nvme; operators' rule: backend and storage networks are apart", "`ip route get SERVER`; mount from an address of the storage or frontend network, or route the servers' network over it.", ("AN-2",), False, False, False, "", ("file:/sys/class/nvme/*/transport", "file:/sys/class/nvme/*/address"), (), False, ("no_rdma",), "network"),
     )),
     "switch": (11066, 3986688947, (
         ("switch.pfc", "PFC is on for the same priorities at both ends of each cable", "node", "IEEE 802.1Qaz-2011 (DCBX), 802.1AB (LLDP)", "Set the switch port and the interface alike: `mlnx_qos -i IF --pfc …`, and the switch's PFC profile.", ("AN-4", "FP-LOSS-2"), True, False, False, "", (), (), False, ("no_rdma",), "pfc"),
@@ -148,6 +154,9 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("nccl.mnnvl", "NCCL_MNNVL_ENABLE requires NVLink between nodes only where there is some", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-mnnvl-enable (1: initialisation fails without it; 2, the default: automatic)", "Unset NCCL_MNNVL_ENABLE: NCCL finds the fabric; on an NVL72 start IMEX first (`nvidia-imex-ctl -N`).", ("NT-ENV-11",), True, False, False, "", ("nvml:gpus", "cmd:systemctl show *"), (), False, ("no_gpu",), "mnnvl"),
         ("nccl.sharp", "SHARP is neither switched off by a left-over nor asked for in vain", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-collnet-enable; NVIDIA SHARP user manual: InfiniBand, with the rdma-sharp plug-in", "Unset it after the A/B test; to use SHARP: InfiniBand, the plug-in, sharp_am, and NCCL_COLLNET_ENABLE=1.", ("NT-ENV-13",), False, False, False, "", (), (), False, (), "sharp"),
     )),
+    "sharp_plugin": (4507, 40656057, (
+        ("nccl.sharp-plugin", "NCCL's SHARP plug-in is installed whole, where the loader finds it", "node", "https://github.com/Mellanox/nccl-rdma-sharp-plugins; HPC-X manual, NCCL-RDMA-SHARP plugins; ld.so(8)", "Load HPC-X in the job (`source hpcx-init.sh; hpcx_load`), or put the folders of libnccl-net.so and libsharp_coll.so into LD_LIBRARY_PATH.", ("NT-SHP-3",), False, False, False, "", (), (), False, ("no_gpu", "no_rdma"), "sharp_plugin"),
+    )),
     "nccl_software": (10749, 1396496428, (
         ("nccl.named-files", "The files that NCCL's variables name are there, and true", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html (NCCL_TOPO_FILE, NCCL_TOPO_DUMP_FILE, NCCL_CONF_FILE, NCCL_NET_PLUGIN)", "`ls -l` the path where the job runs; correct it, or mount the provider's topology file there.", ("NT-ENV-10",), True, False, False, "", (), (), False, (), "named_files"),
         ("nccl.pytorch-variables", "PyTorch's NCCL error handling is on, under the name that PyTorch reads", "node", "https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html; renamed in PyTorch 2.2", "From PyTorch 2.2 on unset NCCL_ASYNC_ERROR_HANDLING and leave TORCH_NCCL_ASYNC_ERROR_HANDLING at its default.", ("NT-ENV-7",), False, False, False, "", (), (), False, (), "pytorch_variables"),
@@ -174,6 +183,9 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("versions.driver-files", "The driver's libraries are whole and of the kernel module's version", "node", "NVIDIA driver README: the user-space libraries and the kernel module are of one version", "Install one driver version whole and reboot; in an image remove its own `libcuda.so*` and `libnvidia-*.so*`.", ("PA-03",), True, False, False, "", (), (), False, ("no_gpu",), "driver_files"),
         ("versions.nccl", "There is one NCCL, or the one that PyTorch brought", "node", "PyTorch's wheels load the NCCL of their own nvidia-nccl package by RPATH; ld.so(8), LD_LIBRARY_PATH", "Remove the system's `libnccl.so*` from images with PyTorch wheels, or install the same version.", ("NT-PIT-4",), True, False, False, "", ("file:*.dist-info/INSTALLER",), (), False, ("no_gpu",), "nccl"),
     )),
+    "compatibility": (6189, 686182309, (
+        ("versions.compatibility", "The driver runs the CUDA that PyTorch and NCCL were built for", "node", "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html; forward compatibility: the cuda-compat package", "Install a driver of the CUDA that PyTorch was built for (`torch.version.cuda`), or a PyTorch of the driver's major version; keep one nvidia-nccl package beside it.", ("PA-03",), True, False, False, "", ("file:*.dist-info/INSTALLER", "file:*/torch/version.py", "dir:/usr/local/cuda/compat"), (), False, ("no_gpu",), "compatibility"),
+    )),
     "checkpoint": (4762, 240998537, (
         ("checkpoint.age", "The newest checkpoint is as young as the site promises", "node", "the cluster file: checkpoint.path and checkpoint.interval_min", "Read the job's log and `df` of the file system: full or slow storage, a hanging rank, an interval in steps.", ("FP-LOSS-4", "PA-26"), False, False, False, "", (), (), False, (), "age"),
     )),
@@ -191,7 +203,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("trend.temperature", "GPUs keep their thermal headroom", "node", "nvmlDeviceGetMarginTemperature: degrees to the slowdown; the 30 days ahead are a judgement", "Read `nvidia-smi -q -d TEMPERATURE`; look at fans, filters and coolant, and at the inlet air of the rack.", ("AN-9", "AN-11"), False, False, False, "", (), (), True, (), "temperature"),
         ("trend.job-time", "Jobs take as long as they used to", "node", "The history's own jobs: median of the earlier ones of that name; 25 % is a judgement", "Compare the nodes of the slow run with those of a good one: `preflight diff GOOD SLOW`.", ("AN-10",), False, False, False, "", (), (), True, (), "job_time"),
     )),
-    "record": (3248, 653093713, (
+    "record": (3474, 653093713, (
         ("nccl-tests.record", "A result is kept with the hardware and software that it was measured on", "run", "the record that the tuning guide asks for: GPU model, driver, CUDA, NCCL, PyTorch, variables, topology", "Hand the evidence of its nodes over as well: `preflight check --hosts NODES --log FILE --json report.json`.", ("NT-REC-1",), False, False, False, "", (), (), False, (), "kept"),
     )),
     "container_devices": (8907, 198289149, (
@@ -280,10 +292,10 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("nccl-tests.curve", "Bandwidth rises with the message size, and latency is flat", "run", "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md; 5 % between neighbouring sizes: ROCm cvs", "Run the odd sizes alone with `-n 100`, then with NCCL_DEBUG=INFO: which algorithm and protocol changes there?", ("NT-NCCL-4", "FP-LAT-4"), True, False, False, "", (), (), False, (), "shape"),
         ("nccl-tests.collectives", "AllReduce, AllGather, ReduceScatter and All-to-All were measured", "run", "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md", "run `all_gather_perf`, `reduce_scatter_perf` and `alltoall_perf` beside `all_reduce_perf`, to the same size", ("PA-18", "PA-25", "FP-OBS-2", "GS-3"), False, False, False, "", (), (), False, (), "collectives"),
     )),
-    "nccl_use": (8102, 1088756750, (
+    "nccl_use": (9079, 1723551741, (
         ("nccl.communicators", "Communicators are made once and used again", "run", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/communicators.html; more than 100 of one size by one rank: a judgement", "Make process groups before the loop: look for `new_group` and `init_process_group` inside it.", ("NT-COM-1",), False, False, False, "", (), (), False, (), "communicators"),
         ("nccl.buffers", "User buffers are registered by all ranks or by none", "run", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/bufferreg.html: all ranks must register; lines of NCCL 2.19 … 2.30", "Register on every rank: the same NCCL_LOCAL_REGISTER, the same allocator (`ncclMemAlloc`), the same code.", ("NT-COM-2",), False, False, False, "", (), (), False, (), "buffers"),
-        ("nccl.in-network", "Sums are made in the network: SHARP over InfiniBand, NVLink SHARP in a node", "run", "NVIDIA SHARP user manual; nccl-rdma-sharp-plugins; lines of NCCL 2.17 … 2.30", "SHARP: the plug-in (`libnccl-net.so` of HPC-X), sharp_am, NCCL_COLLNET_ENABLE=1. NVLS: unset its variable.", ("NT-SHP-3", "NT-SHP-4"), False, False, False, "", (), (), False, (), "in_network"),
+        ("nccl.in-network", "Sums are made in the network: SHARP over InfiniBand, NVLink SHARP in a node", "run", "NVIDIA SHARP user manual; nccl-rdma-sharp-plugins; lines of NCCL 2.17 … 2.30", "SHARP: the plug-in (`libnccl-net.so` of HPC-X), sharp_am, NCCL_COLLNET_ENABLE=1. NVLS: unset its variable.", ("NT-SHP-2", "NT-SHP-3", "NT-SHP-4"), False, False, False, "", (), (), False, (), "in_network"),
     )),
     "nccl_layout": (3060, 932448912, (
         ("nccl-tests.job-collectives", "The benchmark covers the collectives of the job", "run", "PyTorch DDP: AllReduce; FSDP and ZeRO: AllGather and ReduceScatter; mixtures of experts: All-to-All", "Run `all_gather_perf`, `reduce_scatter_perf` and `alltoall_perf` beside `all_reduce_perf`, as the job needs.", ("PA-N1",), False, False, False, "", (), (), False, (), "job_collectives"),

@@ -97,7 +97,7 @@ def buffers(run: RunFacts, site: Site) -> Iterator[Finding]:
     title="Sums are made in the network: SHARP over InfiniBand, NVLink SHARP in a node",
     source="NVIDIA SHARP user manual; nccl-rdma-sharp-plugins; lines of NCCL 2.17 … 2.30",
     fix="SHARP: the plug-in (`libnccl-net.so` of HPC-X), sharp_am, NCCL_COLLNET_ENABLE=1. NVLS: unset its variable.",
-    answers=("NT-SHP-3", "NT-SHP-4"),
+    answers=("NT-SHP-2", "NT-SHP-3", "NT-SHP-4"),
     scope="run",
     gating=False,
 )
@@ -107,6 +107,7 @@ def in_network(run: RunFacts, site: Site) -> Iterator[Finding]:
     Sums that are made in the switches cross each link once instead of twice; where they were bought and are not used
     nothing says so.
 
+    A communicator that SHARP was set up for shows that the aggregation manager answers; an error of its library warns.
     SHARP that is asked for (NCCL_COLLNET_ENABLE=1) and whose plug-in is not loaded, or of which no channel shows,
     warns; so does NVLS that the GPUs support and that was switched off. Without either being asked for or supported
     there is nothing to judge.
@@ -118,6 +119,8 @@ def in_network(run: RunFacts, site: Site) -> Iterator[Finding]:
         at: dict[str, Any] = {"subject": key.removeprefix("log:"), "evidence": [key]}
         yield _plugin(log, at).about("NT-SHP-3")
         yield _used(log, at).about("NT-SHP-4")
+        if granted := _granted(log, at):
+            yield granted.about("NT-SHP-2")
 
 
 def _asked(log: NcclLog) -> bool:
@@ -139,6 +142,20 @@ def _plugin(log: NcclLog, at: dict[str, Any]) -> Finding:
     if not _asked(log):
         return skipped(f"{name}: SHARP is not asked for", **at)
     return unknown(f"{name}: no line tells of a plug-in", fix="run with NCCL_DEBUG=INFO", **at)
+
+
+def _granted(log: NcclLog, at: dict[str, Any]) -> Finding | None:
+    """Say whether the aggregation manager gave the job its trees; None where the log shows no job that wanted any.
+
+    The library asks the manager when a communicator is set up, so what it set up was granted.
+    """
+    name = at["subject"]
+    if refused := next((one for one in log.failures if one.id == "sharp_failed"), None):
+        return warned(f"{name}: SHARP was asked for and not granted", found=refused.line.text, quote=str(refused.line),
+                      expected="trees of the aggregation manager (sharp_am)", **at)  # fmt: skip
+    if log.collnet:
+        return passed(f"{name}: the aggregation manager granted SHARP", found=log.collnet[0].name, **at)
+    return None
 
 
 def _used(log: NcclLog, at: dict[str, Any]) -> Finding:

@@ -56,7 +56,7 @@ def device_count(node: NodeFacts, site: Site) -> Iterator[Finding]:
         return
     roles = site.roles(node) if devices else None
     compute = {port.device for port in roles.compute} if roles else set()
-    if roles and roles.of_near_gpus and len(compute) < (site.hcas.value or 0) <= len(devices) and _gpu_lost(node, site):
+    if roles and roles.of_near_gpus and len(compute) < (site.hcas.value or 0) <= len(devices) and gpu_lost(node, site):
         yield unknown(
             f"{len(compute)} of {len(devices)} RDMA devices are near the GPUs that answer; one is lost, see gpu.count",
             found=f"{len(compute)} near a GPU",
@@ -68,7 +68,7 @@ def device_count(node: NodeFacts, site: Site) -> Iterator[Finding]:
     yield compare(len(compute), site.hcas, what="HCAs of the compute fabric", evidence=[RDMA_CLASS])
 
 
-def _gpu_lost(node: NodeFacts, site: Site) -> bool:
+def gpu_lost(node: NodeFacts, site: Site) -> bool:
     """Tell whether the matrix, by which compute NICs are told, lacks a GPU that the node has or should have."""
     return len(node.topology.gpus) < max(len(node.gpus_on_bus), site.gpus.value or 0)
 

@@ -27,14 +27,16 @@ _HAND_OVER = (
     gating=False,
 )
 def kept(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare what is known of a result with what it must be kept with: GPUs, driver, NCCL and topology of its nodes.
+    """Compare what is known of a result's nodes with what a result must be kept with.
 
     A bandwidth of last month is worth nothing if nobody knows with which NCCL on which GPUs it was measured; then the
     regression is argued about instead of found.
 
-    It passes where the nodes that the log names were asked as well, and all of it is in the report's ``record``; with
-    the log alone it is unknown. It warns where a node has several versions of NCCL or PyTorch and the log does not
-    say which one was taken.
+    Needed are GPU model and number, driver, CUDA, NCCL, PyTorch, container image, NCCL variables and topology. It
+    passes where the nodes that the log names were asked as well, and all of it is in the report's ``record``; with
+    the log alone, or where one of them is not known, it is unknown. "No PyTorch" and "no image" count where preflight
+    looked, so run it where the job runs: in its container. It warns where a node has several versions of NCCL or
+    PyTorch and the log does not say which one was taken.
 
     A false alarm: images with several environments, where each job names its own.
     """

@@ -133,6 +133,9 @@ FORMATS = (
     Format("ip -j addr", ("cmd:ip -j addr",), (_GUEST,)),
     Format("interfaces of a bond in sysfs", ("file:/sys/class/net/*/bonding/slaves",)),
     Format("psutil", ("psutil:*",), (_VM,)),
+    Format("/proc/self/mountinfo", ("file:/proc/self/mountinfo",)),
+    Format("NVMe controllers in sysfs", ("file:/sys/class/nvme/*",)),
+    Format("podman's .containerenv", ("file:/run/.containerenv",)),
     Format("/proc/net/route", ("file:/proc/net/route",), (_GUEST,)),
     # NCCL
     Format("nccl.conf", ("file:/etc/nccl.conf", "file:~/.nccl.conf", "file:*nccl.conf"), (
@@ -179,6 +182,8 @@ FORMATS = (
     )),
     Format("/etc/os-release", ("file:/etc/os-release",), (_RECORDED,)),
     Format("directories of Python packages", ("file:*.dist-info/INSTALLER",)),
+    Format("torch/version.py", ("file:*/torch/version.py",)),
+    Format("directory of CUDA's forward compatibility", ("dir:/usr/local/cuda/compat",)),
     Format("directories and variables", (
         "dir:/dev/*", "dir:/sys/kernel/iommu_groups", "dir:/sys/module", "dir:/sys/devices/system/cpu/cpufreq",
         "env:*", "statvfs:*",

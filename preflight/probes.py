@@ -30,7 +30,8 @@ ENVIRONMENT = (
     "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_IMEX_CHANNELS",
     "WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS",
     "KUBERNETES_SERVICE_HOST", "GLOO_SOCKET_IFNAME", "LD_LIBRARY_PATH", "LD_PRELOAD",
-    "PCIDEVICE_*", "NETWORK_STATUS",
+    "PCIDEVICE_*", "NETWORK_STATUS", "APPTAINER_CONTAINER", "SINGULARITY_CONTAINER",
+    "_SLURM_SPANK_OPTION_pyxis_container_image",
 )  # fmt: skip
 
 
@@ -115,6 +116,11 @@ _IB = "/sys/class/infiniband"
 _NET = "/sys/class/net"
 #: Interfaces of RDMA devices; of a bond, those that it is made of, also where a device stands for two of them.
 _RDMA_NETDEVS = (f"{_IB}/*/device/net/*", f"{_IB}/*/device/net/*/master/lower_*/device/net/*")
+#: Mounts whose data come over no network (a line of mountinfo: "… - TYPE SOURCE OPTIONS").
+NO_SERVER = (
+    r"(?!.* - (?:nfs4?|lustre|gpfs|beegfs|wekafs|ceph|cifs|smb3|panfs|pvfs2|orangefs|fuse\.glusterfs|fuse\.ceph"
+    r"|fuse\.dfuse) )"
+)
 #: Counters of single queues and rings, of which a large NIC has thousands: `rx12_packets`, `[3]: rx_drops`, ….
 _RINGS = r"\s*(?:(?:rx|tx|ch|cq|xdp|xsk)_?(?:queue_)?[0-9]+_|(?:rx|tx)_xsk[0-9]|\[[0-9]+\]:|(?:rx|tx)-[0-9]+\.)"
 
@@ -197,6 +203,7 @@ PROBES = (
     Probe("file", "/sys/devices/system/node/node*/cpulist", "NUMA nodes and their CPUs"),
     Probe("cmd", "find /dev -maxdepth 1 -name nvidia*", "which GPU device nodes a container was given"),
     Probe("file", "/etc/{podnetinfo,podinfo}/annotations", "a pod's networks, by downward API"),
+    Probe("file", "/run/.containerenv", "image of a podman container"),
     Probe("kube", "pod", "in a pod with a service account: what its containers asked for, its networks", 5),
     Probe("statvfs", "/dev/shm", "room for NCCL's shared memory"),
     Probe("file", "/proc/sys/net/ipv4/ip_local_port_range", "room for NCCL's sockets"),
@@ -219,12 +226,23 @@ PROBES = (
           " /usr/local/nvidia/lib64 /usr/local/lib -maxdepth 1 ( -name libnvidia-ml.so* -o -name libcuda.so*"
           " -o -name libnvidia-ptxjitcompiler.so* -o -name libnccl*.so* ) -printf '%s %p %l\\n'",
           "size and version of the driver's libraries and NCCL"),
+    Probe("cmd", "find -H /opt /usr/lib/x86_64-linux-gnu /usr/lib/aarch64-linux-gnu /usr/lib64 /usr/local/lib"
+          " -maxdepth 4 ( -name libsharp_coll.so* -o -name libnccl-net*.so* ) -printf '%s %p %l\\n'",
+          "NCCL's SHARP plug-in and the library that it loads", 20, where=("rdma",)),
     Probe("file", "/usr/{lib,local/lib}/python3*/{dist,site}-packages/{torch,nvidia_nccl_cu*}-*.dist-info/INSTALLER",
           "versions of PyTorch and its NCCL, by the directories' names"),
     Probe("file", "/opt/{conda,venv}/lib/python3*/site-packages/{torch,nvidia_nccl_cu*}-*.dist-info/INSTALLER",
           "the same, of conda and virtual environments"),
     Probe("file", "~/.local/lib/python3*/site-packages/{torch,nvidia_nccl_cu*}-*.dist-info/INSTALLER",
           "the same, of this user"),
+    Probe("file", "/usr/{lib,local/lib}/python3*/{dist,site}-packages/torch/version.py",
+          "which CUDA PyTorch was built for"),
+    Probe("file", "/opt/{conda,venv}/lib/python3*/site-packages/torch/version.py",
+          "the same, of conda and virtual environments"),
+    Probe("file", "~/.local/lib/python3*/site-packages/torch/version.py", "the same, of this user"),
+    Probe("dir", "/usr/local/cuda/compat", "a libcuda that runs a newer CUDA on this driver"),
+    Probe("file", "/proc/self/mountinfo", "servers of network file systems; other mounts are left out", omit=NO_SERVER),
+    Probe("file", "/sys/class/nvme/*/{transport,address}", "NVMe devices that are reached over a network"),
     Probe("file", "/proc/cmdline", "IOMMU and other boot settings"),
     Probe("file", "/proc/sys/kernel/{osrelease,hostname}", "kernel release, host name"),
     Probe("file", "/etc/os-release", "distribution"),

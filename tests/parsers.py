@@ -24,6 +24,7 @@ from preflight.facts import (
     RunFacts,
     addresses,
     binding,
+    compatibility,
     congestion,
     container,
     counters,
@@ -41,6 +42,7 @@ from preflight.facts import (
     nccl_gpudirect,
     nccl_table,
     network_switch,
+    nic_bandwidth,
     nvlink,
     pci,
     qos,
@@ -310,6 +312,25 @@ _text("text.plain", "\x1b[1;31mred\x1b[0m\r\n\x1b]0;title\x07\ufeff\x00")
 _text("text.integer", "9000\n", "-1", call=lambda value: text.integer(value, "mtu"))
 _text("text.id_list", "0-3,8,12-13\n", call=lambda value: text.id_list(value, "cpulist"))
 _text("topo.parse", *_out(TOPO), tool="nvidia-smi topo -m")
+_text(
+    "mounts.parse_mounts",
+    "512 29 0:61 / /shared rw shared:271 - nfs4 192.0.2.200:/a rw,vers=4.2,addr=192.0.2.200\n",
+    "513 29 0:62 / /scratch rw - lustre 192.0.2.1@o2ib:192.0.2.2@o2ib:/scratch rw,flock\n",
+    tool="/proc/self/mountinfo",
+)
+_text(
+    "addresses.table",
+    "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n"
+    "eth0\t00000000\t010200C0\t0003\t0\t0\t100\t00000000\t0\t0\t0\n",
+    "Iface\tDestination\n",
+)
+_text(
+    "image.containerenv",
+    'engine="podman-5.2.0"\nimage="registry.example/a:1"\nimageid="1f2e3d"\n',
+    tool="podman's .containerenv",
+)
+_text("compatibility.built_for", "cuda: Optional[str] = '12.4'\n", "cuda = None\n", tool="torch/version.py")
+_text("compatibility.driver_version", "550.54.15")
 _text("versions.parse_libraries", *_out(versions.LIBRARIES)[:1],
       outside.text("find_libraries.txt"))  # fmt: skip
 
@@ -395,6 +416,9 @@ def _qos(what: str) -> None:
 _evidence("addresses.addresses")
 _evidence("addresses.effective", lambda e: addresses.effective(e, "enp24s0", "rp_filter"))
 _evidence("clock.clock")
+_evidence("mounts.nvme")
+_evidence("nic_bandwidth.cards", lambda e: nic_bandwidth.cards(e, rdma.ports(e)))
+_evidence("compatibility.build", lambda e: [compatibility.build(e, one) for one in versions.packages(e)])
 _evidence("gpu.driver")
 _evidence("pod.pod")
 _evidence("gpu_health.health")

@@ -39,14 +39,13 @@ DEFERRED = {
 
 #: Id -> the kind of evidence that its open questions wait for; the rest of it is answered.
 IN_PART = {
-    "AN-1": "switch", "AN-2": "node", "AN-4": "switch", "AN-7": "switch", "AN-8": "bench", "AN-9": "window",
-    "FP-BW-1": "node", "FP-BW-3": "bench", "FP-BW-4": "bench", "FP-CON-1": "declared", "FP-CON-2": "switch",
+    "AN-1": "switch", "AN-4": "switch", "AN-7": "switch", "AN-8": "bench", "AN-9": "window",
+    "FP-BW-3": "bench", "FP-BW-4": "bench", "FP-CON-1": "declared", "FP-CON-2": "switch",
     "FP-CON-3": "switch", "FP-CON-4": "switch", "FP-CON-5": "switch", "FP-LAT-1": "trace", "FP-LAT-3": "switch",
     "FP-LOSS-2": "switch", "FP-OBS-2": "trace", "GS-3": "bench", "GS-5": "bench",
-    "NT-COM-1": "trace", "NT-CPU-1": "window", "NT-DDP-1": "trace", "NT-DDP-2": "trace", "NT-GDR-2": "pair",
-    "NT-INF-7": "trace", "NT-LENS-1": "trace", "NT-LENS-6": "trace", "NT-LENS-8": "trace", 
-    "NT-PIT-6": "trace", "NT-REC-1": "node", "NT-SHP-2": "node", "NT-SHP-3": "node",
-    "NT-TRN-1": "trace", "NT-TRN-4": "trace", "PA-03": "node", "PA-05": "declared",
+    "NT-COM-1": "trace", "NT-DDP-1": "trace", "NT-DDP-2": "trace", "NT-GDR-2": "pair",
+    "NT-INF-7": "trace", "NT-LENS-1": "trace", "NT-LENS-6": "trace", "NT-LENS-8": "trace",
+    "NT-PIT-6": "trace", "NT-TRN-1": "trace", "NT-TRN-4": "trace", "PA-05": "declared",
     "PA-17": "switch", "PA-19": "switch", "PA-20": "window", "PA-22": "trace", "PA-23": "trace",
     "PA-25": "trace", "PA-26": "bench", "PA-N1": "bench",
 }  # fmt: skip

@@ -11,18 +11,21 @@ import pytest
 from preflight.checks import in_module
 from preflight.evidence import from_document
 from preflight.facts.gpu_health import Fabric, Process
+from preflight.facts.sharp import FILES as SHARP
 from preflight.judge import judge
 from tests.fixture import FIXTURES, whole_node
 from tests.machines import hgx_h100, with_nic
 from tests.machines.files import files
-from tests.whole_nodes import CHECKS, Fault, Table, env, gpu, health, loud, nic, node, site
+from tests.machines.records import ok, ran
+from tests.whole_nodes import CHECKS, LESS_PER_GPU, Fault, Table, both, env, gpu, health, loud, nic, node, record, site
 
 NODES = ("hgx-h100", "hgx-h100-roce")
 
 #: Checks that skip on both: no container, the CPUs are not AMD's, a newer GPU, no job, no multi-node NVLink.
 DO_NOT_APPLY = {
     "container.gpu-devices", "container.device-plugin",
-    "container.networks", "pcie.relaxed-ordering", "gpu.retired-pages", "gpu.process-per-gpu",
+    "container.networks", "versions.compatibility", "nccl.sharp-plugin",
+    "pcie.relaxed-ordering", "gpu.retired-pages", "gpu.process-per-gpu",
     "nvlink.imex",
 }  # fmt: skip
 
@@ -56,6 +59,9 @@ def test_healthy_node_without_a_cluster_file_has_no_fail_and_no_warn(name: str) 
     assert report["exit_status"] == 3
 
 
+#: Where Python packages are.
+WHEELS = "/usr/local/lib/python3.10/dist-packages"
+
 BOTH: dict[str, tuple[Fault, set[tuple[str, str, str]]]] = {
     "GPU fell off the bus": (gpu(3, on_bus=False), {("fail", "gpu.count", "")}),
     "driver lost a GPU": (gpu(3, answers=False), {("fail", "gpu.driver", "0000:61:00.0")}),
@@ -68,9 +74,11 @@ BOTH: dict[str, tuple[Fault, set[tuple[str, str, str]]]] = {
     "a GPU without NVLink": (gpu(6, nvlink=False), {
         ("fail", "topology.nvlink", "GPU6"), ("fail", "nvlink.links", "0000:d1:00.0"),
     }),
-    "port down": (nic("mlx5_5", state="DOWN", physical="Polling"), {("fail", "rdma.port-state", "mlx5_5:1")}),
-    "slow port": (nic("mlx5_9", rate="200 Gb/sec (2X NDR)"), {("fail", "rdma.port-rate", "mlx5_9:1")}),
+    "port down": (nic("mlx5_5", state="DOWN", physical="Polling"), {
+        LESS_PER_GPU, ("fail", "rdma.port-state", "mlx5_5:1")}),
+    "slow port": (nic("mlx5_9", rate="200 Gb/sec (2X NDR)"), {LESS_PER_GPU, ("fail", "rdma.port-rate", "mlx5_9:1")}),
     "HCA without driver": (nic("mlx5_4", bound=False), {
+        LESS_PER_GPU,
         ("fail", "rdma.device-count", "mlx5_4"), ("fail", "rdma.registered", ""),
         ("warn", "topology.nearest-nic", "GPU2"), ("warn", "gpudirect.path", "GPU2-mlx5_5"),
     }),
@@ -98,6 +106,15 @@ BOTH: dict[str, tuple[Fault, set[tuple[str, str, str]]]] = {
     "empty libcuda": (node(empty_library="libcuda"), {
         ("fail", "versions.driver-files", "/usr/lib/x86_64-linux-gnu/libcuda.so.570.124.06"),
     }),
+    "PyTorch for a newer driver": (
+        both(record(f"file:{WHEELS}/torch-2.9.0.dist-info/INSTALLER", ok("pip\n")),
+             record(f"file:{WHEELS}/torch/version.py", ok("cuda: Optional[str] = '13.0'\n"))),
+        {("fail", "versions.compatibility", "torch 2.9.0")},
+    ),
+    "PyTorch of the driver's CUDA": (
+        both(record(f"file:{WHEELS}/torch-2.8.0.dist-info/INSTALLER", ok("pip\n")),
+             record(f"file:{WHEELS}/torch/version.py", ok("cuda: Optional[str] = '12.9'\n"))), set(),
+    ),
     "PyTorch brought another NCCL": (node(bundled_nccl="2.21.5"), {("warn", "versions.nccl", "")}),
     "job stopped saving": (node(checkpoint_age_min=200), {("warn", "checkpoint.age", "")}),
     "memory of one node only": (node(memory_nodes="0"), {("warn", "numa.memory", "")}),
@@ -123,7 +140,7 @@ BOTH: dict[str, tuple[Fault, set[tuple[str, str, str]]]] = {
     "fewer ports than ranks": (
         node(env={"WORLD_SIZE": "2048"}, ports="60000\t60999\n"), {("fail", "host.local-ports", "")},
     ),
-    "NIC with half its PCIe lanes": (nic("mlx5_5", lanes=8), {("fail", "pcie.nic-link", "mlx5_5")}),
+    "NIC with half its PCIe lanes": (nic("mlx5_5", lanes=8), {LESS_PER_GPU, ("fail", "pcie.nic-link", "mlx5_5")}),
     "NIC reads in small requests": (
         nic("mlx5_5", max_read_request=512), {("warn", "pcie.max-read-request", "")},
     ),
@@ -250,6 +267,10 @@ BOTH: dict[str, tuple[Fault, set[tuple[str, str, str]]]] = {
 }  # fmt: skip
 
 INFINIBAND: dict[str, tuple[Fault, set[tuple[str, str, str]]]] = {
+    "SHARP plug-in without its library": (
+        record(SHARP, ran("184200 /opt/hpcx/nccl_rdma_sharp_plugin/lib/libnccl-net.so \n", 1)),
+        {("warn", "nccl.sharp-plugin", "/opt/hpcx/nccl_rdma_sharp_plugin/lib/libnccl-net.so")},
+    ),
     "no uverbs device": (nic("mlx5_11", uverbs=False), {
         ("fail", "rdma.device-nodes", "mlx5_11"), ("unknown", "rdma.active-mtu", "mlx5_11:1"),
     }),
@@ -257,6 +278,10 @@ INFINIBAND: dict[str, tuple[Fault, set[tuple[str, str, str]]]] = {
 }  # fmt: skip
 
 ROCE: dict[str, tuple[Fault, set[tuple[str, str, str]]]] = {
+    "storage in the network of a rail": (
+        record("file:/proc/self/mountinfo",
+               ok("9 1 0:6 / /data rw - nfs4 192.0.2.9:/a rw,addr=10.1.0.1\n")), {("fail", "storage.network", "/data")},
+    ),
     "no uverbs device": (nic("mlx5_11", uverbs=False), {
         ("fail", "rdma.device-nodes", "mlx5_11"), ("unknown", "roce.chain", "mlx5_11:1"),
     }),

@@ -16,6 +16,7 @@ from tests.machines.p5 import NAME, aws_p5
 from tests.machines.records import ok, ran
 from tests.whole_nodes import (
     CHECKS,
+    LESS_PER_GPU,
     Fault,
     Faults,
     Table,
@@ -41,13 +42,17 @@ def without_nic(device: str) -> Fault:
 
 
 FAULTS: Faults = {
-    "instance launched with a device fewer": (without_nic("rdmap130s0"), {("fail", "rdma.device-count", "")}),
+    "instance launched with a device fewer": (without_nic("rdmap130s0"), {
+        LESS_PER_GPU, ("fail", "rdma.device-count", "")}),
     "device without its driver": (
-        nic("rdmap130s0", bound=False), {("fail", "rdma.device-count", ""), ("fail", "rdma.registered", "")},
+        nic("rdmap130s0", bound=False), {
+            LESS_PER_GPU, ("fail", "rdma.device-count", ""), ("fail", "rdma.registered", "")},
     ),
-    "port down": (nic("rdmap96s0", state="DOWN", physical="Disabled"), {("fail", "rdma.port-state", "rdmap96s0:1")}),
-    "port at half rate": (nic("rdmap201s0", rate="50 Gb/sec (1X HDR)"), {("fail", "rdma.port-rate", "rdmap201s0:1")}),
-    "every port at half rate": (every_rail(rate="50 Gb/sec (1X HDR)"), {("fail", "rdma.port-rate", "")}),
+    "port down": (nic("rdmap96s0", state="DOWN", physical="Disabled"), {
+        LESS_PER_GPU, ("fail", "rdma.port-state", "rdmap96s0:1")}),
+    "port at half rate": (nic("rdmap201s0", rate="50 Gb/sec (1X HDR)"), {
+        LESS_PER_GPU, ("fail", "rdma.port-rate", "rdmap201s0:1")}),
+    "every port at half rate": (every_rail(rate="50 Gb/sec (1X HDR)"), {LESS_PER_GPU, ("fail", "rdma.port-rate", "")}),
     "device node missing": (nic("rdmap164s0", uverbs=False), {("fail", "rdma.device-nodes", "rdmap164s0")}),
     "device node that this user may not open": (
         nic("rdmap164s0", mode="0600"), {("fail", "rdma.device-nodes", "rdmap164s0")},
@@ -59,7 +64,8 @@ FAULTS: Faults = {
     "TCP left over": (
         env(NCCL_NET="Socket"), {("fail", "nccl.left-over-disables", "NCCL_NET")},
     ),
-    "PCIe link with half its lanes": (nic("rdmap115s0", lanes=4), {("fail", "pcie.nic-link", "rdmap115s0")}),
+    "PCIe link with half its lanes": (nic("rdmap115s0", lanes=4), {
+        LESS_PER_GPU, ("fail", "pcie.nic-link", "rdmap115s0")}),
     "PCIe link with fewer lanes that suffice": (
         nic("rdmap115s0", lanes=4, speed="32.0 GT/s PCIe"), {("warn", "pcie.nic-link", "rdmap115s0")},
     ),
@@ -103,6 +109,7 @@ NOT_OF_EFA = {
     "rdma.active-mtu", "roce.chain", "rails.subnets", "rails.isolated", "switch.pfc", "switch.mtu", "optics.module",
     "optics.fec", "optics.ber", "counters.link-quality", "counters.flaps", "counters.traffic-class",
     "nccl.load-balancing", "pcie.max-read-request", "pcie.relaxed-ordering", "container.rdma-address",
+    "storage.network",
 }  # fmt: skip
 
 
@@ -112,6 +119,7 @@ def test_healthy() -> None:
     assert found["exit_status"] == 0
     assert silent_checks(found) == NOT_OF_EFA | {
         "container.gpu-devices", "container.device-plugin", "container.networks", "gpu.process-per-gpu",
+        "nccl.sharp-plugin", "versions.compatibility",
         "gpu.retired-pages", "gpudirect.iommu", "kernel.cpu-governor", "nvlink.imex",
     }  # fmt: skip
     skips = [one for one in found["findings"] if one["check"] in NOT_OF_EFA]
@@ -146,11 +154,14 @@ def test_a_rate_that_an_old_driver_prints_of_any_device_is_no_fault() -> None:
     machine = aws_p5()
     p5en = replace(machine, nics=tuple(one for number, one in enumerate(machine.nics) if number % 2))
     rate = {("unknown", "rdma.port-rate", ""), ("unknown", "rdma.device-count", ""), ("unknown", "checkpoint.age", "")}
-    assert loud(p5en) == rate
+    assert loud(p5en) == rate | {("unknown", "rdma.bandwidth-per-gpu", "")}
     fast = every_rail(rate="200 Gb/sec (4X HDR)", speed="32.0 GT/s PCIe", gbps=150.0)(p5en)
     assert loud(fast) == rate - {("unknown", "rdma.port-rate", "")}
     odd = nic("rdmap80s0", rate="100 Gb/sec (4X EDR)")(fast)
-    assert loud(odd) == loud(fast) | {("fail", "rdma.port-rate", "rdmap80s0:1")}
+    assert loud(odd) == loud(fast) | {
+        ("fail", "rdma.port-rate", "rdmap80s0:1"),
+        LESS_PER_GPU,
+    }
 
 
 def test_no_pair_test_begins_over_it() -> None:

@@ -12,7 +12,7 @@ from preflight.facts.gpu_health import Fabric, Process
 from tests.machines import Machine
 from tests.machines.b200 import AMD, BRIDGES, COMPUTE, GPU_BUSES, NAME, hgx_b200
 from tests.machines.platform import ONE_NODE
-from tests.whole_nodes import Fault, Faults, Table, both, env, gpu, health, loud, nic, node, report, site
+from tests.whole_nodes import LESS_PER_GPU, Fault, Faults, Table, both, env, gpu, health, loud, nic, node, report, site
 
 COMPUTE_LIST = ",".join(f"mlx5_{number}" for number, _ in COMPUTE)
 GPUS = tuple(f"0000:{bus:02x}:00.0" for bus in GPU_BUSES)
@@ -104,19 +104,21 @@ FAULTS: Faults = {
         {("warn", "gpu.process-per-gpu", ""), *(("warn", "gpu.left-over-processes", gpu) for gpu in GPUS)},
     ),
     # the compute fabric
-    "port down": (nic("mlx5_9", state="DOWN", physical="Polling"), {("fail", "rdma.port-state", "mlx5_9:1")}),
-    "no subnet manager": (nic("mlx5_9", state="INIT"), {("fail", "rdma.port-state", "mlx5_9:1")}),
-    "slow port": (nic("mlx5_15", rate="200 Gb/sec (2X NDR)"), {("fail", "rdma.port-rate", "mlx5_15:1")}),
+    "port down": (nic("mlx5_9", state="DOWN", physical="Polling"), {
+        LESS_PER_GPU, ("fail", "rdma.port-state", "mlx5_9:1")}),
+    "no subnet manager": (nic("mlx5_9", state="INIT"), {LESS_PER_GPU, ("fail", "rdma.port-state", "mlx5_9:1")}),
+    "slow port": (nic("mlx5_15", rate="200 Gb/sec (2X NDR)"), {LESS_PER_GPU, ("fail", "rdma.port-rate", "mlx5_15:1")}),
     "compute port left in Ethernet mode": (
         nic("mlx5_7", layer="Ethernet", ip=""),
         {("fail", "rdma.link-layer", "mlx5_7:1"), ("warn", "nccl.ib-hca", "NCCL_IB_HCA")},
     ),
     "HCA without driver": (nic("mlx5_8", bound=False), {
+        LESS_PER_GPU,
         ("fail", "rdma.device-count", "mlx5_8"), ("fail", "rdma.registered", ""),
         ("warn", "topology.nearest-nic", "GPU2"), ("warn", "gpudirect.path", "GPU2-mlx5_9"),
         ("fail", "nccl.ib-hca", "NCCL_IB_HCA"),
     }),
-    "NIC with half its PCIe lanes": (nic("mlx5_13", lanes=8), {("fail", "pcie.nic-link", "mlx5_13")}),
+    "NIC with half its PCIe lanes": (nic("mlx5_13", lanes=8), {LESS_PER_GPU, ("fail", "pcie.nic-link", "mlx5_13")}),
     "NCCL is told to take a bridge": (
         env(NCCL_IB_HCA=f"={COMPUTE_LIST},mlx5_0"), {("warn", "nccl.ib-hca", "NCCL_IB_HCA")},
     ),
@@ -179,7 +181,8 @@ def test_healthy_node_raises_nothing() -> None:
     assert {finding["status"] for finding in said["findings"]} == {"pass", "skip"}
     assert {finding["check"] for finding in said["findings"] if finding["status"] == "skip"} == {
         "gpu.retired-pages", "gpu.process-per-gpu", "nvlink.imex", "xid.nvswitch", "pcie.relaxed-ordering",
-        "roce.chain", "rails.subnets", "container.gpu-devices", "container.device-plugin",
+        "roce.chain", "rails.subnets", "nccl.sharp-plugin", "versions.compatibility",
+        "container.gpu-devices", "container.device-plugin",
         "container.networks", "counters.visible",
         "counters.traffic-class", "switch.pfc", "switch.mtu",
     }  # fmt: skip

@@ -35,7 +35,7 @@ from tests.whole_nodes import Fault, Findings, Table, every_gpu, every_rail, gpu
 TABLES: list[Table] = []
 
 #: What only the site knows, and no evidence shows; these do not gate.
-ONLY_THE_SITE = {"nccl.load-balancing"}
+ONLY_THE_SITE = {"nccl.load-balancing", "rdma.bandwidth-per-gpu"}
 
 COUNT, ODD = 5, "gpu003"
 
@@ -50,7 +50,7 @@ KINDS: dict[str, Callable[[str], Machine]] = {
     "b200": hgx_b200,
     "l40s": l40s_pcie,
     "subnets": lambda name: hgx_h100(name, roce=True),
-    "torch": lambda name: replace(hgx_h100(name), records={TORCH.format("2.8.0"): ok("pip\n")}),
+    "torch": lambda name: replace(hgx_h100(name), records=_torch("2.8.0")),
 }
 
 
@@ -132,6 +132,14 @@ def _renamed(names: dict[str, str]) -> Fault:
 
 
 TORCH = "file:/opt/venv/lib/python3.12/site-packages/torch-{}.dist-info/INSTALLER"
+BUILT = "file:/opt/venv/lib/python3.12/site-packages/torch/version.py"
+
+
+def _torch(version: str) -> dict[str, Any]:
+    """Return the records of an installed PyTorch."""
+    return {TORCH.format(version): ok("pip\n"), BUILT: ok("cuda: Optional[str] = '12.8'\n")}
+
+
 _EQUAL = "/sys/kernel/mm/transparent_hugepage/enabled"
 
 #: What must be equal: name -> kind of node, the fault, the one finding.
@@ -148,7 +156,7 @@ EQUAL: dict[str, tuple[str, Fault, Findings]] = {
         "h100", record("file:/usr/local/cuda/version.json", MISSING), {("warn", "fleet.software", "CUDA toolkit")},
     ),
     "PyTorch": (
-        "torch", lambda m: replace(m, records={TORCH.format("2.7.0"): ok("pip\n")}),
+        "torch", lambda m: replace(m, records=_torch("2.7.0")),
         {("fail", "fleet.software", "PyTorch")},
     ),
     "NVIDIA container toolkit": (

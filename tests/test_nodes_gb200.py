@@ -13,7 +13,7 @@ from tests.machines import Machine
 from tests.machines.gb200 import FABRIC, GPU_DOMAINS, NAME, gb200_tray
 from tests.machines.platform import ONE_NODE
 from tests.machines.records import ran
-from tests.whole_nodes import Fault, Faults, Table, both, env, gpu, health, loud, nic, node, report, site
+from tests.whole_nodes import LESS_PER_GPU, Fault, Faults, Table, both, env, gpu, health, loud, nic, node, report, site
 
 GPUS = tuple(f"{domain:04x}:01:00.0" for domain, _ in GPU_DOMAINS)
 
@@ -92,18 +92,20 @@ FAULTS: Faults = {
         {("warn", "gpu.left-over-processes", GPUS[1])},
     ),
     # the compute fabric
-    "port down": (nic("mlx5_4", state="DOWN", physical="Polling"), {("fail", "rdma.port-state", "mlx5_4:1")}),
-    "slow port": (nic("mlx5_0", rate="200 Gb/sec (2X NDR)"), {("fail", "rdma.port-rate", "mlx5_0:1")}),
+    "port down": (nic("mlx5_4", state="DOWN", physical="Polling"), {
+LESS_PER_GPU, ("fail", "rdma.port-state", "mlx5_4:1")}),
+    "slow port": (nic("mlx5_0", rate="200 Gb/sec (2X NDR)"), {LESS_PER_GPU, ("fail", "rdma.port-rate", "mlx5_0:1")}),
     "device node not usable": (nic("mlx5_0", mode="0600"), {("fail", "rdma.device-nodes", "mlx5_0")}),
     "one of two HCAs of a processor without driver": (
-        nic("mlx5_1", bound=False), {("fail", "rdma.device-count", "mlx5_1"), ("fail", "rdma.registered", "")},
+        nic("mlx5_1", bound=False), {
+            LESS_PER_GPU, ("fail", "rdma.device-count", "mlx5_1"), ("fail", "rdma.registered", "")},
     ),
     "both HCAs of a processor without driver": (
         both(nic("mlx5_4", bound=False), nic("mlx5_5", bound=False)),
-        {("fail", "rdma.device-count", ""), ("fail", "rdma.registered", ""),
+        {LESS_PER_GPU, ("fail", "rdma.device-count", ""), ("fail", "rdma.registered", ""),
          ("warn", "gpudirect.path", "GPU2-mlx5_1"), ("warn", "gpudirect.path", "GPU3-mlx5_1")},
     ),
-    "NIC with half its PCIe lanes": (nic("mlx5_5", lanes=8), {("fail", "pcie.nic-link", "mlx5_5")}),
+    "NIC with half its PCIe lanes": (nic("mlx5_5", lanes=8), {LESS_PER_GPU, ("fail", "pcie.nic-link", "mlx5_5")}),
     "NCCL takes the BlueFields of the node's own traffic": (
         env(NCCL_IB_HCA="^=mlx5_2,mlx5_6"),
         {("fail", "nccl.ib-hca", "NCCL_IB_HCA"), ("warn", "nccl.ib-hca", "NCCL_IB_HCA")},
@@ -164,6 +166,7 @@ def test_healthy_tray_raises_nothing() -> None:
         "gpu.retired-pages", "gpu.process-per-gpu", "nvlink.fabric-manager", "xid.nvswitch", "topology.nearest-nic",
         "pcie.relaxed-ordering", "roce.chain", "rails.subnets", "counters.visible", "counters.traffic-class",
         "switch.pfc", "switch.mtu",
+        "nccl.sharp-plugin", "versions.compatibility",
         "container.gpu-devices", "container.device-plugin",
         "container.networks",
     }  # fmt: skip

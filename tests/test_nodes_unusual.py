@@ -11,7 +11,20 @@ from tests.machines import Machine
 from tests.machines.machine import Qos
 from tests.machines.p5 import EFA_2
 from tests.machines.unusual import GRACE, NODES, SHARED, TWO_PORTS, gh200, h20_shared_nics, h100_two_ports
-from tests.whole_nodes import Fault, Faults, Findings, Table, both, gpu, health, loud, nic, node, report, site
+from tests.whole_nodes import (
+    Fault,
+    Faults,
+    Findings,
+    Table,
+    both,
+    gpu,
+    health,
+    loud,
+    nic,
+    node,
+    report,
+    site,
+)
 
 
 def job(**variables: str) -> Fault:
@@ -21,10 +34,14 @@ def job(**variables: str) -> Fault:
 
 SHARED_FAULTS: Faults = {
     "a NIC without its RDMA driver": (
-        nic("mlx5_bond_2", bound=False), {("fail", "rdma.device-count", "mlx5_bond_2")},
+        nic("mlx5_bond_2", bound=False), {
+            ("fail", "rdma.device-count", "mlx5_bond_2"), ("unknown", "rdma.bandwidth-per-gpu", ""),
+        },
     ),
     "a bond that lost a leg": (
-        nic("mlx5_bond_3", rate="200 Gb/sec (2X NDR)"), {("fail", "rdma.port-rate", "mlx5_bond_3:1")},
+        nic("mlx5_bond_3", rate="200 Gb/sec (2X NDR)"), {
+            ("fail", "rdma.port-rate", "mlx5_bond_3:1"), ("unknown", "rdma.bandwidth-per-gpu", ""),
+        },
     ),
     "a NIC in the slot of another GPU's switch": (
         nic("mlx5_bond_4", above=("0000:f0:01.0",), bus=0xF1),
@@ -39,7 +56,9 @@ SHARED_FAULTS: Faults = {
 
 TWO_PORTS_FAULTS: Faults = {
     "a port that the right list names is down": (
-        nic("mlx5_10", state="DOWN", physical="Polling"), {("fail", "rdma.port-state", "mlx5_10:1")},
+        nic("mlx5_10", state="DOWN", physical="Polling"), {
+            ("fail", "rdma.port-state", "mlx5_10:1"), ("fail", "rdma.bandwidth-per-gpu", ""),
+        },
     ),
     "one port's map forgets the DSCP": (
         nic("mlx5_6", qos=Qos(traffic_class=None, dscp_priority=((10, 1),))), {("fail", "roce.chain", "mlx5_6:1")},
@@ -56,7 +75,13 @@ TWO_PORTS_FAULTS: Faults = {
 }  # fmt: skip
 
 GRACE_FAULTS: Faults = {
-    "a port at half its rate": (nic("mlx5_0", rate="200 Gb/sec (4X HDR)"), {("fail", "rdma.port-rate", "")}),
+    "a port at half its rate": (
+        nic("mlx5_0", rate="200 Gb/sec (4X HDR)"),
+        {
+            ("fail", "rdma.port-rate", ""),
+            ("unknown", "rdma.bandwidth-per-gpu", ""),
+        },
+    ),
     "NUMA balancing on": (node(numa_balancing=1), {("warn", "kernel.numa-balancing", "")}),
     "few files may be open": (node(open_files=1024), {("warn", "host.open-files", "")}),
 }

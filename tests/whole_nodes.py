@@ -33,6 +33,9 @@ Fault = Callable[[Machine], Machine]
 #: What a report says apart from passes and skips: status, check, subject.
 Findings = set[tuple[str, str, str]]
 
+#: What a fault of a compute port takes from each GPU, where the catalogue has the customary figure.
+LESS_PER_GPU = ("warn", "rdma.bandwidth-per-gpu", "")
+
 #: Name of a fault -> the fault, and what the report must then say, no more and no less.
 Faults = Mapping[str, tuple[Fault, Findings]]
 

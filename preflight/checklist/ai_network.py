@@ -15,7 +15,7 @@ ITEMS = (
     _LIST.item(
         "AN-2", "backend isolated from other traffic; frontend/storage apart", "node",
         ask("No default route and no other subnet on a compute port", "rails.isolated"),
-        lack("No storage is mounted over a compute port", "the network of each mounted file system"),
+        ask("No storage is mounted over a compute port", "storage.network"),
     ),
     _LIST.item(
         "AN-3", "point-to-point addressing (/30, /31, or IPv6) where routed to the host", "node",

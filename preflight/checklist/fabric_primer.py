@@ -12,7 +12,7 @@ ITEMS = (
         "FP-BW-1", "Is there enough NIC bandwidth per GPU?", "node fabric",
         ask("All HCAs of the compute fabric are there", "rdma.device-count"),
         ask("Each port runs at its expected rate", "rdma.port-rate"),
-        lack("The NICs' Gb/s for each GPU are enough", "Gb/s of NIC for each GPU, held against what is expected"),
+        ask("The NICs' Gb/s for each GPU are enough", "rdma.bandwidth-per-gpu"),
     ),
     _LIST.item(
         "FP-BW-2", "Is the GPU-to-NIC mapping clear?", "node",

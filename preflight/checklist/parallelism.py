@@ -28,7 +28,8 @@ ITEMS = (
         ask("The driver's libraries are those of its kernel module", "versions.driver-files"),
         ask("All nodes have the same driver, NCCL, PyTorch and CUDA toolkit",
             "fleet.driver-equal", "fleet.nccl-equal", "fleet.software"),
-        lack("Driver, PyTorch's CUDA and NCCL work with each other", "driver, CUDA of PyTorch and NCCL, held together"),
+        ask("The driver runs the CUDA that PyTorch and its NCCL are built for", "versions.compatibility"),
+        within="the PyTorch that is installed where preflight runs; jobs in an image are checked in that image",
     ),
     _LIST.item(
         "PA-04", "PCIe/NIC locality of each GPU", "node",

@@ -92,6 +92,11 @@ class Site:
         return replace(expected, value=expected.value / share, source=f"{expected.source}; {share} ports for each GPU")
 
     @property
+    def nic_gbps_per_gpu(self) -> Expected:
+        """Share of the compute ports' bandwidth that each GPU needs, Gb/s; the catalogue's port is that of one GPU."""
+        return self._expected("thresholds", "nic_gbps_per_gpu", self.part.compute_rate_gbps if self.part else None)
+
+    @property
     def link_layer(self) -> Expected:
         """Link layer of the compute ports."""
         return self._expected("ports", "link_layer")

@@ -1,7 +1,7 @@
 """Asks the Kubernetes API for the pod that this collector runs in: one `get`, by the pod's own service account.
 
-Of the answer only what is judged leaves the node: the resources that each container asked for, the pod's networks,
-and its node's name. The token goes to the API server, whose certificate is checked, and nowhere else.
+Of the answer only what is judged leaves the node: the resources that each container asked for, its image, the pod's
+networks, and its node's name. The token goes to the API server, whose certificate is checked, and nowhere else.
 """
 
 import json
@@ -126,7 +126,7 @@ def _judged(code: int, raw: bytes, namespace: str, name: str) -> Record:
 
 
 def trimmed(body: "Dict[str, Any]") -> "Dict[str, Any]":
-    """Keep of a pod's object what is judged; environment, images, volumes and other annotations stay here."""
+    """Keep of a pod's object what is judged; environment, volumes and other annotations stay here."""
     metadata, spec = _object(body.get("metadata")), _object(body.get("spec"))
     annotations = _object(metadata.get("annotations"))
     kinds = (("initContainers", True), ("containers", False))
@@ -135,7 +135,11 @@ def trimmed(body: "Dict[str, Any]") -> "Dict[str, Any]":
         "name": _text(metadata.get("name")),
         "node": _text(spec.get("nodeName")),
         "host_network": spec.get("hostNetwork") is True,
-        "containers": [_container(_object(one), init) for kind, init in kinds for one in _list(spec.get(kind))[:_MOST]],
+        "containers": [
+            _container(_object(one), init, _object(body.get("status")))
+            for kind, init in kinds
+            for one in _list(spec.get(kind))[:_MOST]
+        ],
         "annotations": {
             kept: str(annotations[kept])[:_LONGEST_ANNOTATION]
             for kept in _KEPT
@@ -144,16 +148,26 @@ def trimmed(body: "Dict[str, Any]") -> "Dict[str, Any]":
     }
 
 
-def _container(one: "Dict[str, Any]", init: bool) -> "Dict[str, Any]":
+def _container(one: "Dict[str, Any]", init: bool, status: "Dict[str, Any]") -> "Dict[str, Any]":
     resources = _object(one.get("resources"))
     return {
         "name": _text(one.get("name")),
         "init": init,
         "privileged": _object(one.get("securityContext")).get("privileged") is True,
+        "image": _image(one, status),
         "limits": _quantities(resources.get("limits")),
         "requests": _quantities(resources.get("requests")),
         "claims": [_text(_object(claim).get("name")) for claim in _list(resources.get("claims"))[:_MOST]],
     }
+
+
+def _image(one: "Dict[str, Any]", status: "Dict[str, Any]") -> str:
+    """Return the image as the pod names it, and the digest that its container runs where the kubelet has said it."""
+    for state in _list(status.get("containerStatuses"))[:_MOST]:
+        digest = _text(_object(state).get("imageID"))
+        if digest and _object(state).get("name") == one.get("name"):
+            return "{} {}".format(_text(one.get("image")), digest).strip()
+    return _text(one.get("image"))
 
 
 def _quantities(found: "Any") -> "Dict[str, str]":

@@ -34,6 +34,10 @@ class Addresses:
         """Return an interface's IPv4 addresses with their prefix."""
         return tuple(a for a in self.of.get(interface, ()) if isinstance(a, ipaddress.IPv4Interface))
 
+    def beside(self, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> tuple[str, ...]:
+        """Return the interfaces in whose networks an address is."""
+        return tuple(name for name, own in self.of.items() if any(address in one.network for one in own))
+
     def routable(self, interface: str) -> tuple[Address, ...]:
         """Return the addresses that another node can reach: not the link-local ones."""
         return tuple(address for address in self.of.get(interface, ()) if not address.is_link_local)
@@ -118,14 +122,44 @@ def routes(text: str) -> tuple[tuple[str, ipaddress.IPv4Network], ...]:
     found = []
     for row in _route_rows(text):
         try:
-            to, flags, mask = int(row[1], 16), int(row[3], 16), int(row[7], 16)
+            to, mask = int(row[1], 16), int(row[7], 16)
             # addresses are printed as the processor holds them: the first octet is the lowest on all that run GPUs
             address, netmask = (ipaddress.IPv4Address(number.to_bytes(4, "little")) for number in (to, mask))
-            if flags & 0x1 and not flags & 0x200:  # RTF_UP, RTF_REJECT
+            if _is_up(row):
                 found.append((row[0], ipaddress.IPv4Network(f"{address}/{netmask}")))
         except (ValueError, OverflowError):
             raise ValueError(f"{' '.join(row)[:60]!r} is not a route") from None
     return tuple(found)
+
+
+@dataclass(frozen=True)
+class Table:
+    """The kernel's main table of IPv4 routes: interface, destination and metric of each."""
+
+    rows: tuple[tuple[str, ipaddress.IPv4Network, int], ...]
+
+    def to(self, address: ipaddress.IPv4Address, shortest: int = 0) -> tuple[str, ...]:
+        """Return the interfaces over which an address is reached: longest prefix, then smallest metric.
+
+        ``shortest`` is the shortest prefix that counts: 1 leaves default routes out.
+        """
+        fitting = [row for row in self.rows if address in row[1] and row[1].prefixlen >= shortest]
+        best = min(((-to.prefixlen, metric) for _, to, metric in fitting), default=None)
+        return tuple(dict.fromkeys(name for name, to, metric in fitting if (-to.prefixlen, metric) == best))
+
+
+def table(text: str) -> Table:
+    """Read ``/proc/net/route``; raises ValueError."""
+    found = routes(text)
+    metrics = [row[6] for row in _route_rows(text) if _is_up(row)]
+    if wrong := next((metric for metric in metrics if not metric.isdecimal() or len(metric) > 10), None):
+        raise ValueError(f"{wrong[:40]!r} is not the metric of a route")
+    return Table(tuple((name, to, int(metric)) for (name, to), metric in zip(found, metrics, strict=True)))
+
+
+def _is_up(row: list[str]) -> bool:
+    flags = int(row[3], 16)
+    return bool(flags & 0x1 and not flags & 0x200)  # RTF_UP, RTF_REJECT
 
 
 def _route_rows(text: str) -> list[list[str]]:

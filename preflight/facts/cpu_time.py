@@ -23,6 +23,7 @@ class CpuTime:
     busy: float  # neither idle nor waiting for input and output
     interrupts: float  # hard and soft interrupts: much of it is the network's
     stolen: float  # the hypervisor gave it to somebody else
+    kernel: float = 0.0  # the kernel's own work, interrupts among it: TCP, page faults, copies
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,8 @@ def cpu_window(evidence: Evidence) -> CpuWindow:
             continue
         share = dict(zip(FIELDS, (ticks / total for ticks in grown), strict=True))
         idle = share["idle"] + share["iowait"]
-        cpus[cpu] = CpuTime(1 - idle, share["irq"] + share["softirq"], share["steal"])
+        cpus[cpu] = CpuTime(1 - idle, share["irq"] + share["softirq"], share["steal"],
+                            share["system"] + share["irq"] + share["softirq"])  # fmt: skip
     if not cpus:
         raise EvidenceError(STAT, "no CPU counted any time between its two readings")
     return CpuWindow(cpus, readings.seconds)

@@ -33,6 +33,7 @@ class Container:
     privileged: bool
     resources: Mapping[str, str]  # name -> quantity, of its limits and requests
     claims: tuple[str, ...]  # of dynamic resource allocation
+    image: str = ""  # as the pod names it, and the digest that runs; empty from a collector that did not keep it
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,11 @@ def _container(one: Any) -> Container:
     if not isinstance(claims, list) or not all(isinstance(claim, str) for claim in claims):
         raise ValueError(f"the claims of {one['name'][:60]!r} are not a list of names")
     merged = {**dict(_texts(requests, "the requests")), **dict(_texts(limits, "the limits"))}
-    return Container(one["name"], one.get("init") is True, one.get("privileged") is True, merged, tuple(claims))
+    image = one.get("image", "")
+    if not isinstance(image, str):
+        raise ValueError(f"the image of {one['name'][:60]!r} is not text")
+    privileged = one.get("privileged") is True
+    return Container(one["name"], one.get("init") is True, privileged, merged, tuple(claims), image)
 
 
 def _texts(found: Any, what: str) -> Iterator[tuple[str, str]]:

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 
 from preflight.evidence import EvidenceError
 from preflight.facts import settings, versions
+from preflight.facts.compatibility import build
+from preflight.facts.image import VARIABLES as IMAGE
+from preflight.facts.image import image
 
 if TYPE_CHECKING:
     from preflight.facts.node import NodeFacts
@@ -57,6 +60,24 @@ def _torches(node: NodeFacts) -> set[str]:
     return {package.version for package in node.packages if package.name == "torch"}
 
 
+def _cuda(node: NodeFacts) -> str:
+    """Return CUDA of the toolkit that is installed, else the one that PyTorch brought."""
+    try:
+        return node.parsed(settings.CUDA, settings.cuda_version)
+    except EvidenceError:
+        built = {build(node.evidence, package).cuda for package in node.packages if package.name == "torch"}
+        return " and ".join(sorted(f"{cuda} (of PyTorch)" for cuda in built if cuda))
+
+
+def _pytorch(node: NodeFacts) -> str:
+    """Return PyTorch's versions; "none" only where every place was looked at."""
+    if found := _torches(node):
+        return " and ".join(sorted(found))
+    looked = [key for key in node.evidence.records if key.endswith(".dist-info/INSTALLER")]
+    whole = looked and all(node.evidence.record(key).status in ("ok", "missing") for key in looked)
+    return "none installed" if whole else ""
+
+
 def _topology(node: NodeFacts) -> str:
     """Say how GPUs and NICs are joined: how many pairs by which way."""
     matrix = node.topology
@@ -70,18 +91,20 @@ def _topology(node: NodeFacts) -> str:
 
 
 def _variables(node: NodeFacts) -> str:
-    return " ".join(f"{one.name}={one.value}" for one in node.nccl_env.settings) or "none set"
+    named = [one for one in node.nccl_env.settings if one.name not in IMAGE]
+    return " ".join(f"{one.name}={one.value}" for one in named) or "none set"
 
 
 _PARTS: tuple[tuple[str, Callable[[NodeFacts], str]], ...] = (
     ("GPUs", _gpus),
     ("driver", _driver),
-    ("CUDA", lambda node: node.parsed(settings.CUDA, settings.cuda_version)),
+    ("CUDA", _cuda),
     ("NCCL", lambda node: " and ".join(sorted(_nccls(node)))),
-    ("PyTorch", lambda node: " and ".join(sorted(_torches(node)))),
+    ("PyTorch", _pytorch),
+    ("image", image),
     ("NCCL variables", _variables),
     ("topology", _topology),
 )
 
 #: Without these a figure cannot be compared with another.
-NEEDED = ("GPUs", "driver", "NCCL", "topology")
+NEEDED = tuple(name for name, _ in _PARTS)

@@ -55,8 +55,8 @@ def text(
     for one in classes:
         lines += ["", *_class(one, [fault for fault in faults if fault.class_name == one.kind.name])]
     lines += ["", *_comment("What no evidence shows, say yourself: ports.load_balancing (how switches spread flows), "
-                            "thresholds.gpu_memory_gib (what the job needs), [fabric]; `preflight lint` checks "
-                            "this file.")]  # fmt: skip
+                            "thresholds.gpu_memory_gib and nic_gbps_per_gpu (what the job needs of each), [fabric]; "
+                            "`preflight lint` checks this file.")]  # fmt: skip
     return "\n".join(lines) + "\n"
 
 

@@ -65,6 +65,9 @@ ecn = true
 [class.l40s.checkpoint]
 path = "/shared/checkpoints"
 interval_min = 30
+
+[class.l40s.thresholds]
+nic_gbps_per_gpu = 100
 """
 
 

@@ -5,11 +5,20 @@ from __future__ import annotations
 import ipaddress
 from typing import Any
 
+from preflight.facts.mounts import MOUNTS
+from preflight.facts.sharp import FILES as SHARP
 from preflight.facts.versions import LIBRARIES
-from preflight.probes import checkpoints
+from preflight.probes import PROBES, checkpoints
 from tests.machines.hcas import address, management_address, verbs
 from tests.machines.machine import Machine
 from tests.machines.records import DIRECTORY, MISSING, Records, listing, ok, ran
+
+#: A mount over the management network; the server has an address of documentation.
+NFS = (
+    "512 29 0:61 / /shared rw,relatime shared:271 - nfs4 192.0.2.200:/shared rw,vers=4.2,rsize=1048576,wsize=1048576,"
+    "namlen=255,hard,proto=tcp,nconnect=8,timeo=600,retrans=2,sec=sys,clientaddr=192.0.2.21,local_lock=none,"
+    "addr=192.0.2.200\n"
+)
 
 COLLECTED_AT_S = 1795230000  # 2026-11-21T03:00:00Z
 CHECKPOINTS = "/shared/checkpoints"
@@ -94,6 +103,9 @@ def _software(machine: Machine) -> Records:
     lines += [f"17 {folder}/libnccl.so.2 libnccl.so.{nccl}", f"253000000 {folder}/libnccl.so.{nccl} "]
     wheel = "/usr/local/lib/python3.10/dist-packages/nvidia_nccl_cu12-{}.dist-info/INSTALLER"
     records: Records = {LIBRARIES: ran("\n".join(lines) + "\n", 1, "find: '/usr/lib64': No such file or directory\n")}
+    records |= {probe.key: MISSING for probe in PROBES if probe.key.endswith(".dist-info/INSTALLER")}
+    records[SHARP] = ran("", 1, "find: '/usr/lib64': No such file or directory\n")
+    records[MOUNTS] = ok("" if machine.where == "container" else NFS)
     if machine.bundled_nccl:
         records[f"file:{wheel.format(machine.bundled_nccl)}"] = ok("pip\n")
     return records

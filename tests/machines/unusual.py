@@ -111,7 +111,7 @@ def gh200(name: str = GRACE) -> Machine:
     )  # fmt: skip
 
 
-def _site(name: str, counts: str, ports: str, qos: str = "") -> str:
+def _site(name: str, counts: str, ports: str, qos: str = "", *, share: int) -> str:
     table = f"\n[class.unusual.qos]\nlossless = true\necn = true\n{qos}" if qos else ""
     return f"""# A site of such nodes; made by hand.
 [class.unusual]
@@ -122,6 +122,9 @@ nodes = "{name}"
 [class.unusual.checkpoint]
 path = "/shared/checkpoints"
 interval_min = 30
+
+[class.unusual.thresholds]
+nic_gbps_per_gpu = {share}
 """
 
 
@@ -133,7 +136,7 @@ load_balancing = "hash"
 rate_gbps = 400
 mtu = 4096
 netdev_mtu = 9000
-""", "pfc_priority = 3\n")),
+""", "pfc_priority = 3\n", share=200)),
     TWO_PORTS: (h100_two_ports, _site(TWO_PORTS, "gpus = 8\nhcas = 16\n", """compute = "mlx5_[0-1,3-10,12-17]"
 management = "mlx5_[2,11]"
 link_layer = "Ethernet"
@@ -141,9 +144,9 @@ load_balancing = "hash"
 rate_gbps = 200
 mtu = 4096
 netdev_mtu = 4220
-""", "pfc_priority = 5\ntraffic_class = 41\n")),
+""", "pfc_priority = 5\ntraffic_class = 41\n", share=400)),
     GRACE: (gh200, _site(GRACE, "gpus = 1\nhcas = 1\n", """link_layer = "InfiniBand"
 rate_gbps = 400
 mtu = 4096
-""")),
+""", share=400)),
 }  # fmt: skip

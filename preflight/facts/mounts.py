@@ -1,0 +1,106 @@
+"""Storage that is reached over a network: file systems that are mounted, NVMe devices of fabrics.
+
+Sources: proc_pid_mountinfo(5); nfs(5), ``addr=``; Lustre's network identifiers, ``ADDRESS@o2ib``; ceph(8),
+``mon_addr=``; Documentation/ABI/testing/sysfs-class-nvme (transport, address). No name is resolved.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
+
+from preflight.evidence import Evidence, EvidenceError
+from preflight.lean import dataclass
+
+MOUNTS = "file:/proc/self/mountinfo"
+NVME = "file:/sys/class/nvme/*/{transport,address}"
+
+IpAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+#: File systems whose servers are elsewhere, by their name in the table of mounts.
+KINDS = (
+    "nfs", "nfs4", "lustre", "gpfs", "beegfs", "wekafs", "ceph", "cifs", "smb3", "panfs", "pvfs2", "orangefs",
+    "fuse.glusterfs", "fuse.ceph", "fuse.dfuse",
+)  # fmt: skip
+_MOST = 512
+_ESCAPE = re.compile(r"\\([0-7]{3})")
+
+
+@dataclass(frozen=True)
+class Storage:
+    """One file system or device, and the addresses of its servers as far as they are known."""
+
+    kind: str  # nfs4, lustre, …; nvme-tcp, nvme-rdma
+    place: str  # where it is mounted; of a device its name
+    source: str  # as the mount names it
+    servers: tuple[IpAddress, ...]  # without those that are named by a host name
+    evidence: str
+
+
+def parse_mounts(text: str) -> tuple[Storage, ...]:
+    """Read the network file systems in ``/proc/self/mountinfo``, each source once; raises ValueError."""
+    found: dict[tuple[str, str], Storage] = {}
+    for line in text.split("\n"):
+        if not line.strip():
+            continue
+        left, dash, right = line.partition(" - ")
+        fields, rest = left.split(" "), right.split(" ")
+        if not dash or len(fields) < 6 or len(rest) < 3:
+            raise ValueError(f"{line.strip()[:80]!r} is not a mount")
+        kind, source = rest[0], _plain(rest[1])
+        if kind in KINDS and (kind, source) not in found and len(found) < _MOST:
+            servers = tuple(dict.fromkeys(_servers(kind, source, rest[2])))
+            found[kind, source] = Storage(kind, _plain(fields[4]), source, servers, MOUNTS)
+    return tuple(found.values())
+
+
+def _plain(text: str) -> str:
+    """Undo the octal escapes of blanks."""
+    return _ESCAPE.sub(lambda match: chr(int(match[1], 8)), text)
+
+
+def _servers(kind: str, source: str, options: str) -> Iterator[IpAddress]:
+    """Yield the addresses in a mount's options and source."""
+    if kind == "lustre":
+        yield from _addresses(re.findall(r"([^:,@/\s]{1,60})@(?:o2ib|tcp|kfi)[0-9]{0,5}", source))
+        return
+    named = re.findall(r"(?:^|,)addr=([^,]{1,60})", options)
+    for monitors in re.findall(r"(?:^|,)mon_addr=([^,]{1,2000})", options):
+        named += [_host(monitor) for monitor in monitors.split("/")]
+    if kind == "ceph":
+        named += [_host(monitor) for monitor in source.partition(":/")[0].split(",")]
+    if kind in ("wekafs", "cifs", "smb3"):
+        named += source.strip("/").partition("/")[0].split(",")
+    yield from _addresses(named or [_host(source.partition(":/")[0])])
+
+
+def _host(text: str) -> str:
+    """Take a port off: ``192.0.2.1:6789``, ``[2001:db8::1]:6789``."""
+    match = re.fullmatch(r"\[([0-9a-fA-F:.]{2,45})\](?::[0-9]{1,5})?|([0-9.]{7,15})(?::[0-9]{1,5})?", text)
+    return (match[1] or match[2]) if match else text
+
+
+def _addresses(texts: Iterable[str]) -> Iterator[IpAddress]:
+    for text in texts:
+        try:
+            yield ipaddress.ip_address(text.strip("[]").partition("%")[0])
+        except ValueError:
+            continue  # a name: nothing here resolves it
+
+
+def nvme(evidence: Evidence) -> tuple[Storage, ...]:
+    """Return the NVMe controllers that are reached over TCP or RDMA; raises EvidenceError."""
+    found = []
+    for key in evidence.keys("file:/sys/class/nvme/*/transport"):
+        transport = evidence.text(key).strip()
+        if transport not in ("tcp", "rdma"):
+            continue
+        name, at = key.split("/")[-2], key.replace("/transport", "/address")
+        text = evidence.text(at).strip()
+        named = re.findall(r"(?:^|,)traddr=([^,]{1,60})", text)
+        if not named:
+            raise EvidenceError(at, f"holds {text[:60]!r}, which names no address (traddr)")
+        found.append(Storage(f"nvme-{transport}", name, named[0], tuple(_addresses(named)), at))
+    return tuple(found)

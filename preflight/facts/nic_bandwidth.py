@@ -1,0 +1,74 @@
+"""What the NICs of a node carry together: the rates of their ports, bounded by the PCIe links below them.
+
+Sources: sysfs-class-infiniband (rate), sysfs-bus-pci (current_link_speed, current_link_width).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from preflight.evidence import Evidence, EvidenceError
+from preflight.facts.gpudirect import nic_link
+from preflight.facts.rdma import Port, device_path, is_virtual_function
+from preflight.lean import dataclass
+
+
+@dataclass(frozen=True)
+class Card:
+    """The ports that share one PCIe link: those of one adapter."""
+
+    ports: tuple[Port, ...]  # active ones, each with a rate
+    pcie_gbps: float | None  # what the link carries; None for a virtual function, or where it could not be read
+
+    @property
+    def rate_gbps(self) -> float:
+        """Rates of its ports together, Gb/s."""
+        return sum(port.rate_gbps or 0 for port in self.ports)
+
+    @property
+    def gbps(self) -> float:
+        """What it carries in each direction, Gb/s."""
+        return self.rate_gbps if self.pcie_gbps is None else min(self.rate_gbps, self.pcie_gbps)
+
+    @property
+    def bound_by_pcie(self) -> bool:
+        """Whether the PCIe link carries less than the ports."""
+        return self.gbps < self.rate_gbps
+
+
+def cards(evidence: Evidence, ports: Iterable[Port]) -> tuple[Card, ...]:
+    """Return the cards of the active ports, without virtual functions whose physical port is counted already."""
+    found: dict[str, list[Port]] = {}
+    for port in _distinct(evidence, [port for port in ports if port.active]):
+        path = device_path(evidence, port.device)
+        found.setdefault(path[-1].rpartition(".")[0] if path else port.device, []).append(port)
+    return tuple(Card(tuple(group), _pcie(evidence, group[0])) for group in found.values())
+
+
+def _pcie(evidence: Evidence, port: Port) -> float | None:
+    try:
+        link = nic_link(evidence, port.device)
+    except EvidenceError:
+        return None
+    return link.gbps if link is not None else None
+
+
+def _distinct(evidence: Evidence, ports: list[Port]) -> Iterator[Port]:
+    """Yield physical ports, and of several virtual functions of one adapter without it the first."""
+    virtual = {port.name for port in ports if is_virtual_function(evidence, port.device)}
+    counted = {guid for port in ports if port.name not in virtual if (guid := _adapter(evidence, port))}
+    for port in ports:
+        guid = _adapter(evidence, port)
+        if port.name in virtual and guid:
+            if guid in counted:
+                continue
+            counted.add(guid)
+        yield port
+
+
+def _adapter(evidence: Evidence, port: Port) -> str:
+    """Return the GUID that all functions of an adapter share; empty where it is not known."""
+    try:
+        return evidence.text(f"file:/sys/class/infiniband/{port.device}/sys_image_guid").strip().strip("0:")
+    except EvidenceError:
+        return ""

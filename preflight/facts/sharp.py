@@ -1,0 +1,56 @@
+"""The files of NCCL's SHARP plug-in on a node: the plug-in, the library that it needs, and where the loader looks.
+
+Sources: HPC-X and its nccl_rdma_sharp_plugin folder, /opt/mellanox/sharp of DOCA and MLNX_OFED; ld.so(8).
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from preflight.evidence import EvidenceError
+from preflight.facts.versions import Library, parse_libraries
+from preflight.lean import dataclass
+
+if TYPE_CHECKING:
+    from preflight.facts.node import NodeFacts
+
+#: Looks for both where packages and HPC-X put them; the key of ``preflight.probes``.
+FILES = (
+    "cmd:find -H /opt /usr/lib/x86_64-linux-gnu /usr/lib/aarch64-linux-gnu /usr/lib64 /usr/local/lib -maxdepth 4"
+    " ( -name libsharp_coll.so* -o -name libnccl-net*.so* ) -printf '%s %p %l\\n'"
+)
+
+#: Folders that the loader searches without being told.
+_USUAL = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/local/lib")
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """What is there of NCCL's SHARP plug-in."""
+
+    plugins: tuple[Library, ...]  # libnccl-net*.so in a folder of SHARP's
+    others: tuple[Library, ...]  # libnccl-net*.so elsewhere: whose they are, their names do not tell
+    libraries: tuple[Library, ...]  # libsharp_coll.so.*
+
+
+def plugin(node: NodeFacts) -> Plugin:
+    """Return what is there; raises EvidenceError."""
+    text = node.evidence.text(FILES, allow_rc=(0, 1))  # 1: a directory is not there
+    try:
+        found = parse_libraries(text)
+    except ValueError as error:
+        raise EvidenceError(FILES, f"cannot be read: {error}") from None
+    nets = [one for one in found if one.name.startswith("libnccl-net")]
+    return Plugin(
+        tuple(one for one in nets if "sharp" in posixpath.dirname(one.path) or "sharp" in one.name),
+        tuple(one for one in nets if "sharp" not in one.path),
+        tuple(one for one in found if one.name.startswith("libsharp_coll.so")),
+    )
+
+
+def on_the_path(libraries: Iterable[Library], search: str) -> Library | None:
+    """Return the first that the loader finds by LD_LIBRARY_PATH or in its usual folders."""
+    folders = [posixpath.normpath(folder) for folder in search.split(":") if folder.startswith("/")] + [*_USUAL]
+    return next((one for folder in folders for one in libraries if posixpath.dirname(one.path) == folder), None)
