@@ -181,7 +181,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("versions.driver-files", "The driver's libraries are whole and of the kernel module's version", "node", "NVIDIA driver README: the user-space libraries and the kernel module are of one version", "Install one driver version whole and reboot; in an image remove its own `libcuda.so*` and `libnvidia-*.so*`.", ("PA-03",), True, False, False, "", (), (), False, ("no_gpu",), "driver_files"),
         ("versions.nccl", "There is one NCCL, or the one that PyTorch brought", "node", "PyTorch's wheels load the NCCL of their own nvidia-nccl package by RPATH; ld.so(8), LD_LIBRARY_PATH", "Remove the system's `libnccl.so*` from images with PyTorch wheels, or install the same version.", ("NT-PIT-4",), True, False, False, "", ("file:*.dist-info/INSTALLER",), (), False, ("no_gpu",), "nccl"),
     )),
-    "compatibility": (6249, 1759595581, (
+    "compatibility": (6281, 937989274, (
         ("versions.compatibility", "The driver runs the CUDA that PyTorch and NCCL were built for", "node", "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html; forward compatibility: the cuda-compat package", "Install a driver of the CUDA that PyTorch was built for (`torch.version.cuda`), or a PyTorch of the driver's major version; keep one nvidia-nccl package beside it.", ("PA-03",), True, False, False, "", ("file:*.dist-info/INSTALLER", "file:*/torch/version.py", "dir:/usr/local/cuda/compat", "nvml:gpus", "cmd:nvidia-smi --query-gpu=*"), (), False, ("no_gpu",), "compatibility"),
     )),
     "checkpoint": (4762, 240998537, (

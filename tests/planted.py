@@ -81,7 +81,8 @@ DIFFERENCES: Mapping[str, tuple[Fault, Said]] = {
     ),
     "a GPU on half its lanes": (health(1, pcie_width=8), frozenset({("fail", "gpu.pcie-link", "0000:43:00.0")})),
     "a port down": (
-        nic("mlx5_5", state="DOWN", physical="Polling"), frozenset({("fail", "rdma.port-state", "mlx5_5:1"), LESS_PER_GPU}),
+        nic("mlx5_5", state="DOWN", physical="Polling"),
+        frozenset({("fail", "rdma.port-state", "mlx5_5:1"), LESS_PER_GPU}),
     ),
     "a slow port": (
         nic("mlx5_9", rate="200 Gb/sec (2X NDR)"), frozenset({("fail", "rdma.port-rate", "mlx5_9:1"), LESS_PER_GPU}),
