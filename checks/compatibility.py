@@ -31,7 +31,13 @@ _LOOKED_AT = "file:*/{torch,nvidia_nccl_cu*}-*.dist-info/INSTALLER"
     fix="Install a driver of the CUDA that PyTorch was built for (`torch.version.cuda`), or a PyTorch of the driver's "
     "major version; keep one nvidia-nccl package beside it.",
     answers=("PA-03",),
-    reads=("file:*.dist-info/INSTALLER", "file:*/torch/version.py", FORWARD),
+    reads=(
+        "file:*.dist-info/INSTALLER",
+        "file:*/torch/version.py",
+        FORWARD,
+        "nvml:gpus",
+        "cmd:nvidia-smi --query-gpu=*",
+    ),
     unless=(no_gpu,),
 )
 def compatibility(node: NodeFacts, site: Site) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from preflight.archive import file_name
 from preflight.evidence import dump, from_document
 from tests.machines import Machine, hgx_h100
 from tests.machines.fleet import fleet, names
-from tests.whole_nodes import Fault, env, every_gpu, every_rail, gpu, health, nic, node, setting
+from tests.whole_nodes import LESS_PER_GPU, Fault, env, every_gpu, every_rail, gpu, health, nic, node, setting
 
 #: What a finding of the report is known by: status, check, subject.
 Said = frozenset[tuple[str, str, str]]
@@ -81,12 +81,13 @@ DIFFERENCES: Mapping[str, tuple[Fault, Said]] = {
     ),
     "a GPU on half its lanes": (health(1, pcie_width=8), frozenset({("fail", "gpu.pcie-link", "0000:43:00.0")})),
     "a port down": (
-        nic("mlx5_5", state="DOWN", physical="Polling"), frozenset({("fail", "rdma.port-state", "mlx5_5:1")}),
+        nic("mlx5_5", state="DOWN", physical="Polling"),
+        frozenset({("fail", "rdma.port-state", "mlx5_5:1"), LESS_PER_GPU}),
     ),
     "a slow port": (
-        nic("mlx5_9", rate="200 Gb/sec (2X NDR)"), frozenset({("fail", "rdma.port-rate", "mlx5_9:1")}),
+        nic("mlx5_9", rate="200 Gb/sec (2X NDR)"), frozenset({("fail", "rdma.port-rate", "mlx5_9:1"), LESS_PER_GPU}),
     ),
-    "a NIC on half its lanes": (nic("mlx5_5", lanes=8), frozenset({("fail", "pcie.nic-link", "mlx5_5")})),
+    "a NIC on half its lanes": (nic("mlx5_5", lanes=8), frozenset({("fail", "pcie.nic-link", "mlx5_5"), LESS_PER_GPU})),
     "symbol errors": (
         nic("mlx5_5", grows={"symbol_error": 60}), frozenset({("fail", "counters.link-quality", "mlx5_5:1")}),
     ),

@@ -18,6 +18,7 @@ from tests import machines
 from tests.fixture import FIXTURES
 from tests.machines import Machine, hgx_h100, one_pair, with_gpu, with_nic
 from tests.machines.records import ok
+from tests.whole_nodes import LESS_PER_GPU
 
 CHECKS = [check for check in registry().checks if check.scope is Scope.NODE]
 Change = Callable[[Machine], Machine]
@@ -71,11 +72,13 @@ def every_gpu(machine: Machine, **changes: Any) -> Machine:
     return machine
 
 
-def expecting(*, hcas: int = 8, qos: dict[str, Any] | None = None, **ports: Any) -> Cluster:
-    """Return a cluster file of one class of such nodes."""
+def expecting(*, hcas: int = 8, qos: dict[str, Any] | None = None, share: float | None = None, **ports: Any) -> Cluster:
+    """Return a cluster file of one class of such nodes; ``share`` is what each GPU needs of the NICs, Gb/s."""
     body: dict[str, Any] = {"gpus": 8, "hcas": hcas, "ports": {"compute": "mlx5_[0,3-6,9-11]", **ports}}
     if not hcas:
         del body["hcas"], body["ports"]
+    if share is not None:
+        body["thresholds"] = {"nic_gbps_per_gpu": share}
     return from_data({"class": {"h100": body | ({"qos": qos} if qos else {})}}, "cluster.toml")
 
 
@@ -107,16 +110,16 @@ SILENT: dict[str, tuple[Machine, Records] | tuple[Machine, Records, Cluster]] = 
         with_nic(roce(), "mlx5_5", rate="40 Gb/sec (4X QDR)"), {},
     ),
     "200 Gb/s in two lanes": (
-        compute(infiniband(), rate="200 Gb/sec (2X NDR)"), {}, expecting(rate_gbps=200),
+        compute(infiniband(), rate="200 Gb/sec (2X NDR)"), {}, expecting(rate_gbps=200, share=200),
     ),
     "25 Gb/s Ethernet in one lane": (
-        compute(roce(), rate="25 Gb/sec (1X EDR)"), {}, expecting(rate_gbps=25, link_layer="Ethernet"),
+        compute(roce(), rate="25 Gb/sec (1X EDR)"), {}, expecting(rate_gbps=25, link_layer="Ethernet", share=25),
     ),
     "50 Gb/s Ethernet in one lane": (
-        compute(roce(), rate="50 Gb/sec (1X HDR)"), {}, expecting(rate_gbps=50, link_layer="Ethernet"),
+        compute(roce(), rate="50 Gb/sec (1X HDR)"), {}, expecting(rate_gbps=50, link_layer="Ethernet", share=50),
     ),
     "100 Gb/s Ethernet in one lane": (
-        compute(roce(), rate="100 Gb/sec (1X NDR)"), {}, expecting(rate_gbps=100, link_layer="Ethernet"),
+        compute(roce(), rate="100 Gb/sec (1X NDR)"), {}, expecting(rate_gbps=100, link_layer="Ethernet", share=100),
     ),
     "no RDMA device where the cloud has none": (
         replace(infiniband(where="vm"), nics=()), {}, expecting(hcas=0),
@@ -205,7 +208,7 @@ def test_a_dead_driver_is_no_node_without_gpus() -> None:
 
 def test_every_device_is_looked_at_not_the_first() -> None:
     """L61: eight NICs, the last one is the one with half its lanes, and with no address."""
-    assert loud(with_nic(roce(), "mlx5_11", lanes=8)) == {("fail", "pcie.nic-link", "mlx5_11")}
+    assert loud(with_nic(roce(), "mlx5_11", lanes=8)) == {("fail", "pcie.nic-link", "mlx5_11"), LESS_PER_GPU}
     assert loud(with_nic(roce(), "mlx5_11", ip="")) == {("fail", "roce.chain", "mlx5_11:1")}
 
 
@@ -214,7 +217,9 @@ def test_a_link_is_compared_with_its_own_maximum() -> None:
     base = "file:/sys/class/infiniband/mlx5_5/device"
     slower = {f"{base}/current_link_width": ok("8\n"), f"{base}/max_link_width": ok("8\n")}
     machine = with_nic(infiniband(), "mlx5_5", rate="200 Gb/sec (4X HDR)")
-    assert {check for _, check, _ in loud(machine, slower)} == {"rdma.port-rate"}, "the port's rate, not the link"
+    assert {check for _, check, _ in loud(machine, slower)} == {"rdma.port-rate", "rdma.bandwidth-per-gpu"}, (
+        "not the link"
+    )
 
 
 def test_what_is_not_a_compute_port_is_not_judged() -> None:

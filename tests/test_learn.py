@@ -89,7 +89,8 @@ def test_sixty_four_nodes_with_a_few_sick_ones_teach_what_the_rest_has() -> None
     report = judge(nodes, checks, read(found))
     said = {(one["check"], *one["nodes"]) for one in report["findings"] if one["status"] not in ("pass", "skip")}
     assert said == {
-        ("rdma.port-rate", "gpu007"), ("fleet.gpu-settings", "gpu020"), ("fleet.firmware", "gpu033"),
+        ("rdma.port-rate", "gpu007"), ("rdma.bandwidth-per-gpu", "gpu007"),
+        ("fleet.gpu-settings", "gpu020"), ("fleet.firmware", "gpu033"),
         ("gpu.count", "gpu051"), ("fleet.rails", "gpu064"),
     }  # fmt: skip
     for node in faults:

@@ -169,8 +169,13 @@ def pattern(key: str) -> re.Pattern[str]:
 #: Whole nodes in the order in which they are tried: the last one was recorded by our own collector.
 BASES = (ROCE, "hgx-b200", LAST := "soft-roce")
 
-#: What no whole node has: a PyTorch (fixtures of versions.nccl), a bond (roce.chain), a pod's API (container.*).
-ONLY_IN_FIXTURES = ("Eos-release", "/host/machine.conf", "dist-info", "/bonding/", "kube:")
+#: What no whole node has: a network switch (test_nothing_to_judge), a PyTorch (fixtures of versions.nccl,
+#: versions.compatibility), a bond (roce.chain), a pod's API (container.*), podman's file (nccl-tests.record), NVMe over
+#: a network (storage.network).
+ONLY_IN_FIXTURES = (
+    "Eos-release", "/host/machine.conf", "dist-info", "/torch/version.py", "/cuda/compat", "/bonding/", "kube:",
+    "containerenv", "/sys/class/nvme/",
+)  # fmt: skip
 
 
 def answers_to(probe: Probe) -> Iterator[tuple[str, list[str]]]:
