@@ -67,11 +67,41 @@ def gpu_settings(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Itera
     them. With less memory, or cut into instances, the job fails there and ends everywhere.
 
     Another model, number, memory or MIG mode fails; the rest warns. A node that misses what the cluster file, the part
-    or a check of the node expects of a value does not vote on it.
+    or a check of the node expects of a value does not vote on it. A node without a GPU in a class where others have
+    some is unknown, unless the cluster file says how many it should have: one whose GPUs all fell off the bus looks
+    the same.
 
     A false alarm: nodes that are capped on purpose, for their rack's power; give them a class of their own.
     """
     yield from compare(nodes, sites, GPU)
+    yield from _without_gpus(nodes, sites)
+
+
+def _without_gpus(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
+    """Yield the nodes that show no GPU beside nodes of their class that do, where nothing says how many to expect."""
+    classes: dict[str, list[NodeFacts]] = defaultdict(list)
+    for node in nodes:
+        classes[sites[node.node].class_name].append(node)
+    for members in classes.values():
+        counts = {node.node: node.ballot("GPUs on the bus", _on_bus, node) for node in members}
+        having = sum(1 for count in counts.values() if count)
+        without = [name for name, count in counts.items() if count == 0 and sites[name].gpus.value is None]
+        if not having or not without:
+            continue
+        expected = sites[without[0]].gpus.key
+        yield unknown(
+            f"no GPU on the PCI bus; {having} of the {len(members)} nodes of this class have some, and nothing says "
+            "how many there should be", subject="number of GPUs", found="0", evidence=["dir:/sys/bus/pci/devices"],
+            fix="A GPU node: `lspci -d 10de:`, power-cycle it. Else give it a class of its own with gpus = 0. "
+            f"{expected} states the number for this class.",
+        ).on(without)  # fmt: skip
+
+
+def _on_bus(node: NodeFacts) -> int | None:
+    try:
+        return len(node.gpus_on_bus)
+    except EvidenceError:
+        return None
 
 
 def _cluster(node: NodeFacts) -> str | None:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 
-from preflight.checks import counters, gpu_state, host
+from preflight.checks import counters, gpu_state, host, rdma_port
 from preflight.checks.each_port import judged_ports
 from preflight.checks.electorate import failing, kinds
 from preflight.cluster import Site
@@ -125,10 +125,11 @@ def _told(node: NodeFacts, site: Site) -> Numbers | None:
 
 
 _LOSS = (counters.loss,)
+_LINKS = (rdma_port.port_state, rdma_port.port_rate)
 _PORTS = "files:/sys/class/infiniband/*/ports/*/{}"
 RATES = {
-    "sent": _Number("traffic sent", "Gb/s", _PORTS.format("counters"), 0.2, share=True),
-    "received": _Number("traffic received", "Gb/s", _PORTS.format("counters"), 0.2, share=True),
+    "sent": _Number("traffic sent", "Gb/s", _PORTS.format("counters"), 0.2, share=True, judged_by=_LINKS),
+    "received": _Number("traffic received", "Gb/s", _PORTS.format("counters"), 0.2, share=True, judged_by=_LINKS),
     **{
         name: _Number(what, "for each GB", _PORTS.format("hw_counters"), floor, down=False, judged_by=_LOSS)
         for name, what, floor in (
@@ -160,7 +161,8 @@ def rates_alike(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterat
 
     Traffic warns at 20 % from the median, out of order and repeated packets from one more for each GB, notifications
     from 100 more, and each only beyond 3.5 spreads. Fewer than five nodes are not compared; those that fail
-    counters.loss are left out of the median of repeated packets. It gates no job.
+    rdma.port-state or rdma.port-rate are left out of the median of traffic, those that fail counters.loss out of that
+    of repeated packets. It gates no job.
 
     A false alarm: nodes of several jobs, or of the first and last stage of a pipeline, in one run.
     """

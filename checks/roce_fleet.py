@@ -220,7 +220,7 @@ def _shared(chains: Sequence[Chain], name: str) -> str | None:
         if link.state is State.UNKNOWN:
             raise EvidenceError(link.evidence[0], link.says)
         if link.state is not State.APART:
-            values.add(link.value)
+            values.add(link.compared or link.value)
     return " and ".join(sorted(values)) or None
 
 

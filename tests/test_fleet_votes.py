@@ -6,6 +6,7 @@ majority is no more than a majority, and of a tie no side is called right.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -105,7 +106,11 @@ CASES: Mapping[str, Sequence[Case]] = {
              plain=every_rail(vlan=7)),
     ),
     "fleet.outliers": (Case(every_gpu(temperature_c=91, temperature_margin_c=-2), plain=every_gpu(temperature_c=60)),),
-    "fleet.rates": (Case(every_rail(gbps=60.0), None),),
+    "fleet.rates": (
+        Case(every_rail(gbps=60.0), None),
+        Case(every_rail(rate="200 Gb/sec (2X NDR)"), f"{ROCE}ports.rate_gbps = 400\n", "roce"),
+        Case(nic("mlx5_5", state="DOWN", physical="Polling"), f"{ROCE}"),
+    ),
     "fleet.roce-ports": (
         Case(every_rail(pfc=()), f"{ROCE}qos.lossless = true\nqos.pfc_priority = 3\n", "roce",
              plain=qos(dscp_priority=((12, 5),))),
@@ -132,6 +137,9 @@ CASES: Mapping[str, Sequence[Case]] = {
     ),
     "fleet.rail-leaf": (Case(nic("mlx5_4", leaf="leaf-9"), None, "roce"),),
 }  # fmt: skip
+
+#: Nodes of a class that says how many HCAs to expect, and not how many GPUs.
+GPUS = Case(lambda machine: machine, f'hcas = 8\n{ROCE}ports.link_layer = "InfiniBand"\n')
 
 KINDS: Mapping[str, Callable[[str], Machine]] = {
     "h100": hgx_h100, "roce": lambda name: hgx_h100(name, roce=True), "gb200": gb200_tray,
@@ -190,6 +198,7 @@ def test_with_an_expectation_the_wrong_majority_has_no_vote(id: str, place: int)
         name for one in report["findings"] if one["status"] in ("fail", "warn") for name in one["nodes"]
     }, "some check says so"
     assert not set(_unfolded(bad_nodes(report))) & set(RIGHT)
+    assert not {check: _blamed(report, check) for check in FLEET if _blamed(report, check) & set(RIGHT)}
     alone = judge(documents, [FLEET[id]], cluster)
     assert _blamed(alone, id) == set(WRONG), "by itself it blames the wrong ones"
     for one in alone["findings"]:
@@ -286,6 +295,42 @@ def test_only_a_check_that_counts_reports_for_another(excuse: str, status: str) 
     report = _judged(_rated("gpu[001-008]", 400) + excuse)
     assert _rails(report) == {name: status if name in WRONG else "pass" for name in NAMES}
     assert bad_nodes(report) == ("gpu[001-005]" if status == "fail" else "")
+
+
+@pytest.mark.parametrize("lost", [1, 5, 7])
+def test_nodes_without_a_gpu_among_those_that_have_some(lost: int) -> None:
+    """Nothing says how many GPUs there should be: those that show none may have lost them all, and pass nothing."""
+    names = NAMES[:lost]
+    documents = [_without_gpus(one) if one.node in names else one for one in _documents(GPUS, GPUS.fault, ())]
+    silent = judge(documents, registry().checks, decode(f"[class.a]\n{GPUS.expects}".encode(), "cluster.toml"))
+    for one in silent["nodes"]:
+        assert one["checks"]["fleet.gpu-settings"] == "unknown" if one["name"] in names else one["status"] != "fail"
+    assert silent["exit_status"] == 3
+    (found,) = [one for one in silent["findings"] if one["message"].startswith("no GPU on the PCI bus")]
+    assert found["nodes"] == names
+    counted = f"[class.a]\nnodes = '{','.join(names)}'\ngpus = 0\n{GPUS.expects}[class.b]\n{GPUS.expects}"
+    declared = judge(documents, registry().checks, decode(counted.encode(), "cluster.toml"))
+    assert "no GPU on the PCI bus" not in json.dumps(declared)
+
+
+def _without_gpus(document: Evidence) -> Evidence:
+    """Return the node after its GPUs fell off the bus; its NICs are still there."""
+    made = json.loads(json.dumps(evidence(next(one for one in _machines("h100") if one.name == document.node))))
+    records, bus = made["records"], made["records"]["dir:/sys/bus/pci/devices"]["entries"]
+    for address in list(bus):
+        if "PCI_ID=10DE" in records.get(f"file:/sys/bus/pci/devices/{address}/uevent", {}).get("out", ""):
+            del bus[address]
+    for key in [key for key in records if key.startswith(("nvml:", "cmd:nvidia-smi", "file:/proc/driver/nvidia"))]:
+        records[key] = {"status": "missing", "why": "there is no such tool"}
+    return from_document(made, document.node)
+
+
+def test_one_value_from_two_places_is_one_value() -> None:
+    """What the driver sets and what jobs set, by the cluster file, is the same traffic class."""
+    expects = f"{ROCE}qos.lossless = true\nqos.pfc_priority = 3\nqos.traffic_class = 106\n"
+    case = Case(qos(traffic_class=None), expects, "roce")
+    report = judge(_documents(case, case.fault, WRONG), registry().checks, _cluster(case))
+    assert set(_statuses(report, "fleet.roce-equal").values()) == {"pass"}
 
 
 def test_a_warning_does_not_stand_for_a_failure() -> None:

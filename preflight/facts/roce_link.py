@@ -64,6 +64,7 @@ class Link:
     evidence: tuple[str, ...] = ()
     fix: str = ""
     minor: bool = False  # broken, but no job is slower for it yet
+    compared: str = ""  # what other nodes should have alike, where the value also names its source; empty: the value
 
 
 @dataclass(frozen=True)

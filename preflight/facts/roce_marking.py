@@ -116,7 +116,7 @@ def traffic_class(at: Place, name: str) -> Link:
             name, State.BROKEN, str(found), f"traffic class {found}, expected {wanted.value}",
             f"{wanted.value} ({wanted.source})", (found.evidence,), fix=found.cure(wanted.value),
         )  # fmt: skip
-    return Link(name, State.OK, str(found), evidence=(found.evidence,))
+    return Link(name, State.OK, str(found), evidence=(found.evidence,), compared=str(found.value))
 
 
 def dscp(at: Place, name: str) -> Link:
