@@ -149,7 +149,9 @@ ITEMS = (
         "PA-N1",
         "the benchmark covers the job's own collectives (AllReduce; AllGather + ReduceScatter; All-to-All)",
         "bench declared",
-        ask("Each collective of the declared model was measured, over its number of GPUs", "nccl-tests.job-collectives"),
+        ask(
+            "Each collective of the declared model was measured, over its number of GPUs", "nccl-tests.job-collectives"
+        ),
         lack("At the job's own message sizes", "the sizes of the job's messages"),
     ),
     _LIST.item(
