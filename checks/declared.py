@@ -122,7 +122,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("nccl.left-over-disables", "No NCCL transport is left switched off", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html; values as in NCCL 2.30 src/misc/param.cc", "Remove it where it is set (environment, /etc/nccl.conf, ~/.nccl.conf); if it hides a fault, find that fault.", ("NT-ENV-4", "NT-ENV-5", "NT-ENV-6", "NT-LENS-4", "NT-LENS-5"), True, False, False, "", ("nvml:gpus",), (), False, (), "left_over_disables"),
         ("nccl.socket-ifname", "NCCL_SOCKET_IFNAME names an interface that is here and up", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-socket-ifname", "Name an interface that every node has (`ip -br addr`), or unset it; a per-node value goes to /etc/nccl.conf.", ("NT-ENV-2", "PA-15"), True, False, False, "", (), (), False, (), "socket_ifname"),
     )),
-    "nccl_hca": (13125, 3835149116, (
+    "nccl_hca": (13306, 3835149116, (
         ("nccl.ib-hca", "NCCL_IB_HCA selects the active ports of the compute fabric", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ib-hca; grammar as in NCCL 2.30 src/misc/socket.cc", "List the compute ports by whole name: NCCL_IB_HCA==mlx5_0,mlx5_3 (the second `=` makes names exact).", ("NT-ENV-3", "PA-15", "NT-ROL-1"), True, False, False, "", (), (), False, (), "ib_hca"),
     )),
     "nccl_lint": (11330, 3177260852, (
@@ -299,11 +299,11 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("torch.collective-times", "A collective takes about the same time each time", "run", "Nearest-rank percentiles: p99 of at least 100, p99.9 of at least 1000; three times the median: a judgement", "Profile more ranks: one that comes late makes all others wait; then congestion: `preflight check --window 60`.", ("FP-LAT-1",), False, False, False, "", (), ("trace",), False, (), "collective_times"),
         ("torch.straggler", "No rank is waited for by all others", "run", "Judgement: half of the others' median communication time; NCCL's kernels wait inside", "Look at that rank's node: clocks, throttling, its NIC and CPUs, its data (`preflight check --hosts NODE`).", ("PA-23", "NT-LENS-6"), False, False, False, "", (), ("trace",), False, (), "straggler"),
     )),
-    "torch_hang": (13422, 3094264053, (
+    "torch_hang": (14055, 3094264053, (
         ("torch.backend", "NCCL carries the collectives of GPU tensors", "run", "https://docs.pytorch.org/docs/stable/distributed.html#which-backend-to-use", "`init_process_group(\"nccl\")`, or \"cpu:gloo,cuda:nccl\", so that no collective on a GPU tensor is left to Gloo.", ("NT-PIT-1", "NT-LENS-2"), False, False, False, "", (), ("trace", "recording"), False, (), "backend"),
         ("torch.hang", "No rank hangs in a collective, a send or a receive", "run", "https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html; messages of ProcessGroupNCCL's watchdog, PyTorch 1.7 … 2.13", "Look at that rank first: its own log and stack (`py-spy dump --pid PID`), its node's XIDs, its data loader.", ("NT-LENS-9",), False, False, False, "", (), ("recording", "watchdog"), False, (), "hang"),
     )),
-    "scale": (9223, 4250178448, (
+    "scale": (9634, 4250178448, (
         ("scale.fat-tree", "Each level of the fat tree carries what the one below it sends", "run", "https://jax-ml.github.io/scaling-book/gpus", "describe it in the cluster file: `[class.NAME.tree]` with unit_nodes, unit_leaves, units, spines and links_per_spine", ("GS-2",), False, False, False, "", (), (), False, (), "fat_tree"),
         ("scale.batch", "The batch on each GPU keeps it busy while the network works", "run", "https://jax-ml.github.io/scaling-book/gpus", "Raise `tokens_per_gpu` (micro-batch x sequence), accumulate gradients, or shard less.", ("GS-4",), False, False, False, "", (), (), False, (), "smallest_batch"),
     )),
