@@ -128,7 +128,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("nccl.left-over-disables", "No NCCL transport is left switched off", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html; values as in NCCL 2.30 src/misc/param.cc", "Remove it where it is set (environment, /etc/nccl.conf, ~/.nccl.conf); if it hides a fault, find that fault.", ("NT-ENV-4", "NT-ENV-5", "NT-ENV-6", "NT-LENS-4", "NT-LENS-5"), True, False, False, "", ("nvml:gpus",), (), False, (), "left_over_disables"),
         ("nccl.socket-ifname", "NCCL_SOCKET_IFNAME names an interface that is here and up", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-socket-ifname", "Name an interface that every node has (`ip -br addr`), or unset it; a per-node value goes to /etc/nccl.conf.", ("NT-ENV-2", "PA-15"), True, False, False, "", (), (), False, (), "socket_ifname"),
     )),
-    "nccl_hca": (13125, 3835149116, (
+    "nccl_hca": (13306, 3835149116, (
         ("nccl.ib-hca", "NCCL_IB_HCA selects the active ports of the compute fabric", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ib-hca; grammar as in NCCL 2.30 src/misc/socket.cc", "List the compute ports by whole name: NCCL_IB_HCA==mlx5_0,mlx5_3 (the second `=` makes names exact).", ("NT-ENV-3", "PA-15", "NT-ROL-1"), True, False, False, "", (), (), False, (), "ib_hca"),
     )),
     "nccl_lint": (11330, 3177260852, (
@@ -220,7 +220,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "fleet_host": (5972, 2465456990, (
         ("fleet.host", "BIOS, processor, kernel and limits are the same on all nodes", "fleet", "https://docs.kernel.org/admin-guide/ (kernel-parameters, sysctl); server vendors' tuning guides: one profile for all; majority of at least 3 nodes and 60 %", "Compare BIOS profile (`dmidecode -t bios`), image and `tuned-adm active` of a node of each side; decide which is right, apply it to all.", (), True, False, False, "", (), (), False, (), "host_settings"),
     )),
-    "fleet_gpu": (8605, 2909045678, (
+    "fleet_gpu": (10197, 2909045678, (
         ("fleet.gpu-settings", "The GPUs of all nodes are the same parts, set up alike", "fleet", "https://docs.nvidia.com/deploy/nvml-api/ ; majority of at least 3 nodes and 60 %", "`nvidia-smi -q` on a node of each side; decide which is right, and set it: -pl (power), -ac or -rac (clocks), -e (ECC), -mig, -pm.", ("PA-01",), True, False, False, "", (), (), False, (), "gpu_settings"),
         ("fleet.nvlink-domain", "The nodes of an NVLink domain agree on who belongs to it", "fleet", "NVIDIA IMEX service guide (nodes_config.cfg is the same on all nodes of a domain); nvmlGpuFabricInfo_t", "Write the same /etc/nvidia-imex/nodes_config.cfg on all nodes of the domain, `systemctl restart nvidia-imex`; a wrong cluster UUID: the fabric manager of the NVLink switches.", (), True, False, False, "", ("file:/etc/nvidia-imex/nodes_config.cfg", "nvml:gpus"), (), False, (), "nvlink_domain"),
     )),
@@ -233,11 +233,11 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "fleet_rails": (9870, 2057583596, (
         ("fleet.rails", "Rail i of all nodes lies in the same network and runs at the same rate", "fleet", "NVIDIA DGX SuperPOD reference architecture (rail-optimised); NCCL connects rail i to rail i; majority of at least 3 nodes and 60 %", "Compare the rail's address, partition (`cat …/pkeys/0`), VLAN, rate and cable on both sides; decide which is right (a rate: `ports.rate_gbps` of the cluster file), and correct the other.", ("NT-FAB-3", "NT-FAB-4", "PA-16"), True, False, False, "", (), (), False, (), "rails_match"),
     )),
-    "fleet_outliers": (12177, 2208967526, (
+    "fleet_outliers": (12355, 2208967526, (
         ("fleet.outliers", "No node is hotter, slower or more out of time than the others", "fleet", "modified z-score (Iglewicz and Hoaglin 1993): 3.5 spreads (median absolute deviation) from the median", "Compare the node with its neighbours: fans, coolant, inlet temperature (`ipmitool sdr`), power cap, `chronyc sources`.", ("AN-11",), False, False, False, "", (), (), False, (), "numbers_alike"),
         ("fleet.rates", "No node carries less, or meets more congestion, than the others", "fleet", "modified z-score (Iglewicz and Hoaglin 1993): 3.5 spreads (median absolute deviation) from the median", "`preflight check --window 60` on the node beside another one: counters.congestion and counters.balance name the port; then its cable, its leaf and the job's placement.", ("PA-19",), False, False, True, "", (), (), False, (), "rates_alike"),
     )),
-    "roce_fleet": (11048, 770124182, (
+    "roce_fleet": (11065, 770124182, (
         ("fleet.roce-ports", "Trust, PFC, ECN, DSCP map and pause of the RoCE ports are the same on all nodes", "fleet", "NVIDIA RoCE configuration guide: one class of service end to end; majority of at least 3 nodes and 60 %", "Decide which settings are right, write them into the cluster file (`[class.NAME.qos]`), and set them on all nodes: `mlnx_qos -i IF` or `dcb`, /sys/class/net/IF/ecn, `ethtool -A`.", ("PA-14",), True, False, False, "", (), (), False, (), "roce_ports"),
         ("fleet.gid-index", "The routable RoCE v2 address has the same GID index on all nodes", "fleet", "NCCL user guide, NCCL_IB_GID_INDEX; majority of at least 3 nodes and 60 %", "Unset NCCL_IB_GID_INDEX with NCCL 2.21 or newer; else bring the addresses up in the same order on all nodes, the one that the variable names (`show_gids`).", ("NT-FAB-4",), True, False, False, "", (), (), False, (), "gid_index"),
         ("fleet.roce-equal", "RoCE's marking and congestion control are the same on all nodes", "fleet", "NVIDIA MLNX_OFED documentation, RoCE congestion control; majority of at least 3 nodes and 60 %", "Decide which settings are right, write them into the cluster file (`qos.traffic_class`, `qos.cnp_dscp`, `qos.dcbx`), and set them on all nodes: NCCL_IB_TC or tc/1/traffic_class, /sys/class/net/IF/ecn, `mlnx_qos -d`.", ("PA-14", "FP-LOSS-2"), True, False, False, "", ("file:/sys/kernel/debug/mlx5/*/cc_params/*",), (), False, (), "roce_equal"),
@@ -304,18 +304,18 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("torch.overlap", "Communication runs while the GPU computes", "run", "https://docs.pytorch.org/docs/stable/notes/ddp.html; shares of 10 % are judgements; a kernel of NCCL runs from when its rank comes to it", "Which collective is bare in the trace? DDP: `bucket_cap_mb`; FSDP: `forward_prefetch`; Megatron: `--overlap-grad-reduce`.", ("NT-TRN-1", "PA-22", "NT-LENS-1", "NT-TRN-2", "NT-DDP-2"), False, False, False, "", (), ("trace",), False, (), "overlap"),
         ("torch.idle", "The GPU is busy while the job runs", "run", "Judgement: idle for a tenth of its time; Kineto's kernels, of all streams of a GPU together", "What does it wait for? torch.data-loader, torch.synchronisation, torch.overlap; else small kernels: `torch.compile`, CUDA graphs.", ("PA-20",), False, False, False, "", (), ("trace",), False, (), "idle"),
     )),
-    "torch_trace": (13249, 3512310551, (
+    "torch_trace": (13246, 3512310551, (
         ("torch.synchronisation", "No step waits for the GPU on the CPU's side", "run", "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html (avoid unnecessary CPU-GPU synchronization)", "Keep losses on the GPU and read them every hundred steps; `.to(device, non_blocking=True)` of pinned memory.", ("NT-TRN-3",), False, False, False, "", (), ("trace",), False, (), "synchronisation"),
         ("torch.data-loader", "Steps do not wait for data", "run", "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html (asynchronous data loading); the share of 10 % is a judgement", "More workers, pin_memory=True, persistent_workers=True; then the storage behind it (`preflight check`).", ("NT-TRN-4",), False, False, False, "", (), ("trace",), False, (), "data_loader"),
         ("torch.steps", "Steps take the same time", "run", "Judgement: a standard deviation of more than a tenth of the mean; at least 5 steps", "Compare with the other ranks' traces; look at checkpoints, `gc.freeze()`, the data loader, `nvidia-smi -q -d PERFORMANCE`.", ("PA-21", "FP-OBS-8"), False, False, False, "", (), ("trace",), False, (), "steps"),
         ("torch.collective-times", "A collective takes about the same time each time", "run", "Nearest-rank percentiles: p99 of at least 100, p99.9 of at least 1000; three times the median: a judgement", "Profile more ranks: one that comes late makes all others wait; then congestion: `preflight check --window 60`.", ("FP-LAT-1",), False, False, False, "", (), ("trace",), False, (), "collective_times"),
         ("torch.straggler", "No rank is waited for by all others", "run", "Judgement: half of the others' median communication time; NCCL's kernels wait inside", "Look at that rank's node: clocks, throttling, its NIC and CPUs, its data (`preflight check --hosts NODE`).", ("PA-23", "NT-LENS-6"), False, False, False, "", (), ("trace",), False, (), "straggler"),
     )),
-    "torch_hang": (13422, 3094264053, (
+    "torch_hang": (14055, 3094264053, (
         ("torch.backend", "NCCL carries the collectives of GPU tensors", "run", "https://docs.pytorch.org/docs/stable/distributed.html#which-backend-to-use", "`init_process_group(\"nccl\")`, or \"cpu:gloo,cuda:nccl\", so that no collective on a GPU tensor is left to Gloo.", ("NT-PIT-1", "NT-LENS-2"), False, False, False, "", (), ("trace", "recording"), False, (), "backend"),
         ("torch.hang", "No rank hangs in a collective, a send or a receive", "run", "https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html; messages of ProcessGroupNCCL's watchdog, PyTorch 1.7 … 2.13", "Look at that rank first: its own log and stack (`py-spy dump --pid PID`), its node's XIDs, its data loader.", ("NT-LENS-9",), False, False, False, "", (), ("recording", "watchdog"), False, (), "hang"),
     )),
-    "scale": (9223, 4250178448, (
+    "scale": (9634, 4250178448, (
         ("scale.fat-tree", "Each level of the fat tree carries what the one below it sends", "run", "https://jax-ml.github.io/scaling-book/gpus", "describe it in the cluster file: `[class.NAME.tree]` with unit_nodes, unit_leaves, units, spines and links_per_spine", ("GS-2",), False, False, False, "", (), (), False, (), "fat_tree"),
         ("scale.batch", "The batch on each GPU keeps it busy while the network works", "run", "https://jax-ml.github.io/scaling-book/gpus", "Raise `tokens_per_gpu` (micro-batch x sequence), accumulate gradients, or shard less.", ("GS-4",), False, False, False, "", (), (), False, (), "smallest_batch"),
     )),

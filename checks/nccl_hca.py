@@ -37,7 +37,8 @@ def ib_hca(node: NodeFacts, site: Site) -> Iterator[Finding]:
     warns if a prefix happens to cover it; one of `ports.compute` is rdma.port-state's matter. Roles are those of
     the cluster file; without them a GPU whose near NIC is left out warns, and so does a bond among single ports.
     Rails and planes are read from NCCL 2.30.7 on. Without a list NCCL takes every active port: it warns where one of
-    them has the role storage or management. nccl.hca-roles reads from a job's log which ports it took.
+    them has the role storage or management, or is not among `ports.compute`. nccl.hca-roles reads from a job's log
+    which ports it took.
 
     A false alarm: a prefix that happens to cover a port which is down; that only warns, and NCCL leaves the port
     out. A job script that sets the list, which is not on the node to be seen: set it in /etc/nccl.conf.
@@ -109,6 +110,8 @@ def _unset(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ports = site.members.ports
     aside = {device: role for role, devices in (("storage", ports.storage), ("management", ports.management))
              for device in devices or ()}  # fmt: skip
+    if ports.compute is not None:
+        aside = {**dict.fromkeys(set(node.rdma_devices) - set(ports.compute), "not called compute"), **aside}
     taken = [port for port in node.rdma_ports if port.device in aside and port.active] if aside else []
     if not taken:
         yield passed("NCCL_IB_HCA is unset: NCCL may use every active port", evidence=[PROCESS])

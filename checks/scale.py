@@ -133,8 +133,8 @@ def smallest_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
     Worked out for dense bfloat16 over the thinnest level of the fabric, and doubled where nothing in the network
     reduces. A mixture of experts needs as many times more as it has experts for each that a token uses, and less by
     what sharing them over expert_ways GPUs takes off the levels that they fill. Fewer tokens warn; where expert_ways
-    is not declared, fewer than without sharing are unknown. A layer cut over more GPUs than its width bears warns.
-    This gates no job.
+    is not declared, fewer than without sharing are unknown, and where sharding is not, fewer than FSDP needs. A layer
+    cut over more GPUs than its width bears warns. This gates no job.
 
     A false alarm: arithmetic in FP8, which is faster, or communication that is compressed.
     """
@@ -164,7 +164,11 @@ def smallest_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
         bounds += f", over {shared / rate:.3g} by sharing them over {ways} GPUs ({level})" if ways > 1 else ""
     found = f"{said.tokens_per_gpu} tokens"
     message = f"{said.tokens_per_gpu} tokens per GPU, at least {least:.0f} keep it busy: {bounds}"
-    if said.tokens_per_gpu >= least * (1 - 1e-9):
+    enough = said.tokens_per_gpu >= least * (1 - 1e-9)
+    if enough and said.sharding is None and said.tokens_per_gpu < least * sharded / plain * (1 - 1e-9):
+        yield unknown(f"{message}, if replicas are whole; FSDP needs {least * sharded / plain:.0f}", found=found,
+                      fix='declare it in the cluster file: [class.NAME.model] sharding = "data" or "fsdp"')  # fmt: skip
+    elif enough:
         yield passed(message, found=found)
     elif said.experts is not None and said.expert_ways is None:
         yield unknown(f"{message}, unless experts are shared", found=found,

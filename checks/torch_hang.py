@@ -159,6 +159,20 @@ def _of_recordings(run: RunFacts) -> Iterator[Finding]:
 
 def _finding(one: Hang, keys: Sequence[str], name: str, quote: str) -> Iterator[Finding]:
     group = f" of process group {one.group}" if one.group else ""
+    if one.messages:
+        each = "; ".join(f"rank {rank} in {op}" for rank, op in one.messages[:_NAMED])
+        more = f" and {len(one.messages) - _NAMED} more" if len(one.messages) > _NAMED else ""
+        yield warned(
+            f"{name}: sends and receives{group} are not done: {each}{more}; each rank numbers its own, so for whom it "
+            f"waits is not in the log{_some(one)}",
+            subject=f"sends and receives{group}",
+            found=f"{len(one.messages)} ranks wait",
+            expected="done",
+            fix=_ALL_LOGS,
+            evidence=keys,
+            quote=quote,
+        )
+        return
     where = f"collective {one.seq}{group}{f' ({one.op})' if one.op else ''}"
     who = f"ranks {_ranks(one.waiting)} wait" if len(one.waiting) > 1 else f"rank {_ranks(one.waiting)} waits"
     waiting = f"{who} in {where}" if one.waiting else f"in {where}"

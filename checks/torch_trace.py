@@ -43,7 +43,7 @@ def each(run: RunFacts) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     needs=("trace",),
 )
 def synchronisation(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Add up, within the steps, for how long calls made the CPU wait for the GPU (.item(), synchronize(), copies).
+    """Measure, within the steps, how long calls made the CPU wait for the GPU (.item(), synchronize(), copies).
 
     While the CPU waits it launches nothing: the GPU runs dry at the start of the next step, on every rank, and the
     slowest rank holds up all others.

@@ -167,6 +167,18 @@ def status_of(item: str, case: Any, check: Check, checks: list[Check]) -> str:
     return next(str(line["status"]) for line in lines if line["id"] == item)
 
 
+@pytest.mark.parametrize("declared", [False, True], ids=["of-many", "the-only-one"])
+def test_one_node_does_not_answer_what_all_nodes_have_in_common(declared: bool) -> None:
+    """It was skipped, as if it did not apply, and the item passed: it does not apply to a class of one node only."""
+    cluster = load(FIXTURES / "nodes" / "hgx-h100-roce.toml") if declared else Cluster()
+    lines = judge([from_document(whole_node("hgx-h100-roce"), "hgx-h100-roce")], CHECKS, cluster)["checklists"]
+    items = {line["id"]: line for line in lines}
+    for item in ("PA-01", "PA-14", "PA-16", "NT-FAB-3", "NT-FAB-4", "NT-PIT-4"):
+        open_parts = [one["missing"] for one in items[item]["questions"] if one["status"] == "unknown"]
+        assert any("fleet." in part for part in open_parts) is not declared, item
+        assert (items[item]["status"] == "pass") is declared, item
+
+
 # --- logs of another kind -------------------------------------------------------------------------
 
 

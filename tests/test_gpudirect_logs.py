@@ -37,13 +37,18 @@ def told(findings: list[dict[str, str]]) -> list[tuple[str, str, str]]:
 
 
 #: Networks of plug-ins with advice of their own.
-PLUGINS = ("AWS Libfabric", "Libfabric", "FasTrak", "GPUDirectTCPX_v7", "gIB", "UCX", "Other")
+PLUGINS = ("AWS Libfabric", "Libfabric", "FasTrak", "FasTrak_v8", "GPUDirectTCPX_v7", "gIB", "UCX", "Other")
 
 
 @pytest.mark.parametrize("network", PLUGINS)
 def test_a_plug_in_has_advice_of_its_own(network: str) -> None:
     assert "peermem" not in network_of(network).fix
     assert network_of(network).fix != network_of("IB").fix
+
+
+@pytest.mark.parametrize("network", ["FasTrak", "GPUDirectTCPX"])
+def test_the_version_of_a_plug_in_changes_no_advice(network: str) -> None:
+    assert network_of(f"{network}_v7") is network_of(network) is not network_of("Other")
 
 
 @pytest.mark.parametrize("network", [one for one in NETWORKS if "peermem" in one.fix], ids=str)

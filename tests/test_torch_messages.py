@@ -104,7 +104,12 @@ def test_groups_of_one_name_and_other_ranks_are_kept_apart() -> None:
     pairs[3] = recording(3, [], (2, 3), group="7")
     pairs[2] = recording(2, ["all_reduce!"], (2, 3), group="7")
     (one,) = hang.of_recordings(pairs)
-    assert (one.waiting, one.silent) == ((2,), (3,))
+    assert (one.waiting, one.behind, one.silent) == ((2,), (3,), ())
+
+
+def test_a_dump_without_a_call_of_the_group_is_not_a_missing_dump() -> None:
+    (one,) = hang.of_recordings({0: recording(0, ["all_reduce!"]), 1: recording(1, ["send 1->2"])})
+    assert (one.waiting, one.behind, one.silent) == ((0,), (1,), (2, 3))
 
 
 def test_the_calls_of_a_batch_of_collectives_have_its_state() -> None:

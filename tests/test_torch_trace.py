@@ -120,6 +120,9 @@ def test_what_a_trace_of_a_gpu_tells() -> None:
         ("ncclKernel_Broadcast_RING_LL_Sum_int8_t", "broadcast"),
         ("ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)", "generic"),
         ("void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(vllm::RankData*)", "other"),
+        ("void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<8>(Params)", "other"),
+        ("void tensorrt_llm::kernels::oneShotAllReduceKernel<half, 8>(AllReduceParams)", "other"),
+        ("userbuffers_fp16_sum_inplace_gpu_rr_rs_oop(int, int, int, int, int)", "other"),
     ],
 )
 def test_kernels_that_communicate(kernel: str, collective: str) -> None:

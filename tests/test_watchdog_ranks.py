@@ -113,3 +113,20 @@ def test_groups_are_kept_apart() -> None:
     found = of([timeout(0), progress(0), timeout(1, 9, "BROADCAST"), progress(1, 9, 9, 8, pg="1")])
     assert len(found) == 2
     assert all("disagree" not in one["message"] for one in found)
+
+
+def test_numbers_of_sends_and_receives_are_not_compared() -> None:
+    """Each rank counts its own: one that has made fewer is neither behind nor has the other gone past it."""
+    (one,) = of([timeout(0, 216, "SEND"), progress(0, 216, 216, 215), timeout(1, 214, "RECV"),
+                 progress(1, 214, 214, 213), progress(2, None, 100, 100)])  # fmt: skip
+    assert one["status"] == "warn"
+    assert "rank 0 in SEND 216; rank 1 in RECV 214" in one["message"]
+    assert "has completed" not in one["message"]
+    assert "has not come" not in one["message"]
+
+
+def test_a_rank_that_reports_no_work_of_its_own_is_behind() -> None:
+    (one,) = of([*(text for rank in range(3) for text in (timeout(rank), progress(rank))), progress(3, 214, 214, 214)])
+    assert one["status"] == "fail"
+    assert "ranks 0-2 wait in collective 216" in one["message"]
+    assert "rank 3 has not come to it" in one["message"]

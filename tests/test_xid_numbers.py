@@ -89,6 +89,12 @@ def test_what_cannot_be_read_is_reported() -> None:
     assert found.unread == ("NVRM: Xid (PCI:0000:1c:00): 7",)
 
 
+@pytest.mark.parametrize("left", ["", "PCI:", "PCI:0000:3b:", "PCI:0000:3b:00"])
+def test_an_address_that_is_cut_is_reported(left: str) -> None:
+    text = f"[  100.123456] NVRM: Xid ({left}\nof a GPU"
+    assert list(unread(text)) == ["1: the address of an Xid is not whole"]
+
+
 def test_a_torn_line_keeps_what_is_whole_of_it() -> None:
     torn = "[  1.5] NVRM: Xid (PCI:0000:1b:00): 7[  1.6] NVRM: Xid (PCI:0000:1c:00): 79, pid=7, fallen off the bus.\n"
     found = xid.events(kernel_log.parse(torn))

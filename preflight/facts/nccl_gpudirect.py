@@ -45,12 +45,12 @@ EFA = Network(
 NETWORKS = (
     EFA,
     Network(
-        re.compile(r"FasTrak", re.I), None,
+        re.compile(r"FasTrak(?:_v\d{1,2})?", re.I), None,
         "Read the plug-in's own lines (NET/FasTrak): its receive daemon (tcpgpudmarxd) must run beside the job, of the "
         "same release as the plug-in, with the variables of its nccl-env-profile.sh.",
     ),
     Network(
-        re.compile(r"GPUDirectTCPX", re.I), None,
+        re.compile(r"GPUDirectTCPX(?:_v\d{1,2})?", re.I), None,
         "Read the plug-in's own lines (NET/GPUDirectTCPX): its receive daemon (tcpgpudmarxd) must run beside the job, "
         "and NCCL_GPUDIRECTTCPX_SOCKET_IFNAME name the GPU NICs.",
     ),

@@ -44,12 +44,20 @@ class Fleet:
         if len(answered) < least:
             alone = len(meant) == 1 and len(answered) == 1
             message = f"fewer than two nodes answered ({len(answered)} of {len(meant)}): nothing to compare"
-            said = Outcome(number, (Finding(Status.SKIP if alone else Status.UNKNOWN, message),))
+            finding = Finding(Status.SKIP if alone else Status.UNKNOWN, message)
+            if alone and not self._of_one(meant[0]):
+                finding = finding.about()  # what all nodes have in common is open, though nothing here is wrong
+            said = Outcome(number, (finding,))
             yield from ((place, said) for place in places)
             return
         nodes = [self.nodes[place] for place in answered]
         whole = outcome(number, check, "", nodes, self.sites, lambda: self.nodes[places[0]].evidence)
         yield from self._shared(whole, places)
+
+    def _of_one(self, place: int) -> bool:
+        """Tell whether the cluster file declares that a node is the only one of its class."""
+        site = self.sites.get(self.seen[place].node)
+        return site is not None and site.members.nodes is not None and len(site.members.nodes) == 1
 
     def _shared(self, whole: Outcome, places: Sequence[int]) -> Iterator[tuple[int, Outcome]]:
         of_node: dict[str, list[int]] = {self.seen[place].node: [] for place in places}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from preflight.facts.torch_trace.recording import Entry, Recording, memberships
 from preflight.facts.torch_trace.watchdog import Progress, Watchdog
@@ -24,6 +24,7 @@ class Hang:
     passed: tuple[int, ...] = ()  # have completed it, as they report themselves
     shown: tuple[int, ...] = ()  # whose words these are
     whole: bool = True  # whether all members of the group are known to be among them
+    messages: tuple[tuple[int, str], ...] = ()  # (rank, send or receive that it waits in); the rest is empty then
 
 
 def of_recordings(recordings: Mapping[int, Recording]) -> tuple[Hang, ...]:
@@ -34,11 +35,14 @@ def of_recordings(recordings: Mapping[int, Recording]) -> tuple[Hang, ...]:
         for entry in recording.settled:
             if not entry.p2p and entry.seq >= 0:
                 by_group[entry.group, members[rank, entry.group]][rank].append(entry)
-    found = (_hang(group, ranks, everybody or sorted(ranks)) for (group, everybody), ranks in sorted(by_group.items()))
+    given = set(recordings)
+    found = (
+        _hang(group, ranks, everybody or sorted(ranks), given) for (group, everybody), ranks in sorted(by_group.items())
+    )
     return tuple(hang for hang in found if hang)
 
 
-def _hang(group: str, ranks: Mapping[int, Sequence[Entry]], everybody: Sequence[int]) -> Hang | None:
+def _hang(group: str, ranks: Mapping[int, Sequence[Entry]], everybody: Sequence[int], given: Set[int]) -> Hang | None:
     called = {rank: {entry.seq: entry for entry in entries} for rank, entries in ranks.items()}
     open_at = {rank: min((e.seq for e in entries if not e.done), default=None) for rank, entries in ranks.items()}
     if (mismatch := _mismatch(called)) is None and not any(seq is not None for seq in open_at.values()):
@@ -50,8 +54,9 @@ def _hang(group: str, ranks: Mapping[int, Sequence[Entry]], everybody: Sequence[
     says = Counter(_signature(entry) for entry in here.values()).most_common(1)
     differ = tuple((r, e.says) for r, e in sorted(here.items()) if says and _signature(e) != says[0][0])
     waiting = tuple(sorted(rank for rank, entry in here.items() if not entry.done))
-    behind = tuple(sorted(rank for rank, entries in called.items() if max(entries) < seq))
-    silent = tuple(sorted(set(everybody) - set(ranks)))
+    idle = {rank for rank in everybody if rank in given and rank not in ranks}  # their dumps hold no call of the group
+    behind = tuple(sorted({rank for rank, entries in called.items() if max(entries) < seq} | idle))
+    silent = tuple(sorted(set(everybody) - set(ranks) - given))
     return Hang(group, seq, op, waiting, behind, silent, differ)
 
 
@@ -83,7 +88,11 @@ def of_watchdog(told: Watchdog, nranks: int | None = None) -> tuple[Hang, ...]:
     calls = _calls(told)
     found = []
     for group, ranks in sorted(by_group.items()):
-        named = [one.at for one in ranks.values() if one.at is not None]
+        if messages := _messages(ranks, calls):
+            found.append(Hang(group, messages[0][0], None, tuple(rank for _, rank, _ in messages), (), (), (), (),
+                              tuple(sorted(ranks)), False, tuple((rank, op) for _, rank, op in messages)))  # fmt: skip
+            continue
+        named = [one.at for one in ranks.values() if one.at is not None and one.at > one.completed]
         begun = [one.completed + 1 for one in ranks.values() if one.enqueued > one.completed]
         if not (named or begun):
             continue
@@ -99,6 +108,25 @@ def of_watchdog(told: Watchdog, nranks: int | None = None) -> tuple[Hang, ...]:
         found.append(Hang(group, seq, op, waiting, behind, silent, differ, passed, shown, whole))
     return tuple(found or _of_timeouts(told, calls))
 
+
+def _messages(
+    ranks: Mapping[int, Progress], calls: Mapping[tuple[int, int], tuple[_Call, ...]]
+) -> list[tuple[int, int, str]]:
+    """Return (number, rank, call) of a group whose ranks wait in sends, receives or batches; else nothing.
+
+    Each rank counts these by itself, so its numbers compare with those of no other rank.
+    """
+    found = []
+    for rank, one in sorted(ranks.items()):
+        seq = one.completed + 1 if one.at is None else one.at
+        if one.at is not None or one.enqueued > one.completed:
+            named = " and ".join(sorted({call[0] for call in calls.get((rank, seq), ())})) or "a call without a name"
+            found.append((seq, rank, f"{named} {seq}"))
+    return found if any(op.startswith(_OF_TWO) for _, _, op in found) else []
+
+
+#: Calls that some ranks of a group make and others do not.
+_OF_TWO = ("SEND", "RECV", "COALESCED")
 
 #: How the group of all ranks is described, and ranks that are counted of it.
 _OF_ALL, _MOST_RANKS = "default_pg", 1 << 17

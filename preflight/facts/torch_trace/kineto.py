@@ -24,7 +24,9 @@ _NCCL = re.compile(
     r"nccl\w{0,12}?(AllReduce|AllGather|ReduceScatter|Broadcast|Reduce|SendRecv|AllToAll|Gather|Scatter|Generic)", re.I
 )
 _OTHER_COMMUNICATION = re.compile(
-    r"cross_device_reduce|(?:one|two)_shot_all_reduce|multimem_all_(?:reduce|gather)|nvshmem|deep_ep::|mscclpp", re.I
+    r"cross_device_reduce|(?:one|two)_shot_all_reduce|multimem_all_(?:reduce|gather)|nvshmem|deep_ep::|mscclpp"
+    r"|allreduce_fusion|(?:one|two)ShotAllReduce|userbuffers",
+    re.I,
 )
 _SYNCHRONISE = re.compile(
     r"(?:cuda|hip)(?:Stream|Device|Event)Synchronize(?:_v\d+)?|cu(?:Stream|Ctx|Event)Synchronize"

@@ -73,6 +73,8 @@ def _is_log(text: str) -> bool:
 _SWITCH = re.compile(r"SXid \((?:PCI:)?[0-9a-fA-F]{4}")
 #: Which of a node's switches it is.
 _DEVICE = re.compile(r"\bnvidia-nvswitch([0-9]{1,3}): SXid ")
+#: An error whose line ends within the address.
+_TORN = re.compile(r"NVRM: Xid \((?:PCI:)?[0-9a-fA-F:.]{0,24}$")
 #: The driver's name in prose, or in a command that looks for it.
 _ONLY_NAMED = re.compile(r"NVRM: Xid(?! \()|grep\b.{0,80}(?:NVRM|SXid)")
 
@@ -190,7 +192,10 @@ def _take(lines: Lines, at: int) -> Taken:
         text, end = _whole(lines, end, width)
         last, others, blanks, time = end - 1, 0, 0, _TIME.match(text)
         at_time = time["at"].strip("[] ") if time else None
-        for mark in (found := xids_in(text)):
+        found = xids_in(text)
+        if not found and _TORN.search(text):
+            cut.append(Cut(number, "the address of an Xid is not whole"))
+        for mark in found:
             if mark.code is None:
                 cut.append(Cut(number, "the number of an Xid is not whole"))
                 continue
