@@ -46,7 +46,7 @@ def test_the_demo_is_judged_the_same_with_and_without_its_cluster_file(tmp_path:
     demo = json.loads((tmp_path / "demo.json").read_text())
     assert without_run(demo) == without_run(again) == without_run(given)
     assert first.exit_code == done.exit_code
-    assert "judged by: " in done.output[:400]
+    assert "judged by: " in " ".join(done.output[:400].split())
     (tmp_path / "saved" / "expected" / "cluster.toml").unlink()
     less, done = judged(tmp_path / "saved")
     assert "judged without a cluster file" in done.output[:400]
@@ -64,6 +64,22 @@ def test_what_a_cluster_file_names_is_kept_too(tmp_path: Path) -> None:
     expected.save(tmp_path / "run", site / "cluster.toml")
     assert (tmp_path / "run" / "expected" / "good" / "net.txt").read_text() == "a sweep"
     assert expected.found([tmp_path / "run"]) == (tmp_path / "run" / "expected" / "cluster.toml", "")
+
+
+def test_documents_named_one_by_one_are_judged_by_it_too(tmp_path: Path) -> None:
+    (tmp_path / "site.toml").write_text(GOOD)
+    (tmp_path / "given").mkdir()
+    for document in fleet(hgx_h100("gpu"), 3):
+        (tmp_path / "given" / f"{document['node']}.json").write_text(json.dumps(document))
+    preflight("judge", tmp_path / "given", "--cluster", tmp_path / "site.toml", "--save", tmp_path / "saved")
+    whole = preflight("judge", tmp_path / "saved")
+    files = preflight("judge", *sorted((tmp_path / "saved").glob("*.json")))
+    one = preflight("judge", tmp_path / "saved" / "gpu002.json")
+    for done in (whole, files, one):
+        assert f"judged by: {tmp_path}/saved/expected/cluster.toml" in " ".join(done.output.split())
+    assert files.output == whole.output
+    alone = preflight("judge", tmp_path / "given" / "gpu002.json").output
+    assert "judged without a cluster file" in " ".join(alone.split())
 
 
 def test_a_run_without_a_cluster_file_leaves_no_older_one(tmp_path: Path) -> None:
