@@ -241,6 +241,10 @@ def _of_number(name: str, number: _Number, heard: Mapping[str, _Asked]) -> Itera
         ).on([one.name])  # fmt: skip
     for node, value in apart.items():
         by = heard[node].missed[name]
+        if voting and abs(value - median(voting.values())) <= floor:
+            said = f"{number.what}: not compared, see {' and '.join(by)}"
+            yield skipped(said, subject=number.what, evidence=[number.key]).on([node])
+            continue
         said = f"{number.what}: {value:.4g} {number.unit}, not what is expected of it (see {' and '.join(by)})"
         yield warned(said, subject=number.what, found=f"{value:.4g} {number.unit}", evidence=[number.key],
                      fix=f"Correct what {' and '.join(by)} reports.").unless_reported(by).on([node])  # fmt: skip

@@ -44,8 +44,12 @@ def _write(path: Path, raw: bytes) -> None:
 
 
 def found(paths: Sequence[Path]) -> tuple[Path | None, str]:
-    """Return the copy that was saved with evidence, and why there is none to use (empty: none was saved)."""
-    copies = [copy for path in paths if _is_plain(path / FOLDER) and (copy := path / FOLDER / NAME).exists()]
+    """Return the copy that was saved with evidence, and why there is none to use (empty: none was saved).
+
+    Beside a node's document that is named by itself, it is the copy of its folder.
+    """
+    folders = dict.fromkeys(path.parent if path.suffix == ".json" and path.is_file() else path for path in paths)
+    copies = [copy for path in folders if _is_plain(path / FOLDER) and (copy := path / FOLDER / NAME).exists()]
     if not copies:
         return None, ""
     first, *more = copies

@@ -66,6 +66,22 @@ def test_what_a_cluster_file_names_is_kept_too(tmp_path: Path) -> None:
     assert expected.found([tmp_path / "run"]) == (tmp_path / "run" / "expected" / "cluster.toml", "")
 
 
+def test_documents_named_one_by_one_are_judged_by_it_too(tmp_path: Path) -> None:
+    (tmp_path / "site.toml").write_text(GOOD)
+    (tmp_path / "given").mkdir()
+    for document in fleet(hgx_h100("gpu"), 3):
+        (tmp_path / "given" / f"{document['node']}.json").write_text(json.dumps(document))
+    preflight("judge", tmp_path / "given", "--cluster", tmp_path / "site.toml", "--save", tmp_path / "saved")
+    whole = preflight("judge", tmp_path / "saved")
+    files = preflight("judge", *sorted((tmp_path / "saved").glob("*.json")))
+    one = preflight("judge", tmp_path / "saved" / "gpu002.json")
+    for done in (whole, files, one):
+        assert f"judged by: {tmp_path}/saved/expected/cluster.toml" in " ".join(done.output.split())
+    assert files.output == whole.output
+    alone = preflight("judge", tmp_path / "given" / "gpu002.json").output
+    assert "judged without a cluster file" in " ".join(alone.split())
+
+
 def test_a_run_without_a_cluster_file_leaves_no_older_one(tmp_path: Path) -> None:
     folder = saved_run(tmp_path / "run")
     (tmp_path / "cluster.toml").write_text(GOOD)

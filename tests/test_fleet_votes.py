@@ -26,7 +26,7 @@ from tests.machines import Machine, evidence, hgx_h100
 from tests.machines.fleet import machines
 from tests.machines.gb200 import gb200_tray
 from tests.test_nodes_fleet import qos
-from tests.whole_nodes import Fault, env, every_gpu, every_rail, gpu, nic, node, set_too, setting
+from tests.whole_nodes import Fault, both, env, every_gpu, every_rail, gpu, nic, node, set_too, setting
 
 FLEET = {check.id: check for check in registry().checks if check.scope is Scope.FLEET}
 NAMES = [f"gpu00{number}" for number in range(1, 9)]
@@ -109,7 +109,7 @@ CASES: Mapping[str, Sequence[Case]] = {
     "fleet.rates": (
         Case(every_rail(gbps=60.0), None),
         Case(every_rail(rate="200 Gb/sec (2X NDR)"), f"{ROCE}ports.rate_gbps = 400\n", "roce"),
-        Case(nic("mlx5_5", state="DOWN", physical="Polling"), f"{ROCE}"),
+        Case(both(*(nic(f"mlx5_{rail}", state="DOWN", physical="Polling") for rail in (3, 4, 5, 6))), ROCE),
     ),
     "fleet.roce-ports": (
         Case(every_rail(pfc=()), f"{ROCE}qos.lossless = true\nqos.pfc_priority = 3\n", "roce",

@@ -108,8 +108,8 @@ def document(sources: Sequence[tuple[str, Sequence[Part]]]) -> dict[str, Any]:
 
 
 def exit_status(sources: Sequence[tuple[str, Sequence[Part]]]) -> int:
-    """Return 1 if something failed, 3 if in a source nothing was recognised, else 0."""
-    failed = any(finding["status"] == "fail" for _, found in sources for part in found for finding in part.findings)
-    if failed:
+    """Return 1 if something failed, 3 if in a source nothing was recognised or a finding is unknown, else 0."""
+    statuses = {finding["status"] for _, found in sources for part in found for finding in part.findings}
+    if "fail" in statuses:
         return 1
-    return 3 if not sources or any(not found for _, found in sources) else 0
+    return 3 if not sources or "unknown" in statuses or any(not found for _, found in sources) else 0

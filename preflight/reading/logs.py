@@ -45,6 +45,9 @@ _TOLD_RANKS = 1000
 
 _TOLD = ("fail", "warn", "pass")
 
+#: Findings that are shown where they are unknown, too: a dump of one rank with calls under way proves nothing sound.
+_UNFINISHED = "torch.hang"
+
 
 def log_parts(source: Source) -> list[Part]:
     """Return the log of NCCL and the runs of nccl-tests in a source, judged."""
@@ -125,7 +128,8 @@ def judge_logs(parts: list[Part], source: Source, seen: Seen | None = None) -> N
         kind = NCCL_TESTS if finding["check"].startswith("nccl-tests.") else NCCL_LOG
         if any(by_kind[name] for name in _FILES):
             kind = next(name for name in _FILES if by_kind[name])
-        if finding["status"] in _TOLD and by_kind[kind]:
+        shown = finding["status"] in _TOLD or (finding["check"] == _UNFINISHED and by_kind[RECORDER])
+        if shown and by_kind[kind]:
             _about(finding["subject"], by_kind[kind]).findings.append(finding)
 
 
