@@ -233,7 +233,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "fleet_rails": (9870, 2057583596, (
         ("fleet.rails", "Rail i of all nodes lies in the same network and runs at the same rate", "fleet", "NVIDIA DGX SuperPOD reference architecture (rail-optimised); NCCL connects rail i to rail i; majority of at least 3 nodes and 60 %", "Compare the rail's address, partition (`cat …/pkeys/0`), VLAN, rate and cable on both sides; decide which is right (a rate: `ports.rate_gbps` of the cluster file), and correct the other.", ("NT-FAB-3", "NT-FAB-4", "PA-16"), True, False, False, "", (), (), False, (), "rails_match"),
     )),
-    "fleet_outliers": (12355, 2208967526, (
+    "fleet_outliers": (12606, 2208967526, (
         ("fleet.outliers", "No node is hotter, slower or more out of time than the others", "fleet", "modified z-score (Iglewicz and Hoaglin 1993): 3.5 spreads (median absolute deviation) from the median", "Compare the node with its neighbours: fans, coolant, inlet temperature (`ipmitool sdr`), power cap, `chronyc sources`.", ("AN-11",), False, False, False, "", (), (), False, (), "numbers_alike"),
         ("fleet.rates", "No node carries less, or meets more congestion, than the others", "fleet", "modified z-score (Iglewicz and Hoaglin 1993): 3.5 spreads (median absolute deviation) from the median", "`preflight check --window 60` on the node beside another one: counters.congestion and counters.balance name the port; then its cable, its leaf and the job's placement.", ("PA-19",), False, False, True, "", (), (), False, (), "rates_alike"),
     )),

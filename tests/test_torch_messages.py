@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from preflight.cli import main
 from preflight.facts.torch_trace import hang, messages
 from tests.flight_dumps import dump, recording
 from tests.judged import judged
@@ -148,3 +151,14 @@ def test_the_rank_that_stops_is_named(sent: list[tuple[int, int]], stopped: int,
     assert (stall is not None) == pending
     if stall is not None:
         assert (stall.behind, stall.circle, stall.absent) == ((stopped,), (), ())
+
+
+def test_a_dump_of_one_rank_that_waits_is_no_pass_when_it_is_read(tmp_path: Path) -> None:
+    """`preflight read` judges each file by itself: whether the peer has called the other end is not known."""
+    path = tmp_path / "nccl_trace_rank_1"
+    path.write_text(dump(1, ["recv 1<-0!"]), encoding="utf-8")
+    result = CliRunner().invoke(main, ["read", str(path)])
+    assert result.exit_code == 3, result.output
+    assert "messages are not done" in " ".join(result.output.split())
+    path.write_text(dump(1, ["recv 1<-0"]), encoding="utf-8")
+    assert CliRunner().invoke(main, ["read", str(path)]).exit_code == 3  # what the other ranks wait in is not known

@@ -19,7 +19,7 @@ def read(names: tuple[str, ...], as_json: bool) -> None:
     \b
     Example: nvidia-smi topo -m | preflight read -
              preflight read slurm-4711.out ibstat.txt
-    Exit:    0 read, 1 something failed, 3 nothing recognised, 2 a file cannot be read
+    Exit:    0 read, 1 something failed, 3 nothing recognised or unknown, 2 a file cannot be read
     """
     from preflight import reading
 
