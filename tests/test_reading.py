@@ -276,6 +276,15 @@ def test_hostile_text_is_made_visible() -> None:
 SEEDS = [outside(name) for name in TRUTH]
 
 
+def test_elements_in_the_place_of_a_text_are_no_text() -> None:
+    """A closing tag was lost: the name of the GPU holds all that follows."""
+    (part,) = read_text(
+        "<nvidia_smi_log><driver_version>570.86.15</driver_version><gpu id='00000000:18:00.0'>"
+        "<product_name><uuid>GPU-1</uuid></product_name></gpu></nvidia_smi_log>", "a",
+    )  # fmt: skip
+    assert part.taken.facts["gpus"][0]["product"] is None
+
+
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_whatever_is_done_to_a_text_nothing_breaks(data: st.DataObject) -> None:

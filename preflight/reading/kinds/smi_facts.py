@@ -70,12 +70,12 @@ _VERSION_BEGUN = re.compile(r"\d{1,4}\.?")
 _BUS_ID_BEGUN = re.compile(r"[0-9A-Fa-f]{1,8}(?::[0-9A-Fa-f]{0,2}){0,2}\.?")
 
 
-def _version(said: Any) -> Any:
-    return None if isinstance(said, str) and _VERSION_BEGUN.fullmatch(said) else said
+def _version(said: Any) -> str | None:
+    return said if isinstance(said, str) and not _VERSION_BEGUN.fullmatch(said) else None
 
 
-def _bus_id(said: Any) -> Any:
-    return None if isinstance(said, str) and _BUS_ID_BEGUN.fullmatch(said) else said
+def _bus_id(said: Any) -> str | None:
+    return said if isinstance(said, str) and not _BUS_ID_BEGUN.fullmatch(said) else None
 
 
 def _whole(said: Any) -> int | None:
@@ -99,20 +99,25 @@ def _gpu(bus_id: str | None, tree: Tree) -> dict[str, Any]:
     def first(*names: str) -> Any:
         return _get(tree, *names)
 
+    def word(*names: str) -> str | None:
+        """Return a text; a damaged document may have elements in its place."""
+        found = first(*names)
+        return found if isinstance(found, str) else None
+
     return {
-        "bus_id": bus_id, "product": first("product_name"), "uuid": first("gpu_uuid", "uuid"),
-        "architecture": first("product_architecture"), "serial": first("serial_number", "serial"),
-        "vbios": first("vbios_version"), "gsp_firmware": first("gsp_firmware_version"),
-        "persistence": first("persistence_mode"),
-        "mig": first("mig_mode/current", "mig_mode/current_mig"),
-        "mig_pending": first("mig_mode/pending", "mig_mode/pending_mig"),
-        "ecc": first("ecc_mode/current", "ecc_mode/current_ecc"),
-        "ecc_pending": first("ecc_mode/pending", "ecc_mode/pending_ecc"),
+        "bus_id": bus_id, "product": word("product_name"), "uuid": word("gpu_uuid", "uuid"),
+        "architecture": word("product_architecture"), "serial": word("serial_number", "serial"),
+        "vbios": word("vbios_version"), "gsp_firmware": word("gsp_firmware_version"),
+        "persistence": word("persistence_mode"),
+        "mig": word("mig_mode/current", "mig_mode/current_mig"),
+        "mig_pending": word("mig_mode/pending", "mig_mode/pending_mig"),
+        "ecc": word("ecc_mode/current", "ecc_mode/current_ecc"),
+        "ecc_pending": word("ecc_mode/pending", "ecc_mode/pending_ecc"),
         "ecc_errors": _ecc(first("ecc_errors")),
         "remapped_rows": _remapped(first("remapped_rows")),
         "retired_pages_pending": _yes(
             first("retired_pages/pending_page_blacklist", "retired_pages/pending_retirement")),
-        "performance_state": first("performance_state"),
+        "performance_state": word("performance_state"),
         "pcie": {
             "generation_current": _whole(first(
                 *(f"{place}/{name}" for place in link
