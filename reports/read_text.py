@@ -9,6 +9,9 @@ from preflight.reports.text_layout import Listing, Paragraph, Part, typeset
 from preflight.reports.text_report import COLOUR, WORD
 from preflight.reports.visible import one_line, visible
 
+#: Lines of a part that are listed as cut; the rest is counted, and in the JSON.
+_MOST_CUT = 20
+
 
 def render(document: Mapping[str, Any], kinds: str, *, colour: bool = False, width: int = 100) -> str:
     """Return the document as text; ``kinds`` names what would have been recognised."""
@@ -28,7 +31,9 @@ def _part(part: Mapping[str, Any]) -> list[Part]:
     where = f"lines {first}-{last}" if first != last else f"line {first}"
     writer = f"  {one_line(part['writer'])}" if part["writer"] else ""
     head = ((f"  {where}  ", "dim"), (part["kind"], "bold"), (writer, ""), (f"  {one_line(part['summary'])}", ""))
-    rows = [("cut", f"line {cut['line']}: {one_line(cut['what'])}", "yellow") for cut in part["cut"]]
+    rows = [("cut", f"line {cut['line']}: {one_line(cut['what'])}", "yellow") for cut in part["cut"][:_MOST_CUT]]
+    if (more := len(part["cut"]) - _MOST_CUT) > 0:
+        rows.append(("cut", f"and {more} more; --json lists them", "yellow"))
     told: list[Part] = [Paragraph(head)]
     if rows:
         told.append(Listing(tuple(rows)))

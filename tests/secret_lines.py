@@ -103,6 +103,13 @@ DRAWS: Mapping[str, Callable[[random.Random], str]] = {
 
 #: Secrets, as they must not leave a node.
 SECRETS = """\
+db_password: >-\\n  {pw}
+  password: |\\n    {word}
+auth:\\n  client_secret: |-\\n      {plainpw}\\n      {plainpw}
+openssl rsa -passin pass:{pw} -in key.pem
+openssl enc -aes-256-cbc -pass pass:{plainpw}
+echo 'root:{pw}' | chpasswd
+echo app:{plainpw} | sudo chpasswd
 MYSQL_PWD={pw}
 export DB_PASS={pw}
 PGPASS={pw}
@@ -296,6 +303,12 @@ request signature: {b32}
 
 #: Identities, as `preflight redact` must replace them; what is learnt in one line is known in all.
 IDENTITIES = """\
+Host jump\\n  HostName {host}\\n  User {user}
+systemd[1]: Started Session 12 of User {user}.
+PING {host} (192.0.2.7) 56(84) bytes of data.
+[{host}:12345] *** Process received signal ***
+[1760000000.123456] [{host}:4242 :0] ib_device.c:1
+rsync -a /data/run1 {host}:/data/
 {user}@{host}:~# nvidia-smi
 {user}@{host}:~$ ibstat
 [{user}@{host} ~]$ srun hostname
@@ -395,6 +408,9 @@ https://wandb.ai/{user}/proj
 
 #: What only looks like a secret: it must stay, character by character.
 LOOKALIKES = """\
+cookie=0x0, duration=12.3s, table=0, n_packets=7
+token: |
+password: >= 8 characters
 rdma_token_bucket: {number}
 rdma_token_bucket: 4000
 tx_token_drops: 17
@@ -561,6 +577,9 @@ def drawn(template: str, chance: random.Random) -> tuple[str, list[str]]:
 
 #: What only looks like an identity: `preflight redact` leaves it as it is.
 NO_IDENTITIES = """\
+[rank0:1234] starting
+[12345:678] x
+  User guide of the site
 2: eth0@if12: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500
 5: veth1a2b@if4: <BROADCAST> mtu 9000
 7: bond0.100@bond0: <BROADCAST> mtu 9000

@@ -7,6 +7,7 @@ import pytest
 from preflight.facts.text import narrowed
 from preflight.reading import read_text
 from preflight.reading.envelopes import opened
+from preflight.reports.read_text import render
 from tests.test_parsers import ENOUGH_S, bounded
 
 #: ``~`` is the gap. Each line once took the square or the cube of its blanks.
@@ -41,3 +42,13 @@ def test_only_gaps_that_no_tool_prints_are_narrowed() -> None:
 def test_a_field_behind_a_wide_gap_is_read() -> None:
     (part,) = read_text("CA 'mlx5_0'\n\tPort 1:\n\t\tState:" + " " * 5000 + "Active\n\t\tPhysical state: LinkUp\n", "a")
     assert [port["state"] for port in part.taken.facts["ports"]] == ["Active"]
+
+
+def test_a_text_of_cut_lines_is_shown_in_short() -> None:
+    """A line for each of 29,000 cut lines hid what was found."""
+    document = {"sources": [{"name": "a.log", "parts": [{
+        "lines": [1, 500], "kind": "kernel log", "writer": "", "summary": "", "findings": [],
+        "cut": [{"line": number, "what": "the number of an Xid is not whole"} for number in range(1, 501)],
+    }]}]}  # fmt: skip
+    text = render(document, "")
+    assert (text.count("not whole"), "and 480 more" in text) == (20, True)

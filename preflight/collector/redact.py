@@ -6,7 +6,7 @@ characters, and whatever is unbounded is anchored at a start that cannot repeat 
 
 import re
 
-from .secret_names import HINT, MARK, NONE, PASSWORD, WEAK, is_secret, is_secret_value, strength
+from .secret_names import HINT, MARK, NONE, PASSWORD, STRONG, WEAK, is_secret, is_secret_value, strength
 from .secret_places import in_places
 from .secret_shapes import in_shapes
 
@@ -35,12 +35,23 @@ _LIST = re.compile("[&?;,:{<|]")
 _IN_ADDRESS = re.compile(r"[^\s\0\"'&#<>;]+")
 _IN_DOCUMENT = re.compile(r"[^\s\0\"',}\]]+")
 _IN_ELEMENT = re.compile(r"[^<\n\0]+")
+#: A block of YAML, on the lines below its key; also in a mail, and as JSON writes it.
+_BLOCK = re.compile(
+    r"""[|>][-+0-9]{0,2}[ \t]{0,8}
+    (?:\r?\n(?P<mail>(?:>[ ])?)(?P<indent>[ \t]{1,80})[^\s\0][^\n\0]*(?:\n(?P=mail)(?P=indent)[^\n\0]*)*
+    |(?:\\r)?\\n(?P<spaces>[ ]{1,80})(?:[^\s\0"\\]|\\")(?:[^\n\0"\\]|\\(?!n)[^\n\0]|\\n(?P=spaces))*)
+    """,
+    re.X,
+)
+_INDENT = re.compile(r"[ \t]*")
 #: Words before a name that belong to it: `API key: x`, `Access Key ID: x`.
 _QUALIFIED = re.compile(
     r"(?:\b(?:api|access|private|secret|licen[cs]e|signing|encryption|auth|account|storage|session|client|master|root|"
     r"admin|shared|user|wandb|bmc)[ ])\Z",
     re.I,
 )
+#: The cookie of a flow of Open vSwitch, a number.
+_FLOW = re.compile(r"0x[0-9a-f]{1,16}(?:, |\s|\Z)")
 #: A name and its value, each as a value of its own: `- name: X_TOKEN` and `value: y`, in JSON and XML, too.
 _PAIR = re.compile(
     r"""\b(?:name|key)(?:\\?["'])?(?:[ \t]{0,8}[:=][ \t]{0,8}|>)(?:\\?["'])?(?P<name>[\w.-]{2,100})(?:\\?["'])?
@@ -136,10 +147,13 @@ def _value_of(text: str, start: int, end: int) -> "Tuple[int, int]":
     at = sep.end()
     if mark == ":" and text[at : at + 1] == ":":  # `pass::before`, `key::type`
         return ()  # type: ignore[return-value]
+    block = _block(text, start, at) if how >= STRONG and ":" in mark and text[at : at + 1] in ("|", ">") else ()
+    if block:
+        return block
     tight = mark.strip("\"'\\") == "=" or flag
     header = assigned and ("authorization" in name.lower() or name.lower().strip(".-") in ("cookie", "set-cookie"))
     whole = (_REST_OF_LINE if header else _SCHEME).match(text, at)
-    if whole and not (header and how == WEAK and len(whole.group()) < 12):
+    if whole and not (header and how == WEAK and (len(whole.group()) < 12 or _FLOW.match(text, at))):
         return at, whole.end()
     if queried and "=" in mark:
         pattern = _IN_ADDRESS
@@ -163,6 +177,17 @@ def _value_of(text: str, start: int, end: int) -> "Tuple[int, int]":
         value = pattern.match(text, at)
         final = value.end() if value else final
     return first, final
+
+
+def _block(text: str, start: int, at: int) -> "Tuple[int, int]":
+    """Return where a block of YAML stands; empty if its lines are not further in than the key's."""
+    found = _BLOCK.match(text, at)
+    if not found:
+        return ()  # type: ignore[return-value]
+    line = text.rfind("\n", max(0, start - 200), start) + 1
+    outer = _INDENT.match(text, line + len(found.group("mail") or ""), start).end() - line  # type: ignore[union-attr]
+    inner = len(found.group("mail") or "") + len(found.group("indent") or "")
+    return (at, found.end()) if found.group("spaces") or inner > outer else ()  # type: ignore[return-value]
 
 
 def _follows(name: str) -> bool:

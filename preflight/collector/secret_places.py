@@ -116,6 +116,11 @@ _SNMP = re.compile(
 _X11 = re.compile(r"(MIT-MAGIC-COOKIE-1[ \t]{1,8})([0-9a-fA-F]{16,})")
 #: The key of Weights & Biases has no form of its own: 40 hexadecimal digits in a line that names it.
 _WANDB = re.compile(r"(?i)(wandb[^\n]{0,160}?(?<![0-9a-f]))([0-9a-f]{40})(?![0-9a-f])")
+_OPENSSL = re.compile(r"(-pass(?:in|out)?[ \t=]{1,8}[\"']?pass:)([^\s\0\"'|;&`\\]+)")
+_CHPASSWD = re.compile(
+    r"(\becho (?:-\w{1,4} )?(?:\\?[\"'])?[A-Za-z_][\w.-]{0,63}:)([^\s\0|]{1,256}?)"
+    r"(?=(?:\\?[\"'])?[ \t]{0,8}\|[ \t]{0,8}(?:sudo )?(?:/usr/sbin/)?chpasswd)"
+)
 _SHADOW = re.compile(r"(?<![\w$])\$(?:1|2[aby]?|5|6|y|7|gy|apr1)\$[./A-Za-z0-9,=$]{12,}")
 
 
@@ -130,6 +135,10 @@ def in_places(text: str) -> str:
         text = _SNMP.sub(_second, text)
     if "MAGIC" in text:
         text = _X11.sub(_second, text)
+    if "pass:" in text:
+        text = _OPENSSL.sub(_second, text)
+    if "chpasswd" in text:
+        text = _CHPASSWD.sub(_second, text)
     if "andb" in text or "ANDB" in text:
         text = _WANDB.sub(_second, text)
     return _arguments(text)

@@ -90,7 +90,16 @@ _WHERE: tuple[tuple[str, str, str], ...] = (
     ("r", rf"(?<!\S)[-dlbcps][-rwxsStT]{{9}}[.+@]?\s{{1,8}}\d{{1,8}}\s{{1,8}}\S{{1,64}}\s{{1,8}}(?P<name>{_USER})\s", "user"),
     ("", rf"(?<![\w.:@/-])(?P<name>{_USER})\s{{1,40}}(?:pts/\d{{1,5}}|tty\w{{1,6}}|:\d)\s", "user"),
     ("(", rf"(?<!\S)\S{{1,64}}\s{{1,40}}(?:pts/\d{{1,5}}|tty\w{{1,6}}|:\d)\s[^\n(]{{1,80}}\((?P<name>[A-Za-z]{HOST[6:]})\)", "host"),
+    ("ession ", rf"\b[Ss]ession \S{{1,12}} (?:of|for) [Uu]ser (?P<name>{_USER}?)(?=[.,]?(?:\s|$))", "user"),
+    # ssh_config
+    ("User ", rf"(?m)^[ \t]{{1,16}}User[ \t]{{1,8}}(?P<name>{_USER})[ \t\r]*$", "user"),
+    ("HostName ", r"(?m)^[ \t]{0,16}HostName[ \t]{1,8}(?P<name>HOST)[ \t\r]*$", "host"),
+    ("Host ", r"(?m)^Host[ \t]{1,8}(?P<name>HOST)[ \t\r]*\n(?=[ \t]{1,16}(?:HostName|User|Port|ProxyJump|IdentityFile)[ \t])", "host"),
     # hosts in commands and what they print
+    (" (", r"\b(?:PING|traceroute to) (?P<name>HOST) \(", "host"),
+    # Open MPI: `[gpu001:4242] *** Process received signal ***`; UCX: `[1760000000.123456] [gpu001:4242 :0]`
+    ("[", r"(?m)^(?:\[\d{9,11}\.\d{1,9}\] )?\[(?!mlx|rank|cuda|[0-9a-f]{4}:[0-9a-f]{4}[]])(?P<name>HOST):\d{3,8}(?:[ ]{0,3}:[a-z]?\d{1,4})?\] ", "host"),
+    ("rsync", rf"\brsync\s[^\n:]{{0,200}}?\s(?P<name>{HOST}):/", "host"),
     ("Linux ", rf"\bLinux (?!version)(?P<name>{HOST}) \d{{1,3}}\.\d{{1,4}}\.\d", "host"),
     ("ost", _START + rf"\s{{0,40}}(?:(?:Static|Transient|Pretty) hostname|Host|Node|Server|hostname)\s{{0,8}}:\s{{1,8}}(?P<name>{HOST})\s{{0,8}}$", "host"),
     (" host ", rf"\b(?:to|from|for|on) host (?:(?P<name>{HOST}?)(?=:? port\b))", "host"),
