@@ -20,6 +20,7 @@ PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\n-----END RSA PRIVATE KEY-----"
     ("text", "clean"),
     [
         # by name
+        (f'TOKEN":{MARK}', f'TOKEN":{MARK}'),
         ("HF_TOKEN=abc def", f"HF_TOKEN={MARK} def"),
         ("token = abc", f"token = {MARK}"),
         ("password: hunter2\nnext", f"password: {MARK}\nnext"),

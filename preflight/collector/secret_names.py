@@ -144,7 +144,7 @@ def is_secret_value(value: str, how: int, last: bool, tight: bool, many: bool = 
     lower = value.lower().rstrip(",;.)")
     if (
         not lower
-        or value == MARK
+        or value in (MARK, MARK[:-1])
         or lower in _PLAIN
         or any(map(_REFERENCE.fullmatch, (value, value.rstrip(".,;)\"'"))))
     ):
