@@ -167,7 +167,16 @@ RENDERED: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 def difference(report: Mapping[str, Any]) -> dict[str, Any]:
     names = [node["name"] for node in report["nodes"]]
     side = {"path": "runs/a", "at": "2026-11-21T03:00:00Z"}
-    finding = {"change": "new", "check": "gpu.count", "subject": "", "before": None, "after": "fail", "message": "x"}
+    finding = {
+        "change": "new",
+        "check": "gpu.count",
+        "subject": "",
+        "before": None,
+        "after": "fail",
+        "message": "x",
+        "was": None,
+        "now": "x",
+    }
     return {
         "schema": "preflight.diff/1", "exit_status": 1, "before": side, "after": side, "values_compared": True,
         "nodes": {"both": 200, "fell_silent": names[:40], "answer_again": names[40:50], "came": names[50:60],

@@ -342,7 +342,7 @@ def test_what_cannot_be_told_is_unknown(name: str) -> None:
 
 def test_a_port_that_is_down_is_another_checks_business() -> None:
     case = Case(port(state="DOWN", physical="Polling"))
-    assert told(case) == ([], {("fail", "rdma.port-state")})
+    assert told(case) == ([], {("fail", "rdma.port-state"), ("warn", "rdma.bandwidth-per-gpu")})
 
 
 def test_a_pod_has_its_own_gid_index() -> None:

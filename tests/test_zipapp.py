@@ -96,7 +96,7 @@ def test_it_holds_all_of_ours_and_only_pure_python(built: Path, source: Path) ->
 
 
 def test_every_dependency_is_carried_or_named_as_missing() -> None:
-    named = {line.split(">")[0].split(";")[0].strip().lower() for line in metadata.requires("gpu-preflight") or ()
+    named = {re.split(r"[<>=!~; ]", line, maxsplit=1)[0].lower() for line in metadata.requires("gpu-preflight") or ()
              if "extra ==" not in line}  # fmt: skip
     assert {name.lower() for name in zipapp.CARRIED} == (named | {"markupsafe", "tomli"}) - {"paramiko", "psutil"}
 

@@ -21,6 +21,9 @@ HELD = 16 << 20
 #: Lines that are held likewise: a line of a few bytes costs more as a fact than as text, up to 3 KB.
 HELD_LINES = 60_000
 
+#: Lines between the beginning and the end of a source up to which the end is held: each stays as an empty line.
+MOST_SKIPPED = 10_000_000
+
 _ROOM = "give a file, or set TMPDIR to a folder with room for all of it"
 
 
@@ -80,8 +83,10 @@ def _source(name: str, path: Path) -> Source:
     end = tail.find(b"\n") + 1
     first = head.count(b"\n", 0, begin) + 1
     left_out = head[begin:].count(b"\n") + skipped + tail.count(b"\n", 0, end)
+    if left_out > MOST_SKIPPED:
+        left_out, end = left_out + tail.count(b"\n", end), len(tail)
     # The lines left out stay as empty ones, so that every other keeps its number
-    gap = b"\n" * left_out
+    gap = b"\n" * (left_out if end < len(tail) else 0)
     text = (head[:begin] + gap + tail[end:]).decode("utf-8", "backslashreplace")
     return Source(name, path, text, (first, first + left_out - 1))
 

@@ -22,7 +22,7 @@ PUBLIC = frozenset((
     "w3.org", "ietf.org", "rfc-editor.org", "json-schema.org", "apache.org", "prometheus.io", "grafana.com",
     "kubeflow.org", "volcano.sh", "cilium.io", "projectcalico.org", "tigera.io", "run.ai", "ray.io", "google.com",
     "amazonaws.com", "googleapis.com", "windows.net", "wandb.ai", "slack.com", "discord.com", "discordapp.com",
-    "office.com", "office365.com", "pypi.org", "pythonhosted.org", "npmjs.org", "npmjs.com", "stripe.com",
+    "office.com", "office365.com", "stripe.com",
     "openai.com", "anthropic.com", "telegram.org", "pagerduty.com", "sentry.io", "zapier.com", "openssh.com",
     "libssh.org", "azure.com", "microsoft.com", "oracle.com", "example.com", "example.org", "cluster.local",
     "localhost.localdomain",
