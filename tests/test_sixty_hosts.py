@@ -76,7 +76,7 @@ ODD: dict[str, Host] = {
     # sick by evidence
     "port-down": Host(
         lambda m: with_nic(m, "mlx5_5", state="DOWN", physical="Polling", rate="40 Gb/sec (4X QDR)"),
-        loud=(("fail", "rdma.port-state"),), said="mlx5_5",
+        loud=(("fail", "rdma.port-state"), ("unknown", "rdma.bandwidth-per-gpu")), said="mlx5_5",
     ),
     "mtu": Host(
         lambda m: with_nic(m, "mlx5_4", netdev_mtu=1500), said="1500",
