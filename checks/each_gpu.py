@@ -11,7 +11,7 @@ from preflight.lean import replace
 from preflight.model import Finding, passed, skipped, unknown
 
 if TYPE_CHECKING:
-    from preflight.facts.gpu_health import GpuHealth
+    from preflight.facts.gpu_model import GpuHealth
 
     Judge = Callable[[GpuHealth], Finding | None]
 

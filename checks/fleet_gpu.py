@@ -16,7 +16,7 @@ from preflight.facts import NodeFacts, settings
 from preflight.model import Finding, check, passed, skipped, unknown
 
 if TYPE_CHECKING:
-    from preflight.facts.gpu_health import GpuHealth
+    from preflight.facts.gpu_model import GpuHealth
 
 
 def _count(node: NodeFacts, site: Site) -> str | None:

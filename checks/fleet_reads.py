@@ -10,7 +10,7 @@ from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
 
 if TYPE_CHECKING:
-    from preflight.facts.gpu_health import GpuHealth
+    from preflight.facts.gpu_model import GpuHealth
     from preflight.facts.rdma import Port
 
 Value = Callable[[NodeFacts, Site], "str | None"]

@@ -12,7 +12,7 @@ from preflight.facts import NodeFacts
 from preflight.model import Finding, check, failed, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.gpu_health import GpuHealth
+    from preflight.facts.gpu_model import GpuHealth
 
 ROW_REMAP = "https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/"
 RESET = "Drain the node, then reset the GPU (`nvidia-smi -r -i N` ends all jobs on it) or reboot."

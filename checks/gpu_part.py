@@ -14,7 +14,7 @@ from preflight.hardware import Gpu, gpu_model
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.gpu_health import GpuHealth
+    from preflight.facts.gpu_model import GpuHealth
 
 NVML_API = "https://docs.nvidia.com/deploy/nvml-api/"
 

@@ -13,7 +13,7 @@ from preflight.facts import NodeFacts
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.gpu_health import GpuHealth
+    from preflight.facts.gpu_model import GpuHealth
 
 NVML_API = "https://docs.nvidia.com/deploy/nvml-api/"
 

@@ -16,7 +16,7 @@ from preflight.hardware import MESH, NVSWITCH_IDS, gpu_model
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.gpu_health import GpuHealth
+    from preflight.facts.gpu_model import GpuHealth
 
 FABRIC_GUIDE = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/"
 MANAGER, IMEX = "nvidia-fabricmanager.service", "nvidia-imex.service"

@@ -21,7 +21,8 @@ from preflight.collector.records import Deadline
 from preflight.evidence import SCHEMA, Evidence, EvidenceError, from_document
 from preflight.facts import NodeFacts, gpu_nvml, gpu_xml, kernel_log, nvlink, services, xid
 from preflight.facts.gpu import NVML
-from preflight.facts.gpu_health import Fabric, GpuHealth, Health, Process, health
+from preflight.facts.gpu_health import health
+from preflight.facts.gpu_model import Fabric, GpuHealth, Health, Process
 from preflight.facts.xid_policy import POLICY, Act
 from preflight.hardware import GPUS, PARTS
 from preflight.judge import judge

@@ -18,7 +18,7 @@ from preflight.checks import registry
 from preflight.cluster import Cluster
 from preflight.cluster.file import decode
 from preflight.evidence import Evidence, from_document
-from preflight.facts.gpu_health import Fabric
+from preflight.facts.gpu_model import Fabric
 from preflight.judge import judge
 from preflight.model import Check, Scope
 from preflight.targets import bad_nodes

@@ -17,7 +17,7 @@ from preflight.cluster import Cluster
 from preflight.cluster.file import decode
 from preflight.evidence import Evidence, from_document
 from preflight.facts import NodeFacts
-from preflight.facts.gpu_health import Fabric
+from preflight.facts.gpu_model import Fabric
 from preflight.facts.settings import CPUINFO
 from preflight.judge import judge
 from preflight.model import Scope

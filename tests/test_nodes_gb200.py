@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from preflight.cluster import Cluster
-from preflight.facts.gpu_health import Fabric, Process
+from preflight.facts.gpu_model import Fabric, Process
 from preflight.facts.services import SERVICES
 from tests.machines import Machine
 from tests.machines.gb200 import FABRIC, GPU_DOMAINS, NAME, gb200_tray

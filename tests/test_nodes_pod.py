@@ -9,7 +9,7 @@ import pytest
 from preflight.checks import in_module
 from preflight.facts.container import ANNOTATIONS, GPU_NODES
 from preflight.facts.gpu import NVML, QUERY
-from preflight.facts.gpu_health import Process
+from preflight.facts.gpu_model import Process
 from preflight.facts.gpu_xml import XML
 from preflight.facts.node import TOPO
 from preflight.facts.nvlink import NVLINK

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         gids,
         gpu,
         gpu_health,
+        gpu_model,
         gpudirect,
         held,
         host,

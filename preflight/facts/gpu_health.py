@@ -1,181 +1,13 @@
-"""The health of each GPU, the same facts from NVML and from ``nvidia-smi -q -x``.
-
-A field is None where the source gave no value; ``absent`` keeps why. ``N/A`` is a driver that does not
-report it for this part, which is never the same as "fine".
-"""
+"""Health of all GPUs of a node: NVML's answer, completed from ``nvidia-smi -q -x`` and ``nvidia-smi nvlink -s``."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from preflight.evidence import Evidence, EvidenceError
 from preflight.facts import nvlink
-from preflight.facts.pci import address
-from preflight.lean import dataclass, field, replace
-
-#: What ``absent`` says of a value that the driver does not report for this part.
-NOT_REPORTED = "N/A"
-
-#: Bits of the clocks' event reasons that slow a GPU against its will (nvml.h).
-HW_SLOWDOWN, SW_THERMAL, HW_THERMAL, POWER_BRAKE = 0x08, 0x20, 0x40, 0x80
-
-#: nvmlGpuFabricState_t, and what nvidia-smi calls it.
-FABRIC_STATES = {1: "Not Started", 2: "In Progress", 3: "Completed"}
-
-#: nvmlDeviceGpuRecoveryAction_t, and what nvidia-smi calls it.
-RECOVERY_ACTIONS = {
-    0: "None", 1: "Reset", 2: "Reboot", 3: "Drain P2P", 4: "Drain and Reset", 5: "Recover IMEX Domain",
-    6: "Bus Reset", 7: "System Reboot",
-}  # fmt: skip
-
-#: The driver that named recovery actions first.
-RECOVERY_SINCE = "565"
-
-#: nvmlComputeMode_t, and what nvidia-smi calls it.
-COMPUTE_MODES = {0: "Default", 1: "Exclusive_Thread", 2: "Prohibited", 3: "Exclusive_Process"}
-
-
-@dataclass(frozen=True)
-class Process:
-    """One compute process on a GPU."""
-
-    pid: int  # in the host's name space
-    name: str  # of its program, without arguments; empty where it cannot be seen
-    used_mib: int | None
-
-
-@dataclass(frozen=True)
-class Fabric:
-    """What a GPU says of the NVLink fabric that it was joined to."""
-
-    state: str  # Not Started, In Progress, Completed
-    status: str  # of the last registration: Success, or an NVML error
-    faults: tuple[str, ...]  # what its health names
-    clique: int | None
-    cluster_uuid: str  # all zero: a fabric of this node alone
-
-    @property
-    def multi_node(self) -> bool:
-        """Whether the fabric spans nodes (NVL72)."""
-        return bool(self.cluster_uuid.strip("0-"))
-
-
-@dataclass(frozen=True)
-class GpuHealth:
-    """One GPU that answered."""
-
-    index: int  # NVML index
-    address: str  # PCI address in the kernel's form
-    uuid: str
-    name: str | None = None  # product name
-    memory_total_mib: int | None = None
-    memory_reserved_mib: int | None = None
-    memory_used_mib: int | None = None  # without what the driver reserves
-    bar1_total_mib: int | None = None
-    persistence: bool | None = None
-    mig: bool | None = None
-    mig_pending: bool | None = None
-    ecc: bool | None = None
-    ecc_pending: bool | None = None
-    ecc_volatile_sram_corrected: int | None = None  # since the driver was loaded
-    ecc_volatile_sram_uncorrected: int | None = None
-    ecc_volatile_dram_corrected: int | None = None
-    ecc_volatile_dram_uncorrected: int | None = None
-    ecc_aggregate_sram_corrected: int | None = None  # of its life
-    ecc_aggregate_sram_uncorrected: int | None = None
-    ecc_aggregate_dram_corrected: int | None = None
-    ecc_aggregate_dram_uncorrected: int | None = None
-    sram_threshold_exceeded: bool | None = None
-    remapped_corrected: int | None = None  # rows
-    remapped_uncorrected: int | None = None
-    remap_pending: bool | None = None
-    remap_failure: bool | None = None
-    remap_banks: tuple[int, ...] | None = None  # by spare rows left: max, high, partial, low, none
-    retired_single: int | None = None  # pages (Volta and older)
-    retired_double: int | None = None
-    retired_pending: bool | None = None
-    event_reasons: int | None = None  # bits; what the clocks are held down by
-    power_limit_w: float | None = None  # as set
-    power_enforced_w: float | None = None
-    power_default_w: float | None = None
-    temperature_c: int | None = None
-    temperature_margin_c: int | None = None  # degrees left before it slows down (Hopper and newer)
-    temperature_slowdown_c: int | None = None  # where it slows down (before Hopper)
-    pcie_generation: int | None = None
-    pcie_generation_max: int | None = None  # of this GPU in this slot
-    pcie_width: int | None = None  # lanes
-    pcie_width_max: int | None = None
-    performance_state: int | None = None  # 0 is the fastest
-    compute_mode: str | None = None
-    recovery_action: str | None = None  # driver 565 and newer
-    fabric: Fabric | None = None
-    vbios: str | None = None
-    inforom: str | None = None  # version of its image
-    gsp: str | None = None
-    utilisation_pct: int | None = None
-    memory_utilisation_pct: int | None = None
-    sm_clock_mhz: int | None = None
-    sm_clock_max_mhz: int | None = None
-    application_clock_mhz: int | None = None  # of the SMs, as set for programs; drivers after 570 drop it
-    serial: str | None = None  # of the board: GPUs of one tray may share it
-    processes: tuple[Process, ...] | None = None
-    cuda_cores: int | None = None  # NVML only
-    links: tuple[bool, ...] | None = None  # NVML only: NVLinks that are up
-    link_gbytes_s: float | None = None  # NVML only: rate of each, per direction
-    absent: Mapping[str, str] = field(default_factory=dict, compare=False)  # field -> why it is None
-
-    def why(self, name: str) -> str:
-        """Say why a field has no value: ``N/A``, the driver's words, or that nobody asked."""
-        return self.absent.get(name, "not in the output")
-
-    def not_reported(self, name: str) -> bool:
-        """Whether the driver says that this part has no such value."""
-        return getattr(self, name) is None and self.absent.get(name) == NOT_REPORTED
-
-    @property
-    def margin_c(self) -> int | None:
-        """Degrees left before the GPU slows down, from whichever of its limits it tells."""
-        if self.temperature_margin_c is not None:
-            return self.temperature_margin_c
-        if self.temperature_c is None or self.temperature_slowdown_c is None:
-            return None
-        return self.temperature_slowdown_c - self.temperature_c
-
-
-@dataclass(frozen=True)
-class Health:
-    """What the driver said of all its GPUs."""
-
-    driver: str
-    gpus: tuple[GpuHealth, ...]
-    silent: tuple[str, ...]  # what was said of GPUs that did not answer
-    evidence: tuple[str, ...]  # the records that this was read from
-    partial: str = ""  # why the list may not be complete
-
-
-class Gathered:
-    """Values of one GPU as a source gives them, and why others are missing."""
-
-    def __init__(self) -> None:
-        self.values: dict[str, Any] = {}
-        self.absent: dict[str, str] = {}
-
-    def take(self, name: str, read: Callable[..., Any], *arguments: Any) -> None:
-        """Keep what ``read`` returns; a ValueError is why there is none."""
-        try:
-            self.values[name] = read(*arguments)
-        except ValueError as error:
-            self.absent[name] = str(error)
-
-    def gpu(self, index: int, bus_id: str, uuid: str, driver: str) -> GpuHealth:
-        """Make the GPU; raises ValueError if it has no name of its own."""
-        if not uuid.startswith("GPU-"):
-            raise ValueError(f"{uuid[:60]!r} is not the UUID of a GPU")
-        if "recovery_action" in self.absent and re.match(r"[0-9]{3}\.", driver) and driver[:3] < RECOVERY_SINCE:
-            self.absent["recovery_action"] = NOT_REPORTED
-        return GpuHealth(index, address(bus_id), uuid, **self.values, absent=self.absent)
+from preflight.facts.gpu_model import NOT_REPORTED, GpuHealth, Health
+from preflight.lean import replace
 
 
 def health(evidence: Evidence) -> Health:
@@ -189,7 +21,7 @@ def health(evidence: Evidence) -> Health:
 
 
 def _health(evidence: Evidence) -> Health:
-    from preflight.facts import gpu_nvml, gpu_xml
+    from preflight.facts import gpu_nvml, gpu_xml  # start-up: the XML parser is needed where NVML lacks a value
 
     first = _try(lambda: gpu_nvml.whole(evidence))
     if isinstance(first, Health) and not any(map(_lacking, first.gpus)):

@@ -7,7 +7,7 @@ from typing import Any
 
 from preflight.evidence import Evidence, EvidenceError
 from preflight.facts.gpu import NVML
-from preflight.facts.gpu_health import (
+from preflight.facts.gpu_model import (
     COMPUTE_MODES,
     FABRIC_STATES,
     NOT_REPORTED,

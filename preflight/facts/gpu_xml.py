@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from preflight.evidence import Evidence, EvidenceError
-from preflight.facts.gpu_health import NOT_REPORTED, Fabric, Gathered, GpuHealth, Health, Process
+from preflight.facts.gpu_model import NOT_REPORTED, Fabric, Gathered, GpuHealth, Health, Process
 from preflight.facts.text import plain
 
 XML = "cmd:nvidia-smi -q -x"

@@ -113,7 +113,7 @@ class NodeFacts:
         return facts.gpu.driver(self.evidence)
 
     @cached_property
-    def gpu_health(self) -> facts.gpu_health.Health:
+    def gpu_health(self) -> facts.gpu_model.Health:
         """The health of each GPU, from NVML and ``nvidia-smi -q -x``."""
         return facts.gpu_health.health(self.evidence)
 

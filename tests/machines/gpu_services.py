@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from preflight.facts.gpu_health import GpuHealth
+from preflight.facts.gpu_model import GpuHealth
 from preflight.facts.kernel_log import DMESG, UPTIME
 from preflight.facts.nvlink import NVLINK
 from preflight.facts.services import FABRIC_MANAGER, SERVICES
