@@ -13,6 +13,7 @@ import pytest
 from preflight.cluster.file import ClusterFileError, decode
 from preflight.collector import tools
 from preflight.gate import outputs
+from preflight.gate.verdict import Verdict
 from preflight.manner import Manner, plans
 from preflight.probes import Probe, plan
 from preflight.transport import local
@@ -108,18 +109,9 @@ def test_metrics_follow_no_link_that_was_laid_for_them(tmp_path: Path) -> None:
     target.symlink_to(victim)
     (tmp_path / f".preflight.prom.{os.getpid()}").symlink_to(victim)
 
-    class Asked:
-        seat = "ci"
-
-    class Sitting:
-        asked, report = Asked(), None
-
-        def status(self, verdict: Any) -> int:
-            return 0
-
-    from preflight.gate.verdict import Verdict
-
-    outputs._metrics(target, Sitting(), Verdict("n1", "pass", 1))  # type: ignore[arg-type]
+    verdict = Verdict("n1", "pass", 1)
+    result = outputs.Result("ci", "n1", verdict, 0, str(target), None, None, report=None, evidence=None)
+    assert outputs.write(result) == []
     assert victim.read_text() == "keep"
     assert not target.is_symlink()
     assert stat.S_IMODE(target.stat().st_mode) == 0o644

@@ -13,7 +13,8 @@ import pytest
 from preflight.transport import certificate, host_keys
 from preflight.transport.outcome import NoAnswer, TransportError
 from preflight.transport.ssh import SshOptions, SshTransport
-from preflight.transport.ssh_config import Asked, HostConfig, SshConfig
+from preflight.transport.ssh_config import HostConfig, SshConfig
+from preflight.transport.ssh_host import Asked
 from tests.sshfarm import Farm, View, keygen, public
 from tests.sshfarm.marks import needs_farm, needs_ssh
 from tests.stopwatch import Stopwatch

@@ -9,16 +9,19 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from preflight.gate.options import Options
 
 #: Seconds that judging in the background may take.
 DEADLINE_S = 60.0
 
 
-def start(asked: Options) -> bool:
-    """Have this node judged anew by a process of its own; False if there is nowhere to write the verdict.
+def start(asked: Options, judge: Callable[[Options], object]) -> bool:
+    """Judge this node anew in a process of its own; return False if there is nowhere to write the verdict.
 
-    It belongs to another session, so that slurmd does not end it with the process group of its caller.
+    ``judge`` runs a hook. The process belongs to another session, so that slurmd does not end it with the process
+    group of its caller.
     """
     from preflight.gate import store
 
@@ -33,19 +36,17 @@ def start(asked: Options) -> bool:
     try:
         os.setsid()
         if os.fork() == 0:
-            _refresh(asked)
+            _refresh(asked, judge)
     finally:
         os._exit(0)
 
 
-def _refresh(asked: Options) -> None:
+def _refresh(asked: Options, judge: Callable[[Options], object]) -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(null, fd)
     os.closerange(3, 1024)
     os.chdir("/")
-    from preflight.gate import entry
-
     asked.refresh = True
     asked.deadline = max(asked.deadline or 0, DEADLINE_S)
-    entry.answer(asked)
+    judge(asked)

@@ -121,7 +121,7 @@ def _in_background(sitting: Sitting) -> bool:
     from preflight.gate import background
 
     placed: list[bool] = []
-    sitting.watch.alone(lambda: placed.append(background.start(sitting.asked)))
+    sitting.watch.alone(lambda: placed.append(background.start(sitting.asked, answer)))
     return placed == [True]
 
 

@@ -26,13 +26,13 @@ _AHEAD_S = 300
 def run(sitting: Sitting) -> int:
     """Judge a job by its nodes; return the exit status."""
     from preflight.gate import configuration
-    from preflight.gate.run import go_by
+    from preflight.gate.apply_configuration import apply_configuration
     from preflight.nodeset import unfold
 
     asked = sitting.asked
     sitting.watch.phase = "reading the cluster file"
     found = configuration.read(asked.cluster, None)
-    go_by(sitting, found)
+    apply_configuration(sitting, found)
     folded = asked.hosts or environment.node_list()
     sitting.node = folded or sitting.node
     if not found.usable:

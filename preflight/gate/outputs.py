@@ -3,44 +3,64 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from preflight.archive import file_name, replacing
 from preflight.archive import write as write_file
 from preflight.gate import told
-from preflight.gate.sitting import Sitting
 from preflight.gate.verdict import PREFIX, STATUSES, Verdict, to_document
+from preflight.lean import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from preflight.evidence import Evidence
 
 
-def write(sitting: Sitting, verdict: Verdict) -> list[str]:
+@dataclass(frozen=True)
+class Result:
+    """What a run of the gate came to, and where it is to be written."""
+
+    seat: str
+    node: str
+    verdict: Verdict
+    exit_status: int
+    textfile: str | None
+    report_dir: str | None
+    publish: str | None
+    report: Mapping[str, Any] | None  # None where the node was not judged
+    evidence: Evidence | None
+
+
+def write(result: Result) -> list[str]:
     """Write what was asked for; return a line for each thing that could not be written."""
     complaints = []
-    asked = sitting.asked
     for target, make in (
-        (asked.textfile, _metrics), (asked.report_dir, _report), (sitting.publish, _published),
+        (result.textfile, _metrics), (result.report_dir, _report), (result.publish, _published),
     ):  # fmt: skip
         if target:
             try:
-                make(Path(target), sitting, verdict)
+                make(Path(target), result)
             except Exception as error:  # of a library that is missing as well; the verdict stands
                 why = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
                 complaints.append(told.plain(f"{PREFIX}{target} cannot be written: {why}"))
     return complaints
 
 
-def _metrics(path: Path, sitting: Sitting, verdict: Verdict) -> None:
+def _metrics(path: Path, result: Result) -> None:
     """Write the file of a textfile collector, which reads ``*.prom`` only, so that it never sees half of it."""
-    text = "".join(f"{line}\n" for line in metrics(sitting, verdict)) + _of_report(sitting)
+    text = "".join(f"{line}\n" for line in metrics(result)) + _of_report(result)
     with replacing(path, 0o644) as stream:
         stream.write(text.encode())
 
 
-def metrics(sitting: Sitting, verdict: Verdict) -> Iterator[str]:
+def metrics(result: Result) -> Iterator[str]:
     """Yield the lines of the exposition format; the labels are names of nodes and words of ours, nothing else."""
     from preflight.reports.exposition import Metric
 
-    labels = {"node": verdict.node, "seat": sitting.asked.seat}
+    verdict = result.verdict
+    labels = {"node": verdict.node, "seat": result.seat}
     said = Metric("preflight_gate_verdict", "Whether this is what the gate said last of the node.")
     for status in STATUSES:
         said.add(status == verdict.status, **labels, status=status)
@@ -49,7 +69,7 @@ def metrics(sitting: Sitting, verdict: Verdict) -> Iterator[str]:
         ("failed_checks", len(verdict.causes), "Gating checks that failed."),
         ("unknown_checks", len(verdict.unknowns), "Gating checks that could not tell."),
         ("off_checks", len(verdict.off), "Checks that were switched off, or hold no job back, by choice."),
-        ("exit_status", sitting.status(verdict), "Exit status of the gate."),
+        ("exit_status", result.exit_status, "Exit status of the gate."),
         ("verdict_time_seconds", verdict.at, "When the node was judged, in seconds since 1970 UTC."),
         ("duration_seconds", verdict.seconds, "How long judging took."),
     ):
@@ -58,31 +78,31 @@ def metrics(sitting: Sitting, verdict: Verdict) -> Iterator[str]:
         yield from metric.lines()
 
 
-def _of_report(sitting: Sitting) -> str:
-    if sitting.report is None:
+def _of_report(result: Result) -> str:
+    if result.report is None:
         return ""
     from preflight.reports.prometheus import render
 
-    return render(sitting.report)
+    return render(result.report)
 
 
-def _report(folder: Path, sitting: Sitting, verdict: Verdict) -> None:
+def _report(folder: Path, result: Result) -> None:
     """Write verdict, report and evidence to a volume: what a finished init container has printed is gone soon."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_file(folder / "verdict.json", json.dumps(to_document(verdict), indent=1) + "\n")
-    if sitting.report is not None:
-        write_file(folder / "report.json", json.dumps(sitting.report, indent=1) + "\n")
-    if sitting.evidence is not None:
+    write_file(folder / "verdict.json", json.dumps(to_document(result.verdict), indent=1) + "\n")
+    if result.report is not None:
+        write_file(folder / "report.json", json.dumps(result.report, indent=1) + "\n")
+    if result.evidence is not None:
         from preflight.evidence import dump
 
         (folder / "evidence").mkdir(exist_ok=True)
-        write_file(folder / "evidence" / file_name(sitting.node), dump(sitting.evidence))
-    if sitting.report is not None:
+        write_file(folder / "evidence" / file_name(result.node), dump(result.evidence))
+    if result.report is not None:
         from preflight.reports.html_page import render
 
-        write_file(folder / "report.html", render(sitting.report))
+        write_file(folder / "report.html", render(result.report))
 
 
-def _published(folder: Path, sitting: Sitting, verdict: Verdict) -> None:
+def _published(folder: Path, result: Result) -> None:
     """Write the verdict to where the seat ``slurm-controller`` reads it."""
-    write_file(folder / file_name(verdict.node), json.dumps(to_document(verdict)) + "\n")
+    write_file(folder / file_name(result.verdict.node), json.dumps(to_document(result.verdict)) + "\n")

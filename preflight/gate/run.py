@@ -9,6 +9,7 @@ import time
 
 from preflight import ahead
 from preflight.gate import cached, environment, policy, told
+from preflight.gate.apply_configuration import actions, apply_configuration
 from preflight.gate.sitting import Sitting
 from preflight.gate.store import Refused, Store, locate
 from preflight.gate.verdict import PREFIX, Verdict, ascii_reason
@@ -33,9 +34,6 @@ _RESERVE_S, _RESERVE_SHARE = 3.0, 0.35
 
 #: Seconds of the collector's time that ``transport.local`` waits beyond it.
 _SLACK_S = 1.0
-
-#: What is taken of the time that slurmd gives a Prolog, and seconds at least; the rest starts Python, and tells.
-_OF_LIMIT, _LEAST_S = 0.6, 1.0
 
 _LOCK, _REPORT = "refresh.lock", "report.json"
 _MOST_LINES = 12
@@ -86,7 +84,7 @@ def _judge(sitting: Sitting, before: Cached | None, store: Store | None, unkept:
     sitting.keep = _keeper(sitting, store, unkept)
     watch.phase = "reading the cluster file"
     found = configuration.read(asked.cluster, store)
-    go_by(sitting, found)
+    apply_configuration(sitting, found)
     sitting.keep = _keeper(sitting, store, unkept, found)
     if not found.usable:
         return _misconfigured(sitting, found, found.error)
@@ -147,27 +145,6 @@ class _Bench:
         gpus = environment.gpus() if seat in ("slurm-prolog", "slurm-step") else None
         expects = policy.SEATS[seat].expects
         return judging.judged(evidence, self.found.cluster, self.selection, seat=seat, expects=expects, gpus=gpus)
-
-
-def go_by(sitting: Sitting, found: Configuration) -> None:
-    """Apply the cluster file's table [gate] from here on."""
-    asked, gate = sitting.asked, found.gate
-    seat = gate.seat(asked.seat)
-    sitting.actions = _actions(seat)
-    sitting.strict = asked.strict or bool(seat.strict)
-    sitting.dry_run = asked.dry_run or bool(gate.dry_run)
-    sitting.publish = gate.publish
-    if found.error and found.usable:
-        text = f"{PREFIX}CONFIGURATION ERROR: judged by the last valid cluster file: {found.error}"
-        sitting.error = told.plain(text)
-    if asked.deadline is None and seat.deadline_s is not None:
-        sitting.watch.within(seat.deadline_s)
-    if limit_s := environment.time_limit():
-        sitting.watch.within(min(sitting.watch.deadline_s, max(_LEAST_S, _OF_LIMIT * limit_s)))
-
-
-def _actions(seat: Any) -> dict[str, str]:
-    return {status: getattr(seat, status) for status in policy.OVERRIDES if getattr(seat, status)}
 
 
 def _misconfigured(sitting: Sitting, found: Configuration, why: str) -> int:
@@ -235,7 +212,7 @@ def _keeper(sitting: Sitting, store: Store | None, unkept: str, found: Configura
 
 
 def _rules(seat: Any) -> dict[str, Any]:
-    return {"strict": bool(seat.strict), "cached": seat.cached is not False, "actions": _actions(seat)}
+    return {"strict": bool(seat.strict), "cached": seat.cached is not False, "actions": actions(seat)}
 
 
 def _lines(result: Judged) -> tuple[str, ...]:

@@ -109,6 +109,10 @@ class Sitting:
         if asked.textfile or asked.report_dir or self.publish:
             from preflight.gate import outputs
 
-            for complaint in outputs.write(self, found):
+            result = outputs.Result(
+                asked.seat, self.node, found, self.status(found), asked.textfile, asked.report_dir, self.publish,
+                self.report, self.evidence,
+            )  # fmt: skip
+            for complaint in outputs.write(result):
                 told.say(complaint, loud=True)
         return self.status(found)

@@ -20,7 +20,8 @@ from preflight.transport import host_keys, lean_paramiko, outcome, remote, ssh_s
 from preflight.transport.outcome import NoAnswer, TransportError
 from preflight.transport.ssh_alarm import Alarm
 from preflight.transport.ssh_channel import Exchange
-from preflight.transport.ssh_config import Asked, HostConfig, SshConfig
+from preflight.transport.ssh_config import HostConfig, SshConfig
+from preflight.transport.ssh_host import Asked
 from preflight.transport.ssh_jump import Jump
 from preflight.transport.ssh_keys import KeyRing
 from preflight.transport.ssh_script import Script

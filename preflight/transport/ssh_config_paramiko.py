@@ -11,7 +11,7 @@ import paramiko
 from preflight.transport.outcome import TransportError
 
 if TYPE_CHECKING:
-    from preflight.transport.ssh_config import Asked
+    from preflight.transport.ssh_host import Asked
 
 #: Criteria of a Match line that paramiko understands; it passes over others, as if they were met.
 _CRITERIA = frozenset(("all", "canonical", "final", "host", "originalhost", "user", "localuser"))
