@@ -25,7 +25,7 @@ from tests.test_pasted import INDEX
         "alpha: Running", "Wintermute", "Thanks Peter", "alpha-7: 0", "working on it with Peter", "bob", "0.1 0.2",
         '"node": "gpu-host-7"', "MASTER_ADDR=gpu-host-7", "NCCL_SOCKET_IFNAME=ens3f1", "driver: of gpu-host-7",
         "NCCL INFO of gpu-host-7", "node 0 size: 128657 MB", "node 1 free: 900 MB", "Thread of Peter",
-        "Port: alpha eth3", "mpirun -np 2 -H alpha,beta ./a", "$ cat /home/peter/out", "ls /scratch/peter",
+        "Port: alpha eth3", "mpirun -np 2 -H alpha,beta ./a", "$ cat /home/jdoe/out", "ls /scratch/peter",
         "Status: it hangs", "Reserved : 321 MiB", "3b:00.0 3D controller: NVIDIA", "0 [1b000] busId 1b000",
         "[alpha:4711] mca: base", "mail peter@lab.example now", "Jul  4 08:30 alpha", "inet6 2001:db8::7",
         "8.8.4.4 answers", "Rank 0 Pid 1 on alpha device 0 [0x1b]",
