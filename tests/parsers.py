@@ -164,7 +164,7 @@ DMESG = (
     "[Sun Feb 23 16:24:18 2025] NVRM: The NVIDIA GPU 0000:1b:00.0\n"
     "Feb 23 16:24:18 gpu001 kernel: [  431.25] NVRM: (PCI ID: 10de:2330) has fallen off the bus and is not responding\n"
     "4,1227,431250000,-;NVRM: Xid (PCI:0000:1b:00): 154, GPU recovery action changed from 0x1 to 0x0 (None)\n"
-    "kern  :err   : 2025-01-25T10:34:54,859532+00:00 NVRM: GPU 0000:1b:00.0: RmInitAdapter failed! (0x62:0x40:2393)\n"
+    "kern  :err   : 2025-03-19T06:41:07,218350+00:00 NVRM: GPU 0000:1b:00.0: RmInitAdapter failed! (0x62:0x40:2393)\n"
 )
 SERVICES = (
     "ServiceRecord dump:\n\t\tServiceID...............0x1000000000000001\n"

@@ -383,10 +383,10 @@ FORMS = {
     "dmesg": f"[  431.250000] {FELL}",
     "dmesg with caller": f"[  431.250000][ T1234] {FELL}",
     "dmesg -T": f"[Sun Feb 23 16:24:18 2025] {FELL}",
-    "dmesg -x --time-format iso": f"kern  :err   : 2025-01-25T10:34:54,859532+00:00 {FELL}",
+    "dmesg -x --time-format iso": f"kern  :err   : 2025-03-19T06:41:07,218350+00:00 {FELL}",
     "journalctl -k": f"Feb 23 16:24:18 gpu001 kernel: {FELL}",
     "syslog with the kernel's time": f"Feb 23 16:24:18 gpu001 kernel: [  431.250000] {FELL}",
-    "rsyslog": f"2025-01-25T10:34:54.859532+00:00 gpu001 kernel: {FELL}",
+    "rsyslog": f"2025-03-19T06:41:07.218350+00:00 gpu001 kernel: {FELL}",
     "/dev/kmsg": f"4,1227,431250000,-;{FELL}",
     "/dev/kmsg with a caller": f"4,1227,431250000,-,caller=T1;{FELL}",
 }

@@ -163,7 +163,7 @@ FORMS = {
     "journald": "Jan 01 00:00:00 gpu001 srun[4711]: {}",
     "syslog": "<13>1 2024-01-01T00:00:00Z gpu001 train 4711 - - {}",
     "Python's logging": "2024-01-01 00:00:00,123 INFO train: {}",
-    "two Ray prefixes": "(EngineCore_DP0 pid=742) (RayWorkerWrapper pid=927) {}",
+    "two Ray prefixes": "(EngineCore_DP0 pid=611) (RayWorkerWrapper pid=874) {}",
     "box of a terminal program": "│ {}      │",
     "tmux": "┃{}┃",
     "repr": "b'{}\\n'",

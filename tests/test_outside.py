@@ -69,6 +69,7 @@ def test_every_text_is_read_here() -> None:
     assert {sample.file for sample in outside.every()} == set(READ)
     assert {path.name for path in outside.FOLDER.iterdir() if path.is_file()} == set(READ) | {
         "index.toml",
+        "remade.md",
         "remade.toml",
     }
 

@@ -48,9 +48,9 @@ CA 'mlx5_0'
 """
 KERNEL = """\
 [Sun Feb 23 16:24:18 2025] NVRM: Xid (PCI:0000:1b:00): 13, pid='<unknown>', name=<unknown>, Graphics SM Exception
-[Sun Feb 23 16:24:20 2025] NVRM: Xid (PCI:0000:1b:00): 119, pid=28232, name=python3, Timeout after 45s of waiting
+[Sun Feb 23 16:24:20 2025] NVRM: Xid (PCI:0000:1b:00): 119, pid=30417, name=python3, Timeout after 45s of waiting
 [Sun Feb 23 16:24:31 2025] mlx5_core 0000:9c:00.0: Port module event: module 0, Cable unplugged from the port of it
-[Sun Feb 23 16:24:40 2025] nvidia-nvswitch1: SXid (PCI:0000:84:00.0): 20034, Fatal, Link 30 LTSSM Fault Up (First)
+[Sun Feb 23 16:24:40 2025] nvidia-nvswitch1: SXid (PCI:0000:8a:00.0): 20034, Fatal, Link 30 LTSSM Fault Up (First)
 """
 PERFQUERY = """\
 # Port counters: Lid 5 port 1 (CapMask: 0x5300)
@@ -237,7 +237,7 @@ def test_other_objects_of_rdma_are_no_ports() -> None:
 def test_kinds_below_a_reason_for_slow_clocks() -> None:
     text = """\
 Attached GPUs                             : 1
-GPU 00000000:42:00.0
+GPU 00000000:39:00.0
     Product Name                          : NVIDIA H100
     Clocks Event Reasons
         Idle                              : Not Active

@@ -19,9 +19,9 @@ SIZE = "gpu001:9:9 [0] NCCL INFO comm 0x55d0c0a0 rank 0 nRanks {n} nNodes 1 loca
 
 def timeout(rank: int, seq: int = 216, op: str = "ALLREDUCE", numel: int = 32) -> str:
     return (
-        f"[rank{rank}]:[E218 04:54:22.8 ProcessGroupNCCL.cpp:616] [Rank {rank}] Watchdog caught collective operation "
+        f"[rank{rank}]:[E307 18:12:40.8 ProcessGroupNCCL.cpp:616] [Rank {rank}] Watchdog caught collective operation "
         f"timeout: WorkNCCL(SeqNum={seq}, OpType={op}, NumelIn={numel}, NumelOut={numel}, Timeout(ms)=600000) ran for "
-        "600045 milliseconds before timing out.\n"
+        "600031 milliseconds before timing out.\n"
     )
 
 
@@ -29,7 +29,7 @@ def progress(rank: int, at: int | None = 216, enqueued: int = 220, completed: in
     what = f"detected by watchdog at work: {at}, last" if at is not None else "Received a dump signal. Last"
     group = f"PG ID {pg} PG GUID {pg}({'default_pg' if pg == '0' else 'tp'}) Rank {rank}"
     return (
-        f"[rank{rank}]:[E218 04:54:22.9 ProcessGroupNCCL.cpp:1785] [{group}] Exception {what} enqueued NCCL work: "
+        f"[rank{rank}]:[E307 18:12:40.9 ProcessGroupNCCL.cpp:1785] [{group}] Exception {what} enqueued NCCL work: "
         f"{enqueued}, last completed NCCL work: {completed}.\n"
     )
 
