@@ -16,6 +16,7 @@ LAYERS = {
     "version": set[str](),
     "bounded": set[str](),
     "decoding": set[str](),
+    "errors": set[str](),
     "lean": set[str](),
     "evidence": set[str](),
     "probes": set[str](),
@@ -79,8 +80,8 @@ LAYERS = {
 }  # fmt: skip
 
 
-#: What every layer may import: no word of it is about nodes.
-EVERYWHERE = {"bounded", "decoding", "lean"}
+#: What every layer may import.
+EVERYWHERE = {"bounded", "decoding", "errors", "lean"}
 
 
 def layer_of(path: Path) -> str:
