@@ -66,6 +66,8 @@ LAYERS = {
     "bundle": {"archive", "evidence", "packed", "redact", "reports", "version"},
     "learn": {"checks", "cluster", "evidence", "facts", "hardware", "judge", "model", "nodeset"},
     "history": {"evidence", "facts"},
+    "plugin": {"checks", "cluster", "evidence", "facts", "model", "plugin_fixture", "probes"},
+    "plugin_fixture": {"cluster", "evidence", "facts", "judge", "model"},
     "diff": {"archive", "checks", "cluster", "evidence", "facts", "judge", "model", "reports", "saved", "schemas"},
     "lint": {"cluster", "evidence", "hardware", "judge", "model", "nodeset"},
     "commands": {
