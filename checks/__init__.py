@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from functools import cached_property
 
 from preflight.checks import plugins
+from preflight.errors import PreflightError
 from preflight.probes import PROBES, Probe
 
 TYPE_CHECKING = False
@@ -99,7 +100,7 @@ MODULES = (
 )
 
 
-class DuplicateCheck(Exception):
+class DuplicateCheck(PreflightError):
     """Two checks have the same id."""
 
 

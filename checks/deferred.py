@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from preflight.checks import presence
+from preflight.errors import PreflightError
 from preflight.model import Check, Scope, docstring
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ FIELDS = ("id", "title", "scope", "source", "fix", "answers", "gating", "sweep",
 CURE = "run `python -m tests.declared`"
 
 
-class Outdated(Exception):
+class StaleRegistry(PreflightError):
     """A module declares a check otherwise than the table says."""
 
 
@@ -105,11 +106,11 @@ class Deferred:
         self._function: CheckFunction | None = None
 
     def __call__(self, facts: Any, site: Any, /) -> Iterator[Finding]:
-        """Yield findings; raise Outdated where the module has another check of this name, or none."""
+        """Yield findings; raise StaleRegistry where the module has another check of this name, or none."""
         if self._function is None:
             found = self._written()
             if found is None or row(self.__name__, found) != self._declared:
-                raise Outdated(f"{self.__module__} declares {self.__name__} otherwise than the table: {CURE}")
+                raise StaleRegistry(f"{self.__module__} declares {self.__name__} otherwise than the table: {CURE}")
             self._function = found.run
         return self._function(facts, site)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from preflight import bounded
+from preflight.errors import PreflightError
 from preflight.evidence import DocumentError, Evidence, dump, no_answer, read
 from preflight.facts.run import RUN
 from preflight.lean import regex, replace
@@ -26,7 +27,7 @@ RUN_FILE = "run.json"
 _REPORT, _HEAD = regex(rb'\s{0,100}\{\s{0,100}"schema"\s{0,10}:\s{0,10}"preflight\.report/'), 300
 
 
-class ArchiveError(Exception):
+class ArchiveError(PreflightError):
     """Evidence cannot be loaded at all; the text names the path and the cure."""
 
 

@@ -6,6 +6,8 @@ import errno
 import os
 import stat
 
+from preflight.errors import PreflightError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,16 +30,16 @@ _HANDED_OVER = ("/dev/", "/proc/self/")
 _MEMORY, _NULL = 1, 3
 
 
-class Unfit(OSError):
+class UnreadableFile(PreflightError, OSError):
     """The file is not read at all; ``strerror`` says why, without its name."""
 
 
 def waits_for_nobody(path: str | Path) -> None:
-    """Raise Unfit for a pipe, socket or device, which might never end, unless the shell hands it over; and OSError."""
+    """Raise UnreadableFile for a pipe, socket or device, unless the shell hands it over: it may never end."""
     found = os.stat(path)
     mode, handed_over = found.st_mode, os.fspath(path).startswith(_HANDED_OVER)
     if endless(found) or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or handed_over):
-        raise Unfit(errno.EINVAL, "it is no regular file")
+        raise UnreadableFile(errno.EINVAL, "it is no regular file")
 
 
 def endless(found: os.stat_result) -> bool:
@@ -48,7 +50,7 @@ def endless(found: os.stat_result) -> bool:
 
 
 def content(path: str | Path, most: int, begins: bytes = b"") -> bytes:
-    """Return what is in a file; raises OSError, which is ``Unfit`` if it is no regular file or longer than ``most``.
+    """Return what is in a file; raises OSError, ``UnreadableFile`` if it is not a regular file or longer than ``most``.
 
     Of a file that does not start with ``begins``, white space aside, only the first bytes are read and returned.
     What the shell hands over (``<(…)``, ``/dev/stdin``) may be a pipe; anywhere else a pipe is a trap.
@@ -60,7 +62,7 @@ def content(path: str | Path, most: int, begins: bytes = b"") -> bytes:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if not stat.S_ISREG(mode):
             if not os.fspath(path).startswith(_HANDED_OVER):
-                raise Unfit(errno.EINVAL, "it is no regular file")
+                raise UnreadableFile(errno.EINVAL, "it is no regular file")
             os.set_blocking(fd, True)
         pieces: list[bytes] = []
         left = most + 1
@@ -73,7 +75,7 @@ def content(path: str | Path, most: int, begins: bytes = b"") -> bytes:
             pieces.append(piece)
             left -= len(piece)
         if size > most or left <= 0:
-            raise Unfit(errno.EFBIG, f"it is longer than {most >> 20} MiB")
+            raise UnreadableFile(errno.EFBIG, f"it is longer than {most >> 20} MiB")
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
     finally:
         os.close(fd)

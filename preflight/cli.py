@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from preflight.errors import PreflightError
 from preflight.version import VERSION
 
 #: Name of each command, and where in ``preflight.commands`` it is defined.
@@ -55,7 +56,7 @@ class _Commands(click.Group):
         try:
             return super().invoke(ctx)
         except UsageError as error:
-            raise _shown(_Mistake(str(error))) from None
+            raise _shown(_UsageError(str(error))) from None
         except KeyboardInterrupt:
             click.echo("\nAborted!", err=True)
             ctx.exit(3)  # nothing was judged; click's own status would say that a check failed
@@ -74,7 +75,7 @@ def _shown(error: click.ClickException) -> click.ClickException:
     return error
 
 
-class _Mistake(click.ClickException):
+class _UsageError(PreflightError, click.ClickException):
     exit_code = 2
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import sys
 from contextlib import contextmanager
 
+from preflight.errors import PreflightError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import TextIO
 
 
-class UsageError(Exception):
+class UsageError(PreflightError):
     """A mistake in what was asked or configured; nothing was touched. The exit status is 2."""
 
 

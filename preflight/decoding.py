@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from preflight import bounded
+from preflight.errors import PreflightError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ _NAME = re.compile(rb'"([^"\\]{0,200})"\s{0,20}:')
 _MOST_NAMES = 50_000
 
 
-class TooLarge(ValueError):
+class DocumentTooLarge(PreflightError, ValueError):
     """The values would take more memory than is given to one document."""
 
 
@@ -74,22 +75,22 @@ def begun(text: str, start: int) -> tuple[Any, int]:
 
 
 def check(text: str, start: int = 0, most: int = PART) -> None:
-    """Raise TooLarge where a text and its values may take more memory than a part of a document is given."""
+    """Raise DocumentTooLarge where a text and its values may take more memory than a part of a document is given."""
     if len(text) - start > _SURELY_FITS and memory(text[start:].encode("utf-8", "surrogatepass"), most) > most:
-        raise TooLarge(f"it would take more than {most >> 20} MiB of memory")
+        raise DocumentTooLarge(f"it would take more than {most >> 20} MiB of memory")
 
 
 def _made(taken: list[bytes], most: int, held: int, strict: bool) -> Any:
     """Decode the bytes in a list, which then holds them no more: text and values are enough at a time."""
     if (needed := held + memory(taken[0], most - held)) > most:
-        raise TooLarge(f"it would take {needed >> 20} MiB of memory; a document is given {most >> 20} at most")
+        raise DocumentTooLarge(f"it would take {needed >> 20} MiB of memory; a document is given {most >> 20} at most")
     try:
         whole = taken.pop().decode("utf-8-sig", "surrogatepass")
         return _json().loads(whole, strict=strict)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except MemoryError:
-        raise TooLarge("there is not enough memory for it") from None
+        raise DocumentTooLarge("there is not enough memory for it") from None
 
 
 def _json() -> Any:

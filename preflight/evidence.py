@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from preflight import bounded, decoding
+from preflight.errors import PreflightError
 from preflight.lean import dataclass, field
 
 SCHEMA = "preflight.evidence/1"
@@ -44,7 +45,7 @@ STATUSES = {
 }
 
 
-class EvidenceError(Exception):
+class EvidenceError(PreflightError):
     """A record cannot answer: ``key`` names it, ``why`` says what is the matter with it."""
 
     def __init__(self, key: str, why: str) -> None:
@@ -53,7 +54,7 @@ class EvidenceError(Exception):
         self.why = why
 
 
-class DocumentError(ValueError):
+class DocumentError(PreflightError, ValueError):
     """A file is not an Evidence document; the text says what is wrong with it."""
 
 
@@ -269,7 +270,7 @@ def read(path: Path) -> Evidence:
     """Read one document from a file; raises OSError or DocumentError."""
     try:
         return from_document(_decoded(lambda: decoding.read(path, longest=bounded.DOCUMENT), str(path)), str(path))
-    except bounded.Unfit as error:
+    except bounded.UnreadableFile as error:
         raise DocumentError(f"{path} is not evidence: {error.strerror}") from None
 
 

@@ -70,7 +70,7 @@ def found(paths: Sequence[Path]) -> tuple[Path | None, str]:
 def _own(folder: Path, name: str, most: int = bounded.BY_HAND) -> bytes:
     """Return what a file of the folder holds; raises OSError, for a link too."""
     if (folder / name).resolve() != folder.resolve() / name:
-        raise bounded.Unfit(errno.EINVAL, f"{name} is a link")
+        raise bounded.UnreadableFile(errno.EINVAL, f"{name} is a link")
     return bounded.content(folder / name, most)
 
 

@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from preflight import decoding
+from preflight.errors import PreflightError
 from preflight.evidence import DocumentError, Evidence, decode, no_answer
 
 SCHEMA = "preflight.bundle/1"
@@ -34,7 +35,7 @@ MOST_RATIO, FREE = 100, 64_000_000
 _MOST_HEADER = 16_384
 
 
-class BundleError(Exception):
+class BundleError(PreflightError):
     """A bundle cannot be read; the text names it, the limit or the fault, and the cure."""
 
 

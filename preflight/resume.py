@@ -14,6 +14,7 @@ from typing import Any
 
 from preflight import decoding
 from preflight.archive import file_name, write
+from preflight.errors import PreflightError
 from preflight.evidence import DocumentError, Evidence, read
 
 #: The journal's name in the directory; no document ends so.
@@ -21,7 +22,7 @@ JOURNAL = ".preflight-run"
 SCHEMA = "preflight.run/1"
 
 
-class ResumeError(Exception):
+class ResumeError(PreflightError):
     """A run cannot be continued; the text says why and what to do."""
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from preflight import bounded, decoding
+from preflight.errors import PreflightError
 from preflight.nodeset import MOST_NAMES, excerpt, fold_for_slurm, unfold
 
 #: Bytes of a host file or report beyond which it is not believed to be one.
@@ -23,7 +24,7 @@ _HOST = re.compile(r"[A-Za-z0-9_:]([A-Za-z0-9_.:%-]{0,253})")
 _JOB = re.compile(r"[0-9]+([_+][0-9]+)?")
 
 
-class TargetError(Exception):
+class TargetError(PreflightError):
     """It cannot be told which nodes are meant; the text names the place and the cure."""
 
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from preflight import archive
 from preflight.checks import MODULES, deferred
+from preflight.errors import PreflightError
 from preflight.gate import policy
 from preflight.version import VERSION
 
@@ -64,7 +65,7 @@ if __name__ == "__main__":
 """
 
 
-class Missing(Exception):
+class MissingPackage(PreflightError):
     """A package that the file should carry is not installed here."""
 
 
@@ -77,9 +78,9 @@ class Contents:
 
 
 def contents() -> Contents:
-    """Gather what the archive holds from what is installed here; raises Missing, or Outdated."""
+    """Gather what the archive holds from what is installed here; raises MissingPackage, or StaleRegistry."""
     if behind := [name for name in MODULES if not deferred.is_current(name)]:
-        raise deferred.Outdated(f"checks/declared.py lacks a change of {', '.join(behind)}: {deferred.CURE}")
+        raise deferred.StaleRegistry(f"checks/declared.py lacks a change of {', '.join(behind)}: {deferred.CURE}")
     files = dict(_own())
     floor = (3, 10)
     for name, kept in CARRIED.items():
@@ -87,7 +88,7 @@ def contents() -> Contents:
             found = metadata.distribution(name)
         except metadata.PackageNotFoundError:
             if name != "tomli":  # part of Python since 3.11
-                raise Missing(f"{name} is not installed: it has to travel with preflight") from None
+                raise MissingPackage(f"{name} is not installed: it has to travel with preflight") from None
             floor = (3, 11)
             continue
         files.update(_carried(found, kept))
@@ -166,7 +167,7 @@ def main() -> int:
         data = build(found, asked.python)
         with archive.replacing(asked.output.absolute(), 0o755) as out:
             out.write(data)
-    except (Missing, deferred.Outdated, OSError) as error:
+    except (MissingPackage, deferred.StaleRegistry, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     floor = ".".join(map(str, found.floor))

@@ -1,9 +1,8 @@
 """Fixture files: ``fixtures/<check-id>/<case>.json`` as ``{origin, records, site?, findings}``.
 
-Records may be written short: a text is what a file held or a command printed; a list of names is a directory;
-``{"missing": "why"}`` (or denied, timeout, cut, error, not-run) is a record without a value; any other object
-is a value. ``base`` names a whole node of ``fixtures/nodes`` whose records come first; ``null`` takes one of
-them away. A fleet check's fixture has ``nodes`` instead, each with its own ``base`` and ``records``.
+Records may be written short, as ``preflight.plugin_fixture`` describes. ``base`` names a whole node of
+``fixtures/nodes`` whose records come first; ``null`` takes one of them away.
+A fleet check's fixture has ``nodes`` instead, each with its own ``base`` and ``records``.
 ``waivers`` are those of the cluster file. The fixture of a check of logs has those logs as ``records``, and
 ``nodes`` where it joins them with what their hosts show.
 """
@@ -20,8 +19,9 @@ from typing import Any
 
 from preflight.cluster import Cluster
 from preflight.cluster.file import from_data
-from preflight.evidence import SCHEMA, STATUSES, Evidence, from_document
+from preflight.evidence import SCHEMA, Evidence, from_document
 from preflight.facts.run import RUN
+from preflight.plugin_fixture import record
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 NODE = "node1"
@@ -86,21 +86,6 @@ def whole_node(name: str) -> Mapping[str, Any]:
     """Return the document of a whole node."""
     loaded: Mapping[str, Any] = json.loads((FIXTURES / "nodes" / f"{name}.json").read_text())
     return loaded
-
-
-def record(key: str, value: Any) -> Any:
-    """Expand the short form of a record."""
-    if isinstance(value, str):
-        return {"status": "ok", "out": value} | ({"rc": 0} if key.startswith("cmd:") else {})
-    if isinstance(value, list):
-        return {"status": "ok", "entries": {name: {"type": "link", "target": ""} for name in value}}
-    if isinstance(value, dict):
-        if "status" in value:
-            return value
-        if len(value) == 1 and (status := next(iter(value))) in STATUSES:
-            return {"status": status, "why": value[status]}
-        return {"status": "ok", "value": value}
-    raise TypeError(f"{key}: a record cannot be written as {type(value).__name__}")
 
 
 def cases(check: str | None = None) -> list[Case]:

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from preflight.archive import save
 from preflight.cli import main
 from preflight.evidence import Evidence, from_document, no_answer
-from tests.fixture import record
+from preflight.plugin_fixture import record
 from tests.machines import hgx_h100
 from tests.machines.fleet import fleet
 from tests.test_waivers import DOWN

@@ -20,11 +20,12 @@ from preflight.facts.fabric_graph import Graph, place
 from preflight.judge import judge
 from preflight.manner import Manner, plans, sweeper
 from preflight.model import Check
+from preflight.plugin_fixture import record
 from preflight.probes import OUTPUT_CAP, PROBES, sweep
 from preflight.reports import fabric_svg
 from preflight.sudoers import sudoers
 from tests import test_pages
-from tests.fixture import FIXTURES, cases, evidence, record, whole_node
+from tests.fixture import FIXTURES, cases, evidence, whole_node
 from tests.ibsim import fat_tree, hca, leaf, spine
 
 DATA = Path(__file__).parent / "data" / "fabric"

@@ -21,8 +21,8 @@ from preflight.cluster.file import ClusterFileError, decode
 from preflight.evidence import Evidence, from_document, no_answer
 from preflight.facts import NodeFacts
 from preflight.gate import environment, judging, options, policy, table, told, verdict
-from preflight.gate.configuration import NoSuchCheck
-from preflight.gate.verdict import NoVerdict, Verdict
+from preflight.gate.configuration import UnknownCheck
+from preflight.gate.verdict import UnusableVerdict, Verdict
 from preflight.gate.whose import whose
 from preflight.lean import replace
 from preflight.model import Check, Finding, Scope, Status, worst
@@ -123,16 +123,16 @@ def test_the_reason_names_check_subject_and_fault_first() -> None:
 def test_what_is_odd_is_no_verdict(change: str, value: object) -> None:
     document = verdict.to_document(FAILED)
     assert verdict.from_document(document) == FAILED
-    with pytest.raises(NoVerdict):
+    with pytest.raises(UnusableVerdict):
         verdict.from_document({**document, change: value})
-    with pytest.raises(NoVerdict):
+    with pytest.raises(UnusableVerdict):
         verdict.from_document({key: value for key, value in document.items() if key != "node"})
 
 
 def test_a_verdict_does_not_contradict_itself_and_does_not_change() -> None:
-    with pytest.raises(NoVerdict, match="passes"):
+    with pytest.raises(UnusableVerdict, match="passes"):
         Verdict("n1", "pass", 1, unknowns=("gpu.count",))
-    with pytest.raises(NoVerdict, match="cause"):
+    with pytest.raises(UnusableVerdict, match="cause"):
         Verdict("n1", "unknown", 1, cause="gpu.count", causes=("gpu.count",), reason="preflight: x")
     with pytest.raises(AttributeError):
         FAILED.status = "pass"
@@ -180,7 +180,7 @@ def test_a_check_that_is_misspelt_is_a_mistake() -> None:
     for key in ("only", "skip", "shadow", "job"):
         gate = decode(KNOWN + f'[gate]\n{key} = ["made.nunber-1"]\n'.encode(), "x").gate
         assert gate is not None
-        with pytest.raises(NoSuchCheck, match="nunber"):
+        with pytest.raises(UnknownCheck, match="nunber"):
             judging.select([made(1, [])], gate, gate.seat("ci"), "ci")
 
 
@@ -190,7 +190,7 @@ def test_a_check_that_is_misspelt_is_a_mistake() -> None:
 )  # fmt: skip
 def test_a_check_that_there_is_not_is_a_mistake_wherever_the_file_names_it(text: str) -> None:
     cluster, gate = decode(text.encode(), "cluster.toml"), tables.Gate()
-    with pytest.raises(NoSuchCheck, match=r"no\.such"):
+    with pytest.raises(UnknownCheck, match=r"no\.such"):
         judging.select([made(1, [])], gate, gate.seat("ci"), "ci", cluster)
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from preflight.gate import cached, policy
-from preflight.gate.store import Refused, Store, locate
-from preflight.gate.verdict import NoVerdict, Verdict
+from preflight.gate.store import StateDirError, Store, locate
+from preflight.gate.verdict import UnusableVerdict, Verdict
 from preflight.version import VERSION
 
 NOBODY = 65534
@@ -70,26 +70,26 @@ def test_a_fresh_verdict_is_believed(store: Store) -> None:
 def test_age_boot_and_node(store: Store, said: dict[str, object], why: str) -> None:
     """L53."""
     put(store, **said)  # type: ignore[arg-type]
-    with pytest.raises(NoVerdict, match=why):
+    with pytest.raises(UnusableVerdict, match=why):
         look(store)
 
 
 def test_what_it_was_judged_by_must_not_have_changed(store: Store) -> None:
     put(store)
-    with pytest.raises(NoVerdict, match="another cluster file"):
+    with pytest.raises(UnusableVerdict, match="another cluster file"):
         cached.look(store, "n1", None)
     Path(cluster_of(store)).write_text("[class.a]\ngpus = 8\n")
-    with pytest.raises(NoVerdict, match=f"{CLUSTER} has changed"):
+    with pytest.raises(UnusableVerdict, match=f"{CLUSTER} has changed"):
         look(store)
     os.unlink(cluster_of(store))
-    with pytest.raises(NoVerdict, match=f"{CLUSTER} has changed"):
+    with pytest.raises(UnusableVerdict, match=f"{CLUSTER} has changed"):
         look(store)
 
 
 def test_another_version_judges_anew(store: Store) -> None:
     path = put(store)
     path.write_text(path.read_text().replace(f"version {VERSION}\n", "version 0.0.1\n"))
-    with pytest.raises(NoVerdict, match="another version"):
+    with pytest.raises(UnusableVerdict, match="another version"):
         look(store)
 
 
@@ -106,11 +106,11 @@ def test_nothing_but_a_whole_verdict_is_one(store: Store) -> None:
                 whole.replace(b"strict=0", b"strict=2"), whole.replace(b"fail=record", b"unknown=drain"),
                 whole.replace(b"fail=record", b"pass=drain"), whole + b"\n", b"\xff" + whole]  # fmt: skip
     for raw in damaged:
-        with pytest.raises(NoVerdict):
+        with pytest.raises(UnusableVerdict):
             cached.decode(raw)
     for raw in (b"", whole[:200]):
         path.write_bytes(raw)
-        with pytest.raises(NoVerdict, match="empty, or not whole"):
+        with pytest.raises(UnusableVerdict, match="empty, or not whole"):
             look(store)
 
 
@@ -122,7 +122,7 @@ def test_it_is_made_for_its_owner_only(tmp_path: Path) -> None:
     for path in (tmp_path / "deep", tmp_path / "deep" / "state"):
         assert stat.S_IMODE(path.stat().st_mode) == 0o700
     assert stat.S_IMODE((tmp_path / "deep" / "state" / "x").stat().st_mode) == 0o600
-    with pytest.raises(Refused, match="there is none yet"):
+    with pytest.raises(StateDirError, match="there is none yet"):
         Store(str(tmp_path / "absent"))
 
 
@@ -145,7 +145,7 @@ def test_a_directory_that_others_can_steer_is_refused(spoil: Callable[[Path], No
         spoil(folder)
     except PermissionError:
         pytest.skip("root is needed to give a directory away")
-    with pytest.raises(Refused, match=why):
+    with pytest.raises(StateDirError, match=why):
         Store(str(folder), create=True)
 
 
@@ -163,7 +163,7 @@ def test_a_file_that_others_can_steer_is_no_verdict(spoil: Callable[[Path], obje
         spoil(put(store))
     except PermissionError:
         pytest.skip("root is needed to give a file away")
-    with pytest.raises(NoVerdict, match=why):
+    with pytest.raises(UnusableVerdict, match=why):
         look(store)
 
 
@@ -196,7 +196,7 @@ def test_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     assert locate("/x/y") == "/x/y"
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(Refused, match="no state directory"):
+    with pytest.raises(StateDirError, match="no state directory"):
         locate(None)
     monkeypatch.setenv("HOME", "/srv/x")
     assert locate(None) == "/srv/x/.local/state/preflight"

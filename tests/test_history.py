@@ -18,7 +18,7 @@ from preflight.archive import save
 from preflight.cli import main
 from preflight.evidence import Evidence, from_document, no_answer
 from preflight.history.store import VERSION, HistoryError, Store
-from tests.fixture import record
+from preflight.plugin_fixture import record
 from tests.machines import hgx_h100
 from tests.machines.fleet import fleet
 from tests.stopwatch import Stopwatch

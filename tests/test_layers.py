@@ -16,6 +16,7 @@ LAYERS = {
     "version": set[str](),
     "bounded": set[str](),
     "decoding": set[str](),
+    "errors": set[str](),
     "lean": set[str](),
     "evidence": set[str](),
     "probes": set[str](),
@@ -65,6 +66,8 @@ LAYERS = {
     "bundle": {"archive", "evidence", "packed", "redact", "reports", "version"},
     "learn": {"checks", "cluster", "evidence", "facts", "hardware", "judge", "model", "nodeset"},
     "history": {"evidence", "facts"},
+    "plugin": {"checks", "cluster", "evidence", "facts", "model", "plugin_fixture", "probes"},
+    "plugin_fixture": {"cluster", "evidence", "facts", "judge", "model"},
     "diff": {"archive", "checks", "cluster", "evidence", "facts", "judge", "model", "reports", "saved", "schemas"},
     "lint": {"cluster", "evidence", "hardware", "judge", "model", "nodeset"},
     "commands": {
@@ -79,8 +82,8 @@ LAYERS = {
 }  # fmt: skip
 
 
-#: What every layer may import: no word of it is about nodes.
-EVERYWHERE = {"bounded", "decoding", "lean"}
+#: What every layer may import.
+EVERYWHERE = {"bounded", "decoding", "errors", "lean"}
 
 
 def layer_of(path: Path) -> str:

@@ -17,7 +17,7 @@ from preflight.cluster.file import decode
 from preflight.cluster.tables import NodeClass
 from preflight.evidence import Evidence, from_document, no_answer
 from preflight.judge import judge
-from preflight.learn import Learnt, NothingToLearn, learn
+from preflight.learn import LearnError, Learnt, learn
 from preflight.model import Scope
 from tests.machines import Machine, evidence, hgx_h100
 from tests.machines.fleet import fleet, machines, names
@@ -188,7 +188,7 @@ def test_cards_sold_singly_are_of_a_kind_by_their_number_unless_few_lost_one() -
 
 
 def test_nothing_to_learn_from() -> None:
-    with pytest.raises(NothingToLearn):
+    with pytest.raises(LearnError):
         learn([no_answer("gpu001", "connect", "refused", "2026-11-21T03:00:00Z")])
 
 

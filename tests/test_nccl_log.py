@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from preflight.facts import nccl_log
-from preflight.facts.nccl_log import NcclLog, NotALog, finish, reader, scan, source, tally
+from preflight.facts.nccl_log import NcclLog, NoNcclOutput, finish, reader, scan, source, tally
 from tests.nccl_log_generate import VERSIONS, Job, generate
 from tests.test_facts_nccl import LAUNCHED
 
@@ -273,7 +273,7 @@ def test_zstd_says_what_to_do() -> None:
 
 def test_bomb(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "BOMB_BYTES", 1 << 20)
-    with pytest.raises(NotALog, match="no line of NCCL"):
+    with pytest.raises(NoNcclOutput, match="no line of NCCL"):
         nccl_log.read_stream(io.BytesIO(gzip.compress(bytes(30 << 20))))
     text = TEXT + bytes(30 << 20)
     log = nccl_log.read_stream(io.BytesIO(gzip.compress(text)))
@@ -297,20 +297,20 @@ class Endless:
 
 
 def test_nothing() -> None:
-    with pytest.raises(NotALog, match="the input: no line of NCCL in 0 lines"):
+    with pytest.raises(NoNcclOutput, match="the input: no line of NCCL in 0 lines"):
         nccl_log.read_stream(io.BytesIO(b""))
 
 
 def test_empty_file(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
-    with pytest.raises(NotALog, match="a: no line of NCCL in 0 lines"):
+    with pytest.raises(NoNcclOutput, match="a: no line of NCCL in 0 lines"):
         nccl_log.read([tmp_path / "a"])
     assert nccl_log.parse("") is None
 
 
 def test_one_line_of_a_hundred_megabytes() -> None:
     tracemalloc.start()
-    with pytest.raises(NotALog, match="in 1 lines, 1 of them longer"):
+    with pytest.raises(NoNcclOutput, match="in 1 lines, 1 of them longer"):
         nccl_log.read_stream(Endless(b"x" * 997 + b"NCC", 100 << 20))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

@@ -10,7 +10,7 @@ from preflight.cluster.file import decode
 from preflight.evidence import from_document
 from preflight.facts import NodeFacts
 from preflight.learn import learn
-from preflight.pair.ends import EndError, Wanted, end
+from preflight.pair.ends import EndpointError, Wanted, end
 from tests import machines
 from tests.machines.p5 import NAME, aws_p5
 from tests.machines.records import ok, ran
@@ -166,7 +166,7 @@ def test_a_rate_that_an_old_driver_prints_of_any_device_is_no_fault() -> None:
 
 def test_no_pair_test_begins_over_it() -> None:
     facts = NodeFacts(from_document(machines.evidence(aws_p5()), NAME))
-    with pytest.raises(EndError, match="rdmap79s0:1 is an EFA device"):
+    with pytest.raises(EndpointError, match="rdmap79s0:1 is an EFA device"):
         end(facts, site(NAME).site(facts), Wanted())
 
 

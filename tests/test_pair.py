@@ -27,7 +27,7 @@ from preflight.facts.ping import Ping
 from preflight.judge import judge
 from preflight.model import Check
 from preflight.pair import ends, kinds, paths
-from preflight.pair.ends import End, EndError, Wanted
+from preflight.pair.ends import End, EndpointError, Wanted
 from tests import outside
 from tests.fixture import cases, whole_node
 
@@ -99,7 +99,7 @@ def test_the_end_that_is_asked_for() -> None:
     facts = node("hgx-h100-roce")
     assert end(facts, device="mlx5_3").name == "mlx5_3:1"
     assert end(facts, device="mlx5_3:1", gid_index=0).gid_index == 0
-    with pytest.raises(EndError, match="has no RDMA device mlx5_77; it has mlx5_0:1"):
+    with pytest.raises(EndpointError, match="has no RDMA device mlx5_77; it has mlx5_0:1"):
         end(facts, device="mlx5_77")
 
 

@@ -1,17 +1,27 @@
-"""The README's page "how to add a check", followed: in the tree, and as a third party's plug-in."""
+"""Follow the README's "How to add a check" in the tree, and docs/plugin-api.md as a third party."""
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from preflight import plugin as api
+from preflight.checks import plugins
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -72,20 +82,8 @@ def plugin(site: Path, name: str, source: str) -> None:
     (info / "entry_points.txt").write_text(f"[preflight.checks]\nsite = {name}\n")
 
 
-PLUGIN = (
-    """
-from collections.abc import Iterator
-from preflight.cluster import Site
-from preflight.facts import NodeFacts
-from preflight.facts.text import integer
-from preflight.model import Finding, check, passed, warned
-from preflight.probes import Probe
-
-PROBES = (Probe("file", "/proc/sys/vm/nr_hugepages", "reserved huge pages"),)
-
-"""
-    + FUNCTION
-)
+PAGE = (ROOT / "docs" / "plugin-api.md").read_text()
+PROJECT, PLUGIN, ITS_TEST = re.findall(r"```(?:toml|python)\n(.*?)```", PAGE, re.DOTALL)
 
 
 def preflight(site: Path, *arguments: str, top: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -96,15 +94,95 @@ def preflight(site: Path, *arguments: str, top: Path = ROOT) -> subprocess.Compl
 
 
 def test_as_a_plugin(tmp_path: Path) -> None:
+    """The page's module, installed outside the tree as its pyproject.toml says."""
+    entry_points = tomllib.loads(PROJECT)["project"]["entry-points"]
+    assert entry_points == {plugins.GROUP: {"site": "our_checks"}}
     plugin(tmp_path, "our_checks", PLUGIN)
     done = preflight(tmp_path, "check", "--json", "-")
     assert not done.stderr
     document = json.loads(done.stdout)
-    found = [f for f in document["findings"] if f["check"] == "host.hugepages"]
-    assert found
-    assert found[0]["evidence"] == [KEY]
+    (finding,) = (f for f in document["findings"] if f["check"] == "ours.hugepages")
+    assert finding["evidence"] == [KEY]
+    assert finding["status"] in ("pass", "warn")
     assert KEY in preflight(tmp_path, "probes").stdout
-    assert "data loaders swap" in preflight(tmp_path, "explain", "host.hugepages").stdout
+    assert "ours.hugepages" in preflight(tmp_path, "list").stdout
+    assert "data loaders swap" in preflight(tmp_path, "explain", "ours.hugepages").stdout
+
+
+def test_the_tests_of_a_plugin(tmp_path: Path) -> None:
+    (tmp_path / "our_checks.py").write_text(PLUGIN)
+    (tmp_path / "test_our_checks.py").write_text(ITS_TEST)
+    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=120, env=_environment(tmp_path))
+    assert done.returncode == 0, done.stdout
+    assert "3 passed" in done.stdout
+
+
+def test_the_page_imports_nothing_else_of_preflight() -> None:
+    for source in (PLUGIN, ITS_TEST):
+        modules = {node.module for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)}
+        assert {name for name in modules if name and name.startswith("preflight")} == {"preflight.plugin"}
+
+
+def test_the_page_names_the_interface_exactly() -> None:
+    table = PAGE.split("## Names")[1].split("\n## ")[0]
+    assert sorted(re.findall(r"^\| `(\w+)` \|", table, re.M)) == api.__all__ == dir(api)
+
+
+@pytest.mark.parametrize("name", api.__all__)
+def test_each_name_has_a_docstring(name: str) -> None:
+    assert inspect.getdoc(getattr(api, name))
+
+
+def test_a_name_outside_the_interface_is_an_error() -> None:
+    with pytest.raises(AttributeError, match=re.escape("see docs/plugin-api.md")):
+        _ = api.judge
+
+
+def test_a_plugin_imports_only_what_it_names() -> None:
+    code = "import sys; from preflight.plugin import Probe; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert {name for name in done.stdout.split() if name.startswith("preflight.")} == {
+        "preflight.lean", "preflight.plugin", "preflight.probes", "preflight.version"
+    }  # fmt: skip
+
+
+def test_findings_of_a_check_of_the_node_only() -> None:
+    @api.check("ours.fleet", title="t", source="s", fix="f", scope="fleet")
+    def fleet(nodes: object, sites: object) -> Iterator[api.Finding]:
+        """Compare the nodes.
+
+        It matters.
+        """
+        yield api.passed("good")
+
+    with pytest.raises(ValueError, match=r"ours\.fleet is a check of a fleet"):
+        api.findings_of(fleet, {})
+
+
+def test_findings_of_knows_what_the_site_expects() -> None:
+    @api.check("ours.gpus", title="t", source="s", fix="f")
+    def gpus(node: api.NodeFacts, site: api.Site) -> Iterator[api.Finding]:
+        """Compare the number of GPUs.
+
+        It matters.
+        """
+        yield api.compare(7, site.gpus, what="GPUs", evidence=["file:/x"])
+
+    assert [f.status for f in api.findings_of(gpus, {}, {"gpus": 8})] == [api.Status.FAIL]
+    assert [f.status for f in api.findings_of(gpus, {})] == [api.Status.UNKNOWN]
+
+
+def test_findings_of_a_check_that_crashes_is_unknown() -> None:
+    @api.check("ours.crash", title="t", source="s", fix="f")
+    def crash(node: api.NodeFacts, site: api.Site) -> Iterator[api.Finding]:
+        """Divide by zero.
+
+        It matters.
+        """
+        yield api.passed(f"{1 / 0}")
+
+    assert [f.status for f in api.findings_of(crash, {})] == [api.Status.UNKNOWN]
 
 
 @pytest.mark.parametrize("source", ["raise RuntimeError('boom')", "import no_such_module", "PROBES = (1,)", "def ("])
@@ -117,7 +195,7 @@ def test_a_broken_plugin_is_reported_and_does_not_end_the_run(tmp_path: Path, so
 
 
 def test_a_duplicate_id_is_an_error(tmp_path: Path) -> None:
-    plugin(tmp_path, "twice", textwrap.dedent(PLUGIN).replace("host.hugepages", "gpu.count"))
+    plugin(tmp_path, "twice", PLUGIN.replace("ours.hugepages", "gpu.count"))
     done = preflight(tmp_path, "check")
     assert done.returncode == 2
     assert "gpu.count is defined twice" in done.stderr

@@ -25,7 +25,7 @@ from preflight import evidence
 from preflight.progress import Progress
 from preflight.transport import host_keys, ssh_algorithms, ssh_demands
 from preflight.transport.auto import AutoTransport
-from preflight.transport.outcome import NeedsOpenSsh
+from preflight.transport.outcome import OpenSshRequired
 from preflight.transport.ssh import SshOptions
 from preflight.transport.ssh_config import HostConfig, SshConfig
 from preflight.transport.ssh_keys import _FIDO, _raw
@@ -130,7 +130,7 @@ def test_a_list_of_algorithms_is_read_as_openssh_reads_it(text: str) -> None:
 
 def test_a_list_from_which_all_was_removed_allows_none(tmp_path: Path) -> None:
     found = SshConfig(write(tmp_path, "Ciphers -*\n")).resolve_one("gpu001")
-    with pytest.raises(NeedsOpenSsh, match="none of the Ciphers"):
+    with pytest.raises(OpenSshRequired, match="none of the Ciphers"):
         offer(found, host_keys.known(host_keys.HostKeys([]), "gpu001", 22))
 
 

@@ -154,6 +154,12 @@ print("typing" in sys.modules)
 
 # --- plug-ins ----------------------------------------------------------------------------------------
 
+
+@pytest.mark.parametrize("arguments", [("check",), ("collect",), ("list",)], ids=" ".join)
+def test_the_interface_for_plugins_is_imported_by_plugins_only(arguments: tuple[str, ...]) -> None:
+    assert imported(*arguments) & {"preflight.plugin", "preflight.plugin_fixture"} == set()
+
+
 ENTRY_POINTS = "[preflight.checks]\nsite = our_checks\n"
 
 

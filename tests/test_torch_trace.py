@@ -69,7 +69,9 @@ class _Command:
 
 def test_no_pickle_is_ever_unpickled(tmp_path: Path) -> None:
     for protocol in range(2, 6):
-        with pytest.raises(torch_trace.NotPlain, match="was not unpickled; on a machine where you trust it, convert"):
+        with pytest.raises(
+            torch_trace.UnsafePickle, match="was not unpickled; on a machine where you trust it, convert"
+        ):
             torch_trace.from_pickle(pickle.dumps({"entries": [_Command()]}, protocol))
     path = tmp_path / "nccl_trace_rank_0"
     path.write_bytes(pickle.dumps({"pg_config": {}, "entries": [_Command()]}))
@@ -87,7 +89,7 @@ def test_no_pickle_is_ever_unpickled(tmp_path: Path) -> None:
 def test_damaged_pickles_are_refused_with_words(noise: bytes, at: int) -> None:
     data = (RECORDED / "behind_rank_2.pickle").read_bytes()
     for damaged in (b"\x80\x02" + noise, data[:at], data[:at] + noise + data[at:]):
-        with contextlib.suppress(torch_trace.NotPlain):
+        with contextlib.suppress(torch_trace.UnsafePickle):
             torch_trace.from_pickle(damaged)
 
 

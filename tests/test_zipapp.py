@@ -123,7 +123,7 @@ def test_what_reads_toml_on_an_older_python_works_from_inside(built: Path) -> No
 
 def test_what_is_missing_here_ends_the_build(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(zipapp.CARRIED, "no-such-distribution", "no_such/")
-    with pytest.raises(zipapp.Missing, match="no-such-distribution is not installed"):
+    with pytest.raises(zipapp.MissingPackage, match="no-such-distribution is not installed"):
         zipapp.contents()
 
 

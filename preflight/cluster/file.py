@@ -12,11 +12,12 @@ from preflight.cluster import Cluster, exceptions, fabric, gate, roofline, schem
 from preflight.cluster.exceptions import Chosen
 from preflight.cluster.lines import Lines, decoded
 from preflight.cluster.tables import NodeClass, Ports, Qos
+from preflight.errors import PreflightError
 from preflight.hardware import part_by_name
 from preflight.lean import fields, regex
 
 
-class ClusterFileError(Exception):
+class ClusterFileError(PreflightError):
     """The cluster file has mistakes; the text names file, line, key and cure of each."""
 
 

@@ -29,7 +29,7 @@ def diff(
     Example: preflight diff good-run/ last-night/
     Exit:    0 nothing got worse, 1 something did, 3 could not tell, 2 usage
     """
-    from preflight.diff import SideError, compare, load, render
+    from preflight.diff import SnapshotError, compare, load, render
 
     session = Session("diff", cluster or saved_cluster([after]) or saved_cluster([before]), only, skip, {})
     sides = []
@@ -37,7 +37,7 @@ def diff(
         try:
             with progress(f"judging {path}"):
                 sides.append(load(path, session.checks, session.cluster, os.cpu_count() or 1))
-        except SideError as error:
+        except SnapshotError as error:
             raise UsageError(str(error)) from None
     told = compare(*sides)
     say(json.dumps(told, indent=1) + "\n" if as_json else render(told))

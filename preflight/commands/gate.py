@@ -60,7 +60,7 @@ def by_click(words: Sequence[str]) -> int:
         return ended.exit_code
     except click.ClickException as error:
         seat = next((word for word in words if word in SEATS), "")
-        return entry.mistaken(seat, f"{error.format_message()} (preflight gate --help)")
+        return entry.usage_error(seat, f"{error.format_message()} (preflight gate --help)")
     return status if isinstance(status, int) else 0
 
 

@@ -36,7 +36,7 @@ def learn(paths: tuple[Path, ...], output: Path, force: bool, save: Path | None,
              preflight learn evidence/ -o cluster.toml
     Exit:    0 written, 1 written but something was not learnt or is sick on many nodes, 2 usage, 3 nothing learnt
     """
-    from preflight.learn import NothingToLearn
+    from preflight.learn import LearnError
     from preflight.learn import learn as learn_from
     from preflight.reports.visible import fold, one_line
 
@@ -47,7 +47,7 @@ def learn(paths: tuple[Path, ...], output: Path, force: bool, save: Path | None,
     with progress(f"learning from {len(evidences)} nodes"):
         try:
             found = learn_from(evidences, session.checks, os.cpu_count() or 1)
-        except NothingToLearn as error:
+        except LearnError as error:
             click.echo(f"preflight: {error}", err=True)
             sys.exit(3)
     try:

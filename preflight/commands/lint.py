@@ -33,7 +33,7 @@ def lint(file: Path, paths: tuple[Path, ...], key: str | None) -> None:
     """
     from preflight.checks import registry
     from preflight.cluster.file import ClusterFileError, load
-    from preflight.lint import KeyUnknown, explain, preview, summary
+    from preflight.lint import UnknownKey, explain, preview, summary
     from preflight.reports.visible import one_line
 
     checks = registry().checks
@@ -47,7 +47,7 @@ def lint(file: Path, paths: tuple[Path, ...], key: str | None) -> None:
         try:
             for line in explain(cluster, text, key, _part(evidences)):
                 click.echo(one_line(line))
-        except KeyUnknown as error:
+        except UnknownKey as error:
             raise UsageError(one_line(str(error))) from None
         return
     click.echo(f"{file}: valid")

@@ -59,7 +59,7 @@ def redact(
                 written += 1
                 if redactor.hosts_replaced == before:
                     nameless.append(str(item.place))
-            except (OSError, files.NotText) as error:
+            except (OSError, files.RedactionError) as error:
                 unread.append(f"{item.path}: {error}")
     if map_file:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from preflight.diff.compare import SCHEMA, compare
-from preflight.diff.side import Side, SideError, load
+from preflight.diff.side import Side, SnapshotError, load
 from preflight.diff.text import render
 
-__all__ = ["SCHEMA", "Side", "SideError", "compare", "load", "render"]
+__all__ = ["SCHEMA", "Side", "SnapshotError", "compare", "load", "render"]

@@ -10,6 +10,7 @@ from preflight import decoding
 from preflight.archive import ArchiveError
 from preflight.cluster import Cluster
 from preflight.diff.profile import profile
+from preflight.errors import PreflightError
 from preflight.facts import NodeFacts
 from preflight.judge import judge
 from preflight.lean import dataclass, field
@@ -18,7 +19,7 @@ from preflight.saved import load as load_evidence
 from preflight.schemas.conform import mistake
 
 
-class SideError(Exception):
+class SnapshotError(PreflightError):
     """A side cannot be read; the text names the path and the cure."""
 
 
@@ -33,13 +34,13 @@ class Side:
 
 
 def load(path: Path, checks: Sequence[Check], cluster: Cluster, processes: int = 1) -> Side:
-    """Read a report, or judge a file or directory of evidence; raises SideError."""
+    """Read a report, or judge a file or directory of evidence; raises SnapshotError."""
     if (report := _report(path)) is not None:
         return Side(str(path), report, None, str(report["run"]["at"]))
     try:
         evidences, run = load_evidence([path])
     except ArchiveError as error:
-        raise SideError(str(error)) from None
+        raise SnapshotError(str(error)) from None
     told = judge(evidences, checks, cluster, run=run, processes=processes)
     values = {}
     for evidence in evidences:
@@ -57,11 +58,11 @@ def _report(path: Path) -> Mapping[str, Any] | None:
     try:
         document = decoding.read(path, decoding.REPORT, b"{")
     except OSError as error:
-        raise SideError(f"{path}: cannot be read: {error.strerror}") from None
+        raise SnapshotError(f"{path}: cannot be read: {error.strerror}") from None
     except ValueError:
         return None
     if not isinstance(document, dict) or not str(document.get("schema", "")).startswith("preflight.report/"):
         return None
     if wrong := mistake(document, "report-1", ("run", "coverage", "nodes", "findings", "exit_status")):
-        raise SideError(f"{path}: is a part of a report, or damaged ({wrong}); write it again with --json")
+        raise SnapshotError(f"{path}: is a part of a report, or damaged ({wrong}); write it again with --json")
     return document

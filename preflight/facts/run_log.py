@@ -34,7 +34,7 @@ class OnDisk(dict[str, Any]):
         """Read it as a log of NCCL; None if it is none. Raises ValueError, OSError."""
         try:
             return nccl_log.read([self.path])
-        except nccl_log.NotALog:
+        except nccl_log.NoNcclOutput:
             return None
 
     def rest(self) -> str:
@@ -51,19 +51,19 @@ class OnDisk(dict[str, Any]):
                     yield told.decode("utf-8", "backslashreplace")
 
     def pytorch(self) -> torch_trace.Seen:
-        """Read it as a profiler's trace or a flight recorder's dump; raises NotPlain, other ValueError, OSError."""
+        """Read it as a profiler's trace or a flight recorder's dump; raises UnsafePickle, other ValueError, OSError."""
         return seen_on_disk(self.path) if self._seen is None else self._seen
 
 
 def seen_on_disk(path: Path) -> torch_trace.Seen:
-    """Read a file as a profiler's trace or a flight recorder's dump; raises NotPlain, other ValueError, OSError."""
+    """Read a file as a profiler's trace or a flight recorder's dump; raises UnsafePickle, other ValueError, OSError."""
     with path.open("rb") as stream:
         head = stream.read(8)
         stream.seek(0)
         if torch_trace.is_pickle(head):
             data = stream.read(PICKLE + 1)
             if len(data) > PICKLE:
-                raise torch_trace.NotPlain(f"the pickle is longer than {PICKLE} bytes; it was not unpickled")
+                raise torch_trace.UnsafePickle(f"the pickle is longer than {PICKLE} bytes; it was not unpickled")
             seen = torch_trace.Seen()
             seen.recording = torch_trace.from_pickle(data)
             return seen

@@ -27,7 +27,7 @@ def start(asked: Options, judge: Callable[[Options], object]) -> bool:
 
     try:
         store.Store(store.locate(asked.state_dir), create=True).close()
-    except store.Refused:
+    except store.StateDirError:
         return False
     child = os.fork()
     if child:

@@ -14,8 +14,8 @@ import sys
 import time
 
 from preflight.gate import policy, verdict
-from preflight.gate.store import Refused, Store
-from preflight.gate.verdict import NoVerdict, Verdict
+from preflight.gate.store import StateDirError, Store
+from preflight.gate.verdict import UnusableVerdict, Verdict
 from preflight.version import VERSION
 
 TYPE_CHECKING = False
@@ -100,7 +100,7 @@ def put(
     store: Store, found: Verdict, refresh_s: float, seats: Mapping[str, Any], inputs: Iterable[tuple[str, Stamp]],
     error: str = "",
 ) -> None:  # fmt: skip
-    """Write a verdict. ``inputs`` are the files that it was judged by, the cluster file first; raises Refused."""
+    """Write a verdict. ``inputs`` are the files that it was judged by, the cluster file first; raises StateDirError."""
     import json
 
     document = verdict.to_document(found)
@@ -121,47 +121,47 @@ def put(
 
 
 def look(store: Store, node: str, cluster: str | None) -> Cached:
-    """Return the verdict on this node by this cluster file; raises NoVerdict with the reason why none is good."""
+    """Return the verdict on this node by this cluster file; raises UnusableVerdict with the reason why none is good."""
     try:
         raw = store.read(FILE, _MOST_BYTES)
     except FileNotFoundError:
-        raise NoVerdict("none has been written yet") from None
-    except Refused as error:
-        raise NoVerdict(str(error)) from None
+        raise UnusableVerdict("none has been written yet") from None
+    except StateDirError as error:
+        raise UnusableVerdict(str(error)) from None
     found, version, inputs = decode(raw)
     told = found.verdict
     if told.node != node:
-        raise NoVerdict(f"it is of the node {told.node}")
+        raise UnusableVerdict(f"it is of the node {told.node}")
     if not told.boot_id or told.boot_id != boot_id():
-        raise NoVerdict("it is of another boot")
+        raise UnusableVerdict("it is of another boot")
     if found.age_s < 0:
-        raise NoVerdict(f"it is of {-found.age_s:.0f} s in the future: the clock was set back")
+        raise UnusableVerdict(f"it is of {-found.age_s:.0f} s in the future: the clock was set back")
     if found.age_s > INTERVALS * found.refresh_s:
-        raise NoVerdict(f"it is {found.age_s:.0f} s old, and good for {INTERVALS * found.refresh_s:.0f}")
+        raise UnusableVerdict(f"it is {found.age_s:.0f} s old, and good for {INTERVALS * found.refresh_s:.0f}")
     if version != VERSION:
-        raise NoVerdict("another version of preflight wrote it")
+        raise UnusableVerdict("another version of preflight wrote it")
     if not inputs or inputs[0][1] != (cluster or ""):
-        raise NoVerdict("it was judged by another cluster file")
+        raise UnusableVerdict("it was judged by another cluster file")
     for was, path in inputs:
         if path and _told(stamp(path)) != was:
-            raise NoVerdict(f"{path} has changed since")
+            raise UnusableVerdict(f"{path} has changed since")
     return found
 
 
 def decode(raw: bytes) -> tuple[Cached, str, list[tuple[str, str]]]:
-    """Read a verdict, the version that wrote it, and its inputs as (stamp, path); raises NoVerdict for anything odd."""
+    """Read a verdict, the version that wrote it, and its inputs as (stamp, path); raises UnusableVerdict."""
     try:
         return _decoded(raw)
-    except NoVerdict:
+    except UnusableVerdict:
         raise
     except (ValueError, KeyError, IndexError, TypeError):
-        raise NoVerdict("it is no whole verdict") from None
+        raise UnusableVerdict("it is no whole verdict") from None
 
 
 def _decoded(raw: bytes) -> tuple[Cached, str, list[tuple[str, str]]]:
     lines = raw.decode("ascii").split("\n")
     if lines[0] != SCHEMA or lines[-2:] != [END, ""]:
-        raise NoVerdict("it is empty, or not whole")
+        raise UnusableVerdict("it is empty, or not whole")
     values: dict[str, str] = {}
     seats: dict[str, Mapping[str, Any]] = {}
     inputs: list[tuple[str, str]] = []
@@ -170,13 +170,13 @@ def _decoded(raw: bytes) -> tuple[Cached, str, list[tuple[str, str]]]:
         if key == "seat":
             name, *words = value.split(" ")
             if name in seats:
-                raise NoVerdict(f"it has two rules for {name[:40]!a}")
+                raise UnusableVerdict(f"it has two rules for {name[:40]!a}")
             seats[name] = _seat(dict(word.split("=") for word in words))
         elif key == "input":
             was, _, path = value.partition(" ")
             inputs.append((was, _unquoted(path)))
         elif key in values:
-            raise NoVerdict(f"it says {key[:40]!a} twice")
+            raise UnusableVerdict(f"it says {key[:40]!a} twice")
         else:
             values[key] = value
     document: dict[str, Any] = {"schema": verdict.SCHEMA, "at": int(values.pop("at"))}
@@ -185,9 +185,9 @@ def _decoded(raw: bytes) -> tuple[Cached, str, list[tuple[str, str]]]:
         document[name] = values.pop(name).split()
     version, refresh_s, error = values.pop("version"), float(values.pop("refresh_s")), _unquoted(values.pop("error"))
     if values.pop("counts") != f"{len(seats)},{len(inputs)}":
-        raise NoVerdict("rules or inputs are missing")
+        raise UnusableVerdict("rules or inputs are missing")
     if not 0 < refresh_s < 1e6:
-        raise NoVerdict("its refresh interval is no number of seconds")
+        raise UnusableVerdict("its refresh interval is no number of seconds")
     found = verdict.from_document({**document, **values})  # what is left over is odd
     return Cached(found, time.time() - found.at, refresh_s, seats, error), version, inputs
 
@@ -195,7 +195,7 @@ def _decoded(raw: bytes) -> tuple[Cached, str, list[tuple[str, str]]]:
 def _seat(words: dict[str, str]) -> Mapping[str, Any]:
     flags = {name: {"0": False, "1": True}[words.pop(name)] for name in ("strict", "cached")}
     if any(action not in policy.OVERRIDES[status] for status, action in words.items()):
-        raise NoVerdict("its rules are not whole")
+        raise UnusableVerdict("its rules are not whole")
     return {**flags, "actions": words}
 
 

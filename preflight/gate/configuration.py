@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from preflight.cluster import Cluster
 from preflight.cluster.gate import Gate
+from preflight.errors import PreflightError
 from preflight.gate.cached import installed, stamp
-from preflight.gate.store import Refused, Store
+from preflight.gate.store import StateDirError, Store
 from preflight.lean import dataclass, sha256
 from preflight.version import VERSION
 
@@ -25,7 +26,7 @@ LAST_VALID = "cluster.toml"
 _MOST_BYTES = 64 << 20
 
 
-class NoSuchCheck(ValueError):
+class UnknownCheck(PreflightError, ValueError):
     """A list of checks names none that there is."""
 
 
@@ -89,7 +90,7 @@ def _last_valid(path: str, store: Store | None, before: Stamp, error: str) -> Co
         raw = store.read(LAST_VALID, _MOST_BYTES) if store is not None else b""
         if raw:
             return Configuration(decode(raw, path), raw, before, error)
-    except (Refused, OSError, ClusterFileError):
+    except (StateDirError, OSError, ClusterFileError):
         pass
     return Configuration(Cluster(), b"", before, error, usable=False)
 
@@ -98,11 +99,11 @@ def _keep(store: Store, raw: bytes) -> None:
     try:
         if store.read(LAST_VALID, _MOST_BYTES) == raw:
             return
-    except (Refused, FileNotFoundError):
+    except (StateDirError, FileNotFoundError):
         pass
     try:
         store.write(LAST_VALID, raw)
-    except Refused:
+    except StateDirError:
         return  # it is told where the verdict cannot be written
 
 

@@ -25,7 +25,7 @@ _CONTEXTS = {"prolog_slurmd": "slurm-prolog", "prolog_slurmctld": "slurm-control
 def main(words: Sequence[str], otherwise: Callable[[Sequence[str]], int]) -> int:
     """Carry out the words after ``preflight gate``; return the exit status.
 
-    ``otherwise`` carries out what is not plain: help, and mistakes, which it leaves to ``mistaken``.
+    ``otherwise`` carries out what is not plain: help, and mistakes, which it leaves to ``usage_error``.
     """
     asked = options.plain(words, tuple(policy.SEATS))
     if asked is not None:
@@ -33,7 +33,7 @@ def main(words: Sequence[str], otherwise: Callable[[Sequence[str]], int]) -> int
     try:
         return otherwise(words)
     except Exception as error:
-        return mistaken(words[0] if words else "", f"{type(error).__name__}: {error}")
+        return usage_error(words[0] if words else "", f"{type(error).__name__}: {error}")
 
 
 def answer(asked: Options) -> int:
@@ -62,7 +62,7 @@ def crashed(seat: str, error: Exception) -> int:
     return policy.rule(seat, "unknown").exit
 
 
-def mistaken(seat: str, what: str) -> int:
+def usage_error(seat: str, what: str) -> int:
     """Say what is wrong with how a seat was called; return the exit status."""
     if seat not in policy.SEATS:
         seat = _CONTEXTS.get(os.environ.get("SLURM_SCRIPT_CONTEXT", ""), "")
@@ -94,7 +94,7 @@ def _sit(sitting: Sitting, seat: policy.Seat) -> int:
 def _look(sitting: Sitting) -> tuple[Cached | None, str]:
     """Return the verdict that is in the state directory, or why none there is good."""
     from preflight.gate import cached, store
-    from preflight.gate.verdict import NoVerdict
+    from preflight.gate.verdict import UnusableVerdict
 
     try:
         state = store.Store(store.locate(sitting.asked.state_dir))
@@ -102,7 +102,7 @@ def _look(sitting: Sitting) -> tuple[Cached | None, str]:
             return cached.look(state, told.name(sitting.node), sitting.asked.cluster), ""
         finally:
             state.close()
-    except (store.Refused, NoVerdict) as error:
+    except (store.StateDirError, UnusableVerdict) as error:
         return None, str(error)
 
 

@@ -10,7 +10,7 @@ from preflight.cluster import Cluster, Site
 from preflight.cluster.gate import Gate, GateSeat
 from preflight.evidence import Evidence, EvidenceError
 from preflight.facts import NodeFacts
-from preflight.gate.configuration import NoSuchCheck
+from preflight.gate.configuration import UnknownCheck
 from preflight.gate.told import plain_line
 from preflight.gate.verdict import PREFIX, ascii_reason
 from preflight.gate.whose import whose
@@ -64,7 +64,7 @@ class Judged:
 
 
 def select(checks: Sequence[Check], gate: Gate, seat: GateSeat, name: str, cluster: Cluster | None = None) -> Selection:
-    """Choose the checks of a seat; raises NoSuchCheck for a pattern that matches none, also elsewhere in the file."""
+    """Choose the checks of a seat; raises UnknownCheck for a pattern that matches none, also elsewhere in the file."""
     patterns = (seat.only or (), seat.skip or (), gate.shadow or (), gate.job or (), gate.site or (), gate.node or ())
     named = [("[gate]", pattern) for group in patterns for pattern in group]
     cluster = cluster or Cluster()
@@ -73,13 +73,13 @@ def select(checks: Sequence[Check], gate: Gate, seat: GateSeat, name: str, clust
         named += [("checks", pattern) for pattern in (*(chosen.shadow or ()), *(chosen.off or ()))]
     for table, pattern in named:
         if not any(fnmatchcase(check.id, pattern) for check in checks):
-            raise NoSuchCheck(f"{table} names {pattern!r}, and no check is called that: `preflight list` names them")
+            raise UnknownCheck(f"{table} names {pattern!r}, and no check is called that: `preflight list` names them")
     skipped = (*(seat.skip or ()), *(BUSY if name in _ANY_TIME and seat.only is None else ()))
     kept = [
         check for check in checks if (seat.only is None or _any(check.id, seat.only)) and not _any(check.id, skipped)
     ]
     if not kept:
-        raise NoSuchCheck("[gate] only and skip together leave no check")
+        raise UnknownCheck("[gate] only and skip together leave no check")
     shadow = tuple(check.id for check in kept if check.gating and _any(check.id, gate.shadow or ()))
     ids = {check.id for check in kept}
     return Selection(

@@ -15,7 +15,7 @@ from pathlib import Path
 from preflight import decoding
 from preflight.gate import cached, environment, told
 from preflight.gate.sitting import Sitting
-from preflight.gate.verdict import PREFIX, NoVerdict, Verdict, ascii_reason, from_document
+from preflight.gate.verdict import PREFIX, UnusableVerdict, Verdict, ascii_reason, from_document
 
 _MOST_BYTES = 1 << 20
 _MOST_TOLD = 10
@@ -52,7 +52,7 @@ def run(sitting: Sitting) -> int:
         sitting.watch.phase = "asking the nodes over SSH"
         try:
             verdicts = over_ssh.verdicts(nodes, sitting, found)
-        except (configuration.NoSuchCheck, over_ssh.UsageError) as error:
+        except (configuration.UnknownCheck, over_ssh.UsageError) as error:
             return sitting.finish(sitting.untold("gate.configuration", str(error), "error"))
     elif folder:
         sitting.watch.phase = f"reading {told.plain(folder)}"
@@ -135,7 +135,7 @@ def _read(path: Path, node: str, most_s: float) -> Verdict | str:
         return "it has published no verdict"
     except OSError as error:
         return f"{path}: {error.strerror}"
-    except (NoVerdict, ValueError) as error:
+    except (UnusableVerdict, ValueError) as error:
         return f"{path} is no verdict: {error}"
     age_s = time.time() - found.at
     if found.node != node:

@@ -29,7 +29,7 @@ _RESERVE_S = 1.5
 def verdicts(nodes: Sequence[str], sitting: Sitting, found: Configuration) -> Mapping[str, Verdict | str]:
     """Return what each node is judged to be, or why it was not.
 
-    Raises UsageError if SSH is configured wrongly, NoSuchCheck if the table [gate] is.
+    Raises UsageError if SSH is configured wrongly, UnknownCheck if the table [gate] is.
     """
     known = registry()
     seat = sitting.asked.seat

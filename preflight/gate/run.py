@@ -11,7 +11,7 @@ from preflight import ahead
 from preflight.gate import cached, environment, policy, told
 from preflight.gate.apply_configuration import actions, apply_configuration
 from preflight.gate.sitting import Sitting
-from preflight.gate.store import Refused, Store, locate
+from preflight.gate.store import StateDirError, Store, locate
 from preflight.gate.verdict import PREFIX, Verdict, ascii_reason
 from preflight.gate.whose import heeded
 
@@ -58,7 +58,7 @@ def run(sitting: Sitting, before: Cached | None) -> int:
     if store is not None and asked.refresh:
         try:
             alone = store.lock(_LOCK) is not None
-        except Refused:  # a file system that was made read-only; judge all the same: what is kept is told below
+        except StateDirError:  # a file system that was made read-only; judge all the same: what is kept is told below
             alone = True
         if not alone:
             told.say(f"{PREFIX}{sitting.node}: another process is judging this node already", loud=True)
@@ -72,7 +72,7 @@ def _store(sitting: Sitting) -> tuple[Store | None, str]:
         return None, ""
     try:
         return Store(locate(sitting.asked.state_dir), create=True), ""
-    except Refused as error:
+    except StateDirError as error:
         return None, str(error)
 
 
@@ -94,7 +94,7 @@ def _judge(sitting: Sitting, before: Cached | None, store: Store | None, unkept:
         evidence = _ask(sitting, known.probes, found, meanwhile=bench.prepare)
         watch.phase = "judging"
         result = bench.judged(evidence)
-    except (DuplicateCheck, configuration.NoSuchCheck) as error:
+    except (DuplicateCheck, configuration.UnknownCheck) as error:
         return _misconfigured(sitting, found, str(error))
     verdict = _verdict(sitting, bench, result)
     if before is not None and verdict.status == "unknown" and before.verdict.cause in verdict.unknowns:
@@ -121,7 +121,7 @@ class _Bench:
 
     @property
     def selection(self) -> Selection:
-        """The checks of this seat; raises NoSuchCheck."""
+        """The checks of this seat; raises UnknownCheck."""
         from preflight.gate import judging
 
         if self._selection is None:
@@ -205,7 +205,7 @@ def _keeper(sitting: Sitting, store: Store | None, unkept: str, found: Configura
             cached.put(store, verdict, refresh_s, seats, inputs, sitting.error)
             if whole and sitting.report is not None:
                 store.write(_REPORT, json.dumps(sitting.report).encode())
-        except Refused as error:
+        except StateDirError as error:
             sitting.unkept = str(error)
 
     return keep

@@ -8,13 +8,15 @@ from __future__ import annotations
 import os
 import stat
 
+from preflight.errors import PreflightError
+
 #: Where root keeps state (file-hierarchy(7)); others in ``$XDG_STATE_HOME`` (XDG Base Directory Specification).
 ROOT = "/var/lib/preflight"
 
 _WRITABLE_BY_OTHERS = 0o022
 
 
-class Refused(Exception):
+class StateDirError(PreflightError):
     """The directory, or a file in it, is not to be used; the text says which and why."""
 
 
@@ -28,7 +30,9 @@ def locate(given: str | None) -> str:
     base, home = os.environ.get("XDG_STATE_HOME", ""), os.environ.get("HOME", "")
     if not base.startswith("/"):
         if not home.startswith("/"):
-            raise Refused("no state directory: neither --state-dir, $STATE_DIRECTORY, $XDG_STATE_HOME nor $HOME is set")
+            raise StateDirError(
+                "no state directory: neither --state-dir, $STATE_DIRECTORY, $XDG_STATE_HOME nor $HOME is set"
+            )
         base = f"{home}/.local/state"
     return f"{base}/preflight"
 
@@ -37,7 +41,7 @@ class Store:
     """An open state directory. Its files are regular, ours, linked once, and nobody else may write them."""
 
     def __init__(self, path: str, *, create: bool = False) -> None:
-        """Open the directory, or make it (0700); raises Refused."""
+        """Open the directory, or make it (0700); raises StateDirError."""
         self.path = path
         try:
             _trusted_parents(path)
@@ -45,9 +49,9 @@ class Store:
                 _make(path)
             self._fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
-            raise Refused(f"state directory {path}: there is none yet") from None
+            raise StateDirError(f"state directory {path}: there is none yet") from None
         except OSError as error:
-            raise Refused(f"state directory {path}: {error.strerror}") from None
+            raise StateDirError(f"state directory {path}: {error.strerror}") from None
         found = os.fstat(self._fd)
         if found.st_uid != os.geteuid():
             why = f"belongs to user {found.st_uid}, not to {os.geteuid()}"
@@ -56,31 +60,31 @@ class Store:
         else:
             return
         os.close(self._fd)
-        raise Refused(f"state directory {path}: {why}")
+        raise StateDirError(f"state directory {path}: {why}")
 
     def close(self) -> None:
         """Close the directory."""
         os.close(self._fd)
 
     def read(self, name: str, most: int) -> bytes:
-        """Return a file of at most ``most`` bytes; raises FileNotFoundError or Refused."""
+        """Return a file of at most ``most`` bytes; raises FileNotFoundError or StateDirError."""
         try:
             fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=self._fd)
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise Refused(f"{self.path}/{name}: {error.strerror}") from None
+            raise StateDirError(f"{self.path}/{name}: {error.strerror}") from None
         try:
             self._ours(name, os.fstat(fd), most)
             with os.fdopen(fd, "rb", buffering=0, closefd=False) as stream:
                 return stream.read(most) or b""
         except OSError as error:
-            raise Refused(f"{self.path}/{name}: {error.strerror}") from None
+            raise StateDirError(f"{self.path}/{name}: {error.strerror}") from None
         finally:
             os.close(fd)
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file so that a reader sees the old content or the new, never half of it; raises Refused."""
+        """Write a file so that a reader sees the old content or the new, never half of it; raises StateDirError."""
         temporary = f".{name}.{os.getpid()}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
@@ -97,7 +101,7 @@ class Store:
             os.rename(temporary, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
         except OSError as error:
             self.remove(temporary)
-            raise Refused(f"{self.path}/{name} cannot be written: {error.strerror}") from None
+            raise StateDirError(f"{self.path}/{name} cannot be written: {error.strerror}") from None
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is there and can be removed."""
@@ -107,13 +111,13 @@ class Store:
             return
 
     def lock(self, name: str) -> int | None:
-        """Take a lock without waiting; None if another process holds it. It ends with this process. Raises Refused."""
+        """Take a lock until this process ends, without waiting; None if another has it. Raises StateDirError."""
         import fcntl
 
         try:
             fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=self._fd)
         except OSError as error:
-            raise Refused(f"{self.path}/{name}: {error.strerror}") from None
+            raise StateDirError(f"{self.path}/{name}: {error.strerror}") from None
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -134,7 +138,7 @@ class Store:
         elif found.st_size > most:
             why = f"is longer than {most} bytes"
         if why:
-            raise Refused(f"{self.path}/{name} {why}")
+            raise StateDirError(f"{self.path}/{name} {why}")
 
 
 def _make(path: str) -> None:
@@ -149,7 +153,7 @@ def _make(path: str) -> None:
 
 
 def _trusted_parents(path: str) -> None:
-    """Raise Refused where somebody but root and this user could put another directory in the place of this one."""
+    """Raise StateDirError where a user other than root and this one could replace the directory."""
     seen = ""
     for part in os.path.dirname(path).split("/")[1:]:
         seen = f"{seen}/{part}"
@@ -158,8 +162,8 @@ def _trusted_parents(path: str) -> None:
         except FileNotFoundError:
             return
         if found.st_uid not in (0, os.geteuid()):
-            raise Refused(f"state directory {path}: {seen} belongs to user {found.st_uid}")
+            raise StateDirError(f"state directory {path}: {seen} belongs to user {found.st_uid}")
         if stat.S_ISLNK(found.st_mode):
             _trusted_parents(os.path.realpath(seen) + "/.")
         elif found.st_mode & _WRITABLE_BY_OTHERS and not found.st_mode & stat.S_ISVTX:
-            raise Refused(f"state directory {path}: others may write {seen}")
+            raise StateDirError(f"state directory {path}: others may write {seen}")

@@ -6,6 +6,8 @@ Imported before every job, so neither ``dataclasses`` nor ``typing`` is.
 
 from __future__ import annotations
 
+from preflight.errors import PreflightError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +33,7 @@ NAME_MOST = 255
 _ID_MOST, _LIST_MOST = 100, 4096
 
 
-class NoVerdict(ValueError):
+class UnusableVerdict(PreflightError, ValueError):
     """A document is not a verdict; the text says why."""
 
 
@@ -76,7 +78,7 @@ class Verdict:
         off: tuple[str, ...] = (),
         seconds: float = 0.0,
     ) -> None:
-        """Raise NoVerdict for what contradicts itself."""
+        """Raise UnusableVerdict for what contradicts itself."""
         values = {
             "node": node, "status": status, "at": at, "boot_id": boot_id, "policy": policy, "cause": cause,
             "reason": reason, "whose": whose, "causes": causes, "unknowns": unknowns, "off": off, "seconds": seconds,
@@ -119,15 +121,15 @@ _KEYS = frozenset(("schema", *Verdict.__slots__))
 
 
 def from_document(document: object) -> Verdict:
-    """Take a decoded document apart; raises NoVerdict for anything that ``to_document`` would not have written."""
+    """Decode a document; raises UnusableVerdict for anything that ``to_document`` would not have written."""
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise NoVerdict(f"it is not of the schema {SCHEMA}")
+        raise UnusableVerdict(f"it is not of the schema {SCHEMA}")
     if odd := _KEYS.symmetric_difference(document):
-        raise NoVerdict(f"keys are missing or unknown: {', '.join(sorted(map(str, odd)))[:200]}")
+        raise UnusableVerdict(f"keys are missing or unknown: {', '.join(sorted(map(str, odd)))[:200]}")
     values = {name: value for name, value in document.items() if name != "schema"}
     for name in ("causes", "unknowns", "off"):
         if not isinstance(values[name], list):
-            raise NoVerdict(f"{name} is not a list")
+            raise UnusableVerdict(f"{name} is not a list")
         values[name] = tuple(values[name])
     return Verdict(**values)
 
@@ -139,30 +141,30 @@ def _validate(values: Mapping[str, Any]) -> None:
     for name in ("causes", "unknowns", "off"):
         entries = values[name]
         if not isinstance(entries, tuple) or len(entries) > _LIST_MOST:
-            raise NoVerdict(f"{name} is no list of check ids")
+            raise UnusableVerdict(f"{name} is no list of check ids")
         for entry in entries:
             _text(name, entry, _ID_MOST)
     status, at, seconds = values["status"], values["at"], values["seconds"]
     if not values["node"]:
-        raise NoVerdict("it names no node")
+        raise UnusableVerdict("it names no node")
     if status not in STATUSES:
-        raise NoVerdict("its status is none of " + ", ".join(STATUSES))
+        raise UnusableVerdict("its status is none of " + ", ".join(STATUSES))
     if values["whose"] not in WHOSE:
-        raise NoVerdict("whose is none of " + ", ".join(WHOSE))
+        raise UnusableVerdict("whose is none of " + ", ".join(WHOSE))
     if type(at) is not int or not 0 <= at < 1 << 40:
-        raise NoVerdict("at is no time in seconds")
+        raise UnusableVerdict("at is no time in seconds")
     if type(seconds) not in (int, float) or not 0 <= seconds < 1e9:  # NaN is not either
-        raise NoVerdict("seconds is no duration")
+        raise UnusableVerdict("seconds is no duration")
     if status == "pass" and (values["causes"] or values["unknowns"]):
-        raise NoVerdict("it passes, and names checks that did not")
+        raise UnusableVerdict("it passes, and names checks that did not")
     if (status == "fail") != bool(values["cause"]):
-        raise NoVerdict("a verdict fails for a cause, and only then has one")
+        raise UnusableVerdict("a verdict fails for a cause, and only then has one")
     if values["cause"] and values["cause"] not in values["causes"]:
-        raise NoVerdict("its cause is not among its causes")
+        raise UnusableVerdict("its cause is not among its causes")
     if status != "pass" and not values["reason"].startswith(PREFIX):
-        raise NoVerdict(f"its reason does not begin with {PREFIX!r}")
+        raise UnusableVerdict(f"its reason does not begin with {PREFIX!r}")
 
 
 def _text(name: str, value: object, most: int) -> None:
     if not isinstance(value, str) or len(value) > most or not value.isascii() or not value.isprintable():
-        raise NoVerdict(f"{name} is no short line of printable ASCII")
+        raise UnusableVerdict(f"{name} is no short line of printable ASCII")

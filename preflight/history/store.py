@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any
 
 from preflight import decoding
+from preflight.errors import PreflightError
 from preflight.lean import dataclass
 
 #: Version of the tables; files of a later one are refused.
@@ -34,7 +35,7 @@ BUSY_S = 1.0
 _LONGEST = 2000
 
 
-class HistoryError(Exception):
+class HistoryError(PreflightError):
     """The history cannot be used; the text names the file and the fix."""
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from preflight.cluster import Cluster
 from preflight.cluster.file import decode
+from preflight.errors import PreflightError
 from preflight.evidence import Evidence
 from preflight.facts import NodeFacts
 from preflight.judge import judge
@@ -26,10 +27,10 @@ from preflight.nodeset import excerpt, is_name
 if TYPE_CHECKING:
     from preflight.model import Check
 
-__all__ = ["Learnt", "NothingToLearn", "learn"]
+__all__ = ["LearnError", "Learnt", "learn"]
 
 
-class NothingToLearn(Exception):
+class LearnError(PreflightError):
     """The evidence has no node with a GPU and a name that a list can hold."""
 
 
@@ -46,7 +47,7 @@ class Learnt:
 
 
 def learn(evidences: Sequence[Evidence], checks: Sequence[Check] | None = None, processes: int = 1) -> Learnt:
-    """Write a cluster file for these nodes; the same evidence gives the same text. Raises NothingToLearn.
+    """Write a cluster file for these nodes; the same evidence gives the same text. Raises LearnError.
 
     ``checks`` judge the nodes by the file, so that what is wrong with them is known; None: all that are installed.
     """
@@ -66,11 +67,11 @@ def learn(evidences: Sequence[Evidence], checks: Sequence[Check] | None = None, 
     told.sort(key=lambda one: one.node)
     found, apart = kinds(told)
     if not found:
-        raise NothingToLearn("no node of this evidence has a GPU: there is nothing to learn from")
+        raise LearnError("no node of this evidence has a GPU: there is nothing to learn from")
     unnamed = [one.node for kind in found for one in kind.members if not is_name(one.node)]
     found = [kind for kind in found if any(is_name(one.node) for one in kind.members)]
     if not found:
-        raise NothingToLearn(f"no list of nodes can hold the names of these: {', '.join(map(excerpt, unnamed[:5]))}")
+        raise LearnError(f"no list of nodes can hold the names of these: {', '.join(map(excerpt, unnamed[:5]))}")
     classes = [Class(kind, tuple(values(kind.members, kind.part))) for kind in found]
     draft = text(classes, [], [one.node for one in apart], silent, unnamed)
     report = judge(evidences, checks, decode(draft.encode(), "cluster.toml"), processes=processes)

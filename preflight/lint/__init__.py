@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from preflight.lint.explain import KeyUnknown, explain
+from preflight.lint.explain import UnknownKey, explain
 from preflight.lint.preview import preview
 from preflight.lint.summary import summary
 
-__all__ = ["KeyUnknown", "explain", "preview", "summary"]
+__all__ = ["UnknownKey", "explain", "preview", "summary"]

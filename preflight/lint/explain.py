@@ -7,11 +7,12 @@ from typing import Any
 
 from preflight.cluster import Cluster, Expected, NodeClass, Site, schema
 from preflight.cluster.lines import Lines
+from preflight.errors import PreflightError
 from preflight.hardware import Part, part_by_name
 from preflight.lean import fields
 
 
-class KeyUnknown(Exception):
+class UnknownKey(PreflightError):
     """No key of a class of nodes has this name; the text says what is near."""
 
 
@@ -19,7 +20,7 @@ def explain(cluster: Cluster, text: str, key: str, part: Part | None = None) -> 
     """Yield where a key's value comes from, for each class; ``text`` is that of the cluster file.
 
     ``key`` is ``ports.mtu``, or ``class.NAME.ports.mtu`` for one class. ``part`` is what the nodes were recognised as,
-    where a class does not say it. Raises KeyUnknown.
+    where a class does not say it. Raises UnknownKey.
     """
     words = tuple(key.split("."))
     name = None
@@ -27,7 +28,7 @@ def explain(cluster: Cluster, text: str, key: str, part: Part | None = None) -> 
         name, words = words[1], words[2:]
     about = _declared(words)
     if name is not None and name not in cluster.classes:
-        raise KeyUnknown(f"{key}: the file has no class {name}; it has {', '.join(cluster.classes) or 'none'}")
+        raise UnknownKey(f"{key}: the file has no class {name}; it has {', '.join(cluster.classes) or 'none'}")
     yield f"{'.'.join(words)}: {about}"
     for each in [name] if name is not None else cluster.classes or [""]:
         yield f"  {_origin(cluster, text, each, words, part)}"
@@ -41,15 +42,15 @@ def _declared(words: tuple[str, ...]) -> str:
         if word not in known:
             near = schema.nearest(word, set(known))
             hint = f"; did you mean {near}?" if near else f"; there is {', '.join(sorted(known))}"
-            raise KeyUnknown(f"{'.'.join(words)}: a class has no key {word}{hint}")
+            raise UnknownKey(f"{'.'.join(words)}: a class has no key {word}{hint}")
         inner = known[word].metadata.get("table")
         if inner is None and place == len(words) - 1:
             return str(known[word].metadata["about"])
         if inner is None:
-            raise KeyUnknown(f"{'.'.join(words)}: {word} is a key, not a table")
+            raise UnknownKey(f"{'.'.join(words)}: {word} is a key, not a table")
         table = inner
     inside = ", ".join(field.name for field in fields(table))
-    raise KeyUnknown(f"{'.'.join(words)}: is a table; name one of its keys: {inside}")
+    raise UnknownKey(f"{'.'.join(words)}: is a table; name one of its keys: {inside}")
 
 
 def _origin(cluster: Cluster, text: str, name: str, words: tuple[str, ...], part: Part | None) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from preflight.cluster import Site
+from preflight.errors import PreflightError
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts, gids, rdma, sockets
 
@@ -14,7 +15,7 @@ from preflight.facts import NodeFacts, gids, rdma, sockets
 FIRST_PORT = 18515
 
 
-class EndError(Exception):
+class EndpointError(PreflightError):
     """A node has no such end; the text says what it lacks."""
 
 
@@ -54,15 +55,17 @@ class End:
 
 
 def end(node: NodeFacts, site: Site, wanted: Wanted) -> End:
-    """Return the end that a node has for a test; raises EndError, or EvidenceError if nobody could tell."""
+    """Return the end that a node has for a test; raises EndpointError, or EvidenceError if nobody could tell."""
     port = _port(node, site, wanted.device)
     if port.efa:
-        raise EndError(f"{node.node}: {port.name} is an EFA device, which has no address to connect by: run nccl-tests")
+        raise EndpointError(
+            f"{node.node}: {port.name} is an EFA device, which has no address to connect by: run nccl-tests"
+        )
     index, gid = _gid(node, port, wanted.gid_index)
     address = _address(node, port, gid)
     interface = next((name for name, own in node.addresses.of.items() if address in {one.ip for one in own}), "")
     if not interface:
-        raise EndError(f"{node.node}: no interface has the address {address} of GID {index} of {port.name}")
+        raise EndpointError(f"{node.node}: no interface has the address {address} of GID {index} of {port.name}")
     netdev = node.netdevs.get(interface)
     return End(
         node.node, port.device, port.number, port.rate_gbps, port.roce, rdma.is_software(node.evidence, port.device),
@@ -73,11 +76,11 @@ def end(node: NodeFacts, site: Site, wanted: Wanted) -> End:
 def _port(node: NodeFacts, site: Site, device: str | None) -> rdma.Port:
     ports = node.rdma_ports
     if not ports:
-        raise EndError(f"{node.node} has no RDMA device")
+        raise EndpointError(f"{node.node} has no RDMA device")
     if device is not None:
         if found := [port for port in ports if device in (port.device, port.name)]:
             return next((port for port in found if port.active), found[0])
-        raise EndError(f"{node.node} has no RDMA device {device}; it has {', '.join(port.name for port in ports)}")
+        raise EndpointError(f"{node.node} has no RDMA device {device}; it has {', '.join(port.name for port in ports)}")
     compute: Sequence[rdma.Port] = site.roles(node).compute or ports
     return next((port for port in compute if port.active), compute[0])
 
@@ -100,7 +103,7 @@ def _gid(node: NodeFacts, port: rdma.Port, index: int | None) -> tuple[int | Non
     usable = [row for row in rows if row.type == "RoCE v2" and not row.empty and not row.address.is_link_local]
     best = min(usable, key=lambda row: row.address.ipv4_mapped is None, default=None)
     if best is None:
-        raise EndError(
+        raise EndpointError(
             f"{node.node}: {port.name} has no RoCE v2 GID of an IP address; see roce.chain, or give --gid-index"
         )
     return best.index, best
@@ -117,7 +120,7 @@ def _address(node: NodeFacts, port: rdma.Port, gid: gids.Gid | None) -> ipaddres
     for name in names:
         if found := known.routable(name):
             return min((one.ip for one in found), key=lambda ip: ip.version)
-    raise EndError(f"{node.node}: {port.name} and its interfaces have no IP address that another node can reach")
+    raise EndpointError(f"{node.node}: {port.name} and its interfaces have no IP address that another node can reach")
 
 
 def free_port(server: NodeFacts, wanted: int | None) -> int:

@@ -18,7 +18,7 @@ from preflight.cluster import Cluster
 from preflight.evidence import Evidence, EvidenceError, Pair, from_document
 from preflight.facts import NodeFacts, perftest, ping
 from preflight.pair import ends, kinds, paths
-from preflight.pair.ends import End, EndError, Wanted
+from preflight.pair.ends import End, EndpointError, Wanted
 from preflight.pair.kinds import KINDS, PATH_MTU, Kind
 from preflight.probes import PROBES, Probe, plan
 
@@ -124,7 +124,7 @@ def _carry_out(
     nodes = [NodeFacts(side.evidence) for side in (server, client)]
     try:
         here, there = (ends.end(node, cluster.site(node), wanted) for node in nodes)
-    except (EndError, EvidenceError) as error:
+    except (EndpointError, EvidenceError) as error:
         for side, peer, role in ((server, client, "server"), (client, server, "client")):
             value = {"role": role, "peer": peer.host}
             side.keep({f"pair:{name}": {"status": "error", "why": str(error), "value": value}})

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from preflight import bounded
+from preflight.errors import PreflightError
 from preflight.facts.nccl_log.source import CHUNK, Reader, opened
 
 #: Bytes of a source that are held at once. Logs of NCCL are read to their end whatever their size; of everything
@@ -27,7 +28,7 @@ MOST_SKIPPED = 10_000_000
 _ROOM = "give a file, or set TMPDIR to a folder with room for all of it"
 
 
-class SourceError(Exception):
+class SourceError(PreflightError):
     """A source cannot be opened or unpacked; the text says which and why."""
 
 

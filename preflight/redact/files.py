@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from preflight.errors import PreflightError
 from preflight.lean import dataclass
 from preflight.redact import in_place
 from preflight.redact.text import Redactor
@@ -27,7 +28,7 @@ _BLOCK, _UNBROKEN = 1 << 18, 1 << 19
 _KEY_BEGINS, _KEY_NAME = "-----BEGIN PRIVATE KEY-----\n", "PRIVATE KEY"
 
 
-class NotText(Exception):
+class RedactionError(PreflightError):
     """A file cannot be redacted; the text says why."""
 
 
@@ -67,13 +68,13 @@ def learn(redactor: Redactor, found: Sequence[Item]) -> list[str]:
                 formats: set[str] = set()
                 for piece in _pieces(item.path):
                     redactor.learn(piece, formats)
-        except (OSError, EOFError, zlib.error, NotText) as error:
+        except (OSError, EOFError, zlib.error, RedactionError) as error:
             left.append(f"{item.path}: {getattr(error, 'strerror', None) or error}")
     return left
 
 
 def write(redactor: Redactor, item: Item, target: Path) -> None:
-    """Write one file redacted; raises OSError, NotText. The whole file is written or none of it."""
+    """Write one file redacted; raises OSError, RedactionError. The whole file is written or none of it."""
     from preflight.archive import replacing
 
     text: Iterable[str]
@@ -115,13 +116,13 @@ def _document(path: Path) -> tuple[str, dict[str, Any] | list[Any]] | None:
         try:
             text = stream.read(DOCUMENT + 1).decode()
             document = in_place.loads(text, DOCUMENT)
-        except (ValueError, in_place.NotPlain):
+        except (ValueError, in_place.DuplicateKey):
             return None
     return (text, document) if isinstance(document, dict | list) else None
 
 
 def _pieces(path: Path) -> Iterator[str]:
-    """Yield a text in pieces that end where no name can be cut in two; raises OSError, NotText."""
+    """Yield a text in pieces that end where no name can be cut in two; raises OSError, RedactionError."""
     decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
     rest, dropped, in_key, total = "", 0, False, 0
     with _opened(path) as stream:
@@ -129,9 +130,9 @@ def _pieces(path: Path) -> Iterator[str]:
             block = stream.read(_BLOCK)
             total += len(block)
             if total > UNPACKED_CAP:
-                raise NotText(f"holds more than {UNPACKED_CAP} bytes")
+                raise RedactionError(f"holds more than {UNPACKED_CAP} bytes")
             if b"\0" in block:
-                raise NotText("is not text")
+                raise RedactionError("is not text")
             rest += decoder.decode(block, final=not block)
             piece, rest, lost = _cut(rest, not block)
             dropped += lost
@@ -177,7 +178,7 @@ def _opened(path: Path) -> IO[bytes]:
         return gzip.open(path, "rb")  # type: ignore[return-value]
     if magic[:4] == b"(\xb5/\xfd" or magic[:3] == b"BZh" or magic == b"\xfd7zXZ\0":
         stream.close()
-        raise NotText("is compressed by a tool other than gzip; unpack it first")
+        raise RedactionError("is compressed by a tool other than gzip; unpack it first")
     return stream
 
 

@@ -8,21 +8,22 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from preflight import decoding
+from preflight.errors import PreflightError
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s"{}\[\]:,]+', re.S)
 
 
-class NotPlain(Exception):
+class DuplicateKey(PreflightError):
     """A JSON text cannot be rewritten value by value: an object of it has a key twice."""
 
 
 def loads(text: str, most: int = decoding.PART) -> Any:
-    """Read a JSON text; raises ValueError, or NotPlain where an object has a key twice."""
+    """Read a JSON text; raises ValueError, or DuplicateKey where an object has a key twice."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         made = dict(pairs)
         if len(made) != len(pairs):
-            raise NotPlain
+            raise DuplicateKey
         return made
 
     return decoding.text(text, most=most, pairs=once)

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from preflight.transport.openssh import OpenSshTransport
-from preflight.transport.outcome import NeedsOpenSsh, NoAnswer, utc_now
+from preflight.transport.outcome import NoAnswer, OpenSshRequired, utc_now
 from preflight.transport.ssh import SshOptions, SshTransport
 
 #: Seconds that must be left of a node's time to begin again.
@@ -47,9 +47,9 @@ class AutoTransport:
         try:
             try:
                 if demands := self._ssh.demands(host):
-                    raise NeedsOpenSsh("connect", ", ".join(demands))
+                    raise OpenSshRequired("connect", ", ".join(demands))
                 return self._ssh.answer(host, plan, until)
-            except NeedsOpenSsh as need:
+            except OpenSshRequired as need:
                 return {**self._system(host, need, until).collect(host, {**plan, "node": node}, until), "node": node}
         except NoAnswer as end:
             return end.document(node, at)
@@ -63,7 +63,7 @@ class AutoTransport:
         if openssh:
             openssh.close()
 
-    def _system(self, host: str, need: NeedsOpenSsh, until: float) -> OpenSshTransport:
+    def _system(self, host: str, need: OpenSshRequired, until: float) -> OpenSshTransport:
         """Return the system's ``ssh``, and note why a host needs it; raises NoAnswer where it cannot be used."""
         if shutil.which("ssh") is None:
             raise NoAnswer(need.phase, f"{need.why}: this needs `ssh`, which is not in PATH: install OpenSSH")

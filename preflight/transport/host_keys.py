@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from preflight.transport import certificate
-from preflight.transport.outcome import NeedsOpenSsh, NoAnswer
+from preflight.transport.outcome import NoAnswer, OpenSshRequired
 
 _SSH_PORT = 22
 _CERT = "-cert-v01@openssh.com"
@@ -239,7 +239,7 @@ def revoked_keys(path: Path) -> frozenset[bytes]:
     except OSError as error:
         raise NoAnswer("host-key", f"RevokedHostKeys {path} cannot be read: {error.strerror}") from None
     if raw.startswith(b"SSHKRL"):
-        raise NeedsOpenSsh("host-key", f"RevokedHostKeys {path} is a KRL")
+        raise OpenSshRequired("host-key", f"RevokedHostKeys {path} is a KRL")
     entries = [_parse(b"* " + line, f"{path}:{number}") for number, line in enumerate(raw.splitlines(), 1)]
     return frozenset(entry.blob for entry in entries if entry)
 

@@ -16,9 +16,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from preflight.errors import PreflightError
 from preflight.transport import kubectl_words
 from preflight.transport.outcome import NoAnswer, TransportError, quoted
-from preflight.transport.piped import Busy, PipedTransport, Talk
+from preflight.transport.piped import ConnectionRejected, PipedTransport, Talk
 from preflight.transport.remote import SCRIPT, WITHOUT_SHELL, says_no_python
 
 #: Seconds for kubectl to read its configuration, and to list pods.
@@ -98,17 +99,17 @@ class KubectlTransport(PipedTransport):
     def _once(self, host: str, plan: Mapping[str, Any], until: float) -> dict[str, Any]:
         try:
             return self._exec(host, ("sh", "-c", SCRIPT), plan, until)
-        except _Absent as absent:
+        except _MissingProgram as absent:
             if absent.program != "sh":
                 raise NoAnswer("start", f"the container has no {absent.program}") from None
         try:
             return self._exec(host, WITHOUT_SHELL, plan, until)
-        except _Absent:
+        except _MissingProgram:
             cure = "name one that has it with -c, or add an ephemeral one with `kubectl debug`"
             raise NoAnswer("start", f"the container has neither sh nor python3: {cure}") from None
 
     def _exec(self, pod: str, inside: Sequence[str], plan: Mapping[str, Any], until: float) -> dict[str, Any]:
-        """Run a command in the pod that starts the collector; raises _Absent if the container has no such program."""
+        """Start the collector by a command in the pod; raises _MissingProgram if the container lacks the program."""
         left_s = until - time.monotonic()
         container = [f"--container={self._kubectl.container}"] if self._kubectl.container else []
         command = self._kubectl.command("exec", "--stdin", pod, *container, "--", *inside)
@@ -127,11 +128,11 @@ class KubectlTransport(PipedTransport):
             return heard.document("", status)
         meaning = kubectl_words.meaning(talk.stderr, self._kubectl.place)
         if meaning.lacks:
-            raise _Absent(meaning.lacks)
-        raise Busy(meaning.answer) if meaning.busy else meaning.answer
+            raise _MissingProgram(meaning.lacks)
+        raise ConnectionRejected(meaning.answer) if meaning.busy else meaning.answer
 
 
-class _Absent(Exception):
+class _MissingProgram(PreflightError):
     """What was to be started is not in the container."""
 
     def __init__(self, program: str) -> None:

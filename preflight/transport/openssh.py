@@ -16,7 +16,7 @@ from typing import Any
 
 from preflight.transport import openssh_words
 from preflight.transport.outcome import NoAnswer, TransportError
-from preflight.transport.piped import Busy, PipedTransport
+from preflight.transport.piped import ConnectionRejected, PipedTransport
 from preflight.transport.remote import COMMAND, HANGS
 
 # RemoteCommand, LocalCommand and forwardings are for people's sessions; a shared connection (ControlMaster)
@@ -82,7 +82,7 @@ class OpenSshTransport(PipedTransport):
                 raise NoAnswer("start", f"{ended}: sshd hangs during the login, or {HANGS}; try: ssh -v HOST true")
         elif status == _SSH_FAILED and before_login:
             meaning = openssh_words.meaning(talk.stderr)
-            raise Busy(meaning.answer) if meaning.busy else meaning.answer
+            raise ConnectionRejected(meaning.answer) if meaning.busy else meaning.answer
         else:
             ended = "the connection was lost" if status == _SSH_FAILED and talk.stderr else ""
         return heard.document(ended, None if status == _SSH_FAILED else status, late=talk.late)

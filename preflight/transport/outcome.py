@@ -6,16 +6,17 @@ from datetime import datetime, timezone
 from typing import Any
 
 from preflight import evidence
+from preflight.errors import PreflightError
 
 #: Where asking a node can end, in the order in which it gets there.
 PHASES = ("queue", "resolve", "connect", "banner", "host-key", "authenticate", "start", "collect", "read")
 
 
-class TransportError(Exception):
+class TransportError(PreflightError):
     """The run cannot begin: a configuration or key file is unusable. No node was touched."""
 
 
-class NoAnswer(Exception):
+class NoAnswer(PreflightError):
     """One node gave no answer: ``phase`` is one of PHASES, ``reason`` the true cause and its cure."""
 
     def __init__(self, phase: str, reason: str) -> None:
@@ -28,7 +29,7 @@ class NoAnswer(Exception):
         return evidence.to_document(evidence.no_answer(node, self.phase, self.reason, at))
 
 
-class NeedsOpenSsh(NoAnswer):
+class OpenSshRequired(NoAnswer):
     """The host or its configuration wants what paramiko cannot do and the system's ``ssh`` may; ``why`` names it.
 
     Raised only where nothing was refused and no deadline has passed.

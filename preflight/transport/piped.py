@@ -16,6 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import IO, Any, cast
 
+from preflight.errors import PreflightError
 from preflight.transport.child import has_ended, kill_group, pipes
 from preflight.transport.outcome import NoAnswer, utc_now
 from preflight.transport.remote import OPENING, Conversation, request
@@ -29,7 +30,7 @@ _RETURN_S, _GRACE_S = 1.0, 0.3
 _CHUNK, _STDERR_KEPT = 65536, 8000
 
 
-class Busy(Exception):
+class ConnectionRejected(PreflightError):
     """The connection was ended before anything was said on it; ``answer`` is what to tell if it stays so."""
 
     def __init__(self, answer: NoAnswer) -> None:
@@ -59,7 +60,7 @@ class PipedTransport:
         for attempt in range(_ATTEMPTS):
             try:
                 return self._once(host, plan, until)
-            except Busy as busy:
+            except ConnectionRejected as busy:
                 pause_s = min(_PAUSE_S * 2**attempt, _LONGEST_PAUSE_S) * random.uniform(0.5, 1.0)
                 last = busy.answer
                 if attempt == _ATTEMPTS - 1 or time.monotonic() + pause_s + _RETURN_S > until:
@@ -78,7 +79,7 @@ class PipedTransport:
                 kill_group(process)
 
     def _once(self, host: str, plan: Mapping[str, Any], until: float) -> dict[str, Any]:
-        """Ask a node once; raise NoAnswer, or Busy if it may be worth another try."""
+        """Ask a node once; raise NoAnswer, or ConnectionRejected if it may be worth another try."""
         raise NotImplementedError
 
     def _converse(

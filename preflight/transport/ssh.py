@@ -26,7 +26,7 @@ from preflight.transport.ssh_jump import Jump
 from preflight.transport.ssh_keys import KeyRing
 from preflight.transport.ssh_script import Script
 from preflight.transport.ssh_session import Session
-from preflight.transport.ssh_socket import Dropped, Wire
+from preflight.transport.ssh_socket import ConnectionDropped, Wire
 
 __all__ = ["SshOptions", "SshTransport", "TransportError"]
 
@@ -183,7 +183,7 @@ class SshTransport:
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 return self._attempt(config, route, begin, until)
-            except Dropped as drop:
+            except ConnectionDropped as drop:
                 pause_s = _PAUSE_S * 2 ** (attempt - 1) * random.uniform(0.5, 1.5)
                 if attempt == _ATTEMPTS or time.monotonic() + pause_s > again_until:
                     raise NoAnswer(drop.phase, f"{drop.reason} ({attempt} attempts)") from None

@@ -9,7 +9,7 @@ import fnmatch
 import functools
 from collections.abc import Sequence
 
-from preflight.transport.outcome import NeedsOpenSsh
+from preflight.transport.outcome import OpenSshRequired
 
 # The post-quantum exchange first, as OpenSSH does since 9.9: it costs nothing on hosts that lack it. Then the cheapest:
 # OpenSSL's P-256 takes sshd 3 ms less than OpenSSH's own curve25519, and the client as much; classic Diffie-Hellman
@@ -63,7 +63,7 @@ def listed(text: str, usual: Sequence[str]) -> tuple[str, ...]:
 def offered(able: tuple[str, ...], usual: tuple[str, ...], named: tuple[str, ...], what: str) -> tuple[str, ...]:
     """Return what to offer, best first: the names of the configuration in its order, or the usual ones.
 
-    Raises NeedsOpenSsh if paramiko is ``able`` to do none of them.
+    Raises OpenSshRequired if paramiko is ``able`` to do none of them.
     """
     found = dict.fromkeys(
         name if name in able else _SAME[name]
@@ -71,7 +71,7 @@ def offered(able: tuple[str, ...], usual: tuple[str, ...], named: tuple[str, ...
         if name in able or _SAME.get(name) in able
     )  # fmt: skip
     if not found:
-        raise NeedsOpenSsh("connect", f"paramiko supports none of the {what} of the SSH configuration")
+        raise OpenSshRequired("connect", f"paramiko supports none of the {what} of the SSH configuration")
     return tuple(found)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import paramiko
 
-from preflight.transport.outcome import NeedsOpenSsh, NoAnswer
+from preflight.transport.outcome import NoAnswer, OpenSshRequired
 from preflight.transport.ssh_config import HostConfig
 from preflight.transport.ssh_session import Session
 from preflight.transport.ssh_socket import Wire
@@ -78,8 +78,8 @@ class Jump:
                 if self._closed:
                     raise NoAnswer("connect", f"jump host {self._name}: the run is over")
                 if self._failure is not None and time.monotonic() < self._failed_at + _REST_S:
-                    if isinstance(self._failure, NeedsOpenSsh):
-                        raise NeedsOpenSsh(self._failure.phase, f"jump host {self._name}: {self._failure.why}")
+                    if isinstance(self._failure, OpenSshRequired):
+                        raise OpenSshRequired(self._failure.phase, f"jump host {self._name}: {self._failure.why}")
                     raise NoAnswer(self._failure.phase, f"jump host {self._name}: {self._failure.reason}")
                 if not self._opening:
                     self._opening = True

@@ -14,11 +14,11 @@ from paramiko.ssh_exception import IncompatiblePeer, PartialAuthentication
 
 from preflight.transport import ssh_algorithms
 from preflight.transport.host_keys import Known
-from preflight.transport.outcome import NeedsOpenSsh, NoAnswer, quoted
+from preflight.transport.outcome import NoAnswer, OpenSshRequired, quoted
 from preflight.transport.ssh_config import HostConfig
 from preflight.transport.ssh_keys import Identities
 from preflight.transport.ssh_script import Script, Scripted
-from preflight.transport.ssh_socket import Dropped, Wire, no_banner
+from preflight.transport.ssh_socket import ConnectionDropped, Wire, no_banner
 
 _LOG = "preflight.transport.ssh.paramiko"
 logging.getLogger(_LOG).setLevel(logging.CRITICAL)  # what it has to say becomes a reason
@@ -42,10 +42,10 @@ class Offer:
 
 
 def offer(config: HostConfig, known: Known) -> Offer:
-    """Choose what to offer to a host, before it is connected to; raises NeedsOpenSsh."""
+    """Choose what to offer to a host, before it is connected to; raises OpenSshRequired."""
     kinds = {entry.kind for entry in known.plain}
     if kinds and all(kind.startswith("sk-") for kind in kinds):
-        raise NeedsOpenSsh("connect", "its known host key is a FIDO key")
+        raise OpenSshRequired("connect", "its known host key is a FIDO key")
     able = {name: tuple(getattr(Session, f"_{name}_info")) for name in ("kex", "cipher", "mac", "key")}
     return Offer(
         ssh_algorithms.offered(able["kex"], ssh_algorithms.KEX, config.kex, "KexAlgorithms"),
@@ -67,7 +67,7 @@ class Session(Scripted):
         wire.settimeout(None if wire.wakes else _IDLE_S)
 
     def opening(self, known: Known, identities: Identities) -> Script:
-        """Check the host's key and authenticate; raises NoAnswer, or Dropped if it is worth another try."""
+        """Check the host's key and authenticate; raises NoAnswer, or ConnectionDropped if it is worth another try."""
         if not self.active or not self.agreed.is_set():
             self._fail(self.agreed.is_set())
         self._check_host_key(known)
@@ -109,9 +109,9 @@ class Session(Scripted):
                 "banner", f"{self.config.itself} sent its banner and then nothing: sshd hangs in the key exchange"
             )
         if isinstance(error, IncompatiblePeer):
-            raise NeedsOpenSsh("banner", f"paramiko and the host agree on no algorithm: {error}")
+            raise OpenSshRequired("banner", f"paramiko and the host agree on no algorithm: {error}")
         if self.wire.ended:
-            raise Dropped("banner", f"{self.config.itself} {_hung_up(self.wire)} during the key exchange")
+            raise ConnectionDropped("banner", f"{self.config.itself} {_hung_up(self.wire)} during the key exchange")
         raise NoAnswer("banner", f"the key exchange failed: {error or 'no reason given'}")
 
     def _check_host_key(self, known: Known) -> None:
@@ -123,7 +123,7 @@ class Session(Scripted):
 
     def _authenticate(self, identities: Identities) -> Script:
         if not self.config.public_key:
-            raise NeedsOpenSsh("authenticate", "PubkeyAuthentication is off in the SSH configuration")
+            raise OpenSshRequired("authenticate", "PubkeyAuthentication is off in the SSH configuration")
         tried: list[str] = []
         excluded: list[str] = []
         for identity in identities.offered:
@@ -150,18 +150,22 @@ class Session(Scripted):
             allowed: Sequence[str] = getattr(error, "allowed_types", None) or ("publickey",)
             if isinstance(error, PartialAuthentication):
                 also = f"the key was accepted, and {' or '.join(allowed)} is wanted as well"
-                raise NeedsOpenSsh("authenticate", also) if "publickey" in allowed else NoAnswer("authenticate", also)
+                raise (
+                    OpenSshRequired("authenticate", also) if "publickey" in allowed else NoAnswer("authenticate", also)
+                )
             if "publickey" not in allowed:
                 raise NoAnswer("authenticate", f"the host accepts only {', '.join(allowed)}, not keys")
         if identities.beyond:
-            raise NeedsOpenSsh("authenticate", f"no key that paramiko can use was accepted, and {identities.beyond[0]}")
+            raise OpenSshRequired(
+                "authenticate", f"no key that paramiko can use was accepted, and {identities.beyond[0]}"
+            )
         raise NoAnswer("authenticate", self._refused(tried, (*identities.notes, *excluded)))
 
     def _cut_off(self, tried: Sequence[str], error: BaseException | None) -> None:
         if isinstance(error, paramiko.SSHException) or len(tried) > 1:
             many = f"the host hung up after {len(tried)} keys: too many; set IdentityFile and IdentitiesOnly for it"
             raise NoAnswer("authenticate", many if len(tried) > 1 else f"the host hung up: {error}")
-        raise Dropped("authenticate", f"{self.config.itself} {_hung_up(self.wire)} during authentication")
+        raise ConnectionDropped("authenticate", f"{self.config.itself} {_hung_up(self.wire)} during authentication")
 
     def _refused(self, tried: Sequence[str], notes: Sequence[str]) -> str:
         user, also = self.config.user, "".join(f"; {note}" for note in notes)

@@ -35,14 +35,14 @@ _ROOM_S = 0.005
 _QUICKACK = getattr(socket, "TCP_QUICKACK", socket.TCP_NODELAY)
 
 
-class Dropped(NoAnswer):
+class ConnectionDropped(NoAnswer):
     """The host hung up before a session was there, as a busy sshd does; another attempt may succeed."""
 
 
-def no_banner(config: HostConfig, how: str) -> Dropped:
+def no_banner(config: HostConfig, how: str) -> ConnectionDropped:
     """Return what a host that hangs up before its first word has done; ``how`` is a verb."""
     why = "too many connections at once (MaxStartups), or sshd is dying"
-    return Dropped("banner", f"{config.itself} {how} before its SSH banner: {why}")
+    return ConnectionDropped("banner", f"{config.itself} {how} before its SSH banner: {why}")
 
 
 class Stream(Protocol):

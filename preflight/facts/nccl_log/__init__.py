@@ -32,7 +32,7 @@ from preflight.facts.nccl_log.model import (
     Variable,
     is_tcp,
 )
-from preflight.facts.nccl_log.reader import NotALog, parse, read, read_stream
+from preflight.facts.nccl_log.reader import NoNcclOutput, parse, read, read_stream
 
 __all__ = [
     "Affinity",
@@ -46,7 +46,7 @@ __all__ = [
     "Missing",
     "NcclLog",
     "NetChannels",
-    "NotALog",
+    "NoNcclOutput",
     "Plugin",
     "Rails",
     "Unfinished",

@@ -12,6 +12,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import BinaryIO
 
+from preflight.errors import PreflightError
 from preflight.facts.nccl_log.cut import completed, undecided
 from preflight.facts.nccl_log.finish import finish
 from preflight.facts.nccl_log.model import NcclLog
@@ -27,7 +28,7 @@ _WORTH_A_PROCESS = 32 << 20
 _MOST_PROCESSES = 8
 
 
-class NotALog(ValueError):
+class NoNcclOutput(PreflightError, ValueError):
     """What was read holds no line of NCCL; the text says what it is instead."""
 
 
@@ -45,7 +46,7 @@ def _mended(lines: list[bytes]) -> list[bytes]:
 
 
 def read_stream(stream: Reader, name: str = "") -> NcclLog:
-    """Read a log from a stream of bytes, compressed or not; raises NotALog, other ValueError for damage, OSError."""
+    """Read a log from a stream, compressed or not; raises NoNcclOutput, other ValueError for damage, OSError."""
     tally = _stream_tally(stream, 0, None, "")
     return _finished(tally, name or "the input")
 
@@ -54,7 +55,7 @@ def read(paths: Sequence[Path], processes: int | None = None) -> NcclLog:
     """Read a log in one file, or in one for each rank (NCCL_DEBUG_FILE with %h and %p), compressed or not.
 
     Reads with as many processes as there are processors to run on, unless told otherwise. Raises
-    NotALog, other ValueError for compressed data that cannot be unpacked, OSError.
+    NoNcclOutput, other ValueError for compressed data that cannot be unpacked, OSError.
     """
     pieces = _pieces(paths, several=len(paths) > 1)
     shares = _shares(pieces, _processes() if processes is None else processes)
@@ -65,7 +66,7 @@ def _finished(tally: Tally, name: str) -> NcclLog:
     log = finish(tally)
     if log is None:
         long = f", {tally.long_lines} of them longer than any of NCCL" if tally.long_lines else ""
-        raise NotALog(f"{name}: no line of NCCL in {tally.all_lines} lines{long}; run with NCCL_DEBUG=INFO")
+        raise NoNcclOutput(f"{name}: no line of NCCL in {tally.all_lines} lines{long}; run with NCCL_DEBUG=INFO")
     return log
 
 

@@ -13,12 +13,25 @@ from typing import Any
 
 from preflight.facts.torch_trace import hang, messages, watchdog
 from preflight.facts.torch_trace.kineto import Trace, is_event
-from preflight.facts.torch_trace.plain_pickle import NotPlain, is_pickle, plain_values
+from preflight.facts.torch_trace.plain_pickle import UnsafePickle, is_pickle, plain_values
 from preflight.facts.torch_trace.recording import Recording, is_entry
 from preflight.facts.torch_trace.values import Read, Values, decoded
 
-__all__ = ["NotPlain", "Recording", "Seen", "Trace", "begins", "from_pickle", "hang",
-           "is_pickle", "messages", "parse", "read", "values_of", "watchdog"]  # fmt: skip
+__all__ = [
+    "Recording",
+    "Seen",
+    "Trace",
+    "UnsafePickle",
+    "begins",
+    "from_pickle",
+    "hang",
+    "is_pickle",
+    "messages",
+    "parse",
+    "read",
+    "values_of",
+    "watchdog",
+]  # fmt: skip
 
 #: Names in the first lines of such a file, by which it is told from other JSON.
 _SIGN = re.compile(
@@ -89,10 +102,10 @@ def _settle(seen: Seen, trace: Trace, recording: Recording) -> None:
 
 
 def from_pickle(data: bytes) -> Recording:
-    """Read a dump in its pickled form without unpickling it; raises NotPlain."""
+    """Read a dump in its pickled form without unpickling it; raises UnsafePickle."""
     value: Any = plain_values(data)
     if not isinstance(value, dict):
-        raise NotPlain("the pickle holds no dump of a flight recorder; it was not unpickled")
+        raise UnsafePickle("the pickle holds no dump of a flight recorder; it was not unpickled")
     recording = Recording()
     for name, one in value.items():
         if name == "entries" and isinstance(one, (list, tuple)):
@@ -102,5 +115,5 @@ def from_pickle(data: bytes) -> Recording:
         elif isinstance(name, str):
             recording.member(name, one)
     if not recording.entries and not {"pg_config", "pg_status"} & recording.about.keys():
-        raise NotPlain("the pickle holds no dump of a flight recorder; it was not unpickled")
+        raise UnsafePickle("the pickle holds no dump of a flight recorder; it was not unpickled")
     return recording

@@ -11,6 +11,8 @@ import pickletools
 import warnings
 from typing import Any
 
+from preflight.errors import PreflightError
+
 #: Instructions that put a value as it stands in the file.
 _PLAIN = frozenset(
     ("BININT", "BININT1", "BININT2", "LONG1", "LONG4", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8",
@@ -29,7 +31,7 @@ CONVERT = (
 )
 
 
-class NotPlain(ValueError):
+class UnsafePickle(PreflightError, ValueError):
     """The file holds more than plain values, or is damaged; the text says what, and how to convert it."""
 
 
@@ -39,7 +41,7 @@ def is_pickle(head: bytes) -> bool:
 
 
 def plain_values(data: bytes) -> Any:
-    """Return the value that a pickle describes; raises NotPlain, and runs nothing of it."""
+    """Return the value that a pickle describes; raises UnsafePickle, and runs nothing of it."""
     stack: list[Any] = []
     memo: dict[int, Any] = {}
     try:
@@ -47,21 +49,21 @@ def plain_values(data: bytes) -> Any:
             warnings.simplefilter("ignore", DeprecationWarning)  # of escapes in texts that are refused all the same
             for number, (instruction, argument, position) in enumerate(pickletools.genops(data)):
                 if number > MOST:
-                    raise NotPlain(f"the pickle has more than {MOST} instructions; it was not unpickled")
+                    raise UnsafePickle(f"the pickle has more than {MOST} instructions; it was not unpickled")
                 name = instruction.name
                 if name == "STOP":
                     return _single(stack)
                 _follow(name, argument, stack, memo, position)
-    except NotPlain:
+    except UnsafePickle:
         raise
     except (ValueError, IndexError, KeyError, TypeError, RecursionError, OverflowError, MemoryError) as error:
-        raise NotPlain(f"the pickle is damaged ({str(error)[:100]}); it was not unpickled") from None
-    raise NotPlain("the pickle ends too early; it was not unpickled")
+        raise UnsafePickle(f"the pickle is damaged ({str(error)[:100]}); it was not unpickled") from None
+    raise UnsafePickle("the pickle ends too early; it was not unpickled")
 
 
 def _single(stack: list[Any]) -> Any:
     if len(stack) != 1 or stack[0] is _MARK:
-        raise NotPlain("the pickle is damaged; it was not unpickled")
+        raise UnsafePickle("the pickle is damaged; it was not unpickled")
     return stack[0]
 
 
@@ -94,7 +96,7 @@ def _follow(name: str, argument: Any, stack: list[Any], memo: dict[int, Any], po
         pairs = [stack.pop(-2), stack.pop()] if name == "SETITEM" else _since_mark(stack)
         _target(stack, dict).update(zip(pairs[::2], pairs[1::2], strict=True))
     elif name not in _IGNORED:
-        raise NotPlain(f"the pickle asks for {name} at byte {position}: it was not unpickled; {CONVERT}")
+        raise UnsafePickle(f"the pickle asks for {name} at byte {position}: it was not unpickled; {CONVERT}")
 
 
 _MADE = {"EMPTY_LIST": list, "EMPTY_DICT": dict, "EMPTY_TUPLE": tuple}
@@ -107,10 +109,10 @@ def _since_mark(stack: list[Any]) -> list[Any]:
             taken = stack[at + 1 :]
             del stack[at:]
             return taken
-    raise NotPlain("the pickle is damaged: a mark is missing; it was not unpickled")
+    raise UnsafePickle("the pickle is damaged: a mark is missing; it was not unpickled")
 
 
 def _target(stack: list[Any], kind: type) -> Any:
     if not stack or type(stack[-1]) is not kind:
-        raise NotPlain("the pickle is damaged; it was not unpickled")
+        raise UnsafePickle("the pickle is damaged; it was not unpickled")
     return stack[-1]

@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from preflight.errors import PreflightError
+
 Read = Callable[[int], str]
 
 CHUNK = 1 << 20
@@ -26,7 +28,7 @@ _BLANK = re.compile(r"[\s,]*")
 _DECODER = json.JSONDecoder(strict=False)
 
 
-class _DamageError(ValueError):
+class _JsonError(PreflightError, ValueError):
     """What stands here is no JSON, or ends too early."""
 
 
@@ -93,7 +95,7 @@ class Values:
                     return
                 name = self._value()
                 if not isinstance(name, str) or self._next() != ":":
-                    raise _DamageError("no name of a member stands here")
+                    raise _JsonError("no name of a member stands here")
                 self._at += 1
                 if name in STREAMED and self._next() == "[":
                     self._at += 1
@@ -101,7 +103,7 @@ class Values:
                 else:
                     self._next()
                     yield name, self._value()
-            except _DamageError as damage:
+            except _JsonError as damage:
                 self.cut.append((self.line, str(damage)))
                 if not self._found():
                     return
@@ -116,9 +118,9 @@ class Values:
                 return
             try:
                 if not following:
-                    raise _DamageError(_END_MISSING)
+                    raise _JsonError(_END_MISSING)
                 yield name, self._value()
-            except _DamageError as damage:
+            except _JsonError as damage:
                 self.cut.append((self.line, str(damage)))
                 if not self._found():
                     return
@@ -162,13 +164,13 @@ class Values:
                 wrong = error.msg
                 near_end = error.pos > len(self._text) - 64 or wrong.startswith("Unterminated")
                 if not near_end:
-                    raise _DamageError(f"no JSON from character {error.pos - begun} on: {wrong}") from None
+                    raise _JsonError(f"no JSON from character {error.pos - begun} on: {wrong}") from None
             except (ValueError, RecursionError) as error:
-                raise _DamageError(f"no JSON that can be read: {str(error)[:80]}") from None
+                raise _JsonError(f"no JSON that can be read: {str(error)[:80]}") from None
             if len(self._text) - begun > LONGEST:
-                raise _DamageError(f"a value is longer than {LONGEST} characters")
+                raise _JsonError(f"a value is longer than {LONGEST} characters")
             if not self._more() and wrong:
-                raise _DamageError(_END_MISSING)
+                raise _JsonError(_END_MISSING)
 
     def _more(self) -> bool:
         """Read on; as much again as is waiting, so that a long value is not tried too often."""

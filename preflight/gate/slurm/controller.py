@@ -11,6 +11,7 @@ import subprocess
 import time
 from collections.abc import Mapping
 
+from preflight.errors import PreflightError
 from preflight.gate.slurm import nodes, queue
 from preflight.gate.slurm.nodes import Node
 from preflight.gate.slurm.queue import Job
@@ -23,7 +24,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 _SHOWN = 200
 
 
-class ControllerError(Exception):
+class ControllerError(PreflightError):
     """The controller gave no answer, or refused; the text says which command, and why."""
 
 

@@ -1,0 +1,74 @@
+"""The public interface for check plug-ins: ``from preflight.plugin import check, Finding, ...``.
+
+A plug-in imports this module and no other of preflight. The names of ``__all__`` keep their meaning between releases;
+modules and names elsewhere may move at any time. ``docs/plugin-api.md`` describes each name.
+
+A name is imported on first use, so that a plug-in delays a run only by what it needs.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from preflight.checks.presence import no_gpu, no_rdma
+    from preflight.cluster import Expected, Site
+    from preflight.evidence import EvidenceError
+    from preflight.facts import NodeFacts, RunFacts
+    from preflight.facts.text import id_list, integer
+    from preflight.model import Finding, Status, check, compare, failed, passed, skipped, unknown, warned
+    from preflight.plugin_fixture import findings_of
+    from preflight.probes import Probe
+
+__all__ = [
+    "EvidenceError",
+    "Expected",
+    "Finding",
+    "NodeFacts",
+    "Probe",
+    "RunFacts",
+    "Site",
+    "Status",
+    "check",
+    "compare",
+    "failed",
+    "findings_of",
+    "id_list",
+    "integer",
+    "no_gpu",
+    "no_rdma",
+    "passed",
+    "skipped",
+    "unknown",
+    "warned",
+]
+
+_HOMES = {
+    "EvidenceError": "preflight.evidence",
+    "Expected": "preflight.cluster",
+    "NodeFacts": "preflight.facts",
+    "Probe": "preflight.probes",
+    "RunFacts": "preflight.facts",
+    "Site": "preflight.cluster",
+    "findings_of": "preflight.plugin_fixture",
+    "id_list": "preflight.facts.text",
+    "integer": "preflight.facts.text",
+    "no_gpu": "preflight.checks.presence",
+    "no_rdma": "preflight.checks.presence",
+    **dict.fromkeys(
+        ("Finding", "Status", "check", "compare", "failed", "passed", "skipped", "unknown", "warned"), "preflight.model"
+    ),
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; see docs/plugin-api.md for its names")
+    from importlib import import_module
+
+    value: object = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
