@@ -59,6 +59,7 @@ MODULES = (
     "host",
     "kernel",
     "versions",
+    "node_expected",
     "compatibility",
     "checkpoint",
     "container",

@@ -105,7 +105,7 @@ def differences(trait: Trait, polled: Electorate) -> Iterator[Finding]:
     """Yield the nodes apart, then those whose value most of the others do not have, or all where none is usual."""
     found = polled.result
     say = failed if trait.breaks else warned
-    yield from _missed(trait, polled, {name: _apart(trait, value, found.usual) for name, value in polled.apart.items()
+    yield from missed(trait, polled, {name: _apart(trait, value, found.usual) for name, value in polled.apart.items()
                                        if value != found.usual})  # fmt: skip
     if len(found.values) < 2:
         return
@@ -124,7 +124,7 @@ def _apart(trait: Trait, value: str, usual: str | None) -> tuple[str, str]:
     return _parts(trait, value, usual) if usual is not None else (value, "")
 
 
-def _missed(trait: Trait, polled: Electorate, wrong: Mapping[str, tuple[str, str]]) -> Iterator[Finding]:
+def missed(trait: Trait, polled: Electorate, wrong: Mapping[str, tuple[str, str]]) -> Iterator[Finding]:
     """Yield the nodes that miss what is expected of them, and whose value those that vote do not have.
 
     Where no node is left to vote, there is nothing to compare them with: none of them is right.
@@ -163,7 +163,7 @@ def _of_devices(trait: Trait, polled: Electorate) -> Iterator[Finding]:
         wrong = _other_devices(trait, value, usual)
         if not polled.values or wrong[0]:
             apart[name] = wrong if polled.values else (value, "")
-    yield from _missed(trait, polled, apart)
+    yield from missed(trait, polled, apart)
     alike: dict[tuple[str, str], list[str]] = defaultdict(list)
     for name, value in polled.values.items():
         mine, theirs = _other_devices(trait, value, usual)

@@ -16,7 +16,8 @@ from preflight.facts.gpudirect import NEAR
 from preflight.facts.pci import ROOT as PCI
 from preflight.facts.rdma import ROOT as IB
 from preflight.facts.rdma import Port, all_efa, is_software
-from preflight.model import Finding, failed, skipped, unknown
+from preflight.lean import fields
+from preflight.model import Finding, Status, failed, skipped, unknown
 
 PCI_BUS = f"dir:{PCI}"
 RDMA_CLASS = f"dir:{IB}"
@@ -58,6 +59,23 @@ def of_switch(node: NodeFacts) -> Finding | None:
         evidence=[key],
         fix="Leave it out of --hosts. What switches announce to nodes is judged there (switch.pfc, switch.mtu).",
     )
+
+
+def nothing_declared(node: NodeFacts, site: Site) -> Finding | None:
+    """Return the finding of a node of whose versions, firmware and settings the cluster file declares none."""
+    tables = (
+        site.members.versions,
+        site.members.firmware,
+        site.members.gpu_settings,
+        site.members.host,
+        site.members.nvlink,
+    )
+    set_keys = any(getattr(table, key.name) is not None for table in tables for key in fields(table))
+    ports, qos = site.members.ports, site.members.qos
+    beside = (ports.gid_index, ports.acs, ports.max_read_request_bytes, ports.peer_memory, qos.dscp_map, qos.dcqcn)
+    if set_keys or site.members.rails or site.members.nccl or any(value is not None for value in beside):
+        return None
+    return Finding(Status.SKIP, "the cluster file declares no version, firmware or setting of this node")
 
 
 def no_gpu(node: NodeFacts, site: Site) -> Finding | None:
