@@ -11,7 +11,7 @@ from typing import Any
 
 #: Module -> bytes of its source, checksum of its declarations, and its checks as ``deferred.FIELDS`` has them.
 TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
-    "gpu": (6651, 596654883, (
+    "gpu": (7041, 596654883, (
         ("gpu.count", "All GPUs are on the PCI bus", "node", "https://docs.kernel.org/PCI/sysfs-pci.html; board sizes: part catalogue", "`lspci -d 10de:`; power-cycle the node (not only reboot); if the GPU stays away, reseat or replace it.", ("PA-01",), True, False, False, "", (), (), False, (), "count"),
         ("gpu.driver", "The driver answers for every GPU", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlReturn_t)", "Read `dmesg | grep -i -e nvrm -e xid`; reset the GPU or reboot the node.", ("PA-01",), True, False, False, "", (), (), False, ("no_gpu",), "driver"),
     )),
@@ -223,7 +223,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "fleet_host": (7007, 2465456990, (
         ("fleet.host", "BIOS, processor, kernel and limits are the same on all nodes", "fleet", "https://docs.kernel.org/admin-guide/ (kernel-parameters, sysctl); server vendors' tuning guides: one profile for all; majority of at least 3 nodes and 60 %", "Compare BIOS profile (`dmidecode -t bios`), image and `tuned-adm active` of a node of each side; decide which is right, apply it to all.", (), True, False, False, "", (), (), False, (), "host_settings"),
     )),
-    "fleet_gpu": (11266, 2909045678, (
+    "fleet_gpu": (12467, 2909045678, (
         ("fleet.gpu-settings", "The GPUs of all nodes are the same parts, set up alike", "fleet", "https://docs.nvidia.com/deploy/nvml-api/ ; majority of at least 3 nodes and 60 %", "`nvidia-smi -q` on a node of each side; decide which is right, and set it: -pl (power), -ac or -rac (clocks), -e (ECC), -mig, -pm.", ("PA-01",), True, False, False, "", (), (), False, (), "gpu_settings"),
         ("fleet.nvlink-domain", "The nodes of an NVLink domain agree on who belongs to it", "fleet", "NVIDIA IMEX service guide (nodes_config.cfg is the same on all nodes of a domain); nvmlGpuFabricInfo_t", "Write the same /etc/nvidia-imex/nodes_config.cfg on all nodes of the domain, `systemctl restart nvidia-imex`; a wrong cluster UUID: the fabric manager of the NVLink switches.", (), True, False, False, "", ("file:/etc/nvidia-imex/nodes_config.cfg", "nvml:gpus"), (), False, (), "nvlink_domain"),
     )),

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from preflight.checks import gpu, gpu_memory, gpu_part, gpu_state, gpu_use, nvlink, yardstick
-from preflight.checks.electorate import Electorate, Trait, failing
+from preflight.checks.electorate import Electorate, Trait, failing, poll
 from preflight.checks.fleet_reads import of_gpus
 from preflight.checks.fleet_traits import compare, differences
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts, settings
+from preflight.lean import replace
 from preflight.model import Finding, check, passed, skipped, unknown
 
 if TYPE_CHECKING:
@@ -71,7 +72,8 @@ def gpu_settings(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Itera
     Every step waits for the slowest GPU of the job: one node with a lower power limit or clock slows down all of
     them. With less memory, or cut into instances, the job fails there and ends everywhere.
 
-    Another model, number, memory or MIG mode fails; the rest warns. A node that misses what the cluster file, the part
+    Another model, number, memory or MIG mode fails; the rest warns. Each part is compared by itself, and several in one
+    class of the cluster file fail. A node that misses what the cluster file, the part
     or a check of the node expects of a value does not vote on it. A node without a GPU in a class where others have
     some is unknown, unless the cluster file says how many it should have: one whose GPUs all fell off the bus looks
     the same.
@@ -79,7 +81,28 @@ def gpu_settings(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Itera
     A false alarm: nodes that are capped on purpose, for their rack's power; give them a class of their own.
     """
     yield from compare(nodes, sites, GPU)
+    yield from _mixed(nodes, sites)
     yield from _without_gpus(nodes, sites)
+
+
+_PART = Trait("GPU model within a class", "dir:/sys/bus/pci/devices", lambda node, site: _part(node, site), breaks=True)
+
+
+def _part(node: NodeFacts, site: Site) -> str | None:
+    """Return what a node with GPUs was recognised as; None where it is not known."""
+    return site.part.name if site.part and node.gpus_on_bus else None
+
+
+def _mixed(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
+    """Yield the nodes of another part than most of a class that the cluster file declares: it is to be of one kind."""
+    classes: dict[str, list[NodeFacts]] = defaultdict(list)
+    for node in nodes:
+        if sites[node.node].declared_class:
+            classes[sites[node.node].class_name].append(node)
+    for members in classes.values():
+        for finding in differences(_PART, poll(_PART, members, sites)):
+            yield replace(finding, subject="GPU model", fix="Give nodes of another model a class of their own in the "
+                          "cluster file, or move the card.")  # fmt: skip
 
 
 def _without_gpus(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:

@@ -43,12 +43,20 @@ def _alike(trait: Trait, polled: Electorate, fine: Sequence[str], without: Seque
         return unknown(
             f"{trait.what}: {value} on the only node of its kind, nothing to compare with", evidence=keys
         ).on(fine)
-    said = f"{trait.what} is {value} on all {found.total} nodes"
+    said = f"{trait.what} is {value} on {_nodes(found.total, 'all ')}"
     if len(found.values) > 1:
         said = f"{trait.what} is {value}, as on most nodes ({len(found.holders)} of {found.total})"
     elif differing := len(polled.values) + len(polled.apart) - len(fine):
-        said = f"{trait.what} is {value} on {len(fine)} nodes; {differing} miss what is expected of them"
+        on, miss = (
+            _nodes(len(fine)),
+            "misses what is expected of it" if differing == 1 else "miss what is expected of them",
+        )
+        said = f"{trait.what} is {value} on {on}; {differing} {miss}"
     return passed(said, found=value, evidence=keys).on(fine)
+
+
+def _nodes(number: int, all_of: str = "") -> str:
+    return "1 node" if number == 1 else f"{all_of}{number} nodes"
 
 
 def compare(nodes: Sequence[NodeFacts], sites: Mapping[str, Site], traits: Sequence[Trait]) -> Iterator[Finding]:

@@ -57,6 +57,7 @@ class Site:
     part: Part | None
     baseline: tuple[Report, ...] = ()  # nccl-tests reports of a good run
     waivers: tuple[Waiver, ...] = ()  # those that speak of the node
+    declared_class: bool = False  # whether the cluster file has the node's class
 
     def _expected(self, table: str, name: str, customary: Any = None, *, binding: bool = False) -> Expected:
         holder: Any = getattr(self.members, table) if table else self.members
