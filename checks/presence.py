@@ -21,7 +21,7 @@ from preflight.facts.kernel_log import DMESG
 from preflight.facts.pci import ROOT as PCI
 from preflight.facts.rdma import ROOT as IB
 from preflight.facts.rdma import Port, all_efa, is_software
-from preflight.facts.xid import xids_in
+from preflight.facts.xid import events
 from preflight.lean import fields
 from preflight.model import Finding, Status, failed, skipped, unknown
 
@@ -82,7 +82,7 @@ def gpu_traces(node: NodeFacts) -> dict[str, str]:
         if any(device.vendor == "10de" and device.class_code >> 8 == _BRIDGE for device in node.pci):
             found[PCI_BUS] = "NVSwitches are on the bus"
     with suppress(EvidenceError):
-        if any(xids_in(line.text) for line in node.kernel_log.lines):
+        if events(node.kernel_log.lines).gpus:
             found[DMESG] = "the kernel's log has Xids"
     return found
 
