@@ -60,6 +60,7 @@ MODULES = (
     "host",
     "kernel",
     "versions",
+    "node_expected",
     "compatibility",
     "checkpoint",
     "container",

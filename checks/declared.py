@@ -11,7 +11,7 @@ from typing import Any
 
 #: Module -> bytes of its source, checksum of its declarations, and its checks as ``deferred.FIELDS`` has them.
 TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
-    "gpu": (6651, 596654883, (
+    "gpu": (7041, 596654883, (
         ("gpu.count", "All GPUs are on the PCI bus", "node", "https://docs.kernel.org/PCI/sysfs-pci.html; board sizes: part catalogue", "`lspci -d 10de:`; power-cycle the node (not only reboot); if the GPU stays away, reseat or replace it.", ("PA-01",), True, False, False, "", (), (), False, (), "count"),
         ("gpu.driver", "The driver answers for every GPU", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlReturn_t)", "Read `dmesg | grep -i -e nvrm -e xid`; reset the GPU or reboot the node.", ("PA-01",), True, False, False, "", (), (), False, ("no_gpu",), "driver"),
     )),
@@ -119,7 +119,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "storage": (5763, 3014961307, (
         ("storage.network", "No storage is mounted over the compute fabric", "node", "proc_pid_mountinfo(5), nfs(5), sysfs-class-nvme; operators' rule: backend and storage networks are apart", "`ip route get SERVER`; mount from an address of the storage or frontend network, or route the servers' network over it.", ("AN-2",), False, False, False, "", ("file:/sys/class/nvme/*/transport", "file:/sys/class/nvme/*/address"), (), False, ("no_rdma",), "network"),
     )),
-    "switch": (11066, 3986688947, (
+    "switch": (12117, 3986688947, (
         ("switch.pfc", "PFC is on for the same priorities at both ends of each cable", "node", "IEEE 802.1Qaz-2011 (DCBX), 802.1AB (LLDP)", "Set the switch port and the interface alike: `mlnx_qos -i IF --pfc …`, and the switch's PFC profile.", ("AN-4", "FP-LOSS-2"), True, False, False, "", (), (), False, ("no_rdma",), "pfc"),
         ("switch.mtu", "The switch takes frames as large as the interface sends", "node", "IEEE 802.3 (maximum frame size TLV): MTU + 14 bytes header + 4 checksum + 4 for each VLAN tag", "Set the switch port to MTU 9216, as is usual on a training fabric, or `ip link set IF mtu N` to what it has.", ("NT-FAB-4",), True, False, False, "", (), (), False, ("no_rdma",), "mtu"),
         ("fleet.rail-leaf", "Rail i of all nodes is on the same leaf", "fleet", "rail-optimised wiring (NVIDIA DGX SuperPOD reference architecture); IEEE 802.1AB", "`lldpcli show neighbors` on this node and a peer names switch and port; the cabling plan decides which is right: swapped cables come in pairs.", (), True, False, False, "", (), (), False, (), "rail_leaf"),
@@ -183,6 +183,9 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("versions.driver-files", "The driver's libraries are whole and of the kernel module's version", "node", "NVIDIA driver README: the user-space libraries and the kernel module are of one version", "Install one driver version whole and reboot; in an image remove its own `libcuda.so*` and `libnvidia-*.so*`.", ("PA-03",), True, False, False, "", (), (), False, ("no_gpu",), "driver_files"),
         ("versions.nccl", "There is one NCCL, or the one that PyTorch brought", "node", "PyTorch's wheels load the NCCL of their own nvidia-nccl package by RPATH; ld.so(8), LD_LIBRARY_PATH", "Remove the system's `libnccl.so*` from images with PyTorch wheels, or install the same version.", ("NT-PIT-4",), True, False, False, "", ("file:*.dist-info/INSTALLER",), (), False, ("no_gpu",), "nccl"),
     )),
+    "node_expected": (3756, 2900181459, (
+        ("node.expected", "Versions, firmware and settings are those that the cluster file declares", "node", "the cluster file: [class.NAME.versions], firmware, gpu_settings, host, nvlink, rails, nccl, ports and qos", "Set what is declared on the node, or correct the key that the finding names in the cluster file.", ("PA-03",), True, False, False, "", (), (), False, ("nothing_declared",), "expected"),
+    )),
     "compatibility": (6281, 937989274, (
         ("versions.compatibility", "The driver runs the CUDA that PyTorch and NCCL were built for", "node", "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html; forward compatibility: the cuda-compat package", "Install a driver of the CUDA that PyTorch was built for (`torch.version.cuda`), or a PyTorch of the driver's major version; keep one nvidia-nccl package beside it.", ("PA-03",), True, False, False, "", ("file:*.dist-info/INSTALLER", "file:*/torch/version.py", "dir:/usr/local/cuda/compat", "nvml:gpus", "cmd:nvidia-smi --query-gpu=*"), (), False, ("no_gpu",), "compatibility"),
     )),
@@ -209,40 +212,40 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "container_devices": (8907, 198289149, (
         ("container.device-plugin", "The pod was allocated an RDMA resource by a device plug-in", "node", "Kubernetes: Device Plugins; k8s-rdma-shared-dev-plugin; sriov-network-device-plugin (PCIDEVICE_*)", "Request it in this container's resources.limits, such as rdma/hca_shared_devices_a: 1 or nvidia.com/mlnxnics: 8; `kubectl describe node` lists what the node's plug-in offers.", ("NT-CTR-2",), True, False, False, "", (), (), False, (), "device_plugin"),
     )),
-    "fleet": (4812, 1429851422, (
+    "fleet": (4836, 1429851422, (
         ("fleet.driver-equal", "All nodes run the same NVIDIA driver", "fleet", "NVIDIA data-centre driver documentation; majority of at least 3 nodes and 60 %", "Decide which version is right (`nvidia-smi --query-gpu=driver_version --format=csv`), install it where it is missing, reboot.", ("PA-03",), True, False, False, "", (), (), False, (), "driver_equal"),
         ("fleet.mtu-equal", "The compute ports of all nodes have the same MTU", "fleet", "InfiniBand path MTU is the smaller of both ends; majority of at least 3 nodes and 60 %", "Decide which MTU is right, write it into the cluster file (`ports.mtu`, `ports.netdev_mtu`), and set it where it is missing (`ip link set IF mtu …`, or the subnet manager's partition).", ("NT-FAB-4", "PA-14"), True, False, False, "", (), (), False, (), "mtu_equal"),
     )),
-    "fleet_software": (7326, 816661669, (
+    "fleet_software": (7839, 816661669, (
         ("fleet.software", "The software of a job is the same on all nodes", "fleet", "PyTorch and NCCL: all ranks of a job must run one version; majority of at least 3 nodes and 60 %", "Decide which version is right (`pip list`, `ofed_info -s`, `lsmod`), and install it on all nodes, best by one image.", ("PA-03",), True, False, False, "", ("file:*.dist-info/INSTALLER",), (), False, (), "software"),
         ("fleet.firmware", "NICs and GPUs run the same firmware on all nodes", "fleet", "NVIDIA DGX firmware update guides: one bundle for all nodes; majority of at least 3 nodes and 60 %", "`mlxfwmanager` (NICs), the vendor's bundle (GPUs); a reset or a power cycle makes it run.", (), True, False, False, "", (), (), False, (), "firmware"),
     )),
-    "fleet_host": (5972, 2465456990, (
+    "fleet_host": (7007, 2465456990, (
         ("fleet.host", "BIOS, processor, kernel and limits are the same on all nodes", "fleet", "https://docs.kernel.org/admin-guide/ (kernel-parameters, sysctl); server vendors' tuning guides: one profile for all; majority of at least 3 nodes and 60 %", "Compare BIOS profile (`dmidecode -t bios`), image and `tuned-adm active` of a node of each side; decide which is right, apply it to all.", (), True, False, False, "", (), (), False, (), "host_settings"),
     )),
-    "fleet_gpu": (10197, 2909045678, (
+    "fleet_gpu": (12467, 2909045678, (
         ("fleet.gpu-settings", "The GPUs of all nodes are the same parts, set up alike", "fleet", "https://docs.nvidia.com/deploy/nvml-api/ ; majority of at least 3 nodes and 60 %", "`nvidia-smi -q` on a node of each side; decide which is right, and set it: -pl (power), -ac or -rac (clocks), -e (ECC), -mig, -pm.", ("PA-01",), True, False, False, "", (), (), False, (), "gpu_settings"),
         ("fleet.nvlink-domain", "The nodes of an NVLink domain agree on who belongs to it", "fleet", "NVIDIA IMEX service guide (nodes_config.cfg is the same on all nodes of a domain); nvmlGpuFabricInfo_t", "Write the same /etc/nvidia-imex/nodes_config.cfg on all nodes of the domain, `systemctl restart nvidia-imex`; a wrong cluster UUID: the fabric manager of the NVLink switches.", (), True, False, False, "", ("file:/etc/nvidia-imex/nodes_config.cfg", "nvml:gpus"), (), False, (), "nvlink_domain"),
     )),
-    "fleet_nic": (5150, 3671195230, (
+    "fleet_nic": (5328, 3671195230, (
         ("fleet.nic-settings", "The RDMA devices of all nodes have the same names, places and settings", "fleet", "NCCL user guide, NCCL_IB_HCA (one list of names for all ranks); majority of at least 3 nodes and 60 %", "Names: the same udev rules (60-rdma-persistent-naming) and slots; else `setpci`, modules, kernel.", (), True, False, False, "", (), (), False, (), "nic_settings"),
     )),
     "fleet_identity": (7869, 2192631329, (
         ("fleet.identity", "No two nodes have the same GUID, address, LID, UUID or host name", "fleet", "InfiniBand architecture specification (GUID, LID), RFC 5227 (IPv4), IEEE 802 (MAC), machine-id(5)", "`ibstat`, `ip -br addr` and `hostname` on both show who has it by right; correct the other.", ("NT-FAB-4",), True, False, False, "", (), (), False, (), "identity"),
     )),
-    "fleet_rails": (9870, 2057583596, (
+    "fleet_rails": (10606, 2057583596, (
         ("fleet.rails", "Rail i of all nodes lies in the same network and runs at the same rate", "fleet", "NVIDIA DGX SuperPOD reference architecture (rail-optimised); NCCL connects rail i to rail i; majority of at least 3 nodes and 60 %", "Compare the rail's address, partition (`cat …/pkeys/0`), VLAN, rate and cable on both sides; decide which is right (a rate: `ports.rate_gbps` of the cluster file), and correct the other.", ("NT-FAB-3", "NT-FAB-4", "PA-16"), True, False, False, "", (), (), False, (), "rails_match"),
     )),
-    "fleet_outliers": (12606, 2208967526, (
+    "fleet_outliers": (14342, 2208967526, (
         ("fleet.outliers", "No node is hotter, slower or more out of time than the others", "fleet", "modified z-score (Iglewicz and Hoaglin 1993): 3.5 spreads (median absolute deviation) from the median", "Compare the node with its neighbours: fans, coolant, inlet temperature (`ipmitool sdr`), power cap, `chronyc sources`.", ("AN-11",), False, False, False, "", (), (), False, (), "numbers_alike"),
         ("fleet.rates", "No node carries less, or meets more congestion, than the others", "fleet", "modified z-score (Iglewicz and Hoaglin 1993): 3.5 spreads (median absolute deviation) from the median", "`preflight check --window 60` on the node beside another one: counters.congestion and counters.balance name the port; then its cable, its leaf and the job's placement.", ("PA-19",), False, False, True, "", (), (), False, (), "rates_alike"),
     )),
-    "roce_fleet": (11065, 770124182, (
+    "roce_fleet": (11162, 770124182, (
         ("fleet.roce-ports", "Trust, PFC, ECN, DSCP map and pause of the RoCE ports are the same on all nodes", "fleet", "NVIDIA RoCE configuration guide: one class of service end to end; majority of at least 3 nodes and 60 %", "Decide which settings are right, write them into the cluster file (`[class.NAME.qos]`), and set them on all nodes: `mlnx_qos -i IF` or `dcb`, /sys/class/net/IF/ecn, `ethtool -A`.", ("PA-14",), True, False, False, "", (), (), False, (), "roce_ports"),
         ("fleet.gid-index", "The routable RoCE v2 address has the same GID index on all nodes", "fleet", "NCCL user guide, NCCL_IB_GID_INDEX; majority of at least 3 nodes and 60 %", "Unset NCCL_IB_GID_INDEX with NCCL 2.21 or newer; else bring the addresses up in the same order on all nodes, the one that the variable names (`show_gids`).", ("NT-FAB-4",), True, False, False, "", (), (), False, (), "gid_index"),
         ("fleet.roce-equal", "RoCE's marking and congestion control are the same on all nodes", "fleet", "NVIDIA MLNX_OFED documentation, RoCE congestion control; majority of at least 3 nodes and 60 %", "Decide which settings are right, write them into the cluster file (`qos.traffic_class`, `qos.cnp_dscp`, `qos.dcbx`), and set them on all nodes: NCCL_IB_TC or tc/1/traffic_class, /sys/class/net/IF/ecn, `mlnx_qos -d`.", ("PA-14", "FP-LOSS-2"), True, False, False, "", ("file:/sys/kernel/debug/mlx5/*/cc_params/*",), (), False, (), "roce_equal"),
     )),
-    "nccl_ranks": (8041, 2251541369, (
+    "nccl_ranks": (9309, 2251541369, (
         ("fleet.nccl-equal", "All nodes have the same NCCL", "fleet", "NCCL: all ranks of a communicator must run one version; majority of at least 3 nodes and 60 %", "Decide which version is right (`ldconfig -p | grep nccl`) and install it on all nodes; in containers pull one image by digest.", ("PA-03", "NT-PIT-4"), True, False, False, "", (), (), False, (), "version_equal"),
         ("fleet.ranks-agree", "NCCL's settings are the same on every rank", "fleet", "NCCL user guide, Environment Variables: some must be equal on all ranks; majority of 3 nodes and 60 %", "Set it in one place for all ranks: the job script, or the same /etc/nccl.conf on every node.", ("NT-ENV-14",), True, False, False, "", (), (), False, (), "ranks_agree"),
     )),

@@ -1,15 +1,18 @@
 """Who votes on a value: the nodes that have what is expected of them.
 
-The checks of a node judge it by the cluster file, the part and their own bounds. Where one of them fails or warns, the
-node leaves before anything is counted: of eight nodes of which five miss the cluster file's MTU, three vote. What is
-left is a comparison among equals, and its majority is usual, not right.
+The checks of a node judge it by the cluster file, the part and their own bounds. Where one of them fails or warns, or a
+value is not the one that the cluster file declares, the node leaves before anything is counted: of eight nodes of which
+five miss the cluster file's MTU, three vote. What is left is a comparison among equals, and its majority is usual, not
+right.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+from preflight.checks import yardstick
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
@@ -42,6 +45,8 @@ class Trait:
     alone: bool = True  # read of a node by itself; else what the other nodes have decides, too
     tolerance: float = 0.0  # share within which numbers count as equal
     unit: str = ""
+    expects: str = ""  # key of a class that declares the value: "versions.driver"; "rails.*.leaf": of each device
+    form: Callable[[Any], str] = str  # how a declared value is written here
 
 
 @dataclass(frozen=True)
@@ -107,7 +112,8 @@ def standing(trait: Trait, node: NodeFacts, site: Site) -> tuple[str | float | N
         value = trait.read(node, site)
         if value is None:
             return None, ()
-        return value, failing(trait.judged_by, node, site) + (trait.misses(node, site) if trait.misses else ())
+        by = failing(trait.judged_by, node, site) + (trait.misses(node, site) if trait.misses else ())
+        return value, by + ((yardstick.CHECK,) if yardstick.misses(trait, value, site) else ())
 
     return node.ballot(f"trait {trait.what}", ask) if trait.alone else ask()
 

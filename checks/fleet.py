@@ -36,7 +36,7 @@ def driver_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Itera
 
     A false alarm: nodes that are being upgraded in turn, and are not in one job while they differ.
     """
-    yield from equal(nodes, sites, _DRIVER)
+    yield from equal(nodes, sites, DRIVER)
 
 
 def _driver(node: NodeFacts, site: Site) -> str | None:
@@ -45,11 +45,11 @@ def _driver(node: NodeFacts, site: Site) -> str | None:
     try:
         return node.driver.version
     except EvidenceError:
-        return node.parsed(_DRIVER.key, facts.gpu.kernel_driver_version)
+        return node.parsed(DRIVER.key, facts.gpu.kernel_driver_version)
 
 
-_DRIVER = Trait("NVIDIA driver", "file:/proc/driver/nvidia/version", _driver, breaks=True,
-                judged_by=(versions.driver_files,))  # fmt: skip
+DRIVER = Trait("NVIDIA driver", "file:/proc/driver/nvidia/version", _driver, breaks=True,
+                judged_by=(versions.driver_files,), expects="versions.driver")  # fmt: skip
 
 
 @check(

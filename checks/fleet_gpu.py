@@ -6,13 +6,14 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from preflight.checks import gpu, gpu_memory, gpu_part, gpu_state, gpu_use, nvlink
-from preflight.checks.electorate import Electorate, Trait, failing
+from preflight.checks import gpu, gpu_memory, gpu_part, gpu_state, gpu_use, nvlink, yardstick
+from preflight.checks.electorate import Electorate, Trait, failing, poll
 from preflight.checks.fleet_reads import of_gpus
 from preflight.checks.fleet_traits import compare, differences
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts, settings
+from preflight.lean import replace
 from preflight.model import Finding, check, passed, skipped, unknown
 
 if TYPE_CHECKING:
@@ -33,21 +34,26 @@ def _memory(one: GpuHealth) -> str:
 
 GPU = (
     Trait("GPU model", "nvml:gpus", of_gpus("name", lambda one: one.name), breaks=True,
-          judged_by=(gpu_part.same_model, gpu_part.right_part)),
+          judged_by=(gpu_part.same_model, gpu_part.right_part), expects="gpu_settings.model"),
     Trait("number of GPUs", "dir:/sys/bus/pci/devices", _count, breaks=True, judged_by=(gpu.count,)),
     Trait("GPU memory", "nvml:gpus", of_gpus("memory_total_mib", _memory), breaks=True,
-          judged_by=(gpu_part.same_model, gpu_part.right_part, gpu_use.memory_headroom)),
-    Trait("ECC mode", "nvml:gpus", of_gpus("ecc", lambda one: _on(one.ecc)), judged_by=(gpu_memory.ecc_mode,)),
-    Trait("MIG mode", "nvml:gpus", of_gpus("mig", lambda one: _on(one.mig)), breaks=True, judged_by=(gpu_state.mig,)),
+          judged_by=(gpu_part.same_model, gpu_part.right_part, gpu_use.memory_headroom),
+          expects="gpu_settings.memory_mib", form="{} MiB".format),
+    Trait("ECC mode", "nvml:gpus", of_gpus("ecc", lambda one: _on(one.ecc)), judged_by=(gpu_memory.ecc_mode,),
+          expects="gpu_settings.ecc"),
+    Trait("MIG mode", "nvml:gpus", of_gpus("mig", lambda one: _on(one.mig)), breaks=True, judged_by=(gpu_state.mig,),
+          expects="gpu_settings.mig"),
     Trait("persistence mode", "nvml:gpus", of_gpus("persistence", lambda one: _on(one.persistence)),
-          judged_by=(gpu_state.persistence,)),
+          judged_by=(gpu_state.persistence,), expects="gpu_settings.persistence"),
     Trait("compute mode", "nvml:gpus", of_gpus("compute_mode", lambda one: one.compute_mode),
-          judged_by=(gpu_state.compute_mode,)),
+          judged_by=(gpu_state.compute_mode,), expects="gpu_settings.compute_mode"),
     Trait("power limit", "nvml:gpus", of_gpus("power_enforced_w", lambda one: f"{one.power_enforced_w:g} W"),
-          judged_by=(gpu_state.power_limit,)),
+          judged_by=(gpu_state.power_limit,), expects="gpu_settings.power_limit_w", form="{:g} W".format),
     Trait("application clock", "nvml:gpus",
-          of_gpus("application_clock_mhz", lambda one: f"{one.application_clock_mhz} MHz")),
-    Trait("highest SM clock", "nvml:gpus", of_gpus("sm_clock_max_mhz", lambda one: f"{one.sm_clock_max_mhz} MHz")),
+          of_gpus("application_clock_mhz", lambda one: f"{one.application_clock_mhz} MHz"),
+          expects="gpu_settings.application_clock_mhz", form="{} MHz".format),
+    Trait("highest SM clock", "nvml:gpus", of_gpus("sm_clock_max_mhz", lambda one: f"{one.sm_clock_max_mhz} MHz"),
+          expects="gpu_settings.sm_clock_max_mhz", form="{} MHz".format),
 )  # fmt: skip
 
 
@@ -66,7 +72,8 @@ def gpu_settings(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Itera
     Every step waits for the slowest GPU of the job: one node with a lower power limit or clock slows down all of
     them. With less memory, or cut into instances, the job fails there and ends everywhere.
 
-    Another model, number, memory or MIG mode fails; the rest warns. A node that misses what the cluster file, the part
+    Another model, number, memory or MIG mode fails; the rest warns. Each part is compared by itself, and several in one
+    class of the cluster file fail. A node that misses what the cluster file, the part
     or a check of the node expects of a value does not vote on it. A node without a GPU in a class where others have
     some is unknown, unless the cluster file says how many it should have: one whose GPUs all fell off the bus looks
     the same.
@@ -74,7 +81,28 @@ def gpu_settings(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Itera
     A false alarm: nodes that are capped on purpose, for their rack's power; give them a class of their own.
     """
     yield from compare(nodes, sites, GPU)
+    yield from _mixed(nodes, sites)
     yield from _without_gpus(nodes, sites)
+
+
+_PART = Trait("GPU model within a class", "dir:/sys/bus/pci/devices", lambda node, site: _part(node, site), breaks=True)
+
+
+def _part(node: NodeFacts, site: Site) -> str | None:
+    """Return what a node with GPUs was recognised as; None where it is not known."""
+    return site.part.name if site.part and node.gpus_on_bus else None
+
+
+def _mixed(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
+    """Yield the nodes of another part than most of a class that the cluster file declares: it is to be of one kind."""
+    classes: dict[str, list[NodeFacts]] = defaultdict(list)
+    for node in nodes:
+        if sites[node.node].declared_class:
+            classes[sites[node.node].class_name].append(node)
+    for members in classes.values():
+        for finding in differences(_PART, poll(_PART, members, sites)):
+            yield replace(finding, subject="GPU model", fix="Give nodes of another model a class of their own in the "
+                          "cluster file, or move the card.")  # fmt: skip
 
 
 def _without_gpus(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
@@ -151,10 +179,10 @@ def nvlink_domain(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iter
             if node.ballot("any GPU", _has_gpus, node):
                 unread[node.node] = error
             else:
-                labels[node.node] = (None, None, None, ())
+                labels[node.node] = (None, None, None, {})
     apart = [name for name, (uuid, *_) in labels.items() if uuid is None]
     odd: set[str] = set()
-    for trait, by, compared in _DOMAIN:
+    for trait, by, compared in DOMAIN:
         for finding in _agreement(labels, trait, by, compared):
             odd.update(finding.nodes)
             yield finding
@@ -171,21 +199,44 @@ def _has_gpus(node: NodeFacts) -> bool:
     return bool(node.gpus_on_bus)
 
 
-#: Cluster UUID, clique, IMEX's list, and the checks by which the node has not joined its domain as it should.
-_Labels = tuple["str | None", "str | None", "str | None", "tuple[str, ...]"]
+#: Cluster UUID, clique, IMEX's list, and for each the checks by which it is not what is expected of the node.
+_Labels = tuple["str | None", "str | None", "str | None", "Mapping[int, tuple[str, ...]]"]
 
 #: What is compared, among the nodes that have which label alike, and the label that holds it.
-_DOMAIN = (
-    (Trait("cluster UUID", "nvml:gpus", lambda node, site: _cluster(node), breaks=True), 2, 0),
-    (Trait("IMEX node list", settings.IMEX_NODES, lambda node, site: _imex(node), breaks=True), 0, 2),
-    (Trait("clique", "nvml:gpus", lambda node, site: _clique(node), breaks=True), 0, 1),
+DOMAIN = (
+    (
+        Trait(
+            "cluster UUID", "nvml:gpus", lambda node, site: _cluster(node), breaks=True, expects="nvlink.cluster_uuid"
+        ),
+        2,
+        0,
+    ),
+    (
+        Trait(
+            "IMEX node list",
+            settings.IMEX_NODES,
+            lambda node, site: _imex(node),
+            breaks=True,
+            expects="nvlink.imex_nodes",
+        ),
+        0,
+        2,
+    ),
+    (Trait("clique", "nvml:gpus", lambda node, site: _clique(node), breaks=True, expects="nvlink.clique"), 0, 1),
 )
 
 
 def _labels(node: NodeFacts, site: Site) -> _Labels:
     uuid = _cluster(node)
-    by = failing((nvlink.fabric_state,), node, site) if uuid else ()
-    return uuid, _clique(node), _imex(node) if uuid else None, by
+    labels = uuid, _clique(node), _imex(node) if uuid else None
+    missed = failing((nvlink.fabric_state,), node, site) if uuid else ()
+    by: dict[int, tuple[str, ...]] = {}
+    for trait, _, compared in DOMAIN:
+        label = labels[compared]
+        declared = (yardstick.CHECK,) if label is not None and yardstick.misses(trait, label, site) else ()
+        if all_missed := missed + declared:
+            by[compared] = all_missed
+    return (*labels, by)
 
 
 def _agreement(labels: Mapping[str, _Labels], trait: Trait, by: int, compared: int) -> Iterator[Finding]:
@@ -195,7 +246,7 @@ def _agreement(labels: Mapping[str, _Labels], trait: Trait, by: int, compared: i
         if isinstance(group, str) and isinstance(value, str):
             groups[group][name] = value
     for members in groups.values():
-        reported = {name: labels[name][3] for name in members if labels[name][3]}
+        reported = {name: missed for name in members if (missed := labels[name][3].get(compared, ()))}
         yield from differences(trait, Electorate(
             {name: value for name, value in members.items() if name not in reported},
             {name: value for name, value in members.items() if name in reported}, reported, {},

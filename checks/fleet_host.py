@@ -12,6 +12,7 @@ from preflight.checks.fleet_traits import compare
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts, settings
+from preflight.facts.network_switch import OS_RELEASE
 from preflight.model import Finding, check
 
 #: Boot options that name a disk, an image or the node itself.
@@ -26,6 +27,13 @@ def _boot_options(node: NodeFacts, site: Site) -> str | None:
 
 def _microcode(node: NodeFacts, site: Site) -> str | None:
     return node.parsed(settings.CPUINFO, settings.cpu).microcode or None
+
+
+def _distribution(node: NodeFacts, site: Site) -> str | None:
+    """Return what the distribution calls itself; in a container it is the image's."""
+    if node.in_container or not node.evidence.exists(OS_RELEASE):
+        return None
+    return node.parsed(OS_RELEASE, settings.pretty_name)
 
 
 def _memory(node: NodeFacts, site: Site) -> float:
@@ -53,7 +61,8 @@ def _sysctl(name: str) -> Trait:
         rails = [port.netdev for port in compute(node, site) if port.roce and port.netdev]
         return several(facts.addresses.effective(node.evidence, rail, name) for rail in rails)
 
-    return Trait(f"{name} of the rails", f"file:{facts.addresses.SYSCTL}/all/{name}", read, judged_by=(rails.subnets,))
+    return Trait(f"{name} of the rails", f"file:{facts.addresses.SYSCTL}/all/{name}", read, judged_by=(rails.subnets,),
+                 expects=f"host.{name}")  # fmt: skip
 
 
 def _governor(node: NodeFacts, site: Site) -> str | None:
@@ -74,28 +83,37 @@ def _spaced(words: str) -> str:
 
 
 HOST = (
-    Trait("BIOS version", f"{settings.DMI}/bios_version", on_the_host(where_there(f"{settings.DMI}/bios_version"))),
-    Trait("server model", f"{settings.DMI}/product_name", on_the_host(where_there(f"{settings.DMI}/product_name"))),
-    Trait("CPU model", settings.CPUINFO, text(settings.CPUINFO, lambda said: settings.cpu(said).model)),
-    Trait("CPU microcode", settings.CPUINFO, _microcode),
-    Trait("CPU sockets", settings.SOCKETS, _sockets),
-    Trait("NUMA nodes (NPS)", _NUMA, _numa),
-    Trait("memory", settings.MEMINFO, _memory, tolerance=0.01, unit="GiB"),
-    Trait("kernel release", facts.kernel.RELEASE, text(facts.kernel.RELEASE)),
+    Trait("BIOS version", f"{settings.DMI}/bios_version", on_the_host(where_there(f"{settings.DMI}/bios_version")),
+          expects="firmware.bios"),
+    Trait("server model", f"{settings.DMI}/product_name", on_the_host(where_there(f"{settings.DMI}/product_name")),
+          expects="host.server"),
+    Trait("CPU model", settings.CPUINFO, text(settings.CPUINFO, lambda said: settings.cpu(said).model),
+          expects="host.cpu"),
+    Trait("CPU microcode", settings.CPUINFO, _microcode, expects="firmware.microcode"),
+    Trait("CPU sockets", settings.SOCKETS, _sockets, expects="host.sockets"),
+    Trait("NUMA nodes (NPS)", _NUMA, _numa, expects="host.numa_nodes"),
+    Trait("memory", settings.MEMINFO, _memory, tolerance=0.01, unit="GiB", expects="host.memory_gib"),
+    Trait("kernel release", facts.kernel.RELEASE, text(facts.kernel.RELEASE), expects="versions.kernel"),
+    Trait("distribution", OS_RELEASE, _distribution, expects="versions.os"),
     Trait("boot options", facts.kernel.CMDLINE, _boot_options, items=" ",
-          judged_by=(kernel.boot_options,)),
-    Trait("frequency governor", "dir:/sys/devices/system/cpu/cpufreq", _governor, judged_by=(kernel.cpu_governor,)),
-    Trait("transparent huge pages", settings.HUGE_PAGES, where_there(settings.HUGE_PAGES, settings.chosen)),
-    Trait("reserved huge pages", "file:/proc/sys/vm/nr_hugepages", where_there("file:/proc/sys/vm/nr_hugepages")),
+          judged_by=(kernel.boot_options,), expects="host.boot_options"),
+    Trait("frequency governor", "dir:/sys/devices/system/cpu/cpufreq", _governor, judged_by=(kernel.cpu_governor,),
+          expects="host.governor"),
+    Trait("transparent huge pages", settings.HUGE_PAGES, where_there(settings.HUGE_PAGES, settings.chosen),
+          expects="host.transparent_huge_pages"),
+    Trait("reserved huge pages", "file:/proc/sys/vm/nr_hugepages", where_there("file:/proc/sys/vm/nr_hugepages"),
+          expects="host.huge_pages"),
     Trait("numa_balancing", "file:/proc/sys/kernel/numa_balancing",
-          where_there("file:/proc/sys/kernel/numa_balancing"), judged_by=(kernel.numa_balancing,)),
+          where_there("file:/proc/sys/kernel/numa_balancing"), judged_by=(kernel.numa_balancing,),
+          expects="host.numa_balancing"),
     _sysctl("rp_filter"), _sysctl("arp_ignore"), _sysctl("arp_announce"),
     Trait("ephemeral ports", facts.host.PORT_RANGE, text(facts.host.PORT_RANGE, _spaced),
-          judged_by=(host.local_ports,)),
-    *(Trait(name, f"file:/proc/sys/net/{folder}/{name}", where_there(f"file:/proc/sys/net/{folder}/{name}", _spaced))
+          judged_by=(host.local_ports,), expects="host.local_port_range"),
+    *(Trait(name, f"file:/proc/sys/net/{folder}/{name}", where_there(f"file:/proc/sys/net/{folder}/{name}", _spaced),
+            expects=f"host.{name}")
       for folder, name in (("core", "rmem_max"), ("core", "wmem_max"), ("ipv4", "tcp_rmem"), ("ipv4", "tcp_wmem"))),
-    Trait("RDMA network namespaces", settings.NETNS, where_there(settings.NETNS)),
-    Trait("locked memory", facts.host.LIMITS, _memlock, judged_by=(host.memlock,)),
+    Trait("RDMA network namespaces", settings.NETNS, where_there(settings.NETNS), expects="host.rdma_namespaces"),
+    Trait("locked memory", facts.host.LIMITS, _memlock, judged_by=(host.memlock,), expects="host.memlock"),
 )  # fmt: skip
 
 
@@ -109,7 +127,7 @@ HOST = (
     scope="fleet",
 )
 def host_settings(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
-    """Compare BIOS, CPU, memory, NUMA layout, kernel, boot options, huge pages, sysctls and locked memory.
+    """Compare BIOS, CPU, memory, NUMA, kernel, distribution, boot options, huge pages, sysctls and locked memory.
 
     A job runs at the pace of its slowest node: another BIOS profile or governor costs that node some percent, and all
     others wait for it in every step. A node with less memory ends the job of all.

@@ -78,12 +78,14 @@ def _peer_memory(node: NodeFacts, site: Site) -> str | None:
 
 NIC = (
     Trait("RDMA devices and their places", f"dir:{ROOT}", _places, breaks=True, items=", ",
-          judged_by=(rdma.device_count, rdma.registered)),
+          judged_by=(rdma.device_count, rdma.registered), expects="rails.*.pci", form="at {}".format),
     Trait("link layer of the compute ports", f"file:{ROOT}/*/ports/*/link_layer", _link_layer, breaks=True,
           judged_by=(rdma_port.link_layer,)),
-    Trait("ACS between GPUs and NICs", facts.lspci.LSPCI, _acs, judged_by=(gpudirect_path.path,)),
-    Trait("MaxReadReq of the compute NICs", facts.lspci.LSPCI, _max_read_request, judged_by=(pcie.max_read_request,)),
-    Trait("way to GPU memory", facts.kernel.MODULES, _peer_memory, judged_by=(gpudirect.peer_memory,)),
+    Trait("ACS between GPUs and NICs", facts.lspci.LSPCI, _acs, judged_by=(gpudirect_path.path,), expects="ports.acs"),
+    Trait("MaxReadReq of the compute NICs", facts.lspci.LSPCI, _max_read_request, judged_by=(pcie.max_read_request,),
+          expects="ports.max_read_request_bytes", form="{} bytes".format),
+    Trait("way to GPU memory", facts.kernel.MODULES, _peer_memory, judged_by=(gpudirect.peer_memory,),
+          expects="ports.peer_memory"),
 )  # fmt: skip
 
 

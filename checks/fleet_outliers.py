@@ -12,8 +12,8 @@ from preflight.checks.electorate import failing, kinds
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
-from preflight.facts.fleet import ENOUGH, outliers
-from preflight.lean import dataclass
+from preflight.facts.fleet import ENOUGH, outliers, settles, sides, systemic
+from preflight.lean import dataclass, replace
 from preflight.model import Check, Finding, Status, check, passed, skipped, unknown, warned
 
 #: Utilisation up to which a GPU is idle, and from which it is busy, percent: between the two it is not compared.
@@ -31,8 +31,8 @@ class _Number:
     key: str  # the record that shows it
     floor: float  # in its unit; with ``share``, that share of the median
     share: bool = False
-    up: bool = True
-    down: bool = True
+    up: bool = True  # whether a node above most others is worth a word; else only where 30 % are, as most may be wrong
+    down: bool = True  # the same, below
     judged_by: tuple[Check, ...] = ()
 
 
@@ -94,9 +94,11 @@ def numbers_alike(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iter
     is needed; what is a fault shows as a difference before it shows as an alarm.
 
     It warns beyond 3.5 spreads (median absolute deviation) from the median, and at least 10 C, 5 % of the clock, or
-    1 ms: where nodes hardly differ, the least of differences would be an outlier. Fewer than five nodes are
-    not compared, idle GPUs only with idle ones. A node that fails the check of a number (gpu.temperature-margin,
-    gpu.throttling, host.time-sync) is left out of the median, and passes nothing here. It gates no job.
+    1 ms: where nodes hardly differ, the least of differences would be an outlier. Cooler or faster nodes are named
+    where they are 30 %, as most may then be wrong; of two groups, neither of which has 60 %, both are, and none is
+    right. Fewer than five nodes are not compared, idle GPUs only with idle ones. A node that fails the check of a
+    number (gpu.temperature-margin, gpu.throttling, host.time-sync) is left out of the median, and passes nothing here.
+    It gates no job.
 
     A false alarm: a node at the warm end of its row, or one that runs another job than its neighbours.
     """
@@ -128,8 +130,10 @@ _LOSS = (counters.loss,)
 _LINKS = (rdma_port.port_state, rdma_port.port_rate)
 _PORTS = "files:/sys/class/infiniband/*/ports/*/{}"
 RATES = {
-    "sent": _Number("traffic sent", "Gb/s", _PORTS.format("counters"), 0.2, share=True, judged_by=_LINKS),
-    "received": _Number("traffic received", "Gb/s", _PORTS.format("counters"), 0.2, share=True, judged_by=_LINKS),
+    "sent": _Number("traffic sent", "Gb/s", _PORTS.format("counters"), 0.2, share=True, up=False,
+                    judged_by=_LINKS),
+    "received": _Number("traffic received", "Gb/s", _PORTS.format("counters"), 0.2, share=True, up=False,
+                    judged_by=_LINKS),
     **{
         name: _Number(what, "for each GB", _PORTS.format("hw_counters"), floor, down=False, judged_by=_LOSS)
         for name, what, floor in (
@@ -159,8 +163,10 @@ def rates_alike(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterat
     Ranks of one collective send alike: a node that carries less waits for something of its own, one that is told
     to slow down far more often than its peers sits behind a full port. No threshold of one node shows that.
 
-    Traffic warns at 20 % from the median, out of order and repeated packets from one more for each GB, notifications
-    from 100 more, and each only beyond 3.5 spreads. Fewer than five nodes are not compared; those that fail
+    Traffic warns at 20 % below the median; above it only where 30 % of the nodes carry more, as most may then be the
+    slow ones: one that carries more does another part of the job's work. Out of order and repeated packets warn from
+    one more for each GB, notifications from 100 more, and each only beyond 3.5 spreads. Of two groups, neither of which
+    has 60 % of the nodes, both are named, and none is right. Fewer than five nodes are not compared; those that fail
     rdma.port-state or rdma.port-rate are left out of the median of traffic, those that fail counters.loss out of that
     of repeated packets. It gates no job.
 
@@ -233,12 +239,7 @@ def _of_number(name: str, number: _Number, heard: Mapping[str, _Asked]) -> Itera
     floor = number.floor
     if number.share and voting:
         floor *= abs(median(voting.values()))
-    for one in outliers(voting, floor, up=number.up, down=number.down):
-        mine, usual = f"{one.number:.4g} {number.unit}", f"{one.usual:.4g} {number.unit}"
-        yield warned(
-            f"{number.what}: {mine}, {usual} in the middle of {len(voting)} nodes", subject=number.what, found=mine,
-            expected=f"within {max(floor, 3.5 * one.spread):.3g} of {usual}", evidence=[number.key],
-        ).on([one.name])  # fmt: skip
+    yield from _apart(number, voting, floor)
     for node, value in apart.items():
         by = heard[node].missed[name]
         if voting and abs(value - median(voting.values())) <= floor:
@@ -248,3 +249,29 @@ def _of_number(name: str, number: _Number, heard: Mapping[str, _Asked]) -> Itera
         said = f"{number.what}: {value:.4g} {number.unit}, not what is expected of it (see {' and '.join(by)})"
         yield warned(said, subject=number.what, found=f"{value:.4g} {number.unit}", evidence=[number.key],
                      fix=f"Correct what {' and '.join(by)} reports.").unless_reported(by).on([node])  # fmt: skip
+
+
+def _apart(number: _Number, voting: Mapping[str, float], floor: float) -> Iterator[Finding]:
+    """Yield the numbers apart from those of most nodes; of two groups without a majority both, and none is right."""
+    groups = sides(voting, floor)
+    if groups is not None and not settles(max(map(len, groups)), len(voting)):
+        listed = "; ".join(f"about {median(side.values()):.4g} {number.unit} on {len(side)}" for side in groups)
+        found = warned(
+            f"{number.what} differs between two groups of nodes, and none is most of them: {listed}",
+            subject=number.what, found=listed, expected="alike on nodes of a kind; which side is right is not known",
+            evidence=[number.key],
+        ).on(voting)  # fmt: skip
+        yield replace(found, undecided=True)
+        return
+    odd = outliers(voting, floor)
+    above = sum(one.number > one.usual for one in odd)
+    for one in odd:
+        bad, many = (number.up, above) if one.number > one.usual else (number.down, len(odd) - above)
+        if not bad and not systemic(many, len(voting)):
+            continue
+        mine, usual = f"{one.number:.4g} {number.unit}", f"{one.usual:.4g} {number.unit}"
+        yield warned(
+            f"{number.what}: {mine}; most nodes ({len(voting) - len(odd)} of {len(voting)}) have about {usual}",
+            subject=number.what, found=mine, expected=f"within {max(floor, 3.5 * one.spread):.3g} of {usual}",
+            evidence=[number.key],
+        ).on([one.name])  # fmt: skip

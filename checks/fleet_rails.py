@@ -91,6 +91,14 @@ def _vlan(node: NodeFacts, port: Port) -> str | None:
     return None if there is None or there.vlan is None else str(there.vlan)
 
 
+def _leaf(node: NodeFacts, port: Port) -> str | None:
+    """Return the switch that a RoCE rail is plugged into; None: it does not say."""
+    if not port.roce or not port.netdev:
+        return None
+    there = node.parsed(lldp.LLDP, lldp.parse).get(port.netdev)
+    return None if there is None else there.switch
+
+
 def _rate(node: NodeFacts, port: Port) -> str | None:
     """Return what the kernel prints, with lanes and speed: ``400 Gb/sec (4X NDR)``."""
     key = f"file:{ROOT}/{port.device}/ports/{port.number}/rate"
@@ -99,7 +107,7 @@ def _rate(node: NodeFacts, port: Port) -> str | None:
     return node.evidence.text(key).strip()
 
 
-def _by_rail(read: OfPort) -> Callable[[NodeFacts, Site], str | None]:
+def by_rail(read: OfPort) -> Callable[[NodeFacts, Site], str | None]:
     """Read a value of every compute port that is up, in the order of the rails."""
 
     def of_node(node: NodeFacts, site: Site) -> str | None:
@@ -170,16 +178,32 @@ def _spans(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> dict[str, t
 
 
 RAILS = tuple(
-    Trait(what, key, _by_rail(read), breaks=True, items="; ", each=True, judged_by=judged_by)
-    for what, key, read, judged_by in (
-        ("IP subnet of each rail", "cmd:ip -j addr", _subnet, (rails.subnets, rdma_port.link_layer)),
-        ("InfiniBand subnet of each rail", f"file:{ROOT}/*/ports/*/gids/0", _manager, (rdma_port.link_layer,)),
-        ("partitions of each rail", f"file:{ROOT}/*/ports/*/pkeys/0", _partitions, (rdma_port.link_layer,)),
-        ("VLAN tag of each rail", VLANS, _tag, (rdma_port.link_layer,)),
-        ("VLAN of each rail at its switch", lldp.LLDP, _vlan, (rdma_port.link_layer,)),
-        ("rate of each rail", f"file:{ROOT}/*/ports/*/rate", _rate, (rdma_port.port_rate,)),
+    Trait(what, key, by_rail(read), breaks=True, items="; ", each=True, judged_by=judged_by, expects=expects)
+    for what, key, read, judged_by, expects in (
+        ("IP subnet of each rail", "cmd:ip -j addr", _subnet, (rails.subnets, rdma_port.link_layer), "rails.*.subnet"),
+        (
+            "InfiniBand subnet of each rail",
+            f"file:{ROOT}/*/ports/*/gids/0",
+            _manager,
+            (rdma_port.link_layer,),
+            "rails.*.ib_subnet",
+        ),
+        (
+            "partitions of each rail",
+            f"file:{ROOT}/*/ports/*/pkeys/0",
+            _partitions,
+            (rdma_port.link_layer,),
+            "rails.*.partitions",
+        ),
+        ("VLAN tag of each rail", VLANS, _tag, (rdma_port.link_layer,), "rails.*.vlan"),
+        ("VLAN of each rail at its switch", lldp.LLDP, _vlan, (rdma_port.link_layer,), "rails.*.switch_vlan"),
+        ("rate of each rail", f"file:{ROOT}/*/ports/*/rate", _rate, (rdma_port.port_rate,), ""),
     )
 )
+
+
+LEAF = Trait("leaf of each rail", lldp.LLDP, by_rail(_leaf), breaks=True, items="; ", each=True,
+             expects="rails.*.leaf")  # fmt: skip
 
 
 @check(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from preflight import facts
 from preflight.checks import gpu_part
@@ -42,16 +42,19 @@ def _release(said: str) -> str:
 
 
 SOFTWARE = (
-    Trait("PyTorch", "file:*.dist-info/INSTALLER", _torch, breaks=True),
-    Trait("NCCL plug-ins", LIBRARIES, _plugins, breaks=True),
-    Trait("NVIDIA kernel modules", NVIDIA_VERSION, on_gpu_nodes(text(NVIDIA_VERSION, _flavour))),
-    Trait("CUDA toolkit", settings.CUDA, on_gpu_nodes(where_there(settings.CUDA, settings.cuda_version))),
-    Trait("OFED or DOCA", settings.OFED, on_rdma_nodes(installed(settings.OFED, _release))),
+    Trait("PyTorch", "file:*.dist-info/INSTALLER", _torch, breaks=True, expects="versions.pytorch"),
+    Trait("NCCL plug-ins", LIBRARIES, _plugins, breaks=True, expects="versions.nccl_plugins"),
+    Trait("NVIDIA kernel modules", NVIDIA_VERSION, on_gpu_nodes(text(NVIDIA_VERSION, _flavour)),
+          expects="versions.kernel_modules"),
+    Trait("CUDA toolkit", settings.CUDA, on_gpu_nodes(where_there(settings.CUDA, settings.cuda_version)),
+          expects="versions.cuda"),
+    Trait("OFED or DOCA", settings.OFED, on_rdma_nodes(installed(settings.OFED, _release)), expects="versions.ofed"),
     Trait("mlx5_core", "file:/sys/module/mlx5_core/version",
-          on_rdma_nodes(where_there("file:/sys/module/mlx5_core/version"))),
-    Trait("efa", "file:/sys/module/efa/version", on_rdma_nodes(where_there("file:/sys/module/efa/version"))),
+          on_rdma_nodes(where_there("file:/sys/module/mlx5_core/version")), expects="versions.mlx5_core"),
+    Trait("efa", "file:/sys/module/efa/version", on_rdma_nodes(where_there("file:/sys/module/efa/version")),
+          expects="versions.efa"),
     Trait("NVIDIA container toolkit", settings.TOOLKIT,
-          on_gpu_nodes(installed(settings.TOOLKIT, settings.toolkit_version))),
+          on_gpu_nodes(installed(settings.TOOLKIT, settings.toolkit_version)), expects="versions.container_toolkit"),
 )  # fmt: skip
 
 
@@ -79,9 +82,8 @@ def software(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[
     yield from compare(nodes, sites, SOFTWARE)
 
 
-def _nic_firmware(nodes: Sequence[NodeFacts]) -> Iterator[Trait]:
+def nic_firmware(boards: Iterable[str]) -> Iterator[Trait]:
     """Yield a trait for each board (PSID): a firmware is of a board, and only NICs of one board can be compared."""
-    boards = {board for node in nodes for board in _of_boards(node)}
     for board in sorted(boards):
 
         def read(node: NodeFacts, site: Site, board: str = board) -> str | None:
@@ -90,7 +92,8 @@ def _nic_firmware(nodes: Sequence[NodeFacts]) -> Iterator[Trait]:
                 raise EvidenceError(*found)
             return found
 
-        yield Trait(f"firmware of NICs {board}", f"file:{ROOT}/*/fw_ver", read, alone=False)
+        yield Trait(f"firmware of NICs {board}", f"file:{ROOT}/*/fw_ver", read, alone=False,
+                    expects=f"firmware.nics.{board}")  # fmt: skip
 
 
 def _of_boards(node: NodeFacts) -> Mapping[str, str | tuple[str, str] | None]:
@@ -132,9 +135,21 @@ def _gsp(node: NodeFacts, site: Site) -> str | None:
 
 
 FIRMWARE = (
-    Trait("VBIOS", "nvml:gpus", of_gpus("vbios", lambda gpu: gpu.vbios), judged_by=(gpu_part.firmware,)),
-    Trait("InfoROM", "nvml:gpus", of_gpus("inforom", lambda gpu: gpu.inforom), judged_by=(gpu_part.firmware,)),
-    Trait("GSP firmware", "nvml:gpus", _gsp, judged_by=(gpu_part.firmware,)),
+    Trait(
+        "VBIOS",
+        "nvml:gpus",
+        of_gpus("vbios", lambda gpu: gpu.vbios),
+        judged_by=(gpu_part.firmware,),
+        expects="firmware.vbios",
+    ),
+    Trait(
+        "InfoROM",
+        "nvml:gpus",
+        of_gpus("inforom", lambda gpu: gpu.inforom),
+        judged_by=(gpu_part.firmware,),
+        expects="firmware.inforom",
+    ),
+    Trait("GSP firmware", "nvml:gpus", _gsp, judged_by=(gpu_part.firmware,), expects="firmware.gsp"),
 )
 
 
@@ -159,4 +174,6 @@ def firmware(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[
     for node in nodes:
         mine[sites[node.node].class_name].append(node)
     for members in mine.values():
-        yield from compare(members, sites, (*FIRMWARE, *_nic_firmware(members)))
+        yield from compare(
+            members, sites, (*FIRMWARE, *nic_firmware({board for node in members for board in _of_boards(node)}))
+        )

@@ -43,12 +43,20 @@ def _alike(trait: Trait, polled: Electorate, fine: Sequence[str], without: Seque
         return unknown(
             f"{trait.what}: {value} on the only node of its kind, nothing to compare with", evidence=keys
         ).on(fine)
-    said = f"{trait.what} is {value} on all {found.total} nodes"
+    said = f"{trait.what} is {value} on {_nodes(found.total, 'all ')}"
     if len(found.values) > 1:
         said = f"{trait.what} is {value}, as on most nodes ({len(found.holders)} of {found.total})"
     elif differing := len(polled.values) + len(polled.apart) - len(fine):
-        said = f"{trait.what} is {value} on {len(fine)} nodes; {differing} miss what is expected of them"
+        on, miss = (
+            _nodes(len(fine)),
+            "misses what is expected of it" if differing == 1 else "miss what is expected of them",
+        )
+        said = f"{trait.what} is {value} on {on}; {differing} {miss}"
     return passed(said, found=value, evidence=keys).on(fine)
+
+
+def _nodes(number: int, all_of: str = "") -> str:
+    return "1 node" if number == 1 else f"{all_of}{number} nodes"
 
 
 def compare(nodes: Sequence[NodeFacts], sites: Mapping[str, Site], traits: Sequence[Trait]) -> Iterator[Finding]:
@@ -105,7 +113,7 @@ def differences(trait: Trait, polled: Electorate) -> Iterator[Finding]:
     """Yield the nodes apart, then those whose value most of the others do not have, or all where none is usual."""
     found = polled.result
     say = failed if trait.breaks else warned
-    yield from _missed(trait, polled, {name: _apart(trait, value, found.usual) for name, value in polled.apart.items()
+    yield from missed(trait, polled, {name: _apart(trait, value, found.usual) for name, value in polled.apart.items()
                                        if value != found.usual})  # fmt: skip
     if len(found.values) < 2:
         return
@@ -124,7 +132,7 @@ def _apart(trait: Trait, value: str, usual: str | None) -> tuple[str, str]:
     return _parts(trait, value, usual) if usual is not None else (value, "")
 
 
-def _missed(trait: Trait, polled: Electorate, wrong: Mapping[str, tuple[str, str]]) -> Iterator[Finding]:
+def missed(trait: Trait, polled: Electorate, wrong: Mapping[str, tuple[str, str]]) -> Iterator[Finding]:
     """Yield the nodes that miss what is expected of them, and whose value those that vote do not have.
 
     Where no node is left to vote, there is nothing to compare them with: none of them is right.
@@ -163,7 +171,7 @@ def _of_devices(trait: Trait, polled: Electorate) -> Iterator[Finding]:
         wrong = _other_devices(trait, value, usual)
         if not polled.values or wrong[0]:
             apart[name] = wrong if polled.values else (value, "")
-    yield from _missed(trait, polled, apart)
+    yield from missed(trait, polled, apart)
     alike: dict[tuple[str, str], list[str]] = defaultdict(list)
     for name, value in polled.values.items():
         mine, theirs = _other_devices(trait, value, usual)

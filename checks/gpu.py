@@ -29,8 +29,10 @@ def count(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     The PCI bus is asked, not the driver: a GPU that fell off the bus or whose driver is dead must
     not look like a machine that has none. Fewer than promised fails; boards with NVSwitches carry eight.
-    Where nothing promises a number, what was found is unknown. So is a machine with neither a GPU nor an RDMA NIC,
-    unless its class says `gpus = 0`: a node whose GPUs all fell off the bus looks the same. A network switch is
+    Where nothing promises a number, what was found is unknown. So is a node without a GPU where the NVIDIA driver is
+    loaded, GPUs have device nodes, NVSwitches are on the bus or the kernel's log has Xids; and a machine with neither a
+    GPU nor an RDMA NIC, unless its class says `gpus = 0`: a node whose GPUs all fell off the bus looks the same. A node
+    with NICs of which nothing speaks of a GPU, as one for storage, is judged by its NICs alone. A network switch is
     named as one, and nothing else of it is judged.
 
     A false alarm: a virtual machine that was given more than four of a board's eight GPUs; say `gpus` for its class
@@ -41,7 +43,11 @@ def count(node: NodeFacts, site: Site) -> Iterator[Finding]:
         return
     bus = node.gpus_on_bus
     if not bus and site.gpus.value is None:
-        yield nothing(node, site) or skipped("the PCI bus holds no NVIDIA GPU", evidence=[PCI_BUS])
+        yield nothing(node, site) or skipped(
+            "GPUs were not judged: the PCI bus holds no NVIDIA GPU, and nothing speaks of one "
+            f"({site.gpus.key} says how many to expect)",
+            evidence=[PCI_BUS],
+        )
         return
     yield compare(len(bus), site.gpus, what="GPUs on the PCI bus", evidence=[PCI_BUS])
 

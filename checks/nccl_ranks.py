@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from preflight.checks import nccl_balance, nccl_env, nccl_features, nccl_fit, nccl_lint, roce_fleet
+from preflight.checks import nccl_balance, nccl_env, nccl_features, nccl_fit, nccl_lint, roce_fleet, yardstick
 from preflight.checks.electorate import Electorate, Trait, failing, kinds
 from preflight.checks.fleet_traits import differences, equal
 from preflight.checks.nccl_place import nccl_versions
@@ -39,7 +39,7 @@ def version_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iter
 
     A false alarm: a spare package on one node that no job loads.
     """
-    yield from equal(nodes, sites, _NCCL)
+    yield from equal(nodes, sites, NCCL)
 
 
 def _versions(node: NodeFacts, site: Site) -> str | None:
@@ -49,7 +49,7 @@ def _versions(node: NodeFacts, site: Site) -> str | None:
     return " and ".join(".".join(map(str, version)) for version in sorted(set(nccl_versions(node)))) or None
 
 
-_NCCL = Trait("NCCL", LIBRARIES, _versions, breaks=True)
+NCCL = Trait("NCCL", LIBRARIES, _versions, breaks=True, expects="versions.nccl")
 
 
 @check(
@@ -104,15 +104,39 @@ _TRAFFIC_CLASS = "NCCL_IB_TC"
 
 
 def _settings(node: NodeFacts, site: Site) -> _Settings:
-    from preflight.facts.nccl_lint.agree import values
+    from preflight.facts.nccl_lint.agree import compared, values
 
     of_ranks = tuple(values(env) for env in _environments(node))
     faults = {name: failing(_OF_ONE, node, site, name) for settings in of_ranks for name in settings}
     if by := failing((nccl_balance.load_balancing,), node, site):
         faults |= dict.fromkeys(nccl_balance.VARIABLES, by)
+    for trait in declared_variables(site):
+        if compared(trait.what) and yardstick.misses(trait, _shown(of_ranks, trait.what), site):
+            faults[trait.what] = (*faults.get(trait.what, ()), yardstick.CHECK)
     with suppress(EvidenceError):
         faults[_TRAFFIC_CLASS] = roce_fleet.breaks("traffic class", "DSCP")(node, site)
     return _Settings(of_ranks, {name: by for name, by in faults.items() if by})
+
+
+def declared_variables(site: Site) -> Iterator[Trait]:
+    """Yield a trait for each variable that the cluster file declares for all ranks."""
+    from preflight.facts.nccl_lint.agree import MUST, compared, values
+
+    for name in site.members.nccl or ():
+
+        def normal(value: str, name: str = name) -> str:
+            return values({name: value}).get(name, "unset") if compared(name) else value
+
+        def read(node: NodeFacts, site: Site, name: str = name, normal: Callable[[str], str] = normal) -> str | None:
+            settings = [{name: normal(env[name])} if name in env else {} for env in _environments(node)]
+            return _shown(settings, name)
+
+        yield Trait(name, PROCESS, read, breaks=name in MUST, expects=f"nccl.{name}", form=normal)
+
+
+def _shown(of_ranks: Sequence[Mapping[str, str]], name: str) -> str:
+    """Write what the ranks of a node have set."""
+    return " and ".join(sorted({settings.get(name, "unset") for settings in of_ranks}) or ["unset"])
 
 
 def _environments(node: NodeFacts) -> Iterator[Mapping[str, str]]:

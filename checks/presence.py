@@ -6,21 +6,31 @@ one is expected, the check that counts it fails; the others only say that they c
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from preflight.cluster import Roles, Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
+from preflight.facts.container import GPU_NODES, gpu_nodes
 from preflight.facts.gpudirect import NEAR
+from preflight.facts.kernel import NVIDIA_VERSION
+from preflight.facts.kernel_log import DMESG
 from preflight.facts.pci import ROOT as PCI
 from preflight.facts.rdma import ROOT as IB
 from preflight.facts.rdma import Port, all_efa, is_software
-from preflight.model import Finding, failed, skipped, unknown
+from preflight.facts.xid import events
+from preflight.lean import fields
+from preflight.model import Finding, Status, failed, skipped, unknown
 
 PCI_BUS = f"dir:{PCI}"
 RDMA_CLASS = f"dir:{IB}"
 
+
+#: PCI class of NVSwitches: a bridge of NVIDIA's.
+_BRIDGE = 0x0680
 
 #: What is found where there is nothing to judge, and how that of a switch begins.
 NOTHING, SWITCH = "no GPU, no RDMA NIC", "network switch"
@@ -32,7 +42,18 @@ def nothing(node: NodeFacts, site: Site) -> Finding | None:
     A node whose GPUs all fell off the bus looks the same, so this is no pass. `hcas = 0` does not say how many GPUs
     there should be; `gpus = 0` is enough: a machine without GPUs often has no RDMA NIC.
     """
-    if site.gpus.value is not None or site.hcas.value or site.members.ports.compute:
+    if site.gpus.value is not None:
+        return None
+    if not node.gpus_on_bus and (traces := gpu_traces(node)):
+        what = ", ".join(traces.values())
+        return unknown(
+            f"no NVIDIA GPU on the PCI bus, and yet {what}: the node may have lost its GPUs",
+            found="0",
+            expected="the GPUs that this speaks of, or a class of nodes that are to have none",
+            evidence=list(dict.fromkeys((PCI_BUS, *traces))),
+            fix=f"`lspci -d 10de:`, power-cycle the node. If it is to have none, declare it: {site.gpus.key} = 0.",
+        )
+    if site.hcas.value or site.members.ports.compute:
         return None
     if node.gpus_on_bus or node.rdma_nics_on_bus or node.rdma_devices:
         return None
@@ -44,6 +65,26 @@ def nothing(node: NodeFacts, site: Site) -> Finding | None:
         fix=f"A GPU node: `lspci -d 10de:`, power-cycle it. Else declare it: {site.gpus.key} = 0, {site.hcas.key} = 0. "
         "To see a report: `preflight demo`.",
     )
+
+
+def gpu_traces(node: NodeFacts) -> dict[str, str]:
+    """Return what speaks of GPUs on a node whose bus shows none: record -> words; none in a container."""
+    found: dict[str, str] = {}
+    if node.in_container:
+        return found
+    with suppress(EvidenceError):
+        if node.evidence.exists(NVIDIA_VERSION):
+            found[NVIDIA_VERSION] = "the NVIDIA driver is loaded"
+    with suppress(EvidenceError):
+        if any(re.fullmatch(r"nvidia[0-9]+", name) for name in node.parsed(GPU_NODES, gpu_nodes)):
+            found[GPU_NODES] = "/dev has device nodes of GPUs"
+    with suppress(EvidenceError):
+        if any(device.vendor == "10de" and device.class_code >> 8 == _BRIDGE for device in node.pci):
+            found[PCI_BUS] = "NVSwitches are on the bus"
+    with suppress(EvidenceError):
+        if events(node.kernel_log.lines).gpus:
+            found[DMESG] = "the kernel's log has Xids"
+    return found
 
 
 def of_switch(node: NodeFacts) -> Finding | None:
@@ -58,6 +99,23 @@ def of_switch(node: NodeFacts) -> Finding | None:
         evidence=[key],
         fix="Leave it out of --hosts. What switches announce to nodes is judged there (switch.pfc, switch.mtu).",
     )
+
+
+def nothing_declared(node: NodeFacts, site: Site) -> Finding | None:
+    """Return the finding of a node of whose versions, firmware and settings the cluster file declares none."""
+    tables = (
+        site.members.versions,
+        site.members.firmware,
+        site.members.gpu_settings,
+        site.members.host,
+        site.members.nvlink,
+    )
+    set_keys = any(getattr(table, key.name) is not None for table in tables for key in fields(table))
+    ports, qos = site.members.ports, site.members.qos
+    beside = (ports.gid_index, ports.acs, ports.max_read_request_bytes, ports.peer_memory, qos.dscp_map, qos.dcqcn)
+    if set_keys or site.members.rails or site.members.nccl or any(value is not None for value in beside):
+        return None
+    return Finding(Status.SKIP, "the cluster file declares no version, firmware or setting of this node")
 
 
 def no_gpu(node: NodeFacts, site: Site) -> Finding | None:

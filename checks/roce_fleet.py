@@ -83,7 +83,7 @@ PORTS = (
     Trait("ECN per priority", "file:/sys/class/net/*/ecn/roce_np/enable/*", _by_port(_ecn),
           misses=breaks("ECN")),
     Trait("priority of each DSCP", "cmd:dcb -j app show dev *", _by_port(_dscp), items=", ",
-          misses=breaks("trust", "priority")),
+          misses=breaks("trust", "priority"), expects="qos.dscp_map"),
     Trait("global pause", "cmd:ethtool -a *", _by_port(_pause), misses=breaks("global pause")),
 )  # fmt: skip
 
@@ -139,7 +139,7 @@ def gid_index(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator
     A false alarm: pods of one host, whose rows follow each other; with the variable unset that is no fault.
     """
     fixed = any(node.ballot(VARIABLE, _is_fixed, node) for node in nodes)
-    for finding in equal(nodes, sites, _GID_INDEX):
+    for finding in equal(nodes, sites, GID_INDEX):
         yield finding if fixed else softened(finding)
 
 
@@ -159,8 +159,8 @@ def _names_another_row(node: NodeFacts, site: Site) -> tuple[str, ...]:
     return (nccl_fit.gid_index.id,) if subjects(nccl_fit.gid_index, node, site) - {VARIABLE} else ()
 
 
-_GID_INDEX = Trait("GID index of RoCE v2", keys("mlx5_0", 1, 0)[0], _gid_indexes, breaks=True,
-                   misses=_names_another_row)  # fmt: skip
+GID_INDEX = Trait("GID index of RoCE v2", keys("mlx5_0", 1, 0)[0], _gid_indexes, breaks=True,
+                   misses=_names_another_row, expects="ports.gid_index")  # fmt: skip
 
 
 def _is_fixed(node: NodeFacts) -> bool:
@@ -195,7 +195,7 @@ def roce_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterato
     """
     unread: list[str] = []
     why: dict[str, EvidenceError] = {}
-    for trait in _SHARED:
+    for trait in MARKING:
         refusals = [_refusal(trait, node, sites[node.node]) for node in nodes]
         if all(refusals):
             unread.append(trait.what.removeprefix("RoCE: "))
@@ -227,10 +227,10 @@ def _shared(chains: Sequence[Chain], name: str) -> str | None:
 def _of_link(link: str, what: str) -> Trait:
     """Compare what a link of the chain reads."""
     return Trait(f"RoCE: {what}", f"dir:{facts.rdma.ROOT}", lambda node, site: _shared(_chains(node, site), link),
-                 misses=breaks(link))  # fmt: skip
+                 misses=breaks(link), expects="qos.dcqcn" if link == "DCQCN" else "")  # fmt: skip
 
 
-_SHARED = tuple(_of_link(link, what) for link, what in SHARED.items())
+MARKING = tuple(_of_link(link, what) for link, what in SHARED.items())
 
 
 def _refusal(trait: Trait, node: NodeFacts, site: Site) -> EvidenceError | None:

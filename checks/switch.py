@@ -6,7 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from preflight import facts
-from preflight.checks.electorate import kinds
+from preflight.checks import yardstick
+from preflight.checks.electorate import Electorate, kinds, standing
+from preflight.checks.fleet_rails import LEAF
+from preflight.checks.fleet_traits import missed
 from preflight.checks.presence import compute_roles, efa_only, no_rdma
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
@@ -182,6 +185,7 @@ def rail_leaf(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator
     """
     for members in kinds(nodes, sites):
         plans: dict[str, tuple[str, ...]] = {}
+        apart: dict[str, tuple[str, str]] = {}
         for node in members:
             try:
                 plan, other = node.ballot("leaves", _plan, node, sites[node.node])
@@ -189,8 +193,12 @@ def rail_leaf(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator
                 other, plan = unknown(f"the rails could not be read: {error.why}", evidence=[error.key]), ()
             if other:
                 yield other.on([node.node])
+            elif plan and (wrong := node.ballot("leaves that were not expected", _unexpected, node, sites[node.node])):
+                apart[node.node] = wrong
             elif plan:
                 plans[node.node] = plan
+        by = dict.fromkeys(apart, (yardstick.CHECK,))
+        yield from missed(LEAF, Electorate(dict.fromkeys(plans, ""), {}, by, {}), apart)
         yield from _leaves_alike(plans)
 
 
@@ -229,6 +237,15 @@ def _plan(node: NodeFacts, site: Site) -> tuple[tuple[str, ...], Finding | None]
     """Return the leaf of each rail, or why there is none to compare."""
     neighbours, other = _neighbours(node, site)
     return tuple(f"{port.netdev}\0{there.switch}" for port, there in neighbours.items()), other
+
+
+def _unexpected(node: NodeFacts, site: Site) -> tuple[str, str] | None:
+    """Return the leaves of a node that the cluster file does not expect, and those that it does; None: no such."""
+    value, _ = standing(LEAF, node, site)
+    wrong = yardstick.misses(LEAF, value, site) if value is not None else ()
+    mine, theirs = ("; ".join(f"{one.device} {said}" for one, said in listed) for listed in (
+        [(one, one.mine) for one in wrong], [(one, one.wanted) for one in wrong]))  # fmt: skip
+    return (mine, theirs) if wrong else None
 
 
 def _sentence(mine: str, theirs: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -65,6 +66,10 @@ def is_stream(path: Path) -> bool:
         return False
 
 
+#: A path that stands for standard output.
+STDOUT = Path("-")
+
+
 def write(path: Path, text: str | Iterable[str]) -> None:
     """Write a text file, as ``replacing`` does; raises OSError."""
     with replacing(path) as stream:
@@ -77,8 +82,14 @@ def replacing(path: Path, mode: int | None = None) -> Iterator[BufferedWriter]:
     """Yield a stream whose content takes the place of a file once all of it was written; raises OSError.
 
     A reader sees the old content or the new, never half of it. ``mode`` is that of the new file; None: as the umask has
-    it. A device, or a stream under its name (``/dev/null``, ``/dev/stdout``), is written to instead.
+    it. A device, or a stream under its name (``/dev/null``, ``/dev/stdout``), is written to instead; ``-`` is standard
+    output.
     """
+    if path == STDOUT:
+        sys.stdout.flush()
+        yield sys.stdout.buffer  # type: ignore[misc]
+        sys.stdout.buffer.flush()
+        return
     if is_stream(path):
         with path.open("wb") as stream:
             yield stream

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 #: Bytes kept of a log that is handed over with --log.
 LOG_CAP = 64_000_000
 
+#: Outputs of a run, each a file or - for standard output.
+_FILES = ("json_file", "html_file", "junit_file", "textfile", "exclude_file")
+
 
 class Session:
     """One run: everything that can be wrong with it is found before any node is touched."""
@@ -45,9 +48,14 @@ class Session:
         self.resume: bool = outputs.get("resume", False)
         if self.resume and self.kept_in is None:
             raise UsageError("--resume needs --save DIR: the directory of the run that was cut short")
-        for target in (outputs.get("html_file"), outputs.get("json_file"), outputs.get("exclude_file"),
-                       outputs.get("junit_file"), outputs.get("textfile")):  # fmt: skip
-            writable(Path(target) if target and target != "-" else None)
+        for target in map(outputs.get, _FILES):
+            writable(Path(target) if target else None)
+        printed = [
+            f"--{name.removesuffix('_file').replace('_', '-')}" for name in _FILES if str(outputs.get(name)) == "-"
+        ]
+        if len(printed) > 1:
+            raise UsageError(f"{' and '.join(printed)}: only one of them can be standard output")
+        self._output_is_file = bool(printed) and printed != ["--json"]
         if save := outputs.get("save"):
             _directory(save)
         try:
@@ -193,6 +201,8 @@ class Session:
     def _show(self, report: dict[str, Any], as_json: bool) -> None:
         """Print the report; where that cannot be done, the exit status and the files must not be lost with it."""
         try:
+            if self._output_is_file:
+                return  # standard output is for the page or the list, and nothing else
             if as_json:
                 for piece in _document(report):
                     say(piece)
@@ -290,7 +300,7 @@ def read_logs(paths: Sequence[Path]) -> Evidence | None:
 
 def writable(path: Path | None) -> None:
     """Refuse an output that cannot be written, before anything is asked."""
-    if path is None:
+    if path is None or str(path) == "-":
         return
     if path.is_dir():
         raise UsageError(f"{path}: is a directory, not a file")

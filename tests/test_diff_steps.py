@@ -108,3 +108,31 @@ def test_no_node_in_both_runs() -> None:
     told = compare(side("FIRST", {"a": {"a.b": "pass"}}), side("SECOND", {"b": {"a.b": "fail"}}))
     assert told["exit_status"] == 1
     assert render(told).startswith("WORSE")
+
+
+def _value(of: str, status: str, found: str, undecided: bool = False) -> Side:
+    made = side(of, {"n": {"fleet.driver-equal": status}})
+    made.report["findings"][0] |= {"found": found, "undecided": undecided}
+    return made
+
+
+@pytest.mark.parametrize("status", ["fail", "warn"])
+def test_a_tie_that_is_decided_against_a_node_is_worse(status: str) -> None:
+    tie, decided = _value("FIRST", status, "a on 2; b on 2", True), _value("SECOND", status, "a")
+    told = compare(tie, decided)
+    assert (told["exit_status"], [one["change"] for one in told["findings"]]) == (1, ["worse"])
+    assert render(told).startswith("WORSE: 1 node compared, 1 worse")
+    assert compare(decided, tie)["exit_status"] == 0, "what was decided is open again: no worse"
+    assert compare(tie, tie)["findings"] == []
+
+
+def test_a_failure_with_another_value_still_fails() -> None:
+    told = compare(_value("FIRST", "fail", "570.1"), _value("SECOND", "fail", "570.2"))
+    assert told["exit_status"] == 0
+    text = render(told).splitlines()
+    assert text[0] == "NO WORSE: 1 node compared, 1 still failing, with another value"
+    assert text[3:6] == [
+        "still failing  n  fleet.driver-equal: fail -> fail", "    before: FIRST fleet.driver-equal fail",
+        "    now: SECOND fleet.driver-equal fail",
+    ]  # fmt: skip
+    assert compare(_value("FIRST", "fail", "1"), _value("SECOND", "fail", "1"))["findings"] == []

@@ -1,4 +1,4 @@
-"""A wrong majority: five of eight nodes, with and without an expectation, for every check that compares nodes.
+"""Wrong and right majorities and ties of eight nodes, with and without an expectation, for each check that compares.
 
 What is expected is the yardstick: the wrong nodes pass nothing, the right ones are not blamed. Without an expectation a
 majority is no more than a majority, and of a tie no side is called right.
@@ -39,8 +39,13 @@ APART = {
     "fleet.identity": "looks for what stands twice, and names every holder: nothing is counted",
 }
 
-#: Checks that compare numbers with a median; of five that differ from three, none lies apart.
-MEDIANS = ("fleet.outliers", "fleet.rates")
+#: Wrong nodes of eight: a wrong majority, a tie, a right majority.
+SHARES = (5, 4, 3)
+
+#: Values that no cluster file can expect, and why.
+NO_EXPECTATION = {
+    ("fleet.rates", 0): "what a port carries depends on the job; its state and rate are expected, in the cases below",
+}
 
 ROCE = 'ports.compute = "mlx5_[0,3-6,9-11]"\n'
 
@@ -63,6 +68,15 @@ def _fabric(**changes: Any) -> Fault:
     return every_gpu(fabric=replace(good, **changes))
 
 
+def _nic_firmware(version: str) -> Fault:
+    def planted(machine: Machine) -> Machine:
+        nics = (replace(one, model=replace(one.model, firmware=version)) if one.gpu is not None else one
+                for one in machine.nics)  # fmt: skip
+        return replace(machine, nics=tuple(nics))
+
+    return planted
+
+
 def _imex(hosts: str) -> Fault:
     return setting("/etc/nvidia-imex/nodes_config.cfg", hosts)
 
@@ -70,6 +84,7 @@ def _imex(hosts: str) -> Fault:
 CASES: Mapping[str, Sequence[Case]] = {
     "fleet.driver-equal": (
         Case(node(driver="570.86.10", userland_driver="570.124.06"), plain=node(driver="570.86.10")),
+        Case(node(driver="570.86.10"), "versions.driver = '570.124.06'\n"),
     ),
     "fleet.mtu-equal": (
         Case(every_rail(netdev_mtu=1500), f"{ROCE}ports.netdev_mtu = 9000\n", "roce",
@@ -77,18 +92,25 @@ CASES: Mapping[str, Sequence[Case]] = {
         Case(every_rail(netdev_mtu=4500), f"{ROCE}ports.netdev_mtu = 9000\n", "roce"),
         Case(every_rail(partition_mtu=2048), f"{ROCE}ports.mtu = 4096\n", only=True),
     ),
-    "fleet.software": (Case(setting("/sys/module/mlx5_core/version", "23.10-1.1.9"), None),),
-    "fleet.nccl-equal": (Case(node(bundled_nccl="2.21.5"), None),),
-    "fleet.firmware": (Case(every_gpu(vbios="96.00.61.00.01"), None),),
+    "fleet.software": (
+        Case(setting("/sys/module/mlx5_core/version", "23.10-1.1.9"), "versions.mlx5_core = '24.10-2.1.8'\n"),
+    ),
+    "fleet.nccl-equal": (Case(node(bundled_nccl="2.21.5"), "versions.nccl = '2.26.2'\n"),),
+    "fleet.firmware": (
+        Case(every_gpu(vbios="96.00.61.00.01"), "firmware.vbios = '96.00.74.00.01'\n"),
+        Case(_nic_firmware("28.39.1002"), "firmware.nics.MT_0000000838 = '28.43.2026'\n"),
+    ),
     "fleet.host": (
         Case(node(governor="powersave"), subject="frequency governor",
              plain=setting("/sys/class/dmi/id/bios_version", "1.05.03")),
         Case(node(memlock="67108864"), subject="locked memory", plain=setting("/proc/sys/vm/nr_hugepages", "512")),
+        Case(setting("/sys/class/dmi/id/bios_version", "1.05.03"), "firmware.bios = '1.06.07'\n"),
         Case(node(ports="50000\t60999\n"), "thresholds.local_ports = 28000\n", plain=node(boot_options="a=b")),
     ),
     "fleet.gpu-settings": (
         Case(gpu(7, on_bus=False, answers=False), "gpus = 8\n", subject="number of GPUs",
              plain=every_gpu(application_clock_mhz=1410)),
+        Case(every_gpu(application_clock_mhz=1410), "gpu_settings.application_clock_mhz = 1980\n"),
         Case(every_gpu(persistence=False), subject="persistence mode", plain=every_gpu(sm_clock_max_mhz=1755)),
         Case(every_gpu(memory_total_mib=40960), "thresholds.gpu_memory_gib = 70\n", subject="GPU memory",
              plain=every_gpu(application_clock_mhz=1410)),
@@ -96,20 +118,25 @@ CASES: Mapping[str, Sequence[Case]] = {
     "fleet.nvlink-domain": (
         Case(_fabric(cluster_uuid="11111111-2222-3333-4444-555555555555", faults=("degraded bandwidth",)), "", "gb200",
              plain=_fabric(clique=3), before=_imex("198.51.100.1\n198.51.100.2")),
+        Case(_fabric(clique=3), "nvlink.clique = 32766\n", "gb200", before=_imex("198.51.100.1\n198.51.100.2")),
     ),
     "fleet.nic-settings": (
         Case(lambda machine: replace(machine, nics=machine.nics[:-1]), f"hcas = 8\n{ROCE}",
              plain=node(peer_modules=("nv_peer_mem",))),
+        Case(node(peer_modules=("nv_peer_mem",)), "ports.peer_memory = 'nvidia_peermem'\n"),
     ),
     "fleet.rails": (
         Case(every_rail(rate="200 Gb/sec (2X NDR)"), f"{ROCE}ports.rate_gbps = 400\n", "roce",
              plain=every_rail(vlan=7)),
+        Case(every_rail(vlan=7), "rails.mlx5_4.switch_vlan = '1'\n", "roce"),
     ),
     "fleet.outliers": (Case(every_gpu(temperature_c=91, temperature_margin_c=-2), plain=every_gpu(temperature_c=60)),),
     "fleet.rates": (
         Case(every_rail(gbps=60.0), None),
-        Case(every_rail(rate="200 Gb/sec (2X NDR)"), f"{ROCE}ports.rate_gbps = 400\n", "roce"),
-        Case(both(*(nic(f"mlx5_{rail}", state="DOWN", physical="Polling") for rail in (3, 4, 5, 6))), ROCE),
+        Case(every_rail(rate="200 Gb/sec (2X NDR)"), f"{ROCE}ports.rate_gbps = 400\n", "roce",
+             plain=every_rail(gbps=60.0)),
+        Case(both(*(nic(f"mlx5_{rail}", state="DOWN", physical="Polling") for rail in (3, 4, 5, 6))), ROCE,
+             plain=every_rail(gbps=60.0)),
     ),
     "fleet.roce-ports": (
         Case(every_rail(pfc=()), f"{ROCE}qos.lossless = true\nqos.pfc_priority = 3\n", "roce",
@@ -121,7 +148,7 @@ CASES: Mapping[str, Sequence[Case]] = {
     ),
     "fleet.gid-index": (
         Case(every_rail(gid_index=4), "", "roce", before=set_too(NCCL_IB_GID_INDEX="3"), only=True),
-        Case(every_rail(gid_index=4), None, "roce"),
+        Case(every_rail(gid_index=4), "ports.gid_index = 3\n", "roce"),
     ),
     "fleet.roce-equal": (
         Case(qos(cnp_dscp=46), f"{ROCE}qos.lossless = true\nqos.pfc_priority = 3\nqos.cnp_dscp = 48\n", "roce"),
@@ -134,8 +161,9 @@ CASES: Mapping[str, Sequence[Case]] = {
         Case(set_too(NCCL_IB_DISABLE="1"), "", subject="NCCL_IB_DISABLE", plain=set_too(NCCL_BUFFSIZE="8388608")),
         Case(env(NCCL_IB_SL="3"), f"{ROCE}ports.adaptive_sl = 1\n", subject="NCCL_IB_SL",
              plain=set_too(NCCL_IB_TIMEOUT="22"), before=set_too(NCCL_IB_SL="1")),
+        Case(set_too(NCCL_BUFFSIZE="8388608"), "nccl.NCCL_BUFFSIZE = 4194304\n", subject="NCCL_BUFFSIZE"),
     ),
-    "fleet.rail-leaf": (Case(nic("mlx5_4", leaf="leaf-9"), None, "roce"),),
+    "fleet.rail-leaf": (Case(nic("mlx5_4", leaf="leaf-9"), "rails.mlx5_4.leaf = 'leaf-4'\n", "roce"),),
 }  # fmt: skip
 
 #: Nodes of a class that says how many HCAs to expect, and not how many GPUs.
@@ -146,13 +174,17 @@ KINDS: Mapping[str, Callable[[str], Machine]] = {
 }  # fmt: skip
 
 LISTED = [(id, place) for id, listed in CASES.items() for place in range(len(listed))]
-COUNTED = [(id, place) for id, place in LISTED if id not in MEDIANS and not CASES[id][place].only]
+COUNTED = [(id, place) for id, place in LISTED if not CASES[id][place].only]
 EXPECTED = [(id, place) for id, place in LISTED if CASES[id][place].expects is not None]
 
 
 def test_every_check_that_compares_nodes_has_a_wrong_majority() -> None:
     assert set(FLEET) == set(CASES) | set(APART)
     assert not set(CASES) & set(APART)
+    assert {id for id, _ in COUNTED} == set(CASES), "each has a tie and a majority without an expectation"
+    assert {id for id, _ in EXPECTED} == set(CASES), "each has them with an expectation"
+    without = {(id, place) for id, place in LISTED if CASES[id][place].expects is None}
+    assert without == set(NO_EXPECTATION)
 
 
 @cache
@@ -215,15 +247,31 @@ def test_where_all_miss_what_is_expected_none_passes(id: str, place: int) -> Non
     assert judge(documents, [FLEET[id]], cluster)["exit_status"] != 0 or not FLEET[id].gating
 
 
+@pytest.mark.parametrize("wrong", SHARES)
+@pytest.mark.parametrize(("id", "place"), EXPECTED)
+def test_with_an_expectation_no_share_of_wrong_nodes_decides(id: str, place: int, wrong: int) -> None:
+    case = CASES[id][place]
+    alone = judge(_documents(case, case.fault, NAMES[:wrong]), [FLEET[id]], _cluster(case))
+    assert _blamed(alone, id) == set(NAMES[:wrong])
+    assert not any(one.get("undecided") for one in alone["findings"])
+
+
+@pytest.mark.parametrize("wrong", [5, 3])
 @pytest.mark.parametrize(("id", "place"), COUNTED)
-def test_without_an_expectation_a_majority_is_no_more_than_that(id: str, place: int) -> None:
+def test_without_an_expectation_a_majority_is_no_more_than_that(id: str, place: int, wrong: int) -> None:
     case = CASES[id][place]
     fault = case.plain or case.fault
-    report = judge(_documents(case, fault, WRONG), [FLEET[id]])
-    assert _blamed(report, id) == set(RIGHT)
+    report = judge(_documents(case, fault, NAMES[:wrong]), [FLEET[id]])
+    assert _blamed(report, id) == set(NAMES[wrong:] if wrong > 4 else NAMES[:wrong])
     for one in report["findings"]:
         if one["status"] in ("fail", "warn"):
             assert "most " in one["message"]
+
+
+@pytest.mark.parametrize(("id", "place"), COUNTED)
+def test_without_an_expectation_a_tie_names_both_sides_and_neither_is_right(id: str, place: int) -> None:
+    case = CASES[id][place]
+    fault = case.plain or case.fault
     tie = judge(_documents(case, fault, NAMES[:4]), [FLEET[id]])
     assert _blamed(tie, id) == set(NAMES)
     assert "pass" not in _statuses(tie, id).values()

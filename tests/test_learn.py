@@ -154,9 +154,22 @@ def test_two_ports_for_each_gpu_are_no_slow_ones() -> None:
 
 
 def test_half_and_half_teaches_nothing() -> None:
-    found = learn(sick(0.5, SLOW), SOME)
-    assert only_class(found).ports.rate_gbps is None
-    assert "NOT LEARNT: rate_gbps: no majority: 200 on 5; 400 on 5" in found.text
+    found = learn(sick(0.5, every_rail(netdev_mtu=4500)), SOME)
+    assert only_class(found).ports.netdev_mtu is None
+    assert "NOT LEARNT: netdev_mtu: no majority: 4500 on 5; 9000 on 5" in found.text
+
+
+@pytest.mark.parametrize("share", [0.5, 0.7])
+def test_nodes_that_fail_a_check_of_the_value_do_not_vote_on_it(share: float) -> None:
+    """Below the rate that the part customarily has, they are not what the others are measured by."""
+    found = learn(sick(share, SLOW), SOME)
+    assert only_class(found).ports.rate_gbps == 400
+    least, slow = round(10 - 10 * share), round(10 * share)
+    assert f"rate_gbps = 400  # {least} of 10 nodes, {slow} without a vote" in found.text
+    assert "# otherwise on gpu[001-00" in found.text
+    alone = learn(sick(1.0, SLOW), SOME)
+    assert only_class(alone).ports.rate_gbps is None
+    assert "NOT LEARNT: rate_gbps = 200: 10 of 10 nodes have it: below the 400" in alone.text
 
 
 LOGIN = from_document({

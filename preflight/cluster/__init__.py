@@ -59,7 +59,8 @@ class Cluster:
         except EvidenceError:
             part = None
         waivers = tuple(waiver for waiver in self.waivers if waiver.speaks_of(node.node))
-        return Site(self.path, name or "default", members, part, self.baselines.get(name or "", ()), waivers)
+        baseline = self.baselines.get(name or "", ())
+        return Site(self.path, name or "default", members, part, baseline, waivers, name is not None)
 
     def run_site(self, sites: Iterable[Site]) -> Site:
         """Return what is expected of a run: that of its nodes, where they are all of one kind.

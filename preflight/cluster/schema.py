@@ -25,6 +25,12 @@ def table(cls: type[T]) -> T:
     return field
 
 
+def tables(cls: type[T], name: Kind) -> Mapping[str, T]:
+    """Declare a table of sub-tables, whose names the site chooses; ``name`` refuses those that can be none."""
+    field: Mapping[str, T] = declare(default_factory=dict, metadata={"tables": cls, "name": name})
+    return field
+
+
 # --- kinds: value -> value, or ValueError("takes …") ---
 
 
@@ -33,6 +39,46 @@ def text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError("takes a text in quotes")
     return value
+
+
+def line(value: Any) -> str:
+    """A text of one line, as a report shows it."""
+    if not isinstance(value, str) or not value.strip() or not value.isprintable():
+        raise ValueError('takes the value as a report shows it, in quotes: "570.86.15"')
+    return value.strip()
+
+
+def words(value: Any) -> str:
+    """Words that the kernel separates by spaces or tabs."""
+    return " ".join(line(value).split())
+
+
+def named(pattern: str, example: str) -> Kind:
+    """A name of a given form."""
+
+    def read(value: Any) -> str:
+        if not isinstance(value, str) or not re.fullmatch(pattern, value):
+            raise ValueError(f"takes names such as {example}")
+        return value
+
+    return read
+
+
+def lines_by(name: Kind) -> Kind:
+    """A table of texts by names of a given form; a number stands for its text."""
+
+    def read(value: Any) -> dict[str, str]:
+        if not isinstance(value, dict) or not value:
+            raise ValueError('takes a table: NAME = "value"')
+        found = {}
+        for key, inner in value.items():
+            try:
+                found[name(key)] = line(str(inner) if isinstance(inner, int) and not isinstance(inner, bool) else inner)
+            except ValueError as error:
+                raise ValueError(f"{str(key)[:60]}: {error}") from None
+        return found
+
+    return read
 
 
 def texts(value: Any) -> tuple[str, ...]:
@@ -214,9 +260,24 @@ class Reader:
         for field in declared:
             if inner := field.metadata.get("table"):
                 values[field.name] = self.dataclass(inner, self.subtable(body, path, field.name), (*path, field.name))
+            elif inner := field.metadata.get("tables"):
+                values[field.name] = self.each(inner, field.metadata["name"], body, (*path, field.name))
             else:
                 values[field.name] = self.value(body, (*path, field.name), field.metadata["kind"])
         return cls(**values)
+
+    def each(self, cls: type[T], name: Kind, body: Mapping[str, Any], path: KeyPath) -> dict[str, T]:
+        """Fill a dataclass for each sub-table of a table."""
+        found = {}
+        holder = self.subtable(body, path[:-1], str(path[-1]))
+        for key in holder:
+            try:
+                name(key)
+            except ValueError as error:
+                self.mistake((*path, key), "has a name that is none", str(error))
+                continue
+            found[key] = self.dataclass(cls, self.subtable(holder, path, key), (*path, key))
+        return found
 
     def report(self, path: str) -> Iterator[str]:
         """Yield a line for each mistake: ``FILE:LINE: KEY: what (cure)``."""

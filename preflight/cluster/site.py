@@ -57,6 +57,7 @@ class Site:
     part: Part | None
     baseline: tuple[Report, ...] = ()  # nccl-tests reports of a good run
     waivers: tuple[Waiver, ...] = ()  # those that speak of the node
+    declared_class: bool = False  # whether the cluster file has the node's class
 
     def _expected(self, table: str, name: str, customary: Any = None, *, binding: bool = False) -> Expected:
         holder: Any = getattr(self.members, table) if table else self.members
@@ -159,6 +160,22 @@ class Site:
     def qos(self, name: str) -> Expected:
         """Return what the site says of RoCE's quality of service: a key of ``[class.X.qos]``."""
         return self._expected("qos", name)
+
+    def declared(self, path: str) -> dict[str, Expected]:
+        """Return what the class declares of a value: ``versions.driver`` by "", ``rails.*.leaf`` by device."""
+        table, *names = path.split(".", 2)
+        holder: Any = getattr(self.members, table)
+        if names[0] == "*":
+            rails = {device: getattr(rail, names[1]) for device, rail in holder.items()}
+            found = {device: (value, f"{table}.{device}.{names[1]}") for device, value in rails.items()}
+        else:
+            value = holder.get(names[0]) if isinstance(holder, dict) else holder and getattr(holder, names[0])
+            value = (value or {}).get(names[1]) if names[1:] else value
+            found = {"": (value, path)}
+        return {
+            device: Expected(value, f"{basename(self.path)} class.{self.class_name}.{key}", key)
+            for device, (value, key) in found.items() if value is not None
+        }  # fmt: skip
 
     def threshold(self, name: str, default: float | None = None, source: str = "") -> Expected:
         """Return a floor of the site, or the built-in one, which binds, with its source."""

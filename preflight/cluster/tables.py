@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from preflight.cluster import roofline, schema
 from preflight.cluster.exceptions import Chosen
+from preflight.cluster.values import DEVICE, VARIABLE, Firmware, GpuSettings, Host, Nvlink, Rail, Versions
 from preflight.hardware import PARTS
 from preflight.lean import dataclass
 
@@ -29,6 +32,12 @@ class Ports:
     networks: tuple[str, ...] | None = schema.key(
         schema.texts, 'Multus networks of the compute ports in a pod: ["rdma/rail-0", "rdma/rail-1"]'
     )
+    gid_index: int | None = schema.key(schema.whole(0, 255), "GID index of the routable RoCE v2 address")
+    acs: str | None = schema.key(schema.line, 'ACS controls that are on between GPUs and NICs; "off"')
+    max_read_request_bytes: int | None = schema.key(
+        schema.choice(128, 256, 512, 1024, 2048, 4096), "MaxReadReq of the compute NICs, bytes"
+    )
+    peer_memory: str | None = schema.key(schema.line, 'way to GPU memory: "nvidia_peermem", "DMA-BUF"')
     resources: tuple[str, ...] | None = schema.key(
         schema.texts, 'RDMA resources that a pod is allocated by a device plug-in: ["rdma/hca_shared_devices_a"]'
     )
@@ -48,6 +57,8 @@ class Qos:
     dscp: int | None = schema.key(schema.whole(0, 63), "DSCP of RDMA traffic")
     cnp_dscp: int | None = schema.key(schema.whole(0, 63), "DSCP of congestion notifications")
     dcbx: str | None = schema.key(schema.one_of("os", "firmware"), "who sets PFC and DSCP on a port")
+    dscp_map: str | None = schema.key(schema.line, 'priority of each DSCP: "0-7 to 0, 8-15 to 1"')
+    dcqcn: str | None = schema.key(schema.line, "DCQCN setting, as the report shows it")
 
 
 @dataclass(frozen=True)
@@ -93,6 +104,15 @@ class NodeClass:
     ports: Ports = schema.table(Ports)
     qos: Qos = schema.table(Qos)
     thresholds: Thresholds = schema.table(Thresholds)
+    versions: Versions = schema.table(Versions)
+    firmware: Firmware = schema.table(Firmware)
+    gpu_settings: GpuSettings = schema.table(GpuSettings)
+    host: Host = schema.table(Host)
+    nvlink: Nvlink = schema.table(Nvlink)
+    rails: Mapping[str, Rail] = schema.tables(Rail, DEVICE)
+    nccl: Mapping[str, str] | None = schema.key(
+        schema.lines_by(VARIABLE), 'NCCL variables of all ranks: { NCCL_ALGO = "Ring" }'
+    )
     checkpoint: Checkpoint = schema.table(Checkpoint)
     baseline: str | None = schema.key(schema.text, "file beside this one: nccl-tests output of a good run")
     tree: roofline.Tree = schema.table(roofline.Tree)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from preflight import decoding
+from preflight.archive import STDOUT
 from preflight.commands import options
 from preflight.console import UsageError, progress
 from preflight.session import Session, load_evidence, saved_cluster, writable
@@ -38,12 +39,13 @@ def bundle(
     Exit:    0 written, 2 usage
     """
     from preflight import bundle as bundles
-    from preflight.commands.redact import made_redactor, tell
+    from preflight.commands.redact import made_redactor, printable, tell
     from preflight.redact.files import write_map
 
+    printable(map_file)
     for target in (output, map_file):
         writable(target)
-        if target and target.exists():
+        if target and target != STDOUT and target.exists():
             raise UsageError(f"{target} exists already: name a new file")
     if no_redact and (also or hosts or map_file):
         raise UsageError("--also, --hosts and --map are about aliases; with --no-redact there are none")
@@ -71,11 +73,13 @@ def bundle(
                 write_map(redactor, map_file)
         except OSError as error:
             raise UsageError(f"{output} cannot be written: {error.strerror}") from None
-    what = f"{output}: {'1 node' if len(chosen) == 1 else f'{len(chosen)} nodes'}, {output.stat().st_size} bytes"
+    what = f"{output}: {'1 node' if len(chosen) == 1 else f'{len(chosen)} nodes'}"
+    if output != STDOUT:
+        what += f", {output.stat().st_size} bytes"
     if redactor:
-        tell(redactor, what, [])
+        tell(redactor, what, [], output == STDOUT)
     else:
-        click.echo(f"{what}; not redacted: names, addresses and serial numbers are in it")
+        click.echo(f"{what}; not redacted: names, addresses and serial numbers are in it", err=output == STDOUT)
 
 
 def _parted(paths: Sequence[Path]) -> tuple[list[tuple[Path, Mapping[str, Any]]], list[Path]]:

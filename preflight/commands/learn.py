@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from preflight.archive import STDOUT
 from preflight.commands import options
 from preflight.console import UsageError, progress
 from preflight.session import Session, load_evidence, write_file
@@ -40,7 +41,7 @@ def learn(paths: tuple[Path, ...], output: Path, force: bool, save: Path | None,
     from preflight.learn import learn as learn_from
     from preflight.reports.visible import fold, one_line
 
-    if output.exists() and not force:
+    if output != STDOUT and output.exists() and not force:
         raise UsageError(f"{output} exists already: read it first, or replace it with --force")
     session = Session("learn", None, (), (), {"save": save, "json_file": None})
     evidences = _evidences(paths, session, asked)
@@ -55,16 +56,18 @@ def learn(paths: tuple[Path, ...], output: Path, force: bool, save: Path | None,
     except OSError as error:
         raise UsageError(f"{output} cannot be written: {error.strerror}") from None
     classes = "1 class" if found.classes == 1 else f"{found.classes} classes"
-    click.echo(f"{output}: {classes} from {found.nodes} nodes")
+    aside = output == STDOUT  # standard output is for the file alone
+    click.echo(f"{output}: {classes} from {found.nodes} nodes", err=aside)
     for fault in found.systemic:
         click.echo(
             f"SYSTEMIC: {fault.check} {fault.status}s on {len(fault.nodes)} of {fault.of} nodes of class "
-            f"{fault.class_name}: {one_line(fault.message)[:200]}"
+            f"{fault.class_name}: {one_line(fault.message)[:200]}",
+            err=aside,
         )
     for refused in found.refused:
-        click.echo(f"not learnt: {one_line(refused)[:300]}")
+        click.echo(f"not learnt: {one_line(refused)[:300]}", err=aside)
     if found.odd:
-        click.echo(f"by this file, these nodes fail or warn: {fold(found.odd)}")
+        click.echo(f"by this file, these nodes fail or warn: {fold(found.odd)}", err=aside)
     sys.exit(1 if found.systemic or found.refused else 0)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from preflight.archive import STDOUT
 from preflight.commands import options
 from preflight.console import UsageError, progress
 from preflight.session import writable
@@ -37,7 +38,10 @@ def redact(
     from preflight.redact import files
     from preflight.reports.visible import one_line
 
+    if output == STDOUT and not (len(paths) == 1 and paths[0].is_file()):
+        raise UsageError("-o -: standard output takes one file; name a new directory for several")
     found, left = _inputs(paths, output)
+    printable(map_file)
     writable(map_file)
     if map_file and map_file.exists():
         raise UsageError(f"{map_file} exists already")
@@ -66,14 +70,14 @@ def redact(
             files.write_map(redactor, map_file)
         except OSError as error:
             raise UsageError(f"{map_file} cannot be written: {error.strerror}") from None
-    tell(redactor, f"{output}: {written} file{'' if written == 1 else 's'}", [*left, *unread])
+    tell(redactor, f"{output}: {written} file{'' if written == 1 else 's'}", [*left, *unread], output == STDOUT)
     unsure = False
     if nameless and not (hosts or also):
         unsure = len(nameless) == written
         shown = ", ".join(nameless[:5]) + (f" and {len(nameless) - 5} more" if len(nameless) > 5 else "")
         click.echo(
             one_line(f"no name of a host was recognised in {shown}: if one stands there, it is left (--hosts NODESET)"),
-            err=unsure,
+            err=unsure or output == STDOUT,
         )
     sys.exit(1 if left or unread else 3 if unsure or redactor.names.hosts_in_place else 0)
 
@@ -87,7 +91,7 @@ def _inputs(paths: tuple[Path, ...], output: Path) -> tuple[list[Item], list[str
             raise UsageError(f"{path}: there is no such file or directory")
         if path.is_dir() and output.resolve().is_relative_to(path.resolve()):
             raise UsageError(f"{output} lies in {path}, which is read")
-    if output.exists() and not (output.is_dir() and not any(output.iterdir())):
+    if output != STDOUT and output.exists() and not (output.is_dir() and not any(output.iterdir())):
         raise UsageError(f"{output} exists already: name a new file or directory")
     if not output.parent.is_dir():
         raise UsageError(f"{output}: there is no directory {output.parent}")
@@ -109,18 +113,27 @@ def made_redactor(also: tuple[str, ...], hosts: str | None) -> Redactor:
     return Redactor(also=also, hosts=names)
 
 
-def tell(redactor: Redactor, what: str, left: list[str]) -> None:
+def printable(map_file: Path | None) -> None:
+    """Refuse to print what aliases stand for; raises UsageError."""
+    if map_file == STDOUT:
+        raise UsageError("--map -: takes a file, that only you can read; what aliases stand for is not printed")
+
+
+def tell(redactor: Redactor, what: str, left: list[str], aside: bool = False) -> None:
     """Say what was replaced, and what this cannot know."""
     from preflight.reports.visible import one_line
 
     counts = ", ".join(f"{number} × {kind}" for kind, number in redactor.told().items())
-    click.echo(f"{one_line(what)}; replaced: {counts or 'nothing'}")
+    click.echo(f"{one_line(what)}; replaced: {counts or 'nothing'}", err=aside)
     if common := sorted(redactor.names.only_in_place):
         shown = ", ".join(common[:20]) + (" …" if len(common) > 20 else "")
-        click.echo(one_line(f"also words of tools, so replaced only where they are marked as names: {shown}"))
+        click.echo(
+            one_line(f"also words of tools, so replaced only where they are marked as names: {shown}"), err=aside
+        )
     click.echo(
         "not looked for: times, numbers of jobs and processes, versions, pictures, paths that no user's folder is in,\n"
-        "and names that nothing marks as such (--also WORD)"
+        "and names that nothing marks as such (--also WORD)",
+        err=aside,
     )
     for line in left[:50]:
         click.echo(f"left out: {one_line(line)}", err=True)

@@ -20,6 +20,8 @@ class _Said:
     status: str
     message: str
     gating: bool
+    found: str = ""
+    undecided: bool = False  # whether no side is called wrong
 
 
 _Found = Mapping[tuple[str, str, str], _Said]  # node, check, subject -> the worst that was found
@@ -103,12 +105,24 @@ def _changed(
         then = now.status if now else after if after in (*GOOD, "unknown") else "pass"
         if was and not now and was.status in GOOD and after != "skip":
             continue  # the check found something else, which has a row of its own
-        if how := change(check, status, then):
+        how = change(check, status, then)
+        if was and now and (turned := _of_same(was, now)):
+            how = turned
+        if how:
             yield _Row(
                 how, check, subject, was.status if was else before if before in GOOD else "",
                 now.status if now else after if after in (*GOOD, "unknown") else "",
                 was.message if was else "", now.message if now else "",
             )  # fmt: skip
+
+
+def _of_same(was: _Said, now: _Said) -> str:
+    """Return what changed in what stays: it is decided against the node now, or a failure has another value."""
+    if was.status != now.status or now.status not in ("fail", "warn"):
+        return ""
+    if was.undecided and not now.undecided:
+        return "worse"
+    return "still" if now.status == "fail" and was.found != now.found else ""
 
 
 def _sick(name: str, new: _Found) -> Iterator[_Row]:
@@ -141,7 +155,7 @@ def _values(before: Side, after: Side, both: set[str]) -> Iterator[dict[str, Any
 
 def _urgency(item: tuple[_Row, list[str]]) -> tuple[int, int, str, str, str]:
     row, nodes = item
-    place = ("new", "worse", "unclear", "better", "gone").index(row.change)
+    place = ("new", "worse", "unclear", "still", "better", "gone").index(row.change)
     return place, -len(nodes), row.check, row.subject, row.now or row.was
 
 
@@ -177,5 +191,8 @@ def _findings(side: Side) -> _Found:
         for node in finding["nodes"]:
             key = node, finding["check"], finding["subject"]
             if key not in found or ORDER[finding["status"]] > ORDER[found[key].status]:
-                found[key] = _Said(finding["status"], finding["message"], finding.get("gating", True))
+                found[key] = _Said(
+                    finding["status"], finding["message"], finding.get("gating", True), finding.get("found") or "",
+                    bool(finding.get("undecided")),
+                )  # fmt: skip
     return found

@@ -8,8 +8,10 @@ from typing import Any
 from preflight.reports.visible import fold, one_line
 
 _HEADS = {
-    "new": "NEW", "worse": "WORSE", "unclear": "UNCLEAR", "better": "better", "gone": "gone",
+    "new": "NEW", "worse": "WORSE", "unclear": "UNCLEAR", "still": "still failing", "better": "better", "gone": "gone",
 }  # fmt: skip
+
+_COUNTED = {"still": "still failing, with another value"}
 
 _NODES = {
     "fell_silent": "answered before and do not answer now", "answer_again": "answer again",
@@ -34,7 +36,8 @@ def _lines(told: Mapping[str, Any]) -> Iterator[str]:
         subject = f" {one_line(finding['subject'])}" if finding["subject"] else ""
         step = " -> ".join(str(finding[side] or "no finding") for side in ("before", "after"))
         yield f"{_HEADS[finding['change']]}  {fold(finding['nodes'])}  {finding['check']}{subject}: {step}"
-        for side, key in (("before", "was"), ("after", "now")):
+        now = "now" if finding["change"] == "still" else "after"
+        for side, key in (("before", "was"), (now, "now")):
             if finding[key]:
                 yield f"    {side}: {one_line(finding[key])}"
     yield from _not_again(told["not_judged_again"])
@@ -60,7 +63,7 @@ def _headline(told: Mapping[str, Any]) -> str:
     counts = {how: sum(finding["change"] == how for finding in told["findings"]) for how in _HEADS}
     if not both and told["exit_status"] != 1:
         return "NOT COMPARED: no node was judged in both runs"
-    said = [f"{number} {how}" for how, number in counts.items() if number]
+    said = [f"{number} {_COUNTED.get(how, how)}" for how, number in counts.items() if number]
     if lost := told["not_judged_again"]:
         said.append(f"{len(lost)} check{'' if len(lost) == 1 else 's'} not judged again")
     if told["values"]:

@@ -101,7 +101,7 @@ def outliers(numbers: Mapping[str, float], floor: float, *, up: bool = True, dow
     from statistics import median
 
     usual = median(numbers.values())
-    spread = 1.4826 * median(abs(number - usual) for number in numbers.values())
+    spread = _spread(numbers.values())
     least = max(floor, Z * spread)
     found = []
     for name, number in numbers.items():
@@ -109,6 +109,28 @@ def outliers(numbers: Mapping[str, float], floor: float, *, up: bool = True, dow
         if (up and away > least) or (down and -away > least):
             found.append(Outlier(name, number, usual, spread))
     return found
+
+
+def sides(numbers: Mapping[str, float], floor: float) -> tuple[dict[str, float], dict[str, float]] | None:
+    """Return the two groups that numbers fall into, the lower first; None where they are one, or fewer than five.
+
+    The widest gap divides them, where it is wider than ``floor`` and than 3.5 spreads within each group.
+    """
+    if len(numbers) < ENOUGH:
+        return None
+    order = sorted(numbers.items(), key=lambda item: item[1])
+    gap, place = max((order[at][1] - order[at - 1][1], at) for at in range(1, len(order)))
+    low, high = dict(order[:place]), dict(order[place:])
+    return (low, high) if gap > max(floor, Z * _spread(low.values()), Z * _spread(high.values())) else None
+
+
+def _spread(numbers: Iterable[float]) -> float:
+    """Return the median absolute deviation, scaled to a standard deviation."""
+    from statistics import median
+
+    listed = list(numbers)
+    middle = median(listed)
+    return 1.4826 * median(abs(number - middle) for number in listed)
 
 
 def shared(owners: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:

@@ -58,6 +58,13 @@ def chosen(text: str) -> str:
     return str(found[0])
 
 
+def pretty_name(text: str) -> str:
+    """Read PRETTY_NAME of os-release; raises ValueError."""
+    if not (match := re.search(r"^PRETTY_NAME=([\"']?)(.{1,100}?)\1\s*$", text, re.M)):
+        raise ValueError("has no PRETTY_NAME")
+    return match[2]
+
+
 def toolkit_version(text: str) -> str:
     """Read ``nvidia-ctk --version``; raises ValueError."""
     if not (match := re.search(r"\bversion:? ([0-9][\w.+~-]{0,40})", text)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 from typing import TypeVar
@@ -14,6 +14,7 @@ from preflight.facts import NodeFacts, congestion, qos
 from preflight.facts.rdma import Port, natural
 from preflight.hardware import Part
 from preflight.lean import dataclass
+from preflight.lean import field as declare
 
 T = TypeVar("T")
 
@@ -44,6 +45,7 @@ class Shown:
     checkpoints: str | None = None
     interval_min: float | None = None
     where: str = ""
+    missed: Mapping[str, tuple[str, ...]] = declare(default_factory=dict)  # key -> checks of the node that fail on it
 
 
 def shown(node: NodeFacts, site: Site) -> Shown:
@@ -69,7 +71,26 @@ def shown(node: NodeFacts, site: Site) -> Shown:
         trust=_try(lambda: _same(_trust(node, port) for port in roce)),
         dcbx=_try(lambda: _same(qos.dcbx(node.evidence, port.netdev or "").value for port in roce)),
         checkpoints=directory, interval_min=interval_min, where=str(node.evidence.collector.get("where", "")),
+        missed=_missed(node, site),
     )  # fmt: skip
+
+
+def _missed(node: NodeFacts, site: Site) -> dict[str, tuple[str, ...]]:
+    """Return the keys whose value a check of the node finds wrong, so that the node does not vote on it."""
+    from preflight.checks import gpu, gpu_part, rails, rdma, rdma_port, rdma_verbs, roce_fleet
+    from preflight.checks.electorate import failing
+
+    chain = {"netdev_mtu": ("MTU", "active MTU"), "pfc": ("PFC",), "ecn": ("ECN",), "trust": ("trust",),
+             "dcbx": ("DCBX",)}  # fmt: skip
+    by = {
+        "gpus": (gpu.count, gpu_part.same_model), "hcas": (rdma.device_count, rdma.registered),
+        "compute": (rdma.device_count, rdma.registered), "link_layer": (rdma_port.link_layer,),
+        "rate_gbps": (rdma_port.port_rate,), "mtu": (rdma_verbs.active_mtu,), "point_to_point": (rails.subnets,),
+    }  # fmt: skip
+    found = {key: failing(checks, node, site) for key, checks in by.items()}
+    for key, links in chain.items():
+        found[key] = _try(lambda links=links: roce_fleet.breaks(*links)(node, site)) or ()  # type: ignore[misc]
+    return {key: checks for key, checks in found.items() if checks}
 
 
 def _trust(node: NodeFacts, port: Port) -> str:

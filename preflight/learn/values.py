@@ -100,22 +100,30 @@ def _value(key: _Key, members: Sequence[Shown], part: Part | None) -> Value | No
     if not raw:
         return None
     told = {node: written(value) for node, value in raw.items()}
-    found = vote(told.items())
+    missed = {one.node: one.missed[key.key] for one in members if one.node in raw and key.key in one.missed}
+    voting = {node: value for node, value in told.items() if node not in missed}
+    found = vote((voting or told).items())
     if found.usual is None:
         return Value(key.table, key.key, "", f"no majority: {found.listed}", False)
     value = next(value for node, value in raw.items() if told[node] == found.usual)
-    odd = tuple(node for nodes in found.odd.values() for node in nodes)
+    odd = tuple(node for node, one in told.items() if one != found.usual)
     share = f"{len(found.holders)} of {len(members)} nodes"
-    if reason := key.wrong(value, part):
+    reason = key.wrong(value, part)
+    if not voting and not reason:
+        reason = f"each of them fails {' or '.join(sorted({check for by in missed.values() for check in by}))}"
+    if reason:
         return Value(key.table, key.key, found.usual, f"{share} have it: {reason}", False, odd)
+    if missed:
+        share += f", {len(missed)} without a vote, as they fail a check of it"
     return Value(key.table, key.key, found.usual, f"{share}; {key.source}", True, odd)
 
 
 def _qos(members: Sequence[Shown]) -> Iterator[Value]:
     """Yield RoCE's quality of service: of a fabric without PFC nobody knows whether it is meant so."""
-    told = {one.node: one.pfc for one in members if one.pfc is not None}
-    if not told:
+    shown = {one.node: one.pfc for one in members if one.pfc is not None}
+    if not shown:
         return
+    told = {one.node: shown[one.node] for one in members if one.node in shown and "pfc" not in one.missed} or shown
     found = vote((node, written(list(pfc))) for node, pfc in told.items())
     if found.usual is None:
         yield Value("qos", "lossless", "", f"no majority of priorities with PFC: {found.listed}", False)

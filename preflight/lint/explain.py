@@ -37,13 +37,18 @@ def explain(cluster: Cluster, text: str, key: str, part: Part | None = None) -> 
 def _declared(words: tuple[str, ...]) -> str:
     """Return what a key is."""
     table: Any = NodeClass
+    chosen = False  # whether the site chooses the next word
     for place, word in enumerate(words):
+        if chosen:
+            chosen = False
+            continue
         known = {field.name: field for field in fields(table)}
         if word not in known:
             near = schema.nearest(word, set(known))
             hint = f"; did you mean {near}?" if near else f"; there is {', '.join(sorted(known))}"
             raise UnknownKey(f"{'.'.join(words)}: a class has no key {word}{hint}")
-        inner = known[word].metadata.get("table")
+        chosen = "tables" in known[word].metadata
+        inner = known[word].metadata.get("table") or known[word].metadata.get("tables")
         if inner is None and place == len(words) - 1:
             return str(known[word].metadata["about"])
         if inner is None:
@@ -57,7 +62,7 @@ def _origin(cluster: Cluster, text: str, name: str, words: tuple[str, ...], part
     members = cluster.classes.get(name, NodeClass())
     value: Any = members
     for word in words:
-        value = getattr(value, word)
+        value = value.get(word) if isinstance(value, dict) else value and getattr(value, word)
     path = ("class", name, *words)
     if value is not None:
         line = Lines(text).of(path)
@@ -74,4 +79,6 @@ def _origin(cluster: Cluster, text: str, name: str, words: tuple[str, ...], part
 def _shown(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_shown(inner)}" for name, inner in value.items())
     return f'"{value}"' if isinstance(value, str) else ", ".join(value) if isinstance(value, tuple) else f"{value}"

@@ -1,0 +1,114 @@
+"""What a class of nodes is to have alike: the tables of a cluster file for versions, firmware and settings.
+
+Each key is the yardstick of one value that fleet checks compare, in the form in which a report shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from preflight.cluster import schema
+from preflight.lean import dataclass
+
+
+@dataclass(frozen=True)
+class Versions:
+    """Software that all nodes of a class are to run."""
+
+    driver: str | None = schema.key(schema.line, 'NVIDIA driver: "570.86.15"')
+    kernel_modules: str | None = schema.key(schema.one_of("open", "proprietary"), "flavour of NVIDIA's kernel modules")
+    cuda: str | None = schema.key(schema.line, 'CUDA toolkit of the node: "12.8.1"; "none": not installed')
+    nccl: str | None = schema.key(schema.line, 'NCCL, all that is installed: "2.26.2"')
+    nccl_plugins: str | None = schema.key(schema.line, 'NCCL plug-ins: "libnccl-net"; "none"')
+    pytorch: str | None = schema.key(schema.line, 'PyTorch: "2.6.0"')
+    kernel: str | None = schema.key(schema.line, 'kernel, as uname -r prints it: "5.15.0-1053-nvidia"')
+    os: str | None = schema.key(schema.line, 'distribution, PRETTY_NAME of /etc/os-release: "Ubuntu 22.04.5 LTS"')
+    ofed: str | None = schema.key(schema.line, 'OFED or DOCA, as ofed_info -s prints it; "not installed"')
+    mlx5_core: str | None = schema.key(schema.line, 'driver of the NICs: "24.10-1.1.4"; "none": that of the kernel')
+    efa: str | None = schema.key(schema.line, "driver of AWS EFA")
+    container_toolkit: str | None = schema.key(schema.line, 'NVIDIA container toolkit: "1.17.4"; "not installed"')
+
+
+@dataclass(frozen=True)
+class Firmware:
+    """Firmware that all nodes of a class are to run."""
+
+    bios: str | None = schema.key(schema.line, "BIOS version of the server")
+    microcode: str | None = schema.key(schema.line, 'microcode of the processors: "0x2b000603"')
+    vbios: str | None = schema.key(schema.line, 'VBIOS of the GPUs: "96.00.89.00.01"')
+    inforom: str | None = schema.key(schema.line, "InfoROM image of the GPUs")
+    gsp: str | None = schema.key(schema.line, "GSP firmware, where it is not the driver's: \"the driver's\"")
+    nics: Mapping[str, str] | None = schema.key(
+        schema.lines_by(schema.named(r"[A-Za-z0-9_.-]{1,64}", "MT_0000000838, a board's PSID")),
+        'firmware of NICs by board: { MT_0000000838 = "28.39.1002" }',
+    )
+
+
+@dataclass(frozen=True)
+class GpuSettings:
+    """What the GPUs of a class are, and how they are set up."""
+
+    model: str | None = schema.key(schema.line, 'model: "NVIDIA H100 80GB HBM3"')
+    memory_mib: int | None = schema.key(schema.whole(1, 10_000_000), "memory of each GPU, MiB")
+    ecc: bool | None = schema.key(schema.boolean, "whether ECC is on")
+    mig: bool | None = schema.key(schema.boolean, "whether MIG is on")
+    persistence: bool | None = schema.key(schema.boolean, "whether persistence mode is on")
+    compute_mode: str | None = schema.key(schema.line, "compute mode")
+    power_limit_w: float | None = schema.key(schema.number(1, 10_000), "power limit that is enforced, W")
+    application_clock_mhz: int | None = schema.key(schema.whole(1, 10_000), "application clock, MHz")
+    sm_clock_max_mhz: int | None = schema.key(schema.whole(1, 10_000), "highest SM clock, MHz")
+
+
+@dataclass(frozen=True)
+class Host:
+    """What the servers of a class are, and how they are set up."""
+
+    server: str | None = schema.key(schema.line, "server model, as DMI shows it")
+    cpu: str | None = schema.key(schema.line, "CPU model")
+    sockets: int | None = schema.key(schema.whole(1, 1024), "CPU sockets")
+    numa_nodes: int | None = schema.key(schema.whole(1, 1024), "NUMA nodes with CPUs (NPS)")
+    memory_gib: float | None = schema.key(schema.number(1, 1e6), "memory that the kernel shows, GiB, within 1 %")
+    boot_options: tuple[str, ...] | None = schema.key(
+        schema.texts, 'boot options, all but those of the disk, the image or the node: ["iommu=pt"]'
+    )
+    governor: str | None = schema.key(schema.line, 'frequency governor: "performance"')
+    transparent_huge_pages: str | None = schema.key(schema.line, 'transparent huge pages: "madvise"')
+    huge_pages: int | None = schema.key(schema.whole(0, 10**9), "reserved huge pages")
+    numa_balancing: int | None = schema.key(schema.whole(0, 3), "kernel.numa_balancing")
+    rp_filter: int | None = schema.key(schema.whole(0, 2), "rp_filter of the rails")
+    arp_ignore: int | None = schema.key(schema.whole(0, 8), "arp_ignore of the rails")
+    arp_announce: int | None = schema.key(schema.whole(0, 2), "arp_announce of the rails")
+    local_port_range: str | None = schema.key(schema.words, 'ephemeral ports: "32768 60999"')
+    rmem_max: int | None = schema.key(schema.whole(0, 2**63 - 1), "net.core.rmem_max")
+    wmem_max: int | None = schema.key(schema.whole(0, 2**63 - 1), "net.core.wmem_max")
+    tcp_rmem: str | None = schema.key(schema.words, 'net.ipv4.tcp_rmem: "4096 131072 6291456"')
+    tcp_wmem: str | None = schema.key(schema.words, "net.ipv4.tcp_wmem")
+    rdma_namespaces: str | None = schema.key(schema.line, "RDMA network namespaces, as the report shows them")
+    memlock: str | None = schema.key(schema.line, 'locked memory a process may have: "unlimited", "64 GiB"')
+
+
+@dataclass(frozen=True)
+class Nvlink:
+    """The NVLink domain that the nodes of a class are in."""
+
+    cluster_uuid: str | None = schema.key(schema.line, "cluster UUID of the domain")
+    clique: int | None = schema.key(schema.whole(0, 2**32 - 1), "clique of the domain")
+    imex_nodes: tuple[str, ...] | None = schema.key(schema.texts, "addresses in IMEX's nodes_config.cfg")
+
+
+@dataclass(frozen=True)
+class Rail:
+    """One compute device, alike on all nodes of a class."""
+
+    pci: str | None = schema.key(schema.line, 'PCI address: "0000:18:00.0"')
+    leaf: str | None = schema.key(schema.line, "switch that the rail is plugged into, by the name that it announces")
+    subnet: str | None = schema.key(schema.line, 'IP network of the rail: "10.1.0.0/16"; point to point: "/31"')
+    ib_subnet: str | None = schema.key(schema.line, 'InfiniBand subnet: "prefix fe80:…, manager at LID 1"')
+    partitions: str | None = schema.key(schema.line, 'InfiniBand partitions: "0xffff"')
+    vlan: str | None = schema.key(schema.line, 'VLAN tag of the interface: "101"; "no tag"')
+    switch_vlan: str | None = schema.key(schema.line, "VLAN that the switch announces for the port")
+
+
+#: NCCL variables by name, and RDMA devices: names that a site chooses.
+VARIABLE = schema.named(r"(?:TORCH_)?NCCL_[A-Z0-9_]{1,60}", "NCCL_ALGO, a variable of NCCL")
+DEVICE = schema.named(r"[A-Za-z][A-Za-z0-9_.-]{0,63}", "mlx5_0, an RDMA device")

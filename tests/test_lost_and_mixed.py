@@ -1,0 +1,150 @@
+"""Nodes that lost all their GPUs while something still speaks of them, and classes of several GPU models."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from preflight.checks import registry
+from preflight.cluster.file import decode
+from preflight.evidence import Evidence, from_document
+from preflight.facts.container import GPU_NODES
+from preflight.facts.kernel import NVIDIA_VERSION
+from preflight.facts.kernel_log import DMESG
+from preflight.judge import judge
+from preflight.model import Check
+from tests.machines import evidence, hgx_h100
+from tests.machines.fleet import machines
+
+CHECKS = registry().checks
+COUNT = [check for check in CHECKS if check.id == "gpu.count"]
+SETTINGS = [check for check in CHECKS if check.id == "fleet.gpu-settings"]
+RAILS = 'ports.compute = "mlx5_[0,3-6,9-11]"\n'
+
+Change = Callable[[dict[str, Any]], None]
+
+
+def without_gpus(*changes: Change, name: str = "gpu001") -> Evidence:
+    """Return a node whose PCI bus shows nothing of NVIDIA's GPUs any more; its NICs are still there."""
+    made = json.loads(json.dumps(evidence(replace(hgx_h100(name), name=name))))
+    records = made["records"]
+    for address in list(records["dir:/sys/bus/pci/devices"]["entries"]):
+        if "PCI_ID=10DE" in records.get(f"file:/sys/bus/pci/devices/{address}/uevent", {}).get("out", ""):
+            del records["dir:/sys/bus/pci/devices"]["entries"][address]
+    for key in list(records):
+        if key.startswith(("nvml:", "cmd:nvidia-smi")):
+            records[key] = {"status": "missing", "why": "there is no such tool"}
+    records[NVIDIA_VERSION] = {"status": "missing", "why": "there is no such file"}
+    records[GPU_NODES] = {"status": "ok", "rc": 0, "out": "", "err": ""}
+    for change in changes:
+        change(made)
+    return from_document(made, name)
+
+
+def driver_loaded(made: dict[str, Any]) -> None:
+    made["records"][NVIDIA_VERSION] = {
+        "status": "ok",
+        "out": "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.124.06  Release Build  (x)\n",
+    }
+
+
+def device_nodes(made: dict[str, Any]) -> None:
+    made["records"][GPU_NODES]["out"] = "/dev/nvidiactl\n/dev/nvidia0\n/dev/nvidia1\n"
+
+
+def xids(made: dict[str, Any]) -> None:
+    line = "<4>[ 1200.000000] NVRM: GPU 0000:1b:00.0: GPU has fallen off the bus.\n"
+    made["records"][DMESG] = {"status": "ok", "rc": 0, "out": line, "err": ""}
+
+
+def only_tools(made: dict[str, Any]) -> None:
+    """Take what an image leaves behind that all nodes boot: it speaks of no GPU."""
+    made["records"][GPU_NODES]["out"] = "/dev/nvidia-caps\n"
+    line = "<4>[   12.000000] NVRM: No NVIDIA GPU found.\n"
+    made["records"][DMESG] = {"status": "ok", "rc": 0, "out": line, "err": ""}
+
+
+def found(checks: list[Check], documents: list[Evidence], cluster: str = "") -> dict[str, Any]:
+    return judge(documents, checks, decode(cluster.encode(), "cluster.toml") if cluster else None)
+
+
+@pytest.mark.parametrize("declared", ["", f'[class.a]\nhcas = 8\n{RAILS}ports.link_layer = "InfiniBand"\n'])
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [(driver_loaded, "driver is loaded"), (device_nodes, "device nodes of GPUs"), (xids, "log has Xids")],
+)
+def test_a_node_that_lost_its_gpus_does_not_pass(change: Change, words: str, declared: str) -> None:
+    report = found(COUNT, [without_gpus(change)], declared)
+    (one,) = report["findings"]
+    assert (one["status"], report["exit_status"]) == ("unknown", 3)
+    assert words in one["message"]
+    alone = found(CHECKS, [without_gpus(change)], declared)
+    assert alone["exit_status"] == 3 or alone["nodes"][0]["status"] == "fail"
+    assert "gpus = 0" in one["fix"]
+    declared_none = f"[class.a]\ngpus = 0\n{RAILS}"
+    assert found(COUNT, [without_gpus(change)], declared_none)["findings"][0]["status"] == "pass"
+    assert found(COUNT, [without_gpus(change)], f"[class.a]\ngpus = 8\n{RAILS}")["findings"][0]["status"] == "fail"
+
+
+@pytest.mark.parametrize("changes", [(), (only_tools,)])
+def test_a_node_for_storage_is_judged_by_its_nics(changes: tuple[Change, ...]) -> None:
+    (one,) = found(COUNT, [without_gpus(*changes)])["findings"]
+    assert one["status"] == "skip"
+    assert one["message"].startswith("GPUs were not judged")
+    assert "class.default.gpus" in one["message"]
+
+
+def test_a_container_does_not_see_what_the_host_lost() -> None:
+    def inside(made: dict[str, Any]) -> None:
+        made["collector"]["where"] = "container"
+
+    assert found(COUNT, [without_gpus(driver_loaded, inside)])["findings"][0]["status"] == "skip"
+
+
+# --- several GPU models in one class ---------------------------------------------------------------
+
+
+def mixed(h200: int) -> list[Evidence]:
+    made = []
+    for number, machine in enumerate(machines(hgx_h100("h100"), 5, seed=3)):
+        other = replace(machine, gpu_id="2335", gpu_name="NVIDIA H200") if number < h200 else machine
+        made.append(from_document(evidence(other), machine.name))
+    return made
+
+
+def blamed(report: dict[str, Any]) -> dict[str, tuple[str, bool]]:
+    return {
+        name: (one["status"], bool(one.get("undecided"))) for one in report["findings"]
+        if one["status"] in ("fail", "warn") and one["subject"] == "GPU model" for name in one["nodes"]
+    }  # fmt: skip
+
+
+def test_one_node_of_another_model_in_a_class_is_named() -> None:
+    report = found(SETTINGS, mixed(1), "[class.a]\n")
+    assert blamed(report) == {"gpu001": ("fail", False)}
+    (one,) = [one for one in report["findings"] if one["status"] == "fail"]
+    assert one["message"] == "GPU model within a class: HGX H200; most nodes (4 of 5) have HGX H100"
+    assert "class of their own" in one["fix"]
+
+
+def test_models_in_classes_of_their_own_are_no_fault() -> None:
+    assert blamed(found(SETTINGS, mixed(1), '[class.b]\nnodes = "gpu001"\n[class.a]\n')) == {}
+    assert blamed(found(SETTINGS, mixed(1))) == {}, "without a cluster file nothing says that they are one kind"
+    assert blamed(found(SETTINGS, mixed(0), "[class.a]\n")) == {}
+
+
+def test_a_tie_of_models_names_both_sides() -> None:
+    report = found(SETTINGS, mixed(2)[:4], "[class.a]\n")
+    assert blamed(report) == dict.fromkeys(["gpu001", "gpu002", "gpu003", "gpu004"], ("fail", True))
+
+
+def test_a_part_that_is_declared_decides() -> None:
+    """With the model declared, the majority has no vote."""
+    cluster = '[class.a]\ngpu_settings.model = "NVIDIA H100 80GB HBM3"\n'
+    check = [check for check in CHECKS if check.id == "node.expected"]
+    report = found(check, mixed(4), cluster)
+    assert set(blamed(report)) == {"gpu001", "gpu002", "gpu003", "gpu004"}
