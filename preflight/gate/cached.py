@@ -128,7 +128,10 @@ def look(store: Store, node: str, cluster: str | None) -> Cached:
         raise NoVerdict("none has been written yet") from None
     except Refused as error:
         raise NoVerdict(str(error)) from None
-    found, version, inputs = decode(raw)
+    try:
+        found, version, inputs = decode(raw)
+    except NoVerdict as error:
+        raise NoVerdict(f"{store.path}/{FILE}: {error}") from None
     told = found.verdict
     if told.node != node:
         raise NoVerdict(f"it is of the node {told.node}")
