@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from preflight import bounded, decoding
 from preflight.lean import dataclass, field
-from preflight.schemas.conform import mistake
+from preflight.schemas.conform import checker, mistake
 
 SCHEMA = "preflight.evidence/1"
 
@@ -210,8 +210,8 @@ def _pattern(pattern: str) -> tuple[str, tuple[Callable[[str], object], ...]]:
 
 def _record(key: str, raw: object) -> Record:
     """Take a record apart; raises EvidenceError if it is malformed."""
-    if wrong := mistake(raw, "evidence-1", ("status",), part="record", partly=True):
-        raise EvidenceError(key, f"the record is damaged: {wrong}")
+    if wrong := checker("evidence-1", ("status",), "record", partly=True)(raw):
+        raise EvidenceError(key, f"the record is damaged: {wrong.lstrip('.')}")
     made = cast("Mapping[str, Any]", raw)
     status, out, why = made["status"], made.get("out", ""), made.get("why", "")
     again = _record(key, made["again"]) if "again" in made else None

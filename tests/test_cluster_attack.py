@@ -16,6 +16,7 @@ from preflight.cli import main
 from preflight.cluster import exceptions, fabric, gate, tables
 from preflight.gate import policy
 from preflight.lean import fields
+from tests import commands
 from tests.fixture import whole_node
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -115,3 +116,31 @@ def test_each_key_with_each_wrong_value(folder: Path, monkeypatch: pytest.Monkey
                     wrong.append(f"not fit to print: {at}")
     assert not wrong, f"{len(wrong)}\n" + "\n".join(wrong[:40])
     assert valid > 50
+
+
+#: Files that are wrong in another way: what is in them, and what the answer begins with.
+FILES = {
+    "not UTF-8": (b"[class.a]\ngpus = 8 # \xff\n", "c.toml:2: is not UTF-8 text"),
+    "UTF-16": ("[class.a]\ngpus = 8\n".encode("utf-16"), "c.toml:1: is not UTF-8 text"),
+    "hexadecimal": (b"[class.a]\ngpus = 0x" + b"f" * 5000 + b"\n", "c.toml:2: class.a.gpus: has the value"),
+    "a date": (b"[class.a]\ngpus = 2026-12-31\n", "c.toml:2: class.a.gpus: has the value 2026-12-31 - takes a whole"),
+    "a NUL": (b'[class.a]\nbaseline = "a\\u0000b"\n', "c.toml:2: class.a.baseline: has the value"),
+    "cut": (b"[class.a]\ngpus =", "c.toml:2: gpus: "),
+    "binary": (bytes(range(256)), "c.toml:"),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_wrong_file_stops_every_command_that_reads_it(name: str, folder: Path) -> None:
+    """Seen before the correction: ``preflight itself failed: ValueError`` for the third and the fifth."""
+    raw, begins = FILES[name]
+    (folder / "c.toml").write_bytes(raw)
+    runs = [["lint", "c.toml"], ["judge", "n.json", "--cluster", "c.toml"], ["check", "--cluster", "c.toml"]]
+    seats = [["gate", seat, "--cluster", "c.toml", "--state-dir", "state"] for seat in ("ci", "slurm-prolog")]
+    for ran in commands.run(runs + seats, folder, {"PYTHONPATH": str(ROOT), "HOME": str(folder)}, 30):
+        said = " ".join(ran.said.replace(f"{folder}/", "").split())
+        assert begins in said, ran
+        assert "Traceback" not in said
+        assert "preflight itself failed" not in said
+        seat = ran.words[1] if ran.words[0] == "gate" else ""
+        assert ran.status == (policy.rule(seat, "error").exit if seat else 2), ran

@@ -332,6 +332,7 @@ def small() -> dict[str, Any]:
     return document | {"origin": "made by hand", "pair": {"peer": "n2", "tests": ["path-mtu"]}}
 
 
+VALUES: tuple[Any, ...] = (None, False, [{}])
 HEAD = [("node",), ("collected_at",), ("collector",), ("collector", "uid"), ("origin",), ("pair",), ("pair", "peer"),
         ("pair", "tests"), ("pair", "tests", 0), ("records",)]  # fmt: skip
 
@@ -341,7 +342,7 @@ def test_a_damaged_head_is_a_node_without_an_answer(at: tuple[Any, ...], tmp_pat
     """Seen before the correction: a part for two nodes whose ``pair`` was damaged passed for the complete document."""
     document, place = small(), ".".join(step for step in at if isinstance(step, str))
     path = tmp_path / "bad.json"
-    for value in (None, False, [{}]):
+    for value in VALUES:
         path.write_text(json.dumps(changed(document, at, value)))
         done = CliRunner().invoke(main, ["judge", str(path), "--only", "gpu.count"])
         said = " ".join(done.output.split())

@@ -50,11 +50,15 @@ def mistake(
     are the keys that have to be there, instead of those that the schema requires; of ``shallow`` ones only the type is
     compared. ``partly``: nothing else has to be there.
     """
-    return _of(schema, needed, part, shallow, exact, partly)(document).lstrip(".")
+    return checker(schema, needed, part, shallow, exact, partly)(document).lstrip(".")
 
 
 @cache
-def _of(schema: str, needed: tuple[str, ...], part: str, shallow: tuple[str, ...], exact: bool, partly: bool) -> _Check:
+def checker(
+    schema: str, needed: tuple[str, ...] = (), part: str = "", shallow: tuple[str, ...] = (), exact: bool = False,
+    partly: bool = False,
+) -> _Check:  # fmt: skip
+    """Return the function that ``mistake`` compares with, for many values; a place begins with a dot."""
     read = _without(_read(schema), "required") if partly else _read(schema)
     chosen = read["$defs"][part] if part else read
     if needed:
@@ -133,6 +137,9 @@ def _type(schema: Mapping[str, Any], made: _Make) -> _Check:
 def _enum(schema: Mapping[str, Any], made: _Make) -> _Check:
     allowed = [schema["const"]] if "const" in schema else schema["enum"]
     wrong = f" is none of {json.dumps(allowed)[:200]}"
+    words = frozenset(one for one in allowed if isinstance(one, str))
+    if len(words) == len(allowed):
+        return lambda value: "" if isinstance(value, str) and value in words else wrong
     return lambda value: "" if any(value == one and type(value) is type(one) for one in allowed) else wrong
 
 
