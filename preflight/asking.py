@@ -77,9 +77,12 @@ def this_node(
             document = collect(plan, meanwhile=meanwhile)
             gc.freeze()  # a collection need not look at what was imported
             gc.enable()
-            from preflight.evidence import from_document
+            from preflight.evidence import DocumentError, from_document, no_answer
 
-            return from_document(document, node)
+            try:
+                return from_document(document, node)
+            except DocumentError as error:
+                return no_answer(node, "read", str(error), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
     except KeyboardInterrupt:
         from preflight.evidence import no_answer
 

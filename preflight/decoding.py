@@ -38,14 +38,19 @@ class DocumentTooLarge(PreflightError, ValueError):
     """The values would take more memory than is given to one document."""
 
 
-def read(path: str | Path, most: int = FILE, begins: bytes = b"", longest: int = bounded.REPORT) -> Any:
-    """Decode a file; raises OSError, or ValueError whatever is wrong with the text. ``begins``: as ``bounded``."""
-    return _made([bounded.content(path, longest, begins)], most, 0, True)
+def read(
+    path: str | Path, most: int = FILE, begins: bytes = b"", longest: int = bounded.REPORT, once: bool = False
+) -> Any:
+    """Decode a file; raises OSError, or ValueError whatever is wrong with the text. ``begins``: as ``bounded``.
+
+    ``once`` refuses a key that an object has twice; looking for that takes as long as decoding.
+    """
+    return _made([bounded.content(path, longest, begins)], most, 0, True, once)
 
 
-def decoded(raw: bytes, most: int = FILE, strict: bool = True) -> Any:
+def decoded(raw: bytes, most: int = FILE, strict: bool = True, once: bool = False) -> Any:
     """Decode JSON in UTF-8; raises ValueError whatever is wrong with it. ``strict``: no line ends within texts."""
-    return _made([raw], most, len(raw), strict)
+    return _made([raw], most, len(raw), strict, once)
 
 
 def answer(text: str) -> Any:
@@ -80,17 +85,25 @@ def check(text: str, start: int = 0, most: int = PART) -> None:
         raise DocumentTooLarge(f"it would take more than {most >> 20} MiB of memory")
 
 
-def _made(taken: list[bytes], most: int, held: int, strict: bool) -> Any:
+def _made(taken: list[bytes], most: int, held: int, strict: bool, once: bool) -> Any:
     """Decode the bytes in a list, which then holds them no more: text and values are enough at a time."""
     if (needed := held + memory(taken[0], most - held)) > most:
         raise DocumentTooLarge(f"it would take {needed >> 20} MiB of memory; a document is given {most >> 20} at most")
     try:
         whole = taken.pop().decode("utf-8-sig", "surrogatepass")
-        return _json().loads(whole, strict=strict)
+        return _json().loads(whole, strict=strict, object_pairs_hook=_each_once if once else None)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except MemoryError:
         raise DocumentTooLarge("there is not enough memory for it") from None
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"it has the key {next(name for name in names if names.count(name) > 1)[:60]!a} twice")
+    return made
 
 
 def _json() -> Any:

@@ -18,6 +18,7 @@ from typing import Any, cast
 from preflight import bounded, decoding
 from preflight.errors import PreflightError
 from preflight.lean import dataclass, field
+from preflight.schemas.conform import checker, mistake
 
 SCHEMA = "preflight.evidence/1"
 
@@ -208,28 +209,19 @@ def _pattern(pattern: str) -> tuple[str, tuple[Callable[[str], object], ...]]:
     return head, tuple(re.compile(fnmatch.translate(part)).match for part in pattern.split("/"))
 
 
-def _record(key: str, raw: object, second: bool = False) -> Record:
+def _record(key: str, raw: object) -> Record:
     """Take a record apart; raises EvidenceError if it is malformed."""
-    if type(raw) is not dict and not isinstance(raw, Mapping):
-        raise EvidenceError(key, f"the record is a {type(raw).__name__}, not an object")
-    status, out, err, rc = raw.get("status"), raw.get("out", ""), raw.get("err", ""), raw.get("rc")
-    entries = raw.get("entries")
-    if not isinstance(status, str):
-        raise EvidenceError(key, "the record has no status")
-    if not isinstance(out, str) or not isinstance(err, str):
-        raise EvidenceError(key, "the record's output is not text")
-    if rc is not None and not isinstance(rc, int):
-        raise EvidenceError(key, "the record's exit status is not a number")
-    if entries is not None and not isinstance(entries, Mapping):
-        raise EvidenceError(key, "the record's entries are not an object")
-    at_s = raw.get("at_s")
-    if at_s is not None and (not isinstance(at_s, (int, float)) or isinstance(at_s, bool)):
-        raise EvidenceError(key, "the record's time is not a number")
-    again = _record(key, raw["again"], second=True) if "again" in raw and not second else None
-    why = str(raw.get("why", ""))
+    if wrong := checker("evidence-1", ("status",), "record", partly=True)(raw):
+        raise EvidenceError(key, f"the record is damaged: {wrong.lstrip('.')}")
+    made = cast("Mapping[str, Any]", raw)
+    status, out, why = made["status"], made.get("out", ""), made.get("why", "")
+    again = _record(key, made["again"]) if "again" in made else None
     if len(out) > _LONGEST and len(out) > (_LONGEST_SWEEP if key.startswith(_SWEEPS) else _LONGEST):
         status, out, why = "cut", out[:_LONGEST], f"{len(out)} characters, more than any collector keeps"
-    return Record(key, status, out, err, rc, raw.get("value"), entries, why, raw.get("seconds"), at_s, again)
+    return Record(
+        key, status, out, made.get("err", ""), made.get("rc"), made.get("value"), made.get("entries"), why,
+        made.get("seconds"), made.get("at_s"), again,
+    )  # fmt: skip
 
 
 def from_document(document: object, name: str) -> Evidence:
@@ -239,31 +231,22 @@ def from_document(document: object, name: str) -> Evidence:
     doc = cast("dict[str, Any]", document)
     if doc.get("schema") != SCHEMA:
         raise DocumentError(f"{name} has schema {str(doc.get('schema'))[:60]!r}; this version reads {SCHEMA!r}")
-    node, records = doc.get("node"), doc.get("records", {})
-    if not isinstance(node, str) or not node:
+    if not doc.get("node"):
         raise DocumentError(f"{name} does not name its node")
-    if not isinstance(records, dict):
-        raise DocumentError(f"{name}: 'records' is not an object")
-    no_answer = doc.get("no_answer")
-    if no_answer is not None and not isinstance(no_answer, dict):
-        raise DocumentError(f"{name}: 'no_answer' is not an object")
-    collector, pair = doc.get("collector", {}), doc.get("pair")
+    if wrong := mistake(doc, "evidence-1", ("schema", "node"), shallow=("records",)):
+        raise DocumentError(f"{name} is damaged: {wrong}; collect it again")
+    if wrong := mistake(doc.get("collector", {}), "evidence-1", part="collector", partly=True):
+        raise DocumentError(f"{name} is damaged: collector.{wrong}; collect it again")
+    pair = doc.get("pair")
     return Evidence(
-        node=node,
-        collected_at=str(doc.get("collected_at", "")),
-        records=records,
-        collector=collector if isinstance(collector, dict) else {},
-        no_answer=no_answer,
-        origin=doc.get("origin") if isinstance(doc.get("origin"), str) else None,
-        pair=_pair(pair),
+        node=doc["node"],
+        collected_at=doc.get("collected_at", ""),
+        records=doc.get("records", {}),
+        collector=doc.get("collector", {}),
+        no_answer=doc.get("no_answer"),
+        origin=doc.get("origin"),
+        pair=Pair(pair["peer"], tuple(pair["tests"])) if pair else None,
     )
-
-
-def _pair(raw: object) -> Pair | None:
-    if not isinstance(raw, dict):
-        return None
-    tests = raw.get("tests")
-    return Pair(str(raw.get("peer", "")), tuple(map(str, tests)) if isinstance(tests, list) else ())
 
 
 def read(path: Path) -> Evidence:

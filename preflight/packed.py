@@ -19,6 +19,7 @@ from typing import Any
 from preflight import decoding
 from preflight.errors import PreflightError
 from preflight.evidence import DocumentError, Evidence, decode, no_answer
+from preflight.schemas.conform import mistake
 
 SCHEMA = "preflight.bundle/1"
 MANIFEST = "MANIFEST.json"
@@ -104,7 +105,7 @@ def _checked(path: Path, archive: tarfile.TarFile) -> Iterator[tuple[str, bytes]
         said = expected.get(name)
         if said is None:
             raise BundleError(f"{path}: {name[:200]!r} in it is not in its manifest")
-        if len(content) != info.size or said.get("sha256") != hashlib.sha256(content).hexdigest():
+        if not len(content) == info.size == said["bytes"] or said["sha256"] != hashlib.sha256(content).hexdigest():
             raise BundleError(f"{path}: {name[:200]!r} in it is not what its manifest says; ask for it again")
         yield name, content
     if expected is None:
@@ -115,18 +116,18 @@ def _checked(path: Path, archive: tarfile.TarFile) -> Iterator[tuple[str, bytes]
 
 def _manifest(path: Path, name: str, content: bytes) -> dict[str, dict[str, Any]]:
     """Return what the manifest says of each file."""
-    try:
-        document = decoding.decoded(content) if name == MANIFEST else {}
-    except ValueError:
-        document = {}
-    files = document.get("files") if isinstance(document, dict) and document.get("schema") == SCHEMA else None
-    if not isinstance(files, list) or not all(
-        isinstance(one, dict) and isinstance(one.get("name"), str) for one in files
-    ):
+    if name != MANIFEST:
         raise BundleError(
             f"{path}: is an archive, but none of `preflight bundle` ({SCHEMA}); unpack it and name the directory"
         )
-    return {str(one["name"]): one for one in files}
+    try:
+        document = decoding.decoded(content, once=True)
+        wrong = mistake(document, "bundle-1")
+    except ValueError as error:
+        wrong = str(error)
+    if wrong:
+        raise BundleError(f"{path}: its {MANIFEST} is damaged, or of another version: {wrong}; ask for it again")
+    return {one["name"]: one for one in document["files"]}
 
 
 _LONG = (

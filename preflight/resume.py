@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from preflight import decoding
+from preflight import bounded, decoding
 from preflight.archive import file_name, write
 from preflight.errors import PreflightError
 from preflight.evidence import DocumentError, Evidence, read
+from preflight.schemas.conform import mistake
 
 #: The journal's name in the directory; no document ends so.
 JOURNAL = ".preflight-run"
@@ -50,13 +51,15 @@ def proceed(folder: Path, run: Mapping[str, Any]) -> list[Evidence]:
     journal = folder / JOURNAL
     try:
         started_ns = journal.stat().st_mtime_ns
-        before = decoding.read(journal)
+        before = decoding.read(journal, longest=bounded.BY_HAND, once=True)
     except FileNotFoundError:
         raise ResumeError(f"{folder}: holds no run that could be continued; leave --resume out") from None
     except OSError as error:
         raise ResumeError(f"{journal}: cannot be read: {error.strerror}") from None
-    except ValueError:
-        raise ResumeError(f"{journal}: is damaged; leave --resume out to start anew") from None
+    except ValueError as error:
+        raise ResumeError(f"{journal}: is damaged ({error}); leave --resume out to start anew") from None
+    if wrong := mistake(before, "run-1", exact=True):
+        raise ResumeError(f"{journal}: is damaged ({wrong}), or of another version; leave --resume out to start anew")
     if differences := list(_differences(before, run)):
         raise ResumeError(f"{folder}: holds another run: {'; '.join(differences)}; leave --resume out to start anew")
     found = (_answer(folder / file_name(host), host, started_ns) for host in run["hosts"])
@@ -73,24 +76,21 @@ def _answer(path: Path, host: str, started_ns: int) -> Evidence | None:
     return evidence if evidence.node == host and evidence.answered else None
 
 
-def _differences(before: Any, now: Mapping[str, Any]) -> list[str]:
+def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Name what is otherwise than it was."""
-    if not isinstance(before, dict) or before.get("schema") != SCHEMA or not isinstance(before.get("hosts"), list):
-        return ["its journal is of another version"]
     from preflight.nodeset import fold
 
     said = []
-    was, is_now = set(map(str, before["hosts"])), set(now["hosts"])
+    was, is_now = set(before["hosts"]), set(now["hosts"])
     if more := is_now - was:
         said.append(f"{fold(more)} {'was' if len(more) == 1 else 'were'} not among its nodes")
     if less := was - is_now:
         said.append(f"{fold(less)} {'was' if len(less) == 1 else 'were'} among its nodes")
-    if before.get("cluster_file") != now["cluster_file"]:
+    if before["cluster_file"] != now["cluster_file"]:
         said.append("its cluster file was another one")
-    if before.get("plan") != now["plan"]:
+    if before["plan"] != now["plan"]:
         said.append("it asked other questions (another version of preflight, or other plug-ins)")
-    options = before.get("options")
     for name, value in now["options"].items():
-        if not isinstance(options, dict) or options.get(name) != value:
+        if before["options"].get(name) != value:
             said.append(f"it was asked with another --{name}")
     return said

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from preflight import bounded, decoding
+from preflight import bounded
 from preflight.errors import PreflightError
 from preflight.nodeset import MOST_NAMES, excerpt, fold_for_slurm, unfold
 
@@ -179,19 +179,18 @@ def _of_report(path: Path) -> tuple[str, ...]:
 
 
 def _report(path: Path) -> Mapping[str, Any]:
+    from preflight.reports import stored
+
     try:
-        report = decoding.read(path, decoding.REPORT, b"{")
-    except OSError as error:
-        raise TargetError(f"{path}: cannot be read: {error.strerror}") from None
-    except ValueError:
-        raise TargetError(f"{path}: is not JSON; give a report written with --json") from None
-    if not isinstance(report, dict) or report.get("schema") != "preflight.report/1":
+        report = stored.read(path, ("nodes",), partly=True)
+    except stored.ReportError as error:
+        raise TargetError(str(error)) from None
+    if report is None:
         raise TargetError(f"{path}: is no report of this version; give one written with `preflight check --json`")
-    nodes = report.get("nodes")
-    if not isinstance(nodes, list) or not all(
-        isinstance(node, dict) and isinstance(node.get("name"), str) and "status" in node for node in nodes
-    ):
-        raise TargetError(f"{path}: is damaged: its nodes cannot be read; write it again with --json")
+    for place, node in enumerate(report["nodes"]):
+        if lacks := {"name", "status"} - set(node):
+            where = f"nodes[{place}].{min(lacks)}"
+            raise TargetError(f"{path}: is damaged ({where} is missing); write it again with --json")
     return report
 
 

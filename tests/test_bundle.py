@@ -142,7 +142,9 @@ def made(path: Path, files: list[tuple[str, bytes]]) -> Path:
 
 def by_hand(path: Path, members: list[tuple[tarfile.TarInfo, bytes]], listed: bool = True) -> Path:
     """Write an archive with a manifest that fits, whatever else is in it."""
-    files = [{"name": info.name, "sha256": hashlib.sha256(body).hexdigest()} for info, body in members]
+    files = [
+        {"name": info.name, "bytes": len(body), "sha256": hashlib.sha256(body).hexdigest()} for info, body in members
+    ]
     manifest = json.dumps({"schema": packed.SCHEMA, "files": files if listed else []}).encode()
     head = tarfile.TarInfo(packed.MANIFEST)
     head.size = len(manifest)

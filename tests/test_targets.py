@@ -242,12 +242,12 @@ def test_rerun_takes_what_failed_or_gave_no_answer(tmp_path: Path) -> None:
     ("content", "said"),
     [
         (json.dumps(report(gpu1="pass", gpu2="warn")), "nothing to ask again"),
-        ("{", "is not JSON"),
-        ("[" * 100_000, "is not JSON"),
+        ("{", "is no report"),
+        ("[" * 100_000, "is no report"),
         ("[]", "is no report"),
         ('{"schema": "preflight.evidence/1"}', "is no report"),
-        ('{"schema": "preflight.report/1"}', "is damaged"),
-        ('{"schema": "preflight.report/1", "nodes": [1]}', "is damaged"),
+        ('{"schema": "preflight.report/1"}', "damaged"),
+        ('{"schema": "preflight.report/1", "nodes": [1]}', "damaged"),
         (json.dumps(report(**{"-oX": None})), "is not a host name"),
     ],
 )

@@ -29,7 +29,7 @@ class Fabric:
     sweep_from: str | None = schema.key(schema.text, "the one node that sweeps the fabric when --fabric asks for it")
     device: str | None = schema.key(device, "RDMA device whose fabric is swept; left out: the first active one")
     reference: str | None = schema.key(
-        schema.text, "file of a sweep that was good: `ibnetdiscover > FILE`, or evidence"
+        schema.file_name, "file of a sweep that was good: `ibnetdiscover > FILE`, or evidence"
     )
     oversubscription: float | None = schema.key(
         schema.number(0.1, 100), "rate of the links below a leaf against that above it, by design; 1 is non-blocking"

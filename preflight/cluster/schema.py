@@ -96,6 +96,13 @@ def absolute_path(value: Any) -> str:
     return value
 
 
+def file_name(value: Any) -> str:
+    """The path of a file, of printable characters; a relative one is of the cluster file's folder."""
+    if not isinstance(value, str) or not value.strip() or not value.isprintable() or len(value) > 1000:
+        raise ValueError('takes the path of a file in quotes: "all_reduce.log"')
+    return value
+
+
 def folders(value: Any) -> tuple[str, ...]:
     """A list of absolute paths, which PATH can hold."""
     parts = value if isinstance(value, list) else [value]
@@ -310,4 +317,7 @@ def _kind_of(value: Any) -> str:
 
 
 def _show(value: Any) -> str:
-    return f'"{value}"'[:80] if isinstance(value, str) else str(value)[:80]
+    try:
+        return f'"{value}"'[:80] if isinstance(value, str) else str(value)[:80]
+    except ValueError:  # Python writes no number of more than 4300 digits, which 0x… may have
+        return "of thousands of digits"

@@ -114,7 +114,7 @@ class NodeClass:
         schema.lines_by(VARIABLE), 'NCCL variables of all ranks: { NCCL_ALGO = "Ring" }'
     )
     checkpoint: Checkpoint = schema.table(Checkpoint)
-    baseline: str | None = schema.key(schema.text, "file beside this one: nccl-tests output of a good run")
+    baseline: str | None = schema.key(schema.file_name, "file beside this one: nccl-tests output of a good run")
     tree: roofline.Tree = schema.table(roofline.Tree)
     model: roofline.Model = schema.table(roofline.Model)
     checks: Chosen = schema.table(Chosen)

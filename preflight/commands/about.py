@@ -120,11 +120,17 @@ def checklist(paths: tuple[Path, ...], cluster: Path | None, logs: tuple[Path, .
     Example: preflight checklist evidence/ --cluster cluster.toml
     """
     from preflight.checklist.answers import answer
+    from preflight.reports.visible import one_line
 
     session = Session("checklist", cluster, (), (), {})
     if paths or logs:
         evidences, run = load_evidence(paths) if paths else ([], None)
-        items = session.judge(evidences, read_logs(logs) or run)["checklists"]
+        report = session.judge(evidences, read_logs(logs) or run)
+        items = report["checklists"]
+        silent = [node for node in report["nodes"] if "no_answer" in node]
+        for node in silent[:10]:
+            reason = one_line(f"note: {node['name']} gave no answer: {node['no_answer']['reason']}")
+            click.echo(reason, err=True)
     else:
         items = answer(session.checks, {})
     if as_json:

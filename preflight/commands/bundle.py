@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from preflight import decoding
 from preflight.archive import STDOUT
 from preflight.commands import options
 from preflight.console import UsageError, progress
@@ -84,25 +83,19 @@ def bundle(
 
 def _parted(paths: Sequence[Path]) -> tuple[list[tuple[Path, Mapping[str, Any]]], list[Path]]:
     """Return the reports among some paths, and the others; raises UsageError."""
-    from preflight.schemas.conform import mistake
+    from preflight.reports import stored
 
     reports: list[tuple[Path, Mapping[str, Any]]] = []
     others = []
     for path in paths:
-        found = None
-        if path.is_file():
-            try:
-                found = decoding.read(path, decoding.REPORT, b"{")
-            except OSError as error:
-                raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
-            except ValueError:
-                found = None
-        if isinstance(found, dict) and str(found.get("schema", "")).startswith("preflight.report/"):
-            if wrong := mistake(found, "report-1"):
-                raise UsageError(f"{path}: is a part of a report, or damaged ({wrong}); write it again with --json")
-            reports.append((path, found))
-        else:
+        try:
+            found = stored.read(path) if path.is_file() else None
+        except stored.ReportError as error:
+            raise UsageError(str(error)) from None
+        if found is None:
             others.append(path)
+        else:
+            reports.append((path, found))
     return reports, others
 
 

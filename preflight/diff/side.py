@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from preflight import decoding
 from preflight.archive import ArchiveError
 from preflight.cluster import Cluster
 from preflight.diff.profile import profile
@@ -15,8 +14,8 @@ from preflight.facts import NodeFacts
 from preflight.judge import judge
 from preflight.lean import dataclass, field
 from preflight.model import Check
+from preflight.reports import stored
 from preflight.saved import load as load_evidence
-from preflight.schemas.conform import mistake
 
 
 class SnapshotError(PreflightError):
@@ -53,16 +52,7 @@ def load(path: Path, checks: Sequence[Check], cluster: Cluster, processes: int =
 
 def _report(path: Path) -> Mapping[str, Any] | None:
     """Return the report that a file holds; None if it is no report."""
-    if not path.is_file():
-        return None
     try:
-        document = decoding.read(path, decoding.REPORT, b"{")
-    except OSError as error:
-        raise SnapshotError(f"{path}: cannot be read: {error.strerror}") from None
-    except ValueError:
-        return None
-    if not isinstance(document, dict) or not str(document.get("schema", "")).startswith("preflight.report/"):
-        return None
-    if wrong := mistake(document, "report-1", ("run", "coverage", "nodes", "findings", "exit_status")):
-        raise SnapshotError(f"{path}: is a part of a report, or damaged ({wrong}); write it again with --json")
-    return document
+        return stored.read(path, ("run", "coverage", "nodes", "findings", "exit_status")) if path.is_file() else None
+    except stored.ReportError as error:
+        raise SnapshotError(str(error)) from None

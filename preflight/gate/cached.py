@@ -128,7 +128,10 @@ def look(store: Store, node: str, cluster: str | None) -> Cached:
         raise UnusableVerdict("none has been written yet") from None
     except StateDirError as error:
         raise UnusableVerdict(str(error)) from None
-    found, version, inputs = decode(raw)
+    try:
+        found, version, inputs = decode(raw)
+    except UnusableVerdict as error:
+        raise UnusableVerdict(f"{store.path}/{FILE}: {error}") from None
     told = found.verdict
     if told.node != node:
         raise UnusableVerdict(f"it is of the node {told.node}")

@@ -16,6 +16,7 @@ from preflight import decoding
 from preflight.gate import cached, environment, told
 from preflight.gate.sitting import Sitting
 from preflight.gate.verdict import PREFIX, UnusableVerdict, Verdict, ascii_reason, from_document
+from preflight.schemas.conform import mistake
 
 _MOST_BYTES = 1 << 20
 _MOST_TOLD = 10
@@ -130,7 +131,10 @@ def _read(path: Path, node: str, most_s: float) -> Verdict | str:
         with os.fdopen(fd, "rb") as stream:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 return f"{path} is no regular file"
-            found = from_document(decoding.decoded(stream.read(_MOST_BYTES)))
+            document = decoding.decoded(stream.read(_MOST_BYTES), once=True)
+        if wrong := mistake(document, "verdict-1", exact=True):
+            raise UnusableVerdict(wrong)
+        found = from_document(document)
     except FileNotFoundError:
         return "it has published no verdict"
     except OSError as error:

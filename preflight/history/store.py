@@ -19,6 +19,7 @@ from typing import Any
 from preflight import decoding
 from preflight.errors import PreflightError
 from preflight.lean import dataclass
+from preflight.schemas.conform import mistake
 
 #: Version of the tables; files of a later one are refused.
 VERSION = 1
@@ -220,7 +221,7 @@ class Store:
             ids, told = decoding.text(checks), decoding.text(record)
         except (ValueError, TypeError):
             raise self._damaged("run") from None
-        if not (isinstance(ids, list) and all(isinstance(one, str) for one in ids) and isinstance(told, dict)):
+        if mistake({"checks": ids, "record": told}, "history-1"):
             raise self._damaged("run")
         return Run(id, at, command, version, status, frozenset(ids), told)
 

@@ -58,16 +58,19 @@ def learn(evidences: Sequence[Evidence], checks: Sequence[Check] | None = None, 
     empty = Cluster()
     told = []
     silent = []
+    why = ""
     for evidence in evidences:
         if not evidence.answered:
             silent.append(evidence.node)
+            why = why or (evidence.no_answer or {}).get("reason", "")
             continue
         node = NodeFacts(evidence)
         told.append(shown(node, empty.site(node)))
     told.sort(key=lambda one: one.node)
     found, apart = kinds(told)
     if not found:
-        raise LearnError("no node of this evidence has a GPU: there is nothing to learn from")
+        silence = f" ({silent[0]} gave no answer: {why})" if why else ""
+        raise LearnError(f"no node of this evidence has a GPU: there is nothing to learn from{silence}")
     unnamed = [one.node for kind in found for one in kind.members if not is_name(one.node)]
     found = [kind for kind in found if any(is_name(one.node) for one in kind.members)]
     if not found:

@@ -1,18 +1,24 @@
 """Compares a document of ours with its JSON Schema before anything relies on it, without a library.
 
-Only what a reader relies on: keys that a schema does not name may come from a newer version, and are let be. Handles
-the words of our own schemas; another one fails a test, so that none is passed over.
+Only what a reader relies on: keys that a schema does not name may come from a newer version, and are let be, as is a
+number out of range. ``exact`` compares all of it. Handles the words of our own schemas; another one fails a test, so
+that none is passed over.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from importlib.resources import files
-from typing import Any
+import re
+from functools import cache
 
-#: Returns what is wrong with a value, after its place; empty: nothing.
-_Check = Callable[[Any], str]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    #: Returns what is wrong with a value, after its place; empty: nothing.
+    _Check = Callable[[Any], str]
+    _Make = Callable[[Any], _Check]
 
 _TYPES: dict[str, Callable[[Any], bool]] = {
     "object": lambda value: isinstance(value, dict),
@@ -21,7 +27,7 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
     "boolean": lambda value: isinstance(value, bool),
     "null": lambda value: value is None,
     "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
-    "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+    "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool) and _is_finite(value),
 }
 
 #: Words that say nothing of a value, or that no reader relies on: an order, a length, a spelling.
@@ -30,22 +36,56 @@ LET_BE = frozenset((
     "maximum", "pattern", "propertyNames", "uniqueItems", "maxProperties",
 ))  # fmt: skip
 
+#: A key that stands in a place as it is; any other one is quoted.
+_PLAIN = re.compile(r"[A-Za-z_]\w{0,59}", re.ASCII)
 
-def mistake(document: Any, schema: str, needed: Iterable[str] = ()) -> str:
+
+def mistake(
+    document: Any, schema: str, needed: tuple[str, ...] = (), *, part: str = "", shallow: tuple[str, ...] = (),
+    exact: bool = False, partly: bool = False,
+) -> str:  # fmt: skip
     """Return what is wrong with a document, by its place (``findings[3].message is missing``); empty: nothing.
 
-    ``schema`` is the name of its schema, such as ``report-1``; ``needed`` are the keys that have to be there, instead
-    of those that the schema requires of the whole.
+    ``schema`` is the name of its schema, such as ``report-1``, and ``part`` that of one of its definitions. ``needed``
+    are the keys that have to be there, instead of those that the schema requires; of ``shallow`` ones only the type is
+    compared. ``partly``: nothing else has to be there.
     """
-    read = json.loads((files("preflight.schemas") / f"{schema}.json").read_text("utf-8"))
+    return checker(schema, needed, part, shallow, exact, partly)(document).lstrip(".")
+
+
+@cache
+def checker(
+    schema: str, needed: tuple[str, ...] = (), part: str = "", shallow: tuple[str, ...] = (), exact: bool = False,
+    partly: bool = False,
+) -> _Check:  # fmt: skip
+    """Return the function that ``mistake`` compares with, for many values; a place begins with a dot."""
+    read = _without(_read(schema), "required") if partly else _read(schema)
+    chosen = read["$defs"][part] if part else read
     if needed:
-        read = {**read, "required": list(needed)}
-    return _made(read, read["$defs"])(document).lstrip(".")
+        chosen = {**chosen, "required": list(needed)}
+    if shallow:
+        types = {name: {"type": chosen["properties"][name]["type"]} for name in shallow}
+        chosen = {**chosen, "properties": {**chosen["properties"], **types}}
+    return _made(chosen, read.get("$defs", {}), exact)
 
 
-def _made(schema: Any, defs: Mapping[str, Any]) -> _Check:
+@cache
+def _read(schema: str) -> Any:
+    """Return a schema, read by the loader of this package: ``importlib.resources`` takes longer than all the rest."""
+    loader: Any = __spec__.loader
+    return json.loads(loader.get_data(f"{__file__.rpartition('conform.')[0]}{schema}.json"))
+
+
+def _without(schema: Any, word: str) -> Any:
+    if isinstance(schema, dict):
+        return {name: _without(part, word) for name, part in schema.items() if name != word}
+    return [_without(part, word) for part in schema] if isinstance(schema, list) else schema
+
+
+def _made(schema: Any, defs: Mapping[str, Any], exact: bool) -> _Check:
     """Return the function that checks a value by a schema."""
     known: dict[str, _Check] = {}
+    words = {**_WORDS, **_EXACT} if exact else _WORDS
 
     def made(schema: Any) -> _Check:
         if isinstance(schema, bool):
@@ -55,20 +95,34 @@ def _made(schema: Any, defs: Mapping[str, Any]) -> _Check:
         if "$ref" in schema:
             name = schema["$ref"].removeprefix("#/$defs/")
             if name not in known:
-                known[name] = lambda value: ""  # no schema of ours holds itself
+                known[name] = lambda value: known[name](value)  # it may hold itself
                 known[name] = made(defs[name])
-            return known[name]
-        checks = [_WORDS[word](schema, made) for word in _WORDS if word in schema]
+            if not exact or len(schema) == 1:
+                return known[name]
+            return _each([known[name], made({word: said for word, said in schema.items() if word != "$ref"})])
+        checks = [words[word](schema, made) for word in words if word in schema]
+        if exact and schema.get("additionalProperties") is False:
+            checks.append(_closed(schema))
         if "properties" not in schema and ("required" in schema or "additionalProperties" in schema):
             checks.append(_properties(schema, made))
-        if len(checks) == 1:
-            return checks[0]
-        return lambda value: next((wrong for check in checks if (wrong := check(value))), "")
+        return checks[0] if len(checks) == 1 else _each(checks)
 
     return made(schema)
 
 
-_Make = Callable[[Any], _Check]
+def _each(checks: list[_Check]) -> _Check:
+    return lambda value: next((wrong for check in checks if (wrong := check(value))), "")
+
+
+def _is_finite(value: float) -> bool:
+    return value == value and value not in (_INFINITE, -_INFINITE)
+
+
+_INFINITE = float("inf")
+
+
+def _place(name: str) -> str:
+    return f".{name}" if _PLAIN.fullmatch(name) else f"[{name[:60]!a}]"
 
 
 def _type(schema: Mapping[str, Any], made: _Make) -> _Check:
@@ -83,6 +137,9 @@ def _type(schema: Mapping[str, Any], made: _Make) -> _Check:
 def _enum(schema: Mapping[str, Any], made: _Make) -> _Check:
     allowed = [schema["const"]] if "const" in schema else schema["enum"]
     wrong = f" is none of {json.dumps(allowed)[:200]}"
+    words = frozenset(one for one in allowed if isinstance(one, str))
+    if len(words) == len(allowed):
+        return lambda value: "" if isinstance(value, str) and value in words else wrong
     return lambda value: "" if any(value == one and type(value) is type(one) for one in allowed) else wrong
 
 
@@ -100,7 +157,7 @@ def _properties(schema: Mapping[str, Any], made: _Make) -> _Check:
         for name, part in value.items():
             known = named.get(name, others)
             if known is not None and (wrong := known(part)):
-                return f".{name[:60]}{wrong}"
+                return f"{_place(name)}{wrong}"
         return ""
 
     return check
@@ -136,8 +193,7 @@ def _one(schema: Mapping[str, Any], made: _Make) -> _Check:
 
 
 def _all(schema: Mapping[str, Any], made: _Make) -> _Check:
-    checks = [made(part) for part in schema["allOf"]]
-    return lambda value: next((wrong for check in checks if (wrong := check(value))), "")
+    return _each([made(part) for part in schema["allOf"]])
 
 
 def _if(schema: Mapping[str, Any], made: _Make) -> _Check:
@@ -145,7 +201,49 @@ def _if(schema: Mapping[str, Any], made: _Make) -> _Check:
     return lambda value: other(value) if condition(value) else then(value)
 
 
+def _bounds(schema: Mapping[str, Any], made: _Make) -> _Check:
+    least, most, above = schema.get("minimum"), schema.get("maximum"), schema.get("exclusiveMinimum")
+    number = _TYPES["number"]
+
+    def check(value: Any) -> str:
+        if not number(value):
+            return ""
+        low = (least is not None and value < least) or (above is not None and value <= above)
+        return " is out of range" if low or (most is not None and value > most) else ""
+
+    return check
+
+
+def _spelling(schema: Mapping[str, Any], made: _Make) -> _Check:
+    least, most = schema.get("minLength", 0), schema.get("maxLength", 1 << 62)
+    matches = re.compile(re.sub(r"\$$", r"\\Z", schema.get("pattern", ""))).search
+
+    def check(value: Any) -> str:
+        if not isinstance(value, str):
+            return ""
+        if not least <= len(value) <= most:
+            return f" has {len(value)} characters, and has to have {least} to {most}" if value else " is empty"
+        return "" if matches(value) else f" is {value[:40]!a}, which it cannot be"
+
+    return check
+
+
+def _closed(schema: Mapping[str, Any]) -> _Check:
+    known = frozenset(schema.get("properties", ()))
+
+    def check(value: Any) -> str:
+        odd = next((name for name in value if name not in known), None) if isinstance(value, dict) else None
+        return "" if odd is None else f"{_place(odd)} is no key of it"
+
+    return check
+
+
 _WORDS: dict[str, Callable[[Mapping[str, Any], _Make], _Check]] = {
     "type": _type, "const": _enum, "enum": _enum, "properties": _properties, "items": _items, "minItems": _length,
     "maxItems": _length, "oneOf": _one, "anyOf": _one, "allOf": _all, "if": _if,
+}  # fmt: skip
+
+_EXACT: dict[str, Callable[[Mapping[str, Any], _Make], _Check]] = {
+    "minimum": _bounds, "exclusiveMinimum": _bounds, "maximum": _bounds, "minLength": _spelling, "maxLength": _spelling,
+    "pattern": _spelling,
 }  # fmt: skip

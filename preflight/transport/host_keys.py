@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from preflight import bounded
 from preflight.transport import certificate
 from preflight.transport.outcome import NoAnswer, OpenSshRequired
 
@@ -68,7 +69,7 @@ class HostKeys:
         return found
 
     def _read(self, path: Path) -> None:
-        for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        for number, line in enumerate(bounded.content(path, bounded.DOCUMENT).splitlines(), 1):
             entry = _parse(line, f"{path}:{number}")
             if entry is None:
                 continue
@@ -235,7 +236,7 @@ def known(
 def revoked_keys(path: Path) -> frozenset[bytes]:
     """Read a RevokedHostKeys file of public keys; raise NoAnswer for what cannot be read, as OpenSSH refuses then."""
     try:
-        raw = path.read_bytes()
+        raw = bounded.content(path, bounded.DOCUMENT)
     except OSError as error:
         raise NoAnswer("host-key", f"RevokedHostKeys {path} cannot be read: {error.strerror}") from None
     if raw.startswith(b"SSHKRL"):

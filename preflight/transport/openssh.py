@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from preflight.transport import openssh_words
-from preflight.transport.outcome import NoAnswer, TransportError
+from preflight.transport.outcome import NoAnswer, TransportError, check_readable
 from preflight.transport.piped import ConnectionRejected, PipedTransport
 from preflight.transport.remote import COMMAND, HANGS
 
@@ -38,6 +38,8 @@ class OpenSshTransport(PipedTransport):
     def __init__(self, config: Path | None, hosts: Sequence[str], connect_timeout_s: float = 10.0) -> None:
         """Look at ``ssh`` and its configuration; raise TransportError if they are of no use."""
         super().__init__({**os.environ, "LC_ALL": "C", "SSH_ASKPASS_REQUIRE": "never"})
+        if config:
+            check_readable(config)
         self._connect_timeout_s = connect_timeout_s
         self._ssh = [shutil.which("ssh") or "", *(["-F", str(config)] if config else [])]
         if not self._ssh[0]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
-from preflight import evidence
+from preflight import bounded, evidence
 from preflight.errors import PreflightError
 
 #: Where asking a node can end, in the order in which it gets there.
@@ -38,6 +39,14 @@ class OpenSshRequired(NoAnswer):
     def __init__(self, phase: str, why: str) -> None:
         super().__init__(phase, f"{why}; use --via auto or openssh")
         self.why = why
+
+
+def check_readable(configuration: Path) -> None:
+    """Raise TransportError for an SSH configuration that cannot be read, or that never ends: a pipe, a device."""
+    try:
+        bounded.content(configuration, bounded.BY_HAND)
+    except OSError as error:
+        raise TransportError(f"cannot read the SSH configuration {configuration}: {error.strerror}") from None
 
 
 def utc_now() -> str:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from preflight.transport import ssh_algorithms
-from preflight.transport.outcome import TransportError
+from preflight.transport.outcome import TransportError, check_readable
 from preflight.transport.ssh_demands import Demands
 from preflight.transport.ssh_host import Asked
 from preflight.transport.ssh_stanzas import Stanzas
@@ -81,10 +81,7 @@ class SshConfig:
         self.warnings: list[str] = []
         self._user, self._file = user, file
         if file is not None:
-            try:
-                file.read_bytes()
-            except OSError as error:
-                raise TransportError(f"cannot read the SSH configuration {file}: {error.strerror}") from None
+            check_readable(file)
         self._ssh = shutil.which("ssh")
         self._known: dict[Asked, HostConfig] = {}
         self._expand = functools.cache(_expanded)  # of the same few words for all hosts

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import paramiko
 
+from preflight import bounded
 from preflight.transport.outcome import TransportError
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def read(
 
 def _parsed(path: Path, warn: Callable[[str], None]) -> paramiko.SSHConfig | None:
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = bounded.content(path, bounded.BY_HAND).decode("utf-8", "replace")
     except FileNotFoundError:
         return None
     except OSError as error:

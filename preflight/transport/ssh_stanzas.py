@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from preflight import bounded
 from preflight.transport.host_keys import matches
 
 _T = TypeVar("_T")
@@ -40,7 +41,9 @@ class Stanzas:
         patterns, hostnames, apart, match_host = set[str](), set[str](), False, False
         for file in dict.fromkeys(files):
             try:
-                lines = Path(file).expanduser().read_text(encoding="utf-8", errors="replace").splitlines()
+                lines = (
+                    bounded.content(Path(file).expanduser(), bounded.BY_HAND).decode("utf-8", "replace").splitlines()
+                )
             except OSError:
                 apart = True
                 continue

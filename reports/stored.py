@@ -1,0 +1,35 @@
+"""Reports that were written earlier (``--json``), read again: one that is damaged is refused by its name and place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from preflight import decoding
+from preflight.schemas.conform import mistake
+
+_KIND = "preflight.report/"
+
+
+class ReportError(Exception):
+    """A report cannot be read; the text names the file, the place in it and the fix."""
+
+
+def read(path: Path, needed: tuple[str, ...] = (), partly: bool = False) -> Mapping[str, Any] | None:
+    """Return the report in a file, None if that holds something else; raises ReportError.
+
+    ``needed`` are the keys that have to be there; none: all that a complete report has. ``partly``: what is in them may
+    lack keys.
+    """
+    try:
+        document = decoding.read(path, decoding.REPORT, b"{")
+    except OSError as error:
+        raise ReportError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError:
+        return None
+    if not isinstance(document, dict) or not str(document.get("schema", "")).startswith(_KIND):
+        return None
+    if wrong := mistake(document, "report-1", ("schema", *needed) if needed else (), partly=partly):
+        raise ReportError(f"{path}: is a part of a report, or damaged ({wrong}); write it again with --json")
+    return document
