@@ -119,16 +119,16 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "storage": (5763, 3014961307, (
         ("storage.network", "No storage is mounted over the compute fabric", "node", "proc_pid_mountinfo(5), nfs(5), sysfs-class-nvme; operators' rule: backend and storage networks are apart", "`ip route get SERVER`; mount from an address of the storage or frontend network, or route the servers' network over it.", ("AN-2",), False, False, False, "", ("file:/sys/class/nvme/*/transport", "file:/sys/class/nvme/*/address"), (), False, ("no_rdma",), "network"),
     )),
-    "switch": (11066, 3986688947, (
-        ("switch.pfc", "PFC is on for the same priorities at both ends of each cable", "node", "IEEE 802.1Qaz-2011 (DCBX), 802.1AB (LLDP)", "Set the switch port and the interface alike: `mlnx_qos -i IF --pfc …`, and the switch's PFC profile.", ("AN-4", "FP-LOSS-2"), True, False, False, "", (), (), False, ("no_rdma",), "pfc"),
-        ("switch.mtu", "The switch takes frames as large as the interface sends", "node", "IEEE 802.3 (maximum frame size TLV): MTU + 14 bytes header + 4 checksum + 4 for each VLAN tag", "Set the switch port to MTU 9216, as is usual on a training fabric, or `ip link set IF mtu N` to what it has.", ("NT-FAB-4",), True, False, False, "", (), (), False, ("no_rdma",), "mtu"),
-        ("fleet.rail-leaf", "Rail i of all nodes is on the same leaf", "fleet", "rail-optimised wiring (NVIDIA DGX SuperPOD reference architecture); IEEE 802.1AB", "`lldpcli show neighbors` on this node and a peer names switch and port; the cabling plan decides which is right: swapped cables come in pairs.", (), True, False, False, "", (), (), False, (), "rail_leaf"),
+    "switch": (11157, 3094901679, (
+        ("switch.pfc", "PFC is on for the same priorities at both ends of each cable", "node", "IEEE 802.1Qaz-2011 (DCBX), 802.1AB (LLDP)", "Set the switch port and the interface alike: `mlnx_qos -i IF --pfc …`, and the switch's PFC profile.", ("AN-4", "FP-LOSS-2", "PA-14"), True, False, False, "", (), (), False, ("no_rdma",), "pfc"),
+        ("switch.mtu", "The switch takes frames as large as the interface sends", "node", "IEEE 802.3 (maximum frame size TLV): MTU + 14 bytes header + 4 checksum + 4 for each VLAN tag", "Set the switch port to MTU 9216, as is usual on a training fabric, or `ip link set IF mtu N` to what it has.", ("NT-FAB-4", "PA-14"), True, False, False, "", (), (), False, ("no_rdma",), "mtu"),
+        ("fleet.rail-leaf", "Rail i of all nodes is on the same leaf", "fleet", "rail-optimised wiring (NVIDIA DGX SuperPOD reference architecture); IEEE 802.1AB", "`lldpcli show neighbors` on this node and a peer names switch and port; the cabling plan decides which is right: swapped cables come in pairs.", ("PA-16",), True, False, False, "", (), (), False, (), "rail_leaf"),
     )),
     "nccl_env": (11352, 2183764493, (
         ("nccl.left-over-disables", "No NCCL transport is left switched off", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html; values as in NCCL 2.30 src/misc/param.cc", "Remove it where it is set (environment, /etc/nccl.conf, ~/.nccl.conf); if it hides a fault, find that fault.", ("NT-ENV-4", "NT-ENV-5", "NT-ENV-6", "NT-LENS-4", "NT-LENS-5"), True, False, False, "", ("nvml:gpus",), (), False, (), "left_over_disables"),
         ("nccl.socket-ifname", "NCCL_SOCKET_IFNAME names an interface that is here and up", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-socket-ifname", "Name an interface that every node has (`ip -br addr`), or unset it; a per-node value goes to /etc/nccl.conf.", ("NT-ENV-2", "PA-15"), True, False, False, "", (), (), False, (), "socket_ifname"),
     )),
-    "nccl_hca": (13306, 3835149116, (
+    "nccl_hca": (13550, 3835149116, (
         ("nccl.ib-hca", "NCCL_IB_HCA selects the active ports of the compute fabric", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ib-hca; grammar as in NCCL 2.30 src/misc/socket.cc", "List the compute ports by whole name: NCCL_IB_HCA==mlx5_0,mlx5_3 (the second `=` makes names exact).", ("NT-ENV-3", "PA-15", "NT-ROL-1"), True, False, False, "", (), (), False, (), "ib_hca"),
     )),
     "nccl_lint": (11330, 3177260852, (
@@ -220,9 +220,9 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "fleet_host": (5972, 2465456990, (
         ("fleet.host", "BIOS, processor, kernel and limits are the same on all nodes", "fleet", "https://docs.kernel.org/admin-guide/ (kernel-parameters, sysctl); server vendors' tuning guides: one profile for all; majority of at least 3 nodes and 60 %", "Compare BIOS profile (`dmidecode -t bios`), image and `tuned-adm active` of a node of each side; decide which is right, apply it to all.", (), True, False, False, "", (), (), False, (), "host_settings"),
     )),
-    "fleet_gpu": (10197, 2909045678, (
+    "fleet_gpu": (10220, 2637495861, (
         ("fleet.gpu-settings", "The GPUs of all nodes are the same parts, set up alike", "fleet", "https://docs.nvidia.com/deploy/nvml-api/ ; majority of at least 3 nodes and 60 %", "`nvidia-smi -q` on a node of each side; decide which is right, and set it: -pl (power), -ac or -rac (clocks), -e (ECC), -mig, -pm.", ("PA-01",), True, False, False, "", (), (), False, (), "gpu_settings"),
-        ("fleet.nvlink-domain", "The nodes of an NVLink domain agree on who belongs to it", "fleet", "NVIDIA IMEX service guide (nodes_config.cfg is the same on all nodes of a domain); nvmlGpuFabricInfo_t", "Write the same /etc/nvidia-imex/nodes_config.cfg on all nodes of the domain, `systemctl restart nvidia-imex`; a wrong cluster UUID: the fabric manager of the NVLink switches.", (), True, False, False, "", ("file:/etc/nvidia-imex/nodes_config.cfg", "nvml:gpus"), (), False, (), "nvlink_domain"),
+        ("fleet.nvlink-domain", "The nodes of an NVLink domain agree on who belongs to it", "fleet", "NVIDIA IMEX service guide (nodes_config.cfg is the same on all nodes of a domain); nvmlGpuFabricInfo_t", "Write the same /etc/nvidia-imex/nodes_config.cfg on all nodes of the domain, `systemctl restart nvidia-imex`; a wrong cluster UUID: the fabric manager of the NVLink switches.", ("GS-1",), True, False, False, "", ("file:/etc/nvidia-imex/nodes_config.cfg", "nvml:gpus"), (), False, (), "nvlink_domain"),
     )),
     "fleet_nic": (5150, 3671195230, (
         ("fleet.nic-settings", "The RDMA devices of all nodes have the same names, places and settings", "fleet", "NCCL user guide, NCCL_IB_HCA (one list of names for all ranks); majority of at least 3 nodes and 60 %", "Names: the same udev rules (60-rdma-persistent-naming) and slots; else `setpci`, modules, kernel.", (), True, False, False, "", (), (), False, (), "nic_settings"),
@@ -284,6 +284,9 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     )),
     "nccl_tests": (5046, 3655032073, (
         ("nccl-tests.wrong-values", "nccl-tests finds no wrong value", "run", "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md; nccl-tests 2.19.6 src/common.cu", "Repeat with `-c 1` on halves of the nodes until one remains; then `preflight check` there: XIDs, ECC, NVLink.", (), True, False, False, "", (), (), False, (), "wrong_values"),
+    )),
+    "nccl_built": (4574, 2826524542, (
+        ("nccl.built-for", "The driver runs the CUDA that the job's NCCL was built for", "run", "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html; lines `NCCL version 2.21.5+cuda12.4` and `cudaDriverVersion 12040`, NCCL 2.3 … 2.30", "Install a driver of that major version of CUDA, or take an image whose CUDA the driver runs.", ("PA-03",), False, False, False, "", (), (), False, (), "built_for"),
     )),
     "nccl_busbw": (12827, 3704054833, (
         ("nccl-tests.busbw", "nccl-tests reaches the bus bandwidth of this hardware", "run", "nccl-tests doc/PERFORMANCE.md; shares of the line rate as in public runs (preflight/roofline/collectives.py); a floor in the cluster file comes first", "`preflight check --log FILE`: nccl.transport, nccl.gpudirect-rdma; then compare clocks, NVLink, HCAs with a good node.", ("NT-NCCL-3", "GS-3", "PA-25"), True, False, False, "", (), (), False, (), "busbw"),
