@@ -104,7 +104,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("counters.balance", "All rails carry alike", "node", "a judgement: half of what the middle port carries; NCCL spreads a collective evenly over its rails", "Compare NCCL_IB_HCA, the rails in the NCCL log (`preflight check --log job.log`) and `rdma.port-state`; one hot rail of equal ports: raise NCCL_IB_QPS_PER_CONNECTION, or route adaptively.", ("FP-CON-5", "AN-7", "NT-LENS-7"), False, False, True, "", (), (), False, (), "balance"),
         ("counters.traffic-class", "RDMA runs on the priority that is lossless", "node", "the cluster file (qos.pfc_priority); https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/counters.html", "Set the traffic class of the job (NCCL_IB_TC, UCX_IB_TRAFFIC_CLASS) to the DSCP that maps to the lossless priority, and `mlnx_qos -i IF --trust dscp`; roce.chain shows the map.", (), True, False, True, "", (), (), False, (), "traffic_class"),
     )),
-    "cpu_window": (4331, 61110006, (
+    "cpu_window": (4581, 61110006, (
         ("counters.cpu", "The CPUs keep up during the window", "node", "proc(5), /proc/stat; the shares are judgements", "`mpstat -P ALL 1` and `top -H` show who; interrupts on one CPU: spread them (`set_irq_affinity.sh IF`); TCP or staging where RDMA should run: see nccl.transport; stolen time: ask the provider.", ("NT-CPU-1",), True, False, True, "", (), (), False, (), "cpu"),
     )),
     "optics": (12535, 3340332540, (
@@ -203,7 +203,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("trend.temperature", "GPUs keep their thermal headroom", "node", "nvmlDeviceGetMarginTemperature: degrees to the slowdown; the 30 days ahead are a judgement", "Read `nvidia-smi -q -d TEMPERATURE`; look at fans, filters and coolant, and at the inlet air of the rack.", ("AN-9", "AN-11"), False, False, False, "", (), (), True, (), "temperature"),
         ("trend.job-time", "Jobs take as long as they used to", "node", "The history's own jobs: median of the earlier ones of that name; 25 % is a judgement", "Compare the nodes of the slow run with those of a good one: `preflight diff GOOD SLOW`.", ("AN-10",), False, False, False, "", (), (), True, (), "job_time"),
     )),
-    "record": (3474, 653093713, (
+    "record": (3745, 653093713, (
         ("nccl-tests.record", "A result is kept with the hardware and software that it was measured on", "run", "the record that the tuning guide asks for: GPU model, driver, CUDA, NCCL, PyTorch, variables, topology", "Hand the evidence of its nodes over as well: `preflight check --hosts NODES --log FILE --json report.json`.", ("NT-REC-1",), False, False, False, "", (), (), False, (), "kept"),
     )),
     "container_devices": (8907, 198289149, (
