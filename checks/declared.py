@@ -11,7 +11,7 @@ from typing import Any
 
 #: Module -> bytes of its source, checksum of its declarations, and its checks as ``deferred.FIELDS`` has them.
 TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
-    "gpu": (6651, 596654883, (
+    "gpu": (8018, 596654883, (
         ("gpu.count", "All GPUs are on the PCI bus", "node", "https://docs.kernel.org/PCI/sysfs-pci.html; board sizes: part catalogue", "`lspci -d 10de:`; power-cycle the node (not only reboot); if the GPU stays away, reseat or replace it.", ("PA-01",), True, False, False, "", (), (), False, (), "count"),
         ("gpu.driver", "The driver answers for every GPU", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlReturn_t)", "Read `dmesg | grep -i -e nvrm -e xid`; reset the GPU or reboot the node.", ("PA-01",), True, False, False, "", (), (), False, ("no_gpu",), "driver"),
     )),
