@@ -314,7 +314,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("torch.collective-times", "A collective takes about the same time each time", "run", "Nearest-rank percentiles: p99 of at least 100, p99.9 of at least 1000; three times the median: a judgement", "Profile more ranks: one that comes late makes all others wait; then congestion: `preflight check --window 60`.", ("FP-LAT-1",), False, False, False, "", (), ("trace",), False, (), "collective_times"),
         ("torch.straggler", "No rank is waited for by all others", "run", "Judgement: half of the others' median communication time; NCCL's kernels wait inside", "Look at that rank's node: clocks, throttling, its NIC and CPUs, its data (`preflight check --hosts NODE`).", ("PA-23", "NT-LENS-6"), False, False, False, "", (), ("trace",), False, (), "straggler"),
     )),
-    "torch_hang": (14055, 3094264053, (
+    "torch_hang": (14652, 3094264053, (
         ("torch.backend", "NCCL carries the collectives of GPU tensors", "run", "https://docs.pytorch.org/docs/stable/distributed.html#which-backend-to-use", "`init_process_group(\"nccl\")`, or \"cpu:gloo,cuda:nccl\", so that no collective on a GPU tensor is left to Gloo.", ("NT-PIT-1", "NT-LENS-2"), False, False, False, "", (), ("trace", "recording"), False, (), "backend"),
         ("torch.hang", "No rank hangs in a collective, a send or a receive", "run", "https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html; messages of ProcessGroupNCCL's watchdog, PyTorch 1.7 … 2.13", "Look at that rank first: its own log and stack (`py-spy dump --pid PID`), its node's XIDs, its data loader.", ("NT-LENS-9",), False, False, False, "", (), ("recording", "watchdog"), False, (), "hang"),
     )),

@@ -42,7 +42,8 @@ def apply(tally: Tally, said: Event, origin: Origin, line: Callable[[], Line]) -
         if said.kind == "network":
             tally.add("chosen", (origin.host, *said.values), nowhere)
     elif said.kind == "version":
-        add_version(tally, *said.values, line)
+        version, cuda = said.values
+        add_version(tally, version, cuda, line)
     elif said.kind in _BY_HOST:
         tally.add(said.kind, (origin.host, *said.values), line)
     elif said.kind == "sockets":
