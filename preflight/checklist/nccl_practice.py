@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from preflight.checklist.question import COMPUTE, CONTAINER, ENVIRONMENT, Checklist, ask, lack
+from preflight.checklist.question import COMPUTE, CONTAINER, ENVIRONMENT, INFINIBAND, Checklist, ask, lack
 
 _LIST = Checklist("network-tuning")
 
@@ -159,12 +159,12 @@ ITEMS = (
     # SHARP
     _LIST.item(
         "NT-SHP-1", "SHARP-capable switches (on RoCE: does not apply, said so)", "fabric",
-        ask("Every switch has an aggregation node", "fabric.sharp"),
+        ask("Every switch has an aggregation node", "fabric.sharp", where=INFINIBAND),
     ),
     _LIST.item(
         "NT-SHP-2", "aggregation manager reachable", "node fabric",
-        ask("It is registered with the subnet manager", "fabric.sharp"),
-        ask("It grants a job of these hosts its trees", "nccl.in-network"),
+        ask("It is registered with the subnet manager", "fabric.sharp", where=INFINIBAND),
+        ask("It grants a job of these hosts its trees", "nccl.in-network", where=INFINIBAND),
         within="a job's log that asks for SHARP; `sharp_hello` would start a job of its own, which no probe does",
     ),
     _LIST.item(
