@@ -89,6 +89,7 @@ MODULES = (
     "nccl_rails",
     "nccl_roles",
     "nccl_tests",
+    "nccl_built",
     "nccl_busbw",
     "nccl_curve",
     "nccl_use",

@@ -34,7 +34,8 @@ def cpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     job. The shares are judgements. The average over a window hides spikes that are much shorter.
 
     A CPU that is full in user code is printed and not judged: NCCL's threads poll by design, data loaders compute, and
-    a thread that copies through host memory looks like either.
+    a thread that copies through host memory looks like either. So is one that is full with the kernel's work while no
+    RDMA port is loaded: it may send over TCP, or write a file; the checklists' question then stays open.
 
     A false alarm: a benchmark of the CPU, or a build, that runs on the node meanwhile; a thread of the kernel that
     polls (io_uring, vhost), or one that writes a checkpoint.
@@ -66,6 +67,7 @@ def cpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
             yield warned(message, found=found, expected=f"{expected} (judgement)", evidence=[STAT])
     if not any(wrong for wrong, *_ in bad):
         polling = f"; CPU {fold_ids(user)} full in user code" if user else ""
+        polling += f"; CPU {fold_ids(full)} full with the kernel's work" if full else ""
         good = passed(f"{len(mine)} CPUs were at most 90 % busy {during}", found=f"{100 * busy:.0f} %{polling}",
                       evidence=[STAT])  # fmt: skip
         yield good if loaded else good.about()  # an idle node says nothing of collectives

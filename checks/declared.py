@@ -11,23 +11,23 @@ from typing import Any
 
 #: Module -> bytes of its source, checksum of its declarations, and its checks as ``deferred.FIELDS`` has them.
 TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
-    "gpu": (7041, 596654883, (
+    "gpu": (8408, 596654883, (
         ("gpu.count", "All GPUs are on the PCI bus", "node", "https://docs.kernel.org/PCI/sysfs-pci.html; board sizes: part catalogue", "`lspci -d 10de:`; power-cycle the node (not only reboot); if the GPU stays away, reseat or replace it.", ("PA-01",), True, False, False, "", (), (), False, (), "count"),
         ("gpu.driver", "The driver answers for every GPU", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlReturn_t)", "Read `dmesg | grep -i -e nvrm -e xid`; reset the GPU or reboot the node.", ("PA-01",), True, False, False, "", (), (), False, ("no_gpu",), "driver"),
     )),
-    "gpu_part": (6705, 1613951901, (
+    "gpu_part": (6704, 1613951901, (
         ("gpu.same-model", "All GPUs of the node are of one model", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetName, nvmlDeviceGetMemoryInfo)", "Compare the part numbers (`nvidia-smi -q | grep -i part`) with the order; swap the odd one.", ("GS-5",), True, False, False, "", (), (), False, ("no_gpu",), "same_model"),
         ("gpu.right-part", "Every GPU has the memory and the cores of its model", "node", "part catalogue: NVIDIA's whitepapers and datasheets; sizes by PCI id: pci.ids", "nvidia-smi -q -i N; compare VBIOS and part number with a good GPU, ask the vendor.", ("GS-5",), True, False, False, "", (), (), False, ("no_gpu",), "right_part"),
         ("gpu.firmware", "All GPUs of the node have one firmware, and GSP is the driver's", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetVbiosVersion, nvmlDeviceGetGspFirmwareVersion)", "`nvidia-smi --query-gpu=pci.bus_id,vbios_version --format=csv`; update the odd one, reboot.", (), True, False, False, "", (), (), False, ("no_gpu",), "firmware"),
     )),
-    "gpu_memory": (10005, 771868317, (
+    "gpu_memory": (10004, 771868317, (
         ("gpu.ecc-mode", "ECC is on", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetEccMode)", "nvidia-smi -e 1, then reset the GPU when no job runs on it.", (), True, False, False, "", (), (), False, ("no_gpu",), "ecc_mode"),
         ("gpu.ecc-uncorrected", "No uncorrectable memory errors since the driver was loaded", "node", "https://docs.nvidia.com/deploy/xid-errors/ (48, 94, 95); gate of azurehpc-health-checks, GCM", "Drain the node, then reset the GPU (`nvidia-smi -r -i N` ends all jobs on it) or reboot.", (), True, False, False, "", (), (), False, ("no_gpu",), "ecc_uncorrected"),
         ("gpu.ecc-corrected", "Correctable memory errors are few", "node", "azurehpc-health-checks (SRAM > 10 000, DRAM > 20 000 000); GCM has 50 000 000", "Watch the GPU: nvidia-smi -q -d ECC. Ask the vendor if the count keeps growing.", (), True, False, False, "", (), (), False, ("no_gpu",), "ecc_corrected"),
         ("gpu.row-remap", "No row remapping is pending, failed or used up", "node", "https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/ (row remapping); limit of 512: azurehpc-health-checks, OCI, DCGM", "Drain the node, then reset the GPU (`nvidia-smi -r -i N` ends all jobs on it) or reboot.", (), True, False, False, "", (), (), False, ("no_gpu",), "row_remap"),
         ("gpu.retired-pages", "No page retirement is pending, and few pages are retired", "node", "https://docs.nvidia.com/deploy/dynamic-page-retirement/; limits: azurehpc-health-checks, DCGM", "Drain the node, then reset the GPU (`nvidia-smi -r -i N` ends all jobs on it) or reboot.", (), True, False, False, "", (), (), False, ("no_gpu",), "retired_pages"),
     )),
-    "gpu_state": (13602, 1983914506, (
+    "gpu_state": (13597, 1983914506, (
         ("gpu.throttling", "No GPU is slowed down by heat or power", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlClocksEventReasons); reasons as gated by cyclecloud-healthagent", "nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER", ("AN-11",), True, False, False, "", (), (), False, ("no_gpu",), "throttling"),
         ("gpu.temperature-margin", "Every GPU is well below its own slowdown temperature", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetMarginTemperature, T.Limit of nvidia-smi)", "`nvidia-smi -q -d TEMPERATURE`, beside a good GPU; then fans, coolant flow and inlet temperature.", ("AN-11",), True, False, False, "", (), (), False, ("no_gpu",), "temperature_margin"),
         ("gpu.power-limit", "No GPU's power limit is below its default", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetEnforcedPowerLimit, nvmlDeviceGetPowerManagementDefaultLimit)", "Find out who capped it (power-capping service, BMC, `nvidia-smi -pl`): `nvidia-smi -q -d POWER`.", ("AN-11",), True, False, False, "", (), (), False, ("no_gpu",), "power_limit"),
@@ -37,13 +37,13 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("gpu.compute-mode", "Every GPU accepts compute processes", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlComputeMode_t)", "nvidia-smi -i N -c DEFAULT", (), True, False, False, "", (), (), False, ("no_gpu",), "compute_mode"),
         ("gpu.recovery-action", "The driver asks for no recovery action", "node", "https://docs.nvidia.com/deploy/nvml-api/ (NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, driver 565 and newer)", "Drain the node, then what it asks for: `nvidia-smi -r -i N` (ends all jobs on that GPU), or reboot.", (), True, False, False, "", (), (), False, ("no_gpu",), "recovery_action"),
     )),
-    "gpu_use": (8513, 1388330770, (
+    "gpu_use": (8512, 1388330770, (
         ("gpu.left-over-processes", "No process holds a GPU before a job starts", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetComputeRunningProcesses); gate of GCM's health_checks", "See whose they are (`ps -fp PID`); end those that no job owns.", ("PA-05",), True, False, False, "", (), (), False, ("no_gpu",), "left_over_processes"),
         ("gpu.process-per-gpu", "Each training process holds one GPU", "node", "https://pytorch.org/docs/stable/notes/cuda.html (DistributedDataParallel instead of DataParallel)", "Start one process per GPU (torchrun --nproc-per-node=8) and call torch.cuda.set_device(LOCAL_RANK) first.", ("NT-DDP-1",), True, False, False, "", (), (), False, ("no_gpu",), "process_per_gpu"),
         ("gpu.memory-headroom", "GPU memory is free for the job", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetMemoryInfo_v2); 95 % and 1 GiB are judgements; the job's need: the cluster file", "nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv; if nobody owns it, reset the GPU.", ("PA-05", "NT-INF-7"), True, False, False, "", (), (), False, ("no_gpu",), "memory_headroom"),
         ("gpu.utilisation-visible", "GPU utilisation can be read", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetUtilizationRates)", "Busy without a process: `dmesg | grep -i xid`. Under MIG read DCGM_FI_PROF_GR_ENGINE_ACTIVE instead.", ("FP-OBS-1",), True, False, False, "", (), (), False, ("no_gpu",), "utilisation_visible"),
     )),
-    "nvlink": (14227, 1847620903, (
+    "nvlink": (14226, 1847620903, (
         ("nvlink.links", "Every GPU has all its NVLinks, at their rate", "node", "part catalogue (NVIDIA whitepapers and datasheets); OCI's health checks ask for the same rates", "nvidia-smi nvlink -s; look at gpu.fabric-state first, then reset all GPUs; one that stays down is hardware.", ("GS-1", "PA-02"), True, False, False, "", (), (), False, ("no_gpu",), "links"),
         ("gpu.fabric-state", "Every GPU has joined the NVLink fabric and calls it healthy", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlGpuFabricInfoV_t, NVML_GPU_FABRIC_HEALTH_MASK_*)", "journalctl -u nvidia-fabricmanager; restart it (on GB200 look at NMX-C), then reset the GPU.", ("PA-02",), True, False, False, "", (), (), False, ("no_gpu",), "fabric_state"),
         ("nvlink.fabric-manager", "The fabric manager runs, in the driver's version", "node", "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/ (the versions must match)", "Install nvidia-fabricmanager of exactly the driver's version; systemctl enable --now nvidia-fabricmanager", ("PA-02",), True, False, False, "", (), (), False, ("no_gpu",), "fabric_manager"),
@@ -104,7 +104,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("counters.balance", "All rails carry alike", "node", "a judgement: half of what the middle port carries; NCCL spreads a collective evenly over its rails", "Compare NCCL_IB_HCA, the rails in the NCCL log (`preflight check --log job.log`) and `rdma.port-state`; one hot rail of equal ports: raise NCCL_IB_QPS_PER_CONNECTION, or route adaptively.", ("FP-CON-5", "AN-7", "NT-LENS-7"), False, False, True, "", (), (), False, (), "balance"),
         ("counters.traffic-class", "RDMA runs on the priority that is lossless", "node", "the cluster file (qos.pfc_priority); https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/counters.html", "Set the traffic class of the job (NCCL_IB_TC, UCX_IB_TRAFFIC_CLASS) to the DSCP that maps to the lossless priority, and `mlnx_qos -i IF --trust dscp`; roce.chain shows the map.", (), True, False, True, "", (), (), False, (), "traffic_class"),
     )),
-    "cpu_window": (4331, 61110006, (
+    "cpu_window": (4581, 61110006, (
         ("counters.cpu", "The CPUs keep up during the window", "node", "proc(5), /proc/stat; the shares are judgements", "`mpstat -P ALL 1` and `top -H` show who; interrupts on one CPU: spread them (`set_irq_affinity.sh IF`); TCP or staging where RDMA should run: see nccl.transport; stolen time: ask the provider.", ("NT-CPU-1",), True, False, True, "", (), (), False, (), "cpu"),
     )),
     "optics": (12535, 3340332540, (
@@ -119,16 +119,16 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "storage": (5763, 3014961307, (
         ("storage.network", "No storage is mounted over the compute fabric", "node", "proc_pid_mountinfo(5), nfs(5), sysfs-class-nvme; operators' rule: backend and storage networks are apart", "`ip route get SERVER`; mount from an address of the storage or frontend network, or route the servers' network over it.", ("AN-2",), False, False, False, "", ("file:/sys/class/nvme/*/transport", "file:/sys/class/nvme/*/address"), (), False, ("no_rdma",), "network"),
     )),
-    "switch": (12117, 3986688947, (
-        ("switch.pfc", "PFC is on for the same priorities at both ends of each cable", "node", "IEEE 802.1Qaz-2011 (DCBX), 802.1AB (LLDP)", "Set the switch port and the interface alike: `mlnx_qos -i IF --pfc …`, and the switch's PFC profile.", ("AN-4", "FP-LOSS-2"), True, False, False, "", (), (), False, ("no_rdma",), "pfc"),
-        ("switch.mtu", "The switch takes frames as large as the interface sends", "node", "IEEE 802.3 (maximum frame size TLV): MTU + 14 bytes header + 4 checksum + 4 for each VLAN tag", "Set the switch port to MTU 9216, as is usual on a training fabric, or `ip link set IF mtu N` to what it has.", ("NT-FAB-4",), True, False, False, "", (), (), False, ("no_rdma",), "mtu"),
-        ("fleet.rail-leaf", "Rail i of all nodes is on the same leaf", "fleet", "rail-optimised wiring (NVIDIA DGX SuperPOD reference architecture); IEEE 802.1AB", "`lldpcli show neighbors` on this node and a peer names switch and port; the cabling plan decides which is right: swapped cables come in pairs.", (), True, False, False, "", (), (), False, (), "rail_leaf"),
+    "switch": (12208, 3094901679, (
+        ("switch.pfc", "PFC is on for the same priorities at both ends of each cable", "node", "IEEE 802.1Qaz-2011 (DCBX), 802.1AB (LLDP)", "Set the switch port and the interface alike: `mlnx_qos -i IF --pfc …`, and the switch's PFC profile.", ("AN-4", "FP-LOSS-2", "PA-14"), True, False, False, "", (), (), False, ("no_rdma",), "pfc"),
+        ("switch.mtu", "The switch takes frames as large as the interface sends", "node", "IEEE 802.3 (maximum frame size TLV): MTU + 14 bytes header + 4 checksum + 4 for each VLAN tag", "Set the switch port to MTU 9216, as is usual on a training fabric, or `ip link set IF mtu N` to what it has.", ("NT-FAB-4", "PA-14"), True, False, False, "", (), (), False, ("no_rdma",), "mtu"),
+        ("fleet.rail-leaf", "Rail i of all nodes is on the same leaf", "fleet", "rail-optimised wiring (NVIDIA DGX SuperPOD reference architecture); IEEE 802.1AB", "`lldpcli show neighbors` on this node and a peer names switch and port; the cabling plan decides which is right: swapped cables come in pairs.", ("PA-16",), True, False, False, "", (), (), False, (), "rail_leaf"),
     )),
     "nccl_env": (11352, 2183764493, (
         ("nccl.left-over-disables", "No NCCL transport is left switched off", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html; values as in NCCL 2.30 src/misc/param.cc", "Remove it where it is set (environment, /etc/nccl.conf, ~/.nccl.conf); if it hides a fault, find that fault.", ("NT-ENV-4", "NT-ENV-5", "NT-ENV-6", "NT-LENS-4", "NT-LENS-5"), True, False, False, "", ("nvml:gpus",), (), False, (), "left_over_disables"),
         ("nccl.socket-ifname", "NCCL_SOCKET_IFNAME names an interface that is here and up", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-socket-ifname", "Name an interface that every node has (`ip -br addr`), or unset it; a per-node value goes to /etc/nccl.conf.", ("NT-ENV-2", "PA-15"), True, False, False, "", (), (), False, (), "socket_ifname"),
     )),
-    "nccl_hca": (13306, 3835149116, (
+    "nccl_hca": (13550, 3835149116, (
         ("nccl.ib-hca", "NCCL_IB_HCA selects the active ports of the compute fabric", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ib-hca; grammar as in NCCL 2.30 src/misc/socket.cc", "List the compute ports by whole name: NCCL_IB_HCA==mlx5_0,mlx5_3 (the second `=` makes names exact).", ("NT-ENV-3", "PA-15", "NT-ROL-1"), True, False, False, "", (), (), False, (), "ib_hca"),
     )),
     "nccl_lint": (11330, 3177260852, (
@@ -206,7 +206,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("trend.temperature", "GPUs keep their thermal headroom", "node", "nvmlDeviceGetMarginTemperature: degrees to the slowdown; the 30 days ahead are a judgement", "Read `nvidia-smi -q -d TEMPERATURE`; look at fans, filters and coolant, and at the inlet air of the rack.", ("AN-9", "AN-11"), False, False, False, "", (), (), True, (), "temperature"),
         ("trend.job-time", "Jobs take as long as they used to", "node", "The history's own jobs: median of the earlier ones of that name; 25 % is a judgement", "Compare the nodes of the slow run with those of a good one: `preflight diff GOOD SLOW`.", ("AN-10",), False, False, False, "", (), (), True, (), "job_time"),
     )),
-    "record": (3474, 653093713, (
+    "record": (3745, 653093713, (
         ("nccl-tests.record", "A result is kept with the hardware and software that it was measured on", "run", "the record that the tuning guide asks for: GPU model, driver, CUDA, NCCL, PyTorch, variables, topology", "Hand the evidence of its nodes over as well: `preflight check --hosts NODES --log FILE --json report.json`.", ("NT-REC-1",), False, False, False, "", (), (), False, (), "kept"),
     )),
     "container_devices": (8907, 198289149, (
@@ -223,9 +223,9 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "fleet_host": (7007, 2465456990, (
         ("fleet.host", "BIOS, processor, kernel and limits are the same on all nodes", "fleet", "https://docs.kernel.org/admin-guide/ (kernel-parameters, sysctl); server vendors' tuning guides: one profile for all; majority of at least 3 nodes and 60 %", "Compare BIOS profile (`dmidecode -t bios`), image and `tuned-adm active` of a node of each side; decide which is right, apply it to all.", (), True, False, False, "", (), (), False, (), "host_settings"),
     )),
-    "fleet_gpu": (12467, 2909045678, (
+    "fleet_gpu": (12489, 2637495861, (
         ("fleet.gpu-settings", "The GPUs of all nodes are the same parts, set up alike", "fleet", "https://docs.nvidia.com/deploy/nvml-api/ ; majority of at least 3 nodes and 60 %", "`nvidia-smi -q` on a node of each side; decide which is right, and set it: -pl (power), -ac or -rac (clocks), -e (ECC), -mig, -pm.", ("PA-01",), True, False, False, "", (), (), False, (), "gpu_settings"),
-        ("fleet.nvlink-domain", "The nodes of an NVLink domain agree on who belongs to it", "fleet", "NVIDIA IMEX service guide (nodes_config.cfg is the same on all nodes of a domain); nvmlGpuFabricInfo_t", "Write the same /etc/nvidia-imex/nodes_config.cfg on all nodes of the domain, `systemctl restart nvidia-imex`; a wrong cluster UUID: the fabric manager of the NVLink switches.", (), True, False, False, "", ("file:/etc/nvidia-imex/nodes_config.cfg", "nvml:gpus"), (), False, (), "nvlink_domain"),
+        ("fleet.nvlink-domain", "The nodes of an NVLink domain agree on who belongs to it", "fleet", "NVIDIA IMEX service guide (nodes_config.cfg is the same on all nodes of a domain); nvmlGpuFabricInfo_t", "Write the same /etc/nvidia-imex/nodes_config.cfg on all nodes of the domain, `systemctl restart nvidia-imex`; a wrong cluster UUID: the fabric manager of the NVLink switches.", ("GS-1",), True, False, False, "", ("file:/etc/nvidia-imex/nodes_config.cfg", "nvml:gpus"), (), False, (), "nvlink_domain"),
     )),
     "fleet_nic": (5328, 3671195230, (
         ("fleet.nic-settings", "The RDMA devices of all nodes have the same names, places and settings", "fleet", "NCCL user guide, NCCL_IB_HCA (one list of names for all ranks); majority of at least 3 nodes and 60 %", "Names: the same udev rules (60-rdma-persistent-naming) and slots; else `setpci`, modules, kernel.", (), True, False, False, "", (), (), False, (), "nic_settings"),
@@ -288,6 +288,9 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "nccl_tests": (5046, 3655032073, (
         ("nccl-tests.wrong-values", "nccl-tests finds no wrong value", "run", "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md; nccl-tests 2.19.6 src/common.cu", "Repeat with `-c 1` on halves of the nodes until one remains; then `preflight check` there: XIDs, ECC, NVLink.", (), True, False, False, "", (), (), False, (), "wrong_values"),
     )),
+    "nccl_built": (4574, 2826524542, (
+        ("nccl.built-for", "The driver runs the CUDA that the job's NCCL was built for", "run", "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html; lines `NCCL version 2.21.5+cuda12.4` and `cudaDriverVersion 12040`, NCCL 2.3 … 2.30", "Install a driver of that major version of CUDA, or take an image whose CUDA the driver runs.", ("PA-03",), False, False, False, "", (), (), False, (), "built_for"),
+    )),
     "nccl_busbw": (12827, 3704054833, (
         ("nccl-tests.busbw", "nccl-tests reaches the bus bandwidth of this hardware", "run", "nccl-tests doc/PERFORMANCE.md; shares of the line rate as in public runs (preflight/roofline/collectives.py); a floor in the cluster file comes first", "`preflight check --log FILE`: nccl.transport, nccl.gpudirect-rdma; then compare clocks, NVLink, HCAs with a good node.", ("NT-NCCL-3", "GS-3", "PA-25"), True, False, False, "", (), (), False, (), "busbw"),
     )),
@@ -314,7 +317,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("torch.collective-times", "A collective takes about the same time each time", "run", "Nearest-rank percentiles: p99 of at least 100, p99.9 of at least 1000; three times the median: a judgement", "Profile more ranks: one that comes late makes all others wait; then congestion: `preflight check --window 60`.", ("FP-LAT-1",), False, False, False, "", (), ("trace",), False, (), "collective_times"),
         ("torch.straggler", "No rank is waited for by all others", "run", "Judgement: half of the others' median communication time; NCCL's kernels wait inside", "Look at that rank's node: clocks, throttling, its NIC and CPUs, its data (`preflight check --hosts NODE`).", ("PA-23", "NT-LENS-6"), False, False, False, "", (), ("trace",), False, (), "straggler"),
     )),
-    "torch_hang": (14055, 3094264053, (
+    "torch_hang": (14652, 3094264053, (
         ("torch.backend", "NCCL carries the collectives of GPU tensors", "run", "https://docs.pytorch.org/docs/stable/distributed.html#which-backend-to-use", "`init_process_group(\"nccl\")`, or \"cpu:gloo,cuda:nccl\", so that no collective on a GPU tensor is left to Gloo.", ("NT-PIT-1", "NT-LENS-2"), False, False, False, "", (), ("trace", "recording"), False, (), "backend"),
         ("torch.hang", "No rank hangs in a collective, a send or a receive", "run", "https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html; messages of ProcessGroupNCCL's watchdog, PyTorch 1.7 … 2.13", "Look at that rank first: its own log and stack (`py-spy dump --pid PID`), its node's XIDs, its data loader.", ("NT-LENS-9",), False, False, False, "", (), ("recording", "watchdog"), False, (), "hang"),
     )),

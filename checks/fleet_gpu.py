@@ -155,6 +155,7 @@ def _imex(node: NodeFacts) -> str | None:
     source="NVIDIA IMEX service guide (nodes_config.cfg is the same on all nodes of a domain); nvmlGpuFabricInfo_t",
     fix="Write the same /etc/nvidia-imex/nodes_config.cfg on all nodes of the domain, `systemctl restart nvidia-imex`; "
     "a wrong cluster UUID: the fabric manager of the NVLink switches.",
+    answers=("GS-1",),
     scope="fleet",
     reads=("file:/etc/nvidia-imex/nodes_config.cfg", "nvml:gpus"),
 )

@@ -9,8 +9,10 @@ from preflight.checks.presence import PCI_BUS, no_gpu, nothing, of_switch
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
-from preflight.facts.container import GPU_NODES, given_all_gpus, gpu_nodes
+from preflight.facts.container import GPU_NODES, given_all_gpus, gpu_nodes, gpus_given
+from preflight.facts.gpu import Driver
 from preflight.facts.kernel import NVIDIA_VERSION
+from preflight.facts.nccl_env import PROCESS
 from preflight.model import Finding, check, compare, failed, passed, skipped, unknown
 
 
@@ -68,11 +70,12 @@ def driver(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A single one that is missing from the list fails: there is no number to choose.
 
-    In a container one that is missing fails only where the cluster file expects all GPUs of the bus, all their
-    device nodes are there, and neither NVIDIA_VISIBLE_DEVICES nor Slurm chose some of them; else it is unknown.
+    A container sees the whole PCI bus, and only its own GPUs. There those count that it was given: by
+    NVIDIA_VISIBLE_DEVICES, Slurm's lists and the pod's request, which have to agree. As many device nodes and answers
+    pass; as many device nodes and fewer answers fail. Where nothing chose some, one that is missing fails only where
+    the cluster file expects all GPUs of the bus and all their device nodes are there; else it is unknown.
 
-    A false alarm: a container or a Slurm step that was given some of the GPUs sees the whole PCI
-    bus but only its own GPUs; run there, this check says that it cannot tell.
+    A false alarm: NVIDIA_VISIBLE_DEVICES that was set by hand, in a container with just as many device nodes.
     """
     bus = {device.address for device in node.gpus_on_bus}
     try:
@@ -84,11 +87,7 @@ def driver(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if not missing:
         yield passed(f"driver {said.version} answers for all {len(bus)} GPUs", evidence=[said.evidence, PCI_BUS])
     elif node.in_container and not _all_given(node, site, len(bus)):
-        yield unknown(
-            f"{len(said.gpus)} of {len(bus)} GPUs are visible in this container",
-            evidence=[said.evidence, PCI_BUS],
-            fix="run preflight on the host to judge the others",
-        )
+        yield _in_container(node, said, len(bus))
     else:
         yield failed(
             f"driver does not answer for {len(missing)} of {len(bus)} GPUs: {', '.join(missing)}",
@@ -97,6 +96,25 @@ def driver(node: NodeFacts, site: Site) -> Iterator[Finding]:
             expected=f"{len(bus)}, as on the PCI bus",
             evidence=[said.evidence, PCI_BUS],
         )
+
+
+def _in_container(node: NodeFacts, said: Driver, bus: int) -> Finding:
+    """Compare the GPUs that answer with those that the container was given, where it is known how many."""
+    try:
+        given = gpus_given(node.evidence, node.environment)
+        nodes = sum(name.removeprefix("nvidia").isdigit() for name in node.parsed(GPU_NODES, gpu_nodes))
+    except EvidenceError:
+        given, nodes = None, 0
+    answer, evidence = len(said.gpus), [said.evidence, PROCESS, GPU_NODES]
+    if given is not None and answer == given == nodes:
+        return passed(f"driver {said.version} answers for all {given} GPUs that this container was given, of {bus} on "
+                      "the bus", evidence=evidence)  # fmt: skip
+    if given is not None and answer < given == nodes:
+        return failed(f"driver does not answer for {given - answer} of {given} GPUs that this container was given",
+                      found=f"{answer} GPUs answer" + (f" ({'; '.join(said.lost)})" if said.lost else ""),
+                      expected=f"{given}, as it was given", evidence=evidence)  # fmt: skip
+    return unknown(f"{answer} of {bus} GPUs are visible in this container", evidence=[said.evidence, PCI_BUS],
+                   fix="run preflight on the host to judge the others")  # fmt: skip
 
 
 def _all_given(node: NodeFacts, site: Site, gpus: int) -> bool:

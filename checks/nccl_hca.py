@@ -14,7 +14,7 @@ from preflight.facts import NodeFacts
 from preflight.facts.nccl_env import PROCESS, RAILS, Selection, Setting
 from preflight.facts.node import TOPO
 from preflight.facts.rdma import Port, natural
-from preflight.model import Finding, check, failed, passed, warned
+from preflight.model import Finding, Status, check, failed, passed, skipped, warned
 
 GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 
@@ -38,17 +38,18 @@ def ib_hca(node: NodeFacts, site: Site) -> Iterator[Finding]:
     the cluster file; without them a GPU whose near NIC is left out warns, and so does a bond among single ports.
     Rails and planes are read from NCCL 2.30.7 on. Without a list NCCL takes every active port: it warns where one of
     them has the role storage or management, or is not among `ports.compute`. nccl.hca-roles reads from a job's log
-    which ports it took.
+    which ports it took. That the ports are those of the compute fabric is answered in the checklists only where the
+    cluster file lists `ports.compute`.
 
     A false alarm: a prefix that happens to cover a port which is down; that only warns, and NCCL leaves the port
     out. A job script that sets the list, which is not on the node to be seen: set it in /etc/nccl.conf.
     """
     declared = site.members.ports
-    items: tuple[str, ...] = ("NT-ENV-3", "PA-15")
-    if declared.compute is not None or declared.storage or declared.management:
-        items += ("NT-ROL-1",)
+    roles = declared.compute is not None or declared.storage or declared.management
+    faults = ("NT-ENV-3", "PA-15", *(("NT-ROL-1",) if roles else ()))
     for finding in _ib_hca(node, site):
-        yield finding.about(*items)
+        unproved = finding.status is Status.PASS and declared.compute is None
+        yield finding.about(*(() if unproved else faults))
 
 
 def _ib_hca(node: NodeFacts, site: Site) -> Iterator[Finding]:
@@ -102,10 +103,10 @@ def _ib_hca(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def _unset(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Judge what NCCL takes without a list: every active port."""
     if is_efa_node(node):
-        yield passed("NCCL_IB_HCA is unset, and has no say over EFA devices", evidence=[PROCESS])
+        yield skipped("NCCL_IB_HCA is unset, and has no say over EFA devices", evidence=[PROCESS])
         return
     if off := _off(node):
-        yield passed(f"NCCL_IB_HCA is unset, and {off.text} keeps NCCL off all HCAs", evidence=[off.source])
+        yield skipped(f"NCCL_IB_HCA is unset, and {off.text} keeps NCCL off all HCAs", evidence=[off.source])
         return
     ports = site.members.ports
     aside = {device: role for role, devices in (("storage", ports.storage), ("management", ports.management))

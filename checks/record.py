@@ -34,19 +34,23 @@ def kept(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     Needed are GPU model and number, driver, CUDA, NCCL, PyTorch, container image, NCCL variables and topology. It
     passes where the nodes that the log names were asked as well, and all of it is in the report's ``record``; with
-    the log alone, or where one of them is not known, it is unknown. "No PyTorch" and "no image" count where preflight
-    looked, so run it where the job runs: in its container. It warns where a node has several versions of NCCL or
-    PyTorch and the log does not say which one was taken.
+    the log alone, without its list of GPUs, or where one of them is not known, it is unknown. "No PyTorch" and "no
+    image" count where preflight looked, so run it where the job runs: in its container. It warns where a node has
+    several versions of NCCL or PyTorch and the log does not say which one was taken.
 
     A false alarm: images with several environments, where each job names its own.
     """
     yield from no_report(run)
     for key, name, report in reports(run):
-        hosts = report.hosts or tuple(sorted({node.node for node in run.nodes}))
+        hosts = report.hosts
         nodes = [node for host in hosts if (node := run.host(host)) is not None]
-        if not nodes or len(nodes) < len(hosts):
-            told = f"{len(nodes)} of the {len(hosts)} hosts" if hosts else "none of its hosts"
-            said = f"the record is not complete: evidence is at hand of {told}"
+        if report.nranks is None or not hosts:
+            yield unknown("the log does not list the GPUs that it was measured over, so neither their number nor their "
+                          "hosts are known", subject=name, evidence=[key],
+                          fix="keep the output whole, with its lines `#  Rank  0 … on HOST`")  # fmt: skip
+            continue
+        if len(nodes) < len(hosts):
+            said = f"the record is not complete: evidence is at hand of {len(nodes)} of the {len(hosts)} hosts"
             yield unknown(said, subject=name, evidence=[key], fix=_HAND_OVER)
             continue
         records = [record(node) for node in nodes]

@@ -43,7 +43,7 @@ def _neighbours(node: NodeFacts, site: Site) -> tuple[dict[Port, Neighbour], Fin
         record = node.evidence.record(LLDP)
         if record.status == "missing" or "unable to connect to socket" in record.err:
             said = "no LLDP daemon runs here (lldpd), so nobody hears what the switches say"
-            return {}, skipped(said, evidence=[LLDP])
+            return {}, skipped(said, evidence=[LLDP]).about()  # of the switch nothing is known
         heard = node.parsed(LLDP, facts.lldp.parse)
     except EvidenceError as error:
         return {}, unknown(
@@ -63,7 +63,7 @@ def _neighbours(node: NodeFacts, site: Site) -> tuple[dict[Port, Neighbour], Fin
     title="PFC is on for the same priorities at both ends of each cable",
     source=_DCBX,
     fix="Set the switch port and the interface alike: `mlnx_qos -i IF --pfc …`, and the switch's PFC profile.",
-    answers=("AN-4", "FP-LOSS-2"),
+    answers=("AN-4", "FP-LOSS-2", "PA-14"),
     unless=(no_rdma,),
 )
 def pfc(node: NodeFacts, site: Site) -> Iterator[Finding]:
@@ -124,7 +124,7 @@ def _listed(priorities: frozenset[int]) -> str:
     title="The switch takes frames as large as the interface sends",
     source="IEEE 802.3 (maximum frame size TLV): MTU + 14 bytes header + 4 checksum + 4 for each VLAN tag",
     fix="Set the switch port to MTU 9216, as is usual on a training fabric, or `ip link set IF mtu N` to what it has.",
-    answers=("NT-FAB-4",),
+    answers=("NT-FAB-4", "PA-14"),
     unless=(no_rdma,),
 )
 def mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
@@ -160,7 +160,7 @@ def mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if good:
         yield passed(f"{len(good)} switch ports take the largest frames of their interfaces", evidence=[LLDP])
     if all(there.max_frame is None for there in neighbours.values()):
-        yield skipped("the switches do not say what frames they take", evidence=[LLDP])
+        yield skipped("the switches do not say what frames they take", evidence=[LLDP]).about()
 
 
 @check(
@@ -169,6 +169,7 @@ def mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     source="rail-optimised wiring (NVIDIA DGX SuperPOD reference architecture); IEEE 802.1AB",
     fix="`lldpcli show neighbors` on this node and a peer names switch and port; the cabling plan decides which is "
     "right: swapped cables come in pairs.",
+    answers=("PA-16",),
     scope="fleet",
 )
 def rail_leaf(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 RECORDER = "https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html"
 BACKENDS = "https://docs.pytorch.org/docs/stable/distributed.html#which-backend-to-use"
 
+#: What findings of dumps begin with.
+_DUMPS = "the dumps"
+
 #: Ranks that are named one by one.
 _NAMED = 8
 
@@ -93,9 +96,10 @@ def hang(run: RunFacts, site: Site) -> Iterator[Finding]:
     later names every rank but the right one.
 
     A rank that has not come to where others wait fails, and so do ranks that called different things, sizes or types
-    under one number. Ranks of which no dump was given are named: the one that is missing is often the one that died.
-    Dumps of all ranks with nothing unfinished pass. Of the watchdog's lines only what the shown ranks report is stated:
-    unless the job's size is in the log and all its ranks are shown, no rank is blamed for the others.
+    under one number. Where all that were given wait, and of some ranks no dump was given, it is unknown, and these are
+    named: the one that is missing is often the one that died. Dumps of all ranks with nothing unfinished pass. Of the
+    watchdog's lines only what the shown ranks report is stated: unless the job's size is in the log and all its ranks
+    are shown, no rank is blamed for the others.
 
     Of sends and receives both ends are compared. It fails where a rank waits for a peer that has not called the other
     end, where ranks wait for each other in a circle, and where the ends differ in size or type. Where the waiting ends
@@ -141,7 +145,7 @@ def _of_recordings(run: RunFacts) -> Iterator[Finding]:
     recordings = {rank: run.recordings[key] for rank, key in keys.items()}
     found = facts.torch_trace.hang.of_recordings(recordings)
     for one in found:
-        yield from _finding(one, list(keys.values()), "the dumps", "")
+        yield from _finding(one, list(keys.values()), _DUMPS, "")
     stall = facts.torch_trace.messages.of_recordings(recordings)
     if stall:
         busy = {rank: f"collective {one.seq} ({one.op})" for one in found for rank in one.waiting}
@@ -186,7 +190,13 @@ def _finding(one: Hang, keys: Sequence[str], name: str, quote: str) -> Iterator[
     if one.silent:
         parts.append(f"nothing was given of rank {_ranks(one.silent)}")
     at: dict[str, Any] = {"subject": f"collective {one.seq}{group}", "evidence": keys, "quote": quote}
-    if parts:
+    dumps = name == _DUMPS  # which a job that runs well may write too; a watchdog speaks after a time-out
+    if dumps and one.silent and not (one.behind or one.differ or one.passed):
+        at.pop("quote")
+        yield unknown(f"{name}: {waiting}; {'; '.join(parts)}", found="; ".join(parts), expected="all ranks in it",
+                      fix="give the dumps of all ranks: the one that is missing is often the one that died",
+                      **at)  # fmt: skip
+    elif parts:
         # of ranks whose group no line names, other calls may be those of other groups
         certain = one.behind or one.silent or (one.differ and (one.group or one.whole))
         say = failed if certain else warned

@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 
 from preflight.checklist.items import ITEMS
-from preflight.checklist.question import ROCE, Item, Question
+from preflight.checklist.question import CONTAINER, INFINIBAND, NVLINK_DOMAIN, ROCE, Item, Question
 from preflight.checks import registry
 from preflight.judge import judge
 from preflight.model import Scope
@@ -28,12 +28,13 @@ what nothing answers yet.
 
 An item is broken into the questions of its sentence. A question is as good as the worst of its checks, and unknown
 until all of them ran; an item is as good as the worst of its questions: fail > unknown > warn > pass > skip. So an open
-question keeps its item from passing, unless it does not apply: *RoCE only* is skipped where no compute port is RoCE.
+question keeps its item from passing, unless it does not apply: *RoCE only* is skipped where no compute port is RoCE,
+*in a container* on the machine itself. *needs* is what the cluster file has to declare before a check can answer.
 `preflight explain CHECK` prints the page of a check.
 
-The verdicts: **wholly**, every question has checks; *within* names the evidence that an answer is bound to, where
-other evidence could answer too. **partly**, some of them have, and the column before it has what is missing.
-**open**, none has.
+The verdicts: **wholly**, every question has checks. **partly**, some of them have, and the column before it has what
+is missing; or all have, and the answer is bound to the evidence that *within* names, where other evidence could answer
+too: the text, the HTML page and the JSON print it beside the answer. **open**, none has.
 
 {counts}
 """
@@ -44,6 +45,15 @@ _TITLES = {
     "gpu-scaling": "What the hardware should reach (gpu-scaling)",
     "network-tuning": "Operational validation, practice, and the lens on bottlenecks (network-tuning)",
     "ai-network": "What an AI data-centre network needs (ai-network)",
+}
+
+
+#: Where a question applies, by the check that is skipped elsewhere.
+ONLY = {
+    ROCE: "RoCE only",
+    INFINIBAND: "InfiniBand only",
+    CONTAINER: "in a container",
+    NVLINK_DOMAIN: "where NVLink spans nodes",
 }
 
 
@@ -86,9 +96,11 @@ def page() -> str:
     verdicts = Counter(verdict(item) for item in ITEMS)
     questions = [question for item in ITEMS for question in item.questions]
     answered = sum(bool(question.checks) for question in questions)
+    bound = sum(not item.open and bool(item.within) for item in ITEMS)
     counts = (
-        f"Of {len(ITEMS)} items {verdicts['wholly']} are answered wholly, {verdicts['partly']} partly, and "
-        f"{verdicts['open']} are open; of their {len(questions)} questions {answered} have checks."
+        f"Of {len(ITEMS)} items {verdicts['wholly']} are answered wholly, {verdicts['partly']} partly ({bound} of them "
+        f"bound, with no open question), and {verdicts['open']} are open;\nof their {len(questions)} questions "
+        f"{answered} have checks."
     )
     lines = [_HEAD.format(items=len(ITEMS), counts=counts)]
     for document, items in groupby(ITEMS, key=lambda item: item.document):
@@ -106,7 +118,7 @@ def page() -> str:
 
 def verdict(item: Item) -> str:
     """Return in one word how much of an item has checks."""
-    return "wholly" if not item.open else "partly" if item.checks else "open"
+    return "open" if not item.checks else "partly" if item.open or item.within else "wholly"
 
 
 def escaped(text: str) -> str:
@@ -129,7 +141,8 @@ def _verdict(item: Item) -> str:
 
 def _answered(question: Question) -> str:
     by = ", ".join(f"`{check}`" for check in question.checks) or f"*missing:* {escaped(question.missing)}"
-    return by + (" (RoCE only)" if question.where == ROCE else "")
+    needs = f"; needs {escaped(question.needs)}" if question.needs else ""
+    return by + needs + (f" ({ONLY[question.where]})" if question.where else "")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from html import unescape
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,12 +16,13 @@ from hypothesis import strategies as st
 from preflight.checklist import answers
 from preflight.checklist.answers import answer
 from preflight.checklist.items import ITEMS
-from preflight.checklist.question import ROCE, Item
+from preflight.checklist.question import CONTAINER, ELSEWHERE, ENVIRONMENT, Item
 from preflight.checks import registry
 from preflight.cli import main
 from preflight.cluster import Cluster
 from preflight.cluster.file import load
 from preflight.evidence import from_document
+from preflight.facts.lldp import LLDP
 from preflight.judge import judge
 from preflight.lean import replace
 from preflight.model import Check, Status, worst
@@ -61,7 +64,7 @@ def keeps_its_word(line: Mapping[str, Any]) -> None:
 def drawn(draw: st.DrawFn, item: Item) -> dict[tuple[str, str], Status]:
     """Draw what the checks of an item found; some of them did not run."""
     found: dict[tuple[str, str], Status] = {}
-    for check in (*item.checks, ROCE):
+    for check in dict.fromkeys((*item.checks, *ELSEWHERE)):
         status = draw(st.sampled_from((None, *STATUSES)))
         if status is not None:
             found[check, ""] = status
@@ -76,8 +79,8 @@ def test_an_item_is_as_good_as_its_questions(data: st.DataObject) -> None:
     statuses = data.draw(found)
     (line,) = (line for line in answer(CHECKS, statuses) if line["id"] == item.id)
     keeps_its_word(line)
-    elsewhere = statuses.get((ROCE, "")) is Status.SKIP
-    asked = [question for question in item.questions if not (question.where and elsewhere)]
+    skipped = {check for check in ELSEWHERE if statuses.get((check, "")) is Status.SKIP}
+    asked = [question for question in item.questions if question.where not in skipped]
     ran = {check: statuses[check, item.id] for check in item.checks if (check, item.id) in statuses}
     mine = {check for question in asked for check in question.checks}
     if any(ran.get(check) is Status.FAIL for check in mine):
@@ -173,7 +176,7 @@ def test_one_node_does_not_answer_what_all_nodes_have_in_common(declared: bool) 
     cluster = load(FIXTURES / "nodes" / "hgx-h100-roce.toml") if declared else Cluster()
     lines = judge([from_document(whole_node("hgx-h100-roce"), "hgx-h100-roce")], CHECKS, cluster)["checklists"]
     items = {line["id"]: line for line in lines}
-    for item in ("PA-01", "PA-14", "PA-16", "NT-FAB-3", "NT-FAB-4", "NT-PIT-4"):
+    for item in ("PA-01", "PA-16", "NT-FAB-3", "NT-FAB-4", "NT-PIT-4"):
         open_parts = [one["missing"] for one in items[item]["questions"] if one["status"] == "unknown"]
         assert any("fleet." in part for part in open_parts) is not declared, item
         assert (items[item]["status"] == "pass") is declared, item
@@ -193,6 +196,67 @@ def test_a_log_without_a_benchmark_answers_no_item_of_benchmarks() -> None:
 
 
 # --- what an operator sees ------------------------------------------------------------------------
+
+
+def lines_of(name: str, **evidence: Any) -> dict[str, dict[str, Any]]:
+    """Judge a whole node, with some of its records replaced and without ``site`` where that is False."""
+    document = dict(whole_node(name))
+    document["records"] = {**document["records"], **evidence.get("records", {})}
+    cluster = load(FIXTURES / "nodes" / f"{name}.toml") if evidence.get("site", True) else Cluster()
+    found = judge([from_document(document, name)], CHECKS, cluster)["checklists"]
+    return {line["id"]: line for line in found}
+
+
+@pytest.mark.parametrize("item", ["NT-ENV-3", "PA-15", "NT-ROL-1"])
+def test_without_a_list_of_compute_ports_nobody_knows_whether_nccl_uses_them(item: str) -> None:
+    """Both passed on a node of which no cluster file names a port's role."""
+    line = lines_of("hgx-h100", site=False)[item]
+    assert line["status"] == "unknown"
+    assert "it needs `compute` in [class.NAME.ports] of the cluster file" in line["missing"]
+    assert line["questions"][-1 if item != "NT-ROL-1" else 0]["missing"].startswith("unknown by nccl.ib-hca; it needs")
+
+
+@pytest.mark.parametrize("item", ["NT-CTR-1", "NT-CTR-4", "NT-PIT-3"])
+def test_what_is_asked_of_a_container_is_not_answered_by_a_machine(item: str) -> None:
+    """All three passed on machines without a container."""
+    line = lines_of("hgx-h100")[item]
+    assert line["status"] == "skip"
+    assert {one["elsewhere"] for one in line["questions"]} == {ELSEWHERE[CONTAINER]}
+    pod = lines_of("hgx-h100-pod")[item]
+    assert (pod["status"], [one for one in pod["questions"] if "elsewhere" in one]) == ("pass", [])
+
+
+@pytest.mark.parametrize(("item", "question"), [("NT-FAB-4", 0), ("PA-14", 1), ("PA-14", 4)])
+def test_without_lldp_nothing_is_known_of_the_switch_port(item: str, question: int) -> None:
+    """NT-FAB-4 passed, though no daemon had heard the switch."""
+    unheard = {LLDP: {"status": "missing", "why": "there is no such tool"}}
+    assert lines_of("hgx-h100-roce")[item]["questions"][question]["status"] == "pass"
+    line = lines_of("hgx-h100-roce", records=unheard)[item]
+    assert (line["status"], line["questions"][question]["status"]) == ("unknown", "unknown")
+
+
+def test_a_domain_of_nvlink_that_spans_nodes_is_not_counted() -> None:
+    line = lines_of("gb200-tray")["GS-1"]
+    assert line["status"] == "unknown"
+    assert "the GPUs of each domain" in line["missing"]
+    assert lines_of("hgx-h100")["GS-1"]["status"] == "pass"
+
+
+def test_the_bound_of_an_answer_is_printed_beside_it(tmp_path: Path) -> None:
+    """An item passed, and only the page of the documentation had what it was bound to."""
+    node, page = FIXTURES / "nodes" / "hgx-h100.json", tmp_path / "page.html"
+    cluster = ["--cluster", str(node.with_suffix(".toml"))]
+    text = invoked("checklist", str(node), *cluster).splitlines()
+    at = next(place for place, line in enumerate(text) if " NT-ENV-4 " in line)
+    assert text[at].split()[0] == "pass"
+    assert text[at + 2].strip() == f"within: {ENVIRONMENT}"
+    invoked("judge", str(node), *cluster, "--html", str(page), "--json", str(tmp_path / "report.json"))
+    html = unescape(page.read_text(encoding="utf-8"))
+    bounds = {
+        line["id"]: line.get("within", "") for line in json.loads((tmp_path / "report.json").read_text())["checklists"]
+    }
+    assert bounds == {item.id: item.within for item in ITEMS}
+    assert all(within in html for within in bounds.values())
 
 
 def test_the_command_prints_each_question_with_its_answer() -> None:

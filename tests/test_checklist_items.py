@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from preflight.checklist.items import ITEMS
-from preflight.checklist.question import Item
+from preflight.checklist.question import ELSEWHERE, Item
 from preflight.checks import registry
 from tests import checklist_page
 
@@ -35,7 +35,8 @@ CLOSED = {
     "PA-18": "nccl-tests.collectives is unknown for a run over fewer GPUs than the job has",
     "FP-LAT-4": "without a good run in the cluster file it is unknown: see NOTES of the page, and its fixture",
     "FP-BW-1": "the share of each GPU is worked out, and unknown where nothing expects a figure",
-    "PA-03": "driver, PyTorch's CUDA and its NCCL are held together; where no PyTorch is installed it stays unknown",
+    "PA-03": "driver, PyTorch's CUDA and its NCCL are held together, on the node and by the job's log; without either "
+    "it stays unknown",
     "AN-2": "the servers of mounts are held against routes; a server that no record names makes it unknown",
     "NT-CPU-1": "each CPU counts alone; what no counter of CPUs can tell is in its `within`",
     "NT-REC-1": "each part of the sentence has to be known of each node, or it is unknown",
@@ -60,7 +61,8 @@ def test_an_item_has_questions_and_each_is_answered_or_open(item: Item) -> None:
 def test_a_question_names_checks_that_there_are(item: Item) -> None:
     for question in item.questions:
         assert set(question.checks) <= CHECKS.keys()
-        assert question.where in ("", *CHECKS)
+        assert question.where in ("", *ELSEWHERE)
+    assert ELSEWHERE.keys() <= CHECKS.keys()
 
 
 @items

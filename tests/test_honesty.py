@@ -262,4 +262,5 @@ def test_a_finding_speaks_only_of_its_own_checklist_items() -> None:
     records = {**whole_node("hgx-h100")["records"], "env:process": {"status": "ok", "value": {"NCCL_P2P_DISABLE": "1"}}}
     items = {item["id"]: item["status"] for item in judge([document(records)], CHECKS)["checklists"]}
     assert items["NT-ENV-5"] == items["NT-LENS-4"] == "fail"
-    assert items["NT-ENV-4"] == items["NT-ENV-6"] == items["NT-LENS-5"] == "pass"
+    assert items["NT-ENV-4"] == items["NT-ENV-6"] == "pass"
+    assert items["NT-LENS-5"] == "unknown"  # no log shows what ranks of a node use

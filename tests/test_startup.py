@@ -86,7 +86,7 @@ def test_a_gate_that_judges_imports_nothing_heavy(tmp_path: Path) -> None:
 NEEDLESS = {
     "congestion", "counters", "cpu_window", "fabric", "fabric_links", "fabric_load", "fabric_shape", "fleet",
     "fleet_gpu", "fleet_host", "fleet_identity", "fleet_nic", "fleet_outliers", "fleet_rails", "fleet_software",
-    "nccl_busbw", "nccl_curve", "nccl_failures", "nccl_log_env", "nccl_rails", "nccl_ranks", "nccl_roles",
+    "nccl_built", "nccl_busbw", "nccl_curve", "nccl_failures", "nccl_log_env", "nccl_rails", "nccl_ranks", "nccl_roles",
     "nccl_run", "nccl_scale", "nccl_tests", "nccl_use", "pair", "record", "roce_fleet", "scale", "torch_gpu",
     "torch_hang", "torch_trace", "traffic", "traffic_share", "trends",
 }  # fmt: skip

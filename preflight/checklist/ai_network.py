@@ -16,10 +16,12 @@ ITEMS = (
         "AN-2", "backend isolated from other traffic; frontend/storage apart", "node",
         ask("No default route and no other subnet on a compute port", "rails.isolated"),
         ask("No storage is mounted over a compute port", "storage.network"),
+        within="the main table of routes, and what is mounted now; policy routes and open connections are not read",
     ),
     _LIST.item(
         "AN-3", "point-to-point addressing (/30, /31, or IPv6) where routed to the host", "node",
-        ask("Each rail has a subnet of its own", "rails.subnets"),
+        ask("Each rail is addressed point to point, or otherwise by the cluster file", "rails.subnets",
+            needs="`point_to_point` in [class.NAME.ports] of the cluster file"),
     ),
     _LIST.item(
         "AN-4", "the host agent verifies PFC/ECN on host and switch port", "node switch",

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from preflight.checklist.items import ITEMS
-from preflight.checklist.question import Item, Question
+from preflight.checklist.question import ELSEWHERE, Item, Question
 from preflight.lean import dataclass
 from preflight.model import Check, Status, worst
 
@@ -49,6 +49,7 @@ class _Answer:
     status: Status
     waiting: tuple[str, ...] = ()  # checks that did not run
     vague: tuple[str, ...] = ()  # checks that ran and are unknown
+    elsewhere: str = ""  # why the question does not apply
 
     @property
     def open(self) -> bool:
@@ -58,7 +59,8 @@ class _Answer:
     def missing(self) -> str:
         """What an answer waits for; empty where there is one."""
         parts = [self.question.missing] if self.open else []
-        return "; ".join([*parts, *_reasons(self.waiting, self.vague)])
+        needs = [f"it needs {self.question.needs}"] if self.vague and self.question.needs else []
+        return "; ".join([*parts, *_reasons(self.waiting, self.vague), *needs])
 
 
 def _item(item: Item, known: Mapping[str, Check], statuses: Statuses) -> dict[str, Any]:
@@ -82,17 +84,19 @@ def _item(item: Item, known: Mapping[str, Check], statuses: Statuses) -> dict[st
                 "status": str(one.status),
                 "checks": list(one.question.checks),
                 "missing": one.missing,
+                **({"elsewhere": one.elsewhere} if one.elsewhere else {}),
             }
             for one in answers
         ],
         "missing": missing,
+        **({"within": item.within} if item.within else {}),
         "supply": _command(item, [known[check] for check in waiting if check in known]) if unsettled else "",
     }
 
 
 def _question(question: Question, item: str, statuses: Statuses) -> _Answer:
     if question.where and statuses.get((question.where, "")) is Status.SKIP:
-        return _Answer(question, Status.SKIP)
+        return _Answer(question, Status.SKIP, elsewhere=ELSEWHERE[question.where])
     ran = {check: statuses[check, item] for check in question.checks if (check, item) in statuses}
     waiting = tuple(check for check in question.checks if check not in ran)
     vague = tuple(check for check, status in ran.items() if status is Status.UNKNOWN)
@@ -109,7 +113,8 @@ def _missing(item: Item, bearing: Sequence[str], answers: Sequence[_Answer], wai
     vague = tuple(dict.fromkeys(check for one in answers for check in one.vague))
     if set(waiting) == set(bearing):
         return "; ".join([f"not judged yet: it needs {_kinds(item)}", *open_parts])
-    return "; ".join([*open_parts, *_reasons(waiting, vague)])
+    needs = dict.fromkeys(one.question.needs for one in answers if one.vague and one.question.needs)
+    return "; ".join([*open_parts, *_reasons(waiting, vague), *(f"it needs {what}" for what in needs)])
 
 
 def _reasons(waiting: Sequence[str], vague: Sequence[str]) -> list[str]:

@@ -66,6 +66,7 @@ ITEMS = (
         "FP-LOSS-3", "Are packet drops monitored?", "window",
         ask("The loss counters of each port can be read", "counters.visible"),
         ask("None of them grows", "counters.loss"),
+        within="the counters of hosts; drops inside switches are not read",
     ),
     _LIST.item(
         "FP-LOSS-4", "Are checkpoints saved regularly?", "declared",
@@ -124,10 +125,12 @@ ITEMS = (
     _LIST.item(
         "FP-OBS-5", "ECN marking count is visible", "window",
         ask("Marked packets and CNPs of each port", "counters.visible"),
+        within="what hosts count; the marks that switches set are not read",
     ),
     _LIST.item(
         "FP-OBS-6", "PFC pause frames are visible", "window",
         ask("Pauses of the lossless priority of each port", "counters.visible"),
+        within="what hosts count; pauses between switches are not read",
     ),
     _LIST.item(
         "FP-OBS-7", "Switch queue depth is visible", "switch",

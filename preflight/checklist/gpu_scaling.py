@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from preflight.checklist.question import Checklist, ask, lack
+from preflight.checklist.question import NVLINK_DOMAIN, Checklist, ask, lack
 
 _LIST = Checklist("gpu-scaling")
 
@@ -13,6 +13,9 @@ ITEMS = (
         "node",
         ask("Number and rate of each GPU's links", "nvlink.links"),
         ask("Every pair of GPUs of the node is in the domain", "topology.nvlink"),
+        ask("The nodes of a domain agree on who belongs to it", "fleet.nvlink-domain"),
+        lack("A domain that spans nodes has all its GPUs", "the GPUs of each domain, counted over its nodes",
+             where=NVLINK_DOMAIN),
     ),
     _LIST.item(
         "GS-2",

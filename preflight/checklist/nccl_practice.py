@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from preflight.checklist.question import Checklist, ask, lack
+from preflight.checklist.question import COMPUTE, CONTAINER, ENVIRONMENT, INFINIBAND, Checklist, ask, lack
 
 _LIST = Checklist("network-tuning")
+
+#: Packages and libraries are looked at on the node.
+_INSTALLED = "what is installed where preflight runs; a job in an image brings its own"
 
 ITEMS = (
     _LIST.item(
@@ -37,8 +40,8 @@ ITEMS = (
         "NT-CPU-1", "CPU does not spike during collectives (staging, TCP, Gloo)", "window trace",
         ask("While the network is loaded, the CPUs keep up on average", "counters.cpu"),
         ask("No single CPU is full with interrupts or the kernel's work: TCP", "counters.cpu"),
-        within="a window in which collectives run; shorter spikes are not seen, and a CPU that is full in user code is "
-               "printed, not judged: threads of NCCL poll by design, staged copies look like them",
+        within="a window with RDMA traffic, during collectives; shorter spikes are not seen, and a CPU that is full in "
+               "user code is printed, not judged: threads of NCCL poll by design, staged copies look like them",
     ),
     _LIST.item(
         "NT-GDR-1", "GPUDirect RDMA path: nvidia-peermem loaded or DMA-BUF supported", "node",
@@ -62,17 +65,19 @@ ITEMS = (
     ),
     _LIST.item(
         "NT-PIT-3", "RDMA device missing in the container", "node",
-        ask("Every HCA has a device node that this user may open", "rdma.device-nodes"),
-        ask("The modules that this hardware needs are loaded", "kernel.modules"),
+        ask("Every HCA has a device node that this user may open", "rdma.device-nodes", where=CONTAINER),
+        ask("The modules that this hardware needs are loaded", "kernel.modules", where=CONTAINER),
     ),
     _LIST.item(
         "NT-PIT-4", "bundled and system NCCL differ", "node fleet",
         ask("There is one NCCL, or the one that PyTorch brought", "versions.nccl"),
         ask("All nodes have the same", "fleet.nccl-equal"),
+        within=_INSTALLED,
     ),
     _LIST.item(
         "NT-PIT-5", "ephemeral port range too narrow for the rank count", "node",
         ask("The range has a port for each rank", "host.local-ports"),
+        within="the ranks of the job that preflight runs in; outside a job, at least 10,000 ports",
     ),
     _LIST.item(
         "NT-PIT-6", "memory registration: memlock limit, registration cache, allocator fragmentation", "node trace",
@@ -84,68 +89,82 @@ ITEMS = (
     _LIST.item(
         "NT-ENV-1", "NCCL_DEBUG left verbose in production", "node",
         ask("Level, subsystems and file are those of production", "nccl.debug-output"),
+        within=ENVIRONMENT,
     ),
     _LIST.item(
         "NT-ENV-2", "NCCL_SOCKET_IFNAME names an interface that exists", "node",
         ask("It selects an interface that is here and up", "nccl.socket-ifname"),
+        within=ENVIRONMENT,
     ),
     _LIST.item(
         "NT-ENV-3", "NCCL_IB_HCA names HCAs that exist, are active and are the compute fabric", "node",
-        ask("It selects the active ports of the compute fabric", "nccl.ib-hca"),
+        ask("It selects the active ports of the compute fabric", "nccl.ib-hca", needs=COMPUTE),
+        within=ENVIRONMENT,
     ),
     _LIST.item(
         "NT-ENV-4", "NCCL_IB_DISABLE not left at 1", "node",
         ask("It is not in force", "nccl.left-over-disables"),
+        within=ENVIRONMENT,
     ),
     _LIST.item(
         "NT-ENV-5", "NCCL_P2P_DISABLE not left at 1", "node",
         ask("It is not in force", "nccl.left-over-disables"),
+        within=ENVIRONMENT,
     ),
     _LIST.item(
         "NT-ENV-6", "NCCL_SHM_DISABLE not left at 1", "node",
         ask("It is not in force", "nccl.left-over-disables"),
+        within=ENVIRONMENT,
     ),
     _LIST.item(
         "NT-ENV-7", "async error handling on, under the name the installed PyTorch reads", "node",
         ask("It is on, under that name", "nccl.pytorch-variables"),
+        within=ENVIRONMENT,
     ),
     _LIST.item(
         "NT-ENV-8", "NCCL_SOCKET_NTHREADS x NCCL_NSOCKS_PERTHREAD <= 64", "node",
         ask("The product is at most 64", "nccl.socket-threads"),
+        within=ENVIRONMENT,
     ),
     _LIST.item(
         "NT-ENV-9", "NCCL_MIN/MAX_NCHANNELS not forced on NVSwitch systems", "node",
         ask("The number of channels is left to NCCL", "nccl.pinned-choices"),
+        within=ENVIRONMENT,
     ),
     _LIST.item(
         "NT-ENV-10", "NCCL_TOPO_FILE readable and true; NCCL_TOPO_DUMP_FILE writable", "node",
         ask("The files are there and name these GPUs; the dump can be written", "nccl.named-files"),
+        within=ENVIRONMENT,
     ),
     _LIST.item(
         "NT-ENV-11", "NCCL_MNNVL_ENABLE only where the hardware has it (IMEX running)", "node",
         ask("It is required only where NVLink spans nodes and IMEX runs", "nccl.mnnvl"),
+        within=ENVIRONMENT,
     ),
     _LIST.item(
         "NT-ENV-12", "NCCL_IGNORE_CPU_AFFINITY fits the inherited affinity mask", "node",
         ask("It is set only where the mask misses the GPU", "numa.nccl-affinity"),
+        within=ENVIRONMENT,
     ),
     _LIST.item(
         "NT-ENV-13", "SHARP switched off only for an A/B test", "node",
         ask("No variable switches it off, or asks for it in vain", "nccl.sharp"),
+        within=ENVIRONMENT,
     ),
     _LIST.item(
         "NT-ENV-14", "the same NCCL environment on every rank", "fleet",
         ask("NCCL's variables are the same on all nodes and ranks", "fleet.ranks-agree"),
+        within=ENVIRONMENT,
     ),
     # SHARP
     _LIST.item(
         "NT-SHP-1", "SHARP-capable switches (on RoCE: does not apply, said so)", "fabric",
-        ask("Every switch has an aggregation node", "fabric.sharp"),
+        ask("Every switch has an aggregation node", "fabric.sharp", where=INFINIBAND),
     ),
     _LIST.item(
         "NT-SHP-2", "aggregation manager reachable", "node fabric",
-        ask("It is registered with the subnet manager", "fabric.sharp"),
-        ask("It grants a job of these hosts its trees", "nccl.in-network"),
+        ask("It is registered with the subnet manager", "fabric.sharp", where=INFINIBAND),
+        ask("It grants a job of these hosts its trees", "nccl.in-network", where=INFINIBAND),
         within="a job's log that asks for SHARP; `sharp_hello` would start a job of its own, which no probe does",
     ),
     _LIST.item(
@@ -172,8 +191,8 @@ ITEMS = (
     ),
     _LIST.item(
         "NT-ROL-1", "fabric roles kept apart: NCCL uses the compute fabric, not storage or management", "node trace",
-        ask("NCCL_IB_HCA keeps NCCL off the ports of other roles", "nccl.ib-hca"),
-        ask("No connection in the job's log uses a port of another role", "nccl.hca-roles"),
+        ask("NCCL_IB_HCA keeps NCCL off the ports of other roles", "nccl.ib-hca", needs=COMPUTE),
+        ask("No connection in the job's log uses a port of another role", "nccl.hca-roles", needs=COMPUTE),
     ),
     _LIST.item(
         "NT-CNT-1", "HCA and port counters: ibstat, perfquery, ethtool -S", "window",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from preflight.checklist.question import Checklist, ask, lack
+from preflight.checklist.question import CONTAINER, ENVIRONMENT, Checklist, ask, lack
 
 _LIST = Checklist("network-tuning")
 
@@ -35,7 +35,7 @@ ITEMS = (
     # container and Kubernetes validation
     _LIST.item(
         "NT-CTR-1", "Does the container see the RDMA devices? (/dev/infiniband, ibv_devinfo)", "node",
-        ask("Every HCA has a device node that this user may open", "rdma.device-nodes"),
+        ask("Every HCA has a device node that this user may open", "rdma.device-nodes", where=CONTAINER),
     ),
     _LIST.item(
         "NT-CTR-2", "Is an SR-IOV / RDMA device-plugin resource allocated?", "node",
@@ -47,8 +47,9 @@ ITEMS = (
     ),
     _LIST.item(
         "NT-CTR-4", "Did the CNI give the VF an address?", "node",
-        ask("Every RDMA device has a GUID, and one an interface in this namespace", "container.rdma-address"),
-        ask("The RoCE interfaces have addresses of their own", "roce.chain", "rails.subnets"),
+        ask("Every RDMA device has a GUID, and one an interface in this namespace", "container.rdma-address",
+            where=CONTAINER),
+        ask("The RoCE interfaces have addresses of their own", "roce.chain", "rails.subnets", where=CONTAINER),
     ),
     # NCCL baseline
     _LIST.item("NT-NCCL-1", "Does traffic take NET/IB?", "trace", ask("The channels of the log do", "nccl.transport")),
@@ -127,10 +128,14 @@ ITEMS = (
     _LIST.item(
         "NT-LENS-4", "bottleneck lens: P2P disabled", "node",
         ask("No variable switches it off", "nccl.left-over-disables"),
+        lack("The GPUs of a node use it, as the job's log shows", "transports within a node of an NCCL log, judged"),
+        within=ENVIRONMENT,
     ),
     _LIST.item(
         "NT-LENS-5", "bottleneck lens: SHM disabled", "node",
         ask("No variable switches it off", "nccl.left-over-disables"),
+        lack("Ranks of a node use it, as the job's log shows", "transports within a node of an NCCL log, judged"),
+        within=ENVIRONMENT,
     ),
     _LIST.item(
         "NT-LENS-6", "bottleneck lens: topology mismatch (one rank slow)", "node trace",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from preflight.checklist.question import Checklist, ask, lack
+from preflight.checklist.question import COMPUTE, ENVIRONMENT, INFINIBAND, ROCE, Checklist, ask, lack
 
 _LIST = Checklist("parallelism")
 
@@ -29,7 +29,8 @@ ITEMS = (
         ask("All nodes have the same driver, NCCL, PyTorch and CUDA toolkit",
             "fleet.driver-equal", "fleet.nccl-equal", "fleet.software"),
         ask("The driver runs the CUDA that PyTorch and its NCCL are built for", "versions.compatibility"),
-        within="the PyTorch that is installed where preflight runs; jobs in an image are checked in that image",
+        ask("It runs the CUDA that the job's NCCL is built for", "nccl.built-for"),
+        within="the PyTorch that is installed where preflight runs, and the jobs whose logs are given",
     ),
     _LIST.item(
         "PA-04", "PCIe/NIC locality of each GPU", "node",
@@ -76,23 +77,29 @@ ITEMS = (
         ask("Modules are loaded and each NIC is an RDMA device", "kernel.modules", "rdma.registered"),
         ask("Its ports are active", "rdma.port-state"),
         ask("Two nodes write to each other at the line rate", "pair.write-bw"),
+        within="the memories of two hosts; GPU memory is in NT-GDR-2",
     ),
     _LIST.item(
         "PA-14", "MTU, PFC, ECN, DCQCN settings", "node fleet",
         ask("MTU of each port", "rdma.active-mtu", "roce.chain"),
-        ask("MTU is the same on all nodes", "fleet.mtu-equal"),
+        ask("MTU is the same on all nodes, and fits the switch ports", "fleet.mtu-equal", "switch.mtu"),
         ask("PFC, ECN and DCQCN of each RoCE port of the host", "roce.chain"),
         ask("They are the same on all nodes", "fleet.roce-ports", "fleet.roce-equal"),
+        ask("Switch port: PFC, as LLDP announces it", "switch.pfc"),
+        lack("Switch port: ECN marking and its class", "the switch's own ECN configuration", where=ROCE),
     ),
     _LIST.item(
         "PA-15", "NCCL interface binding: NCCL_SOCKET_IFNAME, NCCL_IB_HCA", "node fabric",
         ask("NCCL_SOCKET_IFNAME selects an interface that is up", "nccl.socket-ifname"),
-        ask("NCCL_IB_HCA selects the ports of the compute fabric", "nccl.ib-hca"),
+        ask("NCCL_IB_HCA selects the ports of the compute fabric", "nccl.ib-hca", needs=COMPUTE),
+        within=ENVIRONMENT,
     ),
     _LIST.item(
         "PA-16", "rail alignment", "node fleet",
         ask("Each GPU is near the NIC of its rail", "topology.nearest-nic"),
         ask("Rail i of all nodes is in one network, at one rate", "fleet.rails"),
+        ask("Ethernet: rail i of all nodes is on one leaf", "fleet.rail-leaf", where=ROCE),
+        lack("InfiniBand: rail i of all nodes is on one leaf", "the leaf of each HCA, in a sweep", where=INFINIBAND),
     ),
     _LIST.item(
         "PA-17", "cross-rail traffic", "window trace",

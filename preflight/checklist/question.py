@@ -7,26 +7,51 @@ from preflight.lean import dataclass
 #: The check that is skipped where no compute port is RoCE: questions about Ethernet do not apply there.
 ROCE = "roce.chain"
 
+#: The check that is skipped where all compute ports are RoCE.
+INFINIBAND = "rdma.active-mtu"
+
+#: The check that is skipped outside containers.
+CONTAINER = "container.gpu-devices"
+
+#: The check that is skipped where NVLink ends in each node.
+NVLINK_DOMAIN = "nvlink.imex"
+
+#: Why a question does not apply where such a check is skipped.
+ELSEWHERE = {
+    ROCE: "no compute port is RoCE",
+    INFINIBAND: "no compute port is InfiniBand",
+    CONTAINER: "not in a container with GPUs",
+    NVLINK_DOMAIN: "NVLink ends in each node",
+}
+
+#: Which ports are meant for NCCL, only the site knows.
+COMPUTE = "`compute` in [class.NAME.ports] of the cluster file"
+
+#: Where NCCL's variables are read, which a job's script may set later.
+ENVIRONMENT = "the environment of preflight and of ranks that it sees, and NCCL's files; a job's script may set more"
+
 
 @dataclass(frozen=True)
 class Question:
     """One question of an item's sentence. All of its checks have to answer; without any it is open.
 
     ``missing`` is what an open question waits for. ``where`` names a check: where that one is skipped, the question
-    does not apply.
+    does not apply. ``needs`` is what the cluster file has to declare before a check can answer.
     """
 
     text: str
     checks: tuple[str, ...] = ()
     missing: str = ""
     where: str = ""
+    needs: str = ""
 
 
 @dataclass(frozen=True)
 class Item:
     """One sentence of a document; ``by`` are the kinds of evidence that answer it (``answers.SUPPLY``).
 
-    ``within`` names the evidence that an answer is bound to, where other evidence could answer as well.
+    ``within`` names the evidence that an answer is bound to, where other evidence could answer as well; reports
+    print it beside the answer.
     """
 
     id: str
@@ -47,9 +72,9 @@ class Item:
         return tuple(question for question in self.questions if not question.checks)
 
 
-def ask(text: str, *checks: str, where: str = "") -> Question:
+def ask(text: str, *checks: str, where: str = "", needs: str = "") -> Question:
     """Return a question that these checks answer, all of them together."""
-    return Question(text, checks, "", where)
+    return Question(text, checks, "", where, needs)
 
 
 def lack(text: str, missing: str, *, where: str = "") -> Question:

@@ -144,6 +144,8 @@ def checklist(paths: tuple[Path, ...], cluster: Path | None, logs: tuple[Path, .
         click.echo(f"  {item['status']:<8} {item['id']:<10} {item['title']}")
         for question in item["questions"]:
             click.echo(f"  {'':<19} {_answered(question)}")
+        if "within" in item:
+            click.echo(f"  {'':<19} within: {item['within']}")
         if item["supply"]:
             click.echo(f"  {'':<19} to answer more: {item['supply']}")
 
@@ -152,7 +154,8 @@ def _answered(question: Mapping[str, Any]) -> str:
     """Return a question in one line: its answer, who answers it, what is missing."""
     status = question["status"] if question["checks"] or question["status"] != "unknown" else "open"
     by = f" ({', '.join(question['checks'])})" if question["checks"] else ""
-    missing = f": {question['missing']}" if question["missing"] else ""
+    why = question["missing"] or question.get("elsewhere")
+    missing = f": {why}" if why else ""
     return f"{status:<8} {question['text']}{by}{missing}"
 
 

@@ -109,9 +109,11 @@ def _interface(address: Any, mask: Any) -> Address:
 
 
 def default_routes(text: str) -> tuple[str, ...]:
-    """Return the interfaces that hold an IPv4 default route in ``/proc/net/route``; raises ValueError."""
-    found = [row[0] for row in _route_rows(text) if row[1] == row[7] == "00000000"]
-    return tuple(dict.fromkeys(found))
+    """Return the interfaces that hold an IPv4 default route in ``/proc/net/route``; raises ValueError.
+
+    A route to one half of all addresses counts: VPNs and DHCP clients set both halves to come before a default route.
+    """
+    return tuple(dict.fromkeys(name for name, network in routes(text) if network.prefixlen <= 1))
 
 
 def routes(text: str) -> tuple[tuple[str, ipaddress.IPv4Network], ...]:

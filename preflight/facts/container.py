@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from preflight import decoding
@@ -148,6 +149,22 @@ def given_all_gpus(nodes: frozenset[str], environment: Mapping[str, str], gpus: 
             return False
     count = environment.get(_SLURM_COUNT, str(gpus))
     return count.isascii() and count.isdigit() and int(count[:9]) >= gpus
+
+
+def gpus_given(evidence: Evidence, environment: Mapping[str, str]) -> int | None:
+    """Return how many GPUs a container was given, by what chose them; None where nothing does, or they contradict.
+
+    A device plug-in that shares GPUs is asked for more than it gives: its list of GPUs and the pod then differ.
+    """
+    lists = [environment[name] for name in (*_SLURM_LISTS, "NVIDIA_VISIBLE_DEVICES") if name in environment]
+    chosen = [{item.strip() for item in text.split(",")} for text in lists if text not in _NO_CHOICE]
+    if not all(_GPU.fullmatch(item) for items in chosen for item in items):
+        return None
+    counts: set[int | None] = {len(items) for items in chosen}
+    if in_pod(environment):
+        with suppress(EvidenceError):
+            counts |= {pod(evidence).gpus} - {None}
+    return counts.pop() if len(counts) == 1 else None
 
 
 def gpu_nodes(text: str) -> frozenset[str]:

@@ -9,8 +9,8 @@ from preflight.facts.nccl_lines import LONGEST_LINE_CHARS, unlaunched
 from preflight.facts.nccl_log import rails, signatures
 from preflight.facts.nccl_log.channel_lines import connects, ranks_of, via
 from preflight.facts.nccl_log.comm_lines import size_in_warning
-from preflight.facts.nccl_log.events import apply, sized
-from preflight.facts.nccl_log.messages import event, version
+from preflight.facts.nccl_log.events import add_version, apply, sized
+from preflight.facts.nccl_log.messages import built_for, event, version
 from preflight.facts.nccl_log.model import Line
 from preflight.facts.nccl_log.prefix import Origin, clean, origin_of, unwrapped_json
 from preflight.facts.nccl_log.tally import Key, Tally
@@ -118,7 +118,7 @@ class CarefulReader:
         who = self._who(number, text)
         line = Line(number, None, text.strip()[:1000], text.strip()[:300], tag=who, file=self.file)
         if said is not None:
-            self.tally.add("version", (said,), lambda: line)
+            add_version(self.tally, said, built_for(text), lambda: line)
             self.tally.lines += 1
         if found is not None:
             # what a title or a sentence says is kept apart from what the program said

@@ -15,7 +15,7 @@ MOST_RANKS = 1 << 20
 
 #: Kinds that are counted as they are; with the host where hosts may differ.
 _PLAIN = frozenset({"network", "provider", "plugin", "ring", "trees", "counts", "nvls", "clique", "sharp", "driver",
-                    "gdr disabled", "version"})  # fmt: skip
+                    "gdr disabled"})  # fmt: skip
 _BY_HOST = frozenset({"env", "affinity", "nvls support", "connected"})
 
 
@@ -28,12 +28,22 @@ def nowhere() -> Line:
     return _NOWHERE
 
 
+def add_version(tally: Tally, version: object, cuda: object, line: Callable[[], Line]) -> None:
+    """Count a version of NCCL, and the CUDA that it was built for where the line names one."""
+    tally.add("version", (version,), line)
+    if cuda is not None:
+        tally.add("built", (cuda,), line)
+
+
 def apply(tally: Tally, said: Event, origin: Origin, line: Callable[[], Line]) -> None:
     """Count what one process said; the line is made only where it is kept."""
     if said.kind in _PLAIN:
         tally.add(said.kind, said.values, line)
         if said.kind == "network":
             tally.add("chosen", (origin.host, *said.values), nowhere)
+    elif said.kind == "version":
+        version, cuda = said.values
+        add_version(tally, version, cuda, line)
     elif said.kind in _BY_HOST:
         tally.add(said.kind, (origin.host, *said.values), line)
     elif said.kind == "sockets":

@@ -62,12 +62,12 @@ def finish(tally: Tally) -> NcclLog | None:
     warnings = _in_order(tally.warnings)
     rings = [(key, seen) for key, seen in table.rows("ring") if len(str(key[2]).split()) > 1]
     longest = max((len(str(key[2]).split()) for key, _ in rings), default=0)
-    drivers = table.rows("driver")
     support = {key[1] for key, _ in table.rows("nvls support")}
     return NcclLog(
         nccl_version=versions[0].name if versions else None,
         versions=versions,
-        cuda_driver=_driver(str(drivers[0][0][0])) if drivers else None,
+        built_for=table.uses("built"),
+        cuda_drivers=tuple(_driver(str(key[0])) for key, _ in table.rows("driver")),
         nranks=nranks,
         nnodes=nnodes,
         hosts=hosts,

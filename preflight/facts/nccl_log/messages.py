@@ -17,6 +17,8 @@ from preflight.facts.nccl_log.said import Event, matched
 _NCCL_VERSION = re.compile(
     r"\b(?:NCCL version|RCCL version ?:?|vLLM is using nccl==) ?(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)(?![\d.]*[xX*])"
 )
+#: The CUDA that NCCL was built for; its minor version has one digit, and a launcher's next word may follow at once.
+_BUILT_FOR = re.compile(r"\bNCCL version \d[\d.]{2,10}[\w.-]{0,20}\+cuda(\d{1,2}\.\d)")
 _ENVIRONMENT = re.compile(r"\b(NCCL_\w{1,64}) set (?:by environment )?to (.*)", re.DOTALL)
 _AFFINITY = re.compile(
     r"Setting affinity for GPU (?P<gpu>\d{1,3}) to (?P<mask>\S+)"
@@ -39,6 +41,12 @@ _IGNORED = frozenset(
 def version(text: str) -> str | None:
     """Return the version that a line names."""
     match = _NCCL_VERSION.search(text)
+    return match[1] if match else None
+
+
+def built_for(text: str) -> str | None:
+    """Return the CUDA that the NCCL of a line was built for: ``12.4`` of ``NCCL version 2.21.5+cuda12.4``."""
+    match = _BUILT_FOR.search(text)
     return match[1] if match else None
 
 
@@ -86,7 +94,7 @@ def _nvls(message: str) -> Event | None:
 
 def _version(message: str) -> Event | None:
     found = version(message)
-    return Event("version", (found,)) if found else None
+    return Event("version", (found, built_for(message))) if found else None
 
 
 def _registered(message: str) -> Event | None:

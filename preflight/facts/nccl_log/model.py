@@ -194,7 +194,8 @@ class NcclLog:
 
     nccl_version: str | None
     versions: tuple[Use, ...]
-    cuda_driver: str | None  # as the driver's API counts: "12.8"
+    built_for: tuple[Use, ...]  # versions of CUDA that NCCL was built for: "12.4" of "2.21.5+cuda12.4"
+    cuda_drivers: tuple[str, ...]  # as the driver's API counts: "12.8"
     nranks: int | None  # of the largest communicator
     nnodes: int | None
     hosts: tuple[str, ...]
@@ -236,6 +237,11 @@ class NcclLog:
     notes: tuple[str, ...]  # what was not looked at, and why
     processes: int = 0  # that set up a communicator
     registering: int = 0  # of them, that registered buffers of the user (told with NCCL_DEBUG_SUBSYS=REG only)
+
+    @property
+    def cuda_driver(self) -> str | None:
+        """The CUDA of the driver that the log names first."""
+        return self.cuda_drivers[0] if self.cuda_drivers else None
 
     def variable(self, name: str) -> Variable | None:
         """Return what NCCL said of a variable first."""
