@@ -91,7 +91,7 @@ _REFERENCE = re.compile(
 )
 _CALL, _MEMBER = re.compile(r"[A-Za-z_][\w.]{0,100}\("), re.compile(r"[a-z]\w{0,40}\.[A-Za-z][A-Za-z_.]{0,40}")
 #: The name of a tensor: `model.layers.0.mlp.gate_proj.weight`.
-_DOTTED = re.compile(r"[a-z_]{1,40}[0-9]{0,2}(?:\.(?:[a-z_]{1,40}[0-9]{0,2}|[0-9]{1,4})){2,20}")
+_DOTTED = re.compile(r"[a-z_]{1,40}[0-9]{0,2}(?:\.(?:[a-z_]{1,40}[0-9]{0,2}|[0-9]{1,6})){2,20}")
 _PATHS = ("/", "~/", "./", "../", "file:", "http://", "https://")
 
 

@@ -134,7 +134,7 @@ _SENTENCE = re.compile(
 )
 _SECOND_OF_TWO = re.compile(
     r"(\b(?:user(?:name|id)?|login)[ ]?[/,&+:][ ]?(?:pass(?:w(?:or)?d)?|pwd?|secret)\b[ \t]{0,8}[:=][ \t]{0,8}"
-    r"[^\s\0/:,]{1,64}[ \t]{0,4}[/:,][ \t]{0,4})([^\s\0\"']{4,200})",
+    r"[^\s\0/:,<]{1,64}[ \t]{0,4}[/:,][ \t]{0,4})([^\s\0\"'<]{4,200})",
     re.I,
 )
 _LETTER, _DIGIT = re.compile("[A-Za-z]"), re.compile("[0-9]")
@@ -177,7 +177,7 @@ def _at_the_end(found: "re.Match[str]") -> str:
     """Redact the last word of a sentence that names a secret, if it is no word of a language."""
     value = found.group(3).rstrip(".,;!?)")
     mixed = _DIGIT.search(value) and _LETTER.search(value)
-    if not mixed or not is_secret_value(value, WEAK, True, False):
+    if not mixed or not is_secret_value(value, WEAK, True, True):
         return found.group()
     return found.group(1) + found.group("sign") + MARK + found.group(3)[len(value) :]
 

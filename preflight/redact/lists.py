@@ -6,12 +6,15 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 
+from preflight.redact.where import NUMBERED
 from preflight.redact.words import vocabulary
 
 #: A key of a list of hosts, and its items: in brackets behind it, or each on a line of its own.
-_KEY = r"(?i)(?<![\w.-])(?:\w{1,20}_)?(?:hosts|nodes|hostnames|node_?names|workers|servers)(?:\\?[\"'])?[ \t]{0,3}[:=][ \t]{0,3}"
-_FLOW = re.compile(_KEY + r"\[(?P<items>[^][{}=\n]{3,100000})\]")
-_BLOCK = re.compile(_KEY + r"\r?\n(?P<items>(?:[ \t]{0,40}-[ ][^\s:]{1,255}[ \t\r]{0,8}(?:\n|\Z)){1,100000})")
+_LISTED = re.compile(
+    r"(?<![A-Za-z0-9.-])(?:[Hh]osts|HOSTS|[Nn]odes|NODES|hostnames|node_?[Nn]ames|[Ww]orkers|[Ss]ervers)(?:\\?[\"'])?"
+    r"[ \t]{0,3}[:=][ \t]{0,3}(?P<items>\[[^][{}=\n]{3,100000}\]"
+    r"|\r?\n(?:[ \t]{0,40}-[ ][^\s:]{1,255}[ \t\r]{0,8}(?:\n|\Z)){1,100000})"
+)
 _ITEM = re.compile(r"(?<![\w.-])[A-Za-z][\w.-]{0,252}(?![\w.-])")
 
 #: `---------------` above and below the hosts that print the same, with their number.
@@ -20,20 +23,24 @@ _RULED = re.compile(
 )
 
 #: What pdsh and clush put before a line: the name of a host; and their own words about one.
-_HEAD = re.compile(r"(?m)^(?P<name>[A-Za-z](?:[A-Za-z_-]{0,60}[A-Za-z-])?)(?P<number>\d{1,5})(?P<rest>(?:[.-][\w-]{1,63}){0,8}): ")
-_ABOUT = re.compile(r"(?m)^(?:pdsh@|clush: |dshbak: )(?P<name>[^\W_][\w.-]{0,252}): (?:(?P<other>[^\W_][\w.-]{0,252}): )?")
+_HEAD = re.compile(
+    r"(?m)^(?P<name>[A-Za-z](?:[A-Za-z_-]{0,60}[A-Za-z-])?)(?P<number>\d{1,5})(?P<rest>(?:[.-][\w-]{1,63}){0,8}): "
+)
+_ABOUT = re.compile(
+    r"(?m)^(?:pdsh@|clush: |dshbak: )(?P<name>[^\W_][\w.-]{0,252}): (?:(?P<other>[^\W_][\w.-]{0,252}): )?"
+)
 
 #: What is numbered at the head of a line and is no host.
 _NO_HOSTS = frozenset(re.findall("[a-z]+", """
     rank layer step epoch iter iteration batch block shard part page chapter line test case trial fold sample slot bay
-    disk drive port lane link core thread socket fan temp psu in out power curr dimm channel stage phase round round
-    node gpu cpu card device dev nic ib eth bond md sd loop tty ata scsi host level item section figure table note
-    option attempt try group pass worker process proc pid stream queue ring irq bus zone cluster run job task loss
+    disk drive port lane link core thread socket fan temp psu in out power curr dimm channel stage phase round
+    cpu card device dev nic ib md sd loop tty ata scsi level item section figure table note
+    option attempt try group pass process proc pid stream queue ring irq bus zone cluster run job task loss
     expert head tensor data model param var x y z v p q l r n i j k a b c d e f g h m s t u w error warning err row col
-""")) - {"node", "gpu", "worker", "host"}  # fmt: skip
+    eth ens eno enp ibs mlx bond vlan veth docker br wlan wlp tun tap nvme dm cuda vdev
+"""))  # fmt: skip
 #: Of these only names whose number has a leading zero or three digits are hosts: `gpu0` is a device, `gpu001` is none.
 _DEVICES = frozenset(("node", "gpu", "worker", "host"))
-_INTERFACE = re.compile(r"(?:en[ospx]\d|eth|ens|eno|enp|ib|mlx|bond|vlan|veth|docker|br|wl|tun|tap|nv|dm|cuda|vdev)", re.I)
 
 #: Different hosts that have to stand at heads of lines before they are taken for some.
 _LEAST, _LEAST_WITH_ZEROS = 3, 2
@@ -48,11 +55,10 @@ def items(text: str) -> Iterator[tuple[str, int, int]]:
 
 
 def _in_keys(text: str) -> Iterator[tuple[int, int]]:
-    for pattern in (_FLOW, _BLOCK):
-        for match in pattern.finditer(text):
-            for item in _ITEM.finditer(match["items"]):
-                if re.search(r"\d", item[0]):
-                    yield match.start("items") + item.start(), match.start("items") + item.end()
+    for match in _LISTED.finditer(text):
+        for item in _ITEM.finditer(match["items"]):
+            if NUMBERED.fullmatch(item[0]):
+                yield match.start("items") + item.start(), match.start("items") + item.end()
 
 
 def _heads(text: str) -> Iterator[tuple[int, int]]:
@@ -70,7 +76,7 @@ def _heads(text: str) -> Iterator[tuple[int, int]]:
 
 def _names_hosts(name: str, zeros: bool, numbers: set[str]) -> bool:
     stem = name.rstrip("-_")
-    if stem in _NO_HOSTS or _INTERFACE.match(name):
+    if stem in _NO_HOSTS:
         return False
     if stem in _DEVICES or stem in vocabulary():
         return zeros or min(map(len, numbers)) > 2

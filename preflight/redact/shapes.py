@@ -76,9 +76,9 @@ class Shapes:
         if kind in ("dashes", "dots", "enx"):
             return self._separated(text)
         digits = text[2:] if kind == "prefixed" else text
-        if kind == "bare" and int(digits, 16) not in self.guids:
-            if digits.isdigit() or _NO_GUID_BEFORE.search(_line_before(match, before)):
-                return text
+        named_otherwise = digits.isdigit() or _NO_GUID_BEFORE.search(_line_before(match, before))
+        if kind == "bare" and named_otherwise and int(digits, 16) not in self.guids:
+            return text
         return text[: len(text) - len(digits)] + self.guid(digits)
 
     @staticmethod

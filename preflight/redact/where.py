@@ -25,6 +25,11 @@ _NO_UNIT = (
 _OF_PEOPLE = r"\b(?:Author|Committer|From|To|Cc|Signed-off-by|Reviewed-by|Reported-by|Tested-by):\s{1,8}"
 _KEY = r"\b(?:ssh-(?:rsa|dss|ed25519)|ecdsa-sha2-nistp\d{3}|sk-[\w@.-]{1,60}) (?:AAAA[\w+/=]{1,4000}|\[redacted\])[ \t]"
 _OPTIONS = r"(?: -[bcDEeFIiJLlmOopQRSWw] \S+| -\S+){0,20}"
+#: Words behind `ssh` in a sentence.
+_OF_SSH = (
+    r"(?:exited|to|keys?|connections?|is|was|has|failed|logins?|access|config|from|and|or|into|via|version|client|server|"
+    r"sessions?|daemon|ports?|timed|does|not|on|with|for|cannot|could|process|command|the)\b"
+)
 _REMOTE = r"\b(?:ssh|scp|sftp|rsync|mosh|ssh-copy-id)\s[^\n@]{0,200}?(?<=[\s\"'])"
 
 #: A name with a number in it, and what looks like one: an architecture, a version, a NUMA node, a device.
@@ -50,7 +55,7 @@ _WHERE: tuple[tuple[str, str], ...] = (
     (" ON ", r"\*\*\* (?:JOB|STEP) \S{1,40} ON (?P<host>HOST) "),
     # torchrun: `  host      : gpu001.cluster`; ssh
     ("host", r"(?m)^\s*host\s{1,8}: (?P<host>HOST)$"),
-    ("ssh", rf"(?m)(?:^|[#$;&|\"'] ?)ssh{_OPTIONS} (?:[\w.-]+@)?(?P<host>HOST)"),
+    ("ssh", rf"(?m)(?:^|[#$;&|\"'] ?)ssh{_OPTIONS} (?:[\w.-]+@)?(?P<host>(?!{_OF_SSH})HOST)"),
     ("ssh", rf"\bssh{_OPTIONS}(?: to)? (?:[\w.-]+@)?(?P<host>(?=[\w-]*\d|[\w-]+\.\w)HOST)"),
     # the tools of infiniband-diags: `"MF0;leaf01:MQM9790/U1"`, `"gpu001 mlx5_0"`, `CA: gpu001 mlx5_0:`
     (";", r"(?:MF0|SwitchIB Mellanox Technologies|Quantum Mellanox Technologies);(?P<switch>HOST):"),
@@ -112,7 +117,7 @@ _WHERE: tuple[tuple[str, str], ...] = (
     (" host ", rf"\b(?:to|from|for|on) host (?:(?P<host>{HOST}?)(?=:? port\b))"),
     (" host ", r"\b(?:to|from|for|on) host (?P<host>[A-Za-z][A-Za-z_.-]{0,200}\d[\w.-]{0,200})"),
     ("-", rf"(?:\b(?:srun|salloc|sbatch|sinfo|squeue|sattach)\b|#SBATCH\b)[^\n]{{0,300}}?\s-[wx][ =]?(?P<host>{_LIST})"),
-    ("-", rf"(?:\b(?:srun|salloc|sbatch)\b|#SBATCH\b)[^\n]{{0,300}}?\s-A[ =]?(?P<name>[^\W_][\w.-]{{0,63}})"),
+    ("-", r"(?:\b(?:srun|salloc|sbatch)\b|#SBATCH\b)[^\n]{0,300}?\s-A[ =]?(?P<name>[^\W_][\w.-]{0,63})"),
     ("-", rf"\b(?:pdsh|clush|nodeset|clubak)\b[^\n]{{0,300}}?\s-[abLqRS]{{0,4}}[wx][ =]?(?P<host>{_LIST})"),
     ("-H", rf"\b(?:mpirun|mpiexec|orterun|prterun|horovodrun|mpiexec\.hydra)\b[^\n]{{0,300}}?\s-H[ =]?(?P<host>{_LIST})"),
     ("-", rf"(?<!\S)--?(?:nodelist|exclude|hosts?|node|nodes|nodename|master[-_]addr|submit-host|rdzv[-_]endpoint)[= ][\"']?(?P<host>[A-Za-z]{_LIST[6:]})"),
@@ -134,7 +139,7 @@ _WHERE: tuple[tuple[str, str], ...] = (
     # what ssh, sudo and PyTorch print
     ("ermanently added", rf"Permanently added '\[?(?P<host>{HOST})"),
     (": ssh: ", rf"(?m)^(?P<host>{HOST}): ssh: "),
-    ("ser", rf"(?i)\buser(?:name)?[ ]?[/,&+:][ ]?pass\w{{0,6}}[ \t]{{0,8}}[:=][ \t]{{0,8}}(?P<user>{_USER})"),
+    ("ser", rf"(?i)\buser(?:name)?[ ]?[/,&+:][ ]?pass\w{{0,6}}[ \t]{{0,8}}[:=][ \t]{{0,8}}(?P<user>{_USER})(?=[ \t]{{0,4}}[/,:])"),
     ("resolve host", rf"resolve host(?:name)?:? [\"']?(?P<host>{HOST})"),
     ("addresses of", rf"network addresses of \(\[?(?P<host>{HOST})"),
     ("rdzv_endpoint", rf"(?m)^\s{{0,8}}rdzv_endpoint\s{{1,8}}: (?P<host>[A-Za-z]{HOST[6:]})"),
@@ -150,7 +155,7 @@ _WHERE: tuple[tuple[str, str], ...] = (
     ("-", rf"\b{_CLIENT}\b[^\n|;]{{0,200}}?\s-[uU] ?(?P<user>{_USER})"),
     (":/", rf"(?m)^(?P<host>[A-Za-z]{HOST[6:]}):/\S{{0,300}}\s{{1,40}}(?:on\s)?/\S{{0,300}}\s{{1,40}}(?:type\s)?(?:nfs4?|ceph|glusterfs)\b"),
     ("cifs", rf"(?<![:\w/])//(?P<host>{HOST})/"),
-    (".", rf"(?m)^(?:\d{{1,3}}\.){{3}}\d{{1,3}}[ \t]{{1,20}}{_NO_LINK[:-2]})(?P<host>(?=\S{{0,200}}[\d.]\S)[A-Za-z]{HOST[6:]})(?:[ \t]{{1,20}}(?P<host2>[A-Za-z]{HOST[6:]}))?(?:[ \t]{{1,20}}(?P<host3>[A-Za-z]{HOST[6:]}))?[ \t\r]*$"),
+    (".", rf"(?m)^(?:\d{{1,3}}\.){{3}}\d{{1,3}}[ \t]{{1,20}}{_NO_LINK[:-2]})(?P<host>(?=\S{{0,200}}[\d.])[A-Za-z]{HOST[6:]})(?:[ \t]{{1,20}}(?P<host2>[A-Za-z]{HOST[6:]}))?(?:[ \t]{{1,20}}(?P<host3>[A-Za-z]{HOST[6:]}))?[ \t\r]*$"),
     # a setting: `host = "gpu001"`, `node: gpu-17`; without a number only where it is in quotes
     ("o", rf"(?i)(?<![\w.-])(?:host|node|server|worker|machine){_IS}(?:\\?[\"'])?(?P<host>{NO_HOST}{_NUMBERED})(?=\\?[\"'\s,;:}})\]]|$)"),
     ("ost", rf"(?i)(?<![\w.-])host(?:name)?{_IS}\\?[\"'](?P<host>{NO_HOST}[A-Za-z][\w-]{{2,62}})\\?[\"']"),
