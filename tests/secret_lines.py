@@ -103,6 +103,22 @@ DRAWS: Mapping[str, Callable[[random.Random], str]] = {
 
 #: Secrets, as they must not leave a node.
 SECRETS = """\
+the password is {plainpw}
+the password for the BMC is {plainpw}.
+Password for '{~user}' is '{pw}'
+the token is {alnum20}, do not share it
+my api key is {alnum20}
+passphrase of the vault was "{plainpw}"
+user/pass: {~user} / {plainpw}
+username/password: {~user}/{pw}
+echo {plainpw} | docker login nvcr.io --username {~user} --password-stdin
+echo '{pw}' | sudo podman login -u {~user} --password-stdin quay.io
+MINIO_SECRET_KEY={alnum24}
+mlflow: MLFLOW_TRACKING_PASSWORD={plainpw}
+jdbc:sqlserver://db1:1433;databaseName=x;user=sa;password={plainpw};
+fs.s3a.secret.key={aws}
+mount -t cifs //fs/share /mnt -o username=x,password={plainpw}
+checkpoint_key={aws}
 db_password: >-\\n  {pw}
   password: |\\n    {word}
 auth:\\n  client_secret: |-\\n      {plainpw}\\n      {plainpw}
@@ -303,6 +319,49 @@ request signature: {b32}
 
 #: Identities, as `preflight redact` must replace them; what is learnt in one line is known in all.
 IDENTITIES = """\
+host = "{host}"
+node: "{host}"
+"host": "{host}",
+{{"level":"error","node":"{host}","msg":"x"}}
+[head]\\nhost = {host}\\nport = 6379
+hosts: [{host}, {host}]
+hosts:\\n  - {host}\\n  - {host}
+all:\\n  hosts:\\n    {host}:\\n      ansible_host: 10.0.0.3
+{host} ansible_host=10.0.0.3 ansible_user={user}
+fatal: [{host}]: UNREACHABLE! => {{"changed": false}}
+{host} : ok=3 changed=1
+pdsh@{host}: {host}: ssh exited with exit code 255
+clush: {host}: exited with exit code 1
+---------------\\n{site}[001-064] (64)\\n---------------\\nOK
+clush -bw {site}[1-9] uptime
+#SBATCH -w {host}
+#SBATCH -A {site}
+salloc: Nodes {site}[01-04] are ready for job
+Not responding       root      2026-11-21T03:00:00 {host}
+scontrol show node {host}
+kubectl drain {host} --force
+node/{host} cordoned
+mpirun noticed that process rank 3 with PID 0 on node {host} exited on signal 9 (Killed).
+Warning: Permanently added '{host}' (ED25519) to the list of known hosts.
+ssh: Could not resolve hostname {host}: Name or service not known
+{host}: ssh: connect to host 10.0.0.9 port 22: No route to host
+ssh -p 2222 {user}@10.0.0.9
+rdzv_endpoint    : {host}:29500
+deepspeed --include {host}:0,1@{host}:0,1 train.py
+[1,0]<stdout>:{host}:4711:4711 [0] NCCL INFO cudaDriverVersion 12040
+<14>1 2026-11-21T03:00:00Z {host} slurmd 123 - - launch
+SlurmctldHost={host}(10.0.0.1)
+StorageUser={user}
+mysql -h {host} -u {user} -px slurm_acct_db
+10.0.0.7 {host} {host}.{site}.com
+{host}:/export/home on /home type nfs4 (rw,relatime)
+mount -t cifs //{host}/share /mnt -o username={user},password=x
+pam_unix(sudo:session): session opened for user root by {user}(uid=1001)
+{user}:$6$abcdefgh${b64}:19000:0:99999:7:::
+wandb: Currently logged in as: {user} ({site}). Use it
+arn:aws:iam::123456789012:user/{user}
+MAIL=/var/mail/{user}
+login with user {user} and go
 Host jump\\n  HostName {host}\\n  User {user}
 systemd[1]: Started Session 12 of User {user}.
 PING {host} (192.0.2.7) 56(84) bytes of data.
@@ -408,6 +467,18 @@ https://wandb.ai/{user}/proj
 
 #: What only looks like a secret: it must stay, character by character.
 LOOKALIKES = """\
+checkpoint_key: model.layers.{~number}.weight
+checkpoint_key: model.layers.0.self_attn.q_proj.weight
+state_key = module.encoder.block.3.attn.weight
+password: (not set)
+the password is required here
+the token is invalid
+the token count is 4096
+the secret is missing
+my api key is expired
+user/pass: required
+echo done | tee --append x
+kv_cache_key: layers.11.k
 cookie=0x0, duration=12.3s, table=0, n_packets=7
 token: |
 password: >= 8 characters
@@ -577,6 +648,28 @@ def drawn(template: str, chance: random.Random) -> tuple[str, list[str]]:
 
 #: What only looks like an identity: `preflight redact` leaves it as it is.
 NO_IDENTITIES = """\
+rank0: ready\\nrank1: ready\\nrank2: ready
+GPU0: 80 GB\\nGPU1: 80 GB\\nGPU2: 80 GB
+gpu0: ok\\ngpu1: ok\\ngpu2: ok
+node0: 512 GB\\nnode1: 512 GB\\nnode2: 512 GB
+enp1s0f0: up\\nenp1s0f1: up\\nenp1s0f2: up
+layer01: 0.9\\nlayer02: 0.8\\nlayer03: 0.7
+fan1: 5000 RPM\\nfan2: 5000 RPM\\nfan3: 5000 RPM
+mlx5_0: up\\nmlx5_1: up\\nmlx5_2: up
+ata1: SATA link up\\nata2: SATA link up\\nata3: SATA link down
+host: localhost
+host = "any"
+node: v18.2.0
+node: node0
+machine: x86_64
+ssh exited with exit code 255
+RAX: 0000000000000000 RBX: ffff9d3c4e2a1000 RCX: 0000000000000027
+mce: [Hardware Error]: CPU 3: Machine Check: 0 Bank 7: cc00008000010092
+nccl commit 8c6c5951c3e1f1cb
+Linux version 5.15.0-101-generic (buildd@lcy02-amd64-032) (gcc 11.4.0)
+127.0.0.1 dev eth0
+User: arn:aws
+hosts: [localhost]
 [rank0:1234] starting
 [12345:678] x
   User guide of the site

@@ -108,6 +108,46 @@ def test_a_file_without_a_host_is_no_success(tmp_path: Path) -> None:
     assert "mybox" not in (tmp_path / "c.txt").read_text()
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "gpu001: Link detected: yes\ngpu002: Link detected: no\n",
+        "gpu101: up\ngpu102: up\ngpu103: up\n",
+        "node-01: driver 550.54.15\nnode-02: driver 535.161.08\n",
+        "trainbox7.acme.internal: ok\ntrainbox8.acme.internal: ok\ntrainbox9.acme.internal: ok\n",
+        "wolf-3: GPU 0: NVIDIA H100\nwolf-3: GPU 1: NVIDIA H100\nwolf-4: x\nwolf-11: x\n",
+    ],
+)
+def test_heads_of_lines_of_pdsh_name_hosts(text: str, tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text(text)
+    run("redact", str(tmp_path / "a.log"), "-o", str(tmp_path / "b.log"))
+    left = (tmp_path / "b.log").read_text()
+    for name in re.findall(r"(?m)^([\w.-]+): ", text):
+        assert name not in left
+
+
+@pytest.mark.parametrize("host", ["gpu3", "nv4", "rank2"])
+def test_a_host_that_is_called_like_a_device_leaves_the_devices(host: str, tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text(f"{host}:1:1 [0] NCCL INFO x\nGPU3 NV4 rank2 {host}\n")
+    run("redact", str(tmp_path / "a.log"), "-o", str(tmp_path / "b.log"), expect=(3,))
+    assert re.fullmatch(rf"node-a\d:1:1 \[0\] NCCL INFO x\nGPU3 NV4 rank2 {host}\n", (tmp_path / "b.log").read_text())
+
+
+def test_names_with_addresses_in_them(tmp_path: Path) -> None:
+    names = ("ip-10-0-1-007", "ip-10-0-1-7", "ip-10-0-1-7-ib0", "x-10-0-1-7", "ip-10-0-1-8")
+    (tmp_path / "a.log").write_text("".join(f"{name}:1:1 [0] NCCL INFO x\n" for name in names))
+    run("redact", str(tmp_path / "a.log"), "-o", str(tmp_path / "b.log"))
+    aliases = re.findall(r"(?m)^(.*?):", (tmp_path / "b.log").read_text())
+    assert len(set(aliases)) == len(names)
+    assert not set(aliases) & set(names)
+
+
+def test_a_rank_s_host_at_the_end_of_a_line(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("FAIL  job.log: TCP sockets carry the traffic of zebra006 (rank\n8), but\n")
+    run("redact", str(tmp_path / "a.txt"), "-o", str(tmp_path / "b.txt"))
+    assert "zebra" not in (tmp_path / "b.txt").read_text()
+
+
 def test_a_node_that_is_called_like_a_word_is_stated(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"schema": "preflight.evidence/1", "node": "fabric", "records": {"a": "x"}}')
     result = CliRunner().invoke(main, ["redact", str(tmp_path / "a.json"), "-o", str(tmp_path / "b.json")])

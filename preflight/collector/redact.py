@@ -63,7 +63,7 @@ _PAIR = re.compile(
 _WORD_OF_A_SENTENCE = re.compile(r"[A-Za-z]?[a-z]*[a-z'][,;.:!?)]?|[A-Z]{2,12}|\W+|[\w-]+[:=(].*|.*\(\)?", re.S)
 
 #: What sets a colour, also as tools write it that show escapes; and what stands for one: white space, in no text.
-_COLOUR = re.compile(r"(?:\x1b|\\x1b|\\u001b|\\033|\u241b)\[[0-9;?]{0,32}[A-Za-z]", re.I)
+_COLOUR = re.compile(r"(?:\x1b|\\x1b|\\u001b|\\033|\u241b)\[(?:[0-9;?]{1,32}[A-Za-z]|[mKHJ])", re.I)
 _IN_PLACE = "\x1c"
 
 #: Characters of the shortest text that can name a secret and have one, and of the longest name.

@@ -86,10 +86,12 @@ _ALGORITHM = re.compile(
 )
 _REFERENCE = re.compile(
     r"\$\{?[A-Za-z_]\w{0,100}\}?|\$\(.{0,200}|%\(?\w{0,40}\)?s?|\{\{.{0,200}|<[A-Za-z][\w .-]{0,60}>"
-    r"|[*x.•…]{2,}|\[[A-Za-z]{1,20}\]"
+    r"|\([a-z]{2,20}\)?|[*x.•…]{2,}|\[[A-Za-z]{1,20}\]"
     r"|[|>][-+=0-9]{0,3}|\{[\w.()\[\]]{1,80}\}.{0,3}|#[0-9a-fA-F]{3,8};?|[a-z-]{2,20}:|[\[{(<]{1,3}[\])}>]{0,3},?"
 )
 _CALL, _MEMBER = re.compile(r"[A-Za-z_][\w.]{0,100}\("), re.compile(r"[a-z]\w{0,40}\.[A-Za-z][A-Za-z_.]{0,40}")
+#: The name of a tensor: `model.layers.0.mlp.gate_proj.weight`.
+_DOTTED = re.compile(r"[a-z_]{1,40}[0-9]{0,2}(?:\.(?:[a-z_]{1,40}[0-9]{0,2}|[0-9]{1,6})){2,20}")
 _PATHS = ("/", "~/", "./", "../", "file:", "http://", "https://")
 
 
@@ -169,6 +171,7 @@ def _looks_secret(value: str, tight: bool) -> bool:
         len(value) < 6
         or _CALL.match(value)
         or (not tight and _MEMBER.fullmatch(value))
+        or _DOTTED.fullmatch(value)
         or _ALGORITHM.fullmatch(value)
         or _OCTETS.fullmatch(value)
     ):

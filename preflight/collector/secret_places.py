@@ -2,7 +2,7 @@
 
 import re
 
-from .secret_names import MARK
+from .secret_names import MARK, WEAK, is_secret_value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -121,6 +121,23 @@ _CHPASSWD = re.compile(
     r"(\becho (?:-\w{1,4} )?(?:\\?[\"'])?[A-Za-z_][\w.-]{0,63}:)([^\s\0|]{1,256}?)"
     r"(?=(?:\\?[\"'])?[ \t]{0,8}\|[ \t]{0,8}(?:sudo )?(?:/usr/sbin/)?chpasswd)"
 )
+#: `echo x | docker login --password-stdin`
+_STDIN = re.compile(
+    r"(\becho (?:-\w{1,4} )?(?:\\?[\"'])?)([^\s\0|$\"'][^\s\0|]{0,255}?)"
+    r"(?=(?:\\?[\"'])?[ \t]{0,8}\|[^\n|]{0,200}--(?:password-)?stdin\b)"
+)
+#: Sentences: `the password for x is y`, `secret was: y`; and the second of two: `user/pass: x / y`.
+_SENTENCE = re.compile(
+    r"(\b(?:passw(?:or)?d|passphrase|passcode|pwd?|secret|token|credentials?|(?:api|access|private|secret)[ _-]key)"
+    r"(?:[ ](?:for|of|on|to|at)[ ](?:[^\n.;:=]|\.(?=\w)){1,60}?)?[ ](?:is|was|are)[:=]?[ \t]{1,4})(?P<sign>\\?[\"'`]?)([^\s\0\"'`]{6,200})",
+    re.I,
+)
+_SECOND_OF_TWO = re.compile(
+    r"(\b(?:user(?:name|id)?|login)[ ]?[/,&+:][ ]?(?:pass(?:w(?:or)?d)?|pwd?|secret)\b[ \t]{0,8}[:=][ \t]{0,8}"
+    r"[^\s\0/:,<]{1,64}[ \t]{0,4}[/:,][ \t]{0,4})([^\s\0\"'<]{4,200})",
+    re.I,
+)
+_LETTER, _DIGIT = re.compile("[A-Za-z]"), re.compile("[0-9]")
 _SHADOW = re.compile(r"(?<![\w$])\$(?:1|2[aby]?|5|6|y|7|gy|apr1)\$[./A-Za-z0-9,=$]{12,}")
 
 
@@ -139,6 +156,12 @@ def in_places(text: str) -> str:
         text = _OPENSSL.sub(_second, text)
     if "chpasswd" in text:
         text = _CHPASSWD.sub(_second, text)
+    if "stdin" in text:
+        text = _STDIN.sub(_second, text)
+    if " is" in text or " was" in text or " are" in text:
+        text = _SENTENCE.sub(_at_the_end, text)
+    if "pass" in text or "pw" in text or "Pass" in text:
+        text = _SECOND_OF_TWO.sub(_second, text)
     if "andb" in text or "ANDB" in text:
         text = _WANDB.sub(_second, text)
     return _arguments(text)
@@ -148,6 +171,15 @@ def _second(found: "re.Match[str]") -> str:
     return found.group(1) + (
         found.group(2) if found.group(2).lower().rstrip(".,;)") in ("public", MARK, "is", "for") else MARK
     )
+
+
+def _at_the_end(found: "re.Match[str]") -> str:
+    """Redact the last word of a sentence that names a secret, if it is no word of a language."""
+    value = found.group(3).rstrip(".,;!?)")
+    mixed = _DIGIT.search(value) and _LETTER.search(value)
+    if not mixed or not is_secret_value(value, WEAK, True, True):
+        return found.group()
+    return found.group(1) + found.group("sign") + MARK + found.group(3)[len(value) :]
 
 
 def _arguments(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 #: What heads a column of names.
 _USERS = frozenset(("USER", "UID", "OWNER", "RUSER", "EUSER", "USERNAME", "User", "user"))
@@ -33,18 +33,10 @@ _NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}(?=[+$]?\Z)")
 _NODES = re.compile(r"[^\W_][\w.,\[\]-]{0,2000}\Z")
 
 
-def in_text(text: str, found: Callable[[str, str], str]) -> str:
-    """Hand every name in a column of names to ``found``; return the text with what that gave."""
+def cells(text: str) -> Iterator[tuple[str, int, int]]:
+    """Yield the names in columns of names: of which kind, from where to where."""
     if not _HEAD.search(text):
-        return text
-    pieces, done = [], 0
-    for kind, start, end in _cells(text):
-        pieces += [text[done:start], found(kind, text[start:end])]
-        done = end
-    return "".join(pieces) + text[done:]
-
-
-def _cells(text: str) -> Iterator[tuple[str, int, int]]:
+        return
     kinds: Mapping[int, str] = {}
     at = 0
     for line in text.splitlines(keepends=True):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from preflight.redact import columns, own
-from preflight.redact.where import PLACES
+from preflight.redact import columns, lists, own
+from preflight.redact.where import NUMBERED, PLACES
 from preflight.redact.words import ACCOUNTS, NO_USERS, is_domain
 
 #: Called with the kind of a name and the name; returns what to put in its place.
@@ -20,10 +20,11 @@ _KEYS: Mapping[str, str] = {
          "master_addr", "slurm_job_first_node", "slurm_topology_addr", "slurm_nodelist", "slurm_job_nodelist",
          "slurm_step_nodelist", "slurm_nodename", "slurmctld_host", "submit_host", "nodelist", "batchhost",
          "reqnodelist", "excnodelist", "slurm_job_exclude_nodes", "slurm_step_launcher_host",
-         "ompi_mca_orte_node_regex", "prte_hosts"), "host"),
+         "ompi_mca_orte_node_regex", "prte_hosts", "ansible_host", "slurmctldhost", "backuphost", "controlmachine",
+         "accountingstoragehost", "accountingstoragebackuphost", "storagehost", "dbdhost"), "host"),
     **dict.fromkeys(
         ("user", "username", "logname", "slurm_job_user", "sudo_user", "userid", "user_name", "owner", "ruser",
-         "mail_user"), "user"),
+         "mail_user", "ansible_user", "storageuser", "accountingstorageuser"), "user"),
     **dict.fromkeys(
         ("job_name", "jobname", "slurm_job_name", "slurm_job_account", "slurm_cluster_name", "slurm_job_partition",
          "slurm_job_reservation", "slurm_job_qos", "slurm_job_comment", "account", "partition", "namespace", "pod_name",
@@ -39,8 +40,11 @@ _NO_PEOPLE = frozenset((
     "buildd", "mockbuild", "guide", "space", "code", "mode", "id", "name", "data", "defined", "level", "land",
     "input", "request", "manual", "interface", "specified", "and", "or", "is", "was", "has", "can", "may",
     "experience", "agent", "accounts", "account", "namespace", "namespaces", "process", "processes", "buffer",
-    "memory", "the", "this", "a", "limit", "limits",
+    "memory", "the", "this", "a", "limit", "limits", "arn",
 ))  # fmt: skip
+
+#: Keys of documents whose values name a host if they have a number, as names of hosts do.
+_MAYBE_HOSTS = frozenset(("host", "hosts", "node", "nodes", "server", "worker", "workers", "machine"))
 
 #: Keys whose values are names only in documents: in a text too much else is called so.
 _IN_DOCUMENTS = ("comment", "owner")
@@ -62,21 +66,38 @@ _FOLDED = re.compile(
 def in_text(text: str, found: Found) -> str:
     """Hand every name in a known place to ``found``; return the text with what that gave."""
 
-    def replace(kind: str) -> Callable[[re.Match[str]], str]:
-        def one(match: re.Match[str]) -> str:
-            start, end = match.span("name")
-            put = _name(kind, match["name"], found)
-            return match.string[match.start() : start] + put + match.string[end : match.end()]
+    def one(kind: str, name: str) -> str:
+        return _name(kind, name, found)
 
-        return one
+    def each(match: re.Match[str]) -> str:
+        return _replaced(match[0], one, ((of.rstrip("2345"), *_span(match, of)) for of in match.re.groupindex))
 
-    for sign, pattern, kind in PLACES:
+    for sign, pattern in PLACES:
         if sign in text:
-            text = pattern.sub(replace(kind), text)
-    text = columns.in_text(text, lambda kind, name: _name(kind, name, found))
+            text = pattern.sub(each, text)
+    for spans in (columns.cells, lists.items):
+        text = _replaced(text, one, spans(text))
     if ":" in text or "=" in text:
-        text = _KEYED.sub(lambda match: replace(_KEYS[match["key"].lower()])(match), text)
+        text = _KEYED.sub(
+            lambda match: _replaced(match[0], one, [(_KEYS[match["key"].lower()], *_span(match, "name"))]), text
+        )
     return text
+
+
+def _span(match: re.Match[str], group: str) -> tuple[int, int]:
+    """Return where a group stands in what was matched."""
+    start, end = match.span(group)
+    return start - match.start(), end - match.start()
+
+
+def _replaced(text: str, one: Found, spans: Iterable[tuple[str, int, int]]) -> str:
+    """Return a text with what ``one`` makes of the names in it: of which kind, from where to where."""
+    pieces, done = [], 0
+    for kind, start, end in spans:
+        if start >= done:  # a group that took no part starts before
+            pieces += [text[done:start], one(kind, text[start:end])]
+            done = end
+    return "".join(pieces) + text[done:]
 
 
 def by_key(key: str, value: str, found: Found, ours: bool = False) -> str:
@@ -87,6 +108,8 @@ def by_key(key: str, value: str, found: Found, ours: bool = False) -> str:
     if ours and key in own.KEYS:
         return value if " " in value else _name("host", value, found) if not value.startswith("@") else value
     kind = _KEYS.get(key.lower())
+    if kind is None and key.lower() in _MAYBE_HOSTS and NUMBERED.fullmatch(value):
+        kind = "host"
     if key.lower() in ("serial", "serial_number", "board_serial"):
         kind = "serial"
     return value if kind is None or not value.strip() else _name(kind, value, found)
@@ -95,13 +118,17 @@ def by_key(key: str, value: str, found: Found, ours: bool = False) -> str:
 def _name(kind: str, text: str, found: Found) -> str:
     """Hand over what a place for names holds: a name, a list of names, or a word that is no name."""
     if kind == "serial":
-        return found(kind, text) if re.search(r"\d", text) and re.search(r"[1-9A-Za-z]", text) else text
+        letters = text.isalpha() and text.isupper() and len(text) > 6
+        return found(kind, text) if letters or (re.search(r"\d", text) and re.search(r"[1-9A-Za-z]", text)) else text
     if (
         text.isdigit()
         or text.lower() in _NO_NAMES
         or (kind == "user" and text.lower() in (ACCOUNTS | NO_USERS | _NO_PEOPLE))
     ):
         return text
+    if kind == "user":
+        first, sign, rest = text.partition(",")
+        return found(kind, first) + sign + rest
     if kind != "host":
         return found(kind, text)
     return _FOLDED.sub(lambda match: found(kind, match[1]) + (match[2] or ""), text)

@@ -20,10 +20,14 @@ _STEMS = {
 #: Words that names are made of; letters of other alphabets are words of their own.
 WORD = re.compile(r"[A-Za-z0-9]+|[^\W_A-Za-z0-9]+")
 _NUMBER = re.compile("[0-9]+")
-_DASHED_ADDRESS = re.compile(r"(.*?)((?:25[0-5]|2[0-4]\d|1?\d?\d)(?:-(?:25[0-5]|2[0-4]\d|1?\d?\d)){3})", re.A)
+_OCTET = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
+_DASHED_ADDRESS = re.compile(rf"(?<!\d){_OCTET}(?:-{_OCTET}){{3}}(?!\d)", re.A)
 
 #: Numbers in a host's name, and their digits, up to which they are kept: rack, chassis, node; more is an identity.
 _MOST_NUMBERS, _MOST_DIGITS = 3, 5
+
+#: What tools number from zero: a host of this name cannot be told from a device.
+_DEVICE = re.compile(r"(?:gpu|cpu|nic|nv|rank|hca|cuda)[0-9]{1,2}")
 
 #: Letters that a series of host names needs before unknown names of it are taken for hosts, too.
 _LEAST_STEM = 3
@@ -103,7 +107,12 @@ class Names:
     def _is_common(kind: str, name: str) -> bool:
         """Tell whether a name is also a word of a tool, or too short to be told from one."""
         lower = name.lower()
-        return lower in vocabulary() or len(lower) < 3 or (lower.isdigit() and kind != "serial")
+        return (
+            lower in vocabulary()
+            or len(lower) < 3
+            or (lower.isdigit() and kind != "serial")
+            or _DEVICE.fullmatch(lower) is not None
+        )
 
     def _counts(self, name: str) -> bool:
         """Tell whether names like this one, with other numbers, can be taken for hosts of the site."""
@@ -153,8 +162,9 @@ class Names:
         if found := _DASHED_ADDRESS.search(name):
             import ipaddress
 
-            alias = self._keyed.ipv4(ipaddress.IPv4Address(found[2].replace("-", ".")))
-            return f"{self._series_alias(kind, 'ip-')}-{str(alias).replace('.', '-')}"
+            alias = self._keyed.ipv4(ipaddress.IPv4Address(found[0].replace("-", ".")))
+            pattern = f"{name[: found.start()]}#.#{name[found.end() :]}"
+            return f"{self._series_alias(kind, pattern)}-{str(alias).replace('.', '-')}"
         if not self._plain(name):
             return self._numbered(kind)
         numbers = "-".join(_NUMBER.findall(name))

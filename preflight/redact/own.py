@@ -56,8 +56,8 @@ _FORMATS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 )  # fmt: skip
 _SHOWN = tuple((name, re.compile(sign), tuple(map(re.compile, places))) for name, sign, places in _FORMATS)
 
-#: NCCL's checks name hosts of a log by their ranks.
-_RANKED = re.compile(r"\bof (?P<names>[^\W_][\w.-]{0,252}) \((?:ranks? \d|\d{1,7} ranks\))")
+#: NCCL's checks name hosts of a log by their ranks; a line may end within.
+_RANKED = re.compile(r"\bof\s{1,40}(?P<names>[^\W_][\w.-]{0,252})\s{1,40}\((?:ranks?\s{1,40}\d|\d{1,7}\s{1,40}ranks\))")
 
 #: What stands where nodes are named, and is none.
 _NO_NODES = ("the run's logs", "the fabric", "@")

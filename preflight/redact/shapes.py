@@ -30,6 +30,11 @@ SHAPES = re.compile(
 _VERSION_BEFORE = re.compile(
     r"(?i)(?:\b(?:version|vers?|release|firmware|fw|driver|vbios|bios|rev|build)\b[\w \t\"':=(]{0,16}|[0-9]\.[0-9]+-)$"
 )
+#: What stands before 16 hexadecimal digits that are a register, the status of a machine check, or a commit.
+_NO_GUID_BEFORE = re.compile(
+    r"\b(?:R[A-D]X|R[SD]I|R[BSI]P|R\d\d|[CD]R\d|[DEFGS]S|knlGS|EFLAGS|ORIG_RAX|Bank \d{1,3}|STATUS|ADDR|MISC|TSC|SYND|IPID|"
+    r"[Cc]ommit|[Cc]ode)(?::[ ]?(?:0000:)?|[ ])(?:0x)?$"
+)
 _ADDRESS_DASH = re.compile(rf"(?<![0-9.]){_OCTET}(?:\.{_OCTET}){{3}}-$")
 
 #: An address with the length of its prefix, as text and as ``ip -j addr`` has it.
@@ -40,6 +45,11 @@ _SURE = re.compile(
     rf"(?:\b[SHR]-|0[xX])({_HEX}{{16}})(?![0-9A-Za-z_])|{_BEFORE}(?<!:)({_HEX}{{4}}(?::{_HEX}{{4}}){{3}})(?![0-9A-Za-z_:])",
     re.A,
 )
+
+
+def _line_before(match: re.Match[str], before: str) -> str:
+    """Return what stands before a match on its line; ``before``: the text before that in which it was found."""
+    return (before + match.string[max(0, match.start() - 40) : match.start()])[-40:].rpartition("\n")[2]
 
 
 class Shapes:
@@ -66,13 +76,14 @@ class Shapes:
         if kind in ("dashes", "dots", "enx"):
             return self._separated(text)
         digits = text[2:] if kind == "prefixed" else text
-        if kind == "bare" and digits.isdigit() and int(digits, 16) not in self.guids:
+        named_otherwise = digits.isdigit() or _NO_GUID_BEFORE.search(_line_before(match, before))
+        if kind == "bare" and named_otherwise and int(digits, 16) not in self.guids:
             return text
         return text[: len(text) - len(digits)] + self.guid(digits)
 
     @staticmethod
     def _is_version(match: re.Match[str], before: str) -> bool:
-        line = (before + match.string[max(0, match.start() - 40) : match.start()])[-40:].rpartition("\n")[2]
+        line = _line_before(match, before)
         return bool(_VERSION_BEFORE.search(line)) and not _ADDRESS_DASH.search(line)
 
     def ipv4(self, text: str) -> str:

@@ -18,8 +18,8 @@ from preflight.redact.where import OWNER
 from preflight.redact.words import TOPS, is_domain
 
 #: What separates, other than a character that no name has: colours, escapes of JSON and HTML, `%2F` of addresses.
-_COLOUR = re.compile(r"(?:\x1b|\\x1b|\\u001b|\\033|␛)\[[0-9;?]{0,32}[A-Za-z]", re.I)
-_ESCAPE = re.compile(r"\x1b\[[0-9;?]{0,32}[A-Za-z]")
+_COLOUR = re.compile(r"(?:\x1b|\\x1b|\\u001b|\\033|␛)\[(?:[0-9;?]{1,32}[A-Za-z]|[mKHJ])", re.I)
+_ESCAPE = re.compile(r"\x1b\[(?:[0-9;?]{1,32}[A-Za-z]|[mKHJ])")
 _SEPARATES = (
     r"(?:\x1b|\\x1b|\\u001b|␛)?\[[0-9;?]{1,32}m|\x1b\[(?:[0-9;?]{1,32}[A-Za-z]|[mKHJ])|\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[nrtbf])|"
     r"&(?:#x?[0-9a-fA-F]{1,6}|[a-z]{2,6});|%[0-9A-F]{2}"
@@ -230,7 +230,8 @@ class Redactor:
                 return known[0]
             before = self.hosts_replaced
             made = self._run(match)
-            if "." not in run and len(self._runs) < _REMEMBERED:  # what looks like a version depends on its place
+            # what looks like a version, a register or a commit depends on its place
+            if "." not in run and len(run) != 16 and len(self._runs) < _REMEMBERED:
                 self._runs[run] = made, self.hosts_replaced - before
             return made
         if match["home"]:
