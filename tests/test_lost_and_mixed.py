@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -68,7 +68,7 @@ def only_tools(made: dict[str, Any]) -> None:
     made["records"][DMESG] = {"status": "ok", "rc": 0, "out": line, "err": ""}
 
 
-def found(checks: list[Check], documents: list[Evidence], cluster: str = "") -> dict[str, Any]:
+def found(checks: Sequence[Check], documents: list[Evidence], cluster: str = "") -> dict[str, Any]:
     return judge(documents, checks, decode(cluster.encode(), "cluster.toml") if cluster else None)
 
 
