@@ -17,11 +17,9 @@ from preflight.facts import NodeFacts
 from preflight.facts.container import GPU_NODES, gpu_nodes
 from preflight.facts.gpudirect import NEAR
 from preflight.facts.kernel import NVIDIA_VERSION
-from preflight.facts.kernel_log import DMESG
 from preflight.facts.pci import ROOT as PCI
 from preflight.facts.rdma import ROOT as IB
 from preflight.facts.rdma import Port, all_efa, is_software
-from preflight.facts.xid import events
 from preflight.lean import fields
 from preflight.model import Finding, Status, failed, skipped, unknown
 
@@ -81,10 +79,17 @@ def gpu_traces(node: NodeFacts) -> dict[str, str]:
     with suppress(EvidenceError):
         if any(device.vendor == "10de" and device.class_code >> 8 == _BRIDGE for device in node.pci):
             found[PCI_BUS] = "NVSwitches are on the bus"
-    with suppress(EvidenceError):
-        if events(node.kernel_log.lines).gpus:
-            found[DMESG] = "the kernel's log has Xids"
+    for key in node.evidence.keys("cmd:dmesg *"):
+        with suppress(EvidenceError):
+            if "NVRM: " in node.evidence.record(key).out and _xids(node):
+                found[key] = "the kernel's log has Xids"
     return found
+
+
+def _xids(node: NodeFacts) -> bool:
+    from preflight.facts.xid import events
+
+    return bool(events(node.kernel_log.lines).gpus)
 
 
 def of_switch(node: NodeFacts) -> Finding | None:

@@ -20,7 +20,7 @@ from preflight.model import Check
 from tests.machines import evidence, hgx_h100
 from tests.machines.fleet import machines
 
-CHECKS = registry().checks
+CHECKS = list(registry().checks)
 COUNT = [check for check in CHECKS if check.id == "gpu.count"]
 SETTINGS = [check for check in CHECKS if check.id == "fleet.gpu-settings"]
 RAILS = 'ports.compute = "mlx5_[0,3-6,9-11]"\n'
