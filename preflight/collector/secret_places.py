@@ -129,7 +129,8 @@ _STDIN = re.compile(
 #: Sentences: `the password for x is y`, `secret was: y`; and the second of two: `user/pass: x / y`.
 _SENTENCE = re.compile(
     r"(\b(?:passw(?:or)?d|passphrase|passcode|pwd?|secret|token|credentials?|(?:api|access|private|secret)[ _-]key)"
-    r"(?:[ ](?:for|of|on|to|at)[ ](?:[^\n.;:=]|\.(?=\w)){1,60}?)?[ ](?:is|was|are)[:=]?[ \t]{1,4})(?P<sign>\\?[\"'`]?)([^\s\0\"'`]{6,200})",
+    r"(?:[ ](?:for|of|on|to|at)[ ](?:[^\n.;:=]|\.(?=\w)){1,60}?)?[ ](?:is|was|are)[:=]?[ \t]{1,4})"
+    r"(?P<sign>\\?[\"'`]?)([^\s\0\"'`]{6,200})",
     re.I,
 )
 _SECOND_OF_TWO = re.compile(

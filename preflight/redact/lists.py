@@ -19,7 +19,8 @@ _ITEM = re.compile(r"(?<![\w.-])[A-Za-z][\w.-]{0,252}(?![\w.-])")
 
 #: `---------------` above and below the hosts that print the same, with their number.
 _RULED = re.compile(
-    r"(?m)^-{5,}[ \t\r]*\n(?P<names>[A-Za-z][\w.-]{0,100}(?:\[\d[\w.,\[\]-]{0,2000}|\d[\w.,\[\]-]{0,2000}(?= \()))(?: \(\d{1,6}\))?[ \t\r]*\n-{5,}[ \t\r]*$"
+    r"(?m)^-{5,}[ \t\r]*\n(?P<names>[A-Za-z][\w.-]{0,100}(?:\[\d[\w.,\[\]-]{0,2000}|\d[\w.,\[\]-]{0,2000}(?= \()))"
+    r"(?: \(\d{1,6}\))?[ \t\r]*\n-{5,}[ \t\r]*$"
 )
 
 #: What pdsh and clush put before a line: the name of a host; and their own words about one.

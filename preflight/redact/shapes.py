@@ -32,8 +32,8 @@ _VERSION_BEFORE = re.compile(
 )
 #: What stands before 16 hexadecimal digits that are a register, the status of a machine check, or a commit.
 _NO_GUID_BEFORE = re.compile(
-    r"\b(?:R[A-D]X|R[SD]I|R[BSI]P|R\d\d|[CD]R\d|[DEFGS]S|knlGS|EFLAGS|ORIG_RAX|Bank \d{1,3}|STATUS|ADDR|MISC|TSC|SYND|IPID|"
-    r"[Cc]ommit|[Cc]ode)(?::[ ]?(?:0000:)?|[ ])(?:0x)?$"
+    r"\b(?:R[A-D]X|R[SD]I|R[BSI]P|R\d\d|[CD]R\d|[DEFGS]S|knlGS|EFLAGS|ORIG_RAX|Bank \d{1,3}|STATUS|ADDR|MISC|TSC|SYND|"
+    r"IPID|[Cc]ommit|[Cc]ode)(?::[ ]?(?:0000:)?|[ ])(?:0x)?$"
 )
 _ADDRESS_DASH = re.compile(rf"(?<![0-9.]){_OCTET}(?:\.{_OCTET}){{3}}-$")
 
