@@ -268,7 +268,7 @@ def _pair(raw: object) -> Pair | None:
 def read(path: Path) -> Evidence:
     """Read one document from a file; raises OSError or DocumentError."""
     try:
-        return from_document(_decoded(lambda: decoding.read(path, longest=bounded.DOCUMENT), str(path)), str(path))
+        return from_document(_decoded(lambda: decoding.read(path), str(path)), str(path))
     except bounded.Unfit as error:
         raise DocumentError(f"{path} is not evidence: {error.strerror}") from None
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from preflight import bounded, decoding
+from preflight import bounded, decoding, report_file
 from preflight.nodeset import MOST_NAMES, excerpt, fold_for_slurm, unfold
 
 #: Bytes of a host file or report beyond which it is not believed to be one.
@@ -179,9 +179,11 @@ def _of_report(path: Path) -> tuple[str, ...]:
 
 def _report(path: Path) -> Mapping[str, Any]:
     try:
-        report = decoding.read(path, decoding.REPORT, b"{")
+        report = report_file.read(path)
     except OSError as error:
         raise TargetError(f"{path}: cannot be read: {error.strerror}") from None
+    except decoding.TooLarge as error:
+        raise TargetError(f"{path}: cannot be read: {error}") from None
     except ValueError:
         raise TargetError(f"{path}: is not JSON; give a report written with --json") from None
     if not isinstance(report, dict) or report.get("schema") != "preflight.report/1":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from preflight import decoding
+from preflight import decoding, report_file
 from preflight.commands import options
 from preflight.console import UsageError, progress
 from preflight.session import Session, load_evidence, saved_cluster, writable
@@ -65,7 +65,7 @@ def bundle(
     redactor = None if no_redact else made_redactor(also, hosts)
     with progress(f"packing {len(chosen)} nodes"):
         try:
-            files = list(bundles.contents(evidences, run, report, redactor))
+            files = bundles.contents(evidences, run, report, redactor)
             bundles.write(output, files, bundles.about(report, redactor is not None))
             if map_file and redactor:
                 write_map(redactor, map_file)
@@ -88,9 +88,11 @@ def _parted(paths: Sequence[Path]) -> tuple[list[tuple[Path, Mapping[str, Any]]]
         found = None
         if path.is_file():
             try:
-                found = decoding.read(path, decoding.REPORT, b"{")
+                found = report_file.read(path)
             except OSError as error:
                 raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+            except decoding.TooLarge as error:
+                raise UsageError(f"{path}: cannot be read: {error}") from None
             except ValueError:
                 found = None
         if isinstance(found, dict) and str(found.get("schema", "")).startswith("preflight.report/"):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from preflight import decoding
+from preflight import decoding, report_file
 from preflight.archive import ArchiveError
 from preflight.cluster import Cluster
 from preflight.diff.profile import profile
@@ -55,9 +55,11 @@ def _report(path: Path) -> Mapping[str, Any] | None:
     if not path.is_file():
         return None
     try:
-        document = decoding.read(path, decoding.REPORT, b"{")
+        document = report_file.read(path)
     except OSError as error:
         raise SideError(f"{path}: cannot be read: {error.strerror}") from None
+    except decoding.TooLarge as error:
+        raise SideError(f"{path}: cannot be read: {error}") from None
     except ValueError:
         return None
     if not isinstance(document, dict) or not str(document.get("schema", "")).startswith("preflight.report/"):
