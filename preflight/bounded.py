@@ -10,6 +10,7 @@ from preflight.errors import PreflightError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 #: Bytes of a document: several logs of ``session.LOG_CAP`` and a sweep of ``probes.SWEEP_CAP``, each read twice.
@@ -55,6 +56,12 @@ def content(path: str | Path, most: int, begins: bytes = b"") -> bytes:
     Of a file that does not start with ``begins``, white space aside, only the first bytes are read and returned.
     What the shell hands over (``<(…)``, ``/dev/stdin``) may be a pipe; anywhere else a pipe is a trap.
     """
+    found = list(pieces(path, most, begins, at_once=True))
+    return found[0] if len(found) == 1 else b"".join(found)
+
+
+def pieces(path: str | Path, most: int, begins: bytes = b"", at_once: bool = False) -> Iterator[bytes]:
+    """Yield what is in a file, as ``content`` returns it; raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         mode, size = os.fstat(fd).st_mode, os.fstat(fd).st_size
@@ -64,18 +71,17 @@ def content(path: str | Path, most: int, begins: bytes = b"") -> bytes:
             if not os.fspath(path).startswith(_HANDED_OVER):
                 raise UnreadableFile(errno.EINVAL, "it is no regular file")
             os.set_blocking(fd, True)
-        pieces: list[bytes] = []
-        left = most + 1
+        left, first = most + 1, True
         while left > 0 and size <= most:
-            piece = os.read(fd, min(left, _CHUNK if begins and not pieces else max(_CHUNK, size + 1)))
+            piece = os.read(fd, min(left, max(_CHUNK, size + 1) if at_once and not (begins and first) else _CHUNK))
             if not piece:
                 break
-            if not pieces and not piece[:_HEAD].lstrip().startswith(begins):
-                return piece[:_HEAD]
-            pieces.append(piece)
-            left -= len(piece)
+            if first and not piece[:_HEAD].lstrip().startswith(begins):
+                yield piece[:_HEAD]
+                return
+            yield piece
+            left, first = left - len(piece), False
         if size > most or left <= 0:
             raise UnreadableFile(errno.EFBIG, f"it is longer than {most >> 20} MiB")
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
     finally:
         os.close(fd)

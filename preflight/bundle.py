@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from preflight import packed
 from preflight.archive import file_name, replacing
 from preflight.evidence import Evidence, dump, from_document, to_document
 from preflight.redact import Redactor
+from preflight.report_file import written
 from preflight.reports.html_page import render
 from preflight.version import VERSION
 
@@ -32,25 +33,25 @@ of the same makers. Only who sent this can tell whose they are.
 
 def contents(
     evidences: Sequence[Evidence], run: Evidence | None, report: Mapping[str, Any], redactor: Redactor | None
-) -> Iterator[tuple[str, bytes]]:
-    """Yield the files of a bundle by name; evidence is read one by one, with a redactor twice."""
+) -> Iterator[tuple[str, Iterable[bytes]]]:
+    """Yield the files of a bundle in pieces; evidence is read one by one, with a redactor twice."""
     told: dict[str, Any] = dict(report)
     others = [run] if run else []
     if redactor:
-        for evidence in (*evidences, *others):
+        for evidence in chain(evidences, others):
             redactor.learn_value(to_document(evidence))
-        redactor.learn_value(told)
-        told = redactor.value(told)
-    yield "README.txt", (README + (REDACTED if redactor else "")).encode()
-    made: dict[str, bytes] = {}
-    for evidence in (*evidences, *others):
+        with redactor.sharing():
+            redactor.learn_value(told)
+        with redactor.sharing():
+            told = redactor.value(told)
+    yield "README.txt", [(README + (REDACTED if redactor else "")).encode()]
+    for evidence in chain(evidences, others):
         one = from_document(redactor.value(to_document(evidence)), evidence.node) if redactor else evidence
         name = one.node if one.pair is None else f"{one.node}.pair-{one.pair.peer}"
-        made[packed.EVIDENCE + file_name(name)] = dump(one).encode("utf-8", "backslashreplace")
-    yield from sorted(made.items())
-    yield "report.html", render(told).encode("utf-8", "backslashreplace")
-    yield "report.json", (json.dumps(told, indent=1) + "\n").encode()
-    yield "versions.json", (json.dumps(_versions(told), indent=1, sort_keys=True) + "\n").encode()
+        yield packed.EVIDENCE + file_name(name), [dump(one).encode("utf-8", "backslashreplace")]
+    yield "report.html", [render(told).encode("utf-8", "backslashreplace")]
+    yield "report.json", map(str.encode, written(told))
+    yield "versions.json", map(str.encode, written(_versions(told), sort_keys=True))
 
 
 def about(report: Mapping[str, Any], redacted: bool) -> dict[str, Any]:
@@ -75,7 +76,7 @@ def narrowed(report: Mapping[str, Any], nodes: frozenset[str]) -> dict[str, Any]
     return {**report, "nodes": [node for node in report["nodes"] if node["name"] in nodes], "findings": findings}
 
 
-def write(path: Path, files: Sequence[tuple[str, bytes]], said: dict[str, Any]) -> None:
+def write(path: Path, files: Iterable[tuple[str, Iterable[bytes]]], said: dict[str, Any]) -> None:
     """Write a bundle as a whole or not at all, readable by its owner; raises OSError."""
     with replacing(path, 0o600) as stream:
         packed.write(stream, said, files)

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-#: Bytes of memory that the text and the values of a node's answer may take, of a file, and of a report. A whole node
-#: takes 1.5 MB, a sweep of a large fabric 120 MB, a report of ten thousand nodes 430 MB, for which 510 are estimated.
-ANSWER, FILE, REPORT = 192 << 20, 400 << 20, 520 << 20
+#: Bytes of memory that the text and the values of a node's answer may take, and of a file. A whole node takes 1.5 MB,
+#: a sweep of a large fabric 120 MB. Reports are read by ``report_file``.
+ANSWER, FILE = 192 << 20, 400 << 20
 
 #: The same for JSON within a record or a log, and characters that cannot exceed it: at most 50 bytes come of each.
 PART = 96 << 20
@@ -38,14 +38,12 @@ class DocumentTooLarge(PreflightError, ValueError):
     """The values would take more memory than is given to one document."""
 
 
-def read(
-    path: str | Path, most: int = FILE, begins: bytes = b"", longest: int = bounded.REPORT, once: bool = False
-) -> Any:
-    """Decode a file; raises OSError, or ValueError whatever is wrong with the text. ``begins``: as ``bounded``.
+def read(path: str | Path, longest: int = bounded.DOCUMENT, once: bool = False) -> Any:
+    """Decode a file; raises OSError, or ValueError whatever is wrong with the text.
 
     ``once`` refuses a key that an object has twice; looking for that takes as long as decoding.
     """
-    return _made([bounded.content(path, longest, begins)], most, 0, True, once)
+    return _made([bounded.content(path, longest)], FILE, 0, True, once)
 
 
 def decoded(raw: bytes, most: int = FILE, strict: bool = True, once: bool = False) -> Any:

@@ -252,7 +252,7 @@ def from_document(document: object, name: str) -> Evidence:
 def read(path: Path) -> Evidence:
     """Read one document from a file; raises OSError or DocumentError."""
     try:
-        return from_document(_decoded(lambda: decoding.read(path, longest=bounded.DOCUMENT), str(path)), str(path))
+        return from_document(_decoded(lambda: decoding.read(path), str(path)), str(path))
     except bounded.UnreadableFile as error:
         raise DocumentError(f"{path} is not evidence: {error.strerror}") from None
 

@@ -11,10 +11,11 @@ import hashlib
 import io
 import json
 import tarfile
+import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import IO, Any
 
 from preflight import decoding
 from preflight.errors import PreflightError
@@ -40,21 +41,37 @@ class BundleError(PreflightError):
     """A bundle cannot be read; the text names it, the limit or the fault, and the cure."""
 
 
-def write(stream: io.BufferedIOBase, about: dict[str, Any], files: Iterable[tuple[str, bytes]]) -> None:
-    """Write a bundle: the manifest with ``about`` in it, then the files; the same files give the same bytes."""
-    held = list(files)
-    listed = [
-        {"name": name, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()} for name, content in held
-    ]
-    manifest = json.dumps({"schema": SCHEMA, **about, "files": listed}, indent=1, sort_keys=True) + "\n"
-    with (
-        gzip.GzipFile(filename="", fileobj=stream, mode="wb", mtime=0) as compressed,
-        tarfile.open(fileobj=compressed, mode="w|", format=tarfile.PAX_FORMAT) as archive,
-    ):
-        for name, content in ((MANIFEST, manifest.encode()), *held):
-            info = tarfile.TarInfo(name)
-            info.size, info.mode = len(content), 0o644
-            archive.addfile(info, io.BytesIO(content))
+def write(stream: io.BufferedIOBase, about: dict[str, Any], files: Iterable[tuple[str, Iterable[bytes]]]) -> None:
+    """Write a bundle: the manifest with ``about`` in it, then the files; the same files give the same bytes.
+
+    The files come in pieces, and wait on disk for the manifest.
+    """
+    with tempfile.TemporaryFile(prefix="preflight-") as held:
+        listed = [_held(held, name, content) for name, content in files]
+        manifest = (json.dumps({"schema": SCHEMA, **about, "files": listed}, indent=1, sort_keys=True) + "\n").encode()
+        held.seek(0)
+        with (
+            gzip.GzipFile(filename="", fileobj=stream, mode="wb", mtime=0) as compressed,
+            tarfile.open(fileobj=compressed, mode="w|", format=tarfile.PAX_FORMAT) as archive,
+        ):
+            archive.addfile(_info(MANIFEST, len(manifest)), io.BytesIO(manifest))
+            for one in listed:
+                archive.addfile(_info(one["name"], one["bytes"]), held)
+
+
+def _held(held: IO[bytes], name: str, content: Iterable[bytes]) -> dict[str, Any]:
+    """Put a file aside; return what the manifest says of it."""
+    digest, begin = hashlib.sha256(), held.tell()
+    for piece in content:
+        digest.update(piece)
+        held.write(piece)
+    return {"name": name, "bytes": held.tell() - begin, "sha256": digest.hexdigest()}
+
+
+def _info(name: str, size: int) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.size, info.mode = size, 0o644
+    return info
 
 
 def documents(path: Path) -> Iterator[Evidence]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import weakref
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import overload
 
@@ -15,8 +16,8 @@ from preflight.evidence import DocumentError, Evidence, decode, dump, no_answer,
 from preflight.facts.run import RUN
 from preflight.lean import dataclass, replace
 
-#: Documents up to which they are held in memory.
-HELD = 64
+#: Documents up to which they are held in memory, and bytes that these may take.
+HELD, HELD_BYTES = 64, 64 << 20
 
 #: What ``evidence.dump`` writes before the records of a node, and bytes in which that has to fit.
 _HEAD = re.compile(
@@ -199,6 +200,19 @@ def _together(known: File, path: Path) -> File:
     return File(known.node, path, (known.path,))
 
 
+def _size(value: object, enough: int) -> int:
+    """Return about how many bytes a JSON value takes; what is more than ``enough`` is not looked at."""
+    size, left = 0, [value]
+    while left and size <= enough:
+        one = left.pop()
+        size += sys.getsizeof(one)
+        if isinstance(one, Mapping):
+            left.extend(one.values())
+        elif isinstance(one, list):
+            left.extend(one)
+    return size
+
+
 class _Folder:
     """A private folder; it is removed when nobody needs it any more, at the latest with the process."""
 
@@ -218,7 +232,7 @@ class Spool:
         self.silent: list[Evidence] = []  # those of nodes that gave no answer
         self._held: list[Evidence] = []
         self._aside: list[Packed | Here] = []
-        self._number = 0
+        self._number = self._bytes = 0
         self._folder: _Folder | None = None
         for evidence in known:
             self.add(evidence)
@@ -229,7 +243,9 @@ class Spool:
             self.silent.append(evidence)
         self._held.append(evidence)
         if self._folder is None and len(self._held) <= HELD:
-            return
+            self._bytes += _size(evidence.records, HELD_BYTES - self._bytes)
+            if self._bytes <= HELD_BYTES:
+                return
         self._folder = self._folder or _Folder()
         self._aside += [self._put_aside(one, self._folder.path) for one in self._held]
         self._held.clear()

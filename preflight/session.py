@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
@@ -170,7 +169,9 @@ class Session:
             page = render_html(report)
             self._write(lambda: write_file(html_file, page), html_file)
         if json_file and json_file != "-":
-            self._write(lambda: write_file(Path(json_file), _document(report)), json_file)
+            from preflight.report_file import written
+
+            self._write(lambda: write_file(Path(json_file), written(report)), json_file)
         self._render("junit_file", "junit", report)
         self._render("textfile", "prometheus", report)
         if exclude_file := self._outputs.get("exclude_file"):
@@ -204,7 +205,9 @@ class Session:
             if self._output_is_file:
                 return  # standard output is for the page or the list, and nothing else
             if as_json:
-                for piece in _document(report):
+                from preflight.report_file import written
+
+                for piece in written(report):
                     say(piece)
             else:
                 self._print(report)
@@ -229,17 +232,6 @@ def _by_reason(hosts: Mapping[str, str]) -> list[dict[str, str]]:
 
     reasons = sorted(set(hosts.values()))
     return [{"nodes": fold(host for host in hosts if hosts[host] == why), "why": why} for why in reasons]
-
-
-def _document(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the report as JSON, in pieces: that of ten thousand nodes is hundreds of megabytes."""
-    pieces: list[str] = []
-    for piece in json.JSONEncoder(indent=1).iterencode(report):
-        pieces.append(piece)
-        if len(pieces) > 20_000:
-            yield "".join(pieces)
-            pieces.clear()
-    yield "".join([*pieces, "\n"])
 
 
 def write_file(path: Path, text: str | Iterable[str]) -> None:

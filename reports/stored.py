@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from preflight import decoding
+from preflight import decoding, report_file
 from preflight.schemas.conform import mistake
 
 _KIND = "preflight.report/"
@@ -23,9 +23,11 @@ def read(path: Path, needed: tuple[str, ...] = (), partly: bool = False) -> Mapp
     lack keys.
     """
     try:
-        document = decoding.read(path, decoding.REPORT, b"{")
+        document = report_file.read(path)
     except OSError as error:
         raise ReportError(f"{path}: cannot be read: {error.strerror}") from None
+    except decoding.DocumentTooLarge as error:
+        raise ReportError(f"{path}: cannot be read: {error}") from None
     except ValueError:
         return None
     if not isinstance(document, dict) or not str(document.get("schema", "")).startswith(_KIND):

@@ -136,7 +136,7 @@ def small(node: str) -> bytes:
 
 def made(path: Path, files: list[tuple[str, bytes]]) -> Path:
     with path.open("wb") as stream:
-        packed.write(stream, {}, files)
+        packed.write(stream, {}, [(name, [body]) for name, body in files])
     return path
 
 

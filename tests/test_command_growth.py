@@ -111,3 +111,21 @@ def test_commands_survive_damaged_files(tmp_path: Path) -> None:
     fuzz_commands.mutations(0.15, random.Random(), files, tmp_path, tally)
     assert tally.runs
     assert not tally.faults
+
+
+@pytest.mark.parametrize(
+    ("unit", "size", "status"),
+    [
+        ("\n", 40_000_000, 3),
+        ("[ 1000.000001] NVRM: Xid (PCI:0000:18:00\n", 50_000_000, 0),
+        ('{"log":"a"}\n', 20_000_000, 3),
+    ],
+)
+def test_text_that_packs_to_nothing_is_read_in_seconds(unit: str, size: int, status: int, tmp_path: Path) -> None:
+    """Each line was taken apart for NCCL: 97 KB of packed line ends took 18 s, 300 KB of cut Xid lines 15."""
+    path = tmp_path / "text.log.gz"
+    path.write_bytes(gzip.compress((unit * (size // len(unit))).encode()))
+    run = started(("read", str(path)))
+    assert run.status == status
+    assert run.seconds < 10
+    assert run.peak_bytes < MOST_BYTES

@@ -309,7 +309,7 @@ def test_a_damaged_manifest_is_refused_by_name(data: st.DataObject, tmp_path: Pa
     body = json.dumps({"schema": evidence.SCHEMA, "node": "n", "records": {}}).encode()
     whole = tmp_path / "whole.tar.gz"
     with whole.open("wb") as stream:
-        packed.write(stream, {"version": "1", "redacted": False, "nodes": 1}, [("evidence/n.json", body)])
+        packed.write(stream, {"version": "1", "redacted": False, "nodes": 1}, [("evidence/n.json", [body])])
     with tarfile.open(whole) as archive:
         manifest = json.load(archive.extractfile(packed.MANIFEST))  # type: ignore[arg-type]
     bad = tmp_path / "bad.tar.gz"

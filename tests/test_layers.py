@@ -17,6 +17,7 @@ LAYERS = {
     "bounded": set[str](),
     "decoding": set[str](),
     "errors": set[str](),
+    "report_file": set[str](),
     "lean": set[str](),
     "evidence": set[str](),
     "probes": set[str](),
@@ -35,17 +36,17 @@ LAYERS = {
     "packed": {"evidence"},
     "saved": {"archive", "evidence", "facts", "packed"},
     "transport": {"evidence", "probes", "collector"},
-    "reports": {"model", "checklist", "version"},
+    "reports": {"model", "checklist", "report_file", "version"},
     "schemas": set[str](),
     "demo": set[str](),
     "nodeset": set[str](),
-    "targets": {"nodeset"},
+    "targets": {"nodeset", "report_file"},
     "fleet": {"transport", "evidence"},
     "progress": {"fleet"},
     "console": set[str](),
     "session": {
         "archive", "checks", "cluster", "console", "evidence", "expected", "history", "judge", "model", "nodeset",
-        "reports", "saved", "targets", "version",
+        "report_file", "reports", "saved", "targets", "version",
     },
     "expected": {"archive", "cluster"},
     "resume": {"archive", "evidence", "nodeset"},
@@ -63,7 +64,7 @@ LAYERS = {
     },
     "reading": {"checks", "cluster", "evidence", "facts", "judge", "model"},
     "redact": {"archive", "collector", "nodeset"},
-    "bundle": {"archive", "evidence", "packed", "redact", "reports", "version"},
+    "bundle": {"archive", "evidence", "packed", "redact", "report_file", "reports", "version"},
     "learn": {"checks", "cluster", "evidence", "facts", "hardware", "judge", "model", "nodeset"},
     "history": {"evidence", "facts"},
     "plugin": {"checks", "cluster", "evidence", "facts", "model", "plugin_fixture", "probes"},
@@ -71,9 +72,9 @@ LAYERS = {
     "diff": {"archive", "checks", "cluster", "evidence", "facts", "judge", "model", "reports", "saved", "schemas"},
     "lint": {"cluster", "evidence", "hardware", "judge", "model", "nodeset"},
     "commands": {
-        "asking", "asking_many", "bundle", "checklist", "checks", "cluster", "console", "diff", "evidence", "facts",
-        "formats", "gate", "hardware", "history", "learn", "lint", "manner", "model", "nodeset", "pair", "probes",
-        "reading", "reads", "redact", "reports", "schemas", "session", "sudoers", "version",
+        "archive", "asking", "asking_many", "bundle", "checklist", "checks", "cluster", "console", "diff", "evidence",
+        "facts", "formats", "gate", "hardware", "history", "learn", "lint", "manner", "model", "nodeset", "pair", "probes",
+        "reading", "reads", "redact", "report_file", "reports", "schemas", "session", "sudoers", "version",
     },
     "plain": {"asking", "console", "reports"},
     "cli": {"commands", "console", "reports", "version"},
@@ -83,7 +84,7 @@ LAYERS = {
 
 
 #: What every layer may import.
-EVERYWHERE = {"bounded", "decoding", "errors", "lean"}
+EVERYWHERE = {"bounded", "decoding", "errors", "lean", "schemas"}
 
 
 def layer_of(path: Path) -> str:

@@ -66,7 +66,7 @@ def bundle(
     redactor = None if no_redact else made_redactor(also, hosts)
     with progress(f"packing {len(chosen)} nodes"):
         try:
-            files = list(bundles.contents(evidences, run, report, redactor))
+            files = bundles.contents(evidences, run, report, redactor)
             bundles.write(output, files, bundles.about(report, redactor is not None))
             if map_file and redactor:
                 write_map(redactor, map_file)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from preflight.diff.change import ABSENT, GOOD, ORDER, change
@@ -24,7 +24,7 @@ class _Said:
     undecided: bool = False  # whether no side is called wrong
 
 
-_Found = Mapping[tuple[str, str, str], _Said]  # node, check, subject -> the worst that was found
+_Found = Mapping[tuple[str, str], _Said]  # of a node: check, subject -> the worst that was found
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,11 @@ def compare(before: Side, after: Side) -> dict[str, Any]:
     was, now = _findings(before), _findings(after)
     found: dict[_Row, list[str]] = {}
     for name in sorted(both | _others(before) | _others(after)):
-        for row in _changed(name, (old.get(name, {}), new.get(name, {})), was, now):
+        judged = old.get(name, {}), new.get(name, {})
+        for row in _changed(judged, _found(was.get(name, ())), _found(now.get(name, ()))):
             found.setdefault(row, []).append(name)
     for name in sorted(theirs - ours):
-        for row in _sick(name, now):
+        for row in _sick(_found(now.get(name, ()))):
             found.setdefault(row, []).append(name)
     lost = _only(old, new, both | _others(before))
     nodes = {
@@ -90,13 +91,10 @@ def compare(before: Side, after: Side) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _changed(
-    name: str, judged: tuple[Mapping[str, str], Mapping[str, str]], old: _Found, new: _Found
-) -> Iterator[_Row]:
+def _changed(judged: tuple[Mapping[str, str], Mapping[str, str]], old: _Found, new: _Found) -> Iterator[_Row]:
     """Yield what changed on a node that was judged in both runs."""
-    keys = {key for found in (old, new) for key in found if key[0] == name}
-    for key in sorted(keys):
-        _, check, subject = key
+    for key in sorted({*old, *new}):
+        check, subject = key
         before, after = (one.get(check, ABSENT) for one in judged)
         was, now = old.get(key), new.get(key)
         if after == ABSENT:
@@ -125,10 +123,10 @@ def _of_same(was: _Said, now: _Said) -> str:
     return "still" if now.status == "fail" and was.found != now.found else ""
 
 
-def _sick(name: str, new: _Found) -> Iterator[_Row]:
+def _sick(new: _Found) -> Iterator[_Row]:
     """Yield what fails, or could not be told, on a node that did not answer in the first run."""
-    for (node, check, subject), now in new.items():
-        if node == name and (now.status == "fail" or (now.status == "unknown" and now.gating)):
+    for (check, subject), now in new.items():
+        if now.status == "fail" or (now.status == "unknown" and now.gating):
             how = "new" if now.status == "fail" else "unclear"
             yield _Row(how, check, subject, "", now.status, "", now.message)
 
@@ -173,26 +171,33 @@ def _others(side: Side) -> set[str]:
 
 
 def _statuses(side: Side) -> _Statuses:
-    found = {node["name"]: dict(node["checks"]) for node in side.report["nodes"]}
+    found = {node["name"]: node["checks"] for node in side.report["nodes"]}
     for finding in side.report["findings"]:
         for name in finding["nodes"]:
             if name.startswith("@"):
-                of_it, check = found.setdefault(name, {}), finding["check"]
-                of_it[check] = max(of_it.get(check, "skip"), finding["status"], key=ORDER.__getitem__)
+                of_it, check = found.get(name, {}), finding["check"]
+                worst = max(of_it.get(check, "skip"), finding["status"], key=ORDER.__getitem__)
+                found[name] = {**of_it, check: worst}
     return found
 
 
-def _findings(side: Side) -> _Found:
-    """Return what was found, the worst of each node, check and subject; not what another check reports."""
-    found: dict[tuple[str, str, str], _Said] = {}
+def _findings(side: Side) -> Mapping[str, list[Mapping[str, Any]]]:
+    """Return the findings of each node; not what another check reports."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
     for finding in side.report["findings"]:
-        if finding.get("reported_by"):
-            continue
-        for node in finding["nodes"]:
-            key = node, finding["check"], finding["subject"]
-            if key not in found or ORDER[finding["status"]] > ORDER[found[key].status]:
-                found[key] = _Said(
-                    finding["status"], finding["message"], finding.get("gating", True), finding.get("found") or "",
-                    bool(finding.get("undecided")),
-                )  # fmt: skip
+        for node in () if finding.get("reported_by") else finding["nodes"]:
+            found.setdefault(node, []).append(finding)
+    return found
+
+
+def _found(findings: Iterable[Mapping[str, Any]]) -> _Found:
+    """Return what was found on one node, the worst of each check and subject."""
+    found: dict[tuple[str, str], _Said] = {}
+    for finding in findings:
+        key = finding["check"], finding["subject"]
+        if key not in found or ORDER[finding["status"]] > ORDER[found[key].status]:
+            found[key] = _Said(
+                finding["status"], finding["message"], finding.get("gating", True), finding.get("found") or "",
+                bool(finding.get("undecided")),
+            )  # fmt: skip
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from preflight.facts.text import narrowed, plain
+from preflight.facts.text import narrowed, numbered, plain
 
 #: No line of NCCL or nccl-tests comes near this length; what is longer is looked at up to here.
 LONGEST_LINE_CHARS = 8192
@@ -52,7 +52,7 @@ _LAUNCHER = re.compile(
 def lines(text: str, holding: str = "") -> Iterator[tuple[int, str]]:
     """Yield (line number from 1, line) without escape sequences and HTML; only lines that hold a text."""
     marked = _MARKS.search(text) is not None
-    for number, raw in enumerate(text.split("\n"), 1):
+    for number, raw in numbered(text):
         if holding and holding not in raw:
             continue
         raw = narrowed(raw[:LONGEST_LINE_CHARS]) if len(raw) > SHORT_LINE_CHARS else raw

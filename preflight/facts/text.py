@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from preflight.lean import regex
 
@@ -39,6 +40,20 @@ _GAP = regex(rf"(?<![^\S\n])([^\S\n]{{{_WIDEST}}})[^\S\n]+")
 def narrowed(text: str) -> str:
     """Return a text in which no more than 256 blanks follow each other on a line."""
     return _GAP.sub(r"\1", text)
+
+
+#: Empty lines in a row of which the rest is left out: nothing that is read here looks as far over them.
+_MOST_EMPTY = 1000
+_EMPTY = regex(rf"\n{{{_MOST_EMPTY + 2},}}")
+
+
+def numbered(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines with their numbers from 1; of a long gap of empty lines only its beginning."""
+    number, begin = 1, 0
+    for gap in _EMPTY.finditer(text):
+        yield from enumerate(text[begin : gap.start() + _MOST_EMPTY].split("\n"), number)
+        number, begin = number + text.count("\n", begin, gap.end()), gap.end()
+    yield from enumerate(text[begin:].split("\n"), number)
 
 
 #: Ids that one list may name: Linux has at most 8192 CPUs and 1024 NUMA nodes.

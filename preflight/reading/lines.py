@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from preflight.facts.text import narrowed, once, plain
+from preflight.facts.text import narrowed, numbered, once, plain
 from preflight.reading import glued, mail
 
 #: Characters of a line that are looked at; no tool that is known here prints a longer one, but for JSON.
@@ -55,10 +55,6 @@ _TABLE_FIELD = re.compile(r"^\|\s*([A-Za-z][^|]{0,60}:)\s*\|\s*([^|]*?)\s*\|\s*$
 _CELLS = re.compile(r"\s\|\s\|\s*$")
 _TMUX_MARK = re.compile(r"\[\d{1,6}/\d{1,6}\]\s*$")
 
-#: Empty lines in a row of which the rest is left out: nothing that is read here looks as far over them.
-_MOST_EMPTY = 1000
-_GAP = re.compile(rf"\n{{{_MOST_EMPTY + 2},}}")
-
 #: Lines each of which has a blank one behind it, from which on that is no way to write.
 _LEAST_DOUBLED = 6
 
@@ -67,7 +63,7 @@ def lines_of(text: str) -> list[Line]:
     """Take a text apart."""
     text = narrowed(mail.decoded(text) if mail.is_quoted_printable(text) else text)
     found, marked = [], any(mark in text for mark in "\x1b\ufeff\x00\r")
-    for number, raw in _numbered(text):
+    for number, raw in numbered(text):
         if not raw:
             found.append(Line(number, ""))
             continue
@@ -80,15 +76,6 @@ def lines_of(text: str) -> list[Line]:
             if piece.strip() or len(pieces) == 1:
                 found += [Line(number, one) for one in glued.apart(_unmarked(piece))]
     return _unquoted(found)
-
-
-def _numbered(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines with their numbers; of a long gap of empty lines only its beginning."""
-    number, begin = 1, 0
-    for gap in _GAP.finditer(text):
-        yield from enumerate(text[begin : gap.start() + _MOST_EMPTY].split("\n"), number)
-        number, begin = number + text.count("\n", begin, gap.end()), gap.end()
-    yield from enumerate(text[begin:].split("\n"), number)
 
 
 def _unmarked(line: str) -> str:

@@ -16,6 +16,7 @@ from preflight.facts.nccl_log.restored import restored
 from preflight.facts.nccl_log.source import CHUNK
 from preflight.facts.run import RUN
 from preflight.facts.run_log import OnDisk
+from preflight.facts.text import numbered
 from preflight.facts.torch_trace import Seen, hang, watchdog
 from preflight.judge import findings
 from preflight.model import Check, Scope
@@ -58,16 +59,16 @@ def log_parts(source: Source) -> list[Part]:
 
 
 def _nccl(source: Source) -> Iterator[Part]:
-    lines = source.text.split("\n")
+    lines = list(numbered(source.text))
     if not _has_line(source.text) and source.skipped is None:
-        lines = _restored(lines) if len(source.text) <= CHUNK else []
-        if not any(map(_has_line, lines)):
+        lines = list(enumerate(_restored(source.text.split("\n")), 1)) if len(source.text) <= CHUNK else []
+        if not any(_has_line(line) for _, line in lines):
             return
     try:
         log = nccl_log.read([source.path])
     except (OSError, ValueError):
         return
-    numbers = [number for number, line in enumerate(lines, 1) if _has_line(line)]
+    numbers = [number for number, line in lines if _has_line(line)]
     first, last = (numbers[0], numbers[-1]) if numbers else (1, source.text.count("\n") + 1)
     facts = document(log)
     facts["watchdog"] = _watchdog(source.text, log.nranks)

@@ -127,10 +127,7 @@ def _end(data: bytes, most: int, most_lines: int) -> int:
     end = min(most, len(data))
     if data.count(b"\n", 0, end) <= most_lines:
         return end
-    end = 0
-    for _ in range(most_lines):
-        end = data.index(b"\n", end) + 1
-    return end
+    return end - len(data[:end].split(b"\n", most_lines)[-1])
 
 
 def _begin(data: bytes | bytearray) -> int:
@@ -138,7 +135,4 @@ def _begin(data: bytes | bytearray) -> int:
     begin = max(len(data) - HELD, 0)
     if data.count(b"\n", begin) <= HELD_LINES:
         return begin
-    begin = len(data)
-    for _ in range(HELD_LINES + 1):
-        begin = data.rindex(b"\n", 0, begin)
-    return begin + 1
+    return len(data.rsplit(b"\n", HELD_LINES + 1)[0]) + 1

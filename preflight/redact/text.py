@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
@@ -82,6 +83,7 @@ class Redactor:
         self._learnt: set[str] = set()  # short texts, of which a document has the same ones again and again
         self._texts: dict[tuple[str, bool], tuple[str, int]] = {}
         self._people: set[str] = set()  # names with spaces, which are replaced in their places only
+        self._shared: dict[tuple[int, str, bool], Any] | None = None  # by which object it is, and under which key
         self.asked = frozenset(word.lower() for word in also)
         for word in also:
             self.names.learn_surely("name", word)
@@ -115,6 +117,8 @@ class Redactor:
         if isinstance(value, str):
             find.by_key(key, value, self._learn, ours)
             self.learn(value)
+        elif self._is_known(value, key, ours):
+            pass
         elif isinstance(value, dict):
             if "schema" in value:
                 ours = ours or str(value["schema"]).startswith("preflight.")
@@ -128,6 +132,24 @@ class Redactor:
         elif isinstance(value, list):
             for part in value:
                 self.learn_value(part, key, ours)
+
+    @contextmanager
+    def sharing(self) -> Iterator[None]:
+        """Look once at parts of a document that are the same object; it must stay as it is meanwhile."""
+        self._shared = {}
+        try:
+            yield
+        finally:
+            self._shared = None
+
+    def _is_known(self, value: Any, key: str, ours: bool) -> bool:
+        """Whether this very object was learnt from under the same key."""
+        if self._shared is None or not isinstance(value, dict | list):
+            return False
+        place = id(value), key, ours
+        known = place in self._shared
+        self._shared[place] = None
+        return known
 
     def _learn(self, kind: str, name: str) -> str:
         if kind == "person":
@@ -145,6 +167,16 @@ class Redactor:
         """Return a JSON value with aliases, also in its keys; ``ours``: it stands in a document of preflight."""
         if isinstance(value, str):
             return self._string(value, key, ours)
+        if not isinstance(value, dict | list):
+            return value
+        if self._shared is None:
+            return self._container(value, key, ours)
+        place = id(value), key, ours
+        if place not in self._shared:
+            self._shared[place] = self._container(value, key, ours)
+        return self._shared[place]
+
+    def _container(self, value: Any, key: str, ours: bool) -> Any:
         if isinstance(value, dict):
             ours = ours or str(value.get("schema", "")).startswith("preflight.")
             made: dict[str, Any] = {}
@@ -153,9 +185,7 @@ class Redactor:
                 alias = self._distinct(self.text(name), made)
                 made[alias] = self.value(part, _named(value, name), ours) if put is None else put
             return made
-        if isinstance(value, list):
-            return [self.value(part, key, ours) for part in value]
-        return value
+        return [self.value(part, key, ours) for part in value]
 
     @staticmethod
     def _distinct(name: str, taken: Mapping[str, Any]) -> str:

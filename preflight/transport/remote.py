@@ -14,9 +14,9 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-from preflight import decoding, evidence
+from preflight import evidence
 from preflight.collector import frame
-from preflight.transport import ship
+from preflight.transport import room, ship
 from preflight.transport.outcome import NoAnswer, quoted
 from preflight.transport.switch_cli import network_switch
 
@@ -175,7 +175,8 @@ class Conversation:
         if not self.announced:
             raise NoAnswer("start", self._not_started(ended, status, late))
         try:
-            document = self._reader.document(decoding.answer)
+            with room.ROOM.one:
+                document = self._reader.document(room.ROOM.answer)
             evidence.from_document(document, "the answer")
         except frame.NoFrame:
             if status == _UNFED and not ended:

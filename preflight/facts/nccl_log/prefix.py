@@ -93,6 +93,8 @@ def clean(raw: bytes) -> str:
 
 def unwrapped_json(raw: bytes) -> bytes | None:
     """Return the text that a collector of logs put into a JSON object, one to a line; None if it is none."""
+    if b"CCL" not in raw and b"\\u" not in raw:  # it is decoded for these only
+        return None
     if b"{" not in raw[:_BEFORE_RECORD] or len(raw) > LONGEST_LINE_CHARS * 2 or not (record := _RECORD.match(raw)):
         return None
     try:

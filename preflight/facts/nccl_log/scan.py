@@ -8,6 +8,7 @@ patterns are tried, only where such a pair is met for the first time.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from zlib import crc32
 
@@ -30,6 +31,10 @@ _LONGEST_NAME = 64
 #: Lines at the beginning of a chunk that tell whether a collector of logs wrapped each into JSON.
 _FIRST = 20
 _DIGITS = b"0123456789"
+#: One of these is in every line that may be NCCL's; where less than this part of some of a chunk's lines holds one,
+#: the other lines are passed over.
+_OURS = (b"CCL", b"nccl==")
+_SPARSE, _SAMPLE = 0.25, 64
 
 #: Entries of the tables that only save time; when they are full they are emptied.
 _WAYS_KEPT, _HEADS_KEPT, _MESSAGES_KEPT = 131_072, 32_768, 16_384
@@ -59,11 +64,12 @@ class Scanner(CarefulReader):
         """Take in lines, without their ends."""
         if any(line[:1] == b"{" or unwrapped_json(line) is not None for line in lines[:_FIRST]):
             lines = [line if (inside := unwrapped_json(line)) is None else inside for line in lines]
-        start, stamped, known = self.number, self.stamped, len(self.origins)
+        start, total, stamped, known = self.number, len(lines), self.stamped, len(self.origins)
         ends, mask = self.tally.ends, self.tally.ends_mask
+        numbers, lines = _telling(lines, start + 1)
         keys: list[bytes | None] = []
         others: list[tuple[int, bytes]] = []
-        for line in lines:
+        for number, line in zip(numbers, lines, strict=True):
             head, info, message = line.partition(_INFO)
             before, is_channel, way = message.partition(_VIA)
             if is_channel and len(before) <= _LONGEST_NAME:
@@ -73,16 +79,16 @@ class Scanner(CarefulReader):
                 continue
             keys.append(None)
             if info:
-                self.number = start + len(keys)
+                self.number = number
                 self._info(line, head, message)
             elif line:
-                others.append((start + len(keys), line))
+                others.append((number, line))
         self.tally.ends_mask = mask
-        self._count(keys, lines, start)
+        self._count(keys, lines, numbers)
         self._others(others)
-        self.number = start + len(lines)
-        self.tally.all_lines += len(lines)
-        if len(self.origins) - known > _STAMPED * len(lines) > 64:
+        self.number = start + total
+        self.tally.all_lines += total
+        if len(self.origins) - known > _STAMPED * total > 64:
             self.stamped = True
         if len(self.counts) > _WAYS_KEPT or len(self.origins) > _HEADS_KEPT:
             self.settle()
@@ -103,17 +109,17 @@ class Scanner(CarefulReader):
 
     # --- channels ----------------------------------------------------------------------------------
 
-    def _count(self, keys: list[bytes | None], lines: list[bytes], start: int) -> None:
+    def _count(self, keys: list[bytes | None], lines: list[bytes], numbers: Iterable[int]) -> None:
         """Count a chunk's channel lines, and look at those of a kind that was not met yet."""
         before = len(self.counts)
         self.counts.update(keys)
         del self.counts[None]
         new = set(islice(reversed(self.counts), len(self.counts) - before))
         refused = set()
-        for number, key in enumerate(keys, start + 1) if new else ():
+        for number, key, line in zip(numbers, keys, lines, strict=True) if new else ():
             if key is None or key not in new:
                 continue
-            self.number, line = number, lines[number - start - 1]
+            self.number = number
             if key not in refused and self._new_way(line, key):
                 new.discard(key)
                 continue
@@ -254,6 +260,36 @@ class Scanner(CarefulReader):
             origin = None if several else self.known(origin_of(clean(head)))
             self.origins[head] = origin
             return origin
+
+
+def _telling(lines: list[bytes], first: int) -> tuple[Sequence[int], list[bytes]]:
+    """Return the lines that may say something, with their numbers: all of them where many are NCCL's."""
+    some = lines[:: len(lines) // _SAMPLE + 1]
+    if sum(any(mark in line for mark in _OURS) for line in some) >= _SPARSE * len(some):
+        return range(first, first + len(lines)), lines
+    different = b"\n".join(set(lines))  # what packs well is the same lines again and again
+    marks = [mark for mark in (*_OURS, *signatures.outside_marks()) if mark in different]
+    if not marks and len(different) <= LONGEST_LINE_CHARS:
+        return (), []
+    begins: set[int] = set()
+    blob = b"\n".join(lines)
+    for mark in marks:
+        at = blob.find(mark)
+        while at >= 0:
+            begins.add(blob.rfind(b"\n", 0, at) + 1)
+            end = blob.find(b"\n", at)
+            at = blob.find(mark, end) if end >= 0 else -1
+    step = LONGEST_LINE_CHARS // 2  # a longer line, which is counted, holds one of these stretches
+    for at in range(0, len(blob) - step, step):
+        if blob.find(b"\n", at, at + step) < 0:
+            begins.add(blob.rfind(b"\n", 0, at) + 1)
+    numbers, found, number, last = [], [], first, 0
+    for begin in sorted(begins):
+        number += blob.count(b"\n", last, begin)
+        last, end = begin, blob.find(b"\n", begin)
+        numbers.append(number)
+        found.append(blob[begin:] if end < 0 else blob[begin:end])
+    return numbers, found
 
 
 def _unstamped(head: bytes) -> bytes:

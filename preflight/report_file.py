@@ -1,0 +1,174 @@
+"""A report read from a file part by part: of ten thousand nodes most say the same, and that is held once."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from preflight import bounded, decoding
+
+#: Bytes of memory that the values of a report may take. One of ten thousand nodes takes 50 MB, 80 where each has
+#: findings of its own; a comparison holds two.
+MOST = 140 << 20
+
+#: Characters of a text up to which equal ones are held once; bytes that this takes for each.
+_SHORT, _ENTRY = 200, 120
+
+_SPACE = " \t\n\r"
+
+
+def read(path: str | Path) -> Any:
+    """Decode a report; raises OSError, or ValueError whatever is wrong with the text.
+
+    Equal parts of it are one object: it is to be read, not changed.
+    """
+    text = _Window(bounded.pieces(path, bounded.REPORT, b"{"))
+    try:
+        return _object(text, _Held(MOST)) if text.peek() == "{" else text.value()
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except MemoryError:
+        raise decoding.DocumentTooLarge("there is not enough memory for it") from None
+
+
+def written(report: Mapping[str, Any], sort_keys: bool = False) -> Iterator[str]:
+    """Yield a report as JSON, in pieces: that of ten thousand nodes is hundreds of megabytes."""
+    pieces: list[str] = []
+    for piece in json.JSONEncoder(indent=1, sort_keys=sort_keys).iterencode(report):
+        pieces.append(piece)
+        if len(pieces) > 20_000:
+            yield "".join(pieces)
+            pieces.clear()
+    yield "".join([*pieces, "\n"])
+
+
+class _Window:
+    """The part of a text that is being read; one value of it fits into ``decoding.PART``."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces, self._codec = pieces, codecs.getincrementaldecoder("utf-8-sig")("surrogatepass")
+        self._decode = json.JSONDecoder().raw_decode
+        self._text, self._at, self._over = "", 0, False
+
+    def sign(self, *expected: str) -> str:
+        """Take the next character that is no white space, which is one of these; raises ValueError."""
+        if (sign := self.peek()) not in expected:
+            raise ValueError(f"{' or '.join(map(repr, expected))} is expected, not {sign!r}")
+        self._at += 1
+        return sign
+
+    def peek(self) -> str:
+        """Return the next character that is no white space; empty at the end."""
+        while True:
+            while (sign := self._text[self._at : self._at + 1]) and sign in _SPACE:
+                self._at += 1
+            if sign or not self._more():
+                return sign
+
+    def value(self) -> Any:
+        """Take the next value; raises ValueError."""
+        self.peek()
+        while True:
+            try:
+                value, end = self._decode(self._text, self._at)
+            except ValueError:
+                if not self._more():
+                    raise
+                continue
+            if end < len(self._text) or not self._more():  # a number may go on
+                self._at = end
+                return value
+
+    def _more(self) -> bool:
+        """Double what is left of the window; False at the end of the text. Raises DocumentTooLarge."""
+        if self._over:
+            return False
+        held = [self._text[self._at :]]
+        size = 0
+        while size <= len(held[0]) and (piece := next(self._pieces, b"")):
+            held.append(self._codec.decode(piece))
+            size += len(piece)
+        if not size:
+            self._over = True
+            held.append(self._codec.decode(b"", True))
+        self._text, self._at = "".join(held), 0
+        decoding.check(self._text)
+        return True
+
+
+class _Held:
+    """Values of which equal ones are the same object, up to a number of bytes."""
+
+    def __init__(self, most: int) -> None:
+        self._left = most
+        self._known: dict[Any, Any] = {}
+        self._count = 0
+
+    def pay(self, size: int) -> None:
+        """Count some bytes; raises DocumentTooLarge."""
+        self._left -= size
+        if self._left < 0:
+            raise decoding.DocumentTooLarge(f"it would take more than {MOST >> 20} MiB of memory")
+
+    def held(self, value: Any) -> Any:
+        """Return a value that equals this one."""
+        kind = type(value)
+        if kind is str:
+            if len(value) > _SHORT:
+                self.pay(sys.getsizeof(value))
+                return value
+            return self._once(value, value)
+        if kind is dict:
+            names, parts = [self.held(name) for name in value], [self.held(part) for part in value.values()]
+            return self._once(hash((dict, *map(id, names), *map(id, parts))), dict(zip(names, parts, strict=True)))
+        if kind is list:
+            self.pay(8 * len(value))  # for whoever sets up an index of them
+            parts = [self.held(part) for part in value]
+            return self._once(hash((list, *map(id, parts))), parts)
+        return value if value is None or kind is bool else self._once((kind, value), value)
+
+    def _once(self, key: Any, value: Any) -> Any:
+        if (known := self._known.setdefault(key, value)) is not value:
+            if type(known) is type(value) and known == value:
+                return known
+        elif len(self._known) == self._count:
+            return known
+        self._count = len(self._known)
+        self.pay(sys.getsizeof(value) + _ENTRY)
+        return value
+
+
+def _object(text: _Window, values: _Held) -> dict[str, Any]:
+    """Read the outermost object, its lists entry by entry."""
+    made: dict[str, Any] = {}
+    text.sign("{")
+    if text.peek() == "}":
+        text.sign("}")
+    else:
+        while True:
+            if text.peek() != '"':
+                raise ValueError("a key is expected")
+            name = text.value()
+            text.sign(":")
+            made[name] = list(_entries(text, values)) if text.peek() == "[" else values.held(text.value())
+            if text.sign(",", "}") == "}":
+                break
+    if text.peek():
+        raise ValueError("something stands behind it")
+    return made
+
+
+def _entries(text: _Window, values: _Held) -> Iterator[Any]:
+    text.sign("[")
+    if text.peek() == "]":
+        text.sign("]")
+        return
+    while True:
+        values.pay(8)
+        yield values.held(text.value())
+        if text.sign(",", "]") == "]":
+            return
