@@ -73,8 +73,8 @@ LAYERS = {
     "lint": {"cluster", "evidence", "hardware", "judge", "model", "nodeset"},
     "commands": {
         "archive", "asking", "asking_many", "bundle", "checklist", "checks", "cluster", "console", "diff", "evidence",
-        "facts", "formats", "gate", "hardware", "history", "learn", "lint", "manner", "model", "nodeset", "pair", "probes",
-        "reading", "reads", "redact", "report_file", "reports", "schemas", "session", "sudoers", "version",
+        "facts", "formats", "gate", "hardware", "history", "learn", "lint", "manner", "model", "nodeset", "pair",
+        "probes", "reading", "reads", "redact", "report_file", "reports", "schemas", "session", "sudoers", "version",
     },
     "plain": {"asking", "console", "reports"},
     "cli": {"commands", "console", "reports", "version"},
