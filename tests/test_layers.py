@@ -40,7 +40,7 @@ LAYERS = {
     "schemas": set[str](),
     "demo": set[str](),
     "nodeset": set[str](),
-    "targets": {"nodeset", "report_file"},
+    "targets": {"nodeset", "reports"},
     "fleet": {"transport", "evidence"},
     "progress": {"fleet"},
     "console": set[str](),
