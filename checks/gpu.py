@@ -60,6 +60,7 @@ def count(node: NodeFacts, site: Site) -> Iterator[Finding]:
     source="https://docs.nvidia.com/deploy/nvml-api/ (nvmlReturn_t)",
     fix="Read `dmesg | grep -i -e nvrm -e xid`; reset the GPU or reboot the node.",
     answers=("PA-01",),
+    reads=("kube:pod",),
     unless=(no_gpu,),
 )
 def driver(node: NodeFacts, site: Site) -> Iterator[Finding]:

@@ -17,8 +17,9 @@ from preflight.model import Finding, check, failed, passed, unknown, warned
     yardstick.CHECK,
     title="Versions, firmware and settings are those that the cluster file declares",
     source="the cluster file: [class.NAME.versions], firmware, gpu_settings, host, nvlink, rails, nccl, ports and qos",
-    fix="Set what is declared on the node, or correct the key that the finding names in the cluster file.",
+    fix="Set on the node what is declared, or correct the key in the cluster file (`preflight lint --explain KEY`).",
     answers=("PA-03",),
+    reads=("nvml:gpus", "file:/sys/class/dmi/id/*"),
     unless=(nothing_declared,),
 )
 def expected(node: NodeFacts, site: Site) -> Iterator[Finding]:

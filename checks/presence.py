@@ -40,28 +40,29 @@ def nothing(node: NodeFacts, site: Site) -> Finding | None:
     A node whose GPUs all fell off the bus looks the same, so this is no pass. `hcas = 0` does not say how many GPUs
     there should be; `gpus = 0` is enough: a machine without GPUs often has no RDMA NIC.
     """
-    if site.gpus.value is not None:
+    if site.gpus.value is not None or node.gpus_on_bus:
         return None
-    if not node.gpus_on_bus and (traces := gpu_traces(node)):
-        what = ", ".join(traces.values())
+    traces = gpu_traces(node)
+    signs = ", ".join(traces.values())
+    evidence = list(dict.fromkeys((PCI_BUS, RDMA_CLASS, *traces)))
+    if not (site.hcas.value or site.members.ports.compute or node.rdma_nics_on_bus or node.rdma_devices):
+        lost = f"; {signs}: it may have lost its GPUs" if signs else ""
         return unknown(
-            f"no NVIDIA GPU on the PCI bus, and yet {what}: the node may have lost its GPUs",
-            found="0",
-            expected="the GPUs that this speaks of, or a class of nodes that are to have none",
-            evidence=list(dict.fromkeys((PCI_BUS, *traces))),
-            fix=f"`lspci -d 10de:`, power-cycle the node. If it is to have none, declare it: {site.gpus.key} = 0.",
+            f"neither an NVIDIA GPU nor an RDMA NIC, and nothing says that this node should have none{lost}",
+            found=NOTHING,
+            expected="a GPU or an RDMA NIC, or a class of nodes that are to have none",
+            evidence=evidence,
+            fix=f"A GPU node: `lspci -d 10de:`, power-cycle it. Else declare it: {site.gpus.key} = 0, "
+            f"{site.hcas.key} = 0. To see a report: `preflight demo`.",
         )
-    if site.hcas.value or site.members.ports.compute:
-        return None
-    if node.gpus_on_bus or node.rdma_nics_on_bus or node.rdma_devices:
+    if not signs:
         return None
     return unknown(
-        "neither an NVIDIA GPU nor an RDMA NIC, and nothing says that this node should have none",
-        found=NOTHING,
-        expected="a GPU or an RDMA NIC, or a class of nodes that are to have none",
-        evidence=[PCI_BUS, RDMA_CLASS],
-        fix=f"A GPU node: `lspci -d 10de:`, power-cycle it. Else declare it: {site.gpus.key} = 0, {site.hcas.key} = 0. "
-        "To see a report: `preflight demo`.",
+        f"no NVIDIA GPU on the PCI bus, and yet {signs}: the node may have lost its GPUs",
+        found="0",
+        expected="the GPUs that left these signs, or a class of nodes that are to have none",
+        evidence=evidence,
+        fix=f"`lspci -d 10de:`, power-cycle the node. If it is to have none, declare it: {site.gpus.key} = 0.",
     )
 
 

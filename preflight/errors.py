@@ -22,6 +22,7 @@ Catch :class:`PreflightError` for everything that preflight raises on purpose::
     ├── DocumentError           a file is not an evidence document (also a ValueError)
     ├── ArchiveError            a directory of evidence cannot be loaded
     ├── BundleError             a bundle cannot be read
+    ├── ReportError             a stored report cannot be read
     ├── RedactionError          a file cannot be redacted
     ├── DuplicateKey            a JSON object has a key twice
     ├── NoNcclOutput            a log without a line of NCCL (also a ValueError)
@@ -79,6 +80,7 @@ HOMES = {
     "NoNcclOutput": "preflight.facts.nccl_log.reader",
     "OpenSshRequired": "preflight.transport.outcome",
     "RedactionError": "preflight.redact.files",
+    "ReportError": "preflight.reports.stored",
     "ResumeError": "preflight.resume",
     "SnapshotError": "preflight.diff.side",
     "SourceError": "preflight.reading.sources",

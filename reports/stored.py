@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from preflight import decoding, report_file
+from preflight.errors import PreflightError
 from preflight.schemas.conform import mistake
 
 _KIND = "preflight.report/"
 
 
-class ReportError(Exception):
+class ReportError(PreflightError):
     """A report cannot be read; the text names the file, the place in it and the fix."""
 
 

@@ -233,6 +233,7 @@ _text("settings.cpu", *_out("cmd:head -c 2048 /proc/cpuinfo"), "CPU implementer\
 _text("settings.cuda_version", '{"cuda": {"name": "CUDA SDK", "version": "12.8.1"}}')
 _text("settings.imex_nodes", "# the rack\n192.0.2.1\n192.0.2.2\n")
 _text("settings.memory_gib", *_out("file:/proc/meminfo"), tool="/proc/meminfo")
+_text("settings.pretty_name", 'PRETTY_NAME="Ubuntu 22.04.5 LTS"\n')
 _text("settings.partition_key", "0xffff\n")
 _text("settings.toolkit_version", *_out("cmd:nvidia-ctk --version"))
 _text("settings.vlans", "VLAN Dev name    | VLAN ID\nName-Type: VLAN_NAME_TYPE_RAW_PLUS_VID_NO_PAD\n"
@@ -308,6 +309,7 @@ _text("services.fabric_manager_version", *_out(services.FABRIC_MANAGER),
 _text("text.once", "NCCL INFO Connected all rings [repeated 7x across cluster] (Ray deduplicates logs)")
 _text("text.narrowed", "cpus: 0 1" + " " * 300 + "2 3")
 _text("text.uncoloured", "\x1b[1;31mred\x1b[0m")
+_text("text.numbered", "one\n\n\ntwo", call=lambda value: list(text.numbered(value)))
 _text("text.plain", "\x1b[1;31mred\x1b[0m\r\n\x1b]0;title\x07\ufeff\x00")
 _text("text.integer", "9000\n", "-1", call=lambda value: text.integer(value, "mtu"))
 _text("text.id_list", "0-3,8,12-13\n", call=lambda value: text.id_list(value, "cpulist"))
@@ -400,6 +402,9 @@ _value("container.networks", json.dumps(_ENVIRONMENT), call=lambda value: contai
 
 def _evidence(name: str, call: Callable[[Evidence], object] | None = None) -> None:
     EVIDENCE.append(Parser(name, call or _resolved(name), NODES, (EvidenceError,)))
+
+
+_evidence("container.gpus_given", lambda e: container.gpus_given(e, NodeFacts(e).environment))
 
 
 def _each_nic(read: Callable[[Evidence, str], object]) -> Callable[[Evidence], object]:

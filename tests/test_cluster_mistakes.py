@@ -38,7 +38,10 @@ WRONG = {
     "a text for a number": ('[class.a]\ngpus = "eight"\n', ':2: class.a.gpus: has the value "eight" - takes a whole'),
     "a truth for a number": ("[class.a]\ngpus = true\n", ":2: class.a.gpus: has the value True - takes a whole number"),
     "a number for a truth": ("[class.a]\nsudo = 1\n", ":2: class.a.sudo: has the value 1 - takes true or false"),
-    "a list for a text": ("[class.a]\nbaseline = []\n", ":2: class.a.baseline: has the value [] - takes a text"),
+    "a list for a text": (
+        "[class.a]\nbaseline = []\n",
+        ":2: class.a.baseline: has the value [] - takes the path of a file",
+    ),
     "a word that is none of them": (
         '[class.a.ports]\nlink_layer = "infiniband"\n',
         ':2: class.a.ports.link_layer: has the value "infiniband" - takes one',

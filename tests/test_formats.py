@@ -88,7 +88,7 @@ def test_no_check_rests_on_a_format_that_its_page_does_not_name(check: Check) ->
 
 
 def test_what_a_page_says() -> None:
-    assert explained("gpu.driver") == ["NVML", "nvidia-smi --query-gpu"]
+    assert explained("gpu.driver") == ["Kubernetes API: the pod", "NVML", "nvidia-smi --query-gpu"]
     assert explained("host.time-sync") == ["timedatectl"]
     assert explained("nvlink.fabric-manager") == ["NVML", "nv-fabricmanager", "systemctl show"]
     assert explained("host.memlock") == []

@@ -34,10 +34,10 @@ STARTED_S = 120.0
 
 #: What the way to a fresh verdict may import, beside what Python has imported when it has started.
 LIGHT = {
-    "__future__", "preflight", "preflight.version", "preflight.entry", "preflight.gate", "preflight.gate.entry",
-    "preflight.gate.cached", "preflight.gate.environment", "preflight.gate.options", "preflight.gate.policy",
-    "preflight.gate.sitting", "preflight.gate.store", "preflight.gate.told", "preflight.gate.verdict",
-    "preflight.gate.watch", "select", "syslog",
+    "__future__", "preflight", "preflight.version", "preflight.entry", "preflight.errors", "preflight.gate",
+    "preflight.gate.entry", "preflight.gate.cached", "preflight.gate.environment", "preflight.gate.options",
+    "preflight.gate.policy", "preflight.gate.sitting", "preflight.gate.store", "preflight.gate.told",
+    "preflight.gate.verdict", "preflight.gate.watch", "select", "syslog",
 }  # fmt: skip
 
 

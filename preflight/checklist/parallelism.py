@@ -27,7 +27,7 @@ ITEMS = (
         "PA-03", "CUDA, NCCL and PyTorch versions agree", "node fleet",
         ask("The driver's libraries are those of its kernel module", "versions.driver-files"),
         ask("All nodes have the same driver, NCCL, PyTorch and CUDA toolkit",
-            "fleet.driver-equal", "fleet.nccl-equal", "fleet.software"),
+            "fleet.driver-equal", "fleet.nccl-equal", "fleet.software", "node.expected"),
         ask("The driver runs the CUDA that PyTorch and its NCCL are built for", "versions.compatibility"),
         ask("It runs the CUDA that the job's NCCL is built for", "nccl.built-for"),
         within="the PyTorch that is installed where preflight runs, and the jobs whose logs are given",
