@@ -160,12 +160,20 @@ def _cut(text: str, last: bool) -> tuple[str, str, int]:
     """Return what can be looked at now, what waits for more, and how many characters are too many to wait for."""
     if last:
         return text, "", 0
-    end = text.rfind("\n") + 1
+    end = _line_end(text)
     if not end and len(text) > _BLOCK:
         end = max(text.rfind(sign) for sign in " \t\r,;") + 1
     if end or len(text) < _UNBROKEN:
         return text[:end], text[end:], 0
     return "", "", len(text)
+
+
+def _line_end(text: str) -> int:
+    """Return the place behind the last line, if possible one that does not go on: a list may be wrapped at a comma."""
+    last = end = text.rfind("\n") + 1
+    while end > max(1, last - _UNBROKEN) and text[end - 2] in ",([-":
+        end = text.rfind("\n", 0, end - 1) + 1
+    return end if end > 1 else last
 
 
 def _opened(path: Path) -> IO[bytes]:
