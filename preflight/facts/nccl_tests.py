@@ -90,11 +90,14 @@ class _Reader:
         for number, line in lines(text):
             if not self.all and line == passed:
                 continue
+            before = self.command, self.nccl_version
             if not self.all and not _NUMBER.search(line) and not any(word in line for word in beginnings):
                 passed = line
                 continue  # nothing begins here, and there is nothing that it could end or go on with
             self.raw = line
             self.read(number, *_unmarked(line))
+            # what changed nothing, with no report begun, changes nothing the next time
+            passed = line if not self.all and (self.command, self.nccl_version) == before else passed
         last = text.count("\n") + 1
         end = text.rstrip().count("\n") + 1
         for report in self.all:

@@ -68,11 +68,13 @@ class CarefulReader:
         level = _LEVEL.search(text)
         origin = self.known(origin_of(text[: level.start()])) if level else None
         if level is None or origin is None:
-            if not self.outside(self.number, text) and len(part) <= _SILENT_LONGEST:
+            if not self.outside(self.number, text):
                 self._keep_silent(part)
             return ""
         message = trimmed(text[level.end() :])
         if message == before:
+            if not message:  # a level alone
+                self._keep_silent(part)
             return message
         self.tally.lines += 1
         line = self.line(self.number, part, origin, message.encode("utf-8", "backslashreplace"))
@@ -91,7 +93,8 @@ class CarefulReader:
     def _keep_silent(self, line: bytes) -> None:
         if len(self.silent) >= _SILENT_KEPT:
             self.silent.clear()
-        self.silent.add(line)
+        if len(line) <= _SILENT_LONGEST:
+            self.silent.add(line)
 
     def _info_part(self, message: str, origin: Origin, line: Line) -> None:
         before, is_channel, way = message.partition("] via ")
