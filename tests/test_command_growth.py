@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import random
 from pathlib import Path
 
 import pytest
 
+from preflight.facts.kernel_log import DMESG
 from preflight.reading import sources
 from tests import commands, fuzz_commands
 from tests.fuzz_commands import MOST_BYTES, MOST_GROWTH, NOISE_S, SIZES, repeated, started
@@ -119,6 +121,8 @@ def test_commands_survive_damaged_files(tmp_path: Path) -> None:
         ("\n", 40_000_000, 3),
         ("[ 1000.000001] NVRM: Xid (PCI:0000:18:00\n", 50_000_000, 0),
         ('{"log":"a"}\n', 20_000_000, 3),
+        ("NCCL\n", 10_000_000, 3),
+        ("NCCL WARN\n", 10_000_000, 3),
     ],
 )
 def test_text_that_packs_to_nothing_is_read_in_seconds(unit: str, size: int, status: int, tmp_path: Path) -> None:
@@ -128,4 +132,17 @@ def test_text_that_packs_to_nothing_is_read_in_seconds(unit: str, size: int, sta
     run = started(("read", str(path)))
     assert run.status == status
     assert run.seconds < 10
+    assert run.peak_bytes < MOST_BYTES
+
+
+def test_a_record_of_line_feeds_is_judged_in_seconds(tmp_path: Path) -> None:
+    """Each empty line was compared with five formats of time: 24 MB took 12 s."""
+    files = fuzz_commands.seeds(tmp_path)
+    document = json.loads(files["evidence"][0].read_text())
+    document["records"][DMESG]["out"] = "\n" * 24_000_000
+    path = tmp_path / "evidence.json"
+    path.write_text(json.dumps(document))
+    run = started(("judge", str(path)))
+    assert run.status in (1, 3)
+    assert run.seconds < 5
     assert run.peak_bytes < MOST_BYTES

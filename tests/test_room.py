@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import threading
 
 import pytest
@@ -57,3 +58,31 @@ def test_large_documents_are_put_aside_though_they_are_few(monkeypatch: pytest.M
     assert isinstance(documents, saved.Saved)
     assert [one.node for one in documents] == [f"n{number}" for number in range(5)]
     assert all(len(one.records["x"]["value"]) == 30_000 for one in documents)
+
+
+def test_a_large_sweep_is_taken_beside_many_ordinary_answers() -> None:
+    """The limits that are in force: 63 nodes answer at once while a sweep of 90 MB is read."""
+    ordinary = evidence(json.dumps({"out": "a line of a log\n" * (5 * MIB // 17)}))
+    sweep = evidence(json.dumps({"out": "Switch 36 port 1 LID 17\n" * (90 * MIB // 25)}))
+    room, spool, one = Room(), saved.Spool(), threading.Lock()
+    refused: list[Exception] = []
+
+    def taken(name: str, text: str) -> None:
+        try:
+            with room.one:
+                document = from_document(room.answer(text), name)
+            with one:
+                spool.add(document)
+        except ValueError as error:
+            refused.append(error)
+
+    threads = [
+        threading.Thread(target=taken, args=(f"n{number:02}", sweep if number == 30 else ordinary))
+        for number in range(64)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert not refused
+    assert sum(1 for _ in spool.documents()) == 64

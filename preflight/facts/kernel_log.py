@@ -107,10 +107,12 @@ def parse(text: str) -> tuple[Line, ...]:
 def _lines(text: str) -> Iterator[Line]:
     at_s: float | None = None
     for raw in plain(text).split("\n"):
+        if not raw or raw.isspace():
+            continue
         if (line := _timed(raw)) is not None:
             at_s = line.at_s
             yield line
-        elif at_s is not None and raw.strip():  # the rest of a message of several lines
+        elif at_s is not None:  # the rest of a message of several lines
             yield Line(at_s, raw.strip())
 
 

@@ -6,6 +6,7 @@ its mark before it. What is cut is listed as cut; nothing is worked out that was
 
 from __future__ import annotations
 
+import functools
 import re
 
 from preflight.facts import nccl_tests_json
@@ -43,6 +44,10 @@ _NUMBER = re.compile(r"\d[\s|\u2502\u2503\[]")
 _SIX_DIGITS = re.compile(r"0?\.?0*(?:[1-9]\.?(?:\d\.?){5,})")
 
 
+#: Lines whose marks are remembered: a log that packs well is the same lines again and again.
+_REMEMBERED = 1024
+
+
 def parse(text: str) -> tuple[Report, ...]:
     """Return the reports in a text, in order; none if it holds none. Never raises."""
     text = put_together(text)
@@ -58,6 +63,17 @@ def parse(text: str) -> tuple[Report, ...]:
     return tuple(sorted(found, key=lambda report: report.first_line))
 
 
+@functools.lru_cache(_REMEMBERED)
+def _unmarked(line: str) -> tuple[str, str]:
+    """Return who wrote a line, empty if nothing tells, and the line without a launcher's marks."""
+    tag, bare = unlaunched(without_rules(line))
+    if "," in bare:
+        bare = plain_numbers(bare)
+    if (label := _LABEL.search(f" {tag}")) and not _NCCL_LINE.match(bare):
+        bare = bare.replace(f"[{label[1]}] ", "  ")
+    return tag, bare
+
+
 class _Reader:
     """Reads a text line by line; lines of several processes are kept apart where a launcher tagged them."""
 
@@ -70,16 +86,18 @@ class _Reader:
         beginnings = words.BEGINNINGS
         if "\x1b" not in text and "&" not in text:  # which may stand within a word
             beginnings = tuple(word for word in beginnings if word in text)
+        passed = ""
         for number, line in lines(text):
+            if not self.all and line == passed:
+                continue
+            before = self.command, self.nccl_version
             if not self.all and not _NUMBER.search(line) and not any(word in line for word in beginnings):
+                passed = line
                 continue  # nothing begins here, and there is nothing that it could end or go on with
             self.raw = line
-            tag, bare = unlaunched(without_rules(line))
-            if "," in bare:
-                bare = plain_numbers(bare)
-            if (label := _LABEL.search(f" {tag}")) and not _NCCL_LINE.match(bare):
-                bare = bare.replace(f"[{label[1]}] ", "  ")
-            self.read(number, tag, bare)
+            self.read(number, *_unmarked(line))
+            # what changed nothing, with no report begun, changes nothing the next time
+            passed = line if not self.all and (self.command, self.nccl_version) == before else passed
         last = text.count("\n") + 1
         end = text.rstrip().count("\n") + 1
         for report in self.all:

@@ -42,13 +42,12 @@ class OnDisk(dict[str, Any]):
         return "\n".join(self._rest())
 
     def _rest(self) -> Iterator[str]:
-        held = 0
+        held, (info, trace) = 0, _INFORMS
         with self.path.open("rb") as stream:
             for chunk in lines(opened(stream, lambda remark: None)):
-                for line in chunk:
-                    told = b"" if held > HELD or any(mark in line for mark in _INFORMS) else line
-                    held += len(told)
-                    yield told.decode("utf-8", "backslashreplace")
+                told = [b"" if info in line or trace in line else line for line in chunk] if held <= HELD else []
+                held += sum(map(len, told))
+                yield b"\n".join(told or [b""] * len(chunk)).decode("utf-8", "backslashreplace")
 
     def pytorch(self) -> torch_trace.Seen:
         """Read it as a profiler's trace or a flight recorder's dump; raises UnsafePickle, other ValueError, OSError."""

@@ -19,8 +19,9 @@ from preflight.redact.text import Redactor
 #: a larger one is text.
 DOCUMENT = 160 << 20
 
-#: Bytes that a compressed file may hold.
-UNPACKED_CAP = 16_000_000_000
+#: Bytes that a compressed file may hold, and a small one: each million takes one to two seconds; and how many times its size,
+#: where it is larger: a log packs to a thirtieth, repeated lines to a hundredth.
+UNPACKED_CAP, SMALL, SMALL_CAP, MOST_RATIO = 16_000_000_000, 1 << 20, 8 << 20, 100
 
 #: Bytes read at once, and characters without a space among them that are left out as a whole: a cut could hide a name.
 _BLOCK, _UNBROKEN = 1 << 18, 1 << 19
@@ -62,6 +63,7 @@ def learn(redactor: Redactor, found: Sequence[Item]) -> list[str]:
     for item in found:
         redactor.learn(str(item.place))
         try:
+            _no_bomb(item.path)
             if (document := _document(item.path)) is not None:
                 redactor.learn_value(document[1])
             else:
@@ -174,6 +176,22 @@ def _line_end(text: str) -> int:
     while end > max(1, last - _UNBROKEN) and text[end - 2] in ",([-":
         end = text.rfind("\n", 0, end - 1) + 1
     return end if end > 1 else last
+
+
+def _no_bomb(path: Path) -> None:
+    """Raise RedactionError for a compressed file that holds too much, before anything of it is looked at."""
+    with _opened(path) as stream:
+        if not isinstance(stream, gzip.GzipFile):
+            return
+        size, held = path.stat().st_size, 0
+        most = SMALL_CAP if size <= SMALL else min(MOST_RATIO * size, UNPACKED_CAP)
+        while block := stream.read(_BLOCK):
+            held += len(block)
+            if held > most:
+                raise RedactionError(
+                    f"{size} bytes that unpack to more than {most}, the limit of a compressed file of this size; "
+                    "unpack it with gunzip and name what that writes"
+                )
 
 
 def _opened(path: Path) -> IO[bytes]:

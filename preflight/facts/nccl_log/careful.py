@@ -25,6 +25,8 @@ _SECOND = re.compile(
     rb"(?:\[\d{1,4}\] )?(?:\S{1,128}:\d{1,6} )?$"
 )
 _MOST_PARTS = 32
+#: Different lines that say nothing, of at most so many bytes, that are remembered.
+_SILENT_KEPT, _SILENT_LONGEST = 16_384, 1024
 #: What of level TRACE is read.
 _OF_COMMUNICATORS = frozenset({"comm", "size", "rank", "nranks"})
 #: Lines of a message of PyTorch: its kind, "Last error:", NCCL's words.
@@ -44,10 +46,13 @@ class CarefulReader:
         self.tally = Tally()
         self.number = first_line
         self.file = file
+        self.silent: set[bytes] = set()  # lines that name NCCL and say nothing
         self.spoke = (0, "")  # the line on which PyTorch began to tell of an error, and its mark
 
     def careful(self, number: int, raw: bytes) -> None:
         """Take in a line that may hold several messages, or stand in a JSON object."""
+        if raw in self.silent:
+            return
         if len(raw) > 2 * LONGEST_LINE_CHARS:
             self.tally.long_lines += 1
             raw = raw[: 2 * LONGEST_LINE_CHARS]
@@ -63,10 +68,13 @@ class CarefulReader:
         level = _LEVEL.search(text)
         origin = self.known(origin_of(text[: level.start()])) if level else None
         if level is None or origin is None:
-            self.outside(self.number, text)
+            if not self.outside(self.number, text):
+                self._keep_silent(part)
             return ""
         message = trimmed(text[level.end() :])
         if message == before:
+            if not message:  # a level alone
+                self._keep_silent(part)
             return message
         self.tally.lines += 1
         line = self.line(self.number, part, origin, message.encode("utf-8", "backslashreplace"))
@@ -81,6 +89,12 @@ class CarefulReader:
             if found := signatures.matching(message, "warn", origin.source):
                 self.failed(found.id, origin, lambda: line)
         return message
+
+    def _keep_silent(self, line: bytes) -> None:
+        if len(self.silent) >= _SILENT_KEPT:
+            self.silent.clear()
+        if len(line) <= _SILENT_LONGEST:
+            self.silent.add(line)
 
     def _info_part(self, message: str, origin: Origin, line: Line) -> None:
         before, is_channel, way = message.partition("] via ")
@@ -107,14 +121,14 @@ class CarefulReader:
         if (nranks := size_in_warning(warning)) is not None:
             sized(self.tally, nranks)
 
-    def outside(self, number: int, text: str) -> None:
-        """Take in a line that NCCL did not write: a framework's, a launcher's, nccl-tests'."""
+    def outside(self, number: int, text: str) -> bool:
+        """Take in a line that NCCL did not write, a framework's, a launcher's, nccl-tests'; False: it says nothing."""
         said = version(text)
         found = signatures.matching(text, "outside")
         if found is not None and taught(text):
             found = None
         if said is None and found is None:
-            return
+            return False
         who = self._who(number, text)
         line = Line(number, None, text.strip()[:1000], text.strip()[:300], tag=who, file=self.file)
         if said is not None:
@@ -124,6 +138,7 @@ class CarefulReader:
             # what a title or a sentence says is kept apart from what the program said
             tag = line.tag or ("#" if title(line.text) else "”" if sentence(line.text) else "")
             self.failed(found.id, Origin(None, None, None, tag, None, ""), lambda: line)
+        return True
 
     def _who(self, number: int, text: str) -> str:
         """Return a launcher's mark; the lines that follow the first of PyTorch's message bear none."""
