@@ -19,8 +19,8 @@ from preflight.redact.text import Redactor
 #: a larger one is text.
 DOCUMENT = 160 << 20
 
-#: Bytes that a compressed file may hold, and a small one: each million takes one to two seconds; and how many times its size,
-#: where it is larger: a log packs to a thirtieth, repeated lines to a hundredth.
+#: Bytes that a compressed file may hold, and a small one: each million takes one to two seconds; and how many times
+#: its size, where it is larger: a log packs to a thirtieth, repeated lines to a hundredth.
 UNPACKED_CAP, SMALL, SMALL_CAP, MOST_RATIO = 16_000_000_000, 1 << 20, 8 << 20, 100
 
 #: Bytes read at once, and characters without a space among them that are left out as a whole: a cut could hide a name.
