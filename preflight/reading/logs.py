@@ -87,7 +87,7 @@ def _restored(lines: list[str]) -> list[str]:
 
 def _watchdog(text: str, nranks: int | None) -> dict[str, Any] | None:
     """Return what PyTorch's watchdog says, and which rank that points at; None if it says nothing."""
-    told = watchdog.parse(text.split("\n"))
+    told = None if watchdog.is_silent(text) else watchdog.parse(text.split("\n"))
     if not told:
         return None
     return {

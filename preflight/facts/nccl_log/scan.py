@@ -21,6 +21,7 @@ from preflight.facts.nccl_log.events import apply, sized
 from preflight.facts.nccl_log.messages import event, ignored, marked
 from preflight.facts.nccl_log.prefix import Origin, clean, origin_of, unwrapped_json
 from preflight.facts.nccl_log.said import Event
+from preflight.facts.nccl_log.tally import WARNINGS_KEPT
 from preflight.facts.nccl_log.trim import trimmed
 
 _INFO, _WARN = b"NCCL INFO ", b"NCCL WARN "
@@ -57,6 +58,7 @@ class Scanner(CarefulReader):
         self.origins: dict[bytes, Origin | None] = {}
         self.messages: dict[bytes, tuple[Event | None, str | None]] = {}
         self.warnings: dict[tuple[str, bytes], str | None] = {}  # source and message → failure
+        self.silent_warning: bytes | None = None  # the last line that was only counted
         self.sizes: set[bytes] = set()  # of communicators, as collectives' lines name them
         self.idle: set[bytes] = set()  # messages that say nothing, without their digits
 
@@ -211,6 +213,10 @@ class Scanner(CarefulReader):
 
     def _warning(self, number: int, raw: bytes) -> None:
         """Take in a line that may be a warning; what many ranks say is read once."""
+        if raw == self.silent_warning:
+            self.tally.lines += 1
+            self.tally.warning_count += 1
+            return
         head, warn, message = raw.partition(_WARN)
         if not warn or len(message) > _REMEMBERED or b"NCCL " in message or raw[:1] == b"{":
             self.careful(number, raw)
@@ -232,6 +238,8 @@ class Scanner(CarefulReader):
         self.tally.warning(lambda: self.line(number, raw, origin, message))
         if name := self.warnings[key]:
             self.failed(name, origin, lambda: self.line(number, raw, origin, message))
+        elif len(self.tally.warnings) >= WARNINGS_KEPT:
+            self.silent_warning = raw
 
     def _others(self, lines: list[tuple[int, bytes]]) -> None:
         """Take in lines that are not of level INFO: warnings, versions, and what others than NCCL wrote."""

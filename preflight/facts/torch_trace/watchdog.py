@@ -115,6 +115,11 @@ def _joined(lines: Iterable[str]) -> Iterator[str]:
         yield kept[at]
 
 
+def is_silent(text: str) -> bool:
+    """Return whether a text holds no word of the watchdog."""
+    return not any(mark in text for mark in (*_HEADS, *MARKS, "] [Rank "))
+
+
 def _begins(line: str) -> bool:
     return any(head in line for head in _HEADS) or _HEAD_CUT.search(line[-200:]) is not None
 
