@@ -1,8 +1,9 @@
 """Drive whole commands with damaged input for minutes: ``python -m tests.fuzz_commands --minutes 60``.
 
-Each input is a mutated file: text of a tool, evidence, a report, a history, a cluster file. It is given to every
-command that reads its kind, in a process of its own. The second part repeats single lines, glued and one by one, and
-compares the time for a text with the time for one of four times its length.
+Each input is a mutated file: text of a tool, plain or packed, evidence, a folder of it, a bundle, a report, a history,
+a cluster file, a published verdict. It is given to every command that reads its kind, in a process of its own. The
+second part repeats single lines, glued and one by one, and compares the time for a text with the time for one of four
+times its length.
 
 Printed with the input that caused them: tracebacks, statuses that are not documented, runs of more than 10 s,
 processes of more than 500 MB, and texts whose time grows faster than their length. Exit status 1 if there is any.
@@ -11,6 +12,10 @@ processes of more than 500 MB, and texts whose time grows faster than their leng
 from __future__ import annotations
 
 import argparse
+import gzip
+import hashlib
+import io
+import json
 import os
 import random
 import re
@@ -18,6 +23,7 @@ import resource
 import shutil
 import signal
 import sys
+import tarfile
 import tempfile
 import time
 from collections import Counter
@@ -45,6 +51,11 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
              ("redact", "{}", "-o", "{out}/r")),
     "evidence": (("judge", "{}"), ("redact", "{}", "-o", "{out}/r"), ("diff", "{evidence}", "{}"), ("learn", "{}"),
                  ("bundle", "{}", "-o", "{out}/b.tar.gz"), ("checklist", "{}"), ("read", "{}")),
+    "packed": (("read", "{}"), ("judge", "--log", "{}", "{evidence}"), ("redact", "{}", "-o", "{out}/r")),
+    "bundle": (("judge", "{}"), ("diff", "{evidence}", "{}"), ("checklist", "{}"), ("learn", "{}")),
+    "folder": (("judge", "{}"), ("judge", "{}", "--html", "{out}/r.html"), ("redact", "{}", "-o", "{out}/r"),
+               ("bundle", "{}", "-o", "{out}/b.tar.gz")),
+    "verdict": (("gate", "slurm-controller", "--verdicts", "{}"),),
     "report": (("diff", "{report}", "{}"), ("diff", "{}", "{report}"), ("redact", "{}", "-o", "{out}/r"),
                ("bundle", "{}", "-o", "{out}/b.tar.gz"), ("checklist", "{}")),
     "cluster": (("lint", "{}"), ("lint", "{}", "{evidence}"), ("judge", "{evidence}", "--cluster", "{}")),
@@ -96,7 +107,7 @@ class Tally:
         self.faults[what] += 1
         if self.faults[what] == 1:
             copy = kept / f"fault-{len(self.faults)}{source.suffix}"
-            shutil.copyfile(source, copy)
+            (shutil.copytree if source.is_dir() else shutil.copyfile)(source, copy)
             print(f"FAULT {what} ({run.seconds:.1f} s, {run.peak_bytes >> 20} MB): {copy}", flush=True)
 
 
@@ -152,9 +163,21 @@ def seeds(folder: Path) -> dict[str, list[Path]]:
             raise RuntimeError(f"preflight {' '.join(words)}: status {run.status}: {run.output.decode()[-500:]}")
     evidence = sorted(path for path in (made / "evidence").glob("*.json") if path.name != "run.json")
     tables = [path for path in OUTSIDE.rglob("*") if path.is_file() and path.suffix not in (".toml", ".md")]
+    verdict = {
+        "schema": "preflight.verdict/1",
+        "node": "gpu001",
+        "status": "pass",
+        "at": int(time.time()),
+        "seconds": 1.5,
+    }
+    (made / "gpu001.json").write_text(json.dumps(verdict))
     return {
         "text": [*sorted(tables), made / "report.html"],
+        "packed": sorted(tables),
         "evidence": evidence,
+        "bundle": evidence,
+        "folder": evidence,
+        "verdict": [made / "gpu001.json"],
         "report": [made / "report.json"],
         "cluster": [path for path in (made / "cluster.toml",) if path.exists()]
         + sorted((OUTSIDE.parents[2] / "fixtures" / "nodes").glob("*.toml")),
@@ -170,6 +193,45 @@ def damaged(chosen: random.Random, source: Path) -> bytes:
         for _ in range(chosen.randint(1, 6))
     ]
     return mutate.mutated(text, mutations).encode("utf-8", "surrogatepass")
+
+
+def prepared(kind: str, chosen: random.Random, seed: Path, folder: Path) -> Path:
+    """Write a damaged input of a kind."""
+    source = folder / f"input{seed.suffix}"
+    if kind == "packed":
+        source = folder / "input.gz"
+        text = damaged(chosen, seed) if chosen.random() < 0.5 else _repetitive(chosen, seed)
+        source.write_bytes(gzip.compress(text, 6))
+    elif kind == "bundle":
+        source = folder / "input.tar.gz"
+        bodies = {"evidence/a.json": damaged(chosen, seed), "evidence/b.json": seed.read_bytes()}
+        members = [
+            {"name": path, "bytes": len(body), "sha256": hashlib.sha256(body).hexdigest()}
+            for path, body in bodies.items()
+        ]
+        manifest = {"schema": "preflight.bundle/1", "version": "0", "redacted": False, "nodes": 2, "files": members}
+        with tarfile.open(source, "w:gz") as archive:
+            for path, body in {"manifest.json": json.dumps(manifest).encode(), **bodies}.items():
+                info = tarfile.TarInfo(path)
+                info.size = len(body)
+                archive.addfile(info, io.BytesIO(body))
+    elif kind in ("folder", "verdict"):
+        source = folder / "input"
+        shutil.rmtree(source, ignore_errors=True)
+        source.mkdir()
+        source.chmod(0o755)
+        for name in (seed.name,) if kind == "verdict" else ("a.json", "b.json", "run.json", "job.log"):
+            (source / name).write_bytes(damaged(chosen, seed))
+    else:
+        source.write_bytes(damaged(chosen, seed))
+    return source
+
+
+def _repetitive(chosen: random.Random, seed: Path) -> bytes:
+    """Return a few lines of a text many times: megabytes that pack to kilobytes."""
+    lines = seed.read_bytes().splitlines(keepends=True)[:200] or [b"\n"]
+    unit = b"".join(chosen.sample(lines, min(len(lines), chosen.randint(1, 4)))) or b"\n"
+    return unit * max(1, chosen.choice((1 << 20, 8 << 20, 24 << 20)) // len(unit))
 
 
 def fill(words: Sequence[str], source: Path, folder: Path) -> tuple[str, ...]:
@@ -188,8 +250,7 @@ def mutations(minutes: float, chosen: random.Random, files: dict[str, list[Path]
     while time.monotonic() < until:
         kind, words = chosen.choice(pairs)
         seed = chosen.choice(files[kind])
-        source = folder / f"input{seed.suffix}"
-        source.write_bytes(damaged(chosen, seed))
+        source = prepared(kind, chosen, seed, folder)
         tally.add(words, started(fill(words, source, folder)), source, folder)
 
 
@@ -273,6 +334,7 @@ def main() -> int:
     folder.mkdir(exist_ok=True)
     print(f"seed {given.seed}, inputs of faults in {folder}", flush=True)
     os.environ["HOME"] = os.environ["XDG_STATE_HOME"] = str(folder)
+    os.environ["SLURM_JOB_NODELIST"] = "gpu001"
     import preflight.cli
     import preflight.judge
     import preflight.reading  # noqa: F401

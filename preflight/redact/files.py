@@ -19,9 +19,10 @@ from preflight.redact.text import Redactor
 #: a larger one is text.
 DOCUMENT = 160 << 20
 
-#: Bytes that a compressed file may hold, and a small one: each million takes one to two seconds; and how many times
-#: its size, where it is larger: a log packs to a thirtieth, repeated lines to a hundredth.
-UNPACKED_CAP, SMALL, SMALL_CAP, MOST_RATIO = 16_000_000_000, 1 << 20, 8 << 20, 100
+#: Bytes that a compressed file may hold: each million takes one to two seconds. How many times its own size, where that
+#: is more than ``FREE``: a log packs to a thirtieth, repeated lines of a large one to a hundredth.
+UNPACKED_CAP, FREE, SMALL = 16_000_000_000, 5 << 20, 1 << 20
+RATIO, RATIO_OF_SMALL = 100, 40
 
 #: Bytes read at once, and characters without a space among them that are left out as a whole: a cut could hide a name.
 _BLOCK, _UNBROKEN = 1 << 18, 1 << 19
@@ -184,7 +185,7 @@ def _no_bomb(path: Path) -> None:
         if not isinstance(stream, gzip.GzipFile):
             return
         size, held = path.stat().st_size, 0
-        most = SMALL_CAP if size <= SMALL else min(MOST_RATIO * size, UNPACKED_CAP)
+        most = min(max(FREE, size * (RATIO_OF_SMALL if size <= SMALL else RATIO)), UNPACKED_CAP)
         while block := stream.read(_BLOCK):
             held += len(block)
             if held > most:

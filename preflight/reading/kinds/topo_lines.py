@@ -40,6 +40,8 @@ _SHORT_NUMA = re.compile(r"(?<!GPU )\bNUMA(?! ?(?:ID|Affinity))\b")
 _STUMPS = frozenset(("G", "GP", "GPU", "N", "NI", "NIC", "C", "CP", "CPU", "NU", "NUM", "NUMA", "A", "Aff", "Affin"))
 #: Lines that one row is at most broken into: 32 columns on a screen of 80.
 _MOST_PIECES = 8
+#: Characters of a header that is put together.
+_LONGEST_HEADER = 4000
 
 
 def cleaned(text: str) -> str:
@@ -69,9 +71,13 @@ def _apart(word: str) -> list[str]:
 def header(lines: Lines, at: int) -> tuple[list[str], list[str], int]:
     """Return the device columns, the further columns, and where the rows begin; no device if there is no header."""
     text, end = cleaned(lines[at].text), at + 1
-    if "GPU" not in text or is_row(text):
+    if "GPU" not in text or is_row(text) or not _TITLE.sub("", text[:_LONGEST_HEADER]).lstrip().startswith("GPU"):
         return [], [], at
-    while end < min(len(lines), at + _MOST_PIECES) and not is_row(cleaned(lines[end].text)):
+    while (
+        end < min(len(lines), at + _MOST_PIECES)
+        and len(text) < _LONGEST_HEADER
+        and not is_row(cleaned(lines[end].text))
+    ):
         more = cleaned(lines[end].text)
         better = min((f"{text} {more.lstrip()}", f"{text}{more.lstrip()}"), key=_unknown)
         if not more.strip() or _unknown(better) > (end + 1 < len(lines)):
