@@ -346,12 +346,13 @@ def test_what_cannot_be_told_is_unknown(name: str) -> None:
         ("missing", "install `ibv_devinfo`"),
         ("timeout", "find out on the node why it hangs: ibv_devinfo"),
         ("denied", "run with --sudo, or as root"),
+        ("ok", "see rdma.device-nodes"),
         ("not-run", "give the run more time: --deadline"),
     ],
 )
 def test_the_next_step_fits_the_reason(status: str, fix: str) -> None:
     def silent(key: str, record: Any) -> Any:
-        return {"status": status} if key == "cmd:ibv_devinfo" else None
+        return {"status": status, "out": ""} if key == "cmd:ibv_devinfo" else None
 
     (finding,) = told(Case(every_record(silent)))[0]
     assert "could not tell active MTU" in finding["message"]

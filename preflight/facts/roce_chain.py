@@ -135,6 +135,8 @@ def _is_software(at: Place) -> bool:
 def _learn(at: Place, name: str, key: str) -> str:
     """Return how to learn what a record does not show: by the reason, where the tool is there."""
     status = at.evidence.record(key).status if key in at.evidence.records else "missing"
+    if status == "ok" and name == "active MTU":
+        return "see rdma.device-nodes: `ibv_devinfo` lists only devices that it may open"
     hangs = status in ("timeout", "abandoned", "not-run")
     if hangs or (name in _TOOLS and status not in ("ok", "missing")):
         return supply(key, at.evidence)
@@ -145,7 +147,7 @@ def _learn(at: Place, name: str, key: str) -> str:
 _TOOLS = ("active MTU", "global pause")
 
 _LEARN = {
-    "active MTU": "install `ibv_devinfo` (package ibverbs-utils, or rdma-core), or see rdma.device-nodes",
+    "active MTU": "install `ibv_devinfo` (package ibverbs-utils, or rdma-core)",
     "GID": "run `show_gids` on the node",
     "global pause": "install `ethtool` on the node",
     **dict.fromkeys(
