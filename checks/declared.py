@@ -230,7 +230,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "fleet_nic": (5328, 3671195230, (
         ("fleet.nic-settings", "The RDMA devices of all nodes have the same names, places and settings", "fleet", "NCCL user guide, NCCL_IB_HCA (one list of names for all ranks); majority of at least 3 nodes and 60 %", "Names: the same udev rules (60-rdma-persistent-naming) and slots; else `setpci`, modules, kernel.", (), True, False, False, "", (), (), False, (), "nic_settings"),
     )),
-    "fleet_identity": (7869, 2192631329, (
+    "fleet_identity": (9710, 2192631329, (
         ("fleet.identity", "No two nodes have the same GUID, address, LID, UUID or host name", "fleet", "InfiniBand architecture specification (GUID, LID), RFC 5227 (IPv4), IEEE 802 (MAC), machine-id(5)", "`ibstat`, `ip -br addr` and `hostname` on both show who has it by right; correct the other.", ("NT-FAB-4",), True, False, False, "", (), (), False, (), "identity"),
     )),
     "fleet_rails": (10606, 2057583596, (

@@ -29,7 +29,19 @@ _WHAT_NOW = {
     "LID": "two subnet managers gave LIDs in one subnet: `sminfo`, `ibnetdiscover`",
     "IP address": "correct the address of one of them; `arping -D` shows who answers",
     "MAC": "a cloned configuration, or virtual functions: `ip link show`",
+    "GPU UUID": "one node's evidence saved under two names? Else `nvidia-smi -L` on both; a GPU handed to two virtual "
+    "machines belongs to one of them",
+    "GPU serial number": "one node's evidence saved under two names? Else compare `nvidia-smi -q` on both; GPUs of one "
+    "board or tray may share the number",
 }
+
+#: What is in one machine only: a GPU, and beside it an adapter or the installed system.
+_GPU, _BESIDE = "GPU UUID", {"machine id", "node GUID", "system image GUID", "port GUID", "MAC"}
+
+_ONE_MACHINE = (
+    "one node's evidence saved under two names, or one machine listed by two? Compare `hostname` and `nvidia-smi -L` "
+    "on both, and collect again; else cloned machines"
+)
 
 
 @check(
@@ -43,13 +55,15 @@ _WHAT_NOW = {
 def identity(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
     """Look for identifiers that several nodes have, and for GUIDs of compute ports that are all zero.
 
-    Packets for one node reach the other: connections time out or meet a stranger's queue, now here, now there. Two
-    adapters with one GUID, and the subnet manager keeps one of them out.
+    With one address or LID on two nodes, packets for one reach the other: connections time out, now here, now there. Of
+    two adapters with one GUID the subnet manager leaves one out. One GPU on two nodes: one node's evidence is not its
+    own.
 
     Looked at: GUIDs of devices, systems and ports, LIDs, IP and MAC addresses of RDMA ports and of the default route,
     host names, UUIDs and serial numbers of GPUs, machine id, boot id. A serial number or machine id that stands
     twice warns, as trays and clones share them; everything else fails. An all-zero GUID is none, and fails on a port
-    that is up. With the same boot id two names are one machine: that alone is said of them then.
+    that is up. With the same boot id two names are one machine: that alone is said of them then. Nodes that share GPUs
+    and, beside them, adapters or the machine id have one finding for all of it.
 
     A false alarm: one machine that was asked under two names on purpose. Containers of one machine are known as such.
     """
@@ -89,6 +103,7 @@ def _twice(told: Mapping[str, str], nodes: Mapping[str, NodeFacts]) -> Iterator[
     """Yield what several nodes have, the identifiers of the same nodes together."""
     machine: dict[str, str] = {}  # node -> the first name of its machine
     containers = {name for name, text in told.items() if any("\tcontainer\t" in line for line in _of_kind(text, 0))}
+    same: dict[tuple[str, ...], dict[str, list[Identifier]]] = defaultdict(dict)
     for number, kind in enumerate(KINDS):
         holders = shared((name, line.partition("\t")[2].partition("\t")[2]) for name, text in told.items()
                          for line in _of_kind(text, number))  # fmt: skip
@@ -101,19 +116,38 @@ def _twice(told: Mapping[str, str], nodes: Mapping[str, NodeFacts]) -> Iterator[
             ) > 1:
                 together[names].add(label)
         for names, labels in together.items():
-            mine = [
+            same[names][kind] = [
                 one for one in of_node(nodes[names[0]]) if one.kind == kind and f"{one.within}\t{one.value}" in labels
             ]
-            yield _finding(kind, names, mine)
+    for names, kinds in same.items():
+        if _GPU in kinds and _BESIDE & set(kinds):
+            yield _one_machine(names, kinds)
+        else:
+            yield from (_finding(kind, names, found) for kind, found in kinds.items())
+
+
+def _one_machine(names: Sequence[str], kinds: Mapping[str, Sequence[Identifier]]) -> Finding:
+    """Return the one finding of nodes that look like one machine; the first of each kind is its example."""
+    some = [f"{kind} {found[0].value}" + (f" and {len(found) - 1} more" if len(found) > 1 else "")
+            for kind, found in kinds.items()]  # fmt: skip
+    return failed(
+        f"{len(names)} nodes look like one machine: {_few(names, 4)} have the same {', '.join(kinds)}",
+        subject="machine",
+        found="; ".join(some), expected="one of its own on each node",
+        evidence=[found[0].key for found in kinds.values()], fix=_ONE_MACHINE,
+    ).on(names)  # fmt: skip
+
+
+def _few(words: Sequence[str], most: int) -> str:
+    return ", ".join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")
 
 
 def _finding(kind: str, names: Sequence[str], found: Sequence[Identifier]) -> Finding:
     say = warned if kind in _HARMLESS else failed
     values = [f"{one.value} ({one.of})" if one.of else one.value for one in found]
-    listed = ", ".join(values[:3]) + (f" and {len(values) - 3} more" if len(values) > 3 else "")
-    nodes = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+    listed = _few(values, 3)
     return say(
-        f"{len(names)} nodes have the same {kind}: {listed}, on {nodes}", subject=kind, found=listed,
+        f"{len(names)} nodes have the same {kind}: {listed}, on {_few(names, 4)}", subject=kind, found=listed,
         expected="one of its own on each node", evidence=[found[0].key], fix=_WHAT_NOW.get(kind, ""),
     ).on(names)  # fmt: skip
 

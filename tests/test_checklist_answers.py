@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from preflight.checklist import answers
 from preflight.checklist.answers import answer
 from preflight.checklist.items import ITEMS
-from preflight.checklist.question import CONTAINER, ELSEWHERE, ENVIRONMENT, Item
+from preflight.checklist.question import CONTAINER, ELSEWHERE, ENVIRONMENT, INFINIBAND, ROCE, Item
 from preflight.checks import registry
 from preflight.cli import main
 from preflight.cluster import Cluster
@@ -123,6 +123,39 @@ def test_a_check_of_a_plug_in_is_a_question_of_its_own() -> None:
         assert line["questions"][-1] == {
             "text": "Queues are short", "status": str(status), "checks": ["site.queues"], "missing": "",
         }  # fmt: skip
+
+
+def line_of(item: str, unjudged: str) -> Mapping[str, Any]:
+    """Answer an item where all checks pass, but for one that did not run."""
+    found = {(check.id, one): Status.PASS for check in CHECKS for one in ("", *check.answers) if check.id != unjudged}
+    (line,) = (line for line in answer(CHECKS, found) if line["id"] == item)
+    keeps_its_word(line)
+    return line
+
+
+def test_questions_about_infiniband_do_not_apply_where_all_ports_are_roce() -> None:
+    """Without a sweep they were unknown there, and asked for one."""
+    sweeps = [question for item in ITEMS for question in item.questions if any(
+        check.sweep for check in CHECKS if check.id in question.checks)]  # fmt: skip
+    assert sweeps
+    assert {question.where for question in sweeps} == {INFINIBAND}
+    found = {(INFINIBAND, ""): Status.SKIP, (ROCE, ""): Status.PASS}
+    for line in answer(CHECKS, found):
+        assert "--fabric" not in line["supply"], line["id"]
+    (line,) = (line for line in answer(CHECKS, {(INFINIBAND, ""): Status.PASS}) if line["id"] == "FP-BW-3")
+    assert line["supply"] == "preflight check --fabric"
+
+
+def test_what_needs_a_history_or_the_cluster_file_names_it() -> None:
+    without = [item.id for item in ITEMS if "trend.temperature" in item.checks]
+    for item in without:
+        assert line_of(item, "trend.temperature")["supply"] == "preflight check --history FILE"
+    for item in ("FP-LOSS-4", "PA-26"):
+        line = line_of(item, "checkpoint.age")
+        assert (line["status"], line["supply"]) == ("unknown", "preflight check --cluster cluster.toml")
+        statuses = {("checkpoint.age", one): Status.UNKNOWN for one in ("", item)}
+        (line,) = (line for line in answer(CHECKS, statuses) if line["id"] == item)
+        assert "interval_min" in line["missing"]
 
 
 def test_every_kind_of_evidence_has_a_name() -> None:

@@ -336,6 +336,10 @@ DIFFER: dict[str, tuple[str, Fault, Findings]] = {
     "GPU UUID": ("h100", _gpu_of_first("uuid"), {("fail", "fleet.identity", "GPU UUID")}),
     "GPU serial": ("h100", _gpu_of_first("serial"), {("warn", "fleet.identity", "GPU serial number")}),
     "machine-id": ("h100", _as_first("file:/etc/machine-id"), {("warn", "fleet.identity", "machine id")}),
+    "what one machine has": (
+        "h100", lambda machine: _gpu_of_first("uuid")(_as_first("file:/etc/machine-id")(_first_guid(machine))),
+        {("fail", "fleet.identity", "machine")},
+    ),
     "boot id": (
         "h100", _as_first("file:/proc/sys/kernel/random/boot_id"), {("fail", "fleet.identity", "boot id")},
     ),
@@ -409,6 +413,9 @@ def test_one_identifier_that_must_differ_is_that_of_another_node(name: str) -> N
     found = loud(planted(kind, fault), learnt(kind))
     assert {(one["status"], one["check"], one["subject"]) for one in found} == expected
     assert all(one["nodes"] == ["gpu001", ODD] for one in found)
+    if name in ("GPU UUID", "GPU serial", "what one machine has"):
+        assert "one node's evidence saved under two names" in found[0]["fix"]
+        assert "ip -br addr" not in found[0]["fix"]
 
 
 @pytest.mark.parametrize("name", RAILS)

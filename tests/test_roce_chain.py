@@ -340,6 +340,25 @@ def test_what_cannot_be_told_is_unknown(name: str) -> None:
     assert "BROKEN" not in finding["excerpts"][0]["text"]
 
 
+@pytest.mark.parametrize(
+    ("status", "fix"),
+    [
+        ("missing", "install `ibv_devinfo`"),
+        ("timeout", "find out on the node why it hangs: ibv_devinfo"),
+        ("denied", "run with --sudo, or as root"),
+        ("ok", "see rdma.device-nodes"),
+        ("not-run", "give the run more time: --deadline"),
+    ],
+)
+def test_the_next_step_fits_the_reason(status: str, fix: str) -> None:
+    def silent(key: str, record: Any) -> Any:
+        return {"status": status, "out": ""} if key == "cmd:ibv_devinfo" else None
+
+    (finding,) = told(Case(every_record(silent)))[0]
+    assert "could not tell active MTU" in finding["message"]
+    assert finding["fix"].startswith(fix)
+
+
 def test_a_port_that_is_down_is_another_checks_business() -> None:
     case = Case(port(state="DOWN", physical="Polling"))
     assert told(case) == ([], {("fail", "rdma.port-state"), ("warn", "rdma.bandwidth-per-gpu")})

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from preflight.checklist.question import ROCE, Checklist, ask, lack
+from preflight.checklist.question import INFINIBAND, ROCE, Checklist, ask, lack
 
 _LIST = Checklist("ai-network")
 
 ITEMS = (
     _LIST.item(
         "AN-1", "backend 1:1, no oversubscription", "fabric",
-        ask("InfiniBand: links below and above each leaf", "fabric.oversubscription"),
+        ask("InfiniBand: links below and above each leaf", "fabric.oversubscription", where=INFINIBAND),
         lack("Ethernet: links below and above each leaf", "rates of the switches' own ports", where=ROCE),
     ),
     _LIST.item(

@@ -24,8 +24,8 @@ SUPPLY = {
     "pair": ("a test between two nodes", "preflight pair HOST HOST --save DIR"),
     "fabric": ("a sweep of switches and links", "preflight check --fabric"),
     "switch": ("an answer of the switches", ""),
-    "declared": ("the site's own word in the cluster file", ""),
-    "report": ("the record of earlier runs", ""),
+    "declared": ("the site's own word in the cluster file", "preflight check --cluster cluster.toml"),
+    "report": ("the record of earlier runs", "preflight check --history FILE"),
 }
 
 #: By check and item, the status of those that ran; by check and "", whatever item they answer.
@@ -130,6 +130,7 @@ def _command(item: Item, waiting: Sequence[Check]) -> str:
     for check in waiting:
         if check.sweep and check.window:
             return f"{SUPPLY['fabric'][1]} --window 60"
-        if kind := "pair" if check.pair else "window" if check.window else "fabric" if check.sweep else "":
+        needs = {"pair": check.pair, "window": check.window, "fabric": check.sweep, "report": check.history}
+        if kind := next((kind for kind, needed in needs.items() if needed), ""):
             return SUPPLY[kind][1]
     return next((SUPPLY[kind][1] for kind in item.by if SUPPLY[kind][1]), "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from preflight.checklist.question import ROCE, Checklist, ask, lack
+from preflight.checklist.question import CHECKPOINT, INFINIBAND, ROCE, Checklist, ask, lack
 
 _LIST = Checklist("fabric-primer")
 
@@ -20,7 +20,7 @@ ITEMS = (
     ),
     _LIST.item(
         "FP-BW-3", "Is east-west bandwidth non-blocking or oversubscribed?", "bench fabric",
-        ask("InfiniBand: links below and above each leaf", "fabric.oversubscription"),
+        ask("InfiniBand: links below and above each leaf", "fabric.oversubscription", where=INFINIBAND),
         lack("Ethernet: links below and above each leaf", "rates of the switches' own ports", where=ROCE),
         lack("Measured: all pairs at once reach what one pair reaches", "a benchmark of all pairs at once"),
     ),
@@ -42,7 +42,7 @@ ITEMS = (
     ),
     _LIST.item(
         "FP-LAT-3", "Does job placement make hop counts uneven?", "fabric",
-        ask("InfiniBand: switches between the job's nodes", "fabric.hops"),
+        ask("InfiniBand: switches between the job's nodes", "fabric.hops", where=INFINIBAND),
         lack("Ethernet: switches between the job's nodes", "the job's leaves, by LLDP or the scheduler", where=ROCE),
     ),
     _LIST.item(
@@ -70,14 +70,14 @@ ITEMS = (
     ),
     _LIST.item(
         "FP-LOSS-4", "Are checkpoints saved regularly?", "declared",
-        ask("The newest checkpoint is as young as the site promises", "checkpoint.age"),
+        ask("The newest checkpoint is as young as the site promises", "checkpoint.age", needs=CHECKPOINT),
         within="a path that the cluster file names; object stores are not read",
     ),
     # congestion
     _LIST.item(
         "FP-CON-1", "Where can gradient synchronisation make incast?", "window fabric",
         ask("Hosts that cannot take what they are sent", "counters.receiver"),
-        ask("InfiniBand: receivers narrower than their senders", "fabric.fan-in"),
+        ask("InfiniBand: receivers narrower than their senders", "fabric.fan-in", where=INFINIBAND),
         lack("Ethernet: receivers narrower than their senders", "the switches' ports and routes", where=ROCE),
         lack("Which collectives of the job meet there", "the job's parallel layout"),
     ),
@@ -101,7 +101,7 @@ ITEMS = (
         "FP-CON-5", "Does the topology reduce hash polarisation?", "node window fabric",
         ask("NCCL gives the fabric flows that it can spread", "nccl.load-balancing"),
         ask("The rails of each node carry alike", "counters.balance"),
-        ask("InfiniBand: the uplinks of each leaf carry alike", "fabric.uplink-balance"),
+        ask("InfiniBand: the uplinks of each leaf carry alike", "fabric.uplink-balance", where=INFINIBAND),
         lack("Ethernet: the uplinks of each leaf carry alike", "bytes of the switches' uplinks", where=ROCE),
     ),
     # observability

@@ -20,7 +20,7 @@ ITEMS = (
     _LIST.item(
         "GS-2",
         "node, leaf and spine bandwidth of a fat tree: the smaller of its links' and its switches' capacity",
-        "fabric declared",
+        "declared fabric",
         ask("Links and switches of each level, for each GPU", "scale.fat-tree"),
         within="the tree that the cluster file declares, of two levels of switches; a sweep does not fill it in",
     ),

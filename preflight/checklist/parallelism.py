@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from preflight.checklist.question import COMPUTE, ENVIRONMENT, INFINIBAND, ROCE, Checklist, ask, lack
+from preflight.checklist.question import CHECKPOINT, COMPUTE, ENVIRONMENT, INFINIBAND, ROCE, Checklist, ask, lack
 
 _LIST = Checklist("parallelism")
 
@@ -150,7 +150,7 @@ ITEMS = (
     ),
     _LIST.item(
         "PA-26", "checkpoint interval", "declared",
-        ask("The newest checkpoint is as young as the declared interval", "checkpoint.age"),
+        ask("The newest checkpoint is as young as the declared interval", "checkpoint.age", needs=CHECKPOINT),
         lack("The interval is worth it: time of a save, stall, restart", "times of saving and restarting"),
     ),
     _LIST.item(

@@ -27,6 +27,9 @@ ELSEWHERE = {
 #: Which ports are meant for NCCL, only the site knows.
 COMPUTE = "`compute` in [class.NAME.ports] of the cluster file"
 
+#: Where checkpoints are and how often they are saved, only the site knows.
+CHECKPOINT = "`path` and `interval_min` in [class.NAME.checkpoint] of the cluster file"
+
 #: Where NCCL's variables are read, which a job's script may set later.
 ENVIRONMENT = "the environment of preflight and of ranks that it sees, and NCCL's files; a job's script may set more"
 

@@ -14,6 +14,7 @@ from preflight import facts
 from preflight.evidence import EvidenceError
 from preflight.facts import rdma
 from preflight.facts.roce_link import Chain, Link, Place, Policy, State, Want
+from preflight.facts.supply import supply
 from preflight.lean import replace
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def _tried(at: Place, name: str, step: Step) -> Link:
         why = f"{target} {error.why}" if named else error.why
         if at.netdev:  # left out, so that ports of which the same is unknown say the same
             why = why.replace(at.netdev, "IF")
-        fix = _LEARN.get(name, "")
+        fix = _learn(at, name, error.key)
         if name not in ADDRESSING and rdma.is_virtual_function(at.evidence, at.port.device):
             why, fix = "a virtual function, whose quality of service its host sets and knows", "ask on its host"
         if name not in ADDRESSING and _is_software(at):
@@ -131,8 +132,22 @@ def _is_software(at: Place) -> bool:
         return False
 
 
+def _learn(at: Place, name: str, key: str) -> str:
+    """Return how to learn what a record does not show: by the reason, where the tool is there."""
+    status = at.evidence.record(key).status if key in at.evidence.records else "missing"
+    if status == "ok" and name == "active MTU":
+        return "see rdma.device-nodes: `ibv_devinfo` lists only devices that it may open"
+    hangs = status in ("timeout", "abandoned", "not-run")
+    if hangs or (name in _TOOLS and status not in ("ok", "missing")):
+        return supply(key, at.evidence)
+    return _LEARN.get(name, "")
+
+
+#: Links that rest on one tool, for which the reason decides.
+_TOOLS = ("active MTU", "global pause")
+
 _LEARN = {
-    "active MTU": "install `ibv_devinfo` (package ibverbs-utils, or rdma-core), or see rdma.device-nodes",
+    "active MTU": "install `ibv_devinfo` (package ibverbs-utils, or rdma-core)",
     "GID": "run `show_gids` on the node",
     "global pause": "install `ethtool` on the node",
     **dict.fromkeys(

@@ -9,9 +9,9 @@ from typing import Any
 
 from preflight.checklist.answers import answer
 from preflight.evidence import Evidence
+from preflight.facts.supply import supply
 from preflight.judge.excerpts import Search, excerpts
 from preflight.judge.fold import Folded
-from preflight.judge.outcome import supply
 from preflight.judge.seen import Seen
 from preflight.judge.systemic import shared_faults
 from preflight.lean import dataclass

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import cached_property
 
 from preflight.evidence import Evidence, EvidenceError
+from preflight.facts.supply import supply
 from preflight.lean import dataclass
 from preflight.model import Check, Finding, Status, unknown, worst
 
@@ -59,41 +60,3 @@ def outcome(
     if not findings:
         findings.append(unknown("the check said nothing", fix="this is a fault of the check: report it"))
     return Outcome(number, tuple(findings), crashed)
-
-
-def supply(key: str, evidence: Evidence) -> str:
-    """Say in one sentence how to get a record that is missing."""
-    kind, _, target = key.partition(":")
-    try:
-        record = evidence.record(key)
-    except EvidenceError:
-        return f"collect again with this version of preflight, which asks for {target}"
-    status = record.status
-    if status == "missing" and kind == "cmd" and not record.why.startswith("nothing to ask"):
-        tool = target.split()[0]
-        return f"install `{tool}`{_PACKAGES.get(tool, '')} on the node"
-    if status == "missing" and kind in ("psutil", "nvml"):
-        return f"install the Python package {'psutil' if kind == 'psutil' else 'nvidia-ml-py'} on the node"
-    if status == "denied":
-        return "run with --sudo, or as root"
-    if status in ("timeout", "abandoned"):
-        return f"find out on the node why it hangs: {target}"
-    if status == "not-run":
-        return "give the run more time: --deadline"
-    return f"look at it on the node: {target}"
-
-
-_PACKAGES = {
-    **dict.fromkeys(
-        ("ibstat", "ibnetdiscover", "iblinkinfo", "ibqueryerrors", "sminfo", "saquery"), " (package infiniband-diags)"
-    ),
-    "ibv_devinfo": " (package ibverbs-utils, or rdma-core)",
-    "dcb": " (package iproute2)",
-    "mlnx_qos": " (package mlnx-tools)",
-    "nvidia-smi": " (it comes with the NVIDIA driver)",
-    "lspci": " (package pciutils)",
-    "chronyc": " (package chrony)",
-    "ethtool": " (package ethtool)",
-    "ip": " (package iproute2)",
-    "find": " (package findutils)",
-}

@@ -1,11 +1,11 @@
 """Judges what was read: the facts of each writer's output become evidence, and the rules say what is wrong.
 
-What cannot be told from the text is no finding here.
+A rule is unknown of a part that it read; of a part that it does not read, it has no finding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from preflight.evidence import Evidence
@@ -26,4 +26,8 @@ def add_findings(parts: Sequence[Part], source: str) -> None:
         status = "ok" if part.taken.complete else "cut"
         records: dict[str, Any] = {key: {"status": status, "value": part.taken.facts, "out": part.text}}
         told = findings([Evidence(part.writer or source, "", records)], RULES)
-        part.findings += [finding for finding in told if finding["status"] in _TOLD]
+        part.findings += [one for one in told if one["status"] in _TOLD or _unknown_of(one, key)]
+
+
+def _unknown_of(finding: Mapping[str, Any], key: str) -> bool:
+    return finding["status"] == "unknown" and key in finding["evidence"]

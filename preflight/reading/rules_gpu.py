@@ -16,7 +16,7 @@ from preflight.facts import NodeFacts
 from preflight.facts.xid import Event, Events
 from preflight.facts.xid_judged import BAD, judged
 from preflight.facts.xid_policy import Act
-from preflight.model import Check, Finding, check, failed, passed, warned
+from preflight.model import Check, Finding, check, failed, passed, unknown, warned
 from preflight.reading.record import read_facts
 
 
@@ -64,23 +64,47 @@ def nvlinks(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     Collectives run at the pace of the GPU with the fewest links.
 
-    Links that are inactive on every GPU alike are fused or unused by design.
+    The same links inactive on every GPU are fused or unused by design. Where no equal GPU shows that, an inactive
+    link beside active ones is unknown; so is a machine on which no link is active.
     """
     for key, facts in read_facts(node, "nvidia-smi nvlink -s"):
         shown = max(map(len, facts["links"].values()), default=0)  # a GPU with fewer lines is cut
-        active = {gpu: sum(rate is not None for rate in rates) for gpu, rates in facts["links"].items()
-                  if rates and len(rates) == shown}  # fmt: skip
-        if len(active) < 2 or len(set(facts["names"].values())) > 1:
-            continue
-        most = max(active.values())
-        short = {gpu: number for gpu, number in active.items() if number < most}
+        links = {gpu: rates for gpu, rates in facts["links"].items() if rates and len(rates) == shown}
+        active = {gpu: sum(rate is not None for rate in rates) for gpu, rates in links.items()}
+        equals = len(active) > 1 and len(set(facts["names"].values())) == 1
+        most = max(active.values(), default=0)
+        short = {gpu: number for gpu, number in active.items() if number < most} if equals else {}
+        if equals and most and node.evidence.record(key).ok:  # a line that there is none, in place of its links
+            for gpu in (gpu for gpu, rates in facts["links"].items() if not rates):
+                yield warned(f"{gpu} shows no NVLink, its equals {most}: no bridge, or all are inactive",
+                             subject=gpu, found=0, expected=most, evidence=[key])  # fmt: skip
         for gpu, number in short.items():
             yield failed(
                 f"{gpu} has {number} active NVLinks, its equals {most}", subject=gpu, found=number, expected=most,
                 evidence=[key],
             )  # fmt: skip
-        if not short and most:
+        down = {gpu: tuple(at for at, rate in enumerate(rates) if rate is None) for gpu, rates in links.items()}
+        if active and not most:
+            yield unknown(f"none of {shown} NVLinks is active (GPUs: {len(active)}), and nothing shows if any should",
+                          found=0, fix=_LOOK, evidence=[key])  # fmt: skip
+        elif equals and not short and len(set(down.values())) == 1 and all(facts["links"].values()):
             yield passed(f"{len(active)} GPUs have {most} active NVLinks each", found=most, evidence=[key])
+        elif not short:
+            yield from _inactive({gpu: at for gpu, at in down.items() if 0 < len(at) < shown}, shown, key)
+
+
+_LOOK = "Compare with an equal GPU: `nvidia-smi nvlink -s` of all GPUs, or `preflight check` on the node."
+
+
+def _inactive(down: Mapping[str, Sequence[int]], shown: int, key: str) -> Iterator[Finding]:
+    """Yield what is not known of GPUs of which some links are inactive."""
+    for gpu, links in down.items():
+        which = ", ".join(map(str, links))
+        yield unknown(
+            f"{gpu}: {len(links)} of {shown} NVLinks inactive ({which}), and no equal GPU shows whether by design",
+            subject=gpu, found=f"inactive: {which}", expected=f"{shown} active, or fewer by design", fix=_LOOK,
+            evidence=[key],
+        )  # fmt: skip
 
 
 @check(
@@ -161,9 +185,10 @@ def xids(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """
     for key, facts in read_facts(node, "kernel log"):
         told: set[tuple[str, int]] = set()
-        found = Events(tuple(_incidents(facts["xids"])), ())
+        found, cut = Events(tuple(_incidents(facts["xids"])), ()), False
         for event in found.gpus:
             if 144 <= event.code <= 150 and _UNIT_STUMP.fullmatch(event.text):
+                cut = True
                 continue
             policy, seen = judged(event, found), (event.address, event.code)
             if policy.act not in (*BAD, Act.WARN) or event.code == 45 or seen in told:
@@ -173,15 +198,26 @@ def xids(node: NodeFacts, site: Site) -> Iterator[Finding]:
                 f"{event.address or 'a GPU'}: Xid {event.code}: {policy.meaning} (line {event.line})",
                 subject=event.address, found=f"Xid {event.code}", fix=policy.fix, evidence=[key],
             )  # fmt: skip
-        for event in facts["events"]:
-            if event["event"] in ("gpu-fallen-off-bus", "gpu-init-failed", "driver-mismatch") and not told:
-                yield failed(f"line {event['line']}: {event['text'][:160]}", found=event["event"], evidence=[key])
-        for event in facts["sxids"]:
-            if event["fatal"]:
-                name = event["bus_id"] or event["switch"]
-                message = f"NVSwitch {name}: fatal SXid {event['sxid']} (line {event['line']})"
-                yield failed(message, subject=event["bus_id"] or "", found=f"SXid {event['sxid']}", evidence=[key])
+        lost = [event for event in facts["events"] if event["event"] in _NO_GPU]
+        fatal = [event for event in facts["sxids"] if event["fatal"]]
+        codes = Counter(event.code for event in found.gpus)
+        if codes and not (told or cut or lost or fatal):
+            notes = ", ".join(
+                f"{code} x{number}" if number > 1 else f"{code}" for code, number in sorted(codes.items())
+            )
+            yield passed(
+                f"no XID that asks for action; of applications and notes: {notes}", found=notes, evidence=[key]
+            )
+        for event in lost if not told else ():
+            yield failed(f"line {event['line']}: {event['text'][:160]}", found=event["event"], evidence=[key])
+        for event in fatal:
+            name = event["bus_id"] or event["switch"]
+            message = f"NVSwitch {name}: fatal SXid {event['sxid']} (line {event['line']})"
+            yield failed(message, subject=event["bus_id"] or "", found=f"SXid {event['sxid']}", evidence=[key])
 
+
+#: Events that take a GPU out.
+_NO_GPU = ("gpu-fallen-off-bus", "gpu-init-failed", "driver-mismatch")
 
 #: The line of an NVLink unit that was cut off before it says whether it was fatal.
 _UNIT_STUMP = re.compile(r"(?!.*\bFatal$)[A-Z]\w{1,24}(?: \w{0,7})?")

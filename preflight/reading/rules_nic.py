@@ -1,19 +1,19 @@
 """What is wrong with an output of RDMA ports and NICs, as far as it shows by itself.
 
 These are checks like all others, but their evidence is what was read: the record ``read:KIND``. A rule
-speaks only of what is wrong on any machine: a pasted output does not tell which ports a job uses, so
-that a spare port that is down is none of its business.
+fails only what is wrong on any machine: a pasted output does not show which ports a job uses, so that a port
+that is down or slow beside others is unknown, never a pass.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from preflight.cluster import Site
 from preflight.facts import NodeFacts
-from preflight.model import Check, Finding, check, failed, passed, warned
+from preflight.model import Check, Finding, check, failed, passed, unknown, warned
 from preflight.reading.record import read_facts
 
 #: Kinds that show ports.
@@ -38,22 +38,90 @@ def port_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     Without an active port NCCL falls back to TCP and says so only in its log.
 
-    A single port that is down may be a spare one; which ports a job uses is not in the text.
+    A port that is down beside active ones may be a spare one: which ports a job uses is not in the text, so it is
+    unknown.
     """
     for key, facts in read_facts(node, *_PORTS):
         ports = [port for port in facts["ports"] if port["state"]]
         waiting = [port for port in ports if re.fullmatch(r"(?i)INIT(?:IALIZING)?", port["state"]) and _has_link(port)]
         if waiting:
-            names = ", ".join(f"{port['device']} port {port['port']}" for port in waiting)
+            names = ", ".join(map(_name, waiting))
             yield failed(
                 f"{names}: the cable has a link, and no subnet manager has brought the port up",
                 found="Initializing", expected="Active", evidence=[key],
             )  # fmt: skip
         elif ports and not any(map(_up, ports)) and node.evidence.record(key).ok:  # else others may have stood there
-            states = ", ".join(sorted({f"{port['state']}/{port['physical_state']}" for port in ports}))
-            yield failed(f"none of {len(ports)} RDMA ports is active ({states})", found="0", evidence=[key])
-        elif any(map(_up, ports)):
-            yield passed(f"{sum(map(_up, ports))} of {len(ports)} RDMA ports are active", evidence=[key])
+            yield failed(f"none of {len(ports)} RDMA ports is active ({_states(ports)})", found="0", evidence=[key])
+        elif down := [port for port in ports if not _up(port)]:
+            if len(down) < len(ports):
+                yield _not_known(
+                    f"{_listed(down, _state)}, beside {len(ports) - len(down)} active", down,
+                    found=_states(down), expected="Active/LinkUp", evidence=[key],
+                )  # fmt: skip
+        elif ports:
+            yield passed(f"{len(ports)} of {len(ports)} RDMA ports are active", evidence=[key])
+
+
+@check(
+    "rdma.port-rate",
+    title="Active ports of one link layer run at one rate",
+    source="InfiniBand architecture specification: a link trains to the most that both ends can",
+    fix="Reseat or replace the cable, then compare with the switch port.",
+)
+def port_rate(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the rates of active ports with the fastest of the same link layer.
+
+    A port that trained at fewer lanes or a lower speed is still active; every ring through it runs at its pace.
+
+    A storage or management port may be slower by design, which the text does not show: unknown. Equal rates are no
+    pass: all may be too slow.
+    """
+    for key, facts in read_facts(node, *_PORTS):
+        best: dict[str | None, float] = {}
+        active = [port for port in facts["ports"] if port["state"] and _up(port) and port["rate_gbps"]]
+        for port in active:
+            best[port["link_layer"]] = max(port["rate_gbps"], best.get(port["link_layer"], 0.0))
+        slow = [port for port in active if port["rate_gbps"] < best[port["link_layer"]]]
+        for layer in dict.fromkeys(port["link_layer"] for port in slow):
+            alike, most = [port for port in slow if port["link_layer"] == layer], f"{best[layer]:g} Gb/s"
+            rates = ", ".join(dict.fromkeys(map(_rate, alike)))
+            yield _not_known(
+                f"{_listed(alike, _rate)}, others of its link layer at {most}", alike,
+                found=rates, expected=most, evidence=[key],
+            )  # fmt: skip
+
+
+#: Ports that a message names.
+_NAMED = 8
+
+
+def _not_known(what: str, ports: Sequence[Mapping[str, Any]], **details: Any) -> Finding:
+    """Return the finding of ports that would be at fault if a job used them."""
+    subject = _name(ports[0]) if len(ports) == 1 else ""
+    fix = "`preflight check` on the node knows the job's ports; or see whether they are spare, or for storage."
+    uses = "it" if len(ports) == 1 else "them"
+    return unknown(f"{what}; the text does not show whether a job uses {uses}", subject=subject, fix=fix, **details)
+
+
+def _name(port: Mapping[str, Any]) -> str:
+    return f"{port['device']} port {port['port']}"
+
+
+def _state(port: Mapping[str, Any]) -> str:
+    return "/".join(str(port[name]) for name in ("state", "physical_state") if port[name])
+
+
+def _rate(port: Mapping[str, Any]) -> str:
+    return f"{port['rate_gbps']:g} Gb/s"
+
+
+def _states(ports: Sequence[Mapping[str, Any]]) -> str:
+    return ", ".join(sorted(set(map(_state, ports))))
+
+
+def _listed(ports: Sequence[Mapping[str, Any]], what: Callable[[Mapping[str, Any]], str]) -> str:
+    more = f" and {len(ports) - _NAMED} more" if len(ports) > _NAMED else ""
+    return ", ".join(f"{_name(port)}: {what(port)}" for port in ports[:_NAMED]) + more
 
 
 def _has_link(port: Mapping[str, Any]) -> bool:
@@ -174,4 +242,4 @@ def module(node: NodeFacts, site: Site) -> Iterator[Finding]:
             yield warned(f"the module reports: {', '.join(alarms)}", found=", ".join(alarms), evidence=[key])
 
 
-RULES: tuple[Check, ...] = (port_state, active_mtu, nic_link, pfc, module)
+RULES: tuple[Check, ...] = (port_state, port_rate, active_mtu, nic_link, pfc, module)

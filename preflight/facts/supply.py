@@ -1,0 +1,42 @@
+"""How to get a record that is missing: one sentence, by the reason why it is."""
+
+from __future__ import annotations
+
+from preflight.evidence import Evidence, EvidenceError
+
+_PACKAGES = {
+    **dict.fromkeys(
+        ("ibstat", "ibnetdiscover", "iblinkinfo", "ibqueryerrors", "sminfo", "saquery"), " (package infiniband-diags)"
+    ),
+    "ibv_devinfo": " (package ibverbs-utils, or rdma-core)",
+    "dcb": " (package iproute2)",
+    "mlnx_qos": " (package mlnx-tools)",
+    "nvidia-smi": " (it comes with the NVIDIA driver)",
+    "lspci": " (package pciutils)",
+    "chronyc": " (package chrony)",
+    "ethtool": " (package ethtool)",
+    "ip": " (package iproute2)",
+    "find": " (package findutils)",
+}
+
+
+def supply(key: str, evidence: Evidence) -> str:
+    """Say in one sentence how to get a record that is missing."""
+    kind, _, target = key.partition(":")
+    try:
+        record = evidence.record(key)
+    except EvidenceError:
+        return f"collect again with this version of preflight, which asks for {target}"
+    status = record.status
+    if status == "missing" and kind == "cmd" and not record.why.startswith("nothing to ask"):
+        tool = target.split()[0]
+        return f"install `{tool}`{_PACKAGES.get(tool, '')} on the node"
+    if status == "missing" and kind in ("psutil", "nvml"):
+        return f"install the Python package {'psutil' if kind == 'psutil' else 'nvidia-ml-py'} on the node"
+    if status == "denied":
+        return "run with --sudo, or as root"
+    if status in ("timeout", "abandoned"):
+        return f"find out on the node why it hangs: {target}"
+    if status == "not-run":
+        return "give the run more time: --deadline"
+    return f"look at it on the node: {target}"
