@@ -1,7 +1,7 @@
 """The report as JUnit XML, for CI: a suite for each check, a case for each node.
 
-What is unknown and gates is an error, so that no CI takes it for a pass; what is unknown and does not gate is skipped, with
-the reason. A warning passes and is printed in the output.
+What is unknown and gates is an error, so that no CI takes it for a pass; what is unknown and does not gate is skipped,
+with the reason. A warning passes and is printed in the output.
 """
 
 from __future__ import annotations

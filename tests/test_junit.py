@@ -72,8 +72,8 @@ def test_unknown_is_an_error(written: ElementTree.Element) -> None:
 
 
 def test_unknown_that_does_not_gate_is_skipped_with_the_reason() -> None:
-    unknown = {"check": "a.b", "status": "unknown", "gating": False, "message": "no record", "found": "", "expected": "",
-               "why": "", "fix": ""}  # fmt: skip
+    unknown = {"check": "a.b", "status": "unknown", "gating": False, "message": "no record", "found": "",
+               "expected": "", "why": "", "fix": ""}  # fmt: skip
     report = {
         "run": {"at": "2026-11-21T03:00:00Z", "seconds": 1.0},
         "nodes": [{"name": name, "checks": {"a.b": "unknown"}} for name in ("n1", "n2", "n3")],
