@@ -30,9 +30,9 @@ class Added:
         self.items: list[files.Item] = []
         room, folders = _MOST, [path for path in paths if path.is_dir()]
         for folder in folders:
-            found, left = files.items([folder])
+            items, left = files.items([folder])
             self.left += left
-            for item in found:
+            for item in items:
                 place = Path(folder.name) / item.place if len(folders) > 1 else item.place
                 if item.path.resolve() == output.resolve() or item.place.parts[0] == expected.FOLDER:
                     continue

@@ -89,15 +89,15 @@ def documents(path: Path) -> Iterator[Evidence]:
 
 def expected(path: Path) -> dict[str, bytes]:
     """Return the cluster file in a bundle and what it names, which stand before the evidence; raises BundleError."""
-    found: dict[str, bytes] = {}
+    held: dict[str, bytes] = {}
     for name, content in _files(path):
         if name.startswith(EVIDENCE):
             break
         if name.startswith(EXPECTED):
-            found[name.removeprefix(EXPECTED)] = content
-            if sum(map(len, found.values())) > _MOST_EXPECTED:
+            held[name.removeprefix(EXPECTED)] = content
+            if sum(map(len, held.values())) > _MOST_EXPECTED:
                 raise BundleError(f"{path}: {EXPECTED} in it has more than {_MOST_EXPECTED} bytes")
-    return found
+    return held
 
 
 def _files(path: Path) -> Iterator[tuple[str, bytes]]:

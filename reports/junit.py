@@ -95,8 +95,8 @@ def _tag(status: str, findings: Sequence[Mapping[str, Any]]) -> str:
 
 def _counted(tags: Mapping[str, str]) -> list[int]:
     """Return how many cases there are, failures, errors and skipped ones."""
-    found = list(tags.values())
-    return [len(found), *(found.count(tag) for tag in ("failure", "error", "skipped"))]
+    elements = list(tags.values())
+    return [len(elements), *(elements.count(tag) for tag in ("failure", "error", "skipped"))]
 
 
 def _counts(numbers: Sequence[int], *, with_skipped: bool = True) -> str:

@@ -50,7 +50,7 @@ def verdicts(*words: object) -> dict[str, Any]:
         "coverage": {key: value for key, value in report["coverage"].items() if isinstance(value, int)},
         "nodes": sorted(json.dumps([node["status"], node["checks"]], sort_keys=True) for node in report["nodes"]),
         "findings": sorted(
-            [one["check"], one["status"], one["gating"], len(one["nodes"])] for one in report["findings"]
+            [item["check"], item["status"], item["gating"], len(item["nodes"])] for item in report["findings"]
         ),
         "checklists": [item["status"] for item in report["checklists"]],
     }
@@ -62,8 +62,8 @@ def test_verdicts_are_equal_before_and_after(how: tuple[str, ...], saved: Path, 
     run("bundle", str(saved), *how, "-o", str(bundle))
     assert verdicts(bundle) == verdicts(saved)
     assert verdicts(bundle) != verdicts(*sorted(DEMO.glob("gpu*.json"))), "the cluster file decides some of them"
-    said = " ".join(run("judge", str(bundle), expect=1).split())
-    assert f"judged by: {bundle}:expected/cluster.toml" in said
+    output = " ".join(run("judge", str(bundle), expect=1).split())
+    assert f"judged by: {bundle}:expected/cluster.toml" in output
     if not how:
         text = inside(bundle)["expected/cluster.toml"].decode()
         assert 'nodes = "node-a[001-008]"' in text
@@ -92,17 +92,17 @@ def test_a_bundle_and_a_folder_with_another_cluster_file(saved: Path, tmp_path: 
     (tmp_path / "more" / "expected").mkdir(parents=True)
     (tmp_path / "more" / "expected" / "cluster.toml").write_text(GOOD)
     (tmp_path / "more" / "x.json").write_bytes(small("x"))
-    said = run("judge", str(bundle), str(tmp_path / "more"), expect=None)
-    assert "differ; give --cluster FILE" in said
+    output = run("judge", str(bundle), str(tmp_path / "more"), expect=None)
+    assert "differ; give --cluster FILE" in output
 
 
 @pytest.mark.parametrize("name", ["/etc/shadow", "../secret"])
 def test_a_cluster_file_of_a_stranger_leads_nowhere_else(name: str, tmp_path: Path) -> None:
     text = f'{GOOD}[fabric]\nreference = "{name}"\n'.encode()
     bundle = made(tmp_path / "a.tar.gz", [("expected/cluster.toml", text), ("evidence/a.json", small("a"))])
-    said = run("judge", str(bundle), expect=None)
-    assert "names a file outside of its folder; give --cluster FILE" in said
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["a.tar.gz"]
+    output = run("judge", str(bundle), expect=None)
+    assert "names a file outside of its folder; give --cluster FILE" in output
+    assert sorted(item.name for item in tmp_path.iterdir()) == ["a.tar.gz"]
 
 
 def test_files_beside_the_evidence_go_along_or_are_named(saved: Path, tmp_path: Path) -> None:
@@ -112,19 +112,19 @@ def test_files_beside_the_evidence_go_along_or_are_named(saved: Path, tmp_path: 
     (saved / "old.json").write_text('{"schema": "preflight.report/1"}')
     (saved / "link").symlink_to("/etc/passwd")
     (saved / "long.log").write_bytes(b"x\n" * 17_000_000)
-    said = run("bundle", str(saved), "-o", str(bundle))
+    output = run("bundle", str(saved), "-o", str(bundle))
     for name, why in (
         ("core.bin", "is not text"),
         ("old.json", "is a report"),
         ("link", "is a link"),
         ("long.log", "has 340"),
     ):
-        assert f"left out: {saved}/{name}: {why}" in said
+        assert f"left out: {saved}/{name}: {why}" in output
     held = inside(bundle)
     assert [name for name in held if name.startswith("files/")] == ["files/job.log"]
     assert b"NCCL INFO" in held["files/job.log"]
     assert b"gpu00" not in held["files/job.log"]
     assert b"node-a00" in held["files/job.log"]
-    said = run("bundle", str(saved), "--no-redact", "-o", str(tmp_path / "b.tar.gz"))
+    output = run("bundle", str(saved), "--no-redact", "-o", str(tmp_path / "b.tar.gz"))
     assert inside(tmp_path / "b.tar.gz")["files/job.log"] == (DEMO / "job.log").read_bytes()
-    assert f"left out: {saved}/long.log" in said
+    assert f"left out: {saved}/long.log" in output

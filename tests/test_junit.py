@@ -80,9 +80,9 @@ def test_unknown_that_does_not_gate_is_skipped_with_the_reason() -> None:
         "findings": [{**unknown, "nodes": ["n1", "n2"]}, {**unknown, "nodes": ["n2"], "gating": True}],
     }
     root = tree(render(report))
-    found = case(root, "a.b", "n1").find("skipped")
-    assert found is not None
-    assert found.attrib["message"] == "unknown, does not gate: no record"
+    skipped = case(root, "a.b", "n1").find("skipped")
+    assert skipped is not None
+    assert skipped.attrib["message"] == "unknown, does not gate: no record"
     for name in ("n2", "n3"):  # one of its findings gates; without a finding, nothing says that it does not gate
         assert case(root, "a.b", name).find("error") is not None
     assert (root[0].attrib["errors"], root[0].attrib["skipped"], root.attrib["errors"]) == ("2", "1", "2")
@@ -92,13 +92,13 @@ def test_a_run_in_which_no_unknown_gates_has_no_error(tmp_path: Path) -> None:
     """Sound nodes, and one sick node; every check that is unknown is in the shadow of the cluster file."""
     for document in fleet(hgx_h100("gpu"), 3):
         (tmp_path / f"{document['node']}.json").write_text(json.dumps(document))
-    open_checks = {one["check"] for one in judged(tmp_path)["findings"] if one["status"] == "unknown"}
+    open_checks = {finding["check"] for finding in judged(tmp_path)["findings"] if finding["status"] == "unknown"}
     assert open_checks
     (tmp_path / "site.toml").write_text(f"[checks]\nshadow = {json.dumps(sorted(open_checks))}\n")
     report = judged(tmp_path, "--cluster", tmp_path / "site.toml", "--junit", tmp_path / "j.xml")
     root = tree((tmp_path / "j.xml").read_text())
     assert (report["exit_status"], root.attrib["failures"], root.attrib["errors"]) == (0, "0", "0")
-    skipped = [one.attrib["message"] for one in root.iter("skipped")]
+    skipped = [element.attrib["message"] for element in root.iter("skipped")]
     assert (
         sum(message.startswith("unknown, does not gate: ") for message in skipped) == report["coverage"]["unknown"] > 0
     )
@@ -107,7 +107,7 @@ def test_a_run_in_which_no_unknown_gates_has_no_error(tmp_path: Path) -> None:
     report = judged(tmp_path, "--cluster", tmp_path / "site.toml", "--only", "rdma.*", "--only", "gpu.*")
     assert report["exit_status"] == 1
     assert headline(report) == "FAIL: 1 of 4 nodes has problems"
-    assert [one["status"] for one in report["nodes"]].count("unknown") == 3
+    assert [each["status"] for each in report["nodes"]].count("unknown") == 3
 
 
 def judged(folder: Path, *more: object) -> dict[str, Any]:
