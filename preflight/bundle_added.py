@@ -62,7 +62,7 @@ class Added:
                 yield f"{FILES}{item.place}", bounded.pieces(item.path, _MOST)
 
     def _cluster(self, redactor: Redactor | None) -> dict[str, bytes]:
-        """Return the cluster file and what it names, redacted; nothing if it is no cluster file any more."""
+        """Return the cluster file and what it names, redacted; nothing if it cannot be read after that."""
         if not redactor or not self.cluster:
             return self.cluster
         made = {

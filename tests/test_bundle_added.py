@@ -42,7 +42,7 @@ def saved(tmp_path: Path) -> Path:
 
 
 def verdicts(*words: object) -> dict[str, Any]:
-    """Return what a report says that no alias is part of."""
+    """Return the parts of a report without aliases."""
     done = CliRunner().invoke(main, [str(word) for word in ("judge", *words, "--json", "-")], catch_exceptions=False)
     report = json.loads(done.stdout)
     return {

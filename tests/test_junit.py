@@ -83,7 +83,7 @@ def test_unknown_that_does_not_gate_is_skipped_with_the_reason() -> None:
     skipped = case(root, "a.b", "n1").find("skipped")
     assert skipped is not None
     assert skipped.attrib["message"] == "unknown, does not gate: no record"
-    for name in ("n2", "n3"):  # one of its findings gates; without a finding, nothing says that it does not gate
+    for name in ("n2", "n3"):  # one of its findings gates; without a finding, it gates
         assert case(root, "a.b", name).find("error") is not None
     assert (root[0].attrib["errors"], root[0].attrib["skipped"], root.attrib["errors"]) == ("2", "1", "2")
 

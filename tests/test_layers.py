@@ -46,9 +46,9 @@ LAYERS = {
     "console": set[str](),
     "session": {
         "archive", "checks", "cluster", "console", "evidence", "expected", "history", "judge", "model", "nodeset",
-        "report_file", "reports", "saved", "targets", "version",
+        "packed", "report_file", "reports", "saved", "targets", "version",
     },
-    "expected": {"archive", "cluster"},
+    "expected": {"archive", "cluster", "packed", "saved"},
     "resume": {"archive", "evidence", "nodeset"},
     "manner": {"cluster", "console", "probes", "transport"},
     "asking_many": {
@@ -64,7 +64,8 @@ LAYERS = {
     },
     "reading": {"checks", "cluster", "evidence", "facts", "judge", "model"},
     "redact": {"archive", "collector", "nodeset"},
-    "bundle": {"archive", "evidence", "packed", "redact", "report_file", "reports", "version"},
+    "bundle_added": {"archive", "cluster", "expected", "packed", "redact"},
+    "bundle": {"archive", "bundle_added", "evidence", "packed", "redact", "report_file", "reports", "version"},
     "learn": {"checks", "cluster", "evidence", "facts", "hardware", "judge", "model", "nodeset"},
     "history": {"evidence", "facts"},
     "plugin": {"checks", "cluster", "evidence", "facts", "model", "plugin_fixture", "probes"},
@@ -72,7 +73,7 @@ LAYERS = {
     "diff": {"archive", "checks", "cluster", "evidence", "facts", "judge", "model", "reports", "saved", "schemas"},
     "lint": {"cluster", "evidence", "hardware", "judge", "model", "nodeset"},
     "commands": {
-        "archive", "asking", "asking_many", "bundle", "checklist", "checks", "cluster", "console", "diff", "evidence",
+        "archive", "asking", "asking_many", "bundle", "bundle_added", "checklist", "checks", "cluster", "console", "diff", "evidence",
         "facts", "formats", "gate", "hardware", "history", "learn", "lint", "manner", "model", "nodeset", "pair",
         "probes", "reading", "reads", "redact", "report_file", "reports", "schemas", "session", "sudoers", "version",
     },

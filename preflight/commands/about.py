@@ -115,7 +115,7 @@ def checklist(paths: tuple[Path, ...], cluster: Path | None, logs: tuple[Path, .
 
     Each item is broken into the questions of its sentence, and passes only if all are answered. Open are those that
     no check of this version answers; without evidence every item is unknown, with what would answer it.
-    The exit status is no verdict: for that, use `preflight judge`.
+    The exit status gives no verdict: for that, use `preflight judge`.
 
     \b
     Example: preflight checklist evidence/ --cluster cluster.toml
