@@ -73,8 +73,8 @@ LAYERS = {
     "diff": {"archive", "checks", "cluster", "evidence", "facts", "judge", "model", "reports", "saved", "schemas"},
     "lint": {"cluster", "evidence", "hardware", "judge", "model", "nodeset"},
     "commands": {
-        "archive", "asking", "asking_many", "bundle", "bundle_added", "checklist", "checks", "cluster", "console", "diff", "evidence",
-        "facts", "formats", "gate", "hardware", "history", "learn", "lint", "manner", "model", "nodeset", "pair",
+        "archive", "asking", "asking_many", "bundle", "bundle_added", "checklist", "checks", "cluster", "console", "diff",
+        "evidence", "facts", "formats", "gate", "hardware", "history", "learn", "lint", "manner", "model", "nodeset", "pair",
         "probes", "reading", "reads", "redact", "report_file", "reports", "schemas", "session", "sudoers", "version",
     },
     "plain": {"asking", "console", "reports"},
