@@ -73,9 +73,10 @@ LAYERS = {
     "diff": {"archive", "checks", "cluster", "evidence", "facts", "judge", "model", "reports", "saved", "schemas"},
     "lint": {"cluster", "evidence", "hardware", "judge", "model", "nodeset"},
     "commands": {
-        "archive", "asking", "asking_many", "bundle", "bundle_added", "checklist", "checks", "cluster", "console", "diff",
-        "evidence", "facts", "formats", "gate", "hardware", "history", "learn", "lint", "manner", "model", "nodeset", "pair",
-        "probes", "reading", "reads", "redact", "report_file", "reports", "schemas", "session", "sudoers", "version",
+        "archive", "asking", "asking_many", "bundle", "bundle_added", "checklist", "checks", "cluster",
+        "console", "diff", "evidence", "facts", "formats", "gate", "hardware", "history", "learn", "lint",
+        "manner", "model", "nodeset", "pair", "probes", "reading", "reads", "redact", "report_file",
+        "reports", "schemas", "session", "sudoers", "version",
     },
     "plain": {"asking", "console", "reports"},
     "cli": {"commands", "console", "reports", "version"},
