@@ -146,7 +146,7 @@ def read_file(path: Path) -> Evidence | None:
     try:
         return read(path)
     except DocumentError as error:
-        return None if _is_report(path) else no_answer(path.stem, "read", str(error), _written_at([path]))
+        return None if is_report(path) else no_answer(path.stem, "read", str(error), _written_at([path]))
 
 
 def twice(node: str, one: Path, other: Path) -> ArchiveError:
@@ -170,7 +170,7 @@ def files(paths: Sequence[Path]) -> list[Path]:
     return found
 
 
-def _is_report(path: Path) -> bool:
+def is_report(path: Path) -> bool:
     """Tell a report that lies beside the evidence from evidence that is damaged."""
     try:
         bounded.waits_for_nobody(path)

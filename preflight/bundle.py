@@ -9,6 +9,7 @@ from typing import Any
 
 from preflight import packed
 from preflight.archive import file_name, replacing
+from preflight.bundle_added import Added
 from preflight.evidence import Evidence, dump, from_document, to_document
 from preflight.redact import Redactor
 from preflight.report_file import written
@@ -20,6 +21,7 @@ What preflight saw on some nodes of a cluster, and what it said of it.
 
 report.html    the report, for people        report.json   the same, for programs
 versions.json  what each node runs           evidence/     what was seen on each node
+expected/      the cluster file, if any      files/        logs and texts that lay beside the evidence
 MANIFEST.json  every file with its SHA-256
 
 `preflight judge THIS.tar.gz` judges the evidence again; the archive need not be unpacked.
@@ -32,19 +34,22 @@ of the same makers. Only who sent this can tell whose they are.
 
 
 def contents(
-    evidences: Sequence[Evidence], run: Evidence | None, report: Mapping[str, Any], redactor: Redactor | None
-) -> Iterator[tuple[str, Iterable[bytes]]]:
+    evidences: Sequence[Evidence], run: Evidence | None, report: Mapping[str, Any], redactor: Redactor | None,
+    added: Added,
+) -> Iterator[tuple[str, Iterable[bytes]]]:  # fmt: skip
     """Yield the files of a bundle in pieces; evidence is read one by one, with a redactor twice."""
     told: dict[str, Any] = dict(report)
     others = [run] if run else []
     if redactor:
         for evidence in chain(evidences, others):
             redactor.learn_value(to_document(evidence))
+        added.learn(redactor)
         with redactor.sharing():
             redactor.learn_value(told)
         with redactor.sharing():
             told = redactor.value(told)
     yield "README.txt", [(README + (REDACTED if redactor else "")).encode()]
+    yield from added.contents(redactor)
     for evidence in chain(evidences, others):
         one = from_document(redactor.value(to_document(evidence)), evidence.node) if redactor else evidence
         name = one.node if one.pair is None else f"{one.node}.pair-{one.pair.peer}"

@@ -2,6 +2,7 @@
 
 ``--save DIR`` copies it to ``DIR/expected/cluster.toml``, with the files that it names. Evidence may come from anyone,
 so the copy is all that is ever read: no path that a document names is followed, no link, nothing outside the folder.
+A bundle carries it, too; it is unpacked to a private folder, and nothing but it and the files that it names.
 """
 
 from __future__ import annotations
@@ -9,10 +10,13 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from preflight import bounded
 from preflight.archive import replacing
+
+if TYPE_CHECKING:
+    from preflight.saved import Folder
 
 FOLDER, NAME = "expected", "cluster.toml"
 
@@ -29,13 +33,19 @@ def save(directory: Path, cluster: Path | None) -> None:
         return
     if folder.is_symlink():
         raise NotADirectoryError(errno.ENOTDIR, f"{folder} is a link")
-    raw = bounded.content(cluster, bounded.BY_HAND)
     folder.mkdir(exist_ok=True)
-    for name in _named(raw):
+    for name, raw in files(cluster):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        _write(folder / name, raw)
+
+
+def files(cluster: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield what a cluster file names inside its folder, then the file itself as NAME; raises OSError."""
+    raw = bounded.content(cluster, bounded.BY_HAND)
+    for name in dict.fromkeys(_named(raw)):
         if _is_inside(name) and (cluster.parent / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            _write(folder / name, bounded.content(cluster.parent / name, bounded.DOCUMENT))
-    _write(folder / NAME, raw)
+            yield name, bounded.content(cluster.parent / name, bounded.DOCUMENT)
+    yield NAME, raw
 
 
 def _write(path: Path, raw: bytes) -> None:
@@ -46,9 +56,9 @@ def _write(path: Path, raw: bytes) -> None:
 def found(paths: Sequence[Path]) -> tuple[Path | None, str]:
     """Return the copy that was saved with evidence, and why there is none to use (empty: none was saved).
 
-    Beside a node's document that is named by itself, it is the copy of its folder.
+    Beside a node's document that is named by itself, it is the copy of its folder. Raises BundleError.
     """
-    folders = dict.fromkeys(path.parent if path.suffix == ".json" and path.is_file() else path for path in paths)
+    folders = dict.fromkeys(_folder(path) for path in paths)
     copies = [copy for path in folders if _is_plain(path / FOLDER) and (copy := path / FOLDER / NAME).exists()]
     if not copies:
         return None, ""
@@ -65,6 +75,37 @@ def found(paths: Sequence[Path]) -> tuple[Path | None, str]:
     except OSError as error:
         return None, f"{first} cannot be used: {error.strerror}"
     return first, ""
+
+
+#: What was unpacked of bundles in this process: each folder stays as long as this is remembered.
+_UNPACKED: dict[Path, tuple[Path, Folder]] = {}
+
+
+def _folder(path: Path) -> Path:
+    """Return the folder in which the copy of some evidence would lie; that of a bundle is unpacked."""
+    if path.suffix == ".json" and path.is_file():
+        return path.parent
+    from preflight import packed
+    from preflight.saved import Folder, is_bundle
+
+    if not is_bundle(path):
+        return path
+    inside = packed.expected(path)
+    if NAME not in inside:
+        return path
+    folder = Folder()
+    for name in (NAME, *filter(_is_inside, _named(inside[NAME]))):
+        if name in inside:
+            (folder.path / FOLDER / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder.path / FOLDER / name).write_bytes(inside[name])
+    _UNPACKED[folder.path / FOLDER / NAME] = path, folder
+    return folder.path
+
+
+def shown(cluster: str) -> str:
+    """Return how to name a cluster file to people: one out of a bundle by the bundle."""
+    bundle = _UNPACKED.get(Path(cluster))
+    return f"{bundle[0]}:{FOLDER}/{NAME}" if bundle else cluster
 
 
 def _own(folder: Path, name: str, most: int = bounded.BY_HAND) -> bytes:

@@ -24,7 +24,10 @@ from preflight.schemas.conform import mistake
 
 SCHEMA = "preflight.bundle/1"
 MANIFEST = "MANIFEST.json"
-EVIDENCE = "evidence/"
+EVIDENCE, EXPECTED = "evidence/", "expected/"
+
+#: Bytes of the cluster file in a bundle and of what it names.
+_MOST_EXPECTED = 512 << 20
 
 #: Files in a bundle; bytes of one, and of all. A sweep of a large fabric is 32 MB, ten thousand nodes 3 GB.
 MOST_FILES, MOST_BYTES_OF_ONE, MOST_BYTES = 100_000, 256_000_000, 8_000_000_000
@@ -82,6 +85,19 @@ def documents(path: Path) -> Iterator[Evidence]:
                 yield decode(content, f"{path}:{name}")
             except DocumentError as error:
                 yield no_answer(PurePosixPath(name).stem, "read", str(error), "")
+
+
+def expected(path: Path) -> dict[str, bytes]:
+    """Return the cluster file in a bundle and what it names, which stand before the evidence; raises BundleError."""
+    held: dict[str, bytes] = {}
+    for name, content in _files(path):
+        if name.startswith(EVIDENCE):
+            break
+        if name.startswith(EXPECTED):
+            held[name.removeprefix(EXPECTED)] = content
+            if sum(map(len, held.values())) > _MOST_EXPECTED:
+                raise BundleError(f"{path}: {EXPECTED} in it has more than {_MOST_EXPECTED} bytes")
+    return held
 
 
 def _files(path: Path) -> Iterator[tuple[str, bytes]]:

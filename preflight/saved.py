@@ -98,7 +98,7 @@ class Saved(Sequence[Evidence]):
 
 def load(paths: Sequence[Path]) -> tuple[Sequence[Evidence], Evidence | None]:
     """Do what ``archive.load`` does, but hold no more than a few documents in memory; raises ArchiveError."""
-    if any(_is_bundle(path) for path in paths):
+    if any(is_bundle(path) for path in paths):
         return _of_bundles(paths)
     files = archive.files(paths)
     if len(files) <= HELD:
@@ -140,7 +140,7 @@ def _of_bundles(paths: Sequence[Path]) -> tuple[Sequence[Evidence], Evidence | N
     return spool.documents(), run
 
 
-def _is_bundle(path: Path) -> bool:
+def is_bundle(path: Path) -> bool:
     """Tell whether a file is compressed by gzip, as a bundle is and no document."""
     try:
         if not path.is_file():
@@ -156,7 +156,7 @@ def _documents(paths: Sequence[Path]) -> Iterator[tuple[Path, Evidence]]:
     from preflight import packed
 
     for path in paths:
-        if _is_bundle(path):
+        if is_bundle(path):
             try:
                 yield from ((path, evidence) for evidence in packed.documents(path))
             except packed.BundleError as error:
@@ -213,7 +213,7 @@ def _size(value: object, enough: int) -> int:
     return size
 
 
-class _Folder:
+class Folder:
     """A private folder; it is removed when nobody needs it any more, at the latest with the process."""
 
     def __init__(self) -> None:
@@ -233,7 +233,7 @@ class Spool:
         self._held: list[Evidence] = []
         self._aside: list[Packed | Here] = []
         self._number = self._bytes = 0
-        self._folder: _Folder | None = None
+        self._folder: Folder | None = None
         for evidence in known:
             self.add(evidence)
 
@@ -246,7 +246,7 @@ class Spool:
             self._bytes += _size(evidence.records, HELD_BYTES - self._bytes)
             if self._bytes <= HELD_BYTES:
                 return
-        self._folder = self._folder or _Folder()
+        self._folder = self._folder or Folder()
         self._aside += [self._put_aside(one, self._folder.path) for one in self._held]
         self._held.clear()
 

@@ -119,6 +119,7 @@ class Session:
 
     def judge(self, evidences: Sequence[Evidence], run: Evidence | None) -> dict[str, Any]:
         """Judge and add the run block."""
+        from preflight import expected
         from preflight.judge import judge
 
         with progress(f"judging {len(evidences)} nodes"):
@@ -131,7 +132,7 @@ class Session:
             "version": VERSION,
             "command": self.command,
             "seconds": round(time.monotonic() - self.started, 3),
-            "cluster_file": self.cluster.path or None,
+            "cluster_file": expected.shown(self.cluster.path) or None,
         }
         if self.via:
             report["run"]["via"] = self.via
@@ -271,8 +272,14 @@ def load_evidence(paths: Sequence[Path]) -> tuple[Sequence[Evidence], Evidence |
 def saved_cluster(paths: Sequence[Path]) -> Path | None:
     """Return the cluster file that was saved with evidence; where it cannot be used, a warning tells why."""
     from preflight import expected
+    from preflight.packed import BundleError
 
-    path, why = expected.found(paths)
+    try:
+        path, why = expected.found(paths)
+    except BundleError as error:
+        raise UsageError(str(error)) from None
+    except OSError as error:
+        path, why = None, f"it cannot be unpacked: {error.strerror}"
     if why:
         say(f"warning: judged without the saved cluster file: {why}; give --cluster FILE\n", sys.stderr)
     return path

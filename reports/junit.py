@@ -1,6 +1,7 @@
 """The report as JUnit XML, for CI: a suite for each check, a case for each node.
 
-What could not be told is an error, so that no CI takes it for a pass; a warning passes and is told in the output.
+What is unknown and gates is an error, so that no CI takes it for a pass; what is unknown and does not gate is skipped,
+with the reason. A warning passes and is printed in the output.
 """
 
 from __future__ import annotations
@@ -39,26 +40,33 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
                 suite[node] = _worse(suite.get(node, "skip"), finding["status"])
     silent = {node["name"]: node["no_answer"] for node in report["nodes"] if node.get("no_answer")}
     yield '<?xml version="1.0" encoding="UTF-8"?>\n'
-    total = [sum(_counted(cases)[place] for cases in suites.values()) for place in range(4)]
+    tags = {check: {node: _tag(status, told.get((check, node), ())) for node, status in cases.items()}
+            for check, cases in suites.items()}  # fmt: skip
+    total = [sum(_counted(cases)[place] for cases in tags.values()) for place in range(4)]
     total = [total[0] + len(silent), total[1], total[2] + len(silent), total[3]]
     yield f'<testsuites name="preflight" {_counts(total, with_skipped=False)} time="{report["run"]["seconds"]:.3f}">\n'
     if silent:
         yield from _silence(silent, report["run"]["at"])
     for check, cases in suites.items():
-        yield from _suite(check, cases, told, report["run"]["at"])
+        yield from _suite(check, cases, tags[check], told, report["run"]["at"])
     yield "</testsuites>\n"
 
 
 def _suite(
-    check: str, cases: Mapping[str, str], told: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]], at: str
+    check: str,
+    cases: Mapping[str, str],
+    tags: Mapping[str, str],
+    told: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]],
+    at: str,
 ) -> Iterator[str]:
-    yield f"<testsuite name={_attribute(check)} {_counts(_counted(cases))} {_when(at)}>\n"
+    yield f"<testsuite name={_attribute(check)} {_counts(_counted(tags))} {_when(at)}>\n"
     for node, status in cases.items():
         said = [finding for finding in told.get((check, node), ()) if finding["status"] == status]
         yield f'<testcase name={_attribute(node)} classname={_attribute(check)} time="0">'
-        if status in ("fail", "unknown", "skip"):
-            tag = {"fail": "failure", "unknown": "error", "skip": "skipped"}[status]
+        if tag := tags[node]:
             message = "; ".join(str(finding["message"]) for finding in said)
+            if status == "unknown" and tag == "skipped":
+                message = f"unknown, does not gate: {message}"
             yield f"<{tag} message={_attribute(message)}" + (f" type={_attribute(check)}" if tag != "skipped" else "")
             yield f">{_text(said)}</{tag}>" if tag != "skipped" else "/>"
         elif status == "warn":
@@ -77,10 +85,18 @@ def _silence(silent: Mapping[str, Mapping[str, str]], at: str) -> Iterator[str]:
     yield "</testsuite>\n"
 
 
-def _counted(cases: Mapping[str, str]) -> list[int]:
-    """Return how many cases there are, failed, could not be told and were skipped."""
-    statuses = list(cases.values())
-    return [len(statuses), *(statuses.count(status) for status in ("fail", "unknown", "skip"))]
+def _tag(status: str, findings: Sequence[Mapping[str, Any]]) -> str:
+    """Return the element of a case: ``failure``, ``error``, ``skipped``, or none; an unknown that gates is an error."""
+    if status == "unknown":
+        gating = [finding.get("gating", True) for finding in findings if finding["status"] == "unknown"]
+        return "error" if any(gating) or not gating else "skipped"
+    return {"fail": "failure", "skip": "skipped"}.get(status, "")
+
+
+def _counted(tags: Mapping[str, str]) -> list[int]:
+    """Return how many cases there are, failures, errors and skipped ones."""
+    elements = list(tags.values())
+    return [len(elements), *(elements.count(tag) for tag in ("failure", "error", "skipped"))]
 
 
 def _counts(numbers: Sequence[int], *, with_skipped: bool = True) -> str:

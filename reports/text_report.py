@@ -85,18 +85,25 @@ def _coverage(coverage: Mapping[str, Any], verbose: bool) -> Paragraph:
         (" + ".join(counts) or "0", "not bold"),
     ]
     if coverage["off"]:
-        spans.append((f"; off by choice: {', '.join(coverage['off'])}", "not bold"))
+        spans.append((f"; not run (--only, --skip or the cluster file): {_few(coverage['off'], verbose)}", "not bold"))
+        if not verbose and len(coverage["off"]) > _FEW:
+            spans.append((" (-v lists them)", "not bold"))
     for name, ids in (coverage.get("off_in_class") or {}).items():
-        spans.append((f"; off in class {name}: {', '.join(ids)}", "not bold"))
+        spans.append((f"; off in class {name}: {_few(ids, verbose)}", "not bold"))
     if waivers := coverage.get("waivers"):
         idle = [waiver["check"] for waiver in waivers if not waiver["matched"] and not waiver["expired"]]
         spans.append((f"; {_count(coverage['waived'], 'result')} waived", "not bold"))
         if idle:
             spans.append((f" (no need of the waivers for {', '.join(idle)})", "not bold"))
     for group in waiting(coverage):
-        named = ", ".join(group.ids) if verbose or len(group.ids) <= _FEW else _count(len(group.ids), "check")
+        named = _few(group.ids, verbose)
         spans.append((f"; not planned without {group.needs} ({group.command}): {named}", "dim not bold"))
     return Paragraph(tuple(spans), "bold")
+
+
+def _few(ids: Sequence[str], verbose: bool) -> str:
+    """Name checks that did not run; many are counted."""
+    return ", ".join(ids) if verbose or len(ids) <= _FEW else _count(len(ids), "check")
 
 
 def _count(number: int, noun: str) -> str:

@@ -63,7 +63,7 @@ def _systemic(report: Mapping[str, Any]) -> list[str]:
 class _Tally:
     names: tuple[str, ...]
     failing: int  # nodes
-    vague: int  # nodes that answered and whose roll-up is unknown
+    vague: int  # nodes that answered, did not fail and have an unknown result that gates
     warned: int  # nodes
     good: int  # nodes whose roll-up is pass or warn
     silent: int  # nodes
@@ -96,7 +96,7 @@ class _Tally:
         return cls(
             names=tuple(node["name"] for node in nodes),
             failing=answered.count("fail"),
-            vague=max(0, answered.count("unknown") - len(bare) - (len(switches) - mute)),
+            vague=len(_vague(report) - set(bare) - set(switches)),
             warned=answered.count("warn"),
             good=answered.count("pass") + answered.count("warn"),
             silent=coverage["nodes"]["no_answer"] - mute,
@@ -221,6 +221,25 @@ def _strangers(report: Mapping[str, Any]) -> tuple[list[str], dict[str, str]]:
         if match := _OF_SWITCH.search(silence.get("reason", "")):
             switches[node["name"]] = match[1]
     return bare, switches
+
+
+def _vague(report: Mapping[str, Any]) -> set[str]:
+    """Return the nodes with an unknown result that gates; one without a finding counts, too."""
+    gating: dict[str, set[str]] = {}
+    idle: dict[str, set[str]] = {}
+    for finding in report["findings"]:
+        if finding["status"] == "unknown":
+            side = gating if finding.get("gating", True) else idle
+            side.setdefault(finding["check"], set()).update(finding["nodes"])
+    none: set[str] = set()
+    return {
+        node["name"]
+        for node in report["nodes"]
+        if node["status"] == "unknown" and not node.get("no_answer")
+        for check, status in node["checks"].items()
+        if status == "unknown"
+        and (node["name"] not in idle.get(check, none) or node["name"] in gating.get(check, none))
+    }
 
 
 def _of(count: int, thing: str) -> str:

@@ -49,7 +49,9 @@ Could not tell: a gating check is unknown, a node gave no answer, or nothing was
 .B preflight gate
 is that of the seat, which
 .B preflight gate \\-\\-policy
-prints.
+prints. The exit status of
+.B preflight checklist
+is 0 also if items fail: it prints answers, no verdict.
 .SH FILES
 .TP
 .I /var/lib/preflight

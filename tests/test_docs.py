@@ -94,3 +94,29 @@ def test_the_shown_output_is_the_demos() -> None:
         [sys.executable, "-m", "preflight", "demo"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
     )
     assert shown in told.stdout
+
+
+def test_the_variables_that_leave_a_node_are_those_of_the_page() -> None:
+    from preflight.collector.environments import _RANK
+    from preflight.probes import ENVIRONMENT
+
+    page = (ROOT / "SECURITY.md").read_text()
+    section = page.split("## What is collected from processes of other users")[1].split("\n## ")[0]
+    assert (
+        tuple(re.findall(r"`([A-Za-z_]+\*?)`", section.split("\n\n")[-2 if section.endswith("\n\n") else -1]))
+        == ENVIRONMENT
+    )
+    assert set(re.findall(r"`([A-Z_]+)`", section.split("is one with ")[1].split(".")[0])) == set(_RANK)
+
+
+def test_no_page_installs_from_an_index_by_name() -> None:
+    for page in (ROOT / "SECURITY.md", ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+        assert not re.search(r"pip [^`\n]*(?:install|download)[^`\n]* gpu-preflight\b", page.read_text()), page
+
+
+def test_folders_for_kustomize_that_pages_name_are_there() -> None:
+    named = re.findall(
+        r"(?:-k|kubectl kustomize) (deploy/kubernetes/[\w-]+)", (ROOT / "docs" / "kubernetes.md").read_text()
+    )
+    assert named
+    assert all((ROOT / folder / "kustomization.yaml").is_file() for folder in named)

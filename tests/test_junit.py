@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ from preflight.archive import save
 from preflight.cli import main
 from preflight.evidence import no_answer
 from preflight.reports.junit import render
+from preflight.reports.verdict import headline
+from tests.machines import hgx_h100
+from tests.machines.fleet import fleet
 from tests.report_samples import HOSTILE
 from tests.test_waivers import DOWN, node
 
@@ -65,6 +69,51 @@ def test_unknown_is_an_error(written: ElementTree.Element) -> None:
     found = case(written, "rdma.device-count", "gpu002").find("error")
     assert found is not None
     assert "nothing says what to expect" in found.attrib["message"]
+
+
+def test_unknown_that_does_not_gate_is_skipped_with_the_reason() -> None:
+    unknown = {"check": "a.b", "status": "unknown", "gating": False, "message": "no record", "found": "",
+               "expected": "", "why": "", "fix": ""}  # fmt: skip
+    report = {
+        "run": {"at": "2026-11-21T03:00:00Z", "seconds": 1.0},
+        "nodes": [{"name": name, "checks": {"a.b": "unknown"}} for name in ("n1", "n2", "n3")],
+        "findings": [{**unknown, "nodes": ["n1", "n2"]}, {**unknown, "nodes": ["n2"], "gating": True}],
+    }
+    root = tree(render(report))
+    skipped = case(root, "a.b", "n1").find("skipped")
+    assert skipped is not None
+    assert skipped.attrib["message"] == "unknown, does not gate: no record"
+    for name in ("n2", "n3"):  # one of its findings gates; without a finding, it gates
+        assert case(root, "a.b", name).find("error") is not None
+    assert (root[0].attrib["errors"], root[0].attrib["skipped"], root.attrib["errors"]) == ("2", "1", "2")
+
+
+def test_a_run_in_which_no_unknown_gates_has_no_error(tmp_path: Path) -> None:
+    """Sound nodes, and one sick node; every check that is unknown is in the shadow of the cluster file."""
+    for document in fleet(hgx_h100("gpu"), 3):
+        (tmp_path / f"{document['node']}.json").write_text(json.dumps(document))
+    open_checks = {finding["check"] for finding in judged(tmp_path)["findings"] if finding["status"] == "unknown"}
+    assert open_checks
+    (tmp_path / "site.toml").write_text(f"[checks]\nshadow = {json.dumps(sorted(open_checks))}\n")
+    report = judged(tmp_path, "--cluster", tmp_path / "site.toml", "--junit", tmp_path / "j.xml")
+    root = tree((tmp_path / "j.xml").read_text())
+    assert (report["exit_status"], root.attrib["failures"], root.attrib["errors"]) == (0, "0", "0")
+    skipped = [element.attrib["message"] for element in root.iter("skipped")]
+    assert (
+        sum(message.startswith("unknown, does not gate: ") for message in skipped) == report["coverage"]["unknown"] > 0
+    )
+
+    save(tmp_path, [node("sick", DOWN)])
+    report = judged(tmp_path, "--cluster", tmp_path / "site.toml", "--only", "rdma.*", "--only", "gpu.*")
+    assert report["exit_status"] == 1
+    assert headline(report) == "FAIL: 1 of 4 nodes has problems"
+    assert [each["status"] for each in report["nodes"]].count("unknown") == 3
+
+
+def judged(folder: Path, *more: object) -> dict[str, Any]:
+    words = ["judge", *sorted(folder.glob("*.json")), *more, "--json", "-"]
+    report: dict[str, Any] = json.loads(CliRunner().invoke(main, [str(word) for word in words]).stdout)
+    return report
 
 
 @pytest.mark.parametrize("text", [HOSTILE, "]]>", "<!--", "&amp;", "\x00\x1b[31m\ud800\ufffe", "x" * 10_000])

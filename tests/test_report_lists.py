@@ -82,3 +82,17 @@ def test_all_formats_count_alike() -> None:
     ):
         told[status] += int(number)
     assert told == of_nodes
+
+
+def test_checks_that_were_switched_off_are_counted_in_one_line() -> None:
+    off = [f"made.number-{n}" for n in range(150)]
+    report = {**demo(), "coverage": {**demo()["coverage"], "off": off, "off_in_class": {"login": off}}}
+    output = " ".join(text_report.render(report).split())
+    assert (
+        "; not run (--only, --skip or the cluster file): 150 checks (-v lists them); off in class login: 150 checks;"
+        in output
+    )
+    assert "made.number-" not in output
+    assert text_report.render(report, verbose=True).count("made.number-149") == 2
+    few = text_report.render({**report, "coverage": {**report["coverage"], "off": off[:2]}})
+    assert "cluster file): made.number-0, made.number-1; " in " ".join(few.split())

@@ -115,9 +115,11 @@ def checklist(paths: tuple[Path, ...], cluster: Path | None, logs: tuple[Path, .
 
     Each item is broken into the questions of its sentence, and passes only if all are answered. Open are those that
     no check of this version answers; without evidence every item is unknown, with what would answer it.
+    The exit status gives no verdict: for that, use `preflight judge`.
 
     \b
     Example: preflight checklist evidence/ --cluster cluster.toml
+    Exit:    0 printed, also if items fail, 2 usage
     """
     from preflight.checklist.answers import answer
     from preflight.reports.visible import one_line

@@ -31,15 +31,17 @@ def bundle(
 ) -> None:  # fmt: skip
     """Pack evidence, report and versions of chosen nodes, redacted, to send to somebody.
 
-    Without a REPORT (--json) the evidence is judged now. `preflight judge` reads the archive as it is.
+    Without a REPORT (--json) the evidence is judged now. `preflight judge` reads the archive as it is. The cluster file
+    goes along, and so do logs and other texts in DIR; what is left out is listed.
 
     \b
     Example: preflight bundle evidence/ --nodes 'gpu[003,017]' -o case.tar.gz
     Exit:    0 written, 2 usage
     """
     from preflight import bundle as bundles
-    from preflight.commands.redact import made_redactor, printable, tell
-    from preflight.redact.files import write_map
+    from preflight.bundle_added import Added
+    from preflight.commands.redact import list_left, made_redactor, printable, tell
+    from preflight.redact.files import RedactionError, write_map
 
     printable(map_file)
     for target in (output, map_file):
@@ -49,7 +51,8 @@ def bundle(
     if no_redact and (also or hosts or map_file):
         raise UsageError("--also, --hosts and --map are about aliases; with --no-redact there are none")
     reports, saved = _parted(paths)
-    session = Session("bundle", cluster or (None if reports else saved_cluster(saved)), (), (), {})
+    file = cluster or saved_cluster(saved)
+    session = Session("bundle", None if reports else file, (), (), {})
     if len(reports) > 1:
         raise UsageError(f"{reports[1][0]}: a bundle holds one report; {reports[0][0]} is one already")
     if reports and cluster:
@@ -66,18 +69,22 @@ def bundle(
     redactor = None if no_redact else made_redactor(also, hosts)
     with progress(f"packing {len(chosen)} nodes"):
         try:
-            files = bundles.contents(evidences, run, report, redactor)
+            added = Added(file, saved, output, redactor is not None)
+            files = bundles.contents(evidences, run, report, redactor, added)
             bundles.write(output, files, bundles.about(report, redactor is not None))
             if map_file and redactor:
                 write_map(redactor, map_file)
+        except RedactionError as error:
+            raise UsageError(str(error)) from None
         except OSError as error:
             raise UsageError(f"{output} cannot be written: {error.strerror}") from None
     what = f"{output}: {'1 node' if len(chosen) == 1 else f'{len(chosen)} nodes'}"
     if output != STDOUT:
         what += f", {output.stat().st_size} bytes"
     if redactor:
-        tell(redactor, what, [], output == STDOUT)
+        tell(redactor, what, added.left, output == STDOUT)
     else:
+        list_left(added.left)
         click.echo(f"{what}; not redacted: names, addresses and serial numbers are in it", err=output == STDOUT)
 
 

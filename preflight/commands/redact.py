@@ -135,6 +135,13 @@ def tell(redactor: Redactor, what: str, left: list[str], aside: bool = False) ->
         "and names that nothing marks as such (--also WORD)",
         err=aside,
     )
+    list_left(left)
+
+
+def list_left(left: list[str]) -> None:
+    """Print what is left out, with the reason."""
+    from preflight.reports.visible import one_line
+
     for line in left[:50]:
         click.echo(f"left out: {one_line(line)}", err=True)
     if len(left) > 50:

@@ -80,15 +80,21 @@ def write(redactor: Redactor, item: Item, target: Path) -> None:
     """Write one file redacted; raises OSError, RedactionError. The whole file is written or none of it."""
     from preflight.archive import replacing
 
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(target) as stream:
+        for piece in redacted(redactor, item):
+            stream.write(piece)
+
+
+def redacted(redactor: Redactor, item: Item) -> Iterator[bytes]:
+    """Yield one file redacted, piece by piece; raises OSError, RedactionError."""
     text: Iterable[str]
     if (document := _document(item.path)) is not None:
         text = in_place.rewritten(*document, redactor.value)
     else:
         text = (redactor.text(piece) for piece in _pieces(item.path))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(target) as stream:
-        for piece in text:
-            stream.write(piece.encode("utf-8", "surrogateescape"))
+    for piece in text:
+        yield piece.encode("utf-8", "surrogateescape")
 
 
 def place(redactor: Redactor, item: Item, taken: set[str]) -> Path:

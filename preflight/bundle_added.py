@@ -1,0 +1,102 @@
+"""What a bundle has beside evidence and report: the cluster file, and the logs and texts that lie beside the evidence.
+
+Nothing is left out in silence: what a bundle cannot hold is listed with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from preflight import bounded, expected, packed
+from preflight.archive import is_report
+from preflight.cluster.file import ClusterFileError, load
+from preflight.redact import Redactor, files
+
+FILES = "files/"
+
+#: Bytes of all files that lie beside the evidence: with more of one repeated line, no judge would unpack the bundle.
+_MOST = 32_000_000
+
+
+class Added:
+    """The cluster file and the files beside the evidence; ``left`` is what is left out, with the reason."""
+
+    def __init__(self, cluster: Path | None, paths: Sequence[Path], output: Path, redacted: bool) -> None:
+        """Look for them in the folders among ``paths``; ``output`` is the bundle itself. Raises OSError."""
+        self.cluster = dict(expected.files(cluster)) if cluster else {}
+        self.left: list[str] = []
+        self.items: list[files.Item] = []
+        room, folders = _MOST, [path for path in paths if path.is_dir()]
+        for folder in folders:
+            items, left = files.items([folder])
+            self.left += left
+            for item in items:
+                place = Path(folder.name) / item.place if len(folders) > 1 else item.place
+                if item.path.resolve() == output.resolve() or item.place.parts[0] == expected.FOLDER:
+                    continue
+                if why := _unfit(item, room, redacted):
+                    self.left.append(f"{item.path}: {why}")
+                elif not _is_evidence(item):
+                    room -= item.path.stat().st_size
+                    self.items.append(files.Item(item.path, place))
+
+    def learn(self, redactor: Redactor) -> None:
+        """Learn the names in all of it; what cannot be read as text is left out."""
+        for raw in self.cluster.values():
+            redactor.learn(raw.decode("utf-8", "surrogateescape"))
+        unread = files.learn(redactor, self.items)
+        self.left += unread
+        self.items = [item for item in self.items if not any(line.startswith(f"{item.path}: ") for line in unread)]
+
+    def contents(self, redactor: Redactor | None) -> Iterator[tuple[str, Iterable[bytes]]]:
+        """Yield the files of the bundle, with a redactor the same aliases in them as everywhere."""
+        for name, raw in self._cluster(redactor).items():
+            yield f"{packed.EXPECTED}{name}", [raw]
+        taken: set[str] = set()
+        for item in self.items:
+            if redactor:
+                yield f"{FILES}{files.place(redactor, item, taken)}", files.redacted(redactor, item)
+            else:
+                yield f"{FILES}{item.place}", bounded.pieces(item.path, _MOST)
+
+    def _cluster(self, redactor: Redactor | None) -> dict[str, bytes]:
+        """Return the cluster file and what it names, redacted; nothing if it cannot be read after that."""
+        if not redactor or not self.cluster:
+            return self.cluster
+        made = {
+            redactor.text(name): redactor.text(raw.decode("utf-8", "surrogateescape")).encode(
+                "utf-8", "surrogateescape"
+            )
+            for name, raw in self.cluster.items()
+        }
+        try:
+            with TemporaryDirectory(prefix="preflight-") as folder:
+                for name, raw in made.items():
+                    (Path(folder) / name).parent.mkdir(parents=True, exist_ok=True)
+                    (Path(folder) / name).write_bytes(raw)
+                load(Path(folder) / expected.NAME)
+        except ClusterFileError as error:
+            why = str(error).removeprefix(f"{folder}/")
+            self.left.append(
+                f"the cluster file: with aliases it cannot be read ({why}); give it to `judge` with --cluster"
+            )
+            return {}
+        return made
+
+
+def _is_evidence(item: files.Item) -> bool:
+    return len(item.place.parts) == 1 and item.path.suffix == ".json"
+
+
+def _unfit(item: files.Item, room: int, redacted: bool) -> str:
+    """Return why a file is left out; empty: it is not."""
+    if _is_evidence(item):
+        return "is a report, not evidence; name it to pack it instead of a new one" if is_report(item.path) else ""
+    if (size := item.path.stat().st_size) > room:
+        most = f"the files beside the evidence may have {_MOST} together"
+        return f"has {size} bytes, and {most}; `preflight redact` takes it"
+    if redacted and item.path.suffix == ".gz":
+        return "is compressed; unpack it first"
+    return ""
