@@ -230,6 +230,11 @@ class Reader:
         else:
             self._more += 1
 
+    def noted(self, path: KeyPath) -> bool:
+        """Whether a key is there and wrong: its value, or its name."""
+        near = {str(path[-1])}
+        return any(one.path[:-1] == path[:-1] and nearest(str(one.path[-1]), near) for one in self.mistakes if one.path)
+
     def known(self, body: Mapping[str, Any], path: KeyPath, legal: set[str]) -> None:
         """Note every key that is not legal, with the nearest one that is."""
         for name in body:
