@@ -19,6 +19,11 @@ def key(kind: Kind, about: str) -> Any:
     return declare(default=None, metadata={"kind": kind, "about": about})
 
 
+def lines(name: Kind, about: str) -> Any:
+    """Declare an optional table of texts by names of a given form."""
+    return declare(default=None, metadata={"kind": lines_by(name), "about": about, "line_name": name})
+
+
 def table(cls: type[T]) -> T:
     """Declare a sub-table."""
     field: T = declare(default_factory=cls, metadata={"table": cls})
