@@ -122,7 +122,13 @@ class Registry:
         checks = [check for name in MODULES for check in checks_of(name)]
         checks += [check for module in self._added.modules for check in in_module(module)]
         _unique(checks)
+        if self.broken:
+            checks.append(plugins.unloaded(self.broken))
         return tuple(checks)
+
+    def ids(self) -> list[str]:
+        """Return the ids of all checks; none where a plug-in cannot be loaded, since its own are not known."""
+        return [] if self.broken else [check.id for check in self.checks]
 
 
 def registry() -> Registry:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from preflight.lean import dataclass
 
@@ -14,9 +14,16 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
+    from preflight.model import Check, Finding
     from preflight.probes import Probe
 
 GROUP = "preflight.checks"
+
+#: The check that is there only where a plug-in cannot be loaded.
+LOADED = "site.plugins"
+
+#: Characters of an exception that are reported.
+_LONGEST = 200
 
 
 @dataclass(frozen=True)
@@ -29,7 +36,7 @@ class Plugins:
 
 
 def load() -> Plugins:
-    """Import every installed plug-in; one that cannot be is logged and reported, and does not end the run."""
+    """Import every installed plug-in; one that cannot be imported is reported and does not end the run."""
     modules: list[ModuleType] = []
     probes: list[Probe] = []
     broken: list[str] = []
@@ -37,14 +44,37 @@ def load() -> Plugins:
         try:
             module = point.load()
             probes += _probes(module)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             import logging
 
-            logging.getLogger(__name__).exception("the plug-in %s cannot be loaded", point.name)
-            broken.append(f"{_origin(point)}: {type(error).__name__}: {error}")
+            logging.getLogger(__name__).info("the plug-in %s cannot be loaded", point.name, exc_info=True)
+            broken.append(f"{_origin(point)}: {' '.join(f'{type(error).__name__}: {error}'.split())[:_LONGEST]}")
             continue
         modules.append(module)
     return Plugins(tuple(modules), tuple(probes), tuple(broken))
+
+
+def unloaded(broken: Sequence[str]) -> Check:
+    """Return the check that stands for those of the plug-ins that cannot be loaded."""
+    from preflight.model import check, unknown
+
+    @check(
+        LOADED,
+        title="Every installed plug-in can be loaded",
+        source="the entry points of the installed distributions",
+        fix="Correct or reinstall the plug-in, or uninstall it; `preflight -v list` prints the traceback.",
+    )
+    def loaded(node: object, site: object) -> Iterator[Finding]:
+        """Report each plug-in that is installed and cannot be imported.
+
+        Its checks did not run, so what they guard against is not known of any node.
+
+        A false alarm: the plug-in is no longer needed. Uninstall it.
+        """
+        for one in broken:
+            yield unknown(f"a plug-in cannot be loaded: {one}", subject=one.partition(":")[0], fix=loaded.fix)
+
+    return loaded
 
 
 def entry_points() -> Sequence[EntryPoint]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from preflight import errors
 from preflight.errors import PreflightError
 from preflight.version import VERSION
 
@@ -55,7 +56,7 @@ class _Commands(click.Group):
 
         try:
             return super().invoke(ctx)
-        except UsageError as error:
+        except (UsageError, errors.DuplicateCheck) as error:
             raise _shown(_UsageError(str(error))) from None
         except KeyboardInterrupt:
             click.echo("\nAborted!", err=True)
@@ -81,8 +82,8 @@ class _UsageError(PreflightError, click.ClickException):
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(VERSION, prog_name="preflight")
-@click.option("-v", "--verbose", is_flag=True, expose_value=False, help="Print the traceback of an internal error.")
-def main() -> None:
+@click.option("-v", "--verbose", is_flag=True, help="Print the traceback of an internal error, or of a plug-in's.")
+def main(verbose: bool) -> None:
     """Find out before the job starts why a GPU cluster would run slow.
 
     \b
@@ -90,3 +91,8 @@ def main() -> None:
     Then:    preflight check                    this machine
              preflight check --cluster cluster.toml --html report.html
     """
+    if verbose:
+        import logging
+
+        logging.basicConfig(format="%(message)s")
+        logging.getLogger("preflight").setLevel(logging.INFO)

@@ -83,12 +83,9 @@ class Session:
         from preflight.cluster.file import ClusterFileError, load
 
         try:
-            return load(self.cluster_file, self._ids)
+            return load(self.cluster_file, self.registry.ids)
         except ClusterFileError as error:
             raise UsageError(str(error)) from None
-
-    def _ids(self) -> list[str]:
-        return [check.id for check in self.registry.checks]
 
     @cached_property
     def checks(self) -> list[Check]:

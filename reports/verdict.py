@@ -9,6 +9,9 @@ from typing import Any
 from preflight.lean import dataclass
 from preflight.reports.visible import FABRIC, RUN, fold, one_line
 
+#: The check that reports plug-ins that cannot be loaded.
+LOADED = "site.plugins"
+
 #: What the check gpu.count found where there is nothing to judge, and how that of a network switch begins.
 NOTHING, SWITCH = "no GPU, no RDMA NIC", "network switch"
 
@@ -37,10 +40,10 @@ def verdict(report: Mapping[str, Any]) -> Verdict:
     """
     tally = _Tally.of(report)
     if report["exit_status"] == 1:
-        said = [*tally.failures(), *_systemic(report), *tally.strange(), *tally.gaps()]
+        said = [*tally.failures(), *_systemic(report), *tally.strange(), *tally.gaps(), *_unloaded(report)]
         return Verdict("FAIL", "fail", "; ".join(said))
     if report["exit_status"] != 0:
-        return Verdict("NOT JUDGED", "unknown", "; ".join(tally.not_judged()))
+        return Verdict("NOT JUDGED", "unknown", "; ".join([*_unloaded(report), *tally.not_judged()]))
     if tally.failed or tally.unknown or tally.silent:
         return Verdict("NO BLOCKER", "warn", "; ".join(["no gating check failed", *tally.beside_the_gate()]))
     return Verdict("PASS", "pass", "; ".join(tally.passes()))
@@ -57,6 +60,11 @@ def _systemic(report: Mapping[str, Any]) -> list[str]:
         f"{one_line(worst['check'])} on {worst['nodes']} of {worst['of']}{more}: looks like the site's problem, not a "
         "node's"
     ]
+
+
+def _unloaded(report: Mapping[str, Any]) -> list[str]:
+    """Name the plug-ins that cannot be loaded, whose checks did not run."""
+    return [one_line(found["message"]) for found in report["findings"] if found["check"] == LOADED]
 
 
 @dataclass(frozen=True)

@@ -219,3 +219,11 @@ def test_whatever_is_done_to_a_file_its_mistakes_are_on_its_lines(data: st.DataO
             assert line.startswith("cluster.toml:")
             if number := re.match(r"cluster\.toml:(\d+):", line):
                 assert 1 <= int(number[1]) <= lines
+
+
+@pytest.mark.parametrize("text", ["pfc_prio = 3", "pfc_priority = 9"])
+def test_a_key_that_is_there_and_wrong_is_one_error(text: str) -> None:
+    with pytest.raises(ClusterFileError) as caught:
+        decode(f"[class.a.qos]\nlossless = true\n{text}\n".encode(), "c.toml")
+    assert str(caught.value).startswith("c.toml:3: class.a.qos.pfc_prio")
+    assert len(str(caught.value).splitlines()) == 1

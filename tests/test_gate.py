@@ -175,23 +175,31 @@ def test_switched_off_and_shadow_checks_are_off_by_choice() -> None:
     assert "off by choice: made.number-1, made.number-2" in line
 
 
-def test_a_check_that_is_misspelt_is_a_mistake() -> None:
-    """L22: it drains nobody."""
-    for key in ("only", "skip", "shadow", "job"):
-        gate = decode(KNOWN + f'[gate]\n{key} = ["made.nunber-1"]\n'.encode(), "x").gate
-        assert gate is not None
-        with pytest.raises(UnknownCheck, match="nunber"):
-            judging.select([made(1, [])], gate, gate.seat("ci"), "ci")
+@pytest.mark.parametrize(("text", "said"), [
+    *((f'[gate]\n{key} = ["gpu.cuont"]\n', f"x:5: gate.{key}: ")
+      for key in ("only", "skip", "shadow", "job", "site", "node")),
+    *((f'[gate.ci]\n{key} = ["gpu.cuont"]\n', f"x:5: gate.ci.{key}: ") for key in ("only", "skip")),
+])  # fmt: skip
+def test_a_check_that_is_misspelt_is_an_error_of_the_file(text: str, said: str) -> None:
+    """L22: it drains no node. Of a file read by itself, or where ids are not known, the names are not judged."""
+    with pytest.raises(ClusterFileError) as caught:
+        decode(KNOWN + text.encode(), "x", lambda: ["gpu.count", "xid.gpu"])
+    assert f'{said}no check is called "gpu.cuont" - did you mean "gpu.count"?' in str(caught.value)
+    decode(KNOWN + text.encode(), "x", list)
 
 
-@pytest.mark.parametrize(
-    "text", ['[checks]\noff = ["no.such"]\n', '[class.a.checks]\nshadow = ["no.such"]\n',
-             '[[waiver]]\ncheck = "no.such"\nowner = "jane"\nreason = "known"\nuntil = 2026-12-31\n'],
-)  # fmt: skip
-def test_a_check_that_there_is_not_is_a_mistake_wherever_the_file_names_it(text: str) -> None:
-    cluster, gate = decode(text.encode(), "cluster.toml"), tables.Gate()
-    with pytest.raises(UnknownCheck, match=r"no\.such"):
-        judging.select([made(1, [])], gate, gate.seat("ci"), "ci", cluster)
+@pytest.mark.parametrize(("text", "said"), [
+    ('[gate]\nonly = ["gpu.*"]\nskip = ["gpu.count"]\n', "x:4: gate: only and skip together leave no check"),
+    ('[gate]\nonly = ["gpu.*"]\n[gate.ci]\nskip = ["gpu.*"]\n', "x:6: gate.ci: only and skip together leave no check"),
+])  # fmt: skip
+def test_a_table_that_leaves_no_check_is_an_error_of_the_file(text: str, said: str) -> None:
+    raw = KNOWN + text.encode()
+    with pytest.raises(ClusterFileError, match=said):
+        decode(raw, "x", lambda: ["gpu.count", "xid.gpu"])
+    gate = decode(raw, "x").gate
+    assert gate is not None
+    with pytest.raises(UnknownCheck):
+        judging.select([Check(**{**vars(made(1, [])), "id": "gpu.count"})], gate, gate.seat("ci"), "ci")
 
 
 def test_what_runs_on_the_gpus_is_no_matter_of_the_health_check() -> None:

@@ -215,6 +215,24 @@ def test_a_broken_cluster_file_is_told_and_the_last_valid_one_holds(site: Site) 
     site.write(BROKEN)
     done = site.run("slurm-prolog", "--dry-run")  # what failed by the last valid file drains nobody
     assert "FAIL: gpu.count" in done.stderr
+    os.utime(next(site.state.glob("cluster-*.toml")), (0, 0))
+    done = site.run("slurm-prolog", "--refresh")
+    age = r"judged by the last valid cluster file of this path, a copy that is \d+ days old: "
+    assert re.search(age + re.escape(f"{site.cluster}:2: "), done.stderr)
+
+
+@pytest.mark.parametrize("text", [BROKEN, None], ids=["broken", "missing"])
+def test_the_last_valid_file_of_another_path_is_not_judged_by(site: Site, text: str | None) -> None:
+    assert site.run("slurm-prolog").returncode == 0
+    site.cluster = site.folder / "other.toml"
+    if text:
+        site.write(text)
+    for hook in ("slurm-prolog", "slurm-healthcheck"):
+        done = site.run(hook, "--refresh")
+        assert done.returncode == {"slurm-prolog": 0, "slurm-healthcheck": 2}[hook]
+        assert f"CONFIGURATION ERROR: gate.configuration: {site.cluster}" in done.stderr
+        assert "last valid" not in done.stderr
+        assert done.stdout == ""
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ gpus = 4
 rate_gbps = 200
 [class.other]
 nodes = "m[1-9]"
+nccl = { NCCL_ALGO = "Ring" }
 """
 
 
@@ -58,6 +59,7 @@ def test_preview(tmp_path: Path) -> None:
         ("ports.rate_gbps", "class.h100.ports.rate_gbps = 200: {file}:5"),
         ("class.h100.ports.rate_gbps", "class.h100.ports.rate_gbps = 200: {file}:5"),
         ("class.other.ports.rate_gbps", "class.other.ports.rate_gbps: nothing says (the part is not known"),
+        ("nccl.NCCL_ALGO", 'class.other.nccl.NCCL_ALGO = "Ring": {file}:8'),
         ("nodes", "class.h100.nodes = n1, n2, n3: {file}:2"),
     ],
 )
@@ -77,6 +79,7 @@ def test_explain_by_the_part_of_the_evidence(tmp_path: Path) -> None:
     [
         ("ports.mtus", "did you mean mtu?"),
         ("ports", "is a table; name one of its keys"),
+        ("nccl.algo", "nccl takes names such as"),
         ("gpus.many", "gpus is a key, not a table"),
         ("class.nobody.gpus", "the file has no class nobody; it has h100, other"),
     ],
@@ -88,6 +91,12 @@ def test_no_such_key(tmp_path: Path, key: str, said: str) -> None:
 def test_an_expired_waiver_is_a_mistake_here(tmp_path: Path) -> None:
     told = lint(tmp_path, PORT.replace("2026", "2020"), status=2)
     assert "cluster.toml:5: waiver[1].until: expired on 2020-12-31" in told
+
+
+def test_what_only_fails_without_the_file(tmp_path: Path) -> None:
+    save(tmp_path / "saved", [node("n2", DOWN)])
+    said = lint(tmp_path, '[checks]\noff = ["*"]\n', tmp_path / "saved")
+    assert "  would fail without this file, and not with it: n2" in said
 
 
 def test_what_only_the_file_fails(tmp_path: Path) -> None:

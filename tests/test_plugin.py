@@ -190,12 +190,59 @@ def test_a_broken_plugin_is_reported_and_does_not_end_the_run(tmp_path: Path, so
     plugin(tmp_path, "broken", source)
     done = preflight(tmp_path, "list")
     assert done.returncode == 0
-    assert "a plug-in could not be loaded: site (broken 1.0)" in done.stderr
+    assert done.stderr.startswith("warning: a plug-in could not be loaded: site (broken 1.0)")
+    assert done.stderr.count("\n") == 1
+    assert "Traceback" in preflight(tmp_path, "-v", "list").stderr
     assert "rdma.port-rate" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "source", ["import no_such_module", "import sys; sys.exit(0)", "raise ValueError('a\\nb' * 999)"]
+)
+def test_a_plugin_that_cannot_be_loaded_is_unknown_and_gates(tmp_path: Path, source: str) -> None:
+    """Its checks did not run: neither a check of the node nor a hook may pass without them."""
+    plugin(tmp_path, "broken", source)
+    cluster = tmp_path / "cluster.toml"
+    cluster.write_text('[class.a]\ngpus = 0\nhcas = 0\n[checks]\nshadow = ["ours.hugepages"]\n')
+    done = preflight(tmp_path, "check", "--cluster", str(cluster))
+    assert done.returncode == 3
+    assert "a plug-in cannot be loaded: site (broken 1.0): " in " ".join(done.stdout.split())[:200]
+    document = json.loads(preflight(tmp_path, "check", "--json", "-").stdout)
+    (finding,) = (f for f in document["findings"] if f["check"] == plugins.LOADED)
+    assert (finding["status"], finding["gating"]) == ("unknown", True)
+    assert len(finding["message"]) < 300
+    for only in ("", '[gate]\nonly = ["gpu.*", "ours.*"]\n'):
+        cluster.write_text("[class.a]\ngpus = 0\nhcas = 0\n" + only)
+        for hook, status in (("ci", 3), ("slurm-step", 3), ("slurm-prolog", 0)):
+            words = ("gate", hook, "--cluster", str(cluster), "--state-dir", str(tmp_path / "state"))
+            done = preflight(tmp_path, *words)
+            assert done.returncode == status
+            assert "NOT JUDGED: site.plugins: a plug-in cannot be loaded: site (broken 1.0)" in done.stderr
+            assert "Traceback" not in done.stderr
+    assert plugins.LOADED not in preflight(tmp_path / "none", "list").stdout
 
 
 def test_a_duplicate_id_is_an_error(tmp_path: Path) -> None:
     plugin(tmp_path, "twice", PLUGIN.replace("ours.hugepages", "gpu.count"))
-    done = preflight(tmp_path, "check")
-    assert done.returncode == 2
-    assert "gpu.count is defined twice" in done.stderr
+    cluster = tmp_path / "cluster.toml"
+    cluster.write_text("[class.a]\ngpus = 0\nhcas = 0\n")
+    saved = tmp_path / "saved"
+    assert preflight(tmp_path / "none", "check", "--save", str(saved)).returncode != 2
+    file = str(cluster)
+    for words in (
+        ["check"], ["list"], ["probes"], ["explain", "gpu.count"], ["lint", file], ["checklist"],
+            ["learn", str(saved), "-o", str(tmp_path / "new.toml")],
+        ["judge", str(saved)], ["collect"], ["gate", "ci", "--cluster", file], ["gate", "--policy", "--cluster", file],
+    ):  # fmt: skip
+        done = preflight(tmp_path, *words)
+        assert (done.returncode, "gpu.count is defined twice" in done.stderr) == (2, True), (words, done.stderr)
+
+
+def test_a_cluster_file_may_name_checks_of_an_installed_plugin(tmp_path: Path) -> None:
+    cluster = tmp_path / "cluster.toml"
+    cluster.write_text('[class.a]\ngpus = 0\nhcas = 0\n[gate]\njob = ["ours.*"]\n')
+    done = preflight(tmp_path, "lint", str(cluster))
+    assert (done.returncode, f'{cluster}:5: gate.job: no check is called "ours.*"' in done.stderr) == (2, True)
+    plugin(tmp_path, "ours", PLUGIN)
+    assert preflight(tmp_path, "lint", str(cluster)).returncode == 0
+    assert preflight(tmp_path, "gate", "ci", "--cluster", str(cluster)).returncode == 0

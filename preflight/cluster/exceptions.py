@@ -118,11 +118,11 @@ def read_waivers(reader: schema.Reader, data: Mapping[str, Any], today: date | N
 def unknown_checks(
     reader: schema.Reader, named: Iterable[tuple[schema.KeyPath, Sequence[str]]], ids: Callable[[], Sequence[str]]
 ) -> None:
-    """Note patterns that match no check; ``ids`` is called only if the file names any."""
+    """Note patterns that match no check; ``ids`` is called only if the file names any, and returns none if unknown."""
     for path, globs in named:
         for glob in globs:
             known = list(ids())
-            if any(fnmatchcase(id, glob) for id in known):
+            if not known or any(fnmatchcase(id, glob) for id in known):
                 continue
             from difflib import get_close_matches
 

@@ -108,6 +108,7 @@ def from_data(
     made = Cluster(path, name, classes, expected_fabric, baselines, seats, chosen, waivers)
     if ids is not None:
         exceptions.unknown_checks(reader, _named(made), ids)
+        gate.without_checks(reader, seats, ids)
     if reader.mistakes:
         raise ClusterFileError("\n".join(reader.report(path)))
     return made
@@ -122,6 +123,8 @@ def _named(cluster: Cluster) -> Iterator[tuple[schema.KeyPath, tuple[str, ...]]]
     for path, chosen in tables:
         yield (*path, "shadow"), chosen.shadow or ()
         yield (*path, "off"), chosen.off or ()
+    if cluster.gate is not None:
+        yield from cluster.gate.named()
 
 
 def _consistent(reader: schema.Reader, classes: Mapping[str, NodeClass]) -> None:
@@ -147,7 +150,11 @@ def _consistent(reader: schema.Reader, classes: Mapping[str, NodeClass]) -> None
                 ("class", name, "checkpoint", "interval_min"), "says how often and not where",
                 'add path = "/shared/checkpoints"',
             )  # fmt: skip
-        if members.qos.lossless and members.qos.pfc_priority is None:
+        if (
+            members.qos.lossless
+            and members.qos.pfc_priority is None
+            and not reader.noted(("class", name, "qos", "pfc_priority"))
+        ):
             reader.mistake(
                 ("class", name, "qos", "lossless"), "a lossless fabric needs its priority",
                 "add pfc_priority = 3 (the priority your switches pause)",

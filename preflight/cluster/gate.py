@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
 from preflight.cluster import schema
+from preflight.cluster.exceptions import check_globs
 from preflight.lean import dataclass, field, fields, replace
 
 #: The seats, and what may be done about a failure, a node that could not be judged, a mistake in this file.
 SEATS = ("slurm-prolog", "slurm-healthcheck", "slurm-step", "slurm-controller", "init-container", "ci")
 _FAIL, _OTHER = ("drain", "refuse", "record", "allow"), ("refuse", "record", "allow")
-
-
-def check_ids(value: Any) -> tuple[str, ...]:
-    """Ids of checks, or shell patterns of them: ``["xid.*", "gpu.count"]``; an empty list is none."""
-    parts = value if isinstance(value, list) else [value]
-    if not all(isinstance(part, str) and re.fullmatch(r"[a-z0-9.*?\[\]-]{1,100}", part) for part in parts):
-        raise ValueError('takes a list of checks: ["gpu.count", "xid.*"] (`preflight list` names them)')
-    return tuple(parts)
 
 
 def directory(value: Any) -> str:
@@ -40,8 +33,8 @@ class GateSeat:
     strict: bool | None = schema.key(schema.boolean, "whether a node that could not be judged gets no job")
     deadline_s: float | None = schema.key(schema.number(1, 3600), "seconds that the seat may take")
     cached: bool | None = schema.key(schema.boolean, "whether a verdict of a little while ago will do")
-    only: tuple[str, ...] | None = schema.key(check_ids, "the checks to run")
-    skip: tuple[str, ...] | None = schema.key(check_ids, "checks to leave out")
+    only: tuple[str, ...] | None = schema.key(check_globs, "the checks to run")
+    skip: tuple[str, ...] | None = schema.key(check_globs, "checks to leave out")
 
 
 @dataclass(frozen=True)
@@ -52,12 +45,12 @@ class Gate:
     dry_run: bool | None = schema.key(schema.boolean, "say what would be done, and let every job start")
     refresh_s: float | None = schema.key(schema.number(5, 86400), "seconds after which a verdict is judged anew")
     deadline_s: float | None = schema.key(schema.number(1, 3600), "seconds that a seat may take")
-    only: tuple[str, ...] | None = schema.key(check_ids, "the checks to run")
-    skip: tuple[str, ...] | None = schema.key(check_ids, "checks to leave out")
-    shadow: tuple[str, ...] | None = schema.key(check_ids, "checks that are told, and hold no job back")
-    job: tuple[str, ...] | None = schema.key(check_ids, "checks whose failure is the job's own problem")
-    site: tuple[str, ...] | None = schema.key(check_ids, "checks whose failure is the site's problem, not a node's")
-    node: tuple[str, ...] | None = schema.key(check_ids, "checks whose failure is the node's problem")
+    only: tuple[str, ...] | None = schema.key(check_globs, "the checks to run")
+    skip: tuple[str, ...] | None = schema.key(check_globs, "checks to leave out")
+    shadow: tuple[str, ...] | None = schema.key(check_globs, "checks that are told, and hold no job back")
+    job: tuple[str, ...] | None = schema.key(check_globs, "checks whose failure is the job's own problem")
+    site: tuple[str, ...] | None = schema.key(check_globs, "checks whose failure is the site's problem, not a node's")
+    node: tuple[str, ...] | None = schema.key(check_globs, "checks whose failure is the node's problem")
     publish: str | None = schema.key(directory, "shared directory to which each node writes its verdict")
     slurm_bin: str | None = schema.key(directory, "directory of scontrol and sinfo")
     drain_share_pct: float | None = schema.key(
@@ -66,6 +59,14 @@ class Gate:
     drain_most: int | None = schema.key(schema.whole(0, 100_000), "nodes that may be drained within drain_window_s")
     drain_window_s: float | None = schema.key(schema.number(1, 86400), "seconds over which drains are counted")
     seats: Mapping[str, GateSeat] = field(default_factory=dict)
+
+    def named(self) -> Iterator[tuple[schema.KeyPath, tuple[str, ...]]]:
+        """Yield each key that names checks, and the names."""
+        for key in ("only", "skip", "shadow", "job", "site", "node"):
+            yield ("gate", key), getattr(self, key) or ()
+        for name, seat in self.seats.items():
+            yield ("gate", name, "only"), seat.only or ()
+            yield ("gate", name, "skip"), seat.skip or ()
 
     def seat(self, name: str) -> GateSeat:
         """Return the settings of a seat: its own, else those of all seats."""
@@ -89,3 +90,26 @@ def read(reader: schema.Reader, body: Mapping[str, Any]) -> Gate:
         if seat.fail == "drain" and name not in ("slurm-prolog", "slurm-healthcheck"):
             reader.mistake((*path, name, "fail"), "this seat cannot drain a node", 'write "refuse"')
     return Gate(**values, seats=seats)
+
+
+def without_checks(reader: schema.Reader, gate: Gate, ids: Callable[[], Sequence[str]]) -> None:
+    """Note a hook whose ``only`` and ``skip`` leave no check; ``ids`` as for ``exceptions.unknown_checks``."""
+    for name in SEATS if any(globs for _, globs in gate.named()) else ():
+        seat, known = gate.seat(name), ids()
+        if known and not any(selected(check, seat.only, seat.skip) for check in known):
+            own = gate.seats.get(name)
+            path = ("gate", name) if own and (own.only is not None or own.skip is not None) else ("gate",)
+            reader.mistake(
+                (*path,), "only and skip together leave no check", "take a check out of skip, or add one to only"
+            )
+            return
+
+
+def selected(check: str, only: Sequence[str] | None, skip: Sequence[str] | None) -> bool:
+    """Whether a check is among ``only`` (None: all) and not among ``skip``, both patterns."""
+    return (only is None or matches(check, only)) and not matches(check, skip or ())
+
+
+def matches(check: str, globs: Sequence[str]) -> bool:
+    """Whether a check's id matches one of the patterns."""
+    return any(fnmatchcase(check, glob) for glob in globs)

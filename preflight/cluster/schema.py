@@ -19,6 +19,11 @@ def key(kind: Kind, about: str) -> Any:
     return declare(default=None, metadata={"kind": kind, "about": about})
 
 
+def lines(name: Kind, about: str) -> Any:
+    """Declare an optional table of texts by names of a given form."""
+    return declare(default=None, metadata={"kind": lines_by(name), "about": about, "line_name": name})
+
+
 def table(cls: type[T]) -> T:
     """Declare a sub-table."""
     field: T = declare(default_factory=cls, metadata={"table": cls})
@@ -229,6 +234,11 @@ class Reader:
             self.mistakes.append(Mistake(path, self._line_of(path), what, cure))
         else:
             self._more += 1
+
+    def noted(self, path: KeyPath) -> bool:
+        """Whether a key is there and wrong: its value, or its name."""
+        near = {str(path[-1])}
+        return any(one.path[:-1] == path[:-1] and nearest(str(one.path[-1]), near) for one in self.mistakes if one.path)
 
     def known(self, body: Mapping[str, Any], path: KeyPath, legal: set[str]) -> None:
         """Note every key that is not legal, with the nearest one that is."""

@@ -110,9 +110,7 @@ class NodeClass:
     host: Host = schema.table(Host)
     nvlink: Nvlink = schema.table(Nvlink)
     rails: Mapping[str, Rail] = schema.tables(Rail, DEVICE)
-    nccl: Mapping[str, str] | None = schema.key(
-        schema.lines_by(VARIABLE), 'NCCL variables of all ranks: { NCCL_ALGO = "Ring" }'
-    )
+    nccl: Mapping[str, str] | None = schema.lines(VARIABLE, 'NCCL variables of all ranks: { NCCL_ALGO = "Ring" }')
     checkpoint: Checkpoint = schema.table(Checkpoint)
     baseline: str | None = schema.key(schema.file_name, "file beside this one: nccl-tests output of a good run")
     tree: roofline.Tree = schema.table(roofline.Tree)

@@ -38,8 +38,8 @@ class Firmware:
     vbios: str | None = schema.key(schema.line, 'VBIOS of the GPUs: "96.00.89.00.01"')
     inforom: str | None = schema.key(schema.line, "InfoROM image of the GPUs")
     gsp: str | None = schema.key(schema.line, "GSP firmware, where it is not the driver's: \"the driver's\"")
-    nics: Mapping[str, str] | None = schema.key(
-        schema.lines_by(schema.named(r"[A-Za-z0-9_.-]{1,64}", "MT_0000000838, a board's PSID")),
+    nics: Mapping[str, str] | None = schema.lines(
+        schema.named(r"[A-Za-z0-9_.-]{1,64}", "MT_0000000838, a board's PSID"),
         'firmware of NICs by board: { MT_0000000838 = "28.39.1002" }',
     )
 

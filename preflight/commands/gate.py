@@ -69,9 +69,10 @@ def _policy(cluster: str | None) -> str:
 
     if cluster is None:
         return text()
+    from preflight.checks import registry
     from preflight.cluster.file import ClusterFileError, load
 
     try:
-        return text(load(Path(cluster)).gate)
+        return text(load(Path(cluster), registry().ids).gate)
     except ClusterFileError as error:
         raise click.UsageError(str(error)) from None

@@ -12,7 +12,7 @@ import click
 
 from preflight.commands import options
 from preflight.console import UsageError, progress
-from preflight.session import load_evidence
+from preflight.session import load_evidence, report_broken
 
 if TYPE_CHECKING:
     from preflight.evidence import Evidence
@@ -36,9 +36,10 @@ def lint(file: Path, paths: tuple[Path, ...], key: str | None) -> None:
     from preflight.lint import UnknownKey, explain, preview, summary
     from preflight.reports.visible import one_line
 
-    checks = registry().checks
+    known = registry()
+    report_broken(known)
     try:
-        cluster = load(file, lambda: [check.id for check in checks], datetime.now(timezone.utc).date())
+        cluster = load(file, known.ids, datetime.now(timezone.utc).date())
     except ClusterFileError as error:
         raise UsageError(str(error)) from None
     evidences, _ = load_evidence(paths) if paths else ([], None)
@@ -55,7 +56,7 @@ def lint(file: Path, paths: tuple[Path, ...], key: str | None) -> None:
         click.echo(one_line(line))
     if evidences:
         with progress(f"trying it on {len(evidences)} nodes"):
-            lines = list(preview(evidences, checks, cluster, os.cpu_count() or 1))
+            lines = list(preview(evidences, known.checks, cluster, os.cpu_count() or 1))
         for line in lines:
             click.echo(one_line(line))
 

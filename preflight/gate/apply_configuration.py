@@ -25,8 +25,7 @@ def apply_configuration(sitting: Sitting, found: Configuration) -> None:
     sitting.dry_run = asked.dry_run or bool(gate.dry_run)
     sitting.publish = gate.publish
     if found.error and found.usable:
-        text = f"{PREFIX}CONFIGURATION ERROR: judged by the last valid cluster file: {found.error}"
-        sitting.error = told.plain(text)
+        sitting.error = told.plain(f"{PREFIX}CONFIGURATION ERROR: {found.error}")
     if asked.deadline is None and seat.deadline_s is not None:
         sitting.watch.within(seat.deadline_s)
     if limit_s := environment.time_limit():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,17 +18,16 @@ from preflight.lean import dataclass, sha256
 from preflight.version import VERSION
 
 if TYPE_CHECKING:
+    from preflight.cluster.file import Ids
     from preflight.gate.cached import Stamp
 
-#: The copy of the last cluster file that was valid, in the state directory.
-LAST_VALID = "cluster.toml"
 
 #: Bytes of a cluster file, and of a file that it names; more is a mistake.
 _MOST_BYTES = 64 << 20
 
 
 class UnknownCheck(PreflightError, ValueError):
-    """A list of checks names none that there is."""
+    """The lists of checks leave none to run."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,11 @@ class Configuration:
         return told.hexdigest()[:32]
 
 
-def read(path: str | None, store: Store | None) -> Configuration:
-    """Read a cluster file. One that is broken is told, and the last valid one is read in its place, if there is one."""
+def read(path: str | None, store: Store | None, ids: Ids) -> Configuration:
+    """Read a cluster file; where it has errors, the copy of its last valid content, if there is one.
+
+    ``ids`` returns the ids of all checks, as for ``cluster.file.load``.
+    """
     if path is None:
         return Configuration(Cluster(), b"", None)
     from preflight.cluster.file import ClusterFileError, decode
@@ -74,35 +77,42 @@ def read(path: str | None, store: Store | None) -> Configuration:
     before = stamp(path)
     try:
         raw = _bytes(path)
-        found = Configuration(decode(raw, path), raw, before)
+        found = Configuration(decode(raw, path, ids), raw, before)
     except (ClusterFileError, OSError) as error:
         said = f"{path}: cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
-        return _last_valid(path, store, before, " | ".join(said.splitlines()))
+        return _last_valid(path, store, ids, before, " | ".join(said.splitlines()))
     if store is not None:
-        _keep(store, raw)
+        _keep(store, last_valid(path), raw)
     return found
 
 
-def _last_valid(path: str, store: Store | None, before: Stamp, error: str) -> Configuration:
+def last_valid(path: str) -> str:
+    """Return the name of the copy of the last valid content of a path, in the state directory."""
+    return f"cluster-{sha256(os.path.abspath(path).encode('utf-8', 'surrogateescape')).hexdigest()[:32]}.toml"
+
+
+def _last_valid(path: str, store: Store | None, ids: Ids, before: Stamp, error: str) -> Configuration:
     from preflight.cluster.file import ClusterFileError, decode
+    from preflight.facts.kernel_log import age
 
     try:
-        raw = store.read(LAST_VALID, _MOST_BYTES) if store is not None else b""
-        if raw:
-            return Configuration(decode(raw, path), raw, before, error)
+        if store is not None and (raw := store.read(last_valid(path), _MOST_BYTES)):
+            old = age(max(0.0, time.time() - store.written(last_valid(path))))
+            error = f"judged by the last valid cluster file of this path, a copy that is {old} old: {error}"
+            return Configuration(decode(raw, path, ids), raw, before, error)
     except (StateDirError, OSError, ClusterFileError):
         pass
     return Configuration(Cluster(), b"", before, error, usable=False)
 
 
-def _keep(store: Store, raw: bytes) -> None:
+def _keep(store: Store, name: str, raw: bytes) -> None:
     try:
-        if store.read(LAST_VALID, _MOST_BYTES) == raw:
+        if store.read(name, _MOST_BYTES) == raw:
             return
     except (StateDirError, FileNotFoundError):
         pass
     try:
-        store.write(LAST_VALID, raw)
+        store.write(name, raw)
     except StateDirError:
         return  # it is told where the verdict cannot be written
 

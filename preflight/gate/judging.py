@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
+from preflight.checks.plugins import LOADED
 from preflight.cluster import Cluster, Site
-from preflight.cluster.gate import Gate, GateSeat
+from preflight.cluster.gate import Gate, GateSeat, matches, selected
 from preflight.evidence import Evidence, EvidenceError
 from preflight.facts import NodeFacts
 from preflight.gate.configuration import UnknownCheck
@@ -63,24 +64,18 @@ class Judged:
     whole: bool
 
 
-def select(checks: Sequence[Check], gate: Gate, seat: GateSeat, name: str, cluster: Cluster | None = None) -> Selection:
-    """Choose the checks of a seat; raises UnknownCheck for a pattern that matches none, also elsewhere in the file."""
-    patterns = (seat.only or (), seat.skip or (), gate.shadow or (), gate.job or (), gate.site or (), gate.node or ())
-    named = [("[gate]", pattern) for group in patterns for pattern in group]
-    cluster = cluster or Cluster()
-    named += [("[[waiver]]", waiver.check) for waiver in cluster.waivers if waiver.check]
-    for chosen in (cluster.checks, *(members.checks for members in cluster.classes.values())):
-        named += [("checks", pattern) for pattern in (*(chosen.shadow or ()), *(chosen.off or ()))]
-    for table, pattern in named:
-        if not any(fnmatchcase(check.id, pattern) for check in checks):
-            raise UnknownCheck(f"{table} names {pattern!r}, and no check is called that: `preflight list` names them")
-    skipped = (*(seat.skip or ()), *(BUSY if name in _ANY_TIME and seat.only is None else ()))
-    kept = [
-        check for check in checks if (seat.only is None or _any(check.id, seat.only)) and not _any(check.id, skipped)
-    ]
+def select(checks: Sequence[Check], gate: Gate, seat: GateSeat, name: str) -> Selection:
+    """Choose the checks of a hook; raises UnknownCheck where none is left.
+
+    A pattern of ``only`` that matches no known check may be of a plug-in that cannot be loaded, which then is reported.
+    """
+    only, skip = seat.only, (*(seat.skip or ()), *(BUSY if name in _ANY_TIME and seat.only is None else ()))
+    if only is not None and any(not any(fnmatchcase(check.id, glob) for check in checks) for glob in only):
+        only = (*only, LOADED)
+    kept = [check for check in checks if selected(check.id, only, skip)]
     if not kept:
         raise UnknownCheck("[gate] only and skip together leave no check")
-    shadow = tuple(check.id for check in kept if check.gating and _any(check.id, gate.shadow or ()))
+    shadow = tuple(check.id for check in kept if check.gating and matches(check.id, gate.shadow or ()))
     ids = {check.id for check in kept}
     return Selection(
         tuple(replace(check, gating=False) if check.id in shadow else check for check in kept),
@@ -168,10 +163,6 @@ def _line(word: str, finding: Mapping[str, Any], owner: Mapping[str, str]) -> st
     step = f" - next: {finding['fix']}" if finding["fix"] else ""
     subject = f"{finding['subject']}: " if finding["subject"] else ""
     return f"  {word} {finding['check']}: {subject}{finding['message']}{tag}{step}"
-
-
-def _any(check: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(check, pattern) for pattern in patterns)
 
 
 def _missing(

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from preflight import decoding
+from preflight import decoding, errors
 from preflight.gate import cached, environment, told
 from preflight.gate.sitting import Sitting
 from preflight.gate.verdict import PREFIX, UnusableVerdict, Verdict, ascii_reason, from_document
@@ -32,7 +32,7 @@ def run(sitting: Sitting) -> int:
 
     asked = sitting.asked
     sitting.watch.phase = "reading the cluster file"
-    found = configuration.read(asked.cluster, None)
+    found = configuration.read(asked.cluster, None, _ids)
     apply_configuration(sitting, found)
     folded = asked.hosts or environment.node_list()
     sitting.node = folded or sitting.node
@@ -53,7 +53,7 @@ def run(sitting: Sitting) -> int:
         sitting.watch.phase = "asking the nodes over SSH"
         try:
             verdicts = over_ssh.verdicts(nodes, sitting, found)
-        except (configuration.UnknownCheck, over_ssh.UsageError) as error:
+        except (configuration.UnknownCheck, errors.DuplicateCheck, over_ssh.UsageError) as error:
             return sitting.finish(sitting.untold("gate.configuration", str(error), "error"))
     elif folder:
         sitting.watch.phase = f"reading {told.plain(folder)}"
@@ -62,6 +62,15 @@ def run(sitting: Sitting) -> int:
         why = "no verdicts: say where the nodes publish theirs ([gate] publish, or --verdicts), or give --hosts"
         return sitting.finish(sitting.untold("gate.no-verdict", why))
     return sitting.finish(_together(sitting, nodes, verdicts))
+
+
+def _ids() -> list[str]:
+    from preflight.checks import registry
+
+    try:
+        return registry().ids()
+    except errors.DuplicateCheck:  # reported where the checks are run
+        return []
 
 
 def _together(sitting: Sitting, nodes: Sequence[str], verdicts: Mapping[str, Verdict | str]) -> Verdict:

@@ -33,7 +33,7 @@ def verdicts(nodes: Sequence[str], sitting: Sitting, found: Configuration) -> Ma
     """
     known = registry()
     seat = sitting.asked.seat
-    selection = judging.select(known.checks, found.gate, found.gate.seat(seat), seat, found.cluster)
+    selection = judging.select(known.checks, found.gate, found.gate.seat(seat), seat)
     limit_s = max(1.0, sitting.watch.left_s - _RESERVE_S)
     config = Path(sitting.asked.ssh_config) if sitting.asked.ssh_config else None
     manner = Manner(deadline_s=limit_s, ssh_config=config, connect_timeout_s=min(15.0, limit_s))

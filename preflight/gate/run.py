@@ -83,18 +83,22 @@ def _judge(sitting: Sitting, before: Cached | None, store: Store | None, unkept:
     asked, watch = sitting.asked, sitting.watch
     sitting.keep = _keeper(sitting, store, unkept)
     watch.phase = "reading the cluster file"
-    found = configuration.read(asked.cluster, store)
-    apply_configuration(sitting, found)
-    sitting.keep = _keeper(sitting, store, unkept, found)
-    if not found.usable:
-        return _misconfigured(sitting, found, found.error)
+    known, clash = None, ""
     try:
         known = registry()
+    except DuplicateCheck as error:
+        clash = str(error)
+    found = configuration.read(asked.cluster, store, known.ids if known else list)
+    apply_configuration(sitting, found)
+    sitting.keep = _keeper(sitting, store, unkept, found)
+    if known is None or not found.usable:
+        return _misconfigured(sitting, found, clash or found.error)
+    try:
         bench = _Bench(sitting, found, known)
         evidence = _ask(sitting, known.probes, found, meanwhile=bench.prepare)
         watch.phase = "judging"
         result = bench.judged(evidence)
-    except (DuplicateCheck, configuration.UnknownCheck) as error:
+    except configuration.UnknownCheck as error:
         return _misconfigured(sitting, found, str(error))
     verdict = _verdict(sitting, bench, result)
     if before is not None and verdict.status == "unknown" and before.verdict.cause in verdict.unknowns:
@@ -104,9 +108,6 @@ def _judge(sitting: Sitting, before: Cached | None, store: Store | None, unkept:
     sitting.report = {**result.report, "run": _about(sitting, found)}
     if result.whole:
         sitting.keep(verdict, True)
-    if known.broken:
-        broken = (told.plain(f"{PREFIX}a plug-in could not be loaded: {one}") for one in known.broken)
-        sitting.lines = (*sitting.lines, *broken)
     _settle(sitting, verdict, found)
     return sitting.finish(verdict)
 
@@ -126,7 +127,7 @@ class _Bench:
 
         if self._selection is None:
             seat, gate = self._sitting.asked.seat, self.found.gate
-            self._selection = judging.select(self._known.checks, gate, gate.seat(seat), seat, self.found.cluster)
+            self._selection = judging.select(self._known.checks, gate, gate.seat(seat), seat)
         return self._selection
 
     def prepare(self) -> None:

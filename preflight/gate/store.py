@@ -83,6 +83,10 @@ class Store:
         finally:
             os.close(fd)
 
+    def written(self, name: str) -> float:
+        """Return when a file was written, in seconds since 1970; raises OSError."""
+        return os.stat(name, dir_fd=self._fd, follow_symlinks=False).st_mtime
+
     def write(self, name: str, data: bytes) -> None:
         """Write a file so that a reader sees the old content or the new, never half of it; raises StateDirError."""
         temporary = f".{name}.{os.getpid()}"

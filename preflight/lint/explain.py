@@ -51,6 +51,12 @@ def _declared(words: tuple[str, ...]) -> str:
         inner = known[word].metadata.get("table") or known[word].metadata.get("tables")
         if inner is None and place == len(words) - 1:
             return str(known[word].metadata["about"])
+        if inner is None and "line_name" in known[word].metadata and place == len(words) - 2:
+            try:
+                known[word].metadata["line_name"](words[-1])
+            except ValueError as error:
+                raise UnknownKey(f"{'.'.join(words)}: {word} {error}") from None
+            return str(known[word].metadata["about"])
         if inner is None:
             raise UnknownKey(f"{'.'.join(words)}: {word} is a key, not a table")
         table = inner

@@ -30,7 +30,7 @@ def preview(
         if new := nodes - before:
             yield f"  only with this file: {fold(new)}"
         if gone := before - nodes:
-            yield f"  only without it: {fold(gone)}"
+            yield f"  {words} without this file, and not with it: {fold(gone)}"
     yield from _classes(report, cluster)
     for waiver in report["coverage"].get("waivers", []):
         if not waiver["matched"]:
