@@ -28,8 +28,8 @@ def expected(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A majority of nodes may be wrong together; what is declared is the yardstick, and also holds for one node alone.
 
     A value that breaks a job where it differs (driver, NCCL, PyTorch, number and model of GPUs, rails, …) fails, the
-    rest warns, as in the comparison of nodes. Values are compared to the letter, memory within 1 %. What the node does
-    not show is unknown; what a container cannot see is left out.
+    rest warns, as in the comparison of nodes. Values are compared to the letter, host memory within 1 %. What the
+    node does not show is unknown; what a container cannot see is left out.
 
     A false alarm: nodes that are being upgraded in turn; declare the new version when most of them have it.
     """
@@ -55,7 +55,11 @@ def expected(node: NodeFacts, site: Site) -> Iterator[Finding]:
                 f"{of}: {miss.mine}, not {miss.wanted}", subject=trait.what, found=miss.mine,
                 expected=f"{miss.wanted} ({miss.source})", evidence=[trait.key],
             )  # fmt: skip
-        if not wrong:
+        hidden = {} if node.in_container else yardstick.silent(trait, value, site)
+        for device, key in hidden.items():
+            yield unknown(f"{trait.what}, {device}: this node shows none, and the cluster file declares it",
+                          subject=trait.what, expected=key, evidence=[trait.key])  # fmt: skip
+        if not (wrong or hidden):
             right.append(trait.what)
     if right:
         yield passed(f"as the cluster file declares: {', '.join(right)}", found=f"{len(right)} values")

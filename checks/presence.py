@@ -17,6 +17,7 @@ from preflight.facts import NodeFacts
 from preflight.facts.container import GPU_NODES, gpu_nodes
 from preflight.facts.gpudirect import NEAR
 from preflight.facts.kernel import NVIDIA_VERSION
+from preflight.facts.kernel_log import DMESG
 from preflight.facts.pci import ROOT as PCI
 from preflight.facts.rdma import ROOT as IB
 from preflight.facts.rdma import Port, all_efa, is_software
@@ -80,10 +81,9 @@ def gpu_traces(node: NodeFacts) -> dict[str, str]:
     with suppress(EvidenceError):
         if any(device.vendor == "10de" and device.class_code >> 8 == _BRIDGE for device in node.pci):
             found[PCI_BUS] = "NVSwitches are on the bus"
-    for key in node.evidence.keys("cmd:dmesg *"):
-        with suppress(EvidenceError):
-            if "NVRM: " in node.evidence.record(key).out and _xids(node):
-                found[key] = "the kernel's log has Xids"
+    with suppress(EvidenceError):
+        if "NVRM: " in node.evidence.record(DMESG).out and _xids(node):
+            found[DMESG] = "the kernel's log has Xids"
     return found
 
 

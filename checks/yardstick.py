@@ -44,6 +44,14 @@ def misses(trait: Trait, value: str | float, site: Site) -> list[Miss]:
     return found
 
 
+def silent(trait: Trait, value: str | float, site: Site) -> dict[str, str]:
+    """Return the devices whose value is declared and that a node does not show, with file and key."""
+    if "*" not in trait.expects or not isinstance(value, str):
+        return {}
+    shown = {device.split(":")[0] for device in of_devices(trait, value)}
+    return {device: one.source for device, one in site.declared(trait.expects).items() if device not in shown}
+
+
 def of_devices(trait: Trait, value: str) -> dict[str, str]:
     """Return what a value says of each device: its first word."""
     parts = (item.partition(" ") for item in value.split(trait.items))

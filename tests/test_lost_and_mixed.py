@@ -90,6 +90,15 @@ def test_a_node_that_lost_its_gpus_does_not_pass(change: Change, words: str, dec
     assert found(COUNT, [without_gpus(change)], f"[class.a]\ngpus = 8\n{RAILS}")["findings"][0]["status"] == "fail"
 
 
+def test_the_record_that_has_the_xids_is_named() -> None:
+    def other(made: dict[str, Any]) -> None:
+        line = "<6>[   12.000000] NVRM: loading NVIDIA UNIX Open Kernel Module\n"
+        made["records"]["cmd:dmesg --raw --level=info"] = {"status": "ok", "rc": 0, "out": line, "err": ""}
+
+    (one,) = found(COUNT, [without_gpus(xids, other)])["findings"]
+    assert [key for key in one["evidence"] if "dmesg" in key] == [DMESG]
+
+
 @pytest.mark.parametrize("changes", [(), (only_tools,)])
 def test_a_node_for_storage_is_judged_by_its_nics(changes: tuple[Change, ...]) -> None:
     (one,) = found(COUNT, [without_gpus(*changes)])["findings"]

@@ -100,6 +100,14 @@ def test_one_node_alone_is_judged() -> None:
     assert report["exit_status"] == 1
 
 
+def test_a_rail_that_the_node_does_not_show_is_no_pass() -> None:
+    document = from_document(evidence(hgx_h100("x")), "x")
+    report = judge([document], CHECK, decode(b'[class.a.rails.mlx5_77]\npci = "0000:18:00.0"\n', "cluster.toml"))
+    (found,) = report["findings"]
+    assert (found["status"], report["exit_status"]) == ("unknown", 3)
+    assert "mlx5_77: this node shows none" in found["message"]
+
+
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     [
