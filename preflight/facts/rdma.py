@@ -301,7 +301,7 @@ def _ibstat_port(device: str, number: int, fields: Mapping[str, str]) -> Port:
         state, rate = fields["State"], float(fields["Rate"])
         physical, layer = fields["Physical state"], fields["Link layer"]
     except (KeyError, ValueError):
-        raise ValueError(f"the block of {device} port {number} is incomplete") from None
+        raise ValueError(f"the block of {device[:60]} port {number} is incomplete") from None
     state = _IBSTAT_STATES.get(state, state.upper())
     sm_lid = fields.get("SM lid", "")
     # rxe prints 2.5 whatever it runs at; a rate below 10 Gb/s is a placeholder on every HCA of today
