@@ -17,7 +17,6 @@ from preflight.facts import NodeFacts
 from preflight.facts.container import GPU_NODES, gpu_nodes
 from preflight.facts.gpudirect import NEAR
 from preflight.facts.kernel import NVIDIA_VERSION
-from preflight.facts.kernel_log import DMESG
 from preflight.facts.pci import ROOT as PCI
 from preflight.facts.rdma import ROOT as IB
 from preflight.facts.rdma import Port, all_efa, is_software
@@ -82,15 +81,17 @@ def gpu_traces(node: NodeFacts) -> dict[str, str]:
         if any(device.vendor == "10de" and device.class_code >> 8 == _BRIDGE for device in node.pci):
             found[PCI_BUS] = "NVSwitches are on the bus"
     with suppress(EvidenceError):
-        if "NVRM: " in node.evidence.record(DMESG).out and _xids(node):
-            found[DMESG] = "the kernel's log has Xids"
+        found |= dict.fromkeys(_xids(node), "the kernel's log has Xids")
     return found
 
 
-def _xids(node: NodeFacts) -> bool:
+def _xids(node: NodeFacts) -> list[str]:
+    """Return the record of the kernel's log if it has Xids of GPUs."""
+    from preflight.facts.kernel_log import DMESG  # start-up: most nodes have GPUs
     from preflight.facts.xid import events
 
-    return bool(events(node.kernel_log.lines).gpus)
+    with_nvidia = "NVRM: " in node.evidence.record(DMESG).out
+    return [DMESG] if with_nvidia and events(node.kernel_log.lines).gpus else []
 
 
 def of_switch(node: NodeFacts) -> Finding | None:

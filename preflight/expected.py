@@ -13,7 +13,6 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from preflight import bounded
-from preflight.archive import replacing
 
 if TYPE_CHECKING:
     from preflight.saved import Folder
@@ -49,6 +48,8 @@ def files(cluster: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _write(path: Path, raw: bytes) -> None:
+    from preflight.archive import replacing  # start-up: not needed where nothing is saved
+
     with replacing(path) as stream:
         stream.write(raw)
 
