@@ -62,8 +62,8 @@ def test_verdicts_are_equal_before_and_after(how: tuple[str, ...], saved: Path, 
     run("bundle", str(saved), *how, "-o", str(bundle))
     assert verdicts(bundle) == verdicts(saved)
     assert verdicts(bundle) != verdicts(*sorted(DEMO.glob("gpu*.json"))), "the cluster file decides some of them"
-    output = " ".join(run("judge", str(bundle), expect=1).split())
-    assert f"judged by: {bundle}:expected/cluster.toml" in output
+    output = "".join(run("judge", str(bundle), expect=1).split())  # a long path is broken at the end of a line
+    assert f"judgedby:{bundle}:expected/cluster.toml" in output
     if not how:
         text = inside(bundle)["expected/cluster.toml"].decode()
         assert 'nodes = "node-a[001-008]"' in text

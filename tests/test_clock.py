@@ -11,6 +11,7 @@ READERS = {
     "preflight/asking.py": "date of the evidence", "preflight/commands/history.py": "date of a record",
     "preflight/commands/lint.py": "waivers that ended", "preflight/fleet.py": "date of the evidence",
     "preflight/gate/cached.py": "age of a verdict on disk", "preflight/gate/of_job.py": "age of a verdict on disk",
+    "preflight/gate/configuration.py": "age of a copy on disk",
     "preflight/gate/run.py": "date of the evidence", "preflight/gate/sitting.py": "date of the verdict",
     "preflight/gate/slurm/manners.py": "age of marks in Slurm", "preflight/history/past.py": "date of a report",
     "preflight/session.py": "date of the report", "preflight/transport/local.py": "date of the evidence",

@@ -98,9 +98,11 @@ def without_checks(reader: schema.Reader, gate: Gate, ids: Callable[[], Sequence
         seat, known = gate.seat(name), ids()
         if known and not any(selected(check, seat.only, seat.skip) for check in known):
             own = gate.seats.get(name)
-            path = ("gate", name) if own and (own.only is not None or own.skip is not None) else ("gate",)
+            table = own if own and (own.only is not None or own.skip is not None) else gate
+            path = ("gate", name) if table is own else ("gate",)
+            key = "skip" if table.skip is not None else "only"
             reader.mistake(
-                (*path,), "only and skip together leave no check", "take a check out of skip, or add one to only"
+                (*path, key), "only and skip together leave no check", "take a check out of skip, or add one to only"
             )
             return
 
