@@ -28,7 +28,7 @@ def main() -> None:
 
 def _run(words: Sequence[str]) -> None:
     if words[:1] == ["gate"]:
-        from preflight.gate import entry
+        from preflight.gate import main as entry
 
         leave(entry.main(words[1:], _gate_by_click))
     from preflight import ahead
@@ -61,7 +61,7 @@ def _crashed(words: Sequence[str], error: Exception) -> int:
     """Report a fault of ours; return the exit status. A scheduler drains a node for a status that is no verdict."""
     if words[:1] == ["gate"]:
         try:
-            from preflight.gate import entry
+            from preflight.gate import main as entry
 
             return entry.crashed(words[1] if len(words) > 1 else "", error)
         except Exception as another:

@@ -39,7 +39,8 @@ def broken(folder: Path, error: str) -> dict[str, str]:
     (folder / "sitecustomize.py").write_text(
         f"import sys\nfrom importlib import abc\n\nclass Finder(abc.MetaPathFinder):\n"
         f"    def find_spec(self, name, path, target=None):\n"
-        f"        if name in ('preflight.judge', 'preflight.gate.run', 'preflight.checklist'):\n            {error}\n\n"
+        f"        if name in ('preflight.judge', 'preflight.gate.node_hook', 'preflight.checklist'):\n"
+        f"            {error}\n\n"
         f"sys.meta_path.insert(0, Finder())\n", encoding="utf-8",
     )  # fmt: skip
     return {"PYTHONPATH": f"{folder}:{ROOT}", "HOME": str(folder), "PATH": os.environ["PATH"]}
@@ -97,7 +98,7 @@ def test_a_crash_before_the_gate_is_ready_too(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     from preflight import entry
-    from preflight.gate import entry as gate
+    from preflight.gate import main as gate
 
     monkeypatch.setattr(gate, "main", lambda *given: 1 / 0)
     for seat in policy.SEATS:

@@ -24,8 +24,8 @@ from hypothesis import strategies as st
 
 from preflight import evidence, packed, resume
 from preflight.cli import main
-from preflight.gate import cached, of_job, policy
-from preflight.gate.store import Store
+from preflight.gate import job_hook, policy, verdict_cache
+from preflight.gate.state_dir import Store
 from preflight.gate.verdict import UnusableVerdict, Verdict, to_document
 from preflight.schemas import conform
 from preflight.targets import TargetError, resolve
@@ -167,7 +167,7 @@ def test_a_damaged_verdict_of_a_node_starts_no_job(data: st.DataObject, tmp_path
     fresh = {**VERDICT, "at": int(time.time())}
     path = tmp_path / "n1.json"
     path.write_bytes(data.draw(damaged(fresh)))
-    found = of_job._read(path, "n1", 600)
+    found = job_hook._read(path, "n1", 600)
     if isinstance(found, Verdict):  # what was changed is within what a verdict may hold
         assert found.status == "fail"
         assert conform.mistake(to_document(found), "verdict-1", exact=True) == ""
@@ -181,15 +181,15 @@ def test_a_verdict_with_two_statuses_is_none(tmp_path: Path) -> None:
     good = to_document(Verdict("n1", "pass", int(time.time())))
     path = tmp_path / "n1.json"
     path.write_text(json.dumps(good).replace('"status": "pass"', '"status": "fail", "status": "pass"'))
-    assert of_job._read(path, "n1", 600) == f"{path} is no verdict: it has the key 'status' twice"
+    assert job_hook._read(path, "n1", 600) == f"{path} is no verdict: it has the key 'status' twice"
     path.write_text(json.dumps({**good, "causes": [7]}))
-    assert of_job._read(path, "n1", 600) == f"{path} is no verdict: causes[0] is no string"
+    assert job_hook._read(path, "n1", 600) == f"{path} is no verdict: causes[0] is no string"
 
 
 @pytest.mark.parametrize("kind", NO_FILES)
 def test_no_file_is_no_verdict(kind: str, tmp_path: Path) -> None:
     no_file(tmp_path / "n1.json", kind)
-    assert isinstance(of_job._read(tmp_path / "n1.json", "n1", 600), str)
+    assert isinstance(job_hook._read(tmp_path / "n1.json", "n1", 600), str)
 
 
 def state(folder: Path) -> tuple[Store, bytes]:
@@ -197,11 +197,11 @@ def state(folder: Path) -> tuple[Store, bytes]:
     cluster = folder / "c.toml"
     cluster.write_text("[class.a]\ngpus = 8\nhcas = 8\n")
     store = Store(str(folder / "state"), create=True)
-    inputs = [(str(cluster), cached.stamp(str(cluster)))]
+    inputs = [(str(cluster), verdict_cache.stamp(str(cluster)))]
     rules = {"slurm-prolog": {"strict": False, "cached": True, "actions": {}}}
-    found = Verdict(os.uname().nodename.split(".")[0], "pass", int(time.time()), boot_id=cached.boot_id())
-    cached.put(store, found, 300, rules, inputs)
-    return store, (folder / "state" / cached.FILE).read_bytes()
+    found = Verdict(os.uname().nodename.split(".")[0], "pass", int(time.time()), boot_id=verdict_cache.boot_id())
+    verdict_cache.put(store, found, 300, rules, inputs)
+    return store, (folder / "state" / verdict_cache.FILE).read_bytes()
 
 
 def flipped(raw: bytes) -> Iterator[bytes]:
@@ -215,17 +215,17 @@ def flipped(raw: bytes) -> Iterator[bytes]:
 
 def test_a_damaged_verdict_of_before_is_none_or_the_same(tmp_path: Path) -> None:
     store, raw = state(tmp_path)
-    good = cached.decode(raw)[0].verdict
+    good = verdict_cache.decode(raw)[0].verdict
     refused = 0
     for made in flipped(raw):
-        (tmp_path / "state" / cached.FILE).write_bytes(made)
+        (tmp_path / "state" / verdict_cache.FILE).write_bytes(made)
         try:
-            found = cached.look(store, good.node, str(tmp_path / "c.toml"))
+            found = verdict_cache.look(store, good.node, str(tmp_path / "c.toml"))
         except UnusableVerdict as error:
             refused += str(error).isprintable()
             continue
         assert found.verdict.node == good.node
-        assert 0 <= found.age_s <= cached.INTERVALS * found.refresh_s
+        assert 0 <= found.age_s <= verdict_cache.INTERVALS * found.refresh_s
     assert refused > 60
 
 
@@ -235,11 +235,11 @@ def test_a_gate_judges_anew_where_its_verdict_is_damaged(spoil: str, tmp_path: P
     from tests.commands import run
 
     _, raw = state(tmp_path)
-    path = tmp_path / "state" / cached.FILE
+    path = tmp_path / "state" / verdict_cache.FILE
     words = ["gate", "slurm-prolog", "--dry-run", "--cluster", str(tmp_path / "c.toml"), "--state-dir",
              str(tmp_path / "state")]  # fmt: skip
     node = os.uname().nodename.split(".")[0]
-    assert cached.look(Store(str(tmp_path / "state")), node, str(tmp_path / "c.toml")).verdict.status == "pass"
+    assert verdict_cache.look(Store(str(tmp_path / "state")), node, str(tmp_path / "c.toml")).verdict.status == "pass"
     if spoil in NO_FILES:
         no_file(path, spoil)
     else:

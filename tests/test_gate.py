@@ -20,10 +20,10 @@ from preflight.cluster import gate as tables
 from preflight.cluster.file import ClusterFileError, decode
 from preflight.evidence import Evidence, from_document, no_answer
 from preflight.facts import NodeFacts
-from preflight.gate import environment, judging, options, policy, table, told, verdict
+from preflight.gate import announce, evaluate, options, policy, policy_table, scheduler_env, verdict
 from preflight.gate.configuration import UnknownCheck
+from preflight.gate.ownership import whose
 from preflight.gate.verdict import UnusableVerdict, Verdict
-from preflight.gate.whose import whose
 from preflight.lean import replace
 from preflight.model import Check, Finding, Scope, Status, worst
 
@@ -46,11 +46,11 @@ def made(number: int, statuses: Sequence[Status], gating: bool = True, subject: 
 
 def judged(
     checks: Sequence[Check], evidence: Evidence | None = None, raw: bytes = KNOWN, **more: Any
-) -> judging.Judged:
+) -> evaluate.Judged:
     cluster = decode(raw, "cluster.toml")
     seen = evidence or Evidence("n1", AT, {"file:/x": {"status": "ok", "out": ""}})
-    selection = judging.Selection(tuple(checks), (), ())
-    return judging.judged(seen, cluster, selection, **{"seat": "slurm-prolog", "expects": True, "gpus": None, **more})
+    selection = evaluate.Selection(tuple(checks), (), ())
+    return evaluate.judged(seen, cluster, selection, **{"seat": "slurm-prolog", "expects": True, "gpus": None, **more})
 
 
 # --- the verdict ------------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ def test_a_verdict_is_never_better_than_any_gating_finding(said: list[tuple[list
 def test_who_does_not_know_how_many_to_expect_cannot_pass(raw: bytes, lacking: list[str]) -> None:
     good = [made(1, [Status.PASS])]
     found = judged(good, raw=raw)
-    assert (found.status, found.unknowns) == ("unknown", (judging.EXPECTATIONS,))
+    assert (found.status, found.unknowns) == ("unknown", (evaluate.EXPECTATIONS,))
     assert all(key in found.reason for key in lacking)
     assert judged(good, raw=raw, expects=False).status == "pass"
     assert judged([made(1, [Status.FAIL])], raw=raw).status == "fail"
@@ -105,10 +105,10 @@ def test_the_reason_names_check_subject_and_fault_first() -> None:
     """L47, L48: in sixty characters, in ASCII, whatever the node put into it."""
     finding = {"check": "gpu.row-remap", "subject": "0000:3b:00.0", "found": "1 pending", "expected": "none",
                "message": "GPU3: a row waits to be remapped"}  # fmt: skip
-    reason = judging.reason(finding)
+    reason = evaluate.reason(finding)
     assert reason.startswith("preflight: gpu.row-remap: 0000:3b:00.0: found 1 pending, expected none")
     assert "GPU3" in reason
-    hostile = judging.reason({**finding, "found": "\x1b[31m" + "ß\n`$(reboot)`" * 90, "expected": None})
+    hostile = evaluate.reason({**finding, "found": "\x1b[31m" + "ß\n`$(reboot)`" * 90, "expected": None})
     assert hostile.isascii()
     assert hostile.isprintable()
     assert len(hostile) <= verdict.REASON_MOST
@@ -164,14 +164,14 @@ def test_switched_off_and_shadow_checks_are_off_by_choice() -> None:
     gate = decode(raw, "x").gate
     assert gate is not None
     checks = [made(1, [Status.FAIL]), made(2, [Status.FAIL]), made(3, [Status.PASS])]
-    selection = judging.select(checks, gate, gate.seat("slurm-prolog"), "slurm-prolog")
+    selection = evaluate.select(checks, gate, gate.seat("slurm-prolog"), "slurm-prolog")
     assert (selection.off, selection.shadow) == (("made.number-1",), ("made.number-2",))
     seen = Evidence("n1", AT, {"file:/x": {"status": "ok", "out": ""}})
-    found = judging.judged(seen, decode(raw, "x"), selection, seat="slurm-prolog", expects=True, gpus=None)
+    found = evaluate.judged(seen, decode(raw, "x"), selection, seat="slurm-prolog", expects=True, gpus=None)
     assert found.status == "pass"
     assert found.report["coverage"]["off"] == ["made.number-1"]
     assert [f["check"] for f in found.report["findings"] if f["status"] == "fail"] == ["made.number-2"]
-    line = told.line(Verdict("n1", "pass", 1, off=found.off), "slurm-prolog")
+    line = announce.line(Verdict("n1", "pass", 1, off=found.off), "slurm-prolog")
     assert "off by choice: made.number-1, made.number-2" in line
 
 
@@ -199,15 +199,15 @@ def test_a_table_that_leaves_no_check_is_an_error_of_the_file(text: str, said: s
     gate = decode(raw, "x").gate
     assert gate is not None
     with pytest.raises(UnknownCheck):
-        judging.select([Check(**{**vars(made(1, [])), "id": "gpu.count"})], gate, gate.seat("ci"), "ci")
+        evaluate.select([Check(**{**vars(made(1, [])), "id": "gpu.count"})], gate, gate.seat("ci"), "ci")
 
 
 def test_what_runs_on_the_gpus_is_no_matter_of_the_health_check() -> None:
     """A job may be running; in a prolog it is left over."""
     gate = tables.Gate()
-    checks = [Check(**{**vars(made(1, [])), "id": name}) for name in (*judging.BUSY, "gpu.count")]
-    assert judging.select(checks, gate, gate.seat("slurm-prolog"), "slurm-prolog").off == ()
-    assert judging.select(checks, gate, gate.seat("slurm-healthcheck"), "slurm-healthcheck").off == judging.BUSY
+    checks = [Check(**{**vars(made(1, [])), "id": name}) for name in (*evaluate.BUSY, "gpu.count")]
+    assert evaluate.select(checks, gate, gate.seat("slurm-prolog"), "slurm-prolog").off == ()
+    assert evaluate.select(checks, gate, gate.seat("slurm-healthcheck"), "slurm-healthcheck").off == evaluate.BUSY
 
 
 # --- GPUs of other jobs -----------------------------------------------------------------------------
@@ -250,7 +250,7 @@ def test_a_step_that_sees_its_own_gpus_only_is_not_blamed_for_the_others() -> No
     ({"SLURM_JOB_GPUS": "GPU-5f"}, None), ({"SLURM_JOB_GPUS": "0-"}, {0}), ({"SLURM_JOB_GPUS": "9" * 99}, None),
 ])  # fmt: skip
 def test_the_gpus_of_a_job(environ: dict[str, str], gpus: set[int] | None) -> None:
-    assert environment.gpus(environ) == gpus
+    assert scheduler_env.gpus(environ) == gpus
 
 
 #: Of a heterogeneous job, as Slurm 22.05.8 sets it in a step of its first part: the number is that of this part.
@@ -270,7 +270,7 @@ PARTS = {
     ({**PARTS, "SLURM_JOB_NODELIST_HET_GROUP_1": "", "SLURM_STEP_NODELIST": "n[1-3]"}, False),
 ])  # fmt: skip
 def test_a_step_has_to_cover_all_nodes_of_its_job(environ: dict[str, str], covered: bool) -> None:
-    assert (environment.uncovered(environ) == "") is covered
+    assert (scheduler_env.uncovered(environ) == "") is covered
 
 
 @pytest.mark.parametrize(
@@ -284,10 +284,10 @@ def test_a_step_has_to_cover_all_nodes_of_its_job(environ: dict[str, str], cover
 def test_the_time_that_slurmd_gives_a_prolog(tmp_path: Path, text: str, seconds: float) -> None:
     (tmp_path / "slurm.conf").write_text(text)
     prolog = {"SLURM_CONF": f"{tmp_path}/slurm.conf", "SLURM_SCRIPT_CONTEXT": "prolog_slurmd"}
-    assert environment.time_limit(prolog) == seconds
-    assert environment.time_limit({**prolog, "SLURM_SCRIPT_CONTEXT": "prolog_slurmctld"}) == 0
-    assert environment.time_limit({**prolog, "SLURM_CONF": f"{tmp_path}/none"}) == 0
-    assert environment.time_limit({**prolog, "SLURM_CONF": f"{tmp_path}"}) == 0
+    assert scheduler_env.time_limit(prolog) == seconds
+    assert scheduler_env.time_limit({**prolog, "SLURM_SCRIPT_CONTEXT": "prolog_slurmctld"}) == 0
+    assert scheduler_env.time_limit({**prolog, "SLURM_CONF": f"{tmp_path}/none"}) == 0
+    assert scheduler_env.time_limit({**prolog, "SLURM_CONF": f"{tmp_path}"}) == 0
 
 
 # --- the table --------------------------------------------------------------------------------------
@@ -323,10 +323,10 @@ def test_only_a_failure_drains_and_nothing_but_a_pass_is_silent(seat: str, actio
 
 
 def test_the_table_is_printed_as_the_cluster_file_changes_it() -> None:
-    usual = table.text()
+    usual = policy_table.text()
     assert all(name in usual for name in policy.SEATS)
     raw = KNOWN + b'[gate]\ndry_run = true\nrefresh_s = 60\n[gate.slurm-prolog]\nunknown = "refuse"\ndeadline_s = 5\n'
-    changed = table.text(decode(raw, "x").gate)
+    changed = policy_table.text(decode(raw, "x").gate)
     (row,) = [line for line in changed.splitlines() if line.startswith("slurm-prolog ")]
     assert row.split() == ["slurm-prolog", "0", "allow", "1", "drain", "3", "refuse", "0", "record", "3", "refuse",
                            "5", "s"]  # fmt: skip

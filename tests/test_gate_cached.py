@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from preflight.gate import cached, policy
-from preflight.gate.store import StateDirError, Store, locate
+from preflight.gate import policy, verdict_cache
+from preflight.gate.state_dir import StateDirError, Store, locate
 from preflight.gate.verdict import UnusableVerdict, Verdict
 from preflight.version import VERSION
 
@@ -31,26 +31,26 @@ def store(tmp_path: Path) -> Store:
 
 def put(store: Store, *, ago_s: int = 0, boot_id: str | None = None, name: str = "n1", refresh_s: float = 60) -> Path:
     """Write a verdict on n1 by the cluster file beside the state directory; return its file."""
-    boot = cached.boot_id() if boot_id is None else boot_id
+    boot = verdict_cache.boot_id() if boot_id is None else boot_id
     found = Verdict(name, "pass", int(time.time()) - ago_s, boot_id=boot, policy="5e" * 16, off=("xid.gpu",))
     cluster = cluster_of(store)
-    inputs = [(cluster, cached.stamp(cluster)), ("/no/such file%", None)]
-    cached.put(store, found, refresh_s, SEATS, inputs, "an error\nof ü")
-    return Path(store.path) / cached.FILE
+    inputs = [(cluster, verdict_cache.stamp(cluster)), ("/no/such file%", None)]
+    verdict_cache.put(store, found, refresh_s, SEATS, inputs, "an error\nof ü")
+    return Path(store.path) / verdict_cache.FILE
 
 
 def cluster_of(store: Store) -> str:
     return str(Path(store.path).parent / CLUSTER)
 
 
-def look(store: Store) -> cached.Cached:
-    return cached.look(store, "n1", cluster_of(store))
+def look(store: Store) -> verdict_cache.Cached:
+    return verdict_cache.look(store, "n1", cluster_of(store))
 
 
 def test_a_fresh_verdict_is_believed(store: Store) -> None:
     put(store, ago_s=30)
     found = look(store)
-    assert found.verdict == Verdict("n1", "pass", found.verdict.at, boot_id=cached.boot_id(), policy="5e" * 16,
+    assert found.verdict == Verdict("n1", "pass", found.verdict.at, boot_id=verdict_cache.boot_id(), policy="5e" * 16,
                                     off=("xid.gpu",))  # fmt: skip
     assert 30 <= found.age_s < 40
     assert (found.refresh_s, found.due, found.error) == (60.0, False, "an error\nof ü")
@@ -77,7 +77,7 @@ def test_age_boot_and_node(store: Store, said: dict[str, object], why: str) -> N
 def test_what_it_was_judged_by_must_not_have_changed(store: Store) -> None:
     put(store)
     with pytest.raises(UnusableVerdict, match="another cluster file"):
-        cached.look(store, "n1", None)
+        verdict_cache.look(store, "n1", None)
     Path(cluster_of(store)).write_text("[class.a]\ngpus = 8\n")
     with pytest.raises(UnusableVerdict, match=f"{CLUSTER} has changed"):
         look(store)
@@ -107,7 +107,7 @@ def test_nothing_but_a_whole_verdict_is_one(store: Store) -> None:
                 whole.replace(b"fail=record", b"pass=drain"), whole + b"\n", b"\xff" + whole]  # fmt: skip
     for raw in damaged:
         with pytest.raises(UnusableVerdict):
-            cached.decode(raw)
+            verdict_cache.decode(raw)
     for raw in (b"", whole[:200]):
         path.write_bytes(raw)
         with pytest.raises(UnusableVerdict, match="empty, or not whole"):
@@ -173,18 +173,18 @@ def test_writing_follows_no_link_and_leaves_the_old_until_the_new_is_whole(store
     path = put(store)
     path.unlink()
     path.symlink_to(victim)
-    (Path(store.path) / f".{cached.FILE}.{os.getpid()}").symlink_to(victim)  # left behind by one of our number
+    (Path(store.path) / f".{verdict_cache.FILE}.{os.getpid()}").symlink_to(victim)  # left behind by one of our number
     put(store)
     assert victim.read_text() == "precious"
     assert not path.is_symlink()
     assert look(store).verdict.status == "pass"
-    assert sorted(found.name for found in Path(store.path).iterdir()) == [cached.FILE, cached.DOCUMENT]
+    assert sorted(found.name for found in Path(store.path).iterdir()) == [verdict_cache.FILE, verdict_cache.DOCUMENT]
 
 
 def test_a_second_refresh_does_not_get_the_lock(store: Store) -> None:
     mine = store.lock("refresh.lock")
     assert mine is not None
-    code = f"from preflight.gate.store import Store; print(Store({store.path!r}).lock('refresh.lock'))"
+    code = f"from preflight.gate.state_dir import Store; print(Store({store.path!r}).lock('refresh.lock'))"
     asked = [sys.executable, "-c", code]
     assert subprocess.run(asked, capture_output=True, text=True, timeout=30).stdout == "None\n"
     os.close(mine)

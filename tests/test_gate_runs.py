@@ -35,9 +35,9 @@ STARTED_S = 120.0
 #: What the way to a fresh verdict may import, beside what Python has imported when it has started.
 LIGHT = {
     "__future__", "preflight", "preflight.version", "preflight.entry", "preflight.errors", "preflight.gate",
-    "preflight.gate.entry", "preflight.gate.cached", "preflight.gate.environment", "preflight.gate.options",
-    "preflight.gate.policy", "preflight.gate.sitting", "preflight.gate.store", "preflight.gate.told",
-    "preflight.gate.verdict", "preflight.gate.watch", "select", "syslog",
+    "preflight.gate.main", "preflight.gate.verdict_cache", "preflight.gate.scheduler_env", "preflight.gate.options",
+    "preflight.gate.policy", "preflight.gate.gate_run", "preflight.gate.state_dir", "preflight.gate.announce",
+    "preflight.gate.verdict", "preflight.gate.watchdog", "select", "syslog",
 }  # fmt: skip
 
 
@@ -360,7 +360,7 @@ def test_a_deadline_ends_what_no_signal_can() -> None:
     """A main thread that never comes back to Python, as at a dead file server; SIGTERM does not either."""
     code = """if True:
         import os, sys
-        from preflight.gate.watch import Watch
+        from preflight.gate.watchdog import Watch
         watch = Watch(float(sys.argv[1]))
         watch.start(lambda why, killed: (os.write(2, why.encode()), 3)[1])
         watch.phase = "reading"

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from preflight.gate.slurm import nodes, reason
+from preflight.gate.slurm import drain_reason, scontrol_nodes
 from preflight.gate.verdict import Verdict, to_document
 from tests.slurm import Slurm, missing
 from tests.stopwatch import Stopwatch
@@ -74,9 +74,9 @@ def settled(slurm: Slurm, node: str, said: Verdict, *options: str, named: str = 
     return end(begin(slurm, node, said, *options, named=named))
 
 
-def shown(slurm: Slurm, name: str) -> nodes.Node:
+def shown(slurm: Slurm, name: str) -> scontrol_nodes.Node:
     command = ["env", "TZ=UTC0", "scontrol", "show", "node", "--oneliner", name]
-    return nodes.read(slurm.run(command).stdout)[name]
+    return scontrol_nodes.read(slurm.run(command).stdout)[name]
 
 
 def written(slurm: Slurm, name: str) -> tuple[object, ...]:
@@ -87,7 +87,7 @@ def written(slurm: Slurm, name: str) -> tuple[object, ...]:
 
 def drained(slurm: Slurm) -> list[str]:
     told = slurm.run(["scontrol", "show", "node", "--oneliner"]).stdout
-    return [node.name for node in nodes.read(told).values() if node.drained]
+    return [node.name for node in scontrol_nodes.read(told).values() if node.drained]
 
 
 def by_hand(slurm: Slurm, name: str, why: str) -> None:
@@ -135,8 +135,8 @@ def test_a_verdict_older_than_the_drain_lifts_nothing(slurm: Slurm) -> None:
         "Epilog error",
         "preflight: gpu.xid: found Xid 79 on GPU 3, expected none [node]",
         "preflight: gpu.xid: typed by hand, expected none [node] #123456",
-        reason.drained("n2", FOUND, "node"),
-        reason.drained("n1", FOUND, "node") + " -- bob: RMA 4711",
+        drain_reason.drained("n2", FOUND, "node"),
+        drain_reason.drained("n1", FOUND, "node") + " -- bob: RMA 4711",
         "two\nlines [root@2020-01-01T00:00:00] Comment=",
     ],
     ids=["human", "prolog", "epilog", "no-seal", "wrong-seal", "of-another-node", "edited", "lines"],
@@ -271,5 +271,5 @@ def test_hostile_words_are_words(slurm: Slurm) -> None:
     node = shown(slurm, "n1")
     assert node.drained
     assert "$(reboot)" in node.reason
-    assert reason.ours("n1", node.reason)
+    assert drain_reason.ours("n1", node.reason)
     assert node.comment == ""

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from preflight.cluster.file import load
 from preflight.cluster.gate import Gate
-from preflight.gate.slurm import Settings, breaker, manners, nodes, queue, reason
-from preflight.gate.slurm.controller import Controller, ControllerError
-from preflight.gate.slurm.nodes import Node
-from preflight.gate.slurm.settings import of
+from preflight.gate.slurm import Settings, drain, drain_limit, drain_reason, scontrol_nodes, squeue
+from preflight.gate.slurm.drain_settings import of
+from preflight.gate.slurm.scontrol import Controller, ControllerError
+from preflight.gate.slurm.scontrol_nodes import Node
 from preflight.gate.verdict import Verdict
 
 FOUND = "preflight: gpu.xid: found Xid 79 on GPU 3, expected none"
@@ -54,7 +54,7 @@ SEEN_22_05 = (
 
 
 def test_slurm_23_11() -> None:
-    found = nodes.read(SEEN_23_11)
+    found = scontrol_nodes.read(SEEN_23_11)
     first, second = found.values()
     assert first.name == first.host == "cluster-h100-9-78"
     assert first.states == ("IDLE", "DRAIN", "MAINTENANCE", "RESERVED")
@@ -68,7 +68,7 @@ def test_slurm_23_11() -> None:
 
 
 def test_slurm_22_05() -> None:
-    node = nodes.read(SEEN_22_05)["n1"]
+    node = scontrol_nodes.read(SEEN_22_05)["n1"]
     assert not node.gpus
     assert node.reason == "found 'a=b' Comment=x, expected Y"
     assert (node.user, node.at, node.comment, node.cpus_in_use) == ("root", 1795286653, "held: x", 1)
@@ -84,7 +84,7 @@ def test_slurm_22_05() -> None:
     ],
 )  # fmt: skip
 def test_states(state: str, drained: bool, down: bool) -> None:
-    node = nodes.read(f"NodeName=a Arch=x State={state} ThreadsPerCore=1 Partitions=p\n")["a"]
+    node = scontrol_nodes.read(f"NodeName=a Arch=x State={state} ThreadsPerCore=1 Partitions=p\n")["a"]
     assert (node.drained, node.down) == (drained, down)
 
 
@@ -102,57 +102,57 @@ _QUEUE = "".join(
     [("11", "11_3", "11_3", True), ("17", "11_2", "11_2", True), ("13", "13", "13", True), ("14", "14", "13", False)],
 )
 def test_a_job_is_called_so_that_no_other_is_meant(number: str, name: str, whole: str, returns: bool) -> None:
-    job = queue.read(_QUEUE, number)
+    job = squeue.read(_QUEUE, number)
     assert job is not None
     assert (job.name, job.whole, job.returns) == (name, whole, returns)
 
 
 def test_a_job_that_is_not_there_and_an_answer_that_is_none() -> None:
-    assert queue.read(_QUEUE, "1") is None
+    assert squeue.read(_QUEUE, "1") is None
     with pytest.raises(ValueError, match="none of a job"):
-        queue.read("squeue: something else\n", "1")
+        squeue.read("squeue: something else\n", "1")
 
 
 @pytest.mark.parametrize("text", ["slurm_load_node error: Unable to contact slurm controller", "NodeName=\n", "No nodes in the system\n", "NodeName=a Arch=x\n"])  # fmt: skip # noqa: E501
 def test_what_is_no_answer_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"NodeName|state"):
-        nodes.read(text)
+        scontrol_nodes.read(text)
 
 
 @given(st.text())
 def test_any_answer_is_read_or_refused(text: str) -> None:
     for answer in (text, f"NodeName=a State=IDLE ThreadsPerCore=1 Reason={text}"):
         try:
-            nodes.read(answer)
+            scontrol_nodes.read(answer)
         except ValueError:
             continue
 
 
 @given(st.text(alphabet=st.characters(codec="ascii", categories=["L", "N", "P", "S", "Zs"]), max_size=300))
 def test_a_reason_of_ours_comes_back_from_slurm_and_nobody_elses_does(found: str) -> None:
-    text = reason.drained("gpu001", f"preflight: gpu.xid: {found}", "node")
+    text = drain_reason.drained("gpu001", f"preflight: gpu.xid: {found}", "node")
     line = f"NodeName=gpu001 State=IDLE+DRAIN ThreadsPerCore=1 Reason={text} [root@2026-11-21T18:44:13] Comment=x\n"
-    node = nodes.read(line)["gpu001"]
+    node = scontrol_nodes.read(line)["gpu001"]
     assert node.reason == text
     assert node.comment == "x"
-    assert reason.ours("gpu001", text) == reason.Mark("gpu.xid")
-    assert reason.ours("gpu002", text) is None
+    assert drain_reason.ours("gpu001", text) == drain_reason.Mark("gpu.xid")
+    assert drain_reason.ours("gpu002", text) is None
     for edited in (f"{text} ", f"{text} bob", text[:-1], text.replace("x", "y", 1), text.split(" #")[0], found):
-        assert reason.ours("gpu001", edited) is None
+        assert drain_reason.ours("gpu001", edited) is None
 
 
 def test_a_held_node_is_no_drained_one() -> None:
-    mark = reason.ours("gpu001", reason.held("gpu001", FOUND, "node", NOW))
-    assert mark == reason.Mark("gpu.xid", NOW)
+    mark = drain_reason.ours("gpu001", drain_reason.held("gpu001", FOUND, "node", NOW))
+    assert mark == drain_reason.Mark("gpu.xid", NOW)
 
 
 def made(name: str, *, cause: str = "", at: int = NOW, gpus: bool = True, held: str = "", state: str = "IDLE") -> Node:
     node = Node(name, name, (state,), ("p",), gpus)
     if cause:
-        text = reason.drained(name, FOUND.replace("gpu.xid", cause), "node")
+        text = drain_reason.drained(name, FOUND.replace("gpu.xid", cause), "node")
         node = replace(node, states=(state, "DRAIN"), reason=text, user="root", at=at)
     if held:
-        node = replace(node, comment=reason.held(name, FOUND.replace("gpu.xid", held), "node", at))
+        node = replace(node, comment=drain_reason.held(name, FOUND.replace("gpu.xid", held), "node", at))
     return node
 
 
@@ -165,39 +165,39 @@ def test_cpu_nodes_do_not_count() -> None:
     """Four of eight GPU nodes among a hundred: ten percent of those that can be meant is one node."""
     found = {f"c{index}": made(f"c{index}", gpus=False) for index in range(92)}
     found |= {f"g{index}": made(f"g{index}") for index in range(8)}
-    assert len(breaker.eligible(found, found["g0"])) == 8
-    assert breaker.limit(8, Settings()) == 1
+    assert len(drain_limit.eligible(found, found["g0"])) == 8
+    assert drain_limit.limit(8, Settings()) == 1
     found["g1"] = made("g1", cause="a.one")
-    assert breaker.before(found, found["g0"], "a.two", NOW, Settings())
+    assert drain_limit.before(found, found["g0"], "a.two", NOW, Settings())
 
 
 def test_of_other_partitions_or_out_of_service_does_not_count() -> None:
     own, other = made("a"), replace(made("b"), partitions=("q",))
     down, by_hand = made("c", state="DOWN"), replace(made("d"), states=("IDLE", "DRAIN"), reason="bob")
-    counted = breaker.eligible({node.name: node for node in (own, other, down, by_hand)}, own)
+    counted = drain_limit.eligible({node.name: node for node in (own, other, down, by_hand)}, own)
     assert [node.name for node in counted] == ["a"]
 
 
 @pytest.mark.parametrize(("number", "most"), [(0, 1), (1, 1), (19, 1), (20, 2), (30, 3), (1000, 10)])
 def test_ten_percent_one_at_least_ten_at_most(number: int, most: int) -> None:
-    assert breaker.limit(number, Settings()) == most
+    assert drain_limit.limit(number, Settings()) == most
 
 
 def test_none_at_all_if_the_site_says_so() -> None:
-    assert breaker.before(cluster(made("a")), made("a"), "x", NOW, Settings(most=0))
+    assert drain_limit.before(cluster(made("a")), made("a"), "x", NOW, Settings(most=0))
 
 
 def test_a_drain_older_than_the_window_does_not_count() -> None:
     for at, blocked in ((NOW - 599, True), (NOW - 600, False)):
         found = cluster(made("a"), made("b", cause="gpu.xid", at=at), number=10)
-        assert bool(breaker.before(found, found["a"], "gpu.xid", NOW, Settings())) is blocked
+        assert bool(drain_limit.before(found, found["a"], "gpu.xid", NOW, Settings())) is blocked
         held = cluster(made("a"), made("b", held="gpu.xid", at=at), number=10)
-        assert bool(breaker.before(held, held["a"], "gpu.xid", NOW, Settings())) is blocked
+        assert bool(drain_limit.before(held, held["a"], "gpu.xid", NOW, Settings())) is blocked
 
 
 def test_its_own_comment_does_not_hold_a_node() -> None:
     found = cluster(made("a", held="gpu.xid"))
-    assert not breaker.before(found, found["a"], "gpu.xid", NOW, Settings())
+    assert not drain_limit.before(found, found["a"], "gpu.xid", NOW, Settings())
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from("xyz")), min_size=1, max_size=8), st.randoms())
@@ -207,12 +207,12 @@ def test_whatever_the_order_of_undoing_the_same_drains_remain(drained: list[tupl
     found, names = cluster(*some), [node.name for node in some]
     expected: list[str] = []
     for node in sorted(some, key=lambda node: (node.at, node.name)):
-        causes = [reason.ours(name, found[name].reason) for name in expected]
-        if len(expected) < 3 and reason.ours(node.name, node.reason) not in causes:
+        causes = [drain_reason.ours(name, found[name].reason) for name in expected]
+        if len(expected) < 3 and drain_reason.ours(node.name, node.reason) not in causes:
             expected.append(node.name)
     order.shuffle(names)  # type: ignore[attr-defined]
     for name in names:
-        if breaker.after(found, found[name], Settings()):
+        if drain_limit.after(found, found[name], Settings()):
             found[name] = made(name)
     assert sorted(expected) == sorted(name for name in names if found[name].drained)
 
@@ -285,7 +285,7 @@ def test_a_drain_stands_when_the_controller_is_gone_before_the_others_could_be_c
     gone = tmp_path / "gone"
     text = f'[ -e {gone} ] && exit 1\ncase "$*" in *state=drain*) touch {gone};; *) echo "{SHOWN}";; esac'
     settings = tool(tmp_path / "bin", text)
-    outcome = manners.drain(Controller(settings, {}), "n1", FAILED, settings, wait=lambda _: None)
+    outcome = drain.drain(Controller(settings, {}), "n1", FAILED, settings, wait=lambda _: None)
     assert outcome.line.startswith(f"drained the node: {FOUND} [node] #")
     assert "whether too many are drained is not known" in outcome.line
     assert outcome.drained
@@ -296,7 +296,7 @@ def test_a_comment_that_cannot_be_written_changes_nothing(tmp_path: Path) -> Non
     """A stand-in for a Slurm whose nodes have no comments."""
     text = f'case "$*" in *comment=*) exit 1;; *) echo "{SHOWN}";; esac'
     settings = replace(tool(tmp_path / "bin", text), most=0)
-    outcome = manners.drain(Controller(settings, {}), "n1", FAILED, settings)
+    outcome = drain.drain(Controller(settings, {}), "n1", FAILED, settings)
     assert outcome.line.startswith("NOT DRAINED, call a human: 0 of 1 eligible nodes drained within 10 min, at most 0")
     assert not outcome.drained
 

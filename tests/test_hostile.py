@@ -21,8 +21,8 @@ from click.testing import CliRunner
 
 from preflight.archive import file_name
 from preflight.cli import main
-from preflight.gate import told
-from preflight.gate.slurm import reason
+from preflight.gate import announce
+from preflight.gate.slurm import drain_reason
 from preflight.gate.verdict import REASON_MOST, Verdict, ascii_reason, from_document, to_document
 from preflight.reports.visible import visible
 from tests.fixture import whole_node
@@ -241,27 +241,33 @@ def test_nothing_was_left_anywhere(made: Made) -> None:
 def test_what_a_gate_says_is_one_line_of_plain_text(kind: str, tmp_path: Path) -> None:
     text = STRINGS[kind]
     verdict = Verdict(
-        told.name(text), "fail", 1_700_000_000, cause="gpu.count", whose="node", causes=("gpu.count",),
+        announce.name(text), "fail", 1_700_000_000, cause="gpu.count", whose="node", causes=("gpu.count",),
         reason=ascii_reason(f"preflight: gpu.count: found {text}, expected 8"),
     )  # fmt: skip
     assert from_document(json.loads(json.dumps(to_document(verdict)))) == verdict
-    line = told.line(verdict, "slurm-prolog")
-    scheduler = reason.drained(verdict.node, verdict.reason, "node")
-    for said in (line, told.plain(text), verdict.reason, scheduler, reason.held("n1", verdict.reason, "node", 0)):
+    line = announce.line(verdict, "slurm-prolog")
+    scheduler = drain_reason.drained(verdict.node, verdict.reason, "node")
+    for said in (
+        line,
+        announce.plain(text),
+        verdict.reason,
+        scheduler,
+        drain_reason.held("n1", verdict.reason, "node", 0),
+    ):
         assert said.isascii()
         assert said.isprintable()
     assert len(verdict.reason) <= REASON_MOST
     assert scheduler.count("[") == 1, "only our own brackets, so that nothing looks like scontrol's [user@time]"
-    assert reason.ours(verdict.node, scheduler)
-    assert reason.ours(verdict.node, text) is None
+    assert drain_reason.ours(verdict.node, scheduler)
+    assert drain_reason.ours(verdict.node, text) is None
     log = tmp_path / "termination-log"
     log.touch()
-    assert told.terminate(str(log), [line, *text.split("\n")]) == ""
-    assert len(log.read_bytes()) <= told.TERMINATION_MOST
+    assert announce.terminate(str(log), [line, *text.split("\n")]) == ""
+    assert len(log.read_bytes()) <= announce.TERMINATION_MOST
     log.read_bytes().decode("ascii")
     log.unlink()
     log.symlink_to(tmp_path / "elsewhere")
-    assert "cannot be written" in told.terminate(str(log), [line])
+    assert "cannot be written" in announce.terminate(str(log), [line])
     assert not (tmp_path / "elsewhere").exists()
 
 

@@ -106,7 +106,7 @@ def test_byte_code_is_that_of_its_source(built: Path) -> None:
     import marshal
 
     with zipfile.ZipFile(built) as members:
-        for name in ("preflight/entry.py", "preflight/gate/cached.py", "click/core.py"):
+        for name in ("preflight/entry.py", "preflight/gate/verdict_cache.py", "click/core.py"):
             source, code = members.read(name), members.read(name + "c")
             assert code[:4] == importlib.util.MAGIC_NUMBER
             assert code[8:16] == importlib.util.source_hash(source)
@@ -195,7 +195,7 @@ def test_the_health_check_judges_in_the_background_wherever_it_was_started(built
     argv = [_bare_python(), "preflight.pyz", "gate", "slurm-healthcheck", "--state-dir", str(state)]
     done = subprocess.run(argv, cwd=built.parent, env={}, capture_output=True, text=True, timeout=60)
     assert "one is being made" in done.stderr
-    from preflight.gate.cached import FILE
+    from preflight.gate.verdict_cache import FILE
 
     _until(lambda: (state / FILE).exists())
 

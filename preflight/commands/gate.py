@@ -45,14 +45,14 @@ def gate(context: click.Context, /, seat: str | None, policy: bool, cluster: str
         return
     if seat is None:
         raise click.UsageError("SEAT is missing: one of " + ", ".join(SEATS))
-    from preflight.gate import entry
+    from preflight.gate import main
 
-    context.exit(entry.answer(Options(seat, cluster=cluster, **said)))
+    context.exit(main.answer(Options(seat, cluster=cluster, **said)))
 
 
 def by_click(words: Sequence[str]) -> int:
     """Carry out the words after ``preflight gate``; return the exit status, which for a mistake the seat prescribes."""
-    from preflight.gate import entry
+    from preflight.gate import main
 
     try:
         status = gate.main(list(words), prog_name="preflight gate", standalone_mode=False)
@@ -60,12 +60,12 @@ def by_click(words: Sequence[str]) -> int:
         return ended.exit_code
     except click.ClickException as error:
         seat = next((word for word in words if word in SEATS), "")
-        return entry.usage_error(seat, f"{error.format_message()} (preflight gate --help)")
+        return main.usage_error(seat, f"{error.format_message()} (preflight gate --help)")
     return status if isinstance(status, int) else 0
 
 
 def _policy(cluster: str | None) -> str:
-    from preflight.gate.table import text
+    from preflight.gate.policy_table import text
 
     if cluster is None:
         return text()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from preflight.gate import environment, policy, told
+from preflight.gate import announce, policy, scheduler_env
 from preflight.gate.verdict import PREFIX
 
 TYPE_CHECKING = False
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from preflight.gate.configuration import Configuration
-    from preflight.gate.sitting import Sitting
+    from preflight.gate.gate_run import Sitting
 
 #: Fraction of slurmd's prolog timeout used for judging, and its minimum; the rest covers start-up and output.
 _TIMEOUT_SHARE, _MINIMUM_S = 0.6, 1.0
@@ -25,10 +25,10 @@ def apply_configuration(sitting: Sitting, found: Configuration) -> None:
     sitting.dry_run = asked.dry_run or bool(gate.dry_run)
     sitting.publish = gate.publish
     if found.error and found.usable:
-        sitting.error = told.plain(f"{PREFIX}CONFIGURATION ERROR: {found.error}")
+        sitting.error = announce.plain(f"{PREFIX}CONFIGURATION ERROR: {found.error}")
     if asked.deadline is None and seat.deadline_s is not None:
         sitting.watch.within(seat.deadline_s)
-    if limit_s := environment.time_limit():
+    if limit_s := scheduler_env.time_limit():
         sitting.watch.within(min(sitting.watch.deadline_s, max(_MINIMUM_S, _TIMEOUT_SHARE * limit_s)))
 
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from preflight.cluster import Cluster
 from preflight.cluster.gate import Gate
 from preflight.errors import PreflightError
-from preflight.gate.cached import installed, stamp
-from preflight.gate.store import StateDirError, Store
+from preflight.gate.state_dir import StateDirError, Store
+from preflight.gate.verdict_cache import installed, stamp
 from preflight.lean import dataclass, sha256
 from preflight.version import VERSION
 
 if TYPE_CHECKING:
     from preflight.cluster.file import Ids
-    from preflight.gate.cached import Stamp
+    from preflight.gate.verdict_cache import Stamp
 
 
 #: Bytes of a cluster file, and of a file that it names; more is a mistake.

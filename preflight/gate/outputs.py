@@ -9,7 +9,7 @@ from typing import Any
 
 from preflight.archive import file_name, replacing
 from preflight.archive import write as write_file
-from preflight.gate import told
+from preflight.gate import announce
 from preflight.gate.verdict import PREFIX, STATUSES, Verdict, to_document
 from preflight.lean import dataclass
 
@@ -44,7 +44,7 @@ def write(result: Result) -> list[str]:
                 make(Path(target), result)
             except Exception as error:  # of a library that is missing as well; the verdict stands
                 why = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
-                complaints.append(told.plain(f"{PREFIX}{target} cannot be written: {why}"))
+                complaints.append(announce.plain(f"{PREFIX}{target} cannot be written: {why}"))
     return complaints
 
 

@@ -4,7 +4,8 @@ Exit statuses are those of the README (0 passed, 1 failed, 2 configuration, 3 co
 gives them a meaning of its own: slurmd drains a node whose Prolog does not end with 0, so there only what is to
 drain or to hold back a job ends otherwise.
 
-In the seats ``slurm-prolog`` and ``slurm-healthcheck``, ``preflight.gate.slurm.settle`` is called where the rule says
+In the seats ``slurm-prolog`` and ``slurm-healthcheck``,
+``preflight.gate.slurm.apply_verdict`` is called where the rule says
 "drain" or "refuse", and for a pass that was judged in the background, where a drain of ours may have to be lifted. It
 may choose another exit status: that which then serves the job best.
 """

@@ -6,7 +6,7 @@ those of others, ``breaker`` says how many there may be, ``manners`` drains and 
 
 from __future__ import annotations
 
-from preflight.gate.slurm.settings import Settings
-from preflight.gate.slurm.settle import Settled, settle
+from preflight.gate.slurm.apply_verdict import Settled, settle
+from preflight.gate.slurm.drain_settings import Settings
 
 __all__ = ["Settings", "Settled", "settle"]

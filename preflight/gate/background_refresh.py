@@ -23,11 +23,11 @@ def start(asked: Options, judge: Callable[[Options], object]) -> bool:
     ``judge`` runs a hook. The process belongs to another session, so that slurmd does not end it with the process
     group of its caller.
     """
-    from preflight.gate import store
+    from preflight.gate import state_dir
 
     try:
-        store.Store(store.locate(asked.state_dir), create=True).close()
-    except store.StateDirError:
+        state_dir.Store(state_dir.locate(asked.state_dir), create=True).close()
+    except state_dir.StateDirError:
         return False
     child = os.fork()
     if child:

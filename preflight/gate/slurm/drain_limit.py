@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from preflight.gate.slurm import reason
-from preflight.gate.slurm.nodes import Node
-from preflight.gate.slurm.settings import Settings
+from preflight.gate.slurm import drain_reason
+from preflight.gate.slurm.drain_settings import Settings
+from preflight.gate.slurm.scontrol_nodes import Node
 from preflight.lean import dataclass
 
 
@@ -34,7 +34,7 @@ def eligible(nodes: Mapping[str, Node], own: Node) -> tuple[Node, ...]:
         if (not own.partitions or set(node.partitions) & set(own.partitions))
         and (node.gpus or not own.gpus)
         and (node.name == own.name or not node.down)
-        and (not node.drained or reason.ours(node.name, node.reason) or node.name == own.name)
+        and (not node.drained or drain_reason.ours(node.name, node.reason) or node.name == own.name)
     )
 
 
@@ -45,7 +45,7 @@ def limit(number: int, settings: Settings) -> int:
 
 def drains(nodes: Sequence[Node]) -> list[Drain]:
     """Return our drains among nodes, the first one first."""
-    marked = [(node, reason.ours(node.name, node.reason)) for node in nodes if node.drained]
+    marked = [(node, drain_reason.ours(node.name, node.reason)) for node in nodes if node.drained]
     return sorted(
         (Drain(node.at, node.name, mark.cause) for node, mark in marked if mark and not mark.at),
         key=lambda drain: (drain.at, drain.node),
@@ -82,7 +82,7 @@ def after(nodes: Mapping[str, Node], own: Node, settings: Settings) -> str:
 
 def _held(nodes: Sequence[Node], cause: str, now: int, settings: Settings) -> set[str]:
     """Return the nodes that failed for a cause within the window and were not drained."""
-    marks = ((node.name, reason.ours(node.name, node.comment)) for node in nodes)
+    marks = ((node.name, drain_reason.ours(node.name, node.comment)) for node in nodes)
     return {name for name, mark in marks if mark and mark.cause == cause and mark.at > now - settings.window_s}
 
 

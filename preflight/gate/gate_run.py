@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from preflight.gate import environment, policy, told
+from preflight.gate import announce, policy, scheduler_env
 from preflight.gate.verdict import PREFIX, Verdict, ascii_reason
 
 TYPE_CHECKING = False
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from preflight.gate.options import Options
-    from preflight.gate.watch import Watch
+    from preflight.gate.watchdog import Watch
 
 
 class Sitting:
@@ -49,10 +49,11 @@ class Sitting:
 
     def untold(self, check: str, why: str, status: str = "unknown") -> Verdict:
         """Return the verdict on a node that could not be judged; ``check`` names what prevented it."""
-        from preflight.gate.cached import boot_id
+        from preflight.gate.verdict_cache import boot_id
 
         return Verdict(
-            told.name(self.node), status, self.at, boot_id=boot_id(), reason=ascii_reason(f"{PREFIX}{check}: {why}"),
+            announce.name(self.node), status, self.at, boot_id=boot_id(),
+            reason=ascii_reason(f"{PREFIX}{check}: {why}"),
             unknowns=(check,) if status == "unknown" else (), seconds=round(time.monotonic() - self.watch.began, 3),
         )  # fmt: skip
 
@@ -91,21 +92,21 @@ class Sitting:
     def tell(self, found: Verdict, age_s: float | None = None) -> int:
         """Tell everybody who is to know; return the exit status."""
         asked, loud = self.asked, found.status != "pass"
-        text = told.line(found, asked.seat, age_s=age_s, job=environment.job(), dry_run=self.dry_run)
-        unkept = told.plain(f"{PREFIX}the verdict is not kept: {self.unkept}") if self.unkept else ""
+        text = announce.line(found, asked.seat, age_s=age_s, job=scheduler_env.job(), dry_run=self.dry_run)
+        unkept = announce.plain(f"{PREFIX}the verdict is not kept: {self.unkept}") if self.unkept else ""
         troubles = [trouble for trouble in (self.error, unkept) if trouble]
         complaints, lines = [*troubles], [text, *troubles, *self.lines]
         if asked.termination_log:
-            complaints.append(told.terminate(asked.termination_log, lines))
-        told.say(text, loud=loud)
+            complaints.append(announce.terminate(asked.termination_log, lines))
+        announce.say(text, loud=loud)
         for line in (*complaints, *self.lines):
             if line:
-                told.say(line, loud=True)
-        told.log(text, found.status)
+                announce.say(line, loud=True)
+        announce.log(text, found.status)
         if self.settled:
-            told.log(self.settled, found.status)
+            announce.log(self.settled, found.status)
         for trouble in troubles:  # else a health check that cannot write would say "one is being made" for ever
-            told.log(trouble, "error")
+            announce.log(trouble, "error")
         if asked.textfile or asked.report_dir or self.publish:
             from preflight.gate import outputs
 
@@ -114,5 +115,5 @@ class Sitting:
                 self.report, self.evidence,
             )  # fmt: skip
             for complaint in outputs.write(result):
-                told.say(complaint, loud=True)
+                announce.say(complaint, loud=True)
         return self.status(found)

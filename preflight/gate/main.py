@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import os
 
-from preflight.gate import environment, options, policy, told
+from preflight.gate import announce, options, policy, scheduler_env
+from preflight.gate.gate_run import Sitting
 from preflight.gate.options import Options
-from preflight.gate.sitting import Sitting
-from preflight.gate.watch import Watch
+from preflight.gate.watchdog import Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from preflight.gate.cached import Cached
+    from preflight.gate.verdict_cache import Cached
 
 #: Who calls when the first word is no seat: SLURM_SCRIPT_CONTEXT -> seat (slurm.conf(5)).
 _CONTEXTS = {"prolog_slurmd": "slurm-prolog", "prolog_slurmctld": "slurm-controller"}
@@ -38,12 +38,12 @@ def main(words: Sequence[str], otherwise: Callable[[Sequence[str]], int]) -> int
 
 def answer(asked: Options) -> int:
     """Answer for a seat; return the exit status. Never raises, nor takes longer than its deadline and a second."""
-    environment.settle_in()
+    scheduler_env.settle_in()
     seat = policy.SEATS[asked.seat]
     watch = Watch(asked.deadline or seat.deadline_s)
-    if asked.seat == "init-container" and asked.termination_log is None and os.path.exists(told.TERMINATION_LOG):
-        asked.termination_log = told.TERMINATION_LOG
-    sitting = Sitting(asked, environment.node_name(asked.node), watch)
+    if asked.seat == "init-container" and asked.termination_log is None and os.path.exists(announce.TERMINATION_LOG):
+        asked.termination_log = announce.TERMINATION_LOG
+    sitting = Sitting(asked, scheduler_env.node_name(asked.node), watch)
     watch.start(sitting.late)
     try:
         return _sit(sitting, seat)
@@ -54,11 +54,11 @@ def answer(asked: Options) -> int:
 def crashed(seat: str, error: Exception) -> int:
     """Report a fault of ours that no verdict could be made of; return the exit status of one that could not be told."""
     seat = seat if seat in policy.SEATS else _CONTEXTS.get(os.environ.get("SLURM_SCRIPT_CONTEXT", ""), "")
-    text = told.plain(f"preflight: NOT JUDGED: preflight itself failed: {_where(error)} (gate {seat})")
-    told.say(text, loud=True)
+    text = announce.plain(f"preflight: NOT JUDGED: preflight itself failed: {_where(error)} (gate {seat})")
+    announce.say(text, loud=True)
     if not seat:
         return 3
-    told.log(text, "error")
+    announce.log(text, "error")
     return policy.rule(seat, "unknown").exit
 
 
@@ -68,10 +68,10 @@ def usage_error(seat: str, what: str) -> int:
         seat = _CONTEXTS.get(os.environ.get("SLURM_SCRIPT_CONTEXT", ""), "")
     status = policy.rule(seat, "error").exit if seat else 2
     unjudged = ": the job starts, NOT JUDGED" if status == 0 else ""
-    text = told.plain(f"preflight: USAGE ERROR: {what} (gate{' ' * bool(seat)}{seat}{unjudged})")
-    told.say(text, loud=True)
+    text = announce.plain(f"preflight: USAGE ERROR: {what} (gate{' ' * bool(seat)}{seat}{unjudged})")
+    announce.say(text, loud=True)
     if seat:
-        told.log(text, "error")
+        announce.log(text, "error")
     return status
 
 
@@ -86,23 +86,23 @@ def _sit(sitting: Sitting, seat: policy.Seat) -> int:
                 return _serve(sitting, found, refresh=periodic and found.due)
         elif periodic and _in_background(sitting):
             return sitting.finish(sitting.untold("gate.no-verdict", f"{why}; one is being made"))
-    from preflight.gate import run
+    from preflight.gate import node_hook
 
-    return run.run(sitting, found)
+    return node_hook.run(sitting, found)
 
 
 def _look(sitting: Sitting) -> tuple[Cached | None, str]:
     """Return the verdict that is in the state directory, or why none there is good."""
-    from preflight.gate import cached, store
+    from preflight.gate import state_dir, verdict_cache
     from preflight.gate.verdict import UnusableVerdict
 
     try:
-        state = store.Store(store.locate(sitting.asked.state_dir))
+        state = state_dir.Store(state_dir.locate(sitting.asked.state_dir))
         try:
-            return cached.look(state, told.name(sitting.node), sitting.asked.cluster), ""
+            return verdict_cache.look(state, announce.name(sitting.node), sitting.asked.cluster), ""
         finally:
             state.close()
-    except (store.StateDirError, UnusableVerdict) as error:
+    except (state_dir.StateDirError, UnusableVerdict) as error:
         return None, str(error)
 
 
@@ -118,10 +118,10 @@ def _serve(sitting: Sitting, found: Cached, *, refresh: bool) -> int:
 
 def _in_background(sitting: Sitting) -> bool:
     """Have the node judged by a process that outlives this one; tell whether there is a place for its verdict."""
-    from preflight.gate import background
+    from preflight.gate import background_refresh
 
     placed: list[bool] = []
-    sitting.watch.alone(lambda: placed.append(background.start(sitting.asked, answer)))
+    sitting.watch.alone(lambda: placed.append(background_refresh.start(sitting.asked, answer)))
     return placed == [True]
 
 

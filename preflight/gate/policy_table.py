@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from preflight.gate import policy
-from preflight.gate.cached import INTERVALS, REFRESH_S
 from preflight.gate.verdict import STATUSES
+from preflight.gate.verdict_cache import INTERVALS, REFRESH_S
 
 if TYPE_CHECKING:
     from preflight.cluster.gate import Gate
@@ -57,9 +57,9 @@ def _lines(gate: Gate | None) -> Iterator[str]:
 def _breaker(gate: Gate | None) -> Iterator[str]:
     from textwrap import wrap
 
-    from preflight.gate.slurm import settings
+    from preflight.gate.slurm import drain_settings
 
-    said = settings.of(gate) if gate is not None else settings.Settings()
+    said = drain_settings.of(gate) if gate is not None else drain_settings.Settings()
     least, minutes, later = min(1, said.most), f"{said.window_s / 60:g} min", f"{said.put_back_s / 60:g} min"
     share = f"{100 * said.share:.3g} %"
     text = (

@@ -8,12 +8,12 @@ import os
 import time
 
 from preflight import ahead
-from preflight.gate import cached, environment, policy, told
+from preflight.gate import announce, policy, scheduler_env, verdict_cache
 from preflight.gate.apply_configuration import actions, apply_configuration
-from preflight.gate.sitting import Sitting
-from preflight.gate.store import StateDirError, Store, locate
+from preflight.gate.gate_run import Sitting
+from preflight.gate.ownership import heeded
+from preflight.gate.state_dir import StateDirError, Store, locate
 from preflight.gate.verdict import PREFIX, Verdict, ascii_reason
-from preflight.gate.whose import heeded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from preflight.checks import Registry
     from preflight.evidence import Evidence
-    from preflight.gate.cached import Cached
     from preflight.gate.configuration import Configuration
-    from preflight.gate.judging import Judged, Selection
+    from preflight.gate.evaluate import Judged, Selection
+    from preflight.gate.verdict_cache import Cached
     from preflight.probes import Probe
 
     Keep = Callable[[Verdict, bool], None]
@@ -43,15 +43,15 @@ def run(sitting: Sitting, before: Cached | None) -> int:
     """Judge this node, or the nodes of a job; return the exit status. ``before`` is a verdict that is still good."""
     asked = sitting.asked
     if asked.seat == "slurm-controller":
-        from preflight.gate import of_job
+        from preflight.gate import job_hook
 
-        return of_job.run(sitting)
+        return job_hook.run(sitting)
     if asked.seat == "slurm-step":
-        if environment.other_task():
-            told.say(f"{PREFIX}{sitting.node}: task 0 of this node judges it, not task "
+        if scheduler_env.other_task():
+            announce.say(f"{PREFIX}{sitting.node}: task 0 of this node judges it, not task "
                      f"{os.environ['SLURM_LOCALID'][:9]}", loud=False)  # fmt: skip
             return 0
-        if why := environment.uncovered():
+        if why := scheduler_env.uncovered():
             return sitting.finish(sitting.untold("gate.coverage", why))
     sitting.watch.alone(ahead.start)
     store, why = _store(sitting)
@@ -61,7 +61,7 @@ def run(sitting: Sitting, before: Cached | None) -> int:
         except StateDirError:  # a file system that was made read-only; judge all the same: what is kept is told below
             alone = True
         if not alone:
-            told.say(f"{PREFIX}{sitting.node}: another process is judging this node already", loud=True)
+            announce.say(f"{PREFIX}{sitting.node}: another process is judging this node already", loud=True)
             return policy.rule(asked.seat, "unknown").exit
     return _judge(sitting, before, store, why)
 
@@ -123,11 +123,11 @@ class _Bench:
     @property
     def selection(self) -> Selection:
         """The checks of this seat; raises UnknownCheck."""
-        from preflight.gate import judging
+        from preflight.gate import evaluate
 
         if self._selection is None:
             seat, gate = self._sitting.asked.seat, self.found.gate
-            self._selection = judging.select(self._known.checks, gate, gate.seat(seat), seat)
+            self._selection = evaluate.select(self._known.checks, gate, gate.seat(seat), seat)
         return self._selection
 
     def prepare(self) -> None:
@@ -140,18 +140,18 @@ class _Bench:
 
     def judged(self, evidence: Evidence) -> Judged:
         """Judge what the node has answered."""
-        from preflight.gate import judging
+        from preflight.gate import evaluate
 
         seat = self._sitting.asked.seat
-        gpus = environment.gpus() if seat in ("slurm-prolog", "slurm-step") else None
+        gpus = scheduler_env.gpus() if seat in ("slurm-prolog", "slurm-step") else None
         expects = policy.SEATS[seat].expects
-        return judging.judged(evidence, self.found.cluster, self.selection, seat=seat, expects=expects, gpus=gpus)
+        return evaluate.judged(evidence, self.found.cluster, self.selection, seat=seat, expects=expects, gpus=gpus)
 
 
 def _misconfigured(sitting: Sitting, found: Configuration, why: str) -> int:
     """End without a verdict on the node: what is wrong is the configuration, and no node is drained for that."""
     verdict = sitting.untold("gate.configuration", why, "error")
-    sitting.lines = tuple(told.plain(part) for part in why.split(" | "))
+    sitting.lines = tuple(announce.plain(part) for part in why.split(" | "))
     if sitting.keep is not None:
         sitting.keep(verdict, True)
     _settle(sitting, verdict, found)
@@ -180,10 +180,10 @@ def _ask(sitting: Sitting, probes: Sequence[Probe], found: Configuration, meanwh
 
 
 def _verdict(sitting: Sitting, bench: _Bench, result: Judged) -> Verdict:
-    gpus = () if result.whole else sorted(environment.gpus() or ())
+    gpus = () if result.whole else sorted(scheduler_env.gpus() or ())
     choices = [f"{sitting.asked.seat} {gpus}" if gpus else sitting.asked.seat]
     return Verdict(
-        told.name(sitting.node), result.status, sitting.at, boot_id=cached.boot_id(),
+        announce.name(sitting.node), result.status, sitting.at, boot_id=verdict_cache.boot_id(),
         policy=bench.found.policy((f"{check.id} {check.gating}" for check in bench.selection.checks), choices),
         cause=result.cause, reason=result.reason, whose=result.whose, causes=result.causes, unknowns=result.unknowns,
         off=result.off, seconds=round(time.monotonic() - sitting.watch.began, 3),
@@ -198,12 +198,12 @@ def _keeper(sitting: Sitting, store: Store | None, unkept: str, found: Configura
             sitting.unkept = unkept
             return
         gate = found.gate if found is not None else None
-        refresh_s = (gate.refresh_s if gate is not None else None) or cached.REFRESH_S
+        refresh_s = (gate.refresh_s if gate is not None else None) or verdict_cache.REFRESH_S
         seats = {name: _rules(gate.seat(name)) for name in policy.SEATS} if gate is not None else {}
         path = sitting.asked.cluster or ""
         inputs = found.inputs(path) if whole and found is not None else [(path or "?", [])]
         try:
-            cached.put(store, verdict, refresh_s, seats, inputs, sitting.error)
+            verdict_cache.put(store, verdict, refresh_s, seats, inputs, sitting.error)
             if whole and sitting.report is not None:
                 store.write(_REPORT, json.dumps(sitting.report).encode())
         except StateDirError as error:
@@ -239,10 +239,10 @@ def _settle(sitting: Sitting, verdict: Verdict, found: Configuration) -> None:
         return
     sitting.watch.phase = "telling Slurm"
     from preflight.gate import slurm
-    from preflight.gate.slurm import settings
+    from preflight.gate.slurm import drain_settings
     from preflight.lean import replace
 
-    how = settings.of(found.gate)
+    how = drain_settings.of(found.gate)
     how = replace(how, dry_run=sitting.dry_run, deadline_s=max(1.0, min(how.deadline_s, sitting.watch.left_s - 0.5)))
     settled = slurm.settle(verdict, rule, how)
     if settled.line:

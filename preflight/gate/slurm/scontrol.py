@@ -12,10 +12,10 @@ import time
 from collections.abc import Mapping
 
 from preflight.errors import PreflightError
-from preflight.gate.slurm import nodes, queue
-from preflight.gate.slurm.nodes import Node
-from preflight.gate.slurm.queue import Job
-from preflight.gate.slurm.settings import Settings
+from preflight.gate.slurm import scontrol_nodes, squeue
+from preflight.gate.slurm.drain_settings import Settings
+from preflight.gate.slurm.scontrol_nodes import Node
+from preflight.gate.slurm.squeue import Job
 
 #: Where scontrol is installed: packages, the documentation's example, Bright, AWS ParallelCluster.
 FOLDERS = ("/usr/bin", "/usr/local/bin", "/opt/slurm/bin", "/cm/shared/apps/slurm/current/bin", "/usr/local/slurm/bin")
@@ -73,9 +73,9 @@ class Controller:
 
     def job(self, number: str) -> Job | None:
         """Return a job by the number that its processes are told; None once the controller has forgotten it."""
-        asked = ("-h", "--all", "--local", "--states=all", f"--jobs={number}", "-O", queue.FORMAT)
+        asked = ("-h", "--all", "--local", "--states=all", f"--jobs={number}", "-O", squeue.FORMAT)
         try:
-            return queue.read(self._run(*asked, tool="squeue"), number)
+            return squeue.read(self._run(*asked, tool="squeue"), number)
         except ValueError as error:
             raise ControllerError(f"squeue --jobs={number}: its answer {error}") from None
         except ControllerError as error:
@@ -107,7 +107,7 @@ class Controller:
     def _read(self, *arguments: str) -> dict[str, Node]:
         told = self._run(*arguments)
         try:
-            return nodes.read(told)
+            return scontrol_nodes.read(told)
         except ValueError as error:
             raise ControllerError(f"scontrol {' '.join(arguments)}: its answer {error}") from None
 

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from preflight import decoding, errors
-from preflight.gate import cached, environment, told
-from preflight.gate.sitting import Sitting
+from preflight.gate import announce, scheduler_env, verdict_cache
+from preflight.gate.gate_run import Sitting
 from preflight.gate.verdict import PREFIX, UnusableVerdict, Verdict, ascii_reason, from_document
 from preflight.schemas.conform import mistake
 
@@ -34,7 +34,7 @@ def run(sitting: Sitting) -> int:
     sitting.watch.phase = "reading the cluster file"
     found = configuration.read(asked.cluster, None, _ids)
     apply_configuration(sitting, found)
-    folded = asked.hosts or environment.node_list()
+    folded = asked.hosts or scheduler_env.node_list()
     sitting.node = folded or sitting.node
     if not found.usable:
         return sitting.finish(sitting.untold("gate.configuration", found.error, "error"))
@@ -44,20 +44,20 @@ def run(sitting: Sitting) -> int:
         return sitting.finish(sitting.untold("gate.nodes", f"{folded!r} names no nodes: {error}", "error"))
     if not nodes:
         return sitting.finish(sitting.untold("gate.nodes", "neither SLURM_JOB_NODELIST nor --hosts names nodes"))
-    refresh_s = found.gate.refresh_s or cached.REFRESH_S
+    refresh_s = found.gate.refresh_s or verdict_cache.REFRESH_S
     folder = asked.verdicts or found.gate.publish
     verdicts: Mapping[str, Verdict | str]
     if asked.hosts:
-        from preflight.gate import over_ssh
+        from preflight.gate import remote_verdicts
 
         sitting.watch.phase = "asking the nodes over SSH"
         try:
-            verdicts = over_ssh.verdicts(nodes, sitting, found)
-        except (configuration.UnknownCheck, errors.DuplicateCheck, over_ssh.UsageError) as error:
+            verdicts = remote_verdicts.verdicts(nodes, sitting, found)
+        except (configuration.UnknownCheck, errors.DuplicateCheck, remote_verdicts.UsageError) as error:
             return sitting.finish(sitting.untold("gate.configuration", str(error), "error"))
     elif folder:
-        sitting.watch.phase = f"reading {told.plain(folder)}"
-        verdicts = _published(Path(folder), nodes, cached.INTERVALS * refresh_s)
+        sitting.watch.phase = f"reading {announce.plain(folder)}"
+        verdicts = _published(Path(folder), nodes, verdict_cache.INTERVALS * refresh_s)
     else:
         why = "no verdicts: say where the nodes publish theirs ([gate] publish, or --verdicts), or give --hosts"
         return sitting.finish(sitting.untold("gate.no-verdict", why))
@@ -80,9 +80,9 @@ def _together(sitting: Sitting, nodes: Sequence[str], verdicts: Mapping[str, Ver
     lines = [f"  FAIL {name}: {v.reason.removeprefix(PREFIX)} [{v.whose}]" for name, v in failed.items()]
     lines += [f"  NOT JUDGED {name}: {why}" for name, why in vague.items()]
     more = len(lines) - _MOST_TOLD
-    sitting.lines = (*map(told.plain_line, lines[:_MOST_TOLD]), *([f"  and {more} more nodes"] if more > 0 else []))
+    sitting.lines = (*map(announce.plain_line, lines[:_MOST_TOLD]), *([f"  and {more} more nodes"] if more > 0 else []))
     seconds = round(time.monotonic() - sitting.watch.began, 3)
-    name = told.name(sitting.node)
+    name = announce.name(sitting.node)
     if failed:
         node, first = next(iter(failed.items()))
         others = f" (and {len(failed) - 1} more nodes)" if len(failed) > 1 else ""

@@ -7,9 +7,9 @@ before the Prolog ends with 0: slurmd then finds it "already killed" and starts 
 
 from __future__ import annotations
 
-from preflight.gate.slurm.controller import Controller, ControllerError
-from preflight.gate.slurm.queue import Job
-from preflight.gate.slurm.settings import Settings
+from preflight.gate.slurm.drain_settings import Settings
+from preflight.gate.slurm.scontrol import Controller, ControllerError
+from preflight.gate.slurm.squeue import Job
 
 #: States of a job that starts (squeue(1), JOB STATE CODES); in any other it is not going to be here.
 _STARTS = ("CONFIGURING", "RUNNING", "SUSPENDED", "RESIZING", "STAGE_OUT", "SIGNALING", "STOPPED")

@@ -14,7 +14,7 @@ import sys
 import time
 
 from preflight.gate import policy, verdict
-from preflight.gate.store import StateDirError, Store
+from preflight.gate.state_dir import StateDirError, Store
 from preflight.gate.verdict import UnusableVerdict, Verdict
 from preflight.version import VERSION
 

@@ -10,10 +10,10 @@ import contextlib
 import time
 from collections.abc import Callable
 
-from preflight.gate.slurm import breaker, reason
-from preflight.gate.slurm.controller import Controller, ControllerError
-from preflight.gate.slurm.nodes import Node
-from preflight.gate.slurm.settings import Settings
+from preflight.gate.slurm import drain_limit, drain_reason
+from preflight.gate.slurm.drain_settings import Settings
+from preflight.gate.slurm.scontrol import Controller, ControllerError
+from preflight.gate.slurm.scontrol_nodes import Node
 from preflight.gate.verdict import PREFIX, Verdict
 from preflight.lean import dataclass
 
@@ -37,14 +37,14 @@ def drain(
 
     Raises ControllerError if it was not drained.
     """
-    text = reason.drained(name, verdict.reason, verdict.whose)
+    text = drain_reason.drained(name, verdict.reason, verdict.whose)
     nodes = controller.nodes()
     own = _own(nodes, name)
-    if mark := reason.ours(name, own.reason):
+    if mark := drain_reason.ours(name, own.reason):
         return _again(controller, own, mark, text, verdict, settings)
     if own.drained or own.down or own.reason:
         return Outcome(f"the node is left as it is: {_as_it_is(own)}; found: {verdict.reason}", own.drained or own.down)
-    if why := breaker.before(nodes, own, verdict.cause, int(time.time()), settings):
+    if why := drain_limit.before(nodes, own, verdict.cause, int(time.time()), settings):
         return _hold(controller, own, verdict, why, settings)
     if settings.dry_run:
         return Outcome(f"dry run: would drain the node{_jobs(own)}: {text}")
@@ -62,10 +62,10 @@ def _look_again(controller: Controller, name: str, text: str, verdict: Verdict, 
     own = _own(nodes, name)
     if own.reason != text:
         return Outcome(f"another was faster or later: {_as_it_is(own)}; found: {verdict.reason}", own.drained)
-    if why := breaker.after(nodes, own, settings):
+    if why := drain_limit.after(nodes, own, settings):
         lifted = _undrain(controller, own)
         return lifted if lifted.drained else _hold(controller, own, verdict, why, settings)
-    if reason.ours(name, own.comment):  # it was held before, and now it is drained
+    if drain_reason.ours(name, own.comment):  # it was held before, and now it is drained
         _comment(controller, name, "")
     return Outcome(f"drained the node{_jobs(own)}: {text}", True)
 
@@ -73,7 +73,7 @@ def _look_again(controller: Controller, name: str, text: str, verdict: Verdict, 
 def lift(controller: Controller, name: str, verdict: Verdict, settings: Settings) -> Outcome:
     """Lift our drain, or take our comment away, from a node that passed; raises ControllerError."""
     own = controller.node(name)
-    if own.drained and reason.ours(name, own.reason):
+    if own.drained and drain_reason.ours(name, own.reason):
         if verdict.at <= own.at:
             return Outcome("the node stays drained: it was drained after it was judged well", True)
         if own.down:
@@ -85,14 +85,14 @@ def lift(controller: Controller, name: str, verdict: Verdict, settings: Settings
         outcome = Outcome(f"the node passed, and is left as it is: {_as_it_is(own)}", True)
     else:
         outcome = Outcome("")
-    if reason.ours(name, own.comment) and not settings.dry_run:
+    if drain_reason.ours(name, own.comment) and not settings.dry_run:
         _comment(controller, name, "")
         return Outcome(outcome.line or "the node is well again: took our comment away", outcome.drained)
     return outcome
 
 
 def _again(
-    controller: Controller, own: Node, mark: reason.Mark, text: str, verdict: Verdict, settings: Settings
+    controller: Controller, own: Node, mark: drain_reason.Mark, text: str, verdict: Verdict, settings: Settings
 ) -> Outcome:
     """Leave our drain in place; where its cause has changed, update its reason."""
     if mark.cause in verdict.causes or settings.dry_run:
@@ -121,10 +121,10 @@ def _hold(controller: Controller, own: Node, verdict: Verdict, why: str, setting
     line = f"NOT DRAINED, call a human: {why}; [{verdict.whose}] {verdict.reason.removeprefix(PREFIX)}"
     if settings.dry_run:
         return Outcome(f"dry run: {line}", human=True)
-    now, mark = int(time.time()), reason.ours(own.name, own.comment)
+    now, mark = int(time.time()), drain_reason.ours(own.name, own.comment)
     stale = mark is None or mark.cause != verdict.cause or mark.at < now - settings.window_s // 2
     if stale and (mark or own.comment in ("", "(null)")):
-        _comment(controller, own.name, reason.held(own.name, verdict.reason, verdict.whose, now))
+        _comment(controller, own.name, drain_reason.held(own.name, verdict.reason, verdict.whose, now))
     return Outcome(line, human=True)
 
 

@@ -11,10 +11,10 @@ from preflight.cluster import Cluster, Site
 from preflight.cluster.gate import Gate, GateSeat, matches, selected
 from preflight.evidence import Evidence, EvidenceError
 from preflight.facts import NodeFacts
+from preflight.gate.announce import plain_line
 from preflight.gate.configuration import UnknownCheck
-from preflight.gate.told import plain_line
+from preflight.gate.ownership import whose
 from preflight.gate.verdict import PREFIX, ascii_reason
-from preflight.gate.whose import whose
 from preflight.judge import judge
 from preflight.lean import dataclass, replace
 from preflight.model import Check

@@ -11,14 +11,14 @@ from preflight.asking_many import connection
 from preflight.checks import registry
 from preflight.console import UsageError
 from preflight.fleet import Limits, Transport, gather
-from preflight.gate import judging, told
+from preflight.gate import announce, evaluate
+from preflight.gate.ownership import heeded
 from preflight.gate.verdict import Verdict
-from preflight.gate.whose import heeded
 from preflight.manner import Manner, plans
 
 if TYPE_CHECKING:
     from preflight.gate.configuration import Configuration
-    from preflight.gate.sitting import Sitting
+    from preflight.gate.gate_run import Sitting
 
 __all__ = ["UsageError", "verdicts"]
 
@@ -33,7 +33,7 @@ def verdicts(nodes: Sequence[str], sitting: Sitting, found: Configuration) -> Ma
     """
     known = registry()
     seat = sitting.asked.seat
-    selection = judging.select(known.checks, found.gate, found.gate.seat(seat), seat)
+    selection = evaluate.select(known.checks, found.gate, found.gate.seat(seat), seat)
     limit_s = max(1.0, sitting.watch.left_s - _RESERVE_S)
     config = Path(sitting.asked.ssh_config) if sitting.asked.ssh_config else None
     manner = Manner(deadline_s=limit_s, ssh_config=config, connect_timeout_s=min(15.0, limit_s))
@@ -42,11 +42,11 @@ def verdicts(nodes: Sequence[str], sitting: Sitting, found: Configuration) -> Ma
     with connection(nodes, manner) as transport:
         for evidence in gather(nodes, cast(Transport, transport), plan_for, Limits(manner.fanout, limit_s, limit_s)):
             began = time.monotonic()
-            result = judging.judged(
+            result = evaluate.judged(
                 evidence, found.cluster, selection, seat=sitting.asked.seat, expects=True, gpus=None
             )  # fmt: skip
             answers[evidence.node] = Verdict(
-                told.name(evidence.node), result.status, sitting.at, cause=result.cause, reason=result.reason,
+                announce.name(evidence.node), result.status, sitting.at, cause=result.cause, reason=result.reason,
                 whose=result.whose, causes=result.causes, unknowns=result.unknowns,
                 off=result.off, seconds=round(time.monotonic() - began, 3),
             )  # fmt: skip

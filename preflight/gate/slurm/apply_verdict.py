@@ -7,10 +7,10 @@ import re
 from collections.abc import Mapping
 
 from preflight.gate.policy import Rule
-from preflight.gate.slurm import job, manners
-from preflight.gate.slurm.controller import Controller, ControllerError
-from preflight.gate.slurm.manners import Outcome
-from preflight.gate.slurm.settings import Settings
+from preflight.gate.slurm import drain, requeue
+from preflight.gate.slurm.drain import Outcome
+from preflight.gate.slurm.drain_settings import Settings
+from preflight.gate.slurm.scontrol import Controller, ControllerError
 from preflight.gate.verdict import Verdict
 from preflight.lean import dataclass
 
@@ -53,9 +53,9 @@ def settle(
 
 def _act(controller: Controller, name: str, verdict: Verdict, rule: Rule, settings: Settings) -> Outcome:
     if verdict.status == "pass":
-        return manners.lift(controller, name, verdict, settings)
+        return drain.lift(controller, name, verdict, settings)
     if verdict.status == "fail" and rule.action == "drain" and verdict.whose != "job":
-        return manners.drain(controller, name, verdict, settings)
+        return drain.drain(controller, name, verdict, settings)
     return Outcome(f"the node is not drained: [{verdict.whose}] {verdict.reason}")
 
 
@@ -66,7 +66,7 @@ def _job_away(
     if settings.dry_run:
         return Settled(_plain(f"{outcome.line}; dry run: job {number} starts"), False, 0, outcome.human)
     try:
-        done = job.put_back(controller, number, verdict.reason, settings, hold=verdict.whose == "job")
+        done = requeue.put_back(controller, number, verdict.reason, settings, hold=verdict.whose == "job")
     except ControllerError as error:
         line = f"{outcome.line}; job {number} could not be put back, so that Slurm drains the node: {error}"
         return Settled(_plain(line), False, rule.exit, human=True)
