@@ -391,7 +391,7 @@ def test_a_warning_does_not_stand_for_a_failure() -> None:
 
 def test_many_nodes_are_judged_as_few_are() -> None:
     """Beyond what is held in memory, the vote is by what each node said when it was judged."""
-    from preflight.judge.recall import HELD
+    from preflight.judge.evidence_reload import HELD
 
     rails, cluster = [FLEET["fleet.rails"]], _cluster(SLOW)
     few = judge(_documents(SLOW, SLOW.fault, WRONG), rails, cluster)

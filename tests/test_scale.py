@@ -19,7 +19,7 @@ from preflight.checks import registry
 from preflight.cluster import Cluster
 from preflight.cluster.file import load as load_cluster
 from preflight.evidence import Evidence, dump, from_document, no_answer
-from preflight.judge import judge, recall
+from preflight.judge import evidence_reload, judge
 from preflight.lean import replace
 from preflight.saved import HELD, Saved, Spool, load
 from tests import planted
@@ -125,7 +125,7 @@ def test_what_is_kept_of_a_node_gives_the_report_that_all_of_it_gives(
     cluster = load_cluster(FIXTURES / "nodes" / f"{name}.toml")
     whole = judge(found, registry().checks, cluster)
     monkeypatch.setattr("preflight.judge.HELD", 0)
-    monkeypatch.setattr(recall, "HELD", 1)
+    monkeypatch.setattr(evidence_reload, "HELD", 1)
     assert judge(found, registry().checks, cluster) == whole
 
 
@@ -204,12 +204,12 @@ def test_a_node_that_is_described_twice_is_refused(tmp_path: Path) -> None:
 # --- processes ------------------------------------------------------------------------------------------
 
 
-class Counted(recall.Recall):
+class Counted(evidence_reload.Recall):
     """Counts the nodes that were read again."""
 
     again = 0
 
-    def of(self, node: recall.Recalled) -> Evidence:
+    def of(self, node: evidence_reload.Recalled) -> Evidence:
         Counted.again += id(node) not in self._held
         return super().of(node)
 
@@ -233,10 +233,10 @@ def test_ballots_are_enough_for_the_checks_of_the_fleet(alone: tuple[Saved, dict
 def test_a_worker_that_is_killed_costs_no_node(
     alone: tuple[Saved, dict[str, Any]], cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from preflight.judge import pool
+    from preflight.judge import process_pool
 
     killed: list[int] = []
-    share = pool._share
+    share = process_pool._share
 
     def kill(batch: Any, known: Any) -> None:
         share(batch, known)
@@ -244,8 +244,8 @@ def test_a_worker_that_is_killed_costs_no_node(
             killed.append(_a_worker())
             os.kill(killed[0], signal.SIGKILL)
 
-    monkeypatch.setattr(pool, "_share", kill)
-    monkeypatch.setattr(pool, "BATCH", 8)
+    monkeypatch.setattr(process_pool, "_share", kill)
+    monkeypatch.setattr(process_pool, "BATCH", 8)
     some, report = alone
     assert json.dumps(judge(some, registry().checks, cluster, processes=2)) == json.dumps(report)
     assert killed

@@ -14,13 +14,13 @@ from preflight.cluster import Cluster
 from preflight.evidence import COURSE, Evidence, EvidenceError
 from preflight.facts import NodeFacts
 from preflight.facts.run import RUN
-from preflight.judge.document import SCHEMA, Planned, Subjects, document, told
-from preflight.judge.excuse import Excuses, chosen
-from preflight.judge.fleet import Fleet, Reported, has_logs, of_run, of_sweep, run_facts, sweeps
-from preflight.judge.fold import DISPLAY, Folded
-from preflight.judge.recall import HELD, Recall, Recalled
-from preflight.judge.seen import Seen, of_every_node, of_fleet, outcomes, survey
-from preflight.judge.source import Source, opened
+from preflight.judge.evidence_reload import HELD, Recall, Recalled
+from preflight.judge.evidence_source import Source, opened
+from preflight.judge.fleet_checks import Fleet, Reported, has_logs, of_run, of_sweep, run_facts, sweeps
+from preflight.judge.node_result import Seen, of_every_node, of_fleet, outcomes, survey
+from preflight.judge.report_document import SCHEMA, Planned, Subjects, document, told
+from preflight.judge.result_table import DISPLAY, Folded
+from preflight.judge.waivers import Excuses, chosen
 from preflight.model import Check, Scope
 
 
@@ -142,7 +142,7 @@ def _surveys(
     sources: Sequence[Evidence | Source], checks: Sequence[Check], cluster: Cluster, processes: int, many: bool
 ) -> Iterator[tuple[Seen, NodeFacts | None]]:
     if many and processes > 1 and not isinstance(sources[0], Evidence):
-        from preflight.judge.pool import surveys
+        from preflight.judge.process_pool import surveys
 
         for seen in surveys(sources, checks, cluster, processes):
             yield seen, None

@@ -11,9 +11,9 @@ from preflight.checklist.answers import answer
 from preflight.evidence import Evidence
 from preflight.facts.supply import supply
 from preflight.judge.excerpts import Search, excerpts
-from preflight.judge.fold import Folded
-from preflight.judge.seen import Seen
-from preflight.judge.systemic import shared_faults
+from preflight.judge.node_result import Seen
+from preflight.judge.result_table import Folded
+from preflight.judge.shared_failures import shared_faults
 from preflight.lean import dataclass
 from preflight.model import Check, Finding, Scope, Status, worst
 

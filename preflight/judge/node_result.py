@@ -13,7 +13,7 @@ from preflight.evidence import Evidence, EvidenceError, Pair
 from preflight.facts import NodeFacts
 from preflight.facts.node import Ballots
 from preflight.facts.picture import picture
-from preflight.judge.outcome import Outcome, outcome
+from preflight.judge.check_result import Outcome, outcome
 from preflight.lean import dataclass, field
 from preflight.model import Check, Scope, skipped
 

@@ -6,8 +6,8 @@ from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from preflight.judge.excuse import Excuses
-from preflight.judge.outcome import Outcome
+from preflight.judge.check_result import Outcome
+from preflight.judge.waivers import Excuses
 from preflight.lean import dataclass, field, replace
 from preflight.model import Check, Finding, Status, worst
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from preflight.cluster import Cluster, Site
 from preflight.evidence import Evidence
 from preflight.facts import NodeFacts, RunFacts
-from preflight.judge.excuse import SHADOW
-from preflight.judge.outcome import Outcome, outcome
-from preflight.judge.seen import Seen, not_of_switch
+from preflight.judge.check_result import Outcome, outcome
+from preflight.judge.node_result import Seen, not_of_switch
+from preflight.judge.waivers import SHADOW
 from preflight.lean import dataclass, replace
 from preflight.model import Check, Finding, Status, skipped, unknown
 
 if TYPE_CHECKING:
     from preflight.facts.fabric import FabricFacts
-    from preflight.judge.fold import Folded
+    from preflight.judge.result_table import Folded
 
 
 @dataclass

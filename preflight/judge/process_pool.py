@@ -20,9 +20,9 @@ from typing import Any
 
 from preflight.cluster import Cluster
 from preflight.evidence import Evidence
-from preflight.judge.outcome import Outcome
-from preflight.judge.seen import Seen, survey
-from preflight.judge.source import Source, opened
+from preflight.judge.check_result import Outcome
+from preflight.judge.evidence_source import Source, opened
+from preflight.judge.node_result import Seen, survey
 from preflight.model import Check
 
 #: Nodes judged in one go: what is equal among them travels once.
@@ -38,7 +38,7 @@ def surveys(
     """
     batches = [sources[start : start + BATCH] for start in range(0, len(sources), BATCH)]
     context = get_context("forkserver")
-    context.set_forkserver_preload(["preflight.judge.pool", "preflight.checks"])
+    context.set_forkserver_preload(["preflight.judge.process_pool", "preflight.checks"])
     done = 0
     known: dict[bytes, Any] = {}
     with ProcessPoolExecutor(

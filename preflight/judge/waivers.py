@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from preflight.cluster import Cluster
 from preflight.cluster.exceptions import Chosen, Waiver
-from preflight.judge.outcome import Outcome
+from preflight.judge.check_result import Outcome
 from preflight.lean import replace
 from preflight.model import Check, Finding, Status
 
