@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
+from preflight.checklist.item import CONTAINER, INFINIBAND, NVLINK_DOMAIN, ROCE, Item, Question
 from preflight.checklist.items import ITEMS
-from preflight.checklist.question import CONTAINER, INFINIBAND, NVLINK_DOMAIN, ROCE, Item, Question
 from preflight.checks import registry
 from preflight.judge import judge
 from preflight.model import Scope

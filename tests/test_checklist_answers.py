@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from preflight.checklist import answers
 from preflight.checklist.answers import answer
+from preflight.checklist.item import CONTAINER, ELSEWHERE, ENVIRONMENT, INFINIBAND, ROCE, Item
 from preflight.checklist.items import ITEMS
-from preflight.checklist.question import CONTAINER, ELSEWHERE, ENVIRONMENT, INFINIBAND, ROCE, Item
 from preflight.checks import registry
 from preflight.cli import main
 from preflight.cluster import Cluster

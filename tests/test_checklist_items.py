@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
+from preflight.checklist.item import ELSEWHERE, Item
 from preflight.checklist.items import ITEMS
-from preflight.checklist.question import ELSEWHERE, Item
 from preflight.checks import registry
 from tests import checklist_page
 

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from preflight.checklist.answers import SUPPLY
+from preflight.checklist.item import Item
 from preflight.checklist.items import ITEMS
-from preflight.checklist.question import Item
 from preflight.checks import registry
 from tests.fixture import cases
 

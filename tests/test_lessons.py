@@ -19,8 +19,8 @@ from preflight.cli import main
 from preflight.evidence import from_document
 from preflight.judge import judge
 from preflight.model import failed, passed
-from preflight.pair import ends as pair_ends
-from preflight.pair import kinds as pair_kinds
+from preflight.pair import endpoints as pair_ends
+from preflight.pair import tests as pair_kinds
 from preflight.probes import PROBES, Probe, plan
 from preflight.transport import local
 from tests import machines

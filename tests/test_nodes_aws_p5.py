@@ -10,7 +10,7 @@ from preflight.cluster.file import decode
 from preflight.evidence import from_document
 from preflight.facts import NodeFacts
 from preflight.learn import learn
-from preflight.pair.ends import EndpointError, Wanted, end
+from preflight.pair.endpoints import EndpointError, Wanted, end
 from tests import machines
 from tests.machines.p5 import NAME, aws_p5
 from tests.machines.records import ok, ran

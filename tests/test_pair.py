@@ -26,8 +26,9 @@ from preflight.facts.perftest import Cause
 from preflight.facts.ping import Ping
 from preflight.judge import judge
 from preflight.model import Check
-from preflight.pair import ends, kinds, paths
-from preflight.pair.ends import End, EndpointError, Wanted
+from preflight.pair import endpoints, path_mtu
+from preflight.pair import tests as kinds
+from preflight.pair.endpoints import End, EndpointError, Wanted
 from tests import outside
 from tests.fixture import cases, whole_node
 
@@ -39,7 +40,7 @@ def node(name: str) -> NodeFacts:
 
 
 def end(facts: NodeFacts, **wanted: Any) -> End:
-    return ends.end(facts, Cluster().site(facts), Wanted(**wanted))
+    return endpoints.end(facts, Cluster().site(facts), Wanted(**wanted))
 
 
 # --- what the tools print --------------------------------------------------------------------------
@@ -122,8 +123,8 @@ def test_a_port_that_is_free() -> None:
     document = whole_node("soft-roce")
     document["records"]["file:/proc/net/tcp"] = {"status": "ok", "out": listening}
     facts = NodeFacts(from_document(document, "n"))
-    assert ends.free_port(facts, None) == 18516
-    assert ends.free_port(facts, 18515) == 18515, "what the operator says is not argued with"
+    assert endpoints.free_port(facts, None) == 18516
+    assert endpoints.free_port(facts, 18515) == 18515, "what the operator says is not argued with"
 
 
 # --- the search for the path MTU -------------------------------------------------------------------
@@ -132,14 +133,14 @@ def test_a_port_that_is_free() -> None:
 @given(st.integers(576, 9216), st.integers(576, 9216))
 def test_the_search_finds_every_limit(mtu: int, limit: int) -> None:
     asked: dict[int, Ping] = {}
-    following = paths.first(mtu, 4)
+    following = path_mtu.first(mtu, 4)
     rounds = 0
     while following:
         rounds += 1
-        assert len(following) <= paths.AT_ONCE
+        assert len(following) <= path_mtu.AT_ONCE
         asked |= {size: Ping(3, 3 if size <= limit else 0, None, None, "") for size in following}
-        following = list(paths.following(paths.bracket(asked)))
-    found = paths.bracket(asked)
+        following = list(path_mtu.following(path_mtu.bracket(asked)))
+    found = path_mtu.bracket(asked)
     assert found.passes == min(mtu, limit)
     assert found.fails == (limit + 1 if limit < mtu else None)
     assert rounds <= 6
@@ -147,8 +148,8 @@ def test_the_search_finds_every_limit(mtu: int, limit: int) -> None:
 
 def test_a_size_that_fails_by_chance_does_not_hide_a_larger_one_that_passes() -> None:
     lost, answered = Ping(3, 0, None, None, ""), Ping(3, 3, None, None, "")
-    assert paths.bracket({576: answered, 1500: lost, 9000: answered}) == paths.Found(9000, None)
-    assert not paths.following(paths.bracket({576: lost, 9000: lost}))
+    assert path_mtu.bracket({576: answered, 1500: lost, 9000: answered}) == path_mtu.Found(9000, None)
+    assert not path_mtu.following(path_mtu.bracket({576: lost, 9000: lost}))
 
 
 # --- judging ---------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from preflight.evidence import from_document, to_document
 from preflight.judge import judge
 from preflight.model import Scope
 from preflight.redact import Redactor
-from preflight.redact.keyed import Keyed
+from preflight.redact.address_aliases import Keyed
 from tests.fixture import FIXTURES, Case, cases
 from tests.machines import hgx_h100
 from tests.machines.fleet import fleet

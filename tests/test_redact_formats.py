@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from preflight.cli import main
-from preflight.diff.text import render as diff_text
+from preflight.diff.render import render as diff_text
 from preflight.reports import html_page, junit, prometheus, text_report
 
 LOG = Path(__file__).parent.parent / "preflight" / "demo" / "job.log"

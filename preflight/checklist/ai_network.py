@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from preflight.checklist.question import INFINIBAND, ROCE, Checklist, ask, lack
+from preflight.checklist.item import INFINIBAND, ROCE, Checklist, ask, lack
 
 _LIST = Checklist("ai-network")
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from preflight.checklist.item import ELSEWHERE, Item, Question
 from preflight.checklist.items import ITEMS
-from preflight.checklist.question import ELSEWHERE, Item, Question
 from preflight.lean import dataclass
 from preflight.model import Check, Status, worst
 

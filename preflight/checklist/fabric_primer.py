@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from preflight.checklist.question import CHECKPOINT, INFINIBAND, ROCE, Checklist, ask, lack
+from preflight.checklist.item import CHECKPOINT, INFINIBAND, ROCE, Checklist, ask, lack
 
 _LIST = Checklist("fabric-primer")
 

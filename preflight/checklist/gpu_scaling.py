@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from preflight.checklist.question import NVLINK_DOMAIN, Checklist, ask, lack
+from preflight.checklist.item import NVLINK_DOMAIN, Checklist, ask, lack
 
 _LIST = Checklist("gpu-scaling")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from preflight.checklist.question import CONTAINER, ENVIRONMENT, Checklist, ask, lack
+from preflight.checklist.item import CONTAINER, ENVIRONMENT, Checklist, ask, lack
 
 _LIST = Checklist("network-tuning")
 

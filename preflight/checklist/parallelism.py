@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from preflight.checklist.question import CHECKPOINT, COMPUTE, ENVIRONMENT, INFINIBAND, ROCE, Checklist, ask, lack
+from preflight.checklist.item import CHECKPOINT, COMPUTE, ENVIRONMENT, INFINIBAND, ROCE, Checklist, ask, lack
 
 _LIST = Checklist("parallelism")
 

@@ -47,7 +47,7 @@ def probes(as_json: bool) -> None:
             click.echo(f"    where that fails: {other.key}, {other.why}")
         if probe.listed:
             click.echo(f"    for each that `{probe.listed[0]}` lists")
-    from preflight.pair.kinds import KINDS
+    from preflight.pair.tests import KINDS
 
     tools = ", ".join(kind.tool for kind in KINDS.values())
     click.echo("\nonly with `preflight pair`, and only of its two nodes, which send traffic to each other:")

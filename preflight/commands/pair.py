@@ -29,9 +29,9 @@ def pair(
     Exit:    as check
     """
     from preflight.manner import Manner
-    from preflight.pair import command
+    from preflight.pair import plan
 
     session = Session("pair", cluster, (), (), outputs)
-    wanted = command.Wanted(device, gid_index, int(mtu) if mtu else None, size, port, at_least_gbps)
+    wanted = plan.Wanted(device, gid_index, int(mtu) if mtu else None, size, port, at_least_gbps)
     manner = Manner(deadline_s, via=via, ssh_config=ssh_config)
-    session.finish(command.ask(server, client, tests, wanted, session, manner), None)
+    session.finish(plan.ask(server, client, tests, wanted, session, manner), None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from preflight.diff.compare import SCHEMA, compare
-from preflight.diff.side import Side, SnapshotError, load
-from preflight.diff.text import render
+from preflight.diff.render import render
+from preflight.diff.snapshot import Side, SnapshotError, load
 
 __all__ = ["SCHEMA", "Side", "SnapshotError", "compare", "load", "render"]

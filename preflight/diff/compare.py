@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from preflight.diff.change import ABSENT, GOOD, ORDER, change
-from preflight.diff.profile import changes
-from preflight.diff.side import Side
+from preflight.diff.node_profile import changes
+from preflight.diff.snapshot import Side
 from preflight.lean import dataclass
 
 SCHEMA = "preflight.diff/1"

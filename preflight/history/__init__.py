@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from preflight.history.keep import Past
+from preflight.history.record_run import Past
 from preflight.history.store import HistoryError, Store
 
 __all__ = ["HistoryError", "Past", "Store"]

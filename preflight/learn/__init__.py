@@ -18,10 +18,10 @@ from preflight.facts import NodeFacts
 from preflight.judge import judge
 from preflight.lean import dataclass
 from preflight.learn.classes import kinds
-from preflight.learn.faults import Fault, faults
-from preflight.learn.shown import shown
-from preflight.learn.values import values
-from preflight.learn.write import Class, text
+from preflight.learn.majority import values
+from preflight.learn.node_values import shown
+from preflight.learn.self_check import Fault, faults
+from preflight.learn.toml_writer import Class, text
 from preflight.nodeset import excerpt, is_name
 
 if TYPE_CHECKING:

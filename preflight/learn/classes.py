@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from preflight.facts.fleet import QUORUM
 from preflight.hardware import Part
 from preflight.lean import dataclass
-from preflight.learn.shown import Shown
+from preflight.learn.node_values import Shown
 
 
 @dataclass(frozen=True)

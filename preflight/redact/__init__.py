@@ -5,6 +5,6 @@ stands in one run. What checks compare is kept: equality, subnets, the makers of
 verdicts on redacted evidence are those on the original.
 """
 
-from preflight.redact.text import Redactor
+from preflight.redact.redactor import Redactor
 
 __all__ = ["Redactor"]

@@ -12,8 +12,8 @@ from typing import IO, Any
 
 from preflight.errors import PreflightError
 from preflight.lean import dataclass
-from preflight.redact import in_place
-from preflight.redact.text import Redactor
+from preflight.redact import json_rewriter
+from preflight.redact.redactor import Redactor
 
 #: Memory that a JSON document may take, up to which it is read as such, and the whole text that is written of it made;
 #: a larger one is text.
@@ -90,7 +90,7 @@ def redacted(redactor: Redactor, item: Item) -> Iterator[bytes]:
     """Yield one file redacted, piece by piece; raises OSError, RedactionError."""
     text: Iterable[str]
     if (document := _document(item.path)) is not None:
-        text = in_place.rewritten(*document, redactor.value)
+        text = json_rewriter.rewritten(*document, redactor.value)
     else:
         text = (redactor.text(piece) for piece in _pieces(item.path))
     for piece in text:
@@ -124,8 +124,8 @@ def _document(path: Path) -> tuple[str, dict[str, Any] | list[Any]] | None:
         stream.seek(0)
         try:
             text = stream.read(DOCUMENT + 1).decode()
-            document = in_place.loads(text, DOCUMENT)
-        except (ValueError, in_place.DuplicateKey):
+            document = json_rewriter.loads(text, DOCUMENT)
+        except (ValueError, json_rewriter.DuplicateKey):
             return None
     return (text, document) if isinstance(document, dict | list) else None
 

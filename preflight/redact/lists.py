@@ -6,8 +6,8 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 
-from preflight.redact.where import NUMBERED
-from preflight.redact.words import vocabulary
+from preflight.redact.name_places import NUMBERED
+from preflight.redact.public_words import vocabulary
 
 #: A key of a list of hosts, and its items: in brackets behind it, or each on a line of its own.
 _LISTED = re.compile(

@@ -9,9 +9,9 @@ from typing import Any
 
 from preflight.evidence import Evidence, EvidenceError
 from preflight.facts import NodeFacts, RunFacts
-from preflight.history.past import annotate, at
-from preflight.history.samples import samples, with_past
+from preflight.history.findings_history import annotate, at
 from preflight.history.store import HistoryError, HistoryLocked, Store
+from preflight.history.time_series import samples, with_past
 
 #: Seconds to wait for a lock before the run; after it, ``BUSY_S`` is waited once more.
 _OPENING_S = 0.4

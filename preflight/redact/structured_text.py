@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from preflight.redact.shapes import Shapes
+from preflight.redact.identifier_patterns import Shapes
 
 _ROUTE = re.compile(r"(?m)^(\S{1,64}\t)([0-9A-F]{8})\t([0-9A-F]{8})(\s*\t[0-9A-F]{4}(?:\t[^\t\n]*){3}\t)([0-9A-F]{8})")
 _SOCKET = re.compile(r"(?<![0-9A-F])([0-9A-F]{32}|[0-9A-F]{8})(?=:[0-9A-F]{4}\b)")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from preflight.redact.words import TOPS
+from preflight.redact.public_words import TOPS
 
 HOST = r"[^\W_][\w.-]{0,252}"
 _USER = r"[A-Za-z_][\w.-]{0,63}"

@@ -11,12 +11,12 @@ from typing import Any
 
 from preflight.collector.redact import MARK, is_secret
 from preflight.collector.redact import redact as without_secrets
-from preflight.redact import find, folders, own, tables
-from preflight.redact.keyed import Keyed
-from preflight.redact.names import WORD, Names
-from preflight.redact.shapes import SHAPES, Shapes
-from preflight.redact.where import OWNER
-from preflight.redact.words import TOPS, is_domain
+from preflight.redact import name_finder, own_output, structured_text, user_folders
+from preflight.redact.address_aliases import Keyed
+from preflight.redact.aliases import WORD, Names
+from preflight.redact.identifier_patterns import SHAPES, Shapes
+from preflight.redact.name_places import OWNER
+from preflight.redact.public_words import TOPS, is_domain
 
 #: What separates, other than a character that no name has: colours, escapes of JSON and HTML, `%2F` of addresses.
 _COLOUR = re.compile(r"(?:\x1b|\\x1b|\\u001b|\\033|␛)\[(?:[0-9;?]{1,32}[A-Za-z]|[mKHJ])", re.I)
@@ -101,30 +101,30 @@ class Redactor:
         if "[" in text:
             text = _COLOUR.sub("", text)
         self.shapes.learn(text)
-        find.in_text(text, self._learn)
-        own.in_text(text, self._learn, set() if formats is None else formats)
-        for name in find.domains(text):
+        name_finder.in_text(text, self._learn)
+        own_output.in_text(text, self._learn, set() if formats is None else formats)
+        for name in name_finder.domains(text):
             first, _, rest = name.partition(".")
             self.names.learn(
                 "domain", rest if is_domain(rest) and self.names.kind(first) in ("host", "switch") else name
             )
         for match in OWNER.finditer(text):
-            if folders.owns(match[1], bool(match[2])):
+            if user_folders.owns(match[1], bool(match[2])):
                 self.names.learn("user", match[1])
 
     def learn_value(self, value: Any, key: str = "", ours: bool = False) -> None:
         """Learn from a JSON value: evidence, a report, anything; ``key`` is under which it stood."""
         if isinstance(value, str):
-            find.by_key(key, value, self._learn, ours)
+            name_finder.by_key(key, value, self._learn, ours)
             self.learn(value)
         elif self._is_known(value, key, ours):
             pass
         elif isinstance(value, dict):
             if "schema" in value:
                 ours = ours or str(value["schema"]).startswith("preflight.")
-                find.in_document(value, self._learn)
+                name_finder.in_document(value, self._learn)
             if isinstance(value.get("netmask"), str) and isinstance(value.get("address"), str):
-                self.shapes.learn_network(value["address"], tables.prefix_length(value["netmask"]))
+                self.shapes.learn_network(value["address"], structured_text.prefix_length(value["netmask"]))
             for name, part in value.items():
                 if len(name) > 24:
                     self.learn(name)
@@ -155,7 +155,7 @@ class Redactor:
         if kind == "person":
             self._people.add(name)
             return name
-        names = tables.unfolded(name, _MOST_FOLDED) if "[" in name else [name]
+        names = structured_text.unfolded(name, _MOST_FOLDED) if "[" in name else [name]
         for one in names:
             if not SHAPES.fullmatch(one):
                 self.names.learn(kind, one)
@@ -181,7 +181,11 @@ class Redactor:
             ours = ours or str(value.get("schema", "")).startswith("preflight.")
             made: dict[str, Any] = {}
             for name, part in value.items():
-                put = self._shaped(part) if name.startswith(_LISTINGS) else tables.record(self.shapes, name, part)
+                put = (
+                    self._shaped(part)
+                    if name.startswith(_LISTINGS)
+                    else structured_text.record(self.shapes, name, part)
+                )
                 alias = self._distinct(self.text(name), made)
                 made[alias] = self.value(part, _named(value, name), ours) if put is None else put
             return made
@@ -201,7 +205,7 @@ class Redactor:
         return [self._shaped(part) for part in value] if isinstance(value, list) else value
 
     def _string(self, value: str, key: str, ours: bool = False) -> str:
-        put = find.by_key(key, value, self._in_place, ours)
+        put = name_finder.by_key(key, value, self._in_place, ours)
         if put != value:
             return put
         if ours and key in _OUR_WORDS:
@@ -230,9 +234,9 @@ class Redactor:
         ):  # what sets a colour is white space, and stands again where it stood
             colours = iter(_ESCAPE.findall(text))
             return re.sub("\x1c", lambda _: next(colours, ""), self._redacted(_ESCAPE.sub("\x1c", text), secrets))
-        text = tables.in_text(self.shapes, without_secrets(text) if secrets else text)
+        text = structured_text.in_text(self.shapes, without_secrets(text) if secrets else text)
         if self.names.only_in_place or self._people:
-            text = find.in_text(text, self._in_place)
+            text = name_finder.in_text(text, self._in_place)
         if "+cuda" in text:
             text = _GLUED.sub(lambda match: match[1] + _NAME.sub(self._name, match[2]), text)
         if "[" in text:
@@ -244,7 +248,7 @@ class Redactor:
         if kind == "person":
             return self.names.alias(kind, name)
         if "[" in name:
-            names = tables.unfolded(name, _MOST_FOLDED)
+            names = structured_text.unfolded(name, _MOST_FOLDED)
             return self._aliases(kind, names) if names[0] in self.names.only_in_place else name
         return self.names.alias(kind, name) if name in self.names.only_in_place else name
 
@@ -265,7 +269,7 @@ class Redactor:
                 self._runs[run] = made, self.hosts_replaced - before
             return made
         if match["home"]:
-            return folders.aliased(match["home"], self.names, self._words)
+            return user_folders.aliased(match["home"], self.names, self._words)
         return SHAPES.sub(self.shapes.replace, match[0]) if match["system"] else match[0]
 
     def _run(self, match: re.Match[str]) -> str:
@@ -331,7 +335,7 @@ class Redactor:
         return made
 
     def _folded_anew(self, match: re.Match[str]) -> str:
-        names = tables.unfolded(_SPACES.sub("", match[0]), _MOST_FOLDED)
+        names = structured_text.unfolded(_SPACES.sub("", match[0]), _MOST_FOLDED)
         kinds = {self.names.kind(name) for name in names[:1]} & {"host", "switch"}
         if not kinds:
             return match[0]

@@ -17,9 +17,9 @@ from typing import Any, Protocol
 from preflight.cluster import Cluster
 from preflight.evidence import Evidence, EvidenceError, Pair, from_document
 from preflight.facts import NodeFacts, perftest, ping
-from preflight.pair import ends, kinds, paths
-from preflight.pair.ends import End, EndpointError, Wanted
-from preflight.pair.kinds import KINDS, PATH_MTU, Kind
+from preflight.pair import endpoints, path_mtu, tests
+from preflight.pair.endpoints import End, EndpointError, Wanted
+from preflight.pair.tests import KINDS, PATH_MTU, Kind
 from preflight.probes import PROBES, Probe, plan
 
 #: Which of the usual probes tell of a node's ends: RDMA, addresses, limits, and what a job's ports are known from.
@@ -123,7 +123,7 @@ def _carry_out(
 ) -> None:
     nodes = [NodeFacts(side.evidence) for side in (server, client)]
     try:
-        here, there = (ends.end(node, cluster.site(node), wanted) for node in nodes)
+        here, there = (endpoints.end(node, cluster.site(node), wanted) for node in nodes)
     except (EndpointError, EvidenceError) as error:
         for side, peer, role in ((server, client, "server"), (client, server, "client")):
             value = {"role": role, "peer": peer.host}
@@ -135,7 +135,7 @@ def _carry_out(
             lambda: _path(client, there, here, "client", limit_s),
         )
     else:
-        port = ends.free_port(nodes[0], wanted.port)
+        port = endpoints.free_port(nodes[0], wanted.port)
         _exchange(KINDS[name], server, client, here, there, wanted, port, connect, limit_s)
 
 
@@ -146,8 +146,8 @@ def _exchange(
     kind: Kind, server: Side, client: Side, here: End, there: End, wanted: Wanted, port: int, connect: Connect,
     limit_s: float,
 ) -> None:  # fmt: skip
-    serve = kinds.command(kind, here, there, wanted, port)
-    call = kinds.command(kind, there, here, wanted, port, here.address)
+    serve = tests.command(kind, here, there, wanted, port)
+    call = tests.command(kind, there, here, wanted, port, here.address)
     served: dict[str, dict[str, Any]] = {}
     with connect(server.host) as line:
 
@@ -201,9 +201,9 @@ def _path(side: Side, own: End, peer: End, role: str, limit_s: float) -> None:
     version = 6 if ":" in own.address else 4
     sizes: dict[int, str] = {}
     asked: dict[int, ping.Ping] = {}
-    following: Sequence[int] = paths.first(own.interface_mtu or 1500, version)
+    following: Sequence[int] = path_mtu.first(own.interface_mtu or 1500, version)
     while following and time.monotonic() < until:
-        commands = {size: paths.command(version, own.address, peer.address, size) for size in following}
+        commands = {size: path_mtu.command(version, own.address, peer.address, size) for size in following}
         records = side.ask(list(commands.values()), _PING_S)
         side.keep(records)
         sizes |= {size: f"cmd:{shlex.join(words)}" for size, words in commands.items()}
@@ -214,7 +214,7 @@ def _path(side: Side, own: End, peer: End, role: str, limit_s: float) -> None:
             except ValueError:
                 break
         else:
-            following = paths.following(paths.bracket(asked))
+            following = path_mtu.following(path_mtu.bracket(asked))
             continue
         break
     note = _note(PATH_MTU, role, own, peer, 0, "", Wanted())

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import chain, count
 
-from preflight.redact.keyed import Keyed
-from preflight.redact.words import ACCOUNTS, SELF, is_public, vocabulary
+from preflight.redact.address_aliases import Keyed
+from preflight.redact.public_words import ACCOUNTS, SELF, is_public, vocabulary
 
 #: What aliases of each kind begin with, and another beginning where a name of the site begins like that.
 _STEMS = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from preflight.redact.names import WORD, Names
-from preflight.redact.words import NO_USERS, vocabulary
+from preflight.redact.aliases import WORD, Names
+from preflight.redact.public_words import NO_USERS, vocabulary
 
 #: Endings of files.
 _FILE = re.compile(

@@ -13,9 +13,9 @@ from preflight.checks import pair as checks
 from preflight.console import UsageError, progress
 from preflight.evidence import Evidence
 from preflight.manner import DEADLINE_S, Manner
-from preflight.pair.ends import Wanted
-from preflight.pair.kinds import USUAL
-from preflight.pair.run import Transport, carry_out
+from preflight.pair.endpoints import Wanted
+from preflight.pair.execute import Transport, carry_out
+from preflight.pair.tests import USUAL
 from preflight.session import Session
 
 __all__ = ["Wanted", "ask"]

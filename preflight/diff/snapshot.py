@@ -8,7 +8,7 @@ from typing import Any
 
 from preflight.archive import ArchiveError
 from preflight.cluster import Cluster
-from preflight.diff.profile import profile
+from preflight.diff.node_profile import profile
 from preflight.errors import PreflightError
 from preflight.facts import NodeFacts
 from preflight.judge import judge

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from preflight.redact.keyed import Keyed
+from preflight.redact.address_aliases import Keyed
 
 _HEX = "[0-9A-Fa-f]"
 _BEFORE, _AFTER = "(?<![0-9A-Za-z_])", "(?![0-9A-Za-z_])"

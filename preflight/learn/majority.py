@@ -9,7 +9,7 @@ from typing import Any
 from preflight.facts.fleet import vote
 from preflight.hardware import Part
 from preflight.lean import dataclass, replace
-from preflight.learn.shown import Shown
+from preflight.learn.node_values import Shown
 from preflight.nodeset import fold, is_name, unfold
 
 #: What a training fabric customarily has at least: the largest RDMA MTU, and Ethernet frames that hold it.

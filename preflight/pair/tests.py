@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from preflight.pair.ends import End, Wanted
+from preflight.pair.endpoints import End, Wanted
 
 #: Seconds of traffic at line rate that a bandwidth test asks for; a slower path takes longer.
 TRAFFIC_S = 2.0

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from preflight.redact import columns, lists, own
-from preflight.redact.where import NUMBERED, PLACES
-from preflight.redact.words import ACCOUNTS, NO_USERS, is_domain
+from preflight.redact import columns, lists, own_output
+from preflight.redact.name_places import NUMBERED, PLACES
+from preflight.redact.public_words import ACCOUNTS, NO_USERS, is_domain
 
 #: Called with the kind of a name and the name; returns what to put in its place.
 Found = Callable[[str, str], str]
@@ -105,7 +105,7 @@ def by_key(key: str, value: str, found: Found, ours: bool = False) -> str:
 
     ``ours``: the key stands in a document of preflight, where nodes are named under some more.
     """
-    if ours and key in own.KEYS:
+    if ours and key in own_output.KEYS:
         return value if " " in value else _name("host", value, found) if not value.startswith("@") else value
     kind = _KEYS.get(key.lower())
     if kind is None and key.lower() in _MAYBE_HOSTS and NUMBERED.fullmatch(value):

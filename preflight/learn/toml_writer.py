@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from preflight.lean import dataclass
 from preflight.learn.classes import Kind
-from preflight.learn.faults import Fault
-from preflight.learn.values import Value, written
+from preflight.learn.majority import Value, written
+from preflight.learn.self_check import Fault
 from preflight.nodeset import fold, is_name, unfold
 
 _WIDTH = 110
