@@ -19,9 +19,9 @@ def main(what: str, folder: Path) -> None:
     """Print ``ok`` for each host that answers, then what starting up took."""
     began_s = time.clock_gettime(time.CLOCK_BOOTTIME) - _age_s()
     from preflight import probes
-    from preflight.transport.ssh import SshOptions, SshTransport
-    from preflight.transport.ssh_script import Script
-    from preflight.transport.ssh_session import Session
+    from preflight.transport.ssh.inline_connection import Script
+    from preflight.transport.ssh.paramiko_transport import SshOptions, SshTransport
+    from preflight.transport.ssh.session import Session
 
     hosts = (folder / "hosts").read_text(encoding="utf-8").split()
     text = folder / "text"

@@ -24,7 +24,7 @@ def start() -> None:
     """Start this node's collector."""
     import gc
 
-    from preflight.transport.local import start_ahead
+    from preflight.transport.local.node import start_ahead
 
     gc.disable()  # until all is imported: none of that is ever garbage (``asking.this_node``)
     start_ahead()

@@ -68,7 +68,7 @@ def this_node(
     ``meanwhile`` is called once the node is being asked: there is time to prepare for its answer. ``name`` is what to
     call it instead of by its host name.
     """
-    from preflight.transport.local import collect
+    from preflight.transport.local.node import collect
 
     node = name or os.uname().nodename
     plan = plans(probes, cluster, manner, sweeper([node], cluster, manner))(node, manner.limits(DEADLINE_S))

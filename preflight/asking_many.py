@@ -15,10 +15,10 @@ from preflight.manner import DEADLINE_S, FLEET_DEADLINE_S, Manner, plans, sweepe
 if TYPE_CHECKING:
     from preflight.evidence import Evidence
     from preflight.session import Session
-    from preflight.transport.auto import AutoTransport
-    from preflight.transport.piped import PipedTransport
-    from preflight.transport.srun import Srun
-    from preflight.transport.ssh import SshTransport
+    from preflight.transport.child_transport import PipedTransport
+    from preflight.transport.slurm.srun import Srun
+    from preflight.transport.ssh.automatic import AutoTransport
+    from preflight.transport.ssh.paramiko_transport import SshTransport
 
 
 def targets(
@@ -40,8 +40,8 @@ def targets(
 
 def _selected(selector: str, other: object, manner: Manner) -> tuple[str, ...]:
     """Return the names of the pods with these labels that have not ended."""
-    from preflight.transport.kubectl import find
-    from preflight.transport.outcome import TransportError
+    from preflight.transport.errors import TransportError
+    from preflight.transport.kubernetes.kubectl import find
 
     if other:
         raise UsageError("--pods says which: give it, or other targets, not both")
@@ -61,7 +61,7 @@ def fleet(hosts: Sequence[str], session: Session, manner: Manner) -> Sequence[Ev
     from preflight.fleet import Event, Limits, gather, interruptible
     from preflight.progress import Progress
     from preflight.saved import Spool
-    from preflight.transport.srun import Srun
+    from preflight.transport.slurm.srun import Srun
 
     run_s = manner.limits(FLEET_DEADLINE_S)
     limits = Limits(manner.fanout, min(DEADLINE_S + manner.extra_s, run_s), run_s)
@@ -117,21 +117,21 @@ def _already(hosts: Sequence[str], session: Session, plan: Mapping[str, Any], ma
 @contextmanager
 def connection(hosts: Sequence[str], manner: Manner) -> Iterator[AutoTransport | SshTransport | PipedTransport | Srun]:
     """Yield a transport to these hosts; closing it at the end also ends what still runs there."""
-    from preflight.transport.outcome import TransportError
+    from preflight.transport.errors import TransportError
 
     transport: AutoTransport | SshTransport | PipedTransport | Srun
     try:
         if manner.via == "srun":
             from preflight.nodeset import fold_for_slurm
-            from preflight.transport.srun import Srun
+            from preflight.transport.slurm.srun import Srun
 
             transport = Srun(manner.job or os.environ.get("SLURM_JOB_ID"), fold_for_slurm)
         elif manner.via == "kubectl":
-            from preflight.transport.kubectl import KubectlTransport
+            from preflight.transport.kubernetes.kubectl import KubectlTransport
 
             transport = KubectlTransport(manner.kubectl)
         elif manner.via == "openssh":
-            from preflight.transport.openssh import OpenSshTransport
+            from preflight.transport.ssh.openssh import OpenSshTransport
 
             transport = OpenSshTransport(manner.ssh_config, hosts, manner.connect_timeout_s)
         else:
@@ -148,18 +148,18 @@ def connection(hosts: Sequence[str], manner: Manner) -> Iterator[AutoTransport |
 def _ssh(hosts: Sequence[str], manner: Manner) -> AutoTransport | SshTransport | PipedTransport:
     """Return SSH with paramiko, which ``auto`` leaves where a host needs more; raises TransportError."""
     try:
-        from preflight.transport.ssh import SshOptions, SshTransport
+        from preflight.transport.ssh.paramiko_transport import SshOptions, SshTransport
     except ModuleNotFoundError as error:  # preflight as one file: paramiko's cryptography is compiled
         if manner.via != "auto":
             raise UsageError(
                 f"no SSH: there is no {error.name} in this preflight; use --via openssh, or install gpu-preflight"
             ) from None
-        from preflight.transport.openssh import OpenSshTransport
+        from preflight.transport.ssh.openssh import OpenSshTransport
 
         every = OpenSshTransport(manner.ssh_config, hosts, manner.connect_timeout_s)
         every.through_openssh = dict.fromkeys(hosts, f"there is no {error.name} in this preflight")
         return every
-    from preflight.transport.auto import AutoTransport
+    from preflight.transport.ssh.automatic import AutoTransport
 
     kind = AutoTransport if manner.via == "auto" else SshTransport
     return kind(SshOptions(manner.ssh_config, connect_timeout_s=manner.connect_timeout_s), hosts)
@@ -169,6 +169,6 @@ def _advise(answers: Sequence[Evidence]) -> None:
     """Print the one cure for all host keys that were refused."""
     refused = [e.node for e in answers if e.no_answer is not None and e.no_answer.get("phase") == "host-key"]
     if len(refused) > 1:
-        from preflight.transport.host_keys import bulk_cure
+        from preflight.transport.ssh.host_keys import bulk_cure
 
         say(f"once you have checked the host keys of {len(refused)} hosts: {bulk_cure(refused)}\n", sys.stderr)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from preflight.cluster import Cluster
     from preflight.probes import Probe
-    from preflight.transport.kubectl import Kubectl
+    from preflight.transport.kubernetes.kubectl import Kubectl
 
 #: Seconds for everything: on this node, and for many; a single one of many has as long as this node.
 DEADLINE_S, FLEET_DEADLINE_S = 60.0, 600.0
@@ -49,7 +49,7 @@ class Manner:
     @property
     def kubectl(self) -> Kubectl:
         """How kubectl is called."""
-        from preflight.transport.kubectl import Kubectl
+        from preflight.transport.kubernetes.kubectl import Kubectl
 
         return Kubectl(self.namespace or "", self.container or "")
 

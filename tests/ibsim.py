@@ -293,7 +293,7 @@ class IbSim:
 
     def _sweep(self, node: str, at: str, host: str, device: str | None, window_s: float | None,
                meanwhile: Sequence[str]) -> Evidence:  # fmt: skip
-        from preflight.transport.local import collect
+        from preflight.transport.local.node import collect
 
         before = os.environ["PATH"]
         os.environ["PATH"] = f"{self.folder_of_tools(host)}:{before}"

@@ -176,14 +176,14 @@ def test_usage_mistakes_exit_2_and_touch_nothing(
     arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("preflight.transport.local.collect", lambda *a, **k: pytest.fail("a node was asked"))
+    monkeypatch.setattr("preflight.transport.local.node.collect", lambda *a, **k: pytest.fail("a node was asked"))
     assert said in run(*arguments, expect=2)
 
 
 def test_a_wrong_cluster_file_is_told_before_anything_is_touched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("preflight.transport.local.collect", lambda *a, **k: pytest.fail("a node was asked"))
+    monkeypatch.setattr("preflight.transport.local.node.collect", lambda *a, **k: pytest.fail("a node was asked"))
     path = tmp_path / "cluster.toml"
     path.write_text("[class.a]\ngpuss = 8\n")
     assert f"{path}:2: class.a.gpuss: unknown key - did you mean gpus?" in run(

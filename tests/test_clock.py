@@ -16,9 +16,9 @@ READERS = {
     "preflight/gate/node_hook.py": "date of the evidence", "preflight/gate/gate_run.py": "date of the verdict",
     "preflight/gate/slurm/drain.py": "age of marks in Slurm",
     "preflight/history/findings_history.py": "date of a report",
-    "preflight/session.py": "date of the report", "preflight/transport/local.py": "date of the evidence",
-    "preflight/transport/outcome.py": "date of the evidence",
-    "preflight/transport/ssh_session.py": "host keys that expire",
+    "preflight/session.py": "date of the report", "preflight/transport/local/node.py": "date of the evidence",
+    "preflight/transport/errors.py": "date of the evidence",
+    "preflight/transport/ssh/session.py": "host keys that expire",
 }  # fmt: skip
 
 _CLOCKS = {("time", "time"), ("time", "gmtime"), ("time", "localtime"), ("datetime", "now"), ("datetime", "utcnow"),

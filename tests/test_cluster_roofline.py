@@ -43,7 +43,7 @@ def refused(text: str) -> str:
 
 def test_a_floor_above_the_roofline_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """L28: 900 GB/s on eight H100: exit 2 with line, limit and cure, before any node is asked."""
-    monkeypatch.setattr("preflight.transport.local.collect", lambda *a, **k: pytest.fail("a node was asked"))
+    monkeypatch.setattr("preflight.transport.local.node.collect", lambda *a, **k: pytest.fail("a node was asked"))
     path = tmp_path / "cluster.toml"
     path.write_text(PAIRS.format(part="HGX H100", floor=900))
     result = CliRunner().invoke(main, ["check", "--cluster", str(path)])

@@ -29,7 +29,7 @@ from hypothesis import strategies as st
 
 from preflight import probes
 from preflight.collector import paths, present
-from preflight.transport import local
+from preflight.transport.local import node
 from tests.stopwatch import Stopwatch
 
 NOBODY = 65534
@@ -66,7 +66,7 @@ def make_plan(asked: list[dict[str, Any]], deadline_s: float = 8, **more: Any) -
 def collect(*asked: dict[str, Any], deadline_s: float = 8, python: str = sys.executable, **more: Any) -> dict[str, Any]:
     """Collect over the real path, within the time that the transport allows, in a valid document."""
     watch = Stopwatch()
-    document = local.collect(make_plan(list(asked), deadline_s, **more), python)
+    document = node.collect(make_plan(list(asked), deadline_s, **more), python)
     assert watch.seconds < deadline_s + 1
     jsonschema.validate(document, EVIDENCE)
     assert "no_answer" not in document, document
@@ -404,7 +404,8 @@ def test_what_this_user_may_not_kill_is_abandoned(ordinary: str, shared: Path, m
 def test_whoever_dies_the_probes_die_too(victim: str, marker: str) -> None:
     plan = make_plan([shell(f"trap '' TERM HUP; sleep {marker}; sleep {marker}", 60)], 60)
     plan["probes"] += [shell(f"setsid sleep {marker}", 60), ask("file", f"/{marker}")]
-    source = "import json, sys; from preflight.transport import local; print(local.collect(json.loads(sys.argv[1])))"
+    source = "import json, sys; from preflight.transport.local import node as local; "
+    source += "print(local.collect(json.loads(sys.argv[1])))"
     argv = [sys.executable, "-c", source, json.dumps(plan)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, cwd=Path(__file__).parents[1]) as caller:
         until = time.monotonic() + 60
@@ -723,7 +724,7 @@ def test_planted_secrets_never_leave_the_node(tmp_path: Path, monkeypatch: pytes
 def test_the_whole_probe_table_gives_a_valid_document() -> None:
     plan = probes.plan(probes.PROBES, node="gpu001", deadline_s=20)
     jsonschema.validate(plan, PLAN)
-    document = local.collect(plan)
+    document = node.collect(plan)
     jsonschema.validate(document, EVIDENCE)
     assert document["node"] == "gpu001"
     assert document["collector"]["deadline_s"] == 20
@@ -741,6 +742,6 @@ def test_an_unknown_kind_costs_only_its_own_answer() -> None:
     plan = make_plan([shell("echo hi")])
     plan["probes"].append({"key": "dream:x", "kind": "dream", "target": "x", "timeout_s": 1})
     plan["probes"].append({"key": "cmd:x", "kind": "cmd", "target": "x", "timeout_s": 1})
-    found = local.collect(plan)["records"]
+    found = node.collect(plan)["records"]
     assert found["dream:x"]["status"] == found["cmd:x"]["status"] == "error"
     assert found["cmd:echo hi"]["status"] == "ok"

@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 
 from preflight import probes
-from preflight.transport import local
+from preflight.transport.local import node
 
 NAMES = (*(f"python3.{minor}" for minor in range(6, 16)), "python3", "pypy3")
 IDENTIFY = (
@@ -66,7 +66,7 @@ def test_the_collector_runs(version: str, tmp_path: Path, monkeypatch: pytest.Mo
     asked.append({"key": "psutil:virtual_memory", "kind": "psutil", "target": "virtual_memory", "timeout_s": 5})
     plan = probes.plan(probes.PROBES, node="gpu001", deadline_s=10)
     plan["probes"] += asked
-    document = local.collect(plan, INTERPRETERS[version])
+    document = node.collect(plan, INTERPRETERS[version])
     schema = json.loads((resources.files("preflight.schemas") / "evidence-1.json").read_text(encoding="utf-8"))
     jsonschema.validate(document, schema)
     assert "no_answer" not in document, document

@@ -21,7 +21,7 @@ from preflight.evidence import from_document
 from preflight.judge import judge
 from preflight.model import Scope
 from preflight.probes import PROBES, plan
-from preflight.transport import local
+from preflight.transport.local import node
 from tests import hostroot, podman
 from tests.fixture import FIXTURES
 from tests.machines import hgx_h100, with_nic
@@ -109,7 +109,7 @@ def verdicts(command: list[str], tmp_path: Path) -> Verdicts:
     # a session of its own: the transport ends our process group, podman takes its container away afterwards
     python.write_text(f'#!/bin/sh\nexec setsid -w {shlex.join(command)} "$@"\n', encoding="utf-8")
     python.chmod(0o755)
-    evidence = from_document(local.collect(plan(PROBES, node=NAME, deadline_s=60), str(python)), NAME)
+    evidence = from_document(node.collect(plan(PROBES, node=NAME, deadline_s=60), str(python)), NAME)
     assert evidence.no_answer is None, evidence.no_answer
     assert evidence.collector["where"] == "container"
     report = judge([evidence], CHECKS, load(FIXTURES / "nodes" / f"{NAME}.toml"))

@@ -157,9 +157,10 @@ def test_a_command_never_takes_more_than_half_a_gigabyte(tmp_path: Path) -> None
 PLAIN = {
     "preflight/decoding.py", "preflight/report_file.py", "preflight/schemas/conform.py", "preflight/reads.py",
     "preflight/history/store.py", "preflight/saved.py",
-    "preflight/facts/nccl_lint/variables.py", "preflight/facts/torch_trace/values.py", "preflight/transport/srun.py",
+    "preflight/facts/nccl_lint/variables.py", "preflight/facts/torch_trace/values.py",
+    "preflight/transport/slurm/srun.py",
     "preflight/facts/torch_trace/printed.py", "preflight/facts/nccl_log/prefix.py", "preflight/reading/marks.py",
-    "preflight/reading/kinds/host.py", "preflight/transport/srun_lines.py", "preflight/transport/ship.py",
+    "preflight/reading/kinds/host.py", "preflight/transport/slurm/line_protocol.py", "preflight/transport/payload.py",
 }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from preflight.transport import remote, ship
+from preflight.transport import bootstrap_protocol, payload
 
 ROOT = Path(__file__).resolve().parent.parent
 DEPLOY = ROOT / "deploy"
@@ -143,8 +143,12 @@ def test_commands_of_containers(trap: Trap, installed: Path, name: str) -> None:
 def test_the_collector_of_a_node(trap: Trap) -> None:
     """What ssh, kubectl and srun start there, and what this node starts for itself."""
     plan = {"schema": "preflight.plan/1", "probes": []}
-    given = remote.OPENING + remote.request(plan)
-    for argv in (["sh", "-c", remote.SCRIPT], list(remote.WITHOUT_SHELL), [sys.executable, *ship.OPTIONS, ship.BOOT]):
+    given = bootstrap_protocol.OPENING + bootstrap_protocol.request(plan)
+    for argv in (
+        ["sh", "-c", bootstrap_protocol.SCRIPT],
+        list(bootstrap_protocol.WITHOUT_SHELL),
+        [sys.executable, *payload.OPTIONS, payload.BOOT],
+    ):
         trap.run(argv, given)
     trap.run([f"{sys.prefix}/bin/python", "-I", "-m", "preflight", "check", "--only", "host.shm"])
     assert not trap.sprung

@@ -24,7 +24,7 @@ from preflight.evidence import from_document
 from preflight.facts.pod import is_device, is_gpu, is_rdma, parse_pod, variable_of
 from preflight.judge import judge
 from preflight.probes import Probe, plan
-from preflight.transport import local
+from preflight.transport.local import node
 from tests.apiserver import NAMESPACE, TOKEN, ApiServer, Pod
 from tests.stopwatch import Stopwatch
 from tests.test_container import BWRAP
@@ -242,7 +242,7 @@ def test_a_collector_in_a_container_tells_what_its_pod_was_given(server: ApiServ
     python.chmod(0o755)
     probes = [Probe("kube", "pod", "", 5), Probe("env", "process", ""), Probe("dir", "/dev/infiniband", ""),
               Probe("dir", "/sys/class/infiniband", ""), Probe("dir", "/sys/bus/pci/devices", "")]  # fmt: skip
-    document = local.collect(plan(probes, node="", deadline_s=20), str(python))
+    document = node.collect(plan(probes, node="", deadline_s=20), str(python))
     assert TOKEN not in json.dumps(document)
     evidence = from_document(document, "pod")
     assert evidence.collector["where"] == "container"

@@ -18,9 +18,9 @@ import jsonschema
 import pytest
 
 from preflight import probes
-from preflight.transport import kubectl_words
-from preflight.transport.kubectl import Kubectl, KubectlTransport, find
-from preflight.transport.outcome import TransportError
+from preflight.transport.errors import TransportError
+from preflight.transport.kubernetes import error_messages
+from preflight.transport.kubernetes.kubectl import Kubectl, KubectlTransport, find
 from tests.apiserver import NAMESPACE, ApiServer, Pod
 from tests.stopwatch import Stopwatch
 from tests.test_container import BWRAP
@@ -343,7 +343,7 @@ def test_pods_only_with_kubectl(server: ApiServer) -> None:
     ],
 )  # fmt: skip
 def test_words_of_kubectl(said: bytes, phase: str, reason: str) -> None:
-    answer = kubectl_words.meaning(said, "training").answer
+    answer = error_messages.meaning(said, "training").answer
     assert (answer.phase, reason in answer.reason) == (phase, True), answer.reason
 
 

@@ -22,7 +22,7 @@ from preflight.model import failed, passed
 from preflight.pair import endpoints as pair_ends
 from preflight.pair import tests as pair_kinds
 from preflight.probes import PROBES, Probe, plan
-from preflight.transport import local
+from preflight.transport.local import node as local
 from tests import machines
 from tests.fixture import cases, evidence, whole_node
 from tests.lessons import FALSE_ALARMS, NODE, XID
@@ -93,7 +93,7 @@ def test_a_cluster_file_that_says_nothing_ends_the_run(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """L01: exit 2, and no node is asked."""
-    monkeypatch.setattr("preflight.transport.local.collect", lambda *a, **k: pytest.fail("a node was asked"))
+    monkeypatch.setattr("preflight.transport.local.node.collect", lambda *a, **k: pytest.fail("a node was asked"))
     path = tmp_path / "cluster.toml"
     make: dict[str, Callable[[], object]] = {
         "missing": lambda: None,

@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 
 from preflight import evidence, probes
 from preflight.collector import frame
-from preflight.transport import local, ship
+from preflight.transport import payload as ship
+from preflight.transport.local import node as local
 from tests.stopwatch import Stopwatch
 
 EVIDENCE = json.loads((resources.files("preflight.schemas") / "evidence-1.json").read_text(encoding="utf-8"))

@@ -78,8 +78,8 @@ def _main(via: str, server: str) -> None:
     from preflight.judge import judge
     from preflight.reports.text_report import render
     from preflight.targets import resolve
-    from preflight.transport.openssh import OpenSshTransport
-    from preflight.transport.ssh import SshOptions, SshTransport
+    from preflight.transport.ssh.openssh import OpenSshTransport
+    from preflight.transport.ssh.paramiko_transport import SshOptions, SshTransport
 
     threading.Thread(target=_serve, args=(server,), daemon=True).start()
     with Farm(REAL) as farm, tempfile.TemporaryDirectory() as folder:

@@ -16,8 +16,8 @@ from preflight.checks import registry
 from preflight.evidence import Evidence, from_document
 from preflight.judge import judge
 from preflight.reports import verdict
-from preflight.transport.ssh import SshOptions, SshTransport
-from preflight.transport.switch_cli import network_switch
+from preflight.transport.ssh.paramiko_transport import SshOptions, SshTransport
+from preflight.transport.ssh.switch_cli import network_switch
 from tests.fixture import whole_node
 from tests.sshfarm import Farm, View
 from tests.sshfarm.marks import needs_farm

@@ -13,9 +13,9 @@ import jsonschema
 import pytest
 
 from preflight import probes
-from preflight.transport import openssh_words
-from preflight.transport.openssh import OpenSshTransport
-from preflight.transport.outcome import TransportError
+from preflight.transport.errors import TransportError
+from preflight.transport.ssh import error_messages
+from preflight.transport.ssh.openssh import OpenSshTransport
 from tests.sshfarm import Farm, View, Wire, free_port, public
 from tests.sshfarm.marks import needs_farm, needs_shell
 from tests.stopwatch import Stopwatch
@@ -299,6 +299,6 @@ def test_no_ssh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_words_of_ssh(stderr: bytes, phase: str, said: str, busy: bool) -> None:
-    meaning = openssh_words.meaning(stderr)
+    meaning = error_messages.meaning(stderr)
     assert (meaning.answer.phase, meaning.busy) == (phase, busy)
     assert said in meaning.answer.reason

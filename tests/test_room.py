@@ -11,7 +11,7 @@ import pytest
 from preflight import decoding, saved
 from preflight.collector import frame
 from preflight.evidence import Evidence, from_document
-from preflight.transport.room import Room
+from preflight.transport.answer_memory import Room
 from tests.test_decoding import MIB, evidence, framed, shaped
 
 

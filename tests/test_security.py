@@ -16,7 +16,7 @@ from preflight.gate import outputs
 from preflight.gate.verdict import Verdict
 from preflight.manner import Manner, plans
 from preflight.probes import Probe, plan
-from preflight.transport import local
+from preflight.transport.local import node
 
 NOBODY = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="root is needed to make files of somebody else")
@@ -67,7 +67,7 @@ def test_root_runs_no_tool_that_somebody_else_could_have_put_there(
     monkeypatch.setenv("PATH", f"{named}:/usr/bin:/bin" if "PATH" in by else "/usr/bin:/bin")
     probe = Probe("cmd", found.name, "a tool of nobody's")
     asked = plan([probe], node="x", deadline_s=10, tools=[str(named)] if by == "the cluster file" else [])
-    record = local.collect(asked)["records"][probe.key]
+    record = node.collect(asked)["records"][probe.key]
     assert record["status"] == "denied", record
     assert f"that in {named} is not run" in record["why"]
     assert str(named) not in tools.search_path().split(":")
@@ -79,7 +79,7 @@ def test_a_folder_that_only_root_changes_counts(by: str, tmp_path: Path, monkeyp
     monkeypatch.setenv("PATH", f"{found.parent}:/usr/bin" if by == "PATH" else "/usr/bin")
     probe = Probe("cmd", found.name, "a tool of the site")
     asked = plan([probe], node="x", deadline_s=10, tools=[str(found.parent)] if by != "PATH" else [])
-    assert local.collect(asked)["records"][probe.key]["out"] == "ran\n"
+    assert node.collect(asked)["records"][probe.key]["out"] == "ran\n"
 
 
 @pytest.mark.parametrize("path", ["", ".", "bin", "::", "relative/bin:."])

@@ -24,7 +24,7 @@ from preflight.judge import judge
 from preflight.model import Scope
 from preflight.probes import PROBES, plan
 from preflight.sudoers import sudoers
-from preflight.transport import local
+from preflight.transport.local import node as local
 from tests import hostroot
 from tests.fixture import FIXTURES
 from tests.machines import hgx_h100, with_nic

@@ -31,8 +31,8 @@ from preflight.manner import Manner, plans
 from preflight.reports.text_report import render
 from preflight.reports.visible import fold
 from preflight.targets import bad_nodes, resolve
-from preflight.transport.openssh import OpenSshTransport
-from preflight.transport.ssh import SshOptions, SshTransport
+from preflight.transport.ssh.openssh import OpenSshTransport
+from preflight.transport.ssh.paramiko_transport import SshOptions, SshTransport
 from tests import hostroot
 from tests.machines import Machine, hgx_h100, with_nic
 from tests.machines.files import cluster_toml

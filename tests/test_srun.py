@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from preflight.collector import frame
-from preflight.transport import srun_lines
-from preflight.transport.outcome import NoAnswer
-from preflight.transport.srun_lines import Tasks
-from preflight.transport.srun_words import meaning
+from preflight.transport.errors import NoAnswer
+from preflight.transport.slurm import line_protocol
+from preflight.transport.slurm.error_messages import meaning
+from preflight.transport.slurm.line_protocol import Tasks
 from tests.slurm import Slurm, missing
 from tests.stopwatch import Stopwatch
 
@@ -45,7 +45,7 @@ import json, sys, threading
 from types import SimpleNamespace
 from preflight.evidence import to_document
 from preflight.probes import plan
-from preflight.transport.srun import Srun
+from preflight.transport.slurm.srun import Srun
 job, hosts, path, node_s, run_s = sys.argv[1:6]
 asked = {"key": "file:" + path, "kind": "file", "target": path, "timeout_s": 5.0}
 def plan_for(node, deadline_s):
@@ -253,7 +253,7 @@ def test_a_dead_slurmd_of_which_slurm_does_not_know_yet(slurm: Slurm) -> None:
 def lines(node: str, document: dict[str, Any], task: int) -> list[bytes]:
     """Write an answer as the source for the node does, labelled as srun does."""
     ran = subprocess.run(
-        [sys.executable, "-c", f"{srun_lines._BOOT}\nsys.stdout.write(sys.stdin.buffer.read())"],
+        [sys.executable, "-c", f"{line_protocol._BOOT}\nsys.stdout.write(sys.stdin.buffer.read())"],
         input=frame.pack(document), env={"SLURMD_NODENAME": node}, capture_output=True, check=True,
     )  # fmt: skip
     return [b"%2d: %s\n" % (task, line) for line in ran.stdout.splitlines()]

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from preflight import evidence
-from preflight.transport import remote
-from preflight.transport.ssh import SshOptions, SshTransport
-from preflight.transport.ssh_session import Session
+from preflight.transport import bootstrap_protocol
+from preflight.transport.ssh.paramiko_transport import SshOptions, SshTransport
+from preflight.transport.ssh.session import Session
 from tests.sshfarm import Farm, View, Wire, keygen, network, public
 from tests.sshfarm.marks import needs_farm, needs_network, needs_shell
 from tests.stopwatch import Stopwatch
@@ -174,16 +174,16 @@ def test_login_shell(shells: tuple[Farm, dict[str, evidence.Evidence]], number: 
     else:
         assert answered(found[host])
     for eaten in farm.directory.glob(f"{host}-*/home/eaten"):
-        assert eaten.read_bytes() in remote.OPENING
+        assert eaten.read_bytes() in bootstrap_protocol.OPENING
     if case.name != "hangs":  # what a start-up file started is the user's own, and ends by itself
         assert not farm.left(host)
 
 
 def test_the_command_means_the_same_to_every_shell() -> None:
-    quoted = remote.COMMAND.removeprefix("sh -c '").removesuffix("'")
-    assert f"sh -c '{quoted}'" == remote.COMMAND
+    quoted = bootstrap_protocol.COMMAND.removeprefix("sh -c '").removesuffix("'")
+    assert f"sh -c '{quoted}'" == bootstrap_protocol.COMMAND
     assert not set(quoted) & set("'!\\\n`")
-    assert len(remote.COMMAND) < 1024  # a word of the oldest csh
+    assert len(bootstrap_protocol.COMMAND) < 1024  # a word of the oldest csh
 
 
 # Time

@@ -23,15 +23,15 @@ import pytest
 
 from preflight import evidence
 from preflight.progress import Progress
-from preflight.transport import host_keys, ssh_algorithms, ssh_demands
-from preflight.transport.auto import AutoTransport
-from preflight.transport.outcome import OpenSshRequired
-from preflight.transport.ssh import SshOptions
-from preflight.transport.ssh_config import HostConfig, SshConfig
-from preflight.transport.ssh_keys import _FIDO, _raw
-from preflight.transport.ssh_script import Script
-from preflight.transport.ssh_session import Session, offer
-from preflight.transport.ssh_socket import Wire
+from preflight.transport.errors import OpenSshRequired
+from preflight.transport.ssh import algorithms, host_keys, requirements
+from preflight.transport.ssh.automatic import AutoTransport
+from preflight.transport.ssh.config import HostConfig, SshConfig
+from preflight.transport.ssh.inline_connection import Script
+from preflight.transport.ssh.keys import _FIDO, _raw
+from preflight.transport.ssh.paramiko_transport import SshOptions
+from preflight.transport.ssh.session import Session, offer
+from preflight.transport.ssh.stream import Wire
 from tests.sshfarm import Farm, View, keygen
 from tests.sshfarm.marks import needs_farm, needs_ssh
 from tests.test_ssh import answered, reason
@@ -125,7 +125,7 @@ def test_a_list_of_algorithms_is_read_as_openssh_reads_it(text: str) -> None:
     command = ["ssh", "-G", "-F", "none", "-o", f"Ciphers={text}", "x"]
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     theirs = next(line for line in printed.splitlines() if line.startswith("ciphers ")).removeprefix("ciphers ")
-    assert ",".join(ssh_algorithms.listed(text, usual_in_openssh("Ciphers"))) == theirs
+    assert ",".join(algorithms.listed(text, usual_in_openssh("Ciphers"))) == theirs
 
 
 def test_a_list_from_which_all_was_removed_allows_none(tmp_path: Path) -> None:
@@ -185,10 +185,10 @@ def test_the_post_quantum_exchange_comes_first_and_works() -> None:
 def test_every_keyword_of_ssh_is_known_and_its_default_asks_for_nothing(tmp_path: Path) -> None:
     printed = subprocess.run(["ssh", "-G", "-F", "none", "x"], check=True, capture_output=True, text=True).stdout
     keywords = {line.split()[0].lower() for line in printed.splitlines()}
-    classified = ssh_demands.FOLLOWED | ssh_demands.HARMLESS | set(ssh_demands._NAMES)
+    classified = requirements.FOLLOWED | requirements.HARMLESS | set(requirements._NAMES)
     assert keywords <= classified, keywords - classified
     assert SshConfig(write(tmp_path, "")).resolve_one("gpu001").beyond == ()
-    assert not ssh_demands.FOLLOWED & ssh_demands.HARMLESS
+    assert not requirements.FOLLOWED & requirements.HARMLESS
 
 
 #: As the distributions ship them: all hosts of their users, so nothing in them may send a host to OpenSSH.

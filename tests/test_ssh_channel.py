@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from preflight.transport import ssh_channel
+from preflight.transport.ssh import channel as ssh_channel
 
 
 class Narrow:

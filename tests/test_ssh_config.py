@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from preflight.transport import certificate, host_keys
-from preflight.transport.outcome import NoAnswer, TransportError
-from preflight.transport.ssh import SshOptions, SshTransport
-from preflight.transport.ssh_config import HostConfig, SshConfig
+from preflight.transport.errors import NoAnswer, TransportError
+from preflight.transport.ssh import certificate, host_keys
+from preflight.transport.ssh.config import HostConfig, SshConfig
+from preflight.transport.ssh.paramiko_transport import SshOptions, SshTransport
 from preflight.transport.ssh_host import Asked
 from tests.sshfarm import Farm, View, keygen, public
 from tests.sshfarm.marks import needs_farm, needs_ssh

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from preflight import evidence, probes
-from preflight.transport.ssh import SshOptions, SshTransport
+from preflight.transport.ssh.paramiko_transport import SshOptions, SshTransport
 from tests.sshfarm import Farm, View, Wire, network
 from tests.sshfarm.marks import needs_farm, needs_network
 from tests.stopwatch import Stopwatch

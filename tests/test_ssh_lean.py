@@ -17,9 +17,9 @@ import pytest
 from paramiko.auth_handler import AuthHandler
 from paramiko.packet import Packetizer
 
-from preflight.transport import ssh_lean
-from preflight.transport.ssh_lean import Lean
-from preflight.transport.ssh_socket import Wire
+from preflight.transport.ssh import _paramiko_tuning
+from preflight.transport.ssh._paramiko_tuning import Lean
+from preflight.transport.ssh.stream import Wire
 
 KEXINIT, SERVICE_REQUEST, SERVICE_ACCEPT, USERAUTH_REQUEST = 20, 5, 6, 50  # RFC 4250
 
@@ -59,8 +59,8 @@ def session(ends: tuple[socket.socket, socket.socket]) -> Iterator[Recorded]:
 def test_all_that_is_overridden_is_there() -> None:
     for ours, theirs in (
         (Lean, paramiko.Transport),
-        (ssh_lean.Packets, Packetizer),
-        (ssh_lean._AtOnce, AuthHandler),
+        (_paramiko_tuning.Packets, Packetizer),
+        (_paramiko_tuning._AtOnce, AuthHandler),
     ):
         names = {name for name, what in vars(ours).items() if callable(what) and not name.startswith("__")}
         added = {"log_in", "before"}
@@ -157,7 +157,7 @@ def test_a_key_is_shown_without_waiting_for_the_service(session: Recorded, kind:
 
 def test_what_paramiko_does_without_is_not_imported() -> None:
     code = """if True:
-        import sys, preflight.transport.ssh, paramiko
+        import sys, preflight.transport.ssh.paramiko_transport, paramiko
         assert not {"invoke", "importlib.metadata"} & set(sys.modules)
         import importlib.metadata
         assert importlib.metadata.version("cryptography") == paramiko.metadata.version("cryptography")

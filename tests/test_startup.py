@@ -26,7 +26,7 @@ from preflight.checks import plugins, registry
 from preflight.commands.check import check as command
 from preflight.reports import text_layout
 from preflight.reports.text_layout import Listing, Paragraph, Part
-from preflight.transport import local
+from preflight.transport.local import node
 
 #: What no check of this node needs, and what would take longer than all the checks to import.
 HEAVY = {
@@ -62,7 +62,7 @@ def imported(*arguments: str) -> set[str]:
 @pytest.mark.parametrize("arguments", [("check",), ("check", "--json", "-"), ("collect",)], ids=" ".join)
 def test_asking_this_node_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
     found = imported(*arguments)
-    assert "preflight.transport.local" in found
+    assert "preflight.transport.local.node" in found
     assert found & HEAVY == set()
     if arguments[0] == "check":
         assert found & SPARED == set(), "use preflight.lean, or import it where it is needed"
@@ -78,7 +78,7 @@ def test_a_gate_that_judges_imports_nothing_heavy(tmp_path: Path) -> None:
         '[class.h100.ports]\ncompute = "mlx5_[0,3-6,9-11]"\n'
     )
     found = imported("gate", "slurm-prolog", "--refresh", "--cluster", str(cluster), "--state-dir", str(tmp_path / "s"))
-    assert "preflight.transport.local" in found
+    assert "preflight.transport.local.node" in found
     assert found & (HEAVY - {"tomllib"} | SPARED - {"datetime"}) == set()
 
 
@@ -140,7 +140,7 @@ def test_what_comes_before_the_question_is_asked_does_without_typing() -> None:
     code = """
 import sys
 from preflight import ahead, asking, plain, probes, session
-from preflight.transport import local
+from preflight.transport.local import node as local
 from preflight.checks import plugins, registry
 plugins.entry_points = list  # those of others may import what they like
 probes.plan(registry().probes, node="", deadline_s=60)
@@ -420,7 +420,7 @@ def test_only_who_asks_this_node_gets_a_head_start(words: str, asked: bool) -> N
 
 
 def test_only_a_process_with_one_thread_is_forked() -> None:
-    code = "import threading, time\nfrom preflight.transport import forked, local\n"
+    code = "import threading, time\nfrom preflight.transport.local import fork as forked, node as local\n"
     code += "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
     code += "local.start_ahead()\nprint(type(local._ahead[0].process).__name__)\n"
     argv = [sys.executable, "-W", "ignore", "-c"]
@@ -430,7 +430,9 @@ def test_only_a_process_with_one_thread_is_forked() -> None:
 
 
 def test_a_collector_that_nobody_needs_ends_itself() -> None:
-    code = "from preflight.transport import local; local.start_ahead(); print(local._ahead[0].process.pid)"
+    code = (
+        "from preflight.transport.local import node as local; local.start_ahead(); print(local._ahead[0].process.pid)"
+    )
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=30)
     until = time.monotonic() + 60
     while Path(f"/proc/{int(done.stdout)}").exists():
@@ -447,9 +449,9 @@ def test_the_installed_collector_and_the_shipped_one_are_one(tmp_path: Path) -> 
     paths = ("/proc/sys/kernel/{osrelease,hostname}", "/no/such/file")
     asked = [probes.Probe("file", path, "") for path in paths] + [probes.Probe("psutil", "virtual_memory", "")]
     plan = probes.plan(asked, node="gpu001", deadline_s=20)
-    local.start_ahead()
-    documents = [local.collect(plan), local.collect(plan), local.collect(plan, str(python))]
-    assert local._ahead == []
+    node.start_ahead()
+    documents = [node.collect(plan), node.collect(plan), node.collect(plan, str(python))]
+    assert node._ahead == []
     statuses = [{key: record["status"] for key, record in document["records"].items()} for document in documents]
     assert statuses[0] == statuses[1] == statuses[2]
     assert len(statuses[0]) == 5

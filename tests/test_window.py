@@ -166,7 +166,7 @@ def test_a_window_comes_on_top_of_the_usual_time() -> None:
 
 
 def test_a_window_that_does_not_fit_ends_before_anything_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("preflight.transport.local.collect", lambda *a, **k: pytest.fail("the node was asked"))
+    monkeypatch.setattr("preflight.transport.local.node.collect", lambda *a, **k: pytest.fail("the node was asked"))
     result = CliRunner().invoke(main, ["check", "--window", "60", "--deadline", "20"])
     assert result.exit_code == 2
     assert "give it at least 70 seconds" in result.output.replace("\n", " ")

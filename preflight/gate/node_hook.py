@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 #: Seconds of a deadline that are kept for judging, telling Slurm and writing; and the share of it at most.
 _RESERVE_S, _RESERVE_SHARE = 3.0, 0.35
 
-#: Seconds of the collector's time that ``transport.local`` waits beyond it.
+#: Seconds of the collector's time that ``transport.local.node`` waits beyond it.
 _SLACK_S = 1.0
 
 _LOCK, _REPORT = "refresh.lock", "report.json"
@@ -160,7 +160,7 @@ def _misconfigured(sitting: Sitting, found: Configuration, why: str) -> int:
 
 def _ask(sitting: Sitting, probes: Sequence[Probe], found: Configuration, meanwhile: Callable[[], object]) -> Evidence:
     from preflight.probes import checkpoints, plan
-    from preflight.transport.local import collect
+    from preflight.transport.local.node import collect
 
     watch, name = sitting.watch, found.cluster.class_of(sitting.node)
     path = found.cluster.classes[name].checkpoint.path if name is not None else None

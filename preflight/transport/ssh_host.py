@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from preflight.transport.outcome import TransportError
+from preflight.transport.errors import TransportError
 
 
 @dataclass(frozen=True)

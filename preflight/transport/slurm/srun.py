@@ -22,11 +22,11 @@ from typing import Any, Protocol
 
 from preflight.evidence import Evidence, from_document, no_answer
 from preflight.lean import replace
-from preflight.transport import srun_words
-from preflight.transport.child import has_ended, kill_group, pipes
-from preflight.transport.outcome import NoAnswer, TransportError, quoted, utc_now
-from preflight.transport.remote import SCRIPT_OF_ARGUMENTS, arguments, request
-from preflight.transport.srun_lines import BOOT, Task, Tasks
+from preflight.transport.bootstrap_protocol import SCRIPT_OF_ARGUMENTS, arguments, request
+from preflight.transport.errors import NoAnswer, TransportError, quoted, utc_now
+from preflight.transport.local.process import has_ended, kill_group, pipes
+from preflight.transport.slurm import error_messages
+from preflight.transport.slurm.line_protocol import BOOT, Task, Tasks
 
 #: Variables of srun's own environment that stay: how to reach the cluster, and on whose account. The rest are those of
 #: the job that we run in, and would shape the step like one of its.
@@ -281,7 +281,7 @@ class _Step:
         for line in lines:
             if self._tasks.hear_error(line):
                 continue
-            said = srun_words.meaning(line)
+            said = error_messages.meaning(line)
             if said.answer is not None:
                 self.faulty[said.node] = said.answer
             elif said.task is not None:

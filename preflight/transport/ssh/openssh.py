@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from preflight.transport import openssh_words
-from preflight.transport.outcome import NoAnswer, TransportError, check_readable
-from preflight.transport.piped import ConnectionRejected, PipedTransport
-from preflight.transport.remote import COMMAND, HANGS
+from preflight.transport.bootstrap_protocol import COMMAND, HANGS
+from preflight.transport.child_transport import ConnectionRejected, PipedTransport
+from preflight.transport.errors import NoAnswer, TransportError, check_readable
+from preflight.transport.ssh import error_messages
 
 # RemoteCommand, LocalCommand and forwardings are for people's sessions; a shared connection (ControlMaster)
 # would outlive ours and its deadline.
@@ -70,20 +70,20 @@ class OpenSshTransport(PipedTransport):
         connect_s = max(1, round(min(self._connect_timeout_s, left_s)))
         options = [part for option in (*_OPTIONS, f"ConnectTimeout={connect_s}") for part in ("-o", option)]
         command = [*self._ssh, "-T", *options, "--", host, COMMAND]
-        talk, status = self._converse(command, plan, until, openssh_words.LOST)
+        talk, status = self._converse(command, plan, until, error_messages.LOST)
         heard = talk.conversation
         # ssh always says why it could not connect; what ends in silence was a login, and a signal ended it
         silent = status == _SSH_FAILED and not talk.stderr.strip()
-        before_login = not (heard.stdout_bytes or silent or openssh_words.LOGGED_IN.search(talk.stderr))
+        before_login = not (heard.stdout_bytes or silent or error_messages.LOGGED_IN.search(talk.stderr))
         if talk.late:
             # behind a jump host it may have said why, and still wait for the ssh that it started to get there
-            if before_login and (told := openssh_words.known_meaning(talk.stderr)):
+            if before_login and (told := error_messages.known_meaning(talk.stderr)):
                 raise told.answer
             ended = f"no answer within {left_s:.3g} s"
             if not (heard.stdout_bytes or talk.stderr.strip()):  # ssh does not say whether it has logged in
                 raise NoAnswer("start", f"{ended}: sshd hangs during the login, or {HANGS}; try: ssh -v HOST true")
         elif status == _SSH_FAILED and before_login:
-            meaning = openssh_words.meaning(talk.stderr)
+            meaning = error_messages.meaning(talk.stderr)
             raise ConnectionRejected(meaning.answer) if meaning.busy else meaning.answer
         else:
             ended = "the connection was lost" if status == _SSH_FAILED and talk.stderr else ""

@@ -17,9 +17,9 @@ from collections.abc import Mapping, Sequence
 from typing import IO, Any, cast
 
 from preflight.errors import PreflightError
-from preflight.transport.child import has_ended, kill_group, pipes
-from preflight.transport.outcome import NoAnswer, utc_now
-from preflight.transport.remote import OPENING, Conversation, request
+from preflight.transport.bootstrap_protocol import OPENING, Conversation, request
+from preflight.transport.errors import NoAnswer, utc_now
+from preflight.transport.local.process import has_ended, kill_group, pipes
 
 #: Connections that end at once are tried so often, with pauses that grow from one to the other, seconds.
 _ATTEMPTS, _PAUSE_S, _LONGEST_PAUSE_S = 8, 0.3, 3.0

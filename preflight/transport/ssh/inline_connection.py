@@ -15,8 +15,8 @@ from typing import Any
 
 import paramiko
 
-from preflight.transport.ssh_lean import Lean, Packets
-from preflight.transport.ssh_socket import Wire
+from preflight.transport.ssh._paramiko_tuning import Lean, Packets
+from preflight.transport.ssh.stream import Wire
 
 # RFC 4250
 _DISCONNECT, _CHANNEL_OPEN, _CHANNEL_REQUEST = b"\x01", b"\x5a", b"\x62"

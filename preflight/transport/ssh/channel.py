@@ -10,10 +10,10 @@ from typing import Any
 import paramiko
 from paramiko.buffered_pipe import BufferedPipe
 
-from preflight.transport import remote
-from preflight.transport.ssh_alarm import Alarm
-from preflight.transport.ssh_script import Script
-from preflight.transport.ssh_session import Session
+from preflight.transport import bootstrap_protocol
+from preflight.transport.ssh.deadline_thread import Alarm
+from preflight.transport.ssh.inline_connection import Script
+from preflight.transport.ssh.session import Session
 
 #: Seconds kept of a node's time for its answer to travel.
 _TRAVEL_S = 1.0
@@ -51,7 +51,7 @@ class Exchange:
     def __init__(self, session: Session, plan: Mapping[str, Any], until: float, alarm: Alarm) -> None:
         """Begin; ``until`` is on the monotonic clock, and ``alarm`` closes the session then."""
         self._session, self._plan, self._until, self._alarm = session, plan, until, alarm
-        self._talk = remote.Conversation()
+        self._talk = bootstrap_protocol.Conversation()
         self._ended, self._status = "", -1
 
     def document(self) -> dict[str, Any]:
@@ -62,7 +62,7 @@ class Exchange:
         """Have the plan carried out."""
         talk, session, gone = self._talk, self._session, False
         try:
-            channel = yield from session.start_command(remote.COMMAND, _Stream(), _Stream())
+            channel = yield from session.start_command(bootstrap_protocol.COMMAND, _Stream(), _Stream())
             yield from self._listen(channel)
             gone = bool(session.wire.ended) or not session.active
             if not talk.over and not gone:
@@ -83,7 +83,7 @@ class Exchange:
         """Read both streams up to the end."""
         talk, asked = self._talk, False
         with contextlib.suppress(OSError):  # a shell that leaves at once says why
-            yield from _send(channel, remote.OPENING)
+            yield from _send(channel, bootstrap_protocol.OPENING)
         while not talk.over:
             at_end = channel.eof_received or channel.closed or not self._session.active
             self._hear(channel)
@@ -99,7 +99,7 @@ class Exchange:
     def _request(self) -> bytes:
         left_s = self._until - time.monotonic()
         deadline_s = min(float(self._plan["deadline_s"]), max(_TRAVEL_S, left_s - _TRAVEL_S))
-        return remote.request({**self._plan, "deadline_s": deadline_s})
+        return bootstrap_protocol.request({**self._plan, "deadline_s": deadline_s})
 
     def _hear(self, channel: paramiko.Channel) -> None:
         if channel.recv_stderr_ready():

@@ -16,17 +16,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from preflight.transport import host_keys, lean_paramiko, outcome, remote, ssh_session, ssh_socket  # noqa: F401
-from preflight.transport.outcome import NoAnswer, TransportError
-from preflight.transport.ssh_alarm import Alarm
-from preflight.transport.ssh_channel import Exchange
-from preflight.transport.ssh_config import HostConfig, SshConfig
+from preflight.transport import bootstrap_protocol, errors
+from preflight.transport.errors import NoAnswer, TransportError
+from preflight.transport.ssh import _paramiko_import, host_keys, stream  # noqa: F401
+from preflight.transport.ssh import session as ssh_session
+from preflight.transport.ssh.channel import Exchange
+from preflight.transport.ssh.config import HostConfig, SshConfig
+from preflight.transport.ssh.deadline_thread import Alarm
+from preflight.transport.ssh.inline_connection import Script
+from preflight.transport.ssh.jump import Jump
+from preflight.transport.ssh.keys import KeyRing
+from preflight.transport.ssh.session import Session
+from preflight.transport.ssh.stream import ConnectionDropped, Wire
 from preflight.transport.ssh_host import Asked
-from preflight.transport.ssh_jump import Jump
-from preflight.transport.ssh_keys import KeyRing
-from preflight.transport.ssh_script import Script
-from preflight.transport.ssh_session import Session
-from preflight.transport.ssh_socket import ConnectionDropped, Wire
 
 __all__ = ["SshOptions", "SshTransport", "TransportError"]
 
@@ -69,7 +71,7 @@ class SshTransport:
         self._jumps: dict[tuple[HostConfig, ...], Jump] = {}
         self._sessions: set[Session] = set()
         self._closed = False
-        remote.collector()
+        bootstrap_protocol.collector()
         for config in self._configs.values():
             self._keys.identities(config)
             self._known_keys(config)
@@ -92,7 +94,7 @@ class SshTransport:
         May be called from many threads. Ends by ``until`` on the monotonic clock; a host without an
         answer gives a ``no_answer`` document with one of ``outcome.PHASES`` and the true cause.
         """
-        at, node = outcome.utc_now(), plan["node"] or host
+        at, node = errors.utc_now(), plan["node"] or host
         try:
             return self.answer(host, plan, until)
         except NoAnswer as end:
@@ -203,9 +205,9 @@ class SshTransport:
             wire = self._jump(tuple(route)).through(config, self._options.connect_timeout_s, until)
             banner_until = self._soon(until)  # the jump host's time is not the node's
         elif config.proxy_command:
-            wire = ssh_socket.proxy(config)
+            wire = stream.proxy(config)
         else:
-            wire = ssh_socket.connect(config, banner_until)
+            wire = stream.connect(config, banner_until)
         session = _session(wire, config)
         try:
             session.choose(offer)

@@ -13,10 +13,10 @@ from collections.abc import Callable
 
 import paramiko
 
-from preflight.transport.outcome import NoAnswer, OpenSshRequired
-from preflight.transport.ssh_config import HostConfig
-from preflight.transport.ssh_session import Session
-from preflight.transport.ssh_socket import Wire
+from preflight.transport.errors import NoAnswer, OpenSshRequired
+from preflight.transport.ssh.config import HostConfig
+from preflight.transport.ssh.session import Session
+from preflight.transport.ssh.stream import Wire
 
 #: Nodes that share one connection; more get another, so that none waits for another's slowness.
 NODES_PER_CONNECTION = 48

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from preflight.transport.outcome import NoAnswer, quoted
+from preflight.transport.errors import NoAnswer, quoted
 
 _RBAC = "a role that may `get` pods and `create` pods/exec there"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from preflight import bounded
-from preflight.transport.host_keys import matches
+from preflight.transport.ssh.host_keys import matches
 
 _T = TypeVar("_T")
 _Values = Mapping[str, Sequence[str]]

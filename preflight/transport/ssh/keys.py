@@ -22,8 +22,8 @@ from paramiko.agent import AgentKey, AgentSSH
 from paramiko.pkey import PublicBlob, UnknownKeyType
 
 from preflight import bounded
-from preflight.transport import certificate
-from preflight.transport.ssh_config import HostConfig
+from preflight.transport.ssh import certificate
+from preflight.transport.ssh.config import HostConfig
 
 _AGENT_LIMIT_S, _CONFIRMATION_S = 5.0, 30.0
 

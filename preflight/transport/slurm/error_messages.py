@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from preflight.transport.outcome import NoAnswer, quoted
+from preflight.transport.errors import NoAnswer, quoted
 
 #: A node on which no task could be started: its slurmd is dead, hangs or refuses.
 _LAUNCH = re.compile(r"srun: error: Task launch for (?:StepId=)?\S+ failed on node (\S+): (.*)")

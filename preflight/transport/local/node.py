@@ -11,8 +11,8 @@ import time
 
 from preflight import collector
 from preflight.collector import frame, spawn
-from preflight.transport import ship
-from preflight.transport.forked import Forked
+from preflight.transport import payload
+from preflight.transport.local.fork import Forked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -95,14 +95,14 @@ class _Collector:
                 self.process: Process | Forked = Forked()
                 return
         self._installed = self._installed and os.path.isdir(collector.__path__[0])  # no archive
-        options = [*ship.OPTIONS, ship.BOOT]
+        options = [*payload.OPTIONS, payload.BOOT]
         if self._installed:
-            options = [*_cache_options(), *ship.OPTIONS, ship.BOOT_INSTALLED, folder]
+            options = [*_cache_options(), *payload.OPTIONS, payload.BOOT_INSTALLED, folder]
         self.process = spawn.start([python, *options], dict(os.environ), fed=True)
 
     def request(self, plan: Mapping[str, Any]) -> bytes:
         """Return what to write to its standard input."""
-        return ship.plan_line(plan) if self._installed else ship.frames_for(plan, _carried())
+        return payload.plan_line(plan) if self._installed else payload.frames_for(plan, _carried())
 
 
 def _carried() -> Mapping[str, bytes]:

@@ -16,9 +16,9 @@ from typing import Any
 
 from preflight import evidence
 from preflight.collector import frame
-from preflight.transport import room, ship
-from preflight.transport.outcome import NoAnswer, quoted
-from preflight.transport.switch_cli import network_switch
+from preflight.transport import answer_memory, payload
+from preflight.transport.errors import NoAnswer, quoted
+from preflight.transport.ssh.switch_cli import network_switch
 
 #: Names under which a Python 3 is looked for, in this order.
 PYTHONS = (
@@ -103,13 +103,13 @@ _REDIRECTED = {
 @functools.cache
 def collector() -> bytes:
     """Return the packed collector, the same bytes for all nodes of a run."""
-    return ship.archive()
+    return payload.archive()
 
 
-def request(plan: Mapping[str, Any], source: str = ship.BOOT) -> bytes:
+def request(plan: Mapping[str, Any], source: str = payload.BOOT) -> bytes:
     """Return what to write to a command that has announced itself; ``source`` is what starts the collector there."""
     boot = source.encode("ascii")
-    return b"%s %d\n%s" % (_BOOT.encode(), len(boot), boot) + ship.frame_of(collector(), plan)
+    return b"%s %d\n%s" % (_BOOT.encode(), len(boot), boot) + payload.frame_of(collector(), plan)
 
 
 def arguments(wanted: bytes) -> list[str]:
@@ -175,8 +175,8 @@ class Conversation:
         if not self.announced:
             raise NoAnswer("start", self._not_started(ended, status, late))
         try:
-            with room.ROOM.one:
-                document = self._reader.document(room.ROOM.answer)
+            with answer_memory.ROOM.one:
+                document = self._reader.document(answer_memory.ROOM.answer)
             evidence.from_document(document, "the answer")
         except frame.NoFrame:
             if status == _UNFED and not ended:

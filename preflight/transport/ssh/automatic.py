@@ -13,9 +13,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from preflight.transport.openssh import OpenSshTransport
-from preflight.transport.outcome import NoAnswer, OpenSshRequired, utc_now
-from preflight.transport.ssh import SshOptions, SshTransport
+from preflight.transport.errors import NoAnswer, OpenSshRequired, utc_now
+from preflight.transport.ssh.openssh import OpenSshTransport
+from preflight.transport.ssh.paramiko_transport import SshOptions, SshTransport
 
 #: Seconds that must be left of a node's time to begin again.
 _LEAST_S = 1.0

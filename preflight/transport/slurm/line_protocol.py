@@ -13,9 +13,9 @@ import zlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from preflight.transport import ship
-from preflight.transport.outcome import NoAnswer
-from preflight.transport.remote import Conversation
+from preflight.transport import payload
+from preflight.transport.bootstrap_protocol import Conversation
+from preflight.transport.errors import NoAnswer
 
 #: Source for the node, Python 3.6 and later: standard output becomes lines, and of all plans the node's is taken.
 _BOOT = """\
@@ -55,7 +55,7 @@ def mine(plans):
 
 sys.stdout = Lines()
 """
-BOOT = _BOOT + ship.LOAD + "main(mine(plan))\n"
+BOOT = _BOOT + payload.LOAD + "main(mine(plan))\n"
 
 _LABELLED = re.compile(rb" *(\d{1,7}): ?(.*)", re.DOTALL)
 _LINE = re.compile(rb"@@PREFLIGHT-LINE/1 (\S{1,255}) (\d{1,9}) ([0-9a-f]{8}) ([A-Za-z0-9+/=]*)\r?")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from preflight.transport.outcome import NoAnswer, quoted
+from preflight.transport.errors import NoAnswer, quoted
 
 _BULK = "for many: ssh-keyscan -f HOSTFILE >>~/.ssh/known_hosts, then compare the keys with a source you trust"
 

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 import paramiko
 from paramiko.ssh_exception import IncompatiblePeer, PartialAuthentication
 
-from preflight.transport import ssh_algorithms
-from preflight.transport.host_keys import Known
-from preflight.transport.outcome import NoAnswer, OpenSshRequired, quoted
-from preflight.transport.ssh_config import HostConfig
-from preflight.transport.ssh_keys import Identities
-from preflight.transport.ssh_script import Script, Scripted
-from preflight.transport.ssh_socket import ConnectionDropped, Wire, no_banner
+from preflight.transport.errors import NoAnswer, OpenSshRequired, quoted
+from preflight.transport.ssh import algorithms
+from preflight.transport.ssh.config import HostConfig
+from preflight.transport.ssh.host_keys import Known
+from preflight.transport.ssh.inline_connection import Script, Scripted
+from preflight.transport.ssh.keys import Identities
+from preflight.transport.ssh.stream import ConnectionDropped, Wire, no_banner
 
-_LOG = "preflight.transport.ssh.paramiko"
+_LOG = "preflight.transport.ssh.paramiko_transport.paramiko"
 logging.getLogger(_LOG).setLevel(logging.CRITICAL)  # what it has to say becomes a reason
 
 # paramiko would wake ten times a second to see whether it was closed; closing a wire wakes it. Without any
@@ -48,10 +48,10 @@ def offer(config: HostConfig, known: Known) -> Offer:
         raise OpenSshRequired("connect", "its known host key is a FIDO key")
     able = {name: tuple(getattr(Session, f"_{name}_info")) for name in ("kex", "cipher", "mac", "key")}
     return Offer(
-        ssh_algorithms.offered(able["kex"], ssh_algorithms.KEX, config.kex, "KexAlgorithms"),
-        ssh_algorithms.offered(able["cipher"], ssh_algorithms.CIPHERS, config.ciphers, "Ciphers"),
-        ssh_algorithms.offered(able["mac"], ssh_algorithms.MACS, config.macs, "MACs"),
-        ssh_algorithms.host_keys(able["key"], tuple(known.algorithms), config.host_key_algorithms),
+        algorithms.offered(able["kex"], algorithms.KEX, config.kex, "KexAlgorithms"),
+        algorithms.offered(able["cipher"], algorithms.CIPHERS, config.ciphers, "Ciphers"),
+        algorithms.offered(able["mac"], algorithms.MACS, config.macs, "MACs"),
+        algorithms.host_keys(able["key"], tuple(known.algorithms), config.host_key_algorithms),
     )
 
 

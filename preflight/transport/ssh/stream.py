@@ -17,8 +17,8 @@ from typing import Any, Protocol
 
 import paramiko
 
-from preflight.transport.outcome import NoAnswer, quoted
-from preflight.transport.ssh_config import HostConfig
+from preflight.transport.errors import NoAnswer, quoted
+from preflight.transport.ssh.config import HostConfig
 
 _KEPT = 300
 

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from preflight.errors import PreflightError
-from preflight.transport import kubectl_words
-from preflight.transport.outcome import NoAnswer, TransportError, quoted
-from preflight.transport.piped import ConnectionRejected, PipedTransport, Talk
-from preflight.transport.remote import SCRIPT, WITHOUT_SHELL, says_no_python
+from preflight.transport.bootstrap_protocol import SCRIPT, WITHOUT_SHELL, says_no_python
+from preflight.transport.child_transport import ConnectionRejected, PipedTransport, Talk
+from preflight.transport.errors import NoAnswer, TransportError, quoted
+from preflight.transport.kubernetes import error_messages
 
 #: Seconds for kubectl to read its configuration, and to list pods.
 _CONFIG_S, _LIST_S = 15.0, 30.0
@@ -64,7 +64,7 @@ def find(selector: str, kubectl: Kubectl) -> tuple[tuple[str, ...], int]:
                               f"--request-timeout={_LIST_S - 10:g}s")  # fmt: skip
     ran = _run(command, _LIST_S)
     if ran.returncode:
-        answer = kubectl_words.meaning(ran.stderr, kubectl.place).answer
+        answer = error_messages.meaning(ran.stderr, kubectl.place).answer
         raise TransportError(f"--pods: the pods could not be listed: {answer.reason}")
     rows = [line.split("\t") for line in ran.stdout.decode("utf-8", "backslashreplace").splitlines() if line.strip()]
     if strange := [row[0] for row in rows if not _NAME.fullmatch(row[0])]:
@@ -113,7 +113,7 @@ class KubectlTransport(PipedTransport):
         left_s = until - time.monotonic()
         container = [f"--container={self._kubectl.container}"] if self._kubectl.container else []
         command = self._kubectl.command("exec", "--stdin", pod, *container, "--", *inside)
-        talk, status = self._converse(command, plan, until, kubectl_words.NOTICES)
+        talk, status = self._converse(command, plan, until, error_messages.NOTICES)
         heard = talk.conversation
         if talk.late and not heard.announced:
             silent = f"no answer within {left_s:.3g} s{_last_words(talk)}"
@@ -126,7 +126,7 @@ class KubectlTransport(PipedTransport):
             return heard.document("the connection was lost" if lost else "", status)
         if says_no_python(talk.stderr):
             return heard.document("", status)
-        meaning = kubectl_words.meaning(talk.stderr, self._kubectl.place)
+        meaning = error_messages.meaning(talk.stderr, self._kubectl.place)
         if meaning.lacks:
             raise _MissingProgram(meaning.lacks)
         raise ConnectionRejected(meaning.answer) if meaning.busy else meaning.answer
@@ -141,7 +141,7 @@ class _MissingProgram(PreflightError):
 
 
 def _last_words(talk: Talk) -> str:
-    said = quoted(kubectl_words.NOTICES.sub(b"", talk.stderr))
+    said = quoted(error_messages.NOTICES.sub(b"", talk.stderr))
     return f" (kubectl said: {said})" if said else ": the API server or the kubelet is silent"
 
 

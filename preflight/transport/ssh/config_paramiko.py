@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import paramiko
 
 from preflight import bounded
-from preflight.transport.outcome import TransportError
+from preflight.transport.errors import TransportError
 
 if TYPE_CHECKING:
     from preflight.transport.ssh_host import Asked

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from preflight import bounded
-from preflight.transport import certificate
-from preflight.transport.outcome import NoAnswer, OpenSshRequired
+from preflight.transport.errors import NoAnswer, OpenSshRequired
+from preflight.transport.ssh import certificate
 
 _SSH_PORT = 22
 _CERT = "-cert-v01@openssh.com"

@@ -9,7 +9,7 @@ import fnmatch
 import functools
 from collections.abc import Sequence
 
-from preflight.transport.outcome import OpenSshRequired
+from preflight.transport.errors import OpenSshRequired
 
 # The post-quantum exchange first, as OpenSSH does since 9.9: it costs nothing on hosts that lack it. Then the cheapest:
 # OpenSSL's P-256 takes sshd 3 ms less than OpenSSH's own curve25519, and the client as much; classic Diffie-Hellman

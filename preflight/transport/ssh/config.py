@@ -18,11 +18,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from preflight.transport import ssh_algorithms
-from preflight.transport.outcome import TransportError, check_readable
-from preflight.transport.ssh_demands import Demands
+from preflight.transport.errors import TransportError, check_readable
+from preflight.transport.ssh import algorithms
+from preflight.transport.ssh.config_groups import Stanzas
+from preflight.transport.ssh.requirements import Demands
 from preflight.transport.ssh_host import Asked
-from preflight.transport.ssh_stanzas import Stanzas
 
 _CALLS_AT_ONCE = 8
 _CALL_LIMIT_S = 20.0
@@ -96,7 +96,7 @@ class SshConfig:
         if missing and self._ssh:
             self._ask(missing)
         elif missing:
-            from preflight.transport.ssh_config_paramiko import read
+            from preflight.transport.ssh.config_paramiko import read
 
             values = read(self._file, missing, self._warn)
             self._known.update({ask: self._config(ask, values[ask]) for ask in missing})
@@ -186,7 +186,7 @@ class SshConfig:
             chosen, usual = values.get(keyword), (self._defaults or {}).get(keyword)
             if not chosen or chosen == usual:
                 return ()
-            return ssh_algorithms.listed(chosen[0], ssh_algorithms.USUAL[keyword]) or ("",)  # all were removed
+            return algorithms.listed(chosen[0], algorithms.USUAL[keyword]) or ("",)  # all were removed
 
         name, hostname = ask.name, one("hostname", ask.name)
         user, port = ask.user or one("user") or self._own_tokens["u"], ask.port or int(one("port", "22"))

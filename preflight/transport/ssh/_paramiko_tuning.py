@@ -14,7 +14,7 @@ import paramiko
 from paramiko.auth_handler import AuthHandler
 from paramiko.packet import Packetizer
 
-from preflight.transport.ssh_socket import Wire
+from preflight.transport.ssh.stream import Wire
 
 _COOKIE = 16  # RFC 4253, 7.1
 

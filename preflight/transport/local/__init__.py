@@ -1,0 +1,1 @@
+"""A collector on this very machine, in a process of its own."""

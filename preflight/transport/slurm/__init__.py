@@ -1,0 +1,1 @@
+"""Nodes through Slurm's own ``srun``."""

@@ -1,0 +1,1 @@
+"""Nodes over SSH: with paramiko, or through the system's own client."""
