@@ -9,8 +9,8 @@ from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
 from preflight.facts.cpu_time import STAT
-from preflight.facts.text import fold_ids
 from preflight.model import Finding, check, passed, warned
+from preflight.textprep.plain_text import fold_ids
 
 
 @check(

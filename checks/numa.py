@@ -12,8 +12,8 @@ from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
 from preflight.facts.host import STATUS
 from preflight.facts.nccl_env import PROCESS
-from preflight.facts.text import fold_ids
 from preflight.model import Finding, check, failed, passed, unknown, warned
+from preflight.textprep.plain_text import fold_ids
 
 if TYPE_CHECKING:
     from preflight.facts.pci import PciDevice

@@ -15,8 +15,8 @@ from preflight.facts import NodeFacts
 from preflight.facts.gids import keys
 from preflight.facts.rdma import Port
 from preflight.facts.roce_chain import Chain, State
-from preflight.facts.text import fold_ids
 from preflight.model import Finding, check, unknown
+from preflight.textprep.plain_text import fold_ids
 
 VARIABLE = "NCCL_IB_GID_INDEX"
 

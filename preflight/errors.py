@@ -83,7 +83,7 @@ HOMES = {
     "ReportError": "preflight.reports.stored",
     "ResumeError": "preflight.resume",
     "SnapshotError": "preflight.diff.snapshot",
-    "SourceError": "preflight.reading.sources",
+    "SourceError": "preflight.recognition.input_sources",
     "StaleRegistry": "preflight.checks.deferred",
     "StateDirError": "preflight.gate.state_dir",
     "TargetError": "preflight.targets",

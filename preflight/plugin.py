@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from preflight.cluster import Expected, Site
     from preflight.evidence import EvidenceError
     from preflight.facts import NodeFacts, RunFacts
-    from preflight.facts.text import id_list, integer
     from preflight.model import Finding, Status, check, compare, failed, passed, skipped, unknown, warned
     from preflight.plugin_fixture import findings_of
     from preflight.probes import Probe
+    from preflight.textprep.plain_text import id_list, integer
 
 __all__ = [
     "EvidenceError",
@@ -50,8 +50,8 @@ _HOMES = {
     "RunFacts": "preflight.facts",
     "Site": "preflight.cluster",
     "findings_of": "preflight.plugin_fixture",
-    "id_list": "preflight.facts.text",
-    "integer": "preflight.facts.text",
+    "id_list": "preflight.textprep.plain_text",
+    "integer": "preflight.textprep.plain_text",
     "no_gpu": "preflight.checks.presence",
     "no_rdma": "preflight.checks.presence",
     **dict.fromkeys(

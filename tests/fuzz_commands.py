@@ -337,7 +337,7 @@ def main() -> int:
     os.environ["SLURM_JOB_NODELIST"] = "gpu001"
     import preflight.cli
     import preflight.judge
-    import preflight.reading  # noqa: F401
+    import preflight.recognition  # noqa: F401
 
     files = seeds(folder)
     mutations(given.minutes / 2, chosen, files, folder, tally)

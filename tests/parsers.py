@@ -50,7 +50,6 @@ from preflight.facts import (
     roce_addressing,
     roce_chain,
     services,
-    text,
     versions,
     xid,
 )
@@ -60,6 +59,7 @@ from preflight.facts.nccl_lint import values as nccl_values
 from preflight.facts.nccl_lint import variables as nccl_variables
 from preflight.facts.node import TOPO
 from preflight.facts.picture import picture
+from preflight.textprep import plain_text
 from tests import outside
 from tests.fixture import whole_node
 
@@ -306,13 +306,13 @@ _text("rdma.parse_active_mtus", *_out("cmd:ibv_devinfo"), tool="ibv_devinfo")
 _text("services.parse", *_out(services.SERVICES), tool="systemctl show")
 _text("services.fabric_manager_version", *_out(services.FABRIC_MANAGER),
       tool="nv-fabricmanager")  # fmt: skip
-_text("text.once", "NCCL INFO Connected all rings [repeated 7x across cluster] (Ray deduplicates logs)")
-_text("text.narrowed", "cpus: 0 1" + " " * 300 + "2 3")
-_text("text.uncoloured", "\x1b[1;31mred\x1b[0m")
-_text("text.numbered", "one\n\n\ntwo", call=lambda value: list(text.numbered(value)))
-_text("text.plain", "\x1b[1;31mred\x1b[0m\r\n\x1b]0;title\x07\ufeff\x00")
-_text("text.integer", "9000\n", "-1", call=lambda value: text.integer(value, "mtu"))
-_text("text.id_list", "0-3,8,12-13\n", call=lambda value: text.id_list(value, "cpulist"))
+_text("textprep.plain_text.once", "NCCL INFO Connected all rings [repeated 7x across cluster] (Ray deduplicates logs)")
+_text("textprep.plain_text.narrowed", "cpus: 0 1" + " " * 300 + "2 3")
+_text("textprep.plain_text.uncoloured", "\x1b[1;31mred\x1b[0m")
+_text("textprep.plain_text.numbered", "one\n\n\ntwo", call=lambda value: list(plain_text.numbered(value)))
+_text("textprep.plain_text.plain", "\x1b[1;31mred\x1b[0m\r\n\x1b]0;title\x07\ufeff\x00")
+_text("textprep.plain_text.integer", "9000\n", "-1", call=lambda value: plain_text.integer(value, "mtu"))
+_text("textprep.plain_text.id_list", "0-3,8,12-13\n", call=lambda value: plain_text.id_list(value, "cpulist"))
 _text("topo.parse", *_out(TOPO), tool="nvidia-smi topo -m")
 _text(
     "mounts.parse_mounts",

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from preflight.facts.kernel_log import DMESG
-from preflight.reading import sources
+from preflight.recognition import input_sources
 from tests import commands, fuzz_commands
 from tests.fuzz_commands import MOST_BYTES, MOST_GROWTH, NOISE_S, SIZES, repeated, started
 
@@ -32,7 +32,7 @@ UNITS = {
 def _imported() -> None:
     import preflight.cli
     import preflight.judge
-    import preflight.reading  # noqa: F401
+    import preflight.recognition  # noqa: F401
 
 
 def seconds(text: str, path: Path) -> float:
@@ -75,12 +75,12 @@ def test_short_lines_cost_no_more_memory_than_their_limit(unit: str, tmp_path: P
 
 
 def test_lines_beyond_the_limit_are_left_out_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "HELD_LINES", 10)
-    monkeypatch.setattr(sources, "CHUNK", 7)
+    monkeypatch.setattr(input_sources, "HELD_LINES", 10)
+    monkeypatch.setattr(input_sources, "CHUNK", 7)
     path = tmp_path / "lines.txt"
     for count in (5, 10, 20, 21, 22, 50, 137):
         path.write_text("".join(f"line {number}\n" for number in range(1, count + 1)))
-        (source,) = sources.open_sources((str(path),))
+        (source,) = input_sources.open_sources((str(path),))
         kept = {number: line for number, line in enumerate(source.text.split("\n"), 1) if line}
         assert all(line == f"line {number}" for number, line in kept.items())
         left_out = set(range(1, count + 1)) - set(kept)
@@ -100,11 +100,11 @@ def test_of_a_source_of_very_many_lines_the_beginning_is_held(tmp_path: Path) ->
 
 
 def test_a_line_that_is_cut_in_its_middle_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "HELD", 30)
-    monkeypatch.setattr(sources, "CHUNK", 8)
+    monkeypatch.setattr(input_sources, "HELD", 30)
+    monkeypatch.setattr(input_sources, "CHUNK", 8)
     path = tmp_path / "wide.txt"
     path.write_text("first\n" + "x" * 200 + "\nlast\n")
-    (source,) = sources.open_sources((str(path),))
+    (source,) = input_sources.open_sources((str(path),))
     assert source.skipped is not None
     assert source.text.split("\n") == ["first", "", "last", ""]
 

@@ -159,8 +159,10 @@ PLAIN = {
     "preflight/history/store.py", "preflight/saved.py",
     "preflight/facts/nccl_lint/variables.py", "preflight/facts/torch_trace/values.py",
     "preflight/transport/slurm/srun.py",
-    "preflight/facts/torch_trace/printed.py", "preflight/facts/nccl_log/prefix.py", "preflight/reading/marks.py",
-    "preflight/reading/kinds/host.py", "preflight/transport/slurm/line_protocol.py", "preflight/transport/payload.py",
+    "preflight/facts/torch_trace/printed.py", "preflight/facts/nccl_log/prefix.py",
+    "preflight/recognition/line_prefixes.py",
+    "preflight/recognition/formats/numactl.py", "preflight/transport/slurm/line_protocol.py",
+    "preflight/transport/payload.py",
 }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from preflight.facts import nccl_log
 from preflight.facts.nccl_log.document import document
-from preflight.reading import open_sources, read
+from preflight.recognition import open_sources, read
 
 #: Made by hand from the formats of NCCL 2.21.
 LOG = """\

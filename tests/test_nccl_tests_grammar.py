@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preflight.reading.kinds import nccl_tests as kind
+from preflight.recognition.formats import nccl_tests as kind
 from tests.nccl_tests_grammar import OLD_COLUMNS, VERSIONS, Printed, Run, printed
 
 FIRST = {"1.0.0": {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"}}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from preflight.reading.kinds import nccl_tests as kind
+from preflight.recognition.formats import nccl_tests as kind
 from tests.nccl_tests_grammar import Run, printed
 
 DATA = Path(__file__).parent / "data" / "outside" / "nccl_tests"

@@ -45,8 +45,8 @@ from preflight.facts import (
     versions,
     xid,
 )
-from preflight.facts.text import integer
 from preflight.probes import sweep
+from preflight.textprep.plain_text import integer
 from tests import outside
 from tests.outside import text
 

@@ -137,7 +137,7 @@ def test_long_text_is_read_in_linear_time(parser: Parser) -> None:
 
 #: What ``python -m tests.fuzz`` and the texts of others once found: each hung, crashed or said nothing.
 FOUND: dict[str, tuple[str, str]] = {
-    "text.id_list": ("0-99999," * 10, "more than"),
+    "textprep.plain_text.id_list": ("0-99999," * 10, "more than"),
     "rdma.parse_ibstat": ("CA 'mlx5_0'\n Port 1:\n  State: A" + " " * 200_000 + "x\n", "incomplete"),
     "clock.parse_tracking": (
         "System time : 0.1 seconds fast of NTP time\nLeap status : x" + " " * 200_000 + "x",

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from preflight.reading import known, open_sources, read
-from preflight.reading.parts import Part
+from preflight.recognition import known, open_sources, read
+from preflight.recognition.detector import Part
 
 if sys.version_info >= (3, 11):
     import tomllib

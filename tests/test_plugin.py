@@ -35,7 +35,7 @@ def blocks(language: str) -> list[str]:
 FUNCTION = blocks("python")[0]
 FIXTURE = blocks("json")[0]
 IMPORTS = """
-from preflight.facts.text import integer
+from preflight.textprep.plain_text import integer
 from preflight.model import warned, passed, check
 """
 KEY = "file:/proc/sys/vm/nr_hugepages"

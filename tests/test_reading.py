@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from preflight.checks import registry
 from preflight.evidence import from_document
 from preflight.judge import findings
-from preflight.reading import document, exit_status, known, open_sources, read, read_text
-from preflight.reading.kinds import kinds
-from preflight.reading.lines import lines_of
-from preflight.reading.marks import by_writer
-from preflight.reading.parts import Part, parts
-from preflight.reading.sources import Source
+from preflight.recognition import document, exit_status, known, open_sources, read, read_text
+from preflight.recognition.detector import Part, parts
+from preflight.recognition.formats import kinds
+from preflight.recognition.input_sources import Source
+from preflight.recognition.line_prefixes import by_writer
+from preflight.textprep.lines import lines_of
 from tests.fixture import whole_node
 
 OUTSIDE = Path(__file__).parent / "data" / "outside"
@@ -498,7 +498,7 @@ def test_logs_of_outside_origin_are_recognised(path: Path) -> None:
 def test_a_long_log_is_read_whole_and_the_rest_of_it_at_both_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("preflight.reading.sources.HELD", 1 << 16)
+    monkeypatch.setattr("preflight.recognition.input_sources.HELD", 1 << 16)
     channel = "gpu01:11:111 [0] NCCL INFO Channel 00/0 : %d[0] -> %d[0] [send] via NET/IB/0/GDRDMA\n"
     middle = "".join(channel % (rank, rank + 1) for rank in range(5000))
     text = outside("nvlink_a100.txt") + JOB.replace("Socket", "IB") + middle + outside("ibstat_mt4125.txt")

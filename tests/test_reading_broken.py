@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from preflight.reading import read_text
-from preflight.reading.parts import Part
+from preflight.recognition import read_text
+from preflight.recognition.detector import Part
 
 TOPO = """\
         GPU0    GPU1    GPU2    GPU3    NIC0    NIC1    NIC2    NIC3    CPU Affinity    NUMA Affinity   GPU NUMA ID

@@ -13,8 +13,8 @@ from preflight.facts import nccl_log, nccl_tests
 from preflight.facts.nccl_lint import spelled
 from preflight.facts.nccl_log import told
 from preflight.facts.torch_trace import parse, printed, watchdog
-from preflight.reading import open_sources, read
-from preflight.reading.parts import Part
+from preflight.recognition import open_sources, read
+from preflight.recognition.detector import Part
 
 RECORDED = Path(__file__).parent / "data" / "outside"
 

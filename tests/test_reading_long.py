@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from preflight.facts.text import narrowed
-from preflight.reading import read_text
-from preflight.reading.envelopes import opened
+from preflight.recognition import read_text
 from preflight.reports.read_text import render
+from preflight.textprep.encodings import opened
+from preflight.textprep.plain_text import narrowed
 from tests.test_parsers import ENOUGH_S, bounded
 
 #: ``~`` is the gap. Each line once took the square or the cube of its blanks.

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from preflight.reading import read_text
+from preflight.recognition import read_text
 
 WHOLE = """\
 17:00.0 PCI bridge: Broadcom / LSI PEX890xx PCIe Gen 5 Switch (rev b0) (prog-if 00 [Normal decode])

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from preflight.reading import read_text
-from preflight.reading.parts import Part
+from preflight.recognition import read_text
+from preflight.recognition.detector import Part
 
 
 def only(text: str, kind: str) -> Part:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from preflight.reading import read_text
+from preflight.recognition import read_text
 
 ONE = (Path(__file__).parent / "data" / "nvidia_smi_q_r570.txt").read_text(encoding="utf-8")
 SECOND = ONE[ONE.index("GPU 00000000:19") :].replace("00000000:19:00.0", "00000000:3B:00.0")

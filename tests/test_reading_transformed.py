@@ -10,7 +10,7 @@ import random
 
 import pytest
 
-from preflight.reading.parts import Part
+from preflight.recognition.detector import Part
 from tests.transformed import EVERY, bad, corpus, difference, leaves, parts, whole
 
 #: Texts of each kind that hold that one kind only, a few lines of it at least.

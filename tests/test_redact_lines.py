@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from preflight.collector.redact import MARK, redact, redact_value
-from preflight.reading import open_sources, read
+from preflight.recognition import open_sources, read
 from preflight.redact import Redactor
 from preflight.redact.files import Item, learn, write
 from tests.secret_lines import DRAWS, IDENTITIES, LOOKALIKES, NO_IDENTITIES, SECRETS, drawn

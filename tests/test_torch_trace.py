@@ -19,7 +19,7 @@ from preflight.facts import RunFacts, torch_trace
 from preflight.facts.run_log import OnDisk
 from preflight.facts.torch_trace import hang, values, watchdog
 from preflight.facts.torch_trace.timeline import Stretches, clipped, percentile, total, without
-from preflight.reading import open_sources, read, read_text
+from preflight.recognition import open_sources, read, read_text
 from tests.kineto_trace import trace
 
 RECORDED = Path(__file__).parent / "data" / "outside" / "torch"

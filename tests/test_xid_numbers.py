@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from preflight.facts import kernel_log, xid
-from preflight.reading import read_text
+from preflight.recognition import read_text
 
 #: Ways in which tools print the time of a line.
 PREFIXES = (

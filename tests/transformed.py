@@ -17,8 +17,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from preflight.reading import open_sources, read
-from preflight.reading.parts import Part
+from preflight.recognition import open_sources, read
+from preflight.recognition.detector import Part
 
 FOLDER = Path(__file__).parent / "data" / "outside"
 #: Texts that a person pastes; what is longer is a file.

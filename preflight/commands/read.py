@@ -21,21 +21,21 @@ def read(names: tuple[str, ...], as_json: bool) -> None:
              preflight read slurm-4711.out ibstat.txt
     Exit:    0 read, 1 something failed, 3 nothing recognised or unknown, 2 a file cannot be read
     """
-    from preflight import reading
+    from preflight import recognition
 
     found = []
     try:
-        for source in reading.open_sources(names):
+        for source in recognition.open_sources(names):
             with progress(f"reading {source.name}"):
-                found.append((source.name, reading.read(source)))
-    except reading.SourceError as error:
+                found.append((source.name, recognition.read(source)))
+    except recognition.SourceError as error:
         raise UsageError(str(error)) from None
-    told = reading.document(found)
+    told = recognition.document(found)
     if as_json:
         click.echo(json.dumps(told, indent=1))
     else:
         from preflight.reports.read_text import render
 
         terminal, width = screen()
-        click.echo(render(told, ", ".join(reading.known()), colour=terminal, width=width), nl=False)
-    sys.exit(reading.exit_status(found))
+        click.echo(render(told, ", ".join(recognition.known()), colour=terminal, width=width), nl=False)
+    sys.exit(recognition.exit_status(found))

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 
 from preflight import decoding
 from preflight.evidence import Evidence, EvidenceError
-from preflight.facts.text import integer
 from preflight.lean import dataclass
+from preflight.textprep.plain_text import integer
 
 PSUTIL = "psutil:net_if_addrs"
 IP = "cmd:ip -j addr"

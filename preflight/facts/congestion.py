@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 
 from preflight.evidence import Evidence, EvidenceError
 from preflight.facts.net import ROOT
-from preflight.facts.text import integer
 from preflight.lean import dataclass
+from preflight.textprep.plain_text import integer
 
 DEBUGFS = "/sys/kernel/debug/mlx5"
 

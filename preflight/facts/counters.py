@@ -14,9 +14,9 @@ from typing import Any
 from preflight.evidence import Evidence, EvidenceError, Record
 from preflight.facts.counter_table import CARRIER, Counter, Kind, counter
 from preflight.facts.rdma import ROOT, Port, interfaces
-from preflight.facts.text import integer, plain
 from preflight.facts.window import Readings, said, twice
 from preflight.lean import dataclass
+from preflight.textprep.plain_text import integer, plain
 
 SOURCES = ("counters", "hw_counters", "ethtool")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from preflight.evidence import Evidence, EvidenceError
 from preflight.facts.pci import address
-from preflight.facts.text import plain
 from preflight.lean import dataclass
+from preflight.textprep.plain_text import plain
 
 NVML = "nvml:gpus"
 QUERY = "cmd:nvidia-smi --query-gpu=index,pci.bus_id,name,uuid,driver_version --format=csv,noheader"

@@ -12,7 +12,7 @@ from xml.etree.ElementTree import Element
 
 from preflight.evidence import Evidence, EvidenceError
 from preflight.facts.gpu_model import NOT_REPORTED, Fabric, Gathered, GpuHealth, Health, Process
-from preflight.facts.text import plain
+from preflight.textprep.plain_text import plain
 
 XML = "cmd:nvidia-smi -q -x"
 

@@ -6,8 +6,8 @@ import math
 import re
 
 from preflight.evidence import Evidence, EvidenceError
-from preflight.facts.text import id_list, integer
 from preflight.lean import dataclass
+from preflight.textprep.plain_text import id_list, integer
 
 STATUS = "file:/proc/self/status"
 LIMITS = "file:/proc/self/limits"

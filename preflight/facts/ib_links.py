@@ -5,8 +5,8 @@ Source: infiniband-diags, iblinkinfo(8). With ``-l`` a line says whose port it i
 
 from __future__ import annotations
 
-from preflight.facts.text import plain
 from preflight.lean import dataclass, regex
+from preflight.textprep.plain_text import plain
 
 _LINE = regex(
     r'(?:0x([0-9a-fA-F]{1,16})\s+)?(?:"([^\n]*?)"\s+)?([0-9]{1,5})\s+([0-9]{1,3})\[[^\]\n]{0,8}\]\s+==\(([^\n]*?)\)==>([^\n]*)'

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 
-from preflight.facts.text import plain
 from preflight.lean import dataclass, regex
+from preflight.textprep.plain_text import plain
 
 #: State of a subnet manager (IBA table 160).
 STATES = {0: "not active", 1: "discovering", 2: "standby", 3: "master"}

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from preflight.facts.text import plain
 from preflight.lean import dataclass, regex
+from preflight.textprep.plain_text import plain
 
 #: Gb/s of one lane, by the name of its speed (InfiniBand Architecture Specification; FDR10 is Mellanox's).
 LANE_GBPS = {

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 
 from preflight.evidence import Evidence, EvidenceError
-from preflight.facts.text import plain
 from preflight.lean import dataclass
+from preflight.textprep.plain_text import plain
 
 DMESG = "cmd:dmesg --raw --level=emerg,alert,crit,err,warn"
 UPTIME = "file:/proc/uptime"

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator
 
 from preflight.facts.pci import address
-from preflight.facts.text import plain
 from preflight.lean import dataclass, regex, replace
+from preflight.textprep.plain_text import plain
 
 LSPCI = "cmd:lspci -Dnvv"
 

@@ -9,8 +9,8 @@ import re
 from functools import lru_cache
 
 from preflight.facts.dcb import PRIORITIES, Buffers, DscpMap
-from preflight.facts.text import plain
 from preflight.lean import dataclass, regex
+from preflight.textprep.plain_text import plain
 
 
 @dataclass(frozen=True)

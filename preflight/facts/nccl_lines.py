@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from preflight.facts.text import narrowed, numbered, plain
+from preflight.textprep.plain_text import narrowed, numbered, plain
 
 #: No line of NCCL or nccl-tests comes near this length; what is longer is looked at up to here.
 LONGEST_LINE_CHARS = 8192

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from preflight.evidence import Evidence, EvidenceError
-from preflight.facts.text import integer
 from preflight.lean import dataclass
+from preflight.textprep.plain_text import integer
 
 ROOT = "/sys/class/net"
 

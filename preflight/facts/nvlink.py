@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from preflight.facts.text import plain
 from preflight.lean import dataclass
+from preflight.textprep.plain_text import plain
 
 NVLINK = "cmd:nvidia-smi nvlink -s"
 

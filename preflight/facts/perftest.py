@@ -10,8 +10,8 @@ import enum
 import re
 from collections.abc import Mapping
 
-from preflight.facts.text import plain
 from preflight.lean import dataclass, regex
+from preflight.textprep.plain_text import plain
 
 #: Gb/s of one unit. perftest's MB are 2^20 bytes; later versions write MiB for the same.
 UNITS = {"Gb/sec": 1.0, "MB/sec": 2**20 * 8e-9, "MiB/sec": 2**20 * 8e-9}

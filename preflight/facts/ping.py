@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from preflight.facts.text import plain
 from preflight.lean import dataclass, regex
+from preflight.textprep.plain_text import plain
 
 #: Bytes of IP and ICMP headers around ping's payload.
 HEADERS = {4: 28, 6: 48}

@@ -10,8 +10,8 @@ from preflight.evidence import Evidence, EvidenceError
 from preflight.facts import dcb, mlnx_qos
 from preflight.facts.net import ROOT
 from preflight.facts.rdma import ROOT as IB
-from preflight.facts.text import integer, plain
 from preflight.lean import dataclass
+from preflight.textprep.plain_text import integer, plain
 
 T = TypeVar("T")
 

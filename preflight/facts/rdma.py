@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping
 
 from preflight.evidence import Evidence, EvidenceError
 from preflight.facts.pci import ROOT as PCI
-from preflight.facts.text import plain
 from preflight.lean import dataclass, replace
+from preflight.textprep.plain_text import plain
 
 ROOT = "/sys/class/infiniband"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from preflight.facts.text import plain
 from preflight.lean import dataclass
+from preflight.textprep.plain_text import plain
 
 SERVICES = (
     "cmd:systemctl show --property=Id,LoadState,ActiveState,SubState nvidia-fabricmanager.service nvidia-imex.service"

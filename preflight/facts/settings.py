@@ -10,8 +10,8 @@ import re
 
 from preflight import decoding
 from preflight.evidence import Evidence
-from preflight.facts.text import integer
 from preflight.lean import dataclass
+from preflight.textprep.plain_text import integer
 
 DMI = "file:/sys/class/dmi/id"
 CPUINFO = "cmd:head -c 2048 /proc/cpuinfo"

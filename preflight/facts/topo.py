@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
-from preflight.facts.text import plain
 from preflight.lean import dataclass
+from preflight.textprep.plain_text import plain
 
 #: Path codes, near to far (the tool's own legend); SOC is the name before 2016 for SYS.
 RANK = {"PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5, "SOC": 5}

@@ -6,8 +6,8 @@ import json
 import re
 
 from preflight.facts.nccl_lines import LONGEST_LINE_CHARS, SHORT_LINE_CHARS, unlaunched, unmarked
-from preflight.facts.text import narrowed, plain
 from preflight.lean import dataclass
+from preflight.textprep.plain_text import narrowed, plain
 
 #: A stamp of a collector of logs, which may be glued to what follows it.
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?:Z|[+-]\d\d:?\d\d)?")

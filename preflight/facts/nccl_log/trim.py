@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from preflight.facts.text import once
+from preflight.textprep.plain_text import once
 
 #: One word behind which nothing was left; so nearly every way of a channel is.
 _WORD = re.compile(r"[\w/:.()-]*[\w)]", re.ASCII)

@@ -1,0 +1,33 @@
+"""Judges what was read: the facts of each writer's output become evidence, and the rules say what is wrong.
+
+A rule is unknown of a part that it read; of a part that it does not read, it has no finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from preflight.evidence import Evidence
+from preflight.judge import findings
+from preflight.recognition import rules_gpu, rules_nic
+from preflight.recognition.detector import Part
+from preflight.recognition.evidence_adapter import key_of
+
+RULES = (*rules_nic.RULES, *rules_gpu.RULES)
+
+_TOLD = ("fail", "warn", "pass")
+
+
+def add_findings(parts: Sequence[Part], source: str) -> None:
+    """Put to each part the findings that rest on it."""
+    for part in parts:
+        key = key_of(part.kind)
+        status = "ok" if part.taken.complete else "cut"
+        records: dict[str, Any] = {key: {"status": status, "value": part.taken.facts, "out": part.text}}
+        told = findings([Evidence(part.writer or source, "", records)], RULES)
+        part.findings += [one for one in told if one["status"] in _TOLD or _unknown_of(one, key)]
+
+
+def _unknown_of(finding: Mapping[str, Any], key: str) -> bool:
+    return finding["status"] == "unknown" and key in finding["evidence"]

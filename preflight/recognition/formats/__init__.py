@@ -1,0 +1,37 @@
+"""The kinds of output that are recognised, in the order in which they are asked: the surest first."""
+
+from __future__ import annotations
+
+import functools
+from importlib import import_module
+
+from preflight.recognition.detector import Kind
+
+#: Modules of this package; each has its kinds in ``KINDS``.
+MODULES = (
+    "pytorch",
+    "nvidia_smi.xml",
+    "nvidia_smi.query",
+    "topo",
+    "nvidia_smi.nvlink",
+    "ibstat",
+    "ibv_devinfo",
+    "rdma_link",
+    "show_gids",
+    "port_counters",
+    "counters",
+    "ethtool",
+    "mlnx_qos",
+    "dcb",
+    "lspci",
+    "numactl",
+    "lscpu",
+    "kernel_log",
+    "nccl_settings",
+)
+
+
+@functools.cache
+def kinds() -> tuple[Kind, ...]:
+    """Return all kinds."""
+    return tuple(kind for name in MODULES for kind in import_module(f"{__name__}.{name}").KINDS)

@@ -1,0 +1,171 @@
+"""Ports by ``ibstat`` and ``ibstatus`` (infiniband-diags)."""
+
+from __future__ import annotations
+
+import re
+
+from preflight.recognition.detector import Cut, Kind, Taken
+from preflight.recognition.formats.rdma_port_lines import Listing, Said, port_of, rate, summary, word
+from preflight.recognition.key_value_block import asked, asked_of, block, field, number, stops_in, told
+from preflight.textprep.lines import Lines
+
+# --- ibstat ------------------------------------------------------------------------------------------
+
+_CA = re.compile(r"\s*CA:? ['’‘`]([^'’\s]{1,64})['’‘]{1,2}(?:\s.*)?")
+_CA_BEGUN = re.compile(r"\s*CA:? ['’‘`]")
+_OF_PORTS = frozenset(
+    ("State", "Physical state", "Rate", "Base lid", "LMC", "SM lid", "Capability mask", "Port GUID", "Link layer")
+)
+_CA_FIELDS = _OF_PORTS | {
+    "CA type", "Number of ports", "Firmware version", "Hardware version", "Node GUID", "System image GUID"
+}  # fmt: skip
+_PORT_LINE = re.compile(r"\s*[Pp]ort (\d{1,3}):\s*")
+#: What a later release tells of a port besides, as its effective speed.
+_LATER_FIELD = re.compile(
+    r"(?:(?:\t\t|\s{8})\s*[A-Z][a-z]+(?: [a-z]+){1,3}|\s*[A-Z][a-z]+ speed): \d[\d.]{0,8}(?: \S{1,12})?\s*"
+)
+#: A port's lines, two of which are enough where the head is cut off, or where somebody searched for them.
+_OWN = re.compile(
+    r"\s*(?:State: (?:Active|Down|Initializing|Armed)|Physical state: [A-Z]\w+|Rate: [\d.]{1,6}(?: .*)?|Base lid: \d+"
+    r"|LMC: \d|SM lid: \d+|Capability mask: 0x[0-9a-f]+|Port GUID: 0x[0-9a-fA-F]+|Link layer: \w+)\s*"
+)
+
+
+def _begins_ibstat(lines: Lines, at: int) -> bool:
+    text = lines[at].text
+    if _CA.fullmatch(text):
+        return True
+    # The head is cut off: a port's first lines are enough
+    if _PORT_LINE.fullmatch(text):
+        return any((found := field(line.text)) and found[0] in ("State", "Physical state")
+                   for line in lines[at + 1 : at + 3])  # fmt: skip
+    if not _OWN.fullmatch(text):
+        return False
+    return (len(lines) > at + 1 and bool(_OWN.fullmatch(lines[at + 1].text))) or asked(lines, at, "ibstat")
+
+
+def _take_ibstat(lines: Lines, at: int) -> Taken:
+    listing, cut = Listing(_OF_PORTS), list[Cut]()
+
+    def belongs(text: str) -> bool:
+        found = field(text)
+        return bool(
+            _CA.fullmatch(text) or _PORT_LINE.fullmatch(text) or (found and found[0] in _CA_FIELDS)
+            or re.match(r"\s*ib(?:panic|warn)\s*:", text) or _LATER_FIELD.fullmatch(text)
+        )  # fmt: skip
+
+    end, taken = block(lines, at, belongs)
+    for line in taken:
+        if match := _CA.fullmatch(line.text):
+            listing.begin_device(match[1])
+        elif match := _PORT_LINE.fullmatch(line.text):
+            listing.begin_port(int(match[1]), line.number)
+        elif re.match(r"\s*ibpanic", line.text):
+            cut.append(Cut(line.number, f"the list is incomplete: {line.text.strip()[:160]}"))
+        elif found := field(line.text):
+            listing.add(*found, line.number)
+    last = taken[-1].number
+    cut += [Cut(last, f"the ports of {name} are missing") for name in listing.missing("Number of ports")]
+    if stops_in(lines, end, _CA_BEGUN):
+        cut.append(Cut(last, "the text stops where another device begins"))
+    listing.name_alone(asked_of(lines, at, "ibstat"))
+    ports = []
+    for port in listing.ports:
+        if port.device not in listing.devices:
+            cut.append(Cut(port.line, "the line that names the device is missing"))
+        if missing := _missing_of(port):
+            cut.append(Cut(last, f"of {port.shown} is missing: {', '.join(missing)}"))
+        said, whole = port.fields, listing.of(port.device)
+        ports.append({
+            **port_of(port.device, port.number),
+            "state": word(said.get("State")), "physical_state": word(said.get("Physical state")),
+            "rate_gbps": rate(said.get("Rate")), "link_layer": word(said.get("Link layer")),
+            "lid": number(said.get("Base lid")), "sm_lid": number(said.get("SM lid")),
+            "guid": _guid(said.get("Port GUID")), "firmware": told(whole.get("Firmware version")),
+            "ca_type": told(whole.get("CA type")), "node_guid": told(whole.get("Node GUID")),
+        })  # fmt: skip
+    return Taken(end, {"ports": ports, "devices": list(listing.devices)}, summary(ports), cut)
+
+
+def _missing_of(port: Said) -> list[str]:
+    """Return what is not told of a port. Old releases print no link layer: the last line is then the GUID."""
+    said = port.fields
+    expected = ("State", "Physical state", "Rate", "Port GUID" if "Port GUID" in said else "Link layer")
+    missing = ["its number"] * (port.number is None) + [name for name in expected if not said.get(name)]
+    if told(said.get("Port GUID")) and not _guid(said.get("Port GUID")):
+        missing.append("the rest of the Port GUID")
+    return missing
+
+
+def _guid(text: str | None) -> str | None:
+    """Return a GUID that is whole; digits may be blotted out."""
+    return text if text and re.fullmatch(r"0x[0-9a-fA-FxX*]{16}", text) else None
+
+
+# --- ibstatus ----------------------------------------------------------------------------------------
+
+_IBSTATUS = re.compile(r"\s*Infiniband device '([^']{1,64})' port (\d{1,3}) status:(?:\s.*)?", re.IGNORECASE)
+_IBSTATUS_BEGUN = re.compile(r"\s*Infiniband\b", re.IGNORECASE)
+_IBSTATUS_FIELDS = frozenset(
+    ("default gid", "base lid", "sm lid", "state", "phys state", "physical state", "rate", "link_layer")
+)
+
+
+#: A port's lines, two of which are enough where the head is cut off.
+_IBSTATUS_OWN = re.compile(
+    r"\s*(?:default gid:\s+[0-9a-fA-F:]{6,}|(?:base|sm) lid:\s+0x[0-9a-f]+|(?:phys )?state:\s+\d: \w+"
+    r"|rate:\s+\d+ Gb/sec .*|link_layer:\s+\w+)\s*"
+)
+
+
+def _begins_ibstatus(lines: Lines, at: int) -> bool:
+    if _IBSTATUS.fullmatch(lines[at].text):
+        return True
+    return len(lines) > at + 1 and all(_IBSTATUS_OWN.fullmatch(line.text) for line in lines[at : at + 2])
+
+
+def _take_ibstatus(lines: Lines, at: int) -> Taken:
+    listing, cut = Listing(_IBSTATUS_FIELDS), list[Cut]()
+    if not _IBSTATUS.fullmatch(lines[at].text):
+        cut.append(Cut(lines[at].number, "the line that names the device is missing"))
+
+    def belongs(text: str) -> bool:
+        found = field(text)
+        return bool(_IBSTATUS.fullmatch(text) or (found and found[0] in _IBSTATUS_FIELDS))
+
+    end, taken = block(lines, at, belongs)
+    for line in taken:
+        if match := _IBSTATUS.fullmatch(line.text):
+            listing.begin_device(match[1])
+            listing.begin_port(int(match[2]), line.number)
+        elif found := field(line.text):
+            listing.add(found[0], found[1], line.number)
+    if stops_in(lines, end, _IBSTATUS_BEGUN):
+        cut.append(Cut(taken[-1].number, "the text stops where another device begins"))
+    listing.name_alone(asked_of(lines, at, "ibstatus"))
+    ports = []
+    for port in listing.ports:
+        fields = port.fields
+        physical = fields.get("phys state") or fields.get("physical state")
+        ports.append({
+            **port_of(port.device, port.number),
+            "state": word(_word(fields.get("state"))), "physical_state": word(_word(physical)),
+            "rate_gbps": rate(fields.get("rate")), "link_layer": word(fields.get("link_layer")),
+            "lid": number(fields.get("base lid")), "sm_lid": number(fields.get("sm lid")),
+            "gid": gid if (gid := told(fields.get("default gid"))) and gid.count(":") == 7 else None,
+        })  # fmt: skip
+        said = {"state": fields.get("state"), "phys state": physical, "rate": fields.get("rate")}
+        if missing := [name for name, value in said.items() if not value]:
+            cut.append(Cut(taken[-1].number, f"of {port.shown} is missing: {', '.join(missing)}"))
+    return Taken(end, {"ports": ports}, summary(ports), cut)
+
+
+def _word(text: str | None) -> str | None:
+    """Take the number off ``4: ACTIVE``."""
+    return text.partition(":")[2].strip() or text if text and not text.isdigit() else None
+
+
+KINDS = (
+    Kind("ibstat", _begins_ibstat, _take_ibstat, signs=("CA", ":")),
+    Kind("ibstatus", _begins_ibstatus, _take_ibstatus, signs=(":",)),
+)

@@ -1,0 +1,148 @@
+"""Ports by ``ibv_devinfo``, with and without ``-v`` (ibverbs-utils)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from preflight.recognition.detector import Cut, Kind, Taken
+from preflight.recognition.formats.rdma_port_lines import Listing, Said, port_of, rate, summary, word
+from preflight.recognition.key_value_block import asked, asked_of, block, is_prompt, number, told
+from preflight.textprep.lines import Lines
+
+_HCA = re.compile(r"\s*hca_id:\s*([A-Za-z][\w.-]{0,63})(?:\s.*)?")
+_DEVINFO_PORT = re.compile(r"\s*port:\s*(\d{1,3})\s*")
+_DEVINFO_FIELD = re.compile(r"\s*([a-z][a-zA-Z0-9_]{2,60}(?:\[\s*\d+\])?):\s*(.*)")
+_DEVINFO_LIST = re.compile(
+    r"\s*(?:[A-Z][A-Z0-9_]{1,60}(?: [A-Z]{2,12})?|state \(\d\)|Unknown flags: .*"
+    r"|\*{0,2}(?:GID|P_Key)\[\s*\d+\]:.*|0x[0-9a-fA-F]+"
+    r"|[\w ]{4,40}(?:\(mask\)|_mask:)\s+0x[0-9a-fA-F]+|[A-Z][\w ]{2,40}:|tag matching .{0,60}|maximum available .{0,60}"
+    r"|(?:max fetch|log max) [a-z ]{4,40}\s+\d{1,6}|[\w -]{2,40} offload|Delay drop|ooo_\w{2,20}\s+= 0x[0-9a-f]{1,16}"
+    r"|.{0,40}(?:caps|capabilities|_attr|supported).{0,40})\s*"
+)
+
+
+#: So many lines of ``-v`` may be unknown in a row.
+_OTHER = 16
+_OF_DEVICES = re.compile(r"(?:max|num|hca|device|supported|qp_rate)_\w+|\w+_caps")
+_OF_PORTS = frozenset(
+    ("state", "max_mtu", "active_mtu", "sm_lid", "port_lid", "port_lmc", "link_layer", "max_msg_sz", "port_cap_flags",
+     "port_cap_flags2", "max_vl_num", "bad_pkey_cntr", "qkey_viol_cntr", "sm_sl", "pkey_tbl_len", "gid_tbl_len",
+     "subnet_timeout", "init_type_reply", "active_width", "active_speed", "phys_state", "gids")
+)  # fmt: skip
+#: Lines of which two are enough where the head is cut off, or where somebody searched for them.
+_DEVINFO_HEADLESS = re.compile(
+    r"\s*(?:port:\s*\d{1,3}|state:\s*PORT_\w+ .*|(?:max|active)_mtu:\s*\d{3,4} \(\d\)|(?:sm|port)_lid:\s*\d{1,5}"
+    r"|port_lmc:\s*0x\d\d"
+    r"|active_width:\s*\d{1,2}X \(\d{1,2}\)|active_speed:\s*\d{1,3}\.\d Gbps \(\d{1,3}\)|link_layer:\s*[A-Z]\w+"
+    r"|phys_state:\s*[A-Z_]{4,32} \(\d\)|transport:\s*\w+ \(\d\)"
+    r"|(?:node|sys_image)_guid:\s*[0-9a-f]{4}(?::[0-9a-f]{4}){3}"
+    r"|phys_port_cnt:\s*\d{1,3}|vendor_part_id:\s*\d{1,6})\s*"
+)
+#: Lines that no other tool prints.
+_STATE = re.compile(r"\s*state:\s+PORT_[A-Z_]{2,16} \(\d\)\s*")
+_PHYSICAL_STATE = re.compile(r"\s*phys_state:\s+[A-Z_]{4,32} \(\d\)\s*")
+_GID = re.compile(r"\s*GID\[\s*\d{1,4}\]:\s+[0-9a-fA-F:.]{6,45}\b.*")
+
+
+def _begins_devinfo(lines: Lines, at: int) -> bool:
+    text = lines[at].text
+    if _HCA.fullmatch(text) or _STATE.fullmatch(text):
+        return True
+    if not _DEVINFO_HEADLESS.fullmatch(text):
+        return False
+    after = lines[at + 1].text if at + 1 < len(lines) else ""
+    if _PHYSICAL_STATE.fullmatch(text) and _GID.fullmatch(after):
+        return True
+    return bool(_DEVINFO_HEADLESS.fullmatch(after)) or asked(lines, at, "ibv_devinfo")
+
+
+def _over_other(lines: Lines, at: int, end: int) -> int | None:
+    """Return the next known line of a device behind others that are further in than its name.
+
+    What ``-v`` says about abilities differs from one library and one OFED to the next.
+    """
+    deep = _depth(lines[at].text)
+    if not _HCA.fullmatch(lines[at].text):
+        return None
+    for index in range(end, min(end + _OTHER, len(lines))):
+        text = lines[index].text
+        if not text.strip():
+            continue
+        if _depth(text) <= deep or is_prompt(text):
+            return None
+        field = _DEVINFO_FIELD.fullmatch(text)
+        if _DEVINFO_PORT.fullmatch(text) or (field and (field[1] in _OF_PORTS or _OF_DEVICES.fullmatch(field[1]))):
+            return index
+    return None
+
+
+def _depth(text: str) -> int:
+    return len(text) - len(text.lstrip())
+
+
+def _take_devinfo(lines: Lines, at: int) -> Taken:
+    listing, cut = Listing(_OF_PORTS), list[Cut]()
+    if not _HCA.fullmatch(lines[at].text):
+        cut.append(Cut(lines[at].number, "the line that names the device is missing"))
+
+    def belongs(text: str) -> bool:
+        return bool(_HCA.fullmatch(text) or _DEVINFO_FIELD.fullmatch(text) or _DEVINFO_LIST.fullmatch(text))
+
+    end, taken = block(lines, at, belongs)
+    while (on := _over_other(lines, at, end)) is not None:
+        end, more = block(lines, on, belongs)
+        taken += more
+    for line in taken:
+        if match := _HCA.fullmatch(line.text):
+            listing.begin_device(match[1])
+        elif match := _DEVINFO_PORT.fullmatch(line.text):
+            listing.begin_port(int(match[1]), line.number)
+        elif match := _DEVINFO_FIELD.fullmatch(line.text):
+            listing.add(match[1], match[2].strip(), line.number)
+    last = taken[-1].number
+    cut += [Cut(last, f"the ports of {name} are missing") for name in listing.missing("phys_port_cnt")]
+    listing.name_alone(asked_of(lines, at, "ibv_devinfo"))
+    ports = []
+    for port in listing.ports:
+        said = port.fields
+        missing = ["its number"] * (port.number is None) + [
+            name for name in ("state", "active_mtu", "port_lid") if not said.get(name)
+        ]
+        if missing:
+            cut.append(Cut(last, f"of {port.shown} is missing: {', '.join(missing)}"))
+        ports.append(_facts(port, listing.of(port.device)))
+    return Taken(end, {"ports": ports, "devices": list(listing.devices)}, summary(ports), cut)
+
+
+def _facts(port: Said, whole: Mapping[str, str]) -> dict[str, Any]:
+    said = port.fields
+    state = re.match(r"PORT_(\w+) |(?!P)\w+", said.get("state", "") + " ")
+    width, speed = _rate_of(said.get("active_width"), r"(\d{1,2})X"), rate(said.get("active_speed"))
+    return {
+        **port_of(port.device, port.number),
+        "state": word(state[1] or state[0]) if state else None,
+        "physical_state": word((said.get("phys_state") or "").split(" ")[0]),
+        "active_mtu": _mtu(said.get("active_mtu")), "max_mtu": _mtu(said.get("max_mtu")),
+        "lid": number(said.get("port_lid")), "sm_lid": number(said.get("sm_lid")),
+        "link_layer": word(said.get("link_layer")), "guid": told(whole.get("node_guid")),
+        "rate_gbps": round(width * speed, 3) if width and speed else None,
+        "firmware": told(whole.get("fw_ver")), "board_id": told(whole.get("board_id")),
+        "transport": (told(whole.get("transport")) or "").partition(" (")[0] or None,
+        "vendor_id": told(whole.get("vendor_id")),
+    }  # fmt: skip
+
+
+def _mtu(text: str | None) -> int | None:
+    """Return an MTU; None where only its first digits are there."""
+    value = number(text)
+    return value if value in (256, 512, 1024, 2048, 4096) else None
+
+
+def _rate_of(text: str | None, pattern: str) -> float | None:
+    match = re.match(pattern, text) if text else None
+    return float(match[1]) if match else None
+
+
+KINDS = (Kind("ibv_devinfo", _begins_devinfo, _take_devinfo, signs=(":",)),)

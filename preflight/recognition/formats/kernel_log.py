@@ -1,0 +1,222 @@
+"""A kernel log: Xid and SXid errors of the NVIDIA driver, and what the drivers of NICs and PCIe say."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from preflight.facts.xid import pid_in, sxids_in, xids_in
+from preflight.recognition.detector import Cut, Kind, Taken, left_out
+from preflight.recognition.key_value_block import is_prompt
+from preflight.textprep.lines import Lines
+
+#: What a line of a kernel log begins with: its time, in one of the ways of dmesg, journalctl and syslog;
+#: UCX writes the like, with host and process behind it.
+_TIME = re.compile(
+    r"\s{0,8}(?:(?:#|//|[*>•-]|\d{1,5}\.)\s{1,4})?(?:(?:kern\s*:\w+\s*:\s*|kernel:\s*|<\d{1,3}>)?"
+    r"(?:\d{1,7}[:-]?\s?(?=\[))?(?P<at>\[\s*\+?\d{1,10}\.\d{1,9}\](?!\s\[[\w.-]{1,64}:\d{1,10} ?:\d{1,5}\])"
+    r"|\[\w{3} \w{3} [ \d]?\d \d\d:\d\d:\d\d \d{4}\]"
+    r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,]?\d{0,9}(?:Z|[+-]\d\d:?\d\d)?"
+    # the month in the words of any language
+    r"|[^\W_][\w.]{1,5} {1,2}\d{1,2} \d\d:\d\d:\d\d(?:\.\d{1,6})?"
+    r"|\d{1,3},\d{1,12},\d{1,18},[^;]{1,16};))"
+)
+
+#: Other events, and the patterns that name them: each is searched behind the match of the one before it. One pattern
+#: with ``.*`` between its words would take the square of a line that repeats its first word.
+_EVENTS = tuple(
+    (name, tuple(re.compile(pattern) for pattern in patterns))
+    for name, *patterns in (
+        ("gpu-fallen-off-bus", "(?i)NVRM:", "(?i)fallen off the bus"),
+        ("gpu-fallen-off-bus", "(?i)GPU has fallen off the bus"),
+        ("gpu-init-failed", "NVRM:", "RmInitAdapter failed|rm_init_adapter failed"),
+        ("driver-mismatch", "NVRM: API mismatch"),
+        ("gsp-rpc-errors", "(?i)NVRM: Rate limiting GSP RPC error prints"),
+        ("gsp-rpc-errors", "(?i)NVRM:", "(?i)GSP", "(?i)timeout|crash"),
+        ("pcie-aer", r"\bAER: ", "[Ee]rror|status"),
+        ("pcie-aer", "PCIe Bus Error: severity="),
+        ("nic-link-down", "mlx5_core ", r"[Ll]ink down|Cable unplugged|Port: \d+ Link DOWN"),
+        ("nic-link-up", "mlx5_core ", r"Link up|Cable plugged|Port: \d+ Link ACTIVE"),
+        ("nic-pcie-limited", "mlx5_core ", "available PCIe bandwidth, limited by"),
+        ("module-hot", "(?i)mlx5_core ", "(?i)(?:High|Over) Temperature"),
+        ("slot-power", "Detected insufficient power on the PCIe slot"),
+        ("out-of-memory", "(?i)out of memory: Kill|oom-kill:"),
+        ("machine-check", r"mce: \[Hardware Error\]|Machine check events logged"),
+        ("machine-check", "EDAC ", r"\b[CU]E "),
+        ("hung-task", r"INFO: task .{1,64} blocked for more than \d+ seconds"),
+    )
+)
+
+#: Widths at which mails and screens break lines; pieces of one line, and lines by which the width is told.
+_BROKEN, _MOST_PIECES, _MOST_NEAR = (50, 140), 8, 200
+#: Lines that are no log among lines of a log, before the log is taken to be over; blank ones are counted apart.
+_GAP, _BLANKS = 3, 6
+
+
+#: A driver's line whose time somebody left out: ``pcieport 0000:00:03.0: AER: …``, ``EDAC MC0: 1 CE …``.
+_UNTIMED = re.compile(
+    r"\s*(?:kernel: )?(?:mlx[45]_\w{2,6}(?: [\w.-]{1,16})?: |mlx5_\w{4,40}:\d{1,5}:\(pid \d{1,8}\): "
+    r"|[a-z][\w-]{1,30} [0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7](?: [\w@.-]{1,32})?: "
+    r"|EDAC [A-Z]{1,8}\d{0,3}: |mce: \[Hardware Error\]"
+    r"|INFO: task \S{1,64}:\d{1,10} blocked for more than \d|Out of memory: Kill(?:ed)? process \d{1,10} \().*"
+)
+
+
+def _is_log(text: str) -> bool:
+    if _TIME.match(text) or "NVRM: " in text or "SXid (" in text or " kernel: " in f" {text}":
+        return True
+    return bool(_UNTIMED.fullmatch(text))
+
+
+#: An error of a switch, and not the text of a program that prints one.
+_SWITCH = re.compile(r"SXid \((?:PCI:)?[0-9a-fA-F]{4}")
+#: Which of a node's switches it is.
+_DEVICE = re.compile(r"\bnvidia-nvswitch([0-9]{1,3}): SXid ")
+#: An error whose line ends within the address.
+_TORN = re.compile(r"NVRM: Xid \((?:PCI:)?[0-9a-fA-F:.]{0,24}$")
+#: The driver's name in prose, or in a command that looks for it.
+_ONLY_NAMED = re.compile(r"NVRM: Xid(?! \()|grep\b.{0,80}(?:NVRM|SXid)")
+
+
+def _address(said: str) -> str | None:
+    """Return an address; None where somebody blotted it out."""
+    return said if re.search("[0-9a-fA-F]", said) else None
+
+
+#: The time as somebody shortened it, or in words.
+_STAMP = re.compile(r"\s*\[(?:\s*\d{1,10}\.\d{1,5}|[^\W\d_]{2,4}\.? [^\W\d_]{3,4}\.? [ \d]\d \d\d:\d\d:\d\d \d{4})\] ")
+#: ``dmesg -T``, and the name of what says it.
+_IN_WORDS = re.compile(
+    r"\[[^\W\d_]{2,4}\.? [^\W\d_]{3,4}\.? [ \d]\d \d\d:\d\d:\d\d \d{4}\] +"
+    r"[A-Za-z][\w.-]{1,30}(?: [\w.:@-]{1,32}){0,2}: "
+)
+
+
+def _begins(lines: Lines, at: int) -> bool:
+    text = lines[at].text
+    if ("NVRM: " in text or _SWITCH.search(text)) and not _ONLY_NAMED.search(text):
+        return True
+    if "NCCL" in text:
+        return False
+    time = _TIME.match(text)
+    if not time:
+        return bool(_UNTIMED.fullmatch(text)) and bool(_named(text))
+    if _IN_WORDS.match(text) and any(_IN_WORDS.match(line.text) for line in lines[at + 1 : at + 3]):
+        return True
+    if (
+        re.match(r"\s*(?:<\d{1,3}>|\d{1,7}[:-]?\s?)?\[\s*\+?\d{1,10}\.\d{6}\](?! ?\[[A-Z]+\])", text)
+        or " kernel: " in text
+        or text.lstrip().startswith("kern")
+        or (_STAMP.match(text) and _named(text))
+    ):
+        return True
+    # Other programs write times as well: it is the kernel's if a driver and its device, or the kernel's names, are near
+    if _UNTIMED.fullmatch(text, time.end()):
+        return True
+    return any(xids_in(line.text) or sxids_in(line.text) for line in lines[at : at + 40])
+
+
+def _events(text: str, number: int) -> list[dict[str, Any]]:
+    """Return the events of a line."""
+    time = _TIME.match(text)
+    at_time = time["at"].strip("[] ") if time else None
+    return [{"event": name, "time": at_time, "text": text.strip()[:300], "line": number} for name in _named(text)]
+
+
+def _named(text: str) -> list[str]:
+    """Return the names of the events of a line, each once."""
+    return list(dict.fromkeys(name for name, patterns in _EVENTS if _in_order(text, patterns)))
+
+
+def _in_order(text: str, patterns: tuple[re.Pattern[str], ...]) -> bool:
+    """Return whether the patterns match one behind the other."""
+    at = 0
+    for pattern in patterns:
+        if (match := pattern.search(text, at)) is None:
+            return False
+        at = match.end()
+    return True
+
+
+@dataclass(frozen=True)
+class _Width:
+    """The width at which a mail or a screen broke the lines; 0 if they were not broken."""
+
+    most: int
+    hard: bool  # within words as well
+
+    @classmethod
+    def of(cls, lines: Lines) -> _Width:
+        lengths = [len(line.text) for line in lines if line.text]
+        most = max(lengths, default=0)
+        return cls(most if _BROKEN[0] <= most <= _BROKEN[1] else 0, lengths.count(most) > 1)
+
+    def joined(self, text: str, last: str, after: str) -> str | None:
+        """Return a text with the line after its ``last`` one, if it was broken there."""
+        if self.hard and len(last) == self.most:
+            return text + after
+        return f"{text} {after.lstrip()}" if len(last) + 1 + len(after.split()[0]) > self.most else None
+
+
+def _whole(lines: Lines, at: int, width: _Width) -> tuple[str, int]:
+    """Return a line of the log with the rest of it, and where the next one begins."""
+    text, end = lines[at].text, at + 1
+    while width.most and end < min(len(lines), at + _MOST_PIECES):
+        after = lines[end].text
+        if not after.strip() or _is_log(after) or is_prompt(after) or left_out(after):
+            break
+        if (more := width.joined(text, lines[end - 1].text, after)) is None:
+            break
+        text, end = more, end + 1
+    return text, end
+
+
+def _take(lines: Lines, at: int) -> Taken:
+    xids: list[dict[str, Any]] = []
+    sxids: list[dict[str, Any]] = []
+    events: list[dict[str, Any]] = []
+    cut: list[Cut] = []
+    end, last, others, blanks = at, at, 0, 0
+    width = _Width.of(lines[at : at + _MOST_NEAR])
+    while end < len(lines) and others < _GAP and blanks < _BLANKS:
+        text = lines[end].text
+        if end > at and is_prompt(text):
+            break
+        if not _is_log(text):
+            bare = text.strip()  # a page's numbers of lines stand between them
+            others, blanks = others + (bare != "" and not bare.isdigit()), blanks + (not bare)
+            end += 1
+            continue
+        number = lines[end].number
+        text, end = _whole(lines, end, width)
+        last, others, blanks, time = end - 1, 0, 0, _TIME.match(text)
+        at_time = time["at"].strip("[] ") if time else None
+        found = xids_in(text)
+        if not found and _TORN.search(text):
+            cut.append(Cut(number, "the address of an Xid is not whole"))
+        for mark in found:
+            if mark.code is None:
+                cut.append(Cut(number, "the number of an Xid is not whole"))
+                continue
+            xids.append({
+                "bus_id": _address(mark.where), "xid": mark.code, "time": at_time, "pid": pid_in(mark.text),
+                "text": mark.text, "line": number,
+            })  # fmt: skip
+        for mark in () if found else sxids_in(text):
+            if mark.code is None:
+                cut.append(Cut(number, "the number of an SXid is not whole"))
+                continue
+            device = _DEVICE.search(text)
+            sxids.append({
+                "switch": int(device[1]) if device else None, "bus_id": _address(mark.where), "sxid": mark.code,
+                "time": at_time, "fatal": mark.fatal, "text": mark.text, "line": number,
+            })  # fmt: skip
+        events += _events(text, number)
+    facts = {"xids": xids, "sxids": sxids, "events": events}
+    numbers = sorted({str(xid["xid"]) for xid in xids}, key=int)
+    summary = f"{last - at + 1} lines; Xid: {', '.join(numbers) or 'none'}; SXid: {len(sxids)}; events: {len(events)}"
+    return Taken(last + 1, facts, summary, cut)
+
+
+KINDS = (Kind("kernel log", _begins, _take, signs=(":", "[", ";", "SXid (")),)

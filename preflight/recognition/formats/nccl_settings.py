@@ -1,0 +1,104 @@
+"""NCCL's settings as a list: of ``env``, of a job's script, of ``mpirun -x`` on lines of their own, of a manifest."""
+
+from __future__ import annotations
+
+import re
+
+from preflight.facts.nccl_lint import sources, spelled
+from preflight.recognition.detector import Kind, Part, Taken
+from preflight.recognition.key_value_block import block
+from preflight.textprep.lines import Line, Lines
+
+NCCL_ENV = "nccl-env"
+
+_SETTING = re.compile(
+    rf"\s{{0,8}}(?:export\s{{1,4}}|declare\s{{1,4}}-\w{{1,4}}\s{{1,4}}|-x\s{{1,4}}|set\s{{1,4}})?{spelled.NAME}=(?:['\"].{{0,4000}}|\S{{0,4000}})\s*"
+)
+_ANY = re.compile(
+    r"\s{0,12}(?:(?:export|declare\s{1,4}-\w{1,4}|-x|-e|--env|set|setenv|ENV|%env)[\s=]\s{0,4})?[A-Za-z_]\w{0,100}=.*|\s*#.*"
+    r"|\s{0,60}(?:- )?\{?\s?[\"']?(?:name|value)[\"']?\s?:.*|\s{0,40}[\[\]{}],?\s*"
+    r"|\s{0,40}(?:- )?[\"']?[A-Z][A-Z0-9_]{2,60}[\"']?\s{0,8}:\s.{0,400}|\s{0,40}\"[A-Z][A-Z0-9_]{2,60}=.*"
+    r"|\s{0,12}(?:setenv|ENV)\s.*|os\.environ\b.*"
+)
+
+#: What stands in the name of every setting.
+SETTING = "CCL_"
+
+#: Lines among which a second setting must be: one alone is a word in a sentence or a command.
+_NEAR = 6
+
+
+def _spelled(lines: Lines, at: int) -> spelled.Spelled | None:
+    """Return the setting that a line is, as a script or a manifest spells it; a command's are left to ``commands``."""
+    if SETTING not in lines[at].text or lines[at].text.endswith("\\"):
+        return None
+    return spelled.on_lines(lines[at].text, lines[at + 1].text if at + 1 < len(lines) else "")
+
+
+def _begins(lines: Lines, at: int) -> bool:
+    text = lines[at].text
+    if text.endswith("\\") or (at and lines[at - 1].text.endswith("\\")):
+        return False
+    if SETTING in text and len(spelled.several(text)) > 1:
+        return True
+    if SETTING not in text or not (listed := bool(_SETTING.fullmatch(text)) or _spelled(lines, at)):
+        return False
+    near = [place for place in range(at + 1, min(at + _NEAR, len(lines))) if lines[place].text.strip()]
+    if not near:  # all there is, or the end of somebody's words
+        return listed is True and not any(line.text.strip() for line in lines[max(0, at - _NEAR) : at])
+    texts = ((lines[place].text, _spelled(lines, place)) for place in near)
+    return any(_SETTING.fullmatch(text) or one or spelled.several(text) for text, one in texts)
+
+
+def _take(lines: Lines, at: int) -> Taken:
+    end, taken = block(lines, at, lambda text: bool(_ANY.fullmatch(text)), blanks=1)
+    env = {name: value for name, value, _ in _settings(taken)}
+    return Taken(end, {"env": env}, f"{len(env)} settings: {', '.join(list(env)[:6])}")
+
+
+def _settings(lines: Lines) -> list[tuple[str, str, bool]]:
+    """Return (name, value, settled) line by line; what ``env`` printed is kept as it stands."""
+    found = []
+    for at, line in enumerate(lines):
+        one = _spelled(lines, at)
+        if one is not None:
+            found.append((one.name, one.value, one.settled))
+        elif among := spelled.several(line.text):
+            found += [(one.name, one.value, one.settled) for one in among]
+        elif told := sources.of_listing(line.text, "read"):
+            known = (spelled.Spelled(setting.name, setting.value) for setting in told.settings)
+            found += [(one.name, one.value, one.settled) for one in known]
+    return found
+
+
+def judged(text: str, first: int) -> str:
+    """Return what can be judged of such a part's text: a line for each of its source, ``NAME=value`` or nothing."""
+    lines = [Line(number, line) for number, line in enumerate(text.split("\n"), first)]
+    told = []
+    for at, line in enumerate(lines):
+        own = _settings(lines[at : at + 2])[:1] if SETTING in line.text and not spelled.several(line.text) else []
+        told.append(f"{own[0][0]}={own[0][1]}" if own and own[0][2] else "")
+    return "\n" * (first - 1) + "\n".join(told)
+
+
+def commands(lines: Lines) -> list[Part]:
+    """Return the settings that commands bear, each command a part: for a text in which nothing else was found.
+
+    A person chose them for one run: they are told and not judged.
+    """
+    found = []
+    at = 0
+    while at < len(lines):
+        end = at + 1
+        while end < len(lines) and lines[end - 1].text.endswith("\\"):
+            end += 1
+        whole = " ".join(line.text.rstrip("\\") for line in lines[at:end])
+        env = {one.name: one.value for one in spelled.in_command(whole)} if SETTING in whole else {}
+        if len(env) > 1:
+            taken = Taken(end, {"env": env}, f"{len(env)} settings of a command: {', '.join(list(env)[:6])}")
+            found.append(Part(NCCL_ENV, lines[at].number, lines[end - 1].number, "", taken, ""))
+        at = end
+    return found
+
+
+KINDS = (Kind(NCCL_ENV, _begins, _take, signs=(SETTING,)),)

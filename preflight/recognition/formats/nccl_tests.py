@@ -1,0 +1,126 @@
+"""The output of nccl-tests, as text or JSON, read from a whole text: lines of NCCL stand within its table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from preflight.facts import nccl_tests
+from preflight.facts.nccl_collective import contradictions
+from preflight.facts.nccl_tests import Half, Report, Row
+from preflight.recognition.detector import Cut, Part, Taken
+
+KIND = "nccl-tests"
+
+
+def read(text: str) -> list[Part]:
+    """Return the runs of nccl-tests in a text, each with its first and last line; never raises."""
+    found = []
+    lines: list[str] | None = None
+    for report in nccl_tests.parse(text):
+        lines = text.split("\n") if lines is None else lines
+        taken = Taken(report.last_line, facts_of(report), summary(report), list(_cut(report)))
+        own = "\n".join(lines[report.first_line - 1 : report.last_line]) + "\n"
+        found.append(Part(KIND, report.first_line, report.last_line, "", taken, own))
+    return found
+
+
+def facts_of(report: Report) -> dict[str, Any]:
+    """Return what a report says, by the names of the contract of `preflight read`."""
+    best = report.best()
+    return {
+        "collective": report.collective,
+        "collective_printed": report.collective_printed,
+        "nranks": report.nranks,
+        "nnodes": report.nnodes,
+        "hosts": list(report.hosts),
+        "nccl_version": report.nccl_version,
+        "nccl_tests_version": report.version,
+        "devices": [
+            {
+                "rank": d.rank,
+                "group": d.group,
+                "host": d.host,
+                "device": d.index,
+                "bus_id": d.bus,
+                "name": d.name or None,
+            }
+            for d in report.devices
+        ],
+        "rows": [_row(row) for row in report.rows],
+        "avg_busbw": _finite(report.average_busbw_gbytes_s),
+        "max_busbw": best.busbw_gbytes_s if best else None,
+        "wrong": None if report.validated is False else report.out_of_bounds,
+        "status": report.status,
+        "error": report.failures[0].text if report.failures else None,
+        "last_error": report.last_error or None,
+        "communicators": report.groups,
+        "copies": report.copies,
+        "contradictions": list(_contradictions(report)),
+    }
+
+
+def _contradictions(report: Report) -> tuple[str, ...]:
+    ranks = report.nranks
+    if ranks is not None and report.groups > 1:
+        ranks = ranks // report.groups if ranks % report.groups == 0 else None
+    return contradictions(report.rows, report.collective, ranks if report.copies == 1 else None)
+
+
+def _row(row: Row) -> dict[str, Any]:
+    return {
+        "bytes": row.bytes,
+        "count": row.count,
+        "dtype": row.dtype,
+        "redop": row.redop,
+        "root": row.root,
+        "out_of_place": _half(row.out_of_place),
+        "in_place": _half(row.in_place),
+    }
+
+
+def _half(half: Half | None) -> dict[str, Any] | None:
+    if half is None:
+        return None
+    return {
+        "time_us": _finite(half.time_us),
+        "algbw": _finite(half.algbw_gbytes_s),
+        "busbw": _finite(half.busbw_gbytes_s),
+        "wrong": half.wrong,
+        "max_error": _finite(half.max_error),
+    }
+
+
+def _finite(value: float | None) -> float | None:
+    """JSON has no NaN; a bandwidth that is none is not known."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def summary(report: Report) -> str:
+    """Say in a line what a person reads in a report."""
+    nodes = f" on {report.nnodes} node{'s' * (report.nnodes != 1)}" if report.nnodes else ""
+    over = f" over {report.nranks} ranks{nodes}" if report.nranks else ""
+    best = report.best()
+    said = [f"{report.collective or 'a collective that is not named'}{over}"]
+    if report.copies > 1:
+        said.append(f"{report.copies} runs side by side of so many ranks each: a binary built without MPI")
+    if best is not None:
+        said.append(f"best busbw {best.busbw_gbytes_s:g} GB/s at {best.row.bytes} B")
+    if report.out_of_bounds:
+        said.append(f"{report.out_of_bounds} failed checks of the values")
+    if report.failures:
+        said.append(f"stopped: {report.failures[0].text[:120]}")
+    elif not report.finished:
+        said.append("its end is not here")
+    return "; ".join(said)
+
+
+def _cut(report: Report) -> Iterator[Cut]:
+    for row in report.cut_rows:
+        size = f"the row of {row.bytes} B" if row.bytes is not None else "taken out"
+        yield Cut(row.line, f"{size}: {row.text[:80]}")
+    if report.devices and report.nranks is None:
+        yield Cut(report.first_line, "the list of devices is not whole")
+    if not report.complete and not report.failures:
+        yield Cut(report.last_line, "the footer is not whole: the run did not end, or its end was cut off")

@@ -1,0 +1,214 @@
+"""What ``nvidia-smi -q`` says of each GPU, from one tree of names, whether its text or its XML was read.
+
+``N/A``, ``Not Supported`` and the like are no data: None. A name is looked up in all spellings that
+drivers from R450 on print.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from preflight.recognition.detector import Cut, Taken
+
+Tree = dict[str, Any]
+
+_NO_DATA = re.compile(
+    r"(?i)\[?(?:n/a|not supported|unknown error|gpu is lost|gpu requires reset|insufficient permissions"
+    r"|requested functionality has been deprecated|not found|err!)\]?|"
+)
+#: What ends a GPU's list in all versions; ``-d`` shows sections without the name of the product.
+_LAST = frozenset({"processes", "compute_processes"})
+
+
+_NO_LETTERS = re.compile(r"[^a-z0-9]+")
+
+
+def key(name: str) -> str:
+    """Return a name as it is looked up: ``GPU T.Limit Temp`` is ``gpu_t_limit_temp``."""
+    return _NO_LETTERS.sub("_", name.lower()).strip("_")
+
+
+def taken(end: int, general: Tree, gpus: list[tuple[str, Tree]], last: int) -> Taken:
+    """Return the facts of what was read up to ``end``: what stands before the first GPU, and each GPU's tree."""
+    attached = _whole(_get(general, "attached_gpus"))
+    found = [_gpu(_bus_id(bus_id or _get(tree, "pci/bus_id", "pci/pci_bus_id")), tree) for bus_id, tree in gpus]
+    facts = {
+        "driver": _version(_get(general, "driver_version")), "cuda": _version(_get(general, "cuda_version")),
+        "attached_gpus": attached,
+        "gpus": found,
+    }  # fmt: skip
+    cut = []
+    if attached is None:
+        cut.append(Cut(last, "the head with the number of GPUs is missing"))
+    elif attached != len(found):
+        cut.append(Cut(last, f"{attached} GPUs are attached and {len(found)} are shown"))
+    if found and len({len(str(tree)) > 600 for _, tree in gpus}) > 1:
+        cut.append(Cut(last, f"of GPU {gpus[-1][0]} only the beginning is there"))
+    elif gpus and "product_name" in gpus[-1][1] and not gpus[-1][1].keys() & _LAST:
+        cut.append(Cut(last, "the processes with which a GPU's list ends are missing"))
+    products = sorted({gpu["product"] for gpu in found if gpu["product"]})
+    summary = f"{len(found)} GPUs ({', '.join(products[:3]) or 'unnamed'}), driver {facts['driver']}"
+    return Taken(end, facts, summary, cut)
+
+
+def _get(tree: Tree, *paths: str) -> Any:
+    """Return what stands at the first of the paths (names joined by ``/``) that says something."""
+    for path in paths:
+        here: Any = tree
+        for name in path.split("/"):
+            here = here.get(name) if isinstance(here, dict) else None
+        if isinstance(here, dict) and here:
+            return here
+        if isinstance(here, str) and not _NO_DATA.fullmatch(here):
+            return here
+    return None
+
+
+#: The beginning of a version and of a PCI address: the text was cut within it.
+_VERSION_BEGUN = re.compile(r"\d{1,4}\.?")
+_BUS_ID_BEGUN = re.compile(r"[0-9A-Fa-f]{1,8}(?::[0-9A-Fa-f]{0,2}){0,2}\.?")
+
+
+def _version(said: Any) -> str | None:
+    return said if isinstance(said, str) and not _VERSION_BEGUN.fullmatch(said) else None
+
+
+def _bus_id(said: Any) -> str | None:
+    return said if isinstance(said, str) and not _BUS_ID_BEGUN.fullmatch(said) else None
+
+
+def _whole(said: Any) -> int | None:
+    match = re.match(r"-?\d{1,18}", said) if isinstance(said, str) else None
+    return int(match[0]) if match else None
+
+
+def _real(said: Any) -> float | None:
+    match = re.match(r"-?\d{1,12}(?:\.\d{1,6})?", said) if isinstance(said, str) else None
+    return float(match[0]) if match else None
+
+
+def _yes(said: Any) -> bool | None:
+    return {"yes": True, "no": False}.get(said.lower()) if isinstance(said, str) else None
+
+
+def _gpu(bus_id: str | None, tree: Tree) -> dict[str, Any]:
+    link = "pci/gpu_link_info", "pci/pci_gpu_link_info"
+    power = "gpu_power_readings", "power_readings"
+
+    def first(*names: str) -> Any:
+        return _get(tree, *names)
+
+    def word(*names: str) -> str | None:
+        """Return a text; a damaged document may have elements in its place."""
+        found = first(*names)
+        return found if isinstance(found, str) else None
+
+    return {
+        "bus_id": bus_id, "product": word("product_name"), "uuid": word("gpu_uuid", "uuid"),
+        "architecture": word("product_architecture"), "serial": word("serial_number", "serial"),
+        "vbios": word("vbios_version"), "gsp_firmware": word("gsp_firmware_version"),
+        "persistence": word("persistence_mode"),
+        "mig": word("mig_mode/current", "mig_mode/current_mig"),
+        "mig_pending": word("mig_mode/pending", "mig_mode/pending_mig"),
+        "ecc": word("ecc_mode/current", "ecc_mode/current_ecc"),
+        "ecc_pending": word("ecc_mode/pending", "ecc_mode/pending_ecc"),
+        "ecc_errors": _ecc(first("ecc_errors")),
+        "remapped_rows": _remapped(first("remapped_rows")),
+        "retired_pages_pending": _yes(
+            first("retired_pages/pending_page_blacklist", "retired_pages/pending_retirement")),
+        "performance_state": word("performance_state"),
+        "pcie": {
+            "generation_current": _whole(first(
+                *(f"{place}/{name}" for place in link
+                  for name in ("pcie_generation/current", "pcie_gen/current_link_gen")))),
+            "generation_max": _whole(first(
+                *(f"{place}/{name}" for place in link for name in ("pcie_generation/max", "pcie_gen/max_link_gen")))),
+            "width_current": _whole(first(
+                *(f"{place}/{name}" for place in link
+                  for name in ("link_width/current", "link_widths/current_link_width")))),
+            "width_max": _whole(first(
+                *(f"{place}/{name}" for place in link for name in ("link_width/max", "link_widths/max_link_width")))),
+            "replays": _whole(first("pci/replays_since_reset", "pci/replay_counter")),
+        },
+        "clocks_event_reasons": _reasons(first("clocks_event_reasons", "clocks_throttle_reasons")),
+        "fabric": _fabric(first("fabric")),
+        "recovery_action": _recovery(tree),
+        "power_draw_w": _real(first(
+            *(f"{place}/{name}" for place in power
+              for name in ("average_power_draw", "instantaneous_power_draw", "power_draw", "instant_power_draw")))),
+        "power_limit_w": _real(first(
+            *(f"{place}/{name}" for place in power
+              for name in ("current_power_limit", "enforced_power_limit", "power_limit")))),
+        "power_limit_default_w": _real(first(*(f"{place}/default_power_limit" for place in power))),
+        "power_limit_max_w": _real(first(*(f"{place}/max_power_limit" for place in power))),
+        "temperature_c": _real(first("temperature/gpu_current_temp", "temperature/gpu_temp")),
+        "temperature_limit_c": _real(first("temperature/gpu_t_limit_temp", "temperature/gpu_temp_tlimit")),
+        "memory_total_mib": _whole(first("fb_memory_usage/total", "memory_usage/total")),
+        "memory_used_mib": _whole(first("fb_memory_usage/used", "memory_usage/used")),
+        "bar1_total_mib": _whole(first("bar1_memory_usage/total")),
+        "utilization_gpu_percent": _whole(first("utilization/gpu", "utilization/gpu_util")),
+    }  # fmt: skip
+
+
+def _recovery(tree: Tree) -> str | None:
+    """Return the action; ``None`` is a word of the tool here, not the lack of one."""
+    said = _get(tree, "gpu_recovery_action", "recovery_action")
+    return said if isinstance(said, str) else None
+
+
+def _ecc(block: Any) -> dict[str, Any] | None:
+    if not isinstance(block, dict):
+        return None
+    counted = {}
+    for span in ("volatile", "aggregate"):
+        said = block.get(span)
+        if isinstance(said, dict):
+            counted[span] = {name: _yes(value) if name.endswith("exceeded") else _whole(value)
+                             for name, value in said.items() if isinstance(value, str)}  # fmt: skip
+            # until Volta, bits of each memory and in total
+            counted[span] |= {f"{name}_total": _whole(bits["total"]) for name, bits in said.items()
+                              if isinstance(bits, dict) and isinstance(bits.get("total"), str)}  # fmt: skip
+    return counted or None
+
+
+def _remapped(block: Any) -> dict[str, Any] | None:
+    if not isinstance(block, dict):
+        return None
+    return {
+        "correctable": _whole(_get(block, "correctable_error", "remapped_row_corr")),
+        "uncorrectable": _whole(_get(block, "uncorrectable_error", "remapped_row_unc")),
+        "pending": _yes(_get(block, "pending", "remapped_row_pending")),
+        "failure": _yes(_get(block, "remapping_failure_occurred", "remapped_row_failure")),
+    }
+
+
+def _reasons(block: Any) -> list[str] | None:
+    """Return the reasons that are active, by their names in the text output, flattened."""
+    if not isinstance(block, dict):
+        return None
+    active: list[str] = []
+    for name, said in block.items():
+        short = re.sub(r"^clocks_(?:event|throttle)_reason_", "", name)
+        if isinstance(said, dict):
+            active += _reasons(said) or []
+        elif str(said).lower() == "active":
+            active.append(_REASONS.get(short, short))
+    return active
+
+
+#: Names of the XML, and those of the text that they stand for.
+_REASONS = {"gpu_idle": "idle", "hw_power_braking": "hw_power_brake_slowdown"}
+
+
+def _fabric(block: Any) -> dict[str, Any] | None:
+    if not isinstance(block, dict):
+        return None
+    health = block.get("health")
+    told = health.items() if isinstance(health, dict) else ()
+    return {
+        "state": _get(block, "state"), "status": _get(block, "status"),
+        "clique_id": _whole(_get(block, "cliqueid", "clique_id")),
+        "cluster_uuid": _get(block, "clusteruuid", "cluster_uuid"),
+        "health": {name: said for name, said in told if isinstance(said, str) and not _NO_DATA.fullmatch(said)} or None,
+    }  # fmt: skip

@@ -1,0 +1,219 @@
+"""Traces of PyTorch's profiler and dumps of its flight recorder: a whole file of any size, or a pasted piece."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from preflight.facts import run_log, torch_trace
+from preflight.facts.torch_trace import printed
+from preflight.recognition.detector import Cut, Kind, Part, Taken
+from preflight.recognition.input_sources import Source
+from preflight.textprep.lines import Lines
+
+TRACE, RECORDER = "pytorch trace", "flight recorder"
+
+#: Lines after one that opens an object, in which it must be told by a name.
+_AHEAD = 12
+
+#: A launcher's or a logger's mark, with which no JSON begins.
+_MARKED = re.compile(rb"\s*\[\s*[A-Za-z(]")
+
+#: Bytes by which a pickle of a flight recorder is told from any other.
+_PICKLED = (b"profiling_name", b"pg_config", b"pg_status")
+
+
+def whole(source: Source) -> tuple[list[Part], torch_trace.Seen]:
+    """Return the trace or dump that a source is from its first byte on; nothing where it is something else."""
+    nothing = torch_trace.Seen()
+    with source.path.open("rb") as stream:
+        head = stream.read(1 << 16)
+    if _MARKED.match(head):
+        return [], nothing
+    pickled = torch_trace.is_pickle(head)
+    if pickled and not any(name in head for name in _PICKLED):
+        return [], nothing
+    try:
+        seen = run_log.seen_on_disk(source.path)
+    except (OSError, ValueError) as error:
+        if not pickled:
+            return [], nothing
+        taken = Taken(1, {}, "a pickle that was not read", [Cut(1, str(error))])
+        return [Part(RECORDER, 1, 1, "", taken, "")], nothing
+    if not seen:
+        return [], nothing
+    taken = _taken(seen, source.name, 0, 1)
+    return [Part(_kind(seen), 1, seen.last, "", taken, "")], seen
+
+
+def _kind(seen: torch_trace.Seen) -> str:
+    return TRACE if seen.trace else RECORDER
+
+
+def _taken(seen: torch_trace.Seen, name: str, end: int, first: int) -> Taken:
+    cut = [Cut(first + line - 1, what) for line, what in seen.cut]
+    if seen.trace:
+        facts = seen.trace.document()
+        return Taken(end, facts, _of_trace(facts), cut)
+    assert seen.recording
+    facts = seen.recording.document(name)
+    return Taken(end, facts, _of_recording(facts), cut)
+
+
+def _of_trace(facts: dict[str, Any]) -> str:
+    said = [f"{facts['events']} events"]
+    if facts["rank"] is not None:
+        said.insert(0, f"rank {facts['rank']} of {facts['world_size'] or '?'}")
+    if steps := facts["steps"]:
+        said.append(f"{steps['count']} steps of {steps['mean_ms']:g} ms")
+    if gpu := facts["gpu"]:
+        bare = f", {gpu['exposed_share']:.0%} of the time only communication" if gpu["exposed_share"] else ""
+        said.append(f"{gpu['kernels']} kernels{bare}")
+    if facts["collective_backends"]:
+        said.append(f"collectives by {', '.join(facts['collective_backends'])}")
+    return "; ".join(said)
+
+
+def _of_recording(facts: dict[str, Any]) -> str:
+    rank = f"rank {facts['rank']}: " if facts["rank"] is not None else ""
+    said = f"{rank}{facts['entries']} collectives, {facts['unfinished_count']} unfinished"
+    if facts["unfinished"]:
+        first = facts["unfinished"][0]
+        said += f", the first {first['op']} number {first['seq']}"
+    return said
+
+
+#: A dump that was printed as Python shows it, and what may stand before it on its line.
+_PYTHON = re.compile(r"(?:[\w ,.()=:'\"-]{0,80}[=:]\s?|\s{0,40}(?:return|yield)\s)?\s*(?P<dump>[\[{].*)")
+_PYTHON_SIGN = re.compile(r"(?P<q>['\"])(?:collective_seq_id|profiling_name|pg_status|pg_config)(?P=q)\s?:")
+#: What Python writes otherwise than JSON, or a person who leaves entries out.
+_NO_JSON = re.compile(r"'\s?:|:\s?(?:\(|True\b|False\b|None\b)|\s*\.{3}\s*(?:[\]}],?)?$")
+#: Lines in which that must show.
+_SOON = 400
+
+
+def _printed(lines: Lines, at: int) -> str | None:
+    """Return the beginning of a dump that Python printed; None if none begins on this line."""
+    text = lines[at].text
+    if ("{" not in text and "[" not in text) or not (match := _PYTHON.match(text)):
+        return None
+    ahead = "\n".join([match["dump"], *(line.text[:2000] for line in lines[at + 1 : at + _AHEAD])])
+    if not _PYTHON_SIGN.search(ahead[:20_000]):
+        return None
+    return match["dump"] if any(_NO_JSON.search(line.text[:20_000]) for line in lines[at : at + _SOON]) else None
+
+
+def _take_printed(lines: Lines, at: int, begun: str) -> Taken:
+    end = at + 1
+    size = len(begun)
+    while end < len(lines) and size < _MOST_PRINTED and _GOES_ON.match(lines[end].text):
+        size += len(lines[end].text)
+        end += 1
+    text = printed.as_json("\n".join([begun, *(line.text for line in lines[at + 1 : end])]))
+    seen = torch_trace.parse(text)
+    if not seen:
+        return Taken(end, {}, "", [Cut(lines[at].number, "no event and no entry can be read")])
+    return _taken(seen, "", min(at + max(1, seen.last), end), lines[at].number)
+
+
+#: Characters of a printed dump that are read; and how its lines go on.
+_MOST_PRINTED = 8 << 20
+_GOES_ON = re.compile(r"\s*(?:['\"\[\](){},]|-?\d|True|False|None|\.{3}\s*(?:[\]}],?)?$)")
+
+
+def _take_analysed(lines: Lines, at: int) -> Taken:
+    """Read what PyTorch's analyser says of the dumps of a job, collective by collective."""
+    found: list[dict[str, Any]] = []
+    end = place = at
+    while place < len(lines):
+        told = printed.analysed(lines[place].text, (line.text for line in lines[place + 1 : place + 20]))
+        if told is not None:
+            found.append({name: _plain(getattr(told[0], name)) for name in told[0].__dataclass_fields__})
+            place += told[1]
+            end = place
+        elif place - end < _STACK:  # the stack of the call
+            place += 1
+        else:
+            break
+    first = found[0]
+    late = ", ".join(map(str, first["missing_ranks"] or ()))
+    said = f"{len(found)} collectives went wrong, the first {first['op'] or '?'} number {first['seq']}"
+    return Taken(end, {"mismatches": found}, f"{said}, which ranks {late} did not join" if late else said)
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+#: Lines of a stack between two collectives of which the analyser tells.
+_STACK = 40
+
+
+def _is_analysed(lines: Lines, at: int) -> bool:
+    text = lines[at].text
+    return "ollective" in text and printed.analysed(text, (line.text for line in lines[at + 1 : at + 3])) is not None
+
+
+def _recorder_begins(lines: Lines, at: int) -> bool:
+    return _is(RECORDER, lines, at) or _printed(lines, at) is not None or _is_analysed(lines, at)
+
+
+def _take_recorder(lines: Lines, at: int) -> Taken:
+    if _is_analysed(lines, at):
+        return _take_analysed(lines, at)
+    if (begun := _printed(lines, at)) is not None:
+        return _take_printed(lines, at, begun)
+    return _take(lines, at)
+
+
+def _begins(lines: Lines, at: int) -> bool:
+    text = lines[at].text
+    if '"' not in text and "{" not in text and "[" not in text:
+        return False
+    begun = text.lstrip()[:1]
+    if begun not in ("{", "["):
+        return False
+    return torch_trace.begins("\n".join(line.text[:2000] for line in lines[at : at + _AHEAD]))
+
+
+#: Characters that are read at once: a text in which nothing can be read is left soon.
+_AT_ONCE = 1 << 15
+
+
+def _seen(lines: Lines, at: int) -> torch_trace.Seen:
+    place = at
+
+    def read(size: int) -> str:
+        nonlocal place
+        taken: list[str] = []
+        length = 0
+        while place < len(lines) and length < min(size, _AT_ONCE):
+            taken.append(lines[place].text + "\n")
+            length += len(taken[-1])
+            place += 1
+        return "".join(taken)
+
+    return torch_trace.values_of(read)
+
+
+def _take(lines: Lines, at: int) -> Taken:
+    seen = _seen(lines, at)
+    end = min(at + max(1, seen.last), len(lines))
+    if not seen:
+        return Taken(end, {}, "", [Cut(lines[at].number, "no event and no entry can be read")])
+    return _taken(seen, "", end, lines[at].number)
+
+
+def _is(kind: str, lines: Lines, at: int) -> bool:
+    if not _begins(lines, at):
+        return False
+    ahead = "\n".join(line.text[:2000] for line in lines[at : at + _AHEAD])
+    # A trace has a list of process groups in its head, a dump an object
+    recorder = re.search(r'"(?:collective_seq_id|profiling_name|pg_status)"\s*:|"pg_config"\s*:\s*\{', ahead)
+    return (recorder is not None) == (kind == RECORDER)
+
+
+KINDS = (
+    Kind(RECORDER, _recorder_begins, _take_recorder, signs=("{", "[", " collective", "Collective ")),
+    Kind(TRACE, lambda lines, at: _is(TRACE, lines, at), _take, signs=("{", "[")),
+)

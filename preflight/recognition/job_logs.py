@@ -1,0 +1,149 @@
+"""A job's output: the log of NCCL and the tables of nccl-tests, which stand within each other's lines."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from preflight.checks import registry
+from preflight.evidence import Evidence
+from preflight.facts import nccl_log
+from preflight.facts.nccl_log.document import document, vars_of
+from preflight.facts.nccl_log.finish import FRAMEWORK
+from preflight.facts.nccl_log.restored import restored
+from preflight.facts.nccl_log.source import CHUNK
+from preflight.facts.run import RUN
+from preflight.facts.run_log import OnDisk
+from preflight.facts.torch_trace import Seen, hang, watchdog
+from preflight.judge import findings
+from preflight.model import Check, Scope
+from preflight.recognition.detector import Cut, Part, Taken
+from preflight.recognition.formats import nccl_tests
+from preflight.recognition.formats.nccl_settings import NCCL_ENV, judged
+from preflight.recognition.formats.pytorch import RECORDER, TRACE
+from preflight.recognition.input_sources import Source
+from preflight.textprep.plain_text import numbered
+
+NCCL_LOG = "nccl-log"
+NCCL_TESTS = nccl_tests.KIND
+
+#: A line that NCCL wrote, or what a launcher and a copy left of it.
+_LINE = re.compile(
+    r"(?:\b|\dm)NCCL (?:INFO|WARN|ERROR|TRACE|ABORT|VERSION|version)\b"  # also where a colour ends right before it
+    rf"|{FRAMEWORK.pattern}"
+)
+
+#: Words one of which stands in every such line: a text is searched for them far sooner than for the pattern.
+_WORDS = ("NCCL", "Nccl", "nccl", "Dist", "c10d", "Detected mismatch", "Watchdog caught")
+
+#: Kinds that are a file of their own.
+_FILES = (TRACE, RECORDER)
+
+#: Ranks of which PyTorch's watchdog is told one by one.
+_TOLD_RANKS = 1000
+
+_TOLD = ("fail", "warn", "pass")
+
+#: Findings that are shown where they are unknown, too: a dump of one rank with calls under way proves nothing sound.
+_UNFINISHED = "torch.hang"
+
+
+def log_parts(source: Source) -> list[Part]:
+    """Return the log of NCCL and the runs of nccl-tests in a source, judged."""
+    found = [*_nccl(source), *nccl_tests.read(source.text)]
+    if found:
+        judge_logs(found, source)
+    return found
+
+
+def _nccl(source: Source) -> Iterator[Part]:
+    lines = list(numbered(source.text))
+    if not _has_line(source.text) and source.skipped is None:
+        lines = list(enumerate(_restored(source.text.split("\n")), 1)) if len(source.text) <= CHUNK else []
+        if not any(_has_line(line) for _, line in lines):
+            return
+    try:
+        log = nccl_log.read([source.path])
+    except (OSError, ValueError):
+        return
+    numbers = [number for number, line in lines if _has_line(line)]
+    first, last = (numbers[0], numbers[-1]) if numbers else (1, source.text.count("\n") + 1)
+    facts = document(log)
+    facts["watchdog"] = _watchdog(source.text, log.nranks)
+    taken = Taken(last, facts, _summary(facts), [Cut(last, note) for note in log.notes])
+    yield Part(NCCL_LOG, first, last, "", taken, "")
+
+
+def _has_line(text: str) -> bool:
+    return any(word in text for word in _WORDS) and _LINE.search(text) is not None
+
+
+def _restored(lines: list[str]) -> list[str]:
+    """Return lines as NCCL wrote them, where somebody took its name off them all."""
+    return [line.decode("utf-8", "replace") for line in restored([one.encode("utf-8", "replace") for one in lines])]
+
+
+def _watchdog(text: str, nranks: int | None) -> dict[str, Any] | None:
+    """Return what PyTorch's watchdog says, and which rank that points at; None if it says nothing."""
+    told = None if watchdog.is_silent(text) else watchdog.parse(text.split("\n"))
+    if not told:
+        return None
+    return {
+        "timeouts": [vars_of(one) for one in told.timed_out[:_TOLD_RANKS]],
+        "progress": [vars_of(one) for one in told.progress[:_TOLD_RANKS]],
+        "hangs": [
+            {**vars_of(one), "differ": [list(pair) for pair in one.differ]} for one in hang.of_watchdog(told, nranks)
+        ],
+    }
+
+
+def _summary(facts: Mapping[str, Any]) -> str:
+    said = [f"NCCL {facts['nccl_version'] or 'of unknown version'}"]
+    if facts["nranks"]:
+        said.append(f"{facts['nranks']} ranks on {facts['nnodes'] or len(facts['hosts']) or '?'} nodes")
+    between = facts["transports"]["inter_node"]
+    if between:
+        direct = {True: " with GPUDirect RDMA", False: " without GPUDirect RDMA", None: ""}[facts["gpudirect_rdma"]]
+        said.append(f"between nodes {', '.join(between)}{direct}")
+    if facts["failures"]:
+        said.append(f"first failure on line {facts['failures'][0]['line']}: {facts['failures'][0]['text'][:120]}")
+    return "; ".join(said)
+
+
+@functools.cache
+def _run_checks() -> tuple[Check, ...]:
+    return tuple(check for check in registry().checks if check.scope is Scope.RUN)
+
+
+def judge_logs(parts: list[Part], source: Source, seen: Seen | None = None) -> None:
+    """Let the checks of a run's logs speak, each finding with the part that it is about."""
+    record: dict[str, Any] = {"status": "ok", "out": source.text}
+    if source.skipped is not None or any(part.kind in _FILES for part in parts):
+        record = OnDisk(source.path, "the log is long", seen)
+    run = Evidence(RUN, "", {f"log:{source.name}": record})
+    checks = _run_checks()
+    by_kind = {kind: [part for part in parts if part.kind == kind] for kind in (NCCL_LOG, NCCL_TESTS, *_FILES)}
+    for finding in findings([], checks, run=run):
+        kind = NCCL_TESTS if finding["check"].startswith("nccl-tests.") else NCCL_LOG
+        if any(by_kind[name] for name in _FILES):
+            kind = next(name for name in _FILES if by_kind[name])
+        shown = finding["status"] in _TOLD or (finding["check"] == _UNFINISHED and by_kind[RECORDER])
+        if shown and by_kind[kind]:
+            _about(finding["subject"], by_kind[kind]).findings.append(finding)
+
+
+def judge_settings(parts: list[Part], name: str) -> None:
+    """Judge lists of settings as those of a run; each by itself."""
+    checks = [check for check in _run_checks() if check.id == "nccl.run-settings"]
+    for part in parts:
+        if part.kind == NCCL_ENV and part.text:
+            out = judged(part.text, part.first)
+            run = Evidence(RUN, "", {f"log:{name}": {"status": "ok", "out": out}})
+            part.findings += [one for one in findings([], checks, run=run) if one["status"] in _TOLD]
+
+
+def _about(subject: str, parts: list[Part]) -> Part:
+    """Return the part that a finding speaks of: with several runs in a log its subject names their lines."""
+    return next((part for part in parts if f" lines {part.first}-{part.last}: " in subject), parts[0])

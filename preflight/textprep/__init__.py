@@ -1,0 +1,1 @@
+"""What terminals, launchers, mails and pages did to a text, undone."""

@@ -1,0 +1,202 @@
+"""What a text may be packed in: strings of JSON or Python, records of a log's store, a page's source, a patch.
+
+Each of these is opened by itself and may hold another. What is inside is a text as any other, of which each line
+knows on which line of the source it stands.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from preflight import decoding
+from preflight.textprep.page_cleanup import counted, fenced, framed, page, quoted, returned
+from preflight.textprep.patch_cleanup import marked_alike, patched
+from preflight.textprep.plain_text import narrowed
+from preflight.textprep.table_cells import cells, messages
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What an envelope held; ``numbers`` has for each line the number of the source's line that it stands on."""
+
+    text: str
+    numbers: list[int]
+    sure: bool  # whether what tells the envelope can be nothing else
+
+
+_Lines = list[tuple[int, str]]
+
+#: How deep envelopes lie in each other: a page that shows an answer of an interface that holds a string.
+_DEPTH = 3
+#: Lines that must be alike before they are records; and of how many of all.
+_LEAST, _SHARE = 3, 0.8
+
+
+def opened(text: str) -> list[Opened]:
+    """Return what a text is packed in, the innermost first; none if it is packed in nothing that is known here.
+
+    What looks like an envelope may be part of what a tool printed: then the one around it is the last.
+    """
+    lines: _Lines = list(enumerate(narrowed(text).split("\n"), 1))
+    found: list[Opened] = []
+    sure = False
+    while len(found) < _DEPTH:
+        opens, inner = next(
+            ((opens, inner) for opens in _ENVELOPES if (inner := opens(lines)) is not None), (None, lines)
+        )
+        if opens is None:
+            break
+        lines = inner
+        sure |= opens in _SURE
+        found.insert(0, Opened("\n".join(line for _, line in lines), [number for number, _ in lines], sure))
+    return found
+
+
+# --- strings -----------------------------------------------------------------------------------------
+
+#: Line ends that a string must hold.
+_LEAST_ENDS = 3
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[0-7]{3}|.)")
+_ENDS = {"n": "\n", "t": "\t", "r": "", "b": "", "f": "", "a": "", "0": ""}
+#: Where a string begins in its first line: behind a name, which may be one of several; or at a bracket.
+_STRING_BEGINS = (
+    re.compile(r".*[\w\"']\s*:\s+[bru]{0,2}(\\?[\"'])"),
+    re.compile(r"(?:|.*?[=(\[{,])\s*[bru]{0,2}(\\?[\"'])"),
+)
+_STRING_ENDS = re.compile(r"\\?[\"']\s*(?:[,}\])].{0,200})?$")
+
+
+def _strings(lines: _Lines) -> _Lines | None:
+    """Open strings that hold line ends as ``\\n``; also one of which the end or the beginning is cut off."""
+    found: _Lines = []
+    any_ = False
+    for number, line in lines:
+        if line.count("\\n") < _LEAST_ENDS:
+            found.append((number, line))
+            continue
+        any_ = True
+        pieces = _unescaped(line).split("\n")
+        head, quote, rest = _apart(pieces[0])
+        pieces[0] = rest
+        if quote or _STRING_ENDS.search(pieces[-1]):
+            pieces[-1] = _STRING_ENDS.sub("", pieces[-1])
+        if head:
+            found.append((number, head))
+        found += [(number, piece) for piece in pieces]
+    return found if any_ else None
+
+
+def _apart(piece: str) -> tuple[str, str, str]:
+    """Return what stands before a string, its quotation mark, and its first line, of which it is the last."""
+    match = next((match for pattern in _STRING_BEGINS if (match := pattern.match(piece))), None)
+    if not match:
+        return "", "", piece
+    return piece[: match.start(1)].strip(" \"',:{[(=bru"), match[1], piece[match.end() :]
+
+
+def _unescaped(line: str) -> str:
+    def plain(match: re.Match[str]) -> str:
+        told = match[1]
+        if told[0] in "ux" and len(told) > 1:
+            return chr(int(told[1:], 16)) if not 0xD800 <= int(told[1:], 16) < 0xE000 else ""
+        return chr(int(told, 8) & 0x7F) if len(told) == 3 else _ENDS.get(told, told)
+
+    return _ESCAPE.sub(plain, line)
+
+
+# --- records -----------------------------------------------------------------------------------------
+
+#: Names under which collectors of logs keep a line: Docker, Kubernetes, journald, Fluentd, Loki, Google's and AWS's.
+_MESSAGE = ("log", "message", "msg", "MESSAGE", "line", "textPayload", "@message", "text", "_raw", "body", "content")
+_LOGFMT = re.compile(r'(?:^|\s)(?:msg|message|log|line)="((?:[^"\\]|\\.)*)"')
+_STRING = r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
+#: An element of a list, or of a string that a program puts together; the first of those has a name before it.
+_ELEMENT = re.compile(rf"\s*({_STRING})(?:\s*[,;)+\\])?\s*")
+_NAMED_ELEMENT = re.compile(rf"\s*(?=\S)[\w.:\[\] ]{{1,60}}?\s*:?=(?:\s*\()?\s*({_STRING})(?:\s*[+\\])?\s*")
+
+
+def _records(lines: _Lines) -> _Lines | None:
+    """Take the lines of a job out of records, each of which holds one."""
+    for take in (_of_json, _of_logfmt):
+        inside = [(number, line, take(line)) for number, line in lines]
+        count = sum(inner is not None for _, _, inner in inside)
+        if count >= max(_LEAST, _SHARE * sum(bool(line.strip()) for _, line in lines)):
+            return [
+                (number, piece)
+                for number, line, inner in inside
+                for piece in (line if inner is None else inner.rstrip("\r\n")).split("\n")
+                if inner is not None or line.strip()
+            ]
+    return None
+
+
+def _of_json(line: str) -> str | None:
+    """Return the message in an object, or the text in an event of a recorded terminal."""
+    text = line.strip().rstrip(",")
+    if text[:1] not in ("{", "[") or text[-1:] not in ("}", "]"):
+        return None
+    try:
+        value = decoding.text(text, strict=False)
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(value, list):
+        is_event = len(value) == 3 and value[1] == "o" and isinstance(value[2], str)
+        return str(value[2]) if is_event else None
+    for holder in (value, value.get("jsonPayload"), value.get("fields")):
+        if isinstance(holder, dict):
+            for name in _MESSAGE:
+                if isinstance(holder.get(name), str):
+                    return str(holder[name])
+    return None
+
+
+def _of_logfmt(line: str) -> str | None:
+    match = _LOGFMT.search(line) if '="' in line else None
+    return _unescaped(match[1]) if match else None
+
+
+def _elements(lines: _Lines) -> _Lines | None:
+    """Open a list of lines, as Ansible shows output."""
+    found: _Lines = []
+    stretch: list[tuple[int, str, str]] = []  # with its string
+    any_ = False
+
+    def close() -> None:
+        nonlocal any_
+        if len(stretch) >= _LEAST:
+            any_ = True
+            found.extend((number, piece) for number, _, string in stretch for piece in _pieces(string))
+        else:
+            found.extend((number, line) for number, line, _ in stretch)
+        stretch.clear()
+
+    for number, line in lines:
+        string = _element(line, first=not stretch) if '"' in line or "'" in line else None
+        if string is not None:
+            stretch.append((number, line, string))
+        else:
+            close()
+            found.append((number, line))
+    close()
+    return found if any_ else None
+
+
+def _element(line: str, first: bool) -> str | None:
+    """Return the string that a line is an element of; the ``first`` of a program's may have a name before it."""
+    if match := _ELEMENT.fullmatch(line):
+        return match[1]
+    named = _NAMED_ELEMENT.fullmatch(line) if first else None
+    return named[1] if named and named[1][:-1].endswith("\\n") else None
+
+
+def _pieces(string: str) -> list[str]:
+    """Return the lines that an element holds: one, and its end may be written out."""
+    return _unescaped(string[1:-1]).removesuffix("\n").split("\n")
+
+
+_ENVELOPES = (
+    returned, patched, counted, _records, messages, _elements, _strings, page, cells, framed, quoted, marked_alike,
+    fenced,
+)  # fmt: skip
+_SURE = (patched, counted, _records, messages, _elements, _strings)

@@ -1,0 +1,157 @@
+"""A pasted text as lines: without what a terminal, a mail or a page put into it."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from preflight.textprep import joined_lines, quoted_printable
+from preflight.textprep.plain_text import narrowed, numbered, once, plain
+
+#: Characters of a line that are looked at; no tool that is known here prints a longer one, but for JSON.
+LONGEST = 1 << 20
+
+
+class Line(NamedTuple):
+    """One line; ``number`` counts from 1 in the source, ``text`` has no marks and no blanks at its end."""
+
+    number: int
+    text: str
+
+
+Lines = Sequence[Line]
+
+_FENCE = re.compile(r"\s{0,12}(?:```|~~~)[\w+.-]*\s*")
+_QUOTE = re.compile(r"\s{0,8}(?:>\s?){1,8}")
+_COLOUR_WITHOUT_ESC = re.compile(r"\ufffd?\[\d{1,2}(?:;\d{1,3}){0,4}m")
+#: What a page or a tracker leaves of its own around a paste.
+_HTML = re.compile(
+    r"</?(?:p|br|pre|code|div|span|li|ul|details|summary|b|strong|em|i|u|font|a|tt|kbd|samp|mark)\b[^<>]{0,300}>"
+)
+#: A table of a page or of Markdown holds lines in one.
+_HTML_BREAK = re.compile(r"<br\s?/?>")
+#: Markdown's own: an underscore kept from being a mark, a word made bold.
+_ESCAPED = re.compile(r"(?<=[A-Za-z0-9])\\(?=_)|\\(?=[\[\]*#=<>~|-])")
+_BOLD = re.compile(r"(?<!\S)\*\*(?=[^\s*])([^*]{0,200}[^\s*])\*\*(?=\s|$)")
+#: The quote that begins or ends a text in a program: ``OUTPUT = """CA 'mlx5_0'``.
+_QUOTE_BEGINS = re.compile(r"(?:^\s*)?(?:[\w.:\[\] ]{1,60}?\s*:?=\s*|[\w.]{1,40}\()?(?:\"\"\"|'''|`)(?=[^\s`])")
+_QUOTE_ENDS = re.compile(r"(?<=[^\s`])(?:\"\"\"|'''|`)$")
+#: AsciiDoc's number of an explanation, behind a line of JSON or YAML.
+_CALLOUT = re.compile(r"(?<=[\[\]{},\"'])\s*<\d{1,2}>$")
+#: What somebody explains behind a line of output.
+_ANNOTATION = re.compile(
+    r"(?<=\S)\s+(?:[←⬅◀◄◁⇐⟵👈]|<[-=—─]{1,80}(?=\s|$)|<-{2,80}(?![->\s])).*|(?<=\S)\s*[-—─]{4,80}>{1,8}.*"
+    r"|(?<=\S)\s{2,}(?:#|//)(?:\s|[^\x00-\x7f]).*|(?<=\S)\s#[^\x00-\x7f].*"
+)
+#: The same behind the value of a field, where one blank is enough: a prompt has no such.
+_FIELD_ANNOTATION = re.compile(r"(?<=\S)\s#\s.*")
+_ANNOTATED_FIELD = re.compile(r"\s*[A-Za-z][\w ()/.-]{0,60}:\s+[^\s~/].{0,200}?\s#\s.*")
+_ANNOTATING = re.compile(r"//|[-—─]>|[#<←⬅◀◄◁⇐⟵👈]")
+#: A field in a table of two columns: ``| Socket(s): | 4 |``.
+_TABLE_FIELD = re.compile(r"^\|\s*([A-Za-z][^|]{0,60}:)\s*\|\s*([^|]*?)\s*\|\s*$")
+#: What a page that numbers lines leaves behind each.
+_CELLS = re.compile(r"\s\|\s\|\s*$")
+_TMUX_MARK = re.compile(r"\[\d{1,6}/\d{1,6}\]\s*$")
+
+#: Lines each of which has a blank one behind it, from which on that is no way to write.
+_LEAST_DOUBLED = 6
+
+
+def lines_of(text: str) -> list[Line]:
+    """Take a text apart."""
+    text = narrowed(quoted_printable.decoded(text) if quoted_printable.is_quoted_printable(text) else text)
+    found, marked = [], any(mark in text for mark in "\x1b\ufeff\x00\r")
+    for number, raw in numbered(text):
+        if not raw:
+            found.append(Line(number, ""))
+            continue
+        if raw == quoted_printable.GONE:
+            continue
+        # A carriage return inside a line is a terminal's way of writing it anew
+        line = plain(raw.rstrip("\r")[:LONGEST]).rpartition("\n")[2] if marked else raw[:LONGEST]
+        pieces = _HTML_BREAK.split(line) if "<br" in line else [line]
+        for piece in pieces:
+            if piece.strip() or len(pieces) == 1:
+                found += [Line(number, one) for one in joined_lines.apart(_unmarked(piece))]
+    return _unquoted(found)
+
+
+def _unmarked(line: str) -> str:
+    """Return a line without what a terminal, a page or a tracker put into it."""
+    if "[" in line:
+        line = _TMUX_MARK.sub("", _COLOUR_WITHOUT_ESC.sub("", line))
+    if "<" in line:
+        line = _HTML.sub("", line)
+    if "| |" in line and line.rstrip().endswith("| |"):
+        line = _CELLS.sub("", line)
+    if "**" in line:
+        line = _BOLD.sub(r"\1", line)
+    if "\\" in line:
+        line = _ESCAPED.sub("", line)
+    if "`" in line or '"""' in line or "'''" in line:
+        line = _QUOTE_ENDS.sub("", _QUOTE_BEGINS.sub("", line, count=1))
+    if line.endswith(">"):
+        line = _CALLOUT.sub("", line)
+    if line.startswith("|"):
+        line = _TABLE_FIELD.sub(r"\1 \2", line)
+    line = once(line)
+    if line.endswith("\\n"):
+        line = line[:-2].removesuffix("\\r")  # a program's text, with the end of each line written out
+    if "&" in line and re.search(r"&(?:lt|gt|amp|quot|#39|nbsp);", line):
+        line = html.unescape(line)
+    return line.replace("\xa0", " ").rstrip()
+
+
+def bare(lines: Lines) -> list[Line]:
+    """Return lines that a launcher's marks were taken off: without a mail's below them, and without explanations."""
+    found = _unquoted(lines)
+    return [Line(line.number, _unexplained(line.text)) if _ANNOTATING.search(line.text) else line for line in found]
+
+
+def _unexplained(text: str) -> str:
+    text = _ANNOTATION.sub("", text)
+    return _FIELD_ANNOTATION.sub("", text, count=1) if _ANNOTATED_FIELD.fullmatch(text) else text
+
+
+def _unquoted(lines: Lines) -> list[Line]:
+    """Drop fences; take the marks off quoted lines, and the blank lines between all lines."""
+    found = []
+    for line in lines:
+        text = line.text
+        if ">" in text and (match := _QUOTE.match(text)):
+            text = text[match.end() :]
+        if ("`" in text or "~" in text) and _FENCE.fullmatch(text):
+            text = ""
+        found.append(line if text is line.text else Line(line.number, text))
+    return _undoubled(found)
+
+
+def _undoubled(lines: list[Line]) -> list[Line]:
+    """Drop the blank line that a mail or a page put after every line."""
+    if sum(not line.text or line.text.isspace() for line in lines) < _LEAST_DOUBLED - 1:
+        return lines  # the last line may have none behind it
+    found: list[Line] = []
+    at = 0
+    while at < len(lines):
+        end, said = at, 0
+        while (
+            end < len(lines) and lines[end].text.strip() and (end + 1 == len(lines) or not lines[end + 1].text.strip())
+        ):
+            said += 1
+            end += 2
+            while end < len(lines) and not lines[end].text.strip():
+                end += 1
+        if said < _LEAST_DOUBLED:
+            found.extend(lines[at : max(end, at + 1)])
+            at = max(end, at + 1)
+            continue
+        blanks = 0
+        for line in lines[at:end]:
+            blanks = blanks + 1 if not line.text.strip() else 0
+            # of a blank line that was doubled one stays
+            if not blanks or (blanks > 1 and blanks % 2):
+                found.append(line)
+        at = end
+    return found
