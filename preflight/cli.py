@@ -70,7 +70,7 @@ class _Commands(click.Group):
 
 def _shown(error: click.ClickException) -> click.ClickException:
     """Make visible what somebody else's name or file did to an error's words."""
-    from preflight.reports.visible import visible
+    from preflight.reports.sanitize import visible
 
     object.__setattr__(error, "message", visible(error.message))
     return error

@@ -85,7 +85,7 @@ def _crashed(words: Sequence[str], error: Exception) -> int:
 def _print(text: str) -> None:
     """Print to standard error what a terminal shows as it is; where that is closed, nothing."""
     try:
-        from preflight.reports.visible import visible
+        from preflight.reports.sanitize import visible
 
         print(visible(text).encode("ascii", "backslashreplace").decode(), file=sys.stderr)
     except (OSError, ValueError):

@@ -58,7 +58,7 @@ def check(asked: Mapping[str, Any]) -> NoReturn:
     try:
         asking.check(**asked)
     except UsageError as error:
-        from preflight.reports.visible import visible
+        from preflight.reports.sanitize import visible
 
         print(f"Error: {visible(str(error))}", file=sys.stderr)
         sys.exit(2)

@@ -11,7 +11,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from preflight.reports.visible import one_line, short
+from preflight.reports.sanitize import one_line, short
 
 PAD, GAP, BOX_H, RISE = 12, 8, 40, 96  # px: margin, between boxes, height of a box, between tiers
 WIDE, NARROW = 104, 26  # px: width of a box that shows a name; of one that does not

@@ -14,10 +14,10 @@ from markupsafe import Markup, escape
 
 from preflight.reports import page_cards
 from preflight.reports import page_model as model
-from preflight.reports.coverage_words import waiting
-from preflight.reports.history_words import before
-from preflight.reports.verdict import headline, verdict
-from preflight.reports.visible import fold, one_line, visible
+from preflight.reports.coverage_text import waiting
+from preflight.reports.history_text import before
+from preflight.reports.sanitize import fold, one_line, visible
+from preflight.reports.verdict_line import headline, verdict
 from preflight.version import VERSION
 
 #: Instances of one card, and groups of nodes, that are shown before the rest is folded.

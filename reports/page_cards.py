@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from preflight.reports.standing import Standings
-from preflight.reports.visible import fold
+from preflight.reports.pass_scope import Standings
+from preflight.reports.sanitize import fold
 
 Document = Mapping[str, Any]
 

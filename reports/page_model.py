@@ -11,8 +11,8 @@ from typing import Any
 from markupsafe import Markup
 
 from preflight.reports import fabric_svg
+from preflight.reports.sanitize import fold
 from preflight.reports.topology_svg import draw
-from preflight.reports.visible import fold
 
 #: Most urgent first.
 STATUSES = ("fail", "unknown", "warn", "pass", "skip")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-from preflight.reports.exposition import Metric
+from preflight.reports.prometheus_format import Metric
 
 #: Series of one metric that name nodes; the most urgent come first.
 MOST_SERIES = 2000

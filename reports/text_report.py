@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from preflight.reports.coverage_words import waiting
-from preflight.reports.history_words import before, summary
-from preflight.reports.standing import Standings
+from preflight.reports.coverage_text import waiting
+from preflight.reports.history_text import before, summary
+from preflight.reports.pass_scope import Standings
+from preflight.reports.sanitize import listed, one_line, visible
 from preflight.reports.text_layout import Listing, Paragraph, Part, typeset
-from preflight.reports.verdict import headline
-from preflight.reports.visible import listed, one_line, visible
+from preflight.reports.verdict_line import headline
 
 COLOUR = {"fail": "bold red", "warn": "yellow", "unknown": "magenta", "pass": "green", "skip": "dim"}
 WORD = {"fail": "FAIL", "warn": "WARN", "unknown": "UNKNOWN", "pass": "pass", "skip": "skip"}

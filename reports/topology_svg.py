@@ -11,8 +11,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from preflight.reports.nvlink_words import NvLink
-from preflight.reports.visible import one_line, short
+from preflight.reports.nvlink_text import NvLink
+from preflight.reports.sanitize import one_line, short
 
 PANEL, GUTTER, PAD = 372, 16, 12  # px: width of a NUMA panel, space between panels, space inside
 CHIP_H, CHIP_GAP, SWITCH_HEAD = 38, 6, 22

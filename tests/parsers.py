@@ -58,7 +58,7 @@ from preflight.facts.nccl_lint import spelled as nccl_lint_spelled
 from preflight.facts.nccl_lint import values as nccl_values
 from preflight.facts.nccl_lint import variables as nccl_variables
 from preflight.facts.node import TOPO
-from preflight.facts.picture import picture
+from preflight.reports.topology_data import picture
 from preflight.textprep import plain_text
 from tests import outside
 from tests.fixture import whole_node

@@ -15,7 +15,7 @@ from preflight.facts.fleet import ENOUGH, near, outliers, shared, systemic, vote
 from preflight.facts.identity import guid, mac
 from preflight.judge import judge
 from preflight.model import Scope
-from preflight.reports.verdict import headline
+from preflight.reports.verdict_line import headline
 from tests.machines import evidence, hgx_h100
 from tests.machines.cloud_vm import cloud_vm
 from tests.machines.fleet import fleet, machines

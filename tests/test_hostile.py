@@ -24,7 +24,7 @@ from preflight.cli import main
 from preflight.gate import announce
 from preflight.gate.slurm import drain_reason
 from preflight.gate.verdict import REASON_MOST, Verdict, ascii_reason, from_document, to_document
-from preflight.reports.visible import visible
+from preflight.reports.sanitize import visible
 from tests.fixture import whole_node
 from tests.test_browser import BROWSER, browse
 from tests.test_report_html import RAW, Page

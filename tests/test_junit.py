@@ -16,7 +16,7 @@ from preflight.archive import save
 from preflight.cli import main
 from preflight.evidence import no_answer
 from preflight.reports.junit import render
-from preflight.reports.verdict import headline
+from preflight.reports.verdict_line import headline
 from tests.machines import hgx_h100
 from tests.machines.fleet import fleet
 from tests.report_samples import HOSTILE

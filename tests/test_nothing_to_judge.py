@@ -15,7 +15,7 @@ from preflight import cli, evidence
 from preflight.checks import registry
 from preflight.evidence import Evidence, from_document
 from preflight.judge import judge
-from preflight.reports import verdict
+from preflight.reports import verdict_line
 from preflight.transport.ssh.paramiko_transport import SshOptions, SshTransport
 from preflight.transport.ssh.switch_cli import network_switch
 from tests.fixture import whole_node
@@ -131,7 +131,7 @@ def test_a_healthy_node_is_not_called_bare(tmp_path: Path) -> None:
 def test_a_switch_that_runs_linux_is_named_and_does_not_vote(tmp_path: Path) -> None:
     nodes = [document(f"gpu{at}", bare=False) for at in range(3)] + [document("leaf1", more=SONIC)]
     report = judged([from_document(one, one["node"]) for one in nodes])
-    assert "leaf1 is a network switch (SONiC.202405.1)" in verdict.headline(report)
+    assert "leaf1 is a network switch (SONiC.202405.1)" in verdict_line.headline(report)
     mine = [one for one in report["findings"] if "leaf1" in one["nodes"] and one["status"] != "skip"]
     assert [(one["check"], one["status"]) for one in mine] == [("gpu.count", "unknown")]
     alone = judged([from_document(one, one["node"]) for one in nodes[:3]])
@@ -209,5 +209,5 @@ def test_a_switch_behind_ssh_is_named(farm: Farm) -> None:
         assert f"a network switch ({system})" in one.no_answer["reason"]
     report = judged(found)
     assert report["exit_status"] == 3
-    assert "are network switches" in verdict.headline(report)
-    assert "did not answer" not in verdict.headline(report)
+    assert "are network switches" in verdict_line.headline(report)
+    assert "did not answer" not in verdict_line.headline(report)

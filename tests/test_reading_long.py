@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from preflight.recognition import read_text
-from preflight.reports.read_text import render
+from preflight.reports.recognition_text import render
 from preflight.textprep.encodings import opened
 from preflight.textprep.plain_text import narrowed
 from tests.test_parsers import ENOUGH_S, bounded

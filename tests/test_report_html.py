@@ -18,9 +18,9 @@ import pytest
 
 from preflight.reports import page_cards, page_model
 from preflight.reports.html_page import render
+from preflight.reports.sanitize import fold, one_line, visible
 from preflight.reports.topology_svg import draw
-from preflight.reports.verdict import headline
-from preflight.reports.visible import fold, one_line, visible
+from preflight.reports.verdict_line import headline
 from tests import report_samples as samples
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}

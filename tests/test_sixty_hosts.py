@@ -28,8 +28,8 @@ from preflight.evidence import Evidence
 from preflight.fleet import Limits, Transport, gather
 from preflight.judge import judge
 from preflight.manner import Manner, plans
+from preflight.reports.sanitize import fold
 from preflight.reports.text_report import render
-from preflight.reports.visible import fold
 from preflight.targets import bad_nodes, resolve
 from preflight.transport.ssh.openssh import OpenSshTransport
 from preflight.transport.ssh.paramiko_transport import SshOptions, SshTransport

@@ -122,7 +122,7 @@ def checklist(paths: tuple[Path, ...], cluster: Path | None, logs: tuple[Path, .
     Exit:    0 printed, also if items fail, 2 usage
     """
     from preflight.checklist.answers import answer
-    from preflight.reports.visible import one_line
+    from preflight.reports.sanitize import one_line
 
     session = Session("checklist", cluster, (), (), {})
     if paths or logs:

@@ -52,7 +52,7 @@ def runs(file: Path, as_json: bool) -> None:
 @_json
 def node(file: Path, name: str, as_json: bool) -> None:
     """List what did not pass on a node, the newest first."""
-    from preflight.reports.visible import visible
+    from preflight.reports.sanitize import visible
 
     keys = ("at", "check", "subject", "status", "message")
     with _opened(file) as store:
@@ -137,7 +137,7 @@ def _opened(file: Path, *, make: bool = False) -> Any:
 
 
 def _tell(told: list[Any], as_json: bool, keys: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
-    from preflight.reports.visible import one_line
+    from preflight.reports.sanitize import one_line
 
     if as_json:
         say(json.dumps(told, indent=1) + "\n")

@@ -39,7 +39,7 @@ def learn(paths: tuple[Path, ...], output: Path, force: bool, save: Path | None,
     """
     from preflight.learn import LearnError
     from preflight.learn import learn as learn_from
-    from preflight.reports.visible import fold, one_line
+    from preflight.reports.sanitize import fold, one_line
 
     if output != STDOUT and output.exists() and not force:
         raise UsageError(f"{output} exists already: read it first, or replace it with --force")

@@ -34,7 +34,7 @@ def lint(file: Path, paths: tuple[Path, ...], key: str | None) -> None:
     from preflight.checks import registry
     from preflight.cluster.file import ClusterFileError, load
     from preflight.lint import UnknownKey, explain, preview, summary
-    from preflight.reports.visible import one_line
+    from preflight.reports.sanitize import one_line
 
     known = registry()
     report_broken(known)

@@ -34,7 +34,7 @@ def read(names: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(told, indent=1))
     else:
-        from preflight.reports.read_text import render
+        from preflight.reports.recognition_text import render
 
         terminal, width = screen()
         click.echo(render(told, ", ".join(recognition.known()), colour=terminal, width=width), nl=False)

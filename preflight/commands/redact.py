@@ -36,7 +36,7 @@ def redact(
     Exit:    0 written, 1 something left out, 3 hosts may be left, 2 usage
     """
     from preflight.redact import files
-    from preflight.reports.visible import one_line
+    from preflight.reports.sanitize import one_line
 
     if output == STDOUT and not (len(paths) == 1 and paths[0].is_file()):
         raise UsageError("-o -: standard output takes one file; name a new directory for several")
@@ -121,7 +121,7 @@ def printable(map_file: Path | None) -> None:
 
 def tell(redactor: Redactor, what: str, left: list[str], aside: bool = False) -> None:
     """Say what was replaced, and what this cannot know."""
-    from preflight.reports.visible import one_line
+    from preflight.reports.sanitize import one_line
 
     counts = ", ".join(f"{number} × {kind}" for kind, number in redactor.told().items())
     click.echo(f"{one_line(what)}; replaced: {counts or 'nothing'}", err=aside)
@@ -140,7 +140,7 @@ def tell(redactor: Redactor, what: str, left: list[str], aside: bool = False) ->
 
 def list_left(left: list[str]) -> None:
     """Print what is left out, with the reason."""
-    from preflight.reports.visible import one_line
+    from preflight.reports.sanitize import one_line
 
     for line in left[:50]:
         click.echo(f"left out: {one_line(line)}", err=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from preflight.reports.visible import fold, one_line
+from preflight.reports.sanitize import fold, one_line
 
 _HEADS = {
     "new": "NEW", "worse": "WORSE", "unclear": "UNCLEAR", "still": "still failing", "better": "better", "gone": "gone",

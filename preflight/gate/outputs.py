@@ -57,7 +57,7 @@ def _metrics(path: Path, result: Result) -> None:
 
 def metrics(result: Result) -> Iterator[str]:
     """Yield the lines of the exposition format; the labels are names of nodes and words of ours, nothing else."""
-    from preflight.reports.exposition import Metric
+    from preflight.reports.prometheus_format import Metric
 
     verdict = result.verdict
     labels = {"node": verdict.node, "seat": result.seat}

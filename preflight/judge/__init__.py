@@ -169,7 +169,7 @@ def _add_growth(fleet: Fleet, folded: Folded) -> None:
 
 
 def _fabric_picture(name: str, swept: Any, cluster: Cluster) -> dict[str, Any] | None:
-    from preflight.facts.fabric_picture import picture
+    from preflight.reports.fabric_data import picture
 
     try:
         return picture(name, swept, cluster.fabric.reference)

@@ -12,10 +12,10 @@ from preflight.cluster import Cluster, Site
 from preflight.evidence import Evidence, EvidenceError, Pair
 from preflight.facts import NodeFacts
 from preflight.facts.node import Ballots
-from preflight.facts.picture import picture
 from preflight.judge.check_result import Outcome, outcome
 from preflight.lean import dataclass, field
 from preflight.model import Check, Scope, skipped
+from preflight.reports.topology_data import picture
 
 #: The check that reports a network switch among the nodes; no other runs on it.
 NAMES_SWITCH = "gpu.count"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from preflight.lean import dataclass
-from preflight.reports.visible import FABRIC, RUN, fold, one_line
+from preflight.reports.sanitize import FABRIC, RUN, fold, one_line
 
 #: The check that reports plug-ins that cannot be loaded.
 LOADED = "site.plugins"

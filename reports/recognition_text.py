@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from preflight.reports.sanitize import one_line, visible
 from preflight.reports.text_layout import Listing, Paragraph, Part, typeset
 from preflight.reports.text_report import COLOUR, WORD
-from preflight.reports.visible import one_line, visible
 
 #: Lines of a part that are listed as cut; the rest is counted, and in the JSON.
 _MOST_CUT = 20

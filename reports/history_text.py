@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from preflight.reports.visible import fold, one_line
+from preflight.reports.sanitize import fold, one_line
 
 
 def before(finding: Mapping[str, Any]) -> str:

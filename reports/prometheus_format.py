@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from preflight.lean import dataclass, field
-from preflight.reports.visible import one_line
+from preflight.reports.sanitize import one_line
 
 #: Characters of a label's value; a host name has at most 253.
 _LONGEST = 253
