@@ -40,7 +40,7 @@ Catch :class:`PreflightError` for everything that preflight raises on purpose::
     │   checks
     ├── EvidenceError           a record cannot answer; the check becomes *unknown*
     ├── DuplicateCheck          two checks have the same id
-    ├── StaleRegistry           checks/declared.py does not match the check modules
+    ├── StaleRegistry           checks/_registry/generated.py does not match the check modules
     ├── MissingPackage          a package that the single-file build needs is not installed
     │
     │   the gate
@@ -84,7 +84,7 @@ HOMES = {
     "ResumeError": "preflight.resume",
     "SnapshotError": "preflight.diff.snapshot",
     "SourceError": "preflight.recognition.input_sources",
-    "StaleRegistry": "preflight.checks.deferred",
+    "StaleRegistry": "preflight.checks._registry.lazy",
     "StateDirError": "preflight.gate.state_dir",
     "TargetError": "preflight.targets",
     "TransportError": "preflight.transport.errors",

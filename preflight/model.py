@@ -200,7 +200,7 @@ def check(
 ) -> Callable[[CheckFunction], Check]:
     """Make a Check of a function; a mistake in the declaration is an error at import.
 
-    ``unless`` are functions of ``preflight.checks.presence``: where there is nothing to judge, the check's module is
+    ``unless`` are functions of ``preflight.checks.applicability``: where there is nothing to judge, the module is
     not even imported.
     """
     if not _ID.fullmatch(id):

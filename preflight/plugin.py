@@ -10,7 +10,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from preflight.checks.presence import no_gpu, no_rdma
+    from preflight.checks.applicability import no_gpu, no_rdma
     from preflight.cluster import Expected, Site
     from preflight.evidence import EvidenceError
     from preflight.facts import NodeFacts, RunFacts
@@ -52,8 +52,8 @@ _HOMES = {
     "findings_of": "preflight.plugin_fixture",
     "id_list": "preflight.textprep.plain_text",
     "integer": "preflight.textprep.plain_text",
-    "no_gpu": "preflight.checks.presence",
-    "no_rdma": "preflight.checks.presence",
+    "no_gpu": "preflight.checks.applicability",
+    "no_rdma": "preflight.checks.applicability",
     **dict.fromkeys(
         ("Finding", "Status", "check", "compare", "failed", "passed", "skipped", "unknown", "warned"), "preflight.model"
     ),

@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from preflight import archive
-from preflight.checks import MODULES, deferred
+from preflight.checks import MODULES
+from preflight.checks._registry import lazy
 from preflight.errors import PreflightError
 from preflight.gate import policy
 from preflight.version import VERSION
@@ -79,8 +80,8 @@ class Contents:
 
 def contents() -> Contents:
     """Gather what the archive holds from what is installed here; raises MissingPackage, or StaleRegistry."""
-    if behind := [name for name in MODULES if not deferred.is_current(name)]:
-        raise deferred.StaleRegistry(f"checks/declared.py lacks a change of {', '.join(behind)}: {deferred.CURE}")
+    if behind := [name for name in MODULES if not lazy.is_current(name)]:
+        raise lazy.StaleRegistry(f"checks/_registry/generated.py lacks a change of {', '.join(behind)}: {lazy.CURE}")
     files = dict(_own())
     floor = (3, 10)
     for name, kept in CARRIED.items():
@@ -167,7 +168,7 @@ def main() -> int:
         data = build(found, asked.python)
         with archive.replacing(asked.output.absolute(), 0o755) as out:
             out.write(data)
-    except (MissingPackage, deferred.StaleRegistry, OSError) as error:
+    except (MissingPackage, lazy.StaleRegistry, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     floor = ".".join(map(str, found.floor))

@@ -1,4 +1,4 @@
-"""The table of all checks, ``checks/declared.py``, written by ``python -m tests.declared`` from their modules."""
+"""The table of all checks (``checks/_registry/generated.py``), which ``python -m tests.declared`` writes."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from preflight.checks import MODULES, deferred
+from preflight.checks import MODULES
+from preflight.checks._registry import lazy
 
 CHECKS = Path(__file__).resolve().parent.parent / "checks"
-TABLE = CHECKS / "declared.py"
+TABLE = CHECKS / "_registry" / "generated.py"
 
 _HEAD = '''\
-"""What all checks are, so that the modules of those that do not run need not be imported (``deferred.py``).
+"""What all checks are, so that the modules of those that do not run need not be imported (``lazy.py``).
 
 Written by ``python -m tests.declared`` from what stands above each check: change it there.
 """
@@ -25,7 +26,7 @@ from __future__ import annotations
 
 from typing import Any
 
-#: Module -> bytes of its source, checksum of its declarations, and its checks as ``deferred.FIELDS`` has them.
+#: Module -> bytes of its source, checksum of its declarations, and its checks as ``lazy.FIELDS`` has them.
 TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
 '''
 
@@ -36,10 +37,10 @@ def text() -> str:
 
 
 def _module(name: str) -> Iterator[str]:
-    source = (CHECKS / f"{name}.py").read_bytes()
-    yield f"    {_literal(name)}: ({len(source)}, {deferred.fingerprint(source)}, (\n"
-    for known_as, check in deferred.written(import_module(f"{deferred.PACKAGE}.{name}")):
-        yield f"        ({', '.join(map(_literal, deferred.row(known_as, check)))}),\n"
+    source = (CHECKS / f"{name.replace('.', '/')}.py").read_bytes()
+    yield f"    {_literal(name)}: ({len(source)}, {lazy.fingerprint(source)}, (\n"
+    for known_as, check in lazy.written(import_module(f"{lazy.PACKAGE}.{name}")):
+        yield f"        ({', '.join(map(_literal, lazy.row(known_as, check)))}),\n"
     yield "    )),\n"
 
 

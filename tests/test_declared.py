@@ -9,31 +9,32 @@ from pathlib import Path
 import pytest
 
 from preflight import lean
-from preflight.checks import MODULES, deferred
-from preflight.checks.declared import TABLE
+from preflight.checks import MODULES
+from preflight.checks._registry import lazy
+from preflight.checks._registry.generated import TABLE
 from preflight.evidence import Evidence
 from preflight.judge import judge
 
 
 def module(name: str) -> object:
-    return import_module(f"{deferred.PACKAGE}.{name}")
+    return import_module(f"{lazy.PACKAGE}.{name}")
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_the_table_of_checks_is_what_their_modules_say(name: str) -> None:
-    source = (Path(deferred.__file__).parent / f"{name}.py").read_bytes()
-    rows = tuple(starmap(deferred.row, deferred.written(module(name))))
+    source = (Path(lazy.__file__).parent.parent / f"{name.replace('.', '/')}.py").read_bytes()
+    rows = tuple(starmap(lazy.row, lazy.written(module(name))))
     assert source.count(b"\n@check(") == len(rows), "write each check as `@check(` above its function"
-    assert TABLE.get(name, ())[1:] == (deferred.fingerprint(source), rows), deferred.CURE
+    assert TABLE.get(name, ())[1:] == (lazy.fingerprint(source), rows), lazy.CURE
 
 
 def test_the_table_of_checks_has_no_module_that_is_gone() -> None:
-    assert list(TABLE) == list(MODULES), deferred.CURE
+    assert list(TABLE) == list(MODULES), lazy.CURE
 
 
 def test_a_deferred_check_is_the_check() -> None:
     for name in MODULES:
-        for made, (_, written) in zip(deferred.from_table(name), deferred.written(module(name)), strict=True):
+        for made, (_, written) in zip(lazy.from_table(name), lazy.written(module(name)), strict=True):
             assert lean.replace(made, run=written.run) == written
             assert (made.doc, made.why) == (written.doc, written.why)
             assert made.run.__name__ == written.run.__name__
@@ -63,31 +64,31 @@ def one(node, site):
     ],
 )  # fmt: skip
 def test_a_change_of_declarations_is_told_from_one_of_what_a_check_does(old: bytes, new: bytes, same: bool) -> None:
-    assert (deferred.fingerprint(DECLARED.replace(old, new)) == deferred.fingerprint(DECLARED)) is same
+    assert (lazy.fingerprint(DECLARED.replace(old, new)) == lazy.fingerprint(DECLARED)) is same
 
 
 def test_a_module_that_declares_more_than_the_table_says_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    size, declarations, rows = TABLE["waivers"]
+    size, declarations, rows = TABLE["site.waivers"]
     for outdated in ((size + 1, declarations + 1, rows[:-1]), None):
         if outdated is None:
-            monkeypatch.delitem(TABLE, "waivers")
+            monkeypatch.delitem(TABLE, "site.waivers")
         else:
-            monkeypatch.setitem(TABLE, "waivers", outdated)
-        deferred.checks_of.cache_clear()
-        assert [check.id for check in deferred.checks_of("waivers")] == ["site.waivers"]
+            monkeypatch.setitem(TABLE, "site.waivers", outdated)
+        lazy.checks_of.cache_clear()
+        assert [check.id for check in lazy.checks_of("site.waivers")] == ["site.waivers"]
     monkeypatch.undo()
-    deferred.checks_of.cache_clear()
-    monkeypatch.setitem(TABLE, "waivers", (size + 1, declarations, rows))  # what a check does was changed
-    assert deferred.is_current("waivers")
+    lazy.checks_of.cache_clear()
+    monkeypatch.setitem(TABLE, "site.waivers", (size + 1, declarations, rows))  # what a check does was changed
+    assert lazy.is_current("site.waivers")
 
 
 def test_a_row_that_is_not_what_its_module_says_is_told_when_the_check_runs(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    size, declarations, rows = TABLE["checkpoint"]
+    size, declarations, rows = TABLE["host.checkpoint"]
     wrong = tuple((row[0], "All is well", *row[2:]) for row in rows)
-    monkeypatch.setitem(TABLE, "checkpoint", (size, declarations, wrong))
-    report = judge([Evidence("gpu001", "", {}, {})], deferred.from_table("checkpoint"))
+    monkeypatch.setitem(TABLE, "host.checkpoint", (size, declarations, wrong))
+    report = judge([Evidence("gpu001", "", {}, {})], lazy.from_table("host.checkpoint"))
     assert report["exit_status"] == 3
-    assert [deferred.CURE in finding["message"] for finding in report["findings"]] == [True]
-    assert deferred.CURE in caplog.text
+    assert [lazy.CURE in finding["message"] for finding in report["findings"]] == [True]
+    assert lazy.CURE in caplog.text

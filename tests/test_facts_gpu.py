@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from preflight.checks import in_module
-from preflight.checks import xid as xid_checks
+from preflight.checks.gpu import xid as xid_checks
 from preflight.cluster import Cluster
 from preflight.collector import libraries
 from preflight.collector.records import Deadline
@@ -107,7 +107,7 @@ def test_both_drive_the_same_checks(case: str) -> None:
 
 
 def _node_checks() -> list[Check]:
-    names = ("gpu_memory", "gpu_state", "gpu_use", "gpu_part", "nvlink", "xid")
+    names = ("gpu.memory", "gpu.state", "gpu.processes", "gpu.part", "gpu.nvlink", "gpu.xid")
     return [c for name in names for c in in_module(__import__(f"preflight.checks.{name}", fromlist=["_"]))]
 
 

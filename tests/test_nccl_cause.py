@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from preflight.checks import nccl_failures, nccl_gpudirect, nccl_run
+from preflight.checks.job import failures, gpudirect, transport
 from preflight.cli import main
 from preflight.evidence import Evidence, dump, from_document
 from preflight.facts import NodeFacts, RunFacts, nccl_cause
@@ -42,7 +42,7 @@ CAUSES = {
     "iommu": (F, "cause-iommu-translates", Proof.LIKELY),
 }
 
-CHECKS = [nccl_run.transport, nccl_gpudirect.gpudirect_rdma, nccl_failures.failures]
+CHECKS = [transport.transport, gpudirect.gpudirect_rdma, failures.failures]
 
 
 def case(check: str, name: str) -> Case:
@@ -201,7 +201,7 @@ def test_ten_thousand_hosts_are_explained_in_one_finding() -> None:
     shut = {"dir:/dev/infiniband": {"status": "missing"}}
     nodes = [from_document(dict(whole_node("hgx-h100-roce"), node=f"gpu{n}", records={
         **whole_node("hgx-h100-roce")["records"], **shut}), "x") for n in range(3)]  # fmt: skip
-    first, *rest = [f for f in judge(nodes, [nccl_run.transport], run=run)["findings"] if f["status"] == "fail"]
+    first, *rest = [f for f in judge(nodes, [transport.transport], run=run)["findings"] if f["status"] == "fail"]
     assert "gpu0, gpu1, gpu2" in first["message"] or "gpu0 (rank 0), gpu1 (rank 1), gpu2 (rank 2)" in first["message"]
     assert len(rest) == 1
     assert len(rest[0]["message"]) < 600

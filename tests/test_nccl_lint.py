@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preflight.checks import in_module, nccl_ranks
+from preflight.checks import in_module
+from preflight.checks.job import rank_agreement
 from preflight.collector import environments
 from preflight.evidence import Evidence, EvidenceError
 from preflight.facts import NodeFacts, nccl_env, nccl_log
@@ -89,7 +90,7 @@ def test_the_table_is_whole() -> None:
 
 
 def test_every_variable_that_a_check_names_is_in_the_table() -> None:
-    from preflight.checks.nccl_env import LEFTOVERS
+    from preflight.checks.nccl.environment import LEFTOVERS
 
     assert [leftover.variable for leftover in LEFTOVERS] == list(SWITCHES)
     assert set(SWITCHES) <= set(table().variables)
@@ -550,7 +551,7 @@ def test_damaged_files(value: Any) -> None:
 
 def test_every_rule_is_asked_by_a_check() -> None:
     folder = Path(__file__).resolve().parent.parent / "checks"
-    asked = "".join(path.read_text() for path in folder.glob("nccl_*.py"))
+    asked = "".join(path.read_text() for path in folder.rglob("*.py"))
     by_itself = {"left_over"}  # nccl.left-over-disables knows more than the settings
     assert {rule for rule in RULES if f'told(node, site, "{rule}")' not in asked} == by_itself
 
@@ -560,7 +561,7 @@ def test_every_rule_is_asked_by_a_check() -> None:
 )
 def test_the_same_environment_on_every_rank_is_an_item_of_the_checklist(case: str, status: str) -> None:
     """NT-ENV-14, which one node cannot answer."""
-    (check,) = [check for check in in_module(nccl_ranks) if check.id == "fleet.ranks-agree"]
+    (check,) = [check for check in in_module(rank_agreement) if check.id == "fleet.ranks-agree"]
     found = next(one for one in cases(check.id) if one.path.stem == case)
     report = judge(found.evidences(), [check], found.cluster())
     line = next(line for line in report["checklists"] if line["id"] == "NT-ENV-14")

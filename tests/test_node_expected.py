@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from preflight.checks import fleet, fleet_gpu, fleet_host, fleet_nic, fleet_rails, fleet_software, nccl_ranks, registry
-from preflight.checks import roce_fleet as roce
-from preflight.checks.electorate import Trait
-from preflight.checks.yardstick import written
+from preflight.checks import registry
+from preflight.checks.fleet import core, gpu, host, nic, rails, software
+from preflight.checks.fleet.electorate import Trait
+from preflight.checks.fleet.yardstick import written
+from preflight.checks.job import rank_agreement
+from preflight.checks.roce import fleet as roce
 from preflight.cluster.file import ClusterFileError, decode
 from preflight.evidence import EvidenceError, from_document
 from preflight.facts import NodeFacts
@@ -17,9 +19,9 @@ from preflight.judge import judge
 from tests.machines import evidence, hgx_h100
 
 TRAITS = (
-    fleet.DRIVER, nccl_ranks.NCCL, *fleet_software.SOFTWARE, *fleet_software.FIRMWARE,
-    *fleet_software.nic_firmware(["MT_0000000838"]), *fleet_host.HOST, *fleet_gpu.GPU,
-    *(trait for trait, _, _ in fleet_gpu.DOMAIN), *fleet_nic.NIC, *fleet_rails.RAILS, fleet_rails.LEAF, *roce.PORTS,
+    core.DRIVER, rank_agreement.NCCL, *software.SOFTWARE, *software.FIRMWARE,
+    *software.nic_firmware(["MT_0000000838"]), *host.HOST, *gpu.GPU,
+    *(trait for trait, _, _ in gpu.DOMAIN), *nic.NIC, *rails.RAILS, rails.LEAF, *roce.PORTS,
     roce.GID_INDEX, *roce.MARKING,
 )  # fmt: skip
 

@@ -32,7 +32,7 @@ DO_NOT_APPLY = {
 #: Checks that cannot tell where no driver is loaded.
 ASKS_THE_DRIVER = {
     check.id
-    for name in ("gpu_part", "gpu_memory", "gpu_state", "gpu_use", "nvlink")
+    for name in ("gpu.part", "gpu.memory", "gpu.state", "gpu.processes", "gpu.nvlink")
     for check in in_module(__import__(f"preflight.checks.{name}", fromlist=["_"]))
 }
 

@@ -38,7 +38,7 @@ GPUS = tuple(f"{domain:04x}:00:00.0" for domain in (0x1, 0x2, 0x3, 0x4, 0xB, 0xC
 
 ASK_THE_DRIVER = {
     check.id
-    for name in ("gpu_part", "gpu_memory", "gpu_state", "gpu_use", "nvlink")
+    for name in ("gpu.part", "gpu.memory", "gpu.state", "gpu.processes", "gpu.nvlink")
     for check in in_module(__import__(f"preflight.checks.{name}", fromlist=["_"]))
 }
 

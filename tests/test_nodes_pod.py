@@ -29,7 +29,7 @@ RAILS = ("mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10", 
 
 ASK_THE_DRIVER = {
     check.id
-    for name in ("gpu_part", "gpu_memory", "gpu_state", "gpu_use", "nvlink")
+    for name in ("gpu.part", "gpu.memory", "gpu.state", "gpu.processes", "gpu.nvlink")
     for check in in_module(__import__(f"preflight.checks.{name}", fromlist=["_"]))
 }
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from preflight import cli
 from preflight.archive import save
-from preflight.checks.pair import CHECKS
+from preflight.checks.pair.bandwidth import CHECKS
 from preflight.cluster import Cluster
 from preflight.commands.pair import pair
 from preflight.evidence import Evidence, Pair, from_document

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from preflight import plugin as api
-from preflight.checks import plugins
+from preflight.checks._registry import plugins
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -46,7 +46,7 @@ def test_in_the_tree(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     ignore = shutil.ignore_patterns(".git", ".venv", "__pycache__", "*.egg-info", ".*_cache", "build", "dist")
     shutil.copytree(ROOT, tree, symlinks=True, ignore=ignore)
-    module = tree / "checks" / "host.py"
+    module = tree / "checks" / "host" / "limits.py"
     module.write_text(module.read_text() + IMPORTS + "\n\n" + FUNCTION)
     folder = tree / "fixtures" / "host.hugepages"
     folder.mkdir()

@@ -22,7 +22,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from preflight import ahead, lean, plain, probes
-from preflight.checks import plugins, registry
+from preflight.checks import registry
+from preflight.checks._registry import plugins
 from preflight.commands.check import check as command
 from preflight.reports import text_layout
 from preflight.reports.text_layout import Listing, Paragraph, Part
@@ -84,18 +85,23 @@ def test_a_gate_that_judges_imports_nothing_heavy(tmp_path: Path) -> None:
 
 #: Checks of several nodes, a window, a sweep, a history, a log: none of this is there to judge.
 NEEDLESS = {
-    "congestion", "counters", "cpu_window", "fabric", "fabric_links", "fabric_load", "fabric_shape", "fleet",
-    "fleet_gpu", "fleet_host", "fleet_identity", "fleet_nic", "fleet_outliers", "fleet_rails", "fleet_software",
-    "nccl_built", "nccl_busbw", "nccl_curve", "nccl_failures", "nccl_log_env", "nccl_rails", "nccl_ranks", "nccl_roles",
-    "nccl_run", "nccl_scale", "nccl_tests", "nccl_use", "pair", "record", "roce_fleet", "scale", "torch_gpu",
-    "torch_hang", "torch_trace", "traffic", "traffic_share", "trends",
+    "rdma.congestion", "rdma.error_counters", "host.cpu_usage", "fabric.sweep", "fabric.links", "fabric.load",
+    "fabric.shape", "fleet.core",
+    "fleet.gpu", "fleet.host", "fleet.unique_ids", "fleet.nic", "fleet.outliers", "fleet.rails", "fleet.software",
+    "job.built_for", "job.bus_bandwidth", "job.bandwidth_curve", "job.failures", "job.log_settings", "job.rails",
+    "job.rank_agreement", "job.hca_roles",
+    "job.transport", "job.benchmark_scale", "job.nccl_tests", "job.communicators", "pair.bandwidth",
+    "job.benchmark_metadata", "roce.fleet", "job.roofline", "job.torch_gpu",
+    "job.torch_hang", "job.torch_trace", "rdma.traffic", "rdma.rail_balance", "fleet.trends",
 }  # fmt: skip
 
 #: Checks of GPUs and RDMA alone, and what they are made with.
 OF_GPUS_AND_RDMA = {
-    "each_gpu", "each_port", "gpu_memory", "gpu_part", "gpu_state", "gpu_use", "gpudirect", "gpudirect_path",
-    "nccl_balance", "numa", "nvlink", "optics", "pcie", "rails", "rdma_port", "rdma_verbs", "roce", "switch",
-    "topology", "versions", "xid",
+    "gpu.per_gpu", "rdma.per_port", "gpu.memory", "gpu.part", "gpu.state", "gpu.processes", "gpu.gpudirect_host",
+    "gpu.gpudirect_path",
+    "nccl.load_balancing", "host.numa", "gpu.nvlink", "rdma.optics", "rdma.pcie", "rdma.ip_rails", "rdma.ports",
+    "rdma.verbs", "roce.chain", "rdma.switch_peer",
+    "gpu.topology", "host.library_versions", "gpu.xid",
 }  # fmt: skip
 
 _MODULES_OF_A_RUN = """
@@ -141,7 +147,7 @@ def test_what_comes_before_the_question_is_asked_does_without_typing() -> None:
 import sys
 from preflight import ahead, asking, plain, probes, session
 from preflight.transport.local import node as local
-from preflight.checks import plugins, registry
+from preflight.checks._registry import plugins; from preflight.checks import registry
 plugins.entry_points = list  # those of others may import what they like
 probes.plan(registry().probes, node="", deadline_s=60)
 print("typing" in sys.modules)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 
-from preflight.checks.electorate import Trait
-from preflight.checks.fleet_reads import several
+from preflight.checks.fleet.electorate import Trait
+from preflight.checks.fleet.values import several
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
 
 #: Modules of checks with tables of traits.
-_TABLES = ("fleet_software", "fleet_gpu", "fleet_host", "fleet_nic", "fleet_rails")
+_TABLES = ("fleet.software", "fleet.gpu", "fleet.host", "fleet.nic", "fleet.rails")
 
 Read = Callable[[NodeFacts, Site], "str | float | None"]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from preflight.checks.plugins import LOADED
+from preflight.checks._registry.plugins import LOADED
 from preflight.cluster import Cluster, Site
 from preflight.cluster.gate import Gate, GateSeat, matches, selected
 from preflight.evidence import Evidence, EvidenceError

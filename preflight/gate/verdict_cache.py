@@ -93,7 +93,13 @@ def installed() -> list[str]:
     ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     if not os.path.isdir(ours):  # preflight as one file
         return [os.path.dirname(ours)]
-    return [f"{ours}/checks", *dict.fromkeys(path for path in sys.path[1:] if path.startswith("/") and path != ours)]
+    domains = sorted(entry.path for entry in os.scandir(f"{ours}/checks") if entry.is_dir())
+    domains = [path for path in domains if not path.endswith("__pycache__")]
+    return [
+        f"{ours}/checks",
+        *domains,
+        *dict.fromkeys(path for path in sys.path[1:] if path.startswith("/") and path != ours),
+    ]
 
 
 def put(

@@ -77,19 +77,24 @@ def shown(node: NodeFacts, site: Site) -> Shown:
 
 def _missed(node: NodeFacts, site: Site) -> dict[str, tuple[str, ...]]:
     """Return the keys whose value a check of the node finds wrong, so that the node does not vote on it."""
-    from preflight.checks import gpu, gpu_part, rails, rdma, rdma_port, rdma_verbs, roce_fleet
-    from preflight.checks.electorate import failing
+    from preflight.checks.fleet.electorate import failing
+    from preflight.checks.gpu import part as gpu_part
+    from preflight.checks.gpu import presence
+    from preflight.checks.rdma import devices as rdma
+    from preflight.checks.rdma import ip_rails, verbs
+    from preflight.checks.rdma import ports as rdma_port
+    from preflight.checks.roce import fleet
 
     chain = {"netdev_mtu": ("MTU", "active MTU"), "pfc": ("PFC",), "ecn": ("ECN",), "trust": ("trust",),
              "dcbx": ("DCBX",)}  # fmt: skip
     by = {
-        "gpus": (gpu.count, gpu_part.same_model), "hcas": (rdma.device_count, rdma.registered),
+        "gpus": (presence.count, gpu_part.same_model), "hcas": (rdma.device_count, rdma.registered),
         "compute": (rdma.device_count, rdma.registered), "link_layer": (rdma_port.link_layer,),
-        "rate_gbps": (rdma_port.port_rate,), "mtu": (rdma_verbs.active_mtu,), "point_to_point": (rails.subnets,),
+        "rate_gbps": (rdma_port.port_rate,), "mtu": (verbs.active_mtu,), "point_to_point": (ip_rails.subnets,),
     }  # fmt: skip
     found = {key: failing(checks, node, site) for key, checks in by.items()}
     for key, links in chain.items():
-        found[key] = _try(lambda links=links: roce_fleet.breaks(*links)(node, site)) or ()  # type: ignore[misc]
+        found[key] = _try(lambda links=links: fleet.breaks(*links)(node, site)) or ()  # type: ignore[misc]
     return {key: checks for key, checks in found.items() if checks}
 
 

@@ -9,7 +9,7 @@ from typing import cast
 import click
 
 from preflight.asking_many import connection, targets
-from preflight.checks import pair as checks
+from preflight.checks.pair import bandwidth as checks
 from preflight.console import UsageError, progress
 from preflight.evidence import Evidence
 from preflight.manner import DEADLINE_S, Manner

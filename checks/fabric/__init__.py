@@ -1,0 +1,1 @@
+"""Checks of an InfiniBand fabric, from a sweep."""

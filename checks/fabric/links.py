@@ -1,0 +1,279 @@
+"""The links of the InfiniBand fabric: slow by their peers, missing by a reference, with errors that grow."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from preflight import facts
+from preflight.checks.fabric.sweep import DIAGS, listed, not_this_fabric
+from preflight.cluster.fabric import FabricSite
+from preflight.model import Finding, check, failed, passed, unknown, warned
+
+if TYPE_CHECKING:
+    from preflight.facts.fabric import FabricFacts
+    from preflight.facts.fabric_compare import Growth
+    from preflight.facts.ib_errors import Errors
+    from preflight.facts.ib_net import Link
+
+_NVSENTINEL = "NVSentinel's defaults"
+_IBCHECKERRS = "rdma-core ibcheckerrs; 10 an hour"
+
+#: Counter -> growth in an hour above which it fails (0: any), whose number that is, and what it means.
+GATES = {
+    "SymbolErrorCounter": (120, f"more than 120 an hour: {_NVSENTINEL}", "bits arrive wrong: cable or transceiver"),
+    "LinkErrorRecoveryCounter": (300, f"more than 5 a minute: {_NVSENTINEL}", "the link trains again and again"),
+    "LinkDownedCounter": (2, "3 in a window of hours: Azure healthagent", "the link went down"),
+    "PortRcvErrors": (9, _IBCHECKERRS, "packets arrive damaged"),
+    "LocalLinkIntegrityErrors": (0, f"any: {_NVSENTINEL}", "more local errors than the link may have"),
+    "ExcessiveBufferOverrunErrors": (0, f"any: {_NVSENTINEL}", "flow control failed"),
+}
+#: Counters whose growth is worth a word and no more, with the growth in an hour from which it is.
+HINTS = {
+    "PortXmitDiscards": (360_000, f"more than 100 a second: {_NVSENTINEL}", "packets are dropped: congestion"),
+    "PortXmitConstraintErrors": (1, "any", "packets are refused by partition key"),
+    "PortRcvConstraintErrors": (1, "any", "packets are refused by partition key"),
+    "PortRcvRemotePhysicalErrors": (100, "rdma-core ibcheckerrs: 100", "damaged on ANOTHER link on the way here"),
+}  # fmt: skip
+
+
+@check(
+    "fabric.link-speed",
+    title="Every link of the fabric runs at the speed of its peers",
+    source=f"{DIAGS}: ibnetdiscover(8), iblinkinfo(8); majority of at least 3 links and 60 %",
+    fix="Reseat or replace the cable between the two ports named, then `ibportstate LID PORT query` at both ends.",
+    scope="fleet",
+    sweep=True,
+    reads=("cmd:ibnetdiscover", "cmd:iblinkinfo -l"),
+)
+def link_speed(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
+    """Compare each link's width and speed with those of most links between the same kinds of chips.
+
+    A link that trained at fewer lanes or a lower speed is Active and Up at both ends; every flow that is routed over it
+    has its rate, and the collective that flow belongs to.
+
+    Slower than most of at least three such links fails, and so does a link in a single lane. A link of the cluster
+    file's reference is held against its speed there instead. Where the fastest speed is not that of most links, which
+    one is right is not known: that warns. Ports of different chips are not compared. Ports with nothing connected are
+    not judged: only a reference knows what should be there. What a port "could be" is quoted and not judged: it is what
+    the chip can do, not what the cable was bought for. A link without a speed, in half of a sweep, is unknown.
+
+    A false alarm: HCAs of one model that were bought for two speeds (splitter cables); their leaf tells them apart.
+    """
+    if other := not_this_fabric(swept):
+        yield other
+        return
+    net, keys = swept.net, [swept.net_key]
+    before = site.reference.net if site.reference else None
+    slow, mixed = facts.fabric_compare.slow(net, before), facts.fabric_compare.mixed(net, before)
+    for one in slow:
+        expected = f"{one.usual} on most links of this kind ({one.holders} of {one.peers})"
+        if not one.usual:
+            expected = "more than one lane"
+        elif not one.holders and site.reference:
+            expected = f"{one.usual} ({site.reference.path})"
+        name = net.words(one.link)
+        yield failed(f"{name} runs at {one.link.speed}", subject=name, found=one.link.speed,
+                     expected=f"{expected}{_could_be(swept, one.link)}", evidence=keys)  # fmt: skip
+    if mixed:
+        counted = Counter(link.speed for link in mixed)
+        said = ", ".join(f"{number} at {speed}" for speed, number in sorted(counted.items()))
+        yield warned(f"links of one kind run at different speeds, and which is right is not known: {said}", found=said,
+                     expected="one speed", evidence=keys,
+                     fix='keep a good sweep and name it in the cluster file: [fabric] reference = "FILE"')  # fmt: skip
+    strange = [link for link in net.links if link.speed and link.gbps is None]
+    if strange:
+        speeds = ", ".join(sorted({link.speed for link in strange}))
+        yield unknown(f"{len(strange)} links have a speed that this version does not know: {speeds}", evidence=keys)
+    if swept.partial:
+        yield unknown(f"{swept.partial}: of the others nothing is known", evidence=keys)
+    elif not slow and not strange and not mixed:
+        speeds = ", ".join(sorted({link.speed for link in net.links}))
+        yield passed(f"all {len(net.links)} links run as their peers do: {speeds}", found=speeds, evidence=keys)
+
+
+def _could_be(swept: FabricFacts, link: Link) -> str:
+    """Quote what both ends could do, where iblinkinfo tells; 12X is a width that no cable of a cluster has."""
+    better = {could for one in swept.states_of(link) for could in one.could_be} - {"12X"}
+    return f"; both ends could be {' '.join(sorted(better))}" if better else ""
+
+
+@check(
+    "fabric.reference",
+    title="The fabric is what it was when it was good",
+    source=f"the cluster file's reference sweep; {DIAGS}: ibnetdiscover(8)",
+    fix="Connect what is missing, `ibportstate LID PORT query` at the end that is left; if it was taken away by intent,"
+    " sweep a new reference: `ibnetdiscover > FILE`.",
+    scope="fleet",
+    sweep=True,
+    reads=("cmd:ibnetdiscover", "cmd:iblinkinfo -l"),
+)
+def reference(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
+    """Compare the sweep with a reference sweep: devices, links, ports and speeds, by GUID.
+
+    A pulled cable leaves nothing behind: the port is Down and Polling like one that never had a cable. Jobs run on,
+    with one rail or one uplink less.
+
+    A missing device or link fails, and so does one that runs slower than in the reference. HCAs that hung on nothing
+    but a missing switch are told with it. A link that ends at another
+    port warns; new links and devices are only told. Without a reference, or after half a sweep, what is missing is
+    unknown.
+
+    A false alarm: nodes that are shut down or in repair are missing by right; leave them out with a new reference.
+    """
+    if other := not_this_fabric(swept):
+        yield other
+        return
+    keys, net = [swept.net_key], swept.net
+    if site.reference is None:
+        told = f"{len(net.switches)} switches, {len(net.hcas)} HCAs, {len(net.links)} links"
+        yield unknown(f"nothing says what the fabric should be; now it has {told}", found=told, evidence=keys,
+                      fix='keep a good sweep and name it in the cluster file: [fabric] reference = "FILE"')  # fmt: skip
+        return
+    before = site.reference.net
+    changed = facts.fabric_compare.difference(before, net)
+    for old, now in changed.slower:
+        yield failed(f"{net.words(now)} runs at {now.speed}, it was {old.speed}", subject=net.words(now),
+                     found=now.speed, expected=f"{old.speed} ({site.reference.path})", evidence=keys)  # fmt: skip
+    for old, now in changed.moved:
+        yield warned(f"{before.words(old)} is now {net.words(now)}", subject=before.words(old), found=net.words(now),
+                     expected=f"{before.words(old)} ({site.reference.path})", evidence=keys,
+                     fix="put the cable back, or sweep a new reference: routing and rails go by the plan")  # fmt: skip
+    if swept.partial:
+        lack = len(changed.gone) + len(changed.missing)
+        yield unknown(f"{swept.partial}; {lack} devices and links of the reference were not seen", evidence=keys)
+        return
+    without = {device.guid for device in changed.gone if device.is_switch}
+    for device in changed.gone:
+        its = [link.other(device.guid) for link in before.links if device.guid in dict(link.ends)]
+        if its and not device.is_switch and {guid for guid, _ in its} <= without:
+            continue  # told with its switch
+        what = "HCA" if device.kind == "hca" else device.kind
+        taken = [before.devices[guid] for guid, _ in its if device.is_switch and not before.devices[guid].is_switch]
+        gone = [one.label for one in taken if one in changed.gone]
+        with_it = f", and with it {len(gone)} HCA{'s' if gone[1:] else ''}: {listed(gone)}" if gone else ""
+        where = listed([before.port(end) for end in its if before.devices[end[0]].label not in gone])
+        yield failed(f"the {what} {device.label} is not there{with_it}; it hung at {where or 'nothing else'}",
+                     subject=device.label, found="absent", expected=f"present ({site.reference.path})",
+                     evidence=keys)  # fmt: skip
+    for link in changed.missing:
+        yield failed(f"the link {before.words(link)} is not there{_state(swept, link)}", subject=before.words(link),
+                     found="absent", expected=f"{link.speed} ({site.reference.path})", evidence=keys)  # fmt: skip
+    if not (changed.slower or changed.moved or changed.gone or changed.missing):
+        new = f"; new: {listed([net.words(link) for link in changed.new_links])}" if changed.new_links else ""
+        yield passed(f"all {len(before.links)} links of {site.reference.path} are there{new}",
+                     found=f"{len(net.links)} links", evidence=keys)  # fmt: skip
+
+
+def _state(swept: FabricFacts, link: Link) -> str:
+    """Tell in which state the ports are that the link had: without a partner (Polling), or switched off (Disabled)."""
+    found = swept.states_of(link)
+    return "; its ports are " + " and ".join(f"{one.state}/{one.physical}" for one in found) if found else ""
+
+
+@check(
+    "fabric.link-errors",
+    title="No error counter of the fabric grows",
+    source=f"{DIAGS}: ibqueryerrors(8); NVSentinel, rdma-core ibcheckerrs, Azure healthagent for the numbers",
+    fix="Clean or replace the cable at the port named, then `ibqueryerrors` twice, an hour apart.",
+    scope="fleet",
+    sweep=True,
+    reads=("cmd:ibqueryerrors",),
+)
+def link_errors(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
+    """Compare the error counters of all ports with those at the start of a window, and with those of the reference.
+
+    Each damaged packet is sent again after a timeout, and the whole collective waits for it; a link that goes down
+    for a second can end the job.
+
+    Growth within an hour (or in the whole window, where that is shorter): more than 120 symbol errors, 300 recoveries,
+    2 times down, 9 damaged packets, or any overrun fails; less of these, and discards above 100 a second, warn.
+    Counters hold what has been since they were last reset. That is history: one reading alone is unknown where there
+    are errors, and passes where all are zero. A full counter cannot grow: unknown.
+
+    A false alarm: reboots and pulled cables count as link down, at both ends. Waiting to send (PortXmitWait) is
+    congestion, and multicast loops (PortRcvSwitchRelayErrors) are normal; neither is judged.
+    """
+    if other := not_this_fabric(swept):
+        yield other
+        return
+    now, keys, earlier = swept.errors, [swept.errors_key], _earlier(swept, site)
+    if not earlier:
+        yield from _one_reading(swept)
+        return
+    said: dict[tuple[object, ...], Finding] = {}
+    for before, after, window in earlier:
+        for one in facts.fabric_compare.growth(before, after):
+            if found := _grown(swept, one, window):
+                said.setdefault((one.port, one.counter), found)
+    yield from said.values()
+    unanswered = max(after.unanswered for _, after, _ in earlier)
+    if unanswered or swept.errors_key in swept.lost:
+        yield unknown("queries of counters got no answer: of those ports nothing is known", evidence=keys)
+    elif not said:
+        spans = " and ".join(_span(window) for *_, window in earlier)
+        yield passed(f"no error counter of {now.nodes} devices has grown in {spans}", found="no growth", evidence=keys)
+
+
+def _earlier(swept: FabricFacts, site: FabricSite) -> list[tuple[Errors, Errors, float]]:
+    """Return the pairs of readings to compare, with the hours between them: of the window, since the reference."""
+    found = [swept.window] if swept.window else []
+    if site.reference and site.reference.errors:
+        window = facts.fabric_reference.hours(site.reference.at, swept.evidence.collected_at)
+        if window is not None and window > 0:
+            found.append((site.reference.errors, swept.errors, window))
+    return found
+
+
+def _one_reading(swept: FabricFacts) -> Iterator[Finding]:
+    keys, now, judged = [swept.errors_key], swept.errors, {*GATES, *HINTS}
+    history = {port: {n: v for n, v in values.items() if n in judged} for port, values in now.counters.items()}
+    marked = {port: values for port, values in history.items() if values}
+    if swept.errors_key in swept.lost or now.unanswered:
+        yield unknown("the counters of part of the fabric were not read", evidence=keys)
+        return
+    if not marked:
+        yield passed(f"every error counter of {now.nodes} devices is zero", found="0", evidence=keys)
+        return
+    ports = [f"{_port(swept, p)}: {', '.join(f'{n} {v}' for n, v in said.items())}" for p, said in marked.items()]
+    yield unknown(
+        f"{len(marked)} ports have counted errors at some time; one reading does not tell when: {listed(ports)}",
+        found=f"{len(marked)} ports", evidence=keys,
+        fix="read them twice: --fabric --window 60; or name a kept sweep in the cluster file, [fabric] reference",
+    )  # fmt: skip
+
+
+def _grown(swept: FabricFacts, one: Growth, window: float) -> Finding | None:
+    """Judge one counter; None where it is none that is judged, or too little to speak of."""
+    gate, hint = GATES.get(one.counter), HINTS.get(one.counter)
+    rule = gate or hint
+    if rule is None:
+        return None
+    port, keys = _port(swept, one.port), [swept.errors_key]
+    if one.full or one.by < 0:
+        why = f"is full at {one.before}: it cannot count on" if one.full else f"was {one.before} and is {one.now}"
+        return unknown(f"{port}: {one.counter} {why}", subject=port, evidence=keys,
+                       fix="reset it at a quiet time, `ibqueryerrors -k`, and keep a new reference")  # fmt: skip
+    allowed = rule[0] * max(window, 1.0)
+    details: dict[str, Any] = {
+        "subject": port,
+        "found": f"+{one.by} in {_span(window)}",
+        "expected": rule[1],
+        "evidence": keys,
+    }
+    words = f"{port}: {one.counter} grew by {one.by} in {_span(window)}: {rule[2]}"
+    if gate:
+        return failed(words, **details) if one.by > allowed else warned(words, **details)
+    return warned(words, **details) if one.by >= allowed else None
+
+
+def _port(swept: FabricFacts, port: tuple[str, int]) -> str:
+    name = swept.errors.names.get(port[0]) or swept.device_of(port[0])
+    return f"{name} port {port[1]}"
+
+
+def _span(window: float) -> str:
+    if window >= 1:
+        return f"{window:.1f} hours"
+    return f"{window * 60:.0f} minutes" if window >= 0.05 else f"{window * 3600:.0f} seconds"

@@ -1,0 +1,166 @@
+"""Where the InfiniBand fabric may be too narrow for the job, and whether its uplinks share the load."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from preflight import facts
+from preflight.checks.fabric.sweep import listed, not_this_fabric
+from preflight.cluster.fabric import FabricSite
+from preflight.model import Finding, check, passed, skipped, unknown, warned
+
+if TYPE_CHECKING:
+    from preflight.facts.fabric import FabricFacts
+    from preflight.facts.fabric_load import FanIn, Uplinks
+
+#: An uplink is hot if it carries this many times its share, and this share of its own rate: a judgement.
+EXCESS, HOT = 1.5, 0.5
+
+#: Share of its rate that some uplink of a leaf must carry before evenness can be spoken of.
+IDLE = 0.05
+
+
+@check(
+    "fabric.fan-in",
+    title="No receiver of the job is narrower than one of its senders",
+    source="IBA 7.9 (credits): what cannot be delivered waits in the switch, and then in the switches before it",
+    fix="`iblinkinfo -l | grep NAME` of the HCA: bring its link to the rate of the others, or leave its node out.",
+    answers=("FP-CON-1",),
+    scope="fleet",
+    gating=False,  # it can only warn
+    sweep=True,
+    reads=("cmd:ibnetdiscover", "cmd:ibqueryerrors", "file:/sys/class/infiniband/mlx5_0/node_guid"),
+)
+def fan_in(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
+    """Compare the link of each of the job's HCAs with what the other nodes of its rail can send to it at once.
+
+    Where many send to one, what does not fit waits in the leaf, and what stands behind it waits too: flows to other
+    hosts among them. An all-to-all and the root of a tree do that by nature; NCCL's rings have one sender each.
+
+    A link below that of a single sender warns: there, even a ring piles up. Wider fan-in is told, not judged: which
+    HCA, how many senders, how many times its link they could fill through the leaf's uplinks; in a window also at which
+    ports packets waited most. It passes where no link is below its senders'. Half of a sweep is unknown.
+
+    A false alarm: nodes of two generations in one job on purpose.
+    """
+    if other := not_this_fabric(swept):
+        yield other
+        return
+    keys = [swept.net_key]
+    if len(swept.nodes) < 2:
+        yield skipped("one node was asked: nobody sends to it", evidence=keys)
+        return
+    points = facts.fabric_load.fan_ins(swept.graph, swept.here())
+    if not points:
+        yield unknown(
+            f"of the {len(swept.nodes)} nodes that were asked, no two of one rail are in this sweep",
+            evidence=keys, fix="ask the job's nodes as well as the one that sweeps: --hosts or --job",
+        )  # fmt: skip
+        return
+    narrow = [one for one in points if one.link_gbps < one.fastest_gbps]
+    for one in narrow:
+        yield warned(f"{_name(one)} takes {one.link_gbps:g} Gb/s, and each of {one.senders} nodes sends up to "
+                     f"{one.fastest_gbps:g}", subject=_name(one), found=f"{one.link_gbps:g} Gb/s",
+                     expected=f"at least {one.fastest_gbps:g} Gb/s, as its senders", evidence=keys)  # fmt: skip
+    if swept.partial:
+        yield unknown(f"{swept.partial}: senders that were not seen cannot be counted", evidence=keys)
+    elif not narrow:
+        widest = points[0]
+        yield passed(
+            f"{len(points)} receivers; up to {widest.senders} nodes of a rail can send to one, {widest.ratio:.3g} "
+            f"times the link of {_name(widest)} at {widest.leaf}", found=_waits(swept) or f"{widest.ratio:.3g}:1",
+            evidence=[*keys, swept.errors_key] if _waits(swept) else keys,
+        )  # fmt: skip
+
+
+def _name(one: FanIn) -> str:
+    return f"{one.node} {one.rail}"
+
+
+def _waits(swept: FabricFacts) -> str:
+    """Tell where packets waited most in the window; empty without one. Ticks have no fixed length."""
+    if swept.errors_key not in swept.evidence or not (window := swept.window):
+        return ""
+    before, after, _ = window
+    grown = {}
+    for port, values in after.counters.items():
+        by = values.get("PortXmitWait", 0) - before.counters.get(port, {}).get("PortXmitWait", 0)
+        if by > 0:
+            grown[port] = by
+    if not grown:
+        return "no port waited for credits"
+    most = sorted(grown, key=lambda port: -grown[port])[:3]
+    named = [f"{after.names.get(guid) or swept.device_of(guid)} port {number} (+{grown[guid, number]} ticks)"
+             for guid, number in most]  # fmt: skip
+    return f"packets waited most to leave {listed(named)}"
+
+
+@check(
+    "fabric.uplink-balance",
+    title="The uplinks of a leaf carry alike",
+    source="a judgement: one and a half times an even share, at half of the link's rate; IBA PortXmitData, PortRcvData",
+    fix="Route adaptively (`routing_engine ar_updn` of MLNX_OFED's opensm, or UFM; NCCL_IB_ADAPTIVE_ROUTING, "
+    "NCCL_IB_SL), or place the job on whole leaves; `ibtracert` shows which flows share the uplink.",
+    answers=("FP-CON-5",),
+    scope="fleet",
+    gating=False,
+    sweep=True,
+    window=True,
+    reads=("cmd:ibnetdiscover", "cmd:ibqueryerrors --counters --switch"),
+)
+def uplink_balance(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
+    """Compare what each uplink of a leaf carried in the window with an even share of all that passed, both ways.
+
+    Static routes choose an uplink by the receiver's address: several heavy flows meet on one uplink while others idle,
+    and each of them gets a part of a fabric that is non-blocking on paper.
+
+    An uplink that carries more than one and a half times its share, and at least half of its own rate, warns; a single
+    sender's own rate is never too much. Leaves whose uplinks all stay below 5 % of their rate are unknown: nothing ran
+    that could be uneven.
+
+    A false alarm: several jobs on one leaf, of which one alone sends far.
+    """
+    if other := not_this_fabric(swept):
+        yield other
+        return
+    keys = [swept.traffic_key]
+    found = facts.fabric_load.uplinks(swept.graph, swept.rates)
+    if not any(leaf.uplinks > 1 for leaf in swept.graph.leaves):
+        yield skipped("no leaf has several uplinks to share", evidence=[swept.net_key])
+        return
+    if swept.partial:
+        yield unknown(f"{swept.partial}: uplinks that were not seen cannot be compared", evidence=[swept.net_key])
+        return
+    if not found:
+        yield unknown("of no leaf the traffic of all ports is known: counters were reset, or stop at 32 bits",
+                      evidence=keys, fix="`perfquery -x LID 1` of a leaf: has it extended counters?")  # fmt: skip
+        return
+    busy = [one for one in found if one.load >= IDLE]
+    if not busy:
+        yield unknown(f"no uplink carried {100 * IDLE:.0f} % of its rate: nothing ran that could be uneven",
+                      evidence=keys, fix="run it beside a job or `all_reduce_perf`: --fabric --window 60")  # fmt: skip
+        return
+    hot = [one for one in busy if one.excess > EXCESS and one.load >= HOT]
+    for one in hot:
+        yield warned(**_told(swept, one), evidence=keys)
+    if not hot:
+        worst = max(busy, key=lambda one: one.excess)
+        most = max(one.load for one in busy)
+        yield passed(
+            f"uplinks of {len({one.leaf.switch.guid for one in busy})} leaves carry alike: at most {worst.excess:.2f} "
+            f"times an even share, the busiest at {100 * most:.0f} % of its rate",
+            found=f"{worst.excess:.2f} times", evidence=keys,
+        )  # fmt: skip
+
+
+def _told(swept: FabricFacts, one: Uplinks) -> dict[str, Any]:
+    port, way = swept.net.port(one.busiest), "up" if one.away else "down"
+    idle = sum(rate < one.share_gbps / 2 for rate in one.carried.values())
+    said = f"{port} carried {one.carried[one.busiest]:.1f} Gb/s {way}, {one.excess:.1f} times an even share"
+    return {
+        "message": f"{said}, while {idle} of {len(one.carried)} uplinks carried less than half of it",
+        "subject": port,
+        "found": f"{100 * one.load:.0f} % of its rate",
+        "expected": f"{one.share_gbps:.1f} Gb/s on each of {len(one.carried)} uplinks of {one.leaf.switch.label}",
+    }

@@ -1,0 +1,121 @@
+"""The shape of the InfiniBand fabric: what each leaf has below and above it, and the job's place in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from preflight import facts
+from preflight.checks.fabric.sweep import listed, not_this_fabric
+from preflight.cluster.fabric import FabricSite
+from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+
+if TYPE_CHECKING:
+    from preflight.facts.fabric import FabricFacts
+
+
+@check(
+    "fabric.oversubscription",
+    title="No leaf switch has more below it than above it",
+    source="NVIDIA DGX SuperPOD reference architecture: full fat tree, as many links up as down at each leaf",
+    fix="`iblinkinfo -l | grep NAME` on the leaf named: connect the uplinks that are missing, mend those that are slow;"
+    " or say in the cluster file what the design allows: [fabric] oversubscription = 2.",
+    answers=("FP-BW-3", "AN-1"),
+    scope="fleet",
+    sweep=True,
+    reads=("cmd:ibnetdiscover",),
+)
+def oversubscription(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
+    """Compare, at each leaf, the rate of the links to hosts with the rate of the links to other switches.
+
+    Where more can come from below than fits above, jobs that span leaves share what is left: at 2:1 an all-to-all
+    across leaves has half of the rate that each NIC has.
+
+    More than 1:1 warns; more than the cluster file's `oversubscription` fails. Links are counted by their present rate,
+    so that a lost or slow uplink shows. A fabric of one switch passes. Half of a sweep leaves it unknown.
+
+    A false alarm: a fabric that is 2:1 by design; say so. A leaf of storage or login nodes, which nobody sized for
+    collectives, is named too.
+    """
+    if other := not_this_fabric(swept):
+        yield other
+        return
+    leaves, partial, allowed = swept.graph.leaves, swept.partial, site.said.oversubscription
+    if not leaves:
+        yield unknown("no switch of this sweep has hosts", evidence=[swept.net_key], fix="sweep again")
+        return
+    if len(swept.net.switches) == 1 and not partial:
+        yield passed("all hosts hang on one switch", found="one switch", evidence=[swept.net_key])
+        return
+    limit = allowed if allowed is not None else 1.0
+    wanted = f"at most {limit:g}:1" + (f" ({site.source('oversubscription')})" if allowed is not None else "")
+    over = [leaf for leaf in leaves if leaf.ratio > limit * 1.001]
+    blank = [leaf for leaf in leaves if leaf.unknown]
+    if partial:
+        yield unknown(f"{partial}: links that were not seen cannot be counted", evidence=[swept.net_key])
+        return
+    for leaf in over:
+        ratio = f"{leaf.ratio:.2f}:1" if leaf.up_gbps else "no uplink"
+        told = f"{leaf.hosts} links to hosts ({leaf.down_gbps:g} Gb/s), {leaf.uplinks} uplinks ({leaf.up_gbps:g} Gb/s)"
+        say = failed if allowed is not None else warned
+        yield say(f"{leaf.switch.label} is oversubscribed: {told}, {ratio}", subject=leaf.switch.label, found=ratio,
+                  expected=wanted, evidence=[swept.net_key])  # fmt: skip
+    for leaf in blank:
+        yield unknown(
+            f"{leaf.switch.label} has {leaf.unknown} links of a speed that this version does not know",
+            subject=leaf.switch.label, evidence=[swept.net_key],
+        )  # fmt: skip
+    if not over and not blank:
+        worst = max(leaves, key=lambda leaf: leaf.ratio)
+        told = f"{worst.ratio:.2f}:1"
+        yield passed(f"{len(leaves)} leaves, {told} at the fullest, {worst.switch.label}", found=told,
+                     evidence=[swept.net_key])  # fmt: skip
+
+
+@check(
+    "fabric.hops",
+    title="The job's nodes are as near to each other as the fabric lets them",
+    source="Slurm topology.conf(5): fewest leaf switches; NVIDIA DGX SuperPOD: scalable units of leaves and spines",
+    fix="Place the job on fewer leaves: `sbatch --switches=N`, or exclude the nodes named; Slurm needs topology.conf.",
+    answers=("FP-LAT-3",),
+    scope="fleet",
+    sweep=True,
+    reads=("cmd:ibnetdiscover", "file:/sys/class/infiniband/mlx5_0/node_guid"),
+)
+def hops(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
+    """Compare the paths between the nodes that were asked with the shortest that so many nodes could have.
+
+    A collective waits for its longest path. Nodes on another leaf add two switches each way, and share the uplinks with
+    every other job; a few of them make all wait.
+
+    Paths are counted in switches, between HCAs of one rail: 1 on one leaf, 3 over a spine, 5 over a core. Longer paths
+    than needed warn; whether the nearer ports are free is not known here. It passes where no path is longer.
+
+    A false alarm: the nodes of a whole cluster asked at once are no job; the nearer leaves are full of other jobs.
+    """
+    if other := not_this_fabric(swept):
+        yield other
+        return
+    if len(swept.nodes) < 2:
+        yield skipped("one node was asked: there is no path between nodes", evidence=[swept.net_key])
+        return
+    placement = facts.fabric_graph.place(swept.graph, swept.here())
+    if placement.nodes < 2:
+        yield unknown(
+            f"{placement.nodes} of the {len(swept.nodes)} nodes that were asked are in this sweep",
+            evidence=[swept.net_key], fix="ask the job's nodes as well as the one that sweeps: --hosts or --job",
+        )  # fmt: skip
+        return
+    told = ", ".join(f"{pairs} pairs over {n or 'no path'}" for n, pairs in placement.pairs.items())
+    spread = f"{placement.nodes} nodes on {placement.leaves} leaves; switches on the path: {told}"
+    longest = max(placement.pairs, default=0)
+    if swept.partial:
+        yield unknown(f"{swept.partial}: a path that was not seen cannot be counted", evidence=[swept.net_key])
+    elif 0 in placement.pairs:
+        yield failed(f"{spread}: not every pair is joined", found=told, evidence=[swept.net_key])
+    elif longest > placement.needed:
+        far = f"; far from most: {listed(list(placement.far))}" if placement.far else ""
+        yield warned(f"{spread}{far}", found=f"up to {longest}", expected=f"up to {placement.needed} for so many nodes",
+                     evidence=[swept.net_key])  # fmt: skip
+    else:
+        yield passed(spread, found=f"up to {longest}", evidence=[swept.net_key])

@@ -1,0 +1,110 @@
+"""What must be equal on all nodes of a class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from preflight import facts
+from preflight.checks.fleet.comparison import equal
+from preflight.checks.fleet.electorate import Trait
+from preflight.checks.host import library_versions
+from preflight.checks.rdma import ports as rdma_port
+from preflight.checks.rdma import verbs
+from preflight.checks.roce.chain import policy
+from preflight.cluster import Site
+from preflight.evidence import EvidenceError
+from preflight.facts import NodeFacts
+from preflight.facts.roce_chain import State
+from preflight.model import Finding, check
+
+
+@check(
+    "fleet.driver-equal",
+    title="All nodes run the same NVIDIA driver",
+    source="NVIDIA data-centre driver documentation; majority of at least 3 nodes and 60 %",
+    fix="Decide which version is right (`nvidia-smi --query-gpu=driver_version --format=csv`), install it where it is "
+    "missing, reboot.",
+    answers=("PA-03",),
+    scope="fleet",
+)
+def driver_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
+    """Compare the version of the loaded NVIDIA driver across nodes of the same kind.
+
+    Ranks on different drivers take different code paths in CUDA and NCCL: the job fails in its start,
+    or one node is slower for no visible cause.
+
+    A node whose version differs from that of most nodes fails; without a majority all do, and no side is called right.
+    Nodes that fail versions.driver-files do not vote.
+
+    A false alarm: nodes that are being upgraded in turn, and are not in one job while they differ.
+    """
+    yield from equal(nodes, sites, DRIVER)
+
+
+def _driver(node: NodeFacts, site: Site) -> str | None:
+    if not node.gpus_on_bus:
+        return None
+    try:
+        return node.driver.version
+    except EvidenceError:
+        return node.parsed(DRIVER.key, facts.gpu.kernel_driver_version)
+
+
+DRIVER = Trait("NVIDIA driver", "file:/proc/driver/nvidia/version", _driver, breaks=True,
+                judged_by=(library_versions.driver_files,), expects="versions.driver")  # fmt: skip
+
+
+@check(
+    "fleet.mtu-equal",
+    title="The compute ports of all nodes have the same MTU",
+    source="InfiniBand path MTU is the smaller of both ends; majority of at least 3 nodes and 60 %",
+    fix="Decide which MTU is right, write it into the cluster file (`ports.mtu`, `ports.netdev_mtu`), and set it where "
+    "it is missing (`ip link set IF mtu …`, or the subnet manager's partition).",
+    answers=("NT-FAB-4", "PA-14"),
+    scope="fleet",
+)
+def mtu_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
+    """Compare the active MTU, and under RoCE the Ethernet MTU, of compute ports across nodes of the same kind.
+
+    Two ends with different MTUs use the smaller one, or fail where an application fixed it; a switch
+    that drops the larger packets makes it a hang.
+
+    Nodes that fail rdma.active-mtu, rdma.link-layer or the MTU of roce.chain miss what is expected of them (the cluster
+    file first) and do not vote. Of the rest, those that differ from most nodes fail; without a majority all do.
+
+    A false alarm: nodes of two fabrics in one class, each with an MTU of its own; give each fabric a class.
+    """
+    yield from equal(nodes, sites, _MTU)
+
+
+def _mtus(node: NodeFacts, site: Site) -> str | None:
+    if not node.rdma_devices:
+        return None
+    compute = [port for port in site.roles(node).compute if port.active]
+    if not compute:
+        raise EvidenceError("dir:/sys/class/infiniband", "no compute port is active")
+    if any(port.active_mtu is None for port in compute):
+        node.evidence.text(facts.rdma.DEVINFO)
+        raise EvidenceError(facts.rdma.DEVINFO, "does not list every compute port")
+    values = {_mtu(node, port.active_mtu, port.netdev if port.roce else None) for port in compute}
+    return " and ".join(sorted(values))
+
+
+def _mtu(node: NodeFacts, active_mtu: int | None, netdev: str | None) -> str:
+    if netdev is None:
+        return f"{active_mtu}"
+    if netdev not in node.netdevs:
+        raise EvidenceError(f"file:{facts.net.ROOT}/{netdev}/mtu", "was never asked of this node")
+    return f"{active_mtu} over {node.netdevs[netdev].mtu}"
+
+
+def _breaks_chain(node: NodeFacts, site: Site) -> tuple[str, ...]:
+    """Name roce.chain where it breaks at a port's MTU."""
+    ports = [port for port in site.roles(node).compute if port.roce and port.active and port.netdev]
+    chains = facts.roce_chain.chains(node, ports, policy(site)) if ports else ()
+    broken = any(chain.link(name).state is State.BROKEN for chain in chains for name in ("MTU", "active MTU"))
+    return ("roce.chain",) if broken else ()
+
+
+_MTU = Trait("MTU of the compute ports", facts.rdma.DEVINFO, _mtus, breaks=True,
+             judged_by=(verbs.active_mtu, rdma_port.link_layer), misses=_breaks_chain)  # fmt: skip

@@ -1,0 +1,255 @@
+"""GPUs of nodes of one kind: the same parts, set up alike; and the NVLink domains that span nodes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from preflight.checks.fleet import yardstick
+from preflight.checks.fleet.comparison import compare, differences
+from preflight.checks.fleet.electorate import Electorate, Trait, failing, poll
+from preflight.checks.fleet.values import of_gpus
+from preflight.checks.gpu import memory, nvlink, part, presence, processes, state
+from preflight.cluster import Site
+from preflight.evidence import EvidenceError
+from preflight.facts import NodeFacts, settings
+from preflight.lean import replace
+from preflight.model import Finding, check, passed, skipped, unknown
+
+if TYPE_CHECKING:
+    from preflight.facts.gpu_model import GpuHealth
+
+
+def _count(node: NodeFacts, site: Site) -> str | None:
+    return str(len(node.gpus_on_bus)) if node.gpus_on_bus else None
+
+
+def _on(value: bool | None) -> str:
+    return "on" if value else "off"
+
+
+def _memory(one: GpuHealth) -> str:
+    return f"{one.memory_total_mib} MiB"
+
+
+GPU = (
+    Trait("GPU model", "nvml:gpus", of_gpus("name", lambda one: one.name), breaks=True,
+          judged_by=(part.same_model, part.right_part), expects="gpu_settings.model"),
+    Trait("number of GPUs", "dir:/sys/bus/pci/devices", _count, breaks=True, judged_by=(presence.count,)),
+    Trait("GPU memory", "nvml:gpus", of_gpus("memory_total_mib", _memory), breaks=True,
+          judged_by=(part.same_model, part.right_part, processes.memory_headroom),
+          expects="gpu_settings.memory_mib", form="{} MiB".format),
+    Trait("ECC mode", "nvml:gpus", of_gpus("ecc", lambda one: _on(one.ecc)), judged_by=(memory.ecc_mode,),
+          expects="gpu_settings.ecc"),
+    Trait("MIG mode", "nvml:gpus", of_gpus("mig", lambda one: _on(one.mig)), breaks=True, judged_by=(state.mig,),
+          expects="gpu_settings.mig"),
+    Trait("persistence mode", "nvml:gpus", of_gpus("persistence", lambda one: _on(one.persistence)),
+          judged_by=(state.persistence,), expects="gpu_settings.persistence"),
+    Trait("compute mode", "nvml:gpus", of_gpus("compute_mode", lambda one: one.compute_mode),
+          judged_by=(state.compute_mode,), expects="gpu_settings.compute_mode"),
+    Trait("power limit", "nvml:gpus", of_gpus("power_enforced_w", lambda one: f"{one.power_enforced_w:g} W"),
+          judged_by=(state.power_limit,), expects="gpu_settings.power_limit_w", form="{:g} W".format),
+    Trait("application clock", "nvml:gpus",
+          of_gpus("application_clock_mhz", lambda one: f"{one.application_clock_mhz} MHz"),
+          expects="gpu_settings.application_clock_mhz", form="{} MHz".format),
+    Trait("highest SM clock", "nvml:gpus", of_gpus("sm_clock_max_mhz", lambda one: f"{one.sm_clock_max_mhz} MHz"),
+          expects="gpu_settings.sm_clock_max_mhz", form="{} MHz".format),
+)  # fmt: skip
+
+
+@check(
+    "fleet.gpu-settings",
+    title="The GPUs of all nodes are the same parts, set up alike",
+    source="https://docs.nvidia.com/deploy/nvml-api/ ; majority of at least 3 nodes and 60 %",
+    fix="`nvidia-smi -q` on a node of each side; decide which is right, and set it: -pl (power), -ac or -rac (clocks), "
+    "-e (ECC), -mig, -pm.",
+    answers=("PA-01",),
+    scope="fleet",
+)
+def gpu_settings(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
+    """Compare model, number and memory of the GPUs, ECC, MIG, persistence and compute mode, power limit and clocks.
+
+    Every step waits for the slowest GPU of the job: one node with a lower power limit or clock slows down all of
+    them. With less memory, or cut into instances, the job fails there and ends everywhere.
+
+    Another model, number, memory or MIG mode fails; the rest warns. Each part is compared by itself, and several in one
+    class of the cluster file fail. A node that misses what the cluster file, the part
+    or a check of the node expects of a value does not vote on it. A node without a GPU in a class where others have
+    some is unknown, unless the cluster file says how many it should have: one whose GPUs all fell off the bus looks
+    the same.
+
+    A false alarm: nodes that are capped on purpose, for their rack's power; give them a class of their own.
+    """
+    yield from compare(nodes, sites, GPU)
+    yield from _mixed(nodes, sites)
+    yield from _without_gpus(nodes, sites)
+
+
+_PART = Trait("GPU model within a class", "dir:/sys/bus/pci/devices", lambda node, site: _part(node, site), breaks=True)
+
+
+def _part(node: NodeFacts, site: Site) -> str | None:
+    """Return what a node with GPUs was recognised as; None where it is not known."""
+    return site.part.name if site.part and node.gpus_on_bus else None
+
+
+def _mixed(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
+    """Yield the nodes of another part than most of a class that the cluster file declares: it is to be of one kind."""
+    classes: dict[str, list[NodeFacts]] = defaultdict(list)
+    for node in nodes:
+        if sites[node.node].declared_class:
+            classes[sites[node.node].class_name].append(node)
+    for members in classes.values():
+        for finding in differences(_PART, poll(_PART, members, sites)):
+            yield replace(finding, subject="GPU model", fix="Give nodes of another model a class of their own in the "
+                          "cluster file, or move the card.")  # fmt: skip
+
+
+def _without_gpus(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
+    """Yield the nodes that show no GPU beside nodes of their class that do, where nothing says how many to expect."""
+    classes: dict[str, list[NodeFacts]] = defaultdict(list)
+    for node in nodes:
+        classes[sites[node.node].class_name].append(node)
+    for members in classes.values():
+        counts = {node.node: node.ballot("GPUs on the bus", _on_bus, node) for node in members}
+        having = sum(1 for count in counts.values() if count)
+        without = [name for name, count in counts.items() if count == 0 and sites[name].gpus.value is None]
+        if not having or not without:
+            continue
+        expected = sites[without[0]].gpus.key
+        yield unknown(
+            f"no GPU on the PCI bus; {having} of the {len(members)} nodes of this class have some, and nothing says "
+            "how many there should be", subject="number of GPUs", found="0", evidence=["dir:/sys/bus/pci/devices"],
+            fix="A GPU node: `lspci -d 10de:`, power-cycle it. Else give it a class of its own with gpus = 0. "
+            f"{expected} states the number for this class.",
+        ).on(without)  # fmt: skip
+
+
+def _on_bus(node: NodeFacts) -> int | None:
+    try:
+        return len(node.gpus_on_bus)
+    except EvidenceError:
+        return None
+
+
+def _cluster(node: NodeFacts) -> str | None:
+    """Return the UUID of the NVLink domain that a node's GPUs say they are in; None: it ends in the node."""
+    fabrics = [one.fabric for one in node.gpu_health.gpus if one.fabric is not None] if node.gpus_on_bus else []
+    return " and ".join(sorted({fabric.cluster_uuid for fabric in fabrics if fabric.multi_node})) or None
+
+
+def _clique(node: NodeFacts) -> str | None:
+    fabrics = [one.fabric for one in node.gpu_health.gpus if one.fabric is not None] if node.gpus_on_bus else []
+    return " and ".join(sorted({str(fabric.clique) for fabric in fabrics if fabric.multi_node})) or None
+
+
+def _imex(node: NodeFacts) -> str | None:
+    if not node.evidence.exists(settings.IMEX_NODES):
+        return None
+    return " ".join(sorted(node.parsed(settings.IMEX_NODES, settings.imex_nodes))) or None
+
+
+@check(
+    "fleet.nvlink-domain",
+    title="The nodes of an NVLink domain agree on who belongs to it",
+    source="NVIDIA IMEX service guide (nodes_config.cfg is the same on all nodes of a domain); nvmlGpuFabricInfo_t",
+    fix="Write the same /etc/nvidia-imex/nodes_config.cfg on all nodes of the domain, `systemctl restart nvidia-imex`; "
+    "a wrong cluster UUID: the fabric manager of the NVLink switches.",
+    answers=("GS-1",),
+    scope="fleet",
+    reads=("file:/etc/nvidia-imex/nodes_config.cfg", "nvml:gpus"),
+)
+def nvlink_domain(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
+    """Compare cluster UUID, clique and IMEX's list of nodes within each NVLink domain that spans nodes.
+
+    Nodes that disagree cannot map each other's memory: NCCL falls back to the network without a word, or
+    the job ends with "CUDA_ERROR_INVALID_HANDLE" in its first exchange over NVLink.
+
+    Nodes of one IMEX list must have one cluster UUID, those of one UUID one list and one clique. Those that differ from
+    most nodes fail; without a majority all do. The domain of each rack is compared by itself. A node that fails
+    gpu.fabric-state does not vote.
+
+    A false alarm: a rack that is divided into partitions on purpose has several cliques under one UUID.
+    """
+    labels: dict[str, _Labels] = {}
+    unread: dict[str, EvidenceError] = {}
+    for node in nodes:
+        try:
+            labels[node.node] = node.ballot("NVLink domain", _labels, node, sites[node.node])
+        except EvidenceError as error:
+            if node.ballot("any GPU", _has_gpus, node):
+                unread[node.node] = error
+            else:
+                labels[node.node] = (None, None, None, {})
+    apart = [name for name, (uuid, *_) in labels.items() if uuid is None]
+    odd: set[str] = set()
+    for trait, by, compared in DOMAIN:
+        for finding in _agreement(labels, trait, by, compared):
+            odd.update(finding.nodes)
+            yield finding
+    if good := [name for name, (uuid, *_) in labels.items() if uuid is not None and name not in odd]:
+        yield passed("cluster UUID, clique and IMEX's list are those of the domain's other nodes",
+                     evidence=["nvml:gpus", settings.IMEX_NODES]).on(good)  # fmt: skip
+    if apart:
+        yield skipped("no NVLink domain spans these nodes", evidence=["nvml:gpus"]).on(apart)
+    for name, refusal in unread.items():
+        yield unknown(f"the NVLink domain could not be read: {refusal.why}", evidence=[refusal.key]).on([name])
+
+
+def _has_gpus(node: NodeFacts) -> bool:
+    return bool(node.gpus_on_bus)
+
+
+#: Cluster UUID, clique, IMEX's list, and for each the checks by which it is not what is expected of the node.
+_Labels = tuple["str | None", "str | None", "str | None", "Mapping[int, tuple[str, ...]]"]
+
+#: What is compared, among the nodes that have which label alike, and the label that holds it.
+DOMAIN = (
+    (
+        Trait(
+            "cluster UUID", "nvml:gpus", lambda node, site: _cluster(node), breaks=True, expects="nvlink.cluster_uuid"
+        ),
+        2,
+        0,
+    ),
+    (
+        Trait(
+            "IMEX node list",
+            settings.IMEX_NODES,
+            lambda node, site: _imex(node),
+            breaks=True,
+            expects="nvlink.imex_nodes",
+        ),
+        0,
+        2,
+    ),
+    (Trait("clique", "nvml:gpus", lambda node, site: _clique(node), breaks=True, expects="nvlink.clique"), 0, 1),
+)
+
+
+def _labels(node: NodeFacts, site: Site) -> _Labels:
+    uuid = _cluster(node)
+    labels = uuid, _clique(node), _imex(node) if uuid else None
+    missed = failing((nvlink.fabric_state,), node, site) if uuid else ()
+    by: dict[int, tuple[str, ...]] = {}
+    for trait, _, compared in DOMAIN:
+        label = labels[compared]
+        declared = (yardstick.CHECK,) if label is not None and yardstick.misses(trait, label, site) else ()
+        if all_missed := missed + declared:
+            by[compared] = all_missed
+    return (*labels, by)
+
+
+def _agreement(labels: Mapping[str, _Labels], trait: Trait, by: int, compared: int) -> Iterator[Finding]:
+    groups: dict[str, dict[str, str]] = defaultdict(dict)
+    for name, label in labels.items():
+        group, value = label[by], label[compared]
+        if isinstance(group, str) and isinstance(value, str):
+            groups[group][name] = value
+    for members in groups.values():
+        reported = {name: missed for name in members if (missed := labels[name][3].get(compared, ()))}
+        yield from differences(trait, Electorate(
+            {name: value for name, value in members.items() if name not in reported},
+            {name: value for name, value in members.items() if name in reported}, reported, {},
+        ))  # fmt: skip

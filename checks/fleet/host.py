@@ -1,0 +1,147 @@
+"""BIOS, processor, kernel and limits that nodes of one kind should have alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from preflight import facts
+from preflight.checks.fleet.comparison import compare
+from preflight.checks.fleet.electorate import Trait
+from preflight.checks.fleet.values import compute, on_the_host, several, text, where_there
+from preflight.checks.host import kernel, limits
+from preflight.checks.rdma import ip_rails
+from preflight.cluster import Site
+from preflight.evidence import EvidenceError
+from preflight.facts import NodeFacts, settings
+from preflight.facts.network_switch import OS_RELEASE
+from preflight.model import Finding, check
+
+#: Boot options that name a disk, an image or the node itself.
+_OWN = ("BOOT_IMAGE", "root", "initrd", "resume", "ip", "BOOTIF", "ifname", "hostname", "rd.", "systemd.machine_id",
+        "nfsroot", "imagename", "crashkernel", "xcat", "netroot")  # fmt: skip
+
+
+def _boot_options(node: NodeFacts, site: Site) -> str | None:
+    options = [str(one) for one in node.boot_options if not one.name.startswith(_OWN)]
+    return " ".join(sorted(options)) or "none"
+
+
+def _microcode(node: NodeFacts, site: Site) -> str | None:
+    return node.parsed(settings.CPUINFO, settings.cpu).microcode or None
+
+
+def _distribution(node: NodeFacts, site: Site) -> str | None:
+    """Return what the distribution calls itself; in a container it is the image's."""
+    if node.in_container or not node.evidence.exists(OS_RELEASE):
+        return None
+    return node.parsed(OS_RELEASE, settings.pretty_name)
+
+
+def _memory(node: NodeFacts, site: Site) -> float:
+    return node.parsed(settings.MEMINFO, settings.memory_gib)
+
+
+def _sockets(node: NodeFacts, site: Site) -> str | None:
+    found = settings.sockets(node.evidence)
+    return None if found is None else str(found)
+
+
+def _numa(node: NodeFacts, site: Site) -> str | None:
+    return str(sum(bool(numa.cpus) for numa in node.numa_nodes))
+
+
+def _memlock(node: NodeFacts, site: Site) -> str | None:
+    limit = node.memlock_bytes
+    return "unlimited" if limit == float("inf") else f"{limit / 2**30:g} GiB"
+
+
+def _sysctl(name: str) -> Trait:
+    """Compare what holds for the rails: the larger of ``all`` and the interface's own."""
+
+    def read(node: NodeFacts, site: Site) -> str | None:
+        rails = [port.netdev for port in compute(node, site) if port.roce and port.netdev]
+        return several(facts.addresses.effective(node.evidence, rail, name) for rail in rails)
+
+    return Trait(
+        f"{name} of the rails",
+        f"file:{facts.addresses.SYSCTL}/all/{name}",
+        read,
+        judged_by=(ip_rails.subnets,),
+        expects=f"host.{name}",
+    )
+
+
+def _governor(node: NodeFacts, site: Site) -> str | None:
+    key = "/sys/devices/system/cpu/cpufreq"
+    if not node.evidence.exists(f"dir:{key}"):
+        return None
+    found = [node.evidence.text(one).strip() for one in node.evidence.keys(f"file:{key}/*/scaling_governor")]
+    if not found:
+        raise EvidenceError(f"file:{key}/policy*0/scaling_governor", "was never asked of this node")
+    return several(found)
+
+
+_NUMA = "file:/sys/devices/system/node/node*/cpulist"
+
+
+def _spaced(words: str) -> str:
+    return " ".join(words.split())
+
+
+HOST = (
+    Trait("BIOS version", f"{settings.DMI}/bios_version", on_the_host(where_there(f"{settings.DMI}/bios_version")),
+          expects="firmware.bios"),
+    Trait("server model", f"{settings.DMI}/product_name", on_the_host(where_there(f"{settings.DMI}/product_name")),
+          expects="host.server"),
+    Trait("CPU model", settings.CPUINFO, text(settings.CPUINFO, lambda said: settings.cpu(said).model),
+          expects="host.cpu"),
+    Trait("CPU microcode", settings.CPUINFO, _microcode, expects="firmware.microcode"),
+    Trait("CPU sockets", settings.SOCKETS, _sockets, expects="host.sockets"),
+    Trait("NUMA nodes (NPS)", _NUMA, _numa, expects="host.numa_nodes"),
+    Trait("memory", settings.MEMINFO, _memory, tolerance=0.01, unit="GiB", expects="host.memory_gib"),
+    Trait("kernel release", facts.kernel.RELEASE, text(facts.kernel.RELEASE), expects="versions.kernel"),
+    Trait("distribution", OS_RELEASE, _distribution, expects="versions.os"),
+    Trait("boot options", facts.kernel.CMDLINE, _boot_options, items=" ",
+          judged_by=(kernel.boot_options,), expects="host.boot_options"),
+    Trait("frequency governor", "dir:/sys/devices/system/cpu/cpufreq", _governor, judged_by=(kernel.cpu_governor,),
+          expects="host.governor"),
+    Trait("transparent huge pages", settings.HUGE_PAGES, where_there(settings.HUGE_PAGES, settings.chosen),
+          expects="host.transparent_huge_pages"),
+    Trait("reserved huge pages", "file:/proc/sys/vm/nr_hugepages", where_there("file:/proc/sys/vm/nr_hugepages"),
+          expects="host.huge_pages"),
+    Trait("numa_balancing", "file:/proc/sys/kernel/numa_balancing",
+          where_there("file:/proc/sys/kernel/numa_balancing"), judged_by=(kernel.numa_balancing,),
+          expects="host.numa_balancing"),
+    _sysctl("rp_filter"), _sysctl("arp_ignore"), _sysctl("arp_announce"),
+    Trait("ephemeral ports", facts.host.PORT_RANGE, text(facts.host.PORT_RANGE, _spaced),
+          judged_by=(limits.local_ports,), expects="host.local_port_range"),
+    *(Trait(name, f"file:/proc/sys/net/{folder}/{name}", where_there(f"file:/proc/sys/net/{folder}/{name}", _spaced),
+            expects=f"host.{name}")
+      for folder, name in (("core", "rmem_max"), ("core", "wmem_max"), ("ipv4", "tcp_rmem"), ("ipv4", "tcp_wmem"))),
+    Trait("RDMA network namespaces", settings.NETNS, where_there(settings.NETNS), expects="host.rdma_namespaces"),
+    Trait("locked memory", facts.host.LIMITS, _memlock, judged_by=(limits.memlock,), expects="host.memlock"),
+)  # fmt: skip
+
+
+@check(
+    "fleet.host",
+    title="BIOS, processor, kernel and limits are the same on all nodes",
+    source="https://docs.kernel.org/admin-guide/ (kernel-parameters, sysctl); server vendors' tuning guides: one "
+    "profile for all; majority of at least 3 nodes and 60 %",
+    fix="Compare BIOS profile (`dmidecode -t bios`), image and `tuned-adm active` of a node of each side; decide which "
+    "is right, apply it to all.",
+    scope="fleet",
+)
+def host_settings(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
+    """Compare BIOS, CPU, memory, NUMA, kernel, distribution, boot options, huge pages, sysctls and locked memory.
+
+    A job runs at the pace of its slowest node: another BIOS profile or governor costs that node some percent, and all
+    others wait for it in every step. A node with less memory ends the job of all.
+
+    Differences warn, for each value by itself. Options that name a disk, an image or the node are left out; memory
+    within 1 % is equal. A node that fails the check of a value (governor, boot options, locked memory, …) does not vote
+    on it.
+
+    A false alarm: nodes of two deliveries; give each a class of its own in the cluster file.
+    """
+    yield from compare(nodes, sites, HOST)

@@ -1,0 +1,113 @@
+"""RDMA devices that nodes of one kind should have alike: names, places, and what decides about their paths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from preflight import facts
+from preflight.checks.fleet.comparison import compare
+from preflight.checks.fleet.electorate import Trait
+from preflight.checks.fleet.values import compute, several
+from preflight.checks.gpu import gpudirect_host, gpudirect_path
+from preflight.checks.rdma import devices, pcie
+from preflight.checks.rdma import ports as rdma_port
+from preflight.cluster import Site
+from preflight.evidence import EvidenceError
+from preflight.facts import NodeFacts
+from preflight.facts.rdma import ROOT, device_path, natural
+from preflight.model import Finding, check
+
+
+def _places(node: NodeFacts, site: Site) -> str | None:
+    """Say where each RDMA device sits; in a container and behind SR-IOV their names follow each other."""
+    if node.in_container or not node.rdma_devices:
+        return None
+    found = []
+    for device in sorted(node.rdma_devices, key=natural):
+        path = device_path(node.evidence, device)
+        found.append(f"{device} at {path[-1]}" if path else f"{device} (virtual)")
+    return ", ".join(found)
+
+
+def _link_layer(node: NodeFacts, site: Site) -> str | None:
+    return several(port.link_layer for port in compute(node, site))
+
+
+def _acs(node: NodeFacts, site: Site) -> str | None:
+    """Name the ACS controls that are on in the bridges between GPUs and their NICs."""
+    ports = compute(node, site)
+    if not ports or not node.gpus_on_bus:
+        return None
+    on: set[str] = set()
+    seen = False
+    for pair in node.gpu_nic_pairs({port.device for port in ports}):
+        for bridge in pair.bridges:
+            function = node.pci_configuration.get(bridge)
+            if function is None:
+                continue
+            if function.denied:
+                raise EvidenceError(facts.lspci.LSPCI, "shows capabilities to root only")
+            seen = True
+            on |= function.acs or set()
+    return (" ".join(sorted(on)) or "off") if seen else None
+
+
+def _max_read_request(node: NodeFacts, site: Site) -> str | None:
+    ports = compute(node, site)
+    if not ports:
+        return None
+    functions = facts.gpudirect.nic_functions(node.evidence, node.pci, {port.device for port in ports})
+    found = []
+    for function in functions.values():
+        configuration = node.pci_configuration.get(function.address)
+        if configuration is None or configuration.max_read_request_bytes is None:
+            raise EvidenceError(facts.lspci.LSPCI, f"does not show MaxReadReq of {function.address}")
+        found.append(f"{configuration.max_read_request_bytes} bytes")
+    return several(found)
+
+
+def _peer_memory(node: NodeFacts, site: Site) -> str | None:
+    """Say how an RDMA driver reaches GPU memory here: by a module, else by DMA-BUF."""
+    if not node.gpus_on_bus or not node.rdma_devices:
+        return None
+    ways = [name for name in facts.kernel.PEER_MODULES if name in node.modules]
+    if ways:
+        return ", ".join(ways)
+    release = node.parsed(facts.kernel.RELEASE, facts.kernel.release)
+    by_dma_buf = release >= facts.kernel.DMA_BUF and node.parsed(facts.kernel.NVIDIA_VERSION, facts.kernel.open_modules)
+    return "DMA-BUF" if by_dma_buf else "none"
+
+
+NIC = (
+    Trait("RDMA devices and their places", f"dir:{ROOT}", _places, breaks=True, items=", ",
+          judged_by=(devices.device_count, devices.registered), expects="rails.*.pci", form="at {}".format),
+    Trait("link layer of the compute ports", f"file:{ROOT}/*/ports/*/link_layer", _link_layer, breaks=True,
+          judged_by=(rdma_port.link_layer,)),
+    Trait("ACS between GPUs and NICs", facts.lspci.LSPCI, _acs, judged_by=(gpudirect_path.path,), expects="ports.acs"),
+    Trait("MaxReadReq of the compute NICs", facts.lspci.LSPCI, _max_read_request, judged_by=(pcie.max_read_request,),
+          expects="ports.max_read_request_bytes", form="{} bytes".format),
+    Trait("way to GPU memory", facts.kernel.MODULES, _peer_memory, judged_by=(gpudirect_host.peer_memory,),
+          expects="ports.peer_memory"),
+)  # fmt: skip
+
+
+@check(
+    "fleet.nic-settings",
+    title="The RDMA devices of all nodes have the same names, places and settings",
+    source="NCCL user guide, NCCL_IB_HCA (one list of names for all ranks); majority of at least 3 nodes and 60 %",
+    fix="Names: the same udev rules (60-rdma-persistent-naming) and slots; else `setpci`, modules, kernel.",
+    scope="fleet",
+)
+def nic_settings(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
+    """Compare names and PCI addresses of RDMA devices, link layer, ACS, MaxReadReq and ways to GPU memory.
+
+    One list in NCCL_IB_HCA, and one file of the topology, serve all ranks: where mlx5_3 is another card on one node,
+    that node uses its storage port, or crosses rails, and nobody says so.
+
+    Other names, places or another link layer fail; the rest warns. In containers names follow each other and are not
+    compared. A node that misses what is expected of a value does not vote on it. Rate, subnet and leaf are compared
+    rail by rail (fleet.rails), RoCE's settings by fleet.roce-equal.
+
+    A false alarm: nodes of two server models in one class, whose slots have other addresses; give each a class.
+    """
+    yield from compare(nodes, sites, NIC)

@@ -1,0 +1,280 @@
+"""Numbers that lie apart from those of the other nodes: temperatures, clocks, offsets, and rates over a window."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from statistics import median
+
+from preflight.checks.fleet.electorate import failing, kinds
+from preflight.checks.gpu import state
+from preflight.checks.host import limits
+from preflight.checks.rdma import error_counters
+from preflight.checks.rdma import ports as rdma_port
+from preflight.checks.rdma.per_port import judged_ports
+from preflight.cluster import Site
+from preflight.evidence import EvidenceError
+from preflight.facts import NodeFacts
+from preflight.facts.fleet import ENOUGH, outliers, settles, sides, systemic
+from preflight.lean import dataclass, replace
+from preflight.model import Check, Finding, Status, check, passed, skipped, unknown, warned
+
+#: Utilisation up to which a GPU is idle, and from which it is busy, percent: between the two it is not compared.
+IDLE_PCT, BUSY_PCT = 10, 50
+
+_SOURCE = "modified z-score (Iglewicz and Hoaglin 1993): 3.5 spreads (median absolute deviation) from the median"
+
+
+@dataclass(frozen=True)
+class _Number:
+    """One number of a node, and from which distance it is worth a word."""
+
+    what: str
+    unit: str
+    key: str  # the record that shows it
+    floor: float  # in its unit; with ``share``, that share of the median
+    share: bool = False
+    up: bool = True  # whether a node above most others is worth a word; else only where 30 % are, as most may be wrong
+    down: bool = True  # the same, below
+    judged_by: tuple[Check, ...] = ()
+
+
+_HOT = (state.temperature_margin,)
+NUMBERS = {
+    "idle": _Number("temperature of idle GPUs", "C", "nvml:gpus", 10, down=False, judged_by=_HOT),
+    "busy": _Number("temperature of busy GPUs", "C", "nvml:gpus", 10, down=False, judged_by=_HOT),
+    "clock": _Number("SM clock of busy GPUs", "MHz", "nvml:gpus", 0.05, share=True, up=False,
+                     judged_by=(state.throttling,)),
+    "offset": _Number("offset of the clock", "ms", "cmd:chronyc -n tracking", 1, judged_by=(limits.time_sync,)),
+}  # fmt: skip
+
+Numbers = dict[str, "float | None"]  # None: it could not be read; what a node cannot have is left out
+Read = Callable[[NodeFacts, Site], "Numbers | None"]  # None: it cannot have any
+
+
+def _numbers(node: NodeFacts, site: Site) -> Numbers:
+    """Return what a node shows; on one without a GPU that is the clock's offset alone."""
+    found: Numbers = {}
+    try:
+        gpus = node.gpu_health.gpus if node.gpus_on_bus else ()
+    except EvidenceError:
+        gpus = ()
+        found = dict.fromkeys(("idle", "busy", "clock"))
+    loads = [(gpu, gpu.utilisation_pct) for gpu in gpus if gpu.utilisation_pct is not None]
+    idle = [gpu.temperature_c for gpu, load in loads if load <= IDLE_PCT and gpu.temperature_c is not None]
+    busy = [gpu.temperature_c for gpu, load in loads if load >= BUSY_PCT and gpu.temperature_c is not None]
+    clocks = [gpu.sm_clock_mhz for gpu, load in loads if load >= BUSY_PCT and gpu.sm_clock_mhz is not None]
+    if idle and len(idle) == len(gpus):  # beside a busy GPU an idle one is warm
+        found["idle"] = max(idle)
+    if busy:
+        found["busy"] = max(busy)
+    if clocks:
+        found["clock"] = min(clocks)
+    try:
+        offset_s = node.clock.offset_s
+    except EvidenceError:
+        found["offset"] = None
+    else:
+        if offset_s is not None:
+            found["offset"] = offset_s * 1000
+    return found
+
+
+@check(
+    "fleet.outliers",
+    title="No node is hotter, slower or more out of time than the others",
+    source=_SOURCE,
+    fix="Compare the node with its neighbours: fans, coolant, inlet temperature (`ipmitool sdr`), power cap, `chronyc "
+    "sources`.",
+    answers=("AN-11",),
+    scope="fleet",
+    gating=False,
+)
+def numbers_alike(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
+    """Compare the hottest GPU, the slowest busy GPU and the clock's offset of each node with the median of its kind.
+
+    A node that is 15 degrees warmer than its neighbours under the same load slows down first, on the day when it
+    is needed; what is a fault shows as a difference before it shows as an alarm.
+
+    It warns beyond 3.5 spreads (median absolute deviation) from the median, and at least 10 C, 5 % of the clock, or
+    1 ms: where nodes hardly differ, the least of differences would be an outlier. Cooler or faster nodes are named
+    where they are 30 %, as most may then be wrong; of two groups, neither of which has 60 %, both are, and none is
+    right. Fewer than five nodes are not compared, idle GPUs only with idle ones. A node that fails the check of a
+    number (gpu.temperature-margin, gpu.throttling, host.time-sync) is left out of the median, and passes nothing here.
+    It gates no job.
+
+    A false alarm: a node at the warm end of its row, or one that runs another job than its neighbours.
+    """
+    yield from _compare(nodes, sites, "numbers", _numbers, NUMBERS)
+
+
+def _told(node: NodeFacts, site: Site) -> Numbers | None:
+    """Return what the compute ports did in the window: traffic, and events for each GB that was carried."""
+    ports = judged_ports(node, site)
+    if isinstance(ports, Finding):
+        return None if ports.status is Status.SKIP else {}
+    growths = [node.port_growth[port.name] for port in ports]
+    rates = [growth.gbps for growth in growths]
+    if any(rate is None for rate in rates) or not growths:
+        return {}
+    sent, received = (sum(rate[way] for rate in rates if rate is not None) for way in (0, 1))
+    found: Numbers = {"sent": sent, "received": received}
+    carried_gb = (sent + received) / 8 * min(growth.seconds for growth in growths)
+    if carried_gb < 1:
+        return found
+    for name in ("out_of_sequence", "packet_seq_err", "local_ack_timeout_err", "rp_cnp_handled", "np_cnp_sent"):
+        grown = [one for growth in growths if (one := growth.named(name)) is not None]
+        if len(grown) == len(growths):
+            found[name] = sum(one.grown for one in grown) / carried_gb
+    return found
+
+
+_LOSS = (error_counters.loss,)
+_LINKS = (rdma_port.port_state, rdma_port.port_rate)
+_PORTS = "files:/sys/class/infiniband/*/ports/*/{}"
+RATES = {
+    "sent": _Number("traffic sent", "Gb/s", _PORTS.format("counters"), 0.2, share=True, up=False,
+                    judged_by=_LINKS),
+    "received": _Number("traffic received", "Gb/s", _PORTS.format("counters"), 0.2, share=True, up=False,
+                    judged_by=_LINKS),
+    **{
+        name: _Number(what, "for each GB", _PORTS.format("hw_counters"), floor, down=False, judged_by=_LOSS)
+        for name, what, floor in (
+            ("out_of_sequence", "packets out of order", 1.0), ("packet_seq_err", "packets asked for again", 1.0),
+            ("local_ack_timeout_err", "acknowledgements that never came", 0.1),
+            ("rp_cnp_handled", "congestion notifications received", 100.0),
+            ("np_cnp_sent", "congestion notifications sent", 100.0),
+        )
+    },
+}  # fmt: skip
+
+
+@check(
+    "fleet.rates",
+    title="No node carries less, or meets more congestion, than the others",
+    source=_SOURCE,
+    fix="`preflight check --window 60` on the node beside another one: counters.congestion and counters.balance name "
+    "the port; then its cable, its leaf and the job's placement.",
+    answers=("PA-19",),
+    scope="fleet",
+    gating=False,
+    window=True,
+)
+def rates_alike(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
+    """Compare what the compute ports of each node carried and met in the window with the median of its kind.
+
+    Ranks of one collective send alike: a node that carries less waits for something of its own, one that is told
+    to slow down far more often than its peers sits behind a full port. No threshold of one node shows that.
+
+    Traffic warns at 20 % below the median; above it only where 30 % of the nodes carry more, as most may then be the
+    slow ones: one that carries more does another part of the job's work. Out of order and repeated packets warn from
+    one more for each GB, notifications from 100 more, and each only beyond 3.5 spreads. Of two groups, neither of which
+    has 60 % of the nodes, both are named, and none is right. Fewer than five nodes are not compared; those that fail
+    rdma.port-state or rdma.port-rate are left out of the median of traffic, those that fail counters.loss out of that
+    of repeated packets. It gates no job.
+
+    A false alarm: nodes of several jobs, or of the first and last stage of a pipeline, in one run.
+    """
+    yield from _compare(nodes, sites, "rates", _told, RATES)
+
+
+def _compare(
+    nodes: Sequence[NodeFacts], sites: Mapping[str, Site], ballot: str, read: Read, known: Mapping[str, _Number]
+) -> Iterator[Finding]:
+    keys = list(dict.fromkeys(number.key for number in known.values()))[:3]
+    for members in kinds(nodes, sites):
+        asked = {node.node: _asked(node, sites[node.node], ballot, read, known) for node in members}
+        if without := [name for name, one in asked.items() if one is None]:
+            yield skipped("these nodes have none of it", evidence=keys).on(without)
+        shown = {name: one for name, one in asked.items() if one is not None}
+        silent: dict[tuple[str, ...], list[str]] = defaultdict(list)
+        for name in (name for name, one in shown.items() if not one.numbers):
+            silent[shown[name].unread or tuple(known)].append(name)
+        for lacking, names in silent.items():
+            yield unknown(f"none of it was read: {', '.join(known[number].what for number in lacking)}",
+                          evidence=list(dict.fromkeys(known[number].key for number in lacking))[:3],
+                          fix="see the checks of the node").on(names)  # fmt: skip
+        heard = {name: one for name, one in shown.items() if one.numbers}
+        odd: set[str] = set()
+        for name, number in known.items():
+            for finding in _of_number(name, number, heard):
+                odd.update(finding.nodes)
+                yield finding
+        rest = [name for name in heard if name not in odd]
+        if rest and len(heard) < ENOUGH:
+            yield skipped(f"fewer than {ENOUGH} nodes of this kind: no number can be called an outlier",
+                          evidence=keys).on(rest)  # fmt: skip
+        elif rest:
+            there = {name for one in heard.values() for name in one.numbers}
+            compared = ", ".join(number.what for name, number in known.items() if name in there)
+            yield passed(f"as on the other nodes of this kind: {compared}", evidence=keys).on(rest)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What a node shows, and the checks by which it misses what is expected of some of it."""
+
+    numbers: Mapping[str, float]
+    missed: Mapping[str, tuple[str, ...]]
+    unread: tuple[str, ...] = ()  # numbers that it may have, and that could not be read
+
+
+def _asked(node: NodeFacts, site: Site, ballot: str, read: Read, known: Mapping[str, _Number]) -> _Asked | None:
+    def ask() -> _Asked | None:
+        found = read(node, site)
+        if found is None:
+            return None
+        numbers = {name: number for name, number in found.items() if number is not None}
+        by = {name: failing(known[name].judged_by, node, site) for name in numbers}
+        missed = {name: checks for name, checks in by.items() if checks}
+        return _Asked(numbers, missed, tuple(name for name in found if name not in numbers))
+
+    try:
+        return node.ballot(f"outliers: {ballot}", ask)
+    except EvidenceError:
+        return _Asked({}, {})
+
+
+def _of_number(name: str, number: _Number, heard: Mapping[str, _Asked]) -> Iterator[Finding]:
+    """Compare one number among the nodes that have what is expected of it; then the others with those."""
+    voting = {node: one.numbers[name] for node, one in heard.items() if name in one.numbers and name not in one.missed}
+    apart = {node: one.numbers[name] for node, one in heard.items() if name in one.missed}
+    floor = number.floor
+    if number.share and voting:
+        floor *= abs(median(voting.values()))
+    yield from _apart(number, voting, floor)
+    for node, value in apart.items():
+        by = heard[node].missed[name]
+        if voting and abs(value - median(voting.values())) <= floor:
+            said = f"{number.what}: not compared, see {' and '.join(by)}"
+            yield skipped(said, subject=number.what, evidence=[number.key]).on([node])
+            continue
+        said = f"{number.what}: {value:.4g} {number.unit}, not what is expected of it (see {' and '.join(by)})"
+        yield warned(said, subject=number.what, found=f"{value:.4g} {number.unit}", evidence=[number.key],
+                     fix=f"Correct what {' and '.join(by)} reports.").unless_reported(by).on([node])  # fmt: skip
+
+
+def _apart(number: _Number, voting: Mapping[str, float], floor: float) -> Iterator[Finding]:
+    """Yield the numbers apart from those of most nodes; of two groups without a majority both, and none is right."""
+    groups = sides(voting, floor)
+    if groups is not None and not settles(max(map(len, groups)), len(voting)):
+        listed = "; ".join(f"about {median(side.values()):.4g} {number.unit} on {len(side)}" for side in groups)
+        found = warned(
+            f"{number.what} differs between two groups of nodes, and none is most of them: {listed}",
+            subject=number.what, found=listed, expected="alike on nodes of a kind; which side is right is not known",
+            evidence=[number.key],
+        ).on(voting)  # fmt: skip
+        yield replace(found, undecided=True)
+        return
+    odd = outliers(voting, floor)
+    above = sum(one.number > one.usual for one in odd)
+    for one in odd:
+        bad, many = (number.up, above) if one.number > one.usual else (number.down, len(odd) - above)
+        if not bad and not systemic(many, len(voting)):
+            continue
+        mine, usual = f"{one.number:.4g} {number.unit}", f"{one.usual:.4g} {number.unit}"
+        yield warned(
+            f"{number.what}: {mine}; most nodes ({len(voting) - len(odd)} of {len(voting)}) have about {usual}",
+            subject=number.what, found=mine, expected=f"within {max(floor, 3.5 * one.spread):.3g} of {usual}",
+            evidence=[number.key],
+        ).on([one.name])  # fmt: skip

@@ -1,0 +1,243 @@
+"""What must match rail by rail: rail i of every node lies in the same network, at the same speed."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+
+from preflight import facts
+from preflight.checks.fleet.comparison import compare
+from preflight.checks.fleet.electorate import Trait
+from preflight.checks.fleet.values import compute
+from preflight.checks.rdma import ip_rails, ports
+from preflight.cluster import Site
+from preflight.evidence import EvidenceError
+from preflight.facts import NodeFacts, lldp, settings
+from preflight.facts.rdma import ROOT, Port, natural
+from preflight.model import Finding, check
+
+#: Reads a value of one port; None where it has none.
+OfPort = Callable[[NodeFacts, Port], "str | None"]
+
+VLANS = "file:/proc/net/vlan/config"
+
+#: Rows of the P_Key table that are asked for.
+_PARTITIONS = range(4)
+
+
+def _subnet(node: NodeFacts, port: Port) -> str | None:
+    """Return the network of a RoCE rail; addressed point to point, only that it is so."""
+    if not port.roce or not port.netdev:
+        return None
+    known = node.addresses.routable(port.netdev)
+    if not known:
+        return None  # of an address that is missing roce.chain speaks
+    networks = {str(one.network) if not _is_point_to_point(one) else f"/{one.network.prefixlen}" for one in known}
+    return " and ".join(sorted(networks))
+
+
+def _is_point_to_point(address: facts.addresses.Address) -> bool:
+    return address.network.prefixlen >= (30 if address.version == 4 else 126)
+
+
+def _gid(node: NodeFacts, port: Port) -> str:
+    key = f"file:{ROOT}/{port.device}/ports/{port.number}/gids/0"
+    text = node.evidence.text(key).strip()
+    try:
+        return ipaddress.IPv6Address(text).exploded
+    except ValueError:
+        raise EvidenceError(key, f"holds {text[:60]!r}, not a GID") from None
+
+
+def _manager(node: NodeFacts, port: Port) -> str | None:
+    """Return subnet prefix and the manager's LID of an InfiniBand port: of which fabric it is."""
+    if not port.infiniband:
+        return None
+    if port.sm_lid is None:
+        raise EvidenceError(f"file:{ROOT}/{port.device}/ports/{port.number}/sm_lid", "was not read")
+    return f"prefix {_gid(node, port)[:19]}, manager at LID {port.sm_lid}"
+
+
+def _partitions(node: NodeFacts, port: Port) -> str | None:
+    if not port.infiniband:
+        return None
+    base = f"file:{ROOT}/{port.device}/ports/{port.number}/pkeys"
+    keys = [f"{base}/{row}" for row in _PARTITIONS if row == 0 or f"{base}/{row}" in node.evidence]
+    found = {node.parsed(key, settings.partition_key) for key in keys if node.evidence.exists(key)}
+    return " and ".join(f"0x{key:04x}" for key in sorted(found) if key) or "none"
+
+
+def _tag(node: NodeFacts, port: Port) -> str | None:
+    """Return the VLAN that a RoCE rail's interface tags its packets with."""
+    if not port.roce or not port.netdev:
+        return None
+    tagged = {}
+    if node.evidence.exists(VLANS):
+        tagged = node.parsed(VLANS, settings.vlans)
+    mine = sorted(number for name, (number, below) in tagged.items() if port.netdev in (name, below))
+    return " and ".join(map(str, mine)) or "no tag"
+
+
+def _vlan(node: NodeFacts, port: Port) -> str | None:
+    """Return the VLAN that the switch puts a rail's packets into, if it has none of its own; None: it does not say."""
+    if not port.roce or not port.netdev:
+        return None
+    try:
+        there = node.parsed(lldp.LLDP, lldp.parse).get(port.netdev)
+    except EvidenceError:
+        return None  # without LLDP nothing is known of any switch; switch.mtu says so
+    return None if there is None or there.vlan is None else str(there.vlan)
+
+
+def _leaf(node: NodeFacts, port: Port) -> str | None:
+    """Return the switch that a RoCE rail is plugged into; None: it does not say."""
+    if not port.roce or not port.netdev:
+        return None
+    there = node.parsed(lldp.LLDP, lldp.parse).get(port.netdev)
+    return None if there is None else there.switch
+
+
+def _rate(node: NodeFacts, port: Port) -> str | None:
+    """Return what the kernel prints, with lanes and speed: ``400 Gb/sec (4X NDR)``."""
+    key = f"file:{ROOT}/{port.device}/ports/{port.number}/rate"
+    if key not in node.evidence:
+        return None if port.rate_gbps is None else f"{port.rate_gbps:g} Gb/s"
+    return node.evidence.text(key).strip()
+
+
+def by_rail(read: OfPort) -> Callable[[NodeFacts, Site], str | None]:
+    """Read a value of every compute port that is up, in the order of the rails."""
+
+    def of_node(node: NodeFacts, site: Site) -> str | None:
+        found = []
+        for port in sorted(compute(node, site), key=lambda port: natural(port.name)):
+            if (value := read(node, port)) is not None:
+                found.append(f"{port.name} {value}")
+        return "; ".join(found) or None
+
+    return of_node
+
+
+def _swapped(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Trait:
+    """Make the trait that tells whose point-to-point address lies among those of another rail.
+
+    The addresses that the other nodes have on a rail span a network; where the rails' networks lie apart, an address
+    outside its own and inside another's was given to the wrong port.
+    """
+    spans = _spans(nodes, sites)
+
+    def read(node: NodeFacts, site: Site) -> str | None:
+        if not spans:
+            return None
+        wrong = []
+        for port, ip in _host_addresses(node, site):
+            home = next((rail for rail, span in spans.items() if span[0] <= int(ip) <= span[1]), None)
+            if home is not None and home != port:
+                wrong.append(f"{port} has {ip} of {home}")
+        return "; ".join(wrong) or "each rail has an address of its own plan"
+
+    return Trait("plan of the rails' addresses", "cmd:ip -j addr", read, breaks=True, items="; ",
+                 alone=False)  # fmt: skip
+
+
+def _host_addresses(node: NodeFacts, site: Site) -> tuple[tuple[str, ipaddress.IPv4Address], ...]:
+    """Return the point-to-point addresses of the rails, each with its port; raises EvidenceError."""
+    return node.ballot("point-to-point addresses", _point_to_point, node, site)
+
+
+def _point_to_point(node: NodeFacts, site: Site) -> tuple[tuple[str, ipaddress.IPv4Address], ...]:
+    return tuple(
+        (port.name, one.ip)
+        for port in compute(node, site)
+        if port.roce and port.netdev
+        for one in node.addresses.ipv4(port.netdev)
+        if _is_point_to_point(one) and not one.is_link_local
+    )
+
+
+def _spans(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> dict[str, tuple[int, int]]:
+    """Return the span of addresses of each rail, without the least and the greatest tenth; none if they overlap."""
+    found: dict[str, list[int]] = defaultdict(list)
+    for node in nodes:
+        try:
+            for port, ip in _host_addresses(node, sites[node.node]):
+                found[port].append(int(ip))
+        except EvidenceError:
+            continue
+    spans = {}
+    for rail, numbers in found.items():
+        numbers.sort()
+        cut = -(-len(numbers) // 10) if len(numbers) >= 3 else 0
+        if kept := numbers[cut : len(numbers) - cut]:
+            spans[rail] = (kept[0], kept[-1])
+    order = sorted(spans.values())
+    apart = all(one[1] < other[0] for one, other in pairwise(order))
+    return spans if len(spans) > 1 and apart else {}
+
+
+RAILS = tuple(
+    Trait(what, key, by_rail(read), breaks=True, items="; ", each=True, judged_by=judged_by, expects=expects)
+    for what, key, read, judged_by, expects in (
+        ("IP subnet of each rail", "cmd:ip -j addr", _subnet, (ip_rails.subnets, ports.link_layer), "rails.*.subnet"),
+        (
+            "InfiniBand subnet of each rail",
+            f"file:{ROOT}/*/ports/*/gids/0",
+            _manager,
+            (ports.link_layer,),
+            "rails.*.ib_subnet",
+        ),
+        (
+            "partitions of each rail",
+            f"file:{ROOT}/*/ports/*/pkeys/0",
+            _partitions,
+            (ports.link_layer,),
+            "rails.*.partitions",
+        ),
+        ("VLAN tag of each rail", VLANS, _tag, (ports.link_layer,), "rails.*.vlan"),
+        ("VLAN of each rail at its switch", lldp.LLDP, _vlan, (ports.link_layer,), "rails.*.switch_vlan"),
+        ("rate of each rail", f"file:{ROOT}/*/ports/*/rate", _rate, (ports.port_rate,), ""),
+    )
+)
+
+
+LEAF = Trait("leaf of each rail", lldp.LLDP, by_rail(_leaf), breaks=True, items="; ", each=True,
+             expects="rails.*.leaf")  # fmt: skip
+
+
+@check(
+    "fleet.rails",
+    title="Rail i of all nodes lies in the same network and runs at the same rate",
+    source="NVIDIA DGX SuperPOD reference architecture (rail-optimised); NCCL connects rail i to rail i; majority "
+    "of at least 3 nodes and 60 %",
+    fix="Compare the rail's address, partition (`cat …/pkeys/0`), VLAN, rate and cable on both sides; decide which is "
+    "right (a rate: `ports.rate_gbps` of the cluster file), and correct the other.",
+    answers=("NT-FAB-3", "NT-FAB-4", "PA-16"),
+    scope="fleet",
+)
+def rails_match(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
+    """Compare, rail by rail, IP subnet or InfiniBand subnet, partitions, VLAN and rate across nodes of one kind.
+
+    Rail i of one node talks to rail i of all others: in another subnet, partition or VLAN it reaches nobody, and the
+    job hangs at its first connection; at another rate it holds up the ring.
+
+    Nodes that fail rdma.port-rate, rails.subnets or rdma.link-layer miss what is expected of them and do not vote on
+    it. A rail that differs from that of most other nodes fails; without a majority all fail, and none is right. Rails
+    that are addressed point to point (/30, /31) have no subnet in common: there an address that lies among those of
+    another rail fails. Ports that are down are reported by rdma.port-state, MTUs compared by fleet.mtu-equal, leaves by
+    fleet.rail-leaf.
+
+    A false alarm: nodes of two pods with subnets of their own in one class; give each pod a class.
+    """
+    for finding in compare(nodes, sites, (*RAILS, _swapped(nodes, sites))):
+        yield finding.about(*_answers(finding))
+
+
+def _answers(finding: Finding) -> tuple[str, ...]:
+    """Return the items that a finding speaks of: rates of NT-FAB-3, networks of NT-FAB-4, both of PA-16."""
+    if finding.subject == "rate of each rail":
+        return ("NT-FAB-3", "PA-16")
+    if finding.subject:
+        return ("NT-FAB-4", "PA-16")
+    return ("NT-FAB-3", "NT-FAB-4", "PA-16")

@@ -1,0 +1,179 @@
+"""Software and firmware that nodes of one kind should have alike."""
+
+from __future__ import annotations
+
+import posixpath
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from preflight import facts
+from preflight.checks.fleet.comparison import compare
+from preflight.checks.fleet.electorate import Trait
+from preflight.checks.fleet.values import installed, of_gpus, on_gpu_nodes, on_rdma_nodes, several, text, where_there
+from preflight.checks.gpu import part
+from preflight.cluster import Site
+from preflight.evidence import EvidenceError
+from preflight.facts import NodeFacts, settings
+from preflight.facts.kernel import NVIDIA_VERSION
+from preflight.facts.rdma import ROOT, is_virtual_function
+from preflight.facts.versions import LIBRARIES
+from preflight.model import Finding, check
+
+
+def _torch(node: NodeFacts, site: Site) -> str | None:
+    return several(package.version for package in node.packages if package.name == "torch")
+
+
+def _plugins(node: NodeFacts, site: Site) -> str | None:
+    """Name NCCL's network and tuner plug-ins in the loader's directories; "none" where there is none."""
+    if not node.gpus_on_bus:
+        return None
+    names = {posixpath.basename(library.path).split(".so")[0] for library in node.libraries}
+    plugins = {name for name in names if name.startswith(("libnccl-net", "libnccl-tuner", "libnccl-profiler"))}
+    return several(plugins) or "none"
+
+
+def _flavour(driver: str) -> str:
+    return "open" if facts.kernel.open_modules(driver) else "proprietary"
+
+
+def _release(said: str) -> str:
+    return said.strip().rstrip(":")
+
+
+SOFTWARE = (
+    Trait("PyTorch", "file:*.dist-info/INSTALLER", _torch, breaks=True, expects="versions.pytorch"),
+    Trait("NCCL plug-ins", LIBRARIES, _plugins, breaks=True, expects="versions.nccl_plugins"),
+    Trait("NVIDIA kernel modules", NVIDIA_VERSION, on_gpu_nodes(text(NVIDIA_VERSION, _flavour)),
+          expects="versions.kernel_modules"),
+    Trait("CUDA toolkit", settings.CUDA, on_gpu_nodes(where_there(settings.CUDA, settings.cuda_version)),
+          expects="versions.cuda"),
+    Trait("OFED or DOCA", settings.OFED, on_rdma_nodes(installed(settings.OFED, _release)), expects="versions.ofed"),
+    Trait("mlx5_core", "file:/sys/module/mlx5_core/version",
+          on_rdma_nodes(where_there("file:/sys/module/mlx5_core/version")), expects="versions.mlx5_core"),
+    Trait("efa", "file:/sys/module/efa/version", on_rdma_nodes(where_there("file:/sys/module/efa/version")),
+          expects="versions.efa"),
+    Trait("NVIDIA container toolkit", settings.TOOLKIT,
+          on_gpu_nodes(installed(settings.TOOLKIT, settings.toolkit_version)), expects="versions.container_toolkit"),
+)  # fmt: skip
+
+
+@check(
+    "fleet.software",
+    title="The software of a job is the same on all nodes",
+    source="PyTorch and NCCL: all ranks of a job must run one version; majority of at least 3 nodes and 60 %",
+    fix="Decide which version is right (`pip list`, `ofed_info -s`, `lsmod`), and install it on all nodes, best by one "
+    "image.",
+    answers=("PA-03",),
+    scope="fleet",
+    reads=("file:*.dist-info/INSTALLER",),
+)
+def software(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
+    """Compare PyTorch, NCCL's plug-ins, CUDA toolkit, OFED, mlx5_core, kernel modules and container toolkit.
+
+    Ranks of one job that load different software take different paths through it: the job fails in its start, hangs
+    in its first collective, or one node is slower than all others.
+
+    Another PyTorch, or a plug-in of NCCL on some nodes only, fails; the rest warns, as jobs survive it. The NVIDIA
+    driver and NCCL have checks of their own. What is missing in a container is nobody's outlier.
+
+    A false alarm: nodes that are being upgraded in turn; a toolkit on the host that jobs in containers never load.
+    """
+    yield from compare(nodes, sites, SOFTWARE)
+
+
+def nic_firmware(boards: Iterable[str]) -> Iterator[Trait]:
+    """Yield a trait for each board (PSID): a firmware is of a board, and only NICs of one board can be compared."""
+    for board in sorted(boards):
+
+        def read(node: NodeFacts, site: Site, board: str = board) -> str | None:
+            found = _of_boards(node).get(board)
+            if isinstance(found, tuple):
+                raise EvidenceError(*found)
+            return found
+
+        yield Trait(f"firmware of NICs {board}", f"file:{ROOT}/*/fw_ver", read, alone=False,
+                    expects=f"firmware.nics.{board}")  # fmt: skip
+
+
+def _of_boards(node: NodeFacts) -> Mapping[str, str | tuple[str, str] | None]:
+    """Return the firmware of each board on a node, or the record that does not tell it, and why."""
+    return node.ballot("firmware of NICs by board", _firmware, node)
+
+
+def _firmware(node: NodeFacts) -> dict[str, str | tuple[str, str] | None]:
+    return {board: _of_board(node, board) for board, _ in _boards(node)}
+
+
+def _of_board(node: NodeFacts, board: str) -> str | tuple[str, str] | None:
+    keys = [f"file:{ROOT}/{device}/fw_ver" for mine, device in _boards(node) if mine == board]
+    try:
+        return several(node.evidence.text(key).strip() for key in keys)
+    except EvidenceError as error:
+        return error.key, error.why
+
+
+def _boards(node: NodeFacts) -> Iterator[tuple[str, str]]:
+    """Yield (PSID, device) of the NICs whose board is known; virtual functions have their host's."""
+    try:
+        devices = node.rdma_devices
+    except EvidenceError:
+        return
+    for device in devices:
+        try:
+            board = node.evidence.text(f"file:{ROOT}/{device}/board_id").strip()
+        except EvidenceError:
+            continue
+        if board and not is_virtual_function(node.evidence, device):
+            yield board, device
+
+
+def _gsp(node: NodeFacts, site: Site) -> str | None:
+    """Say whether GSP runs the driver's own firmware: of another driver fleet.driver-equal speaks."""
+    found = of_gpus("gsp", lambda gpu: gpu.gsp)(node, site)
+    return "the driver's" if found is not None and found == node.gpu_health.driver else found
+
+
+FIRMWARE = (
+    Trait(
+        "VBIOS",
+        "nvml:gpus",
+        of_gpus("vbios", lambda gpu: gpu.vbios),
+        judged_by=(part.firmware,),
+        expects="firmware.vbios",
+    ),
+    Trait(
+        "InfoROM",
+        "nvml:gpus",
+        of_gpus("inforom", lambda gpu: gpu.inforom),
+        judged_by=(part.firmware,),
+        expects="firmware.inforom",
+    ),
+    Trait("GSP firmware", "nvml:gpus", _gsp, judged_by=(part.firmware,), expects="firmware.gsp"),
+)
+
+
+@check(
+    "fleet.firmware",
+    title="NICs and GPUs run the same firmware on all nodes",
+    source="NVIDIA DGX firmware update guides: one bundle for all nodes; majority of at least 3 nodes and 60 %",
+    fix="`mlxfwmanager` (NICs), the vendor's bundle (GPUs); a reset or a power cycle makes it run.",
+    scope="fleet",
+)
+def firmware(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
+    """Compare the firmware of NICs, board by board (PSID), and VBIOS, InfoROM and GSP of the GPUs.
+
+    Firmware decides how a NIC slows down under congestion and how a GPU handles its errors: one node on another
+    release behaves unlike the rest, in ways that no setting shows.
+
+    Differences warn: a job runs. GSP firmware is the driver's own; another one is a driver that was not loaded whole.
+
+    A false alarm: NICs or GPUs that were replaced by a newer revision with firmware of its own.
+    """
+    mine: dict[str, list[NodeFacts]] = defaultdict(list)
+    for node in nodes:
+        mine[sites[node.node].class_name].append(node)
+    for members in mine.values():
+        yield from compare(
+            members, sites, (*FIRMWARE, *nic_firmware({board for node in members for board in _of_boards(node)}))
+        )

@@ -1,0 +1,1 @@
+"""Checks of GPUs and NVLink."""

@@ -1,0 +1,172 @@
+"""GPUDirect RDMA, the host's part: may the RDMA driver reach GPU memory, and does an IOMMU stand between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from preflight.checks.applicability import is_efa_node, no_gpu, no_rdma
+from preflight.cluster import Site
+from preflight.facts import NodeFacts
+from preflight.facts.kernel import (
+    CMDLINE,
+    DMA_BUF,
+    EFA_PEER_MODULE,
+    IOMMU_GROUPS,
+    MODULES,
+    NVIDIA_VERSION,
+    PEER_MODULES,
+    RELEASE,
+    TRANSLATED,
+    iommu_is_on,
+    iommu_types,
+    iommu_wish,
+    open_modules,
+    release,
+)
+from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+
+GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
+
+
+@check(
+    "gpudirect.peer-memory",
+    title="The RDMA driver may reach GPU memory",
+    source=f"{GUIDE} (GPU Direct); kernel 5.12 brought DMA-BUF for RDMA; NVIDIA open GPU kernel modules",
+    fix="`modprobe nvidia-peermem` and list it in /etc/modules-load.d, or install the driver's open kernel modules.",
+    answers=("NT-GDR-1",),
+    unless=(no_gpu, no_rdma),
+)
+def peer_memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Look for one of the two ways to GPU memory: a peer-memory module, or DMA-BUF.
+
+    Without either the NIC cannot read or write GPU memory: NCCL stages every byte through host
+    memory and the CPU, at a fraction of the bandwidth, and says so only in its debug log.
+
+    DMA-BUF takes the driver's open kernel modules and kernel 5.12; distributions carry it back to older ones,
+    so a lower number alone is unknown, never a fail. The module is not loaded by itself after a reboot.
+
+    AWS EFA has a module of its own, efa_nv_peermem; nvidia_peermem does not serve it.
+
+    A false alarm: a missing nvidia_peermem where DMA-BUF works is no fault, and passes.
+    """
+    of_efa = is_efa_node(node)
+    loaded = [name for name in ((EFA_PEER_MODULE,) if of_efa else PEER_MODULES) if name in node.modules]
+    if len(loaded) > 1:
+        yield warned(
+            f"{' and '.join(loaded)} are both loaded: they serve the same purpose and conflict",
+            found=", ".join(loaded),
+            expected="nvidia_peermem alone",
+            evidence=[MODULES],
+            fix="Remove the package of the old one (nv_peer_mem), then reboot.",
+        )
+    elif loaded:
+        yield passed(f"{loaded[0]} is loaded", found=loaded[0], evidence=[MODULES])
+    else:
+        yield _dma_buf(node, of_efa)
+
+
+def _dma_buf(node: NodeFacts, of_efa: bool) -> Finding:
+    is_open = node.parsed(NVIDIA_VERSION, open_modules)
+    major, minor = node.parsed(RELEASE, release)
+    flavour = "open" if is_open else "proprietary"
+    found = f"no peer-memory module, {flavour} kernel modules, kernel {major}.{minor}"
+    keys = [MODULES, NVIDIA_VERSION, RELEASE]
+    if is_open and (major, minor) >= DMA_BUF:
+        return passed(f"DMA-BUF: open kernel modules on kernel {major}.{minor}", found=found, evidence=keys)
+    if of_efa:
+        fix = '`modprobe efa_nv_peermem`; older efa drivers bring their own: look for "GDRDMA" in the job\'s NCCL log'
+        return unknown("EFA without a peer-memory module or DMA-BUF", found=found, evidence=keys, fix=fix)
+    if is_open:
+        return unknown(
+            f"nvidia_peermem is not loaded and kernel {major}.{minor} has DMA-BUF only if it was carried back",
+            found=found,
+            expected="nvidia_peermem, or kernel 5.12",
+            evidence=keys,
+            fix='`modprobe nvidia-peermem`, or look for "DMA-BUF is available" in the job\'s NCCL log',
+        )
+    return failed(
+        "GPU memory is closed to RDMA: nvidia_peermem is not loaded, no DMA-BUF",
+        found=found,
+        expected="nvidia_peermem, or open kernel modules on kernel 5.12",
+        evidence=keys,
+    )
+
+
+_GROUP_TYPES = (
+    "file:/sys/bus/pci/drivers/nvidia/*/iommu_group/type",
+    "file:/sys/class/infiniband/*/device/iommu_group/type",
+)
+
+
+@check(
+    "gpudirect.iommu",
+    title="No IOMMU translates between GPU and NIC",
+    source=f"{GUIDE} (PCI Access Control Services); kernel-parameters.txt (iommu=)",
+    fix="Boot with `iommu=pt` (or switch the IOMMU off in the firmware), then `cat /sys/kernel/iommu_groups/*/type`.",
+    answers=("NT-GDR-1",),
+    unless=(no_gpu, no_rdma),
+)
+def iommu(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the IOMMU domain of each GPU and NIC with passthrough; off is as good.
+
+    With translation on, every peer-to-peer transfer goes up to the root complex and through the
+    IOMMU's tables: slow at best, a hang or a failed registration at worst.
+
+    A domain that translates (DMA, DMA-FQ) fails; identity passes. The kernel tells the domain from 5.11 on; before
+    that the boot options are asked.
+
+    A false alarm: Grace keeps its SMMU on by design. In a virtual machine the host's IOMMU does not show, and
+    the check skips.
+    """
+    if not iommu_is_on(node.evidence) and node.in_virtual_machine:
+        yield skipped("a virtual machine without an IOMMU of its own: the one that translates is the host's",
+                      evidence=[IOMMU_GROUPS])  # fmt: skip
+    elif not iommu_is_on(node.evidence):
+        yield passed("the kernel uses no IOMMU", found="no IOMMU group", evidence=[IOMMU_GROUPS])
+    else:
+        yield from _by_groups(node, site)
+
+
+def _by_groups(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Judge a kernel that uses an IOMMU by the type of each device's group."""
+    types = iommu_types(node.evidence, _GROUP_TYPES)
+    translated = {key: word for key, word in types.items() if word in TRANSLATED}
+    if site.part is not None and site.part.nic_on_cpu:
+        yield passed(f"{site.part.name}: the SMMU stays on by design", found=_words(types), evidence=[IOMMU_GROUPS])
+    elif translated:
+        first = next(iter(translated))
+        yield failed(
+            f"the IOMMU translates for {len(translated)} of {len(types)} GPUs and NICs, expected passthrough",
+            found=_words(types),
+            expected="identity",
+            evidence=[first, CMDLINE],
+        )
+    elif types:
+        yield passed(f"IOMMU passthrough for {len(types)} GPUs and NICs", found=_words(types), evidence=list(types)[:3])
+    else:
+        yield _by_boot_options(node)
+
+
+def _words(types: dict[str, str]) -> str:
+    return ", ".join(sorted(set(types.values()))) or "unknown"
+
+
+def _by_boot_options(node: NodeFacts) -> Finding:
+    """Judge a kernel that made groups and does not tell their type."""
+    wish = iommu_wish(node.boot_options)
+    keys = [CMDLINE, IOMMU_GROUPS]
+    if wish in ("passthrough", "off"):
+        return passed(f"the boot options ask for IOMMU {wish}", found=wish, evidence=keys)
+    if wish:
+        return failed(
+            "the boot options ask for IOMMU translation, expected iommu=pt",
+            found=" ".join(str(option) for option in node.boot_options if "iommu" in option.name),
+            expected="iommu=pt",
+            evidence=keys,
+        )
+    return unknown(
+        "an IOMMU is on and neither sysfs nor the boot options say whether it translates",
+        expected="identity",
+        evidence=keys,
+        fix="look for `iommu: Default domain type` in `dmesg`",
+    )

@@ -1,0 +1,197 @@
+"""GPUDirect RDMA, the way from each GPU to its NIC: how near they are, and ACS on the bridges between them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from preflight import facts
+from preflight.checks.applicability import PCI_BUS, RDMA_CLASS, fewer_nics, flattened, no_gpu, no_rdma
+from preflight.checks.gpu.gpudirect_host import GUIDE
+from preflight.cluster import Site
+from preflight.evidence import EvidenceError
+from preflight.facts import NodeFacts
+from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+
+if TYPE_CHECKING:
+    from preflight.facts.gpudirect import Pair
+    from preflight.facts.lspci import Function
+
+
+@check(
+    "gpudirect.path",
+    title="Each GPU has a straight PCIe path to its compute NIC",
+    source=f"{GUIDE} (ACS); NCCL_NET_GDR_LEVEL, default PXB; pciutils ls-ecaps.c",
+    fix="ACS: switch it off in the firmware, or on each bridge `setpci -s BRIDGE ECAP_ACS+6.w=0000` after every boot.",
+    answers=("NT-GDR-1", "PA-04", "NT-FAB-2"),
+    reads=("file:/sys/class/infiniband/*/hca_type",),
+    unless=(no_gpu, no_rdma),
+)
+def path(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Judge the way from each GPU to the nearest compute NIC: its distance, and ACS on the bridges of it.
+
+    NCCL uses GPUDirect RDMA only below a PCIe host bridge (PIX, PXB). There, ACS redirect makes every
+    bridge send the traffic up to the CPU and back: the path looks near and runs at half its rate.
+
+    ReqRedir, CmpltRedir or UpstreamFwd on a bridge of the path fails; SrcValid alone is a leftover of the
+    kernel's own setting and warns. Only root sees the ACS bits: for an ordinary user they are unknown.
+
+    A false alarm: Grace's NICs hang on the CPU by design and are judged by their NUMA node; a virtual machine
+    needs ACS (with ATS) and may show a flattened bus, which is unknown. Root ports are ignored.
+    """
+    devices = [port.device for port in site.roles(node).compute]
+    pairs = node.gpu_nic_pairs(devices)
+    if not pairs:
+        yield unknown("no compute NIC is a PCI function, so no path can be judged", evidence=[RDMA_CLASS, PCI_BUS])
+    elif site.part is not None and site.part.nic_on_cpu:
+        yield from _by_numa_node(site.part.name, pairs)
+    elif hidden := flattened(node, _codes(node, devices, pairs), pairs[0].evidence):
+        yield hidden
+    else:
+        borrowers = _borrowers(node, site, devices)
+        yield from _by_distance(node, [pair for pair in pairs if pair.gpu not in borrowers])
+        if near := [pair for pair in pairs if pair.near]:
+            yield from _by_acs(node, near)
+
+
+def _by_distance(node: NodeFacts, pairs: Iterable[Pair]) -> Iterator[Finding]:
+    forced = _forced(node)
+    for pair in pairs:
+        if pair.near:
+            continue
+        why = "NCCL stages its traffic through host memory"
+        if forced:
+            why = f"{forced} uses GPUDirect RDMA all the same, through the CPU"
+        yield warned(
+            f"{pair.name}: no straight path, the NIC is behind the CPU ({pair.code}); {why}",
+            subject=pair.name,
+            found=pair.code,
+            expected="PIX or PXB",
+            evidence=pair.evidence,
+            fix="Compare the slots with the server's manual; a GPU without a near NIC may use another's over NVLink. "
+            "Where the board has no PCIe switch, measure NCCL_NET_GDR_LEVEL=PHB.",
+        )
+
+
+def _codes(node: NodeFacts, devices: Iterable[str], pairs: Iterable[Pair]) -> list[str]:
+    """Return the codes of the matrix between all GPUs and these NICs; those of the pairs where there is no matrix."""
+    try:
+        links = node.topology.links
+    except EvidenceError:
+        return [pair.code for pair in pairs]
+    named = set(devices)
+    found = [code for gpu in node.topology.gpus for nic, code in links.get(gpu, {}).items() if nic in named]
+    return found or [pair.code for pair in pairs]
+
+
+def _borrowers(node: NodeFacts, site: Site, devices: Iterable[str]) -> Collection[str]:
+    """Return the GPUs that share another's NIC over NVLink, as their board was built; none where nobody knows."""
+    try:
+        topology = node.topology
+    except EvidenceError:
+        return ()
+    return topology.lenders([device for device in devices if device in topology.nics], fewer_nics(node, site))
+
+
+def _forced(node: NodeFacts) -> str:
+    """Return the setting that extends GPUDirect RDMA beyond PXB, if there is one."""
+    try:
+        value = node.nccl_env.text("NCCL_NET_GDR_LEVEL") or ""
+    except EvidenceError:
+        return ""
+    far = value in ("PHB", "NODE", "SYS") or (value[:1].isdigit() and (facts.nccl_env.strtoll(value) or 0) >= 3)
+    return f"NCCL_NET_GDR_LEVEL={value}" if far else ""
+
+
+def _by_numa_node(part: str, pairs: Iterable[Pair]) -> Iterator[Finding]:
+    pairs = tuple(pairs)
+    for pair in pairs:
+        if pair.same_node is False:
+            yield warned(
+                f"{pair.name}: the nearest NIC is on the other CPU",
+                subject=pair.name,
+                found=pair.code,
+                expected="a NIC on the GPU's own NUMA node",
+                evidence=[*pair.evidence, PCI_BUS],
+            )
+    good = [pair for pair in pairs if pair.same_node]
+    if good:
+        names = ", ".join(pair.name for pair in good)
+        yield passed(f"{part}: {len(good)} of {len(pairs)} GPUs have a NIC on their own CPU", found=names,
+                     evidence=[PCI_BUS])  # fmt: skip
+    if silent := [pair.name for pair in pairs if pair.same_node is None]:
+        yield unknown(f"nothing says on which NUMA node {', '.join(silent)} are", evidence=[PCI_BUS])
+
+
+def _by_acs(node: NodeFacts, pairs: list[Pair]) -> Iterator[Finding]:
+    if node.in_virtual_machine:
+        told = f"{len(pairs)} GPU-NIC pairs are near each other"
+        yield passed(told, found=_named(pairs), evidence=pairs[0].evidence).about("PA-04", "NT-FAB-2")
+        yield skipped("ACS is the host's matter in a virtual machine", evidence=pairs[0].evidence).about("NT-GDR-1")
+        return
+    near = f"{len(pairs)} GPU-NIC pairs are near each other"
+    try:
+        configuration = node.pci_configuration
+    except EvidenceError as error:
+        yield passed(near, found=_named(pairs), evidence=pairs[0].evidence).about("PA-04", "NT-FAB-2")
+        yield unknown(f"ACS on their paths could not be read: {error}", evidence=[facts.lspci.LSPCI]).about("NT-GDR-1")
+        return
+    hidden: list[Pair] = []
+    redirected: list[Pair] = []
+    left: list[Pair] = []
+    for pair in pairs:
+        functions = [configuration.get(bridge) for bridge in pair.bridges]
+        if any(function and function.redirects for function in functions):
+            redirected.append(pair)
+        elif not functions or any(function is None or function.denied for function in functions):
+            hidden.append(pair)
+        elif any(function and function.acs for function in functions):
+            left.append(pair)
+    if redirected:
+        yield _redirected(redirected, len(pairs), configuration)
+    if left:
+        yield warned(
+            f"ACS {_controls(left, configuration)} is left on the path of {len(left)} GPU-NIC pairs, nothing redirects",
+            found=_named(left),
+            expected="every ACSCtl bit off",
+            evidence=[facts.lspci.LSPCI],
+        )
+    if hidden:
+        yield passed(near, found=_named(pairs), evidence=pairs[0].evidence).about("PA-04", "NT-FAB-2")
+        yield unknown(
+            f"ACS on the path of {len(hidden)} GPU-NIC pairs could not be read: lspci shows it to root only",
+            found=_named(hidden),
+            evidence=[facts.lspci.LSPCI],
+            fix="run as root, or with --sudo",
+        ).about("NT-GDR-1")
+    elif not redirected and not left:
+        yield passed(f"{near}, and no bridge between them redirects", found=_named(pairs),
+                     evidence=[*pairs[0].evidence, facts.lspci.LSPCI])  # fmt: skip
+
+
+def _redirected(pairs: list[Pair], of: int, configuration: Mapping[str, Function]) -> Finding:
+    bridges = sorted({b for pair in pairs for b in pair.bridges if b in configuration and configuration[b].redirects})
+    alone = pairs[0].name if len(pairs) == 1 else ""
+    return failed(
+        f"{alone or f'{len(pairs)} of {of} GPU-NIC pairs'}: ACS redirects the traffic through the CPU "
+        f"({_controls(pairs, configuration)} on {', '.join(bridges[:4])}{', …' if bridges[4:] else ''})",
+        subject=alone,
+        found=_named(pairs),
+        expected="ReqRedir-, CmpltRedir- and UpstreamFwd- on every bridge between GPU and NIC",
+        evidence=[facts.lspci.LSPCI],
+        quote="\n".join(f"{b}: {_on(configuration[b].acs or ())}" for b in bridges[:8]),
+    )
+
+
+def _controls(pairs: list[Pair], configuration: Mapping[str, Function]) -> str:
+    return _on(
+        {name for pair in pairs for b in pair.bridges if b in configuration for name in configuration[b].acs or ()}
+    )
+
+
+def _on(controls: Iterable[str]) -> str:
+    return " ".join(f"{name}+" for name in sorted(controls))
+
+
+def _named(pairs: Iterable[Pair]) -> str:
+    return ", ".join(f"{pair.name} {pair.code}" for pair in pairs)

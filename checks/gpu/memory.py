@@ -1,0 +1,226 @@
+"""GPU memory: ECC, remapped rows, retired pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from preflight.checks.applicability import no_gpu
+from preflight.checks.gpu.per_gpu import each_gpu
+from preflight.cluster import Site
+from preflight.facts import NodeFacts
+from preflight.model import Finding, check, failed, warned
+
+if TYPE_CHECKING:
+    from preflight.facts.gpu_model import GpuHealth
+
+ROW_REMAP = "https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/"
+RESET = "Drain the node, then reset the GPU (`nvidia-smi -r -i N` ends all jobs on it) or reboot."
+REPLACE = "Drain the node, run the vendor's field diagnostic, have the GPU replaced."
+
+#: Rows remapped for uncorrectable errors at which the vendor replaces a GPU.
+REMAPPED_LIMIT = 512
+#: Correctable errors since the driver was loaded.
+SRAM_CORRECTED_LIMIT, DRAM_CORRECTED_LIMIT = 10_000, 20_000_000
+#: Retired pages (Volta and older) at which a GPU is replaced, and double-bit ones that are suspicious.
+RETIRED_LIMIT, RETIRED_DOUBLE_LIMIT = 60, 15
+
+
+def _ecc_off(gpu: GpuHealth) -> str:
+    return "ECC is off, nobody counts" if gpu.ecc is False else ""
+
+
+def _mig_hides(gpu: GpuHealth) -> str:
+    return "hidden with MIG on" if gpu.mig else ""
+
+
+@check(
+    "gpu.ecc-mode",
+    title="ECC is on",
+    source="https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetEccMode)",
+    fix="nvidia-smi -e 1, then reset the GPU when no job runs on it.",
+    unless=(no_gpu,),
+)
+def ecc_mode(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the ECC mode of each GPU with "on", and with the mode it will have after the next reset.
+
+    Without ECC a flipped bit in a weight or a gradient is trained on, and nothing counts it.
+
+    Consumer parts have no ECC; the driver says N/A there and the check does not apply. A pending change
+    only warns: the mode in force is the one that counts.
+
+    A false alarm: a site that gives up ECC on GDDR parts (T4, A10, L4) on purpose, for the memory that it takes.
+    """
+
+    def judge(gpu: GpuHealth) -> Finding | None:
+        if not gpu.ecc:
+            then = "on" if gpu.ecc_pending else "off"
+            return failed(f"ECC is off (after the next reset: {then})", found="off", expected="on")
+        if not gpu.ecc_pending:
+            return warned("ECC will be off after the next reset", found="on, pending off", expected="on")
+        return None
+
+    yield from each_gpu(node, site, judge, what="ECC mode", good="ECC on", needs=("ecc", "ecc_pending"))
+
+
+@check(
+    "gpu.ecc-uncorrected",
+    title="No uncorrectable memory errors since the driver was loaded",
+    source="https://docs.nvidia.com/deploy/xid-errors/ (48, 94, 95); gate of azurehpc-health-checks, GCM",
+    fix=RESET,
+    unless=(no_gpu,),
+)
+def ecc_uncorrected(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the volatile uncorrectable errors (SRAM and DRAM) of each GPU with 0, and read its SRAM verdict.
+
+    An uncorrectable error kills the job that meets it; a GPU that had one since its last reset is likely
+    to have the next.
+
+    A single one fails. Volatile counts begin at the last reset or driver load; lifetime counts are not judged, since
+    they keep what was repaired. "SRAM threshold exceeded" is the driver's own word for a GPU that is to be replaced;
+    drivers before 550 do not have it.
+
+    A false alarm: none that lasts. A reset clears the count once the row is remapped; an error that comes back is
+    real.
+    """
+
+    def judge(gpu: GpuHealth) -> Finding | None:
+        sram, dram = gpu.ecc_volatile_sram_uncorrected or 0, gpu.ecc_volatile_dram_uncorrected or 0
+        if gpu.sram_threshold_exceeded:
+            return failed(
+                "the driver's SRAM error threshold is exceeded",
+                found="SRAM threshold exceeded",
+                expected="not exceeded",
+                fix=REPLACE,
+            )
+        if sram or dram:
+            return failed(
+                f"{sram + dram} uncorrectable memory errors ({sram} SRAM, {dram} DRAM)",
+                found=f"{sram} SRAM, {dram} DRAM",
+                expected="0",
+            )
+        return None
+
+    needs, also = ("ecc_volatile_dram_uncorrected",), ("ecc_volatile_sram_uncorrected",)
+    what, good = "uncorrectable errors", "no uncorrectable memory errors"
+    yield from each_gpu(node, site, judge, what=what, good=good, needs=needs, also=also, hidden=_ecc_off)
+
+
+@check(
+    "gpu.ecc-corrected",
+    title="Correctable memory errors are few",
+    source="azurehpc-health-checks (SRAM > 10 000, DRAM > 20 000 000); GCM has 50 000 000",
+    fix="Watch the GPU: nvidia-smi -q -d ECC. Ask the vendor if the count keeps growing.",
+    unless=(no_gpu,),
+)
+def ecc_corrected(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare each GPU's correctable errors since the driver was loaded with what operators tolerate.
+
+    Every one is repaired in flight and costs nothing, but a GPU that corrects millions is on its way to an
+    error that cannot be.
+
+    More than 10 000 in SRAM or 20 million in DRAM warn; operators differ by a factor of 2.5, so it never
+    fails.
+
+    A false alarm: a node that has been up for months reaches more than one that was booted today.
+    """
+
+    def judge(gpu: GpuHealth) -> Finding | None:
+        sram, dram = gpu.ecc_volatile_sram_corrected or 0, gpu.ecc_volatile_dram_corrected or 0
+        if sram > SRAM_CORRECTED_LIMIT or dram > DRAM_CORRECTED_LIMIT:
+            return warned(
+                f"many correctable errors ({sram} SRAM, {dram} DRAM)",
+                found=f"{sram} SRAM, {dram} DRAM",
+                expected=f"at most {SRAM_CORRECTED_LIMIT} SRAM, {DRAM_CORRECTED_LIMIT} DRAM",
+            )
+        return None
+
+    needs, also = ("ecc_volatile_dram_corrected",), ("ecc_volatile_sram_corrected",)
+    what, good = "correctable errors", "few correctable errors"
+    yield from each_gpu(node, site, judge, what=what, good=good, needs=needs, also=also, hidden=_ecc_off)
+
+
+@check(
+    "gpu.row-remap",
+    title="No row remapping is pending, failed or used up",
+    source=f"{ROW_REMAP} (row remapping); limit of 512: azurehpc-health-checks, OCI, DCGM",
+    fix=RESET,
+    unless=(no_gpu,),
+)
+def row_remap(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Read each GPU's row remapper: pending and failed remappings, rows remapped, banks without spare rows.
+
+    A pending remapping means that a row is known to be bad and still in use: the next job that touches it
+    dies. A failed one means that there is no spare row left to take its place.
+
+    512 rows remapped for uncorrectable errors is the vendor's limit, and fails; so does a failed or a pending
+    remapping. Banks with few spare rows warn. With MIG on the driver says N/A, and before Ampere there are
+    pages instead.
+
+    A false alarm: correctable remappings, and a handful of uncorrectable ones long ago: they were repaired and are
+    not judged.
+    """
+
+    def judge(gpu: GpuHealth) -> Finding | None:
+        rows = gpu.remapped_uncorrected or 0
+        if gpu.remap_failure:
+            return failed("a row remapping failed", found="failure", expected="none", fix=REPLACE)
+        if rows >= REMAPPED_LIMIT:
+            return failed(
+                f"{rows} rows remapped for uncorrectable errors",
+                found=rows,
+                expected=f"less than {REMAPPED_LIMIT}",
+                fix=REPLACE,
+            )
+        if gpu.remap_pending:
+            return failed("a row remapping waits for a reset", found="pending", expected="none")
+        *_, low, none = gpu.remap_banks or (0, 0)
+        if low or none:
+            return warned(
+                f"{low + none} memory banks have few or no spare rows",
+                found=f"{low} low, {none} none",
+                expected="0",
+                fix="Plan a replacement; a remapping in these banks will fail.",
+            )
+        return None
+
+    needs = ("remapped_uncorrected", "remap_pending", "remap_failure")
+    what, good = "remapped rows", "no row remapping pending or failed"
+    yield from each_gpu(node, site, judge, what=what, good=good, needs=needs, hidden=_mig_hides)
+
+
+@check(
+    "gpu.retired-pages",
+    title="No page retirement is pending, and few pages are retired",
+    source="https://docs.nvidia.com/deploy/dynamic-page-retirement/; limits: azurehpc-health-checks, DCGM",
+    fix=RESET,
+    unless=(no_gpu,),
+)
+def retired_pages(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Read the retired pages of GPUs that retire pages (Volta and older): pending ones, and their number.
+
+    A page that waits for its retirement is known to be bad and still given to jobs; a GPU that has retired
+    60 pages has no room for more.
+
+    60 pages fail, 15 retired for double-bit errors warn. Ampere and newer remap rows instead; the driver
+    says N/A there, and the check does not apply.
+
+    A false alarm: pages that an old GPU retired one by one for single-bit errors: below the limit that is what
+    retirement is for.
+    """
+
+    def judge(gpu: GpuHealth) -> Finding | None:
+        single, double = gpu.retired_single or 0, gpu.retired_double or 0
+        found = f"{single} single-bit, {double} double-bit"
+        if single + double >= RETIRED_LIMIT:
+            said = f"{single + double} pages are retired"
+            return failed(said, expected=f"less than {RETIRED_LIMIT}", fix=REPLACE, found=found)
+        if gpu.retired_pending:
+            return failed("a page retirement waits for a reset", expected="none", found=found)
+        if double >= RETIRED_DOUBLE_LIMIT:
+            said = f"{double} pages are retired for double-bit errors"
+            return warned(said, expected=f"less than {RETIRED_DOUBLE_LIMIT}", fix=REPLACE, found=found)
+        return None
+
+    needs = ("retired_single", "retired_double", "retired_pending")
+    yield from each_gpu(node, site, judge, what="retired pages", good="few pages retired", needs=needs)

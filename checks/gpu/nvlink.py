@@ -1,0 +1,285 @@
+"""NVLink of each GPU, the fabric it was joined to, and the services that join it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from preflight import facts
+from preflight.checks.applicability import PCI_BUS, no_gpu
+from preflight.checks.gpu.per_gpu import each_gpu
+from preflight.cluster import Site
+from preflight.evidence import EvidenceError
+from preflight.facts import NodeFacts
+from preflight.hardware import MESH, NVSWITCH_IDS, gpu_model
+from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+
+if TYPE_CHECKING:
+    from preflight.facts.gpu_model import GpuHealth
+
+FABRIC_GUIDE = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/"
+MANAGER, IMEX = "nvidia-fabricmanager.service", "nvidia-imex.service"
+CHANNELS = "dir:/dev/nvidia-caps-imex-channels"
+
+
+@check(
+    "nvlink.links",
+    title="Every GPU has all its NVLinks, at their rate",
+    source="part catalogue (NVIDIA whitepapers and datasheets); OCI's health checks ask for the same rates",
+    fix="nvidia-smi nvlink -s; look at gpu.fabric-state first, then reset all GPUs; one that stays down is hardware.",
+    answers=("GS-1", "PA-02"),
+    unless=(no_gpu,),
+)
+def links(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the NVLinks that are up on each GPU, and their rate, with the catalogue, else with its peers.
+
+    Traffic between GPUs is spread over all links: one of eighteen that is down costs 6 % of every
+    tensor-parallel exchange on all GPUs of the node, and a GPU without any falls back to PCIe.
+
+    Catalogue rates are nominal (A100 and Hopper 25 GB/s, Blackwell 50 GB/s for each link and direction);
+    healthy links show up to 6 % more. Where the part is unknown, the best GPU of the node is the measure. Cards
+    without NVLink or with optional bridges are compared with each other only; one without any bridge warns where
+    others have one. Some GPUs of a mesh (V100) in a virtual machine, each with another number, are unknown.
+
+    A false alarm: parts sold with fewer links (A800, H800) have their own number in the catalogue; the GPUs of a part
+    that is not in it are compared with each other only.
+    """
+    health = node.gpu_health
+    told = [gpu for gpu in health.gpus if gpu.links is not None]
+    wanted, rate, source = _measure(site, told)
+    if told and not wanted:
+        yield _without(site, health.evidence)
+        return
+
+    bridges = (site.part is None or not site.part.gpu.sxm) and _bridged(node)
+    board = _nvlinks_of_model(node) if site.part is None else 0
+
+    def judge(gpu: GpuHealth) -> Finding | None:
+        up, speed = sum(gpu.links or ()), gpu.link_gbytes_s
+        if up < wanted and board > wanted and len(told) < MESH:
+            return unknown(
+                f"{up} NVLinks are up, of {board} of its model, and {wanted} at most on any GPU here: the others may "
+                "lead to GPUs of the board that this machine does not have",
+                found=up, expected=f"{board} on a whole board", fix="`nvidia-smi nvlink -s` beside an equal node",
+            )  # fmt: skip
+        if not up and bridges:
+            return warned(
+                "no NVLink bridge joins it to another card, as bridges do others of this node",
+                found=0, expected=f"{wanted} ({source}), or no bridge by design",
+                fix="Look whether it was sold with a bridge; if so, drain the node and reseat the bridge.",
+            )  # fmt: skip
+        if up < wanted:
+            return failed(f"{up} of {wanted} NVLinks are up", found=up, expected=f"{wanted} ({source})")
+        if speed is None:
+            return unknown(f"the rate of its {up} NVLinks not told: {gpu.why('link_gbytes_s')}", found=up)
+        if speed < rate:
+            return failed(
+                f"NVLinks run at {speed:g} GB/s", found=f"{speed:g} GB/s", expected=f"at least {rate:g} GB/s ({source})"
+            )
+        return None
+
+    slowest = min((gpu.link_gbytes_s for gpu in told if gpu.link_gbytes_s is not None), default=0.0)
+    good = f"{wanted} NVLinks up"
+    if slowest:
+        good += f", {slowest:g} GB/s each or more: {wanted * slowest:.0f} GB/s in each direction"
+    if site.part is not None and site.part.nvlink_domain:
+        good += f"; its NVLink domain has {site.part.nvlink_domain} GPUs"
+    yield from each_gpu(node, site, judge, what="NVLinks", good=good, needs=("links",))
+
+
+def _bridged(node: NodeFacts) -> bool:
+    """Tell whether bridges join cards two by two; no where no matrix tells."""
+    try:
+        return node.topology.bridged
+    except EvidenceError:
+        return False
+
+
+def _nvlinks_of_model(node: NodeFacts) -> int:
+    """Return the NVLinks of the catalogue's model, where the node's GPUs are of one that is in it; else 0."""
+    models = {gpu_model(device) for device in node.gpus_on_bus}
+    model = models.pop() if len(models) == 1 else None
+    return model.nvlinks if model is not None else 0
+
+
+def _measure(site: Site, gpus: Sequence[GpuHealth]) -> tuple[int, float, str]:
+    """Return the number of links and the rate to ask for, and where they come from."""
+    if site.part is not None and site.part.gpu.sxm:
+        return site.part.gpu.nvlinks, site.part.gpu.link_gbytes_s, site.part.gpu.source
+    most = max((sum(gpu.links or ()) for gpu in gpus), default=0)
+    best = max((gpu.link_gbytes_s for gpu in gpus if gpu.link_gbytes_s is not None), default=0.0)
+    return most, best, "the best GPU of this node"
+
+
+def _without(site: Site, evidence: tuple[str, ...]) -> Finding:
+    if site.part is not None:
+        return skipped(f"{site.part.name}: no NVLink, or optional bridges that are not there", evidence=[PCI_BUS])
+    return unknown("no GPU has an NVLink, and nothing says whether this machine should", evidence=evidence)
+
+
+@check(
+    "gpu.fabric-state",
+    title="Every GPU has joined the NVLink fabric and calls it healthy",
+    source="https://docs.nvidia.com/deploy/nvml-api/ (nvmlGpuFabricInfoV_t, NVML_GPU_FABRIC_HEALTH_MASK_*)",
+    fix="journalctl -u nvidia-fabricmanager; restart it (on GB200 look at NMX-C), then reset the GPU.",
+    answers=("PA-02",),
+    unless=(no_gpu,),
+)
+def fabric_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare each GPU's fabric state with "Completed", its status with "Success", and read its health mask.
+
+    Until the fabric manager has joined a GPU, every CUDA program on it ends with error 802, "system not yet
+    initialized"; degraded bandwidth or an unhealthy route slows each exchange over NVLink. GPUs of one node in
+    different domains or cliques cannot reach each other over NVLink at all.
+
+    PCIe cards and parts before Hopper have no such state; the driver says N/A, and the check does not apply. On an
+    NVSwitch board of Hopper or newer N/A is unknown, not a pass. Any other state fails.
+
+    A false alarm: just after boot "In Progress" passes by itself within a minute or two.
+    """
+
+    def judge(gpu: GpuHealth) -> Finding | None:
+        fabric = gpu.fabric
+        if fabric is None:
+            return None
+        if fabric.state.startswith("unknown"):
+            return unknown(f"the fabric's state is {fabric.state}", found=fabric.state, expected="Completed")
+        if fabric.state != "Completed":
+            return failed(f"fabric state is {fabric.state}", found=fabric.state, expected="Completed")
+        if fabric.status != "Success":
+            return failed(f"fabric status is {fabric.status}", found=fabric.status, expected="Success")
+        if fabric.faults:
+            told = ", ".join(fabric.faults)
+            return failed(f"fabric health: {told}", found=told, expected="no fault")
+        return None
+
+    part = site.part
+
+    def hidden(gpu: GpuHealth) -> str:
+        tells = part is not None and part.nvswitch and part.gpu.tells_fabric
+        return "N/A, although this board has NVSwitches" if tells and gpu.not_reported("fabric") else ""
+
+    good = "joined the fabric, healthy"
+    yield from each_gpu(node, site, judge, what="fabric state", good=good, needs=("fabric",), hidden=hidden)
+    yield from _apart(node.gpu_health.gpus, node.gpu_health.evidence)
+
+
+def _apart(gpus: Sequence[GpuHealth], evidence: tuple[str, ...]) -> Iterator[Finding]:
+    """Say that GPUs of one node joined different NVLink domains; nothing where they are together."""
+    joined = [
+        (gpu, (gpu.fabric.cluster_uuid if gpu.fabric.multi_node else "", gpu.fabric.clique))
+        for gpu in gpus
+        if gpu.fabric is not None and gpu.fabric.state == "Completed" and gpu.fabric.clique is not None
+    ]
+    domains = Counter(domain for _, domain in joined)
+    if len(domains) < 2:
+        return
+    usual = domains.most_common(1)[0][0]
+    odd = [gpu for gpu, domain in joined if domain != usual]
+    yield failed(
+        f"{', '.join(f'GPU{gpu.index}' for gpu in odd)}: in another NVLink domain or clique than the node's other GPUs",
+        subject=odd[0].address if len(odd) == 1 else "",
+        found=", ".join(
+            f"{number} in {uuid or 'this node alone'}, clique {clique}" for (uuid, clique), number in domains.items()
+        ),
+        expected="one domain and clique for all GPUs of a node",
+        evidence=evidence,
+        fix="Look at the partitions of the NVLink domain (NMX-C, `fmpm -l`), then reset the GPU.",
+    )
+
+
+@check(
+    "nvlink.fabric-manager",
+    title="The fabric manager runs, in the driver's version",
+    source=f"{FABRIC_GUIDE} (the versions must match)",
+    fix="Install nvidia-fabricmanager of exactly the driver's version; systemctl enable --now nvidia-fabricmanager",
+    answers=("PA-02",),
+    unless=(no_gpu,),
+)
+def fabric_manager(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Look for the running nvidia-fabricmanager on a node with NVSwitches, and compare its version with the driver's.
+
+    Without it the NVSwitches route nothing: CUDA ends with error 802 or GPUs see each other over PCIe only. One of
+    another version than the driver refuses to start after the next reboot.
+
+    It applies where NVSwitches are on the PCI bus, and on HGX B200 and B300, whose switches are not seen
+    there. PCIe boxes need none, and on GB200 it runs on the switch trays. Not running fails, another version
+    than the driver's too. In a container services are not visible: unknown.
+
+    A false alarm: a virtual machine whose hypervisor runs it: the fabric state is Completed and nothing runs here,
+    which only warns.
+    """
+    switches = [device for device in node.pci if device.vendor == "10de" and device.device in NVSWITCH_IDS]
+    if not switches and not (site.part is not None and site.part.switches_behind_nics):
+        yield skipped("no NVSwitch on the PCI bus", evidence=[PCI_BUS])
+        return
+    service = node.services.get(MANAGER)
+    if service is None:
+        yield unknown(f"systemctl said nothing of {MANAGER}", evidence=[facts.services.SERVICES])
+        return
+    if service.active != "active":
+        state = service.active if service.known else "not installed"
+        say = warned if _joined(node) else failed
+        yield say(
+            f"the fabric manager is {state}" + (", yet all GPUs joined the fabric" if say is warned else ""),
+            found=state, expected="active", evidence=[facts.services.SERVICES],
+        )  # fmt: skip
+        return
+    yield passed("the fabric manager is active", evidence=[facts.services.SERVICES])
+    version, driver = (
+        node.parsed(facts.services.FABRIC_MANAGER, facts.services.fabric_manager_version),
+        node.gpu_health.driver,
+    )
+    evidence = [facts.services.FABRIC_MANAGER, *node.gpu_health.evidence]
+    if version == driver:
+        yield passed(f"fabric manager and driver are both {version}", evidence=evidence)
+    else:
+        yield failed(
+            f"fabric manager {version} beside driver {driver}", found=version, expected=driver, evidence=evidence
+        )
+
+
+def _joined(node: NodeFacts) -> bool:
+    try:
+        gpus = node.gpu_health.gpus
+    except EvidenceError:
+        return False
+    return bool(gpus) and all(gpu.fabric is not None and gpu.fabric.state == "Completed" for gpu in gpus)
+
+
+@check(
+    "nvlink.imex",
+    title="IMEX runs where NVLink spans nodes",
+    source="https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide/",
+    fix="systemctl enable --now nvidia-imex with the same nodes_config.cfg on all nodes; nvidia-imex-ctl -N",
+    reads=("cmd:systemctl show *", CHANNELS),
+    unless=(no_gpu,),
+)
+def imex(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Look for the IMEX service and its channel on nodes whose GPUs belong to a multi-node NVLink fabric.
+
+    Without IMEX a GPU cannot import the memory of another node: NCCL leaves NVLink and goes over the
+    network, at a tenth of the rate, or fails with MNNVL forced.
+
+    A fabric spans nodes when its cluster UUID is not zero; elsewhere the check does not apply. A stopped
+    service or a missing channel0 warns.
+
+    A false alarm: Kubernetes' ComputeDomains start service and channel for each job, so that an idle node has
+    neither.
+    """
+    health = node.gpu_health
+    if any(gpu.fabric is None and not gpu.not_reported("fabric") for gpu in health.gpus) or not health.gpus:
+        yield unknown("whether the NVLink fabric spans nodes was not told", evidence=health.evidence)
+        return
+    if not any(gpu.fabric is not None and gpu.fabric.multi_node for gpu in health.gpus):
+        yield skipped("the NVLink fabric, if any, ends in this node", evidence=health.evidence)
+        return
+    service = node.services.get(IMEX)
+    state = "not installed" if service is None or not service.known else service.active
+    channel = node.evidence.exists(CHANNELS) and "channel0" in node.evidence.listing(CHANNELS)
+    if state == "active" and channel:
+        yield passed("IMEX is active, channel0 is there", evidence=[facts.services.SERVICES, CHANNELS])
+    else:
+        told = f"IMEX is {state}, channel0 is {'there' if channel else 'missing'}"
+        yield warned(told, found=told, expected="active, with channel0", evidence=[facts.services.SERVICES, CHANNELS])

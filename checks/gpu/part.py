@@ -1,0 +1,140 @@
+"""What the GPUs are: one model, of the size that it is sold with, with one firmware."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from preflight.checks.applicability import PCI_BUS, no_gpu
+from preflight.checks.gpu.per_gpu import each_gpu
+from preflight.cluster import Site
+from preflight.facts import NodeFacts
+from preflight.hardware import Gpu, gpu_model
+from preflight.model import Finding, check, failed, passed, unknown, warned
+
+if TYPE_CHECKING:
+    from preflight.facts.gpu_model import GpuHealth
+
+NVML_API = "https://docs.nvidia.com/deploy/nvml-api/"
+
+#: Share of the memory as sold that the driver shows at least: ECC and reserved areas take up to 7 %.
+MEMORY_SHARE = 0.9
+
+
+@check(
+    "gpu.same-model",
+    title="All GPUs of the node are of one model",
+    source=f"{NVML_API} (nvmlDeviceGetName, nvmlDeviceGetMemoryInfo)",
+    fix="Compare the part numbers (`nvidia-smi -q | grep -i part`) with the order; swap the odd one.",
+    answers=("GS-5",),
+    unless=(no_gpu,),
+)
+def same_model(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare product name and memory size of the node's GPUs with each other.
+
+    A job runs at the pace and within the memory of the smallest GPU.
+
+    Different models or sizes fail on a baseboard and warn in a box of cards.
+
+    A false alarm: a workstation with a display card beside its compute cards; there it only warns.
+    """
+    health = node.gpu_health
+    kinds = Counter((gpu.name, gpu.memory_total_mib) for gpu in health.gpus)
+    told = ", ".join(f"{count} x {name} with {size} MiB" for (name, size), count in kinds.most_common())
+    if not kinds or any(name is None or size is None for name, size in kinds):
+        yield unknown("name or memory size of a GPU was not told", found=told, evidence=health.evidence)
+    elif len(kinds) == 1:
+        yield passed(told, found=told, evidence=[*health.evidence, PCI_BUS])
+    else:
+        boards = [part for device in node.gpus_on_bus if (part := gpu_model(device)) and part.sxm]
+        say = failed if boards else warned
+        yield say(f"{len(kinds)} kinds of GPU in one node", found=told, expected="one kind", evidence=health.evidence)
+
+
+@check(
+    "gpu.right-part",
+    title="Every GPU has the memory and the cores of its model",
+    source="part catalogue: NVIDIA's whitepapers and datasheets; sizes by PCI id: pci.ids",
+    fix="nvidia-smi -q -i N; compare VBIOS and part number with a good GPU, ask the vendor.",
+    answers=("GS-5",),
+    unless=(no_gpu,),
+)
+def right_part(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare each GPU's memory and CUDA cores, as the driver shows them, with what its PCI id is sold with.
+
+    A GPU that lost a memory stack or some of its processors still answers everything; the job runs out of
+    memory on one rank or waits for it in every step.
+
+    At least 90 % of the memory as sold must be there: ECC and what the driver reserves take up to 7 %. Only NVML
+    reports cores. A model or a size that the catalogue does not have is unknown, not a pass; under MIG the check does
+    not apply.
+
+    A false alarm: a vGPU, which shows the memory of its profile and not the card's; leave the check out there (`--skip
+    gpu.right-part`).
+    """
+    models = {device.address: (device.device, gpu_model(device)) for device in node.gpus_on_bus}
+
+    def judge(gpu: GpuHealth) -> Finding | None:
+        device, model = models.get(gpu.address, ("", None))
+        return _compared(gpu, device, model)
+
+    good = "memory and cores as sold"
+    yield from each_gpu(node, site, judge, what="memory size", good=good, needs=("memory_total_mib",))
+
+
+def _compared(gpu: GpuHealth, device: str, model: Gpu | None) -> Finding | None:
+    size = model.memory_gib(device) if model else None
+    if model is None or size is None:
+        return unknown(f"no size known for {gpu.name or 'it'} (PCI id {device or '?'})", found=gpu.memory_total_mib)
+    least, shown = MEMORY_SHARE * size * 1024, gpu.memory_total_mib or 0
+    if shown < least:
+        return failed(f"{shown} MiB of memory", found=f"{shown} MiB", expected=f"at least {least:.0f} ({model.source})")
+    if gpu.cuda_cores is not None and model.cuda_cores is not None and gpu.cuda_cores < model.cuda_cores:
+        return failed(
+            f"{gpu.cuda_cores} CUDA cores", found=gpu.cuda_cores, expected=f"{model.cuda_cores} ({model.source})"
+        )
+    return None
+
+
+@check(
+    "gpu.firmware",
+    title="All GPUs of the node have one firmware, and GSP is the driver's",
+    source=f"{NVML_API} (nvmlDeviceGetVbiosVersion, nvmlDeviceGetGspFirmwareVersion)",
+    fix="`nvidia-smi --query-gpu=pci.bus_id,vbios_version --format=csv`; update the odd one, reboot.",
+    unless=(no_gpu,),
+)
+def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare VBIOS and InfoROM of the node's GPUs with each other, and the GSP firmware with the driver.
+
+    Different firmware on equal boards is the usual cause of one GPU that behaves unlike the others; it comes
+    with replaced parts.
+
+    It warns: the driver accepts what it runs on. Boxes with different models are left to gpu.same-model. Where
+    GSP is not used the driver says N/A.
+
+    A false alarm: a node in the middle of a firmware roll-out, whose GPUs differ until the last one is done.
+    """
+    health = node.gpu_health
+    odd = False
+    for name, called in (("vbios", "VBIOS"), ("inforom", "InfoROM")):
+        versions = Counter((gpu.name, getattr(gpu, name)) for gpu in health.gpus if getattr(gpu, name) is not None)
+        if len(versions) > len({model for model, _ in versions}):
+            odd = True
+            told = ", ".join(f"{count} x {version}" for (_, version), count in versions.most_common())
+            yield warned(
+                f"{len(versions)} versions of {called} in one node",
+                found=told, expected="one version", evidence=health.evidence,
+            )  # fmt: skip
+    for gpu in health.gpus:
+        if gpu.gsp is not None and gpu.gsp != health.driver:
+            odd = True
+            yield warned(
+                f"GPU{gpu.index}: GSP firmware {gpu.gsp} beside driver {health.driver}",
+                subject=gpu.address, found=gpu.gsp, expected=health.driver, evidence=health.evidence,
+            )  # fmt: skip
+    read = [gpu for gpu in health.gpus if gpu.vbios is not None]
+    if len(read) < len(health.gpus) or not read:
+        yield unknown(f"VBIOS of {len(health.gpus) - len(read)} GPUs not told", evidence=health.evidence)
+    elif not odd:
+        yield passed(f"{len(read)} GPUs with VBIOS {read[0].vbios}", evidence=health.evidence)

@@ -1,0 +1,172 @@
+"""GPUs: are they all there, and does the driver answer for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from preflight import facts
+from preflight.checks.applicability import PCI_BUS, no_gpu, nothing, of_switch
+from preflight.cluster import Site
+from preflight.evidence import EvidenceError
+from preflight.facts import NodeFacts
+from preflight.facts.container import GPU_NODES, given_all_gpus, gpu_nodes, gpus_given
+from preflight.facts.gpu import Driver
+from preflight.facts.kernel import NVIDIA_VERSION
+from preflight.facts.nccl_env import PROCESS
+from preflight.model import Finding, check, compare, failed, passed, skipped, unknown
+
+
+@check(
+    "gpu.count",
+    title="All GPUs are on the PCI bus",
+    source="https://docs.kernel.org/PCI/sysfs-pci.html; board sizes: part catalogue",
+    fix="`lspci -d 10de:`; power-cycle the node (not only reboot); if the GPU stays away, reseat or replace it.",
+    answers=("PA-01",),
+)
+def count(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the GPUs on the PCI bus with the number that the cluster file or the board promises.
+
+    A job that asks for eight GPUs does not start on seven, or runs as the one rank short that
+    everybody waits for.
+
+    The PCI bus is asked, not the driver: a GPU that fell off the bus or whose driver is dead must
+    not look like a machine that has none. Fewer than promised fails; boards with NVSwitches carry eight.
+    Where nothing promises a number, what was found is unknown. So is a node without a GPU where the NVIDIA driver is
+    loaded, GPUs have device nodes, NVSwitches are on the bus or the kernel's log has Xids; and a machine with neither a
+    GPU nor an RDMA NIC, unless its class says `gpus = 0`: a node whose GPUs all fell off the bus looks the same. A node
+    with NICs of which nothing speaks of a GPU, as one for storage, is judged by its NICs alone. A network switch is
+    named as one, and nothing else of it is judged.
+
+    A false alarm: a virtual machine that was given more than four of a board's eight GPUs; say `gpus` for its class
+    in the cluster file.
+    """
+    if switch := of_switch(node):
+        yield switch
+        return
+    bus = node.gpus_on_bus
+    if not bus and site.gpus.value is None:
+        yield nothing(node, site) or skipped(
+            "GPUs were not judged: the PCI bus holds no NVIDIA GPU, and nothing speaks of one "
+            f"({site.gpus.key} says how many to expect)",
+            evidence=[PCI_BUS],
+        )
+        return
+    yield compare(len(bus), site.gpus, what="GPUs on the PCI bus", evidence=[PCI_BUS])
+
+
+@check(
+    "gpu.driver",
+    title="The driver answers for every GPU",
+    source="https://docs.nvidia.com/deploy/nvml-api/ (nvmlReturn_t)",
+    fix="Read `dmesg | grep -i -e nvrm -e xid`; reset the GPU or reboot the node.",
+    answers=("PA-01",),
+    reads=("kube:pod",),
+    unless=(no_gpu,),
+)
+def driver(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the GPUs that NVML (or nvidia-smi) lists with those on the PCI bus.
+
+    A GPU that the driver lost takes its job with it, often without the driver saying so until
+    somebody asks; a dead driver makes every GPU tool report an empty machine.
+
+    A single one that is missing from the list fails: there is no number to choose.
+
+    A container sees the whole PCI bus, and only its own GPUs. There those count that it was given: by
+    NVIDIA_VISIBLE_DEVICES, Slurm's lists and the pod's request, which have to agree. As many device nodes and answers
+    pass; as many device nodes and fewer answers fail. Where nothing chose some, one that is missing fails only where
+    the cluster file expects all GPUs of the bus and all their device nodes are there; else it is unknown.
+
+    A false alarm: NVIDIA_VISIBLE_DEVICES that was set by hand, in a container with just as many device nodes.
+    """
+    bus = {device.address for device in node.gpus_on_bus}
+    try:
+        said = node.driver
+    except EvidenceError as error:
+        yield _silent(node, len(bus), error)
+        return
+    missing = sorted(bus - {gpu.address for gpu in said.gpus})
+    if not missing:
+        yield passed(f"driver {said.version} answers for all {len(bus)} GPUs", evidence=[said.evidence, PCI_BUS])
+    elif node.in_container and not _all_given(node, site, len(bus)):
+        yield _in_container(node, said, len(bus))
+    else:
+        yield failed(
+            f"driver does not answer for {len(missing)} of {len(bus)} GPUs: {', '.join(missing)}",
+            subject=missing[0] if len(missing) == 1 else "",
+            found=f"{len(said.gpus)} GPUs answer" + (f" ({'; '.join(said.lost)})" if said.lost else ""),
+            expected=f"{len(bus)}, as on the PCI bus",
+            evidence=[said.evidence, PCI_BUS],
+        )
+
+
+def _in_container(node: NodeFacts, said: Driver, bus: int) -> Finding:
+    """Compare the GPUs that answer with those that the container was given, where it is known how many."""
+    try:
+        given = gpus_given(node.evidence, node.environment)
+        nodes = sum(name.removeprefix("nvidia").isdigit() for name in node.parsed(GPU_NODES, gpu_nodes))
+    except EvidenceError:
+        given, nodes = None, 0
+    answer, evidence = len(said.gpus), [said.evidence, PROCESS, GPU_NODES]
+    if given is not None and answer == given == nodes:
+        return passed(f"driver {said.version} answers for all {given} GPUs that this container was given, of {bus} on "
+                      "the bus", evidence=evidence)  # fmt: skip
+    if given is not None and answer < given == nodes:
+        return failed(f"driver does not answer for {given - answer} of {given} GPUs that this container was given",
+                      found=f"{answer} GPUs answer" + (f" ({'; '.join(said.lost)})" if said.lost else ""),
+                      expected=f"{given}, as it was given", evidence=evidence)  # fmt: skip
+    return unknown(f"{answer} of {bus} GPUs are visible in this container", evidence=[said.evidence, PCI_BUS],
+                   fix="run preflight on the host to judge the others")  # fmt: skip
+
+
+def _all_given(node: NodeFacts, site: Site, gpus: int) -> bool:
+    """Tell whether a container was given every GPU of the bus, so that one which does not answer is lost."""
+    if site.members.gpus != gpus:
+        return False
+    try:
+        nodes = node.parsed(GPU_NODES, gpu_nodes)
+        return given_all_gpus(nodes, node.environment, gpus)
+    except EvidenceError:
+        return False
+
+
+def _silent(node: NodeFacts, gpus: int, error: EvidenceError) -> Finding:
+    """Tell a driver that is dead from one that nobody could ask."""
+    evidence = [error.key, NVIDIA_VERSION, PCI_BUS]
+    if node.in_container:
+        return unknown(
+            f"{gpus} GPUs on the PCI bus, no driver visible in this container: {error.why}",
+            evidence=evidence,
+            fix="give the container its GPUs (nvidia container runtime, NVIDIA_VISIBLE_DEVICES)",
+        )
+    if not node.evidence.exists(NVIDIA_VERSION):
+        return failed(
+            f"no NVIDIA driver is loaded, {gpus} GPUs on the PCI bus",
+            found="no /proc/driver/nvidia/version",
+            expected="a loaded driver",
+            evidence=evidence,
+            fix="Load it (`modprobe nvidia`) and read `dmesg | grep -i nvrm` for why it was not.",
+        )
+    answers = [
+        record
+        for key in (facts.gpu.NVML, facts.gpu.QUERY)
+        if key in node.evidence and (record := node.evidence.record(key))
+    ]
+    if any(record.status == "timeout" or record.status == "abandoned" for record in answers):
+        return unknown(
+            f"the driver did not answer in time for {gpus} GPUs: it may hang",
+            evidence=evidence,
+            fix="read /proc/PID/stack of the hanging nvidia-smi and `dmesg | grep -i xid`",
+        )
+    if all(record.status == "missing" for record in answers):
+        return unknown(
+            f"a driver is loaded, but neither NVML nor nvidia-smi is there to ask about {gpus} GPUs",
+            evidence=evidence,
+            fix="install nvidia-smi (package nvidia-utils) on the node",
+        )
+    return failed(
+        f"the driver answers for none of {gpus} GPUs: {error.why}",
+        found=error.why,
+        expected=f"{gpus} GPUs",
+        evidence=evidence,
+        fix="A driver/library mismatch needs a reboot after the upgrade; else read `dmesg | grep -i nvrm`.",
+    )

@@ -1,0 +1,294 @@
+"""The state each GPU is in: clocks, heat, power, PCIe link, modes, and what the driver asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from preflight import facts
+from preflight.checks.applicability import no_gpu
+from preflight.checks.gpu.per_gpu import each_gpu
+from preflight.cluster import Site
+from preflight.facts import NodeFacts
+from preflight.model import Finding, check, failed, unknown, warned
+
+if TYPE_CHECKING:
+    from preflight.facts.gpu_model import GpuHealth
+
+NVML_API = "https://docs.nvidia.com/deploy/nvml-api/"
+
+#: Degrees below the slowdown temperature at which it is worth a look: a judgement.
+MARGIN_LOW_C = 5
+
+#: Below this utilisation a GPU counts as idle, and its PCIe link may rest, percent: a judgement.
+IDLE_PCT = 10
+
+
+def _slowed() -> Mapping[int, tuple[str, str]]:
+    """Return the reasons that slow a GPU against its will, worst first, each with what to look at."""
+    power = "Check power supply and cooling; `nvidia-smi -q -d PERFORMANCE` names which."
+    rack = "Check power supplies, PDU and the rack's power cap; the board is told to save power."
+    return {
+        facts.gpu_model.HW_THERMAL: (
+            "hardware thermal slowdown",
+            "Check air or coolant flow, fans and heat sinks of this GPU.",
+        ),
+        facts.gpu_model.POWER_BRAKE: ("power brake", rack),
+        facts.gpu_model.HW_SLOWDOWN: ("hardware slowdown", power),
+    }
+
+
+@check(
+    "gpu.throttling",
+    title="No GPU is slowed down by heat or power",
+    source=f"{NVML_API} (nvmlClocksEventReasons); reasons as gated by cyclecloud-healthagent",
+    fix="nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER",
+    answers=("AN-11",),
+    unless=(no_gpu,),
+)
+def throttling(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Read the clocks' event reasons: hardware thermal slowdown, power brake, hardware or software slowdown.
+
+    One GPU at half its clock makes every GPU of the job wait in each collective; utilisation still shows 100 %.
+
+    Hardware reasons fail, software thermal slowdown warns. Idle, the power cap under load and clocks that were set on
+    purpose are normal and are not reported. One look is one moment: a node that throttles only under load looks well
+    here when idle.
+
+    A false alarm: a power brake during a planned power test of the rack, or of the GPU by its vendor's tool.
+    """
+
+    def judge(gpu: GpuHealth) -> Finding | None:
+        reasons = gpu.event_reasons or 0
+        for bit, (name, cure) in _slowed().items():
+            if reasons & bit:
+                return failed(f"slowed down: {name}", found=f"reasons {reasons:#x}", expected="none", fix=cure)
+        if reasons & facts.gpu_model.SW_THERMAL:
+            return warned("slowed down: software thermal slowdown", found=f"reasons {reasons:#x}", expected="none")
+        return None
+
+    yield from each_gpu(node, site, judge, what="clock event reasons", good="not slowed down", needs=("event_reasons",))
+
+
+@check(
+    "gpu.temperature-margin",
+    title="Every GPU is well below its own slowdown temperature",
+    source=f"{NVML_API} (nvmlDeviceGetMarginTemperature, T.Limit of nvidia-smi)",
+    fix="`nvidia-smi -q -d TEMPERATURE`, beside a good GPU; then fans, coolant flow and inlet temperature.",
+    answers=("AN-11",),
+    unless=(no_gpu,),
+)
+def temperature_margin(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the degrees that are left before a GPU slows down with 0 and 5.
+
+    A GPU without margin lowers its clocks as soon as the job starts, and the job runs at its pace.
+
+    Each GPU is held against its own limit (T.Limit on Hopper and newer, the slowdown threshold before):
+    an absolute number of degrees would condemn healthy parts. At most 0 fails, at most 5 warns.
+
+    A false alarm: a short peak at the end of a burn-in: look again after a minute. A GPU in trouble stays there.
+    """
+
+    def judge(gpu: GpuHealth) -> Finding | None:
+        margin = gpu.margin_c if gpu.margin_c is not None else MARGIN_LOW_C + 1
+        if margin <= 0:
+            return failed(f"no margin to its slowdown temperature ({margin} C)", found=margin, expected="above 0 C")
+        if margin <= MARGIN_LOW_C:
+            return warned(f"{margin} C left before it slows down", found=margin, expected=f"more than {MARGIN_LOW_C} C")
+        return None
+
+    told = any(gpu.temperature_margin_c is not None for gpu in node.gpu_health.gpus) if node.gpus_on_bus else True
+    needs = ("temperature_margin_c",) if told else ("temperature_c", "temperature_slowdown_c")
+    good = f"more than {MARGIN_LOW_C} C below their slowdown temperature"
+    yield from each_gpu(node, site, judge, what="temperature margin", good=good, needs=needs)
+
+
+@check(
+    "gpu.power-limit",
+    title="No GPU's power limit is below its default",
+    source=f"{NVML_API} (nvmlDeviceGetEnforcedPowerLimit, nvmlDeviceGetPowerManagementDefaultLimit)",
+    fix="Find out who capped it (power-capping service, BMC, `nvidia-smi -pl`): `nvidia-smi -q -d POWER`.",
+    answers=("AN-11",),
+    unless=(no_gpu,),
+)
+def power_limit(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the power limit in force with the default of the same GPU, and the GPUs with each other.
+
+    A GPU capped to 70 % of its power loses clocks in every matrix multiplication; capped alone, it holds up
+    all others.
+
+    Below the default warns, and never fails. A limit above it passes.
+
+    A false alarm: a site that caps all GPUs alike on purpose, for its power budget; leave the check out there (`--skip
+    gpu.power-limit`).
+    """
+
+    def judge(gpu: GpuHealth) -> Finding | None:
+        limit, default = gpu.power_enforced_w or 0, gpu.power_default_w or 0
+        if limit < default - 0.5:
+            return warned(
+                f"power limit {limit:g} W is below its default", found=f"{limit:g} W", expected=f"{default:g} W"
+            )
+        return None
+
+    needs = ("power_enforced_w", "power_default_w")
+    yield from each_gpu(node, site, judge, what="power limit", good="power limit not below the default", needs=needs)
+
+
+@check(
+    "gpu.pcie-link",
+    title="Every GPU's PCIe link has its full width, and under load its full speed",
+    source=f"{NVML_API} (nvmlDeviceGetCurrPcieLinkWidth, nvmlDeviceGetMaxPcieLinkWidth)",
+    fix="Drain the node, reseat the GPU or its riser; compare with the PCIe switch above it (`lspci -vv`).",
+    answers=("PA-04",),
+    unless=(no_gpu,),
+)
+def pcie_link(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the width, and under load the generation, of each PCIe link with the GPU's own maximum in its slot.
+
+    A link that lost half its lanes halves all traffic to host and NIC, and GPUDirect RDMA with it.
+
+    The width never changes to save power: fewer lanes are a fault. The generation does, on an idle GPU: it is
+    judged only while the GPU is busy (10 % and more), else it is a note in the pass. Small cards with 8 lanes
+    are held against their own 8. Fewer lanes fail, and so does a low generation under load.
+
+    A false alarm: generation 1 on an idle GPU, which is how it saves power; it is not judged.
+    """
+
+    def judge(gpu: GpuHealth) -> Finding | None:
+        width, widest = gpu.pcie_width or 0, gpu.pcie_width_max or 0
+        generation, newest = gpu.pcie_generation or 0, gpu.pcie_generation_max or 0
+        if width < widest:
+            return failed(f"PCIe link has {width} of {widest} lanes", found=f"x{width}", expected=f"x{widest}")
+        if generation < newest and (gpu.utilisation_pct or 0) >= IDLE_PCT:
+            return failed(f"PCIe link runs at generation {generation} under load", found=generation, expected=newest)
+        return None
+
+    resting = 0
+    if node.gpus_on_bus:
+        resting = sum((g.pcie_generation or 9) < (g.pcie_generation_max or 0) for g in node.gpu_health.gpus)
+    good = "PCIe links at full width" + (f" ({resting} rest at a lower generation while idle)" if resting else "")
+    needs = ("pcie_width", "pcie_width_max", "pcie_generation", "pcie_generation_max")
+    yield from each_gpu(node, site, judge, what="PCIe link", good=good, needs=needs)
+
+
+@check(
+    "gpu.persistence",
+    title="Persistence mode is on",
+    source="https://docs.nvidia.com/deploy/driver-persistence/",
+    fix="systemctl enable --now nvidia-persistenced (or nvidia-smi -pm 1)",
+    unless=(no_gpu,),
+)
+def persistence(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the persistence mode of each GPU with "on".
+
+    Without it the driver takes the GPU down whenever nobody uses it: every start of a job waits for seconds,
+    and the volatile error counters are lost each time.
+
+    It warns: a job runs at full speed without it. Where nvidia-persistenced holds the device open the mode
+    shows as on.
+
+    A false alarm: a monitoring daemon (DCGM) that holds every GPU open keeps the driver loaded although the mode is
+    off.
+    """
+
+    def judge(gpu: GpuHealth) -> Finding | None:
+        return None if gpu.persistence else warned("persistence mode is off", found="off", expected="on")
+
+    yield from each_gpu(node, site, judge, what="persistence mode", good="persistence mode on", needs=("persistence",))
+
+
+@check(
+    "gpu.mig",
+    title="No GPU is cut into MIG instances",
+    source="https://docs.nvidia.com/datacenter/tesla/mig-user-guide/ (no NVLink and no P2P between instances)",
+    fix="nvidia-smi -i N -mig 0, then reset the GPU when no job runs on it.",
+    unless=(no_gpu,),
+)
+def mig(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the MIG mode of each GPU with "off", and with the mode it will have after the next reset.
+
+    A job sees a slice with a share of the memory, without NVLink or P2P to its peers; NCCL between slices
+    goes through the host.
+
+    It fails for training across GPUs, which is what this tool prepares for; a change that is pending only warns.
+
+    A false alarm: a node that is cut on purpose, for inference or notebooks; leave the check out there (`--skip
+    gpu.mig`).
+    """
+
+    def judge(gpu: GpuHealth) -> Finding | None:
+        if gpu.mig:
+            return failed("MIG is on", found="on", expected="off")
+        if gpu.mig_pending:
+            return warned("MIG will be on after the next reset", found="off, pending on", expected="off")
+        return None
+
+    yield from each_gpu(node, site, judge, what="MIG mode", good="MIG off", needs=("mig",))
+
+
+@check(
+    "gpu.compute-mode",
+    title="Every GPU accepts compute processes",
+    source=f"{NVML_API} (nvmlComputeMode_t)",
+    fix="nvidia-smi -i N -c DEFAULT",
+    unless=(no_gpu,),
+)
+def compute_mode(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Read the compute mode of each GPU: default, exclusive to one process, or prohibited.
+
+    A prohibited GPU refuses every CUDA context, and the job dies with "all CUDA-capable devices are busy or
+    unavailable".
+
+    Prohibited fails. Exclusive warns: one process per GPU works, but MPS, a debugger or a second context
+    of the same rank does not.
+
+    A false alarm: a batch system that sets Exclusive on purpose; training with one process per GPU runs under it.
+    """
+
+    def judge(gpu: GpuHealth) -> Finding | None:
+        if gpu.compute_mode == "Prohibited":
+            return failed("compute mode is Prohibited", found="Prohibited", expected="Default")
+        if gpu.compute_mode != "Default":
+            return warned(f"compute mode is {gpu.compute_mode}", found=gpu.compute_mode, expected="Default")
+        return None
+
+    yield from each_gpu(node, site, judge, what="compute mode", good="compute mode Default", needs=("compute_mode",))
+
+
+@check(
+    "gpu.recovery-action",
+    title="The driver asks for no recovery action",
+    source=f"{NVML_API} (NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, driver 565 and newer)",
+    fix="Drain the node, then what it asks for: `nvidia-smi -r -i N` (ends all jobs on that GPU), or reboot.",
+    unless=(no_gpu,),
+)
+def recovery_action(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Read what the driver itself asks for: nothing, a reset, a reboot, a drain.
+
+    The driver knows what its last error did to the GPU; a job that starts before the action was taken meets
+    the same error again.
+
+    It is the authority: an XID's own table entry counts less. Anything but "None" fails, an action that this
+    version does not know is unknown. Drivers before 565 do not say; the check does not apply there.
+
+    A false alarm: "Drain P2P" on a node whose jobs use one GPU each: they may go on until it is drained.
+    """
+    cures = {
+        "Reset": "Drain the GPU's jobs, then nvidia-smi -r -i N (it ends all jobs on this GPU).",
+        "Drain and Reset": "Let the jobs on this GPU end, then nvidia-smi -r -i N.",
+        "Drain P2P": "Let the jobs end that use NVLink or P2P with this GPU, then reset it.",
+        "Reboot": "Drain the node and reboot it.",
+        "System Reboot": "Drain the node and reboot it.",
+    }
+
+    def judge(gpu: GpuHealth) -> Finding | None:
+        action = gpu.recovery_action or ""
+        if action == "None":
+            return None
+        if action.startswith("unknown"):
+            return unknown(f"the driver asks for a recovery action {action}", found=action, expected="None")
+        return failed(f"the driver asks for: {action}", found=action, expected="None", fix=cures.get(action, ""))
+
+    needs = ("recovery_action",)
+    yield from each_gpu(node, site, judge, what="recovery action", good="no recovery action asked for", needs=needs)

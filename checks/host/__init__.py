@@ -1,0 +1,1 @@
+"""Checks of the host: limits, kernel, CPUs, storage, installed software."""

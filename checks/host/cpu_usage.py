@@ -1,0 +1,84 @@
+"""CPU time over a window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from preflight.checks.rdma.per_port import IDLE
+from preflight.cluster import Site
+from preflight.evidence import EvidenceError
+from preflight.facts import NodeFacts
+from preflight.facts.cpu_time import STAT
+from preflight.model import Finding, check, passed, warned
+from preflight.textprep.plain_text import fold_ids
+
+
+@check(
+    "counters.cpu",
+    title="The CPUs keep up during the window",
+    source="proc(5), /proc/stat; the shares are judgements",
+    fix="`mpstat -P ALL 1` and `top -H` show who; interrupts on one CPU: spread them (`set_irq_affinity.sh IF`); TCP "
+    "or staging where RDMA should run: see nccl.transport; stolen time: ask the provider.",
+    answers=("NT-CPU-1",),
+    window=True,
+)
+def cpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Judge the time that the CPUs of this process spent busy, in interrupts and stolen, over the window.
+
+    NCCL's proxy threads, data loaders and the network's interrupts share these CPUs: where they are full, the GPUs
+    wait, and a transport that copies through the host (TCP, staging, Gloo) is what usually fills them.
+
+    More than 90 % busy on average, a CPU with more than 80 % of its time in interrupts, or more than 5 % stolen by the
+    hypervisor warns; so does a single CPU that is more than 90 % busy and spends more than half of its time in the
+    kernel while the network is loaded: that is how one thread that sends over TCP looks, and nothing else of a healthy
+    job. The shares are judgements. The average over a window hides spikes that are much shorter.
+
+    A CPU that is full in user code is printed and not judged: NCCL's threads poll by design, data loaders compute, and
+    a thread that copies through host memory looks like either. So is one that is full with the kernel's work while no
+    RDMA port is loaded: it may send over TCP, or write a file; the checklists' question then stays open.
+
+    A false alarm: a benchmark of the CPU, or a build, that runs on the node meanwhile; a thread of the kernel that
+    polls (io_uring, vhost), or one that writes a checkpoint.
+    """
+    window = node.cpu_window
+    try:
+        allowed = node.allowed_cpus
+    except EvidenceError:
+        allowed = frozenset(window.cpus)
+    mine = {number: time for number, time in window.cpus.items() if number in allowed} or dict(window.cpus)
+    busy = sum(time.busy for time in mine.values()) / len(mine)
+    stolen = sum(time.stolen for time in mine.values()) / len(mine)
+    flooded = frozenset(number for number, time in mine.items() if time.interrupts > 0.8)
+    loaded = _loaded(node)
+    full = frozenset(n for n, time in mine.items() if time.busy > 0.9 and time.kernel > 0.5 and n not in flooded)
+    user = frozenset(number for number, time in mine.items() if time.busy > 0.9) - full - flooded
+    during = f"in {window.seconds:.0f} s {_traffic(node)}"
+    bad = [
+        (busy > 0.9, f"{len(mine)} CPUs were {100 * busy:.0f} % busy {during}", f"{100 * busy:.0f} %", "at most 90 %"),
+        (bool(flooded), f"CPU {fold_ids(flooded)} did little but interrupts {during}",
+         f"{100 * max(time.interrupts for time in mine.values()):.0f} % of its time", "at most 80 %"),
+        (bool(full) and loaded, f"CPU {fold_ids(full)} was full with the kernel's work {during}",
+         f"{100 * max((mine[n].kernel for n in full), default=0):.0f} % of its time in the kernel", "at most 50 %"),
+        (stolen > 0.05, f"the hypervisor took {100 * stolen:.0f} % of the CPUs' time {during}", f"{100 * stolen:.0f} %",
+         "at most 5 %"),
+    ]  # fmt: skip
+    for wrong, message, found, expected in bad:
+        if wrong:
+            yield warned(message, found=found, expected=f"{expected} (judgement)", evidence=[STAT])
+    if not any(wrong for wrong, *_ in bad):
+        polling = f"; CPU {fold_ids(user)} full in user code" if user else ""
+        polling += f"; CPU {fold_ids(full)} full with the kernel's work" if full else ""
+        good = passed(f"{len(mine)} CPUs were at most 90 % busy {during}", found=f"{100 * busy:.0f} %{polling}",
+                      evidence=[STAT])  # fmt: skip
+        yield good if loaded else good.about()  # an idle node says nothing of collectives
+
+
+def _loaded(node: NodeFacts) -> bool:
+    try:
+        return any((port.load or 0) >= IDLE for port in node.port_growth.values())
+    except EvidenceError:
+        return False
+
+
+def _traffic(node: NodeFacts) -> str:
+    return "under RDMA traffic" if _loaded(node) else "without RDMA traffic"

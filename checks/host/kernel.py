@@ -1,0 +1,226 @@
+"""The kernel: modules, boot options, frequency governor, NUMA balancing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from preflight.checks.applicability import PCI_BUS
+from preflight.cluster import Site
+from preflight.evidence import EvidenceError
+from preflight.facts import NodeFacts
+from preflight.facts.host import integer_file
+from preflight.facts.kernel import CMDLINE, MODULES, RELEASE, Option, release
+from preflight.lean import dataclass
+from preflight.model import Finding, Status, check, failed, passed, skipped, warned
+
+PARAMETERS = "https://docs.kernel.org/admin-guide/kernel-parameters.html"
+
+
+@dataclass(frozen=True)
+class Needed:
+    """A module that hardware of this node wants."""
+
+    name: str
+    without: str  # what does not work
+    status: Status
+    nvidia: bool = False  # whether it serves a GPU, else an RDMA NIC
+    nics: tuple[str, ...] = ("15b3",)  # PCI vendors of the NICs that it serves
+    switches: bool = False  # whether only NVSwitches behind NICs want it
+
+
+#: nvidia_uvm is loaded by the first CUDA program, so before that it is missing on healthy nodes.
+NEEDED = (
+    Needed("mlx5_core", "the NIC has no driver", Status.FAIL),
+    Needed("mlx5_ib", "the NIC is no RDMA device", Status.FAIL),
+    Needed("efa", "the EFA devices have no driver", Status.FAIL, nics=("1d0f",)),
+    Needed("ib_uverbs", "no program can open an RDMA device", Status.FAIL, nics=("15b3", "1d0f")),
+    Needed("rdma_ucm", "programs that connect by RDMA CM fail (not NCCL)", Status.WARN),
+    Needed("ib_umad", "nvlsm cannot reach the NVSwitches behind their bridge NICs", Status.WARN, switches=True),
+    Needed("nvidia_uvm", "CUDA cannot start where nobody may load it: in a container", Status.WARN, nvidia=True),
+)
+
+
+@check(
+    "kernel.modules",
+    title="The modules that this hardware needs are loaded",
+    source="https://docs.kernel.org/infiniband/user_verbs.html; NVIDIA driver README, chapter on kernel modules",
+    fix="`modprobe NAME`, then list it in /etc/modules-load.d so that it is there after a reboot.",
+    answers=("PA-13", "NT-PIT-3"),
+)
+def modules(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the kernel's modules with those that the NICs and GPUs on the PCI bus need.
+
+    A module that was loaded by hand is gone after the next reboot: the hardware is there, the tools
+    are silent, and NCCL takes TCP.
+
+    Missing RDMA drivers fail (a missing GPU driver is gpu.driver's matter); rdma_ucm warns, and nvidia_uvm too,
+    which the first CUDA program loads.
+
+    A false alarm: a kernel with such a module built in and without parameters does not list it; where the
+    device files are there, it is. ib_umad is asked for on HGX B200 and B300 only, whose NVLink subnet manager
+    speaks through it; in a virtual machine the host does that.
+    """
+    vendors = {nic.vendor for nic in node.rdma_nics_on_bus}
+    nvidia = bool(node.gpus_on_bus) and "nvidia" in node.modules  # without: gpu.driver says so
+    bridges = site.part is not None and site.part.switches_behind_nics and not node.in_virtual_machine
+    wanted = [
+        needed
+        for needed in NEEDED
+        if (nvidia if needed.nvidia else vendors.intersection(needed.nics)) and (bridges or not needed.switches)
+    ]
+    if not wanted:
+        yield skipped("no NVIDIA NIC and no EFA on the PCI bus, and no GPU driver loaded", evidence=[PCI_BUS, MODULES])
+        return
+    missing = [needed for needed in wanted if needed.name not in node.modules]
+    for needed in missing:
+        say = failed if needed.status is Status.FAIL else warned
+        yield say(
+            f"{needed.name} is not loaded: {needed.without}",
+            subject=needed.name,
+            found="not in /sys/module",
+            expected="loaded",
+            evidence=[MODULES, PCI_BUS],
+            fix=f"`modprobe {needed.name}`, and list it in /etc/modules-load.d.",
+        )
+    if len(missing) < len(wanted):
+        there = ", ".join(needed.name for needed in wanted if needed not in missing)
+        yield passed(f"{len(wanted) - len(missing)} of {len(wanted)} needed modules are there", found=there,
+                     evidence=[MODULES])  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Hindrance:
+    """A boot option that takes something away from a training node."""
+
+    takes: Callable[[Option], bool]
+    effect: str
+
+
+def _blocks(option: Option) -> bool:
+    listed = option.value.replace("-", "_").split(",")
+    ours = ("nvidia", "nvidia_uvm", "nvidia_peermem", "mlx5_core", "mlx5_ib", "ib_uverbs", "rdma_ucm", "efa")
+    return option.name in ("module_blacklist", "modprobe.blacklist") and any(name in listed for name in ours)
+
+
+def _debugs(option: Option) -> bool:
+    return (option.name == "slub_debug" and option.value != "-") or (
+        option.name in ("debug_pagealloc", "page_poison", "kmemleak") and option.value in ("on", "1")
+    )
+
+
+HINDRANCES = (
+    Hindrance(lambda option: option.name == "mem" and bool(option.value), "hides memory from the kernel"),
+    Hindrance(lambda option: option.name in ("maxcpus", "nr_cpus"), "leaves CPUs unused"),
+    Hindrance(lambda option: option.name == "pci" and "nomsi" in option.value.split(","), "takes MSI from all devices"),
+    Hindrance(lambda option: option.name == "pcie_aspm" and option.value == "force", "lets PCIe links fall asleep"),
+    Hindrance(_blocks, "keeps a module of the GPU or NIC out"),
+    Hindrance(_debugs, "checks every allocation of the kernel"),
+)
+
+
+@check(
+    "kernel.boot-options",
+    title="No boot option holds the hardware back",
+    source=PARAMETERS,
+    fix="Remove the option from /etc/default/grub, `update-grub`, and reboot when the node is drained.",
+)
+def boot_options(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Look for options on the kernel's command line that take memory, CPUs, interrupts or drivers away.
+
+    Such an option was set once, to chase a fault or on another machine of the image; it stays for
+    years and costs a share of every job.
+
+    Listed: mem=, maxcpus=, nr_cpus=, pci=nomsi, pcie_aspm=force, blacklists of our drivers, allocation
+    debugging. All warn. The IOMMU's options are gpudirect.iommu's matter.
+
+    A false alarm: an option that the site chose on purpose, such as maxcpus= on nodes that are licensed by CPU.
+    """
+    options = node.boot_options
+    found = [(option, h.effect) for option in options for h in HINDRANCES if h.takes(option)]
+    for option, effect in found:
+        yield warned(f"the boot option {option} {effect}", subject=option.name, found=str(option), expected="unset",
+                     evidence=[CMDLINE])  # fmt: skip
+    if not found:
+        yield passed(f"none of {len(options)} boot options holds the hardware back", evidence=[CMDLINE])
+
+
+CPUFREQ = "/sys/devices/system/cpu/cpufreq"
+
+
+@check(
+    "kernel.cpu-governor",
+    title="The CPUs run with the performance governor",
+    source="https://docs.kernel.org/admin-guide/pm/cpufreq.html; vendors' tuning guides for GPU hosts",
+    fix="`cpupower frequency-set -g performance`, or the tuned profile throughput-performance.",
+)
+def cpu_governor(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the frequency governor of the CPUs with ``performance``.
+
+    NCCL's proxy threads wake for microseconds at a time: a governor that waits for load keeps them at
+    a low clock, and small messages take twice as long.
+
+    Every tenth policy is read. Anything else warns.
+
+    A false alarm: a site that trades latency for power. A virtual machine has no cpufreq, and the check skips.
+    """
+    if not node.evidence.exists(f"dir:{CPUFREQ}") and node.numa_nodes:  # /sys is there, this part of it is not
+        yield skipped("the kernel has no cpufreq: a virtual machine, or the firmware decides",
+                      evidence=[f"dir:{CPUFREQ}"])  # fmt: skip
+        return
+    keys = list(node.evidence.keys(f"file:{CPUFREQ}/policy*/scaling_governor"))
+    governors = Counter(_governor(node, key) for key in keys)
+    if not governors and not node.evidence.listing(f"dir:{CPUFREQ}"):
+        yield skipped("no CPU has a frequency policy", evidence=[f"dir:{CPUFREQ}"])
+    elif not governors:
+        raise EvidenceError(f"file:{CPUFREQ}/policy*0/scaling_governor", "no policy was recorded")
+    elif set(governors) == {"performance"}:
+        yield passed(f"governor performance on all {len(keys)} CPUs that were asked", found="performance",
+                     evidence=keys[:1])  # fmt: skip
+    else:
+        odd = ", ".join(f"{name} ({number})" for name, number in governors.items() if name != "performance")
+        yield warned(
+            f"CPU governor {odd} of {len(keys)} CPUs that were asked, expected performance",
+            found=odd,
+            expected="performance",
+            evidence=keys[:3],
+        )
+
+
+_GOVERNORS = ("performance", "powersave", "schedutil", "ondemand", "conservative", "userspace")
+
+
+def _governor(node: NodeFacts, key: str) -> str:
+    if (word := node.evidence.text(key).strip()) not in _GOVERNORS:
+        raise EvidenceError(key, f"holds {word[:40]!r}, not a governor")
+    return word
+
+
+BALANCING = "file:/proc/sys/kernel/numa_balancing"
+
+
+@check(
+    "kernel.numa-balancing",
+    title="Automatic NUMA balancing is off",
+    source="https://docs.kernel.org/admin-guide/sysctl/kernel.html (numa_balancing)",
+    fix="`sysctl -w kernel.numa_balancing=0`, and in /etc/sysctl.d.",
+)
+def numa_balancing(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the setting kernel.numa_balancing with 0.
+
+    The kernel unmaps pages to see who touches them and moves them about: data loaders and pinned
+    buffers stall at random, and step times spread.
+
+    Bit 1 (normal balancing) warns. A kernel built without it has no such file, and passes.
+
+    A false alarm: bit 2 alone is memory tiering, which moves nothing between sockets; it passes.
+    """
+    if not node.evidence.exists(BALANCING) and node.parsed(RELEASE, release):  # /proc/sys is there
+        yield passed("the kernel has no NUMA balancing", found="no such setting", evidence=[BALANCING])
+        return
+    value = integer_file(node.evidence, BALANCING)
+    if value & 1:
+        yield warned(f"NUMA balancing is on (kernel.numa_balancing={value}), expected 0", found=str(value),
+                     expected="0", evidence=[BALANCING])  # fmt: skip
+    else:
+        yield passed(f"NUMA balancing is off (kernel.numa_balancing={value})", found=str(value), evidence=[BALANCING])

@@ -1,0 +1,200 @@
+"""Host limits that NCCL runs into."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from preflight.checks.applicability import no_rdma
+from preflight.cluster import Site
+from preflight.evidence import EvidenceError
+from preflight.facts import NodeFacts
+from preflight.facts.binding import world_size
+from preflight.facts.host import LIMITS, PORT_RANGE, SHM, STATUS, may_lock_memory, open_files, port_range, shm_bytes
+from preflight.facts.nccl_env import PROCESS
+from preflight.model import Finding, Status, check, compare, failed, passed, skipped, warned
+
+GIB = 1 << 30
+
+
+@check(
+    "host.memlock",
+    title="RDMA may pin memory without limit",
+    source="setrlimit(2); ibv_reg_mr(3); floor 1 GiB: below it registration of NCCL's buffers fails",
+    fix="LimitMEMLOCK=infinity for slurmd, containerd, sshd; `* - memlock unlimited` in limits.d; IPC_LOCK in the pod.",
+    answers=("NT-PIT-6",),
+)
+def memlock(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the limit of locked memory with unlimited.
+
+    RDMA pins every buffer that it touches. At the limit ibv_reg_mr fails with "Cannot allocate
+    memory", hours into a job or right at its start.
+
+    Unlimited passes; below 1 GiB fails; a finite limit above that warns, unless the cluster file sets a
+    floor. A process with CAP_IPC_LOCK is not bound by the limit.
+
+    A false alarm: the limit of an SSH login is not that of slurmd or containerd; judge it where the job runs.
+    """
+    if (absent := no_rdma(node, site)) and absent.status is Status.SKIP:
+        yield skipped("without an RDMA device nothing is pinned: " + absent.message, evidence=absent.evidence)
+        return
+    limit = node.memlock_bytes
+    floor = site.threshold("memlock_gib").value
+    gib = f"{limit / GIB:.4g} GiB" if limit >= GIB else f"{limit / 2**20:.4g} MiB"
+    if math.isinf(limit):
+        yield passed("locked memory is unlimited", found="unlimited", evidence=[LIMITS])
+    elif _cap_ipc_lock(node):
+        yield passed(f"locked memory is limited to {gib}, lifted by CAP_IPC_LOCK", evidence=[LIMITS, STATUS])
+    elif floor is not None and limit >= floor * GIB:
+        yield passed(f"locked memory {gib}, expected at least {floor:g} GiB", found=gib, evidence=[LIMITS])
+    elif floor is not None or limit < GIB:
+        yield failed(
+            f"locked memory is limited to {gib}, expected {f'{floor:g} GiB' if floor else 'unlimited'}",
+            found=gib,
+            expected=f"at least {floor:g} GiB" if floor else "unlimited",
+            evidence=[LIMITS],
+            fix=_IN_A_POD if node.in_container else "",
+        )
+    else:
+        yield warned(f"locked memory is limited to {gib}", found=gib, expected="unlimited", evidence=[LIMITS])
+
+
+_IN_A_POD = "Add the capability IPC_LOCK to the container's securityContext, or raise LimitMEMLOCK of its runtime."
+
+
+def _cap_ipc_lock(node: NodeFacts) -> bool:
+    try:
+        return node.parsed(STATUS, may_lock_memory)
+    except EvidenceError:
+        return False
+
+
+@check(
+    "host.shm",
+    title="/dev/shm has room for NCCL",
+    source="runc default 64 MiB; 8 GiB: AMD Primus preflight; 1 GiB with several GPUs: a judgement",
+    fix="Kubernetes: mount an emptyDir with medium Memory at /dev/shm; Docker: --shm-size; host: remount tmpfs larger.",
+)
+def shm(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the size of /dev/shm, GiB, with 8 GiB, or with the cluster file's floor.
+
+    NCCL and data loaders exchange memory between the processes of a node through /dev/shm; a
+    container's default of 64 MiB ends in "No space left on device" as soon as several ranks start.
+
+    Below 1 GiB fails on a node with several GPUs and warns on any other; below 8 GiB warns.
+
+    A false alarm: a container with a single rank and no data-loader workers, which shares memory with nobody.
+    """
+    size = round(shm_bytes(node.evidence) / GIB, 3)
+    floor = site.threshold("shm_gib")
+    if floor.value is not None:
+        yield compare(size, floor, what="size of /dev/shm", at_least=True, unit="GiB", evidence=[SHM])
+        return
+    several = len(node.gpus_on_bus) > 1
+    details: dict[str, Any] = {"found": f"{size:g} GiB", "expected": "at least 8 GiB", "evidence": [SHM]}
+    if node.in_container:
+        details["fix"] = "Mount an emptyDir with medium Memory at /dev/shm; Docker: --shm-size=8g; bubblewrap: --tmpfs."
+    if size >= 8:
+        yield passed(f"/dev/shm has {size:g} GiB", found=f"{size:g} GiB", evidence=[SHM])
+    elif size < 1 and several:
+        yield failed(f"/dev/shm has {size:g} GiB for {len(node.gpus_on_bus)} GPUs, expected at least 8 GiB", **details)
+    else:
+        yield warned(f"/dev/shm has {size:g} GiB, expected at least 8 GiB", **details)
+
+
+@check(
+    "host.local-ports",
+    title="The ephemeral port range is wide enough",
+    source="https://docs.kernel.org/networking/ip-sysctl.html (default 32768 60999); floor 10,000: judgement",
+    fix="`sysctl -w net.ipv4.ip_local_port_range='32768 60999'`, and open it in the firewall between nodes.",
+    answers=("NT-PIT-5",),
+)
+def local_ports(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the number of ephemeral ports with the job's ranks, and with 10,000 or the cluster file's floor.
+
+    NCCL's bootstrap and socket transport open connections from this range between all ranks; on a
+    narrowed range a large job fails with "Address already in use" or hangs in its start.
+
+    Fewer ports than the job has ranks fails: a rank may hold a connection to every other rank. The ranks come from the
+    job's environment (WORLD_SIZE, SLURM_NTASKS); outside a job only the floor counts, and warns.
+
+    A false alarm: RDMA needs few of these ports for data, so a small job on InfiniBand never meets the floor.
+    """
+    first, last = node.parsed(PORT_RANGE, port_range)
+    number, floor = max(last - first + 1, 0), site.threshold("local_ports")
+    ranks = world_size(node.environment) if PROCESS in node.evidence else None
+    details: dict[str, Any] = {"found": str(number), "evidence": [PORT_RANGE]}
+    if not number:
+        yield failed(f"the ephemeral port range {first} to {last} is empty", found=f"{first} {last}",
+                     expected="32768 60999", evidence=[PORT_RANGE])  # fmt: skip
+    elif ranks and number < ranks:
+        details["evidence"] = [PORT_RANGE, PROCESS]
+        yield failed(f"{number} ephemeral ports ({first} to {last}) for a job of {ranks} ranks",
+                     expected=f"at least {ranks}", **details)  # fmt: skip
+    elif floor.value is not None:
+        yield compare(number, floor, what="ephemeral ports", at_least=True, evidence=[PORT_RANGE])
+    elif number >= 10_000:
+        yield passed(f"{number} ephemeral ports ({first} to {last})", **details)
+    else:
+        yield warned(f"{number} ephemeral ports ({first} to {last}), expected at least 10000",
+                     expected="at least 10000", **details)  # fmt: skip
+
+
+@check(
+    "host.open-files",
+    title="A process may open enough files",
+    source="getrlimit(2), RLIMIT_NOFILE; 65,536 is the operators' floor, 1,048,576 customary for large jobs",
+    fix="LimitNOFILE=1048576 for slurmd, containerd, sshd; `* - nofile 1048576` in limits.d.",
+)
+def files(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the limit of open files with 65,536.
+
+    Each connection, shared-memory segment and data-loader worker takes a descriptor; at the limit a
+    large job ends in "Too many open files", often in its first collective.
+
+    Below the floor warns: a small job never gets there.
+
+    A false alarm: the limit of an SSH login (1024 is common, and programs may raise it) is not slurmd's;
+    judge it where the job runs.
+    """
+    limit = node.parsed(LIMITS, open_files)
+    if limit >= 65_536:
+        yield passed(f"{limit:.0f} open files are allowed", found=f"{limit:.0f}", evidence=[LIMITS])
+    else:
+        yield warned(f"{limit:.0f} open files are allowed, expected at least 65536", found=f"{limit:.0f}",
+                     expected="at least 65536", evidence=[LIMITS])  # fmt: skip
+
+
+@check(
+    "host.time-sync",
+    title="The clock is synchronised",
+    source="chronyc(1), timedatectl(1); 50 ms is a judgement: logs of ranks are merged by time",
+    fix="Enable chronyd (or ptp4l with phc2sys) and let it reach its server; `chronyc makestep` on a drained node.",
+    gating=False,  # it can only warn
+)
+def time_sync(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the clock's offset from true time with 50 ms.
+
+    Which rank stalled first is read from logs of many nodes merged by time: a clock that is off blames
+    the wrong one. Tickets, certificates and checkpoint ages go wrong as well.
+
+    Not synchronised, or more than 50 ms off, warns. timedatectl knows no offset; its word covers PTP and
+    ntpd too. A container asks the host's daemon, which may not be reachable: then it is unknown.
+
+    A false alarm: a virtual machine whose hypervisor sets the clock (Hyper-V, VMware tools) without a daemon that says
+    so.
+    """
+    clock = node.clock
+    keys = [clock.evidence]
+    if not clock.synchronised:
+        yield warned("the clock is not synchronised", found="not synchronised", expected="synchronised", evidence=keys)
+    elif clock.offset_s is None:
+        yield passed("the clock is synchronised", found="synchronised, offset not told", evidence=keys)
+    elif abs(clock.offset_s) > 0.05:
+        words = f"{abs(clock.offset_s) * 1000:.0f} ms {'ahead' if clock.offset_s > 0 else 'behind'}"
+        yield warned(
+            f"the clock is {words}, expected within 50 ms", found=words, expected="within 50 ms", evidence=keys
+        )
+    else:
+        yield passed("the clock is synchronised within 50 ms", found=f"{clock.offset_s * 1000:.3g} ms", evidence=keys)

@@ -1,0 +1,201 @@
+"""NUMA: may the processes of a job run, and have their memory, near their GPUs and NICs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from preflight import facts
+from preflight.checks.applicability import PCI_BUS, no_gpu
+from preflight.cluster import Site
+from preflight.evidence import EvidenceError
+from preflight.facts import NodeFacts
+from preflight.facts.host import STATUS
+from preflight.facts.nccl_env import PROCESS
+from preflight.model import Finding, check, failed, passed, unknown, warned
+from preflight.textprep.plain_text import fold_ids
+
+if TYPE_CHECKING:
+    from preflight.facts.pci import PciDevice
+
+
+@check(
+    "numa.affinity",
+    title="Allowed CPUs reach every GPU's NUMA node",
+    source="https://docs.kernel.org/ABI/testing/sysfs-bus-pci (local_cpulist); NCCL user guide, CPU affinity",
+    fix="Widen the job's CPU mask (`--cpus-per-task`, `--cpu-bind=none`, cpuset) or bind each rank near its GPU.",
+    answers=("PA-04", "NT-LENS-6"),
+    unless=(no_gpu,),
+)
+def affinity(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the CPUs that this process may use with the CPUs local to each of its GPUs.
+
+    A rank that may not run near its GPU copies every byte over the inter-socket link, and all ranks
+    squeezed on a few CPUs starve their NCCL proxies and data loaders: both look like a slow network.
+
+    Run it where the job runs, inside the allocation or container. A mask that misses a GPU's node fails. The
+    NIC of each GPU counts too: out of reach it warns. Started as one rank of several (`srun preflight
+    check`), it judges that rank's own GPU: a mask on the far socket fails; fewer than four CPUs, or no
+    binding at all, warns. Its GPU is told by CUDA_VISIBLE_DEVICES and the local rank.
+
+    Where the kernel was told no NUMA node (-1) and has several, nobody can say what is near: unknown.
+
+    A false alarm: run in a login shell or a batch script, whose mask is not that of the job's ranks.
+    """
+    allowed, gpus = node.allowed_cpus, node.own_gpus
+    # of a device without a node (-1) the kernel calls all CPUs local, which is so where there is one node
+    placed = [gpu for gpu in gpus if gpu.local_cpus and (gpu.numa_node is not None or (node.cpu_nodes or 0) <= 1)]
+    near = [gpu for gpu in placed if gpu.local_cpus and gpu.local_cpus & allowed]
+    details: dict[str, Any] = {"found": f"CPUs {fold_ids(allowed)}", "evidence": [STATUS, PCI_BUS]}
+    if far := [gpu for gpu in placed if gpu not in near]:
+        cpus = fold_ids(frozenset().union(*(gpu.local_cpus or () for gpu in far)))
+        yield failed(
+            f"{len(far)} of {len(gpus)} GPUs have no CPU near them in the allowed CPUs {fold_ids(allowed)}",
+            subject=far[0].address if len(far) == 1 else "",
+            expected=f"some of {cpus}, near {', '.join(gpu.address for gpu in far)}",
+            **details,
+        )
+    elif worry := _few_cpus(node, details) or _unbound(node, near, details) or _far_nics(node, site, details):
+        yield worry
+    elif near:
+        yield passed(f"the allowed CPUs {fold_ids(allowed)} reach all {len(near)} GPUs", evidence=[STATUS, PCI_BUS])
+    if silent := [gpu.address for gpu in gpus if gpu not in placed]:
+        yield unknown(
+            f"nothing says which CPUs are near {', '.join(silent)}",
+            evidence=[PCI_BUS],
+            fix="a virtual machine hides it (numa_node -1): give the VM its NUMA topology",
+        )
+
+
+def _one_of_several(node: NodeFacts) -> bool:
+    """Tell whether this process is one rank of several on the node."""
+    return node.rank is not None and (node.rank.local_size or 1) > 1
+
+
+def _few_cpus(node: NodeFacts, details: Mapping[str, Any]) -> Finding | None:
+    number, gpus = len(node.allowed_cpus), len(node.own_gpus)
+    if number < gpus:
+        said = f"{number} CPUs for {gpus} GPUs: every rank's proxy and loader share them"
+        return warned(said, expected=f"at least {gpus} CPUs", **details)
+    if _one_of_several(node) and number < 4:
+        said = f"{number} CPUs for this rank: its proxies and data loaders share them"
+        return warned(said, expected="at least 4 CPUs", **details)
+    return None
+
+
+def _unbound(node: NodeFacts, near: Sequence[PciDevice], details: Mapping[str, Any]) -> Finding | None:
+    if not near or not _one_of_several(node) or len(node.own_gpus) != 1:
+        return None
+    if not node.allowed_cpus >= frozenset().union(*(numa.cpus for numa in node.numa_nodes)):
+        return None
+    return warned(
+        "this rank is not bound: it may run on the far socket",
+        expected=f"CPUs of {fold_ids(near[0].local_cpus or frozenset())}, near {near[0].address}",
+        fix="Bind the ranks (`--cpu-bind=map_ldom`, `--bind-to numa`); NCCL binds only its own threads.",
+        **details,
+    )
+
+
+def _far_nics(node: NodeFacts, site: Site, details: Mapping[str, Any]) -> Finding | None:
+    if not (nics := _nics_out_of_reach(node, site)):
+        return None
+    return warned(
+        f"{', '.join(nics[:4])}: no CPU near the NIC in the allowed CPUs {fold_ids(node.allowed_cpus)}",
+        subject=nics[0] if len(nics) == 1 else "",
+        expected="some CPUs of the NIC's NUMA node: NCCL's proxies ring its doorbells",
+        **details,
+    )
+
+
+def _nics_out_of_reach(node: NodeFacts, site: Site) -> list[str]:
+    """Return the NICs of this process's GPUs that none of its CPUs is near; none where nobody can tell."""
+    try:
+        devices = [port.device for port in site.roles(node).compute]
+        mine = {node.gpu_name(gpu) for gpu in node.own_gpus}
+        used = dict.fromkeys(pair.nic for pair in node.gpu_nic_pairs(devices) if pair.gpu in mine)
+        functions = facts.gpudirect.nic_functions(node.evidence, node.pci, used)
+    except EvidenceError:
+        return []
+    return [name for name, nic in functions.items() if nic.local_cpus and not nic.local_cpus & node.allowed_cpus]
+
+
+@check(
+    "numa.memory",
+    title="Memory may come from every GPU's NUMA node",
+    source="cpuset(7), Mems_allowed; numa(7)",
+    fix="Widen cpuset.mems (`--mem-bind`, the kubelet's memory manager) to the GPUs' NUMA nodes.",
+    answers=("NT-LENS-6",),
+    unless=(no_gpu,),
+)
+def memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the NUMA nodes that memory may come from with those of this process's GPUs.
+
+    Pinned buffers on the far socket send every copy between host and GPU over the inter-socket link,
+    even where the CPUs are bound well.
+
+    A node that is not allowed warns. A GPU's node is the one that its PCI function hangs on.
+
+    A false alarm: Grace's GPU memory is a NUMA node of its own and may be withheld; it is not meant here.
+    """
+    allowed, gpus = node.allowed_memory_nodes, node.own_gpus
+    if node.cpu_nodes == 1 and all(gpu.numa_node is None for gpu in gpus):
+        yield passed("there is one NUMA node", found=f"nodes {fold_ids(allowed)}", evidence=[STATUS, PCI_BUS])
+        return
+    silent = [gpu.address for gpu in gpus if gpu.numa_node is None]
+    far = [gpu for gpu in gpus if gpu.numa_node is not None and gpu.numa_node not in allowed]
+    if far:
+        nodes = sorted({gpu.numa_node for gpu in far if gpu.numa_node is not None})
+        yield warned(
+            f"{len(far)} of {len(gpus)} GPUs: memory may not come from their NUMA node",
+            subject=far[0].address if len(far) == 1 else "",
+            found=f"nodes {fold_ids(allowed)}",
+            expected=f"node {', '.join(map(str, nodes))} too, near {', '.join(gpu.address for gpu in far)}",
+            evidence=[STATUS, PCI_BUS],
+        )
+    elif len(silent) < len(gpus):
+        yield passed(f"memory may come from the NUMA node of all {len(gpus) - len(silent)} GPUs",
+                     found=f"nodes {fold_ids(allowed)}", evidence=[STATUS, PCI_BUS])  # fmt: skip
+    if silent:
+        yield unknown(f"nothing says on which NUMA node {', '.join(silent)} are", evidence=[PCI_BUS],
+                      fix="a virtual machine hides it (numa_node -1): give the VM its NUMA topology")  # fmt: skip
+
+
+@check(
+    "numa.nccl-affinity",
+    title="NCCL_IGNORE_CPU_AFFINITY fits the CPU mask",
+    source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ignore-cpu-affinity",
+    fix="`unset NCCL_IGNORE_CPU_AFFINITY` where the launcher binds well; correct its mask (`--cpu-bind`) where not.",
+    answers=("NT-ENV-12",),
+    reads=("nvml:gpus", "cmd:nvidia-smi --query-gpu=*"),
+    unless=(no_gpu,),
+)
+def nccl_affinity(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Hold NCCL_IGNORE_CPU_AFFINITY against the CPU mask that a job started here inherits.
+
+    With it NCCL's threads leave the mask and follow the GPU: right where a launcher binds to a wrong
+    core, wrong where the mask keeps several jobs on one node apart.
+
+    Unset or 0 passes, and so does 1 without a mask to ignore or with a mask away from the GPU. 1 with a
+    mask that reaches the GPU warns: the job's neighbours pay.
+
+    A false alarm: a node that belongs to one job at a time: its mask keeps nobody apart.
+    """
+    setting = node.nccl_env.get("NCCL_IGNORE_CPU_AFFINITY")
+    if setting is None or not node.nccl_env.integer(setting.name):
+        yield passed("NCCL_IGNORE_CPU_AFFINITY is not set: NCCL stays in the mask", evidence=[PROCESS])
+        return
+    allowed = node.allowed_cpus
+    everywhere = allowed >= frozenset().union(*(numa.cpus for numa in node.numa_nodes))
+    reached = [gpu for gpu in node.own_gpus if gpu.local_cpus and gpu.local_cpus & allowed]
+    if everywhere or not reached:
+        why = "there is no mask" if everywhere else "the mask is away from the GPU"
+        yield passed(f"{setting.text}: {why}", found=f"CPUs {fold_ids(allowed)}", evidence=[setting.source, STATUS])
+        return
+    yield warned(
+        f"{setting.text} in {setting.where} lets NCCL leave the CPU mask {fold_ids(allowed)}",
+        subject=setting.name,
+        found=setting.value,
+        expected="unset: the mask reaches the GPUs",
+        evidence=[setting.source, STATUS],
+        quote=setting.text,
+    )

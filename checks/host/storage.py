@@ -1,0 +1,117 @@
+"""Storage that is reached over a network: whether it takes the compute fabric."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import IPv4Address
+from typing import Any
+
+from preflight.checks.applicability import efa_only, failing, no_rdma
+from preflight.cluster import Site
+from preflight.evidence import EvidenceError
+from preflight.facts import NodeFacts, addresses
+from preflight.facts.mounts import MOUNTS, IpAddress, Storage, nvme, parse_mounts
+from preflight.facts.settings import vlans
+from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+
+_ASK = "`ip route get SERVER` names the interface; GPFS: `mmdiag --network`, BeeGFS: `beegfs-net`, Weka: `weka local`"
+
+
+@check(
+    "storage.network",
+    title="No storage is mounted over the compute fabric",
+    source="proc_pid_mountinfo(5), nfs(5), sysfs-class-nvme; operators' rule: backend and storage networks are apart",
+    fix="`ip route get SERVER`; mount from an address of the storage or frontend network, or route the servers' "
+    "network over it.",
+    answers=("AN-2",),
+    reads=("file:/sys/class/nvme/*/transport", "file:/sys/class/nvme/*/address"),
+    gating=False,  # a design; it slows jobs and stops none
+    unless=(no_rdma,),
+)
+def network(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the interface that leads to the server of each network mount with those of the compute ports.
+
+    A checkpoint or a data loader that shares the ports of the gradients meets them in bursts: every rank waits for
+    the one whose port is busy with a file.
+
+    The address of the server (NFS, Lustre, Ceph, SMB, NVMe over TCP and RDMA) is looked up in the kernel's main table
+    of routes. Over a compute port warns; where the cluster file names compute ports and storage ports, it fails. A
+    server that is known by name only, or not at all (GPFS, BeeGFS), is unknown: no name is resolved. So is every
+    mount in a container, which its host may reach over routes of its own. Without a network mount it does not apply.
+
+    A false alarm: policy routing (`ip rule`), or a client that binds to an interface by itself (LNet, Weka), may take
+    another way than the main table; a small site may have one network for everything.
+    """
+    found = (*node.parsed(MOUNTS, parse_mounts), *nvme(node.evidence))
+    if not found:
+        yield skipped("nothing is mounted over a network", evidence=[MOUNTS])
+        return
+    roles = site.roles(node)
+    if skip := efa_only(roles.compute, "to which no network interface belongs"):
+        yield skip
+        return
+    if node.in_container:
+        yield unknown(f"{len(found)} network mounts; their host's routes are not visible in a container",
+                      found=_listed(found), evidence=[MOUNTS], fix="check on the host")  # fmt: skip
+        return
+    compute = {port.netdev: port.name for port in roles.compute if port.netdev}
+    ports = site.members.ports
+    say: Any = failed if ports.compute is not None and ports.storage else warned
+    if not roles.known_from:
+        say = failing(roles, site)
+    apart, silent = list[Storage](), list[Storage]()
+    for one in found:
+        ways = _ways(node, one)
+        over = sorted(compute[name] for name in ways or () if name in compute)
+        if ways and over:
+            yield say(f"{one.kind} {one.source} is reached over the compute port {over[0]}", subject=one.place,
+                      found=", ".join(sorted(ways)), expected="an interface of no compute port",
+                      evidence=[one.evidence, addresses.ROUTES])  # fmt: skip
+        else:
+            (apart if ways else silent).append(one)
+    if silent:
+        yield unknown(f"the way to {len(silent)} of {len(found)} network mounts is not known", found=_listed(silent),
+                      evidence=[silent[0].evidence], fix=_ASK)  # fmt: skip
+    if apart:
+        said = f"{len(apart)} network mounts are reached over no interface of the compute fabric"
+        yield passed(said, found=_listed(apart), evidence=[apart[0].evidence, addresses.ROUTES])  # fmt: skip
+
+
+def _listed(found: tuple[Storage, ...] | list[Storage]) -> str:
+    more = f" and {len(found) - 4} more" if len(found) > 4 else ""
+    return ", ".join(f"{one.kind} {one.source}" for one in found[:4]) + more
+
+
+def _ways(node: NodeFacts, storage: Storage) -> frozenset[str]:
+    """Return the interfaces that lead to the servers, with those below them; empty where any of them is not known."""
+    ways: set[str] = set()
+    for server in storage.servers:
+        names = _interfaces(node, server)
+        if not names:
+            return frozenset()
+        ways.update(below for name in names for below in _below(node, name))
+    return frozenset(ways)
+
+
+def _interfaces(node: NodeFacts, server: IpAddress) -> tuple[str, ...]:
+    """Return the interfaces that lead to an address; IPv6 without its routes, so only in the networks of this node."""
+    if not isinstance(server, IPv4Address):
+        return node.addresses.beside(server)
+    table = node.parsed(addresses.ROUTES, addresses.table)
+    return table.to(server, shortest=1) or node.addresses.beside(server) or table.to(server)
+
+
+def _below(node: NodeFacts, name: str) -> Iterator[str]:
+    """Yield an interface and what it is made of: the parent of a VLAN or partition, the links of a bond."""
+    yield name
+    try:
+        parent = node.parsed("file:/proc/net/vlan/config", vlans).get(name, (0, ""))[1]
+    except EvidenceError:
+        parent = ""
+    base = parent or name.partition(".")[0]
+    if base != name:
+        yield base
+    try:
+        yield from node.evidence.text(f"file:/sys/class/net/{base}/bonding/slaves").split()
+    except EvidenceError:
+        return

@@ -1,0 +1,1 @@
+"""Checks of a job's logs, benchmarks and traces."""

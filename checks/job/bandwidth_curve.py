@@ -1,0 +1,221 @@
+"""The curve of nccl-tests over message sizes, and which collectives were measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from preflight import facts
+from preflight.checks.job.benchmark_scale import DECLARE, levels, short
+from preflight.checks.job.nccl_tests import PERFORMANCE, no_report, over, reports, size_of, so_far, text_of
+from preflight.cluster import Site
+from preflight.facts import RunFacts
+from preflight.model import Finding, check, failed, passed, unknown, warned
+
+if TYPE_CHECKING:
+    from preflight.facts.nccl_curve import Point
+    from preflight.facts.nccl_tests import Report
+
+#: A collective of the smallest size over any fabric takes 10 to 100 us, over TCP some 100; a judgement.
+SLOW_FLOOR_US = 1000
+
+#: Shares of a good run's busbw. 0.90: nccl-tests itself calls a run FAILED below 0.9 of NCCL_TESTS_MIN_BW (common.cu).
+#: 0.75: with one of four rails gone three quarters are left.
+AS_BEFORE, FAR_BELOW = 0.90, 0.75
+#: Times a good run's latency; a judgement: over twice is another path or protocol, not the spread of two runs.
+LATER = 2.0
+
+MIB = 2**20
+
+
+@check(
+    "nccl-tests.curve",
+    title="Bandwidth rises with the message size, and latency is flat",
+    source=f"{PERFORMANCE}; 5 % between neighbouring sizes: ROCm cvs",
+    fix="Run the odd sizes alone with `-n 100`, then with NCCL_DEBUG=INFO: which algorithm and protocol changes there?",
+    answers=("NT-NCCL-4", "FP-LAT-4"),
+    scope="run",
+)
+def shape(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Compare each size of an nccl-tests run with its neighbours, and with the good run that the cluster file names.
+
+    A dip at one size is a wrong algorithm, a congested path or a retransmission; a job whose buckets have that size
+    runs at that bandwidth, however good the peak is.
+
+    Without a good run: bandwidth that falls by more than 5 % where the size grows, from 64 MiB on, warns; so do three
+    or more small messages that take three times as long as their like, and a latency floor above 1 ms. With one: below
+    0.90 of its curve at 1 MiB and more warns, below 0.75 fails; twice its latency warns. A sweep that ends while the
+    bandwidth still rises by 10 % for a doubling shows no plateau: *unknown*.
+
+    A false alarm: the size at which NCCL changes its algorithm; the same dip is in the good run then.
+    """
+    yield from no_report(run)
+    for key, name, report in reports(run):
+        points = facts.nccl_curve.curve(report.rows)
+        if len(points) < 3 or report.copies > 1 or report.nranks == 1:
+            message = (
+                f"{name}: {len(points)} sizes are no curve" if report.copies == 1 else f"{name}: several runs in one"
+            )
+            yield unknown(message, subject=name, evidence=[key], fix="sweep: -b 8 -e 8G -f 2")
+            continue
+        alone = list(_alone(run, key, name, points))
+        yield from (finding.about("NT-NCCL-4") for finding in alone)
+        if site.baseline:
+            yield _against(key, name, report, points, site).about("FP-LAT-4")
+
+
+def _alone(run: RunFacts, key: str, name: str, points: Sequence[Point]) -> Iterator[Finding]:
+    """Judge a curve by itself."""
+    found = facts.nccl_curve.dips(points)
+    if found:
+        deepest = max(found, key=lambda dip: dip.share)
+        yield warned(
+            f"{name}: busbw falls from {deepest.before.busbw:g} to {deepest.at.busbw:g} GB/s "
+            f"between {size_of(deepest.before.bytes)} and {size_of(deepest.at.bytes)}"
+            + (f", and at {len(found) - 1} more sizes" if len(found) > 1 else ""),
+            subject=name,
+            found=f"-{deepest.share:.0%}",
+            expected="no fall of more than 5 %",
+            evidence=[key],
+            quote=text_of(run, key, deepest.before.line, deepest.at.line),
+        )
+    odd, floor = facts.nccl_curve.spikes(points), facts.nccl_curve.floor_us(points)
+    if len(odd) >= 3:
+        yield warned(
+            f"{name}: {len(odd)} small messages take more than three times as long as the others: "
+            f"{', '.join(f'{size_of(p.bytes)} {p.time_us:g} us' for p in odd[:3])}",
+            subject=name,
+            evidence=[key],
+            quote=text_of(run, key, *(point.line for point in odd[:5])),
+        )
+    if floor is not None and floor > SLOW_FLOOR_US:
+        yield warned(
+            f"{name}: the smallest messages take {floor:.0f} us, expected tens of microseconds",
+            subject=name,
+            found=f"{floor:.0f} us",
+            expected=f"at most {SLOW_FLOOR_US} us",
+            evidence=[key],
+            fix="See nccl.transport: TCP, or a network that loses packets, makes such times.",
+        )
+    if found or len(odd) >= 3 or (floor is not None and floor > SLOW_FLOOR_US):
+        return
+    said = f"floor {floor:.1f} us, " if floor is not None else ""
+    if (more := facts.nccl_curve.rises(points)) is None or more > 0.10:
+        end = f"still rises by {more:.0%} for the last doubling" if more is not None else "has too few sizes"
+        message = f"{name}: {said}no dip, but the curve ends at {size_of(points[-1].bytes)} and {end}"
+        yield unknown(message, subject=name, evidence=[key], fix="run again up to larger messages: -e 16G")
+        return
+    message = f"{name}: {said}no dip, plateau at {points[-1].busbw:g} GB/s over {len(points)} sizes"
+    yield passed(message, subject=name, found=f"{points[-1].busbw:g} GB/s", evidence=[key])
+
+
+def _against(key: str, name: str, report: Report, points: Sequence[Point], site: Site) -> Finding:
+    """Judge a curve by that of a good run of the same collective on as many ranks."""
+    alike = [
+        good for good in site.baseline
+        if good.collective == report.collective and good.nranks == report.nranks and good.nnodes == report.nnodes
+    ]  # fmt: skip
+    if not alike or report.nranks is None:
+        message = f"{name}: the good runs are of other collectives or numbers of ranks"
+        return unknown(message, subject=name, evidence=[key], fix=f"add a run over {over(report)} to the baseline")
+    before = {point.bytes: point for point in facts.nccl_curve.curve(alike[-1].rows)}
+    pairs = [(before[point.bytes], point) for point in points if point.bytes in before]
+    large = [(old, new) for old, new in pairs if new.bytes >= MIB and old.busbw > 0]
+    if not large:
+        message = f"{name}: the good run has none of these sizes"
+        return unknown(message, subject=name, evidence=[key], fix="run with the same -b, -e and -f")
+    old, new = min(large, key=lambda pair: pair[1].busbw / pair[0].busbw)
+    share = new.busbw / old.busbw
+    source = f"the good run of {site.class_name}"
+    if share < AS_BEFORE:
+        say = failed if share < FAR_BELOW else warned
+        return say(
+            f"{name}: {new.busbw:g} GB/s at {size_of(new.bytes)}, {share:.2f} of the {old.busbw:g} of {source}",
+            subject=name,
+            found=f"{new.busbw:g} GB/s",
+            expected=f"at least {AS_BEFORE:g} of {old.busbw:g} GB/s",
+            evidence=[key],
+        )
+    now, then = facts.nccl_curve.floor_us(points), facts.nccl_curve.floor_us(list(before.values()))
+    if now is not None and then is not None and now > LATER * then:
+        return warned(
+            f"{name}: the smallest messages take {now:.1f} us, {then:.1f} in {source}",
+            subject=name,
+            found=f"{now:.1f} us",
+            expected=f"at most {LATER:g} x {then:.1f} us",
+            evidence=[key],
+        )
+    message = f"{name}: at least {share:.2f} of {source} at every one of {len(large)} sizes"
+    return passed(message, subject=name, found=f"{share:.2f}", evidence=[key])
+
+
+@check(
+    "nccl-tests.collectives",
+    title="AllReduce, AllGather, ReduceScatter and All-to-All were measured",
+    source=PERFORMANCE,
+    fix="run `all_gather_perf`, `reduce_scatter_perf` and `alltoall_perf` beside `all_reduce_perf`, to the same size",
+    answers=("PA-18", "PA-25", "FP-OBS-2", "GS-3"),
+    scope="run",
+    gating=False,
+)
+def collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Look for a whole nccl-tests run of each collective of training, at the scale of the job, and print its time.
+
+    Data parallel jobs reduce, sharded ones gather and scatter, mixtures of experts exchange all to all. A fabric that
+    was only measured with all_reduce, or inside one node, can still be slow for what the job does.
+
+    It passes for a run over at least as many GPUs as the job's: [class.NAME.model] gpus of the cluster file, else all
+    GPUs of the class's nodes; and up to messages of 256 MiB in a node, 1 GiB above it. A smaller run is unknown, and
+    so is any where nothing states the scale. Times in a node and above it (GS-3) take runs of each collective on one
+    node and on several. A collective that no whole run measured is unknown, one whose run failed warns; this gates no
+    job.
+
+    A false alarm: a job that needs only one of them.
+    """
+    yield from no_report(run)
+    if not run.nccl_tests:
+        return
+    best: dict[str, tuple[str, str, Point, Report]] = {}
+    broken: dict[str, str] = {}
+    for key, name, report in reports(run):
+        points = facts.nccl_curve.curve(report.rows)
+        if report.collective and report.status == "failed":
+            why = f"stopped: {report.failures[0].text[:120]}" if report.failures else so_far(report)
+            broken[report.collective] = f"{name}: its run did not come to a good end: {why}"
+        if report.collective and report.complete and points and report.copies == 1 and report.nranks != 1:
+            known = best.get(report.collective)
+            if known is None or _reach(report, points[-1]) >= _reach(known[3], known[2]):
+                best[report.collective] = (key, name, points[-1], report)
+    for items, wanted in (
+        (("PA-18", "FP-OBS-2"), "all_reduce"), (("PA-18",), "all_gather"), (("PA-18",), "reduce_scatter"),
+        (("PA-25",), "alltoall"),
+    ):  # fmt: skip
+        if wanted not in best and wanted in broken:
+            yield warned(broken[wanted], evidence=list(run.nccl_tests)).about(*items)
+            continue
+        if wanted not in best:
+            cure = f"run `{wanted}_perf` too, to the same size as the others"
+            yield unknown(f"{wanted}: not measured", evidence=list(run.nccl_tests), fix=cure).about(*items)
+            continue
+        key, name, point, report = best[wanted]
+        time = f"{point.time_us:g} us for {size_of(point.bytes)} over {over(report)}"
+        at: dict[str, Any] = {"subject": name, "found": f"{point.time_us:g} us", "evidence": [key]}
+        if why := short(report, site):
+            yield unknown(f"{name}: {time}; {why}", fix=DECLARE, **at).about(*items)
+        else:
+            yield passed(f"{name}: {time}", **at).about(*items)
+    yield _levels([report for _, _, report in reports(run)], list(run.nccl_tests)).about("GS-3")
+
+
+def _reach(report: Report, point: Point) -> tuple[int, int]:
+    """Return how far a run went: over how many ranks, up to which size."""
+    return report.nranks or 0, point.bytes
+
+
+def _levels(found: Sequence[Report], keys: Sequence[str]) -> Finding:
+    """State which collectives were measured in a node, and which above it."""
+    inside, above = levels(found)
+    lacks = [f"{where}: {', '.join(names)}" for where, names in (("in a node", inside), ("above it", above)) if names]
+    if lacks:
+        return unknown(f"not measured {'; '.join(lacks)}", evidence=keys, fix="run each on one node and on several")
+    return passed("all four collectives were measured in a node and above it", evidence=keys)

@@ -1,0 +1,63 @@
+"""Benchmarks held against the job's own layout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from preflight.checks.job.benchmark_scale import DECLARE, short
+from preflight.checks.job.nccl_tests import no_report, reports
+from preflight.cluster import Site
+from preflight.facts import RunFacts
+from preflight.model import Finding, check, passed, unknown, warned
+
+
+@check(
+    "nccl-tests.job-collectives",
+    title="The benchmark covers the collectives of the job",
+    source="PyTorch DDP: AllReduce; FSDP and ZeRO: AllGather and ReduceScatter; mixtures of experts: All-to-All",
+    fix="Run `all_gather_perf`, `reduce_scatter_perf` and `alltoall_perf` beside `all_reduce_perf`, as the job needs.",
+    answers=("PA-N1",),
+    scope="run",
+    gating=False,
+)
+def job_collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Compare the collectives that were measured whole with those that the declared model uses.
+
+    A fabric that was only measured with all_reduce may still be slow for what the job does: All-to-All loads the
+    spine, where all_reduce hardly goes.
+
+    Of the class's [class.NAME.model]: sharding "data" needs all_reduce, "fsdp" all_gather and reduce_scatter, experts
+    alltoall, tensor_ways above 1 all_reduce. One that was not measured to its end warns. Without a layout it is
+    unknown, and so it is where a run was smaller than the job (see nccl-tests.collectives).
+
+    A false alarm: a benchmark of another job's fabric, handed over by mistake.
+    """
+    yield from no_report(run)
+    if not run.nccl_tests:
+        return
+    keys = list(run.nccl_tests)
+    model = site.members.model
+    needed = {
+        "data": ["all_reduce"], "fsdp": ["all_gather", "reduce_scatter"], None: list[str](),
+    }[model.sharding]  # fmt: skip
+    needed += ["alltoall"] * (model.experts is not None) + ["all_reduce"] * ((model.tensor_ways or 1) > 1)
+    if not needed:
+        yield unknown("nothing says which collectives the job uses", evidence=keys,
+                      fix="say it in the cluster file: [class.NAME.model] sharding, experts, tensor_ways")  # fmt: skip
+        return
+    measured = {
+        report.collective: short(report, site)
+        for _, _, report in sorted(reports(run), key=lambda one: one[2].nranks or 0)
+        if report.collective and report.complete and report.rows and report.status != "failed"
+    }
+    lacks = [one for one in dict.fromkeys(needed) if one not in measured]
+    small = [f"{one} {measured[one]}" for one in dict.fromkeys(needed) if measured.get(one)]
+    found = ", ".join(sorted(measured)) or "none"
+    lead = f"the job uses {', '.join(dict.fromkeys(needed))}; measured to its end: {found}"
+    if lacks:
+        yield warned(f"{lead}; not measured: {', '.join(lacks)}", found=found,
+                     expected=", ".join(dict.fromkeys(needed)), evidence=keys)  # fmt: skip
+    elif small:
+        yield unknown(f"{lead}; {'; '.join(small)}", found=found, evidence=keys, fix=DECLARE)
+    else:
+        yield passed(lead, found=found, evidence=keys)

@@ -1,0 +1,69 @@
+"""Whether a benchmark's result can be compared later: what has to be kept with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from preflight.checks.job.nccl_tests import no_report, over, reports
+from preflight.cluster import Site
+from preflight.facts import RunFacts
+from preflight.facts.node import TOPO
+from preflight.facts.record import NEEDED, ambiguous, record
+from preflight.facts.versions import LIBRARIES
+from preflight.model import Finding, check, passed, unknown, warned
+
+_HAND_OVER = (
+    "Hand the evidence of its nodes over as well: `preflight check --hosts NODES --log FILE --json report.json`."
+)
+
+
+@check(
+    "nccl-tests.record",
+    title="A result is kept with the hardware and software that it was measured on",
+    source="the record that the tuning guide asks for: GPU model, driver, CUDA, NCCL, PyTorch, variables, topology",
+    fix=_HAND_OVER,
+    answers=("NT-REC-1",),
+    scope="run",
+    gating=False,
+)
+def kept(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Compare what is known of a result's nodes with what a result must be kept with.
+
+    A bandwidth of last month is worth nothing if nobody knows with which NCCL on which GPUs it was measured; then the
+    regression is argued about instead of found.
+
+    Needed are GPU model and number, driver, CUDA, NCCL, PyTorch, container image, NCCL variables and topology. It
+    passes where the nodes that the log names were asked as well, and all of it is in the report's ``record``; with
+    the log alone, without its list of GPUs, or where one of them is not known, it is unknown. "No PyTorch" and "no
+    image" count where preflight looked, so run it where the job runs: in its container. It warns where a node has
+    several versions of NCCL or PyTorch and the log does not say which one was taken.
+
+    A false alarm: images with several environments, where each job names its own.
+    """
+    yield from no_report(run)
+    for key, name, report in reports(run):
+        hosts = report.hosts
+        nodes = [node for host in hosts if (node := run.host(host)) is not None]
+        if report.nranks is None or not hosts:
+            yield unknown("the log does not list the GPUs that it was measured over, so neither their number nor their "
+                          "hosts are known", subject=name, evidence=[key],
+                          fix="keep the output whole, with its lines `#  Rank  0 … on HOST`")  # fmt: skip
+            continue
+        if len(nodes) < len(hosts):
+            said = f"the record is not complete: evidence is at hand of {len(nodes)} of the {len(hosts)} hosts"
+            yield unknown(said, subject=name, evidence=[key], fix=_HAND_OVER)
+            continue
+        records = [record(node) for node in nodes]
+        if missing := sorted({name for one in records for name in NEEDED if name not in one}):
+            yield unknown(f"not known of all its nodes: {', '.join(missing)}", subject=name, evidence=[key, TOPO])
+            continue
+        several = {name: versions for node in nodes for name, versions in ambiguous(node)}
+        if report.nccl_version is not None:
+            several.pop("NCCL", None)
+        for name, versions in several.items():
+            yield warned(f"{name} is there in several versions, and the log does not say which was taken: {versions}",
+                         subject=name, found=versions, expected="one version", evidence=[key, LIBRARIES])  # fmt: skip
+        if not several:
+            said = "; ".join(f"{name} {value}" for name, value in records[0].items())
+            where = f"measured over {over(report)}, kept with the record of {len(nodes)} nodes"
+            yield passed(f"{where}: {said}", subject=name, evidence=[key])

@@ -1,0 +1,54 @@
+"""The scale that a benchmark ran at, held against the scale that its answer is wanted for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os.path import basename
+from typing import TYPE_CHECKING
+
+from preflight.checks.job.nccl_tests import GIB, MIB, over, size_of
+from preflight.cluster import Site
+
+if TYPE_CHECKING:
+    from preflight.facts.nccl_tests import Report
+
+DECLARE = "declare the job in the cluster file: [class.NAME.model] gpus = ..., then run nccl-tests over as many"
+
+#: The four collectives of training.
+ALL = ("all_reduce", "all_gather", "reduce_scatter", "alltoall")
+
+
+def wanted(site: Site) -> tuple[int, str] | None:
+    """Return over how many GPUs the job runs, and where that stands: the job's own number, else all GPUs of the class.
+
+    None where nothing gives it.
+    """
+    place = f"{basename(site.path)} class.{site.class_name}"
+    if site.members.model.gpus is not None:
+        return site.members.model.gpus, f"{place}.model.gpus"
+    nodes, gpus = site.members.nodes, site.gpus.value
+    return (len(nodes) * gpus, f"{place}: {len(nodes)} nodes of {gpus}") if nodes and gpus else None
+
+
+def short(report: Report, site: Site) -> str:
+    """Return why a whole run does not answer for the job; empty where it does."""
+    scale = wanted(site)
+    if report.groups > 1:
+        return f"measured over {over(report)}, in {report.groups} communicators side by side: none spans them all"
+    if report.nranks is None:
+        return "over how many GPUs is not in the log"
+    if scale is None:
+        return f"measured over {over(report)}; nothing states over how many the job runs"
+    if report.nranks < scale[0]:
+        return f"measured over {over(report)}; the job runs over {scale[0]} ({scale[1]})"
+    least = GIB if (report.nnodes or 1) > 1 else 256 * MIB
+    largest = max((row.bytes for row in report.rows), default=0)
+    return f"largest message {size_of(largest)}, less than {size_of(least)}" if largest < least else ""
+
+
+def levels(reports: Sequence[Report]) -> tuple[list[str], list[str]]:
+    """Return the collectives that were not measured inside a node, and those that were not measured above it."""
+    whole = [one for one in reports if one.complete and one.copies == 1 and one.groups == 1 and one.nranks != 1]
+    inside = {one.collective for one in whole if one.nnodes == 1}
+    above = {one.collective for one in whole if one.nnodes is not None and one.nnodes > 1}
+    return [one for one in ALL if one not in inside], [one for one in ALL if one not in above]

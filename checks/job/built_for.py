@@ -1,0 +1,88 @@
+"""A run's logs: whether the driver runs the CUDA that the job's NCCL was built for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from preflight.checks.job.transport import cited, no_nccl
+from preflight.cluster import Site
+from preflight.evidence import EvidenceError
+from preflight.facts import RunFacts
+from preflight.facts.compatibility import GUIDE, OLDEST_DRIVER, driver_version, runs
+from preflight.model import Finding, check, failed, passed, unknown, warned
+
+if TYPE_CHECKING:
+    from preflight.facts.nccl_log import NcclLog
+
+_VERSION = "set NCCL_DEBUG=INFO in the job: its first lines name both versions"
+
+
+@check(
+    "nccl.built-for",
+    title="The driver runs the CUDA that the job's NCCL was built for",
+    source=f"{GUIDE}; lines `NCCL version 2.21.5+cuda12.4` and `cudaDriverVersion 12040`, NCCL 2.3 … 2.30",
+    fix="`nvidia-smi` prints the CUDA of the driver: install one of NCCL's major version, or use an older image.",
+    answers=("PA-03",),
+    scope="run",
+    gating=False,  # of a job that has run
+)
+def built_for(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Compare the CUDA that NCCL was built for, by a job's log, with the CUDA of the driver that the log names.
+
+    A job brings NCCL in its image. Built for a newer major version of CUDA than the driver knows, its first call ends
+    with "CUDA driver version is insufficient for CUDA runtime version", on each node whose driver is older.
+
+    Within one major version any minor version runs, and an older major version runs as well. A newer one fails; it
+    warns where the log names several drivers and only some are too old. Where the log names no driver, those of its
+    hosts count, if their evidence is at hand: one that is too old warns, as the image may bring a libcuda of its own
+    (cuda-compat). A log that does not name NCCL's CUDA is unknown; RCCL's is not judged.
+
+    A false alarm: one log of several jobs, of which each ran on its own nodes.
+    """
+    yield from no_nccl(run)
+    for key, log in run.nccl_logs.items():
+        yield _of_log(run, key, log)
+
+
+def _of_log(run: RunFacts, key: str, log: NcclLog) -> Finding:
+    name = key.removeprefix("log:")
+    at: dict[str, Any] = {"subject": name, "evidence": [key]}
+    if not log.built_for:
+        return unknown(f"{name}: the log does not name the CUDA that NCCL was built for", fix=_VERSION, **at)
+    newest = max(log.built_for, key=lambda one: _numbers(one.name))
+    wanted, said = _numbers(newest.name)[0], f"{name}: NCCL is built for CUDA {newest.name}"
+    if not log.cuda_drivers:
+        return _by_hosts(run, log, wanted, said, at)
+    drivers = ", ".join(sorted(log.cuda_drivers, key=_numbers))
+    old = [one for one in log.cuda_drivers if _numbers(one)[0] < wanted]
+    if not old:
+        return passed(f"{said}, and the driver runs CUDA {drivers}", found=f"CUDA {drivers}", **at)
+    at |= {"found": f"drivers of CUDA {drivers}", "expected": f"CUDA {wanted} or newer", "quote": cited(newest.first)}
+    if len(old) == len(log.cuda_drivers):
+        return failed(f"{said}, and the driver runs CUDA {drivers} at most", **at)
+    return warned(f"{said}, and only some drivers run it: the log names CUDA {drivers}", **at)
+
+
+def _by_hosts(run: RunFacts, log: NcclLog, wanted: int, said: str, at: dict[str, Any]) -> Finding:
+    """Judge by the drivers of the log's hosts, where it names none."""
+    fits: dict[str, bool | None] = {}
+    for node in (run.host(host) for host in log.hosts):
+        try:
+            if node is not None:
+                fits[f"{node.node} {node.driver.version}"] = runs(driver_version(node.driver.version), wanted)
+        except (EvidenceError, ValueError):
+            continue
+    old = [driver for driver, fit in fits.items() if fit is False]
+    if old:
+        least = ".".join(f"{part:02d}" for part in OLDEST_DRIVER[wanted])
+        return warned(f"{said}, and the driver of {len(old)} of {len(log.hosts)} hosts is older: {', '.join(old[:4])}",
+                      found=", ".join(old[:4]), expected=f"driver {least} or newer, or cuda-compat in the image",
+                      **at)  # fmt: skip
+    if not log.hosts or len(fits) < len(log.hosts) or None in fits.values():
+        return unknown(f"{said}, and the log does not name the CUDA of the driver", fix=_VERSION, **at)
+    return passed(f"{said}, and the drivers of all {len(fits)} hosts run it", found=", ".join(list(fits)[:4]), **at)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))

@@ -1,0 +1,236 @@
+"""The bandwidth that nccl-tests measured, held against what the hardware allows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from preflight import facts
+from preflight.checks.job.benchmark_scale import short
+from preflight.checks.job.nccl_tests import GIB, MIB, no_report, over, reports, size_of, so_far, text_of
+from preflight.cluster import Site
+from preflight.facts import RunFacts
+from preflight.hardware import PARTS, Gpu, Part
+from preflight.lean import replace
+from preflight.model import Finding, Status, check, compare, failed, passed, unknown, warned
+from preflight.roofline.collectives import SOURCE, Roofline, roofline
+from preflight.roofline.machine import Machine, gpu_named, machine_of, switches_reduce
+from preflight.roofline.verdict import Judged, judge, proof
+
+if TYPE_CHECKING:
+    from preflight.facts.nccl_tests import Best, Report
+
+
+@check(
+    "nccl-tests.busbw",
+    title="nccl-tests reaches the bus bandwidth of this hardware",
+    source=f"{SOURCE}; a floor in the cluster file comes first",
+    fix="`preflight check --log FILE`: nccl.transport, nccl.gpudirect-rdma; then compare clocks, NVLink, HCAs "
+    "with a good node.",
+    answers=("NT-NCCL-3", "GS-3", "PA-25"),
+    scope="run",
+)
+def busbw(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Compare the best bus bandwidth of large messages with what the hardware allows, GB/s.
+
+    All ranks wait for the slowest path: one rail or NVLink that runs at half its rate halves the
+    collective, and every training step is that much longer.
+
+    The best row is taken, out of place or in place; the printed average takes in tiny sizes and is another number.
+    A floor of the cluster file decides for all_reduce. Else at least 0.90 of what such machines customarily reach
+    passes, from 0.75 on it warns, below it fails; where NICs or the part are only assumed, it warns. More than the
+    wires allow is *impossible*, and the labels are to be checked. NVLink SHARP is reckoned with only for types and
+    operations that NVSwitches reduce. Too small messages, and fewer GPUs than the node has, are no measure.
+
+    A false alarm: an algorithm or transport that was pinned on purpose, with NCCL_ALGO or NCCL_NET.
+    """
+    yield from no_report(run)
+    for key, name, report in reports(run):
+        finding = _busbw(run, key, name, report, site)
+        best = report.best()
+        quote = text_of(run, key, best.row.line) if best else ""
+        large = finding.status is not Status.PASS or not short(report, site)
+        items = ("NT-NCCL-3", "GS-3", "PA-25") if report.collective == "alltoall" and large else ("NT-NCCL-3", "GS-3")
+        yield replace(finding, subject=name, evidence=(key,), quote=finding.quote or quote, answers=items)
+
+
+def _busbw(run: RunFacts, key: str, name: str, report: Report, site: Site) -> Finding:
+    if report.average_ok is False:
+        return failed(
+            f"{name}: printed average {report.average_busbw_gbytes_s:g} GB/s, below NCCL_TESTS_MIN_BW",
+            found=f"{report.average_busbw_gbytes_s:g} GB/s, mean over all sizes",
+            expected="the run's own NCCL_TESTS_MIN_BW",
+        )
+    if not report.complete:
+        return unknown(f"{name}: the run did not finish: {so_far(report)}", fix="run it to its end")
+    if report.copies > 1 or report.nranks == 1:
+        each = "one rank" if report.nranks == 1 else f"{report.nranks} ranks"
+        runs = f"{report.copies} runs of {each} each" if report.copies > 1 else "one rank"
+        moved = "no data moved between GPUs" if report.nranks == 1 else "not one run over all of them"
+        message = f"{name}: {runs}: {moved}"
+        return unknown(message, fix="under mpirun, build nccl-tests with MPI=1; else give -g the number of GPUs")
+    nranks = report.nranks if report.groups == 1 else None
+    if wrong := facts.nccl_collective.contradictions(report.rows, report.collective, nranks):
+        return unknown(f"{name}: the columns contradict each other: {wrong[0]}", fix="look at the output itself")
+    built = machine(report, site, run, key)
+    roof = roofline(report.collective or "", built, report.nnodes or 1) if isinstance(built, Machine) else None
+    floor_bytes = roof.smallest if roof else GIB if report.nnodes is not None and report.nnodes > 1 else 256 * MIB
+    best = report.best(floor_bytes)
+    if best is None:
+        largest = max((row.bytes for row in report.rows), default=0)
+        message = f"{name}: largest message {size_of(largest)}, expected at least {size_of(floor_bytes)}"
+        return unknown(message, fix=f"run again with -b 8 -e {max(8 * GIB, floor_bytes) // GIB}G -f 2")
+    return _judged(run, key, name, report, site, best, built, roof)
+
+
+def _judged(
+    run: RunFacts, key: str, name: str, report: Report, site: Site, best: Best, built: Machine | str,
+    roof: Roofline | None,
+) -> Finding:  # fmt: skip
+    found = f"{best.busbw_gbytes_s:g} GB/s"
+    what = f"{name}: best busbw at {size_of(best.row.bytes)} over {over(report)}"
+    floor = site.threshold("all_reduce_busbw_gbytes_s")
+    judged = judge(best.busbw_gbytes_s, roof, built) if roof is not None and isinstance(built, Machine) else None
+    if judged is not None and roof is not None and judged.word == "impossible":
+        return unknown(
+            f"{what}: found {found}, and {roof.limit:.0f} is all that the wires allow: impossible, check the labels",
+            found=found,
+            expected=f"at most {roof.limit:.0f} GB/s ({_line(roof)})",
+            fix="check the number of GPUs and NICs, their rates, and what was pasted: ports.rate_gbps, hcas, part",
+        )
+    unfit = _unfit(report, site)
+    if floor.value is not None and report.collective == "all_reduce" and not unfit:
+        if roof is not None and floor.value > roof.limit:
+            message = f"{what}: found {found}; the floor {floor.value:g} is above the {roof.limit:.0f} that wires allow"
+            return unknown(message, found=found, fix=f"correct it in the cluster file: {floor.key} = ...")
+        finding = compare(best.busbw_gbytes_s, floor, what=what, at_least=True, unit="GB/s")
+        if judged is None or roof is None:
+            return finding
+        message = f"{finding.message}; {_ratio(judged, roof)}"
+        return replace(finding, message=message, quote=_figures(report, best, roof))
+    if judged is None or roof is None or not isinstance(built, Machine) or unfit:
+        why = unfit or (f" ({built})" if isinstance(built, str) else f" of {report.collective} here")
+        message = f"{what}: found {found}, nothing says what to expect{why}"
+        return unknown(message, found=found, fix=f"say it in the cluster file: {floor.key} = ...")
+    assumed = "" if roof.nics is None or _certain(site, report) else "; NICs are assumed: say hcas and ports.rate_gbps"
+    expected = f"about {roof.customary:.0f} GB/s ({_line(roof)}{assumed})"
+    if judged.word == "as expected":
+        message = f"{what}: {found}, as expected: {_ratio(judged, roof)}{proof(best.busbw_gbytes_s, roof, built)}"
+        finding = passed(message, found=found)
+        return replace(finding, expected=expected)
+    causes = [*_causes_in_log(run, key), *judged.causes]
+    say = failed if judged.fails and _certain(site, report) else warned
+    return say(
+        f"{what}: found {found}, expected about {roof.customary:.0f}: degraded, {_ratio(judged, roof)}; "
+        f"likely: {causes[0]}",
+        found=found,
+        expected=expected,
+        fix="In this order: " + "; ".join(causes) + ".",
+        quote=_figures(report, best, roof),
+    )
+
+
+def _ratio(judged: Judged, roof: Roofline) -> str:
+    line = f"line rate {roof.wire.line:.0f} GB/s, bound by {roof.wire.name}"
+    return f"{judged.ratio:.3g} of {roof.customary:.0f} GB/s, {line}"
+
+
+def _line(roof: Roofline) -> str:
+    return f"bound by {roof.wire.name}, line rate {roof.wire.line:.0f} GB/s, possible {roof.limit:.0f} GB/s"
+
+
+def _figures(report: Report, best: Best, roof: Roofline) -> str:
+    """Say how long each of the largest sizes took, and how long it customarily takes."""
+    wanted = facts.nccl_collective.factor(roof.collective, roof.ranks)
+    if wanted is None:
+        return ""
+    said = [f"line {best.row.line} is the best; customary times for {roof.wire.name}:"]
+    for point in facts.nccl_curve.curve(report.rows)[-6:]:
+        usual = roof.seconds(point.bytes, wanted) * 1e6
+        said.append(f"{size_of(point.bytes)} in {point.time_us:g} us, customary {usual:.0f} us")
+    return "\n".join(said)
+
+
+def _certain(site: Site, report: Report) -> bool:
+    """Whether the part was recognised or declared, and so were the NICs of a run over several nodes."""
+    if site.part is None:
+        return False
+    if report.nnodes == 1:
+        return True
+    declared = site.members.ports
+    return declared.rate_gbps is not None and (site.hcas.value is not None or declared.compute is not None)
+
+
+def _unfit(report: Report, site: Site) -> str:
+    """Say why no expectation is one for this run; empty where it is."""
+    gpus = site.gpus.value
+    if report.collective is None:
+        return " of a collective that is not named"
+    if report.groups > 1:
+        return f" of {report.groups} communicators side by side"
+    if report.nnodes is None or report.nranks is None:
+        return " of a run whose list of devices is not here"
+    if gpus is not None and report.nranks != gpus * report.nnodes:
+        return f" of {report.nranks} GPUs where {report.nnodes} x {gpus} would be all"
+    return ""
+
+
+def machine(report: Report, site: Site, run: RunFacts, key: str) -> Machine | str:
+    """Return the machine that a run was on, or why it is not known.
+
+    The cluster file and the node's part come first; else the name that CUDA gives the GPU, for whole boards.
+    """
+    ranks, nodes = report.nranks, report.nnodes
+    if not ranks or not nodes or ranks % nodes:
+        return "the list of devices is not here, or its nodes are not alike"
+    part, gpus = site.part, ranks // nodes
+    if part is None:
+        gpu = gpu_named(report.device_names[0]) if len(report.device_names) == 1 else None
+        part = _board(gpu, gpus) if gpu is not None else None
+    if part is None:
+        return "the part is not known: say part = ... in the cluster file"
+    nics = nics_of(site, gpus)
+    rate = site.rate_of_each(nics or 0, gpus).value
+    built = machine_of(part, gpus, nics if rate is not None else None, rate)
+    if built is None:
+        return f"{part.name}: NVLink does not join its GPUs, there is no model for it"
+    if nodes > 1 and built.node_nics is None and built.domain == built.gpus:
+        return "the NICs are not known: say hcas = ... and ports.rate_gbps = ... in the cluster file"
+    sharp = site.members.tree.sharp
+    if sharp is None and site.link_layer.value == "Ethernet":
+        sharp = False
+    log = run.nccl_logs.get(key)
+    pinned = log.variable("NCCL_ALGO") if log is not None else None
+    ring = pinned is not None and pinned.value.strip(". ").lower() in ("ring", "allreduce:ring")
+    in_switch = any(switches_reduce(row.dtype, row.redop) for row in report.rows)
+    return replace(built, sharp=sharp, nvls=False if ring or not in_switch else None)
+
+
+def nics_of(site: Site, gpus: int | None) -> int | None:
+    """Return the NICs of a node on the compute fabric; customary for a known part is one for each GPU."""
+    if site.hcas.value is not None:
+        return int(site.hcas.value)
+    if site.members.ports.compute is not None:
+        return len(site.members.ports.compute)
+    return gpus if site.part is not None else None
+
+
+def _board(gpu: Gpu, gpus: int) -> Part | None:
+    """Return the part of so many GPUs of a model; None where that may be some of the GPUs of a larger board."""
+    return next((part for part in PARTS if part.gpu is gpu and part.gpus == gpus and part.nvswitch), None)
+
+
+def _causes_in_log(run: RunFacts, key: str) -> Iterator[str]:
+    """Yield what the run's own log says of a slow transport; that beats any guess from a figure."""
+    if (log := run.nccl_logs.get(key)) is None:
+        return
+    if any(facts.nccl_log.is_tcp(network) for network in log.network_names):
+        yield "TCP sockets carry the traffic, as the log of this run shows (nccl.transport)"
+    elif log.channels and all(channel.gpudirect is False for channel in log.channels):
+        yield "no channel uses GPUDirect RDMA, as the log of this run shows (nccl.gpudirect-rdma)"
+    off = log.variable("NCCL_NVLS_ENABLE")
+    if off is not None and off.value.strip(". ") == "0":
+        yield "NCCL_NVLS_ENABLE=0, as the log of this run shows"
+    blocked = log.variable("NCCL_P2P_DISABLE")
+    if blocked is not None and blocked.value.strip(". ") == "1":
+        yield "NCCL_P2P_DISABLE=1, as the log of this run shows"

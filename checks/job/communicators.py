@@ -1,0 +1,176 @@
+"""A run's logs: what the job makes of NCCL: communicators made again, buffers registered, sums in the network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from preflight.checks.job.transport import no_nccl
+from preflight.cluster import Site
+from preflight.facts import RunFacts
+from preflight.model import Finding, check, passed, skipped, unknown, warned
+
+if TYPE_CHECKING:
+    from preflight.facts.nccl_log import NcclLog
+
+USER_GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage"
+
+#: Communicators of one size that one rank sets up; data, tensor, pipeline, context and expert groups are a dozen.
+MANY = 100
+
+#: How the rdma-sharp plug-in calls itself.
+_SHARP = ("sharp", "ibext")
+
+
+@check(
+    "nccl.communicators",
+    title="Communicators are made once and used again",
+    source=f"{USER_GUIDE}/communicators.html; more than 100 of one size by one rank: a judgement",
+    fix="Make process groups before the loop: look for `new_group` and `init_process_group` inside it.",
+    answers=("NT-COM-1",),
+    scope="run",
+    gating=False,
+)
+def communicators(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Count how many communicators of one size a rank sets up.
+
+    Each takes seconds on a large job, and memory on every GPU: made anew in each step, the job does little else.
+
+    More than 100 of one size by one rank warn: no layout of parallel groups needs so many. A log that begins after
+    the start of the job, or that shows no communicator set up, is unknown.
+
+    A false alarm: one log of many jobs, one after another.
+    """
+    yield from no_nccl(run)
+    for key, log in run.nccl_logs.items():
+        name = key.removeprefix("log:")
+        if not any(one.complete for one in log.communicators):
+            yield unknown(f"{name}: no line tells of a communicator set up", subject=name, evidence=[key],
+                          fix="run with NCCL_DEBUG=INFO, and keep the log from its start")  # fmt: skip
+            continue
+        most = max(log.communicators, key=lambda one: one.most_by_one)
+        said = f"{name}: at most {most.most_by_one} communicators of one size by one rank ({most.nranks} ranks)"
+        if most.most_by_one > MANY:
+            yield warned(said, subject=name, found=most.most_by_one, expected=f"at most {MANY}", evidence=[key])
+        else:
+            yield passed(said, subject=name, found=most.most_by_one, evidence=[key])
+
+
+@check(
+    "nccl.buffers",
+    title="User buffers are registered by all ranks or by none",
+    source=f"{USER_GUIDE}/bufferreg.html: all ranks must register; lines of NCCL 2.19 … 2.30",
+    fix="Register on every rank: the same NCCL_LOCAL_REGISTER, the same allocator (`ncclMemAlloc`), the same code.",
+    answers=("NT-COM-2",),
+    scope="run",
+    gating=False,
+)
+def buffers(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Compare the number of processes that register buffers with the number that set up a communicator.
+
+    Where one rank has not registered its buffer all fall back to copies, or, with NVLink SHARP, wait for each other.
+
+    Some but not all warn. NCCL tells of it with NCCL_DEBUG_SUBSYS=REG (or ALL) only: without these lines nothing is
+    known, unless the log says that the subsystem was on.
+
+    A false alarm: a log that lacks the lines of some ranks.
+    """
+    yield from no_nccl(run)
+    for key, log in run.nccl_logs.items():
+        at: dict[str, Any] = {"subject": key.removeprefix("log:"), "evidence": [key]}
+        name = at["subject"]
+        told = log.variable("NCCL_DEBUG_SUBSYS")
+        on = told is not None and any(word in ("REG", "ALL") for word in told.value.upper().split(","))
+        if log.registering and log.registering < log.processes:
+            yield warned(f"{name}: {log.registering} of {log.processes} processes register buffers",
+                         found=log.registering, expected=f"{log.processes}, or none", **at)  # fmt: skip
+        elif log.registering or (on and log.processes):
+            which = "all" if log.registering else "none"
+            yield passed(f"{name}: {which} of {log.processes} processes register buffers", found=which, **at)
+        else:
+            yield unknown(f"{name}: nothing in it tells of registered buffers",
+                          fix="run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,REG", **at)  # fmt: skip
+
+
+@check(
+    "nccl.in-network",
+    title="Sums are made in the network: SHARP over InfiniBand, NVLink SHARP in a node",
+    source="NVIDIA SHARP user manual; nccl-rdma-sharp-plugins; lines of NCCL 2.17 … 2.30",
+    fix="SHARP: the plug-in (`libnccl-net.so` of HPC-X), sharp_am, NCCL_COLLNET_ENABLE=1. NVLS: unset its variable.",
+    answers=("NT-SHP-2", "NT-SHP-3", "NT-SHP-4"),
+    scope="run",
+    gating=False,
+)
+def in_network(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Look in the log for the SHARP plug-in, and for channels of CollNet or NVLS in use.
+
+    Sums that are made in the switches cross each link once instead of twice; where they were bought and are not used
+    nothing says so.
+
+    A communicator that SHARP was set up for shows that the aggregation manager answers; an error of its library warns.
+    SHARP that is asked for (NCCL_COLLNET_ENABLE=1) and whose plug-in is not loaded, or of which no channel shows,
+    warns; so does NVLS that the GPUs support and that was switched off. Without either being asked for or supported
+    there is nothing to judge.
+
+    A false alarm: a log without the channels (NCCL_DEBUG_SUBSYS=INIT only); then it is unknown.
+    """
+    yield from no_nccl(run)
+    for key, log in run.nccl_logs.items():
+        at: dict[str, Any] = {"subject": key.removeprefix("log:"), "evidence": [key]}
+        yield _plugin(log, at).about("NT-SHP-3")
+        yield _used(log, at).about("NT-SHP-4")
+        if granted := _granted(log, at):
+            yield granted.about("NT-SHP-2")
+
+
+def _asked(log: NcclLog) -> bool:
+    told = log.variable("NCCL_COLLNET_ENABLE")
+    return told is not None and told.value.strip() == "1"
+
+
+def _plugin(log: NcclLog, at: dict[str, Any]) -> Finding:
+    name = at["subject"]
+    loaded = [one.name or "" for one in log.plugins if one.state == "loaded"]
+    sharp = [one for one in loaded if any(word in one.casefold() for word in _SHARP)]
+    if sharp or log.collnet or any(device.sharp for device in log.ib_devices):
+        which = sharp[0] if sharp else "its devices show it"
+        return passed(f"{name}: the SHARP plug-in is loaded ({which})", found="loaded", **at)
+    lacks = [one for one in log.plugins if one.state in ("not found", "failed", "unsupported", "internal")]
+    if _asked(log) and lacks:
+        return warned(f"{name}: NCCL_COLLNET_ENABLE=1 asks for SHARP, and its plug-in is not loaded: {lacks[0].state}",
+                      found=lacks[0].state, expected="loaded", quote=str(lacks[0].first), **at)  # fmt: skip
+    if not _asked(log):
+        return skipped(f"{name}: SHARP is not asked for", **at)
+    return unknown(f"{name}: no line tells of a plug-in", fix="run with NCCL_DEBUG=INFO", **at)
+
+
+def _granted(log: NcclLog, at: dict[str, Any]) -> Finding | None:
+    """Say whether the aggregation manager gave the job its trees; None where the log shows no job that wanted any.
+
+    The library asks the manager when a communicator is set up, so what it set up was granted.
+    """
+    name = at["subject"]
+    if refused := next((one for one in log.failures if one.id == "sharp_failed"), None):
+        return warned(f"{name}: SHARP was asked for and not granted", found=refused.line.text, quote=str(refused.line),
+                      expected="trees of the aggregation manager (sharp_am)", **at)  # fmt: skip
+    if log.collnet:
+        return passed(f"{name}: the aggregation manager granted SHARP", found=log.collnet[0].name, **at)
+    return None
+
+
+def _used(log: NcclLog, at: dict[str, Any]) -> Finding:
+    name = at["subject"]
+    used = [what for what, here in (("SHARP (CollNet)", bool(log.collnet)), ("NVLS", log.nvls is not None)) if here]
+    if used:
+        return passed(f"{name}: in use: {', '.join(used)}", found=", ".join(used), **at)
+    off = log.variable("NCCL_NVLS_ENABLE")
+    if _asked(log) and (log.channels or log.channel_counts is not None):
+        return warned(f"{name}: NCCL_COLLNET_ENABLE=1 asks for SHARP, and no channel uses it", found="no channel",
+                      expected="CollNet channels", **at)  # fmt: skip
+    if log.nvls_support and off is not None and off.value.strip() == "0":
+        return warned(f"{name}: the GPUs support NVLS, and NCCL_NVLS_ENABLE=0 switches it off", found="off",
+                      expected="in use", quote=str(off.first), **at)  # fmt: skip
+    if log.nvls_support is False and not _asked(log):
+        return skipped(f"{name}: the GPUs have no NVLS, and SHARP is not asked for", **at)
+    return unknown(f"{name}: neither SHARP nor NVLS shows in use",
+                   fix="run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH,ENV", **at)  # fmt: skip

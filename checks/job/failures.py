@@ -1,0 +1,111 @@
+"""A run's logs: what went wrong, the root cause before its echoes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from preflight import facts
+from preflight.checks.job.cause import Group, contradictions, grouped, of_log, witness
+from preflight.checks.job.transport import no_nccl
+from preflight.cluster import Site
+from preflight.facts import RunFacts
+from preflight.model import Finding, check, failed, passed, warned
+
+if TYPE_CHECKING:
+    from preflight.facts.nccl_log import Failure, NcclLog
+
+#: Failures of one log that are told one by one; those of a large job repeat each other.
+_TOLD = 5
+
+#: What other checks tell, with its cause: of a fallback nccl.transport, of staging nccl.gpudirect-rdma. They stand
+#: among the failures only where that is what the traffic does; a device that cannot be opened costs a rail by itself.
+_ELSEWHERE = ("ib_no_device_tcp_fallback", "ibverbs_missing", "gdr_disabled_capability")
+
+
+@check(
+    "nccl.failures",
+    title="The log holds no failure of NCCL or of what it rests on",
+    source="signatures in preflight/facts/nccl_log/signatures.toml, each with its origin; NCCL 2.4 … 2.30",
+    fix="Cure the earliest first: later ones are often its echoes. `preflight check --hosts NODES --log FILE` "
+    "finds its cause.",
+    scope="run",
+)
+def failures(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Look for known failures in each log, the earliest cause first, without the echoes that it has on other ranks.
+
+    One rank dies of its own cause; a thousand others then report a closed connection or a time-out, and it is those
+    that are at the end of the log, where everybody looks.
+
+    What stops or hangs a job fails, what makes it slower warns. A warning of NCCL that no signature knows warns as
+    well. A log without a warning says only that NCCL wrote none: WARN lines need NCCL_DEBUG=WARN or more.
+
+    Of the network's failures the cause is told where the evidence of the host shows it: locked memory that is limited,
+    an unusable row of the GID table, no route to the peer, a plug-in that is missing, no way to GPU memory, ACS or an
+    IOMMU that translates. A likely cause is one that has this effect among others. Where the log states what the node
+    denies, the cause is unknown.
+
+    A false alarm: the end of a job that was cancelled; its ranks complain of each other, and nothing came before.
+    """
+    yield from no_nccl(run)
+    for key, log in run.nccl_logs.items():
+        elsewhere = _elsewhere(log)
+        mine = [failure for failure in log.failures if failure.id not in elsewhere]
+        found = [failure for failure in mine if not failure.echo] or mine[:1]
+        for failure in found[:_TOLD]:
+            groups = _causes(run, log, failure)
+            echoes = sum(one.echo for one in log.failures) if failure is found[0] else 0
+            yield _finding(failure, key, echoes, next((group for group in groups if group.agreed), None))
+            yield from contradictions(groups, key, failure.id)
+        if not found:
+            yield _clean(log, key, less=len(log.failures))
+
+
+def _elsewhere(log: NcclLog) -> tuple[str, ...]:
+    """Return the failures that other checks tell of this log."""
+    shut = any(failure.id == "ib_no_device_tcp_fallback" for failure in log.failures)
+    return (*_ELSEWHERE, "ib_unable_open_device") if shut else _ELSEWHERE
+
+
+def _causes(run: RunFacts, log: NcclLog, failure: Failure) -> list[Group]:
+    """Ask the nodes of the hosts that report a failure what lies behind it."""
+    hosts = [said for said in of_log(log) if said.host in failure.hosts]
+    return grouped(run, hosts, lambda said, node: facts.nccl_cause.of_failure(failure, said, node))
+
+
+def _finding(failure: Failure, key: str, echoes: int, group: Group | None) -> Finding:
+    say = failed if failure.severity == "fatal" else warned
+    where = f" on {failure.host}" if failure.host else ""
+    rank = f", rank {failure.rank}" if failure.rank is not None else ""
+    times = f", {failure.count} lines" if failure.count > 1 else ""
+    echo = f"; {echoes} other kinds of failure follow from it" if echoes else ""
+    cause, cures = "", failure.remedy
+    if group and group.cause:
+        likely = "likely " if group.cause.proof is facts.nccl_cause.Proof.LIKELY else ""
+        cause = f"; {likely}cause on {group.named}: {group.cause.says}"
+        cures = (group.cause.kind.fix,)
+    return say(
+        f"{key.removeprefix('log:')}:{failure.line.number}{where}{rank}{times}: {failure.line.message[:200]}"
+        f"{echo}{cause}",
+        subject=failure.id,
+        found=failure.id,
+        evidence=[key],
+        why="; ".join(failure.cause),
+        fix=_steps(cures, failure.collect[:3]),
+        quote="\n".join(text for text in (str(failure.line), witness(group) if group else "") if text),
+    )
+
+
+def _steps(cures: Sequence[str], collect: Sequence[str]) -> str:
+    """Say what to do, and what to look at then; without a full stop, which somebody would copy with the command."""
+    look = [f"then look at {', '.join(collect)}"] if collect else []
+    return "; ".join((*(cure.removesuffix(".") for cure in cures), *look))
+
+
+def _clean(log: NcclLog, key: str, less: int) -> Finding:
+    name = key.removeprefix("log:")
+    but = " but what nccl.transport and nccl.gpudirect-rdma tell" if less else ""
+    told = {one.line.message for one in (*log.failures, *log.hints)}
+    unknown = [line for line in log.warnings if line.message not in told]
+    also = f"; a warning of unknown meaning on line {unknown[0].number}: {unknown[0].message[:160]}" if unknown else ""
+    return passed(f"{name}: no failure in {log.lines} lines of NCCL{but}{also}", subject=name, evidence=[key])

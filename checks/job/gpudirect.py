@@ -1,0 +1,160 @@
+"""A run's logs: whether NICs reach the GPUs' memory by themselves (GPUDirect RDMA)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from preflight import facts
+from preflight.checks.job.cause import Group, because, contradictions, fix, grouped, of_log, witness
+from preflight.checks.job.transport import ASK, TROUBLESHOOTING, cited, log_name, no_nccl, node_count
+from preflight.cluster import Site
+from preflight.evidence import EvidenceError
+from preflight.facts import RunFacts
+from preflight.facts.nccl_gpudirect import Ability, ability, network_of
+from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+
+if TYPE_CHECKING:
+    from preflight.facts.nccl_log import NcclLog, NetChannels
+
+
+@check(
+    "nccl.gpudirect-rdma",
+    title="Every network channel uses GPUDirect RDMA",
+    source=f"{TROUBLESHOOTING}#gpu-direct; `/GDRDMA` on channel lines, NCCL 2.4 … 2.30",
+    fix="Compare GPU-NIC locality first (`nvidia-smi topo -m`, NCCL_NET_GDR_LEVEL); the finding names what fits the "
+    "network or its plug-in.",
+    scope="run",
+)
+def gpudirect_rdma(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Compare the network channels that end in /GDRDMA with all network channels of each log.
+
+    Without GPUDirect RDMA each byte is copied through host memory: half the bandwidth or less, and CPU
+    and memory traffic that grow with it.
+
+    Only channel lines show use: "GDR 1" on the ring line, "DMA-BUF is available" and "GPU Direct RDMA
+    Enabled for HCA" tell what could be used. Channels without it fail where other channels or hosts of the log use
+    it, and where the GPU is named (by nccl-tests, or by the node's evidence) and can do it on this network. They
+    warn where the text does not name the GPU, and where those that send go without on GPUs without NVLink
+    (NCCL_NET_GDR_READ). GeForce and GB10, and EFA in instances before p4d, have none: they skip.
+
+    The cause is that which the log's lines and the evidence of its hosts agree on: NCCL_NET_GDR_LEVEL=LOC, neither
+    nvidia-peermem nor DMA-BUF, or a NIC that is near no GPU. Where they contradict each other it is unknown.
+
+    A false alarm: NCCL up to 2.22 does not see the nvidia-peermem of newer drivers; there the node's evidence
+    contradicts the log.
+    """
+    yield from no_nccl(run)
+    for key, log in run.nccl_logs.items():
+        yield from _gpudirect(run, log, node_count(run, key), key)
+
+
+def _gpudirect(run: RunFacts, log: NcclLog, nodes: int | None, key: str) -> Iterator[Finding]:
+    name = log_name(key)
+    channels = _telling(log)
+    if nodes == 1:
+        yield skipped(f"{name}: one node, no traffic between nodes", subject=name, evidence=[key])
+    elif not channels and log.network_names and all(facts.nccl_log.is_tcp(network) for network in log.network_names):
+        yield skipped(f"{name}: TCP sockets have no GPUDirect RDMA (see nccl.transport)", subject=name, evidence=[key])
+    elif not channels:
+        yield unknown(f"{name}: no channel line shows whether GPUDirect RDMA is used", evidence=[key], fix=ASK)
+    elif all(channel.gpudirect for channel in channels):
+        total = sum(channel.count for channel in channels)
+        yield passed(f"{name}: all {total} network channels use GPUDirect RDMA", subject=name, evidence=[key])
+    else:
+        yield from _staged(run, log, key)
+
+
+def _telling(log: NcclLog) -> list[NetChannels]:
+    """Return the channels over RDMA whose lines tell whether they use GPUDirect; cut lines do not."""
+    return [one for one in log.channels if not facts.nccl_log.is_tcp(one.network) and one.gpudirect is not None]
+
+
+def _staged(run: RunFacts, log: NcclLog, key: str) -> Iterator[Finding]:
+    """Report the channels without GPUDirect RDMA, once for all hosts that have them for the same cause."""
+    name, hosts = log_name(key), of_log(log)
+    staged = [said for said in hosts if said.staged]
+    groups = grouped(run, staged, facts.nccl_cause.of_staging) or [Group(tuple(hosts), None)]
+    channels = _telling(log)
+    without = [channel for channel in channels if not channel.gpudirect]
+    uses = any(channel.gpudirect for channel in channels)
+    for group in groups:
+        whole = not any(said.direct for said in group.hosts)
+        apart = len(groups) > 1 or (whole and any(said.direct for said in hosts))
+        direct = sum(channel.count for channel in channels if channel.gpudirect)
+        number = sum(channel.count for channel in without)
+        if apart:
+            direct, number = sum(said.direct for said in group.hosts), sum(said.staged for said in group.hosts)
+        network = without[0].network
+        can = ability(network, _gpus(run, group, key), _shape(log))
+        cause = group.cause
+        message = (
+            f"{name}: {number} of {direct + number} network channels{f' of {group.named}' if apart else ''} "
+            f"go without GPUDirect RDMA{because(group, named_before=apart)}"
+        )
+        if can.able is False and not uses:
+            yield skipped(f"{message}: {can.why}", subject=name, evidence=[key])
+            continue
+        quoted = [
+            cited(without[0].first, *([cause.line] if cause else log.gpudirect_disabled[:1])),
+            witness(group),
+        ]
+        say, why = _grade(channels, direct, number, uses, can)
+        yield say(
+            f"{message}{why}",
+            subject=name,
+            found=f"{direct} of {direct + number} with /GDRDMA",
+            expected="all",
+            evidence=[key],
+            fix=_next(network, group),
+            quote="\n".join(text for text in quoted if text)[:600],
+        )
+    yield from contradictions(groups, key, "channels without GPUDirect RDMA")
+
+
+def _grade(
+    channels: list[NetChannels], direct: int, without: int, uses: bool, can: Ability
+) -> tuple[Callable[..., Finding], str]:
+    """Return how to report channels without GPUDirect RDMA, and the reason as the end of the sentence."""
+    if direct == without and _sends_only(channels):
+        return warned, "; those that send: NCCL_NET_GDR_READ is 0 where GPUs have no NVLink"
+    if uses:
+        return failed, "" if direct else "; other hosts of this log use it"
+    return (failed, "") if can.able else (warned, f"; {can.why}")
+
+
+def _sends_only(channels: list[NetChannels]) -> bool:
+    """Tell whether, as far as the first line of each shows, channels that receive use it and those that send do not."""
+    ways = {bool(channel.gpudirect): channel.first.message for channel in channels}
+    return "[send]" in ways.get(False, "") and "[receive]" in ways.get(True, "")
+
+
+def _gpus(run: RunFacts, group: Group, key: str) -> list[str]:
+    """Return the names of the GPUs of some hosts: as nccl-tests prints them, else as the hosts' evidence has them."""
+    hosts = {said.host for said in group.hosts}
+    named = [
+        device.name for report in run.nccl_tests.get(key, ()) for device in report.devices
+        if device.host in hosts or None in hosts or not hosts & {one.host for one in report.devices}
+    ]  # fmt: skip
+    for host in [] if named else hosts:
+        if (node := run.host(host)) is not None:
+            try:
+                named += [gpu.name for gpu in node.driver.gpus]
+            except EvidenceError:
+                continue
+    return named
+
+
+def _shape(log: NcclLog) -> str:
+    """Return the name of the topology file, which names a cloud's instance."""
+    found = log.variable("NCCL_TOPO_FILE")
+    return found.value.rpartition("/")[2] if found is not None else ""
+
+
+def _next(network: str, group: Group) -> str:
+    """Return what to do: what the node's evidence settles, else what fits the network, locality first."""
+    family = network_of(network)
+    if group.agreed and (group.cause is None or group.cause.kind.id != "no-peer-memory" or family.able):
+        return fix(group)
+    settle = fix(group) if family.able else ""
+    return f"{family.fix} {settle}".strip()

@@ -1,0 +1,94 @@
+"""A run's logs: whether the job keeps to the HCAs of the compute fabric."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from preflight import facts
+from preflight.checks.job.transport import ASK, no_nccl
+from preflight.cluster import Site
+from preflight.facts import RunFacts
+from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+
+if TYPE_CHECKING:
+    from preflight.facts.nccl_log import Hca, NcclLog
+
+ENV = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
+
+_ROLES = "declare them in the cluster file: [class.NAME.ports] compute, storage, management"
+
+
+@check(
+    "nccl.hca-roles",
+    title="The job keeps to the HCAs of the compute fabric",
+    source=f"{ENV}#nccl-ib-hca; `NET/IB : Using` and `via NET/IB/N` lines, NCCL 2.4 … 2.30",
+    fix="List the compute ports by whole name in the job's environment or in /etc/nccl.conf: "
+    "NCCL_IB_HCA==mlx5_0,mlx5_3 (the second `=` makes names exact).",
+    answers=("NT-ROL-1",),
+    scope="run",
+    gating=False,
+)
+def hca_roles(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Compare the HCAs that NCCL took, by a job's log, with the roles of the cluster file.
+
+    Collectives over a storage port take the checkpoints' bandwidth and leave the fabric that was built for them; over
+    a management port they run at a fraction of the rate, and the whole ring with them.
+
+    A channel over an HCA of the role storage or management fails. One that NCCL took in warns where no channel shows
+    its use, and so does an HCA that the site does not call compute. Without roles, and without HCAs in the log, it is
+    unknown.
+
+    A false alarm: classes of nodes that name their HCAs differently; give the log with the nodes of one class.
+    """
+    yield from no_nccl(run)
+    ports = site.members.ports
+    aside = {device: role for role, devices in (("storage", ports.storage), ("management", ports.management))
+             for device in devices or ()}  # fmt: skip
+    for key, log in run.nccl_logs.items():
+        yield from _of_log(key, log, ports.compute, aside)
+
+
+def _of_log(key: str, log: NcclLog, compute: tuple[str, ...] | None, aside: Mapping[str, str]) -> Iterator[Finding]:
+    name = key.removeprefix("log:")
+    at: dict[str, Any] = {"evidence": [key]}
+    if not log.hcas:
+        if log.network_names and all(facts.nccl_log.is_tcp(network) for network in log.network_names):
+            yield skipped(f"{name}: TCP sockets use no HCA (see nccl.transport)", subject=name, **at)
+        else:
+            yield unknown(f"{name}: the log does not list the HCAs that NCCL took", fix=ASK, subject=name, **at)
+        return
+    if compute is None and not aside:
+        yield unknown(f"{name}: {_named(log.hcas)}; nothing gives their roles", fix=_ROLES, subject=name, **at)
+        return
+    loud = [_judged(name, key, log, hca, aside.get(hca.name), compute) for hca in log.hcas]
+    yield from (one for one in loud if one is not None)
+    if not any(loud):
+        if compute is None:
+            yield unknown(f"{name}: none of {_named(log.hcas)} is for storage or management, and nothing lists the "
+                          "compute ports", fix=_ROLES, subject=name, **at)  # fmt: skip
+        else:
+            yield passed(f"{name}: all {len(log.hcas)} HCAs that NCCL took are compute ports", subject=name,
+                         found=_named(log.hcas), evidence=[key])  # fmt: skip
+
+
+def _judged(
+    name: str, key: str, log: NcclLog, hca: Hca, role: str | None, compute: tuple[str, ...] | None
+) -> Finding | None:
+    """Judge one HCA; None where it may be used."""
+    if role is None and (compute is None or hca.name in compute):
+        return None
+    first = next((one.first for one in log.ib_devices if (one.name, one.port) == (hca.name, hca.port)), None)
+    at: dict[str, Any] = {"subject": f"{hca.name}:{hca.port}", "evidence": [key], "quote": str(first or "")}
+    at["expected"] = "compute ports only (cluster file)" if compute is None else ", ".join(compute)
+    what = f"a {role} port" if role else "not called compute by the cluster file"
+    if hca.channels:
+        say = failed if role else warned
+        return say(f"{name}: {hca.channels} connections run over {hca.name}, {what}",
+                   found=f"{hca.channels} connections", **at)  # fmt: skip
+    use = "no connection over it is in the log" if hca.channels == 0 else "the log shows no connections"
+    return warned(f"{name}: NCCL took in {hca.name}, {what}; {use}", found="taken in", **at)
+
+
+def _named(hcas: tuple[Hca, ...]) -> str:
+    return ", ".join(f"{hca.name}:{hca.port}" for hca in hcas[:16]) + (" and more" if len(hcas) > 16 else "")

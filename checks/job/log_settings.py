@@ -1,0 +1,95 @@
+"""NCCL's settings as a run's log tells them, or a pasted list of ``NAME=value`` lines: the same rules as on a node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from preflight.checks.nccl.settings_scope import finding
+from preflight.cluster import Site
+from preflight.facts import RunFacts
+from preflight.facts.binding import world_size
+from preflight.lean import replace
+from preflight.model import Finding, check, passed, unknown
+
+if TYPE_CHECKING:
+    from preflight.facts.nccl_lint.sources import Told
+    from preflight.facts.nccl_lint.variables import Version
+
+GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
+ASK = "run again with NCCL_DEBUG=INFO, whose subsystem ENV is on by default, or give the output of `env | grep NCCL`"
+
+
+#: Complaints that nobody reads a name: a log has only those that were read.
+_READ_ANYWAY = frozenset({"unknown-name", "too-new-name", "ended-name"})
+
+
+@check(
+    "nccl.run-settings",
+    title="The NCCL settings of the run are sound, and the same on every rank",
+    source=f"{GUIDE}; `NAME set by environment to VALUE` lines of NCCL 2.4 … 2.30",
+    fix="Correct the variable where the job sets it: its script, its image, /etc/nccl.conf or ~/.nccl.conf.",
+    scope="run",
+    gating=False,  # a log tells what was set, and the node what will be
+)
+def run_settings(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Judge the settings that a log tells, or a pasted list, by the rules that hold for a node's environment.
+
+    The log of a slow job shows what was really in force, whoever set it: the one look at the settings that needs
+    no access to the nodes any more.
+
+    Names, values, contradictions, verbosity and pinned choices are judged as by the checks nccl.unknown-variables
+    to nccl.fabric-fit; so is a value that differs between ranks. A transport that is switched off warns; RDMA only
+    where the cluster file does not say that there is none (hcas = 0). Numbers stand in a log as NCCL has read them: a
+    ``true`` that became 0 no longer shows. Whether devices that a setting names are there, a log alone cannot tell.
+
+    A false alarm: a log of several jobs, one after another, whose settings differ on purpose.
+    """
+    if not run.logs:
+        yield unknown("no log was given", fix=f"give the job's log: --log FILE; {ASK}")
+        return
+    for key in run.logs:
+        yield from _one(run, site, key)
+
+
+def _one(run: RunFacts, site: Site, key: str) -> Iterator[Finding]:
+    from preflight.facts.nccl_lint import Here, lint
+    from preflight.facts.nccl_lint.agree import disagreements
+    from preflight.facts.nccl_lint.sources import of_listing, of_log
+
+    name = key.removeprefix("log:")
+    log = run.nccl_logs.get(key)
+    told = of_log(log.environment, key) if log is not None else of_listing(run.text(key), key)
+    if told is None or (not told.settings and log is not None):
+        what = "no line of NCCL in it tells a setting" if log is not None else "no setting of NCCL in it"
+        yield unknown(f"{name}: {what}", subject=name, evidence=[key], fix=ASK)
+        return
+    ranks = log.nranks if log is not None else world_size({one.name: one.value for one in told.settings})
+    here = Here(
+        versions=_versions(log.nccl_version if log is not None else None),
+        rdma=False if site.hcas.value == 0 else None,
+        ranks=ranks,
+        nodes=log.nnodes if log is not None else None,
+        libfabric=log is not None and any("Libfabric" in name for name in log.network_names),
+    )
+    complaints = [one for one in lint(told.environment, here) if log is None or one.rule not in _READ_ANYWAY]
+    complaints += disagreements(told)
+    for complaint in complaints:
+        yield replace(finding(complaint), message=f"{name}: {complaint.what}")
+    if not complaints:
+        count = len(told.values)
+        yield passed(f"{name}: {count} settings, nothing wrong with them", subject=name, evidence=[key],
+                     found=_first(told))  # fmt: skip
+
+
+def _first(told: Told) -> str:
+    return ", ".join(setting.text for setting in told.environment.settings[:4])[:200]
+
+
+def _versions(text: str | None) -> tuple[Version, ...]:
+    from preflight.facts.nccl_lint.variables import version
+
+    try:
+        return (version(text),) if text else ()
+    except ValueError:
+        return ()

@@ -1,0 +1,197 @@
+"""NCCL on all ranks of a job: the same version, and the same settings wherever they must agree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+
+from preflight.checks.fleet import yardstick
+from preflight.checks.fleet.comparison import differences, equal
+from preflight.checks.fleet.electorate import Electorate, Trait, failing, kinds
+from preflight.checks.nccl import environment, fabric_fit, features, load_balancing
+from preflight.checks.nccl import settings as nccl_lint
+from preflight.checks.nccl.settings_scope import nccl_versions
+from preflight.checks.roce import fleet
+from preflight.cluster import Site
+from preflight.evidence import EvidenceError
+from preflight.facts import NodeFacts
+from preflight.facts.nccl_env import PROCESS
+from preflight.facts.nccl_lint.sources import RANKS
+from preflight.facts.versions import LIBRARIES
+from preflight.lean import dataclass
+from preflight.model import Finding, check, failed, passed, unknown, warned
+
+
+@check(
+    "fleet.nccl-equal",
+    title="All nodes have the same NCCL",
+    source="NCCL: all ranks of a communicator must run one version; majority of at least 3 nodes and 60 %",
+    fix="Decide which version is right (`ldconfig -p | grep nccl`) and install it on all nodes; in containers pull one "
+    "image by digest.",
+    answers=("PA-03", "NT-PIT-4"),
+    scope="fleet",
+)
+def version_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
+    """Compare the NCCL versions that are installed across nodes of the same kind.
+
+    Ranks on different versions pick different algorithms and message sizes: the job ends in its start with
+    "message truncated", or hangs in its first collective.
+
+    Both the system's NCCL and those of Python packages count. Nodes that have none do not vote; a node that differs
+    from most fails; without a majority all do.
+
+    A false alarm: a spare package on one node that no job loads.
+    """
+    yield from equal(nodes, sites, NCCL)
+
+
+def _versions(node: NodeFacts, site: Site) -> str | None:
+    if not node.gpus_on_bus:
+        return None
+    node.evidence.text(LIBRARIES, allow_rc=(0, 1))
+    return " and ".join(".".join(map(str, version)) for version in sorted(set(nccl_versions(node)))) or None
+
+
+NCCL = Trait("NCCL", LIBRARIES, _versions, breaks=True, expects="versions.nccl")
+
+
+@check(
+    "fleet.ranks-agree",
+    title="NCCL's settings are the same on every rank",
+    source="NCCL user guide, Environment Variables: some must be equal on all ranks; majority of 3 nodes and 60 %",
+    fix="Set it in one place for all ranks: the job script, or the same /etc/nccl.conf on every node.",
+    answers=("NT-ENV-14",),
+    scope="fleet",
+)
+def ranks_agree(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
+    """Compare NCCL's variables across the nodes of the same kind, and across the ranks that run on them.
+
+    Ranks that disagree on an algorithm, a protocol or a buffer's size wait for messages that the others never send:
+    the job hangs in its first collective, or ends with "message truncated", and no rank is to blame by itself.
+
+    Where ranks of a job run on a node their own environments count, else what a job started there would inherit.
+    Algorithm, protocol, buffer sizes, threads, numbers of channels, cuMem, NVLink SHARP and the network fail where
+    they differ; other variables warn. A value that is the default is the same as unset. Names of interfaces, HCAs
+    and files, GID indices and debugging may differ from node to node. A node on which a check of its own finds fault
+    with a variable (nccl.left-over-disables, nccl.load-balancing, the traffic class of roce.chain, …) has no vote.
+
+    A false alarm: nodes of two jobs that were judged together; give the nodes of one job (`--job`, `--hosts`).
+    """
+    for members in kinds(nodes, sites):
+        group: dict[str, _Settings] = {}
+        for node in members:
+            try:
+                group[node.node] = node.ballot("ranks' settings", _settings, node, sites[node.node])
+            except EvidenceError as error:
+                yield unknown(f"NCCL's settings could not be read: {error}", evidence=[error.key]).on([node.node])
+        if group:
+            yield from _agree(group)
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """What each kind of rank of a node has set, and the checks of the node that find fault with a variable."""
+
+    of_ranks: tuple[Mapping[str, str], ...]
+    faults: Mapping[str, tuple[str, ...]]
+
+    def values(self, name: str) -> list[str]:
+        """Return the values of a variable, each once."""
+        return list(dict.fromkeys(settings.get(name, "unset") for settings in self.of_ranks))
+
+
+#: Checks whose findings have the variable as subject.
+_OF_ONE = (environment.left_over_disables, nccl_lint.variable_values, fabric_fit.fit, features.mnnvl)
+
+_TRAFFIC_CLASS = "NCCL_IB_TC"
+
+
+def _settings(node: NodeFacts, site: Site) -> _Settings:
+    from preflight.facts.nccl_lint.agree import compared, values
+
+    of_ranks = tuple(values(env) for env in _environments(node))
+    faults = {name: failing(_OF_ONE, node, site, name) for settings in of_ranks for name in settings}
+    if by := failing((load_balancing.load_balancing,), node, site):
+        faults |= dict.fromkeys(load_balancing.VARIABLES, by)
+    for trait in declared_variables(site):
+        if compared(trait.what) and yardstick.misses(trait, _shown(of_ranks, trait.what), site):
+            faults[trait.what] = (*faults.get(trait.what, ()), yardstick.CHECK)
+    with suppress(EvidenceError):
+        faults[_TRAFFIC_CLASS] = fleet.breaks("traffic class", "DSCP")(node, site)
+    return _Settings(of_ranks, {name: by for name, by in faults.items() if by})
+
+
+def declared_variables(site: Site) -> Iterator[Trait]:
+    """Yield a trait for each variable that the cluster file declares for all ranks."""
+    from preflight.facts.nccl_lint.agree import MUST, compared, values
+
+    for name in site.members.nccl or ():
+
+        def normal(value: str, name: str = name) -> str:
+            return values({name: value}).get(name, "unset") if compared(name) else value
+
+        def read(node: NodeFacts, site: Site, name: str = name, normal: Callable[[str], str] = normal) -> str | None:
+            settings = [{name: normal(env[name])} if name in env else {} for env in _environments(node)]
+            return _shown(settings, name)
+
+        yield Trait(name, PROCESS, read, breaks=name in MUST, expects=f"nccl.{name}", form=normal)
+
+
+def _shown(of_ranks: Sequence[Mapping[str, str]], name: str) -> str:
+    """Write what the ranks of a node have set."""
+    return " and ".join(sorted({settings.get(name, "unset") for settings in of_ranks}) or ["unset"])
+
+
+def _environments(node: NodeFacts) -> Iterator[Mapping[str, str]]:
+    """Yield the settings of each kind of rank on a node, or of the process that was asked; raises EvidenceError."""
+    try:
+        ranks = node.nccl_ranks.environments
+    except EvidenceError:
+        ranks = ()
+    if ranks:
+        if len({rank.variables.get("SLURM_JOB_ID") for rank in ranks}) > 1:
+            raise EvidenceError(RANKS, "ranks of several jobs run here")
+        yield from (rank.variables for rank in ranks)
+        return
+    env = node.nccl_env
+    if env.unreadable:
+        key, why = next(iter(env.unreadable.items()))
+        raise EvidenceError(key, why)
+    yield {setting.name: setting.value for setting in env.settings}
+
+
+def _agree(group: Mapping[str, _Settings]) -> Iterator[Finding]:
+    names = sorted({name for node in group.values() for settings in node.of_ranks for name in settings})
+    odd: set[str] = set()
+    if len(group) < 2 and all(len(node.of_ranks) < 2 for node in group.values()):
+        yield unknown("the only node of its kind, nothing to compare with", evidence=[PROCESS]).on(group)
+        return
+    for name in names:
+        for finding in _one(name, group):
+            odd.update(finding.nodes)
+            yield finding
+    if fine := [node for node in group if node not in odd]:
+        count = f"{len(names)} NCCL variables are" if names else "no NCCL variable is set,"
+        on = "as on most nodes" if odd else "the same on all ranks"
+        yield passed(f"{count} {on}", evidence=[PROCESS, RANKS]).on(fine)
+
+
+def _one(name: str, group: Mapping[str, _Settings]) -> Iterator[Finding]:
+    """Compare one variable: within each node first, then each node with the others."""
+    from preflight.facts.nccl_lint.agree import MUST
+
+    trait = Trait(name, PROCESS, lambda node, site: None, breaks=name in MUST)
+    single: dict[str, str] = {}
+    for node, settings in group.items():
+        found = settings.values(name)
+        if len(found) > 1:
+            say = failed if trait.breaks else warned
+            yield say(f"{name} differs between ranks of one node: {' and '.join(found[:3])}", subject=name,
+                      found=", ".join(found[:8]), expected="one value", evidence=[RANKS]).on([node])  # fmt: skip
+        else:
+            single[node] = found[0]
+    reported = {node: by for node in single if (by := group[node].faults.get(name, ()))}
+    yield from differences(trait, Electorate(
+        {node: value for node, value in single.items() if node not in reported},
+        {node: value for node, value in single.items() if node in reported}, reported, {},
+    ))  # fmt: skip

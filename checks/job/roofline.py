@@ -1,0 +1,201 @@
+"""What the fabric above a node allows: the levels of its fat tree, and batches that keep the GPUs busy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from preflight.checks.job.bus_bandwidth import nics_of
+from preflight.cluster import Site
+from preflight.facts import RunFacts
+from preflight.model import Finding, check, failed, passed, unknown, warned
+from preflight.roofline import batch
+from preflight.roofline.machine import Machine, machine_of
+from preflight.roofline.tree import Level, Tree, seconds
+
+SCALING = "https://jax-ml.github.io/scaling-book/gpus"
+
+_DESCRIBE = (
+    "describe it in the cluster file: `[class.NAME.tree]` with unit_nodes, unit_leaves, units, spines and "
+    "links_per_spine"
+)
+
+_DECLARE = "say what the nodes are, in the cluster file: part, hcas and ports.rate_gbps of [class.NAME]"
+
+GIB = 2**30
+
+#: Capacity of the NVSwitches of a node, GB/s: four of 64 ports of 25 GB/s for Hopper, two of 72 of 50 for Blackwell
+#: (the documents' table of generations).
+NVSWITCHES = {"Hopper": 6400.0, "Blackwell": 7200.0}
+
+
+def machine(site: Site) -> Machine | str:
+    """Return the nodes of a site, or what is missing."""
+    if site.part is None:
+        return "the part is not known"
+    nics, gpus = nics_of(site, site.gpus.value), site.gpus.value
+    built = machine_of(site.part, gpus, nics, site.rate_of_each(nics or 0, gpus or 0).value)
+    if built is None:
+        return f"{site.part.name}: NVLink does not join its GPUs"
+    return built if built.node_nics is not None else "the rate of the NICs is not known"
+
+
+def levels(site: Site, built: Machine) -> tuple[Level, ...]:
+    """Return the levels that the cluster file describes; none if it describes none."""
+    said = site.members.tree
+    if said.unit_nodes is None or built.nic is None or built.nics is None:
+        return ()
+    return Tree(
+        gpus=built.gpus,
+        nvlink=built.nvlink,
+        nic=built.nic,
+        nics=built.nics,
+        unit_nodes=said.unit_nodes,
+        unit_leaves=said.unit_leaves or 1,
+        units=said.units or 1,
+        spines=said.spines or 1,
+        links_per_spine=said.links_per_spine or 1,
+        nvswitches=NVSWITCHES.get(built.gpu.generation) if built.nvswitch and built.gpus == 8 else None,
+        switch=said.switch_gbytes_s,
+        uplink=said.uplink_gbps / 8 if said.uplink_gbps is not None else None,
+    ).levels()
+
+
+def _told(level: Level) -> str:
+    switches = f"{level.switches / 1000:g} TB/s by its switches" if level.switches is not None else "switches not told"
+    return (
+        f"{level.name} {level.per_gpu:.4g} GB/s per GPU ({level.links / 1000:g} TB/s by its links, {switches}: "
+        f"{level.binds} bind, {level.gpus} GPUs)"
+    )
+
+
+@check(
+    "scale.fat-tree",
+    title="Each level of the fat tree carries what the one below it sends",
+    source=SCALING,
+    fix=_DESCRIBE,
+    answers=("GS-2",),
+    scope="run",
+    gating=False,
+)
+def fat_tree(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Compare, level by level, what links and switches of the declared fat tree carry for each GPU.
+
+    A collective over many nodes runs at the pace of its thinnest level, which no measurement of one node or one unit
+    can show.
+
+    Of links and switches the smaller counts. A spine that carries less for each GPU than the leaf warns, unless the
+    cluster file declares as much with oversubscription; more than it declares fails. This gates no job.
+
+    A false alarm: switches whose capacity was taken from a data sheet in bits, or for both directions.
+    """
+    built = machine(site)
+    if isinstance(built, str):
+        yield unknown(f"{built}, so the levels of the fat tree cannot be worked out", fix=_DECLARE)
+        return
+    found = levels(site, built)
+    if not found:
+        yield unknown("nothing describes the fat tree above the nodes", fix=_DESCRIBE)
+        return
+    said = "; ".join(_told(level) for level in found)
+    leaf = found[1]
+    if len(found) == 2:
+        yield passed(f"one unit: {said}", found=f"{leaf.per_gpu:.4g} GB/s per GPU")
+        return
+    spine = found[2]
+    ratio, declared = leaf.per_gpu / spine.per_gpu, site.members.tree.oversubscription
+    if ratio <= (declared or 1) * 1.001:
+        yield passed(f"{said}; oversubscription {ratio:.2f}", found=f"{ratio:.2f}")
+        return
+    say = failed if declared is not None else warned
+    yield say(
+        f"the spine carries {spine.per_gpu:.4g} GB/s for each GPU, the leaf {leaf.per_gpu:.4g}: {spine.binds} bind; "
+        f"{said}",
+        found=f"{ratio:.2f}",
+        expected=f"at most {declared:g}" if declared is not None else "1, or what oversubscription declares",
+        fix="add spines or links between leaves and spines, or say oversubscription = ... in the cluster file",
+    )
+
+
+@check(
+    "scale.batch",
+    title="The batch on each GPU keeps it busy while the network works",
+    source=SCALING,
+    fix="Raise `tokens_per_gpu` (micro-batch x sequence), accumulate gradients, or shard less.",
+    answers=("GS-4",),
+    scope="run",
+    gating=False,
+)
+def smallest_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Compare the declared tokens on each GPU with the fewest at which arithmetic takes longer than communication.
+
+    Below that number every further GPU waits for the network, and the job does not get faster with more of them.
+
+    Worked out for dense bfloat16 over the thinnest level of the fabric, and doubled where nothing in the network
+    reduces. A mixture of experts needs as many times more as it has experts for each that a token uses, and less by
+    what sharing them over expert_ways GPUs takes off the levels that they fill. Fewer tokens warn; where expert_ways
+    is not declared, fewer than without sharing are unknown, and where sharding is not, fewer than FSDP needs. A layer
+    cut over more GPUs than its width bears warns. This gates no job.
+
+    A false alarm: arithmetic in FP8, which is faster, or communication that is compressed.
+    """
+    said, built = site.members.model, machine(site)
+    if isinstance(built, str):
+        yield unknown(f"{built}, so no batch can be worked out", fix=_DECLARE)
+        return
+    flops = batch.BF16_FLOPS.get(built.gpu.name)
+    if flops is None:
+        yield unknown(f"the arithmetic of {built.gpu.name} is not in the catalogue")
+        return
+    rate, where = _all_reduce(site, built)
+    plain, sharded = batch.data_parallel(flops, rate * 1e9), batch.fully_sharded(flops, rate * 1e9)
+    bounds = f"data parallel {plain:.0f}, FSDP {sharded:.0f} tokens per GPU over {rate:.0f} GB/s ({where})"
+    if said.tokens_per_gpu is None:
+        yield unknown(
+            f"nothing says how many tokens a GPU works on; the fewest are: {bounds}",
+            fix="say it in the cluster file: [class.NAME.model] tokens_per_gpu = ...",
+        )
+        return
+    least = sharded if said.sharding == "fsdp" else plain
+    if said.experts is not None and said.active_experts is not None:
+        ways = said.expert_ways or 1
+        shared, level = _all_reduce(site, built, ways)
+        least *= batch.experts(flops, rate * 1e9, said.experts, said.active_experts, shared / rate) / plain
+        bounds += f", times {said.experts} experts over {said.active_experts} active"
+        bounds += f", over {shared / rate:.3g} by sharing them over {ways} GPUs ({level})" if ways > 1 else ""
+    found = f"{said.tokens_per_gpu} tokens"
+    message = f"{said.tokens_per_gpu} tokens per GPU, at least {least:.0f} keep it busy: {bounds}"
+    enough = said.tokens_per_gpu >= least * (1 - 1e-9)
+    if enough and said.sharding is None and said.tokens_per_gpu < least * sharded / plain * (1 - 1e-9):
+        yield unknown(f"{message}, if replicas are whole; FSDP needs {least * sharded / plain:.0f}", found=found,
+                      fix='declare it in the cluster file: [class.NAME.model] sharding = "data" or "fsdp"')  # fmt: skip
+    elif enough:
+        yield passed(message, found=found)
+    elif said.experts is not None and said.expert_ways is None:
+        yield unknown(f"{message}, unless experts are shared", found=found,
+                      fix="declare it in the cluster file: [class.NAME.model] expert_ways = ...")  # fmt: skip
+    else:
+        yield warned(message, found=found)
+    if said.tensor_ways is not None and said.feed_forward is not None:
+        most = batch.tensor_ways(flops, built.nvlink * 1e9, said.feed_forward, built.gpus)
+        fits = said.tensor_ways <= most and said.tensor_ways <= built.domain
+        say = passed if fits else warned
+        yield say(
+            f"a layer of {said.feed_forward} over {said.tensor_ways} GPUs, at most {min(most, built.domain):.1f} "
+            f"stay busy inside the NVLink domain of {built.domain}",
+            found=f"{said.tensor_ways} ways",
+        )
+
+
+def _all_reduce(site: Site, built: Machine, ways: int = 1) -> tuple[float, str]:
+    """Return the bandwidth at which an array is reduced over everything, GB/s, and what binds it.
+
+    The array may be sharded over some neighbouring GPUs.
+    """
+    found = levels(site, built)
+    if found:
+        time, level = seconds("all_reduce", GIB, found, in_network=site.members.tree.sharp is True, ways=ways)
+        reduced = "switches reduce" if site.members.tree.sharp else "nothing in the network reduces"
+        return GIB / time / 1e9, f"{level.name} level, {reduced}"
+    nics = (built.node_nics or 0.0) * max(1.0, ways / built.gpus)
+    halved = 1 if site.members.tree.sharp else 2
+    return min(built.nvlink * ways, nics) / halved, f"{built.nics} NICs of {built.nic_gbps:g} Gb/s of a node"

@@ -1,0 +1,128 @@
+"""A profiler's trace: what the GPU does, communicates and waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from preflight.checks.job.torch_trace import each
+from preflight.cluster import Site
+from preflight.facts import RunFacts
+from preflight.model import Finding, check, passed, unknown, warned
+
+DDP = "https://docs.pytorch.org/docs/stable/notes/ddp.html"
+
+#: Judgements, each a share: of a GPU's busy time in which it only communicates; of a step that such stretches take
+#: after its last kernel of the backward pass; of a GPU's time in which it is idle.
+EXPOSED, TAIL, IDLE = 0.10, 0.10, 0.10
+
+
+@check(
+    "torch.overlap",
+    title="Communication runs while the GPU computes",
+    source=f"{DDP}; shares of 10 % are judgements; a kernel of NCCL runs from when its rank comes to it",
+    fix="Which collective is bare in the trace? DDP: `bucket_cap_mb`; FSDP: `forward_prefetch`; Megatron: "
+    "`--overlap-grad-reduce`.",
+    answers=("NT-TRN-1", "PA-22", "NT-LENS-1", "NT-TRN-2", "NT-DDP-2"),
+    scope="run",
+    gating=False,
+    needs=("trace",),
+)
+def overlap(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Compare the time in which a GPU only communicates with the time that it is busy; and the tail of each step.
+
+    Communication that nothing hides adds to every step: at 30 % of the time, a third of the GPUs is paid for waiting.
+
+    More than 10 % of a GPU's busy time bare warns; so does more than 10 % of a step, added up, after the last kernel of
+    its backward pass (the last buckets' tail). Where a GPU is idle for more than 10 % of its time, little bare
+    communication is no pass but unknown: what it waits for is another question. A trace without a kernel of
+    communication, or of the backward pass in a step, cannot tell. Waiting for a slower rank counts as communication:
+    compare the traces of several ranks. How early the first bucket starts is not measured.
+
+    A false alarm: inference with tensor parallelism, whose layers wait for each other by design.
+    """
+    items = ("NT-TRN-1", "PA-22", "NT-LENS-1")
+    for key, name, facts in each(run):
+        at: dict[str, Any] = {"subject": name, "evidence": [key]}
+        gpu = facts["gpu"]
+        if gpu is None or not gpu["communication_ms"]:
+            what = "no kernel of a GPU" if gpu is None else "no kernel that communicates"
+            yield unknown(
+                f"{name}: {what} is in the trace", fix="profile ProfilerActivity.CUDA on a rank of the job", **at
+            )
+            continue
+        share = gpu["exposed_ms"] / (gpu["span_ms"] - gpu["idle_ms"])
+        idle = gpu["idle_ms"] / gpu["span_ms"]
+        message = (
+            f"{name}: {gpu['communication_ms']:g} ms of communication, {gpu['overlap']:.0%} of it under kernels that "
+            f"compute; bare for {share:.0%} of the GPU's busy time, idle for {idle:.0%} of all"
+        )
+        found = f"{share:.1%} bare, {idle:.1%} idle"
+        if share > EXPOSED:
+            yield warned(message, found=found, expected=f"at most {EXPOSED:.0%} bare", **at).about(*items)
+        elif idle > IDLE:
+            yield unknown(f"{message}: what the GPU waits for is not in this measure", found=found,
+                          fix="see torch.data-loader and torch.synchronisation; compare the traces of several ranks",
+                          **at).about(*items)  # fmt: skip
+        else:
+            yield passed(message, found=found, **at).about(*items)
+        yield from _tail(name, facts, at)
+
+
+def _tail(name: str, facts: Mapping[str, Any], at: Mapping[str, Any]) -> Iterator[Finding]:
+    tail, steps = facts["gpu"]["tail"], facts["steps"]
+    if not steps or not steps["p50_ms"]:
+        yield unknown(f"{name}: the trace marks no steps", fix="call profiler.step() after each", **at).about(
+            "NT-TRN-2", "NT-DDP-2")  # fmt: skip
+        return
+    if not tail:
+        yield unknown(f"{name}: no kernel of a backward pass is known in a step, so no tail after it",
+                      fix="profile ProfilerActivity.CPU too, in training", **at).about(
+            "NT-TRN-2", "NT-DDP-2")  # fmt: skip
+        return
+    share = tail["p50_ms"] / steps["p50_ms"]
+    message = f"{name}: after the last kernel of the backward pass a step only communicates for {tail['p50_ms']:g} of "
+    message += f"{steps['p50_ms']:g} ms (median of {tail['count']})"
+    found = f"{share:.1%} of a step"
+    if share > TAIL:
+        yield warned(message, found=found, expected=f"at most {TAIL:.0%}", **at).about("NT-TRN-2", "NT-DDP-2")
+        return
+    yield passed(message, found=found, **at).about("NT-TRN-2")
+    yield unknown(f"{name}: how early the first bucket starts is not measured, only the tail", found=found,
+                  fix="look in the trace where the first collective of the backward pass starts", **at
+                  ).about("NT-DDP-2")  # fmt: skip
+
+
+@check(
+    "torch.idle",
+    title="The GPU is busy while the job runs",
+    source="Judgement: idle for a tenth of its time; Kineto's kernels, of all streams of a GPU together",
+    fix="What does it wait for? torch.data-loader, torch.synchronisation, torch.overlap; else small kernels: "
+    "`torch.compile`, CUDA graphs.",
+    answers=("PA-20",),
+    scope="run",
+    gating=False,
+    needs=("trace",),
+)
+def idle(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Compare the time in which a GPU runs no kernel, from its first to its last in the trace, with 10 % of it.
+
+    An idle GPU costs what a busy one does. The rate that the driver reports counts a second as busy in which any
+    kernel ran, and one reading of it says nothing of a job.
+
+    More than 10 % idle warns. Copies do not count as work. A trace without a kernel of a GPU cannot tell.
+
+    A false alarm: a profile that begins before the job does, or that holds a pause such as a checkpoint.
+    """
+    for key, name, facts in each(run):
+        at: dict[str, Any] = {"subject": name, "evidence": [key]}
+        gpu = facts["gpu"]
+        if gpu is None or not gpu["span_ms"]:
+            yield unknown(f"{name}: no kernel of a GPU is in the trace", fix="profile ProfilerActivity.CUDA", **at)
+            continue
+        share = gpu["idle_ms"] / gpu["span_ms"]
+        message = f"{name}: the GPU is idle for {share:.0%} of {gpu['span_ms']:g} ms"
+        if share > IDLE:
+            yield warned(message, found=f"{share:.1%}", expected=f"at most {IDLE:.0%}", **at)
+        else:
+            yield passed(message, found=f"{share:.1%}", **at)

@@ -1,0 +1,212 @@
+"""A run's logs: which way the traffic took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from preflight import facts
+from preflight.checks.job.cause import Group, because, contradictions, fix, grouped, named, of_log, witness
+from preflight.cluster import Site
+from preflight.facts import RunFacts
+from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+
+if TYPE_CHECKING:
+    from preflight.facts.nccl_cause import Said
+    from preflight.facts.nccl_log import Line, NcclLog
+
+TROUBLESHOOTING = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
+PERFORMANCE = "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md"
+ASK = "run again with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH,ENV"
+
+MIB, GIB = 2**20, 2**30
+
+
+def log_name(key: str) -> str:
+    """Return a log's name as the user gave it."""
+    return key.removeprefix("log:")
+
+
+def cited(*lines: Line | None) -> str:
+    """Return lines with their numbers, in order, at most 600 characters."""
+    said = sorted({line for line in lines if line is not None}, key=lambda line: line.number)
+    return "\n".join(str(line) for line in said)[:600]
+
+
+def node_count(run: RunFacts, key: str) -> int | None:
+    """Return the number of nodes of a log: NCCL's own word, else the hosts of the nccl-tests reports in it."""
+    if (log := run.nccl_logs.get(key)) is not None and log.nnodes is not None:
+        return log.nnodes
+    return max((report.nnodes for report in run.nccl_tests.get(key, ()) if report.nnodes), default=None)
+
+
+def no_nccl(run: RunFacts) -> Iterator[Finding]:
+    """Say that no log tells anything of NCCL's transports; nothing where one does."""
+    if not run.logs:
+        yield unknown("no log was given", fix="give the job's log: --log FILE")
+    elif not run.nccl_logs:
+        yield unknown("no line of NCCL in any log", evidence=run.logs, fix=ASK)
+
+
+def _traffic(nodes: int | None) -> str:
+    return f"the traffic of {nodes} nodes" if nodes else "the network traffic"
+
+
+# --- transport -------------------------------------------------------------------------------------
+
+
+@check(
+    "nccl.transport",
+    title="Traffic between nodes takes RDMA, not TCP",
+    source=f"{TROUBLESHOOTING}; line formats as in NCCL 2.4 … 2.30",
+    fix="Set NCCL_NET=IB so that a run fails rather than falls back, then cure the first cause that the log states.",
+    answers=("NT-NCCL-1", "NT-NCCL-2", "NT-LENS-3", "NT-PIT-2"),
+    scope="run",
+)
+def transport(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Compare the network that NCCL's log shows in use between nodes with InfiniBand, RoCE or a plug-in.
+
+    NCCL falls back to TCP without an error: the job runs, at a tenth of the fabric's bandwidth, and
+    its CPUs copy what the HCAs should.
+
+    Channel lines ("via NET/X") decide; without them "Using network X" does. That a transport was initialised or
+    a plug-in loaded is no use of it. TCP between nodes fails; hosts that differ are named with their ranks. One node
+    needs no network, whatever NCCL chose.
+
+    The cause is told where the log's lines meet the evidence of its hosts (`preflight check --hosts … --log FILE`,
+    `preflight judge EVIDENCE --log FILE`), and the earliest wins: switched off by NCCL_IB_DISABLE or NCCL_NET, no
+    RDMA NIC (skipped, unless the cluster file expects one), no RDMA driver, no /dev/infiniband, no verbs library,
+    NCCL_IB_HCA selects nothing, all ports down, plug-in missing. A log alone gives what is probable and what would
+    settle it; where log and node contradict each other the cause is unknown, and both are quoted.
+
+    A false alarm: a cluster without RDMA; say hcas = 0 in the cluster file. A wrong cause: evidence of the host where
+    the job ran in a container, or from after the repair; collect where and while the job runs.
+    """
+    yield from no_nccl(run)
+    for key, log in run.nccl_logs.items():
+        nodes = node_count(run, key)
+        if _over_tcp(log, nodes):
+            yield from _fallback(run, log, nodes, site, key)
+        else:
+            yield _transport(log, nodes, key)
+
+
+def _over_tcp(log: NcclLog, nodes: int | None) -> bool:
+    """Tell whether TCP carries traffic between nodes; False also where nothing says that there are several."""
+    tcp = any(facts.nccl_log.is_tcp(network) for network in log.network_names)
+    tcp = tcp or any(said.falls_back for said in of_log(log))
+    return tcp and nodes != 1 and (nodes is not None or bool(log.channels))
+
+
+def _transport(log: NcclLog, nodes: int | None, key: str) -> Finding:
+    name, networks = log_name(key), log.network_names
+    if nodes == 1:
+        return _one_node(log, key)
+    if not networks:
+        return unknown(f"{name}: no line says which network is used", evidence=[key], fix=ASK)
+    if any(facts.nccl_log.is_tcp(network) for network in networks):
+        return unknown(
+            f"{name}: NCCL chose TCP sockets, and nothing says whether the run had several nodes",
+            evidence=[key],
+            fix=ASK,
+            quote=cited(_decisive(log)),
+        )
+    if log.ofi_provider is not None and log.ofi_provider.name.startswith(("tcp", "sockets", "udp")):
+        return failed(
+            f"{name}: libfabric's {log.ofi_provider.name} provider carries {_traffic(nodes)}, expected efa",
+            subject=name,
+            found=log.ofi_provider.name,
+            expected="an RDMA provider",
+            evidence=[key],
+            quote=cited(log.ofi_provider.first, _decisive(log)),
+        )
+    found = " and ".join(_kind(log, network) for network in networks)
+    return passed(f"{name}: {found} carries {_traffic(nodes)}", subject=name, found=found, evidence=[key])
+
+
+def _one_node(log: NcclLog, key: str) -> Finding:
+    """GPUs of one node that talk over a network cannot use NVLink, PCIe or shared memory."""
+    name = log_name(key)
+    if not log.channels:
+        return skipped(f"{name}: one node, no traffic between nodes", subject=name, evidence=[key])
+    count = sum(channel.count for channel in log.channels)
+    return warned(
+        f"{name}: one node, but {count} channel connections over NET/{log.channels[0].network}",
+        subject=name,
+        found=f"NET/{log.channels[0].network}",
+        expected="P2P or SHM between the GPUs of one node",
+        evidence=[key],
+        why="GPUs of one node that cannot use peer-to-peer or shared memory run at the pace of a NIC.",
+        fix="Remove NCCL_P2P_DISABLE and NCCL_SHM_DISABLE; ranks in separate containers must share /dev/shm and IPC.",
+        quote=cited(log.channels[0].first),
+    )
+
+
+def _decisive(log: NcclLog, *, tcp: bool = True) -> Line | None:
+    """Return the first line that shows TCP (or else the first network) in use."""
+    said = [(c.network, c.first) for c in log.channels] or [(use.name, use.first) for use in log.networks]
+    return next((line for network, line in said if facts.nccl_log.is_tcp(network) is tcp), said[0][1] if said else None)
+
+
+def _fallback(run: RunFacts, log: NcclLog, nodes: int | None, site: Site, key: str) -> Iterator[Finding]:
+    name = log_name(key)
+    if site.hcas.value == 0:
+        yield passed(
+            f"{name}: TCP carries {_traffic(nodes)}, as the site has no HCA ({site.hcas.source})",
+            subject=name,
+            found="NET/Socket",
+            evidence=[key],
+        )
+        return
+    hosts = of_log(log)
+    fallen = [said for said in hosts if said.falls_back] or list(hosts)
+    others = [said for said in hosts if said.networks and not said.falls_back] if len(fallen) < len(hosts) else []
+    groups = grouped(run, fallen, facts.nccl_cause.of_fallback)
+    expected = site.hcas.value or site.members.ports.compute
+    for group in groups:
+        if not others and not expected and group.agreed and group.cause and group.cause.kind.id == "no-rdma-nic":
+            message = f"{name}: TCP carries {_traffic(nodes)}{because(group)}"
+            yield skipped(message, subject=name, evidence=[key])
+        else:
+            yield _fallen(log, _whose(log, group, others, nodes, apart=len(groups) > 1), group, key)
+    yield from contradictions(groups, key, "the fallback to TCP")
+
+
+def _whose(log: NcclLog, group: Group, others: list[Said], nodes: int | None, *, apart: bool) -> str:
+    """Name the traffic that TCP carries: that of all nodes, or of those hosts that differ, with its share of lines."""
+    total = sum(channel.count for channel in log.channels)
+    tcp = sum(channel.count for channel in log.channels if facts.nccl_log.is_tcp(channel.network))
+    share = f" on {tcp} of {total} channels" if tcp < total else ""
+    if not others:
+        return (f"the traffic of {group.named}" if apart else _traffic(nodes)) + share
+    ways = " and ".join(sorted({f"NET/{network}" for said in others for network in said.networks}))
+    return f"the traffic of {group.named}{share}, but {ways} that of {named(others)}"
+
+
+def _fallen(log: NcclLog, whose: str, group: Group, key: str) -> Finding:
+    name, cause = log_name(key), group.cause
+    message = f"{name}: TCP sockets carry {whose}, expected RDMA"
+    stated = log.obstacles[0] if log.obstacles else None
+    if cause is not None:
+        message += because(group, named_before=group.named in whose)
+    elif stated is not None:
+        message += f"; first stated cause, line {stated.number}: {stated.message[:120]}"
+    elif log.ib_devices:
+        names = ", ".join(f"{device.name}:{device.port}" for device in log.ib_devices[:4])
+        message += f"; RDMA was found and not used: {names}"
+    quoted = [cited(cause.line if cause else stated, _decisive(log)), witness(group)]
+    return failed(
+        message,
+        subject=name,
+        found="NET/Socket",
+        expected="NET/IB, or a plug-in's network",
+        evidence=[key],
+        fix=fix(group),
+        quote="\n".join(text for text in quoted if text)[:600],
+    )
+
+
+def _kind(log: NcclLog, network: str) -> str:
+    """Name a network, with what its ports speak where the log lists them."""
+    layers = sorted({"RoCE" if device.roce else "InfiniBand" for device in log.ib_devices})
+    return f"NET/{network}" + (f" ({' and '.join(layers)})" if layers else "")

@@ -1,0 +1,1 @@
+"""Checks of containers and device plug-ins."""

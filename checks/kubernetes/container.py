@@ -1,0 +1,200 @@
+"""What a container was given of its host: GPUs, networks, RDMA devices that it can use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from preflight.checks.applicability import PCI_BUS, RDMA_CLASS, efa_only, no_gpu, no_rdma
+from preflight.cluster import Site
+from preflight.evidence import EvidenceError
+from preflight.facts import NodeFacts
+from preflight.facts.container import GPU_NODES, Network, gpu_nodes, in_pod, networks
+from preflight.facts.nccl_env import PROCESS
+from preflight.facts.net import ROOT as NET
+from preflight.facts.rdma import ROOT as IB
+from preflight.facts.rdma import Port, interfaces
+from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+
+
+@check(
+    "container.gpu-devices",
+    title="The container has the GPUs' device nodes",
+    source="NVIDIA container toolkit: NVIDIA_VISIBLE_DEVICES; NVIDIA driver README (nvidia-uvm)",
+    fix="Request `nvidia.com/gpu` and the runtime class `nvidia`; Docker: `--gpus all`; bubblewrap: `--dev-bind`.",
+)
+def gpu_devices(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Look in a container for /dev/nvidia0, nvidiactl and nvidia-uvm.
+
+    The PCI bus shows the host's GPUs in every container; without their device nodes CUDA finds none, and
+    without nvidia-uvm it fails with error 999, which reads like a broken driver.
+
+    Fewer GPUs than on the bus are an allocation, and pass. None at all fails where NVIDIA_VISIBLE_DEVICES or
+    the cluster file says that this container was meant to have some; else it is unknown. Outside a container
+    the check skips.
+
+    A false alarm: an init or side container that was given no GPU on purpose; without a promise of GPUs it is
+    unknown.
+    """
+    if absent := no_gpu(node, site):
+        yield absent
+        return
+    if not node.in_container:
+        yield skipped("not in a container", evidence=[PCI_BUS])
+        return
+    nodes = node.parsed(GPU_NODES, gpu_nodes)
+    gpus = [name for name in nodes if name.removeprefix("nvidia").isdigit()]
+    lacking = sorted({"nvidiactl", "nvidia-uvm"} - nodes)
+    asked = node.environment.get("NVIDIA_VISIBLE_DEVICES", "") not in ("", "void", "none")
+    details: dict[str, Any] = {
+        "found": ", ".join(sorted(nodes)) or "no /dev/nvidia*",
+        "evidence": [GPU_NODES, PROCESS],
+    }
+    if not gpus and (asked or site.members.gpus):
+        yield failed(f"no GPU device in this container, {len(node.gpus_on_bus)} on the host's bus",
+                     expected="/dev/nvidia0, nvidiactl, nvidia-uvm", **details)  # fmt: skip
+    elif not gpus:
+        yield unknown(
+            "no GPU device in this container, and nothing says whether it should have one",
+            fix="if the job needs one: request `nvidia.com/gpu`, with the runtime class `nvidia`",
+            **details,
+        )
+    elif lacking:
+        yield failed(f"/dev/{lacking[0]} is not in this container", subject=lacking[0],
+                     expected="nvidiactl and nvidia-uvm", **details)  # fmt: skip
+    else:
+        yield passed(f"{len(gpus)} GPU devices in this container, {len(node.gpus_on_bus)} on the host's bus", **details)
+
+
+@check(
+    "container.networks",
+    title="The pod is attached to the compute fabric's networks",
+    source="Kubernetes Network Custom Resource Definition De-facto Standard, network-status; Multus",
+    fix="Name the networks in the pod's annotation k8s.v1.cni.cncf.io/networks, and read `kubectl describe pod`.",
+    answers=("NT-CTR-3",),
+)
+def pod_networks(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the secondary networks of a pod with the cluster file's, and each with what the pod really has.
+
+    A pod that Multus attached to the wrong network, or to none, has an interface and an address like any
+    other: NCCL takes the cluster network, over TCP.
+
+    The annotation network-status comes by downward API: a file /etc/podnetinfo/annotations, or the variable
+    NETWORK_STATUS. Not mounted is unknown; an expected network that is missing fails, and so does one whose
+    interface is not here. The cluster file's ports.networks says what to expect. Outside a pod the check skips.
+
+    A false alarm: old CNIs write nothing but names into the annotation; what they leave out is not compared.
+    """
+    if not in_pod(node.environment):
+        yield skipped("not in a Kubernetes pod", evidence=[PROCESS])
+        return
+    try:
+        attached, key = networks(node.evidence)
+    except EvidenceError as error:
+        yield unknown(
+            f"the pod's networks are not told: {error}",
+            evidence=[error.key],
+            fix="mount metadata.annotations by downward API at /etc/podnetinfo/annotations",
+        )
+        return
+    secondary = [network for network in attached if not network.default]
+    wanted, names = site.networks, [network.name for network in secondary]
+    broken = [fault for network in secondary for fault in _faults(node, network, key)]
+    yield from broken
+    found = ", ".join(names) or "only the cluster's own network"
+    if wanted.value is None:
+        yield unknown(f"the pod's secondary networks: {found}; nothing says which to expect", found=found,
+                      evidence=[key], fix=f'say it in the cluster file: {wanted.key} = ["rdma/rail-0"]')  # fmt: skip
+    elif missing := [name for name in wanted.value if name not in names and name.split("/")[-1] not in names]:
+        yield failed(f"the pod is not attached to {', '.join(missing)}", found=found,
+                     expected=f"{', '.join(wanted.value)} ({wanted.source})", evidence=[key])  # fmt: skip
+    elif not broken:
+        yield passed(f"the pod is attached to {len(names)} secondary networks", found=found, evidence=[key])
+
+
+def _faults(node: NodeFacts, network: Network, key: str) -> Iterator[Finding]:
+    if network.interface and network.interface not in node.netdevs:
+        yield failed(f"{network.interface} of the network {network.name} is not in this pod", subject=network.interface,
+                     found=", ".join(sorted(node.netdevs)), expected=network.interface,
+                     evidence=[key, f"file:{NET}/*/mtu"])  # fmt: skip
+    if network.rdma_device and network.rdma_device not in node.rdma_devices:
+        yield failed(f"{network.rdma_device} of the network {network.name} is not in this pod",
+                     subject=network.rdma_device, found=", ".join(node.rdma_devices) or "no RDMA device",
+                     expected=network.rdma_device, evidence=[key, RDMA_CLASS])  # fmt: skip
+    if network.interface and not network.ips:
+        yield warned(f"{network.interface} of the network {network.name} has no address from the CNI",
+                     subject=network.interface, found="no ips", expected="an address", evidence=[key],
+                     fix="Give the network an IPAM; InfiniBand without IPoIB needs none.")  # fmt: skip
+
+
+@check(
+    "container.rdma-address",
+    title="Every RDMA device has a GUID, and one of them an interface in this namespace",
+    source="ib-kubernetes: guid of a virtual function; docs.kernel.org/infiniband (net namespaces, GIDs)",
+    fix="InfiniBand: let ib-kubernetes or `ip link set PF vf N node_guid` set it; RoCE: give the pod the function.",
+    answers=("NT-CTR-4",),
+)
+def rdma_address(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare each compute device's GUID with zero, and the interface of each RoCE port with those of this namespace.
+
+    A virtual function without a GUID never joins the fabric; a RoCE device whose interface is in another
+    network namespace has no GID that works: it is listed, opens, and every connection fails.
+
+    A GUID of zeros fails, and so do RoCE devices of which none has its interface here; where the interfaces could
+    not be read it is unknown. Whether an interface has an address is rails.subnets' matter.
+
+    A false alarm: in shared mode a pod sees all RDMA devices of its host, also those it cannot use; one that works
+    is enough.
+    """
+    if absent := no_rdma(node, site):
+        yield absent
+        return
+    compute = site.roles(node).compute
+    if skip := efa_only(compute, "which need no GUID and no interface"):
+        yield skip
+        return
+    devices = dict.fromkeys(port.device for port in compute if not port.efa)
+    keys = {device: f"file:{IB}/{device}/node_guid" for device in devices}
+    guids = {device: node.parsed(key, _guid) for device, key in keys.items()}
+    for device, guid in guids.items():
+        if not guid:
+            yield failed(f"{device} has no GUID: the virtual function was not given one", subject=device,
+                         found="0000:0000:0000:0000", expected="a GUID", evidence=[keys[device]])  # fmt: skip
+    roce = [port for port in compute if port.roce]
+    here, unread = _here(node, roce)
+    if unread and not here:
+        yield unknown(f"whether a RoCE port has its interface in this network namespace was not told: {unread[0]}",
+                      evidence=[error.key for error in unread[:3]])  # fmt: skip
+    elif roce and not here:
+        yield failed(
+            f"none of {len(roce)} RoCE ports has its interface in this network namespace",
+            found=", ".join(f"{port.name} {port.netdev or 'no interface'}" for port in roce[:4]),
+            expected=f"one of {', '.join(sorted(node.netdevs))}",
+            evidence=[f"file:{NET}/*/mtu", RDMA_CLASS],
+        )
+    elif not devices:
+        yield unknown("there is no compute port to judge", evidence=[RDMA_CLASS])
+    elif all(guids.values()):
+        local = f", {len(here)} of {len(roce)} RoCE interfaces are here" if roce else ""
+        yield passed(f"{len(devices)} RDMA devices have a GUID{local}", evidence=list(keys.values())[:3])
+
+
+def _here(node: NodeFacts, roce: list[Port]) -> tuple[list[Port], list[EvidenceError]]:
+    """Return the ports whose interface is in this network namespace, and why that was not told of others."""
+    here: list[Port] = []
+    unread: list[EvidenceError] = []
+    for port in roce:
+        try:
+            if any(name in node.netdevs for name in interfaces(node.evidence, port)):
+                here.append(port)
+        except EvidenceError as error:
+            unread.append(error)
+    return here, unread
+
+
+def _guid(text: str) -> int:
+    """Read ``a088:c203:0018:0000``; zero is none."""
+    parts = text.strip().split(":")
+    if len(parts) != 4 or not all(len(part) == 4 for part in parts):
+        raise ValueError(f"{text.strip()[:60]!r} is not a GUID")
+    return int("".join(parts), 16)

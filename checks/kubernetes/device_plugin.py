@@ -1,0 +1,165 @@
+"""What a device plug-in gave a pod: whether RDMA was asked for, and whether what was given is here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from preflight.checks.applicability import RDMA_CLASS, no_rdma
+from preflight.cluster import Site
+from preflight.evidence import EvidenceError
+from preflight.facts import NodeFacts
+from preflight.facts.container import in_pod, resources
+from preflight.facts.gpudirect import nic_functions
+from preflight.facts.nccl_env import PROCESS
+from preflight.facts.pod import POD, Pod, is_gpu, is_rdma, pod, variable_of
+from preflight.facts.rdma import DEVICE_NODES
+from preflight.model import Finding, Status, check, failed, passed, skipped, unknown, warned
+
+_REQUEST = (
+    "Request it in this container's resources.limits, such as rdma/hca_shared_devices_a: 1 or nvidia.com/mlnxnics: 8; "
+    "`kubectl describe node` lists what the node's plug-in offers."
+)
+
+_NOT_MOVED = "Exclusive RDMA namespaces: chain the rdma CNI in the network's definition. Else see rdma.registered."
+
+
+@check(
+    "container.device-plugin",
+    title="The pod was allocated an RDMA resource by a device plug-in",
+    source="Kubernetes: Device Plugins; k8s-rdma-shared-dev-plugin; sriov-network-device-plugin (PCIDEVICE_*)",
+    fix=_REQUEST,
+    answers=("NT-CTR-2",),
+)
+def device_plugin(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the resources that the pod's containers asked for with the RDMA resource of the site, and with /dev.
+
+    A pod that asked for GPUs only is scheduled, starts and trains, over TCP; one that asked for RDMA in its main
+    container alone has an init container without it.
+
+    The pod's own object is read from the Kubernetes API, with its service account; where that cannot be done, the
+    variables PCIDEVICE_* of the SR-IOV plug-in tell. What the cluster file's ports.resources names, and the pod did
+    not ask for, fails; so does a pod without any RDMA resource on a node that should have HCAs, and an allocated
+    function without an RDMA device. RDMA devices that are here without a resource warn: privileged, or a host path.
+    Where nothing tells, it is unknown. Outside a pod the check skips.
+
+    A false alarm: a resource of RDMA with a name that does not say so; name it in ports.resources.
+    """
+    if not in_pod(node.environment):
+        yield skipped("not in a Kubernetes pod", evidence=[PROCESS])
+        return
+    functions = resources(node.environment)
+    try:
+        found = pod(node.evidence)
+    except EvidenceError as error:
+        absent = no_rdma(node, site)
+        if absent and absent.status is Status.SKIP and not (functions or site.resources.value):
+            yield absent
+            return
+        yield from _without_api(node, site, functions, error)
+        return
+    devices = found.devices
+    wanted: tuple[str, ...] = site.resources.value or ()
+    if missing := [name for name in wanted if name not in devices]:
+        yield failed(f"no container of the pod asks for {', '.join(missing)}", found=_shown(devices),
+                     expected=f"{', '.join(wanted)} ({site.resources.source})", evidence=[POD])  # fmt: skip
+        return
+    rdma = list(wanted) or [name for name in devices if is_rdma(name) or _is_nic(node, functions, name)]
+    if not rdma:
+        yield _none(node, site, found)
+        return
+    given = {name: functions[variable_of(name)] for name in rdma if variable_of(name) in functions}
+    broken = list(_broken(node, given))
+    yield from broken
+    told = ", ".join(f"{name} ({', '.join(devices[name])})" for name in rdma)
+    if not node.evidence.exists(DEVICE_NODES):
+        asking = ", ".join(devices[rdma[0]])
+        yield failed(f"{asking} asked for {rdma[0]}, and this container has no /dev/infiniband", found=told,
+                     expected="/dev/infiniband in each container that needs it",
+                     evidence=[POD, DEVICE_NODES])  # fmt: skip
+    elif not broken:
+        yield passed(f"{len(rdma)} RDMA resource{'s' * (len(rdma) > 1)} allocated to the pod", found=told,
+                     evidence=[POD, DEVICE_NODES])  # fmt: skip
+
+
+def _none(node: NodeFacts, site: Site, found: Pod) -> Finding:
+    """Return the finding of a pod that asked for nothing that is known to be RDMA."""
+    others = [name for name in found.devices if not is_gpu(name)]
+    details: dict[str, Any] = {"found": _shown(found.devices), "evidence": [POD, RDMA_CLASS]}
+    key = site.resources.key
+    if found.claims or others:
+        named = f"the claims {', '.join(found.claims)}" if found.claims else ", ".join(others)
+        fix = f'say it in the cluster file: {key} = ["{others[0]}"]' if others else "see `kubectl get resourceclaims`"
+        return unknown(f"nothing says whether {named} are RDMA", **{**details, "fix": fix})
+    absent = no_rdma(node, site)
+    if absent and absent.status is Status.SKIP:
+        return skipped("the pod asks for no RDMA resource, and there is no RDMA device", evidence=details["evidence"])
+    promised = bool(site.hcas.value or site.members.ports.compute)
+    if promised and node.evidence.exists(DEVICE_NODES):
+        how = "a container is privileged" if found.privileged else "by a host path"
+        return warned(f"RDMA devices are here without a resource, {how}: two pods may be given the same ones",
+                      expected="an RDMA resource", **details)  # fmt: skip
+    if promised:
+        return failed("no container of the pod asks for an RDMA resource", expected="an RDMA resource", **details)
+    details["fix"] = f'say it in the cluster file: {key} = ["rdma/hca_shared_devices_a"]'
+    return unknown("the pod asks for no RDMA resource, and nothing says whether it should have one", **details)
+
+
+def _without_api(
+    node: NodeFacts, site: Site, functions: Mapping[str, Collection[str]], error: EvidenceError
+) -> Iterator[Finding]:
+    """Yield what the variables of the SR-IOV plug-in tell; a shared device leaves none."""
+    wanted: tuple[str, ...] = site.resources.value or ()
+    untold = [name for name in wanted if variable_of(name) not in functions]
+    nics = _nics(node)
+    rdma = {variable_of(name) for name in wanted} & set(functions) or {
+        name for name, addresses in functions.items() if nics & set(addresses)
+    }
+    broken = list(_broken(node, {name: functions[name] for name in rdma}))
+    yield from broken
+    if not rdma or untold:
+        yield unknown(f"whether the pod was allocated {', '.join(untold) or 'an RDMA resource'} is not told: {error}",
+                      found=", ".join(sorted(functions)) or "no PCIDEVICE_* variable",
+                      fix=_cure(error.why), evidence=[POD, PROCESS])  # fmt: skip
+    elif not broken:
+        count = sum(len(functions[name]) for name in rdma)
+        yield passed(f"{count} functions of RDMA NICs were allocated to this container",
+                     found=", ".join(sorted(rdma)), evidence=[PROCESS, RDMA_CLASS])  # fmt: skip
+
+
+def _broken(node: NodeFacts, given: Mapping[str, Collection[str]]) -> Iterator[Finding]:
+    """Yield a finding for each allocated function that is no RDMA device in this container."""
+    nics = _nics(node) if given else set()
+    for name, addresses in given.items():
+        for address in sorted(set(addresses) - nics):
+            yield failed(f"{address}, allocated as {name}, has no RDMA device in this container", subject=address,
+                         found=", ".join(sorted(nics)) or "no RDMA device", expected=address,
+                         evidence=[PROCESS, RDMA_CLASS], fix=_NOT_MOVED)  # fmt: skip
+
+
+def _nics(node: NodeFacts) -> set[str]:
+    """Return the PCI addresses of this container's RDMA devices."""
+    return {device.address for device in nic_functions(node.evidence, node.pci, node.rdma_devices).values()}
+
+
+def _is_nic(node: NodeFacts, functions: Mapping[str, Collection[str]], name: str) -> bool:
+    return variable_of(name) in functions and bool(_nics(node) & set(functions[variable_of(name)]))
+
+
+def _shown(devices: Mapping[str, Collection[str]]) -> str:
+    return ", ".join(devices) or "no resource of a device plug-in"
+
+
+def _cure(why: str) -> str:
+    """Return what makes the API tell."""
+    if "HTTP 403" in why:
+        return "let the pod's service account `get` its pod: deploy/kubernetes/base has the role"
+    if "HTTP 401" in why:
+        return "start the pod anew: its service account's token is no longer valid"
+    if "HTTP 404" in why:
+        return "set POD_NAME and POD_NAMESPACE by downward API"
+    if "no service account" in why:
+        return "set automountServiceAccountToken: true, with the role of deploy/kubernetes/base"
+    if "API server" not in why:
+        return "collect again with this version of preflight"
+    return "let the pod reach the API server (network policy, proxy), or see `kubectl get pod -o yaml`"

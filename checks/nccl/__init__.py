@@ -1,0 +1,1 @@
+"""Checks of NCCL's settings on a node."""

@@ -1,0 +1,238 @@
+"""NCCL's environment: settings that were left over, and names that mean nothing on this node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from preflight import facts
+from preflight.checks.applicability import PCI_BUS, RDMA_CLASS, is_efa_node
+from preflight.checks.nccl.settings_scope import as_set, environments, has_nvlink, nearest_of, unread
+from preflight.cluster import Site
+from preflight.evidence import EvidenceError
+from preflight.facts import NodeFacts
+from preflight.facts.nccl_env import PROCESS, REDACTED, Setting
+from preflight.facts.nccl_switches import SWITCHES
+from preflight.facts.net import ROOT as NET
+from preflight.facts.node import TOPO
+from preflight.facts.rdma import natural
+from preflight.lean import dataclass
+from preflight.model import Finding, Status, check, failed, passed, unknown, warned
+
+GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
+
+
+# --- left-over switches ----------------------------------------------------------------------------
+
+
+def _rdma(node: NodeFacts, site: Site) -> bool:
+    return bool(node.rdma_devices)
+
+
+def _own_rdma(node: NodeFacts, site: Site) -> bool:
+    """Tell whether there is a device for NCCL's own RDMA transport; EFA's are reached by a plug-in."""
+    return bool(node.rdma_devices) and not is_efa_node(node)
+
+
+def _nvls(node: NodeFacts, site: Site) -> bool:
+    # NVLink SHARP came with the third-generation NVSwitch of Hopper (NCCL 2.17 release notes)
+    return site.part is not None and site.part.nvswitch and "A100" not in site.part.gpu.name
+
+
+def _multi_node_nvlink(node: NodeFacts, site: Site) -> bool:
+    return any(gpu.fabric is not None and gpu.fabric.multi_node for gpu in node.gpu_health.gpus)
+
+
+def _grace(node: NodeFacts, site: Site) -> bool:
+    return site.part is not None and site.part.nic_on_cpu and bool(node.rdma_devices)
+
+
+def _only_dma_buf(node: NodeFacts, site: Site) -> bool:
+    return bool(node.rdma_devices) and not any(name in node.modules for name in facts.kernel.PEER_MODULES)
+
+
+def _rails(node: NodeFacts, site: Site) -> bool:
+    return len(node.rdma_devices) > 1 and has_nvlink(node, site)
+
+
+def _gpus(node: NodeFacts, site: Site) -> bool:
+    return len(node.gpus_on_bus) > 1
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """Where a switch that was left over does harm, and where it has no effect."""
+
+    variable: str  # of SWITCHES
+    bites: Callable[[NodeFacts, Site], bool]  # whether this node has what it switches off
+    harmless: str  # why it has no effect where it does not bite
+    status: Status
+    evidence: str  # record that shows whether it bites
+    otherwise: Status = Status.PASS  # where it does not bite
+    answers: tuple[str, ...] = ()  # the checklist items that ask for it
+
+
+LEFTOVERS = (
+    Leftover("NCCL_IB_DISABLE", _own_rdma, "the kernel has no RDMA device but EFA's, if any", Status.FAIL, RDMA_CLASS,
+             answers=("NT-ENV-4",)),
+    Leftover("NCCL_NET", _rdma, "the kernel has no RDMA device", Status.FAIL, RDMA_CLASS),
+    Leftover("NCCL_P2P_DISABLE", has_nvlink, "no NVLink between the GPUs", Status.FAIL, TOPO, Status.WARN,
+             ("NT-ENV-5", "NT-LENS-4")),
+    Leftover("NCCL_P2P_LEVEL", has_nvlink, "no NVLink between the GPUs", Status.FAIL, TOPO, Status.WARN,
+             ("NT-LENS-4",)),
+    Leftover("NCCL_SHM_DISABLE", _gpus, "fewer than two GPUs on the PCI bus", Status.WARN, PCI_BUS,
+             answers=("NT-ENV-6", "NT-LENS-5")),
+    Leftover("NCCL_NET_GDR_LEVEL", _rdma, "the kernel has no RDMA device", Status.WARN, RDMA_CLASS),
+    Leftover("NCCL_NET_GDR_READ", _rdma, "the kernel has no RDMA device", Status.WARN, RDMA_CLASS),
+    Leftover("NCCL_NET_GDR_C2C", _grace, "no Grace processor is recognised", Status.WARN, PCI_BUS),
+    Leftover("NCCL_DMABUF_ENABLE", _only_dma_buf, "a peer-memory module is loaded, or there is no RDMA device",
+             Status.WARN, facts.kernel.MODULES),
+    Leftover("NCCL_PXN_DISABLE", _rails, "one RDMA device at most, or no NVLink", Status.WARN, RDMA_CLASS),
+    Leftover("NCCL_MNNVL_ENABLE", _multi_node_nvlink, "the NVLink fabric, if any, ends in this node", Status.FAIL,
+             facts.gpu.NVML),
+    Leftover("NCCL_NVLS_ENABLE", _nvls, "no board with NVLink SHARP is recognised", Status.WARN, PCI_BUS),
+)  # fmt: skip
+
+ITEMS = ("NT-ENV-4", "NT-ENV-5", "NT-ENV-6", "NT-LENS-4", "NT-LENS-5")
+
+
+@check(
+    "nccl.left-over-disables",
+    title="No NCCL transport is left switched off",
+    source=f"{GUIDE}; values as in NCCL 2.30 src/misc/param.cc",
+    fix="Remove it where it is set (environment, /etc/nccl.conf, ~/.nccl.conf); if it hides a fault, find that fault.",
+    answers=ITEMS,
+    reads=("nvml:gpus",),
+)
+def left_over_disables(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the NCCL variables in force with the values that switch a transport off.
+
+    Such a switch is set for one experiment and stays: the job still runs, over TCP or through host
+    memory, at a tenth of its bandwidth, and nothing says why.
+
+    Values are read as NCCL reads them: ``true`` is 0 and switches nothing. RDMA switches fail on a node with
+    RDMA devices, peer-to-peer ones on a node with NVLink (without it they warn), NVLink between nodes on a
+    fabric that spans them; shared memory, GPUDirect RDMA and NVLink SHARP warn. What ranks that run here were
+    started with counts too. NCCL_IB_DISABLE does nothing to AWS EFA, which NCCL reaches by a plug-in, and passes.
+
+    NCCL_NVLS_ENABLE=0 beside Google's plug-ins (TCPX, TCPXO) is their recipe, and passes; so it does where ranks
+    share a GPU (NCCL_MULTI_RANK_GPU_ENABLE=1), as NCCL would not start with both.
+
+    A false alarm: an image built for one kind of node and used on another; give that kind a file /etc/nccl.conf
+    of its own.
+    """
+    on = []
+    for leftover, setting in _switches(node):
+        value = setting.value
+        if SWITCHES[leftover.variable].on(value):
+            on.append(leftover)
+            yield _left_over(node, site, leftover, setting).about(*leftover.answers)
+        elif leftover.variable.endswith("_DISABLE") and value.casefold() in ("true", "yes", "on"):
+            yield warned(
+                f"{setting.text} in {setting.where} is read as 0",
+                subject=setting.name,
+                found=value,
+                expected="a number, or unset",
+                evidence=[setting.source],
+                quote=as_set(setting),
+            )
+    missing = list(unread(node, "one of these switches"))
+    yield from missing
+    if not missing:
+        told = {item for leftover in on for item in leftover.answers}
+        others = "none" if not on else "no other"
+        finding = passed(f"{others} of {len(LEFTOVERS)} switches is on", evidence=[PROCESS])
+        yield finding.about(*(item for item in ITEMS if item not in told)) if on else finding
+
+
+def _switches(node: NodeFacts) -> Iterator[tuple[Leftover, Setting]]:
+    """Yield the switches that are set, here or in ranks that run here; what both have is told once."""
+    seen = set()
+    needed = facts.nccl_lint.habits.needed
+    for number, env in enumerate(environments(node)):
+        for leftover in LEFTOVERS:
+            setting = env.get(leftover.variable)
+            if setting is not None and leftover.variable == "NCCL_NVLS_ENABLE" and needed(env, setting):
+                continue
+            if setting is None or (leftover.variable, setting.value) in seen or (number and setting.value == REDACTED):
+                continue
+            seen.add((leftover.variable, setting.value))
+            if env.text(leftover.variable):
+                yield leftover, setting
+
+
+def _left_over(node: NodeFacts, site: Site, leftover: Leftover, setting: Setting) -> Finding:
+    message = f"{setting.text} in {setting.where} {SWITCHES[leftover.variable].effect}"
+    try:
+        bites = leftover.bites(node, site)
+    except EvidenceError as error:
+        return unknown(f"{message}, if the node has that: {error}", subject=setting.name, evidence=[error.key])
+    keys = [setting.source, leftover.evidence]
+    status = leftover.status if bites else leftover.otherwise
+    if status is Status.PASS:
+        return passed(f"{message}; no effect here: {leftover.harmless}", subject=setting.name, evidence=keys)
+    say = failed if status is Status.FAIL else warned
+    return say(
+        f"{message}, expected unset",
+        subject=setting.name,
+        found=setting.value,
+        expected="unset",
+        evidence=keys,
+        quote=as_set(setting),
+    )
+
+
+# --- interfaces ------------------------------------------------------------------------------------
+
+#: Interfaces that lead to no other node; NCCL takes them only where nothing else is left.
+_LOCAL = ("lo", "docker", "virbr", "cni", "veth", "br-")
+
+
+@check(
+    "nccl.socket-ifname",
+    title="NCCL_SOCKET_IFNAME names an interface that is here and up",
+    source=f"{GUIDE}#nccl-socket-ifname",
+    fix="Name an interface that every node has (`ip -br addr`), or unset it; a per-node value goes to /etc/nccl.conf.",
+    answers=("NT-ENV-2", "PA-15"),
+)
+def socket_ifname(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare what NCCL_SOCKET_IFNAME selects, by NCCL's grammar, with the node's interfaces.
+
+    Ranks find each other over this interface whatever the data takes later: with a name that is not
+    here the job dies at its start ("no socket interface found"), with loopback it waits for nobody.
+
+    Without ``=`` a name is a prefix; ``^`` excludes. A value of one character counts as unset. An operational
+    state of "unknown" (virtual interfaces) counts as up. A value that selects no interface, or only such as
+    are down, fails.
+
+    A false alarm: a list for several kinds of node names interfaces that are not here; it is fine as long as one
+    is.
+    """
+    setting, selection = node.nccl_env.get("NCCL_SOCKET_IFNAME"), node.nccl_env.socket_selection
+    if setting is None or selection is None:
+        missing = list(unread(node, "NCCL_SOCKET_IFNAME"))
+        yield from missing or [passed("NCCL_SOCKET_IFNAME is unset: NCCL chooses", evidence=[PROCESS])]
+        return
+    here = node.netdevs
+    chosen = sorted((name for name in here if selection.matches_name(name)), key=natural)
+    useful = [name for name in chosen if not name.startswith(_LOCAL)]
+    up = [name for name in useful if here[name].operstate in ("up", "unknown")]
+    keys = [setting.source, *(f"file:{NET}/{name}/operstate" for name in (useful or chosen or sorted(here))[:3])]
+    message = f"{setting.text} in {setting.where} selects "
+    if up:
+        yield passed(message + ", ".join(up), subject=setting.name, found=", ".join(up), evidence=keys)
+        return
+    if useful:
+        message += f"only interfaces that are down: {', '.join(useful)}"
+    elif chosen:
+        message += f"only interfaces that lead to no other node: {', '.join(chosen)}"
+    else:
+        near = "" if selection.exclude or not selection.items else nearest_of(selection.items[0].name, here)
+        message += f"no interface of this node{near}"
+    yield failed(
+        message,
+        subject=setting.name,
+        found=", ".join(chosen) or "nothing",
+        expected=f"an interface that is up, of {', '.join(sorted(here, key=natural))}",
+        evidence=keys,
+        quote=as_set(setting),
+    )

@@ -1,0 +1,135 @@
+"""NCCL's variables against the fabric that they meet here: GID index, traffic class, queue pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from preflight import facts
+from preflight.checks.applicability import RDMA_CLASS, no_rdma
+from preflight.checks.nccl.settings_scope import as_set, nccl_versions, redacted, told, unread
+from preflight.cluster import Site
+from preflight.evidence import EvidenceError
+from preflight.facts import NodeFacts
+from preflight.facts.nccl_env import PROCESS, Setting
+from preflight.facts.rdma import Port
+from preflight.model import Finding, check, failed, passed, unknown, warned
+
+GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
+
+#: The release that finds the GID by itself.
+AUTOMATIC_GID = (2, 21, 0)
+
+
+@check(
+    "nccl.gid-index",
+    title="NCCL_IB_GID_INDEX means a routable RoCE v2 address on every port",
+    source=f"{GUIDE}#nccl-ib-gid-index; found by NCCL itself from 2.21 on (NCCL 2.21 release notes)",
+    fix="Unset it with NCCL 2.21 or newer; before, take the row of `show_gids` that is v2 with the port's IPv4.",
+)
+def gid_index(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Look up the row of the GID table that NCCL_IB_GID_INDEX names, on each RoCE port that a job uses.
+
+    The index counts addresses in the order in which they were added: after a restart of the network, or in a pod,
+    3 may be empty or a link-local address, and every connection ends in a time-out that names no index.
+
+    An empty row, RoCE v1 and a link-local address fail. A good row warns where NCCL 2.21 or newer is installed on
+    a host, as it would find the address by itself on any node; in a container an index of its own passes. Native
+    InfiniBand ignores it. Rows 0 to 7 are looked at; an index beyond the end of the table fails.
+
+    A false alarm: a fabric that routes only one of several v2 addresses, and NCCL_IB_ADDR_RANGE cannot tell which.
+    """
+    setting = node.nccl_env.get("NCCL_IB_GID_INDEX")
+    index = node.nccl_env.integer("NCCL_IB_GID_INDEX")
+    if setting is None or index is None or index < 0:
+        missing = list(unread(node, "NCCL_IB_GID_INDEX"))
+        yield from missing or [passed("NCCL_IB_GID_INDEX is unset: NCCL finds the address", evidence=[PROCESS])]
+        return
+    if absent := no_rdma(node, site):
+        yield absent
+        return
+    ports = [port for port in site.roles(node).compute if port.active and port.roce]
+    if not ports:
+        yield passed(f"{setting.text} has no effect: no active compute port is RoCE", subject=setting.name,
+                     evidence=[setting.source, RDMA_CLASS])  # fmt: skip
+        return
+    found = [_row(node, port, index, setting) for port in ports]
+    yield from (one for one in found if one is not None)
+    if not any(found):
+        yield _good_index(node, ports, index, setting)
+
+
+def _row(node: NodeFacts, port: Port, index: int, setting: Setting) -> Finding | None:
+    """Return what is wrong with a port's row; None if it is good."""
+    keys = facts.gids.keys(port.device, port.number, index)
+    longest = facts.gids.rows_at_most(node.evidence, port.device, port.number)
+    if longest is not None and index >= longest:
+        return failed(f"{setting.text} in {setting.where}: the GID table of {port.name} has no row {index}",
+                      subject=port.name, found=f"at most {longest} rows", expected="the index of a row that is there",
+                      evidence=[facts.gids.MARKS_KEY, setting.source], quote=as_set(setting))  # fmt: skip
+    if index not in facts.gids.ASKED:
+        return unknown(f"{port.name}: row {index} of the GID table is beyond those that are looked at",
+                       subject=port.name, evidence=[setting.source],
+                       fix=f"cat {keys[0][5:]} {keys[1][5:]}")  # fmt: skip
+    try:
+        gid = facts.gids.gid(node.evidence, port.device, port.number, index)
+    except EvidenceError as error:
+        return unknown(f"{port.name}: row {index} of the GID table could not be read: {error.why}", subject=port.name,
+                       evidence=[error.key])  # fmt: skip
+    if gid.empty:
+        what = "is empty" if int(gid.address) == 0 else f"holds {gid.address}, which is not this network namespace's"
+    elif "v2" not in gid.type:
+        what = f"is {gid.shown}, which no router passes on"
+    elif gid.address.is_link_local:
+        what = f"is {gid.shown}, which leads to no other subnet"
+    else:
+        return None
+    return failed(
+        f"{setting.text} in {setting.where}: row {index} of {port.name} {what}",
+        subject=port.name,
+        found="empty" if gid.empty else gid.shown,
+        expected="a RoCE v2 address of the port's own IPv4 or global IPv6",
+        evidence=[*keys, setting.source],
+        quote=as_set(setting),
+    )
+
+
+def _good_index(node: NodeFacts, ports: list[Port], index: int, setting: Setting) -> Finding:
+    newest = max(nccl_versions(node), default=None)
+    keys = [setting.source, *facts.gids.keys(ports[0].device, ports[0].number, index)]
+    if newest is not None and newest >= AUTOMATIC_GID and not node.in_container:
+        release = ".".join(map(str, newest))
+        said = f"{setting.text} in {setting.where} is right here, and NCCL {release} would find it by itself"
+        return warned(said, subject=setting.name, found=setting.value, expected="unset", evidence=keys,
+                      quote=as_set(setting))  # fmt: skip
+    return passed(f"{setting.text} is a RoCE v2 address on all {len(ports)} ports", subject=setting.name, evidence=keys)
+
+
+# --- tuning ----------------------------------------------------------------------------------------
+
+
+@check(
+    "nccl.fabric-fit",
+    title="NCCL's fabric settings fit this fabric",
+    source=f"{GUIDE} (NCCL_IB_TC, NCCL_CROSS_NIC, NCCL_IB_QPS_PER_CONNECTION); RFC 2474: DSCP = traffic class >> 2",
+    fix="Unset it, or take this fabric's value: `NCCL_IB_TC=106` is DSCP 26, which the default map puts on priority 3.",
+    gating=False,  # it can only warn
+)
+def fit(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare settings that were tuned for one fabric with the one that is here.
+
+    A recipe for RoCE on InfiniBand, or another site's traffic class, runs without an error: the traffic takes a
+    priority that nobody protects and no switch pauses for.
+
+    All of it warns: a traffic class whose ECN bits say "congested"; several queue pairs for each connection on
+    InfiniBand; messages cut over queue pairs; NCCL_CROSS_NIC=1 where each rail is a subnet of its own. What is not
+    set is not judged. On a lossless RoCE fabric roce.chain follows the traffic class to its priority.
+
+    A false alarm: a site that routes between its rails.
+    """
+    found = [*told(node, site, "fabric_fit"), *redacted(node)]
+    if site.lossless.value:  # there the traffic class is a link of the chain: roce.chain judges it by the port's map
+        found = [one for one in found if one.subject != "NCCL_IB_TC"]
+    missing = list(unread(node, "what belongs to another fabric"))
+    yield from (*found, *missing)
+    if not found and not missing:
+        yield passed("no setting belongs to another kind of fabric", evidence=[PROCESS])

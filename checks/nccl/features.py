@@ -1,0 +1,153 @@
+"""Features that NCCL is told to use or not to use: NVLink between nodes, SHARP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from preflight import facts
+from preflight.checks.applicability import RDMA_CLASS, no_gpu
+from preflight.checks.nccl.settings_scope import as_set, place, unread
+from preflight.cluster import Site
+from preflight.facts import NodeFacts
+from preflight.facts.nccl_env import PROCESS, Setting, strtoll
+from preflight.facts.versions import LIBRARIES
+from preflight.model import Finding, check, failed, passed, unknown, warned
+
+GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
+
+# --- NVLink between nodes --------------------------------------------------------------------------
+
+
+@check(
+    "nccl.mnnvl",
+    title="NCCL_MNNVL_ENABLE requires NVLink between nodes only where there is some",
+    source=f"{GUIDE}#nccl-mnnvl-enable (1: initialisation fails without it; 2, the default: automatic)",
+    fix="Unset NCCL_MNNVL_ENABLE: NCCL finds the fabric; on an NVL72 start IMEX first (`nvidia-imex-ctl -N`).",
+    answers=("NT-ENV-11",),
+    reads=("nvml:gpus", "cmd:systemctl show *"),
+    unless=(no_gpu,),
+)
+def mnnvl(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Hold NCCL_MNNVL_ENABLE against the NVLink fabric that the GPUs were joined to, and against IMEX.
+
+    1 means "or not at all": on a node whose NVLink ends in the chassis, or where IMEX is down, the job ends at its
+    start with an error that speaks of memory handles.
+
+    1 fails on a fabric that does not span nodes, and warns where it does and IMEX is not active. Unset, 0 and 2
+    pass; that 0 gives the fabric away is told by nccl.left-over-disables.
+
+    A false alarm: Kubernetes' ComputeDomains start IMEX for each job, so that an idle node has none; that only
+    warns.
+    """
+    setting, number = node.nccl_env.get("NCCL_MNNVL_ENABLE"), node.nccl_env.integer("NCCL_MNNVL_ENABLE")
+    if setting is None or number != 1:
+        missing = list(unread(node, "NCCL_MNNVL_ENABLE"))
+        said = f"{setting.text} requires nothing" if setting is not None else "NCCL_MNNVL_ENABLE is unset: automatic"
+        yield from missing or [passed(said, evidence=[PROCESS])]
+        return
+    health = node.gpu_health
+    details: dict[str, Any] = {"subject": setting.name, "found": setting.value, "quote": as_set(setting)}
+    if any(gpu.fabric is None and not gpu.not_reported("fabric") for gpu in health.gpus) or not health.gpus:
+        yield unknown(f"{setting.text} in {setting.where}, and whether the NVLink fabric spans nodes was not told",
+                      subject=setting.name, evidence=[setting.source, *health.evidence])  # fmt: skip
+    elif not any(gpu.fabric is not None and gpu.fabric.multi_node for gpu in health.gpus):
+        said = f"{setting.text} in {setting.where} requires NVLink between nodes, and the fabric ends in this node"
+        yield failed(said, expected="unset", evidence=[setting.source, *health.evidence], **details)  # fmt: skip
+    else:
+        yield _imex(node, setting)
+
+
+def _imex(node: NodeFacts, setting: Setting) -> Finding:
+    keys = [setting.source, facts.services.SERVICES]
+    service = node.services.get("nvidia-imex.service")
+    if service is not None and service.active == "active":
+        return passed(f"{setting.text}: the fabric spans nodes and IMEX is active", subject=setting.name, evidence=keys)
+    state = "not installed" if service is None or not service.known else service.active
+    return warned(f"{setting.text} in {setting.where} requires IMEX, which is {state}", subject=setting.name,
+                  found=f"IMEX {state}", expected="active before the job starts", evidence=keys,
+                  quote=as_set(setting))  # fmt: skip
+
+
+# --- SHARP -----------------------------------------------------------------------------------------
+
+
+@check(
+    "nccl.sharp",
+    title="SHARP is neither switched off by a left-over nor asked for in vain",
+    source=f"{GUIDE}#nccl-collnet-enable; NVIDIA SHARP user manual: InfiniBand, with the rdma-sharp plug-in",
+    fix="Unset it after the A/B test; to use SHARP: InfiniBand, the plug-in, sharp_am, and NCCL_COLLNET_ENABLE=1.",
+    answers=("NT-ENV-13",),
+    gating=False,  # it can only warn
+)
+def sharp(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Look for variables that switch SHARP off on InfiniBand, or ask for it where it cannot be.
+
+    SHARP adds gradients up in the switches; switched off for one comparison and forgotten, the fabric that was
+    bought for it carries every byte twice. Asked for without its plug-in, NCCL goes on without a word.
+
+    NCCL_COLLNET_ENABLE=0, NCCL_SHARP_DISABLE=1 and an NCCL_ALGO that excludes CollNet warn on InfiniBand, and pass
+    on RoCE, which has no SHARP. NCCL_COLLNET_ENABLE=1 warns without InfiniBand and on fewer nodes than
+    NCCL_COLLNET_NODE_THRESHOLD (2); that no plug-in is in the loader's directories is unknown, as it may be
+    elsewhere. Unset passes: NCCL does without by default.
+
+    A false alarm: the run that is the A/B test.
+    """
+    env = node.nccl_env
+    collnet = env.integer("NCCL_COLLNET_ENABLE")
+    off = [one for one in env.settings if _switches_sharp_off(one)]
+    missing = list(unread(node, "SHARP"))
+    if not off and collnet != 1:
+        yield from missing or [passed("nothing switches SHARP off", evidence=[PROCESS])]
+        return
+    yield from missing
+    infiniband = place(node, site).infiniband if node.rdma_devices else False
+    for setting in off:
+        details: dict[str, Any] = {"subject": setting.name, "evidence": [setting.source, RDMA_CLASS]}
+        if infiniband is False:
+            yield passed(f"{setting.text}: there is no InfiniBand here, so no SHARP to switch off", **details)
+        elif infiniband is None:
+            yield unknown(f"{setting.text} in {setting.where}, and nothing says whether this is InfiniBand", **details)
+        else:
+            yield warned(f"{setting.text} in {setting.where} switches SHARP off", found=setting.value,
+                         expected="unset, but in an A/B test", quote=as_set(setting), **details)  # fmt: skip
+    asked = env.get("NCCL_COLLNET_ENABLE")
+    if asked is not None and collnet == 1:
+        yield _asked_for(node, asked, infiniband)
+
+
+def _switches_sharp_off(setting: Setting) -> bool:
+    if setting.name == "NCCL_COLLNET_ENABLE":
+        return setting.value != "" and strtoll(setting.value) == 0
+    if setting.name == "NCCL_ALGO":
+        return setting.value.startswith("^") and "collnet" in setting.value.casefold()
+    return setting.name == "NCCL_SHARP_DISABLE" and bool(strtoll(setting.value))
+
+
+def _asked_for(node: NodeFacts, setting: Setting, infiniband: bool | None) -> Finding:
+    details: dict[str, Any] = {"subject": setting.name, "evidence": [setting.source, RDMA_CLASS]}
+    said = f"{setting.text} in {setting.where}"
+    if infiniband is False:
+        return warned(f"{said} asks for SHARP, and there is no InfiniBand here", found=setting.value,
+                      expected="unset on RoCE", quote=as_set(setting), **details)  # fmt: skip
+    nodes, least = _nodes(node), node.nccl_env.integer("NCCL_COLLNET_NODE_THRESHOLD") or 2
+    if nodes is not None and nodes < least:
+        return warned(f"{said} asks for SHARP on {nodes} of at least {least} nodes", found=f"{nodes} nodes",
+                      expected=f"{least} nodes (NCCL_COLLNET_NODE_THRESHOLD)", quote=as_set(setting),
+                      **details)  # fmt: skip
+    plugins = [library.path for library in node.libraries if library.name.startswith("libnccl-net")]
+    if infiniband is None or not plugins:
+        layer = "nothing says whether this is InfiniBand"
+        what = "no libnccl-net.so in the loader's directories" if infiniband else layer
+        return unknown(f"{said} asks for SHARP: {what}", subject=setting.name, evidence=[setting.source, LIBRARIES],
+                       fix="look for `Loaded collnet plugin` in the job's NCCL log")  # fmt: skip
+    keys = [setting.source, LIBRARIES]
+    return passed(f"{said} asks for SHARP, over {plugins[0]}", subject=setting.name, evidence=keys)
+
+
+def _nodes(node: NodeFacts) -> int | None:
+    """Return the number of nodes of the job, as Slurm tells; None if nobody does."""
+    for name in ("SLURM_STEP_NUM_NODES", "SLURM_NNODES", "SLURM_JOB_NUM_NODES"):
+        if (value := node.environment.get(name, "")).isdecimal() and len(value) < 8:
+            return int(value)
+    return None

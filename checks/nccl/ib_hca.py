@@ -1,0 +1,256 @@
+"""NCCL_IB_HCA: the ports that it selects by NCCL's grammar, against the ports that are here and what they are for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from preflight import facts
+from preflight.checks.applicability import RDMA_CLASS, is_efa_node, no_rdma
+from preflight.checks.nccl.settings_scope import as_set, nccl_versions, nearest_of, unread
+from preflight.cluster import Site
+from preflight.evidence import EvidenceError
+from preflight.facts import NodeFacts
+from preflight.facts.nccl_env import PROCESS, RAILS, Selection, Setting
+from preflight.facts.node import TOPO
+from preflight.facts.rdma import Port, natural
+from preflight.model import Finding, Status, check, failed, passed, skipped, warned
+
+GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
+
+
+@check(
+    "nccl.ib-hca",
+    title="NCCL_IB_HCA selects the active ports of the compute fabric",
+    source=f"{GUIDE}#nccl-ib-hca; grammar as in NCCL 2.30 src/misc/socket.cc",
+    fix="List the compute ports by whole name: NCCL_IB_HCA==mlx5_0,mlx5_3 (the second `=` makes names exact).",
+    answers=("NT-ENV-3", "PA-15", "NT-ROL-1"),
+)
+def ib_hca(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the ports that NCCL_IB_HCA selects, by NCCL's grammar, with the node's ports and their roles.
+
+    NCCL leaves out what it does not find without a word: a wrong name costs a rail, a list that
+    selects nothing costs RDMA altogether, and a storage port in the list gets the job's traffic.
+
+    Names are prefixes unless the value begins with ``=``, which then holds for all of them: ``mlx5_1``
+    takes in mlx5_10, and that only warns. A port that is down fails if the list names its device, and
+    warns if a prefix happens to cover it; one of `ports.compute` is rdma.port-state's matter. Roles are those of
+    the cluster file; without them a GPU whose near NIC is left out warns, and so does a bond among single ports.
+    Rails and planes are read from NCCL 2.30.7 on. Without a list NCCL takes every active port: it warns where one of
+    them has the role storage or management, or is not among `ports.compute`. nccl.hca-roles reads from a job's log
+    which ports it took. That the ports are those of the compute fabric is answered in the checklists only where the
+    cluster file lists `ports.compute`.
+
+    A false alarm: a prefix that happens to cover a port which is down; that only warns, and NCCL leaves the port
+    out. A job script that sets the list, which is not on the node to be seen: set it in /etc/nccl.conf.
+    """
+    declared = site.members.ports
+    roles = declared.compute is not None or declared.storage or declared.management
+    faults = ("NT-ENV-3", "PA-15", *(("NT-ROL-1",) if roles else ()))
+    for finding in _ib_hca(node, site):
+        unproved = finding.status is Status.PASS and declared.compute is None
+        yield finding.about(*(() if unproved else faults))
+
+
+def _ib_hca(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    setting, selection = node.nccl_env.get("NCCL_IB_HCA"), node.nccl_env.hca_selection
+    if setting is None or selection is None:
+        missing = list(unread(node, "NCCL_IB_HCA"))
+        yield from missing or _unset(node, site)
+        return
+    if absent := no_rdma(node, site):
+        yield absent
+        return
+    if is_efa_node(node):
+        yield passed(f"{setting.text} in {setting.where} has no effect: NCCL reaches EFA devices by a plug-in",
+                     subject=setting.name, evidence=[setting.source, RDMA_CLASS])  # fmt: skip
+        return
+    versions = nccl_versions(node)
+    if versions and max(versions) < RAILS:
+        selection = Selection.parse(setting.value, empty_port_is_any=False)
+    chosen = [port for port in node.rdma_ports if selection.matches(port.device, port.number)]
+    if not chosen:
+        near = "" if selection.exclude else nearest_of(selection.items[0].name, node.rdma_devices)
+        yield failed(
+            f"{setting.text} in {setting.where} selects no port of this node{near}",
+            subject=setting.name,
+            found="nothing",
+            expected=f"ports of {', '.join(node.rdma_devices)}",
+            evidence=[setting.source, RDMA_CLASS],
+            quote=as_set(setting),
+        )
+        return
+    faults = [
+        *_unmatched(node, selection, setting),
+        *_ambiguous(node, selection, setting),
+        *_inactive(selection, chosen, setting, site.members.ports.compute or ()),
+        *_mixed(chosen, setting),
+        *_roles(node, site, chosen, setting),
+        *_unlike(node, site, selection, chosen, setting),
+    ]
+    yield from faults
+    if not faults:
+        names = ", ".join(port.name for port in chosen)
+        yield passed(
+            f"{setting.text} in {setting.where} selects {len(chosen)} of {len(node.rdma_ports)} ports"
+            + (", all active" if all(port.active for port in chosen) else "; one that is down is not the list's fault"),
+            subject=setting.name,
+            found=names,
+            evidence=[setting.source, RDMA_CLASS],
+        )
+
+
+def _unset(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Judge what NCCL takes without a list: every active port."""
+    if is_efa_node(node):
+        yield skipped("NCCL_IB_HCA is unset, and has no say over EFA devices", evidence=[PROCESS])
+        return
+    if off := _off(node):
+        yield skipped(f"NCCL_IB_HCA is unset, and {off.text} keeps NCCL off all HCAs", evidence=[off.source])
+        return
+    ports = site.members.ports
+    aside = {device: role for role, devices in (("storage", ports.storage), ("management", ports.management))
+             for device in devices or ()}  # fmt: skip
+    if ports.compute is not None:
+        aside = {**dict.fromkeys(set(node.rdma_devices) - set(ports.compute), "not called compute"), **aside}
+    taken = [port for port in node.rdma_ports if port.device in aside and port.active] if aside else []
+    if not taken:
+        yield passed("NCCL_IB_HCA is unset: NCCL may use every active port", evidence=[PROCESS])
+        return
+    named = ", ".join(f"{port.name} ({aside[port.device]})" for port in taken)
+    compute = ",".join(ports.compute) if ports.compute else "the compute ports"
+    yield warned(
+        f"NCCL_IB_HCA is unset: NCCL may use every active port, also {named}",
+        subject="NCCL_IB_HCA",
+        found="unset",
+        expected=f"NCCL_IB_HCA=={compute}",
+        evidence=[PROCESS, *dict.fromkeys(key for port in taken for key in port.evidence[:1])],
+    )
+
+
+def _off(node: NodeFacts) -> Setting | None:
+    """Return the setting that keeps NCCL off all HCAs, whatever they are."""
+    disable, network = node.nccl_env.get("NCCL_IB_DISABLE"), node.nccl_env.get("NCCL_NET")
+    if disable is not None and node.nccl_env.integer("NCCL_IB_DISABLE"):
+        return disable
+    return network if network is not None and network.value.casefold() == "socket" else None
+
+
+def _unmatched(node: NodeFacts, selection: Selection, setting: Setting) -> Iterator[Finding]:
+    """An item that means nothing here; what an exclusion does not find harms nobody."""
+    for item in () if selection.exclude else selection.items:
+        if any(selection.names(item, port.device) and item.port in (None, port.number) for port in node.rdma_ports):
+            continue
+        why = ""
+        if item.name != item.name.strip():
+            why = " (NCCL does not trim blanks)"
+        elif selection.exact and any(device.startswith(item.name) for device in node.rdma_devices):
+            why = " (the `=` holds for every item)"
+        yield failed(
+            f"{setting.name} item {str(item)!r} in {setting.where} matches no port"
+            f"{nearest_of(item.name, node.rdma_devices)}{why}",
+            subject=setting.name,
+            found=setting.value,
+            expected=f"names of {', '.join(node.rdma_devices)}",
+            evidence=[setting.source, RDMA_CLASS],
+            quote=as_set(setting),
+        )
+
+
+def _ambiguous(node: NodeFacts, selection: Selection, setting: Setting) -> Iterator[Finding]:
+    """A name that ends in a number is a prefix of others: mlx5_1 of mlx5_10."""
+    for item in () if selection.exact else selection.items:
+        more = [d for d in node.rdma_devices if d.startswith(item.name) and d[len(item.name) :][:1].isdigit()]
+        if more and item.name[-1].isdigit():
+            yield warned(
+                f"{setting.name} item {item.name} in {setting.where} also means {', '.join(more)}",
+                subject=setting.name,
+                found=setting.value,
+                expected="whole names: a value that begins with `=`",
+                evidence=[setting.source, RDMA_CLASS],
+                quote=as_set(setting),
+            )
+
+
+def _inactive(
+    selection: Selection, chosen: list[Port], setting: Setting, compute: Collection[str]
+) -> Iterator[Finding]:
+    """A port that is down; where the site calls it compute, the list is right and rdma.port-state speaks of it."""
+    down = [port for port in chosen if not port.active]
+    for port in (port for port in down if port.device not in compute):
+        named = not selection.exclude and any(item.name == port.device for item in selection.items)
+        say = failed if named or len(down) == len(chosen) else warned
+        yield say(
+            f"{port.name} is {port.state}/{port.physical_state}, but {setting.text} selects it",
+            subject=port.name,
+            found=f"{port.state}/{port.physical_state}",
+            expected="ACTIVE/LinkUp, or not in the list",
+            evidence=[*port.evidence[:2], setting.source],
+        )
+
+
+def _mixed(chosen: list[Port], setting: Setting) -> Iterator[Finding]:
+    layers = {port.link_layer for port in chosen if port.active and not port.efa}
+    if len(layers) > 1:
+        yield warned(
+            f"{setting.text} in {setting.where} selects InfiniBand and RoCE ports at once",
+            subject=setting.name,
+            found=", ".join(f"{port.name} {port.link_layer}" for port in chosen if port.active),
+            expected="one link layer",
+            evidence=[setting.source, *chosen[0].evidence[:1]],
+            quote=as_set(setting),
+        )
+
+
+def _roles(node: NodeFacts, site: Site, chosen: list[Port], setting: Setting) -> Iterator[Finding]:
+    """Compare with the roles that the cluster file gives; nothing to compare where it gives none."""
+    ports = site.members.ports
+    devices = list(dict.fromkeys(port.device for port in chosen))
+    keys = [setting.source, RDMA_CLASS]
+    details: dict[str, Any] = {"subject": setting.name, "found": ", ".join(devices), "evidence": keys}
+    details["quote"] = as_set(setting)
+    compute = ports.compute
+    if compute is not None:
+        wanted = f"{', '.join(compute)} (cluster file: class.{site.class_name}.ports.compute)"
+        if missed := [d for d in compute if d in node.rdma_devices and d not in devices]:
+            message = f"{setting.text} in {setting.where} leaves out the compute port {', '.join(missed)}"
+            yield failed(message, expected=wanted, **details)
+    for role, members in (("storage", ports.storage or ()), ("management", ports.management or ())):
+        if wrong := [device for device in devices if device in members]:
+            message = f"{setting.text} in {setting.where} takes in the {role} port {', '.join(wrong)}"
+            yield failed(message, expected=f"no {role} port", **details)
+    aside = {*(ports.storage or ()), *(ports.management or ())}
+    if compute is not None and (other := [d for d in devices if d not in compute and d not in aside]):
+        message = f"{setting.text} in {setting.where} takes in {', '.join(other)}, which the site does not call compute"
+        yield warned(message, expected=wanted, **details)
+
+
+def _unlike(
+    node: NodeFacts, site: Site, selection: Selection, chosen: list[Port], setting: Setting
+) -> Iterator[Finding]:
+    """Without roles of the cluster file: a GPU of which no near NIC is selected, and a bond among single ports."""
+    if site.members.ports.compute is not None:
+        return
+    devices = {port.device for port in chosen}
+    details: dict[str, Any] = {"subject": setting.name, "found": setting.value, "quote": as_set(setting)}
+    bonds = sorted(device for device in devices if "bond" in device)
+    if bonds and len(bonds) < len(devices) and not selection.exclude:
+        yield warned(f"{setting.text} in {setting.where} takes in the bond {', '.join(bonds)} beside single ports",
+                     expected="no bond: mostly it is for storage or management", evidence=[setting.source, RDMA_CLASS],
+                     **details)  # fmt: skip
+    active = {port.device for port in node.rdma_ports if port.active}
+    for gpu, near in _near(node).items():
+        if near & active and not near & devices:
+            yield warned(f"{setting.text} in {setting.where} leaves out {', '.join(sorted(near, key=natural))}, "
+                         f"the NIC near {gpu}", expected="a near NIC for each GPU", evidence=[setting.source, TOPO],
+                         **details)  # fmt: skip
+
+
+def _near(node: NodeFacts) -> dict[str, set[str]]:
+    """Return each GPU's near NICs; none where nobody knows."""
+    try:
+        topology = node.topology
+    except EvidenceError:
+        return {}
+    found = {gpu: topology.nearest_nics(gpu) for gpu in topology.gpus if gpu in topology.links}
+    return {gpu: set(nics) for gpu, (code, nics) in found.items() if code in facts.gpudirect.NEAR}

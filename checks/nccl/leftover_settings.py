@@ -1,0 +1,87 @@
+"""NCCL's variables: what was set for one experiment and stayed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from preflight import facts
+from preflight.checks.nccl.settings_scope import place, redacted, told, unread
+from preflight.cluster import Site
+from preflight.facts import NodeFacts
+from preflight.facts.nccl_env import PROCESS
+from preflight.model import Finding, check, passed, unknown
+
+GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
+
+
+@check(
+    "nccl.debug-output",
+    title="NCCL's log is not left verbose",
+    source=f"{GUIDE}#nccl-debug; INFO is judged from 1000 ranks on, a judgement",
+    fix="`NCCL_DEBUG=WARN` for production; with a file: NCCL_DEBUG_FILE=/path/nccl.%h.%p",
+    answers=("NT-ENV-1",),
+    gating=False,  # it can only warn
+)
+def debug_output(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare NCCL_DEBUG, NCCL_DEBUG_SUBSYS and NCCL_DEBUG_FILE with what a production job can bear.
+
+    A line for every collective and rank fills the file system and slows every step; ranks that share one log file
+    overwrite each other, and the line that names the fault is lost.
+
+    TRACE warns, and so do the subsystems ALL, COLL and CALL at INFO, INFO with more than 1000 ranks, and a file
+    name without %h or %p. INFO alone passes: it costs some hundred lines per rank at the start, and tells which
+    network was taken.
+
+    A false alarm: a run that is being debugged right now.
+    """
+    found = [*told(node, site, "verbose_log"), *redacted(node)]
+    missing = list(unread(node, "NCCL_DEBUG"))
+    yield from (*found, *missing)
+    if not found and not missing:
+        setting = node.nccl_env.get("NCCL_DEBUG")
+        yield passed(f"{setting.text} is bearable" if setting else "NCCL_DEBUG is not set", evidence=[PROCESS])
+
+
+_CHANNELS = ("NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS")
+
+
+@check(
+    "nccl.pinned-choices",
+    title="Algorithm, protocol and channels are left to NCCL",
+    source=f"{GUIDE} (variables for debugging); NCCL 2.30 src/graph/tuning.cc",
+    fix="`unset` it; if a benchmark says otherwise, keep it in the script of that one job, with the benchmark.",
+    answers=("NT-ENV-9",),
+)
+def pinned(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Look for choices that NCCL makes for each size and topology, and that were held fast by hand.
+
+    What was best for one message size on one generation is wrong for the others: a pinned Ring loses NVLink SHARP,
+    a pinned LL halves the bandwidth of large messages, a forced number of channels takes SMs from the model.
+
+    NCCL_ALGO, NCCL_PROTO and NCCL_LAUNCH_MODE=GROUP warn; so do the numbers of channels on a board with NVSwitches.
+    LL128 that is forced where the GPUs have no NVLink fails: it can corrupt data there.
+
+    What Google's plug-ins need (GPUDirect-TCPX and TCPXO: Simple, rings and trees, a number of channels) passes where
+    their own settings stand beside it.
+
+    A false alarm: the recipe of another cloud whose plug-in needs one protocol.
+    """
+    found = [*told(node, site, "pinned_choices"), *redacted(node)]
+    missing = list(unread(node, "one of these choices"))
+    yield from (one.about("NT-ENV-9") if one.subject in _CHANNELS else one.about() for one in found)
+    yield from missing
+    if any(one.subject in _CHANNELS for one in found) or missing:
+        return
+    env = node.nccl_env
+    counted = [one for one in env.settings if one.name in _CHANNELS]
+    forced = [one.text for one in counted if not facts.nccl_lint.habits.of_googles_plugin(env, one)]
+    if counted and not forced:
+        yield passed("the number of channels is that of Google's plug-in", evidence=[PROCESS])
+    elif not forced:
+        message = "the number of channels is left to NCCL" if found else "NCCL's own choices are not held fast"
+        yield passed(message, evidence=[PROCESS])
+    elif place(node, site).nvswitch is False:
+        yield passed(f"{', '.join(forced)} on GPUs without NVSwitch", evidence=[PROCESS])
+    else:
+        yield unknown(f"{', '.join(forced)}, and nothing says whether NVSwitches join the GPUs", evidence=[PROCESS],
+                      fix="name the part in the cluster file")  # fmt: skip

@@ -1,0 +1,183 @@
+"""Whether NCCL gives the fabric several ways to spread its traffic: queue pairs, adaptive routing, service level."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from preflight import facts
+from preflight.checks.applicability import RDMA_CLASS, efa_only, no_rdma
+from preflight.checks.job.transport import ASK, no_nccl
+from preflight.checks.nccl.fabric_fit import GUIDE
+from preflight.checks.nccl.settings_scope import as_set, environments, unread
+from preflight.cluster import Site
+from preflight.facts import NodeFacts, RunFacts
+from preflight.facts.nccl_env import PROCESS, NcclEnvironment, Setting
+from preflight.lean import dataclass, replace
+from preflight.model import Finding, check, passed, skipped, unknown, warned
+
+if TYPE_CHECKING:
+    from preflight.facts.nccl_log import NcclLog
+
+VARIABLES = _ADAPTIVE, _PAIRS, _LEVEL = "NCCL_IB_ADAPTIVE_ROUTING", "NCCL_IB_QPS_PER_CONNECTION", "NCCL_IB_SL"
+
+#: Queue pairs of a connection from which a hash has something to spread.
+SEVERAL = 2
+
+
+@dataclass(frozen=True)
+class _Way:
+    """How NCCL spreads one connection here; None: unset, so that its default holds."""
+
+    adaptive: int | None  # default 1 on InfiniBand, 0 on RoCE
+    pairs: int | None  # default 1
+    level: int | None  # default 0
+    settings: tuple[Setting, ...]
+
+    @property
+    def said(self) -> str:
+        pairs = 1 if self.pairs is None else self.pairs
+        number = f"{pairs} queue pair{'s' if pairs != 1 else ''} for each connection"
+        return number + (" (NCCL's default)" if self.pairs is None else "")
+
+
+@check(
+    "nccl.load-balancing",
+    title="NCCL's connections can be spread over the paths of the fabric",
+    source=f"{GUIDE} (NCCL_IB_QPS_PER_CONNECTION: routing entropy; NCCL_IB_ADAPTIVE_ROUTING, NCCL_IB_SL)",
+    fix="Switches that hash: `NCCL_IB_QPS_PER_CONNECTION=4` in /etc/nccl.conf. Switches that route adaptively: "
+    "`NCCL_IB_ADAPTIVE_ROUTING=1`, on InfiniBand with NCCL_IB_SL at the level that the subnet manager does it for.",
+    answers=("FP-CON-5", "AN-7"),
+    gating=False,
+    unless=(no_rdma,),
+)
+def load_balancing(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare NCCL's queue pairs, adaptive routing and service level with how the fabric spreads flows.
+
+    NCCL's flows are few and heavy. A switch that hashes puts a whole queue pair on one path, and two of them on the
+    same path have half of it each, while other paths idle; one that routes adaptively needs NCCL's leave.
+
+    On InfiniBand NCCL asks for adaptive routing by itself: switched off it warns, and so does a service level other
+    than the cluster file's `adaptive_sl`. On RoCE the cluster file's `load_balancing` decides: "hash" with one queue
+    pair for each connection warns, "adaptive" without NCCL_IB_ADAPTIVE_ROUTING=1 warns; "spray", switches that spread
+    packets whatever the sender asks for, passes, and "one-path" skips. Without the key, RoCE is unknown.
+
+    A false alarm: a job of two nodes under one leaf, which has one path whatever the fabric does.
+    """
+    ports = [port for port in site.roles(node).compute if port.active]
+    if not ports:
+        yield unknown("no compute port is active: rdma.port-state says so", evidence=[RDMA_CLASS])
+        return
+    if skip := efa_only(ports, "which spread every message over many paths by themselves (SRD)"):
+        yield skip
+        return
+    roce = 2 * sum(port.roce for port in ports) > len(ports)  # a single odd one is rdma.link-layer's
+    if site.load_balancing.value == "one-path":
+        yield skipped(f"there is one path between two ports ({site.load_balancing.source})",
+                      evidence=[RDMA_CLASS])  # fmt: skip
+        return
+    missing = list(unread(node, f"{_PAIRS} or {_ADAPTIVE}"))
+    yield from missing
+    ways = list(dict.fromkeys(_way(env) for env in environments(node)))
+    said = [_on_roce(way, site) if roce else _on_infiniband(way, site) for way in ways]
+    bad = [finding for finding in said if finding.status != "pass"]
+    yield from bad
+    if not bad and not missing:
+        yield said[0]
+
+
+def _way(env: NcclEnvironment) -> _Way:
+    names = (_ADAPTIVE, _PAIRS, _LEVEL)
+    settings = tuple(found for name in names if (found := env.get(name)))
+    return _Way(env.integer(_ADAPTIVE), env.integer(_PAIRS), env.integer(_LEVEL), settings)
+
+
+def _details(settings: Sequence[Setting], **more: Any) -> dict[str, Any]:
+    return {
+        "subject": settings[0].name if settings else "",
+        "evidence": list(dict.fromkeys(setting.source for setting in settings)) or [PROCESS],
+        "quote": "\n".join(as_set(setting) for setting in settings),
+        **more,
+    }
+
+
+def _on_infiniband(way: _Way, site: Site) -> Finding:
+    wanted, level = site.adaptive_sl, way.level or 0
+    if way.adaptive == 0:
+        about = [one for one in way.settings if one.name == _ADAPTIVE]
+        return warned(f"{about[0].text} in {about[0].where} keeps every connection on one static route",
+                      **_details(about, found="0", expected="unset: NCCL's default on InfiniBand is 1"))  # fmt: skip
+    if wanted.value is not None and level != wanted.value:
+        about = [one for one in way.settings if one.name == _LEVEL]
+        said = f"NCCL sends on service level {level}, and the fabric routes adaptively on {wanted.value}"
+        return warned(said, **_details(about, found=level, expected=f"{_LEVEL}={wanted.value} ({wanted.source})"))
+    told = f"NCCL lets the fabric route adaptively, on service level {level}"
+    evidence = _details(way.settings)["evidence"]
+    return passed(told, found="NCCL's default" if way.adaptive is None else f"{_ADAPTIVE}={way.adaptive}",
+                  evidence=evidence)  # fmt: skip
+
+
+def _on_roce(way: _Way, site: Site) -> Finding:
+    spread, pairs = site.load_balancing, way.pairs or 1
+    details = _details(way.settings)
+    if spread.value == "adaptive":
+        if way.adaptive == 1:
+            return passed(f"{_ADAPTIVE}=1, as the fabric routes", evidence=details["evidence"])
+        value = "0, NCCL's default on RoCE" if way.adaptive is None else way.adaptive
+        return warned("NCCL does not let the fabric route adaptively", **_details(
+            [one for one in way.settings if one.name == _ADAPTIVE], found=value,
+            expected=f"{_ADAPTIVE}=1 ({spread.source} is adaptive)"))  # fmt: skip
+    if spread.value == "hash" and pairs < SEVERAL:
+        return warned(f"{way.said}: the switches' hash has nothing to spread", **_details(
+            [one for one in way.settings if one.name == _PAIRS], found=pairs,
+            expected=f"at least {SEVERAL} ({spread.source} is hash)"))  # fmt: skip
+    if spread.value == "hash":
+        return passed(f"{way.said} for the switches' hash", found=pairs, evidence=details["evidence"])
+    if spread.value == "spray":
+        return passed(f"the switches spread packets by themselves ({spread.source})", evidence=details["evidence"])
+    cure = f'say it in the cluster file: {spread.key} = "hash" (ECMP), "adaptive", "spray" or "one-path"'
+    return unknown(f"{way.said}; nothing says how the switches spread flows", found=pairs, fix=cure,
+                   evidence=details["evidence"])  # fmt: skip
+
+
+@check(
+    "nccl.run-balancing",
+    title="The run let its connections be spread over the paths of the fabric",
+    source=f"{GUIDE}; the list of devices and the `set by environment to` lines of NCCL 2.4 … 2.30",
+    fix="Switches that hash: `NCCL_IB_QPS_PER_CONNECTION=4` where the job sets its variables; see nccl.load-balancing.",
+    scope="run",
+    gating=False,
+)
+def run_balancing(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Compare the queue pairs, adaptive routing and service level of a run's log with how the fabric spreads flows.
+
+    The log tells what was in force while the job was slow, whoever had set it; the nodes tell what the next job gets.
+
+    It is judged as nccl.load-balancing judges a node: "hash" with one queue pair, "adaptive" without adaptive routing,
+    and adaptive routing switched off on InfiniBand warn. A run on one node, or over TCP, is skipped; a log that lists
+    no devices is unknown.
+
+    A false alarm: a job of two nodes under one leaf, which has one path whatever the fabric does.
+    """
+    yield from no_nccl(run)
+    for key, log in run.nccl_logs.items():
+        name = key.removeprefix("log:")
+        found = replace(_of_log(log, key, site), subject=name, evidence=(key,))
+        yield replace(found, message=f"{name}: {found.message}")
+
+
+def _of_log(log: NcclLog, key: str, site: Site) -> Finding:
+    from preflight.facts.nccl_lint.sources import of_log
+
+    if log.nnodes == 1:
+        return skipped("one node, no traffic between nodes", evidence=[key])
+    if log.network_names and all(facts.nccl_log.is_tcp(network) for network in log.network_names):
+        return skipped("TCP has no queue pairs (see nccl.transport)", evidence=[key])
+    if site.load_balancing.value == "one-path":
+        return skipped(f"there is one path between two ports ({site.load_balancing.source})", evidence=[key])
+    if not log.ib_devices:
+        return unknown("it lists no RDMA devices, so that neither kind nor settings are known", evidence=[key], fix=ASK)
+    told = of_log(log.environment, key)
+    way = _way(told.environment if told else NcclEnvironment((), {}))
+    roce = 2 * sum(device.roce for device in log.ib_devices) > len(log.ib_devices)
+    return _on_roce(way, site) if roce else _on_infiniband(way, site)

@@ -1,0 +1,229 @@
+"""NCCL's variables: names that nobody reads, values that are read otherwise, settings that undo each other.
+
+What a job started here would inherit is judged, and what the ranks that already run here were started with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from preflight.checks.nccl.settings_scope import concerned, known, nccl_versions, redacted, told, unread
+from preflight.cluster import Site
+from preflight.facts import NodeFacts
+from preflight.facts.nccl_env import PROCESS
+from preflight.model import Finding, check, failed, passed, warned
+
+if TYPE_CHECKING:
+    from preflight.facts.nccl_lint.sources import RankEnvironment
+
+GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
+
+
+def _nccl(node: NodeFacts) -> int:
+    """Return how many of NCCL's variables are set."""
+    return sum(setting.name.startswith("NCCL_") for setting in node.nccl_env.settings)
+
+
+def _counted(node: NodeFacts) -> str:
+    number = _nccl(node)
+    return f"{number or 'no'} NCCL variable{' is' if number < 2 else 's are'} set"
+
+
+# --- names -----------------------------------------------------------------------------------------
+
+
+@check(
+    "nccl.unknown-variables",
+    title="Every NCCL variable that is set is one that somebody reads",
+    source=f"{GUIDE}; names that NCCL 2.3.5 to 2.30.7 and the known plug-ins read",
+    fix="Correct the name (`env | grep -i nccl`, /etc/nccl.conf), or unset it: as it stands it does nothing.",
+    gating=False,  # it can only warn
+)
+def unknown_variables(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the names of the NCCL variables in force with those that NCCL, its plug-ins and PyTorch read.
+
+    A misspelt name is no error for anybody: the setting that was meant to cure something does nothing, and the
+    next hour goes into looking for another cure.
+
+    An unknown name warns, with the nearest real one. So do names that are often written and were never there
+    (NCCL_TIMEOUT, NCCL_IB_ENABLE), lower case, and lines of a file that begin with ``export``. Names of plug-ins,
+    nccl-tests, profilers, images and PyTorch are known to be theirs.
+
+    A false alarm: a variable of a plug-in or of an NCCL newer than 2.30.7 that this version has not heard of.
+    """
+    found = list(told(node, site, "unknown_names"))
+    missing = list(unread(node, "a name that nobody reads"))
+    yield from (*found, *missing)
+    if not found and not missing:
+        yield passed(f"{_counted(node)}{_owners(node)}", evidence=[PROCESS])
+
+
+def _owners(node: NodeFacts) -> str:
+    if not concerned(node.nccl_env):
+        return ""
+    from preflight.facts.nccl_lint.variables import table
+
+    owners = {table().owner(one.name) for one in node.nccl_env.settings if "NCCL" in one.name}
+    theirs = sorted(owners - {"NCCL", ""})
+    return ", each is read by somebody" + (f", some by {' and '.join(theirs)}" if theirs else "")
+
+
+@check(
+    "nccl.variable-version",
+    title="Every NCCL variable that is set is one that the installed NCCL reads",
+    source=f"{GUIDE} (since, deprecated, removed); names that each of the releases 2.3.5 to 2.30.7 reads",
+    fix="Look in `env | grep NCCL` and /etc/nccl.conf; use the name of the installed release, or `unset` it.",
+    gating=False,  # it can only warn
+)
+def variable_version(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the NCCL variables in force with what the installed NCCL reads: names come, are renamed, and go.
+
+    Recipes outlive releases: a name that was removed in 2.5 still travels from script to script, and one of 2.28
+    does nothing in the image that still carries 2.21.
+
+    Removed and renamed names warn, with what took their place; deprecated ones too, as they will go next. Names
+    that are newer than every NCCL found here warn. Which NCCL is here is told by the loader's directories and by
+    Python packages; where none is found, only what no release of the newest series reads is told.
+
+    A false alarm: the job runs in an image with another NCCL than the node has; ask inside the container.
+    """
+    found = list(told(node, site, "version_names"))
+    missing = list(unread(node, "a name of another release"))
+    yield from (*found, *missing)
+    if not found and not missing:
+        yield passed(f"{_counted(node)}{_releases(node)}", evidence=[PROCESS])
+
+
+def _releases(node: NodeFacts) -> str:
+    if not concerned(node.nccl_env):
+        return ""
+    from preflight.facts.nccl_lint.variables import dotted, table
+
+    versions = nccl_versions(node)
+    release = f"NCCL {' and '.join(map(dotted, versions))}" if versions else "the newest NCCL"
+    mine = [table().variables.get(one.name) for one in node.nccl_env.settings]
+    private = [variable.name for variable in mine if variable is not None and not variable.documented]
+    also = f"; {', '.join(private[:3])} is not in the guide and may go with any release" if private else ""
+    return f", none of another release than {release}{also}"
+
+
+# --- values ----------------------------------------------------------------------------------------
+
+
+@check(
+    "nccl.variable-values",
+    title="Every NCCL variable has a value that NCCL reads as it is written",
+    source=f"{GUIDE}; numbers as in NCCL 2.30 src/misc/param.cc (strtoll, base 0)",
+    fix="Correct it in the job script or /etc/nccl.conf: plain digits, no quotes, no units, the guide's words.",
+)
+def variable_values(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Read the value of each NCCL variable as NCCL does, and compare it with what NCCL takes.
+
+    NCCL reads numbers as C does and says nothing: ``true`` and ``"1"`` are 0, ``4M`` is 4, ``010`` is 8. Quotes,
+    blanks and carriage returns become part of a name, and a word that it does not know is ignored.
+
+    All this warns; an algorithm or protocol that NCCL 2.24 and later does not know fails, as it ends the job. Also
+    told: an IB time-out below 18 (1.9 s at 16) or for ever, fewer retries than 7, a buffer that is no power of two
+    of at least 1 MiB, an empty value. That a value repeats the default is no fault.
+
+    A false alarm: a time-out or a buffer that was measured for this fabric; say so where it is set.
+    """
+    found = [*told(node, site, "bad_values"), *redacted(node)]
+    missing = list(unread(node, "a value that NCCL reads otherwise"))
+    yield from (*found, *missing)
+    if not found and not missing:
+        yield passed(f"{_counted(node)}{_defaults(node)}", evidence=[PROCESS])
+
+
+def _defaults(node: NodeFacts) -> str:
+    if not concerned(node.nccl_env):
+        return ""
+    from preflight.facts.nccl_lint.names import repeats_default
+
+    same = repeats_default(node.nccl_env)
+    also = f"; {', '.join(same[:3])} is set to its default" if same else ""
+    return f", each to a value that NCCL takes as written{also}"
+
+
+@check(
+    "nccl.contradictions",
+    title="No two NCCL variables undo or exclude each other",
+    source=f"{GUIDE}; NCCL 2.30 src/init.cc, src/transport/, src/graph/tuning.cc",
+    fix="Find both (`env | grep NCCL`, /etc/nccl.conf, ~/.nccl.conf); keep the one that was meant, `unset` the other.",
+)
+def contradiction(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Look for NCCL variables in force that exclude each other, or one of which makes another pointless.
+
+    The image sets one, the user's file another, the job script a third: each is sensible alone, and together they
+    end the job at its start or leave it with a slow path.
+
+    What ends the job fails: NCCL_NET=IB with NCCL_IB_DISABLE=1, a plug-in's network without plug-ins, NVLS alone
+    with NVLS off, several ranks on a GPU with NVLS required. The rest warns, such as a smallest number of channels
+    above the largest. Ranks of one job that run here must agree on algorithm, protocol, buffers and channels, or
+    they wait for each other: that fails, any other difference between them warns.
+
+    A false alarm: a switch that is set for one test on purpose, over a file that is right for all other jobs.
+    """
+    found = [*told(node, site, "contradictions"), *redacted(node), *_ranks_that_differ(node)]
+    missing = list(unread(node, "what contradicts the rest"))
+    yield from (*found, *missing)
+    if not found and not missing:
+        yield passed(f"{_counted(node)}, and none contradicts another" if _nccl(node) else _counted(node),
+                     evidence=[PROCESS])  # fmt: skip
+
+
+def _ranks_that_differ(node: NodeFacts) -> Iterator[Finding]:
+    """Compare the ranks of each job that run here with each other."""
+    ranks = known(lambda: node.nccl_ranks)
+    jobs: dict[str, list[RankEnvironment]] = {}
+    for rank in ranks.environments if ranks is not None else ():
+        jobs.setdefault(rank.variables.get("SLURM_JOB_ID", ""), []).append(rank)
+    for alike in jobs.values():
+        if len(alike) < 2:
+            continue
+        from preflight.facts.nccl_lint.agree import MUST, values
+
+        said = {rank.who: values(rank.variables) for rank in alike[:16]}
+        for name in sorted({name for settings in said.values() for name in settings}):
+            found = {who: settings.get(name, "unset") for who, settings in said.items()}
+            if len(set(found.values())) > 1:
+                (one, first), (other, second) = _two_of(found)
+                say = failed if name in MUST else warned
+                yield say(f"{name} is {first} in {one}, and {second} in {other}", subject=name,
+                          found=", ".join(sorted(set(found.values()))[:8]), expected="one value in all ranks of a job",
+                          evidence=["env:ranks"])  # fmt: skip
+
+
+def _two_of(found: dict[str, str]) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Return the first, and the first that differs from it."""
+    first, *rest = found.items()
+    return first, next(one for one in rest if one[1] != first[1])
+
+
+@check(
+    "nccl.socket-threads",
+    title="NCCL_SOCKET_NTHREADS × NCCL_NSOCKS_PERTHREAD is at most 64",
+    source=f"{GUIDE}#nccl-socket-nthreads; limits of NCCL 2.30 src/transport/net_socket.cc: 16 threads, 64 sockets",
+    fix="Unset both, or `export NCCL_SOCKET_NTHREADS=4 NCCL_NSOCKS_PERTHREAD=4` where TCP needs several sockets.",
+    answers=("NT-ENV-8",),
+    gating=False,  # it can only warn
+)
+def threads(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the number of TCP threads and sockets for each connection with what NCCL takes.
+
+    Beyond 16 threads or 64 sockets NCCL warns in its log and uses fewer than were asked for; below that every
+    thread takes a CPU from the ranks and the data loaders.
+
+    More than 16 threads, or a product above 64, warns. Unset, either is 1 (AWS: 2 and 8; Google Cloud: 4 threads).
+
+    A false alarm: a node whose traffic takes RDMA, where neither is used at all.
+    """
+    found = [*told(node, site, "socket_threads"), *redacted(node)]
+    missing = list(unread(node, "these two"))
+    yield from (*found, *missing)
+    if not found and not missing:
+        said = [
+            one.text for one in node.nccl_env.settings if one.name in ("NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD")
+        ]
+        yield passed(f"{' with '.join(said)}: within NCCL's limits" if said else "neither is set", evidence=[PROCESS])

@@ -1,0 +1,84 @@
+"""NCCL's SHARP plug-in on the node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from preflight.checks.applicability import RDMA_CLASS, no_gpu, no_rdma
+from preflight.cluster import Site
+from preflight.evidence import EvidenceError
+from preflight.facts import NodeFacts
+from preflight.facts.nccl_env import PROCESS
+from preflight.facts.sharp import FILES, Plugin, on_the_path, plugin
+from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+
+
+@check(
+    "nccl.sharp-plugin",
+    title="NCCL's SHARP plug-in is installed whole, where the loader finds it",
+    source="https://github.com/Mellanox/nccl-rdma-sharp-plugins; HPC-X manual, NCCL-RDMA-SHARP plugins; ld.so(8)",
+    fix="Load HPC-X in the job (`source hpcx-init.sh; hpcx_load`), or put the folders of libnccl-net.so and "
+    "libsharp_coll.so into LD_LIBRARY_PATH.",
+    answers=("NT-SHP-3",),
+    gating=False,  # NCCL goes on without SHARP
+    unless=(no_gpu, no_rdma),
+)
+def sharp_plugin(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Look for the plug-in (libnccl-net.so) and the library that it loads (libsharp_coll.so), and where they are.
+
+    Without either NCCL goes on over its own InfiniBand transport without a word, and the switches that were bought for
+    their sums forward bytes.
+
+    A plug-in without its library, or either as an empty file, warns; it fails where NCCL_COLLNET_ENABLE=1 asks for
+    SHARP. No plug-in where SHARP is asked for warns. Both there and not on the loader's path is unknown, since the job
+    may set LD_LIBRARY_PATH by itself; so is a plug-in in no folder of SHARP's, which may be another network's. Where
+    nothing is installed and nothing asks for it, or the compute fabric is no InfiniBand, it does not apply. Looked at:
+    /opt to a depth of four, the usual folders; nothing is loaded.
+
+    A false alarm: a plug-in whose RUNPATH names a library elsewhere; an image that holds both, seen from its host.
+    """
+    ports = site.roles(node).compute
+    if ports and not any(port.infiniband for port in ports):
+        yield skipped("the compute ports are no InfiniBand, and SHARP is InfiniBand's", evidence=[RDMA_CLASS])
+        return
+    found, asked = plugin(node), node.nccl_env.integer("NCCL_COLLNET_ENABLE") == 1
+    if not found.plugins:
+        yield _none(found, asked)
+        return
+    say: Any = failed if asked else warned
+    empty = [one for one in (*found.plugins, *found.libraries) if one.size_bytes == 0]
+    at = found.plugins[0].path
+    if empty:
+        yield say(f"{empty[0].path} is an empty file", subject=empty[0].path, found="0 bytes",
+                  expected="a shared library", evidence=[FILES])  # fmt: skip
+    elif not found.libraries:
+        yield say(f"{at} is here, and libsharp_coll.so, which it loads, is not", subject=at,
+                  found="no libsharp_coll.so", expected="libsharp_coll.so.5 or the like", evidence=[FILES])  # fmt: skip
+    else:
+        yield _loadable(node, found)
+
+
+def _none(found: Plugin, asked: bool) -> Finding:
+    if found.others:
+        said = f"{found.others[0].path} is a network plug-in, and whether it is SHARP's is not known"
+        return unknown(said, evidence=[FILES], fix="`ldd` it in the job's environment, or read the job's NCCL log")
+    if asked:
+        return warned("NCCL_COLLNET_ENABLE=1 asks for SHARP, and no plug-in of it is installed", found="no plug-in",
+                      expected="libnccl-net.so of nccl-rdma-sharp-plugins", evidence=[FILES, PROCESS])  # fmt: skip
+    # nothing asks for it here, but a job may: the checklist's question stays open
+    return skipped("no SHARP plug-in is installed, and nothing asks for one", evidence=[FILES, PROCESS]).about()
+
+
+def _loadable(node: NodeFacts, found: Plugin) -> Finding:
+    try:
+        search = node.environment.get("LD_LIBRARY_PATH", "")
+    except EvidenceError:
+        search = ""
+    loaded = [on_the_path(libraries, search) for libraries in (found.plugins, found.libraries)]
+    if all(loaded):
+        paths = ", ".join(one.path for one in loaded if one)
+        return passed(f"the loader finds {paths}", found=paths, evidence=[FILES, PROCESS])
+    missed = (found.plugins if loaded[0] is None else found.libraries)[0].path
+    return unknown(f"{missed} is installed, and not on the loader's path here; a job may set LD_LIBRARY_PATH",
+                   evidence=[FILES, PROCESS], fix="run `preflight check` inside the job")  # fmt: skip

@@ -1,0 +1,201 @@
+"""NCCL's variables against the software that is here: the files that they name, the PyTorch that reads its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from preflight.checks.nccl.settings_scope import as_set, unread
+from preflight.cluster import Site
+from preflight.facts import NodeFacts
+from preflight.facts.nccl_env import PROCESS, Setting
+from preflight.facts.versions import LIBRARIES
+from preflight.model import Finding, check, failed, passed, unknown, warned
+
+if TYPE_CHECKING:
+    from preflight.facts.nccl_lint.files import Named
+
+GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
+
+FILES = "env:files"
+
+_NAMING = ("NCCL_TOPO_FILE", "NCCL_TOPO_DUMP_FILE", "NCCL_GRAPH_FILE", "NCCL_CONF_FILE", "NCCL_NET_PLUGIN")
+
+
+@check(
+    "nccl.named-files",
+    title="The files that NCCL's variables name are there, and true",
+    source=f"{GUIDE} (NCCL_TOPO_FILE, NCCL_TOPO_DUMP_FILE, NCCL_CONF_FILE, NCCL_NET_PLUGIN)",
+    fix="`ls -l` the path where the job runs; correct it, or mount the provider's topology file there.",
+    answers=("NT-ENV-10",),
+)
+def named_files(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Look for each file that a variable of NCCL's names, and compare a topology file's GPUs with the PCI bus.
+
+    NCCL goes on without a topology file that it cannot open: in a virtual machine it then takes every NIC for
+    equally far. One that was made for another shape sends the traffic over NICs that are not near.
+
+    NCCL_TOPO_FILE that is missing, unreadable, or that names none of the GPUs here fails; one that lacks some of them
+    warns. GPUs that it names beyond those are no matter: NCCL trims what a job does not use. NCCL_TOPO_DUMP_FILE that
+    cannot be written warns, and so does a missing NCCL_GRAPH_FILE or NCCL_CONF_FILE. A plug-in's file that is missing
+    fails where NCCL_NET insists on its network, else it warns; a plug-in by name that is not in the loader's
+    directories is unknown, as LD_LIBRARY_PATH may have it.
+
+    A false alarm: a path that is there only inside the job's container; ask there.
+    """
+    env = node.nccl_env
+    settings = [one for name in _NAMING if (one := env.get(name)) is not None and one.value]
+    if not settings:
+        missing = list(unread(node, "such a file"))
+        yield from missing or [passed("no variable names a file", evidence=[PROCESS])]
+        return
+    for setting in settings:
+        by_name = setting.name == "NCCL_NET_PLUGIN" and "/" not in setting.value
+        yield _plugin(node, setting) if by_name else _file(node, setting)
+
+
+def _file(node: NodeFacts, setting: Setting) -> Finding:
+    named = node.nccl_files.get(setting.name)
+    if named is None or named.path != setting.value:
+        return unknown(f"{setting.text} in {setting.where} was not looked at", subject=setting.name, evidence=[FILES],
+                       fix=f"ls -l {setting.value!r}")  # fmt: skip
+    fault = _fault(node, setting, named)
+    if fault is None:
+        return passed(f"{setting.text} is there", subject=setting.name, evidence=[setting.source, FILES])
+    say, what, expected = fault
+    details: dict[str, Any] = {"subject": setting.name, "found": named.why or named.type or named.status}
+    made: Finding = say(f"{setting.text} in {setting.where}: {what}", expected=expected,
+                        evidence=[setting.source, FILES], quote=as_set(setting), **details)  # fmt: skip
+    return made
+
+
+def _fault(node: NodeFacts, setting: Setting, named: Named) -> tuple[Any, str, str] | None:
+    """Return how to say it, what is wrong and what is expected; None for a file that is as it should be."""
+    if setting.name == "NCCL_TOPO_DUMP_FILE":
+        return _dump(named)
+    insists = setting.name == "NCCL_NET_PLUGIN" and bool(node.nccl_env.text("NCCL_NET"))
+    say = failed if insists or setting.name == "NCCL_TOPO_FILE" else warned
+    if named.missing:
+        return say, "there is no such file", "a file"
+    if named.status != "ok":
+        return unknown, f"it could not be looked at ({named.why or named.status})", "a readable file"
+    if named.type != "file":
+        return say, f"it is a {named.type}, not a file", "a file"
+    if "r" not in named.access:
+        return say, "this user may not read it", "a readable file"
+    return _topology(node, named) if setting.name == "NCCL_TOPO_FILE" else None
+
+
+def _dump(named: Named) -> tuple[Any, str, str] | None:
+    writable = "w" in named.access if named.status == "ok" else named.missing and "w" in named.folder_access
+    if writable and named.type in ("", "file", "char"):
+        return None
+    return warned, "this user may not write it, so no topology is dumped", "a path that the job may write"
+
+
+def _topology(node: NodeFacts, named: Named) -> tuple[Any, str, str] | None:
+    if named.text is None:
+        return failed, "it is no topology file of NCCL", "XML that begins with <system"
+    from preflight.facts.nccl_lint.files import topology_gpus
+
+    try:
+        known = topology_gpus(named.text)
+    except ValueError as error:
+        return failed, str(error), "XML that begins with <system"
+    here = [gpu.address for gpu in node.gpus_on_bus]
+    if not known or not here:
+        return None  # a file of NICs and CPUs alone is legal
+    strange = [address for address in known if address not in here]
+    forgotten = [address for address in here if address not in known]
+    if len(strange) == len(known):
+        return failed, f"none of its {len(known)} GPUs is here ({strange[0]}, …)", f"the GPUs {here[0]}, …"
+    if forgotten:
+        what = f"it lacks {len(forgotten)} of this node's {len(here)} GPUs ({forgotten[0]}, …)"
+        return warned, what, f"the {len(here)} GPUs of this node"
+    return None
+
+
+def _plugin(node: NodeFacts, setting: Setting) -> Finding:
+    name = setting.value
+    if name.casefold() == "none":
+        return passed(f"{setting.text}: no plug-in is loaded", subject=setting.name, evidence=[setting.source])
+    files = [library.path for library in node.libraries]
+    wanted = (f"/libnccl-net-{name}.so", f"/lib{name}.so", f"/{name}")
+    keys = [setting.source, LIBRARIES]
+    if found := next((path for path in files if path.endswith(wanted)), None):
+        return passed(f"{setting.text}: {found}", subject=setting.name, evidence=keys)
+    return unknown(f"{setting.text} in {setting.where}: no libnccl-net-{name}.so in the loader's directories",
+                   subject=setting.name, evidence=keys,
+                   fix="ls $(echo $LD_LIBRARY_PATH | tr : ' ') | grep nccl-net")  # fmt: skip
+
+
+# --- PyTorch ---------------------------------------------------------------------------------------
+
+#: PyTorch's release that put TORCH_ before its names (torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp).
+PREFIXED = (2, 2)
+
+_NEW, _OLD = "TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING"
+_RENAMED = ("BLOCKING_WAIT", "DESYNC_DEBUG", "ENABLE_TIMING", "USE_TENSOR_REGISTER_ALLOCATOR_HOOK")
+
+
+@check(
+    "nccl.pytorch-variables",
+    title="PyTorch's NCCL error handling is on, under the name that PyTorch reads",
+    source="https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html; renamed in PyTorch 2.2",
+    fix="From PyTorch 2.2 on unset NCCL_ASYNC_ERROR_HANDLING and leave TORCH_NCCL_ASYNC_ERROR_HANDLING at its default.",
+    answers=("NT-ENV-7",),
+    gating=False,  # it can only warn
+)
+def pytorch_variables(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare PyTorch's NCCL variables with the names that the installed PyTorch reads, and error handling with on.
+
+    With it off, or set under a name that nobody reads, a rank that dies leaves all others waiting in a collective
+    until the scheduler's limit: the whole cluster, paid for and idle.
+
+    0 warns. From PyTorch 2.2 on it is on by default (3), and the names without TORCH_ warn: they are deprecated.
+    Before 2.2 the names with TORCH_ warn, as nobody reads them; unset is unknown there, as the launcher decides.
+    Where no PyTorch is found, what is set is judged as by 2.2.
+
+    A false alarm: a job that handles a dead rank by itself, and switched PyTorch's handling off for that.
+    """
+    found = [_torch(package.version) for package in node.packages if package.name == "torch"]
+    installed = max((one for one in found if one is not None), default=None)
+    old = installed is not None and installed < PREFIXED
+    told = list(_names(node, old=old))
+    handling = node.nccl_env.get(_OLD if old else _NEW) or (None if old else node.nccl_env.get(_OLD))
+    number = node.nccl_env.integer(handling.name) if handling is not None else None
+    if handling is not None and number == 0:
+        said = f"{handling.text} in {handling.where} switches error handling off: a dead rank leaves the others waiting"
+        told.append(warned(said, subject=handling.name, found=handling.value, expected="unset, or 1 to 3",
+                           evidence=[handling.source], quote=as_set(handling)))  # fmt: skip
+    missing = list(unread(node, _NEW))
+    yield from (*told, *missing)
+    if told or missing:
+        return
+    if handling is not None and number is not None:
+        yield passed(f"{handling.text}: error handling is on", subject=handling.name, evidence=[handling.source])
+    elif installed is not None and old:
+        release = ".".join(map(str, installed))
+        yield unknown(f"{_OLD} is unset, and with PyTorch {release} the launcher decides", subject=_OLD,
+                      evidence=[PROCESS], fix="torchrun sets it; under another launcher export it as 1")  # fmt: skip
+    else:
+        yield passed("no variable switches PyTorch's error handling off, which is on by default", evidence=[PROCESS])
+
+
+def _names(node: NodeFacts, *, old: bool) -> Iterator[Finding]:
+    """Yield the names that the installed PyTorch does not read, or only still reads."""
+    for stem in ("ASYNC_ERROR_HANDLING", *_RENAMED):
+        plain, prefixed = f"NCCL_{stem}", f"TORCH_NCCL_{stem}"
+        setting = node.nccl_env.get(prefixed if old else plain)
+        if setting is None:
+            continue
+        what = "this PyTorch (before 2.2) does not read it" if old else "deprecated since PyTorch 2.2, and never NCCL's"
+        yield warned(f"{setting.name} in {setting.where}: {what}", subject=setting.name, found=setting.text,
+                     expected=plain if old else prefixed, evidence=[setting.source], quote=as_set(setting))  # fmt: skip
+
+
+def _torch(text: str) -> tuple[int, int] | None:
+    parts = text.split(".")
+    if len(parts) < 2 or not all(part.isdecimal() and len(part) < 4 for part in parts[:2]):
+        return None
+    return int(parts[0]), int(parts[1])

@@ -1,0 +1,1 @@
+"""Checks of tests between two nodes."""

@@ -1,0 +1,217 @@
+"""Tests between two nodes (``preflight pair``): what they measured, or what kept them from it.
+
+Each is planned only where its test was carried out, now or in evidence that was saved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from preflight import facts
+from preflight.checks.pair.endpoints import Half, each, each_finished
+from preflight.checks.pair.path_mtu import path_mtu as path_judged
+from preflight.cluster import Site
+from preflight.facts import NodeFacts
+from preflight.model import Finding, check, failed, passed, unknown, warned
+
+#: Shares of the line rate that a write or read of large messages reaches: below the first a job is held back, below
+#: the second something is odd. AzNHC asks for 380 of 400 Gb/s (H100), 360 (H200), 180 of 200, 96 of 100.
+GATE, USUAL = 0.90, 0.95
+
+#: Message size from which the line rate is the measure, bytes; smaller ones are bound by the messages per second.
+LARGE = 1 << 20
+
+#: Microseconds of a small write between neighbours (OCI's multi-node checks).
+LATENCY_US = 5.0
+
+#: The slowest hundredth of small writes against their median, above which latency is not consistent: a judgement.
+TAIL = 2.0
+
+Sites = Mapping[str, Site]
+
+
+def _bandwidth(server: Half, client: Half) -> Iterator[Finding]:
+    found = client.facts.parsed(client.key, facts.perftest.parse_bandwidth)
+    measured = f"{found.average_gbps:.4g} Gb/s"
+    details = _details(client, f"{measured}, {found.messages} messages of {found.size} bytes")
+    floor = client.said.get("at_least_gbps")
+    if isinstance(floor, (int, float)):
+        say = passed if found.average_gbps >= floor else failed
+        more = {} if say is passed else {"expected": f"at least {floor:g} Gb/s (--at-least)"}
+        yield say(f"{measured}, asked for at least {floor:g}", **details, **more)
+        return
+    if any(half.said.get("software") for half in (server, client)):
+        yield unknown(f"{measured} between software devices, which have no line rate to be held against",
+                      fix="say what to expect: --at-least GBPS", **details)  # fmt: skip
+        return
+    rates = {half.node: half.said.get("rate_gbps") for half in (server, client)}
+    known = [rate for rate in rates.values() if isinstance(rate, (int, float)) and rate > 0]
+    if len(known) < 2 or found.size < LARGE:
+        small = f"messages below {LARGE} bytes do not fill a link"
+        why = small if len(known) == 2 else "the rate of a port is not known"
+        yield unknown(f"{measured}, and {why}", fix="say what to expect: --at-least GBPS", **details)
+        return
+    rate = min(known)
+    share, slow = found.average_gbps / rate, " and ".join(node for node, one in rates.items() if one == rate)
+    said = f"{measured}, {share:.0%} of {rate:g} Gb/s"
+    if share >= USUAL:
+        yield passed(said, **details)
+        return
+    say = failed if share < GATE else warned
+    yield say(f"{said}, the line rate of {slow}",
+              expected=f"at least {GATE:.0%}, usually {USUAL:.0%} (AzNHC: 380 of 400 Gb/s, ib_write_bw, 8 MiB)",
+              fix="`preflight check` on both: PCIe link (pcie.nic-link), NUMA node, MTU, counters (--window 60)",
+              **details)  # fmt: skip
+
+
+def _latency(server: Half, client: Half) -> Iterator[Finding]:
+    found = client.facts.parsed(client.key, facts.perftest.parse_latency)
+    measured = f"{found.typical_us:.4g} µs (median)"
+    details = _details(client, f"{measured}, {found.messages} messages of {found.size} bytes")
+    if any(half.said.get("software") for half in (server, client)):
+        yield unknown(f"{measured} between software devices, of which nothing is to be expected",
+                      fix="judge it yourself, or test between real ports", **details)  # fmt: skip
+        return
+    fix = "C-states and governor (`cpupower`), NUMA node of the test, hops between the two"
+    p99, tail = found.p99_us, ""
+    if p99 is not None:
+        tail = f", 99 % within {p99:.4g} µs"
+    good = found.typical_us <= LATENCY_US
+    if not good:
+        yield warned(f"{measured}", expected=f"at most {LATENCY_US:g} µs between neighbours (OCI)", fix=fix, **details)
+    if p99 is not None and p99 > max(TAIL * found.typical_us, LATENCY_US):
+        good = False
+        yield warned(f"the slowest hundredth of the writes takes {p99:.4g} µs and more, the middle one {measured}",
+                     expected=f"99 % within {TAIL:g} times the median (a judgement)",
+                     fix="other traffic on the path (`preflight check --window 60`), C-states, interrupts",
+                     **details)  # fmt: skip
+    if good:
+        yield passed(f"{measured}, at most {LATENCY_US:g} is usual{tail}", **details)
+
+
+def _pingpong(server: Half, client: Half) -> Iterator[Finding]:
+    found = client.facts.parsed(client.key, facts.perftest.parse_pingpong)
+    said = f"{found.messages} messages went to {server.node} and back"
+    yield passed(said, **_details(client, f"{found.round_trip_us:g} µs each"))
+
+
+def _details(client: Half, found: str) -> dict[str, Any]:
+    """Return what a measurement rests on: the client's output, which tells of both."""
+    return {"found": found, "evidence": [client.key], "subject": str(client.said.get("device"))}
+
+
+PERFTEST = "linux-rdma/perftest; AzNHC and OCI multi-node checks (380 or 384 of 400 Gb/s)"
+FIX = "`preflight check --hosts` of both nodes, then the same test against a third."
+
+
+@check(
+    "pair.path-mtu",
+    title="Packets of the interface's MTU pass undivided",
+    source="ping(8) -M do; RFC 2923",
+    fix=FIX,
+    scope="fleet",
+    pair="path-mtu",
+)
+def path_mtu(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
+    """Find the largest packet that passes each way with "do not fragment", from the interface's MTU downwards.
+
+    A switch port with a smaller MTU drops large packets without a word: connections open, the first large
+    message hangs, and every host looks healthy by itself.
+
+    It passes where packets of the interface's MTU come back both ways, and fails where smaller ones do and these do
+    not, or where the two interfaces differ. Where not even the smallest comes back it is unknown.
+
+    A false alarm: a firewall that lets small echo requests through and drops large ones.
+    """
+    return each(nodes, "path-mtu", path_judged)
+
+
+@check(
+    "pair.pingpong",
+    title="RDMA messages pass both ways",
+    source="rdma-core libibverbs/examples, ibv_rc_pingpong(1)",
+    fix=FIX,
+    scope="fleet",
+    pair="pingpong",
+)
+def pingpong(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
+    """Hold a reliable connection between two ports and send messages to and fro.
+
+    Where this fails no rate is worth measuring: a job hangs in its first collective.
+
+    It passes where all messages came back, fails where a cause is known (GID, memory, path), else it is unknown.
+
+    A false alarm: a firewall between the hosts that blocks the test's TCP port and lets RDMA through; give --port.
+    """
+    return each_finished(nodes, "pingpong", _pingpong)
+
+
+@check(
+    "pair.write-bw",
+    title="RDMA writes reach the line rate",
+    source=PERFTEST,
+    fix=FIX,
+    answers=("PA-13", "NT-GDR-2"),
+    scope="fleet",
+    pair="write-bw",
+)
+def write_bw(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
+    """Compare the bandwidth of RDMA writes with the line rate of the slower of the two ports.
+
+    Every ring through this pair runs at its pace: one pair at half rate doubles the time of a collective.
+
+    Below 90 % of the line rate fails, below 95 % warns; with --at-least, that number alone decides. Software devices
+    and messages below 1 MiB are not held against a line rate: unknown.
+
+    A false alarm: a job that uses one of the two ports at the same time.
+    """
+    return each_finished(nodes, "write-bw", _bandwidth)
+
+
+@check(
+    "pair.read-bw",
+    title="RDMA reads reach the line rate",
+    source=PERFTEST,
+    fix=FIX,
+    answers=("NT-GDR-2",),
+    scope="fleet",
+    pair="read-bw",
+)
+def read_bw(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
+    """Compare the bandwidth of RDMA reads with the line rate of the slower of the two ports.
+
+    Storage and one-sided libraries read; a limit on outstanding reads or on PCIe reads shows only here.
+
+    It is judged as writes are: below 90 % fails, below 95 % warns, and --at-least alone decides where it is given.
+
+    A false alarm: a job that uses one of the two ports at the same time.
+    """
+    return each_finished(nodes, "read-bw", _bandwidth)
+
+
+@check(
+    "pair.write-lat",
+    title="A small RDMA write is quick, and always as quick",
+    source="OCI multi-node checks (5 µs); the spread is a judgement",
+    fix=FIX,
+    answers=("AN-8",),
+    scope="fleet",
+    pair="write-lat",
+)
+def write_lat(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
+    """Compare the median time of a small RDMA write with what operators see between neighbours, and its tail with it.
+
+    Small collectives are bound by latency, and each hop of a ring or tree pays it; a collective waits for the slowest
+    of its messages, so that a rare slow one makes all of them slow.
+
+    A median above 5 µs warns, and so does a 99th percentile above twice the median and above 5 µs. Of software devices
+    nothing is expected: unknown.
+
+    A false alarm: two nodes that are many hops apart by design; a busy core at either end.
+    """
+    return each_finished(nodes, "write-lat", _latency)
+
+
+#: The checks by the name of their test.
+CHECKS = {one.pair: one for one in (path_mtu, pingpong, write_bw, read_bw, write_lat)}

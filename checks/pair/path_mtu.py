@@ -1,0 +1,85 @@
+"""The path between two nodes: how large a packet passes undivided, and who says so if it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from preflight import facts
+from preflight.checks.pair.endpoints import Half
+from preflight.evidence import EvidenceError
+from preflight.lean import replace
+from preflight.model import Finding, failed, passed, unknown
+
+#: Bytes around a RoCE v2 payload at least: IPv4 20, UDP 8, base transport header 12, checksum 4 (IBTA annex A17).
+ROCE_HEADERS = 44
+
+
+def path_mtu(server: Half, client: Half) -> Iterator[Finding]:
+    """Judge what each side's pings of many sizes came to."""
+    here, there = (half.said.get("interface_mtu") for half in (server, client))
+    if here != there:
+        yield failed(f"MTU {here} on {server.node}, {there} on {client.node}", found=f"{here} and {there} bytes",
+                     expected="the same on both ends", evidence=["pair:path-mtu"],
+                     fix="`ip link set IF mtu 9000` on both, and on all switch ports between them")  # fmt: skip
+    told = {half.node: _way(half, other) for half, other in ((server, client), (client, server))}
+    found = {node: finding for node, finding in told.items() if finding}
+    alike = len(found) == 2 and len({finding.message for finding in found.values()}) == 1
+    if alike:  # an answer is as large as its question, so one obstacle stops both
+        yield next(iter(found.values()))
+    else:
+        yield from (replace(one, message=f"asked from {node}: {one.message}") for node, one in found.items())
+    if not found and here == there:
+        yield passed(f"{here} bytes pass undivided both ways", evidence=["pair:path-mtu"])
+
+
+def _way(half: Half, other: Half) -> Finding | None:
+    """Return what is wrong with the way from one side to the other; None if its interface's MTU passes."""
+    sizes = half.said.get("sizes")
+    mtu = half.said.get("interface_mtu")
+    if not isinstance(sizes, dict) or not sizes or not isinstance(mtu, int):
+        raise EvidenceError("pair:path-mtu", f"{half.node} has asked for no size")
+    asked: dict[int, facts.ping.Ping] = {}
+    for size, key in sizes.items():
+        record = half.facts.evidence.record(key)
+        if record.status == "missing":
+            return unknown(f"ping is not installed on {half.node}", evidence=[key],
+                           fix=f"install `ping` (package iputils-ping) on {half.node}")  # fmt: skip
+        if not record.ok:
+            raise EvidenceError(key, record.describe())
+        try:
+            asked[int(size)] = facts.ping.parse(f"{record.out}\n{record.err}")
+        except ValueError as error:
+            raise EvidenceError(key, f"cannot be read: {error}") from None
+    passing = max((size for size, one in asked.items() if one.passes), default=None)
+    limit = min(mtu, _mtu_of(other))
+    if passing is not None and passing >= limit:
+        return None
+    if passing is None:
+        first = asked[min(asked)]
+        why = first.objection or "no answer and no error: no route, or ICMP is filtered"
+        return unknown(f"not even {min(asked)} bytes pass: {why}", evidence=[sizes[str(min(asked))]],
+                       fix=f"`ip route get {other.said.get('address')}`, `ip neigh` on {half.node}")  # fmt: skip
+    size = min(one for one in asked if one > passing)
+    stopped, keys = asked[size], [sizes[str(size)], sizes[str(passing)]]
+    bound = f"{passing} bytes" if size - passing == 1 else f"between {passing} and {size} bytes"
+    rdma = half.said.get("active_mtu")
+    if isinstance(rdma, int) and rdma + ROCE_HEADERS > passing:
+        bound += f", too few for this port's RDMA MTU of {rdma}"
+    details: dict[str, Any] = {"found": f"passing: {bound}", "expected": f"{limit} bytes, the MTU of the interface",
+                               "evidence": keys, "subject": str(half.said.get("interface", ""))}  # fmt: skip
+    fix = f"raise the MTU of the switch port or VLAN on the way (9216 is usual) to that of the hosts, {mtu}"
+    if stopped.silent:
+        return failed(f"an MTU black hole: {passing} bytes pass, {size} vanish without an error", fix=fix,
+                      why="A connection opens, small messages pass, and the first large one hangs until it times out: "
+                      "neither RDMA nor TCP is told that its packets are too large.", **details)  # fmt: skip
+    told = stopped.reported_mtu or stopped.local_mtu
+    if told and told < mtu:
+        return failed(f"a router on the way carries {told} bytes and says so", fix=fix, **details)
+    said = stopped.objection or f"refused by {half.node} itself"
+    return failed(f"{passing} bytes pass, {size} do not: {said}", fix=fix, **details)
+
+
+def _mtu_of(half: Half) -> int:
+    mtu = half.said.get("interface_mtu")
+    return mtu if isinstance(mtu, int) else 1 << 16

@@ -1,0 +1,1 @@
+"""Checks of RDMA devices, their ports, counters and cables."""

@@ -1,0 +1,93 @@
+"""The compute NICs' bandwidth as each GPU's share of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from preflight.checks.applicability import PCI_BUS, compute_roles, no_gpu, no_rdma
+from preflight.checks.rdma.devices import SYSFS, gpu_lost
+from preflight.cluster import Roles, Site
+from preflight.facts import NodeFacts
+from preflight.facts.gpudirect import nic_link
+from preflight.facts.nic_bandwidth import Card, cards
+from preflight.facts.rdma import EFA_PLACEHOLDER_GBPS, all_efa
+from preflight.model import Finding, Status, check, compare, unknown
+
+
+@check(
+    "rdma.bandwidth-per-gpu",
+    title="Each GPU has its share of NIC bandwidth",
+    source=f"{SYSFS}; sysfs-bus-pci; what is expected: the cluster file, else the part catalogue",
+    fix="`ibstat` and `lspci -vv -s NIC` show ports and links below their rate; of a node that is built with less, say "
+    "what its jobs need: thresholds.nic_gbps_per_gpu.",
+    answers=("FP-BW-1",),
+    gating=False,  # a design, not a fault; a fault of a port is the matter of the checks of ports
+    unless=(no_gpu, no_rdma),
+)
+def bandwidth_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the rates of the active compute ports together, divided by the node's GPUs, with what each GPU needs.
+
+    Gradients leave a GPU at the pace of its share: with four ports of 400 Gb/s for eight GPUs each collective between
+    nodes takes twice as long, while every count and every rate is as it was ordered.
+
+    An adapter counts with what its PCIe link carries where that is less than its ports; a bond counts once, and so do
+    the virtual functions of an adapter. Less than `thresholds.nic_gbps_per_gpu` fails. Without that key, less than is
+    customary for the part warns, and for a part that the catalogue has no figure for it is unknown: the number of
+    NICs that the cluster file promises is no answer. The ratio to NVLink is printed, not judged.
+
+    A false alarm: nodes that run jobs of one node only, or that share their NICs on purpose: say so in the key.
+    """
+    roles = compute_roles(node, site)
+    if isinstance(roles, Finding):
+        yield roles
+        return
+    active = [port for port in roles.compute if port.active]
+    silent = [port for port in active if port.rate_gbps is None]
+    if silent or not active:
+        what = f"{silent[0].name} is active at a speed that is not known" if silent else "no compute port is active"
+        yield unknown(f"{what}: the bandwidth for each GPU is not known", subject=silent[0].name if silent else "",
+                      evidence=(silent or list(roles.compute))[0].evidence)  # fmt: skip
+        return
+    gpus, found = max(len(node.gpus_on_bus), site.gpus.value or 0), cards(node.evidence, active)
+    total = sum(card.gbps for card in found)
+    bound = [card.ports[0].device for card in found if card.bound_by_pcie]
+    evidence = [port.evidence[-1] for port in active[:3]] + [
+        key for name in bound[:1] if (link := nic_link(node.evidence, name)) for key in link.evidence[:3:2]
+    ]
+    judged = compare(
+        total / gpus, site.nic_gbps_per_gpu, what=f"NIC bandwidth for each of {gpus} GPUs{_nvlink(site, total / gpus)}",
+        at_least=True, unit="Gb/s", evidence=[*evidence, PCI_BUS],
+        why=f"{total:g} Gb/s in all; PCIe bounds {', '.join(bound)}" if bound else "",
+    )  # fmt: skip
+    doubt = _doubt(node, site, roles, found) if judged.status in (Status.FAIL, Status.WARN) else ""
+    if doubt:
+        yield unknown(f"{judged.message}; {doubt}", found=judged.found, expected=judged.expected,
+                      evidence=judged.evidence)  # fmt: skip
+    else:
+        yield judged
+
+
+def _nvlink(site: Site, share: float) -> str:
+    """Say how NVLink compares, both in one direction."""
+    nvlink = site.part.gpu.nvlink_gbytes_s * 8 if site.part else 0
+    return f" (NVLink: {nvlink:g} Gb/s, {nvlink / share:.1f} times as much)" if nvlink else ""
+
+
+def _doubt(node: NodeFacts, site: Site, roles: Roles, found: tuple[Card, ...]) -> str:
+    """Say why what falls short may be more; empty where nothing speaks for it."""
+    ports = [port for card in found for port in card.ports]
+    if node.in_container:
+        return "a container may see some of its host's NICs only"
+    if not roles.known_from:
+        return "nothing says which ports a job uses"
+    if roles.of_near_gpus and gpu_lost(node, site):
+        return "the compute NICs are those near a GPU, and a GPU is lost: see gpu.count"
+    if (
+        site.members.ports.rate_gbps is None
+        and all_efa(ports)
+        and {port.rate_gbps for port in ports} == {EFA_PLACEHOLDER_GBPS}
+    ):
+        return f"an old efa driver prints {EFA_PLACEHOLDER_GBPS} Gb/s of any device"
+    if bonds := [port.device for port in ports if "bond" in port.device]:
+        return f"the rate of {bonds[0]} may be that of one of its links"
+    return ""

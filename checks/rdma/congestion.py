@@ -1,0 +1,162 @@
+"""Congestion over a window: how long each port was held up, and whether the sender takes notice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from preflight import facts
+from preflight.checks.rdma.error_counters import MLX5
+from preflight.checks.rdma.per_port import (
+    IDLE,
+    LOADED,
+    UNDER_LOAD,
+    about,
+    keys,
+    quoted,
+    saying,
+    some,
+    told,
+    total,
+    whole,
+)
+from preflight.cluster import Site
+from preflight.facts import NodeFacts
+from preflight.model import Finding, check, passed, unknown, warned
+
+if TYPE_CHECKING:
+    from preflight.facts.counters import PortGrowth
+    from preflight.facts.held import Held
+
+ITEMS = ("PA-19", "FP-CON-4", "NT-LENS-8")
+
+#: Shares of the window for which a port is held: from the first on it warns; from the second on it fails, if the port
+#: carries less than IDLE of its rate meanwhile.
+HELD, STUCK = 0.01, 0.5
+
+
+@check(
+    "counters.congestion",
+    title="What held the traffic up, and whether it was too much",
+    source=f"{MLX5}; IEEE 802.1Qbb; InfiniBand PortXmitWait; the shares of the window are a judgement",
+    fix="Pauses: `preflight check --window 60` on the peers finds the slow receiver. CNPs ignored: `echo 1 > "
+    "/sys/class/net/IF/ecn/roce_rp/enable/3`. Pauses of the whole port: `ethtool -A IF rx off tx off`.",
+    answers=(*ITEMS, "FP-BW-4"),
+    gating=False,
+    window=True,
+)
+def congestion(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the share of the window for which each active compute port was held up with 1 %.
+
+    Congestion spreads: a receiver that pauses its switch makes that switch pause others, and a ring runs at the pace
+    of the port that waits longest.
+
+    A port that pauses hold for 1 % of the window or more warns, in either direction: received pauses come from the
+    fabric, sent ones from a host that does not keep up. From half of the window on it fails if the port carries less
+    than 5 % of its rate meanwhile. Where a driver counts pauses and not their length, the share is an upper bound: it
+    passes below 1 %, and is unknown above. `port_xmit_wait` of InfiniBand counts ticks of no fixed length: its growth
+    is unknown, none passes.
+
+    Two more things warn: congestion notifications that are ignored, because the sender's reaction point is off, and
+    pauses of the whole port on a lossless site, which stop traffic that PFC should leave alone. Whether the fabric
+    absorbs a burst is unknown below half of a port's rate.
+
+    A false alarm: an incast by design, such as all ranks that write one checkpoint through one port.
+    """
+    ports = yield from told(node, site)
+    read = [port for port in ports if whole(port, facts.counters.SOURCES)]
+    if not read:
+        return
+    loud = [*_ignored(read, site), *(one for port in read for one in _held(node, site, port))]
+    yield from loud
+    if not loud:
+        yield passed(f"no port was held up for {HELD:.0%} of {facts.counters.window_of(read)}, and none ignores "
+                     "congestion notifications", found=_summary(read),
+                     evidence=keys(read[0].growths)[:3]).about(*ITEMS)  # fmt: skip
+    yield _burst(read)
+
+
+def _ignored(ports: Sequence[PortGrowth], site: Site) -> Iterator[Finding]:
+    """Yield ports whose sender takes no notice of congestion, or that pause more than a priority."""
+    for port in ports:
+        if ignored := total(port, "rp_cnp_ignored"):
+            yield warned(
+                f"{port.port.name} ignores congestion notifications: its reaction point is off",
+                found=f"rp_cnp_ignored +{ignored} in {port.seconds:.0f} s",
+                expected="no growth",
+                **about(port, port.matching("rp_cnp_ignored")),
+            ).about(*ITEMS)
+        whole_port = port.matching("[rt]x_global_pause")
+        if site.lossless.value and any(one.grown for one in whole_port):
+            yield warned(
+                f"{port.port.name} pauses whole ports, though this site's pauses are per priority",
+                found=", ".join(f"{one.counter.name} +{one.grown}" for one in whole_port),
+                expected=f"PFC of one priority ({site.lossless.source})",
+                **about(port, whole_port),
+            ).about(*ITEMS)
+
+
+def _held(node: NodeFacts, site: Site, port: PortGrowth) -> Iterator[Finding]:
+    """Judge the share of the window for which a port was held up, in each direction."""
+    warn, fail = saying(node, site)
+    for hold in facts.held.held(port):
+        growths = [one for one in port.growths if one.counter.name in hold.counters]
+        at: dict[str, Any] = {"subject": port.port.name, "evidence": keys(growths or port.growths[:1])}
+        at["quote"] = quoted(growths)
+        if hold.share is None or (hold.bound and hold.share >= HELD):
+            why = hold.why or f"at most {hold.share:.0%} of the window: only pauses are counted, not their length"
+            yield unknown(f"{port.port.name}: for how long it was held up is not known: {why} ({hold.what})",
+                          found=hold.what, fix="compare with the counters of the switch port", **at
+                          ).about(*ITEMS, "FP-BW-4")  # fmt: skip
+        elif hold.share >= HELD:
+            carried = _carried(port, hold)
+            stuck = hold.share >= STUCK and carried is not None and carried < IDLE
+            who = "its switch holds it" if hold.way == "rx" else "it holds its switch"
+            sends = "sends" if hold.way == "rx" else "receives"
+            rate = f", and it {sends} {carried:.1%} of its rate" if carried is not None else ""
+            yield (fail if stuck else warn)(
+                f"{port.port.name} was held up for {hold.share:.1%} of {port.seconds:.0f} s: {who}{rate}",
+                found=f"{hold.share:.1%} of the window ({hold.what})", expected=f"less than {HELD:.0%}", **at
+            ).about(*ITEMS, "FP-BW-4")  # fmt: skip
+
+
+def _carried(port: PortGrowth, hold: Held) -> float | None:
+    """Return what a port carried in the direction that was held, as a share of its rate; None if it is not known."""
+    if port.gbps is None or not port.port.rate_gbps:
+        return None
+    sent, received = port.gbps
+    return (sent if hold.way == "rx" else received) / port.port.rate_gbps
+
+
+def _summary(ports: Sequence[PortGrowth]) -> str:
+    """Write the longest hold of all ports, and the marks and notifications beside it."""
+    holds = [(hold.share or 0.0, port.port.name, hold) for port in ports for hold in facts.held.held(port)]
+    longest = "nothing here can hold a port: PFC and pauses are off"
+    if holds:
+        share, name, hold = max(holds, key=lambda one: one[0])
+        longest = f"held up longest: {name}, {'at most ' * hold.bound}{share:.2%} of the window ({hold.what})"
+    marked, cnps = (sum(total(port, name) for port in ports) for name in ("np_ecn_marked_.*", "rp_cnp_handled"))
+    return f"{longest}; {marked} packets ECN-marked, {cnps} CNPs obeyed"
+
+
+def _burst(ports: Sequence[PortGrowth]) -> Finding:
+    """Say whether the fabric took a burst: nothing discarded while the ports were busy."""
+    loads = [port.load for port in ports if port.load is not None]
+    evidence = keys(ports[0].growths)[:3]
+    most = max(loads, default=0.0)
+    if most < LOADED:
+        return unknown(
+            f"no burst was seen: the busiest port carried {100 * most:.0f} % of its rate",
+            found=f"{100 * most:.0f} %", expected=f"at least {100 * LOADED:.0f} %, as in a collective",
+            evidence=evidence, fix=UNDER_LOAD,
+        ).about("FP-BW-4")  # fmt: skip
+    loss = facts.counter_table.Kind.LOSS
+    dropped = [port.port.name for port in ports if any("discard" in one.counter.name for one in port.grown(loss))]
+    if dropped:
+        return warned(
+            f"the fabric did not absorb the burst: packets were discarded at {some(dropped)}",
+            found=f"discards at {100 * most:.0f} % of the rate", expected="no discards",
+            evidence=evidence, fix="see counters.loss",
+        ).about("FP-BW-4")  # fmt: skip
+    return passed(f"nothing was discarded at {100 * LOADED:.0f} % of a port's rate and more",
+                  found=f"{100 * most:.0f} % of the rate", evidence=evidence).about("FP-BW-4")  # fmt: skip

@@ -1,0 +1,117 @@
+"""RDMA devices: whether the HCAs are there that the node should have, and the kernel made devices of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from preflight.checks.applicability import PCI_BUS, RDMA_CLASS, no_rdma
+from preflight.cluster import Site
+from preflight.facts import NodeFacts
+from preflight.model import Finding, check, compare, failed, passed, skipped, unknown
+
+SYSFS = "https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infiniband)"
+
+
+@check(
+    "rdma.device-count",
+    title="All HCAs of the compute fabric are there",
+    source=f"the cluster file (hcas, ports.compute); {SYSFS}",
+    fix="Look for the NIC with `lspci -nn` and for its driver in `dmesg` (mlx5, bnxt_re, irdma, efa); reseat it or "
+    "reload its driver.",
+    answers=("NT-FAB-1", "FP-BW-1"),
+)
+def device_count(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the RDMA devices that the kernel registered with those that the cluster file promises.
+
+    NCCL spreads traffic over the HCAs that it finds: with one missing the job still starts, and
+    every collective waits for the node that has seven rails instead of eight.
+
+    One HCA less than `hcas`, or without a device that `ports.compute` names, fails. Where the cluster file says
+    neither, the number that was found is unknown; so it is where only the GPUs near them tell the compute NICs from
+    the others, and a GPU is missing.
+
+    A false alarm: a pod or virtual machine that was given some of its host's HCAs; give such nodes a class of their
+    own.
+    """
+    devices = node.rdma_devices
+    if not devices and node.in_container:
+        _ = node.pci  # raises where /sys shows no bus either: then all of it is hidden, which is not absent
+    if missing := site.missing_devices(node):
+        yield failed(
+            f"HCA {', '.join(missing)} is missing",
+            subject=missing[0] if len(missing) == 1 else "",
+            found=f"{len(devices)} RDMA devices: {', '.join(devices) or 'none'}",
+            expected=f"{', '.join(missing)} (class.{site.class_name}.ports.compute)",
+            evidence=[RDMA_CLASS],
+        )
+        return
+    if not devices and site.hcas.value == 0 and not node.rdma_nics_on_bus:
+        yield compare(0, site.hcas, what="HCAs of the compute fabric", evidence=[RDMA_CLASS, PCI_BUS])
+        return
+    if not devices and not site.hcas.value:
+        absent = no_rdma(node, site)
+        assert absent is not None
+        yield absent
+        return
+    roles = site.roles(node) if devices else None
+    compute = {port.device for port in roles.compute} if roles else set()
+    if roles and roles.of_near_gpus and len(compute) < (site.hcas.value or 0) <= len(devices) and gpu_lost(node, site):
+        yield unknown(
+            f"{len(compute)} of {len(devices)} RDMA devices are near the GPUs that answer; one is lost, see gpu.count",
+            found=f"{len(compute)} near a GPU",
+            expected=f"{site.hcas.value} ({site.hcas.source})",
+            evidence=[RDMA_CLASS],
+            fix=f"mend the GPU first, or name the HCAs: class.{site.class_name}.ports.compute",
+        )
+        return
+    yield compare(len(compute), site.hcas, what="HCAs of the compute fabric", evidence=[RDMA_CLASS])
+
+
+def gpu_lost(node: NodeFacts, site: Site) -> bool:
+    """Tell whether the matrix, by which compute NICs are told, lacks a GPU that the node has or should have."""
+    return len(node.topology.gpus) < max(len(node.gpus_on_bus), site.gpus.value or 0)
+
+
+@check(
+    "rdma.registered",
+    title="Every RDMA NIC on the PCI bus is an RDMA device",
+    source=SYSFS,
+    fix="Load the driver (`modprobe mlx5_ib`, of an EFA `efa`), then read `dmesg | grep -e mlx5 -e efa -e infiniband`.",
+    answers=("PA-13",),
+)
+def registered(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the RDMA-capable NICs on the PCI bus with the devices in /sys/class/infiniband.
+
+    A NIC without its RDMA driver still carries Ethernet, so nothing looks broken, but NCCL falls
+    back to TCP without an error.
+
+    Fewer devices than NICs fails: every function of a ConnectX or EFA is one device.
+
+    A false alarm: a container whose /sys/class/infiniband is restricted shows fewer devices than the
+    bus; run there, this check says that it cannot tell. A bond merges two ports into one device.
+    """
+    devices, nics = node.rdma_devices, node.rdma_nics_on_bus
+    if not nics:
+        yield skipped("the PCI bus holds no NIC that is known to be an RDMA device", evidence=[PCI_BUS])
+        return
+    bonded = sum("bond" in device for device in devices)
+    if len(devices) + bonded >= len(nics):
+        yield passed(
+            f"{len(nics)} RDMA NICs on the PCI bus, {len(devices)} RDMA devices",
+            evidence=[PCI_BUS, RDMA_CLASS],
+        )
+        return
+    details: dict[str, Any] = {
+        "found": f"{len(devices)} RDMA devices",
+        "expected": f"{len(nics)}, as on the PCI bus",
+        "evidence": [RDMA_CLASS, PCI_BUS],
+    }
+    unbound = [nic.address for nic in nics if not nic.driver]
+    message = f"{len(devices)} RDMA devices for {len(nics)} RDMA NICs on the PCI bus"
+    if node.in_container:
+        yield unknown(message + ", as far as this container sees", fix="ask on the host", **details)
+    elif unbound:
+        yield failed(message + f"; no driver on {', '.join(unbound)}", subject=unbound[0], **details)
+    else:
+        yield failed(message, **details)

@@ -1,0 +1,279 @@
+"""Counters over a window: what grew between two readings. A life-long total is history, never a fault."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from preflight import facts
+from preflight.checks.applicability import efa_only
+from preflight.checks.rdma.per_port import about, keys, listing, rate, saying, told, unclear, unread, whole, windows
+from preflight.cluster import Site
+from preflight.facts import NodeFacts
+from preflight.model import Finding, check, passed
+
+if TYPE_CHECKING:
+    from preflight.facts.counter_table import Kind
+    from preflight.facts.counters import Growth, PortGrowth
+
+#: One packet in a million: above it, lost packets cost RDMA throughput.
+RARE = 1e-6
+#: Events per second from which a share is not asked for, where the number of packets is not known (rdma-core).
+OFTEN_PER_S = 10
+
+MLX5 = "https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/counters.html"
+_IBERRORS = "rdma-core ibcheckerrs and ibqueryerrors; NVSentinel nic-health-monitor"
+
+
+def frequent(port: PortGrowth, kind: Kind) -> list[Growth]:
+    """Return what grew of a kind, without what is rare among the packets received."""
+    grown = list(port.grown(kind))
+    shared = [one for one in grown if one.counter.rare]
+    number = sum(one.grown for one in shared)
+    often = number > RARE * port.packets if port.packets else sum(one.per_s for one in shared) > OFTEN_PER_S
+    return [one for one in grown if often or one not in shared]
+
+
+def _reading(ports: Sequence[PortGrowth], kinds: set[Kind], what: str, of: int) -> Iterator[Finding]:
+    """Say that nothing of these kinds grew on the ports that told all."""
+    sure = [port for port in ports if whole(port, facts.counters.SOURCES, kinds)]
+    if not sure:
+        return
+    loads = [port.load for port in sure if port.load is not None]
+    busy = f", at up to {100 * max(loads):.0f} % of their rate" if loads else ""
+    yield passed(
+        f"{what} on {len(sure)} of {of} compute ports in {facts.counters.window_of(sure)}{busy}",
+        found="no growth",
+        evidence=keys(sure[0].growths)[:3],
+    )
+
+
+def _cause(port: PortGrowth, names: set[str]) -> str:
+    """Say what an expert reads from the counters that grew together."""
+    if names & {"req_transport_retries_exceeded"}:
+        return "queue pairs died: NCCL reports error 12 and the job ends"
+    if any("discard" in name and name != "port_xmit_discards" and not name.startswith("tx_") for name in names):
+        return "this NIC's own port ran out of buffer: no pause stopped the sender (PFC off or on another priority)"
+    if names & {"port_xmit_discards", "tx_discards_phy"}:
+        return "dropped on the way out: the link went down, or the next hop took nothing for too long"
+    if names & {"rx_icrc_encapsulated"}:
+        return "packets arrive damaged: a bad cable, NIC or switch on their way"
+    if names & {"tx_pause_storm_error_events"}:
+        return "the NIC stopped pausing after a storm: its host took no packets"
+    if names == {"out_of_sequence"}:
+        return "packets came out of order: benign where the fabric routes adaptively, loss where it does not"
+    if names & {"local_ack_timeout_err"} and not names & {"out_of_sequence", "packet_seq_err"}:
+        return "acknowledgements never came: loss, or peers that ended meanwhile"
+    return "packets are lost between the peers and sent again"
+
+
+@check(
+    "counters.loss",
+    title="No packets are lost",
+    source=f"{_IBERRORS}; {MLX5}",
+    fix="Run `preflight check --window 60` on the peers too: the end whose NIC discards, or whose link errs, is the "
+    "cause. Then `ethtool -S IF | grep discard`, PFC at both ends of the cable, `ibqueryerrors` on InfiniBand.",
+    answers=("FP-LOSS-3", "PA-19", "AN-8", "NT-CNT-1"),
+    window=True,
+)
+def loss(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare each loss counter of the active compute ports at the two ends of a window.
+
+    RDMA answers one lost packet by sending the rest of the message again, and a queue pair that loses too many dies
+    and takes the whole job with it: a loss that TCP would hide halves the bandwidth of every collective.
+
+    Any growth warns; of retransmissions and gaps, more than one in a million packets received. A queue pair that
+    died, a buffer overrun, or acknowledgements that time out more than once a second fail; the rate is that which is
+    certain (growth less twice its square root). A window of 60 s under traffic tells most: an idle fabric loses none.
+
+    A false alarm: `local_ack_timeout_err` of a job that ended within the window, and `out_of_sequence` alone under
+    adaptive routing. Totals since boot, and counters at their maximum or wrapped, are never judged.
+    """
+    kind = facts.counter_table.Kind.LOSS
+    ports = yield from told(node, site, kind)
+    warn, fail = saying(node, site)
+    clean = []
+    for port in ports:
+        grown = frequent(port, kind)
+        if not grown:
+            clean.append(port)
+            continue
+        bad = [one for one in grown if one.fails]
+        worst = sorted(grown, key=lambda one: (not one.fails, -one.per_s))
+        load = "" if port.load is None else f" at {100 * port.load:.0f} % of its rate"
+        yield (fail if bad else warn)(
+            f"{port.port.name} loses packets{load}: {_cause(port, {one.counter.name for one in grown})}",
+            found=f"{listing(worst[:4])} in {port.seconds:.0f} s",
+            expected="no growth; of gaps and retransmissions, at most 1 in a million packets received",
+            **about(port, worst),
+        )
+    yield from _reading(clean, {kind}, "no packet was lost", len(ports))
+
+
+@check(
+    "counters.link-quality",
+    title="Links do not damage packets",
+    source=f"{_IBERRORS}; {MLX5}; raw bit error ratio: Oracle's oci-hpc healthcheck",
+    fix="Clean and reseat the cable, swap it with a neighbour's and see whether the errors move with it; then the "
+    "module, then the port. `mlxlink -d DEVICE -m -c` shows which lane errs.",
+    answers=("AN-6", "NT-CNT-1"),
+    window=True,
+)
+def link_quality(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare symbol, check-sum and retraining counters of each active compute port over the window.
+
+    A cable or module that errs makes every packet it damages be sent again, and every ring waits for that port; most
+    such links get worse within days and then go down in the middle of a run.
+
+    Any growth warns. More than 120 symbol errors, 10 damaged packets or 300 retrainings an hour fail, as certain as
+    the window allows (growth less twice its square root); so does any local integrity error. Bits that FEC corrects
+    are normal: they warn above a raw bit error ratio of 1e-7. A packet that was marked bad before it came here warns,
+    and means another link.
+
+    A false alarm: corrected bits on a link with FEC, life-long totals, and errors of a cable that was being plugged in
+    during the window.
+    """
+    kinds = {facts.counter_table.Kind.LINK, facts.counter_table.Kind.ELSEWHERE}
+    ports = yield from told(node, site, *kinds)
+    if skip := efa_only([port.port for port in ports], "whose driver counts no damaged packets"):
+        yield skip
+        return
+    warn, fail = saying(node, site)
+    clean = []
+    for port in ports:
+        own, other = port.grown(facts.counter_table.Kind.LINK), port.grown(facts.counter_table.Kind.ELSEWHERE)
+        ratio = _raw_ratio(port)
+        if own:
+            worst = sorted(own, key=lambda one: (not one.fails, -one.per_s))
+            yield (fail if worst[0].fails else warn)(
+                f"the link of {port.port.name} errs: {worst[0].counter.meaning}, {rate(worst[0].per_s)}",
+                found=f"{listing(worst)} in {port.seconds:.0f} s",
+                expected="no growth",
+                **about(port, worst),
+            )
+        if other:
+            yield warn(
+                f"{port.port.name} receives packets that another link damaged",
+                found=f"{listing(other)} in {port.seconds:.0f} s",
+                expected="no growth",
+                **about(port, other),
+                fix="find the link: `ibqueryerrors` lists the port whose SymbolErrorCounter or PortRcvErrors grow",
+            )
+        if ratio is not None and ratio > 1e-7:
+            key = port.matching("rx_corrected_bits_phy")[0].key
+            yield warn(
+                f"FEC of {port.port.name} corrects one bit in {1 / ratio:.2g}",
+                subject=port.port.name,
+                found=f"raw bit error ratio {ratio:.2g}",
+                expected="at most 1e-7",
+                evidence=[key],
+            )
+        if not own and not other and not (ratio or 0) > 1e-7:
+            clean.append(port)
+    yield from _reading(clean, kinds, "no symbol error and no damaged packet", len(ports))
+
+
+def _raw_ratio(port: PortGrowth) -> float | None:
+    """Return the bit error ratio before FEC; None where it cannot be told. A link carries bits when it is idle, too."""
+    corrected, counted = port.named("rx_corrected_bits_phy"), port.named("rx_bits_phy")
+    if corrected is None:
+        return None
+    bits = counted.grown if counted else (port.port.rate_gbps or 0) * 1e9 * corrected.seconds
+    return corrected.grown / bits if bits else None
+
+
+_FLAPS = ("counters", "ethtool", "carrier")
+
+
+@check(
+    "counters.flaps",
+    title="No link goes down and comes back",
+    source=f"NVSentinel nic-health-monitor; rdma-core ibcheckerrs; {MLX5}",
+    fix="`dmesg -T | grep -i 'link down'` says when; reseat or replace the cable, then look at the peer's port: "
+    "one that flaps together with its neighbours is a switch that restarted.",
+    answers=("AN-6", "NT-CNT-1"),
+    window=True,
+)
+def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare how often each active compute port went down, by its own counter, the driver's and the carrier's.
+
+    While a link is down its queue pairs retry; after some seconds they die, and with them the job. A link that is up
+    whenever somebody looks hides that.
+
+    Any growth within the window fails. What was counted before is history: one for each reboot and each cable that
+    was pulled; the old 8-bit counter stops at 255.
+
+    A false alarm: a reboot of the switch, or hands at the cable, within the very window. Look again.
+    """
+    ports = windows(node, site)
+    if isinstance(ports, Finding):
+        yield ports
+        return
+    if skip := efa_only([port.port for port in ports], "whose driver counts no flaps"):
+        yield skip
+        return
+    _, fail = saying(node, site)
+    steady, silent = [], []
+    for port in ports:
+        grown = port.grown(facts.counter_table.Kind.FLAP)
+        if grown:
+            yield fail(
+                f"{port.port.name} went down and came back within {port.seconds:.0f} s",
+                found=listing(grown),
+                expected="no change",
+                **about(port, grown),
+            )
+        elif any(one.counter.kind is facts.counter_table.Kind.FLAP for one in port.growths):
+            steady.append(port)
+        else:
+            silent.append(port)
+    yield from unread(silent, _FLAPS)
+    yield from unclear(silent, {facts.counter_table.Kind.FLAP})
+    if steady:
+        before = any(one.counter.name == "link_downed" and one.before for port in steady for one in port.growths)
+        history = "; what link_downed has counted before is history" if before else ""
+        yield passed(
+            f"{len(steady)} of {len(ports)} compute ports stayed up for {facts.counters.window_of(steady)}{history}",
+            found="no change",
+            evidence=keys(one for one in steady[0].growths if one.counter.kind is facts.counter_table.Kind.FLAP),
+        )
+
+
+@check(
+    "counters.receiver",
+    title="This host takes what it is sent",
+    source=f"{MLX5}; one packet in a million: as for loss",
+    fix="Compare `pcie.nic-link`, `pcie.max-read-request`, `kernel.cpu-governor` and `numa.affinity`: a slow PCIe "
+    "link or a CPU that is busy elsewhere is the usual cause; else the application posts too few receives.",
+    answers=("PA-19", "FP-CON-1"),
+    window=True,
+)
+def receiver(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the counters of missing receive buffers on each active compute port over the window.
+
+    A host that is too slow for its NIC loses packets or pauses its switch, and the pauses reach nodes that have
+    nothing to do with it: the slowest receiver sets the pace of all.
+
+    Receiver-not-ready answers warn when they grow, dropped packets above one in a million packets received. A queue
+    pair that gave up on a receiver fails.
+
+    A false alarm: a job that starts or ends within the window, whose first messages find no buffer.
+    """
+    kind = facts.counter_table.Kind.RECEIVER
+    ports = yield from told(node, site, kind)
+    warn, fail = saying(node, site)
+    clean = []
+    for port in ports:
+        grown = frequent(port, kind)
+        if not grown:
+            clean.append(port)
+            continue
+        pauses = sum(one.grown for one in port.matching("tx_(prio[0-7]|global)_pause"))
+        held = f", and it paused its switch {pauses} times" if pauses else ""
+        yield (fail if any(one.fails for one in grown) else warn)(
+            f"{port.port.name} had no buffer for what arrived{held}: the host or the application is too slow",
+            found=f"{listing(grown)} in {port.seconds:.0f} s",
+            expected="no growth; of dropped packets, at most 1 in a million",
+            **about(port, grown),
+        )
+    yield from _reading(clean, {kind}, "a buffer was ready for every packet", len(ports))

@@ -1,0 +1,177 @@
+"""IP addressing of the compute fabric: rails apart from each other, and from all other traffic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import combinations
+
+from preflight import facts
+from preflight.checks.applicability import efa_only, failing, no_rdma
+from preflight.cluster import Site
+from preflight.facts import NodeFacts
+from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+
+SYSCTLS = "https://docs.kernel.org/networking/ip-sysctl.html (arp_ignore, arp_announce, rp_filter)"
+
+
+@check(
+    "rails.subnets",
+    title="Each RoCE rail answers for its own address only",
+    source=SYSCTLS,
+    fix="Give each rail its own subnet, or `sysctl` arp_ignore=1, arp_announce=2, rp_filter=2 and routes per rail.",
+    answers=("AN-3", "NT-CTR-4"),
+    unless=(no_rdma,),
+)
+def subnets(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the IPv4 subnets of the RoCE rails with each other; where two share one, look at ARP and rp_filter.
+
+    With two rails in one subnet the kernel answers for either address on either port: peers learn the
+    wrong MAC, the rails' traffic meets on one port, and the other idles.
+
+    A shared subnet needs arp_ignore 1 or 2 and arp_announce 2, else it fails; a strict rp_filter (1) drops
+    replies and warns. Effective values are the larger of `all` and the interface's. Rails in subnets of their
+    own pass, whatever ARP is set to. Whether addressing should be point to point (/30, /31, IPv6) only the
+    cluster file can say; rails that are so anyway pass.
+
+    A false alarm: policy routing (`ip rule`) or a CNI that answers ARP itself may keep rails of one subnet apart
+    without these settings. Where nothing tells which ports a job uses, what would fail is unknown.
+    """
+    rails = _rails(node, site)
+    if isinstance(rails, Finding):
+        yield rails
+        return
+    for finding in _apart(node, rails, failing(site.roles(node), site)):
+        yield finding.about("NT-CTR-4")
+    yield from _point_to_point(node, site, rails)
+
+
+def _apart(node: NodeFacts, rails: list[str], say: Callable[..., Finding]) -> Iterator[Finding]:
+    known = node.addresses
+    bare = [name for name in rails if not known.routable(name)]
+    if len(bare) == len(rails):
+        yield skipped("no RoCE rail has an address to compare: see roce.chain", evidence=[known.evidence])
+        return
+    shared = [
+        (one, other, str(mine.network))
+        for one, other in combinations(rails, 2)
+        for mine in known.ipv4(one)
+        if any(mine.network.overlaps(theirs.network) for theirs in known.ipv4(other))
+    ]
+    if shared:
+        yield from _sharing(node, sorted({name for pair in shared for name in pair[:2]}), shared[0][2], say)
+    else:
+        # addressed point to point each node has networks of its own: said like this, they are told together
+        found = [address.network for name in rails for address in known.ipv4(name)]
+        networks = [str(one) if one.prefixlen < 30 else f"/{one.prefixlen}" for one in found]
+        yield passed(f"{len(rails) - len(bare)} RoCE rails are in subnets of their own",
+                     found=", ".join(networks) or "IPv6", evidence=[known.evidence])  # fmt: skip
+
+
+def _rails(node: NodeFacts, site: Site) -> list[str] | Finding:
+    """Return the interfaces of the active RoCE compute ports, or what to say where there is none."""
+    compute = site.roles(node).compute
+    roce = [port for port in compute if port.roce]
+    if skip := efa_only(compute, "to which no network interface belongs"):
+        return skip
+    if compute and not roce:
+        return skipped("the compute ports are InfiniBand", evidence=[compute[0].evidence[0]])
+    rails = [port.netdev for port in roce if port.netdev and port.active]
+    if not rails:
+        key = roce[0].evidence[0] if roce else "dir:/sys/class/infiniband"
+        return unknown("no active RoCE port with a network interface to judge", evidence=[key])
+    return rails
+
+
+def _sharing(node: NodeFacts, rails: list[str], network: str, say: Callable[..., Finding]) -> Iterator[Finding]:
+    keys = [f"file:{facts.addresses.SYSCTL}/{rails[0]}/{name}" for name in ("arp_ignore", "arp_announce", "rp_filter")]
+    flux, strict = [], []
+    for rail in rails:
+        ignore, announce = (
+            facts.addresses.effective(node.evidence, rail, name) for name in ("arp_ignore", "arp_announce")
+        )
+        if ignore not in (1, 2) or announce != 2:
+            flux.append(f"{rail} arp_ignore {ignore}, arp_announce {announce}")
+        if facts.addresses.effective(node.evidence, rail, "rp_filter") == 1:
+            strict.append(rail)
+    if flux:
+        yield say(
+            f"{len(rails)} rails share {network} and answer ARP for each other",
+            found="; ".join(flux[:4]),
+            expected="arp_ignore 1 or 2, arp_announce 2, or a subnet for each rail",
+            evidence=[*keys, node.addresses.evidence],
+        )
+    if strict:
+        yield warned(
+            f"{len(strict)} rails that share {network} have a strict rp_filter",
+            found=", ".join(strict),
+            expected="rp_filter 0 or 2",
+            evidence=[keys[2], node.addresses.evidence],
+        )
+    if not flux and not strict:
+        yield passed(f"{len(rails)} rails share {network}, each answers ARP for itself", found=", ".join(rails),
+                     evidence=keys)  # fmt: skip
+
+
+def _point_to_point(node: NodeFacts, site: Site, rails: list[str]) -> Iterator[Finding]:
+    """Speak of AN-3: without a word of the cluster file only where the rails are addressed so anyway."""
+    wanted, keys = site.point_to_point, [node.addresses.evidence]
+    rails = [name for name in rails if node.addresses.routable(name)]
+    wide = [f"{name} {a}" for name in rails for a in node.addresses.ipv4(name) if a.network.prefixlen < 30]
+    if rails and not wide:
+        yield passed(f"{len(rails)} rails are addressed point to point", found="/30, /31 or IPv6", evidence=keys)
+    elif wide and wanted.value:
+        yield failed(f"{len(wide)} rails are not addressed point to point", found=", ".join(wide[:4]),
+                     expected=f"/30, /31 or IPv6 ({wanted.source})", evidence=keys)  # fmt: skip
+    elif wide and wanted.value is False:
+        yield passed(f"{len(wide)} rails are in subnets of a switch, as the site says", found=", ".join(wide[:4]),
+                     evidence=keys)  # fmt: skip
+
+
+@check(
+    "rails.isolated",
+    title="The compute fabric carries no other traffic",
+    source="proc(5), /proc/net/route; operators' rule: backend and frontend networks are apart",
+    fix="`ip route`: move the default route to the management interface; give the rails subnets of their own.",
+    answers=("AN-2",),
+    unless=(no_rdma,),
+)
+def isolated(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Look for a default route over a compute port, and for another interface in a rail's subnet.
+
+    Image pulls, storage and logs that take the compute fabric collide with gradients in bursts: step
+    times spread and nobody looks there.
+
+    Either one warns. Interfaces that belong to compute ports of InfiniBand (IPoIB) count too.
+
+    A false alarm: a small site with one network for everything, and clouds that route all traffic over one
+    interface.
+    """
+    ports = site.roles(node).compute
+    if skip := efa_only(ports, "to which no network interface belongs"):
+        yield skip
+        return
+    compute = {port.netdev for port in ports if port.netdev}
+    if not compute:
+        yield unknown("no compute port has a network interface to judge", evidence=["dir:/sys/class/infiniband"])
+        return
+    over = [name for name in node.parsed(facts.addresses.ROUTES, facts.addresses.default_routes) if name in compute]
+    known = node.addresses
+    inside = [
+        (other, rail)
+        for rail in sorted(compute)
+        for mine in known.ipv4(rail)
+        for other in sorted(set(known.of) - compute)
+        if any(mine.network.overlaps(theirs.network) for theirs in known.ipv4(other))
+    ]
+    for name in over:
+        yield warned(f"the default route leads over the compute port {name}", subject=name, found=name,
+                     expected="a management interface", evidence=[facts.addresses.ROUTES])  # fmt: skip
+    for other, rail in inside[:8]:
+        yield warned(f"{other} is in the subnet of the compute rail {rail}", subject=other,
+                     found=", ".join(map(str, known.ipv4(other))), expected=f"not in {known.ipv4(rail)[0].network}",
+                     evidence=[known.evidence])  # fmt: skip
+    if not over and not inside:
+        yield passed(
+            f"no other traffic is routed over {len(compute)} compute interfaces",
+            evidence=[facts.addresses.ROUTES, known.evidence],
+        )

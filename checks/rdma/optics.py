@@ -1,0 +1,268 @@
+"""Optics and cables: what modules say of themselves, forward error correction, bit error ratios."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+from preflight.checks.applicability import efa_only, no_rdma
+from preflight.checks.rdma.per_port import judged_ports, saying, some
+from preflight.cluster import Site
+from preflight.evidence import EvidenceError
+from preflight.facts import NodeFacts, optics
+from preflight.facts.rdma import ROOT, Port, is_virtual_function
+from preflight.model import Finding, check, passed, skipped, unknown
+
+MLXLINK = "https://docs.nvidia.com/networking/display/mftv4310/mlxlink+Utility"
+
+#: Gb/s from which lanes are PAM4 (50 Gb/s each and more), which has no link without FEC: IEEE 802.3cd, bs, ck.
+PAM4_GBPS = 200
+
+_Say = Callable[..., Finding]
+
+
+def _unread(errors: Sequence[tuple[Port, EvidenceError]]) -> Iterator[Finding]:
+    """Say once of all ports alike why a tool told nothing."""
+    alike: dict[tuple[str, str], list[tuple[Port, EvidenceError]]] = {}
+    for port, error in errors:
+        words = error.key.removeprefix("cmd:").split()[:2]
+        tool = " ".join(words) if error.key.startswith("cmd:") else "ethtool"
+        alike.setdefault((tool, error.why), []).append((port, error))
+    for (tool, why), found in alike.items():
+        names = [port.name for port, _ in found]
+        root = "run with --sudo, or as root" if re.search("permi|root", why, re.IGNORECASE) else ""
+        alone = names[0] if len(names) == 1 else ""
+        yield unknown(f"{some(names)}: nothing is known from `{tool}`: {why}", subject=alone,
+                      evidence=[error.key for _, error in found[:3]], fix=root)  # fmt: skip
+
+
+def _cabled(node: NodeFacts, site: Site) -> list[Port] | Finding:
+    """Return the judged ports that have a cable of their own, or the finding where there is none."""
+    ports = judged_ports(node, site)
+    if isinstance(ports, Finding):
+        return ports
+    if skip := efa_only(ports, "whose cable is the cloud's to judge"):
+        return skip
+    own = [port for port in ports if not is_virtual_function(node.evidence, port.device)]
+    if own:
+        return own
+    said = f"{some([port.name for port in ports])}: virtual functions, whose cable is their host's to judge"
+    return skipped(said, evidence=[f"file:{ROOT}/{ports[0].device}/hca_type"])
+
+
+def _netdev(port: Port) -> str:
+    if port.netdev is None:
+        raise EvidenceError(f"dir:/sys/class/infiniband/{port.device}/device/net", "no single interface belongs to it")
+    return port.netdev
+
+
+def _mlxlink(node: NodeFacts, port: Port) -> optics.Link:
+    return node.parsed(f"cmd:mlxlink -d {port.device} -m -c", optics.parse_mlxlink)
+
+
+@check(
+    "optics.module",
+    title="Modules and cables raise no alarm",
+    source=f"SFF-8636 and CMIS (alarms and thresholds of the module itself); ethtool(8); {MLXLINK}",
+    fix="Clean the connectors and reseat the module; hot: look at the fans and at its neighbours in the cage; little "
+    "light: clean or replace the fibre. `ethtool -m IF` shows value and threshold.",
+    answers=("AN-6",),
+    gating=False,
+    reads=("cmd:mlxlink *",),
+    unless=(no_rdma,),
+)
+def module(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Read the alarms that the module of each active compute port raises, and its temperature.
+
+    A module that is too hot or receives too little light errs more and more, first corrected and unseen, then by
+    retransmissions; in the end the link goes down in the middle of a run.
+
+    An alarm whose value is beyond the module's own threshold now fails. A warning, and an alarm whose value is within
+    its threshold or not shown, warns: the flags are latched until somebody reads them. On InfiniBand the temperature
+    is held against the module's limits, as mlxlink prints them.
+
+    A false alarm: flags that were latched when the cable was plugged in; read again. Passive copper has none.
+    """
+    ports = _cabled(node, site)
+    if isinstance(ports, Finding):
+        yield ports
+        return
+    warn, fail = saying(node, site)
+    good, errors, hottest = list[str](), list[tuple[Port, EvidenceError]](), list[float]()
+    keys: list[str] = []
+    for port in ports:
+        try:
+            if port.roce:
+                key = f"cmd:ethtool -m {_netdev(port)}"
+                found = node.parsed(key, optics.parse_module)
+                temperature = found.temperature_c if found.measures else None
+                complaint = _flagged(port, found, key, warn, fail)
+            else:
+                key = f"cmd:mlxlink -d {port.device} -m -c"
+                link = _mlxlink(node, port)
+                temperature, complaint = link.temperature_c, _too_hot(port, link, key, fail)
+        except EvidenceError as error:
+            errors.append((port, error))
+            continue
+        if complaint:
+            yield complaint
+        else:
+            good.append(port.name)
+            keys.append(key)
+            hottest += [temperature] if temperature is not None else []
+    yield from _unread(errors)
+    if good:
+        yield passed(f"{len(good)} of {len(ports)} modules and cables raise no alarm",
+                     found=f"at most {max(hottest):.0f} degrees C" if hottest else None, evidence=keys[:3])  # fmt: skip
+
+
+def _flagged(port: Port, found: optics.Module, key: str, warn: _Say, fail: _Say) -> Finding | None:
+    if not found.flags:
+        return None
+    real = [flag for flag in found.flags if flag.level == "alarm" and flag.now]
+    shown = real or list(found.flags)
+    more = f" and {len(found.flags) - 1} more" if len(found.flags) > 1 else ""
+    latched = "" if any(flag.now for flag in found.flags) else " (latched: the value is not seen beyond its threshold)"
+    heat = "" if found.temperature_c is None else f"; {found.temperature_c:.0f} degrees C"
+    return (fail if real else warn)(
+        f"the module of {port.name} raises {shown[0]}{more}{latched}",
+        subject=port.name,
+        found=f"{', '.join(str(flag) for flag in shown[:4])}: on{heat}; {found.name}",
+        expected="no alarm",
+        evidence=[key],
+        quote="\n".join(f"{flag}: On" for flag in found.flags[:8]),
+    )
+
+
+def _too_hot(port: Port, link: optics.Link, key: str, fail: _Say) -> Finding | None:
+    if link.temperature_c is None or link.limits_c is None or link.temperature_c <= link.limits_c[1]:
+        return None
+    return fail(
+        f"the module of {port.name} has {link.temperature_c:.0f} degrees C, its limit is {link.limits_c[1]:.0f}",
+        subject=port.name,
+        found=f"{link.temperature_c:.0f} degrees C",
+        expected=f"at most {link.limits_c[1]:.0f} degrees C (the module's own limit)",
+        evidence=[key],
+    )
+
+
+@check(
+    "optics.fec",
+    title="Fast links correct errors, all in the same way",
+    source="IEEE 802.3cd, 802.3bs, 802.3ck (RS-FEC of PAM4 lanes); ethtool(8)",
+    fix="`ethtool --set-fec IF encoding auto`, and the same on the switch port; a cable that needs another FEC than "
+    "its neighbours is of another kind.",
+    answers=("AN-6",),
+    gating=False,
+    reads=("cmd:mlxlink *",),
+    unless=(no_rdma,),
+)
+def fec(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the forward error correction of each active RoCE port with what its rate needs, and with its peers'.
+
+    Without FEC a fast lane loses packets at an error rate that is normal for it; with another one than its peers' a
+    port has other latency, and a cable or a switch port that was set by hand.
+
+    No FEC at 200 Gb/s and more warns: those lanes are specified with RS-FEC only. A port unlike most of its peers of
+    the same rate warns. InfiniBand's FEC is its subnet's own choice and passes unjudged as far as mlxlink tells it.
+
+    A false alarm: ports of 25 to 100 Gb/s over short copper, which may run without.
+    """
+    ports = _cabled(node, site)
+    if isinstance(ports, Finding):
+        yield ports
+        return
+    warn, _ = saying(node, site)
+    active: dict[Port, tuple[str, str]] = {}
+    errors: list[tuple[Port, EvidenceError]] = []
+    for port in ports:
+        try:
+            if port.roce:
+                key = f"cmd:ethtool --show-fec {_netdev(port)}"
+                active[port] = node.parsed(key, optics.parse_fec), key
+            else:
+                key = f"cmd:mlxlink -d {port.device} -m -c"
+                active[port] = _mlxlink(node, port).fec or "not told", key
+        except EvidenceError as error:
+            errors.append((port, error))
+    odd = 0
+    for port, (encoding, key) in active.items():
+        peers = Counter(said for other, (said, _) in active.items()
+                        if (other.roce, other.rate_gbps) == (port.roce, port.rate_gbps))  # fmt: skip
+        usual, number = peers.most_common(1)[0]
+        expected = ""
+        if port.roce and encoding.lower() in ("off", "none") and (port.rate_gbps or 0) >= PAM4_GBPS:
+            expected = f"RS, which lanes of a {port.rate_gbps:g} Gb/s link need"
+        elif encoding != usual and number > peers[encoding]:
+            expected = f"{usual}, as {number} of its peers"
+        if expected:
+            odd += 1
+            yield warn(f"{port.name} runs with FEC {encoding}, expected {expected}", subject=port.name, found=encoding,
+                       expected=expected, evidence=[key])  # fmt: skip
+    yield from _unread(errors)
+    if active and not odd:
+        kinds = ", ".join(sorted({encoding for encoding, _ in active.values()}))
+        yield passed(f"{len(active)} of {len(ports)} compute ports run with FEC {kinds}", found=kinds,
+                     evidence=[key for _, key in active.values()][:3])  # fmt: skip
+
+
+#: Bit error ratios above which a link is named: before FEC (Oracle's oci-hpc), after it, and of symbols.
+RAW, EFFECTIVE, SYMBOL = 1e-7, 1e-12, 1e-12
+
+
+@check(
+    "optics.ber",
+    title="Links have a low bit error ratio",
+    source=f"{MLXLINK}; raw: Oracle's oci-hpc healthcheck; effective and symbol: NVIDIA's rule of thumb, ibdiagnet",
+    fix="Clean and reseat the cable; `mlxlink -d DEVICE -m -c` names the lane; clear with `--pc`, look again after an "
+    "hour, and replace what still errs.",
+    answers=("AN-6",),
+    gating=False,
+    unless=(no_rdma,),
+)
+def bit_error_ratio(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the bit error ratios of each active compute port, before and after FEC, with what a good link has.
+
+    What FEC cannot correct is a packet lost and a message sent again; the ratio before FEC tells how near a link is to
+    that, days before.
+
+    Above 1e-7 before FEC, 1e-12 after it, or 1e-12 of symbols warns. The ratios are averages since the counters were
+    cleared, at most since the link came up, so an old one hides a new fault: counters.link-quality judges growth.
+
+    A false alarm: a cable that was moved while its link was up, after which nobody cleared the counters.
+    """
+    ports = _cabled(node, site)
+    if isinstance(ports, Finding):
+        yield ports
+        return
+    warn, _ = saying(node, site)
+    good: list[tuple[str, str]] = []
+    errors: list[tuple[Port, EvidenceError]] = []
+    worst = 0.0
+    for port in ports:
+        try:
+            link = _mlxlink(node, port)
+        except EvidenceError as error:
+            errors.append((port, error))
+            continue
+        key = f"cmd:mlxlink -d {port.device} -m -c"
+        bad = [(name, ratio, limit) for name, ratio, limit in (
+            ("after FEC", link.effective_ber, EFFECTIVE), ("of symbols", link.symbol_ber, SYMBOL),
+            ("before FEC", link.raw_ber, RAW)) if ratio is not None and ratio > limit]  # fmt: skip
+        if not bad:
+            good.append((port.name, key))
+            worst = max(worst, link.raw_ber or 0.0)
+            continue
+        since = "" if link.minutes is None else f", over {link.minutes / 60:.0f} hours"
+        yield warn(
+            f"{port.name} has a bit error ratio {bad[0][0]} of {bad[0][1]:.2g}{since}",
+            subject=port.name,
+            found=", ".join(f"{name} {ratio:.2g}" for name, ratio, _ in bad),
+            expected=", ".join(f"{name} at most {limit:g}" for name, _, limit in bad),
+            evidence=[key],
+        )
+    yield from _unread(errors)
+    if good:
+        yield passed(f"{len(good)} of {len(ports)} links have a low bit error ratio",
+                     found=f"at most {worst:.2g} before FEC", evidence=[key for _, key in good][:3])  # fmt: skip

@@ -1,0 +1,209 @@
+"""PCIe of the NICs: link, read requests, ordering."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from preflight import facts
+from preflight.checks.applicability import PCI_BUS, efa_only, no_pci_nic
+from preflight.cluster import Site
+from preflight.evidence import EvidenceError
+from preflight.facts import NodeFacts
+from preflight.facts.nccl_env import PROCESS
+from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+
+if TYPE_CHECKING:
+    from preflight.facts.lspci import Function
+    from preflight.facts.pci import PciDevice
+
+_AMD = "1022"
+
+
+@check(
+    "pcie.nic-link",
+    title="The PCIe link of each compute NIC carries its port's rate",
+    source="sysfs-bus-pci (current_link_width); mlx5's own kernel message 'available PCIe bandwidth'; PCIe base spec.",
+    fix="`lspci -vv -s NIC | grep Lnk`; reseat the card, compare the slot's lanes and bifurcation with the manual.",
+    answers=("PA-12",),
+    unless=(no_pci_nic,),
+)
+def link(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the link that each compute NIC trained with its own maximum, and with the rate of its port.
+
+    A NIC in a slot of half its lanes shows a port at full rate and delivers half of it: 32 GT/s x8 is
+    252 Gb/s below a port of 400.
+
+    Below the port's rate fails. Fewer lanes that still suffice warn. A lower speed that suffices passes: an
+    older server, a newer card.
+
+    A false alarm: a virtual function has no link of its own and is skipped.
+    """
+    ports = {port.device: port for port in site.roles(node).compute}
+    good, virtual = [], []
+    for device, port in ports.items():
+        found = facts.gpudirect.nic_link(node.evidence, device)
+        key = f"file:/sys/class/infiniband/{device}/device/current_link_width"
+        if found is None:
+            virtual.append(key)
+        elif port.rate_gbps is not None and found.gbps < port.rate_gbps:
+            yield failed(
+                f"{device}'s PCIe link carries {found.gbps:.0f} Gb/s, its port {port.rate_gbps:g} Gb/s",
+                subject=device,
+                found=str(found),
+                expected=f"x{found.most_width} at {found.most_speed_gts} GT/s (the NIC's own maximum)",
+                evidence=found.evidence,
+            )
+        elif found.width < found.most_width:
+            yield warned(
+                f"{device}'s PCIe link trained x{found.width} of x{found.most_width} lanes",
+                subject=device,
+                found=str(found),
+                expected=f"x{found.most_width} (the NIC's own maximum)",
+                evidence=found.evidence,
+            )
+        else:
+            good.append((found, key))
+    if good:
+        links = ", ".join(sorted({str(found) for found, _ in good}))
+        yield passed(f"{len(good)} of {len(ports)} compute NICs have their full PCIe link", found=links,
+                     evidence=[key for _, key in good[:3]])  # fmt: skip
+    elif virtual:
+        yield skipped("virtual functions: the PCIe link is the physical function's", evidence=virtual[:3])
+    elif not ports:
+        yield unknown("there is no compute port whose NIC could be judged", evidence=[PCI_BUS])
+
+
+@check(
+    "pcie.max-read-request",
+    title="The compute NICs ask for large PCIe reads",
+    source="NVIDIA adapter performance tuning guides (MaxReadReq 4096); 512 is the power-on default of the PCIe spec.",
+    fix="`setpci -s NIC CAP_EXP+8.w` shows it; set bits 14:12 to 5 (4096 bytes) in the firmware or at each boot.",
+    answers=("NT-GDR-1",),
+    gating=False,  # it can only warn
+    unless=(no_pci_nic,),
+)
+def max_read_request(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare MaxReadReq of each compute NIC with 512 bytes.
+
+    The NIC fetches what it sends in requests of this size: at 512 bytes the number of requests in flight
+    bounds the rate before the link does, most of all when it reads from GPU memory.
+
+    512 bytes or less warns; the number is a property of the NIC, not of the bridges, whose own value
+    does not matter. Only root sees it. A virtual function shows 128 whatever is set: its physical function's
+    value holds, and it is skipped.
+
+    A false alarm: a port of 100 Gb/s or less may reach its rate all the same; ask ib_write_bw before you change it.
+    """
+    if skip := efa_only(site.roles(node).compute, "whose reads the cloud's own card cuts"):
+        yield skip
+        return
+    small, good, hidden = list[str](), dict[str, int](), list[str]()
+    functions = _functions(node, site)
+    if virtual := _virtual(functions):
+        yield virtual
+    for device, function in _configurations(node, functions).items():
+        size = function.max_read_request_bytes if function else None
+        if size is None:
+            hidden.append(device)
+        elif size <= 512:
+            small.append(f"{device} {size}")
+        else:
+            good[device] = size
+    if small:
+        yield warned(
+            f"{len(small)} compute NICs read in requests of 512 bytes or less",
+            found=", ".join(small),
+            expected="4096 bytes",
+            evidence=[facts.lspci.LSPCI],
+            quote="\n".join(f"{line}: MaxReadReq" for line in small),
+        )
+    yield from _hidden(hidden, "MaxReadReq")
+    if good:
+        sizes = ", ".join(f"{size} bytes" for size in sorted(set(good.values())))
+        yield passed(f"{len(good)} compute NICs read in requests of {sizes}", found=sizes, evidence=[facts.lspci.LSPCI])
+
+
+@check(
+    "pcie.relaxed-ordering",
+    title="Relaxed ordering is on where the CPU needs it",
+    source="NVIDIA: PCI_WR_ORDERING; AMD EPYC tuning guides; NCCL_IB_PCI_RELAXED_ORDERING (default 2, automatic)",
+    fix="Set `mlxconfig PCI_WR_ORDERING=1` or the BIOS' PCIe relaxed ordering, and unset NCCL_IB_PCI_RELAXED_ORDERING.",
+    answers=("NT-GDR-1",),
+    gating=False,  # it can only warn
+    reads=("file:/sys/class/infiniband/*/hca_type",),
+    unless=(no_pci_nic,),
+)
+def relaxed_ordering(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the NICs' relaxed-ordering bit, and NCCL's own switch, with on; on AMD hosts and in virtual machines.
+
+    With strict ordering each write waits for the one before it in the CPU's fabric: AMD hosts then receive at half of
+    the port's rate or less.
+
+    Off warns. Intel and Grace hosts do without, and are skipped; a virtual machine may hide its processor's vendor.
+    Only root sees the NIC's bit, and a virtual function has none: its physical function's holds. The bit allows it;
+    whether the driver uses it is NCCL's matter (`[RO]` in its log).
+
+    A false alarm: an AMD host whose BIOS prefers the NIC's traffic (Preferred I/O) may reach the full rate without
+    it.
+    """
+    if skip := efa_only(site.roles(node).compute, "whose ordering is the cloud's own card's matter"):
+        yield skip
+        return
+    vendor = facts.gpudirect.processor_vendor(node.pci)
+    if vendor and vendor != _AMD:
+        yield skipped(f"the processor is not AMD's (PCI vendor {vendor})", evidence=[PCI_BUS])
+        return
+    unseen = "in a virtual machine" if node.in_virtual_machine else "on a host whose processor the bus does not show"
+    place = "on an AMD host" if vendor else unseen
+    setting = node.nccl_env.get("NCCL_IB_PCI_RELAXED_ORDERING")
+    if setting is not None and node.nccl_env.integer(setting.name) == 0:
+        yield warned(f"{setting.text} in {setting.where} switches relaxed ordering off {place}",
+                     subject=setting.name, found="0", expected="unset (2, automatic)", evidence=[setting.source],
+                     quote=setting.text)  # fmt: skip
+        return
+    functions = _functions(node, site)
+    if virtual := _virtual(functions):
+        yield virtual
+    configurations = _configurations(node, functions)
+    off = [device for device, function in configurations.items() if function and function.relaxed_ordering is False]
+    on = [device for device, function in configurations.items() if function and function.relaxed_ordering]
+    if off:
+        yield warned(f"relaxed ordering is off in {len(off)} compute NICs {place}", found=", ".join(off),
+                     expected="RlxdOrd+", evidence=[facts.lspci.LSPCI])  # fmt: skip
+    yield from _hidden([device for device in configurations if device not in (*off, *on)], "RlxdOrd")
+    if on:
+        yield passed(
+            f"relaxed ordering is on in {len(on)} compute NICs", found="RlxdOrd+", evidence=[facts.lspci.LSPCI, PROCESS]
+        )
+
+
+def _functions(node: NodeFacts, site: Site) -> dict[str, PciDevice]:
+    """Return each compute NIC's PCI function; raises EvidenceError."""
+    devices = [port.device for port in site.roles(node).compute]
+    functions = facts.gpudirect.nic_functions(node.evidence, node.pci, devices)
+    if not functions:
+        raise EvidenceError(PCI_BUS, "no compute NIC is a PCI function")
+    return functions
+
+
+def _virtual(functions: Mapping[str, PciDevice]) -> Finding | None:
+    names = [device for device, function in functions.items() if function.is_virtual_function]
+    if not names:
+        return None
+    said = f"{len(names)} of {len(functions)} compute NICs are virtual functions: the physical function's setting holds"
+    return skipped(said, subject=names[0] if len(names) == 1 else "", evidence=[PCI_BUS])
+
+
+def _configurations(node: NodeFacts, functions: Mapping[str, PciDevice]) -> dict[str, Function | None]:
+    """Return what lspci says of each physical one; raises EvidenceError."""
+    physical = {device: function for device, function in functions.items() if not function.is_virtual_function}
+    if not physical:
+        return {}
+    return {device: node.pci_configuration.get(function.address) for device, function in physical.items()}
+
+
+def _hidden(devices: list[str], what: str) -> Iterator[Finding]:
+    if devices:
+        yield unknown(f"{what} of {', '.join(devices)} could not be read: lspci shows it to root only",
+                      evidence=[facts.lspci.LSPCI], fix="run as root, or with --sudo")  # fmt: skip

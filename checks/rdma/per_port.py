@@ -1,0 +1,152 @@
+"""What checks of counters have in common: the ports that are judged, and what to say of what could not be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from preflight import facts
+from preflight.checks.applicability import RDMA_CLASS, compute_roles, failing
+from preflight.cluster import Site
+from preflight.facts import NodeFacts
+from preflight.facts.rdma import Port, is_software
+from preflight.model import Finding, skipped, unknown, warned
+
+if TYPE_CHECKING:
+    from preflight.facts.counter_table import Kind
+    from preflight.facts.counters import Growth, PortGrowth
+
+#: What each source is called.
+NAMES = {
+    "counters": "counters of the port", "hw_counters": "hw_counters of the port", "ethtool": "`ethtool -S`",
+    "carrier": "carrier_changes",
+}  # fmt: skip
+
+#: Ports that one finding names.
+MOST_NAMED = 3
+
+#: Share of a port's rate above which a window was under load, and below which it was idle: judgements.
+LOADED, IDLE = 0.5, 0.05
+
+UNDER_LOAD = "run it while a job or all_reduce_perf runs: preflight check --window 60"
+
+
+def judged_ports(node: NodeFacts, site: Site) -> list[Port] | Finding:
+    """Return the active compute ports of real HCAs, or the finding where there is none.
+
+    A spare port that is down counts nothing, and a software device its own retries: it tells nothing of a fabric.
+    """
+    roles = compute_roles(node, site)
+    if isinstance(roles, Finding):
+        return roles
+    active = [port for port in roles.compute if port.active]
+    if not active:
+        keys = roles.compute[0].evidence[:1]
+        return unknown("no compute port is active: see rdma.port-state", evidence=keys, fix="see rdma.port-state")
+    real = [port for port in active if not is_software(node.evidence, port.device)]
+    if not real:
+        names = ", ".join(sorted({port.device for port in active}))
+        return skipped(f"{names}: software devices, whose counters tell of software", evidence=[RDMA_CLASS])
+    return real
+
+
+def windows(node: NodeFacts, site: Site) -> list[PortGrowth] | Finding:
+    """Return what the counters of the judged ports did in the window, or the finding where there is no such port."""
+    ports = judged_ports(node, site)
+    return ports if isinstance(ports, Finding) else [node.port_growth[port.name] for port in ports]
+
+
+def told(node: NodeFacts, site: Site, *kinds: Kind) -> Generator[Finding, None, list[PortGrowth]]:
+    """Return the judged ports; yield why there are none, and what they do not tell of counters of these kinds."""
+    ports = windows(node, site)
+    if isinstance(ports, Finding):
+        yield ports
+        return []
+    yield from unread(ports, facts.counters.SOURCES)
+    yield from unclear(ports, kinds)
+    return ports
+
+
+def saying(node: NodeFacts, site: Site) -> tuple[Callable[..., Finding], Callable[..., Finding]]:
+    """Return how to warn and how to fail of a compute port: *unknown* where nothing says whether a job uses it."""
+    roles = site.roles(node)
+    fail = failing(roles, site)
+    return (warned if roles.known_from else fail), fail
+
+
+def unread(ports: Iterable[PortGrowth], sources: Collection[str]) -> Iterator[Finding]:
+    """Say once of all ports alike which source did not answer twice, and why."""
+    alike: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for port in ports:
+        for source, error in port.refused.items():
+            if source in sources:
+                alike.setdefault((source, error.why), []).append((port.port.name, error.key))
+    for (source, why), found in alike.items():
+        yield unknown(
+            f"{some([name for name, _ in found])}: nothing is known from {NAMES[source]}: {why}",
+            subject=found[0][0] if len(found) == 1 else "",
+            evidence=[key for _, key in found[:MOST_NAMED]],
+            fix="ask again with --window 60" if "read once" in why else "",
+        )
+
+
+def unclear(ports: Iterable[PortGrowth], kinds: Collection[Kind]) -> Iterator[Finding]:
+    """Name the counters of these kinds whose growth cannot be told: they stopped, wrapped or were reset."""
+    for port in ports:
+        vague = [one for one in port.unclear if one.counter.kind in kinds]
+        if vague:
+            listed = "; ".join(f"{one.counter.name} {one.why}" for one in vague[:MOST_NAMED])
+            yield unknown(
+                f"{port.port.name}: growth cannot be told: {listed}",
+                subject=port.port.name,
+                evidence=sorted({one.key for one in vague}),
+                fix="ask again; one at its maximum counts again once the operator has cleared it (`perfquery -R`)",
+            )
+
+
+def whole(port: PortGrowth, sources: Collection[str], kinds: Collection[Kind] = ()) -> bool:
+    """Tell whether all of these sources were read twice and no counter of these kinds is unclear."""
+    read = not set(port.refused) & set(sources)
+    return read and not any(one.counter.kind in kinds for one in port.unclear)
+
+
+def listing(growths: Sequence[Growth]) -> str:
+    """Write counters with what they grew by: ``symbol_error +12 (0.2/s)``."""
+    return ", ".join(f"{one.counter.name} +{quantity(one)} ({rate(one.per_s)})" for one in growths)
+
+
+def about(port: PortGrowth, growths: Sequence[Growth]) -> dict[str, Any]:
+    """Return what a finding on counters of a port rests on: its subject, the records, and both readings."""
+    return {"subject": port.port.name, "evidence": keys(growths), "quote": quoted(growths)}
+
+
+def quoted(growths: Iterable[Growth]) -> str:
+    """Return counters as they stood at both ends of the window, one to a line."""
+    return "\n".join(f"{one.counter.name}: {one.before} -> {one.after}, {one.seconds:.0f} s apart" for one in growths)
+
+
+def total(port: PortGrowth, *patterns: str) -> int:
+    """Return by how much the counters grew together whose names match."""
+    return sum(one.grown for pattern in patterns for one in port.matching(pattern))
+
+
+def quantity(growth: Growth) -> str:
+    """Write what a counter grew by, in its unit."""
+    return f"{growth.grown} {growth.counter.unit}".rstrip()
+
+
+def rate(per_s: float) -> str:
+    """Write a rate: by the second, or by the hour where it is small."""
+    return f"{per_s:.3g}/s" if per_s >= 1 else f"{per_s * 3600:.3g}/h"
+
+
+def keys(growths: Iterable[Growth]) -> list[str]:
+    """Return the records that counters stand in."""
+    return list(dict.fromkeys(growth.key for growth in growths))
+
+
+def some(names: Sequence[str]) -> str:
+    """Name a few things, and say how many there are."""
+    if len(names) <= MOST_NAMED:
+        return ", ".join(names)
+    return f"{len(names)} ports ({', '.join(names[:MOST_NAMED])}, …)"

@@ -1,0 +1,185 @@
+"""RDMA ports of the compute fabric, as sysfs shows them: state, rate, link layer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from preflight.checks.applicability import compute_roles, failing, no_rdma
+from preflight.checks.rdma.devices import SYSFS
+from preflight.cluster import Site
+from preflight.facts import NodeFacts
+from preflight.facts.rdma import EFA_PLACEHOLDER_GBPS, Port, all_efa
+from preflight.model import Finding, check, compare, passed, unknown
+
+
+@check(
+    "rdma.port-state",
+    title="RDMA ports of the compute fabric are active",
+    source=SYSFS,
+    fix="Down/Polling: cable or peer; Down/Disabled: `ip link set up`; Initializing: no subnet manager.",
+    answers=("NT-FAB-1", "PA-13"),
+    reads=("file:/sys/class/infiniband/*/hca_type",),
+    unless=(no_rdma,),
+)
+def port_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare each compute port's state with ACTIVE over LinkUp.
+
+    NCCL leaves out a port that is not active without a word: the rail's traffic moves to the
+    neighbours and every ring runs at the pace of the fullest one.
+
+    Any other state fails. Only ports that a job uses are judged (cluster file, NCCL_IB_HCA, nearest to a GPU;
+    on Grace, where no NIC is nearer than another, those that are no BlueField). Where none of these tells, a
+    port that is down is unknown.
+
+    The efa driver calls every port of its own active: there a device that is gone tells more (rdma.device-count).
+
+    A false alarm: a storage, management or spare port that is down by design. Name the job's ports in
+    `ports.compute`.
+    """
+    roles = compute_roles(node, site)
+    if isinstance(roles, Finding):
+        yield roles
+        return
+    say = failing(roles, site)
+    up = [port for port in roles.compute if port.active]
+    if up:
+        yield passed(
+            f"{len(up)} of {len(roles.compute)} compute ports are active",
+            found=", ".join(port.name for port in up),
+            evidence=[up[0].evidence[0]],
+        )
+    for port in roles.compute:
+        if port.active:
+            continue
+        state = f"{port.state}/{port.physical_state}"
+        yield say(
+            f"{port.name} is {state}, expected ACTIVE/LinkUp{_meaning(port)}",
+            subject=port.name,
+            found=state,
+            expected=f"ACTIVE/LinkUp (compute port: {roles.known_from or 'nobody says'})",
+            evidence=port.evidence,
+        )
+
+
+def _meaning(port: Port) -> str:
+    if port.state == "INIT":
+        return ": the cable is fine, no subnet manager configured the port"
+    if port.physical_state == "Polling":
+        return ": no light, bad cable or peer off"
+    if port.physical_state == "Disabled":
+        return ": administratively down"
+    return ""
+
+
+@check(
+    "rdma.port-rate",
+    title="RDMA ports run at the expected rate",
+    source=f"{SYSFS}; customary rates: part catalogue",
+    fix="Reseat or replace the cable, then compare `ibstat` with the switch port.",
+    answers=("FP-BW-1", "NT-FAB-3", "PA-12"),
+    unless=(no_rdma,),
+)
+def port_rate(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare each active compute port's negotiated rate, Gb/s, with its peers on the node and the expected one.
+
+    A port that trained at fewer lanes or a lower speed still reports ACTIVE; every ring through it
+    then runs at its pace.
+
+    A port below its peers fails without any expectation. The rate is judged, never the width: 2X NDR is a
+    whole 200 Gb/s port. Below the cluster file's rate fails, below what is customary for the part warns; where each
+    GPU has several ports (2 x 200 Gb/s, 4 x 100 Gb/s of EFA), together they are what is customary for one.
+
+    A false alarm: a speed that the kernel does not know is printed as SDR or QDR on a healthy port; it is unknown
+    here, and so are the 100 Gb/s that an old efa driver prints of faster devices.
+    """
+    roles = compute_roles(node, site)
+    if isinstance(roles, Finding):
+        yield roles
+        return
+    compute, say = roles.compute, failing(roles, site)
+    active = [port for port in compute if port.active]
+    if not active:
+        yield unknown("no compute port is active, so none has a rate", evidence=[compute[0].evidence[0]])
+    best = max((port.rate_gbps for port in active if port.rate_gbps is not None), default=None)
+    at_rate: list[Port] = []
+    for port in active:
+        rate = port.rate_gbps
+        if rate is None:
+            yield unknown(
+                f"{port.name} is active at a speed that this kernel does not know",
+                subject=port.name,
+                evidence=port.evidence,
+                fix="read it with `mlxlink -d DEVICE` or `ethtool IF`",
+            )
+        elif best is not None and rate < best:
+            yield say(
+                f"{port.name} runs at {rate:g} Gb/s, its peers at {best:g} Gb/s",
+                subject=port.name,
+                found=f"{rate:g} Gb/s",
+                expected=f"{best:g} Gb/s, as the other compute ports of this node",
+                evidence=port.evidence,
+            )
+        else:
+            at_rate.append(port)
+    if at_rate and best is not None:
+        expected = site.rate_of_each(len(compute), len(node.gpus_on_bus))
+        if all_efa(compute) and best == EFA_PLACEHOLDER_GBPS < (expected.value or 0):
+            yield unknown(
+                f"the efa driver says {best:g} Gb/s of all {len(at_rate)} devices, which an old one does of any",
+                found=f"{best:g} Gb/s",
+                expected=f"{expected.value:g} Gb/s ({expected.source})",
+                evidence=[at_rate[0].evidence[-1]],
+                fix="a newer efa driver tells the device's own rate; or run `fi_info -p efa -v`",
+            )
+            return
+        yield compare(
+            best,
+            expected,
+            what=f"rate of {len(at_rate)} compute ports",
+            at_least=True,
+            unit="Gb/s",
+            evidence=[at_rate[0].evidence[-1]],
+        )
+
+
+@check(
+    "rdma.link-layer",
+    title="All compute ports have one link layer",
+    source=SYSFS,
+    fix="Set the port type (`mlxconfig -d DEVICE set LINK_TYPE_P1=1|2`), or keep the odd port out of NCCL_IB_HCA.",
+    answers=("FP-LOSS-1",),
+    unless=(no_rdma,),
+)
+def link_layer(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the compute ports' link layers with each other and with the expected one.
+
+    NCCL uses HCAs of one link layer only: with a mixture it drops the rest, and a port of the wrong
+    type joins no fabric at all.
+
+    AWS EFA is neither InfiniBand nor Ethernet: "Unspecified".
+
+    One port of another layer than the cluster file's `link_layer`, else than most compute ports of the node, fails.
+
+    A false alarm: a storage port of the other kind. Where nothing tells the compute ports, those of the usual layer
+    are meant; where there is none, it is unknown.
+    """
+    roles = compute_roles(node, site)
+    if isinstance(roles, Finding):
+        yield roles
+        return
+    compute = roles.compute
+    layers = Counter(port.link_layer for port in compute)
+    usual = site.link_layer.value or layers.most_common(1)[0][0]
+    odd = [port for port in compute if port.link_layer != usual]
+    keys = [(odd or list(compute))[0].evidence[0].replace("/state", "/link_layer")]
+    if not odd:
+        yield passed(f"all {len(compute)} compute ports are {usual}", found=usual, evidence=keys)
+        return
+    yield failing(roles, site)(
+        f"{', '.join(port.name for port in odd)}: {odd[0].link_layer}, expected {usual}",
+        subject=odd[0].name if len(odd) == 1 else "",
+        found=", ".join(f"{number} {layer}" for layer, number in layers.items()),
+        expected=f"{usual} ({site.link_layer.source or 'most compute ports of this node'})",
+        evidence=keys,
+    )

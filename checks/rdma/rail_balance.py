@@ -1,0 +1,162 @@
+"""Traffic over a window: how evenly the rails share it, and on which priority it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from preflight.checks.applicability import efa_only
+from preflight.checks.rdma.error_counters import MLX5
+from preflight.checks.rdma.per_port import IDLE, UNDER_LOAD, about, keys, total, unread, windows
+from preflight.cluster import Site
+from preflight.facts import NodeFacts
+from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+
+if TYPE_CHECKING:
+    from preflight.facts.counters import PortGrowth
+
+
+@check(
+    "counters.balance",
+    title="All rails carry alike",
+    source="a judgement: half of what the middle port carries; NCCL spreads a collective evenly over its rails",
+    fix="Compare NCCL_IB_HCA, the rails in the NCCL log (`preflight check --log job.log`) and `rdma.port-state`; "
+    "one hot rail of equal ports: raise NCCL_IB_QPS_PER_CONNECTION, or route adaptively.",
+    answers=("FP-CON-5", "AN-7", "NT-LENS-7"),
+    gating=False,
+    window=True,
+)
+def balance(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the bytes that each active compute port carried in the window with those of the middle one.
+
+    NCCL gives every rail the same share, and a collective ends with its slowest rail: a NIC that carries half of what
+    its neighbours do leaves bandwidth unused, one that carries twice as much holds the others up.
+
+    Less than half of the middle port, or more than twice as much, warns: a judgement. Ports that are all below 5 % of
+    their rate are unknown: nothing ran that could be uneven.
+
+    A false alarm: a job that uses some of the node's GPUs and their rails on purpose, or that started in the window.
+    """
+    ports = windows(node, site)
+    if isinstance(ports, Finding):
+        yield ports
+        return
+    yield from unread(ports, ("counters",))
+    rated = [(port, max(port.gbps)) for port in ports if port.gbps is not None]
+    if len(rated) < 2:
+        if rated:
+            yield skipped("one compute port only: nothing to compare", evidence=keys(rated[0][0].growths)[:1])
+        elif not any("counters" in port.refused for port in ports):
+            evidence = keys(ports[0].growths)[:1]
+            yield unknown("no port tells how many bytes it carried", evidence=evidence, fix="see counters.visible")
+        return
+    from statistics import median
+
+    middle = median(rate for _, rate in rated)
+    evidence = keys(port.growths[0] for port, _ in rated[:3])
+    if max((port.load or 0 for port, _ in rated), default=0) < IDLE:
+        said = f"no port carried {100 * IDLE:.0f} % of its rate: nothing ran that could be uneven"
+        yield unknown(said, found=f"{middle:.2g} Gb/s in the middle", evidence=evidence, fix=UNDER_LOAD)
+        return
+    odd = [(port, rate) for port, rate in rated if rate < middle / 2 or rate > 2 * middle]
+    if odd and not site.roles(node).known_from:
+        said = f"{', '.join(port.port.name for port, _ in odd)} carried less or more than the others"
+        cure = f"name the job's HCAs: class.{site.class_name}.ports.compute = [...]"
+        yield unknown(f"{said}, and nothing says whether a job uses them", evidence=evidence, fix=cure)
+        return
+    for port, rate in odd:
+        way = "less than half of" if rate < middle else "more than twice"
+        yield warned(
+            f"{port.port.name} carried {rate:.1f} Gb/s, {way} the middle port",
+            found=f"{rate:.1f} Gb/s",
+            expected=f"{middle / 2:.1f} to {2 * middle:.1f} Gb/s (the middle of {len(rated)} ports: {middle:.1f})",
+            **about(port, port.matching("port_(xmit|rcv)_data")),
+        )
+    if not odd:
+        low, high = min(rate for _, rate in rated), max(rate for _, rate in rated)
+        said = f"{len(rated)} ports carried {low:.1f} to {high:.1f} Gb/s"
+        yield passed(said, found=f"{middle:.1f} Gb/s in the middle", evidence=evidence)
+
+
+@check(
+    "counters.traffic-class",
+    title="RDMA runs on the priority that is lossless",
+    source=f"the cluster file (qos.pfc_priority); {MLX5}",
+    fix="Set the traffic class of the job (NCCL_IB_TC, UCX_IB_TRAFFIC_CLASS) to the DSCP that maps to the lossless "
+    "priority, and `mlnx_qos -i IF --trust dscp`; roce.chain shows the map.",
+    window=True,
+)
+def traffic_class(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the bytes of the lossless priority with the RDMA bytes that each RoCE port carried in the window.
+
+    PFC protects one priority. Traffic that goes out unmarked runs on priority 0, where every burst drops packets,
+    although each setting looks right by itself.
+
+    Less than half of the RDMA bytes on the lossless priority fails, where the cluster file says that the fabric is
+    lossless. Below 5 % of a port's rate it is unknown: next to nothing ran.
+
+    A false alarm: RDMA of storage on the same ports, which the site runs on another priority on purpose.
+    """
+    ports = windows(node, site)
+    if isinstance(ports, Finding):
+        yield ports
+        return
+    roce = [port for port in ports if port.port.roce]
+    if skip := efa_only([port.port for port in ports], "which have no priorities to class by"):
+        yield skip
+        return
+    if not roce or site.lossless.value is False or site.link_layer.value == "InfiniBand":
+        said = f"the site runs RoCE without PFC by design ({site.lossless.source})"
+        told = said if site.lossless.value is False else "the fabric is InfiniBand"
+        yield skipped(told, evidence=ports[0].port.evidence[:1])
+        return
+    if site.lossless.value is None or site.pfc_priority.value is None:
+        used = sorted({_busiest(port) for port in roce if port.matching(_PRIORITIES)})
+        yield unknown(
+            "nothing says which priority of this fabric is lossless",
+            found=f"most bytes on priority {', '.join(map(str, used))}" if used else "no bytes by priority",
+            evidence=keys(roce[0].matching("rx_prio0_bytes")) or roce[0].port.evidence[:1],
+            fix=f"say it in the cluster file: {site.lossless.key} = true, and pfc_priority",
+        )
+        return
+    yield from unread(roce, ("counters", "ethtool"))
+    read = [port for port in roce if port.gbps is not None and "ethtool" not in port.refused]
+    priority = site.pfc_priority.value
+    busy = [port for port in read if (port.load or 0) >= IDLE]
+    if read and not busy:
+        yield unknown(f"no port carried {100 * IDLE:.0f} % of its rate: no traffic to class",
+                      evidence=keys(read[0].growths)[:3], fix=UNDER_LOAD)  # fmt: skip
+    good = []
+    for port in busy:
+        if wrong := _off_priority(port, priority, site.pfc_priority.source):
+            yield wrong
+        else:
+            good.append(port)
+    if good:
+        yield passed(f"RDMA of {len(good)} of {len(roce)} ports runs on priority {priority}",
+                     evidence=keys(good[0].matching(f"rx_prio{priority}_bytes|port_rcv_data")))  # fmt: skip
+
+
+_PRIORITIES = "[rt]x_prio[0-7]_bytes"
+
+
+def _off_priority(port: PortGrowth, priority: int, source: str) -> Finding | None:
+    """Return what is wrong with the priority that a port's RDMA runs on; None if it is the lossless one."""
+    if not port.matching(_PRIORITIES):
+        return unknown(f"{port.port.name} does not count bytes by priority", subject=port.port.name,
+                       evidence=keys(port.growths)[:3], fix="ask the host, or a newer driver")  # fmt: skip
+    rdma, marked = total(port, "port_(xmit|rcv)_data"), total(port, f"[rt]x_prio{priority}_bytes")
+    if marked >= rdma / 2:
+        return None
+    other = _busiest(port)
+    return failed(
+        f"RDMA of {port.port.name} runs on priority {other}, not on the lossless priority {priority}",
+        found=f"{100 * marked / rdma:.0f} % of its RDMA bytes on priority {priority}",
+        expected=f"nearly all ({source})",
+        **about(port, port.matching(f"[rt]x_prio[{priority}{other}]_bytes")),
+    )
+
+
+def _busiest(port: PortGrowth) -> int:
+    """Return the priority that carried most bytes."""
+    return max(range(8), key=lambda one: total(port, f"[rt]x_prio{one}_bytes"))

@@ -1,0 +1,142 @@
+"""Traffic over a window: whether the ports count what they carry, lose, mark and pause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from preflight import facts
+from preflight.checks.applicability import efa_only
+from preflight.checks.rdma.error_counters import MLX5
+from preflight.checks.rdma.per_port import keys, some, told, total, whole
+from preflight.cluster import Site
+from preflight.evidence import EvidenceError
+from preflight.facts import NodeFacts
+from preflight.facts.rdma import Port
+from preflight.model import Finding, check, passed, skipped, unknown, warned
+
+if TYPE_CHECKING:
+    from preflight.facts.counter_table import Kind
+    from preflight.facts.counters import PortGrowth
+
+
+@check(
+    "counters.visible",
+    title="Throughput, errors, ECN and pauses of the ports can be seen",
+    source=MLX5,
+    fix="In a virtual machine or pod ask the host, which has the physical function; else update the driver, and read "
+    "`ethtool -S IF` and /sys/class/infiniband/DEVICE/ports/1/hw_counters by hand.",
+    answers=("FP-OBS-3", "FP-OBS-4", "FP-OBS-5", "FP-OBS-6", "NT-CNT-1", "FP-LOSS-3"),
+    gating=False,
+    window=True,
+    reads=("file:/sys/class/infiniband/*/hca_type",),
+)
+def visible(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Look whether each active compute port tells its traffic, losses, ECN marks and pauses, twice.
+
+    What nobody can see nobody can alarm on: a port without these counters loses packets in silence, and the job's
+    slowness is looked for everywhere else.
+
+    A driver that lacks the byte counters, the loss counters or, on RoCE, those of ECN warns; so does a lossless site
+    whose PFC priority has no pause counter: the kernel shows it only while PFC is on. A source that did not answer is
+    unknown.
+
+    A false alarm: a virtual function, which never has the counters of the physical port.
+    """
+    ports = yield from told(node, site)
+    read = [port for port in ports if whole(port, facts.counters.SOURCES)]
+    if not read:
+        return
+    dark = [port for port in read if port.gbps is None and not _vague(port, facts.counter_table.Kind.TRAFFIC)]
+    rates = [port.gbps for port in read if port.gbps is not None]
+    evidence = keys(read[0].growths)[:3]
+    if dark:
+        yield _lacking(dark, "bytes sent and received", evidence).about("FP-OBS-3")
+    if rates:
+        sent, received = (sum(way) for way in zip(*rates, strict=True))
+        yield passed(
+            f"bytes sent and received are counted on {len(rates)} ports",
+            found=f"sent {sent:.1f} Gb/s, received {received:.1f} Gb/s",
+            evidence=evidence,
+        ).about("FP-OBS-3")
+    errors = ("FP-OBS-4", "NT-CNT-1", "FP-LOSS-3")
+    blind = [port for port in read if not _counts_losses(port)]
+    if blind:
+        yield _lacking(blind, "retransmissions and time-outs", evidence).about(*errors)
+    else:
+        number = len([one for one in read[0].growths if one.counter.kind is facts.counter_table.Kind.LOSS])
+        yield passed(f"{number} loss counters on each of {len(read)} ports", evidence=evidence).about(*errors)
+    yield _ecn_seen(read, evidence).about("FP-OBS-5")
+    yield _pauses_seen(node, site, read, evidence).about("FP-OBS-6")
+
+
+def _counts_losses(port: PortGrowth) -> bool:
+    said = [(one.counter, one.key) for one in port.growths] + [(one.counter, one.key) for one in port.unclear]
+    return any(known.kind is facts.counter_table.Kind.LOSS and key.endswith("hw_counters") for known, key in said)
+
+
+def _vague(port: PortGrowth, kind: Kind) -> bool:
+    return any(one.counter.kind is kind for one in port.unclear)
+
+
+def _lacking(ports: Sequence[PortGrowth], what: str, evidence: Sequence[str]) -> Finding:
+    names = [port.port.name for port in ports]
+    return warned(
+        f"the driver does not count {what} on {some(names)}",
+        subject=names[0] if len(names) == 1 else "",
+        found="no such counters",
+        expected="counters as mlx5's physical function has them",
+        evidence=evidence,
+    )
+
+
+def _ecn_seen(ports: Sequence[PortGrowth], evidence: Sequence[str]) -> Finding:
+    roce = [port for port in ports if port.port.roce]
+    if skip := efa_only([port.port for port in ports], "whose driver counts no ECN marks"):
+        return skip
+    if not roce:
+        return skipped("the compute ports are InfiniBand, which marks no packets with ECN of IP", evidence=evidence[:1])
+    without = [port for port in roce if not port.matching("np_ecn_marked_roce_packets|rp_cnp_handled")]
+    if without:
+        return _lacking(without, "ECN marks and CNPs", evidence)
+    marked = sum(total(port, "np_ecn_marked_roce_packets") for port in roce)
+    sent, obeyed = (sum(total(port, name) for port in roce) for name in ("np_cnp_sent", "rp_cnp_handled"))
+    found = f"{marked} packets marked, {sent} CNPs sent, {obeyed} obeyed"
+    return passed(f"ECN marks and CNPs are counted on {len(roce)} ports", found=found, evidence=evidence)
+
+
+def _pauses_seen(node: NodeFacts, site: Site, ports: Sequence[PortGrowth], evidence: Sequence[str]) -> Finding:
+    roce = [port for port in ports if port.port.roce]
+    if skip := efa_only([port.port for port in ports], "which have no pauses"):
+        return skip
+    if not roce:
+        return skipped("the compute ports are InfiniBand, which has credits, no pauses", evidence=evidence[:1])
+    priority = site.pfc_priority.value if site.lossless.value else None
+    wanted = f"rx_prio{priority}_pause" if priority is not None else "rx_prio[0-7]_pause"
+    without = [port.port.name for port in roce if not port.matching(wanted)]
+    pauses = f"{sum(total(p, 'rx_prio[0-7]_pause') for p in roce)} pauses received, "
+    pauses += f"{sum(total(p, 'tx_prio[0-7]_pause') for p in roce)} sent"
+    if not without:
+        return passed(f"pauses are counted on {len(roce)} ports", found=pauses, evidence=evidence)
+    if priority is None:
+        return skipped("no pause counter of any priority: PFC is off, and nothing asks for it", evidence=evidence[:3])
+    if all(_pfc_is_off(node, port.port, priority) for port in roce if port.port.name in without):
+        said = f"{some(without)}: PFC is off for priority {priority}, so nothing counts its pauses: roce.chain says so"
+        return skipped(said, evidence=evidence[:3])
+    virtual = any(facts.rdma.is_virtual_function(node.evidence, p.port.device) for p in roce if p.port.name in without)
+    say = unknown if node.in_virtual_machine or node.in_container or virtual else warned
+    return say(
+        f"{some(without)}: no pause counter of priority {priority}: PFC is off there, or hidden from this function",
+        evidence=evidence,
+        fix="see roce.chain; in a virtual machine or pod ask the host",
+        found=f"no {wanted}",
+        expected=f"pause counters of priority {priority} ({site.pfc_priority.source})",
+    )
+
+
+def _pfc_is_off(node: NodeFacts, port: Port, priority: int) -> bool:
+    """Tell whether a port is known to have no PFC for a priority; False where nobody could tell."""
+    try:
+        return priority not in facts.qos.pfc(node.evidence, port.netdev or "").value
+    except EvidenceError:
+        return False

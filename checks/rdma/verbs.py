@@ -1,0 +1,153 @@
+"""RDMA from user space: what a process that opens an HCA gets, its device node and the MTU that ibv_devinfo reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from preflight.checks.applicability import RDMA_CLASS, compute_roles, efa_only, failing, no_rdma
+from preflight.cluster import Expected, Site
+from preflight.facts import NodeFacts
+from preflight.facts.rdma import DEVICE_NODES, DEVINFO
+from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+
+_RESOURCE = (
+    "Request the RDMA device plugin's resource in the pod (such as rdma/hca_shared_devices_a: 1); "
+    "Docker: --device /dev/infiniband."
+)
+
+
+@check(
+    "rdma.device-nodes",
+    title="Every HCA has a device node that this user may open",
+    source="https://docs.kernel.org/infiniband/user_verbs.html",
+    fix="Missing: `modprobe ib_uverbs`, or request the pod's RDMA resource; not usable: fix the udev rule or cgroup.",
+    answers=("NT-CTR-1", "NT-PIT-3"),
+    unless=(no_rdma,),
+)
+def device_nodes(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare /dev/infiniband/uverbsN with the RDMA devices, and this user's access to each.
+
+    Without its device node an HCA cannot be opened from user space: NCCL finds "No device" and
+    falls back to TCP, most often in a container that was not given /dev/infiniband.
+
+    One compute HCA whose node is missing, or may not be read and written by this user, fails.
+
+    A false alarm: asked as another user than the job's: a site may open the nodes to one group only. Judge as the
+    job's user.
+    """
+    wanted = {port.device for port in site.roles(node).compute} or set(node.rdma_devices)
+    names = node.uverbs
+    if not node.evidence.exists(DEVICE_NODES):
+        yield failed(
+            "there is no /dev/infiniband" + (" in this container" if node.in_container else ""),
+            found="no such directory",
+            expected=f"a device node for each of {', '.join(sorted(wanted))}",
+            evidence=[DEVICE_NODES, RDMA_CLASS],
+            fix=_RESOURCE if node.in_container else "",
+        )
+        return
+    nodes = node.evidence.listing(DEVICE_NODES)
+    good = []
+    for device in sorted(wanted):
+        uverbs = names.get(device)
+        if uverbs is None:
+            yield failed(
+                f"{device} has no uverbs device",
+                subject=device,
+                found="not in /sys/class/infiniband_verbs",
+                expected="uverbsN",
+                evidence=[DEVICE_NODES],
+            )
+        elif uverbs not in nodes:
+            yield failed(
+                f"{device}: /dev/infiniband/{uverbs} is missing",
+                subject=device,
+                found=", ".join(sorted(nodes)) or "an empty directory",
+                expected=uverbs,
+                evidence=[DEVICE_NODES],
+            )
+        elif (access := nodes[uverbs].get("access")) is None:
+            yield unknown(f"{device}: access to {uverbs} was not recorded", subject=device, evidence=[DEVICE_NODES])
+        elif access != "rw":
+            yield failed(
+                f"{device}: this user may not open /dev/infiniband/{uverbs}",
+                subject=device,
+                found=f"mode {nodes[uverbs].get('mode', '?')}, access {access or 'none'}",
+                expected="read and write",
+                evidence=[DEVICE_NODES],
+            )
+        else:
+            good.append(uverbs)
+    if good:
+        yield passed(f"{len(good)} of {len(wanted)} HCAs can be opened", found=", ".join(good), evidence=[DEVICE_NODES])
+
+
+@check(
+    "rdma.active-mtu",
+    title="InfiniBand MTU is as large as the fabric allows",
+    source="rdma-core ibv_devinfo(1); InfiniBand specification: the subnet manager sets the MTU of a partition",
+    fix="Set the partition's MTU in the subnet manager (OpenSM: mtu=5 in partitions.conf), then read `ibv_devinfo`.",
+    answers=("PA-14", "NT-FAB-4"),
+    unless=(no_rdma,),
+)
+def active_mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare each active InfiniBand compute port's active MTU, bytes, with the cluster file's, else with 4096.
+
+    Peers use the smaller MTU of the two: one port at 1024 sends four times the packets, and where an
+    application fixed the MTU the connection fails instead.
+
+    Anything below fails, except 2048: that can be a choice of the subnet manager's partition, and warns unless the
+    cluster file says otherwise. RoCE ports, whose MTU follows the interface's, are judged by roce.chain.
+
+    A false alarm: a partition that the subnet manager holds at 2048 on purpose; say `mtu = 2048` in the cluster
+    file. Where nothing tells which ports a job uses, a small MTU is unknown.
+    """
+    roles = compute_roles(node, site)
+    if isinstance(roles, Finding):
+        yield roles
+        return
+    compute = [port for port in roles.compute if port.infiniband]
+    if skip := efa_only(roles.compute, "whose MTU no subnet manager sets"):
+        yield skip
+        return
+    if not compute:
+        key = roles.compute[0].evidence[0].replace("/state", "/link_layer")
+        yield skipped("the compute ports are RoCE: see roce.chain for their MTU", evidence=[key])
+        return
+    active = [port for port in compute if port.active]
+    if not active:
+        yield unknown("no compute port is active, so none has an active MTU", evidence=[compute[0].evidence[0]])
+        return
+    if active and all(port.active_mtu is None for port in active):
+        node.evidence.text(DEVINFO)  # raises with the reason, if the tool did not answer
+    good = []
+    for port in active:
+        mtu = port.active_mtu
+        wanted = site.mtu if site.mtu.value else Expected(4096, "usual on training fabrics", site.mtu.key)
+        details: dict[str, Any] = {
+            "subject": port.name,
+            "found": f"{mtu} bytes",
+            "expected": f"{wanted.value} bytes ({wanted.source})",
+            "evidence": [DEVINFO],
+        }
+        if mtu is None:
+            yield unknown(
+                f"ibv_devinfo does not list {port.name}",
+                subject=port.name,
+                evidence=[DEVINFO],
+                fix="see rdma.device-nodes: it lists what it may open",
+            )
+        elif mtu == wanted.value or (not site.mtu.value and mtu > 4096):
+            good.append(port)
+        elif mtu == 2048 and not site.mtu.value:
+            yield warned(f"{port.name} has an active MTU of 2048, most fabrics use 4096", **details)
+        else:
+            say = failing(roles, site)
+            yield say(f"{port.name} has an active MTU of {mtu}, expected {wanted.value}", **details)
+    if good:
+        yield passed(
+            f"{len(good)} of {len(active)} active InfiniBand ports have an active MTU of {good[0].active_mtu}",
+            found=f"{good[0].active_mtu} bytes",
+            evidence=[DEVINFO],
+        )

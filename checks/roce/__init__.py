@@ -1,0 +1,1 @@
+"""Checks of RoCE: the chain of a port, and settings across nodes."""

@@ -1,0 +1,233 @@
+"""RoCE: one verdict for each port, from its interface to its congestion control."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from ipaddress import ip_interface
+
+from preflight import facts
+from preflight.checks.applicability import compute_roles, efa_only, failing, no_rdma
+from preflight.cluster import Expected, Site
+from preflight.facts import NodeFacts
+from preflight.facts.rdma import Port
+from preflight.facts.roce_chain import ADDRESSING, SERVICE, Chain, Link, Policy, State, Want
+from preflight.model import Finding, check, passed, skipped, unknown, warned
+
+#: Checklist items that a link speaks of.
+ITEMS = {
+    "interface": (),
+    "address": ("NT-CTR-4",),
+    "MTU": ("PA-14", "NT-FAB-4"),
+    "active MTU": ("PA-14", "NT-FAB-4"),
+    "GID": ("FP-LOSS-1", "NT-FAB-4"),
+    **dict.fromkeys(SERVICE, ("FP-LOSS-2", "PA-14")),
+    "buffers": ("FP-LOSS-2", "FP-CON-2"),
+    **dict.fromkeys(("ECN", "CNP", "DCQCN"), ("FP-LOSS-2", "PA-14", "FP-CON-3")),
+}
+
+ALL_ITEMS = tuple(dict.fromkeys(item for items in ITEMS.values() for item in items))
+SERVICE_ITEMS = tuple(dict.fromkeys(item for name in SERVICE for item in ITEMS[name]))
+
+
+@check(
+    "roce.chain",
+    title="Every link of the RoCE chain holds, port by port",
+    source="Linux kernel: iboe_get_mtu; IEEE 802.1Qbb; RFC 2474, RFC 3168; dcb(8), mlnx_qos, ethtool(8); MLNX_OFED "
+    "RoCE ECN (roce_np, roce_rp)",
+    fix="Mend the first broken link, then judge again: `preflight check`; the later ones rest on it.",
+    answers=ALL_ITEMS,
+    unless=(no_rdma,),
+)
+def chain(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Look along the chain that makes RoCE fast, on each active compute port, and name the first link that is broken.
+
+    One broken link makes transfers several times slower and looks healthy: packets drop under load and RDMA sends
+    whole messages again, or pauses spread from switch to switch and stall jobs that share nothing but a spine.
+
+    The links: interface up, IP address, MTU, active RDMA MTU, RoCE v2 GID; trust in DSCP, traffic class, DSCP, its
+    priority, PFC on for exactly that priority, ECN on for it, CNPs in another one, global pause off, a receive buffer
+    of its own, DCBX mode, DCQCN parameters.
+
+    A broken link fails. The links from trust on are judged where the cluster file says `lossless = true`, each against
+    its word (`pfc_priority`, `ecn`, `trust`, `traffic_class`, `dscp`, `cnp_dscp`, `dcbx`), else against each other:
+    what counts is not the traffic class but the priority that the port's map gives it. Where nobody says lossless and
+    a port has PFC on for one priority, what contradicts that warns. DCBX left to firmware, and DCQCN parameters that
+    differ between the ports, warn. The MTU must be exactly the cluster file's, since larger packets vanish between
+    peers that differ; where the file does not say, 4192 bytes (an RDMA MTU of 4096 and its headers) pass.
+    NCCL_IB_GID_INDEX is judged by nccl.gid-index.
+
+    A false alarm: lossy RoCE is a legitimate design (`lossless = false`: the links from trust on do not apply), and so
+    is one without ECN (`ecn = false`). A traffic class that only the job sets cannot be seen outside of it: unknown,
+    unless the cluster file says it. The upstream driver shows no ECN switch per priority, and a virtual function none
+    of its host's settings: unknown, never a fail.
+    """
+    ports, other = _ports(node, site)
+    if other:
+        yield other
+    active = [port for port in ports if port.active]
+    if ports and not active:
+        yield unknown("no RoCE port is active, so none has a chain to follow: see rdma.port-state",
+                      evidence=[ports[0].evidence[0]])  # fmt: skip
+    if active:
+        roles = site.roles(node)
+        found = facts.roce_chain.chains(node, active, policy(site))
+        yield from _told(found, len(ports), site, failing(roles, site))
+
+
+def policy(site: Site) -> Policy:
+    """Return how the site wants its RoCE ports."""
+
+    def want(expected: Expected) -> Want:
+        return Want(expected.value, expected.source)
+
+    names = ("lossless", "pfc_priority", "trust", "traffic_class", "dscp", "ecn", "cnp_dscp", "dcbx")
+    wanted = {name: want(site.qos(name)) for name in names}
+    return Policy(mtu=want(site.mtu), netdev_mtu=want(site.netdev_mtu), **wanted)
+
+
+def _ports(node: NodeFacts, site: Site) -> tuple[list[Port], Finding | None]:
+    """Return the compute ports that speak RoCE, and what to say of those without an interface, or where none is."""
+    roles = compute_roles(node, site)
+    if isinstance(roles, Finding):
+        return [], roles
+    ports = [port for port in roles.compute if port.roce]
+    key = roles.compute[0].evidence[0].replace("/state", "/link_layer")
+    if skip := efa_only(roles.compute, "which speak SRD, not RoCE"):
+        return [], skip
+    if not ports:
+        return [], skipped("the compute ports are InfiniBand", evidence=[key])
+    if site.link_layer.value == "InfiniBand":
+        said = f"the fabric is InfiniBand ({site.link_layer.source}); for ports that are not, see rdma.link-layer"
+        return [], skipped(said, evidence=[key])
+    return [port for port in ports if port.netdev], _nameless([port for port in ports if not port.netdev])
+
+
+def _nameless(ports: list[Port]) -> Finding | None:
+    """Say that the interface of ports is not known: in another network namespace, or one of several."""
+    if not ports:
+        return None
+    return unknown(
+        f"{', '.join(port.name for port in ports)}: no single interface here belongs to it",
+        subject=ports[0].name if len(ports) == 1 else "",
+        evidence=[f"dir:/sys/class/infiniband/{ports[0].device}/device/net"],
+        fix="in a pod: see container.networks; on the host: `rdma link`",
+    )
+
+
+def _told(chains: Sequence[Chain], ports: int, site: Site, say: Callable[..., Finding]) -> Iterator[Finding]:
+    """Yield a verdict for each group of ports of which the same is to be said."""
+    broken: dict[tuple[str, str], list[Chain]] = defaultdict(list)
+    unsure: dict[tuple[tuple[str, ...], str], list[Chain]] = defaultdict(list)
+    whole = []
+    for one in chains:
+        links, vague = one.of(State.BROKEN), [link for link in one.of(State.UNKNOWN) if not _left_open(one, link)]
+        grave = [link for link in links if not link.minor]
+        if links:
+            first = (grave or links)[0]
+            broken[first.name, first.says].append(one)
+        if vague and not grave:
+            unsure[tuple(link.name for link in vague), vague[0].says].append(one)
+        if not links and not vague:
+            whole.append(one)
+    for (name, _), alike in broken.items():
+        yield _broken(name, alike, say)
+    for (names, _), alike in unsure.items():
+        yield _unsure(names, alike)
+    if whole:
+        yield _whole(whole, ports)
+    sound, items = _sound(chains)
+    if items and len(whole) < len(chains):
+        yield passed(f"sound on all {len(chains)} active RoCE ports: {', '.join(sound)}",
+                     evidence=chains[0].link(sound[0]).evidence).about(*items)  # fmt: skip
+    if site.lossless.value is None:
+        yield _nobody_says(chains, site)
+    elif not site.lossless.value:
+        yield skipped(f"the site runs RoCE without PFC by design ({site.lossless.source})",
+                      evidence=chains[0].port.evidence[:1]).about(*SERVICE_ITEMS)  # fmt: skip
+
+
+def _left_open(chain: Chain, link: Link) -> bool:
+    """Tell whether a link is not asked for: nobody says that the fabric is lossless."""
+    return chain.inferred and link.name in SERVICE
+
+
+def _broken(name: str, alike: Sequence[Chain], say: Callable[..., Finding]) -> Finding:
+    link = alike[0].link(name)
+    if link.minor or (alike[0].inferred and name in SERVICE):
+        say = warned
+    items = tuple(dict.fromkeys(item for one in alike[0].of(State.BROKEN) for item in ITEMS[one.name]))
+    return say(
+        f"{_named(alike)}: {link.says}",
+        subject=alike[0].port.name if len(alike) == 1 else "",
+        found=alike[0].line,
+        expected=link.expected,
+        evidence=link.evidence,
+        fix=_for_all(link.fix, alike),
+        quote=alike[0].text,
+    ).about(*items)
+
+
+def _unsure(names: Sequence[str], alike: Sequence[Chain]) -> Finding:
+    link = alike[0].link(names[0])
+    items = tuple(dict.fromkeys(item for name in names for item in ITEMS[name]))
+    return unknown(
+        f"{_named(alike)}: could not tell {', '.join(names)}: {link.says}",
+        subject=alike[0].port.name if len(alike) == 1 else "",
+        found=alike[0].line,
+        evidence=link.evidence,
+        fix=_for_all(link.fix, alike),
+        quote=alike[0].text,
+    ).about(*items)
+
+
+def _whole(chains: Sequence[Chain], ports: int) -> Finding:
+    first = chains[0]
+    names = [link.name for link in first.of(State.OK)]
+    told = f"all {len(names)} links that apply hold" if set(names) - set(ADDRESSING) else "addressed for RoCE v2"
+    return passed(
+        f"{len(chains)} of {ports} RoCE ports: {told}",
+        found="; ".join(f"{link.name} {_of_any_node(link.value)}" for link in first.of(State.OK)),
+        evidence=tuple(dict.fromkeys(key for link in first.of(State.OK) for key in link.evidence)),
+    ).about(*dict.fromkeys(item for name in names for item in ITEMS[name]))
+
+
+def _of_any_node(value: str) -> str:
+    """Leave out the addresses of this node, so that nodes of which all is well say the same, and are told together."""
+    words = []
+    for word in value.split(" "):
+        try:
+            interface = ip_interface(word)
+        except ValueError:
+            words.append(word)
+        else:
+            words.append(f"IP/{interface.network.prefixlen}" if "/" in word else "IP")
+    return " ".join(words)
+
+
+def _sound(chains: Sequence[Chain]) -> tuple[list[str], tuple[str, ...]]:
+    """Return the links that hold on every port, and the checklist items of which no link is in doubt."""
+    states = {name: {one.link(name).state for one in chains} for name in ITEMS}
+    shaky = {item for name, found in states.items() if found & {State.BROKEN, State.UNKNOWN} for item in ITEMS[name]}
+    sound = [name for name, found in states.items() if found == {State.OK}]
+    return sound, tuple(dict.fromkeys(item for name in sound for item in ITEMS[name] if item not in shaky))
+
+
+def _nobody_says(chains: Sequence[Chain], site: Site) -> Finding:
+    priorities = sorted({one.link("PFC").value for one in chains if one.inferred})
+    there = f"; PFC is {', '.join(priorities)}" if priorities else ""
+    return unknown(
+        f"nothing says whether this RoCE fabric is meant to be lossless{there}",
+        evidence=chains[0].port.evidence[:1],
+        fix=f"say it in the cluster file: {site.lossless.key} = true, and pfc_priority",
+    ).about(*SERVICE_ITEMS)
+
+
+def _named(alike: Sequence[Chain]) -> str:
+    names = [one.port.name for one in alike]
+    return ", ".join(names) if len(names) <= 3 else f"{len(names)} ports ({names[0]} to {names[-1]})"
+
+
+def _for_all(fix: str, alike: Sequence[Chain]) -> str:
+    """Write a command for one interface as one for each of several."""
+    return fix if len(alike) == 1 else fix.replace(f"{alike[0].port.netdev}", "IF")

@@ -1,0 +1,241 @@
+"""RoCE settings that must be alike on all nodes, whatever they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from preflight import facts
+from preflight.checks.fleet.comparison import compare, equal, softened
+from preflight.checks.fleet.electorate import Misses, Trait, standing, subjects
+from preflight.checks.nccl import fabric_fit
+from preflight.checks.roce.chain import policy
+from preflight.cluster import Site
+from preflight.evidence import EvidenceError
+from preflight.facts import NodeFacts
+from preflight.facts.gids import keys
+from preflight.facts.rdma import Port
+from preflight.facts.roce_chain import Chain, State
+from preflight.model import Finding, check, unknown
+from preflight.textprep.plain_text import fold_ids
+
+VARIABLE = "NCCL_IB_GID_INDEX"
+
+OfPort = Callable[[NodeFacts, Port], str]
+
+#: What the fleet's nodes must share, by the link of the chain that reads it.
+SHARED = {"traffic class": "traffic class", "CNP": "marking of CNPs", "DCBX": "DCBX mode", "DCQCN": "DCQCN setting"}
+
+
+def _pfc(node: NodeFacts, port: Port) -> str:
+    enabled = facts.qos.pfc(node.evidence, port.netdev or "").value
+    return ", ".join(map(str, sorted(enabled))) or "none"
+
+
+def _trust(node: NodeFacts, port: Port) -> str:
+    return facts.qos.trust(node.evidence, port.netdev or "", empty_is_pcp=True).value
+
+
+def _dscp(node: NodeFacts, port: Port) -> str:
+    """Write the map from DSCP to priority as runs: ``0-7 to 0, 8-15 to 1``."""
+    if _trust(node, port) == "pcp":
+        return "not looked at, the port trusts the VLAN tag"
+    table = facts.qos.dscp_map(node.evidence, port.netdev or "").value
+    of: dict[str, set[int]] = {}
+    for dscp, priorities in table.of.items():
+        of.setdefault("/".join(map(str, sorted(priorities))), set()).add(dscp)
+    return ", ".join(f"{fold_ids(frozenset(dscps))} to {to}" for to, dscps in sorted(of.items()))
+
+
+def _ecn(node: NodeFacts, port: Port) -> str:
+    found = [facts.congestion.ecn(node.evidence, port.netdev or "", priority) for priority in range(8)]
+    answers = fold_ids(frozenset(at for at, one in enumerate(found) if one.notification_point))
+    slows = fold_ids(frozenset(at for at, one in enumerate(found) if one.reaction_point))
+    return f"np on {answers or 'none'}, rp on {slows or 'none'}"
+
+
+def _pause(node: NodeFacts, port: Port) -> str:
+    found = facts.qos.pause(node.evidence, port.netdev or "").value
+    return f"RX {'on' if found.rx else 'off'}, TX {'on' if found.tx else 'off'}"
+
+
+def _by_port(of_port: OfPort) -> Callable[[NodeFacts, Site], str | None]:
+    """Read a value of every RoCE port; of a port whose own check breaks at it, nothing is said again."""
+
+    def read(node: NodeFacts, site: Site) -> str | None:
+        return " and ".join(sorted({of_port(node, port) for port in _ports(node, site)})) or None
+
+    return read
+
+
+def breaks(*links: str) -> Misses:
+    """Name roce.chain where it breaks at one of these links of a node."""
+
+    def misses(node: NodeFacts, site: Site) -> tuple[str, ...]:
+        found = (chain.link(link) for chain in _chains(node, site) for link in links)
+        return ("roce.chain",) if any(one.state is State.BROKEN for one in found) else ()
+
+    return misses
+
+
+PORTS = (
+    Trait("trust state", "cmd:dcb -j app show dev *", _by_port(_trust), misses=breaks("trust")),
+    Trait("priorities with PFC", "cmd:dcb -j pfc show dev *", _by_port(_pfc), misses=breaks("PFC")),
+    Trait("ECN per priority", "file:/sys/class/net/*/ecn/roce_np/enable/*", _by_port(_ecn),
+          misses=breaks("ECN")),
+    Trait("priority of each DSCP", "cmd:dcb -j app show dev *", _by_port(_dscp), items=", ",
+          misses=breaks("trust", "priority"), expects="qos.dscp_map"),
+    Trait("global pause", "cmd:ethtool -a *", _by_port(_pause), misses=breaks("global pause")),
+)  # fmt: skip
+
+
+@check(
+    "fleet.roce-ports",
+    title="Trust, PFC, ECN, DSCP map and pause of the RoCE ports are the same on all nodes",
+    source="NVIDIA RoCE configuration guide: one class of service end to end; majority of at least 3 nodes and 60 %",
+    fix="Decide which settings are right, write them into the cluster file (`[class.NAME.qos]`), and set them on all "
+    "nodes: `mlnx_qos -i IF` or `dcb`, /sys/class/net/IF/ecn, `ethtool -A`.",
+    answers=("PA-14",),
+    scope="fleet",
+)
+def roce_ports(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
+    """Compare what each RoCE port was read to do: trust state, PFC, ECN of every priority, DSCP map, global pause.
+
+    Where one node sends RDMA on another priority, or does not pause on the one of the others, its packets are lost
+    under load, and all ranks wait for them to be sent again.
+
+    Nodes where roce.chain breaks at a setting, by the cluster file or by what it must be, do not vote on it. Of the
+    rest, those that differ from most nodes warn. It compares on lossy fabrics too.
+
+    A false alarm: nodes of a job that uses another priority on purpose.
+    """
+    yield from compare(nodes, sites, PORTS)
+
+
+def _ports(node: NodeFacts, site: Site) -> list[Port]:
+    """Return the active RoCE compute ports with an interface here; none on a node without RDMA."""
+    if not node.rdma_devices or site.link_layer.value == "InfiniBand":
+        return []  # one that runs as Ethernet where the site says InfiniBand is told by rdma.link-layer
+    return [port for port in site.roles(node).compute if port.roce and port.active and port.netdev]
+
+
+@check(
+    "fleet.gid-index",
+    title="The routable RoCE v2 address has the same GID index on all nodes",
+    source="NCCL user guide, NCCL_IB_GID_INDEX; majority of at least 3 nodes and 60 %",
+    fix="Unset NCCL_IB_GID_INDEX with NCCL 2.21 or newer; else bring the addresses up in the same order on all nodes, "
+    "the one that the variable names (`show_gids`).",
+    answers=("NT-FAB-4",),
+    scope="fleet",
+)
+def gid_index(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
+    """Compare the rows of the GID tables that hold the ports' RoCE v2 addresses across nodes of the same kind.
+
+    One number in NCCL_IB_GID_INDEX, UCX_IB_GID_INDEX or a benchmark's -x means another address on the odd node, or
+    none: connections to it end in a time-out that names no index.
+
+    Nodes that differ from most fail where NCCL_IB_GID_INDEX is set on any node; else they warn, as NCCL finds the row
+    by itself. A node that fails nccl.gid-index does not vote.
+
+    A false alarm: pods of one host, whose rows follow each other; with the variable unset that is no fault.
+    """
+    fixed = any(node.ballot(VARIABLE, _is_fixed, node) for node in nodes)
+    for finding in equal(nodes, sites, GID_INDEX):
+        yield finding if fixed else softened(finding)
+
+
+def _gid_indexes(node: NodeFacts, site: Site) -> str | None:
+    indexes = set()
+    for port in _ports(node, site):
+        found = facts.roce_addressing.routable(node.evidence, port)
+        if found is None:
+            key = keys(port.device, port.number, 0)[0]
+            raise EvidenceError(key, f"{port.name} has no RoCE v2 row of an IP address: see roce.chain")
+        indexes.add(found.index)
+    return " and ".join(map(str, sorted(indexes))) or None
+
+
+def _names_another_row(node: NodeFacts, site: Site) -> tuple[str, ...]:
+    """Name nccl.gid-index where it finds fault with a port; of the variable itself it may only warn."""
+    return (fabric_fit.gid_index.id,) if subjects(fabric_fit.gid_index, node, site) - {VARIABLE} else ()
+
+
+GID_INDEX = Trait("GID index of RoCE v2", keys("mlx5_0", 1, 0)[0], _gid_indexes, breaks=True,
+                   misses=_names_another_row, expects="ports.gid_index")  # fmt: skip
+
+
+def _is_fixed(node: NodeFacts) -> bool:
+    try:
+        index = node.nccl_env.integer(VARIABLE)
+    except EvidenceError:
+        return False
+    return index is not None and index >= 0
+
+
+@check(
+    "fleet.roce-equal",
+    title="RoCE's marking and congestion control are the same on all nodes",
+    source="NVIDIA MLNX_OFED documentation, RoCE congestion control; majority of at least 3 nodes and 60 %",
+    fix="Decide which settings are right, write them into the cluster file (`qos.traffic_class`, `qos.cnp_dscp`, "
+    "`qos.dcbx`), and set them on all nodes: NCCL_IB_TC or tc/1/traffic_class, /sys/class/net/IF/ecn, `mlnx_qos -d`.",
+    answers=("PA-14", "FP-LOSS-2"),
+    scope="fleet",
+    reads=("file:/sys/kernel/debug/mlx5/*/cc_params/*",),
+)
+def roce_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
+    """Compare traffic class, DSCP of notifications, DCBX mode and DCQCN parameters across nodes of the same kind.
+
+    A sender that recovers faster than the others takes their bandwidth, one that slows down more starves; a CNP in
+    another class arrives late. Each node looks right by itself, and the job runs at the pace of the worst.
+
+    Nodes that differ from most warn: being equal matters more than the value. Those where roce.chain breaks at a
+    setting do not vote on it; trust, PFC and ECN are compared by fleet.roce-ports. Sites that are lossy by design are
+    left out.
+
+    A false alarm: NICs of two generations in one class, whose firmware has other defaults; give each a class.
+    """
+    unread: list[str] = []
+    why: dict[str, EvidenceError] = {}
+    for trait in MARKING:
+        refusals = [_refusal(trait, node, sites[node.node]) for node in nodes]
+        if all(refusals):
+            unread.append(trait.what.removeprefix("RoCE: "))
+            why[unread[-1]] = next(error for error in refusals if error)
+            continue
+        yield from equal(nodes, sites, trait)
+    if unread:
+        first = why[unread[0]]
+        yield unknown(f"{', '.join(unread)} could not be read on any node: {first.why}", evidence=[first.key],
+                      fix="see roce.chain of the nodes").on(node.node for node in nodes)  # fmt: skip
+
+
+def _chains(node: NodeFacts, site: Site) -> tuple[Chain, ...]:
+    ports = _ports(node, site)
+    return facts.roce_chain.chains(node, ports, policy(site)) if ports else ()
+
+
+def _shared(chains: Sequence[Chain], name: str) -> str | None:
+    """Return what the ports of a node have; None where it does not apply. Raises EvidenceError if it is unknown."""
+    values = set()
+    for link in (chain.link(name) for chain in chains):
+        if link.state is State.UNKNOWN:
+            raise EvidenceError(link.evidence[0], link.says)
+        if link.state is not State.APART:
+            values.add(link.compared or link.value)
+    return " and ".join(sorted(values)) or None
+
+
+def _of_link(link: str, what: str) -> Trait:
+    """Compare what a link of the chain reads."""
+    return Trait(f"RoCE: {what}", f"dir:{facts.rdma.ROOT}", lambda node, site: _shared(_chains(node, site), link),
+                 misses=breaks(link), expects="qos.dcqcn" if link == "DCQCN" else "")  # fmt: skip
+
+
+MARKING = tuple(_of_link(link, what) for link, what in SHARED.items())
+
+
+def _refusal(trait: Trait, node: NodeFacts, site: Site) -> EvidenceError | None:
+    try:
+        standing(trait, node, site)
+    except EvidenceError as error:
+        return error
+    return None

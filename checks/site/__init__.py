@@ -1,0 +1,1 @@
+"""Checks of the site's own exceptions."""
