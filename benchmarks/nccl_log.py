@@ -28,7 +28,7 @@ PATTERNS = Path(__file__).with_name("nccl_log_patterns.txt")
 _READ = """
 import json, resource, sys
 from pathlib import Path
-from preflight.facts import nccl_log
+from preflight.parsers import nccl_log
 log = nccl_log.read([Path(sys.argv[1])], int(sys.argv[2]) or None)
 # VmHWM: ru_maxrss also counts what the process was before it became Python
 own = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))

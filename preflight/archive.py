@@ -217,8 +217,8 @@ def logs(paths: Sequence[Path], limit: int) -> Evidence | None:
 
 def _log(path: Path, raw: bytes, limit: int) -> object:
     """Return the record of a log, of which at most ``limit`` + 1 bytes were read."""
-    from preflight.facts.nccl_log.source import divisible
-    from preflight.facts.torch_trace.plain_pickle import is_pickle
+    from preflight.parsers.nccl_log.line_source import divisible
+    from preflight.parsers.torch.safe_pickle import is_pickle
 
     why = ""
     if len(raw) > limit:

@@ -77,7 +77,7 @@ HOMES = {
     "LearnError": "preflight.learn",
     "MissingPackage": "preflight.zipapp",
     "NoAnswer": "preflight.transport.errors",
-    "NoNcclOutput": "preflight.facts.nccl_log.reader",
+    "NoNcclOutput": "preflight.parsers.nccl_log.reader",
     "OpenSshRequired": "preflight.transport.errors",
     "RedactionError": "preflight.redact.files",
     "ReportError": "preflight.reports.stored",
@@ -91,7 +91,7 @@ HOMES = {
     "UnknownCheck": "preflight.gate.configuration",
     "UnknownKey": "preflight.lint.explain",
     "UnreadableFile": "preflight.bounded",
-    "UnsafePickle": "preflight.facts.torch_trace.plain_pickle",
+    "UnsafePickle": "preflight.parsers.torch.safe_pickle",
     "UnusableVerdict": "preflight.gate.verdict",
     "UsageError": "preflight.console",
 }

@@ -11,7 +11,7 @@ from typing import Any
 from preflight.facts.fabric import FabricFacts
 from preflight.facts.fabric_compare import difference
 from preflight.facts.fabric_reference import Reference
-from preflight.facts.ib_net import Link, Net
+from preflight.parsers.infiniband.ibnetdiscover import Link, Net
 
 
 def picture(name: str, swept: FabricFacts, reference: Reference | None = None) -> dict[str, Any]:

@@ -10,8 +10,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from preflight.facts import torch_trace
-from preflight.facts.torch_trace import Recording
+from preflight.parsers import torch
+from preflight.parsers.torch import Recording
 
 
 def dump(
@@ -46,6 +46,6 @@ def dump(
 
 def recording(*args: Any, **options: Any) -> Recording:
     """Read such a dump."""
-    found = torch_trace.parse(dump(*args, **options)).recording
+    found = torch.parse(dump(*args, **options)).recording
     assert found is not None
     return found

@@ -26,7 +26,7 @@ from pathlib import Path
 from types import TracebackType
 
 from preflight.evidence import Evidence, from_document
-from preflight.facts import ib_errors
+from preflight.parsers.infiniband import ibqueryerrors
 from preflight.probes import SWEEP_CAP, plan, sweep
 from tests.stopwatch import Stopwatch
 
@@ -130,7 +130,7 @@ def _lost(found: Evidence) -> str:
         if key.startswith("cmd:ibqueryerrors"):
             raw = found.records[key]
             try:
-                if raw.get("err") or ib_errors.parse(str(raw.get("out", ""))).unanswered:
+                if raw.get("err") or ibqueryerrors.parse(str(raw.get("out", ""))).unanswered:
                     return f"queries were lost: {str(raw)[-2000:]}"
             except ValueError as error:
                 return f"{error}: {str(raw)[-2000:]}"

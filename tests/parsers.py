@@ -37,19 +37,15 @@ from preflight.facts import (
     kernel,
     kernel_log,
     lspci,
-    nccl_collective,
     nccl_env,
     nccl_gpudirect,
-    nccl_table,
     network_switch,
     nic_bandwidth,
-    nvlink,
     pci,
     qos,
     rdma,
     roce_addressing,
     roce_chain,
-    services,
     versions,
     xid,
 )
@@ -58,6 +54,9 @@ from preflight.facts.nccl_lint import spelled as nccl_lint_spelled
 from preflight.facts.nccl_lint import values as nccl_values
 from preflight.facts.nccl_lint import variables as nccl_variables
 from preflight.facts.node import TOPO
+from preflight.parsers.host import services
+from preflight.parsers.nccl_tests import collective, table
+from preflight.parsers.nvidia import nvlink_status
 from preflight.reports.topology_data import picture
 from preflight.textprep import plain_text
 from tests import outside
@@ -102,7 +101,7 @@ APART = {
 }
 
 #: Modules whose parsers have their own tests: tests/test_facts_nccl.py, tests/test_torch_trace.py.
-ELSEWHERE = ("nccl_log", "nccl_lines", "nccl_report", "torch_trace", "run_log")
+ELSEWHERE = ("parsers.nccl_log", "parsers.job_output", "parsers.nccl_tests.model", "parsers.torch", "run_log")
 
 
 #: Whole nodes, the last one recorded.
@@ -183,9 +182,9 @@ CLUSTER = (Path(__file__).parent.parent / "preflight" / "demo" / "cluster.toml")
 _text("addresses.parse_ip", IP_ADDR, *_out("cmd:ip -j addr"), tool="ip -j addr")
 _text("addresses.default_routes", *_out("file:/proc/net/route"), tool="/proc/net/route")
 _text("addresses.routes", *_out("file:/proc/net/route"), tool="/proc/net/route")
-_text("checkpoint.newest", "1795228200.0 d \n1795230000.5 f step-12000\n",
+_text("parsers.host.checkpoint.newest", "1795228200.0 d \n1795230000.5 f step-12000\n",
       outside.text("find_newest.txt"))  # fmt: skip
-_text("checkpoint.seconds", "2026-11-21T03:00:00Z")
+_text("parsers.host.checkpoint.seconds", "2026-11-21T03:00:00Z")
 _text("clock.parse_tracking", *_out("cmd:chronyc -n tracking")[:1], tool="chronyc")
 _text("clock.parse_timedatectl", "NTP=no\nNTPSynchronized=yes\n", tool="timedatectl")
 _text("container.parse_annotations", ANNOTATIONS, tool="downward API")
@@ -202,29 +201,32 @@ _text("host.allowed_memory_nodes", *_out(host.STATUS), tool="/proc/self/status")
 _text("host.port_range", "32768\t60999\n")
 _text("counters.parse_ethtool", tool="ethtool -S")
 _text("cpu_time.parse", tool="/proc/stat")
-_text("optics.parse_fec", tool="ethtool --show-fec")
-_text("optics.parse_module", MODULE, tool="ethtool -m")
+_text("parsers.network.ethtool_module.parse_fec", tool="ethtool --show-fec")
+_text("parsers.network.ethtool_module.parse_module", MODULE, tool="ethtool -m")
 _text(
-    "optics.parse_mlxlink",
+    "parsers.network.ethtool_module.parse_mlxlink",
     "Raw Physical BER : 2E-9\nEffective Physical BER : 15E-255\nSymbol BER : 15E-255\n",
     tool="mlxlink",
 )
-_text("nccl_tests_words.died", "mpirun noticed that process rank 2 with PID 1 on node n1 exited on signal 9 (Killed).")
-_text("nccl_tests_words.collective", "./build/all_reduce_perf_mpi")
-_text("nccl_tests_json.may_be", '{"config": {}, "results": []}')
-_text("nccl_tests_words.of_source", " .. n1 pid 12: Test failure all_reduce.cu:90")
-_text("nccl_table.without_rules", "| 8 | 2 | float |")
-_text("nccl_table.plain_numbers", "1,048,576  262,144  float  sum  -1  76,26  13,75  25,78  0")
+_text(
+    "parsers.nccl_tests.markers.died",
+    "mpirun noticed that process rank 2 with PID 1 on node n1 exited on signal 9 (Killed).",
+)
+_text("parsers.nccl_tests.markers.collective", "./build/all_reduce_perf_mpi")
+_text("parsers.nccl_tests.json_output.may_be", '{"config": {}, "results": []}')
+_text("parsers.nccl_tests.markers.of_source", " .. n1 pid 12: Test failure all_reduce.cu:90")
+_text("parsers.nccl_tests.table.without_rules", "| 8 | 2 | float |")
+_text("parsers.nccl_tests.table.plain_numbers", "1,048,576  262,144  float  sum  -1  76,26  13,75  25,78  0")
 _text("fabric_reference.read", call=lambda text: fabric_reference.read(_raw(text), "x"), tool="ibnetdiscover")
 _text("fabric_reference.hours", "2026-11-20T03:00:00Z", call=lambda text: fabric_reference.hours(text, text))
-_text("ib_errors.parse", tool="ibqueryerrors")
-_text("ib_traffic.parse", tool="ibqueryerrors --counters")
-_text("ib_links.parse", tool="iblinkinfo")
-_text("ib_manager.parse_sminfo", "sminfo: iberror: failed: query\n", tool="sminfo")
-_text("ib_manager.parse_services", SERVICES)
-_text("ib_manager.lost", LOST)
-_text("ib_net.parse", tool="ibnetdiscover")
-_text("ib_net.gbps", "4xHDR", "1xSDR")
+_text("parsers.infiniband.ibqueryerrors.parse", tool="ibqueryerrors")
+_text("parsers.infiniband.ibqueryerrors_data.parse", tool="ibqueryerrors --counters")
+_text("parsers.infiniband.iblinkinfo.parse", tool="iblinkinfo")
+_text("parsers.infiniband.sminfo_saquery.parse_sminfo", "sminfo: iberror: failed: query\n", tool="sminfo")
+_text("parsers.infiniband.sminfo_saquery.parse_services", SERVICES)
+_text("parsers.infiniband.sminfo_saquery.lost", LOST)
+_text("parsers.infiniband.ibnetdiscover.parse", tool="ibnetdiscover")
+_text("parsers.infiniband.ibnetdiscover.gbps", "4xHDR", "1xSDR")
 _text("identity.guid", "a088:c203:0018:0000\n", "0xa088c20300180000")
 _text("identity.mac", "00:00:00:48:fe:80:00:00:00:00:00:00:a0:88:c2:03:00:18:00:00\n", tool="MAC addresses in sysfs")
 _text("settings.chosen", tool="transparent huge pages in sysfs")
@@ -253,7 +255,7 @@ _text(
     "NVIDIA GeForce RTX 4090",
     call=lambda text: [nccl_gpudirect.ability(network, [text]) for network in ("IB", "AWS Libfabric", "Socket", text)],
 )
-_text("lldp.parse", tool="lldpcli")
+_text("parsers.network.lldp.parse", tool="lldpcli")
 _text("lspci.parse", *_out(lspci.LSPCI), tool="lspci")
 _text("nccl_env.Selection.parse", "^=mlx5_0:1:2,mlx5_1:-1,", "mlx5")
 _text("nccl_env.strtoll", "-0x1F", "010", "4M", "99999999999999999999")
@@ -272,39 +274,45 @@ _text("nccl_lint.spelled.in_command", "mpirun -x NCCL_DEBUG=INFO -x NCCL_IB_HCA=
 _text("nccl_lint.spelled.several", "NCCL_IB_HCA=mlx5_0 NCCL_DEBUG=INFO")
 _text("nccl_lint.spelled.on_lines", "export NCCL_IB_HCA=mlx5_0", "os.environ['NCCL_DEBUG'] = 'INFO'",
       call=lambda line: nccl_lint_spelled.on_lines(line, line))  # fmt: skip
-_text("nccl_collective.factor", "all_reduce", call=lambda text: nccl_collective.factor(text, 8))
-_text("nccl_table.header", TABLE)
-_text("nccl_table.open_row", ROW, call=lambda text: nccl_table.open_row(1, text, nccl_table.header(TABLE)))
-_text("nccl_tests.parse", *(path.read_text() for path in sorted(DATA.glob("nccl-tests/*.txt"))),
+_text("parsers.nccl_tests.collective.factor", "all_reduce", call=lambda text: collective.factor(text, 8))
+_text("parsers.nccl_tests.table.header", TABLE)
+_text("parsers.nccl_tests.table.open_row", ROW, call=lambda text: table.open_row(1, text, table.header(TABLE)))
+_text("parsers.nccl_tests.text.parse", *(path.read_text() for path in sorted(DATA.glob("nccl-tests/*.txt"))),
       tool="nccl-tests")  # fmt: skip
-_text("nccl_tests_wrapped.put_together", f"{TABLE[:60]}\n{TABLE[60:]}\n{ROW[:60]}\n{ROW[60:]}\n")
-_text("nccl_tests_json.parse", (DATA / "nccl-tests" / "json_2gpu.json").read_text())
-_text("dcb.parse_pfc", *_out("cmd:dcb -j pfc show dev enp24s0"), tool="dcb -j pfc show")
-_text("dcb.parse_app", *_out("cmd:dcb -j app show dev enp24s0"), tool="dcb -j app show")
-_text("dcb.parse_buffer", *_out("cmd:dcb -j buffer show dev enp24s0"), tool="dcb -j buffer show")
-_text("dcb.parse_dcbx", *_out("cmd:dcb -j dcbx show dev enp24s0"), tool="dcb -j dcbx show")
-_text("mlnx_qos.parse", *_out("cmd:mlnx_qos -i enp24s0"), tool="mlnx_qos")
+_text("parsers.nccl_tests.unwrap.put_together", f"{TABLE[:60]}\n{TABLE[60:]}\n{ROW[:60]}\n{ROW[60:]}\n")
+_text("parsers.nccl_tests.json_output.parse", (DATA / "nccl-tests" / "json_2gpu.json").read_text())
+_text("parsers.qos.dcb.parse_pfc", *_out("cmd:dcb -j pfc show dev enp24s0"), tool="dcb -j pfc show")
+_text("parsers.qos.dcb.parse_app", *_out("cmd:dcb -j app show dev enp24s0"), tool="dcb -j app show")
+_text("parsers.qos.dcb.parse_buffer", *_out("cmd:dcb -j buffer show dev enp24s0"), tool="dcb -j buffer show")
+_text("parsers.qos.dcb.parse_dcbx", *_out("cmd:dcb -j dcbx show dev enp24s0"), tool="dcb -j dcbx show")
+_text("parsers.qos.mlnx_qos.parse", *_out("cmd:mlnx_qos -i enp24s0"), tool="mlnx_qos")
 _text("qos.parse_pause", "Pause parameters for eth0:\nAutonegotiate:\toff\nRX:\t\ton\nTX:\t\ton\n", tool="ethtool -a")
 _text("qos.parse_traffic_class", "Global tclass=106\n")
-_text("nvlink.parse", *_out(nvlink.NVLINK), tool="nvidia-smi nvlink -s")
+_text("parsers.nvidia.nvlink_status.parse", *_out(nvlink_status.NVLINK), tool="nvidia-smi nvlink -s")
 _text("pci.address", "0000:1b:00.0", "00000000:1B:00.0", "1b:00.0")
-_text("perftest.cause", *(sample.text for sample in outside.samples("perftest")), tool="ibv_rc_pingpong")
+_text(
+    "parsers.network.perftest.cause", *(sample.text for sample in outside.samples("perftest")), tool="ibv_rc_pingpong"
+)
 _text("pod.is_device", "rdma/ib", "kubernetes.io/x", "cpu")
 _text("pod.is_gpu", "nvidia.com/gpu")
 _text("pod.is_rdma", "rdma/hca_shared_devices_a", "vpc.amazonaws.com/efa")
 _text("pod.variable_of", "nvidia.com/mlnxnics")
-_text("perftest.connected", tool="ibv_rc_pingpong")
-_text("perftest.parse_bandwidth", outside.text("ib_write_bw_softroce.txt"), outside.text("ib_read_bw_softroce.txt"))
-_text("perftest.parse_latency", outside.text("ib_write_lat_softroce.txt"))
-_text("perftest.parse_pingpong", tool="ibv_rc_pingpong")
-_text("ping.parse", tool="ping")
-_text("sockets.listening", tool="/proc/net/tcp")
+_text("parsers.network.perftest.connected", tool="ibv_rc_pingpong")
+_text(
+    "parsers.network.perftest.parse_bandwidth",
+    outside.text("ib_write_bw_softroce.txt"),
+    outside.text("ib_read_bw_softroce.txt"),
+)
+_text("parsers.network.perftest.parse_latency", outside.text("ib_write_lat_softroce.txt"))
+_text("parsers.network.perftest.parse_pingpong", tool="ibv_rc_pingpong")
+_text("parsers.network.ping.parse", tool="ping")
+_text("parsers.network.listening.listening", tool="/proc/net/tcp")
 _text("rdma.natural", "mlx5_10", "rocep24s0")
 _text("rdma.parse_rate", "400 Gb/sec (4X NDR)\n", "2.5 Gb/sec (1X SDR)\n")
 _text("rdma.parse_ibstat", *_out("cmd:ibstat"), tool="ibstat")
 _text("rdma.parse_active_mtus", *_out("cmd:ibv_devinfo"), tool="ibv_devinfo")
-_text("services.parse", *_out(services.SERVICES), tool="systemctl show")
-_text("services.fabric_manager_version", *_out(services.FABRIC_MANAGER),
+_text("parsers.host.services.parse", *_out(services.SERVICES), tool="systemctl show")
+_text("parsers.host.services.fabric_manager_version", *_out(services.FABRIC_MANAGER),
       tool="nv-fabricmanager")  # fmt: skip
 _text("textprep.plain_text.once", "NCCL INFO Connected all rings [repeated 7x across cluster] (Ray deduplicates logs)")
 _text("textprep.plain_text.narrowed", "cpus: 0 1" + " " * 300 + "2 3")
@@ -313,7 +321,7 @@ _text("textprep.plain_text.numbered", "one\n\n\ntwo", call=lambda value: list(pl
 _text("textprep.plain_text.plain", "\x1b[1;31mred\x1b[0m\r\n\x1b]0;title\x07\ufeff\x00")
 _text("textprep.plain_text.integer", "9000\n", "-1", call=lambda value: plain_text.integer(value, "mtu"))
 _text("textprep.plain_text.id_list", "0-3,8,12-13\n", call=lambda value: plain_text.id_list(value, "cpulist"))
-_text("topo.parse", *_out(TOPO), tool="nvidia-smi topo -m")
+_text("parsers.nvidia.topo_matrix.parse", *_out(TOPO), tool="nvidia-smi topo -m")
 _text(
     "mounts.parse_mounts",
     "512 29 0:61 / /shared rw shared:271 - nfs4 192.0.2.200:/a rw,vers=4.2,addr=192.0.2.200\n",

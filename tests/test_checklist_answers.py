@@ -22,10 +22,10 @@ from preflight.cli import main
 from preflight.cluster import Cluster
 from preflight.cluster.file import load
 from preflight.evidence import from_document
-from preflight.facts.lldp import LLDP
 from preflight.judge import judge
 from preflight.lean import replace
 from preflight.model import Check, Status, worst
+from preflight.parsers.network.lldp import LLDP
 from tests import test_checklist_items
 from tests.fixture import FIXTURES, cases, whole_node
 

@@ -14,12 +14,12 @@ from preflight.cluster.fabric import Fabric, FabricSite
 from preflight.cluster.file import ClusterFileError, from_data, load
 from preflight.console import UsageError
 from preflight.evidence import from_document
-from preflight.facts import ib_errors, ib_links, ib_manager, ib_net
 from preflight.facts.fabric_compare import difference, growth, mixed, slow
 from preflight.facts.fabric_graph import Graph, place
 from preflight.judge import judge
 from preflight.manner import Manner, plans, sweeper
 from preflight.model import Check
+from preflight.parsers.infiniband import iblinkinfo, ibnetdiscover, ibqueryerrors, sminfo_saquery
 from preflight.plugin_fixture import record
 from preflight.probes import OUTPUT_CAP, PROBES, sweep
 from preflight.reports import fabric_svg
@@ -32,8 +32,8 @@ DATA = Path(__file__).parent / "data" / "fabric"
 CHECKS = [check for check in registry().checks if check.sweep]
 
 
-def net(topology: str) -> ib_net.Net:
-    return ib_net.parse(topology)
+def net(topology: str) -> ibnetdiscover.Net:
+    return ibnetdiscover.parse(topology)
 
 
 def guid(name: str) -> str:
@@ -77,7 +77,7 @@ def test_a_speed_of_tomorrow_is_not_guessed() -> None:
 
 def test_a_quantum_switch_and_its_aggregation_node() -> None:
     """Re-made in the form of iblinkinfo on hardware, seen in a public post on installing SHARP (February 2022)."""
-    states = ib_links.parse((DATA / "iblinkinfo_quantum.txt").read_text())
+    states = iblinkinfo.parse((DATA / "iblinkinfo_quantum.txt").read_text())
     assert [(one.name, one.number, one.state, one.physical) for one in states[1:5]] == [
         ("Mellanox Technologies Aggregation Node", 1, "Active", "LinkUp"),
         ("Quantum Mellanox Technologies", 4, "Active", "LinkUp"),
@@ -90,9 +90,9 @@ def test_a_quantum_switch_and_its_aggregation_node() -> None:
 
 def test_what_a_tool_lost() -> None:
     noise = 'ibwarn: [7] sim_connect: attached as client 1 at node "H-b8cef60300000000"\n'
-    assert ib_manager.lost(noise) is None
+    assert sminfo_saquery.lost(noise) is None
     line = "./libibnetdisc/query_smp.c:186; umad (DR path slid 0; dlid 0; 0,1,3 Attr 0x11:0) bad status 110; "
-    lost = ib_manager.lost(noise + 2 * (line + "Connection timed out\n"))
+    lost = sminfo_saquery.lost(noise + 2 * (line + "Connection timed out\n"))
     assert lost is not None
     assert (lost.count, lost.routes) == (2, ((0, 1, 3),))
 
@@ -101,10 +101,10 @@ def test_a_service_record() -> None:
     dump = (
         "ServiceRecord dump:\n\t\tServiceID...............0x1\n\t\tServiceName.............SHArP.AggregationManager\n"
     )
-    assert ib_manager.parse_services(dump) == ("SHArP.AggregationManager",)
-    assert ib_manager.parse_services("") == ()
+    assert sminfo_saquery.parse_services(dump) == ("SHArP.AggregationManager",)
+    assert sminfo_saquery.parse_services("") == ()
     with pytest.raises(ValueError, match="no service record"):
-        ib_manager.parse_services("saquery: iberror\n")
+        sminfo_saquery.parse_services("saquery: iberror\n")
 
 
 # --- the graph ---------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ def test_the_managers_node_makes_no_leaf_of_a_spine() -> None:
     assert len(graph.tiers) == 2
 
 
-def three_tiers() -> ib_net.Net:
+def three_tiers() -> ibnetdiscover.Net:
     """Two pods, each of two leaves of two hosts below one spine, below one core."""
     lines = []
 
@@ -206,8 +206,8 @@ def test_a_cable_in_another_port_is_moved_not_missing() -> None:
     assert (len(changed.moved), changed.missing, changed.gone, changed.new_links) == (1, (), (), ())
 
 
-def report(*lines: str, thresholds: str = "") -> ib_errors.Errors:
-    return ib_errors.parse("\n".join(
+def report(*lines: str, thresholds: str = "") -> ibqueryerrors.Errors:
+    return ibqueryerrors.parse("\n".join(
         ['Errors for 0x1 "leaf"', *(f"   GUID 0x1 port {line}" for line in lines),
          "## Summary: 2 nodes checked, 1 bad nodes found", f"## Thresholds: {thresholds}", ""]))  # fmt: skip
 
@@ -227,9 +227,9 @@ def test_growth() -> None:
 
 def test_a_report_without_its_end_is_none() -> None:
     with pytest.raises(ValueError, match="without a summary"):
-        ib_errors.parse('Errors for 0x1 "leaf"\n   GUID 0x1 port 1: [SymbolErrorCounter == 5]\n')
+        ibqueryerrors.parse('Errors for 0x1 "leaf"\n   GUID 0x1 port 1: [SymbolErrorCounter == 5]\n')
     with pytest.raises(ValueError, match="no subnet manager answered"):
-        ib_errors.parse("")
+        ibqueryerrors.parse("")
 
 
 # --- who sweeps --------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from preflight.cluster import Cluster
 from preflight.collector import libraries
 from preflight.collector.records import Deadline
 from preflight.evidence import SCHEMA, Evidence, EvidenceError, from_document
-from preflight.facts import NodeFacts, gpu_nvml, gpu_xml, kernel_log, nvlink, services, xid
+from preflight.facts import NodeFacts, gpu_nvml, gpu_xml, kernel_log, xid
 from preflight.facts.gpu import NVML
 from preflight.facts.gpu_health import health
 from preflight.facts.gpu_model import Fabric, GpuHealth, Health, Process
@@ -27,6 +27,8 @@ from preflight.facts.xid_policy import POLICY, Act
 from preflight.hardware import GPUS, PARTS
 from preflight.judge import judge
 from preflight.model import Check
+from preflight.parsers.host import services
+from preflight.parsers.nvidia import nvlink_status
 from tests import machines
 from tests.fixture import whole_node
 from tests.machines import Machine, gpu_health, gpu_services, hgx_h100, with_gpu
@@ -341,8 +343,8 @@ def test_a_gpu_without_a_name_of_its_own_is_silent_not_healthy() -> None:
 
 def test_nvlink_status() -> None:
     gpus = [replace(H100, uuid="GPU-a", links=(True, False)), replace(H100, uuid="GPU-b")]
-    found = nvlink.parse(gpu_services.nvlink(gpus))
-    assert found["GPU-a"] == nvlink.Links((True, False), 26.562)
+    found = nvlink_status.parse(gpu_services.nvlink(gpus))
+    assert found["GPU-a"] == nvlink_status.Links((True, False), 26.562)
     assert sum(found["GPU-b"].up) == 18
 
 
@@ -350,12 +352,12 @@ def test_nvlink_status() -> None:
 def test_inactive_in_any_letter_case(word: str) -> None:
     """L59: the tool itself varies the case."""
     text = f"GPU 0: NVIDIA A100 (UUID: GPU-1)\n\t Link 0: {word}\n"
-    assert nvlink.parse(text)["GPU-1"] == nvlink.Links((False,), None)
+    assert nvlink_status.parse(text)["GPU-1"] == nvlink_status.Links((False,), None)
 
 
 def test_all_links_inactive_is_no_link_up() -> None:
     text = "GPU 0: NVIDIA A100 (UUID: GPU-1)\nNVML: Unable to retrieve NVLink information as all links are inActive\n"
-    assert nvlink.parse(text)["GPU-1"] == nvlink.Links((), None)
+    assert nvlink_status.parse(text)["GPU-1"] == nvlink_status.Links((), None)
 
 
 def test_services() -> None:
@@ -478,7 +480,14 @@ def test_dead_driver_with_gpus_on_the_bus_is_never_no_gpus() -> None:
     """L04, L05, L23: a tool that is missing or dead makes the health unknown, never passed or skipped."""
     for status in ("missing", "denied", "timeout", "error", "not-run"):
         records = dict(whole_node("hgx-h100")["records"])
-        for key in (NVML, gpu_xml.XML, nvlink.NVLINK, kernel_log.DMESG, services.SERVICES, services.FABRIC_MANAGER):
+        for key in (
+            NVML,
+            gpu_xml.XML,
+            nvlink_status.NVLINK,
+            kernel_log.DMESG,
+            services.SERVICES,
+            services.FABRIC_MANAGER,
+        ):
             records[key] = {"status": status, "why": "made"}
         report = judge([document(records)], _node_checks())
         assert {finding["status"] for finding in report["findings"]} == {"unknown"}, status

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from preflight.evidence import Evidence, from_document
-from preflight.facts import NodeFacts, addresses, binding, checkpoint, kernel, lspci, versions
+from preflight.facts import NodeFacts, addresses, binding, kernel, lspci, versions
 from preflight.facts.gpu import Gpu
 from preflight.facts.gpudirect import nic_link
+from preflight.parsers.host import checkpoint
 from tests import machines
 from tests.machines import Machine, hgx_h100
 

@@ -12,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from preflight.evidence import Evidence, EvidenceError
-from preflight.facts import nccl_env, nccl_log, nccl_tests
+from preflight.facts import nccl_env
 from preflight.facts.nccl_env import NcclEnvironment, Selection, strtoll
+from preflight.parsers import nccl_log
+from preflight.parsers.nccl_tests import text as nccl_tests
 
 DATA = Path(__file__).parent / "data" / "nccl-tests"
 OK = (DATA / "ok_8gpu.txt").read_text()

@@ -33,19 +33,21 @@ LAYERS = {
     "console": set[str](),
     "ahead": {"transport"},
     "textprep": set[str](),
-    "facts": {"evidence", "textprep"},
-    "reports": {"evidence", "facts", "report_file", "version"},
+    "parsers": {"textprep"},
+    "facts": {"evidence", "parsers", "textprep"},
+    "reports": {"evidence", "facts", "parsers", "report_file", "version"},
     "targets": {"nodeset", "reports"},
     "cli": {"console", "reports", "version"},
     "hardware": {"facts"},
     "roofline": {"hardware"},
-    "archive": {"evidence", "facts"},
+    "archive": {"evidence", "facts", "parsers"},
     "saved": {"archive", "evidence", "facts", "packed"},
-    "cluster": {"evidence", "facts", "hardware", "nodeset", "roofline"},
+    "cluster": {"evidence", "facts", "hardware", "nodeset", "parsers", "roofline"},
     "model": {"cluster"},
     "reads": {"cluster", "evidence", "facts", "formats", "model"},
     "checklist": {"model"},
-    "checks": {"cluster", "evidence", "facts", "hardware", "model", "probes", "roofline", "textprep"},
+    # checks: judge typed facts of all kinds against expectations.
+    "checks": {"cluster", "evidence", "facts", "hardware", "model", "parsers", "probes", "roofline", "textprep"},
     "judge": {"checklist", "checks", "cluster", "evidence", "facts", "model", "reports"},
     "expected": {"archive", "cluster", "packed", "saved"},
     "resume": {"archive", "evidence", "nodeset"},
@@ -54,7 +56,7 @@ LAYERS = {
     "bundle_added": {"archive", "cluster", "expected", "packed", "redact"},
     "bundle": {"archive", "bundle_added", "evidence", "packed", "redact", "report_file", "reports", "version"},
     "learn": {"checks", "cluster", "evidence", "facts", "hardware", "judge", "model", "nodeset"},
-    "history": {"evidence", "facts"},
+    "history": {"evidence", "facts", "parsers"},
     # session: NO REASON
     "session": {
         "archive", "checks", "cluster", "console", "evidence", "expected", "history", "judge", "model", "nodeset",
@@ -67,7 +69,9 @@ LAYERS = {
     },
     "asking": {"asking_many", "cluster", "console", "evidence", "manner", "probes", "session", "transport"},
     # pair: tests between two nodes: it plans, collects and judges.
-    "pair": {"asking_many", "checks", "cluster", "console", "evidence", "facts", "manner", "probes", "session"},
+    "pair": {
+        "asking_many", "checks", "cluster", "console", "evidence", "facts", "manner", "parsers", "probes", "session",
+    },
     # gate: a run of its own for schedulers: it collects, judges and reports without a command line.
     "gate": {
         "ahead", "archive", "asking_many", "checks", "cluster", "console", "evidence", "facts", "fleet", "judge",
@@ -80,7 +84,7 @@ LAYERS = {
     "lint": {"cluster", "evidence", "hardware", "judge", "model", "nodeset"},
     "plain": {"asking", "console", "reports"},
     "zipapp": {"archive", "checks", "gate", "version"},
-    "recognition": {"checks", "cluster", "evidence", "facts", "judge", "model", "textprep"},
+    "recognition": {"checks", "cluster", "evidence", "facts", "judge", "model", "parsers", "textprep"},
     # commands: the command line's bodies: each joins what its command needs.
     "commands": {
         "archive", "asking", "asking_many", "bundle", "bundle_added", "checklist", "checks", "cluster", "console",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from preflight.facts.lldp import parse
+from preflight.parsers.network.lldp import parse
 
 MISSING = next(
     (tool for tool in ("lldpd", "lldpcli", "ip") if not shutil.which(tool)), "" if os.getuid() == 0 else "root"

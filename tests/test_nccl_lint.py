@@ -18,7 +18,7 @@ from preflight.checks import in_module
 from preflight.checks.job import rank_agreement
 from preflight.collector import environments
 from preflight.evidence import Evidence, EvidenceError
-from preflight.facts import NodeFacts, nccl_env, nccl_log
+from preflight.facts import NodeFacts, nccl_env
 from preflight.facts.nccl_env import NcclEnvironment, Selection, Setting
 from preflight.facts.nccl_lint import RULES, Complaint, Here, lint
 from preflight.facts.nccl_lint import files as named_files
@@ -28,6 +28,7 @@ from preflight.facts.nccl_lint.values import LEVELS, faults
 from preflight.facts.nccl_lint.variables import KINDS, Variable, nearest, read, table, version
 from preflight.facts.nccl_switches import SWITCHES
 from preflight.judge import judge
+from preflight.parsers import nccl_log
 from preflight.probes import ENVIRONMENT
 from tests.fixture import cases
 from tests.nccl_rules import RULES as OF_THE_GUIDE

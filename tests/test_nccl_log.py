@@ -20,8 +20,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preflight.facts import nccl_log
-from preflight.facts.nccl_log import NcclLog, NoNcclOutput, finish, reader, scan, source, tally
+from preflight.parsers import nccl_log
+from preflight.parsers.nccl_log import NcclLog, NoNcclOutput, counters, fast_scanner, line_source, reader, summarize
 from tests.nccl_log_generate import VERSIONS, Job, generate
 from tests.test_facts_nccl import LAUNCHED
 
@@ -103,8 +103,8 @@ TEXT = made(Job("2.21", 16, dead=11), 40_000)
 WHOLE = read(TEXT.decode())
 
 
-def tallied(data: bytes, before: int = 0) -> tally.Tally:
-    scanner = scan.Scanner(before)
+def tallied(data: bytes, before: int = 0) -> counters.Tally:
+    scanner = fast_scanner.Scanner(before)
     scanner.feed(data.split(b"\n"))
     scanner.settle()
     return scanner.tally
@@ -115,10 +115,10 @@ def tallied(data: bytes, before: int = 0) -> tally.Tally:
 def test_parts_add_up(cuts: list[int]) -> None:
     lines = TEXT.rstrip(b"\n").split(b"\n")
     edges = sorted({0, len(lines), *(min(cut, len(lines)) for cut in cuts)})
-    total = tally.Tally()
+    total = counters.Tally()
     for a, b in itertools.pairwise(edges):
         total.merge(tallied(b"\n".join(lines[a:b]), a))
-    found = finish.finish(total)
+    found = summarize.finish(total)
     assert found == WHOLE
 
 
@@ -187,12 +187,12 @@ def test_behind_a_launcher(form: str) -> None:
 def test_every_line_with_its_own_time() -> None:
     lines = [f"2024-01-01T00:00:{i % 60:02d}.{i:09d}Z {line}" for i, line in enumerate(TEXT.decode().splitlines())]
     assert essence(read("\n".join(lines))) == essence(WHOLE)
-    scanner = scan.Scanner()
+    scanner = fast_scanner.Scanner()
     for start in range(0, len(lines), 300):
         scanner.feed([line.encode() for line in lines[start : start + 300]])
     assert scanner.stamped
     scanner.settle()
-    found = finish.finish(scanner.tally)
+    found = summarize.finish(scanner.tally)
     assert found is not None
     assert essence(found) == essence(WHOLE)
 
@@ -272,7 +272,7 @@ def test_zstd_says_what_to_do() -> None:
 
 
 def test_bomb(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "BOMB_BYTES", 1 << 20)
+    monkeypatch.setattr(line_source, "BOMB_BYTES", 1 << 20)
     with pytest.raises(NoNcclOutput, match="no line of NCCL"):
         nccl_log.read_stream(io.BytesIO(gzip.compress(bytes(30 << 20))))
     text = TEXT + bytes(30 << 20)
@@ -375,34 +375,34 @@ def test_any_beginning_says_no_more_than_the_whole(length: int) -> None:
 
 
 def test_tables_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tally, "KINDS_KEPT", 3)
+    monkeypatch.setattr(counters, "KINDS_KEPT", 3)
     log = read("\n".join(f"h{i}:1:2 [0] NCCL INFO NCCL_X set by environment to {i}." for i in range(10)))
     assert len(log.environment) == 3
     assert any("(env)" in note and "7 more" in note for note in log.notes)
 
 
 def test_many_hosts_with_a_time_on_each_line_stay_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan, "_HEADS_KEPT", 10)
-    scanner = scan.Scanner()
+    monkeypatch.setattr(fast_scanner, "_HEADS_KEPT", 10)
+    scanner = fast_scanner.Scanner()
     for i in range(100):
         scanner.feed([f"h{i}:1:2 [0] NCCL INFO Channel 00/0 : 8[0] -> 0[0] [send] via NET/IB/0".encode()])
         assert len(scanner.origins) <= 11
     scanner.settle()
-    log = finish.finish(scanner.tally)
+    log = summarize.finish(scanner.tally)
     assert log is not None
     assert [(c.network, c.count) for c in log.channels] == [("IB", 100)]
 
 
 def test_a_sample_of_rails_is_the_same_however_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    from preflight.facts.nccl_log import rails
+    from preflight.parsers.nccl_log import rails
 
     monkeypatch.setattr(rails, "ENDS_KEPT", 100)
     lines = TEXT.rstrip(b"\n").split(b"\n")
-    whole = finish.finish(tallied(TEXT.rstrip(b"\n")))
-    total = tally.Tally()
+    whole = summarize.finish(tallied(TEXT.rstrip(b"\n")))
+    total = counters.Tally()
     for start in range(0, len(lines), 700):
         total.merge(tallied(b"\n".join(lines[start : start + 700]), start))
-    parts = finish.finish(total)
+    parts = summarize.finish(total)
     assert whole is not None
     assert parts is not None
     assert whole.rails is not None
@@ -469,7 +469,7 @@ def test_communicators_made_again_and_again() -> None:
 
 
 def test_communicators_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tally, "COMMUNICATORS_KEPT", 8)
+    monkeypatch.setattr(counters, "COMMUNICATORS_KEPT", 8)
     lines = [
         start(rank, 2, phase, f"0x{number:x}")
         for number in range(50)

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from preflight.facts import nccl_log
-from preflight.facts.nccl_log.document import document
+from preflight.parsers import nccl_log
+from preflight.parsers.nccl_log.to_json import document
 from preflight.recognition import open_sources, read
 
 #: Made by hand from the formats of NCCL 2.21.

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from preflight.facts import nccl_log
-from preflight.facts.nccl_log import NcclLog
-from preflight.facts.nccl_log.document import document
+from preflight.parsers import nccl_log
+from preflight.parsers.nccl_log import NcclLog
+from preflight.parsers.nccl_log.to_json import document
 
 DATA = Path(__file__).parent / "data" / "outside" / "nccl"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from preflight.facts import nccl_log
-from preflight.facts.nccl_log import signatures
-from preflight.facts.nccl_log.signatures import Signature, Where
+from preflight.parsers import nccl_log
+from preflight.parsers.nccl_log import signatures
+from preflight.parsers.nccl_log.signatures import Signature, Where
 from tests.nccl_log_generate import VERSIONS, Job, generate
 
 ALL = signatures.all_signatures()

@@ -8,7 +8,7 @@ import pytest
 
 from preflight.cluster import Cluster
 from preflight.facts.gpu_model import Fabric, Process
-from preflight.facts.services import SERVICES
+from preflight.parsers.host.services import SERVICES
 from tests.machines import Machine
 from tests.machines.gb200 import FABRIC, GPU_DOMAINS, NAME, gb200_tray
 from tests.machines.platform import ONE_NODE

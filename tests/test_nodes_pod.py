@@ -12,8 +12,8 @@ from preflight.facts.gpu import NVML, QUERY
 from preflight.facts.gpu_model import Process
 from preflight.facts.gpu_xml import XML
 from preflight.facts.node import TOPO
-from preflight.facts.nvlink import NVLINK
 from preflight.facts.pod import POD
+from preflight.parsers.nvidia.nvlink_status import NVLINK
 from tests.machines import Machine
 from tests.machines.pod import HIDDEN, NAME, NETWORKS, NO_TOOL, asking, given, pod
 from tests.machines.records import MISSING, ran

@@ -10,41 +10,31 @@ import pytest
 
 from preflight.facts import (
     addresses,
-    checkpoint,
     clock,
     container,
     counters,
     cpu_time,
-    dcb,
     gpu,
     gpu_xml,
     host,
-    ib_errors,
-    ib_links,
-    ib_manager,
-    ib_net,
-    ib_traffic,
     identity,
     kernel,
     kernel_log,
-    lldp,
     lspci,
-    mlnx_qos,
     nccl_env,
-    nccl_log,
-    nccl_tests,
-    nvlink,
-    optics,
-    perftest,
-    ping,
     qos,
     rdma,
     settings,
-    sockets,
-    topo,
     versions,
     xid,
 )
+from preflight.parsers import nccl_log
+from preflight.parsers.host import checkpoint
+from preflight.parsers.infiniband import iblinkinfo, ibnetdiscover, ibqueryerrors, ibqueryerrors_data, sminfo_saquery
+from preflight.parsers.nccl_tests import text as nccl_tests
+from preflight.parsers.network import ethtool_module, listening, lldp, perftest, ping
+from preflight.parsers.nvidia import nvlink_status, topo_matrix
+from preflight.parsers.qos import dcb, mlnx_qos
 from preflight.probes import sweep
 from preflight.textprep.plain_text import integer
 from tests import outside
@@ -86,7 +76,7 @@ def test_every_text_says_where_it_comes_from() -> None:
 
 @reads("topo_h100_4gpu_nv6.txt")
 def test_four_h100_each_with_its_own_nic() -> None:
-    found = topo.parse(text("topo_h100_4gpu_nv6.txt"))
+    found = topo_matrix.parse(text("topo_h100_4gpu_nv6.txt"))
     assert found.gpus == ("GPU0", "GPU1", "GPU2", "GPU3")
     assert found.nics == ("NIC0", "NIC1", "NIC2", "NIC3")
     assert {found.nvlinks("GPU0", other) for other in ("GPU1", "GPU2", "GPU3")} == {6}
@@ -97,7 +87,7 @@ def test_four_h100_each_with_its_own_nic() -> None:
 
 @reads("topo_2x1080ti.txt")
 def test_two_gpus_without_nvlink_or_nic() -> None:
-    found = topo.parse(text("topo_2x1080ti.txt"))
+    found = topo_matrix.parse(text("topo_2x1080ti.txt"))
     assert found.gpus == ("GPU0", "GPU1")
     assert found.nics == ()
     assert found.links["GPU0"]["GPU1"] == "PHB"
@@ -108,7 +98,7 @@ def test_two_gpus_without_nvlink_or_nic() -> None:
 
 @reads("topo_h100_hgx_cut.txt")
 def test_a_matrix_that_is_cut_says_which_rows_are_gone() -> None:
-    found = topo.parse(text("topo_h100_hgx_cut.txt"))
+    found = topo_matrix.parse(text("topo_h100_hgx_cut.txt"))
     assert len(found.gpus) == 8
     assert len(found.nics) == 9
     assert found.nvlinks("GPU0", "GPU5") == 18
@@ -142,9 +132,9 @@ def test_an_a100_in_mig_mode() -> None:
 
 @reads("nvlink_a100.txt")
 def test_twelve_links_of_an_a100() -> None:
-    found = nvlink.parse(text("nvlink_a100.txt"))
+    found = nvlink_status.parse(text("nvlink_a100.txt"))
     assert list(found) == ["GPU-af0e39f7-dfc2-44d6-f108-00880f7a6d28", "GPU-7a771669-757e-9273-2339-f5ea7a785c8b"]
-    assert set(found.values()) == {nvlink.Links((True,) * 12, 25.0)}
+    assert set(found.values()) == {nvlink_status.Links((True,) * 12, 25.0)}
 
 
 @reads("nvrm_open_565.txt", "nvrm_jetson.txt")
@@ -257,7 +247,7 @@ def test_counters_of_a_connectx_4() -> None:
 
 @reads("ethtool_fec_rs.txt", "ethtool_statistics_virtio.txt", "proc_stat.txt", "carrier_changes.txt")
 def test_counters_and_fec() -> None:
-    assert optics.parse_fec(text("ethtool_fec_rs.txt")) == "RS"
+    assert ethtool_module.parse_fec(text("ethtool_fec_rs.txt")) == "RS"
     found = counters.parse_ethtool(text("ethtool_statistics_virtio.txt"))
     assert (found["rx_queue_0_packets"], found["rx_queue_0_kicks"]) == (0, 1)
     assert len(found) == sum(":" in line for line in text("ethtool_statistics_virtio.txt").split("\n")[1:])
@@ -269,11 +259,11 @@ def test_counters_and_fec() -> None:
 
 @reads("mlxlink_bluefield3_copper.txt", "ethtool_module_qsfp28.txt")
 def test_cables_and_modules() -> None:
-    link = optics.parse_mlxlink(text("mlxlink_bluefield3_copper.txt"))
+    link = ethtool_module.parse_mlxlink(text("mlxlink_bluefield3_copper.txt"))
     assert (link.raw_ber, link.effective_ber, link.symbol_ber) == (15e-255, 15e-255, None), "its nought"
     assert (link.fec, link.cable, link.minutes) == ("Standard RS-FEC - RS(528,514)", "Passive copper cable", 31408.6)
     assert (link.temperature_c, link.limits_c) == (None, None)
-    module = optics.parse_module(text("ethtool_module_qsfp28.txt"))
+    module = ethtool_module.parse_module(text("ethtool_module_qsfp28.txt"))
     assert (module.identifier, module.vendor, module.measures, module.flags) == ("QSFP28", "FINISAR CORP", False, ())
 
 
@@ -294,30 +284,30 @@ def test_qos_before_buffers_were_shown() -> None:
 
 @reads("ibnetdiscover_ibsim.txt", "iblinkinfo_ibsim.txt", "ibqueryerrors_ibsim.txt", "sminfo_ibsim.txt")
 def test_a_simulated_fabric() -> None:
-    fabric = ib_net.parse(text("ibnetdiscover_ibsim.txt"))
+    fabric = ibnetdiscover.parse(text("ibnetdiscover_ibsim.txt"))
     assert (len(fabric.switches), len(fabric.hcas), len(fabric.links)) == (4, 4, 8)
     assert {(link.speed, link.gbps) for link in fabric.links} == {("4xHDR", 200.0)}
-    ports = ib_links.parse(text("iblinkinfo_ibsim.txt"))
+    ports = iblinkinfo.parse(text("iblinkinfo_ibsim.txt"))
     assert [port.state for port in ports] == ["Active"] * 6 + ["Down"] * 6
     assert (ports[2].name, ports[2].number, ports[2].lane_gbps, ports[2].width) == ("leaf01", 1, 53.125, 4)
-    errors = ib_errors.parse(text("ibqueryerrors_ibsim.txt"))
+    errors = ibqueryerrors.parse(text("ibqueryerrors_ibsim.txt"))
     assert errors.nodes == 14
     assert errors.counters["0c42a10300000000", 1] == {"SymbolErrorCounter": 1234, "LinkDownedCounter": 7}
     assert errors.counters["0c42a10300000000", 3] == {"PortXmitDiscards": 900}, "not the line ALL, which is full at 255"
-    manager = ib_manager.parse_sminfo(text("sminfo_ibsim.txt"))
-    assert manager == ib_manager.Manager(lid=1, guid="b8cef60300000001", priority=0, state=3)
+    manager = sminfo_saquery.parse_sminfo(text("sminfo_ibsim.txt"))
+    assert manager == sminfo_saquery.Manager(lid=1, guid="b8cef60300000001", priority=0, state=3)
 
 
 @reads("saquery_managers_ibsim.txt", "ibqueryerrors_counters_ibsim.txt", "ibqueryerrors_one_line.txt")
 def test_managers_and_traffic_of_a_simulated_fabric() -> None:
     (listed,) = (probe.listed for probe in sweep() if probe.listed)
     assert re.findall(listed[1], text("saquery_managers_ibsim.txt")) == ["1"]
-    carried = ib_traffic.parse(text("ibqueryerrors_counters_ibsim.txt"))
+    carried = ibqueryerrors_data.parse(text("ibqueryerrors_counters_ibsim.txt"))
     assert len(carried) == text("ibqueryerrors_counters_ibsim.txt").count(" port ") == 28
     assert min(one.sent for one in carried.values()) == 0 < max(one.sent for one in carried.values())
-    assert not ib_traffic.rates(carried, carried, 1.0)["0c42a10300000000", 5].sent
+    assert not ibqueryerrors_data.rates(carried, carried, 1.0)["0c42a10300000000", 5].sent
     with pytest.raises(ValueError, match="without a summary"):
-        ib_errors.parse(text("ibqueryerrors_one_line.txt"))
+        ibqueryerrors.parse(text("ibqueryerrors_one_line.txt"))
 
 
 @reads("lldp_neighbours.json")
@@ -488,7 +478,7 @@ def test_ping() -> None:
 
 @reads("proc_net_tcp.txt")
 def test_listening_sockets() -> None:
-    assert sockets.listening(text("proc_net_tcp.txt")) == {22}
+    assert listening.listening(text("proc_net_tcp.txt")) == {22}
 
 
 # --- the host's settings ---------------------------------------------------------------------------

@@ -21,14 +21,16 @@ from preflight.checks.pair.bandwidth import CHECKS
 from preflight.cluster import Cluster
 from preflight.commands.pair import pair
 from preflight.evidence import Evidence, Pair, from_document
-from preflight.facts import NodeFacts, gids, perftest, ping, sockets
-from preflight.facts.perftest import Cause
-from preflight.facts.ping import Ping
+from preflight.facts import NodeFacts, gids
 from preflight.judge import judge
 from preflight.model import Check
 from preflight.pair import endpoints, path_mtu
 from preflight.pair import tests as kinds
 from preflight.pair.endpoints import End, EndpointError, Wanted
+from preflight.parsers.network import listening as sockets
+from preflight.parsers.network import perftest, ping
+from preflight.parsers.network.perftest import Cause
+from preflight.parsers.network.ping import Ping
 from tests import outside
 from tests.fixture import cases, whole_node
 

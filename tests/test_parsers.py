@@ -53,13 +53,15 @@ def _parsing(module: Path) -> Iterator[str]:
 
 
 def test_every_parser_is_registered() -> None:
-    folder = Path(facts.__file__).parent
-    modules = {path.relative_to(folder).with_suffix("").parts: path for path in folder.rglob("*.py")}
+    folders = {"": Path(facts.__file__).parent, "parsers.": Path(facts.__file__).parent.parent / "parsers"}
+    elsewhere = tuple(f"{name}." for name in parsers.ELSEWHERE)
     found = {
-        ".".join((*parts[:-1], name))
-        for parts, path in modules.items()
+        prefix + ".".join((*parts[:-1], name))
+        for prefix, folder in folders.items()
+        for path in folder.rglob("*.py")
+        for parts in [path.relative_to(folder).with_suffix("").parts]
         for name in _parsing(path)
-        if parts[0] not in parsers.ELSEWHERE
+        if not f"{prefix}{'.'.join(parts)}.".startswith(elsewhere)
     }
     known = {parser.name for parser in parsers.ALL} | set(parsers.APART)
     assert found - known == set(), "register them in tests/parsers.py, with a text that they read"
@@ -144,8 +146,8 @@ FOUND: dict[str, tuple[str, str]] = {
         "leap",
     ),
     "gpu.kernel_driver_version": ("NVRM version:" * 15_000, "names no"),
-    "mlnx_qos.parse": ("PFC configuration:" + "\n" * 200_000, "no PFC"),
-    "topo.parse": ("GPU0 " + "a b c " * 30_000, "twice"),
+    "parsers.qos.mlnx_qos.parse": ("PFC configuration:" + "\n" * 200_000, "no PFC"),
+    "parsers.nvidia.topo_matrix.parse": ("GPU0 " + "a b c " * 30_000, "twice"),
     "evidence.decode": ('{"schema": ' + "9" * 5000 + "}", "digits"),
     "cluster.decode": ("[class.a]\ngpus = " + "9" * 5000, "digits"),
 }

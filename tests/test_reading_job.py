@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from preflight.facts import nccl_log, nccl_tests
 from preflight.facts.nccl_lint import spelled
-from preflight.facts.nccl_log import told
-from preflight.facts.torch_trace import parse, printed, watchdog
+from preflight.parsers import nccl_log
+from preflight.parsers.nccl_log import prose_filter
+from preflight.parsers.nccl_tests import text as nccl_tests
+from preflight.parsers.torch import parse, printed_dump, watchdog
 from preflight.recognition import open_sources, read
 from preflight.recognition.detector import Part
 
@@ -128,7 +129,7 @@ def test_what_the_analyser_says(tmp_path: Path) -> None:
     (part,) = parts(text, tmp_path)
     (one,) = part.taken.facts["mismatches"]
     assert (one["seq"], one["op"], one["missing_ranks"], one["expected_ranks"]) == (5, "nccl:all_reduce", [1, 3], 4)
-    assert printed.analysed("Not all ranks joining collective of work", ["they are late"]) is None
+    assert printed_dump.analysed("Not all ranks joining collective of work", ["they are late"]) is None
 
 
 # --- tables ----------------------------------------------------------------------------------------
@@ -168,7 +169,7 @@ def test_a_title_is_not_who_failed() -> None:
     ],
 )
 def test_a_manual_reports_nothing(line: str) -> None:
-    assert told.taught(line)
+    assert prose_filter.taught(line)
     assert nccl_log.parse(line) is None
 
 

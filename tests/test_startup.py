@@ -42,10 +42,15 @@ SPARED = {"click", "copy", "dataclasses", "datetime", "inspect", "selectors", "s
 _HAS_GPU_OR_RDMA = os.path.exists("/proc/driver/nvidia") or os.path.exists("/sys/class/infiniband")
 
 #: Parsers of what a machine without GPU and RDMA does not have, or nobody handed over.
-ELSEWHERE = {f"preflight.facts.{name}" for name in (
-    "counter_table", "counters", "dcb", "fabric", "fabric_compare", "fabric_graph", "fabric_load", "gpu_health",
-    "ib_errors", "ib_links", "ib_manager", "ib_net", "lspci", "mlnx_qos", "nccl_collective", "nccl_curve", "nccl_log",
-    "nccl_tests", "perftest", "ping", "roce_service", "topo", "torch_trace", "xid",
+ELSEWHERE = {f"preflight.{name}" for name in (
+    "facts.counter_table", "facts.counters", "parsers.qos.dcb", "facts.fabric", "facts.fabric_compare",
+    "facts.fabric_graph", "facts.fabric_load", "facts.gpu_health", "parsers.infiniband.ibqueryerrors",
+    "parsers.infiniband.iblinkinfo",
+    "parsers.infiniband.sminfo_saquery", "parsers.infiniband.ibnetdiscover", "facts.lspci", "parsers.qos.mlnx_qos",
+    "parsers.nccl_tests.collective", "parsers.nccl_tests.curve",
+    "parsers.nccl_log", "parsers.nccl_tests.text", "parsers.network.perftest", "parsers.network.ping",
+    "facts.roce_service", "parsers.nvidia.topo_matrix",
+    "parsers.torch", "facts.xid",
 )}  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from preflight.cli import main
-from preflight.facts.torch_trace import hang, messages
+from preflight.parsers.torch import hang, messages
 from tests.flight_dumps import dump, recording
 from tests.judged import judged
 

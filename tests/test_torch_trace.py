@@ -15,10 +15,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from preflight.archive import logs
-from preflight.facts import RunFacts, torch_trace
+from preflight.facts import RunFacts
 from preflight.facts.run_log import OnDisk
-from preflight.facts.torch_trace import hang, values, watchdog
-from preflight.facts.torch_trace.timeline import Stretches, clipped, percentile, total, without
+from preflight.parsers import torch
+from preflight.parsers.torch import hang, json_stream, watchdog
+from preflight.parsers.torch.intervals import Stretches, clipped, percentile, total, without
 from preflight.recognition import open_sources, read, read_text
 from tests.kineto_trace import trace
 
@@ -29,7 +30,7 @@ WAYS = ("plain", "quoted", "CRLF", "fenced", "coloured", "tagged")
 
 
 def facts_of(text: str) -> dict[str, Any]:
-    seen = torch_trace.parse(text)
+    seen = torch.parse(text)
     assert seen.trace is not None
     return seen.trace.document()
 
@@ -46,8 +47,8 @@ def test_a_recorded_trace() -> None:
 
 
 def test_a_recorded_dump_in_both_forms() -> None:
-    told = torch_trace.parse(DUMP).recording
-    pickled = torch_trace.from_pickle((RECORDED / "behind_rank_2.pickle").read_bytes())
+    told = torch.parse(DUMP).recording
+    pickled = torch.from_pickle((RECORDED / "behind_rank_2.pickle").read_bytes())
     assert told is not None
     for recording in (told, pickled):
         facts = recording.document("nccl_trace_rank_2")
@@ -69,10 +70,8 @@ class _Command:
 
 def test_no_pickle_is_ever_unpickled(tmp_path: Path) -> None:
     for protocol in range(2, 6):
-        with pytest.raises(
-            torch_trace.UnsafePickle, match="was not unpickled; on a machine where you trust it, convert"
-        ):
-            torch_trace.from_pickle(pickle.dumps({"entries": [_Command()]}, protocol))
+        with pytest.raises(torch.UnsafePickle, match="was not unpickled; on a machine where you trust it, convert"):
+            torch.from_pickle(pickle.dumps({"entries": [_Command()]}, protocol))
     path = tmp_path / "nccl_trace_rank_0"
     path.write_bytes(pickle.dumps({"pg_config": {}, "entries": [_Command()]}))
     (part,) = read(next(open_sources((str(path),))))
@@ -89,8 +88,8 @@ def test_no_pickle_is_ever_unpickled(tmp_path: Path) -> None:
 def test_damaged_pickles_are_refused_with_words(noise: bytes, at: int) -> None:
     data = (RECORDED / "behind_rank_2.pickle").read_bytes()
     for damaged in (b"\x80\x02" + noise, data[:at], data[:at] + noise + data[at:]):
-        with contextlib.suppress(torch_trace.UnsafePickle):
-            torch_trace.from_pickle(damaged)
+        with contextlib.suppress(torch.UnsafePickle):
+            torch.from_pickle(damaged)
 
 
 def test_what_a_trace_of_a_gpu_tells() -> None:
@@ -137,12 +136,12 @@ def test_kernels_that_communicate(kernel: str, collective: str) -> None:
 def test_a_trace_cut_at_either_end_is_read_as_far_as_it_goes() -> None:
     whole = facts_of(TRACE)["events"]
     for text in (TRACE[: len(TRACE) // 2], TRACE[len(TRACE) // 2 :], TRACE[20_000:90_000]):
-        seen = torch_trace.parse(text)
+        seen = torch.parse(text)
         assert seen.trace is not None
         assert 0 < seen.trace.events < whole
         assert seen.cut
     middle = len(TRACE) // 2
-    seen = torch_trace.parse(TRACE[:middle] + "\x00 somebody's line \x00" + TRACE[middle:])
+    seen = torch.parse(TRACE[:middle] + "\x00 somebody's line \x00" + TRACE[middle:])
     assert seen.trace is not None
     assert whole - 2 <= seen.trace.events < whole
     assert len(seen.cut) == 1
@@ -151,8 +150,8 @@ def test_a_trace_cut_at_either_end_is_read_as_far_as_it_goes() -> None:
 def test_a_long_trace_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = facts_of(TRACE)
     for size in (1, 7, 1000):
-        monkeypatch.setattr(values, "CHUNK", size)
-        seen = torch_trace.read(io.BytesIO(TRACE.encode()).read)
+        monkeypatch.setattr(json_stream, "CHUNK", size)
+        seen = torch.read(io.BytesIO(TRACE.encode()).read)
         assert seen.trace is not None
         assert not seen.cut
         assert seen.trace.document() == whole
@@ -164,7 +163,7 @@ def test_damage_does_no_harm(begin: int, end: int, noise: str) -> None:
     for text in (trace(steps=2), DUMP):
         first, last = sorted((begin % len(text), end % len(text)))
         for damaged in (text[:first] + noise + text[last:], text[first:last], noise + text[first:]):
-            seen = torch_trace.parse(damaged)
+            seen = torch.parse(damaged)
             if seen.trace:
                 json.dumps(seen.trace.document())
             if seen.recording:
@@ -175,7 +174,7 @@ def test_damage_does_no_harm(begin: int, end: int, noise: str) -> None:
                                   '{"entries": [' + '{"record_id":1,' * 60_000, '{"a":"' + "x" * 2_000_000,
                                   '{"ph":"X","ts":1e999,"dur":NaN},{"ph":"X","ts":' + "9" * 5000 + "}"])  # fmt: skip
 def test_hostile_json_takes_linear_time(text: str) -> None:
-    torch_trace.parse(text)
+    torch.parse(text)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +187,7 @@ def test_many_beginnings_of_nothing_take_linear_time(line: str) -> None:
 def test_ranks_that_hang_are_found_in_the_recorded_dumps() -> None:
     recordings = {}
     for rank in range(4):
-        told = torch_trace.parse((RECORDED / f"behind_rank_{rank}.json").read_text(encoding="utf-8")).recording
+        told = torch.parse((RECORDED / f"behind_rank_{rank}.json").read_text(encoding="utf-8")).recording
         assert told is not None
         recordings[rank] = told
     (one,) = hang.of_recordings(recordings)
@@ -196,7 +195,7 @@ def test_ranks_that_hang_are_found_in_the_recorded_dumps() -> None:
     del recordings[1]
     (one,) = hang.of_recordings(recordings)
     assert (one.waiting, one.behind, one.silent) == ((0, 2, 3), (), (1,))
-    told = torch_trace.parse((RECORDED / "mismatch_rank_1.json").read_text(encoding="utf-8")).recording
+    told = torch.parse((RECORDED / "mismatch_rank_1.json").read_text(encoding="utf-8")).recording
     assert told is not None
     (one,) = hang.of_recordings({**recordings, 1: told})
     assert one.differ == ((1, "gloo:all_gather(8 Float)"),)
@@ -340,6 +339,6 @@ def test_pasted_pieces_are_recognised(text: str, kind: str, way: str) -> None:
         "tagged": "\n".join(f"[1,0]<stdout>:{line}" for line in lines),
     }[way]  # fmt: skip
     (part,) = read_text(pasted, "pasted")
-    plain = torch_trace.parse(text)
+    plain = torch.parse(text)
     told = plain.trace.document() if plain.trace else plain.recording.document("") if plain.recording else None
     assert (part.kind, part.taken.complete, part.taken.facts) == (kind, True, told)

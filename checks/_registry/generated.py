@@ -43,7 +43,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("gpu.memory-headroom", "GPU memory is free for the job", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetMemoryInfo_v2); 95 % and 1 GiB are judgements; the job's need: the cluster file", "nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv; if nobody owns it, reset the GPU.", ("PA-05", "NT-INF-7"), True, False, False, "", (), (), False, ("no_gpu",), "memory_headroom"),
         ("gpu.utilisation-visible", "GPU utilisation can be read", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetUtilizationRates)", "Busy without a process: `dmesg | grep -i xid`. Under MIG read DCGM_FI_PROF_GR_ENGINE_ACTIVE instead.", ("FP-OBS-1",), True, False, False, "", (), (), False, ("no_gpu",), "utilisation_visible"),
     )),
-    "gpu.nvlink": (14234, 1847620903, (
+    "gpu.nvlink": (14314, 1847620903, (
         ("nvlink.links", "Every GPU has all its NVLinks, at their rate", "node", "part catalogue (NVIDIA whitepapers and datasheets); OCI's health checks ask for the same rates", "nvidia-smi nvlink -s; look at gpu.fabric-state first, then reset all GPUs; one that stays down is hardware.", ("GS-1", "PA-02"), True, False, False, "", (), (), False, ("no_gpu",), "links"),
         ("gpu.fabric-state", "Every GPU has joined the NVLink fabric and calls it healthy", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlGpuFabricInfoV_t, NVML_GPU_FABRIC_HEALTH_MASK_*)", "journalctl -u nvidia-fabricmanager; restart it (on GB200 look at NMX-C), then reset the GPU.", ("PA-02",), True, False, False, "", (), (), False, ("no_gpu",), "fabric_state"),
         ("nvlink.fabric-manager", "The fabric manager runs, in the driver's version", "node", "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/ (the versions must match)", "Install nvidia-fabricmanager of exactly the driver's version; systemctl enable --now nvidia-fabricmanager", ("PA-02",), True, False, False, "", (), (), False, ("no_gpu",), "fabric_manager"),
@@ -53,7 +53,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("xid.gpu", "The kernel's log holds no XID that takes a GPU out", "node", "https://docs.nvidia.com/deploy/xid-errors/ (catalogue and actions); judgement: table in preflight/facts/xid_policy.py", "Drain the GPU's jobs, then nvidia-smi -r -i N (it ends all jobs on this GPU); reboot if that fails.", (), True, False, False, "", ("nvml:gpus",), (), False, ("no_gpu",), "gpu"),
         ("xid.nvswitch", "The kernel's log holds no fatal NVSwitch error", "node", "https://docs.nvidia.com/deploy/xid-errors/ (SXid); NVIDIA Fabric Manager user guide, appendix D", "Drain the node, `systemctl restart nvidia-fabricmanager`, `nvidia-smi -r` (all GPUs); support if it returns.", (), True, False, False, "", (), (), False, ("no_gpu",), "nvswitch"),
     )),
-    "gpu.topology": (10828, 1809651290, (
+    "gpu.topology": (10844, 1809651290, (
         ("topology.nvlink", "All NVLinks between the GPUs are up", "node", "NVIDIA A100/H100 whitepapers (links per GPU); legend of `nvidia-smi topo -m`", "Run `nvidia-smi nvlink -s` and `nvidia-smi -q | grep -A4 Fabric`; restart the fabric manager or reset.", ("PA-02", "GS-1"), True, False, False, "", (), (), False, ("no_gpu",), "nvlink"),
         ("topology.nearest-nic", "Every GPU has a NIC behind its own PCIe switch", "node", "NCCL user guide, NCCL_NET_GDR_LEVEL (default PXB); legend of `nvidia-smi topo -m`", "Compare the slots (`lspci -tv`) with the server's manual; a virtual machine needs an NCCL_TOPO_FILE.", ("FP-BW-2", "NT-FAB-2", "PA-01", "PA-04", "PA-16"), True, False, False, "", (), (), False, ("no_gpu", "no_rdma"), "nearest_nic"),
     )),
@@ -107,7 +107,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "host.cpu_usage": (4594, 61110006, (
         ("counters.cpu", "The CPUs keep up during the window", "node", "proc(5), /proc/stat; the shares are judgements", "`mpstat -P ALL 1` and `top -H` show who; interrupts on one CPU: spread them (`set_irq_affinity.sh IF`); TCP or staging where RDMA should run: see nccl.transport; stolen time: ask the provider.", ("NT-CPU-1",), True, False, True, "", (), (), False, (), "cpu"),
     )),
-    "rdma.optics": (12544, 3340332540, (
+    "rdma.optics": (12637, 3340332540, (
         ("optics.module", "Modules and cables raise no alarm", "node", "SFF-8636 and CMIS (alarms and thresholds of the module itself); ethtool(8); https://docs.nvidia.com/networking/display/mftv4310/mlxlink+Utility", "Clean the connectors and reseat the module; hot: look at the fans and at its neighbours in the cage; little light: clean or replace the fibre. `ethtool -m IF` shows value and threshold.", ("AN-6",), False, False, False, "", ("cmd:mlxlink *",), (), False, ("no_rdma",), "module"),
         ("optics.fec", "Fast links correct errors, all in the same way", "node", "IEEE 802.3cd, 802.3bs, 802.3ck (RS-FEC of PAM4 lanes); ethtool(8)", "`ethtool --set-fec IF encoding auto`, and the same on the switch port; a cable that needs another FEC than its neighbours is of another kind.", ("AN-6",), False, False, False, "", ("cmd:mlxlink *",), (), False, ("no_rdma",), "fec"),
         ("optics.ber", "Links have a low bit error ratio", "node", "https://docs.nvidia.com/networking/display/mftv4310/mlxlink+Utility; raw: Oracle's oci-hpc healthcheck; effective and symbol: NVIDIA's rule of thumb, ibdiagnet", "Clean and reseat the cable; `mlxlink -d DEVICE -m -c` names the lane; clear with `--pc`, look again after an hour, and replace what still errs.", ("AN-6",), False, False, False, "", (), (), False, ("no_rdma",), "bit_error_ratio"),
@@ -119,7 +119,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "host.storage": (5768, 3014961307, (
         ("storage.network", "No storage is mounted over the compute fabric", "node", "proc_pid_mountinfo(5), nfs(5), sysfs-class-nvme; operators' rule: backend and storage networks are apart", "`ip route get SERVER`; mount from an address of the storage or frontend network, or route the servers' network over it.", ("AN-2",), False, False, False, "", ("file:/sys/class/nvme/*/transport", "file:/sys/class/nvme/*/address"), (), False, ("no_rdma",), "network"),
     )),
-    "rdma.switch_peer": (12229, 3094901679, (
+    "rdma.switch_peer": (12258, 3094901679, (
         ("switch.pfc", "PFC is on for the same priorities at both ends of each cable", "node", "IEEE 802.1Qaz-2011 (DCBX), 802.1AB (LLDP)", "Set the switch port and the interface alike: `mlnx_qos -i IF --pfc …`, and the switch's PFC profile.", ("AN-4", "FP-LOSS-2", "PA-14"), True, False, False, "", (), (), False, ("no_rdma",), "pfc"),
         ("switch.mtu", "The switch takes frames as large as the interface sends", "node", "IEEE 802.3 (maximum frame size TLV): MTU + 14 bytes header + 4 checksum + 4 for each VLAN tag", "Set the switch port to MTU 9216, as is usual on a training fabric, or `ip link set IF mtu N` to what it has.", ("NT-FAB-4", "PA-14"), True, False, False, "", (), (), False, ("no_rdma",), "mtu"),
         ("fleet.rail-leaf", "Rail i of all nodes is on the same leaf", "fleet", "rail-optimised wiring (NVIDIA DGX SuperPOD reference architecture); IEEE 802.1AB", "`lldpcli show neighbors` on this node and a peer names switch and port; the cabling plan decides which is right: swapped cables come in pairs.", ("PA-16",), True, False, False, "", (), (), False, (), "rail_leaf"),
@@ -146,11 +146,11 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("nccl.gid-index", "NCCL_IB_GID_INDEX means a routable RoCE v2 address on every port", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ib-gid-index; found by NCCL itself from 2.21 on (NCCL 2.21 release notes)", "Unset it with NCCL 2.21 or newer; before, take the row of `show_gids` that is v2 with the port's IPv4.", (), True, False, False, "", (), (), False, (), "gid_index"),
         ("nccl.fabric-fit", "NCCL's fabric settings fit this fabric", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html (NCCL_IB_TC, NCCL_CROSS_NIC, NCCL_IB_QPS_PER_CONNECTION); RFC 2474: DSCP = traffic class >> 2", "Unset it, or take this fabric's value: `NCCL_IB_TC=106` is DSCP 26, which the default map puts on priority 3.", (), False, False, False, "", (), (), False, (), "fit"),
     )),
-    "nccl.load_balancing": (9576, 1493759570, (
+    "nccl.load_balancing": (9582, 1493759570, (
         ("nccl.load-balancing", "NCCL's connections can be spread over the paths of the fabric", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html (NCCL_IB_QPS_PER_CONNECTION: routing entropy; NCCL_IB_ADAPTIVE_ROUTING, NCCL_IB_SL)", "Switches that hash: `NCCL_IB_QPS_PER_CONNECTION=4` in /etc/nccl.conf. Switches that route adaptively: `NCCL_IB_ADAPTIVE_ROUTING=1`, on InfiniBand with NCCL_IB_SL at the level that the subnet manager does it for.", ("FP-CON-5", "AN-7"), False, False, False, "", (), (), False, ("no_rdma",), "load_balancing"),
         ("nccl.run-balancing", "The run let its connections be spread over the paths of the fabric", "run", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html; the list of devices and the `set by environment to` lines of NCCL 2.4 … 2.30", "Switches that hash: `NCCL_IB_QPS_PER_CONNECTION=4` where the job sets its variables; see nccl.load-balancing.", (), False, False, False, "", (), (), False, (), "run_balancing"),
     )),
-    "nccl.features": (8539, 2570867423, (
+    "nccl.features": (8548, 2570867423, (
         ("nccl.mnnvl", "NCCL_MNNVL_ENABLE requires NVLink between nodes only where there is some", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-mnnvl-enable (1: initialisation fails without it; 2, the default: automatic)", "Unset NCCL_MNNVL_ENABLE: NCCL finds the fabric; on an NVL72 start IMEX first (`nvidia-imex-ctl -N`).", ("NT-ENV-11",), True, False, False, "", ("nvml:gpus", "cmd:systemctl show *"), (), False, ("no_gpu",), "mnnvl"),
         ("nccl.sharp", "SHARP is neither switched off by a left-over nor asked for in vain", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-collnet-enable; NVIDIA SHARP user manual: InfiniBand, with the rdma-sharp plug-in", "Unset it after the A/B test; to use SHARP: InfiniBand, the plug-in, sharp_am, and NCCL_COLLNET_ENABLE=1.", ("NT-ENV-13",), False, False, False, "", (), (), False, (), "sharp"),
     )),
@@ -189,7 +189,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "host.compatibility": (6286, 937989274, (
         ("versions.compatibility", "The driver runs the CUDA that PyTorch and NCCL were built for", "node", "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html; forward compatibility: the cuda-compat package", "Install a driver of the CUDA that PyTorch was built for (`torch.version.cuda`), or a PyTorch of the driver's major version; keep one nvidia-nccl package beside it.", ("PA-03",), True, False, False, "", ("file:*.dist-info/INSTALLER", "file:*/torch/version.py", "dir:/usr/local/cuda/compat", "nvml:gpus", "cmd:nvidia-smi --query-gpu=*"), (), False, ("no_gpu",), "compatibility"),
     )),
-    "host.checkpoint": (4762, 240998537, (
+    "host.checkpoint": (4778, 240998537, (
         ("checkpoint.age", "The newest checkpoint is as young as the site promises", "node", "the cluster file: checkpoint.path and checkpoint.interval_min", "Read the job's log and `df` of the file system: full or slow storage, a hanging rank, an interval in steps.", ("FP-LOSS-4", "PA-26"), False, False, False, "", (), (), False, (), "age"),
     )),
     "kubernetes.container": (10602, 3992748598, (
@@ -233,7 +233,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "fleet.unique_ids": (9728, 2192631329, (
         ("fleet.identity", "No two nodes have the same GUID, address, LID, UUID or host name", "fleet", "InfiniBand architecture specification (GUID, LID), RFC 5227 (IPv4), IEEE 802 (MAC), machine-id(5)", "`ibstat`, `ip -br addr` and `hostname` on both show who has it by right; correct the other.", ("NT-FAB-4",), True, False, False, "", (), (), False, (), "identity"),
     )),
-    "fleet.rails": (10600, 2057583596, (
+    "fleet.rails": (10637, 2057583596, (
         ("fleet.rails", "Rail i of all nodes lies in the same network and runs at the same rate", "fleet", "NVIDIA DGX SuperPOD reference architecture (rail-optimised); NCCL connects rail i to rail i; majority of at least 3 nodes and 60 %", "Compare the rail's address, partition (`cat …/pkeys/0`), VLAN, rate and cable on both sides; decide which is right (a rate: `ports.rate_gbps` of the cluster file), and correct the other.", ("NT-FAB-3", "NT-FAB-4", "PA-16"), True, False, False, "", (), (), False, (), "rails_match"),
     )),
     "fleet.outliers": (14468, 2208967526, (
@@ -252,7 +252,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "job.log_settings": (4397, 1214301844, (
         ("nccl.run-settings", "The NCCL settings of the run are sound, and the same on every rank", "run", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html; `NAME set by environment to VALUE` lines of NCCL 2.4 … 2.30", "Correct the variable where the job sets it: its script, its image, /etc/nccl.conf or ~/.nccl.conf.", (), False, False, False, "", (), (), False, (), "run_settings"),
     )),
-    "fabric.sweep": (11037, 130608863, (
+    "fabric.sweep": (11107, 130608863, (
         ("fabric.sweep", "A sweep of the fabric sees all of it", "fleet", "https://github.com/linux-rdma/rdma-core (infiniband-diags): ibnetdiscover(8); a tool that loses queries ends with status 0", "Look at the device named, `ibportstate LID PORT query` from its neighbour; then sweep again.", (), True, True, False, "", ("cmd:ibnetdiscover", "cmd:iblinkinfo -l", "cmd:ibqueryerrors"), (), False, (), "whole"),
         ("fabric.subnet-manager", "Exactly one subnet manager is master", "fleet", "InfiniBand Architecture Specification 14.4.1; https://github.com/linux-rdma/rdma-core (infiniband-diags): sminfo(8), saquery(8)", "On the hosts named: `systemctl status opensm`, or UFM; stop all but one master and its standbys, and give all of them the same sm_key.", (), True, True, False, "", ("cmd:ibnetdiscover", "cmd:sminfo", "cmd:saquery -s"), (), False, (), "manager"),
         ("fabric.sharp", "The switches can reduce (SHARP), and their manager is there", "fleet", "NVIDIA SHARP documentation: aggregation nodes, sharp_am; an aggregation node is an HCA inside the switch", "On the host of the subnet manager: `systemctl status sharp_am`; in opensm.conf sharp_enabled = 2.", ("NT-SHP-1", "NT-SHP-2"), True, True, False, "", ("cmd:ibnetdiscover", "cmd:saquery SR"), (), False, (), "sharp"),
@@ -261,7 +261,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("fabric.oversubscription", "No leaf switch has more below it than above it", "fleet", "NVIDIA DGX SuperPOD reference architecture: full fat tree, as many links up as down at each leaf", "`iblinkinfo -l | grep NAME` on the leaf named: connect the uplinks that are missing, mend those that are slow; or say in the cluster file what the design allows: [fabric] oversubscription = 2.", ("FP-BW-3", "AN-1"), True, True, False, "", ("cmd:ibnetdiscover",), (), False, (), "oversubscription"),
         ("fabric.hops", "The job's nodes are as near to each other as the fabric lets them", "fleet", "Slurm topology.conf(5): fewest leaf switches; NVIDIA DGX SuperPOD: scalable units of leaves and spines", "Place the job on fewer leaves: `sbatch --switches=N`, or exclude the nodes named; Slurm needs topology.conf.", ("FP-LAT-3",), True, True, False, "", ("cmd:ibnetdiscover", "file:/sys/class/infiniband/mlx5_0/node_guid"), (), False, (), "hops"),
     )),
-    "fabric.links": (15767, 528092096, (
+    "fabric.links": (15804, 528092096, (
         ("fabric.link-speed", "Every link of the fabric runs at the speed of its peers", "fleet", "https://github.com/linux-rdma/rdma-core (infiniband-diags): ibnetdiscover(8), iblinkinfo(8); majority of at least 3 links and 60 %", "Reseat or replace the cable between the two ports named, then `ibportstate LID PORT query` at both ends.", (), True, True, False, "", ("cmd:ibnetdiscover", "cmd:iblinkinfo -l"), (), False, (), "link_speed"),
         ("fabric.reference", "The fabric is what it was when it was good", "fleet", "the cluster file's reference sweep; https://github.com/linux-rdma/rdma-core (infiniband-diags): ibnetdiscover(8)", "Connect what is missing, `ibportstate LID PORT query` at the end that is left; if it was taken away by intent, sweep a new reference: `ibnetdiscover > FILE`.", (), True, True, False, "", ("cmd:ibnetdiscover", "cmd:iblinkinfo -l"), (), False, (), "reference"),
         ("fabric.link-errors", "No error counter of the fabric grows", "fleet", "https://github.com/linux-rdma/rdma-core (infiniband-diags): ibqueryerrors(8); NVSentinel, rdma-core ibcheckerrs, Azure healthagent for the numbers", "Clean or replace the cable at the port named, then `ibqueryerrors` twice, an hour apart.", (), True, True, False, "", ("cmd:ibqueryerrors",), (), False, (), "link_errors"),
@@ -270,35 +270,35 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("fabric.fan-in", "No receiver of the job is narrower than one of its senders", "fleet", "IBA 7.9 (credits): what cannot be delivered waits in the switch, and then in the switches before it", "`iblinkinfo -l | grep NAME` of the HCA: bring its link to the rate of the others, or leave its node out.", ("FP-CON-1",), False, True, False, "", ("cmd:ibnetdiscover", "cmd:ibqueryerrors", "file:/sys/class/infiniband/mlx5_0/node_guid"), (), False, (), "fan_in"),
         ("fabric.uplink-balance", "The uplinks of a leaf carry alike", "fleet", "a judgement: one and a half times an even share, at half of the link's rate; IBA PortXmitData, PortRcvData", "Route adaptively (`routing_engine ar_updn` of MLNX_OFED's opensm, or UFM; NCCL_IB_ADAPTIVE_ROUTING, NCCL_IB_SL), or place the job on whole leaves; `ibtracert` shows which flows share the uplink.", ("FP-CON-5",), False, True, True, "", ("cmd:ibnetdiscover", "cmd:ibqueryerrors --counters --switch"), (), False, (), "uplink_balance"),
     )),
-    "job.transport": (10270, 4293759522, (
+    "job.transport": (10303, 4293759522, (
         ("nccl.transport", "Traffic between nodes takes RDMA, not TCP", "run", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html; line formats as in NCCL 2.4 … 2.30", "Set NCCL_NET=IB so that a run fails rather than falls back, then cure the first cause that the log states.", ("NT-NCCL-1", "NT-NCCL-2", "NT-LENS-3", "NT-PIT-2"), True, False, False, "", (), (), False, (), "transport"),
     )),
-    "job.gpudirect": (7996, 941944100, (
+    "job.gpudirect": (8011, 941944100, (
         ("nccl.gpudirect-rdma", "Every network channel uses GPUDirect RDMA", "run", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#gpu-direct; `/GDRDMA` on channel lines, NCCL 2.4 … 2.30", "Compare GPU-NIC locality first (`nvidia-smi topo -m`, NCCL_NET_GDR_LEVEL); the finding names what fits the network or its plug-in.", (), True, False, False, "", (), (), False, (), "gpudirect_rdma"),
     )),
-    "job.failures": (5762, 2486555552, (
-        ("nccl.failures", "The log holds no failure of NCCL or of what it rests on", "run", "signatures in preflight/facts/nccl_log/signatures.toml, each with its origin; NCCL 2.4 … 2.30", "Cure the earliest first: later ones are often its echoes. `preflight check --hosts NODES --log FILE` finds its cause.", (), True, False, False, "", (), (), False, (), "failures"),
+    "job.failures": (5766, 3369976541, (
+        ("nccl.failures", "The log holds no failure of NCCL or of what it rests on", "run", "signatures in preflight/parsers/nccl_log/signatures.toml, each with its origin; NCCL 2.4 … 2.30", "Cure the earliest first: later ones are often its echoes. `preflight check --hosts NODES --log FILE` finds its cause.", (), True, False, False, "", (), (), False, (), "failures"),
     )),
-    "job.rails": (3093, 1447343266, (
+    "job.rails": (3099, 1447343266, (
         ("nccl.rails", "Connections between nodes stay on their rail", "run", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-cross-nic; both ends of each `via NET/X/N` line, NCCL 2.4 … 2.30", "Name the NICs in one order on every node (NCCL_IB_HCA); NCCL_CROSS_NIC=0 keeps rings and trees on one NIC.", ("PA-17",), False, False, False, "", (), (), False, (), "rails"),
     )),
-    "job.hca_roles": (4747, 1222493440, (
+    "job.hca_roles": (4753, 1222493440, (
         ("nccl.hca-roles", "The job keeps to the HCAs of the compute fabric", "run", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ib-hca; `NET/IB : Using` and `via NET/IB/N` lines, NCCL 2.4 … 2.30", "List the compute ports by whole name in the job's environment or in /etc/nccl.conf: NCCL_IB_HCA==mlx5_0,mlx5_3 (the second `=` makes names exact).", ("NT-ROL-1",), False, False, False, "", (), (), False, (), "hca_roles"),
     )),
-    "job.nccl_tests": (5046, 3655032073, (
+    "job.nccl_tests": (5053, 3655032073, (
         ("nccl-tests.wrong-values", "nccl-tests finds no wrong value", "run", "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md; nccl-tests 2.19.6 src/common.cu", "Repeat with `-c 1` on halves of the nodes until one remains; then `preflight check` there: XIDs, ECC, NVLink.", (), True, False, False, "", (), (), False, (), "wrong_values"),
     )),
-    "job.built_for": (4590, 163058092, (
+    "job.built_for": (4592, 163058092, (
         ("nccl.built-for", "The driver runs the CUDA that the job's NCCL was built for", "run", "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html; lines `NCCL version 2.21.5+cuda12.4` and `cudaDriverVersion 12040`, NCCL 2.3 … 2.30", "`nvidia-smi` prints the CUDA of the driver: install one of NCCL's major version, or use an older image.", ("PA-03",), False, False, False, "", (), (), False, (), "built_for"),
     )),
-    "job.bus_bandwidth": (12840, 3704054833, (
+    "job.bus_bandwidth": (12875, 3704054833, (
         ("nccl-tests.busbw", "nccl-tests reaches the bus bandwidth of this hardware", "run", "nccl-tests doc/PERFORMANCE.md; shares of the line rate as in public runs (preflight/roofline/collectives.py); a floor in the cluster file comes first", "`preflight check --log FILE`: nccl.transport, nccl.gpudirect-rdma; then compare clocks, NVLink, HCAs with a good node.", ("NT-NCCL-3", "GS-3", "PA-25"), True, False, False, "", (), (), False, (), "busbw"),
     )),
-    "job.bandwidth_curve": (11682, 1191858894, (
+    "job.bandwidth_curve": (11771, 1191858894, (
         ("nccl-tests.curve", "Bandwidth rises with the message size, and latency is flat", "run", "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md; 5 % between neighbouring sizes: ROCm cvs", "Run the odd sizes alone with `-n 100`, then with NCCL_DEBUG=INFO: which algorithm and protocol changes there?", ("NT-NCCL-4", "FP-LAT-4"), True, False, False, "", (), (), False, (), "shape"),
         ("nccl-tests.collectives", "AllReduce, AllGather, ReduceScatter and All-to-All were measured", "run", "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md", "run `all_gather_perf`, `reduce_scatter_perf` and `alltoall_perf` beside `all_reduce_perf`, to the same size", ("PA-18", "PA-25", "FP-OBS-2", "GS-3"), False, False, False, "", (), (), False, (), "collectives"),
     )),
-    "job.communicators": (9084, 1723551741, (
+    "job.communicators": (9086, 1723551741, (
         ("nccl.communicators", "Communicators are made once and used again", "run", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/communicators.html; more than 100 of one size by one rank: a judgement", "Make process groups before the loop: look for `new_group` and `init_process_group` inside it.", ("NT-COM-1",), False, False, False, "", (), (), False, (), "communicators"),
         ("nccl.buffers", "User buffers are registered by all ranks or by none", "run", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/bufferreg.html: all ranks must register; lines of NCCL 2.19 … 2.30", "Register on every rank: the same NCCL_LOCAL_REGISTER, the same allocator (`ncclMemAlloc`), the same code.", ("NT-COM-2",), False, False, False, "", (), (), False, (), "buffers"),
         ("nccl.in-network", "Sums are made in the network: SHARP over InfiniBand, NVLink SHARP in a node", "run", "NVIDIA SHARP user manual; nccl-rdma-sharp-plugins; lines of NCCL 2.17 … 2.30", "SHARP: the plug-in (`libnccl-net.so` of HPC-X), sharp_am, NCCL_COLLNET_ENABLE=1. NVLS: unset its variable.", ("NT-SHP-2", "NT-SHP-3", "NT-SHP-4"), False, False, False, "", (), (), False, (), "in_network"),
@@ -317,7 +317,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("torch.collective-times", "A collective takes about the same time each time", "run", "Nearest-rank percentiles: p99 of at least 100, p99.9 of at least 1000; three times the median: a judgement", "Profile more ranks: one that comes late makes all others wait; then congestion: `preflight check --window 60`.", ("FP-LAT-1",), False, False, False, "", (), ("trace",), False, (), "collective_times"),
         ("torch.straggler", "No rank is waited for by all others", "run", "Judgement: half of the others' median communication time; NCCL's kernels wait inside", "Look at that rank's node: clocks, throttling, its NIC and CPUs, its data (`preflight check --hosts NODE`).", ("PA-23", "NT-LENS-6"), False, False, False, "", (), ("trace",), False, (), "straggler"),
     )),
-    "job.torch_hang": (14652, 3094264053, (
+    "job.torch_hang": (14621, 3094264053, (
         ("torch.backend", "NCCL carries the collectives of GPU tensors", "run", "https://docs.pytorch.org/docs/stable/distributed.html#which-backend-to-use", "`init_process_group(\"nccl\")`, or \"cpu:gloo,cuda:nccl\", so that no collective on a GPU tensor is left to Gloo.", ("NT-PIT-1", "NT-LENS-2"), False, False, False, "", (), ("trace", "recording"), False, (), "backend"),
         ("torch.hang", "No rank hangs in a collective, a send or a receive", "run", "https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html; messages of ProcessGroupNCCL's watchdog, PyTorch 1.7 … 2.13", "Look at that rank first: its own log and stack (`py-spy dump --pid PID`), its node's XIDs, its data loader.", ("NT-LENS-9",), False, False, False, "", (), ("recording", "watchdog"), False, (), "hang"),
     )),
@@ -325,7 +325,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("scale.fat-tree", "Each level of the fat tree carries what the one below it sends", "run", "https://jax-ml.github.io/scaling-book/gpus", "describe it in the cluster file: `[class.NAME.tree]` with unit_nodes, unit_leaves, units, spines and links_per_spine", ("GS-2",), False, False, False, "", (), (), False, (), "fat_tree"),
         ("scale.batch", "The batch on each GPU keeps it busy while the network works", "run", "https://jax-ml.github.io/scaling-book/gpus", "Raise `tokens_per_gpu` (micro-batch x sequence), accumulate gradients, or shard less.", ("GS-4",), False, False, False, "", (), (), False, (), "smallest_batch"),
     )),
-    "pair.bandwidth": (9683, 1534837433, (
+    "pair.bandwidth": (9715, 1534837433, (
         ("pair.path-mtu", "Packets of the interface's MTU pass undivided", "fleet", "ping(8) -M do; RFC 2923", "`preflight check --hosts` of both nodes, then the same test against a third.", (), True, False, False, "path-mtu", (), (), False, (), "path_mtu"),
         ("pair.pingpong", "RDMA messages pass both ways", "fleet", "rdma-core libibverbs/examples, ibv_rc_pingpong(1)", "`preflight check --hosts` of both nodes, then the same test against a third.", (), True, False, False, "pingpong", (), (), False, (), "pingpong"),
         ("pair.write-bw", "RDMA writes reach the line rate", "fleet", "linux-rdma/perftest; AzNHC and OCI multi-node checks (380 or 384 of 400 Gb/s)", "`preflight check --hosts` of both nodes, then the same test against a third.", ("PA-13", "NT-GDR-2"), True, False, False, "write-bw", (), (), False, (), "write_bw"),

@@ -14,8 +14,8 @@ from preflight.model import Finding, check, failed, passed, unknown, warned
 if TYPE_CHECKING:
     from preflight.facts.fabric import FabricFacts
     from preflight.facts.fabric_compare import Growth
-    from preflight.facts.ib_errors import Errors
-    from preflight.facts.ib_net import Link
+    from preflight.parsers.infiniband.ibnetdiscover import Link
+    from preflight.parsers.infiniband.ibqueryerrors import Errors
 
 _NVSENTINEL = "NVSentinel's defaults"
 _IBCHECKERRS = "rdma-core ibcheckerrs; 10 an hour"

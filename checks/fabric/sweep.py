@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from preflight import facts
+from preflight import parsers
 from preflight.cluster.fabric import FabricSite
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.facts.fabric import FabricFacts
-    from preflight.facts.ib_manager import Manager
+    from preflight.parsers.infiniband.sminfo_saquery import Manager
 
 DIAGS = "https://github.com/linux-rdma/rdma-core (infiniband-diags)"
 #: Names that one finding lists.
@@ -133,7 +133,7 @@ def manager(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
         )  # fmt: skip
         return
     if not master.is_master:
-        state = facts.ib_manager.STATES.get(master.state, f"in state {master.state}")
+        state = parsers.infiniband.sminfo_saquery.STATES.get(master.state, f"in state {master.state}")
         yield failed(f"the manager of this port is {state}, not master: {master.words}", found=state, expected="master",
                      evidence=keys)  # fmt: skip
         return
@@ -143,7 +143,7 @@ def manager(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
 
 
 def _beside(others: list[Manager]) -> str:
-    states = [facts.ib_manager.STATES.get(one.state, "?") for one in others]
+    states = [parsers.infiniband.sminfo_saquery.STATES.get(one.state, "?") for one in others]
     return f", and {len(others)} beside it: {', '.join(states)}" if others else ""
 
 
@@ -209,7 +209,7 @@ def sharp(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
         yield say(f"{told}; not in {listed(without)}", found=told, expected="all", evidence=keys).about("NT-SHP-1")
     else:
         yield passed(told, found=told, evidence=keys).about("NT-SHP-1")
-    services, wanted_service = swept.services, facts.ib_manager.AGGREGATION_SERVICE
+    services, wanted_service = swept.services, parsers.infiniband.sminfo_saquery.AGGREGATION_SERVICE
     if wanted_service in services:
         yield passed("the aggregation manager is registered", found=wanted_service,
                      evidence=[swept.services_key]).about("NT-SHP-2")  # fmt: skip

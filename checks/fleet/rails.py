@@ -14,9 +14,10 @@ from preflight.checks.fleet.values import compute
 from preflight.checks.rdma import ip_rails, ports
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
-from preflight.facts import NodeFacts, lldp, settings
+from preflight.facts import NodeFacts, settings
 from preflight.facts.rdma import ROOT, Port, natural
 from preflight.model import Finding, check
+from preflight.parsers.network import lldp
 
 #: Reads a value of one port; None where it has none.
 OfPort = Callable[[NodeFacts, Port], "str | None"]

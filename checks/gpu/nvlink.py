@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from preflight import facts
+from preflight import parsers
 from preflight.checks.applicability import PCI_BUS, no_gpu
 from preflight.checks.gpu.per_gpu import each_gpu
 from preflight.cluster import Site
@@ -216,22 +216,22 @@ def fabric_manager(node: NodeFacts, site: Site) -> Iterator[Finding]:
         return
     service = node.services.get(MANAGER)
     if service is None:
-        yield unknown(f"systemctl said nothing of {MANAGER}", evidence=[facts.services.SERVICES])
+        yield unknown(f"systemctl said nothing of {MANAGER}", evidence=[parsers.host.services.SERVICES])
         return
     if service.active != "active":
         state = service.active if service.known else "not installed"
         say = warned if _joined(node) else failed
         yield say(
             f"the fabric manager is {state}" + (", yet all GPUs joined the fabric" if say is warned else ""),
-            found=state, expected="active", evidence=[facts.services.SERVICES],
+            found=state, expected="active", evidence=[parsers.host.services.SERVICES],
         )  # fmt: skip
         return
-    yield passed("the fabric manager is active", evidence=[facts.services.SERVICES])
+    yield passed("the fabric manager is active", evidence=[parsers.host.services.SERVICES])
     version, driver = (
-        node.parsed(facts.services.FABRIC_MANAGER, facts.services.fabric_manager_version),
+        node.parsed(parsers.host.services.FABRIC_MANAGER, parsers.host.services.fabric_manager_version),
         node.gpu_health.driver,
     )
-    evidence = [facts.services.FABRIC_MANAGER, *node.gpu_health.evidence]
+    evidence = [parsers.host.services.FABRIC_MANAGER, *node.gpu_health.evidence]
     if version == driver:
         yield passed(f"fabric manager and driver are both {version}", evidence=evidence)
     else:
@@ -279,7 +279,9 @@ def imex(node: NodeFacts, site: Site) -> Iterator[Finding]:
     state = "not installed" if service is None or not service.known else service.active
     channel = node.evidence.exists(CHANNELS) and "channel0" in node.evidence.listing(CHANNELS)
     if state == "active" and channel:
-        yield passed("IMEX is active, channel0 is there", evidence=[facts.services.SERVICES, CHANNELS])
+        yield passed("IMEX is active, channel0 is there", evidence=[parsers.host.services.SERVICES, CHANNELS])
     else:
         told = f"IMEX is {state}, channel0 is {'there' if channel else 'missing'}"
-        yield warned(told, found=told, expected="active, with channel0", evidence=[facts.services.SERVICES, CHANNELS])
+        yield warned(
+            told, found=told, expected="active, with channel0", evidence=[parsers.host.services.SERVICES, CHANNELS]
+        )

@@ -15,7 +15,7 @@ from preflight.hardware import MESH
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.topo import Topology
+    from preflight.parsers.nvidia.topo_matrix import Topology
 
 SOURCE = "https://docs.nvidia.com/multi-node-nvlink-systems/ and the legend of `nvidia-smi topo -m`"
 

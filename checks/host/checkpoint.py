@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight import facts
+from preflight import parsers
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
@@ -41,13 +41,13 @@ def age(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield failed(f"the checkpoint directory {path.value} is not there", subject=path.value,
                      found="no such directory", expected=f"a directory ({path.source})", evidence=[key])  # fmt: skip
         return
-    latest = node.parsed(key, facts.checkpoint.newest)
+    latest = node.parsed(key, parsers.host.checkpoint.newest)
     if latest is None:
         yield warned(f"no checkpoint in {path.value}", subject=path.value, found="an empty directory",
                      expected="a checkpoint", evidence=[key])  # fmt: skip
         return
     try:
-        age_min = (facts.checkpoint.seconds(node.evidence.collected_at) - latest.changed_at_s) / 60
+        age_min = (parsers.host.checkpoint.seconds(node.evidence.collected_at) - latest.changed_at_s) / 60
     except ValueError as error:
         yield unknown(f"the time of collection cannot be read: {error}", evidence=[key])
         return

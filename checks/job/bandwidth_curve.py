@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from preflight import facts
+from preflight import parsers
 from preflight.checks.job.benchmark_scale import DECLARE, levels, short
 from preflight.checks.job.nccl_tests import PERFORMANCE, no_report, over, reports, size_of, so_far, text_of
 from preflight.cluster import Site
@@ -13,8 +13,8 @@ from preflight.facts import RunFacts
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.nccl_curve import Point
-    from preflight.facts.nccl_tests import Report
+    from preflight.parsers.nccl_tests.curve import Point
+    from preflight.parsers.nccl_tests.text import Report
 
 #: A collective of the smallest size over any fabric takes 10 to 100 us, over TCP some 100; a judgement.
 SLOW_FLOOR_US = 1000
@@ -51,7 +51,7 @@ def shape(run: RunFacts, site: Site) -> Iterator[Finding]:
     """
     yield from no_report(run)
     for key, name, report in reports(run):
-        points = facts.nccl_curve.curve(report.rows)
+        points = parsers.nccl_tests.curve.curve(report.rows)
         if len(points) < 3 or report.copies > 1 or report.nranks == 1:
             message = (
                 f"{name}: {len(points)} sizes are no curve" if report.copies == 1 else f"{name}: several runs in one"
@@ -66,7 +66,7 @@ def shape(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 def _alone(run: RunFacts, key: str, name: str, points: Sequence[Point]) -> Iterator[Finding]:
     """Judge a curve by itself."""
-    found = facts.nccl_curve.dips(points)
+    found = parsers.nccl_tests.curve.dips(points)
     if found:
         deepest = max(found, key=lambda dip: dip.share)
         yield warned(
@@ -79,7 +79,7 @@ def _alone(run: RunFacts, key: str, name: str, points: Sequence[Point]) -> Itera
             evidence=[key],
             quote=text_of(run, key, deepest.before.line, deepest.at.line),
         )
-    odd, floor = facts.nccl_curve.spikes(points), facts.nccl_curve.floor_us(points)
+    odd, floor = parsers.nccl_tests.curve.spikes(points), parsers.nccl_tests.curve.floor_us(points)
     if len(odd) >= 3:
         yield warned(
             f"{name}: {len(odd)} small messages take more than three times as long as the others: "
@@ -100,7 +100,7 @@ def _alone(run: RunFacts, key: str, name: str, points: Sequence[Point]) -> Itera
     if found or len(odd) >= 3 or (floor is not None and floor > SLOW_FLOOR_US):
         return
     said = f"floor {floor:.1f} us, " if floor is not None else ""
-    if (more := facts.nccl_curve.rises(points)) is None or more > 0.10:
+    if (more := parsers.nccl_tests.curve.rises(points)) is None or more > 0.10:
         end = f"still rises by {more:.0%} for the last doubling" if more is not None else "has too few sizes"
         message = f"{name}: {said}no dip, but the curve ends at {size_of(points[-1].bytes)} and {end}"
         yield unknown(message, subject=name, evidence=[key], fix="run again up to larger messages: -e 16G")
@@ -118,7 +118,7 @@ def _against(key: str, name: str, report: Report, points: Sequence[Point], site:
     if not alike or report.nranks is None:
         message = f"{name}: the good runs are of other collectives or numbers of ranks"
         return unknown(message, subject=name, evidence=[key], fix=f"add a run over {over(report)} to the baseline")
-    before = {point.bytes: point for point in facts.nccl_curve.curve(alike[-1].rows)}
+    before = {point.bytes: point for point in parsers.nccl_tests.curve.curve(alike[-1].rows)}
     pairs = [(before[point.bytes], point) for point in points if point.bytes in before]
     large = [(old, new) for old, new in pairs if new.bytes >= MIB and old.busbw > 0]
     if not large:
@@ -136,7 +136,7 @@ def _against(key: str, name: str, report: Report, points: Sequence[Point], site:
             expected=f"at least {AS_BEFORE:g} of {old.busbw:g} GB/s",
             evidence=[key],
         )
-    now, then = facts.nccl_curve.floor_us(points), facts.nccl_curve.floor_us(list(before.values()))
+    now, then = parsers.nccl_tests.curve.floor_us(points), parsers.nccl_tests.curve.floor_us(list(before.values()))
     if now is not None and then is not None and now > LATER * then:
         return warned(
             f"{name}: the smallest messages take {now:.1f} us, {then:.1f} in {source}",
@@ -178,7 +178,7 @@ def collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
     best: dict[str, tuple[str, str, Point, Report]] = {}
     broken: dict[str, str] = {}
     for key, name, report in reports(run):
-        points = facts.nccl_curve.curve(report.rows)
+        points = parsers.nccl_tests.curve.curve(report.rows)
         if report.collective and report.status == "failed":
             why = f"stopped: {report.failures[0].text[:120]}" if report.failures else so_far(report)
             broken[report.collective] = f"{name}: its run did not come to a good end: {why}"

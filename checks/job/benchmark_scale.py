@@ -10,7 +10,7 @@ from preflight.checks.job.nccl_tests import GIB, MIB, over, size_of
 from preflight.cluster import Site
 
 if TYPE_CHECKING:
-    from preflight.facts.nccl_tests import Report
+    from preflight.parsers.nccl_tests.text import Report
 
 DECLARE = "declare the job in the cluster file: [class.NAME.model] gpus = ..., then run nccl-tests over as many"
 

@@ -13,7 +13,7 @@ from preflight.facts.compatibility import GUIDE, OLDEST_DRIVER, driver_version, 
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.nccl_log import NcclLog
+    from preflight.parsers.nccl_log import NcclLog
 
 _VERSION = "set NCCL_DEBUG=INFO in the job: its first lines name both versions"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from preflight import facts
+from preflight import parsers
 from preflight.checks.job.benchmark_scale import short
 from preflight.checks.job.nccl_tests import GIB, MIB, no_report, over, reports, size_of, so_far, text_of
 from preflight.cluster import Site
@@ -18,7 +18,7 @@ from preflight.roofline.machine import Machine, gpu_named, machine_of, switches_
 from preflight.roofline.verdict import Judged, judge, proof
 
 if TYPE_CHECKING:
-    from preflight.facts.nccl_tests import Best, Report
+    from preflight.parsers.nccl_tests.text import Best, Report
 
 
 @check(
@@ -70,7 +70,7 @@ def _busbw(run: RunFacts, key: str, name: str, report: Report, site: Site) -> Fi
         message = f"{name}: {runs}: {moved}"
         return unknown(message, fix="under mpirun, build nccl-tests with MPI=1; else give -g the number of GPUs")
     nranks = report.nranks if report.groups == 1 else None
-    if wrong := facts.nccl_collective.contradictions(report.rows, report.collective, nranks):
+    if wrong := parsers.nccl_tests.collective.contradictions(report.rows, report.collective, nranks):
         return unknown(f"{name}: the columns contradict each other: {wrong[0]}", fix="look at the output itself")
     built = machine(report, site, run, key)
     roof = roofline(report.collective or "", built, report.nnodes or 1) if isinstance(built, Machine) else None
@@ -141,11 +141,11 @@ def _line(roof: Roofline) -> str:
 
 def _figures(report: Report, best: Best, roof: Roofline) -> str:
     """Say how long each of the largest sizes took, and how long it customarily takes."""
-    wanted = facts.nccl_collective.factor(roof.collective, roof.ranks)
+    wanted = parsers.nccl_tests.collective.factor(roof.collective, roof.ranks)
     if wanted is None:
         return ""
     said = [f"line {best.row.line} is the best; customary times for {roof.wire.name}:"]
-    for point in facts.nccl_curve.curve(report.rows)[-6:]:
+    for point in parsers.nccl_tests.curve.curve(report.rows)[-6:]:
         usual = roof.seconds(point.bytes, wanted) * 1e6
         said.append(f"{size_of(point.bytes)} in {point.time_us:g} us, customary {usual:.0f} us")
     return "\n".join(said)
@@ -224,7 +224,7 @@ def _causes_in_log(run: RunFacts, key: str) -> Iterator[str]:
     """Yield what the run's own log says of a slow transport; that beats any guess from a figure."""
     if (log := run.nccl_logs.get(key)) is None:
         return
-    if any(facts.nccl_log.is_tcp(network) for network in log.network_names):
+    if any(parsers.nccl_log.is_tcp(network) for network in log.network_names):
         yield "TCP sockets carry the traffic, as the log of this run shows (nccl.transport)"
     elif log.channels and all(channel.gpudirect is False for channel in log.channels):
         yield "no channel uses GPUDirect RDMA, as the log of this run shows (nccl.gpudirect-rdma)"

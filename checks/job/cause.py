@@ -12,7 +12,7 @@ from preflight.model import Finding, unknown
 
 if TYPE_CHECKING:
     from preflight.facts.nccl_cause import Cause, Said
-    from preflight.facts.nccl_log import NcclLog
+    from preflight.parsers.nccl_log import NcclLog
 
 #: Names in one message; characters of a record's key in a quote.
 _SHOWN, _KEY = 4, 80

@@ -11,7 +11,7 @@ from preflight.facts import RunFacts
 from preflight.model import Finding, check, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.nccl_log import NcclLog
+    from preflight.parsers.nccl_log import NcclLog
 
 USER_GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage"
 

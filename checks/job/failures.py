@@ -13,7 +13,7 @@ from preflight.facts import RunFacts
 from preflight.model import Finding, check, failed, passed, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.nccl_log import Failure, NcclLog
+    from preflight.parsers.nccl_log import Failure, NcclLog
 
 #: Failures of one log that are told one by one; those of a large job repeat each other.
 _TOLD = 5
@@ -26,7 +26,7 @@ _ELSEWHERE = ("ib_no_device_tcp_fallback", "ibverbs_missing", "gdr_disabled_capa
 @check(
     "nccl.failures",
     title="The log holds no failure of NCCL or of what it rests on",
-    source="signatures in preflight/facts/nccl_log/signatures.toml, each with its origin; NCCL 2.4 … 2.30",
+    source="signatures in preflight/parsers/nccl_log/signatures.toml, each with its origin; NCCL 2.4 … 2.30",
     fix="Cure the earliest first: later ones are often its echoes. `preflight check --hosts NODES --log FILE` "
     "finds its cause.",
     scope="run",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from preflight import facts
+from preflight import facts, parsers
 from preflight.checks.job.cause import Group, because, contradictions, fix, grouped, of_log, witness
 from preflight.checks.job.transport import ASK, TROUBLESHOOTING, cited, log_name, no_nccl, node_count
 from preflight.cluster import Site
@@ -15,7 +15,7 @@ from preflight.facts.nccl_gpudirect import Ability, ability, network_of
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.nccl_log import NcclLog, NetChannels
+    from preflight.parsers.nccl_log import NcclLog, NetChannels
 
 
 @check(
@@ -54,7 +54,7 @@ def _gpudirect(run: RunFacts, log: NcclLog, nodes: int | None, key: str) -> Iter
     channels = _telling(log)
     if nodes == 1:
         yield skipped(f"{name}: one node, no traffic between nodes", subject=name, evidence=[key])
-    elif not channels and log.network_names and all(facts.nccl_log.is_tcp(network) for network in log.network_names):
+    elif not channels and log.network_names and all(parsers.nccl_log.is_tcp(network) for network in log.network_names):
         yield skipped(f"{name}: TCP sockets have no GPUDirect RDMA (see nccl.transport)", subject=name, evidence=[key])
     elif not channels:
         yield unknown(f"{name}: no channel line shows whether GPUDirect RDMA is used", evidence=[key], fix=ASK)
@@ -67,7 +67,7 @@ def _gpudirect(run: RunFacts, log: NcclLog, nodes: int | None, key: str) -> Iter
 
 def _telling(log: NcclLog) -> list[NetChannels]:
     """Return the channels over RDMA whose lines tell whether they use GPUDirect; cut lines do not."""
-    return [one for one in log.channels if not facts.nccl_log.is_tcp(one.network) and one.gpudirect is not None]
+    return [one for one in log.channels if not parsers.nccl_log.is_tcp(one.network) and one.gpudirect is not None]
 
 
 def _staged(run: RunFacts, log: NcclLog, key: str) -> Iterator[Finding]:

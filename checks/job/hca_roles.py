@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from preflight import facts
+from preflight import parsers
 from preflight.checks.job.transport import ASK, no_nccl
 from preflight.cluster import Site
 from preflight.facts import RunFacts
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.nccl_log import Hca, NcclLog
+    from preflight.parsers.nccl_log import Hca, NcclLog
 
 ENV = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 
@@ -53,7 +53,7 @@ def _of_log(key: str, log: NcclLog, compute: tuple[str, ...] | None, aside: Mapp
     name = key.removeprefix("log:")
     at: dict[str, Any] = {"evidence": [key]}
     if not log.hcas:
-        if log.network_names and all(facts.nccl_log.is_tcp(network) for network in log.network_names):
+        if log.network_names and all(parsers.nccl_log.is_tcp(network) for network in log.network_names):
             yield skipped(f"{name}: TCP sockets use no HCA (see nccl.transport)", subject=name, **at)
         else:
             yield unknown(f"{name}: the log does not list the HCAs that NCCL took", fix=ASK, subject=name, **at)

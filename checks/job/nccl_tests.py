@@ -10,7 +10,7 @@ from preflight.facts import RunFacts
 from preflight.model import Finding, check, failed, passed, skipped, unknown
 
 if TYPE_CHECKING:
-    from preflight.facts.nccl_tests import Report
+    from preflight.parsers.nccl_tests.text import Report
 
 PERFORMANCE = "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md"
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from preflight import facts
+from preflight import parsers
 from preflight.checks.job.transport import ASK, no_nccl, node_count
 from preflight.cluster import Site
 from preflight.facts import RunFacts
 from preflight.model import Finding, check, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.nccl_log import NcclLog
+    from preflight.parsers.nccl_log import NcclLog
 
 ENV = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 
@@ -47,7 +47,7 @@ def _rails(log: NcclLog, nodes: int | None, key: str) -> Finding:
     name, found = key.removeprefix("log:"), log.rails
     if nodes == 1:
         return skipped(f"{name}: one node, no traffic between nodes", subject=name, evidence=[key])
-    if log.network_names and all(facts.nccl_log.is_tcp(network) for network in log.network_names):
+    if log.network_names and all(parsers.nccl_log.is_tcp(network) for network in log.network_names):
         return skipped(f"{name}: TCP sockets know no rails (see nccl.transport)", subject=name, evidence=[key])
     if found is None:
         return unknown(

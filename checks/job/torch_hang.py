@@ -6,15 +6,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from preflight import facts
+from preflight import parsers
 from preflight.cluster import Site
 from preflight.facts import RunFacts
-from preflight.facts.torch_trace import messages
 from preflight.model import Finding, check, failed, passed, unknown, warned
+from preflight.parsers.torch import messages
 
 if TYPE_CHECKING:
-    from preflight.facts.torch_trace.hang import Hang
-    from preflight.facts.torch_trace.messages import Stall
+    from preflight.parsers.torch.hang import Hang
+    from preflight.parsers.torch.messages import Stall
 
 RECORDER = "https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html"
 BACKENDS = "https://docs.pytorch.org/docs/stable/distributed.html#which-backend-to-use"
@@ -109,12 +109,12 @@ def hang(run: RunFacts, site: Site) -> Iterator[Finding]:
     writes dumps on a time-out, unless the job asks for one.
     """
     for key, why in run.refused.items():
-        yield unknown(f"{key.removeprefix('log:')}: {why}", evidence=[key], fix=facts.torch_trace.plain_pickle.CONVERT)
+        yield unknown(f"{key.removeprefix('log:')}: {why}", evidence=[key], fix=parsers.torch.safe_pickle.CONVERT)
     if run.recordings:
         yield from _of_recordings(run)
     for key, told in run.watchdogs.items():
         if not run.recordings:
-            for one in facts.torch_trace.hang.of_watchdog(told, _size(run, key)):
+            for one in parsers.torch.hang.of_watchdog(told, _size(run, key)):
                 yield from _finding(one, [key], key.removeprefix("log:"), _lines(told, one))
 
 
@@ -124,7 +124,7 @@ def _size(run: RunFacts, key: str) -> int | None:
     return log.nranks if log is not None else None
 
 
-def _lines(told: facts.torch_trace.watchdog.Watchdog, one: Hang) -> str:
+def _lines(told: parsers.torch.watchdog.Watchdog, one: Hang) -> str:
     """Quote who said what, first the ranks that are behind."""
     progress = [p for p in told.progress if p.group == one.group] or []
     first = sorted(progress, key=lambda p: (p.rank not in one.behind, p.line))
@@ -143,10 +143,10 @@ def _of_recordings(run: RunFacts) -> Iterator[Finding]:
             rank = -unnamed
         keys[rank] = key
     recordings = {rank: run.recordings[key] for rank, key in keys.items()}
-    found = facts.torch_trace.hang.of_recordings(recordings)
+    found = parsers.torch.hang.of_recordings(recordings)
     for one in found:
         yield from _finding(one, list(keys.values()), _DUMPS, "")
-    stall = facts.torch_trace.messages.of_recordings(recordings)
+    stall = parsers.torch.messages.of_recordings(recordings)
     if stall:
         busy = {rank: f"collective {one.seq} ({one.op})" for one in found for rank in one.waiting}
         yield _stalled(stall, busy, list(keys.values()))

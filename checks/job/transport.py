@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from preflight import facts
+from preflight import facts, parsers
 from preflight.checks.job.cause import Group, because, contradictions, fix, grouped, named, of_log, witness
 from preflight.cluster import Site
 from preflight.facts import RunFacts
@@ -13,7 +13,7 @@ from preflight.model import Finding, check, failed, passed, skipped, unknown, wa
 
 if TYPE_CHECKING:
     from preflight.facts.nccl_cause import Said
-    from preflight.facts.nccl_log import Line, NcclLog
+    from preflight.parsers.nccl_log import Line, NcclLog
 
 TROUBLESHOOTING = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
 PERFORMANCE = "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md"
@@ -93,7 +93,7 @@ def transport(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 def _over_tcp(log: NcclLog, nodes: int | None) -> bool:
     """Tell whether TCP carries traffic between nodes; False also where nothing says that there are several."""
-    tcp = any(facts.nccl_log.is_tcp(network) for network in log.network_names)
+    tcp = any(parsers.nccl_log.is_tcp(network) for network in log.network_names)
     tcp = tcp or any(said.falls_back for said in of_log(log))
     return tcp and nodes != 1 and (nodes is not None or bool(log.channels))
 
@@ -104,7 +104,7 @@ def _transport(log: NcclLog, nodes: int | None, key: str) -> Finding:
         return _one_node(log, key)
     if not networks:
         return unknown(f"{name}: no line says which network is used", evidence=[key], fix=ASK)
-    if any(facts.nccl_log.is_tcp(network) for network in networks):
+    if any(parsers.nccl_log.is_tcp(network) for network in networks):
         return unknown(
             f"{name}: NCCL chose TCP sockets, and nothing says whether the run had several nodes",
             evidence=[key],
@@ -145,7 +145,9 @@ def _one_node(log: NcclLog, key: str) -> Finding:
 def _decisive(log: NcclLog, *, tcp: bool = True) -> Line | None:
     """Return the first line that shows TCP (or else the first network) in use."""
     said = [(c.network, c.first) for c in log.channels] or [(use.name, use.first) for use in log.networks]
-    return next((line for network, line in said if facts.nccl_log.is_tcp(network) is tcp), said[0][1] if said else None)
+    return next(
+        (line for network, line in said if parsers.nccl_log.is_tcp(network) is tcp), said[0][1] if said else None
+    )
 
 
 def _fallback(run: RunFacts, log: NcclLog, nodes: int | None, site: Site, key: str) -> Iterator[Finding]:
@@ -175,7 +177,7 @@ def _fallback(run: RunFacts, log: NcclLog, nodes: int | None, site: Site, key: s
 def _whose(log: NcclLog, group: Group, others: list[Said], nodes: int | None, *, apart: bool) -> str:
     """Name the traffic that TCP carries: that of all nodes, or of those hosts that differ, with its share of lines."""
     total = sum(channel.count for channel in log.channels)
-    tcp = sum(channel.count for channel in log.channels if facts.nccl_log.is_tcp(channel.network))
+    tcp = sum(channel.count for channel in log.channels if parsers.nccl_log.is_tcp(channel.network))
     share = f" on {tcp} of {total} channels" if tcp < total else ""
     if not others:
         return (f"the traffic of {group.named}" if apart else _traffic(nodes)) + share

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from preflight import facts
+from preflight import parsers
 from preflight.checks.applicability import RDMA_CLASS, no_gpu
 from preflight.checks.nccl.settings_scope import as_set, place, unread
 from preflight.cluster import Site
@@ -59,7 +59,7 @@ def mnnvl(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def _imex(node: NodeFacts, setting: Setting) -> Finding:
-    keys = [setting.source, facts.services.SERVICES]
+    keys = [setting.source, parsers.host.services.SERVICES]
     service = node.services.get("nvidia-imex.service")
     if service is not None and service.active == "active":
         return passed(f"{setting.text}: the fabric spans nodes and IMEX is active", subject=setting.name, evidence=keys)

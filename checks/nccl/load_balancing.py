@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from preflight import facts
+from preflight import parsers
 from preflight.checks.applicability import RDMA_CLASS, efa_only, no_rdma
 from preflight.checks.job.transport import ASK, no_nccl
 from preflight.checks.nccl.fabric_fit import GUIDE
@@ -17,7 +17,7 @@ from preflight.lean import dataclass, replace
 from preflight.model import Finding, check, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.nccl_log import NcclLog
+    from preflight.parsers.nccl_log import NcclLog
 
 VARIABLES = _ADAPTIVE, _PAIRS, _LEVEL = "NCCL_IB_ADAPTIVE_ROUTING", "NCCL_IB_QPS_PER_CONNECTION", "NCCL_IB_SL"
 
@@ -171,7 +171,7 @@ def _of_log(log: NcclLog, key: str, site: Site) -> Finding:
 
     if log.nnodes == 1:
         return skipped("one node, no traffic between nodes", evidence=[key])
-    if log.network_names and all(facts.nccl_log.is_tcp(network) for network in log.network_names):
+    if log.network_names and all(parsers.nccl_log.is_tcp(network) for network in log.network_names):
         return skipped("TCP has no queue pairs (see nccl.transport)", evidence=[key])
     if site.load_balancing.value == "one-path":
         return skipped(f"there is one path between two ports ({site.load_balancing.source})", evidence=[key])

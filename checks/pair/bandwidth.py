@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from preflight import facts
+from preflight import parsers
 from preflight.checks.pair.endpoints import Half, each, each_finished
 from preflight.checks.pair.path_mtu import path_mtu as path_judged
 from preflight.cluster import Site
@@ -32,7 +32,7 @@ Sites = Mapping[str, Site]
 
 
 def _bandwidth(server: Half, client: Half) -> Iterator[Finding]:
-    found = client.facts.parsed(client.key, facts.perftest.parse_bandwidth)
+    found = client.facts.parsed(client.key, parsers.network.perftest.parse_bandwidth)
     measured = f"{found.average_gbps:.4g} Gb/s"
     details = _details(client, f"{measured}, {found.messages} messages of {found.size} bytes")
     floor = client.said.get("at_least_gbps")
@@ -66,7 +66,7 @@ def _bandwidth(server: Half, client: Half) -> Iterator[Finding]:
 
 
 def _latency(server: Half, client: Half) -> Iterator[Finding]:
-    found = client.facts.parsed(client.key, facts.perftest.parse_latency)
+    found = client.facts.parsed(client.key, parsers.network.perftest.parse_latency)
     measured = f"{found.typical_us:.4g} µs (median)"
     details = _details(client, f"{measured}, {found.messages} messages of {found.size} bytes")
     if any(half.said.get("software") for half in (server, client)):
@@ -91,7 +91,7 @@ def _latency(server: Half, client: Half) -> Iterator[Finding]:
 
 
 def _pingpong(server: Half, client: Half) -> Iterator[Finding]:
-    found = client.facts.parsed(client.key, facts.perftest.parse_pingpong)
+    found = client.facts.parsed(client.key, parsers.network.perftest.parse_pingpong)
     said = f"{found.messages} messages went to {server.node} and back"
     yield passed(said, **_details(client, f"{found.round_trip_us:g} µs each"))
 

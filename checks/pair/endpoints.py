@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from preflight import facts
+from preflight import parsers
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
 from preflight.lean import dataclass, replace
@@ -137,19 +137,19 @@ def hindrance(server: Half, client: Half) -> Finding | None:
 
 def _hindrance(server: Half, client: Half, keys: list[str]) -> Finding:
     for half in (server, client):
-        cause = facts.perftest.cause(half.text)
-        if cause and cause not in (facts.perftest.Cause.CONNECT, facts.perftest.Cause.QUEUE):
+        cause = parsers.network.perftest.cause(half.text)
+        if cause and cause not in (parsers.network.perftest.Cause.CONNECT, parsers.network.perftest.Cause.QUEUE):
             return _caused(cause, half, server, client)
     if empty := [half for half in (server, client) if half.said.get("gid_index") is not None and _no_address(half)]:
-        return _caused(facts.perftest.Cause.GID, empty[0], server, client)
-    causes = {facts.perftest.cause(half.text) for half in (server, client)}
-    met = any(facts.perftest.connected(half.text) for half in (server, client))
-    if facts.perftest.Cause.QUEUE in causes:
-        return _caused(facts.perftest.Cause.QUEUE, client, server, client)
+        return _caused(parsers.network.perftest.Cause.GID, empty[0], server, client)
+    causes = {parsers.network.perftest.cause(half.text) for half in (server, client)}
+    met = any(parsers.network.perftest.connected(half.text) for half in (server, client))
+    if parsers.network.perftest.Cause.QUEUE in causes:
+        return _caused(parsers.network.perftest.Cause.QUEUE, client, server, client)
     if client.status == "timeout" and met:
-        return _caused(facts.perftest.Cause.PATH, client, server, client)
-    if facts.perftest.Cause.CONNECT in causes or (client.status == "timeout" and server.status == "timeout"):
-        return _caused(facts.perftest.Cause.CONNECT, client, server, client)
+        return _caused(parsers.network.perftest.Cause.PATH, client, server, client)
+    if parsers.network.perftest.Cause.CONNECT in causes or (client.status == "timeout" and server.status == "timeout"):
+        return _caused(parsers.network.perftest.Cause.CONNECT, client, server, client)
     record = client.facts.evidence.record(client.key)
     last = next((line.strip() for line in reversed(client.text.splitlines()) if line.strip()), "")
     why = record.describe() or f"exit status {record.rc}" + (f": {last[:160]}" if last else "")
@@ -160,33 +160,33 @@ def _no_address(half: Half) -> bool:
     return not half.said.get("gid") or str(half.said["gid"]).startswith(":: ")
 
 
-def _caused(cause: facts.perftest.Cause, half: Half, server: Half, client: Half) -> Finding:
+def _caused(cause: parsers.network.perftest.Cause, half: Half, server: Half, client: Half) -> Finding:
     """Say what the cause is, and what to do."""
     said, keys = half.said, [half.key]
     device, address, port = said.get("device"), server.said.get("address"), server.said.get("port")
-    if cause is facts.perftest.Cause.GID:
+    if cause is parsers.network.perftest.Cause.GID:
         rows = "; ".join(f"{one.node} {one.said.get('gid_index')}: {one.said.get('gid') or 'no such row, or empty'}"
                          for one in (server, client))  # fmt: skip
         return failed(f"the GID index does not fit: {rows}", subject=str(device), evidence=keys,
                       expected="on both sides a RoCE v2 row of an IP address, of one version",
                       fix="leave --gid-index out, or take the index of `show_gids` (RoCE v2, IPv4)")  # fmt: skip
-    if cause is facts.perftest.Cause.MEMORY:
+    if cause is parsers.network.perftest.Cause.MEMORY:
         try:
             limit = f"{half.facts.memlock_bytes / 1024:g} KiB of locked memory allowed"
         except EvidenceError:
             limit = "its limit of locked memory is not known"
         fix = "ulimit -l unlimited: LimitMEMLOCK=infinity for sshd and slurmd; see host.memlock"
         return failed(f"{half.node} cannot register memory with {device}: {limit}", evidence=keys, fix=fix)
-    if cause is facts.perftest.Cause.DEVICE:
+    if cause is parsers.network.perftest.Cause.DEVICE:
         fix = "see rdma.device-nodes: /dev/infiniband/uverbsN missing or not readable; or `rdma link`"
         return failed(f"{half.node} cannot open {device}", subject=str(device), evidence=keys, fix=fix)
-    if cause is facts.perftest.Cause.PORT:
+    if cause is parsers.network.perftest.Cause.PORT:
         return unknown(f"TCP port {port} is in use on {server.node}", evidence=keys, fix="give another one: --port")
-    if cause is facts.perftest.Cause.CONNECT:
+    if cause is parsers.network.perftest.Cause.CONNECT:
         fix = f"`ip route get {address}` on {client.node}; a firewall on {server.node}; or --port"
         return failed(f"{client.node} gets no TCP connection to {address} port {port} on {server.node}",
                       evidence=[client.key, server.key], fix=fix)  # fmt: skip
-    if cause is facts.perftest.Cause.QUEUE:
+    if cause is parsers.network.perftest.Cause.QUEUE:
         return failed(f"the queue pairs could not be connected: {client.node} does not reach the GID of {server.node}",
                       found=f"{client.said.get('gid')} to {server.said.get('gid')}", evidence=[client.key, server.key],
                       fix="`rdma link`, `ip neigh`; the same GID type, IP version and partition on both")  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from preflight import facts
+from preflight import parsers
 from preflight.checks.pair.endpoints import Half
 from preflight.evidence import EvidenceError
 from preflight.lean import replace
@@ -39,7 +39,7 @@ def _way(half: Half, other: Half) -> Finding | None:
     mtu = half.said.get("interface_mtu")
     if not isinstance(sizes, dict) or not sizes or not isinstance(mtu, int):
         raise EvidenceError("pair:path-mtu", f"{half.node} has asked for no size")
-    asked: dict[int, facts.ping.Ping] = {}
+    asked: dict[int, parsers.network.ping.Ping] = {}
     for size, key in sizes.items():
         record = half.facts.evidence.record(key)
         if record.status == "missing":
@@ -48,7 +48,7 @@ def _way(half: Half, other: Half) -> Finding | None:
         if not record.ok:
             raise EvidenceError(key, record.describe())
         try:
-            asked[int(size)] = facts.ping.parse(f"{record.out}\n{record.err}")
+            asked[int(size)] = parsers.network.ping.parse(f"{record.out}\n{record.err}")
         except ValueError as error:
             raise EvidenceError(key, f"cannot be read: {error}") from None
     passing = max((size for size, one in asked.items() if one.passes), default=None)

@@ -10,9 +10,10 @@ from preflight.checks.applicability import efa_only, no_rdma
 from preflight.checks.rdma.per_port import judged_ports, saying, some
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
-from preflight.facts import NodeFacts, optics
+from preflight.facts import NodeFacts
 from preflight.facts.rdma import ROOT, Port, is_virtual_function
 from preflight.model import Finding, check, passed, skipped, unknown
+from preflight.parsers.network import ethtool_module
 
 MLXLINK = "https://docs.nvidia.com/networking/display/mftv4310/mlxlink+Utility"
 
@@ -57,8 +58,8 @@ def _netdev(port: Port) -> str:
     return port.netdev
 
 
-def _mlxlink(node: NodeFacts, port: Port) -> optics.Link:
-    return node.parsed(f"cmd:mlxlink -d {port.device} -m -c", optics.parse_mlxlink)
+def _mlxlink(node: NodeFacts, port: Port) -> ethtool_module.Link:
+    return node.parsed(f"cmd:mlxlink -d {port.device} -m -c", ethtool_module.parse_mlxlink)
 
 
 @check(
@@ -95,7 +96,7 @@ def module(node: NodeFacts, site: Site) -> Iterator[Finding]:
         try:
             if port.roce:
                 key = f"cmd:ethtool -m {_netdev(port)}"
-                found = node.parsed(key, optics.parse_module)
+                found = node.parsed(key, ethtool_module.parse_module)
                 temperature = found.temperature_c if found.measures else None
                 complaint = _flagged(port, found, key, warn, fail)
             else:
@@ -117,7 +118,7 @@ def module(node: NodeFacts, site: Site) -> Iterator[Finding]:
                      found=f"at most {max(hottest):.0f} degrees C" if hottest else None, evidence=keys[:3])  # fmt: skip
 
 
-def _flagged(port: Port, found: optics.Module, key: str, warn: _Say, fail: _Say) -> Finding | None:
+def _flagged(port: Port, found: ethtool_module.Module, key: str, warn: _Say, fail: _Say) -> Finding | None:
     if not found.flags:
         return None
     real = [flag for flag in found.flags if flag.level == "alarm" and flag.now]
@@ -135,7 +136,7 @@ def _flagged(port: Port, found: optics.Module, key: str, warn: _Say, fail: _Say)
     )
 
 
-def _too_hot(port: Port, link: optics.Link, key: str, fail: _Say) -> Finding | None:
+def _too_hot(port: Port, link: ethtool_module.Link, key: str, fail: _Say) -> Finding | None:
     if link.temperature_c is None or link.limits_c is None or link.temperature_c <= link.limits_c[1]:
         return None
     return fail(
@@ -180,7 +181,7 @@ def fec(node: NodeFacts, site: Site) -> Iterator[Finding]:
         try:
             if port.roce:
                 key = f"cmd:ethtool --show-fec {_netdev(port)}"
-                active[port] = node.parsed(key, optics.parse_fec), key
+                active[port] = node.parsed(key, ethtool_module.parse_fec), key
             else:
                 key = f"cmd:mlxlink -d {port.device} -m -c"
                 active[port] = _mlxlink(node, port).fec or "not told", key

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from preflight import facts
+from preflight import facts, parsers
 from preflight.checks.applicability import compute_roles, efa_only, no_rdma
 from preflight.checks.fleet import yardstick
 from preflight.checks.fleet.comparison import missed
@@ -15,10 +15,10 @@ from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
 from preflight.facts.fleet import QUORUM
-from preflight.facts.lldp import LLDP, Neighbour
 from preflight.facts.rdma import Port
 from preflight.lean import replace
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+from preflight.parsers.network.lldp import LLDP, Neighbour
 
 _DCBX = "IEEE 802.1Qaz-2011 (DCBX), 802.1AB (LLDP)"
 
@@ -44,7 +44,7 @@ def _neighbours(node: NodeFacts, site: Site) -> tuple[dict[Port, Neighbour], Fin
         if record.status == "missing" or "unable to connect to socket" in record.err:
             said = "no LLDP daemon runs here (lldpd), so nobody hears what the switches say"
             return {}, skipped(said, evidence=[LLDP]).about()  # of the switch nothing is known
-        heard = node.parsed(LLDP, facts.lldp.parse)
+        heard = node.parsed(LLDP, parsers.network.lldp.parse)
     except EvidenceError as error:
         return {}, unknown(
             f"the neighbours could not be read: {error.why}", evidence=[LLDP], fix="run as root or with --sudo"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from preflight.cluster.gate import Gate
     from preflight.cluster.site import Expected, Roles, Site
     from preflight.facts import NodeFacts
-    from preflight.facts.nccl_report import Report
+    from preflight.parsers.nccl_tests.model import Report
 
 
 @dataclass(frozen=True)

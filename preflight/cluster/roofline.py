@@ -10,8 +10,8 @@ from preflight.cluster import schema
 from preflight.lean import dataclass
 
 if TYPE_CHECKING:
-    from preflight.facts.nccl_report import Report
     from preflight.hardware import Part
+    from preflight.parsers.nccl_tests.model import Report
 
 
 @dataclass(frozen=True)
@@ -100,13 +100,13 @@ def baseline(reader: schema.Reader, name: str, file: str | None, path: str) -> t
     """Read the nccl-tests output of a good run, which lies beside the cluster file; notes mistakes."""
     if file is None:
         return ()
-    from preflight.facts import nccl_tests
+    from preflight.parsers.nccl_tests import text
 
     where, key = Path(path).parent / file, ("class", name, "baseline")
     try:
         if where.exists() and not where.is_file():
             raise OSError(0, "it is no regular file")
-        found = nccl_tests.parse(bounded.content(where, bounded.BY_HAND).decode("utf-8", "replace"))
+        found = text.parse(bounded.content(where, bounded.BY_HAND).decode("utf-8", "replace"))
     except OSError as error:
         reader.mistake(key, f"{where} cannot be read: {error.strerror}", "correct the path")
         return ()

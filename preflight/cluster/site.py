@@ -16,7 +16,7 @@ from preflight.hardware import Part
 from preflight.lean import dataclass, replace
 
 if TYPE_CHECKING:
-    from preflight.facts.nccl_report import Report
+    from preflight.parsers.nccl_tests.model import Report
 
 
 #: How roles are known where neither the cluster file nor NCCL_IB_HCA tells them.

@@ -11,10 +11,11 @@ from functools import cached_property
 from typing import TypeVar
 
 from preflight.evidence import EvidenceError
-from preflight.facts import fabric_compare, fabric_graph, ib_errors, ib_links, ib_manager, ib_net, ib_traffic
+from preflight.facts import fabric_compare, fabric_graph
 from preflight.facts.node import NodeFacts
 from preflight.facts.rdma import ROOT, Port
 from preflight.lean import regex
+from preflight.parsers.infiniband import iblinkinfo, ibnetdiscover, ibqueryerrors, ibqueryerrors_data, sminfo_saquery
 
 T = TypeVar("T")
 
@@ -50,9 +51,9 @@ class FabricFacts:
             raise EvidenceError(key, f"cannot be read: {error}") from None
 
     @cached_property
-    def net(self) -> ib_net.Net:
+    def net(self) -> ibnetdiscover.Net:
         """Switches, HCAs and links; raises EvidenceError if nothing was seen beyond the node's own port."""
-        net = self._parsed(self.net_key, ib_net.parse)
+        net = self._parsed(self.net_key, ibnetdiscover.parse)
         if not net.links:
             raise EvidenceError(self.net_key, "shows no link: the port that was swept from sees nobody")
         return net
@@ -63,29 +64,29 @@ class FabricFacts:
         return fabric_graph.Graph(self.net)
 
     @cached_property
-    def port_states(self) -> tuple[ib_links.PortState, ...]:
+    def port_states(self) -> tuple[iblinkinfo.PortState, ...]:
         """The state of every port."""
-        return self._parsed(self.links_key, ib_links.parse)
+        return self._parsed(self.links_key, iblinkinfo.parse)
 
     @cached_property
-    def errors(self) -> ib_errors.Errors:
+    def errors(self) -> ibqueryerrors.Errors:
         """The error counters of every port."""
-        return self._parsed(self.errors_key, ib_errors.parse, allow_rc=(0, 1))  # 1: there are errors
+        return self._parsed(self.errors_key, ibqueryerrors.parse, allow_rc=(0, 1))  # 1: there are errors
 
     @cached_property
-    def window(self) -> tuple[ib_errors.Errors, ib_errors.Errors, float] | None:
+    def window(self) -> tuple[ibqueryerrors.Errors, ibqueryerrors.Errors, float] | None:
         """The counters at both ends of a window, and its hours; None if they were read once. Raises EvidenceError."""
         if self.evidence.whole(self.errors_key).again is None:
             return None
-        latest, seconds = self._second(self.errors_key, ib_errors.parse)
+        latest, seconds = self._second(self.errors_key, ibqueryerrors.parse)
         return self.errors, latest, seconds / 3600
 
     @cached_property
-    def rates(self) -> Mapping[ib_net.End, ib_traffic.Rate]:
+    def rates(self) -> Mapping[ibnetdiscover.End, ibqueryerrors_data.Rate]:
         """What each port of a switch carried in a window; raises EvidenceError, also where there was none."""
-        before = self._parsed(self.traffic_key, ib_traffic.parse)
-        after, seconds = self._second(self.traffic_key, ib_traffic.parse)
-        return ib_traffic.rates(before, after, seconds)
+        before = self._parsed(self.traffic_key, ibqueryerrors_data.parse)
+        after, seconds = self._second(self.traffic_key, ibqueryerrors_data.parse)
+        return ibqueryerrors_data.rates(before, after, seconds)
 
     def _second(self, key: str, parse: Callable[[str], T]) -> tuple[T, float]:
         """Return the second reading of a record, and the seconds between the two; raises EvidenceError."""
@@ -105,7 +106,7 @@ class FabricFacts:
     @cached_property
     def services(self) -> tuple[str, ...]:
         """Names of the services that are registered with the subnet manager."""
-        return self._parsed(self.services_key, ib_manager.parse_services)
+        return self._parsed(self.services_key, sminfo_saquery.parse_services)
 
     @cached_property
     def slow_links(self) -> tuple[fabric_compare.Slow, ...]:
@@ -115,12 +116,12 @@ class FabricFacts:
     # --- whether it is all of it ---
 
     @cached_property
-    def lost(self) -> Mapping[str, ib_manager.Lost]:
+    def lost(self) -> Mapping[str, sminfo_saquery.Lost]:
         """The queries that got no answer, by the record whose tool sent them."""
         found = {}
         for key in (self.net_key, self.links_key, self.errors_key):
             try:
-                lost = ib_manager.lost(self.evidence.whole(key).err)
+                lost = sminfo_saquery.lost(self.evidence.whole(key).err)
             except EvidenceError:
                 continue
             if lost and (
@@ -154,17 +155,17 @@ class FabricFacts:
     # --- who manages it ---
 
     @cached_property
-    def master(self) -> ib_manager.Manager | None:
+    def master(self) -> sminfo_saquery.Manager | None:
         """The manager that answers this node; None if it was asked and none did."""
-        return self._parsed(self.master_key, ib_manager.parse_sminfo, allow_rc=(0, 255))
+        return self._parsed(self.master_key, sminfo_saquery.parse_sminfo, allow_rc=(0, 255))
 
     @cached_property
-    def managers(self) -> Mapping[int, ib_manager.Manager | None]:
+    def managers(self) -> Mapping[int, sminfo_saquery.Manager | None]:
         """What each port that runs a subnet manager says of itself, by LID; None: it did not answer."""
-        found: dict[int, ib_manager.Manager | None] = {}
+        found: dict[int, sminfo_saquery.Manager | None] = {}
         for key in sorted(self.evidence.records):
             if key.startswith(f"{self.master_key} ") and (lid := key[len(self.master_key) + 1 :]).isdecimal():
-                found[int(lid)] = self._parsed(key, ib_manager.parse_sminfo, allow_rc=(0, 255))
+                found[int(lid)] = self._parsed(key, sminfo_saquery.parse_sminfo, allow_rc=(0, 255))
         self.evidence.text(self.managers_key)  # raises unless the list is whole: one that is not on it may be a master
         if not found:
             raise EvidenceError(self.managers_key, "lists no port that runs a subnet manager")
@@ -178,7 +179,7 @@ class FabricFacts:
             end = None
         return self.net.devices[end[0]].label if end else f"0x{port_guid}"
 
-    def states_of(self, link: ib_net.Link) -> tuple[ib_links.PortState, ...]:
+    def states_of(self, link: ibnetdiscover.Link) -> tuple[iblinkinfo.PortState, ...]:
         """Return the states of a link's ports, as far as they were read."""
         try:
             states = self._states
@@ -187,7 +188,7 @@ class FabricFacts:
         return tuple(states[end] for end in link.ends if end in states)
 
     @cached_property
-    def _states(self) -> Mapping[ib_net.End, ib_links.PortState]:
+    def _states(self) -> Mapping[ibnetdiscover.End, iblinkinfo.PortState]:
         named = ((self.net.end_of(one.guid, one.number), one) for one in self.port_states)
         return {end: one for end, one in named if end}
 

@@ -6,9 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
 from preflight.facts.fleet import settles
-from preflight.facts.ib_errors import FULL, Errors
-from preflight.facts.ib_net import Device, End, Link, Net
 from preflight.lean import dataclass
+from preflight.parsers.infiniband.ibnetdiscover import Device, End, Link, Net
+from preflight.parsers.infiniband.ibqueryerrors import FULL, Errors
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from preflight.facts.fabric_graph import Graph, Leaf
-from preflight.facts.ib_net import End
-from preflight.facts.ib_traffic import Rate
 from preflight.lean import dataclass
+from preflight.parsers.infiniband.ibnetdiscover import End
+from preflight.parsers.infiniband.ibqueryerrors_data import Rate
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 
 from preflight.evidence import EvidenceError, decode
-from preflight.facts import ib_errors, ib_net
 from preflight.facts.fabric import sweeps
 from preflight.facts.node import NodeFacts
 from preflight.lean import dataclass
+from preflight.parsers.infiniband import ibnetdiscover, ibqueryerrors
 
 
 @dataclass(frozen=True)
@@ -16,15 +16,15 @@ class Reference:
     """What the fabric was."""
 
     path: str
-    net: ib_net.Net
-    errors: ib_errors.Errors | None = None  # None: a text of ibnetdiscover holds no counters
+    net: ibnetdiscover.Net
+    errors: ibqueryerrors.Errors | None = None  # None: a text of ibnetdiscover holds no counters
     at: str = ""  # when it was swept, ISO 8601; empty: not told
 
 
 def read(raw: bytes, path: str) -> Reference:
     """Read a reference; ``path`` is what to call it. Raises ValueError with what is wrong with it."""
     if not raw.lstrip().startswith(b"{"):
-        return Reference(path, _whole(ib_net.parse(raw.decode("utf-8", "backslashreplace")), ""))
+        return Reference(path, _whole(ibnetdiscover.parse(raw.decode("utf-8", "backslashreplace")), ""))
     evidence = decode(raw, path)
     found = next(sweeps([NodeFacts(evidence)], lambda node: ()), None)
     if found is None:
@@ -40,7 +40,7 @@ def read(raw: bytes, path: str) -> Reference:
     return Reference(path, net, errors, evidence.collected_at)
 
 
-def _whole(net: ib_net.Net, partial: str) -> ib_net.Net:
+def _whole(net: ibnetdiscover.Net, partial: str) -> ibnetdiscover.Net:
     if partial or not net.links or any(link.seen_by == 1 for link in net.links):
         raise ValueError(f"is not whole, so that nothing can be missed by it: {partial or 'links lack an end'}")
     return net

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from preflight.evidence import Evidence, EvidenceError
-from preflight.facts import nvlink
 from preflight.facts.gpu_model import NOT_REPORTED, GpuHealth, Health
 from preflight.lean import replace
+from preflight.parsers.nvidia import nvlink_status
 
 
 def health(evidence: Evidence) -> Health:
@@ -40,15 +40,15 @@ def _health(evidence: Evidence) -> Health:
 def _with_links(found: Health, evidence: Evidence) -> Health:
     """Fill in the NVLinks from ``nvidia-smi nvlink -s``, for GPUs of which NVML did not tell them."""
     try:
-        links = nvlink.parse(evidence.text(nvlink.NVLINK))
+        links = nvlink_status.parse(evidence.text(nvlink_status.NVLINK))
     except (EvidenceError, ValueError) as error:
         words = dict.fromkeys(("links", "link_gbytes_s"), str(error)[:200])
         return replace(found, gpus=tuple(replace(gpu, absent={**words, **gpu.absent}) for gpu in found.gpus))
     gpus = tuple(_linked(gpu, links.get(gpu.uuid)) for gpu in found.gpus)
-    return replace(found, gpus=gpus, evidence=(*found.evidence, nvlink.NVLINK))
+    return replace(found, gpus=gpus, evidence=(*found.evidence, nvlink_status.NVLINK))
 
 
-def _linked(gpu: GpuHealth, links: nvlink.Links | None) -> GpuHealth:
+def _linked(gpu: GpuHealth, links: nvlink_status.Links | None) -> GpuHealth:
     if gpu.links is not None or links is None:
         return gpu
     return replace(gpu, links=links.up, link_gbytes_s=links.gbytes_s)

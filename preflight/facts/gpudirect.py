@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from preflight import facts
+from preflight import parsers
 from preflight.evidence import Evidence, EvidenceError
 from preflight.facts.pci import PciDevice
 from preflight.facts.rdma import device_path, natural
@@ -17,7 +17,7 @@ from preflight.lean import dataclass
 
 if TYPE_CHECKING:
     from preflight.facts.gpu import Driver
-    from preflight.facts.topo import Topology
+    from preflight.parsers.nvidia.topo_matrix import Topology
 
 #: Codes up to which NCCL uses GPUDirect RDMA by default (NCCL_NET_GDR_LEVEL=PXB).
 NEAR = ("PIX", "PXB")
@@ -73,7 +73,12 @@ def pairs(
         codes = {nic: row.get(nic) or _code(function, device) for nic, device in nics.items()}
         if codes:
             best = min(
-                codes, key=lambda nic: (facts.topo.RANK.get(codes[nic], 99), *_far(function, nics[nic]), natural(nic))
+                codes,
+                key=lambda nic: (
+                    parsers.nvidia.topo_matrix.RANK.get(codes[nic], 99),
+                    *_far(function, nics[nic]),
+                    natural(nic),
+                ),
             )
             found.append(_pair(gpu, function, best, nics[best], codes[best], evidence))
             for nic, code in codes.items():

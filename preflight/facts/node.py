@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
-from preflight import facts
+from preflight import facts, parsers
 from preflight.evidence import Evidence, EvidenceError
 from preflight.facts.pci import ROOT, PciDevice, bus
 
@@ -118,9 +118,9 @@ class NodeFacts:
         return facts.gpu_health.health(self.evidence)
 
     @cached_property
-    def services(self) -> Mapping[str, facts.services.Service]:
+    def services(self) -> Mapping[str, parsers.host.services.Service]:
         """The services that join GPUs to the NVLink fabric, by unit name."""
-        return self.parsed(facts.services.SERVICES, facts.services.parse)
+        return self.parsed(parsers.host.services.SERVICES, parsers.host.services.parse)
 
     @cached_property
     def kernel_log(self) -> facts.kernel_log.KernelLog:
@@ -128,9 +128,9 @@ class NodeFacts:
         return facts.kernel_log.kernel_log(self.evidence)
 
     @cached_property
-    def topology(self) -> facts.topo.Topology:
+    def topology(self) -> parsers.nvidia.topo_matrix.Topology:
         """The matrix of ``nvidia-smi topo -m``."""
-        return self.parsed(TOPO, lambda text: facts.topo.parse(text))  # without a text, no parser
+        return self.parsed(TOPO, lambda text: parsers.nvidia.topo_matrix.parse(text))  # without a text, no parser
 
     # --- RDMA and network ---
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from preflight.evidence import Evidence, EvidenceError
-from preflight.facts import dcb, mlnx_qos
 from preflight.facts.net import ROOT
 from preflight.facts.rdma import ROOT as IB
 from preflight.lean import dataclass
+from preflight.parsers.qos import dcb, mlnx_qos
 from preflight.textprep.plain_text import integer, plain
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
-from preflight import facts
+from preflight import parsers
 from preflight.evidence import Evidence, EvidenceError
 
 if TYPE_CHECKING:
@@ -82,22 +82,22 @@ class RunFacts:
         return self._lines[key]
 
     @cached_property
-    def nccl_logs(self) -> dict[str, facts.nccl_log.NcclLog]:
+    def nccl_logs(self) -> dict[str, parsers.nccl_log.NcclLog]:
         """Every log that holds lines of NCCL, by record key."""
         found = {}
         for key in [key for key in self.logs if key not in self._pytorch]:
             disk = self._on_disk(key)
-            found[key] = facts.nccl_log.parse(self.evidence.text(key)) if disk is None else _read(key, disk.nccl_log)
+            found[key] = parsers.nccl_log.parse(self.evidence.text(key)) if disk is None else _read(key, disk.nccl_log)
         return {key: log for key, log in found.items() if log is not None}
 
     @cached_property
-    def nccl_tests(self) -> dict[str, tuple[facts.nccl_tests.Report, ...]]:
+    def nccl_tests(self) -> dict[str, tuple[parsers.nccl_tests.text.Report, ...]]:
         """The nccl-tests reports in each log, by record key."""
-        found = {key: facts.nccl_tests.parse(self.text(key)) for key in self.logs if key not in self._pytorch}
+        found = {key: parsers.nccl_tests.text.parse(self.text(key)) for key in self.logs if key not in self._pytorch}
         return {key: reports for key, reports in found.items() if reports}
 
     @cached_property
-    def _pytorch(self) -> dict[str, facts.torch_trace.Seen]:
+    def _pytorch(self) -> dict[str, parsers.torch.Seen]:
         found = {}
         for key in self.logs:
             disk = self._on_disk(key)
@@ -107,17 +107,17 @@ class RunFacts:
                     found[key] = _read(key, disk.pytorch)
                 except EvidenceError as error:
                     self.refused[key] = error.why
-            elif text.lstrip()[:1] in ("{", "[") and facts.torch_trace.begins(text[: 1 << 16]):
-                found[key] = facts.torch_trace.parse(text)
+            elif text.lstrip()[:1] in ("{", "[") and parsers.torch.begins(text[: 1 << 16]):
+                found[key] = parsers.torch.parse(text)
         return {key: seen for key, seen in found.items() if seen}
 
     @cached_property
-    def traces(self) -> dict[str, facts.torch_trace.Trace]:
+    def traces(self) -> dict[str, parsers.torch.Trace]:
         """The logs that are traces of PyTorch's profiler, by record key."""
         return {key: seen.trace for key, seen in self._pytorch.items() if seen.trace}
 
     @cached_property
-    def recordings(self) -> dict[str, facts.torch_trace.Recording]:
+    def recordings(self) -> dict[str, parsers.torch.Recording]:
         """The logs that are dumps of PyTorch's flight recorder, by record key."""
         return {key: seen.recording for key, seen in self._pytorch.items() if seen.recording}
 
@@ -131,9 +131,9 @@ class RunFacts:
         return frozenset(kind for kind, found in told.items() if found)
 
     @cached_property
-    def watchdogs(self) -> dict[str, facts.torch_trace.watchdog.Watchdog]:
+    def watchdogs(self) -> dict[str, parsers.torch.watchdog.Watchdog]:
         """What PyTorch's watchdog says in each log, by record key."""
-        watchdog = facts.torch_trace.watchdog
+        watchdog = parsers.torch.watchdog
         found = {}
         for key in self.logs:
             text = self.text(key) if key not in self._pytorch else ""

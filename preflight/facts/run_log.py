@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from preflight.facts import nccl_log, torch_trace
-from preflight.facts.nccl_log.source import CHUNK, lines, opened
+from preflight.parsers import nccl_log, torch
+from preflight.parsers.nccl_log.line_source import CHUNK, lines, opened
 
 #: Bytes of a log that are held as text, without the lines that NCCL informs with: those are read as they come.
 HELD = 64_000_000
@@ -24,7 +24,7 @@ _INFORMS = (b" NCCL INFO ", b" NCCL TRACE ")
 class OnDisk(dict[str, Any]):
     """The record of such a log; written into a document it says that the log is not in it."""
 
-    def __init__(self, path: Path, why: str, seen: torch_trace.Seen | None = None) -> None:
+    def __init__(self, path: Path, why: str, seen: torch.Seen | None = None) -> None:
         """Take the file, why it is not copied, and what of PyTorch is known to be in it."""
         super().__init__(status="cut", why=f"{why}; it is not kept in the evidence: give it again with --log")
         self.path = path
@@ -49,28 +49,28 @@ class OnDisk(dict[str, Any]):
                 held += sum(map(len, told))
                 yield b"\n".join(told or [b""] * len(chunk)).decode("utf-8", "backslashreplace")
 
-    def pytorch(self) -> torch_trace.Seen:
+    def pytorch(self) -> torch.Seen:
         """Read it as a profiler's trace or a flight recorder's dump; raises UnsafePickle, other ValueError, OSError."""
         return seen_on_disk(self.path) if self._seen is None else self._seen
 
 
-def seen_on_disk(path: Path) -> torch_trace.Seen:
+def seen_on_disk(path: Path) -> torch.Seen:
     """Read a file as a profiler's trace or a flight recorder's dump; raises UnsafePickle, other ValueError, OSError."""
     with path.open("rb") as stream:
         head = stream.read(8)
         stream.seek(0)
-        if torch_trace.is_pickle(head):
+        if torch.is_pickle(head):
             data = stream.read(PICKLE + 1)
             if len(data) > PICKLE:
-                raise torch_trace.UnsafePickle(f"the pickle is longer than {PICKLE} bytes; it was not unpickled")
-            seen = torch_trace.Seen()
-            seen.recording = torch_trace.from_pickle(data)
+                raise torch.UnsafePickle(f"the pickle is longer than {PICKLE} bytes; it was not unpickled")
+            seen = torch.Seen()
+            seen.recording = torch.from_pickle(data)
             return seen
         reader = opened(stream, lambda remark: None)
         begun = b""
         while len(begun) < 1 << 16 and (data := reader.read(1 << 16)):
             begun += data
-        if begun.lstrip()[:1] not in (b"{", b"[") or not torch_trace.begins(begun.decode("utf-8", "replace")):
-            return torch_trace.Seen()
+        if begun.lstrip()[:1] not in (b"{", b"[") or not torch.begins(begun.decode("utf-8", "replace")):
+            return torch.Seen()
         waiting = [begun]
-        return torch_trace.read(lambda size: waiting.pop() if waiting else reader.read(min(size, CHUNK)))
+        return torch.read(lambda size: waiting.pop() if waiting else reader.read(min(size, CHUNK)))

@@ -7,10 +7,11 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, overload
 
 from preflight.evidence import COURSE, Evidence, EvidenceError
-from preflight.facts import NodeFacts, counters, optics
+from preflight.facts import NodeFacts, counters
 from preflight.facts.course import JOBS
 from preflight.history.store import Store
 from preflight.lean import dataclass, replace
+from preflight.parsers.network import ethtool_module
 
 #: Days of the past that a node's course is judged by.
 LOOK_BACK_DAYS = 30
@@ -59,7 +60,7 @@ def _of_ports(node: NodeFacts) -> Iterator[tuple[str, str, float]]:
             if name in values:
                 yield f"port.{name}", port.name, float(values[name])
         try:
-            link = node.parsed(f"cmd:mlxlink -d {port.device} -m -c", optics.parse_mlxlink)
+            link = node.parsed(f"cmd:mlxlink -d {port.device} -m -c", ethtool_module.parse_mlxlink)
         except EvidenceError:
             continue
         if link.raw_ber is not None:

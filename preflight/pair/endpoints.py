@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from preflight.cluster import Site
 from preflight.errors import PreflightError
 from preflight.evidence import EvidenceError
-from preflight.facts import NodeFacts, gids, rdma, sockets
+from preflight.facts import NodeFacts, gids, rdma
+from preflight.parsers.network import listening
 
 #: The port that perftest and ibv_rc_pingpong take by themselves; what a firewall lets through, if it knows them.
 FIRST_PORT = 18515
@@ -128,9 +129,9 @@ def free_port(server: NodeFacts, wanted: int | None) -> int:
     if wanted is not None:
         return wanted
     taken: set[int] = set()
-    for key in sockets.TCP:
+    for key in listening.TCP:
         try:
-            taken |= server.parsed(key, sockets.listening)
+            taken |= server.parsed(key, listening.listening)
         except EvidenceError:
             continue
     return next(port for port in range(FIRST_PORT, 65536) if port not in taken)

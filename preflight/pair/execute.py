@@ -16,10 +16,11 @@ from typing import Any, Protocol
 
 from preflight.cluster import Cluster
 from preflight.evidence import Evidence, EvidenceError, Pair, from_document
-from preflight.facts import NodeFacts, perftest, ping
+from preflight.facts import NodeFacts
 from preflight.pair import endpoints, path_mtu, tests
 from preflight.pair.endpoints import End, EndpointError, Wanted
 from preflight.pair.tests import KINDS, PATH_MTU, Kind
+from preflight.parsers.network import perftest, ping
 from preflight.probes import PROBES, Probe, plan
 
 #: Which of the usual probes tell of a node's ends: RDMA, addresses, limits, and what a job's ports are known from.

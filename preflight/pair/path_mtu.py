@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from preflight.facts import ping
-from preflight.facts.ping import Ping
+from preflight.parsers.network import ping
+from preflight.parsers.network.ping import Ping
 
 #: Bytes that every link must carry: IPv6's least MTU; IPv4 hosts must take 576 (RFC 8200, RFC 1122).
 FLOOR = {4: 576, 6: 1280}

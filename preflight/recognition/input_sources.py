@@ -13,7 +13,7 @@ from pathlib import Path
 
 from preflight import bounded
 from preflight.errors import PreflightError
-from preflight.facts.nccl_log.source import CHUNK, Reader, opened
+from preflight.parsers.nccl_log.line_source import CHUNK, Reader, opened
 
 #: Bytes of a source that are held at once. Logs of NCCL are read to their end whatever their size; of everything
 #: else in a source that is larger, this much is read from its beginning and from its end.

@@ -9,16 +9,16 @@ from typing import Any
 
 from preflight.checks import registry
 from preflight.evidence import Evidence
-from preflight.facts import nccl_log
-from preflight.facts.nccl_log.document import document, vars_of
-from preflight.facts.nccl_log.finish import FRAMEWORK
-from preflight.facts.nccl_log.restored import restored
-from preflight.facts.nccl_log.source import CHUNK
 from preflight.facts.run import RUN
 from preflight.facts.run_log import OnDisk
-from preflight.facts.torch_trace import Seen, hang, watchdog
 from preflight.judge import findings
 from preflight.model import Check, Scope
+from preflight.parsers import nccl_log
+from preflight.parsers.nccl_log.line_source import CHUNK
+from preflight.parsers.nccl_log.restore_prefix import restored
+from preflight.parsers.nccl_log.summarize import FRAMEWORK
+from preflight.parsers.nccl_log.to_json import document, vars_of
+from preflight.parsers.torch import Seen, hang, watchdog
 from preflight.recognition.detector import Cut, Part, Taken
 from preflight.recognition.formats import nccl_tests
 from preflight.recognition.formats.nccl_settings import NCCL_ENV, judged

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from preflight.facts.gpu_xml import XML
-from preflight.facts.nvlink import NVLINK
+from preflight.parsers.nvidia.nvlink_status import NVLINK
 from tests.machines import bus, gpu_health, gpu_services
 from tests.machines.machine import Gpu, Machine, Nic
 from tests.machines.records import MISSING, Records, ok, ran

@@ -16,7 +16,7 @@ from typing import Any
 from preflight.facts.container import ANNOTATIONS, STATUS
 from preflight.facts.kernel_log import DMESG
 from preflight.facts.pod import POD
-from preflight.facts.services import FABRIC_MANAGER, SERVICES
+from preflight.parsers.host.services import FABRIC_MANAGER, SERVICES
 from tests.machines.machine import Machine, Nic, hgx_h100
 from tests.machines.platform import Platform
 from tests.machines.records import ok, ran

@@ -10,12 +10,12 @@ from preflight.facts.nccl_cause import kinds
 from preflight.facts.nccl_cause.devices import value
 from preflight.facts.nccl_cause.model import SILENT, Cause, Proof, Suspect, Testimony
 from preflight.facts.nccl_env import strtoll
-from preflight.facts.nccl_log.model import is_tcp
+from preflight.parsers.nccl_log.model import is_tcp
 
 if TYPE_CHECKING:
     from preflight.facts.nccl_cause.said import Said
-    from preflight.facts.nccl_log import Failure, Line
     from preflight.facts.node import NodeFacts
+    from preflight.parsers.nccl_log import Failure, Line
 
 
 def of_fallback(said: Said, node: NodeFacts | None = None) -> Cause | None:

@@ -10,13 +10,13 @@ from preflight import facts
 from preflight.evidence import EvidenceError
 from preflight.facts.nccl_cause.model import SILENT, Testimony
 from preflight.facts.nccl_env import RAILS, NcclEnvironment, Selection, Setting, strtoll
-from preflight.facts.nccl_log.model import is_tcp
+from preflight.parsers.nccl_log.model import is_tcp
 
 if TYPE_CHECKING:
     from preflight.facts.nccl_cause.said import Said
-    from preflight.facts.nccl_log import Line
     from preflight.facts.node import NodeFacts
     from preflight.facts.rdma import Port
+    from preflight.parsers.nccl_log import Line
 
 _DEV, _DEVINFO = facts.rdma.DEVICE_NODES, facts.rdma.DEVINFO
 _CLASS = f"dir:{facts.rdma.ROOT}"

@@ -10,7 +10,7 @@ from preflight.lean import dataclass
 
 if TYPE_CHECKING:
     from preflight.facts.nccl_cause.said import Said
-    from preflight.facts.nccl_log import Line
+    from preflight.parsers.nccl_log import Line
 
 
 class Proof(enum.Enum):

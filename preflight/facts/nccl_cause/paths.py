@@ -27,8 +27,8 @@ from preflight.facts.nccl_env import strtoll
 
 if TYPE_CHECKING:
     from preflight.facts.nccl_cause.said import Said
-    from preflight.facts.nccl_log import Line
     from preflight.facts.node import NodeFacts
+    from preflight.parsers.nccl_log import Line
 
 #: As NCCL's message of a failed ibv_modify_qp names them, from 2.21 on.
 _DEVICE = re.compile(r"\bon dev ([\w.-]{1,63}):(\d{1,3})(?!\d)")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from preflight.facts.nccl_log.model import is_tcp
 from preflight.lean import dataclass
+from preflight.parsers.nccl_log.model import is_tcp
 
 if TYPE_CHECKING:
-    from preflight.facts.nccl_log import Failure, HostChannels, Line, NcclLog, NetChannels, Variable
+    from preflight.parsers.nccl_log import Failure, HostChannels, Line, NcclLog, NetChannels, Variable
 
 #: The log's reader names at most so many hosts of one line; what is said by as many holds of the others too.
 _NAMED = 20

@@ -14,7 +14,7 @@ from preflight.facts.nccl_env import NcclEnvironment, Setting
 from preflight.lean import dataclass, regex
 
 if TYPE_CHECKING:
-    from preflight.facts.nccl_log import Variable
+    from preflight.parsers.nccl_log import Variable
 
 RANKS = "env:ranks"
 
@@ -65,7 +65,7 @@ def of_listing(text: str, key: str) -> Told | None:
     What ``export`` and ``declare`` print is quoted for a shell and is unquoted here; of ``env`` quotes are part of the
     value. Never raises.
     """
-    from preflight.facts.nccl_lines import lines, unlaunched
+    from preflight.parsers.job_output import lines, unlaunched
 
     found: list[Setting] = []
     for number, line in lines(text, "="):

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from preflight.facts import nccl_tests
-from preflight.facts.nccl_collective import contradictions
-from preflight.facts.nccl_tests import Half, Report, Row
+from preflight.parsers.nccl_tests import text as nccl_tests
+from preflight.parsers.nccl_tests.collective import contradictions
+from preflight.parsers.nccl_tests.text import Half, Report, Row
 from preflight.recognition.detector import Cut, Part, Taken
 
 KIND = "nccl-tests"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from preflight.facts import run_log, torch_trace
-from preflight.facts.torch_trace import printed
+from preflight.facts import run_log
+from preflight.parsers import torch
+from preflight.parsers.torch import printed_dump
 from preflight.recognition.detector import Cut, Kind, Part, Taken
 from preflight.recognition.input_sources import Source
 from preflight.textprep.lines import Lines
@@ -23,14 +24,14 @@ _MARKED = re.compile(rb"\s*\[\s*[A-Za-z(]")
 _PICKLED = (b"profiling_name", b"pg_config", b"pg_status")
 
 
-def whole(source: Source) -> tuple[list[Part], torch_trace.Seen]:
+def whole(source: Source) -> tuple[list[Part], torch.Seen]:
     """Return the trace or dump that a source is from its first byte on; nothing where it is something else."""
-    nothing = torch_trace.Seen()
+    nothing = torch.Seen()
     with source.path.open("rb") as stream:
         head = stream.read(1 << 16)
     if _MARKED.match(head):
         return [], nothing
-    pickled = torch_trace.is_pickle(head)
+    pickled = torch.is_pickle(head)
     if pickled and not any(name in head for name in _PICKLED):
         return [], nothing
     try:
@@ -46,11 +47,11 @@ def whole(source: Source) -> tuple[list[Part], torch_trace.Seen]:
     return [Part(_kind(seen), 1, seen.last, "", taken, "")], seen
 
 
-def _kind(seen: torch_trace.Seen) -> str:
+def _kind(seen: torch.Seen) -> str:
     return TRACE if seen.trace else RECORDER
 
 
-def _taken(seen: torch_trace.Seen, name: str, end: int, first: int) -> Taken:
+def _taken(seen: torch.Seen, name: str, end: int, first: int) -> Taken:
     cut = [Cut(first + line - 1, what) for line, what in seen.cut]
     if seen.trace:
         facts = seen.trace.document()
@@ -109,8 +110,8 @@ def _take_printed(lines: Lines, at: int, begun: str) -> Taken:
     while end < len(lines) and size < _MOST_PRINTED and _GOES_ON.match(lines[end].text):
         size += len(lines[end].text)
         end += 1
-    text = printed.as_json("\n".join([begun, *(line.text for line in lines[at + 1 : end])]))
-    seen = torch_trace.parse(text)
+    text = printed_dump.as_json("\n".join([begun, *(line.text for line in lines[at + 1 : end])]))
+    seen = torch.parse(text)
     if not seen:
         return Taken(end, {}, "", [Cut(lines[at].number, "no event and no entry can be read")])
     return _taken(seen, "", min(at + max(1, seen.last), end), lines[at].number)
@@ -126,7 +127,7 @@ def _take_analysed(lines: Lines, at: int) -> Taken:
     found: list[dict[str, Any]] = []
     end = place = at
     while place < len(lines):
-        told = printed.analysed(lines[place].text, (line.text for line in lines[place + 1 : place + 20]))
+        told = printed_dump.analysed(lines[place].text, (line.text for line in lines[place + 1 : place + 20]))
         if told is not None:
             found.append({name: _plain(getattr(told[0], name)) for name in told[0].__dataclass_fields__})
             place += told[1]
@@ -151,7 +152,9 @@ _STACK = 40
 
 def _is_analysed(lines: Lines, at: int) -> bool:
     text = lines[at].text
-    return "ollective" in text and printed.analysed(text, (line.text for line in lines[at + 1 : at + 3])) is not None
+    return (
+        "ollective" in text and printed_dump.analysed(text, (line.text for line in lines[at + 1 : at + 3])) is not None
+    )
 
 
 def _recorder_begins(lines: Lines, at: int) -> bool:
@@ -173,14 +176,14 @@ def _begins(lines: Lines, at: int) -> bool:
     begun = text.lstrip()[:1]
     if begun not in ("{", "["):
         return False
-    return torch_trace.begins("\n".join(line.text[:2000] for line in lines[at : at + _AHEAD]))
+    return torch.begins("\n".join(line.text[:2000] for line in lines[at : at + _AHEAD]))
 
 
 #: Characters that are read at once: a text in which nothing can be read is left soon.
 _AT_ONCE = 1 << 15
 
 
-def _seen(lines: Lines, at: int) -> torch_trace.Seen:
+def _seen(lines: Lines, at: int) -> torch.Seen:
     place = at
 
     def read(size: int) -> str:
@@ -193,7 +196,7 @@ def _seen(lines: Lines, at: int) -> torch_trace.Seen:
             place += 1
         return "".join(taken)
 
-    return torch_trace.values_of(read)
+    return torch.values_of(read)
 
 
 def _take(lines: Lines, at: int) -> Taken:

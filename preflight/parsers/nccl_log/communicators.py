@@ -1,0 +1,69 @@
+"""Lines of communicators: their ranks, nodes and phases."""
+
+from __future__ import annotations
+
+import re
+
+from preflight.parsers.nccl_log.event import Event
+
+_COMM = re.compile(
+    r"(?:\[Rank \d+\] )?(?:nccl\w+ )?comm (?:0x\S{0,20}|\(nil\)) rank (?P<rank>\d{1,7})"
+    r" n[rR]anks (?P<nranks>\d{1,7})(?!\d)(?P<rest>.*)"
+)
+_COMM_ID = re.compile(r"\bcommId (0x[0-9a-f]+)")
+_SPLIT = re.compile(r"\bparent (0x[0-9a-f]+)(?: (?:splitCount|childCount) (\d+))?(?: color (-?\d+))?")
+_PHASE = re.compile(r"- (Init START|Init COMPLETE|Destroy COMPLETE|Abort COMPLETE)")
+#: Of the tuner of aws-ofi-nccl.
+_TUNED = re.compile(r"Tuner init\b.{0,40}: comm with (\d{1,7}) ranks and (\d{1,7}) nodes")
+_SIZE = re.compile(
+    r" nNodes (\d{1,7})(?!\d)(?: localRanks (\d{1,5})(?!\d))?(?: localRank \d{1,5}(?!\d))?(?: MNNVL (\d))?"
+)
+_RANK = re.compile(r"\brank (\d{1,7})\s+n[rR]anks (\d{1,7})\b")
+_CHECKED_IN = re.compile(r"Bootstrap Root ?: rank \d{1,7} of (\d{1,7})\b")
+_COLLECTIVE_SIZE = re.compile(rb" \[nranks=(\d{1,7})\]")
+
+
+def comm(message: str) -> Event | None:
+    """Read a rank of a communicator, and what it has come to."""
+    if not (match := _COMM.match(message)):
+        plain = _RANK.search(message)
+        return Event("rank", (int(plain[1]), int(plain[2]))) if plain else None
+    rank, nranks, rest = int(match["rank"]), int(match["nranks"]), match["rest"]
+    if size := _SIZE.match(rest):
+        local = None if size[2] is None else int(size[2])
+        return Event("size", (rank, nranks, int(size[1]), local, size[3] == "1"))
+    if not (phase := _PHASE.search(rest)):
+        return Event("rank", (rank, nranks))
+    name = None
+    if known := _COMM_ID.search(rest):
+        name = known[1]
+    elif split := _SPLIT.search(rest):
+        # a parent's address is its process's own: the order of the split and the colour are what ranks share
+        name = f"split {split[2]} color {split[3]}"
+    return Event("comm", (phase[1], rank, nranks, name))
+
+
+def nranks(message: str) -> Event | None:
+    """Read how many GPUs one process drives that sets up all ranks itself (2.4 … 2.6)."""
+    if match := _RANK.match(message):
+        return Event("rank", (int(match[1]), int(match[2])))
+    match = re.fullmatch(r"nranks (\d{1,7})", message)
+    return Event("nranks", (int(match[1]),)) if match else None
+
+
+def tuned(message: str) -> Event | None:
+    """Read for how many ranks and nodes a tuner was made."""
+    match = _TUNED.search(message)
+    return Event("shape", (int(match[1]), int(match[2]), None)) if match else None
+
+
+def collective_size(message: bytes) -> int | None:
+    """Return the ranks of the communicator that a line of the subsystem COLL names."""
+    match = _COLLECTIVE_SIZE.search(message)
+    return int(match[1]) if match else None
+
+
+def size_in_warning(message: str) -> int | None:
+    """Return the ranks of the communicator that a warning of the bootstrap names."""
+    match = _CHECKED_IN.search(message)
+    return int(match[1]) if match else None

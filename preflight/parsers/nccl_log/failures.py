@@ -1,0 +1,133 @@
+"""Which failures a log shows, the cause before what follows from it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from functools import cache
+
+from preflight.parsers.nccl_log import signatures
+from preflight.parsers.nccl_log.counters import Seen, Tally
+from preflight.parsers.nccl_log.model import Failure, Line
+from preflight.parsers.nccl_log.prose_filter import quoted, sentence, title
+from preflight.parsers.nccl_log.ranks import Members
+from preflight.parsers.nccl_log.signatures import Signature
+
+_SHOWN = 20
+#: How PyTorch and mpirun name a rank: `rank3`, `1,3`. What is only a number may be a rank, as srun writes it.
+_TAG_RANK = re.compile(r"(?:\d+,(?:mpirank:)?|rank)(\d{1,7})(?:,.*)?")
+_TEXT_RANK = re.compile(r"\[[Rr]ank ?(\d{1,7})\]|\bRank (\d{1,7})\]")
+_SAID_BY = re.compile(r"([A-Za-z][\w.-]{0,254}): Test (?:NCCL|CUDA) failure |([A-Za-z][\w.-]{0,254}): Test timeout ")
+
+
+def failures(
+    tally: Tally, conditions: Collection[str], members: Members
+) -> tuple[tuple[Failure, ...], tuple[Failure, ...]]:
+    """Return failures, root cause first, and hints."""
+    by_name: dict[str, list[Seen]] = {}
+    for key, seen in tally.seen.get("failure", {}).items():
+        named = str(key[0]) in _named_by_people()
+        if tally.lines and (sentence if named else quoted)(seen.first.text):
+            continue  # the log itself is here: what somebody says of it is not what it says
+        by_name.setdefault(str(key[0]), []).append(seen)
+    holds = set(conditions)
+    known = list(signatures.by_id(by_name))
+    described = [one for one in known if one.when != "unexplained" and one.severity != "info"]
+    if any(signature.severity == "fatal" for signature in described):
+        holds.add("fatal")
+    if described and all(signature.echo for signature in described):
+        holds.add("unexplained")
+    if not any(one.severity == "fatal" and (not one.when or one.when in holds) for one in known):
+        holds.add("silent")
+    kept = [signature for signature in known if not signature.when or signature.when in holds]
+    timed = all(seen.first.time for signature in kept for seen in by_name[signature.id])
+    found = [_failure(signature, by_name[signature.id], members, timed) for signature in kept]
+    explains = {signature.id: signature.explains for signature in known}
+    serious = _ordered([failure for failure in found if failure.severity != "info"], explains, timed)
+    return serious, tuple(sorted((f for f in found if f.severity == "info"), key=lambda f: _when(f.line, timed)))
+
+
+def _failure(signature: Signature, found: list[Seen], members: Members, timed: bool) -> Failure:
+    found = sorted(found, key=lambda seen: (_told(seen.first.text), _when(seen.first, timed)))
+    line = found[0].first
+    hosts = dict.fromkeys(host for seen in found if (host := _host(seen.first)) is not None)
+    rank, host = _rank(line, members, signature), _host(line)
+    if host is None and len(hosts) == 1:
+        # the first was quoted without its host, in a title or by a framework
+        host = next(iter(hosts))
+        known = {rank for seen in found if (rank := _rank(seen.first, members, signature)) is not None}
+        rank = known.pop() if rank is None and len(known) == 1 else rank
+    if line.host is None and host is not None:
+        line = Line(**{**{name: getattr(line, name) for name in line.__dataclass_fields__}, "host": host})
+    return Failure(
+        id=signature.id,
+        layer=signature.layer,
+        severity=signature.severity,
+        echo=signature.echo,
+        line=line,
+        rank=rank,
+        count=sum(seen.count for seen in found),
+        hosts=tuple(hosts)[:_SHOWN],
+        cause=signature.cause,
+        remedy=signature.remedy,
+        collect=signature.collect,
+    )
+
+
+def _ordered(found: Iterable[Failure], explains: dict[str, tuple[str, ...]], timed: bool) -> tuple[Failure, ...]:
+    """Put what is fatal before what only slows, and echoes last; then a cause before what it explains; then by time.
+
+    Of echoes those that only name the kind of error come last: a framework says the kind before the words.
+    """
+    rest = sorted(found, key=lambda f: (f.echo, f.severity != "fatal", f.layer == "summary", _when(f.line, timed)))
+    order: list[Failure] = []
+    while rest:
+        first = rest[0]
+        for other in rest[1:]:
+            earlier = _when(other.line, timed) <= _when(first.line, timed)
+            if first.id in explains[other.id] and not other.echo and earlier:
+                first = other
+        rest.remove(first)
+        order.append(first)
+    return tuple(order)
+
+
+def _when(line: Line, timed: bool) -> tuple[str, int]:
+    return (line.time or "", line.number) if timed else ("", line.number)
+
+
+@cache
+def _named_by_people() -> frozenset[str]:
+    """Return the failures that people name in their sentences: kinds of errors, not NCCL's own words."""
+    return frozenset(one.id for one in signatures.all_signatures() if one.layer in ("summary", "framework"))
+
+
+def _told(text: str) -> int:
+    """Return 0 for a program's own line, 1 for a title, 2 for a sentence."""
+    return 2 if sentence(text) else int(title(text))
+
+
+def _host(line: Line) -> str | None:
+    if line.host is not None:
+        return line.host
+    match = _SAID_BY.search(line.text)
+    return (match[1] or match[2]) if match else None
+
+
+def _rank(line: Line, members: Members, signature: Signature) -> int | None:
+    """Tell who failed: from the process, else from the launcher's mark, else from the text.
+
+    The rank in PyTorch's own text is that within its process group; the mark's is that of the job.
+    """
+    known = members.rank_of((line.host or line.tag, line.pid, line.device))
+    if known is not None:
+        return known
+    tags = line.tag.split()
+    if marked := [match for tag in tags if (match := _TAG_RANK.fullmatch(tag))]:
+        return int(marked[-1][1])
+    if match := _TEXT_RANK.search(line.text):
+        return int(match[1] or match[2])
+    if "rank" in signature.pattern.groupindex and (match := signature.pattern.search(line.message)) and match["rank"]:
+        return int(match["rank"])
+    numbers = [int(tag) for tag in tags if tag.isdecimal() and int(tag) < members.nranks]
+    return numbers[-1] if numbers else None

@@ -1,0 +1,306 @@
+"""The pass over a log's lines, in bytes.
+
+Nearly all lines of a large log are channel lines that differ in nothing but who says them. They are
+taken apart by two searches for a constant and counted by (what stands before, way); text is made, and
+patterns are tried, only where such a pair is met for the first time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from zlib import crc32
+
+from preflight.parsers.job_output import LONGEST_LINE_CHARS
+from preflight.parsers.nccl_log import rails, signatures
+from preflight.parsers.nccl_log.apply_event import apply, sized
+from preflight.parsers.nccl_log.channels import Via, via
+from preflight.parsers.nccl_log.communicators import collective_size
+from preflight.parsers.nccl_log.counters import WARNINGS_KEPT
+from preflight.parsers.nccl_log.event import Event
+from preflight.parsers.nccl_log.line_parser import CarefulReader, levelled
+from preflight.parsers.nccl_log.messages import event, ignored, marked
+from preflight.parsers.nccl_log.prefix import Origin, clean, origin_of, unwrapped_json
+from preflight.parsers.nccl_log.strip_suffix import trimmed
+
+_INFO, _WARN = b"NCCL INFO ", b"NCCL WARN "
+_VIA = b"] via "
+_CONNECTIONS = (b"Channel ", b"Ring ", b"CollNet ", b"Coll ")
+#: "Channel 00/0 : 1000000[1b000] -> 1000000[1b000] [receive"
+_LONGEST_NAME = 64
+#: Lines at the beginning of a chunk that tell whether a collector of logs wrapped each into JSON.
+_FIRST = 20
+_DIGITS = b"0123456789"
+#: One of these is in every line that may be NCCL's; where less than this part of some of a chunk's lines holds one,
+#: the other lines are passed over.
+_OURS = (b"CCL", b"nccl==")
+_SPARSE, _SAMPLE = 0.25, 64
+
+#: Entries of the tables that only save time; when they are full they are emptied.
+_WAYS_KEPT, _HEADS_KEPT, _MESSAGES_KEPT = 131_072, 32_768, 16_384
+#: Only messages of at most so many bytes are remembered.
+_REMEMBERED = 1024
+#: Where more than this part of a chunk's lines begins differently, every line bears its time.
+_STAMPED = 0.25
+
+
+class Scanner(CarefulReader):
+    """Reads lines in order, the many that are alike in bulk."""
+
+    def __init__(self, first_line: int = 0, file: str = "") -> None:
+        """Begin after so many lines."""
+        super().__init__(first_line, file)
+        self.stamped = False
+        self.counts: Counter[bytes | None] = Counter()  # of channel lines, by what stands before and way
+        self.ways: dict[bytes, tuple[str | None, Via | None]] = {}  # the same → host and way
+        self.known_ways: dict[bytes, tuple[bool, Via | None]] = {}  # way → whether it is one, and which
+        self.origins: dict[bytes, Origin | None] = {}
+        self.messages: dict[bytes, tuple[Event | None, str | None]] = {}
+        self.warnings: dict[tuple[str, bytes], str | None] = {}  # source and message → failure
+        self.silent_warning: bytes | None = None  # the last line that was only counted
+        self.sizes: set[bytes] = set()  # of communicators, as collectives' lines name them
+        self.idle: set[bytes] = set()  # messages that say nothing, without their digits
+
+    def feed(self, lines: list[bytes]) -> None:
+        """Take in lines, without their ends."""
+        if any(line[:1] == b"{" or unwrapped_json(line) is not None for line in lines[:_FIRST]):
+            lines = [line if (inside := unwrapped_json(line)) is None else inside for line in lines]
+        start, total, stamped, known = self.number, len(lines), self.stamped, len(self.origins)
+        ends, mask = self.tally.ends, self.tally.ends_mask
+        numbers, lines = _telling(lines, start + 1)
+        keys: list[bytes | None] = []
+        others: list[tuple[int, bytes]] = []
+        for number, line in zip(numbers, lines, strict=True):
+            head, info, message = line.partition(_INFO)
+            before, is_channel, way = message.partition(_VIA)
+            if is_channel and len(before) <= _LONGEST_NAME:
+                keys.append((_unstamped(head) if stamped else head) + way)
+                if way[:3] == b"NET" and not (mask and crc32(before[:16]) & mask) and ends.get(before) != way:
+                    mask = rails.add(ends, mask, before, way)
+                continue
+            keys.append(None)
+            if info:
+                self.number = number
+                self._info(line, head, message)
+            elif line:
+                others.append((number, line))
+        self.tally.ends_mask = mask
+        self._count(keys, lines, numbers)
+        self._others(others)
+        self.number = start + total
+        self.tally.all_lines += total
+        if len(self.origins) - known > _STAMPED * total > 64:
+            self.stamped = True
+        if len(self.counts) > _WAYS_KEPT or len(self.origins) > _HEADS_KEPT:
+            self.settle()
+
+    def settle(self) -> None:
+        """Move the counts into the tally."""
+        table = self.tally.seen.get("via", {})
+        for key, count in self.counts.items():
+            host, taken = self.ways[key or b""]
+            self.tally.lines += count
+            if taken is not None and (seen := table.get((host, *taken))) is not None:
+                seen.count += count
+            elif taken is not None:
+                self.tally.overflow["via"] = self.tally.overflow.get("via", 0) + count
+        self.counts.clear()
+        self.ways.clear()
+        self.origins.clear()
+
+    # --- channels ----------------------------------------------------------------------------------
+
+    def _count(self, keys: list[bytes | None], lines: list[bytes], numbers: Iterable[int]) -> None:
+        """Count a chunk's channel lines, and look at those of a kind that was not met yet."""
+        before = len(self.counts)
+        self.counts.update(keys)
+        del self.counts[None]
+        new = set(islice(reversed(self.counts), len(self.counts) - before))
+        refused = set()
+        for number, key, line in zip(numbers, keys, lines, strict=True) if new else ():
+            if key is None or key not in new:
+                continue
+            self.number = number
+            if key not in refused and self._new_way(line, key):
+                new.discard(key)
+                continue
+            if key not in refused:
+                refused.add(key)
+                del self.counts[key]
+            self.careful(number, line)
+
+    def _new_way(self, line: bytes, key: bytes) -> bool:
+        """Take in a channel's line of a new kind; False if it needs more care."""
+        head, _, message = line.partition(_INFO)
+        before, _, way = message.partition(_VIA)
+        head = _unstamped(head) if self.stamped else head
+        origin = self.origins[head] if head in self.origins else self._origin(head)
+        if way not in self.known_ways:
+            if len(self.known_ways) >= _MESSAGES_KEPT:
+                self.known_ways.clear()
+            self.known_ways[way] = (len(way) <= _LONGEST_NAME * 4 and not levelled(way), via(clean(way)))
+        whole, taken = self.known_ways[way]
+        if origin is None or not whole or head[:1] == b"{" or not before.startswith(_CONNECTIONS):
+            return False
+        self.ways[key] = (origin.host, taken)
+        if taken is not None:
+            number, said = self.number, before + _VIA + way
+            self.tally.add("via", (origin.host, *taken), lambda: self.line(number, line, origin, said), 0)
+            if b" nRanks " in way:
+                self.way_of(clean(way))
+        return True
+
+    # --- other messages of level INFO --------------------------------------------------------------
+
+    def _info(self, line: bytes, head: bytes, message: bytes) -> None:
+        origin = self.origins[head] if head in self.origins else self._origin(head)
+        if origin is None and levelled(head):  # a warning and another message in one line
+            self.careful(self.number, line)
+            return
+        if (known := self.messages.get(message)) is None:
+            if ignored(message):
+                self.tally.lines += origin is not None and not origin.quoted
+                self._sized(message)
+                return
+            if (shape := message.translate(None, _DIGITS)) in self.idle:
+                self.tally.lines += origin is not None and not origin.quoted
+                return
+            if levelled(message) or head[:1] == b"{" or len(line) > 8 * LONGEST_LINE_CHARS:
+                self.careful(self.number, line)
+                return
+            known = self._read(message, shape)
+        said, failure = known
+        if origin is None:
+            if said is not None and said.kind == "version":  # whoever says it
+                self.outside(self.number, clean(line))
+            return
+        self.tally.lines += said is not None or failure is not None or not origin.quoted
+        if said is not None:
+            apply(self.tally, said, origin, lambda: self.line(self.number, line, origin, message))
+        if failure is not None:
+            self.failed(failure, origin, lambda: self.line(self.number, line, origin, message))
+
+    def _sized(self, message: bytes) -> None:
+        """Keep the size of the communicator that a collective's line names, and each size once."""
+        size = message[message.find(b" [nranks=") :][:20]
+        if size[:1] == b" " and size not in self.sizes and (ranks := collective_size(size)) is not None:
+            if len(self.sizes) < _MESSAGES_KEPT:
+                self.sizes.add(size)
+            sized(self.tally, ranks)
+
+    def _read(self, message: bytes, shape: bytes) -> tuple[Event | None, str | None]:
+        """Read a message that was not met yet, and remember what it says."""
+        text = trimmed(clean(message))
+        said = event(text)
+        if said is not None and said.kind in ("comm", "size", "rank"):
+            return (said, None)  # with an address: no such message comes again
+        found = signatures.matching(text, "info")
+        if said is None and found is None and not marked(text) and not any(m in text for m in signatures.info_marks()):
+            if len(self.idle) >= _MESSAGES_KEPT:
+                self.idle.clear()
+            if len(shape) <= _REMEMBERED:
+                self.idle.add(shape)
+            return (None, None)
+        known = (said, found.id if found else None)
+        if len(message) <= _REMEMBERED:
+            if len(self.messages) >= _MESSAGES_KEPT:
+                self.messages.clear()
+            self.messages[message] = known
+        return known
+
+    # --- all the rest ------------------------------------------------------------------------------
+
+    def _warning(self, number: int, raw: bytes) -> None:
+        """Take in a line that may be a warning; what many ranks say is read once."""
+        if raw == self.silent_warning:
+            self.tally.lines += 1
+            self.tally.warning_count += 1
+            return
+        head, warn, message = raw.partition(_WARN)
+        if not warn or len(message) > _REMEMBERED or b"NCCL " in message or raw[:1] == b"{":
+            self.careful(number, raw)
+            return
+        self.number = number
+        origin = self.origins[head] if head in self.origins else self._origin(head)
+        if origin is None:
+            self.careful(number, raw)
+            return
+        key = (origin.source, message)
+        if key not in self.warnings:
+            if len(self.warnings) >= _MESSAGES_KEPT:
+                self.warnings.clear()
+            text = trimmed(clean(message))
+            self.sized_by(text)
+            found = signatures.matching(text, "warn", origin.source)
+            self.warnings[key] = found.id if found else None
+        self.tally.lines += 1
+        self.tally.warning(lambda: self.line(number, raw, origin, message))
+        if name := self.warnings[key]:
+            self.failed(name, origin, lambda: self.line(number, raw, origin, message))
+        elif len(self.tally.warnings) >= WARNINGS_KEPT:
+            self.silent_warning = raw
+
+    def _others(self, lines: list[tuple[int, bytes]]) -> None:
+        """Take in lines that are not of level INFO: warnings, versions, and what others than NCCL wrote."""
+        plain: list[tuple[int, bytes]] = []
+        now = self.number
+        for number, raw in lines:
+            if b"NCCL" in raw or b"RCCL" in raw or b"vLLM is using nccl==" in raw:
+                self._warning(number, raw)
+            elif len(raw) > LONGEST_LINE_CHARS:
+                self.tally.long_lines += 1
+                plain.append((number, raw[:LONGEST_LINE_CHARS]))
+            else:
+                plain.append((number, raw))
+        blob = b"\n".join(raw for _, raw in plain)
+        found = [mark for mark in signatures.outside_marks() if mark in blob]
+        for number, raw in plain if found else ():
+            if any(mark in raw for mark in found):
+                self.outside(number, clean(raw))
+        self.number = now
+
+    def _origin(self, head: bytes) -> Origin | None:
+        try:
+            return self.origins[head]
+        except KeyError:
+            several = len(head) > LONGEST_LINE_CHARS or levelled(head)
+            origin = None if several else self.known(origin_of(clean(head)))
+            self.origins[head] = origin
+            return origin
+
+
+def _telling(lines: list[bytes], first: int) -> tuple[Sequence[int], list[bytes]]:
+    """Return the lines that may say something, with their numbers: all of them where many are NCCL's."""
+    some = lines[:: len(lines) // _SAMPLE + 1]
+    if sum(any(mark in line for mark in _OURS) for line in some) >= _SPARSE * len(some):
+        return range(first, first + len(lines)), lines
+    different = b"\n".join(set(lines))  # what packs well is the same lines again and again
+    marks = [mark for mark in (*_OURS, *signatures.outside_marks()) if mark in different]
+    if not marks and len(different) <= LONGEST_LINE_CHARS:
+        return (), []
+    begins: set[int] = set()
+    blob = b"\n".join(lines)
+    for mark in marks:
+        at = blob.find(mark)
+        while at >= 0:
+            begins.add(blob.rfind(b"\n", 0, at) + 1)
+            end = blob.find(b"\n", at)
+            at = blob.find(mark, end) if end >= 0 else -1
+    step = LONGEST_LINE_CHARS // 2  # a longer line, which is counted, holds one of these stretches
+    for at in range(0, len(blob) - step, step):
+        if blob.find(b"\n", at, at + step) < 0:
+            begins.add(blob.rfind(b"\n", 0, at) + 1)
+    numbers, found, number, last = [], [], first, 0
+    for begin in sorted(begins):
+        number += blob.count(b"\n", last, begin)
+        last, end = begin, blob.find(b"\n", begin)
+        numbers.append(number)
+        found.append(blob[begin:] if end < 0 else blob[begin:end])
+    return numbers, found
+
+
+def _unstamped(head: bytes) -> bytes:
+    """Return the end of what stands before a message: HOST:PID:TID and device, without the time before them."""
+    parts = head.rsplit(b" ", 3)
+    return head if len(parts) < 4 else b" ".join(parts[1:])

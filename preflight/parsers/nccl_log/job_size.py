@@ -1,0 +1,51 @@
+"""How many ranks and nodes a job has, where NCCL says so or what it says lets no other number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from preflight.parsers.nccl_log.table_rows import Tables
+
+#: Names of hosts that are compared with all others.
+_KEPT = 1000
+#: Ranks of a ring, from which on old versions broke its line.
+_RING_SHOWN = 20
+
+
+def nnodes_of(table: Tables, hosts: Sequence[str], nranks: int | None) -> int | None:
+    """Count nodes: NCCL's own number (2.20 on), else hosts, one of them only if all ranks are seen on it."""
+    sizes: list[int] = [key[1] for key, _ in table.rows("size")]
+    if sizes:
+        return max(*sizes, len(hosts))  # what NVLink joins NCCL counts as one node
+    # hosts of one name are several where their first interface has several addresses
+    addresses: dict[object, set[object]] = {}
+    for host, interface, address in (key for key, _ in table.rows("bootstrap")):
+        addresses.setdefault((host, interface), set()).add(address)
+    hidden = max((len(found) for found in addresses.values()), default=1)
+    if len(hosts) > 1 or hidden > 1:
+        return max(len(hosts), hidden)
+    ranks = {key[1] for key, _ in table.rows("rank") if key[0] == nranks}
+    return 1 if len(hosts) == 1 and nranks is not None and len(ranks) == nranks else None
+
+
+def ranks_of_rings(table: Tables) -> int | None:
+    """Return how many ranks trees say there are, or rings go through: one, written out, that goes through all.
+
+    The last line of a text may be cut, and such a ring is none. Up to 2.4 long rings were broken over several lines.
+    """
+    if said := max((key[1] for key, _ in table.rows("trees") if key[1]), default=None):
+        return int(said)
+    rings = [({int(rank) for rank in str(key[2]).split()}, key[1], seen) for key, seen in table.rows("ring")]
+    most = max((len(ring) for ring, _, _ in rings), default=0)
+    whole = [(total, seen) for ring, total, seen in rings if len(ring) == most and ring == set(range(most))]
+    sure = len(whole) > 1 or any(seen.first.number < table.last_line for _, seen in whole)
+    return most if most > 1 and sure and (most < _RING_SHOWN or any(total for total, _ in whole)) else None
+
+
+def unglued(hosts: Sequence[str]) -> tuple[str, ...]:
+    """Drop names that are another's with its own beginning before it: two processes wrote into one line."""
+    return tuple(
+        name for name in hosts
+        if not any(len(name) > len(whole) and name.endswith(whole) and whole.startswith(name[: -len(whole)])
+                   for whole in hosts[:_KEPT])
+    )  # fmt: skip

@@ -1,0 +1,98 @@
+"""Lines of networks: interfaces and HCAs that were found, plug-ins, which network was chosen, GPUDirect RDMA."""
+
+from __future__ import annotations
+
+import re
+
+from preflight.parsers.nccl_log.event import Event
+
+_NETWORK = re.compile(
+    r"(?:Using network|Using internal Network|Assigned NET plugin) (?P<name>[^\s\"<>][^\"<>]{0,63}?)(?: to comm)?\s*"
+)
+_BOOTSTRAP = re.compile(r"Bootstrap ?: Using (.*)")
+#: A page may take the <0> for a tag.
+_ADDRESS = re.compile(r"(?:\[\d{1,3}\])?([^\s:\[\]]{1,63}):(\S{3,64}?)(?:<\d+>|(?=\s|$))")
+_OLD_INTERFACE = re.compile(r"NET : Using interface (\S{1,63}?):(\S{3,64})<\d+>")  # up to 2.3
+_USING = re.compile(r"NET/(\S{1,32})\s*: Using (.*)", re.DOTALL)
+_IB_DEVICE = re.compile(r"\[(\d{1,3})\]\s?([^\s:={}\[\]]{1,63}):(\d{1,3})(?!\d)[^/\s]{0,16}/(IB|RoCE)(/SHARP)?")
+#: With the subsystem NET since 2.28: each device that NCCL_IB_HCA leaves; its number counts those of the host.
+_VERBS_DEVICE = re.compile(r"NET/IB ?: \[\d{1,3}\] ([^\s:]{1,63}):\S{1,63}:(\d{1,3})/(IB|RoCE) provider=")
+_OUT_OF_BAND = re.compile(r"([^\s:]{1,63}):\S{2,64}")
+_OLD_DEVICE = re.compile(r"NET/IB: ((?:\[\d{1,3}\] \S{1,63}:\d{1,3}/(?:IB|RoCE)\s*)+)")  # up to 2.3
+_MERGED = re.compile(r"\[(\d{1,3})\]=\{([^}]{1,512})\}")
+#: Somebody may have left the address out.
+_INTERFACE = re.compile(r"\[\d{1,3}\]([^\s:\[\]]{1,63})(?::([^\s<]{0,64})|(?= ?(?:\.{3}|…)))")
+_GDR_DISABLED = re.compile(r"(?!NET/(?:Fast)?Socket).*GPU Direct RDMA (?:\(\S+\) )?Disabled for ")
+_OFI = re.compile(r"NET/OFI (?:Initializing|Using) (aws-ofi-nccl \S{1,32})")
+_GIB = re.compile(r"NET/gIB ?: Initializing (gIB) v\d")
+_LOADED = re.compile(
+    r"(?:NET/Plugin ?: |COLLNET/Plugin ?: )?(?:Loaded (?:net|coll|collnet) plugin|P2P plugin(?: v\d+)?"
+    r"|Successfully loaded external network plugin) (\S.{0,63}?)(?: \(v\d+\))?\.?\s*"
+)
+_UNSUPPORTED = re.compile(r"External network plugin (\S.{0,63}?) is unsupported")
+_FAILED = re.compile(r"Failed to initialize (?:NET plugin (\S{1,63})|any NET plugin)")
+_NOT_FOUND = re.compile(
+    r"NET/Plugin ?: (?:.*No plugin found|Could not find|Plugin load|dlerror)(?:[^(:]*[:(] ?(\S+?\.so[^\s,):]*))?"
+)
+_INTERNAL = re.compile(r"(?:NET/Plugin ?: )?.*[Uu]sing internal (?:network plugin|implementation)")
+
+
+def network(message: str) -> Event | None:
+    """Read which network was chosen."""
+    match = _NETWORK.fullmatch(message)
+    return Event("network", (match["name"],)) if match else None
+
+
+def bootstrap(message: str) -> Event | None:
+    """Read over which interfaces ranks find each other: up to 2.7 all that could be, since then the one in use."""
+    match = _BOOTSTRAP.match(message)
+    found = tuple(_ADDRESS.findall(match[1])) if match else ()
+    return Event("bootstrap", found) if found else None
+
+
+def using(message: str) -> Event | None:
+    """Read which interfaces or HCAs a network found."""
+    if not (match := _USING.match(message)):
+        old = _OLD_INTERFACE.match(message)
+        return Event("sockets", (old.groups(),)) if old else None
+    name, rest = match[1], match[2]
+    if name.casefold() in ("socket", "fastsocket"):
+        return Event("sockets", tuple(_INTERFACE.findall(rest)))
+    rest, _, outside = rest.partition("; OOB ")
+    oob = _OUT_OF_BAND.match(outside)
+    devices: list[tuple[int, str, int, bool, bool]] = []
+    for index, members in _MERGED.findall(rest):
+        devices += [(int(index), d[1], int(d[2]), d[3] == "RoCE", bool(d[4])) for d in _IB_DEVICE.findall(members)]
+    if not devices:
+        devices = [(int(d[0]), d[1], int(d[2]), d[3] == "RoCE", bool(d[4])) for d in _IB_DEVICE.findall(rest)]
+    return Event("ib", (tuple(devices), oob[1] if oob else None))
+
+
+def old_devices(message: str) -> Event | None:
+    """Read HCAs as NCCL up to 2.3 listed them, and as those since 2.28 say each by itself."""
+    if match := _VERBS_DEVICE.match(message):
+        return Event("ib", (((None, match[1], int(match[2]), match[3] == "RoCE", False),), None))
+    if not (match := _OLD_DEVICE.match(message)):
+        return None
+    found = ((int(d[0]), d[1], int(d[2]), d[3] == "RoCE", False) for d in _IB_DEVICE.findall(match[1]))
+    return Event("ib", (tuple(found), None))
+
+
+def plugin(message: str) -> Event | None:
+    """Read what became of a plug-in."""
+    if match := _OFI.match(message) or _GIB.match(message):
+        return Event("plugin", ("loaded", match[1]))
+    if match := _LOADED.fullmatch(message):
+        return Event("plugin", ("loaded", match[1]))
+    if match := _UNSUPPORTED.search(message):
+        return Event("plugin", ("unsupported", match[1]))
+    if match := _FAILED.search(message):
+        return Event("plugin", ("failed", match[1]))
+    if match := _NOT_FOUND.match(message):
+        return Event("plugin", ("not found", match[1].rstrip(".") if match[1] else None))
+    return Event("plugin", ("internal", None)) if _INTERNAL.match(message) else None
+
+
+def gdr(message: str) -> Event | None:
+    """Read for which HCA GPUDirect RDMA is off."""
+    return Event("gdr disabled", (message[:256],)) if _GDR_DISABLED.match(message) else None

@@ -1,0 +1,119 @@
+"""Failure signatures: data in ``signatures.toml``, whose head describes its fields."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
+
+from preflight.lean import dataclass
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+Where = Literal["warn", "info", "outside"]
+WHERE: tuple[Where, ...] = ("warn", "info", "outside")
+SEVERITIES = ("fatal", "warn", "info")
+#: What must hold of the whole log; see ``summarize.py``.
+CONDITIONS = ("", "tcp", "spread", "staged", "fatal", "unexplained", "silent")
+
+
+@dataclass(frozen=True)
+class Signature:
+    """How one failure shows in a log, and what to do about it."""
+
+    name: str
+    id: str
+    layer: str
+    severity: str
+    echo: bool
+    where: tuple[Where, ...]
+    marks: tuple[str, ...]
+    pattern: re.Pattern[str]
+    source: re.Pattern[str] | None
+    when: str
+    explains: tuple[str, ...]
+    cause: tuple[str, ...]
+    remedy: tuple[str, ...]
+    collect: tuple[str, ...]
+    examples: tuple[str, ...]
+    counter: tuple[str, ...]
+
+    def fits(self, message: str, source: str = "") -> bool:
+        """Tell whether a message shows this failure."""
+        if not any(mark in message for mark in self.marks) or not self.pattern.search(message):
+            return False
+        return self.source is None or self.source.search(source) is not None
+
+
+@cache
+def all_signatures() -> tuple[Signature, ...]:
+    """Return every signature, what is special before what is general."""
+    text = (files("preflight.parsers.nccl_log") / "signatures.toml").read_text(encoding="utf-8")
+    return tuple(_signature(name, fields) for name, fields in tomllib.loads(text).items())
+
+
+def _signature(name: str, fields: dict[str, Any]) -> Signature:
+    source = fields.get("source")
+    return Signature(
+        name=name,
+        id=fields.get("id", name),
+        layer=fields["layer"],
+        severity=fields["severity"],
+        echo=fields.get("echo", False),
+        where=tuple(fields.get("where", ("warn", "outside"))),
+        marks=tuple(fields["marks"]),
+        pattern=re.compile(fields["pattern"]),
+        source=re.compile(source) if source else None,
+        when=fields.get("when", ""),
+        explains=tuple(fields.get("explains", ())),
+        cause=tuple(fields["cause"]),
+        remedy=tuple(fields["remedy"]),
+        collect=tuple(fields["collect"]),
+        examples=tuple(fields["examples"]),
+        counter=tuple(fields["counter"]),
+    )
+
+
+@cache
+def _at(where: Where) -> tuple[Signature, ...]:
+    return tuple(signature for signature in all_signatures() if where in signature.where)
+
+
+@cache
+def _marks(where: Where) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(mark for signature in _at(where) for mark in signature.marks))
+
+
+@cache
+def outside_marks() -> tuple[bytes, ...]:
+    """Return the texts of which a line outside NCCL's must hold one to be looked at."""
+    return tuple(mark.encode() for mark in _marks("outside"))
+
+
+def info_marks() -> tuple[str, ...]:
+    """Return the texts of which a message of level INFO must hold one to be looked at."""
+    return _marks("info")
+
+
+def matching(message: str, where: Where, source: str = "") -> Signature | None:
+    """Return the first signature that fits a message of a level."""
+    for mark in _marks(where):
+        if mark in message:
+            return next((signature for signature in _at(where) if signature.fits(message, source)), None)
+    return None
+
+
+def by_id(wanted: Iterable[str]) -> Iterator[Signature]:
+    """Yield the signatures of these ids, the first of each."""
+    known: dict[str, Signature] = {}
+    for signature in all_signatures():
+        known.setdefault(signature.id, signature)
+    for name in wanted:
+        if name in known:
+            yield known[name]

@@ -1,0 +1,199 @@
+"""From what was counted to what is handed on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from preflight.parsers.nccl_log.counters import ENDS_KEPT_NOTE, Tally
+from preflight.parsers.nccl_log.failures import failures
+from preflight.parsers.nccl_log.job_size import nnodes_of, ranks_of_rings, unglued
+from preflight.parsers.nccl_log.model import Affinity, Line, NcclLog, NetChannels, Plugin, Use, Variable, is_tcp
+from preflight.parsers.nccl_log.ranks import communicators, missing, ranks_of, unfinished
+from preflight.parsers.nccl_log.table_rows import Tables
+from preflight.parsers.nccl_log.transports import (
+    by_host,
+    channel_counts,
+    hcas,
+    ib_devices,
+    intra_node,
+    merged,
+    net_channels,
+    rails_of,
+)
+
+#: Entries of a list that only illustrates.
+_SHOWN = 20
+_RINGS_SHOWN = 64
+_KEPT = 1000
+
+#: A framework's own words of a failure, in a log in which NCCL itself was silent: PyTorch's, vLLM's, XLA's, CuPy's.
+FRAMEWORK = re.compile(
+    r"ProcessGroupNCCL\.cpp\b|\bDist(?:Backend|Store|Network)Error\b|\[c10d\] The client socket has timed out"
+    r"|\bDetected mismatch between collectives on ranks\b"
+    r"|(?:^|\] ?)Watchdog caught collective|Watchdog caught collective operation timeout: ?WorkNCCL"
+    r"|\b(?:NCCL|Nccl) [Ee]rror(?: in\b|, | ?(?:code )?\d{0,3} ?[:(])|\bNCCL operation \w+\(.{0,200}\) failed"
+    r"|\bnccl[A-Z]\w+ failed: |\bnccl(?:\w{1,20}Error|InvalidUsage|InvalidArgument): |\bNCCL_ERROR_\w+: "
+    r"|\bNCCL failure: |\bWorkNCCL\(SeqNum=\d"
+)
+
+
+def finish(tally: Tally) -> NcclLog | None:
+    """Return what a log says; None if no line of it is NCCL's, nor a framework's of a failure."""
+    if not tally.lines and not _of_framework(tally):
+        return None
+    table = Tables(tally)
+    versions, networks, channels = table.uses("version"), table.uses("network"), net_channels(table)
+    sockets = table.rows("socket")
+    if versions and _numbers(versions[0].name) < (2, 6, 4) and not networks:
+        # up to 2.6.3 no line says "Using network"; TCP is what is left where InfiniBand found nothing
+        chosen, rows = ("IB", table.rows("ib")) if table.rows("ib") else ("Socket", sockets)
+        networks = tuple(Use(chosen, seen.count, seen.first) for _, seen in rows[:1])
+    members = ranks_of(tally)
+    sizes = [*table.rows("rank"), *table.rows("collective size")]
+    nranks = max((key[0] for key, _ in sizes), default=None)
+    nranks = ranks_of_rings(table) if nranks is None else nranks
+    hosts = unglued([str(key[0]) for key, _ in table.rows("host")])
+    named = frozenset(hosts)
+    nnodes = nnodes_of(table, hosts, nranks)
+    obstacles = _obstacles(table, tally)
+    found, hints = failures(tally, _conditions(networks, channels, nnodes), members)
+    warnings = _in_order(tally.warnings)
+    rings = [(key, seen) for key, seen in table.rows("ring") if len(str(key[2]).split()) > 1]
+    longest = max((len(str(key[2]).split()) for key, _ in rings), default=0)
+    support = {key[1] for key, _ in table.rows("nvls support")}
+    return NcclLog(
+        nccl_version=versions[0].name if versions else None,
+        versions=versions,
+        built_for=table.uses("built"),
+        cuda_drivers=tuple(_driver(str(key[0])) for key, _ in table.rows("driver")),
+        nranks=nranks,
+        nnodes=nnodes,
+        hosts=hosts,
+        ranks=tuple(sorted((rank, who[0]) for rank, who in members.known.items() if who[0] in named)),
+        networks=networks,
+        chosen=tuple((str(key[0]), str(key[1])) for key, _ in table.rows("chosen") if key[0] is not None),
+        plugins=tuple(
+            Plugin(str(k[0]), None if k[1] is None else str(k[1]), s.first, s.count) for k, s in table.rows("plugin")
+        ),
+        channels=channels,
+        by_host=by_host(table),
+        intra_node=intra_node(table),
+        collnet=(*merged(table.via("COLLNET"), "COLLNET"), *table.uses("sharp")),
+        proxied=sum(seen.count for key, seen in table.via("NET") if key[4]),
+        rails=rails_of(tally),
+        rings=tuple(str(k[2]) for k, _ in sorted(rings, key=lambda r: r[0][0]) if len(str(k[2]).split()) == longest)[
+            :_RINGS_SHOWN
+        ],
+        ring_channels=max((key[1] or key[0] + 1 for key, _ in rings), default=None),
+        tree_channels=max((key[0] for key, _ in table.rows("trees")), default=None),
+        channel_counts=channel_counts(table),
+        nvls=next((seen.first for _, seen in table.rows("nvls")), None),
+        nvls_support=bool(support.pop()) if len(support) == 1 else None,
+        mnnvl=next(iter(table.uses("clique")), None),
+        ib_devices=ib_devices(table),
+        hcas=hcas(table),
+        no_device_found=next((line for line in obstacles if "No device found" in line.message), None),
+        socket_interfaces=tuple(str(key[0]) for key, _ in sockets),
+        bootstrap_interfaces=_outside_interfaces(table),
+        environment=_environment(table),
+        affinity=tuple(
+            Affinity(key[0], key[1], key[2])
+            for key, _ in sorted(table.rows("affinity"), key=lambda r: (str(r[0][0]), r[0][1]))
+        ),
+        communicators=communicators(tally),
+        unfinished=unfinished(tally),
+        missing=missing(tally, members, failed=any(failure.severity == "fatal" for failure in found)),
+        warnings=warnings,
+        warning_count=tally.warning_count,
+        failures=found,
+        hints=hints,
+        obstacles=obstacles,
+        gpudirect_disabled=tuple(seen.first for _, seen in table.rows("gdr disabled")[:_KEPT]),
+        ofi_provider=next(iter(table.uses("provider")), None),
+        lines=tally.lines,
+        notes=_notes(tally),
+        processes=len(made := {key[1:] for key, _ in table.rows("made")}),
+        registering=len(made & {key for key, _ in table.rows("registered")}),
+    )
+
+
+def _outside_interfaces(table: Tables) -> tuple[str, ...]:
+    """Return the interfaces over which ranks find each other, and over which verbs are set up."""
+    said = [str(key[1]) for key, _ in table.rows("bootstrap")] + [str(key[0]) for key, _ in table.rows("oob")]
+    return tuple(dict.fromkeys(said))
+
+
+def _of_framework(tally: Tally) -> bool:
+    said = (seen.first for seen in tally.seen.get("failure", {}).values() if seen.first is not None)
+    return any(FRAMEWORK.search(line.text) for line in said)
+
+
+def _environment(table: Tables) -> tuple[Variable, ...]:
+    found: dict[tuple[str, str], list[Any]] = {}
+    for (host, name, value), seen in table.rows("env"):
+        entry = found.setdefault((name, value), [seen.first, [], 0])
+        entry[2] += seen.count
+        if host is not None and len(entry[1]) < _SHOWN:
+            entry[1].append(host)
+    return tuple(Variable(*key, entry[0], tuple(entry[1]), entry[2]) for key, entry in found.items())
+
+
+def _obstacles(table: Tables, tally: Tally) -> tuple[Line, ...]:
+    stated = ("ib_no_device_tcp_fallback", "ibverbs_missing", "net_plugin_not_found")
+    firsts: dict[str, Line] = {}
+    for kind in ("obstacle", "failure"):
+        for key, seen in table.rows(kind):
+            if kind == "obstacle" or key[0] in stated:
+                firsts.setdefault(str(key[0]), seen.first)
+    return _in_order(firsts.values())
+
+
+def _conditions(networks: Sequence[Use], channels: Sequence[NetChannels], nnodes: int | None) -> set[str]:
+    """Return what holds of the whole log; see ``signatures.toml``."""
+    holds = set()
+    names = [channel.network for channel in channels] or [use.name for use in networks]
+    several = nnodes is not None and nnodes > 1
+    if nnodes != 1:
+        holds.add("spread")
+    if any(is_tcp(name) for name in names) and (several or (nnodes is None and channels)):
+        holds.add("tcp")
+    rdma = [channel for channel in channels if not is_tcp(channel.network)]
+    if any(channel.gpudirect is False for channel in rdma) or (
+        several and not channels and any(not is_tcp(name) for name in names)
+    ):
+        holds.add("staged")
+    return holds
+
+
+def _in_order(lines: Iterable[Line]) -> tuple[Line, ...]:
+    """Sort by time where every line bears one, else by line; lines of several files stay as they are without times."""
+    found = list(lines)
+    if found and all(line.time for line in found):
+        return tuple(sorted(found, key=lambda line: (line.time or "", line.number)))
+    if len({line.file for line in found}) < 2:
+        return tuple(sorted(found, key=lambda line: line.number))
+    return tuple(found)
+
+
+def _notes(tally: Tally) -> tuple[str, ...]:
+    notes = list(tally.notes)
+    if tally.long_lines:
+        notes.append(f"{tally.long_lines} lines are longer than any of NCCL; only their beginning was looked at")
+    for kind, count in sorted(tally.overflow.items()):
+        notes.append(f"too many different facts of one kind ({kind}): {count} more lines are not told apart")
+    if tally.warning_count > len(tally.warnings):
+        notes.append(f"{tally.warning_count} warnings, of which the first {len(tally.warnings)} are kept")
+    if tally.ends_mask:
+        notes.append(ENDS_KEPT_NOTE)
+    return tuple(notes)
+
+
+def _driver(text: str) -> str:
+    number = int(text)
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version))

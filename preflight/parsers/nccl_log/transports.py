@@ -1,0 +1,110 @@
+"""Over what a log says that its channels run: networks, hosts, HCAs, rails and what joins GPUs of one node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from preflight.parsers.nccl_log import rails
+from preflight.parsers.nccl_log.channels import via
+from preflight.parsers.nccl_log.counters import Seen, Tally
+from preflight.parsers.nccl_log.model import (
+    ChannelCounts,
+    Hca,
+    HostChannels,
+    IbDevice,
+    NetChannels,
+    Rails,
+    Use,
+    is_tcp,
+)
+from preflight.parsers.nccl_log.table_rows import Tables
+
+#: Hosts of a list that only illustrates.
+_SHOWN = 20
+
+
+def net_channels(table: Tables) -> tuple[NetChannels, ...]:
+    """Count connections by network, those with GPUDirect RDMA apart."""
+    found: dict[tuple[str, bool | None], NetChannels] = {}
+    for (_, _, network, _, _, gpudirect), seen in table.via("NET"):
+        known = found.get((network, gpudirect))
+        count = seen.count + (known.count if known else 0)
+        found[network, gpudirect] = NetChannels(network, gpudirect, count, known.first if known else seen.first)
+    return tuple(found.values())
+
+
+def by_host(table: Tables) -> tuple[HostChannels, ...]:
+    """Count the same on each host, and those through another rank's process."""
+    found: dict[tuple[str, str, bool | None], list[int]] = {}
+    for (host, _, network, _, proxied, gpudirect), seen in table.via("NET"):
+        if host is not None:
+            counts = found.setdefault((host, network, gpudirect), [0, 0])
+            counts[0] += seen.count
+            counts[1] += seen.count if proxied else 0
+    return tuple(HostChannels(*key, *counts) for key, counts in found.items())
+
+
+def merged(rows: Sequence[tuple[Any, Seen]], name: str) -> tuple[Use, ...]:
+    """Make one use of several rows; none of none."""
+    return (Use(name, sum(seen.count for _, seen in rows), rows[0][1].first),) if rows else ()
+
+
+def intra_node(table: Tables) -> tuple[Use, ...]:
+    """Count what joins the GPUs of one node."""
+    names = dict.fromkeys(key[1] for key, _ in table.rows("via") if key[1] not in ("NET", "COLLNET"))
+    return tuple(use for name in names for use in merged(table.via(name), name))
+
+
+def ib_devices(table: Tables) -> tuple[IbDevice, ...]:
+    """Return the ports that each host found."""
+    found: dict[tuple[Any, ...], IbDevice] = {}
+    for (host, _, name, port, roce, sharp), seen in table.rows("ib"):
+        found.setdefault((host, name, port), IbDevice(name, port, roce, sharp, seen.first))
+    return tuple(found.values())
+
+
+def hcas(table: Tables) -> tuple[Hca, ...]:
+    """Join what each host found with the indexes that its channels name."""
+    used: dict[tuple[Any, Any], int] = {}
+    speaking = set()
+    for (host, _, network, device, _, _), seen in table.via("NET"):
+        if not is_tcp(network):
+            used[host, device] = used.get((host, device), 0) + seen.count
+            speaking.add(host)
+    over: dict[tuple[str, int], dict[Any, int | None]] = {}
+    for (host, index, name, port, _, _), _ in table.rows("ib"):
+        hosts = over.setdefault((name, port), {})
+        if index is None:  # what number its channels would give it is not told
+            hosts.setdefault(host, None)
+        else:
+            hosts[host] = (hosts.get(host) or 0) + used.get((host, index), 0) if host in speaking else None
+    found = []
+    for (name, port), hosts in over.items():
+        counts = [count for count in hosts.values() if count is not None]
+        idle = [str(host) for host, count in hosts.items() if count == 0 and host is not None]
+        found.append(Hca(name, port, len(hosts), sum(counts) if counts else None, tuple(idle[:_SHOWN])))
+    return tuple(found)
+
+
+def rails_of(tally: Tally) -> Rails | None:
+    """Tell whether channels leave a node over one rail and arrive over another; None where no both ends are told."""
+    seen = crossing = 0
+    example = None
+    for name, sent, received in rails.pairs(tally.ends):
+        one, other = via(sent.decode("latin-1")), via(received.decode("latin-1"))
+        if one is None or other is None or one.network != other.network or is_tcp(one.network):
+            continue
+        seen += 1
+        if one.device != other.device:
+            crossing += 1
+            text = name.decode("latin-1")
+            made = f"{text}: sent over NET/{one.network}/{one.device}, received over NET/{one.network}/{other.device}"
+            example = min(example or made, made)
+    return Rails(seen, crossing, example, tally.ends_mask != 0) if seen else None
+
+
+def channel_counts(table: Tables) -> ChannelCounts | None:
+    """Return the counts of the communicator with most channels."""
+    rows = [key for key, _ in table.rows("counts")]
+    return ChannelCounts(*max(rows, key=lambda row: tuple(part or 0 for part in row))) if rows else None

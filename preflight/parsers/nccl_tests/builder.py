@@ -1,0 +1,108 @@
+"""A report of nccl-tests that is being read, and what it says as far as it was read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from preflight.parsers.nccl_tests.collective import collective_of
+from preflight.parsers.nccl_tests.model import CutRow, Device, Failure, Report, Row, mean_busbw
+from preflight.parsers.nccl_tests.table import Columns, OpenRow
+
+
+@dataclass
+class OpenReport:
+    """A report that is being read."""
+
+    first_line: int
+    stage: int
+    last_line: int = 0
+    collective: str | None = None  # as the report itself says
+    called: str | None = None  # as a command line or a failure before it says
+    version: str | None = None
+    nccl_version: str | None = None
+    validation: bool | None = None
+    devices: list[Device] = field(default_factory=list)
+    devices_cut: bool = False
+    columns: Columns | None = None
+    rows: list[Row] = field(default_factory=list)
+    cut: list[CutRow] = field(default_factory=list)
+    pending: OpenRow | None = None
+    average: float | None = None
+    average_ok: bool | None = None
+    average_may_be_cut: bool = False
+    finished: bool = False
+    out_of_bounds: int | None = None
+    out_of_bounds_ok: bool | None = None
+    failures: list[Failure] = field(default_factory=list)
+    relays: list[Failure] = field(default_factory=list)
+    deaths: list[Failure] = field(default_factory=list)
+    last_error: str = ""
+
+    @property
+    def copies(self) -> int:
+        """How many runs of as many ranks each have printed into it, from a binary that knows no MPI."""
+        times = Counter(device.rank for device in self.devices)
+        return times[0] if times[0] > 1 and len(set(times.values())) == 1 else 1
+
+    @property
+    def only_failed(self) -> bool:
+        """Whether nothing of it is here but a failure."""
+        return bool(self.failures) and not (self.devices or self.rows or self.columns or self.version or self.finished)
+
+    def awaits(self, rank: int) -> bool:
+        """Whether the head of the table is here, no row yet, and this rank comes next."""
+        empty = self.columns is not None and not (self.rows or self.pending or self.finished)
+        return empty and rank == 1 + max((device.rank for device in self.devices), default=-1) > 0
+
+    def close_row(self) -> None:
+        """Keep what is there of a row that has ended, or that something else ended."""
+        if self.pending is None:
+            return
+        row, cut = self.pending.taken()
+        self.pending = None
+        if row is not None:
+            self.rows.append(row)
+        if cut is not None:
+            self.cut.append(cut)
+
+    def report(self) -> Report:
+        """Return the report as far as it was read."""
+        self.close_row()
+        ranks = sorted({device.rank for device in self.devices})
+        nranks = len(ranks) if ranks and not self.devices_cut and ranks == list(range(len(ranks))) else None
+        rows = tuple(self.rows)
+        average = self.average
+        # a number at the very end of a text may lack digits, unless the rows say the same
+        if self.average_may_be_cut and average is not None:
+            mean = mean_busbw(rows)
+            average = average if mean is not None and abs(mean - average) <= 0.01 else None
+        has_redop = self.columns.redop if self.columns is not None else None
+        return Report(
+            first_line=self.first_line,
+            last_line=self.last_line,
+            collective=self.collective or collective_of(rows, nranks, self.called, has_redop),
+            collective_printed=self.collective is not None,
+            devices=tuple(self.devices),
+            nranks=nranks,
+            hosts=tuple(dict.fromkeys(device.host for device in self.devices)),
+            rows=rows,
+            cut_rows=tuple(self.cut),
+            average_busbw_gbytes_s=average,
+            average_ok=self.average_ok,
+            out_of_bounds=self.out_of_bounds,
+            out_of_bounds_ok=self.out_of_bounds_ok,
+            validated=self._validated(rows),
+            failures=tuple(self.failures or self.relays[:1] or ([] if self.finished else self.deaths[:1])),
+            complete=self.out_of_bounds is not None and average is not None,
+            finished=self.finished and self.out_of_bounds is not None,
+            copies=self.copies,
+            version=self.version,
+            nccl_version=self.nccl_version,
+            last_error=self.last_error,
+        )
+
+    def _validated(self, rows: tuple[Row, ...]) -> bool | None:
+        if self.validation is False or not rows:
+            return self.validation if self.validation is False else None
+        return any(half.wrong is not None or half.max_error is not None for row in rows for half in row.halves)

@@ -1,0 +1,242 @@
+"""The table of an nccl-tests report: its columns and its rows, whole, split or cut.
+
+A row is printed in pieces (its size, out of place, in place) without a line end between them, so a
+line of NCCL may stand in the middle of it, and a run may end there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from preflight.lean import dataclass, field, replace
+from preflight.parsers.nccl_tests.model import CutRow, Half, Row
+
+_ROW = re.compile(
+    r"(?:^\+?|[\s>:\])|])(?P<bytes>\d{1,19})\s{1,40}(?P<count>\d{1,19})\s{1,40}(?P<type>[A-Za-z]\w{2,15})(?=\s|$)"
+)
+_TYPES = re.compile(r"u?int(?:8|32|64)?|char|half|float(?:16|32|64)?|double|bfloat16|f8e[45]m[23]|fp8\w*")
+_REDOP = re.compile(r"(?!nan$|inf$)[a-z]{3,12}")
+_VALUE = re.compile(r"-?(?:\d{1,20}(?:\.\d{0,10})?|\.\d{1,10})(?:[eE][+-]?\d{2,3})?\*?|-?nan|-?inf")
+_UNCHECKED = "N/A"
+
+#: A largest difference as ``%.0le`` prints it up to 2.12; where it is not 0, only a negative exponent tells it
+#: from a count of wrong elements, which ``%g`` prints.
+_DIFFERENCE = re.compile(r"0e\+00|\de-\d{2,3}")
+
+#: Rules of a table in Markdown or in a box.
+_RULES = str.maketrans("|\u2502\u2503", "   ")
+
+#: Where somebody else's words begin in the middle of a row: NCCL's prefix with or without a time, a
+#: host with a colon, or a bare line of NCCL.
+_NOISE = re.compile(
+    r"\[\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d|[A-Za-z][\w.-]{0,254}:\d{1,10}:\d{1,10} |[A-Za-z][\w.-]{0,254}: |NCCL "
+)
+
+
+def without_rules(line: str) -> str:
+    """Take the vertical rules off a line of a table that somebody drew; a table has many of them."""
+    bars = line.count("|") + line.count("\u2502") + line.count("\u2503")
+    return line.translate(_RULES) if bars >= 9 else line
+
+
+#: A number with marks between its thousands, as spreadsheets and people write it; nccl-tests prints two decimals at
+#: most, so that three digits behind a mark are thousands, unless nothing stands before them.
+_THOUSANDS = re.compile(r"(?<![\w.,;-])[1-9]\d{0,2}(?:,\d{3})+(?:\.\d{1,2})?(?![\w,;])")
+_DECIMAL_COMMA = re.compile(r"(?<![\w.,;])(\d{1,19}),(\d{1,2}|(?<=(?<!\d)0,)\d{3,9})(?![\w,;.])")
+_AVERAGE_COMMA = re.compile(r"(Avg bus bandwidth\s{1,8}:\s{1,8}\d{1,6}),(\d{1,9})(?!\S)")
+_TYPE_WORD = re.compile(r"\s[a-z]\w{2,15}\s")
+
+
+def plain_numbers(line: str) -> str:
+    """Write the numbers of a row, or of the average, as nccl-tests prints them: without marks of thousands."""
+    if "Avg bus" in line:
+        return _AVERAGE_COMMA.sub(r"\1.\2", line)
+    if not _TYPE_WORD.search(line) or ":" in line:
+        return line
+    return _DECIMAL_COMMA.sub(r"\1.\2", _THOUSANDS.sub(lambda number: number[0].replace(",", ""), line))
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What the header says of the columns right of ``type``."""
+
+    root: bool | None = None  # whether there is a root column; None: no header was seen
+    redop: bool | None = None  # the same of the operation; alltoall leaves it blank up to 2.12
+    half: int = 4  # columns of one half: time algbw busbw check [i_min …]
+    halves: int = 2  # version 1.0.0 has no in-place half for broadcast
+    shown: int = 2  # halves that the header names: somebody may have cut the second one off
+    more: bool = False  # columns follow the two halves: timestamp, #iters
+    counts_wrong: bool = True  # False: the check column holds the largest error, up to 2.12
+    in_ms: bool = False  # version 1.0.0 prints time in ms
+
+
+def header(line: str) -> Columns | None:
+    """Read the line that names the columns; None if it is not one."""
+    if "time" not in line:
+        return None
+    names = line.split()
+    for position in range(2, len(names)):
+        if names[position] == "type" and names[position - 2 : position] in (["size", "count"], ["bytes", "N"]):
+            break
+    else:
+        return None
+    right = names[position + 1 :]
+    times = [place for place, name in enumerate(right) if name in ("time", "cputime")][:2]
+    if not times:
+        return None
+    half = max(times[1] - times[0], 4) if len(times) == 2 else 4
+    check = right[times[0] + 3] if len(right) > times[0] + 3 else "#wrong"
+    return Columns(
+        root="root" in right[: times[0]],
+        redop="redop" in right[: times[0]] or "op" in right[: times[0]],
+        half=half,
+        halves=1 if check == "res" and len(times) == 1 else 2,
+        shown=len(times),
+        more=len(right) > times[0] + half * len(times),
+        counts_wrong=check.endswith("wrong"),
+        in_ms=check == "res",
+    )
+
+
+@dataclass
+class OpenRow:
+    """A row of which more may come on a later line."""
+
+    line: int
+    bytes: int
+    count: int
+    dtype: str
+    columns: Columns
+    text: str
+    redop: str | None = None
+    root: int | None = None
+    values: list[str] = field(default_factory=list)
+    torn: bool = False  # its last number breaks off: what follows is not the next one
+
+    @property
+    def wanted(self) -> int:
+        """Number of values that a whole row has."""
+        return self.columns.half * self.columns.halves
+
+    @property
+    def whole(self) -> bool:
+        """Whether all values are there."""
+        return len(self.values) >= self.wanted
+
+    def continues(self, line: str) -> bool:
+        """Take in the rest of the row, if the line is that."""
+        values, rest = _values(line, self.columns.half, len(self.values))
+        missing = self.wanted - len(self.values)
+        if not values or self.torn or (rest and not self.columns.more):
+            return False
+        inside = len(self.values) % self.columns.half
+        if inside:
+            expected = len(values) == missing
+        else:
+            expected = len(values) in (missing, self.columns.half) or (self.columns.more and len(values) > missing)
+        if not expected:
+            return False
+        # a screen that broke the line may have broken a number
+        if inside and not self._fits([*self.values[-inside:], *values][: self.columns.half]):
+            return False
+        self.values += values[:missing]
+        self.text += " " + " ".join(values)
+        return True
+
+    def taken(self) -> tuple[Row | None, CutRow | None]:
+        """Return the row, and what to list as cut if values are missing; both if only its first half is there."""
+        first = self._half(0)
+        second = self._half(1) if self.columns.halves == 2 else None
+        whole = first is not None and (second is not None or self.columns.shown == 1)
+        row = Row(self.line, self.bytes, self.count, self.dtype, self.redop, self.root, first, second)
+        cut = CutRow(self.line, self.bytes, self.text.strip()[:200])
+        return (row if first else None), (None if whole else cut)
+
+    def _fits(self, half: Sequence[str]) -> bool:
+        return len(half) > 1 and _is_rate(self.bytes, half[0], half[1], 1000 if self.columns.in_ms else 1)
+
+    def _half(self, number: int) -> Half | None:
+        tokens = self.values[number * self.columns.half :][:4]
+        if len(tokens) < 4 or _UNCHECKED in tokens[:3]:
+            return None
+        time, algbw, busbw = (float(token.rstrip("*")) for token in tokens[:3])
+        check = None if tokens[3] == _UNCHECKED else float(tokens[3].rstrip("*"))
+        counted = self.columns.counts_wrong and check is not None and abs(check) < 1e18
+        return Half(
+            time_us=time * 1000 if self.columns.in_ms else time,
+            algbw_gbytes_s=algbw,
+            busbw_gbytes_s=busbw,
+            wrong=int(check) if counted and check is not None else None,
+            max_error=None if self.columns.counts_wrong else check,
+        )
+
+
+def open_row(number: int, line: str, columns: Columns | None) -> OpenRow | None:
+    """Begin a row, if the line is one; a type that nobody knows counts only in a whole row."""
+    if not (match := _ROW.search(line)):
+        return None
+    told = columns is not None
+    columns = columns or Columns()
+    row = OpenRow(
+        number, int(match["bytes"]), int(match["count"]), match["type"], columns, line[match.start("bytes") :]
+    )
+    rest = line[match.end() :]
+    if noise := _NOISE.search(rest):
+        rest = rest[: noise.start()]
+    tokens = rest.split()
+    if tokens and _REDOP.fullmatch(tokens[0]):
+        row.redop = tokens.pop(0)
+    has_root = columns.root
+    if has_root is None:
+        has_root = _has_root(row.bytes, _values(" ".join(tokens), 4)[0])
+        if has_root is None:
+            return row if _TYPES.fullmatch(row.dtype) else None
+        columns = row.columns = replace(columns, root=has_root)
+    if has_root and tokens and re.fullmatch(r"-?\d{1,7}", tokens[0]):
+        row.root = int(tokens.pop(0))
+    values, rest = _values(" ".join(tokens), columns.half)
+    row.values = values[: row.wanted]
+    row.torn = not row.whole and rest[:1] in tuple("-.0123456789")
+    if not told and any(_DIFFERENCE.fullmatch(value) for value in row.values[3::4]):
+        row.columns = replace(columns, counts_wrong=False)
+    known = _TYPES.fullmatch(row.dtype) is not None
+    # bandwidths have decimals: numbers and a word without them are another tool's
+    return row if known or (row.whole and all("." in value for value in row.values[1:3])) else None
+
+
+def _has_root(size: int, values: Sequence[str]) -> bool | None:
+    """Tell whether a row whose header nobody saw has a root before its values; None if that cannot be told.
+
+    Size over time must be algbw; where that does not tell, all values, or all of one half, tell by their number.
+    """
+    if len(values) == 1:  # the rest is printed when it was measured, behind what others wrote in between
+        return values[0].lstrip("-").isdigit()
+    fitting = [at == 1 for at in (0, 1) if len(values) > at + 1 and _is_rate(size, values[at], values[at + 1])]
+    if len(fitting) == 1:
+        return fitting[0]
+    return len(values) == 9 if len(values) in (8, 9) else None
+
+
+def _is_rate(size: int, time: str, algbw: str, us_in_unit: int = 1) -> bool:
+    """Tell whether a time and a bandwidth in GB/s are of one transfer of so many bytes."""
+    if _UNCHECKED in (time, algbw) or (time_us := float(time.rstrip("*")) * us_in_unit) <= 0:
+        return False
+    rate = size / time_us / 1000
+    return abs(rate - float(algbw.rstrip("*"))) <= 0.005 + 0.01 * rate
+
+
+def _values(text: str, half: int, at: int = 0) -> tuple[list[str], str]:
+    """Return the values at the head of a text, and what follows them.
+
+    The first four columns of a half are numbers; those that options add may hold words (-U: algo, proto, …).
+    """
+    if noise := _NOISE.search(text):
+        text = text[: noise.start()]
+    tokens = text.split()
+    taken: list[str] = []
+    for place, token in enumerate(tokens, at):
+        if place % half < 4 and token != _UNCHECKED and not _VALUE.fullmatch(token):
+            break
+        taken.append(token)
+    return taken, " ".join(tokens[len(taken) :])

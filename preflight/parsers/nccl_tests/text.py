@@ -1,0 +1,291 @@
+"""nccl-tests output: the table, its footer, and what was printed where a run failed.
+
+Values are found from the names in the column header, never by position in the line, since a launcher may have put
+its mark before it. What is cut is listed as cut; nothing is worked out that was not printed.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+
+from preflight.lean import replace
+from preflight.parsers.job_output import lines, unlaunched
+from preflight.parsers.nccl_tests import json_output
+from preflight.parsers.nccl_tests import markers as words
+from preflight.parsers.nccl_tests.builder import OpenReport
+from preflight.parsers.nccl_tests.model import Best, CutRow, Device, Failure, Half, Report, Row, decode_version
+from preflight.parsers.nccl_tests.table import header, open_row, plain_numbers, without_rules
+from preflight.parsers.nccl_tests.unwrap import put_together
+
+__all__ = ["Best", "CutRow", "Device", "Failure", "Half", "Report", "Row", "parse"]
+
+# Lines that begin a report, with the order in which nccl-tests prints them.
+_VERSION, _STARTING, _OPTIONS, _DEVICES, _TABLE, _FOOTER = 1, 2, 3, 4, 5, 6
+
+_NCCL_LINE = re.compile(r"[A-Za-z0-9][\w.-]{0,254}:\d{1,10}:\d{1,10} ")
+
+#: mpiexec -l labels what is flushed, not lines: its label may stand within a row, glued to a number.
+_LABEL = re.compile(r"\s(\d{1,6})$")
+
+#: What a row of the table holds: a number, and behind it a blank, a rule of a table that somebody drew, or a label.
+_NUMBER = re.compile(r"\d[\s|\u2502\u2503\[]")
+
+#: Digits of a number that ``%g`` prints: one with so many is whole wherever the text ends.
+_SIX_DIGITS = re.compile(r"0?\.?0*(?:[1-9]\.?(?:\d\.?){5,})")
+
+
+#: Lines whose marks are remembered: a log that packs well is the same lines again and again.
+_REMEMBERED = 1024
+
+
+def parse(text: str) -> tuple[Report, ...]:
+    """Return the reports in a text, in order; none if it holds none. Never raises."""
+    text = put_together(text)
+    documents = json_output.parse(text)
+    if not documents and json_output.may_be(text):  # a launcher's marks stand before its lines
+        documents = json_output.parse("\n".join(unlaunched(line)[1] for line in text.split("\n")))
+    if documents:
+        kept = text.split("\n")
+        for report in documents:
+            kept[report.first_line - 1 : report.last_line] = [""] * (report.last_line - report.first_line + 1)
+        text = "\n".join(kept)
+    found = [*documents, *_Reader(text).reports()]
+    return tuple(sorted(found, key=lambda report: report.first_line))
+
+
+@functools.lru_cache(_REMEMBERED)
+def _unmarked(line: str) -> tuple[str, str]:
+    """Return who wrote a line, empty if nothing tells, and the line without a launcher's marks."""
+    tag, bare = unlaunched(without_rules(line))
+    if "," in bare:
+        bare = plain_numbers(bare)
+    if (label := _LABEL.search(f" {tag}")) and not _NCCL_LINE.match(bare):
+        bare = bare.replace(f"[{label[1]}] ", "  ")
+    return tag, bare
+
+
+class _Reader:
+    """Reads a text line by line; lines of several processes are kept apart where a launcher tagged them."""
+
+    def __init__(self, text: str) -> None:
+        self.all: list[OpenReport] = []
+        self.open: dict[str, OpenReport] = {}  # by tag
+        self.command: str | None = None
+        self.nccl_version: str | None = None  # printed before the report that it is of
+        self.raw = ""  # the line with its marks: a launcher's own words look like one
+        beginnings = words.BEGINNINGS
+        if "\x1b" not in text and "&" not in text:  # which may stand within a word
+            beginnings = tuple(word for word in beginnings if word in text)
+        passed = ""
+        for number, line in lines(text):
+            if not self.all and line == passed:
+                continue
+            before = self.command, self.nccl_version
+            if not self.all and not _NUMBER.search(line) and not any(word in line for word in beginnings):
+                passed = line
+                continue  # nothing begins here, and there is nothing that it could end or go on with
+            self.raw = line
+            self.read(number, *_unmarked(line))
+            # what changed nothing, with no report begun, changes nothing the next time
+            passed = line if not self.all and (self.command, self.nccl_version) == before else passed
+        last = text.count("\n") + 1
+        end = text.rstrip().count("\n") + 1
+        for report in self.all:
+            # whether more devices were to come is not known
+            report.devices_cut |= report.stage == _DEVICES and report.last_line == end
+            report.average_may_be_cut &= report.last_line == last
+        if self.all and self.all[-1].nccl_version is None:
+            self.all[-1].nccl_version = self.nccl_version
+
+    def reports(self) -> tuple[Report, ...]:
+        """Return all reports, in order; a failure that came before the rest of its own report is put into it."""
+        found: list[Report] = []
+        early: Report | None = None
+        for opened in self.all:
+            report = opened.report()
+            if self.shell(found) and opened.copies > 1:  # several copies printed their heads one after the other
+                found[-1] = replace(report, first_line=found[-1].first_line)
+            elif early is not None and not report.finished and not opened.only_failed:
+                failures = (*early.failures, *report.failures)
+                found[-1] = replace(report, first_line=early.first_line, failures=failures)
+            else:
+                found.append(report)
+            early = report if opened.only_failed else None
+        return tuple(found)
+
+    @staticmethod
+    def shell(found: list[Report]) -> bool:
+        """Whether the last report is a head without a body."""
+        last = found[-1] if found else None
+        return last is not None and not (last.devices or last.rows or last.cut_rows or last.failures or last.finished)
+
+    def begin(self, number: int, tag: str, stage: int) -> OpenReport:
+        """Begin a report."""
+        report = OpenReport(number, stage, last_line=number, called=self.command, nccl_version=self.nccl_version)
+        self.all.append(report)
+        self.open[tag] = report
+        self.command = self.nccl_version = None
+        return report
+
+    def at(self, number: int, tag: str, stage: int, *, header: bool = False) -> OpenReport:
+        """Return the report that a line of this stage belongs to; a new one where it begins one."""
+        last = self.all[-1] if self.all else None
+        # what a word before the first line made look like a launcher's mark is not on the next
+        follows = last is not None and (stage > _DEVICES or (not tag and last.stage <= stage and not last.columns))
+        report = self.open.get(tag) or (last if follows else None)
+        ended = report is not None and (
+            (stage < _DEVICES and stage < report.stage)
+            or (stage == _DEVICES and report.stage > _DEVICES)
+            or (header and (report.stage >= _FOOTER or bool(report.rows)))
+        )
+        if report is None or ended:
+            report = self.begin(number, tag, stage)
+        report.stage = max(report.stage, stage)
+        report.last_line = number
+        return report
+
+    def read(self, number: int, tag: str, line: str) -> None:
+        """Take in one line."""
+        if "NCCL INFO" in line and "NCCL version" not in line and _NCCL_LINE.match(line):
+            return  # most lines of most logs
+        if "ccl-tests v" in line and (match := words.TESTS_VERSION.search(line)):
+            report = self.at(number, tag, _VERSION)
+            report.version, code = match["marked"] or match["bare"], match["library"] or match["code"]
+            report.nccl_version = decode_version(int(code) if code else None) or report.nccl_version
+        elif "test starting" in line and (match := words.STARTS.search(line)) and not words.quoted(match):
+            self.at(number, tag, _STARTING).collective = words.collective(match[1])
+        elif "nThread" in line and (match := words.RUN.search(line)):
+            report = self.at(number, tag, _OPTIONS)
+            report.validation = None if match[1] is None else match[1] != "0"
+        elif "Rank" in line and (match := words.DEVICE.search(line)):
+            # another process may print its devices behind the head of the table
+            late = bool(self.all) and self.now(tag).awaits(int(match[1]))
+            report = self.at(number, tag, _TABLE if late else _DEVICES)
+            rank, group, host, index, bus, name = match.groups()
+            report.devices.append(Device(int(rank), int(group or 0), host, int(index), bus, name or ""))
+        elif "Rank" in line and self.all and self.now(tag).stage == _DEVICES and words.DEVICE_CUT.search(line):
+            self.now(tag).devices_cut = True
+        elif columns := header(line):
+            report = self.at(number, tag, _TABLE, header=True)
+            report.columns = columns
+        elif "Out of bounds" in line and (match := words.OUT_OF_BOUNDS.search(line)):
+            if words.quoted(match):
+                self.other(number, tag, line)
+                return
+            last = self.now(tag) if self.all else None
+            if last is not None and last.finished and last.out_of_bounds is not None and last.copies == 1:
+                self.begin(number, tag, _FOOTER)  # only the ends of runs were kept
+            report = self.at(number, tag, _FOOTER)
+            report.close_row()
+            report.out_of_bounds, report.out_of_bounds_ok = int(match[1]), match[2] == "OK"
+        elif "Avg bus" in line and (match := words.AVERAGE.search(line)):
+            report = self.at(number, tag, _FOOTER)
+            report.close_row()
+            report.finished = True
+            whole = match[2] != "" or _SIX_DIGITS.fullmatch(match[1]) is not None
+            report.average, report.average_may_be_cut = _number(match[1]), not whole
+            report.average_ok = None if match[3] is None else match[3] == "OK"
+        elif "Avg bus" in line and words.AVERAGE_TAKEN_OUT.search(line):
+            report = self.at(number, tag, _FOOTER)
+            report.close_row()
+            report.finished = True
+            report.cut.append(CutRow(number, None, line.strip()[:200]))
+        elif "concluded" in line and (match := words.CONCLUDED.search(line)) and not words.quoted(match):
+            report = self.at(number, tag, _FOOTER)
+            report.collective = report.collective or words.collective(match[1] or "")
+        else:
+            self.other(number, tag, line)
+
+    def other(self, number: int, tag: str, line: str) -> None:
+        """Take in a failure, a command, a row or noise."""
+        line = self.failure(number, tag, line)
+        if "_perf" in line and (match := words.COMMAND.search(line)):
+            self.command = match[1]
+            return
+        if self.row(number, tag, line) or not self.all:
+            self.version(line)
+            return
+        report = self.now(tag)
+        if report.pending is not None and report.pending.continues(line):
+            report.last_line = number
+            if report.pending.whole:
+                report.close_row()
+        elif "Test failure" in line and (match := words.RELAY.search(line)):
+            report.last_line = number
+            report.relays.append(Failure(number, match["text"]))
+            report.called = report.called or words.of_source(match["text"])
+        elif self.version(line):
+            if report.stage == _DEVICES and not report.finished:
+                report.last_line = number
+        elif report.stage in (_DEVICES, _TABLE) and words.ELIDED.fullmatch(line):
+            if report.stage == _DEVICES:
+                report.devices_cut = True
+            else:
+                report.close_row()
+                report.cut.append(CutRow(number, None, line.strip()))
+        elif report.stage == _FOOTER and (match := words.LAST_ERROR.match(line)):
+            report.last_line, report.last_error = number, match[1].strip()
+        elif not report.finished and (said := words.died(self.raw)):
+            report.last_line = number
+            report.deaths.append(Failure(number, said, launcher=True))
+
+    def failure(self, number: int, tag: str, line: str) -> str:
+        """Take in a failure; return what stands before it on its line."""
+        if not any(word in line for word in ("failure ", "Test ", "nvalid", "Incomp", "_perf")):
+            return line
+        if not (match := words.FAILURE.search(line)):
+            return line
+        report = self.now(tag) if self.all else None
+        if report is None or report.finished:
+            report = self.begin(number, tag, _OPTIONS)
+        report.last_line = number
+        report.failures.append(Failure(number, match["text"].strip()[:500], match["host"]))
+        report.called = report.called or words.of_source(match["text"])
+        if report.called is None and (binary := words.COMMAND.search(match["text"])):
+            report.called = binary[1]
+        return line[: match.start()]
+
+    def row(self, number: int, tag: str, line: str) -> bool:
+        """Take in a row; tell whether the line is one."""
+        here = self.open.get(tag) or (self.all[-1] if self.all else None)
+        row = open_row(number, line, here.columns if here else None)
+        sure = row is not None and (row.whole or (row.redop is not None and row.root is not None))
+        if row is None or (here is None and not sure):  # prose with two numbers in it
+            return False
+        report = here or self.begin(number, tag, _TABLE)
+        if report.finished and report.copies == 1:
+            columns = report.columns
+            report = self.begin(number, tag, _TABLE)
+            report.columns = columns
+        report.close_row()
+        report.stage = max(report.stage, _TABLE)
+        report.last_line = number
+        report.pending = row
+        if report.columns is None and row.whole and row.columns.root is not None:
+            report.columns = row.columns  # without a header, the first whole row tells them
+        if row.whole:
+            report.close_row()
+        return True
+
+    def version(self, line: str) -> bool:
+        """Take in NCCL's version: that of the report that runs, else of the next; tell whether the line has it."""
+        if "CCL version" not in line or not (match := words.NCCL_VERSION.search(line)):
+            return False
+        report = self.all[-1] if self.all else None
+        if report is not None and not report.finished:
+            report.nccl_version = report.nccl_version or match[1] or match[2] or match[3]
+        else:
+            self.nccl_version = self.nccl_version or match[1] or match[2] or match[3]
+        return True
+
+    def now(self, tag: str) -> OpenReport:
+        """Return the report that a line without a place of its own belongs to."""
+        return self.open.get(tag) or self.all[-1]
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

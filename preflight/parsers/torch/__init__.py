@@ -1,0 +1,119 @@
+"""What PyTorch writes about its collectives: profiler traces, flight-recorder dumps, messages of the watchdog.
+
+``values`` takes JSON of any size apart, ``plain_pickle`` a pickle without unpickling it; ``kineto`` and
+``recording`` make facts of it, ``watchdog`` of log lines; ``hang`` and ``messages`` compare ranks.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+from typing import Any
+
+from preflight.parsers.torch import hang, messages, watchdog
+from preflight.parsers.torch.flight_recorder import Recording, is_entry
+from preflight.parsers.torch.json_stream import Read, Values, decoded
+from preflight.parsers.torch.profiler_trace import Trace, is_event
+from preflight.parsers.torch.safe_pickle import UnsafePickle, is_pickle, plain_values
+
+__all__ = [
+    "Recording",
+    "Seen",
+    "Trace",
+    "UnsafePickle",
+    "begins",
+    "from_pickle",
+    "hang",
+    "is_pickle",
+    "messages",
+    "parse",
+    "read",
+    "values_of",
+    "watchdog",
+]  # fmt: skip
+
+#: Names in the first lines of such a file, by which it is told from other JSON.
+_SIGN = re.compile(
+    r'"(?:traceEvents|distributedInfo|deviceProperties|collective_seq_id|pg_config|pg_status|profiling_name)"\s{0,8}:'
+    r'|"ph"\s{0,8}:\s{0,8}"[A-Za-z]"\s{0,8},\s{0,80}"(?:cat|name)"|"cat"\s{0,8}:\s{0,8}"[\w ]{1,40}",\s{0,80}"ph"'
+)
+
+
+class Seen:
+    """What a text holds: a trace, a recording, or neither; and where it is cut."""
+
+    def __init__(self) -> None:
+        self.trace: Trace | None = None
+        self.recording: Recording | None = None
+        self.cut: list[tuple[int, str]] = []
+        self.last = 1  # line
+
+    def __bool__(self) -> bool:
+        return self.trace is not None or self.recording is not None
+
+
+def begins(text: str) -> bool:
+    """Tell whether a text that begins so may be one of ours; cheap."""
+    return _SIGN.search(text) is not None
+
+
+def parse(text: str) -> Seen:
+    """Read a text; never raises."""
+    return _seen(Values(io.StringIO(text).read))
+
+
+def values_of(reader: Read) -> Seen:
+    """Read text as it comes; never raises."""
+    return _seen(Values(reader))
+
+
+def read(reader: Callable[[int], bytes]) -> Seen:
+    """Read bytes as they come, in constant memory but for the kernels' times; raises what the reader raises."""
+    return _seen(Values(decoded(reader)))
+
+
+def _seen(values: Values) -> Seen:
+    trace, recording, seen = Trace(), Recording(), Seen()
+    for name, value in values.members():
+        if is_event(value):
+            trace.event(value)
+        elif is_entry(value):
+            recording.entry(value)
+        elif name in ("traceEvents", "entries"):
+            continue
+        elif name:
+            trace.member(name, value)
+            if name in ("version", "pg_config", "pg_status", "comm_lib_version", "nccl_version", "rank"):
+                recording.member(name, value)
+    _settle(seen, trace, recording)
+    seen.cut, seen.last = values.cut, values.line
+    for what, dropped in (("events", trace.dropped), ("entries", recording.dropped)):
+        if dropped:
+            seen.cut.append((seen.last, f"{dropped} {what} were not looked at: there are too many"))
+    return seen
+
+
+def _settle(seen: Seen, trace: Trace, recording: Recording) -> None:
+    if trace.events:
+        seen.trace = trace
+    elif recording.entries or {"pg_config", "pg_status"} & recording.about.keys():
+        seen.recording = recording
+
+
+def from_pickle(data: bytes) -> Recording:
+    """Read a dump in its pickled form without unpickling it; raises UnsafePickle."""
+    value: Any = plain_values(data)
+    if not isinstance(value, dict):
+        raise UnsafePickle("the pickle holds no dump of a flight recorder; it was not unpickled")
+    recording = Recording()
+    for name, one in value.items():
+        if name == "entries" and isinstance(one, (list, tuple)):
+            for entry in one:
+                if is_entry(entry):
+                    recording.entry(entry)
+        elif isinstance(name, str):
+            recording.member(name, one)
+    if not recording.entries and not {"pg_config", "pg_status"} & recording.about.keys():
+        raise UnsafePickle("the pickle holds no dump of a flight recorder; it was not unpickled")
+    return recording

@@ -1,0 +1,229 @@
+"""What PyTorch's flight recorder kept of a rank's last collectives: a dump in JSON, or as a plain pickle.
+
+Formats of versions 1.x … 2.10 (torch/csrc/distributed/c10d/FlightRecorder): NCCL marks an entry ``scheduled``,
+``started`` or ``completed``; Gloo leaves it ``scheduled`` and only retires it. Numbers may stand as texts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from preflight.lean import dataclass, replace
+from preflight.parsers.torch.profiler_trace import _sample
+
+MOST_ENTRIES = 200_000
+_RANK = re.compile(
+    r"rank[_-]?(\d{1,7})(?!\d)|(?:trace|dump|fr)_(\d{1,7})\b|_(\d{1,7})(?:\.json|\.pickle|\.pkl)?$", re.I
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One collective or message as a rank enqueued it."""
+
+    group: str  # id of the process group
+    about: str  # its description: default_pg, …
+    seq: int
+    p2p: bool
+    op: str  # nccl:all_reduce
+    state: str
+    retired: bool
+    sizes: tuple[tuple[int, ...], ...]  # of its inputs
+    dtypes: tuple[str, ...]
+    duration_ms: float | None
+    where: str  # the user's line of code
+
+    @property
+    def done(self) -> bool:
+        """Whether the rank has completed it."""
+        return self.retired or self.state == "completed"
+
+    @property
+    def closes(self) -> bool:
+        """Whether it stands for a batch of calls, whose state PyTorch keeps here and in none of them."""
+        return self.op.endswith("coalesced")
+
+    @property
+    def says(self) -> str:
+        """What was called, with its sizes."""
+        sizes = ", ".join("×".join(map(str, size)) or "scalar" for size in self.sizes[:3])
+        return f"{self.op}({sizes} {', '.join(dict.fromkeys(self.dtypes[:3]))})".replace("( ", "(")
+
+
+@dataclass(frozen=True)
+class Group:
+    """A process group, and how far this rank had come in it; None: not told."""
+
+    id: str
+    about: str
+    ranks: tuple[int, ...]
+    enqueued: int | None
+    started: int | None
+    completed: int | None
+
+
+class Recording:
+    """One rank's dump as it is read."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.dropped = 0
+        self.whole = False  # reaches back to the rank's first call
+        self.about: dict[str, Any] = {}
+
+    def member(self, name: str, value: Any) -> None:
+        """Take a member of the outermost object."""
+        self.about[name] = value
+
+    def entry(self, raw: Mapping[str, Any]) -> None:
+        """Take an entry."""
+        if len(self.entries) >= MOST_ENTRIES:
+            self.dropped += 1
+            return
+        self.whole |= number(raw.get("record_id")) == 0
+        told = raw.get("process_group")
+        group = told if isinstance(told, (list, tuple)) and told else (raw.get("pg_id", ""), "")
+        p2p = raw.get("is_p2p") is True
+        seq = number(raw.get("p2p_seq_id" if p2p else "collective_seq_id", raw.get("seq_id")))
+        state, length = raw.get("state"), raw.get("duration_ms")
+        self.entries.append(
+            Entry(
+                str(group[0])[:80], str(group[1])[:80] if len(group) > 1 else "", -1 if seq is None else seq, p2p,
+                str(raw.get("profiling_name", "?"))[:80], str(state)[:20] if state is not None else "",
+                raw.get("retired") is True, _sizes(raw.get("input_sizes")), _texts(raw.get("input_dtypes")),
+                float(length) if isinstance(length, (int, float)) and not isinstance(length, bool) else None,
+                _where(raw.get("frames")),
+            )
+        )  # fmt: skip
+
+    @property
+    def settled(self) -> list[Entry]:
+        """The entries, each call of a batch with the state of the batch."""
+        closing = {(one.group, one.p2p, one.seq): one for one in self.entries if one.closes}
+        return [
+            one if (end := closing.get((one.group, one.p2p, one.seq))) is None or one.done
+            else replace(one, state=end.state, retired=end.retired)
+            for one in self.entries
+        ]  # fmt: skip
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """The process groups that the dump names."""
+        config, status = _dict(self.about.get("pg_config")), _dict(self.about.get("pg_status"))
+        status_left = dict(status)
+        found = []
+        for key, raw in list(config.items())[:10_000]:
+            entry = _dict(raw)
+            name = str(entry.get("name") or key)
+            told = _dict(status_left.pop(key, status_left.pop(name, None)))
+            ranks = tuple(int(one) for one in re.findall(r"\d{1,7}", str(entry.get("ranks", ""))[:1_000_000]))
+            found.append((name, str(entry.get("desc") or ""), ranks, told))
+        if len(found) == len(status_left) == 1 and not found[0][3]:  # PyTorch's own names differ: "" and "0"
+            ((key, told),) = status_left.items()
+            found, status_left = [(found[0][0] or key, found[0][1], found[0][2], _dict(told))], {}
+        found += [(key, "", (), _dict(told)) for key, told in list(status_left.items())[:10_000]]
+        return tuple(
+            Group(name, about, ranks, number(told.get("last_enqueued_collective")),
+                  number(told.get("last_started_collective")), number(told.get("last_completed_collective")))
+            for name, about, ranks, told in found
+        )  # fmt: skip
+
+    def rank(self, name: str) -> int | None:
+        """Return whose dump this is: as it says itself, else as its file is called."""
+        if (told := number(self.about.get("rank"))) is not None:
+            return told
+        match = _RANK.search(name.rpartition("/")[2])
+        return int(next(group for group in match.groups() if group)) if match else None
+
+    def document(self, name: str) -> dict[str, Any]:
+        """Return the facts; ``name`` is the file's."""
+        samples: dict[str, list[float]] = defaultdict(list)
+        for entry in self.entries:
+            if entry.duration_ms is not None:
+                samples[entry.op].append(entry.duration_ms)
+        unfinished = [entry for entry in self.entries if not entry.done]
+        version, library = self.about.get("version"), self.about.get("comm_lib_version", self.about.get("nccl_version"))
+        return {
+            "rank": self.rank(name), "version": version if isinstance(version, str) else None,
+            "comm_lib_version": library if isinstance(library, str) and library else None,
+            "process_groups": [
+                {"id": group.id, "description": group.about or None, "ranks": list(group.ranks),
+                 "last_enqueued": group.enqueued, "last_started": group.started, "last_completed": group.completed}
+                for group in self.groups
+            ],
+            "entries": len(self.entries),
+            "backends": dict(Counter(entry.op.partition(":")[0] for entry in self.entries)),
+            "states": dict(Counter("retired" if e.retired and e.state != "completed" else e.state or "unknown"
+                                   for e in self.entries)),
+            "unfinished": [
+                {"group": entry.group, "seq": entry.seq, "p2p": entry.p2p, "op": entry.op, "state": entry.state,
+                 "input_sizes": [list(size) for size in entry.sizes], "input_dtypes": list(entry.dtypes),
+                 "where": entry.where or None}
+                for entry in unfinished[:20]
+            ],
+            "unfinished_count": len(unfinished),
+            "collectives": [{"name": op, **(_sample(sample) or {})} for op, sample in sorted(samples.items())],
+        }  # fmt: skip
+
+
+def memberships(recordings: Mapping[int, Recording]) -> dict[tuple[int, str], tuple[int, ...]]:
+    """Return the ranks of each process group by rank and group; groups of other ranks may bear the same name.
+
+    A dump that does not name them takes over what others say; they are empty where no dump does.
+    """
+    named = {rank: {one.id: one.ranks for one in recording.groups if one.ranks}
+             for rank, recording in recordings.items()}  # fmt: skip
+    of_group: dict[str, set[tuple[int, ...]]] = defaultdict(set)
+    for groups in named.values():
+        for group, ranks in groups.items():
+            of_group[group].add(ranks)
+    found = {}
+    for rank, recording in recordings.items():
+        own = named[rank]
+        only = set(own.values()) if len(own) == 1 else set()
+        for group in {entry.group for entry in recording.entries}:
+            fitting = {own[group]} if group in own else {one for one in of_group[group] or only if rank in one}
+            found[rank, group] = fitting.pop() if len(fitting) == 1 else ()
+    return found
+
+
+def is_entry(value: object) -> bool:
+    """Tell whether a value is an entry of a dump."""
+    return isinstance(value, dict) and "profiling_name" in value and ("state" in value or "record_id" in value)
+
+
+def number(value: object) -> int | None:
+    """Return a whole number, also where it stands as a text."""
+    if type(value) is int:
+        return value
+    return int(value) if isinstance(value, str) and re.fullmatch(r"-?\d{1,18}", value) else None
+
+
+def _dict(value: object) -> dict[str, Any]:
+    return {str(key): one for key, one in value.items()} if isinstance(value, dict) else {}
+
+
+def _items(value: object, most: int = 64) -> Iterator[Any]:
+    if isinstance(value, (list, tuple)):
+        yield from value[:most]
+
+
+def _sizes(value: object) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(one for one in _items(size) if type(one) is int) for size in _items(value))
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(str(one)[:40] for one in _items(value) if isinstance(one, str))
+
+
+def _where(frames: object) -> str:
+    """Return the innermost line of code that is not PyTorch's own."""
+    for frame in _items(frames):
+        if isinstance(frame, dict) and isinstance(frame.get("filename"), str):
+            file = frame["filename"]
+            if "/torch/" not in file and "site-packages" not in file and not file.startswith(("<", "??")):
+                return f"{file[-120:]}:{number(frame.get('line')) or 0} ({str(frame.get('name', ''))[:60]})"
+    return ""

@@ -1,0 +1,179 @@
+"""Which rank holds the others up, and in which collective: by dumps of several ranks, or by their watchdogs."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence, Set
+
+from preflight.lean import dataclass
+from preflight.parsers.torch.flight_recorder import Entry, Recording, memberships
+from preflight.parsers.torch.watchdog import Progress, Watchdog
+
+
+@dataclass(frozen=True)
+class Hang:
+    """Ranks that wait in a collective, and those that they wait for."""
+
+    group: str
+    seq: int
+    op: str | None  # what those who wait called
+    waiting: tuple[int, ...]
+    behind: tuple[int, ...]  # have not come to it, as they say themselves
+    silent: tuple[int, ...]  # members of which nothing was handed over
+    differ: tuple[tuple[int, str], ...]  # (rank, what it called there) where ranks called different things
+    passed: tuple[int, ...] = ()  # have completed it, as they report themselves
+    shown: tuple[int, ...] = ()  # whose words these are
+    whole: bool = True  # whether all members of the group are known to be among them
+    messages: tuple[tuple[int, str], ...] = ()  # (rank, send or receive that it waits in); the rest is empty then
+
+
+def of_recordings(recordings: Mapping[int, Recording]) -> tuple[Hang, ...]:
+    """Compare the dumps of several ranks, process group by process group; the earliest work that is not done counts."""
+    by_group: dict[tuple[str, tuple[int, ...]], dict[int, list[Entry]]] = defaultdict(lambda: defaultdict(list))
+    members = memberships(recordings)
+    for rank, recording in recordings.items():
+        for entry in recording.settled:
+            if not entry.p2p and entry.seq >= 0:
+                by_group[entry.group, members[rank, entry.group]][rank].append(entry)
+    given = set(recordings)
+    found = (
+        _hang(group, ranks, everybody or sorted(ranks), given) for (group, everybody), ranks in sorted(by_group.items())
+    )
+    return tuple(hang for hang in found if hang)
+
+
+def _hang(group: str, ranks: Mapping[int, Sequence[Entry]], everybody: Sequence[int], given: Set[int]) -> Hang | None:
+    called = {rank: {entry.seq: entry for entry in entries} for rank, entries in ranks.items()}
+    open_at = {rank: min((e.seq for e in entries if not e.done), default=None) for rank, entries in ranks.items()}
+    if (mismatch := _mismatch(called)) is None and not any(seq is not None for seq in open_at.values()):
+        return None
+    seq = min(seq for seq in (mismatch, *open_at.values()) if seq is not None)
+    here = {rank: entries[seq] for rank, entries in called.items() if seq in entries}
+    usual = Counter(entry.op for entry in here.values()).most_common(1)
+    op = usual[0][0] if usual else None
+    says = Counter(_signature(entry) for entry in here.values()).most_common(1)
+    differ = tuple((r, e.says) for r, e in sorted(here.items()) if says and _signature(e) != says[0][0])
+    waiting = tuple(sorted(rank for rank, entry in here.items() if not entry.done))
+    idle = {rank for rank in everybody if rank in given and rank not in ranks}  # their dumps hold no call of the group
+    behind = tuple(sorted({rank for rank, entries in called.items() if max(entries) < seq} | idle))
+    silent = tuple(sorted(set(everybody) - set(ranks) - given))
+    return Hang(group, seq, op, waiting, behind, silent, differ)
+
+
+def _mismatch(called: Mapping[int, Mapping[int, Entry]]) -> int | None:
+    """Return the first work of which the ranks called different things, sizes or types."""
+    seen: dict[int, set[tuple[str, ...]]] = defaultdict(set)
+    for entries in called.values():
+        for seq, entry in entries.items():
+            seen[seq].add(_signature(entry))
+    return min((seq for seq, signatures in seen.items() if len(signatures) > 1), default=None)
+
+
+def _signature(entry: Entry) -> tuple[str, ...]:
+    """Return what must agree over ranks; in an all-to-all, a gather and a scatter the sizes need not."""
+    op = entry.op.partition(":")[2] or entry.op
+    sized = op.startswith(("all_reduce", "allreduce", "broadcast", "reduce")) and "scatter" not in op
+    return (op, str(entry.sizes) if sized else "", *sorted(set(entry.dtypes)))
+
+
+def of_watchdog(told: Watchdog, nranks: int | None = None) -> tuple[Hang, ...]:
+    """Compare how far the ranks were, group by group; ``nranks`` is the size of the job where it is known.
+
+    Nothing rests on the order of the lines. The text of some ranks says nothing about the others: only of the group of
+    all ranks, and of a job whose size is known, can be known that nobody is missing.
+    """
+    by_group: dict[str, dict[int, Progress]] = defaultdict(dict)
+    for one in told.progress:
+        by_group[one.group][one.rank] = one
+    calls = _calls(told)
+    found = []
+    for group, ranks in sorted(by_group.items()):
+        if messages := _messages(ranks, calls):
+            found.append(Hang(group, messages[0][0], None, tuple(rank for _, rank, _ in messages), (), (), (), (),
+                              tuple(sorted(ranks)), False, tuple((rank, op) for _, rank, op in messages)))  # fmt: skip
+            continue
+        named = [one.at for one in ranks.values() if one.at is not None and one.at > one.completed]
+        begun = [one.completed + 1 for one in ranks.values() if one.enqueued > one.completed]
+        if not (named or begun):
+            continue
+        seq = min(named or begun)
+        behind = tuple(sorted(rank for rank, one in ranks.items() if one.enqueued < seq))
+        waiting = tuple(sorted(rank for rank, one in ranks.items() if one.enqueued >= seq > one.completed))
+        passed = tuple(sorted(rank for rank, one in ranks.items() if one.completed >= seq))
+        op, differ = _agreed({rank: calls.get((rank, seq), ()) for rank in waiting})
+        of_all = _OF_ALL in group and nranks is not None and max(ranks) < nranks
+        silent = tuple(sorted(set(range(min(nranks or 0, _MOST_RANKS))) - set(ranks))) if of_all else ()
+        shown = tuple(sorted(ranks))
+        whole = of_all and not silent
+        found.append(Hang(group, seq, op, waiting, behind, silent, differ, passed, shown, whole))
+    return tuple(found or _of_timeouts(told, calls))
+
+
+def _messages(
+    ranks: Mapping[int, Progress], calls: Mapping[tuple[int, int], tuple[_Call, ...]]
+) -> list[tuple[int, int, str]]:
+    """Return (number, rank, call) of a group whose ranks wait in sends, receives or batches; else nothing.
+
+    Each rank counts these by itself, so its numbers compare with those of no other rank.
+    """
+    found = []
+    for rank, one in sorted(ranks.items()):
+        seq = one.completed + 1 if one.at is None else one.at
+        if one.at is not None or one.enqueued > one.completed:
+            named = " and ".join(sorted({call[0] for call in calls.get((rank, seq), ())})) or "a call without a name"
+            found.append((seq, rank, f"{named} {seq}"))
+    return found if any(op.startswith(_OF_TWO) for _, _, op in found) else []
+
+
+#: Calls that some ranks of a group make and others do not.
+_OF_TWO = ("SEND", "RECV", "COALESCED")
+
+#: How the group of all ranks is described, and ranks that are counted of it.
+_OF_ALL, _MOST_RANKS = "default_pg", 1 << 17
+
+#: What a rank called: the collective and, where they must agree, its sizes.
+_Call = tuple[str, "int | None", "int | None"]
+_SIZED = ("ALLREDUCE", "BROADCAST", "REDUCE")
+
+
+def _calls(told: Watchdog) -> dict[tuple[int, int], tuple[_Call, ...]]:
+    """Return what each rank called at each number; of one that is in two groups there may be several."""
+    found: dict[tuple[int, int], set[_Call]] = defaultdict(set)
+    for one in told.timed_out:
+        if one.rank is not None and one.seq is not None and one.op is not None:
+            sizes = (one.numel_in, one.numel_out) if one.op in _SIZED else (None, None)
+            found[one.rank, one.seq].add((one.op, *sizes))
+    return {where: tuple(sorted(calls, key=repr)) for where, calls in found.items()}
+
+
+def _agreed(calls: Mapping[int, tuple[_Call, ...]]) -> tuple[str | None, tuple[tuple[int, str], ...]]:
+    """Return what all ranks called, or None and what each of them called."""
+    known = {rank: said for rank, said in calls.items() if said}
+    if len(set(known.values())) <= 1 and all(len(said) == 1 for said in known.values()):
+        op = next((said[0][0] for said in known.values()), None)
+        return op if len(known) == len(calls) else None, ()
+    return None, tuple((rank, " and ".join(map(_named, said))) for rank, said in sorted(known.items()))
+
+
+def _named(call: _Call) -> str:
+    op, numel_in, numel_out = call
+    return op if numel_in is None else f"{op} of {numel_in} elements" + (
+        f" into {numel_out}" if numel_out not in (None, numel_in) else "")  # fmt: skip
+
+
+def _of_timeouts(told: Watchdog, calls: Mapping[tuple[int, int], tuple[_Call, ...]]) -> list[Hang]:
+    """Older versions tell no progress and no group: only what ran out of time, and where."""
+    first: dict[int, int] = {}
+    for one in told.timed_out:
+        if one.rank is not None and one.seq is not None:
+            first[one.rank] = min(one.seq, first.get(one.rank, one.seq))
+    found = []
+    for seq in sorted(set(first.values()))[:_MOST_NUMBERS]:
+        waiting = tuple(sorted(rank for rank, at in first.items() if at == seq))
+        op, differ = _agreed({rank: calls.get((rank, seq), ()) for rank in waiting})
+        found.append(Hang("", seq, op, waiting, (), (), differ, (), tuple(sorted(first)), False))
+    return found
+
+
+#: Numbers of collectives in which ranks wait that are reported one by one.
+_MOST_NUMBERS = 8

@@ -1,0 +1,136 @@
+"""Which call of the CPU started which kernel: by this the last kernel of a backward pass is known, and a copy's cost.
+
+Kineto gives both the same ``correlation``. The backward pass is what PyTorch's autograd engine evaluates
+(``autograd::engine::evaluate_function: …``), the optimizer's what stands below ``Optimizer.step#…``.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from preflight.parsers.torch.intervals import Stretch, Stretches, clipped, total
+
+_BACKWARD, _OPTIMIZER = "autograd::engine::evaluate_function", "Optimizer.step#"
+_DEVICE = "DeviceSynchronize"
+
+
+class Launches:
+    """Calls that start kernels or copies, and calls that wait for the GPU, by thread."""
+
+    def __init__(self) -> None:
+        self._started: dict[Any, tuple[array[int], array[float]]] = {}
+        self._regions: dict[bool, dict[Any, Stretches]] = {True: defaultdict(Stretches), False: defaultdict(Stretches)}
+        self._kernels: dict[Any, tuple[array[int], array[float], array[float]]] = {}
+        self._waits: dict[Any, Stretches] = defaultdict(Stretches)
+        self._copies: dict[int, tuple[Any, float, float]] = {}
+        self._pageable: set[int] = set()
+        self._last_device: tuple[float, Any, float] | None = None
+
+    @property
+    def count(self) -> int:
+        """Calls that launch a kernel."""
+        return sum(len(numbers) for numbers, _ in self._started.values())
+
+    def started(self, thread: Any, correlation: object, begin: float) -> None:
+        """Take a call that launches a kernel."""
+        if type(correlation) is int:
+            numbers, begins = self._started.setdefault(thread, (array("q"), array("d")))
+            numbers.append(correlation)
+            begins.append(begin)
+
+    def region(self, name: str, thread: Any, begin: float, length: float) -> None:
+        """Take an operator or annotation of the CPU; most mean nothing here."""
+        if name.startswith((_BACKWARD, _OPTIMIZER)):
+            self._regions[name.startswith(_BACKWARD)][thread].add(begin, length)
+
+    def computed(self, device: Any, correlation: object, begin: float, length: float) -> None:
+        """Take a kernel that computes."""
+        if type(correlation) is int:
+            numbers, begins, ends = self._kernels.setdefault(device, (array("q"), array("d"), array("d")))
+            numbers.append(correlation)
+            begins.append(begin)
+            ends.append(begin + length)
+
+    def waited(self, name: str, thread: Any, begin: float, length: float) -> None:
+        """Take a call that returns when the GPU is done."""
+        if _DEVICE in name:  # the profiler's own, at its end, is held back
+            last = self._last_device
+            if last is not None:
+                self._waits[last[1]].add(last[0], last[2])
+            self._last_device = (begin, thread, length)
+            return
+        self._waits[thread].add(begin, length)
+
+    def copied(self, thread: Any, correlation: object, begin: float, length: float) -> None:
+        """Take a call that starts a copy; it waits only if the host's memory is pageable."""
+        if type(correlation) is int:
+            self._copies[correlation] = (thread, begin, length)
+
+    def pageable(self, correlation: object) -> None:
+        """Take a copy of pageable memory as the GPU made it."""
+        if type(correlation) is int:
+            self._pageable.add(correlation)
+
+    def lost(self, steps: Sequence[Stretch]) -> float:
+        """Return for how long, within the steps, threads that launch kernels waited for the GPU, microseconds."""
+        waits = Stretches()
+        for thread, stretches in self._waits.items():
+            if thread in self._started or not self._started:
+                for begin, end in stretches.joined():
+                    waits.add(begin, end - begin)
+        for correlation in self._pageable & self._copies.keys():
+            thread, begin, length = self._copies[correlation]
+            if thread in self._started or not self._started:
+                waits.add(begin, length)
+        return total(clipped(waits.joined(), steps))
+
+    def tails(self, device: Any, bare: Sequence[Stretch], steps: Sequence[Stretch]) -> list[float]:
+        """Return of each step how long the device only communicated after its last kernel of the backward pass.
+
+        ``steps`` are those of the CPU. The optimizer's first kernel ends it, or else the next step's first.
+        """
+        if device not in self._kernels or not steps:
+            return []
+        where = self._where(steps)
+        last: dict[int, float] = {}
+        until: dict[int, float] = {}
+        first: dict[int, float] = {}
+        for number, begin, end in zip(*self._kernels[device], strict=True):
+            step, backward, optimizer = where.get(number, (-1, False, False))
+            if step < 0:
+                continue
+            first[step] = min(first.get(step, begin), begin)
+            if backward:
+                last[step] = max(last.get(step, end), end)
+            elif optimizer:
+                until[step] = min(until.get(step, begin), begin)
+        begins = sorted(first.values())
+        found = []
+        for step, end in sorted(last.items()):
+            later = bisect_right(begins, end)
+            following = begins[later] if later < len(begins) else float("inf")
+            stop = until[step] if until.get(step, 0.0) >= end else following
+            found.append(total(clipped(bare, [(end, stop)])))
+        return found
+
+    def _where(self, steps: Sequence[Stretch]) -> Mapping[int, tuple[int, bool, bool]]:
+        """Return by correlation the step of the launch, and whether it is of the backward pass or the optimizer."""
+        backward = {thread: one.joined() for thread, one in self._regions[True].items()}
+        optimizer = {thread: one.joined() for thread, one in self._regions[False].items()}
+        found: dict[int, tuple[int, bool, bool]] = {}
+        for thread, (numbers, begins) in self._started.items():
+            for number, begin in zip(numbers, begins, strict=True):
+                if (step := _within(steps, begin)) >= 0:
+                    found[number] = (step, _within(backward.get(thread, ()), begin) >= 0,
+                                     _within(optimizer.get(thread, ()), begin) >= 0)  # fmt: skip
+        return found
+
+
+def _within(stretches: Sequence[Stretch], at: float) -> int:
+    """Return which of some joined stretches an instant lies in; -1: none."""
+    place = bisect_right(stretches, (at, float("inf"))) - 1
+    return place if place >= 0 and at < stretches[place][1] else -1

@@ -1,0 +1,160 @@
+"""Which rank waits for which in a send or receive that is not done: by the flight recorder's dumps of several ranks.
+
+PyTorch names a message from the side of its own rank, with ranks as they count in the process group:
+``nccl:send 0->1``, ``nccl:recv 1<-0``. Messages of a batch share one number, and one entry ``coalesced`` keeps the
+state of all of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
+
+from preflight.lean import dataclass
+from preflight.parsers.torch.flight_recorder import Entry, Recording, memberships
+
+_MESSAGE = re.compile(r"[\w-]{1,20}:(?:(send) (\d{1,7})->(\d{1,7})|(recv) (\d{1,7})<-(\d{1,7}))")
+_OTHER_END = {"send": "recv", "recv": "send"}
+
+#: Why a rank waits for its peer.
+ABSENT, BEHIND, CROSSED, MISMATCH, MOVING = "absent", "behind", "crossed", "mismatch", "moving"
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A rank that has called one end of a message, and what is known of the other end."""
+
+    group: str
+    rank: int
+    peer: int
+    op: str  # as PyTorch names it
+    why: str
+
+
+@dataclass(frozen=True)
+class Stall:
+    """All messages that are not done, and where the waiting ends."""
+
+    waits: tuple[Wait, ...]
+    unclear: tuple[tuple[int, str], ...]  # (rank, what it called) where the entry names no peer
+    circle: tuple[int, ...]  # ranks that wait for each other
+    behind: tuple[int, ...]  # waited for, and wait for no message themselves
+    absent: tuple[int, ...]  # waited for, but no dump of them was given, or it names no peers
+
+    def of(self, why: str) -> tuple[Wait, ...]:
+        """Return the waits of one kind."""
+        return tuple(one for one in self.waits if one.why == why)
+
+
+@dataclass(frozen=True)
+class _End:
+    """One end of a message."""
+
+    way: str  # send, recv
+    unit: int  # the batch or the single call that it belongs to, in the order of the calls
+    entry: Entry
+
+
+#: Ends of messages by (process group, its members), rank and peer.
+_Ends = dict[tuple[str, tuple[int, ...]], dict[tuple[int, int], list[_End]]]
+
+
+def of_recordings(recordings: Mapping[int, Recording]) -> Stall | None:
+    """Compare both ends of each message that is not done; None where all are."""
+    ends: _Ends = defaultdict(lambda: defaultdict(list))
+    unclear: list[tuple[int, str]] = []
+    members = memberships(recordings)
+    for rank, recording in sorted(recordings.items()):
+        for unit, entry in _calls(recording.settled):
+            group = (entry.group, members[rank, entry.group])
+            if (named := _peer(entry, rank, group[1])) is not None:
+                way, peer = named
+                ends[group][rank, peer].append(_End(way, unit, entry))
+            elif not entry.done:
+                unclear.append((rank, entry.op))
+    known = {rank: recording.whole for rank, recording in recordings.items() if rank not in dict(unclear)}
+    waits = [wait for (name, _), pairs in sorted(ends.items()) for wait in _waits(name, pairs, known)]
+    if not (waits or unclear):
+        return None
+    blocked: dict[int, list[int]] = defaultdict(list)
+    for wait in waits:
+        if wait.why in (ABSENT, BEHIND, CROSSED):
+            blocked[wait.rank].append(wait.peer)
+    behind = {wait.peer for wait in waits if wait.why == BEHIND} - {wait.rank for wait in waits}
+    absent = {wait.peer for wait in waits if wait.why == ABSENT}
+    return Stall(tuple(waits), tuple(unclear), _circle(blocked), tuple(sorted(behind)), tuple(sorted(absent)))
+
+
+def _calls(entries: Sequence[Entry]) -> Iterator[tuple[int, Entry]]:
+    """Yield the messages, each with the number of its batch; an entry that stands for a whole batch only if alone."""
+    batches: dict[tuple[str, int], list[Entry]] = defaultdict(list)
+    for entry in entries:
+        if entry.p2p:
+            batches[entry.group, entry.seq].append(entry)
+    for unit, batch in enumerate(batches.values()):
+        for entry in [one for one in batch if not one.closes] or batch:
+            yield unit, entry
+
+
+def _peer(entry: Entry, rank: int, members: Sequence[int]) -> tuple[str, int] | None:
+    """Return which end of a message an entry is, and the peer's rank in the job; None where it cannot be told."""
+    match = _MESSAGE.fullmatch(entry.op)
+    if not match:
+        return None
+    way, own, other = (match[1], int(match[2]), int(match[3])) if match[1] else (match[4], int(match[5]), int(match[6]))
+    if not members:
+        return (way, other) if own == rank else None
+    return (way, members[other]) if max(own, other) < len(members) and members[own] == rank else None
+
+
+def _waits(group: str, pairs: Mapping[tuple[int, int], Sequence[_End]], known: Mapping[int, bool]) -> Iterator[Wait]:
+    for (rank, peer), ends in sorted(pairs.items()):
+        head = _head(ends)
+        theirs = pairs.get((peer, rank), ())
+        opposite = _head(theirs)
+        for way in sorted({end.way for end in head}):
+            mine = [end for end in head if end.way == way]
+            other = [end for end in opposite if end.way == _OTHER_END[way]]
+            if peer not in known:
+                why = ABSENT
+            elif other:
+                why = MISMATCH if _size(mine[0].entry) != _size(other[0].entry) else MOVING
+            elif any(end.way == _OTHER_END[way] and not end.entry.done for end in theirs):
+                why = CROSSED
+            else:
+                counted = known.get(rank) and known[peer]
+                why = MOVING if counted and _issued(ends, theirs, mine[0]) else BEHIND
+            yield Wait(group, rank, peer, mine[0].entry.op, why)
+
+
+def _head(ends: Sequence[_End]) -> list[_End]:
+    """Return the first call between two ranks that is not done: NCCL takes those of one pair in their order."""
+    waiting = [end for end in ends if not end.entry.done]
+    return [end for end in waiting if end.unit == waiting[0].unit]
+
+
+def _issued(mine: Sequence[_End], theirs: Sequence[_End], waiting: _End) -> bool:
+    """Tell whether the peer has called, and completed, the other end: a small send is done before it is received."""
+    before = sum(end.way == waiting.way for end in mine[: mine.index(waiting)])
+    return sum(end.way == _OTHER_END[waiting.way] for end in theirs) > before
+
+
+def _size(entry: Entry) -> tuple[object, ...]:
+    """Return what both ends of a message must agree on; NCCL counts elements, not their shape."""
+    return (sum(prod(size) for size in entry.sizes), *sorted(set(entry.dtypes)))
+
+
+def _circle(blocked: Mapping[int, Sequence[int]]) -> tuple[int, ...]:
+    """Return the ranks of one circle of waiting; empty where all waiting ends somewhere."""
+    left = {rank: set(peers) for rank, peers in blocked.items()}
+    while ended := [rank for rank, peers in left.items() if not peers & left.keys()]:
+        for rank in ended:
+            del left[rank]
+    path: list[int] = []
+    at = min(left, default=None)
+    while at is not None and at not in path:
+        path.append(at)
+        at = min(left[at] & left.keys())
+    return tuple(path[path.index(at) :]) if at is not None else ()

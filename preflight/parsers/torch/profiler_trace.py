@@ -1,0 +1,256 @@
+"""What PyTorch's profiler saw (Chrome trace JSON of Kineto): steps, kernels, collectives, waiting.
+
+Times in the file are microseconds; here they are milliseconds. The formats of PyTorch 1.8 … 2.13, CUDA and ROCm.
+A collective's kernel runs from when its own rank comes to it until all are done: waiting for others is part of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from statistics import fmean, pstdev
+from typing import Any
+
+from preflight.parsers.torch.intervals import Stretch, Stretches, percentile, total, without
+from preflight.parsers.torch.launches import Launches
+
+#: Kernels and waits that are kept of one trace; each takes 16 bytes.
+MOST = 8_000_000
+
+_STEP = re.compile(r"ProfilerStep\s*#\s*(\d{1,12})")
+#: Kernels that talk to other GPUs: NCCL and RCCL of any version, and what frameworks put in their place.
+_NCCL = re.compile(
+    r"nccl\w{0,12}?(AllReduce|AllGather|ReduceScatter|Broadcast|Reduce|SendRecv|AllToAll|Gather|Scatter|Generic)", re.I
+)
+_OTHER_COMMUNICATION = re.compile(
+    r"cross_device_reduce|(?:one|two)_shot_all_reduce|multimem_all_(?:reduce|gather)|nvshmem|deep_ep::|mscclpp"
+    r"|allreduce_fusion|(?:one|two)ShotAllReduce|userbuffers",
+    re.I,
+)
+_SYNCHRONISE = re.compile(
+    r"(?:cuda|hip)(?:Stream|Device|Event)Synchronize(?:_v\d+)?|cu(?:Stream|Ctx|Event)Synchronize"
+    r"|cudaMemcpy(?:ToSymbol|FromSymbol)?|hipMemcpy(?:WithStream|DtoH|HtoD)?"
+)
+_COPIES = re.compile(r"(?:cuda|hip)Memcpy(?:2D)?Async")
+_LAUNCHES = re.compile(r"\w{0,24}Launch(?:Cooperative|Host)?Kernel\w{0,12}|\w{0,24}GraphLaunch\w{0,8}")
+#: .item(), bool() and float() of a tensor end in this operator.
+_READ_BACK = "aten::_local_scalar_dense"
+_LOADER = re.compile(r"enumerate\(DataLoader\)#\S{0,80}|\w{0,40}DataLoaderIter\.__next__|\[pl\]\[profile\]\S{0,80}next")
+_BACKEND = re.compile(r"(nccl|gloo|mpi|ucc|xccl|hccl):(\w{1,40})")
+_RUNTIME = ("cuda_runtime", "cuda_driver", "runtime", "hip_runtime")
+_BYTES = {
+    "float": 4, "half": 2, "bfloat16": 2, "double": 8, "long": 8, "int": 4, "short": 2, "byte": 1, "char": 1,
+    "bool": 1, "float8_e4m3fn": 1, "float8_e5m2": 1,
+}  # fmt: skip
+
+
+def is_event(value: object) -> bool:
+    """Tell whether a value is an event of a Chrome trace."""
+    return isinstance(value, dict) and isinstance(value.get("ph"), str)
+
+
+class Trace:
+    """One trace as it is read, event by event."""
+
+    def __init__(self) -> None:
+        self.events = 0
+        self.dropped = 0
+        self.about: dict[str, Any] = {}
+        self.steps: dict[bool, list[Stretch]] = {False: [], True: []}  # as the CPU began them; as the GPU ran them
+        self.kernels = 0
+        self.compute: dict[Any, Stretches] = defaultdict(Stretches)
+        self.talk: dict[Any, Stretches] = defaultdict(Stretches)
+        self.collectives: dict[tuple[str, int | None], list[float]] = defaultdict(list)
+        self.waits: dict[str, list[float]] = defaultdict(list)
+        self.launches = Launches()
+        self.loads = Stretches()
+        self.backends: dict[str, int] = defaultdict(int)
+        self.begin, self.end = float("inf"), float("-inf")
+
+    def member(self, name: str, value: Any) -> None:
+        """Take a member of the outermost object."""
+        if name == "distributedInfo" and isinstance(value, dict):
+            for key in ("backend", "rank", "world_size", "nccl_version"):
+                if isinstance(value.get(key), (str, int)):
+                    self.about[key] = value[key]
+            config = value.get("pg_config")
+            first = config[0] if isinstance(config, list) and config else None
+            if isinstance(first, dict) and isinstance(first.get("backend_config"), str):
+                self.about["backend_config"] = first["backend_config"]
+        elif name == "deviceProperties" and isinstance(value, list):
+            names = (str(one.get("name")) for one in value if isinstance(one, dict) and one.get("name"))
+            self.about["devices"] = list(dict.fromkeys(names))[:16]
+        elif name in ("host_name", "cuda_driver_version", "cuda_runtime_version") and isinstance(value, (str, int)):
+            self.about[name] = value
+
+    def event(self, event: Mapping[str, Any]) -> None:
+        """Take an event."""
+        self.events += 1
+        begin, length = event.get("ts"), event.get("dur")
+        if event.get("ph") != "X" or not _real(begin) or not _real(length):
+            return
+        assert isinstance(begin, (int, float))
+        assert isinstance(length, (int, float))
+        name, kind = str(event.get("name", "")), str(event.get("cat", "")).lower()
+        if kind != "trace":
+            self.begin, self.end = min(self.begin, begin), max(self.end, begin + length)
+        if self.events - self.dropped > MOST:
+            self.dropped += 1
+        elif kind == "kernel":
+            self._kernel(name, event.get("args"), event.get("pid"), begin, length)
+        elif kind in _RUNTIME:
+            self._call(name, event, begin, length)
+        elif kind == "gpu_memcpy":
+            if "Pageable" in name:
+                self.launches.pageable(_args(event).get("correlation"))
+        elif kind in ("cpu_op", "operator", "user_annotation", "gpu_user_annotation", "cpu_instant_event"):
+            self._annotation(name, kind, begin, length)
+            if kind != "gpu_user_annotation":
+                self.launches.region(name, _thread(event), begin, length)
+
+    def _call(self, name: str, event: Mapping[str, Any], begin: float, length: float) -> None:
+        """Take a call of CUDA's or HIP's runtime or driver."""
+        if _LAUNCHES.fullmatch(name):
+            self.launches.started(_thread(event), _args(event).get("correlation"), begin)
+        elif _SYNCHRONISE.fullmatch(name):
+            self.waits[name].append(length)
+            self.launches.waited(name, _thread(event), begin, length)
+        elif _COPIES.fullmatch(name):
+            self.launches.copied(_thread(event), _args(event).get("correlation"), begin, length)
+
+    def _kernel(self, name: str, told: object, process: object, begin: float, length: float) -> None:
+        args = told if isinstance(told, dict) else {}
+        device = args.get("device", process)
+        device = device if isinstance(device, (int, str)) else None
+        self.kernels += 1
+        if (match := _NCCL.search(name)) or _OTHER_COMMUNICATION.search(name):
+            called = args.get("Collective name") or (match[1] if match else "other")
+            self.talk[device].add(begin, length)
+            self.collectives[_collective(str(called)), _size(args)].append(length)
+            if match:
+                self.backends["nccl"] += 1
+        else:
+            self.compute[device].add(begin, length)
+            self.launches.computed(device, args.get("correlation"), begin, length)
+
+    def _annotation(self, name: str, kind: str, begin: float, length: float) -> None:
+        if match := _STEP.fullmatch(name):
+            self.steps[kind == "gpu_user_annotation"].append((begin, begin + length))
+        elif kind == "gpu_user_annotation":
+            return
+        elif name == _READ_BACK:
+            self.waits[name].append(length)
+        elif _LOADER.fullmatch(name):
+            self.loads.add(begin, length)
+        elif (match := _BACKEND.fullmatch(name)) and match[1] != "nccl":  # NCCL's are counted by their kernels
+            self.backends[match[1]] += 1
+            self.collectives[_collective(match[2]), None].append(length)
+
+    def document(self) -> dict[str, Any]:
+        """Return the facts; what the trace is silent about is None."""
+        cpu = sorted(self.steps[False])
+        lengths = [(end - begin) / 1000 for begin, end in cpu]
+        loads = self.loads.joined()
+        span = (self.end - self.begin) / 1000 if self.end > self.begin else None
+        return {
+            "rank": self._number("rank"), "world_size": self._number("world_size"),
+            "backend": self.about.get("backend"), "backend_config": self.about.get("backend_config"),
+            "nccl_version": self.about.get("nccl_version"), "host": self.about.get("host_name"),
+            "devices": self.about.get("devices") or [], "events": self.events, "span_ms": _round(span),
+            "steps": _sample(lengths), "gpu": self._gpu(cpu),
+            "collectives": [
+                {"name": name, "bytes": size, **(_sample([one / 1000 for one in sample]) or {})}
+                for (name, size), sample in sorted(self.collectives.items(), key=lambda item: -sum(item[1]))[:100]
+            ],
+            "collective_backends": dict(sorted(self.backends.items())),
+            "synchronisations": [
+                {"name": name, "count": len(sample), "total_ms": _round(sum(sample) / 1000),
+                 "per_step": round(len(sample) / len(cpu), 3) if cpu else None}
+                for name, sample in sorted(self.waits.items())
+            ],
+            "synchronised_ms": _round(self.launches.lost(cpu) / 1000) if cpu else None,
+            "data_loader": None if not loads else {
+                "count": len(self.loads), "total_ms": _round(total(loads) / 1000),
+                "longest_ms": _round(max(end - begin for begin, end in loads) / 1000),
+                "share_of_steps": round(total(loads) / 1000 / sum(lengths), 4) if sum(lengths) else None,
+            },
+        }  # fmt: skip
+
+    def _gpu(self, steps: Sequence[Stretch]) -> dict[str, Any] | None:
+        """Add up what the GPUs did; None without a kernel."""
+        if not self.kernels:
+            return None
+        busy = compute = talk = exposed = span = 0.0
+        tails: list[float] = []
+        for device in {*self.compute, *self.talk}:
+            computing, talking = self.compute[device].joined(), self.talk[device].joined()
+            bare = without(talking, computing)
+            both = sorted([*computing, *bare])
+            span += both[-1][1] - both[0][0]
+            compute, talk, exposed = compute + total(computing), talk + total(talking), exposed + total(bare)
+            busy += total(computing) + total(bare)
+            tails += self.launches.tails(device, bare, steps)
+        return {
+            "kernels": self.kernels, "launched": self.launches.count,
+            "gpus": len({*self.compute, *self.talk}), "span_ms": _round(span / 1000),
+            "compute_ms": _round(compute / 1000), "communication_ms": _round(talk / 1000),
+            "overlapped_ms": _round((talk - exposed) / 1000), "exposed_ms": _round(exposed / 1000),
+            "idle_ms": _round((span - busy) / 1000),
+            "overlap": round(1 - exposed / talk, 4) if talk else None,
+            "exposed_share": round(exposed / span, 4) if span and talk else None,
+            "communication_share": round(talk / span, 4) if span else None,
+            "tail": _sample([tail / 1000 for tail in tails]),
+        }  # fmt: skip
+
+    def _number(self, name: str) -> int | None:
+        value = self.about.get(name)
+        return value if type(value) is int else None
+
+
+def _sample(values: Sequence[float]) -> dict[str, Any] | None:
+    if not values:
+        return None
+    ordered = sorted(values)
+    mean = fmean(ordered)
+    return {
+        "count": len(ordered), "total_ms": _round(sum(ordered)), "mean_ms": _round(mean), "min_ms": _round(ordered[0]),
+        "p50_ms": _round(percentile(ordered, 0.5)), "p99_ms": _round(percentile(ordered, 0.99)),
+        "p999_ms": _round(percentile(ordered, 0.999)), "max_ms": _round(ordered[-1]),
+        "variation": round(pstdev(ordered) / mean, 4) if len(ordered) > 1 and mean else None,
+    }  # fmt: skip
+
+
+def _collective(name: str) -> str:
+    """Write a collective's name as nccl-tests does: NCCL, PyTorch and Gloo each have their own."""
+    plain = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).strip("_").lower()
+    plain = re.sub(r"^(all|reduce)_?(reduce|gather|scatter|to)", r"\1_\2", plain)
+    for begins in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv", "broadcast"):
+        if plain.replace("_", "").startswith(begins.replace("_", "")):
+            return {"all_to_all": "alltoall", "send_recv": "sendrecv"}.get(begins, begins)
+    return plain[:40]
+
+
+def _size(args: Mapping[str, Any]) -> int | None:
+    count, each = args.get("In msg nelems"), _BYTES.get(str(args.get("dtype", "")).lower())
+    return count * each if type(count) is int and each else None
+
+
+def _args(event: Mapping[str, Any]) -> Mapping[str, Any]:
+    args = event.get("args")
+    return args if isinstance(args, dict) else {}
+
+
+def _thread(event: Mapping[str, Any]) -> object:
+    """Return the thread of an event of the CPU."""
+    thread = event.get("tid")
+    return thread if isinstance(thread, (int, str)) else None
+
+
+def _real(value: object) -> bool:
+    """Tell whether a value is a number of a sane size (a bool and NaN are none)."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and -1e18 < value < 1e18
+
+
+def _round(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)
