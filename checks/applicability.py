@@ -18,8 +18,8 @@ from preflight.facts.container import GPU_NODES, gpu_nodes
 from preflight.facts.gpudirect import NEAR
 from preflight.facts.kernel import NVIDIA_VERSION
 from preflight.facts.pci import ROOT as PCI
-from preflight.facts.rdma import ROOT as IB
-from preflight.facts.rdma import Port, all_efa, is_software
+from preflight.facts.rdma_ports import ROOT as IB
+from preflight.facts.rdma_ports import Port, all_efa, is_software
 from preflight.lean import fields
 from preflight.model import Finding, Status, failed, skipped, unknown
 

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from preflight import bounded
 from preflight.errors import PreflightError
 from preflight.evidence import DocumentError, Evidence, dump, no_answer, read
-from preflight.facts.run import RUN
+from preflight.facts.job import RUN
 from preflight.lean import regex, replace
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ def _log(path: Path, raw: bytes, limit: int) -> object:
         why = "the log is compressed, or in UTF-16"
     if not why:
         return {"status": "ok", "out": raw.decode("utf-8", "backslashreplace")}
-    from preflight.facts.run_log import OnDisk
+    from preflight.facts.streamed_log import OnDisk
 
     return OnDisk(path, why)
 

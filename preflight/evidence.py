@@ -25,7 +25,7 @@ SCHEMA = "preflight.evidence/1"
 #: Records of a test between two nodes: this, and its name.
 PAIR = "pair:"
 
-#: The record that a history adds: the course of the node's numbers over earlier runs (``facts.course``).
+#: The record that a history adds: the course of the node's numbers over earlier runs (``facts.time_series``).
 COURSE = "history:course"
 
 #: Characters of a text beyond which no collector wrote it (``probes.OUTPUT_CAP``, ``SWEEP_CAP`` of bytes): parsers need

@@ -19,7 +19,7 @@ from preflight.cluster import Cluster
 from preflight.cluster.file import decode
 from preflight.evidence import Evidence
 from preflight.facts import NodeFacts, RunFacts
-from preflight.facts.run import RUN
+from preflight.facts.job import RUN
 from preflight.model import Check, Scope
 
 Records = Mapping[str, Any]

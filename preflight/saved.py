@@ -13,7 +13,7 @@ from typing import overload
 
 from preflight import archive
 from preflight.evidence import DocumentError, Evidence, decode, dump, no_answer, read, to_document
-from preflight.facts.run import RUN
+from preflight.facts.job import RUN
 from preflight.lean import dataclass, replace
 
 #: Documents up to which they are held in memory, and bytes that these may take.

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from preflight.facts.fabric import FabricFacts
-from preflight.facts.fabric_compare import difference
-from preflight.facts.fabric_reference import Reference
+from preflight.facts.fabric.compare import difference
+from preflight.facts.fabric.reference import Reference
+from preflight.facts.fabric.sweep import FabricFacts
 from preflight.parsers.infiniband.ibnetdiscover import Link, Net
 
 

@@ -8,10 +8,10 @@ from functools import lru_cache
 
 from preflight.lean import regex
 
-#: The name under which the judge keeps the evidence of a run (``preflight.facts.run.RUN``).
+#: The name under which the judge keeps the evidence of a run (``preflight.facts.job.RUN``).
 RUN = "@run"
 RUN_WORDS = "the run's logs"
-#: The name under which the judge keeps a sweep of the fabric (``preflight.facts.fabric.FABRIC``).
+#: The name under which the judge keeps a sweep of the fabric (``preflight.facts.fabric.sweep.FABRIC``).
 FABRIC = "@fabric"
 FABRIC_WORDS = "the fabric"
 _WORDS = {RUN: RUN_WORDS, FABRIC: FABRIC_WORDS}

@@ -11,7 +11,7 @@ from typing import Any
 
 from preflight.evidence import EvidenceError
 from preflight.facts.node import NodeFacts
-from preflight.facts.rdma import Port, device_path, natural
+from preflight.facts.rdma_ports import Port, device_path, natural
 
 
 def picture(node: NodeFacts, compute: frozenset[str] = frozenset()) -> dict[str, Any] | None:

@@ -23,12 +23,10 @@ from preflight.facts import (
     NodeFacts,
     RunFacts,
     addresses,
-    binding,
     compatibility,
     congestion,
     container,
-    counters,
-    fabric_reference,
+    counter_growth,
     gids,
     gpu,
     gpu_xml,
@@ -37,23 +35,24 @@ from preflight.facts import (
     kernel,
     kernel_log,
     lspci,
-    nccl_env,
+    nccl_environment,
     nccl_gpudirect,
     network_switch,
     nic_bandwidth,
     pci,
-    qos,
-    rdma,
-    roce_addressing,
-    roce_chain,
+    port_qos,
+    rank_binding,
+    rdma_ports,
     versions,
     xid,
 )
-from preflight.facts.nccl_lint import sources as nccl_lint_sources
-from preflight.facts.nccl_lint import spelled as nccl_lint_spelled
-from preflight.facts.nccl_lint import values as nccl_values
-from preflight.facts.nccl_lint import variables as nccl_variables
+from preflight.facts.fabric import reference
+from preflight.facts.nccl_settings import catalogue as nccl_variables
+from preflight.facts.nccl_settings import collect as nccl_lint_sources
+from preflight.facts.nccl_settings import spellings as nccl_lint_spelled
+from preflight.facts.nccl_settings import value_grammar as nccl_values
 from preflight.facts.node import TOPO
+from preflight.facts.roce_chain import addressing, chain
 from preflight.parsers.host import services
 from preflight.parsers.nccl_tests import collective, table
 from preflight.parsers.nvidia import nvlink_status
@@ -90,18 +89,18 @@ EVIDENCE: list[Parser] = []
 
 #: Functions that take something foreign and parse nothing of their own, each with the reason.
 APART = {
-    "nccl_env.read": "driven as node.nccl_env",
-    "qos.dcb_key": "makes a record's key",
+    "nccl_environment.read": "driven as node.nccl_env",
+    "port_qos.dcb_key": "makes a record's key",
     "gids.keys": "makes a record's key",
-    "counters.key_of": "makes a record's key",
-    "nccl_lint.variables.read": "reads the table that ships with preflight",
-    "counter_table.counter": "looks a name up in a table",
-    "course.courses": "reads what preflight.history wrote: tests/test_history.py, fixtures of trend.*",
-    "window.twice": "calls the parser that it is given",
+    "counter_growth.key_of": "makes a record's key",
+    "nccl_settings.catalogue.read": "reads the table that ships with preflight",
+    "counter_catalogue.counter": "looks a name up in a table",
+    "time_series.courses": "reads what preflight.history wrote: tests/test_history.py, fixtures of trend.*",
+    "two_readings.twice": "calls the parser that it is given",
 }
 
 #: Modules whose parsers have their own tests: tests/test_facts_nccl.py, tests/test_torch_trace.py.
-ELSEWHERE = ("parsers.nccl_log", "parsers.job_output", "parsers.nccl_tests.model", "parsers.torch", "run_log")
+ELSEWHERE = ("parsers.nccl_log", "parsers.job_output", "parsers.nccl_tests.model", "parsers.torch", "streamed_log")
 
 
 #: Whole nodes, the last one recorded.
@@ -199,7 +198,7 @@ _text("host.may_lock_memory", *_out(host.STATUS), tool="/proc/self/status")
 _text("host.allowed_cpus", *_out(host.STATUS), tool="/proc/self/status")
 _text("host.allowed_memory_nodes", *_out(host.STATUS), tool="/proc/self/status")
 _text("host.port_range", "32768\t60999\n")
-_text("counters.parse_ethtool", tool="ethtool -S")
+_text("counter_growth.parse_ethtool", tool="ethtool -S")
 _text("cpu_time.parse", tool="/proc/stat")
 _text("parsers.network.ethtool_module.parse_fec", tool="ethtool --show-fec")
 _text("parsers.network.ethtool_module.parse_module", MODULE, tool="ethtool -m")
@@ -217,8 +216,8 @@ _text("parsers.nccl_tests.json_output.may_be", '{"config": {}, "results": []}')
 _text("parsers.nccl_tests.markers.of_source", " .. n1 pid 12: Test failure all_reduce.cu:90")
 _text("parsers.nccl_tests.table.without_rules", "| 8 | 2 | float |")
 _text("parsers.nccl_tests.table.plain_numbers", "1,048,576  262,144  float  sum  -1  76,26  13,75  25,78  0")
-_text("fabric_reference.read", call=lambda text: fabric_reference.read(_raw(text), "x"), tool="ibnetdiscover")
-_text("fabric_reference.hours", "2026-11-20T03:00:00Z", call=lambda text: fabric_reference.hours(text, text))
+_text("fabric.reference.read", call=lambda text: reference.read(_raw(text), "x"), tool="ibnetdiscover")
+_text("fabric.reference.hours", "2026-11-20T03:00:00Z", call=lambda text: reference.hours(text, text))
 _text("parsers.infiniband.ibqueryerrors.parse", tool="ibqueryerrors")
 _text("parsers.infiniband.ibqueryerrors_data.parse", tool="ibqueryerrors --counters")
 _text("parsers.infiniband.iblinkinfo.parse", tool="iblinkinfo")
@@ -227,18 +226,18 @@ _text("parsers.infiniband.sminfo_saquery.parse_services", SERVICES)
 _text("parsers.infiniband.sminfo_saquery.lost", LOST)
 _text("parsers.infiniband.ibnetdiscover.parse", tool="ibnetdiscover")
 _text("parsers.infiniband.ibnetdiscover.gbps", "4xHDR", "1xSDR")
-_text("identity.guid", "a088:c203:0018:0000\n", "0xa088c20300180000")
-_text("identity.mac", "00:00:00:48:fe:80:00:00:00:00:00:00:a0:88:c2:03:00:18:00:00\n", tool="MAC addresses in sysfs")
-_text("settings.chosen", tool="transparent huge pages in sysfs")
-_text("settings.cpu", *_out("cmd:head -c 2048 /proc/cpuinfo"), "CPU implementer\t: 0x41\nCPU part\t: 0xd4f\n",
+_text("unique_ids.guid", "a088:c203:0018:0000\n", "0xa088c20300180000")
+_text("unique_ids.mac", "00:00:00:48:fe:80:00:00:00:00:00:00:a0:88:c2:03:00:18:00:00\n", tool="MAC addresses in sysfs")
+_text("system_settings.chosen", tool="transparent huge pages in sysfs")
+_text("system_settings.cpu", *_out("cmd:head -c 2048 /proc/cpuinfo"), "CPU implementer\t: 0x41\nCPU part\t: 0xd4f\n",
       tool="/proc/cpuinfo")  # fmt: skip
-_text("settings.cuda_version", '{"cuda": {"name": "CUDA SDK", "version": "12.8.1"}}')
-_text("settings.imex_nodes", "# the rack\n192.0.2.1\n192.0.2.2\n")
-_text("settings.memory_gib", *_out("file:/proc/meminfo"), tool="/proc/meminfo")
-_text("settings.pretty_name", 'PRETTY_NAME="Ubuntu 22.04.5 LTS"\n')
-_text("settings.partition_key", "0xffff\n")
-_text("settings.toolkit_version", *_out("cmd:nvidia-ctk --version"))
-_text("settings.vlans", "VLAN Dev name    | VLAN ID\nName-Type: VLAN_NAME_TYPE_RAW_PLUS_VID_NO_PAD\n"
+_text("system_settings.cuda_version", '{"cuda": {"name": "CUDA SDK", "version": "12.8.1"}}')
+_text("system_settings.imex_nodes", "# the rack\n192.0.2.1\n192.0.2.2\n")
+_text("system_settings.memory_gib", *_out("file:/proc/meminfo"), tool="/proc/meminfo")
+_text("system_settings.pretty_name", 'PRETTY_NAME="Ubuntu 22.04.5 LTS"\n')
+_text("system_settings.partition_key", "0xffff\n")
+_text("system_settings.toolkit_version", *_out("cmd:nvidia-ctk --version"))
+_text("system_settings.vlans", "VLAN Dev name    | VLAN ID\nName-Type: VLAN_NAME_TYPE_RAW_PLUS_VID_NO_PAD\n"
       "enp24s0.100    | 100  | enp24s0\n")  # fmt: skip
 _text("kernel.boot_options", *_out(kernel.CMDLINE), 'a=1 b="c d" -- e')
 _text("kernel.release", *_out(kernel.RELEASE))
@@ -257,22 +256,28 @@ _text(
 )
 _text("parsers.network.lldp.parse", tool="lldpcli")
 _text("lspci.parse", *_out(lspci.LSPCI), tool="lspci")
-_text("nccl_env.Selection.parse", "^=mlx5_0:1:2,mlx5_1:-1,", "mlx5")
-_text("nccl_env.strtoll", "-0x1F", "010", "4M", "99999999999999999999")
-_text("nccl_env.parse_file", "# NCCL_A=1\nNCCL_B=2 \n", tool="nccl.conf",
-      call=lambda text: tuple(nccl_env.parse_file(text, "file:x")))  # fmt: skip
-_text("nccl_lint.variables.nearest", "NCCL_SOCKET_IFNAMES", "export NCCL_DEBUG")
-_text("nccl_lint.values.faults", "allreduce:^ring,tree;broadcast:ring", "0x10", "'1'", call=lambda text: [
+_text("nccl_environment.Selection.parse", "^=mlx5_0:1:2,mlx5_1:-1,", "mlx5")
+_text("nccl_environment.strtoll", "-0x1F", "010", "4M", "99999999999999999999")
+_text("nccl_environment.parse_file", "# NCCL_A=1\nNCCL_B=2 \n", tool="nccl.conf",
+      call=lambda text: tuple(nccl_environment.parse_file(text, "file:x")))  # fmt: skip
+_text("nccl_settings.catalogue.nearest", "NCCL_SOCKET_IFNAMES", "export NCCL_DEBUG")
+_text("nccl_settings.value_grammar.faults", "allreduce:^ring,tree;broadcast:ring", "0x10", "'1'", call=lambda text: [
     tuple(nccl_values.faults(nccl_variables.table().variables[f"NCCL_{name}"], text, (2, 30, 7)))
     for name in ("ALGO", "IB_TIMEOUT", "NET_GDR_LEVEL", "TOPO_FILE", "IB_ADDR_RANGE", "RAS_ADDR", "CTA_POLICY")
 ])  # fmt: skip
-_text("nccl_lint.files.topology_gpus", '<system version="1"><pci busid="0000:1b:00.0" class="0x030200"/></system>')
-_text("nccl_lint.sources.of_listing", "declare -x NCCL_DEBUG=\"INFO\"\n0: NCCL_IB_HCA=mlx5\n",
+_text(
+    "nccl_settings.named_files.topology_gpus",
+    '<system version="1"><pci busid="0000:1b:00.0" class="0x030200"/></system>',
+)
+_text("nccl_settings.collect.of_listing", "declare -x NCCL_DEBUG=\"INFO\"\n0: NCCL_IB_HCA=mlx5\n",
       call=lambda text: nccl_lint_sources.of_listing(text, "paste"))  # fmt: skip
-_text("nccl_lint.variables.version", "2.27.5-1", "v2.5")
-_text("nccl_lint.spelled.in_command", "mpirun -x NCCL_DEBUG=INFO -x NCCL_IB_HCA=mlx5_0,mlx5_1 ./all_reduce_perf -b 8")
-_text("nccl_lint.spelled.several", "NCCL_IB_HCA=mlx5_0 NCCL_DEBUG=INFO")
-_text("nccl_lint.spelled.on_lines", "export NCCL_IB_HCA=mlx5_0", "os.environ['NCCL_DEBUG'] = 'INFO'",
+_text("nccl_settings.catalogue.version", "2.27.5-1", "v2.5")
+_text(
+    "nccl_settings.spellings.in_command",
+    "mpirun -x NCCL_DEBUG=INFO -x NCCL_IB_HCA=mlx5_0,mlx5_1 ./all_reduce_perf -b 8",
+)
+_text("nccl_settings.spellings.several", "NCCL_IB_HCA=mlx5_0 NCCL_DEBUG=INFO")
+_text("nccl_settings.spellings.on_lines", "export NCCL_IB_HCA=mlx5_0", "os.environ['NCCL_DEBUG'] = 'INFO'",
       call=lambda line: nccl_lint_spelled.on_lines(line, line))  # fmt: skip
 _text("parsers.nccl_tests.collective.factor", "all_reduce", call=lambda text: collective.factor(text, 8))
 _text("parsers.nccl_tests.table.header", TABLE)
@@ -286,8 +291,10 @@ _text("parsers.qos.dcb.parse_app", *_out("cmd:dcb -j app show dev enp24s0"), too
 _text("parsers.qos.dcb.parse_buffer", *_out("cmd:dcb -j buffer show dev enp24s0"), tool="dcb -j buffer show")
 _text("parsers.qos.dcb.parse_dcbx", *_out("cmd:dcb -j dcbx show dev enp24s0"), tool="dcb -j dcbx show")
 _text("parsers.qos.mlnx_qos.parse", *_out("cmd:mlnx_qos -i enp24s0"), tool="mlnx_qos")
-_text("qos.parse_pause", "Pause parameters for eth0:\nAutonegotiate:\toff\nRX:\t\ton\nTX:\t\ton\n", tool="ethtool -a")
-_text("qos.parse_traffic_class", "Global tclass=106\n")
+_text(
+    "port_qos.parse_pause", "Pause parameters for eth0:\nAutonegotiate:\toff\nRX:\t\ton\nTX:\t\ton\n", tool="ethtool -a"
+)
+_text("port_qos.parse_traffic_class", "Global tclass=106\n")
 _text("parsers.nvidia.nvlink_status.parse", *_out(nvlink_status.NVLINK), tool="nvidia-smi nvlink -s")
 _text("pci.address", "0000:1b:00.0", "00000000:1B:00.0", "1b:00.0")
 _text(
@@ -307,10 +314,10 @@ _text("parsers.network.perftest.parse_latency", outside.text("ib_write_lat_softr
 _text("parsers.network.perftest.parse_pingpong", tool="ibv_rc_pingpong")
 _text("parsers.network.ping.parse", tool="ping")
 _text("parsers.network.listening.listening", tool="/proc/net/tcp")
-_text("rdma.natural", "mlx5_10", "rocep24s0")
-_text("rdma.parse_rate", "400 Gb/sec (4X NDR)\n", "2.5 Gb/sec (1X SDR)\n")
-_text("rdma.parse_ibstat", *_out("cmd:ibstat"), tool="ibstat")
-_text("rdma.parse_active_mtus", *_out("cmd:ibv_devinfo"), tool="ibv_devinfo")
+_text("rdma_ports.natural", "mlx5_10", "rocep24s0")
+_text("rdma_ports.parse_rate", "400 Gb/sec (4X NDR)\n", "2.5 Gb/sec (1X SDR)\n")
+_text("rdma_ports.parse_ibstat", *_out("cmd:ibstat"), tool="ibstat")
+_text("rdma_ports.parse_active_mtus", *_out("cmd:ibv_devinfo"), tool="ibv_devinfo")
 _text("parsers.host.services.parse", *_out(services.SERVICES), tool="systemctl show")
 _text("parsers.host.services.fabric_manager_version", *_out(services.FABRIC_MANAGER),
       tool="nv-fabricmanager")  # fmt: skip
@@ -323,7 +330,7 @@ _text("textprep.plain_text.integer", "9000\n", "-1", call=lambda value: plain_te
 _text("textprep.plain_text.id_list", "0-3,8,12-13\n", call=lambda value: plain_text.id_list(value, "cpulist"))
 _text("parsers.nvidia.topo_matrix.parse", *_out(TOPO), tool="nvidia-smi topo -m")
 _text(
-    "mounts.parse_mounts",
+    "network_mounts.parse_mounts",
     "512 29 0:61 / /shared rw shared:271 - nfs4 192.0.2.200:/a rw,vers=4.2,addr=192.0.2.200\n",
     "513 29 0:62 / /scratch rw - lustre 192.0.2.1@o2ib:192.0.2.2@o2ib:/scratch rw,flock\n",
     tool="/proc/self/mountinfo",
@@ -335,7 +342,7 @@ _text(
     "Iface\tDestination\n",
 )
 _text(
-    "image.containerenv",
+    "container_image.containerenv",
     'engine="podman-5.2.0"\nimage="registry.example/a:1"\nimageid="1f2e3d"\n',
     tool="podman's .containerenv",
 )
@@ -383,7 +390,7 @@ def _value(name: str, seed: str, *, call: Call | None = None, raises: type[Excep
 
 
 _value("addresses.parse_psutil", _PSUTIL)
-_value("counters.parse_files", json.dumps({"port_rcv_data": "12\n", "N": "N/A (no PMA)\n"}))
+_value("counter_growth.parse_files", json.dumps({"port_rcv_data": "12\n", "N": "N/A (no PMA)\n"}))
 _value("pod.parse_pod", json.dumps({"namespace": "n", "name": "p", "node": "gpu001", "annotations": {"a": "b"},
                                     "containers": [{"name": "main", "init": False, "limits": {"rdma/ib": "1"},
                                                     "requests": {}, "claims": ["nics"]}]}))  # fmt: skip
@@ -396,10 +403,10 @@ def _names(name: str, call: Callable[[Mapping[str, str]], object] | None = None)
     _value(name, json.dumps(_ENVIRONMENT), call=lambda value: read(_texts(value)), raises=EvidenceError)
 
 
-_names("binding.rank")
-_names("binding.world_size")
-_names("binding.own_gpus", lambda names: binding.own_gpus(names, _GPUS))
-_names("nccl_lint.agree.values")
+_names("rank_binding.rank")
+_names("rank_binding.world_size")
+_names("rank_binding.own_gpus", lambda names: rank_binding.own_gpus(names, _GPUS))
+_names("nccl_settings.rank_agreement.values")
 _names("container.in_pod")
 _names("container.resources")
 _value("container.networks", json.dumps(_ENVIRONMENT), call=lambda value: container.networks(_environment(value)),
@@ -416,21 +423,21 @@ _evidence("container.gpus_given", lambda e: container.gpus_given(e, NodeFacts(e)
 
 
 def _each_nic(read: Callable[[Evidence, str], object]) -> Callable[[Evidence], object]:
-    return lambda e: [read(e, device) for device in rdma.devices(e)[:2]]
+    return lambda e: [read(e, device) for device in rdma_ports.devices(e)[:2]]
 
 
 _RAIL, _FUNCTION = "enp24s0", "0000:18:00.0"
 
 
 def _qos(what: str) -> None:
-    _evidence(f"qos.{what}", lambda e: getattr(qos, what)(e, _RAIL))
+    _evidence(f"port_qos.{what}", lambda e: getattr(port_qos, what)(e, _RAIL))
 
 
 _evidence("addresses.addresses")
 _evidence("addresses.effective", lambda e: addresses.effective(e, "enp24s0", "rp_filter"))
 _evidence("clock.clock")
-_evidence("mounts.nvme")
-_evidence("nic_bandwidth.cards", lambda e: nic_bandwidth.cards(e, rdma.ports(e)))
+_evidence("network_mounts.nvme")
+_evidence("nic_bandwidth.cards", lambda e: nic_bandwidth.cards(e, rdma_ports.ports(e)))
 _evidence("compatibility.build", lambda e: [compatibility.build(e, one) for one in versions.packages(e)])
 _evidence("gpu.driver")
 _evidence("pod.pod")
@@ -438,52 +445,56 @@ _evidence("gpu_health.health")
 _evidence("gpu_nvml.whole")
 _evidence("gpu_nvml.part")
 _evidence("gpu_xml.whole")
-_evidence("gpudirect.nic_functions", lambda e: gpudirect.nic_functions(e, pci.bus(e), rdma.devices(e)))
+_evidence("gpudirect.nic_functions", lambda e: gpudirect.nic_functions(e, pci.bus(e), rdma_ports.devices(e)))
 _evidence("gpudirect.nic_link", _each_nic(gpudirect.nic_link))
 _evidence("host.integer_file", lambda e: host.integer_file(e, "file:/proc/sys/kernel/numa_balancing"))
 _evidence("host.shm_bytes")
 _evidence("host.numa_nodes")
-_evidence("settings.sockets")
+_evidence("system_settings.sockets")
 _evidence("kernel.modules")
 _evidence(
     "kernel.iommu_types", lambda e: kernel.iommu_types(e, ["file:/sys/class/infiniband/*/device/iommu_group/type"])
 )
 _evidence("kernel.iommu_is_on")
 _evidence("kernel_log.kernel_log")
-_evidence("net.netdevs")
+_evidence("interfaces.netdevs")
 _evidence("congestion.ecn", lambda e: congestion.ecn(e, _RAIL, 3))
 _evidence("congestion.cnp_dscp", lambda e: congestion.cnp_dscp(e, _RAIL, _FUNCTION))
 _evidence("congestion.parameters", lambda e: congestion.parameters(e, _RAIL, _FUNCTION))
 for _what in ("pfc", "dscp_map", "buffers", "dcbx", "pause"):
     _qos(_what)
-_evidence("qos.trust", lambda e: qos.trust(e, _RAIL, empty_is_pcp=True))
-_evidence("qos.traffic_class", lambda e: qos.traffic_class(e, "mlx5_0", 1))
-_evidence("counters.port_growth", lambda e: [counters.port_growth(e, port) for port in rdma.ports(e)[:2]])
+_evidence("port_qos.trust", lambda e: port_qos.trust(e, _RAIL, empty_is_pcp=True))
+_evidence("port_qos.traffic_class", lambda e: port_qos.traffic_class(e, "mlx5_0", 1))
+_evidence(
+    "counter_growth.port_growth", lambda e: [counter_growth.port_growth(e, port) for port in rdma_ports.ports(e)[:2]]
+)
 _evidence("cpu_time.cpu_window")
 _evidence("gids.gid", lambda e: gids.gid(e, "rxe0", 1, 1))
 _evidence("gids.rows_at_most", lambda e: gids.rows_at_most(e, "rxe0", 1))
-_evidence("nccl_lint.files.named")
-_evidence("nccl_lint.sources.ranks")
+_evidence("nccl_settings.named_files.named")
+_evidence("nccl_settings.collect.ranks")
 _evidence("pci.bus")
-_evidence("rdma.devices")
-_evidence("rdma.uverbs")
-_evidence("rdma.is_software", _each_nic(rdma.is_software))
-_evidence("rdma.device_path", _each_nic(rdma.device_path))
-_evidence("rdma.is_bluefield", _each_nic(rdma.is_bluefield))
-_evidence("rdma.is_mlx5", _each_nic(rdma.is_mlx5))
-_evidence("rdma.is_virtual_function", _each_nic(rdma.is_virtual_function))
-_evidence("rdma.interfaces", lambda e: [rdma.interfaces(e, port) for port in rdma.ports(e)])
-_evidence("rdma.ports")
-_LOSSLESS = roce_chain.Policy(lossless=roce_chain.Want(True, "x"), pfc_priority=roce_chain.Want(3, "x"))
-_evidence("roce_chain.chains", lambda e: roce_chain.chains(
-    NodeFacts(e), [port for port in rdma.ports(e) if port.netdev], _LOSSLESS))  # fmt: skip
-_evidence("roce_addressing.routable", lambda e: [roce_addressing.routable(e, port) for port in rdma.ports(e)[:2]])
+_evidence("rdma_ports.devices")
+_evidence("rdma_ports.uverbs")
+_evidence("rdma_ports.is_software", _each_nic(rdma_ports.is_software))
+_evidence("rdma_ports.device_path", _each_nic(rdma_ports.device_path))
+_evidence("rdma_ports.is_bluefield", _each_nic(rdma_ports.is_bluefield))
+_evidence("rdma_ports.is_mlx5", _each_nic(rdma_ports.is_mlx5))
+_evidence("rdma_ports.is_virtual_function", _each_nic(rdma_ports.is_virtual_function))
+_evidence("rdma_ports.interfaces", lambda e: [rdma_ports.interfaces(e, port) for port in rdma_ports.ports(e)])
+_evidence("rdma_ports.ports")
+_LOSSLESS = chain.Policy(lossless=chain.Want(True, "x"), pfc_priority=chain.Want(3, "x"))
+_evidence("roce_chain.chain.chains", lambda e: chain.chains(
+    NodeFacts(e), [port for port in rdma_ports.ports(e) if port.netdev], _LOSSLESS))  # fmt: skip
+_evidence(
+    "roce_chain.addressing.routable", lambda e: [addressing.routable(e, port) for port in rdma_ports.ports(e)[:2]]
+)
 _evidence("versions.packages")
 _evidence("picture.picture", lambda e: picture(NodeFacts(e)))
 _evidence("network_switch.network_switch", lambda e: network_switch.network_switch(e, NodeFacts(e).pci))
 _evidence("cluster.Site.roles", lambda e: Cluster().site(NodeFacts(e)).roles(NodeFacts(e)))
 _evidence("node.gpu_nic_pairs", lambda e: NodeFacts(e).gpu_nic_pairs(NodeFacts(e).rdma_devices))
-_evidence("run.nccl_tests", lambda e: RunFacts(e).nccl_tests)
+_evidence("job.nccl_tests", lambda e: RunFacts(e).nccl_tests)
 
 
 def _fact(name: str) -> None:

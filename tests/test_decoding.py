@@ -157,7 +157,7 @@ def test_a_command_never_takes_more_than_half_a_gigabyte(tmp_path: Path) -> None
 PLAIN = {
     "preflight/decoding.py", "preflight/report_file.py", "preflight/schemas/conform.py", "preflight/reads.py",
     "preflight/history/store.py", "preflight/saved.py",
-    "preflight/facts/nccl_lint/variables.py", "preflight/parsers/torch/json_stream.py",
+    "preflight/facts/nccl_settings/catalogue.py", "preflight/parsers/torch/json_stream.py",
     "preflight/transport/slurm/srun.py",
     "preflight/parsers/torch/printed_dump.py", "preflight/parsers/nccl_log/prefix.py",
     "preflight/recognition/line_prefixes.py",

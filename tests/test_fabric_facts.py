@@ -14,8 +14,8 @@ from preflight.cluster.fabric import Fabric, FabricSite
 from preflight.cluster.file import ClusterFileError, from_data, load
 from preflight.console import UsageError
 from preflight.evidence import from_document
-from preflight.facts.fabric_compare import difference, growth, mixed, slow
-from preflight.facts.fabric_graph import Graph, place
+from preflight.facts.fabric.compare import difference, growth, mixed, slow
+from preflight.facts.fabric.graph import Graph, place
 from preflight.judge import judge
 from preflight.manner import Manner, plans, sweeper
 from preflight.model import Check

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from preflight.checks import in_module
 from preflight.checks.gpu import xid as xid_checks
+from preflight.checks.gpu.xid_policy import POLICY, Act
 from preflight.cluster import Cluster
 from preflight.collector import libraries
 from preflight.collector.records import Deadline
@@ -23,7 +24,6 @@ from preflight.facts import NodeFacts, gpu_nvml, gpu_xml, kernel_log, xid
 from preflight.facts.gpu import NVML
 from preflight.facts.gpu_health import health
 from preflight.facts.gpu_model import Fabric, GpuHealth, Health, Process
-from preflight.facts.xid_policy import POLICY, Act
 from preflight.hardware import GPUS, PARTS
 from preflight.judge import judge
 from preflight.model import Check

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from preflight.evidence import Evidence, from_document
-from preflight.facts import NodeFacts, addresses, binding, kernel, lspci, versions
+from preflight.facts import NodeFacts, addresses, kernel, lspci, rank_binding, versions
 from preflight.facts.gpu import Gpu
 from preflight.facts.gpudirect import nic_link
 from preflight.parsers.host import checkpoint
@@ -116,7 +116,7 @@ GPUS = tuple(Gpu(index, f"0000:{index:02x}:00.0", "NVIDIA H100", f"GPU-{index:08
     ],
 )
 def test_own_gpus(environment: dict[str, str], own: list[int]) -> None:
-    assert [gpu.index for gpu in binding.own_gpus(environment, GPUS)] == own
+    assert [gpu.index for gpu in rank_binding.own_gpus(environment, GPUS)] == own
 
 
 # --- pairs -----------------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from preflight.evidence import Evidence, EvidenceError
-from preflight.facts import nccl_env
-from preflight.facts.nccl_env import NcclEnvironment, Selection, strtoll
+from preflight.facts import nccl_environment
+from preflight.facts.nccl_environment import NcclEnvironment, Selection, strtoll
 from preflight.parsers import nccl_log
 from preflight.parsers.nccl_tests import text as nccl_tests
 
@@ -30,7 +30,7 @@ def environment(values: dict[str, str], user: Any = None, etc: Any = None) -> Nc
         "file:~/.nccl.conf": missing if user is None else user,
         "file:/etc/nccl.conf": missing if etc is None else etc,
     }
-    return nccl_env.read(Evidence("n", "", records))
+    return nccl_environment.read(Evidence("n", "", records))
 
 
 def text(content: str) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def test_conf_file_replaces_the_users_file() -> None:
         "file:~/.nccl.conf": text("NCCL_X=1\n"),
         "file:/etc/nccl.conf": text("NCCL_Y=1\n"),
     }
-    env = nccl_env.read(Evidence("n", "", records))
+    env = nccl_environment.read(Evidence("n", "", records))
     assert env.get("NCCL_X") is None
     assert env.integer("NCCL_Y") == 1
     assert list(env.unreadable) == ["file:/site/nccl.conf"]
@@ -79,9 +79,9 @@ def test_unreadable_sources() -> None:
     env = environment({}, user={"status": "denied", "why": "Permission denied"})
     assert list(env.unreadable) == ["file:~/.nccl.conf"]
     with pytest.raises(EvidenceError, match="env:process"):
-        nccl_env.read(Evidence("n", "", {"env:process": {"status": "timeout"}}))
+        nccl_environment.read(Evidence("n", "", {"env:process": {"status": "timeout"}}))
     with pytest.raises(EvidenceError, match="not names and values"):
-        nccl_env.read(Evidence("n", "", {"env:process": {"status": "ok", "value": [1]}}))
+        nccl_environment.read(Evidence("n", "", {"env:process": {"status": "ok", "value": [1]}}))
     with pytest.raises(EvidenceError, match="redacted"):
         environment({"NCCL_IB_HCA": "[redacted]"}).text("NCCL_IB_HCA")
 

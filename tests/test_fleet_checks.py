@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from preflight.checks import registry
 from preflight.evidence import Evidence, from_document
-from preflight.facts.fleet import ENOUGH, near, outliers, shared, systemic, vote
-from preflight.facts.identity import guid, mac
+from preflight.facts.majority import ENOUGH, near, outliers, shared, systemic, vote
+from preflight.facts.unique_ids import guid, mac
 from preflight.judge import judge
 from preflight.model import Scope
 from preflight.reports.verdict_line import headline

@@ -13,9 +13,9 @@ from click.testing import CliRunner
 from preflight.checks.job import failures, gpudirect, transport
 from preflight.cli import main
 from preflight.evidence import Evidence, dump, from_document
-from preflight.facts import NodeFacts, RunFacts, nccl_cause
-from preflight.facts.nccl_cause import KINDS, Cause, Proof, Said
-from preflight.facts.run import RUN
+from preflight.facts import NodeFacts, RunFacts, nccl_root_cause
+from preflight.facts.job import RUN
+from preflight.facts.nccl_root_cause import KINDS, Cause, Proof, Said
 from preflight.judge import judge
 from tests.fixture import Case, cases, evidence, whole_node
 from tests.test_honesty import GARBAGE
@@ -52,14 +52,14 @@ def case(check: str, name: str) -> Case:
 def causes(run: RunFacts) -> Iterator[Cause]:
     """Explain every symptom of every host of a run."""
     for log in run.nccl_logs.values():
-        for said in nccl_cause.hosts(log).values():
+        for said in nccl_root_cause.hosts(log).values():
             node = run.host(said.host)
             found: list[Cause | None] = []
             if said.falls_back:
-                found.append(nccl_cause.of_fallback(said, node))
+                found.append(nccl_root_cause.of_fallback(said, node))
             if said.staged:
-                found.append(nccl_cause.of_staging(said, node))
-            found += [nccl_cause.of_failure(one, said, node) for one in log.failures if said.host in one.hosts]
+                found.append(nccl_root_cause.of_staging(said, node))
+            found += [nccl_root_cause.of_failure(one, said, node) for one in log.failures if said.host in one.hosts]
             yield from (cause for cause in found if cause is not None)
 
 
@@ -73,7 +73,7 @@ def healthy() -> list[Evidence]:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.id)
-def test_each_cause_is_found_in_its_fixture(kind: nccl_cause.Kind) -> None:
+def test_each_cause_is_found_in_its_fixture(kind: nccl_root_cause.Kind) -> None:
     check, name, proof = CAUSES[kind.id]
     found = list(causes(facts_of(check, name)))
     assert found
@@ -86,7 +86,7 @@ def test_there_are_at_least_twelve_causes() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.id)
-def test_the_log_alone_blames_only_what_it_names(kind: nccl_cause.Kind) -> None:
+def test_the_log_alone_blames_only_what_it_names(kind: nccl_root_cause.Kind) -> None:
     check, name, _ = CAUSES[kind.id]
     for cause in causes(facts_of(check, name, [])):
         assert cause.proof is (Proof.AGREED if kind.proved else Proof.PROBABLE)
@@ -99,7 +99,7 @@ BY_THE_LOG = {"switched-off", "gpudirect-off", "hca-filter", "plug-in-missing", 
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.id not in BY_THE_LOG], ids=lambda kind: kind.id)
-def test_a_healthy_node_is_not_blamed(kind: nccl_cause.Kind) -> None:
+def test_a_healthy_node_is_not_blamed(kind: nccl_root_cause.Kind) -> None:
     check, name, _ = CAUSES[kind.id]
     assert {cause.proof for cause in causes(facts_of(check, name, healthy()))} <= {Proof.CONTRADICTED}
 
@@ -147,7 +147,7 @@ def test_a_host_of_the_log_is_found_among_the_nodes(run: RunFacts, host: str | N
 
 def test_what_each_host_said_is_kept_apart() -> None:
     run = facts_of(T, "mixed-ranks")
-    one, two = nccl_cause.hosts(next(iter(run.nccl_logs.values()))).values()
+    one, two = nccl_root_cause.hosts(next(iter(run.nccl_logs.values()))).values()
     assert (one.host, one.falls_back, one.tcp, one.ranks, one.has_devices) == ("gpu001", True, 1, (0,), False)
     assert (two.host, two.falls_back, two.direct, two.ranks, two.has_devices) == ("gpu002", False, 1, (1,), True)
 
@@ -156,7 +156,7 @@ def test_a_log_without_host_names_is_explained_alone() -> None:
     text = "[0] NCCL INFO NET/IB : No device found.\n[0] NCCL INFO Using network Socket\n"
     text += "[0] NCCL INFO comm 0x5 rank 0 nRanks 2 nNodes 2 localRanks 1 localRank 0 MNNVL 0\n"
     run = RunFacts(Evidence(RUN, "", {"log:x": {"status": "ok", "out": text}}), [NodeFacts(node) for node in healthy()])
-    (said,) = nccl_cause.hosts(run.nccl_logs["log:x"]).values()
+    (said,) = nccl_root_cause.hosts(run.nccl_logs["log:x"]).values()
     assert isinstance(said, Said)
     assert said.host is None
     assert {cause.proof for cause in causes(run)} <= {Proof.PROBABLE}
@@ -166,7 +166,7 @@ def test_a_log_without_host_names_is_explained_alone() -> None:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if CAUSES[kind.id][0] != F], ids=lambda kind: kind.id)
-def test_a_fallback_is_told_once(kind: nccl_cause.Kind) -> None:
+def test_a_fallback_is_told_once(kind: nccl_root_cause.Kind) -> None:
     check, name, _ = CAUSES[kind.id]
     one = case(check, name)
     run, nodes = one.run()

@@ -18,15 +18,14 @@ from preflight.checks import in_module
 from preflight.checks.job import rank_agreement
 from preflight.collector import environments
 from preflight.evidence import Evidence, EvidenceError
-from preflight.facts import NodeFacts, nccl_env
-from preflight.facts.nccl_env import NcclEnvironment, Selection, Setting
-from preflight.facts.nccl_lint import RULES, Complaint, Here, lint
-from preflight.facts.nccl_lint import files as named_files
-from preflight.facts.nccl_lint.agree import MUST, compared, disagreements
-from preflight.facts.nccl_lint.sources import Told, of_listing, of_log, ranks
-from preflight.facts.nccl_lint.values import LEVELS, faults
-from preflight.facts.nccl_lint.variables import KINDS, Variable, nearest, read, table, version
-from preflight.facts.nccl_switches import SWITCHES
+from preflight.facts import NodeFacts, nccl_environment
+from preflight.facts.nccl_environment import NcclEnvironment, Selection, Setting
+from preflight.facts.nccl_kill_switches import SWITCHES
+from preflight.facts.nccl_settings import RULES, Complaint, Here, lint, named_files
+from preflight.facts.nccl_settings.catalogue import KINDS, Variable, nearest, read, table, version
+from preflight.facts.nccl_settings.collect import Told, of_listing, of_log, ranks
+from preflight.facts.nccl_settings.rank_agreement import MUST, compared, disagreements
+from preflight.facts.nccl_settings.value_grammar import LEVELS, faults
 from preflight.judge import judge
 from preflight.parsers import nccl_log
 from preflight.probes import ENVIRONMENT
@@ -378,7 +377,7 @@ def test_environment_log_and_list_are_judged_alike() -> None:
         "file:~/.nccl.conf": missing,
         "file:/etc/nccl.conf": missing,
     }
-    node = lint(nccl_env.read(Evidence("n", "", records)), NEWEST)
+    node = lint(nccl_environment.read(Evidence("n", "", records)), NEWEST)
     lines = "".join(f"gpu001:1:2 [0] NCCL INFO {name} set by environment to {value}\n" for name, value in WRONG.items())
     log = nccl_log.parse(lines)
     assert log is not None

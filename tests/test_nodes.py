@@ -11,7 +11,7 @@ import pytest
 from preflight.checks import in_module
 from preflight.evidence import from_document
 from preflight.facts.gpu_model import Fabric, Process
-from preflight.facts.sharp import FILES as SHARP
+from preflight.facts.sharp_files import FILES as SHARP
 from preflight.judge import judge
 from tests.fixture import FIXTURES, whole_node
 from tests.machines import hgx_h100, with_nic

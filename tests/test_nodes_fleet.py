@@ -18,7 +18,7 @@ from preflight.cluster.file import decode
 from preflight.evidence import Evidence, from_document
 from preflight.facts import NodeFacts
 from preflight.facts.gpu_model import Fabric
-from preflight.facts.settings import CPUINFO
+from preflight.facts.system_settings import CPUINFO
 from preflight.judge import judge
 from preflight.model import Scope
 from tests.machines import Machine, evidence, hgx_h100, with_gpu, with_nic

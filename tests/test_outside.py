@@ -12,19 +12,19 @@ from preflight.facts import (
     addresses,
     clock,
     container,
-    counters,
+    counter_growth,
     cpu_time,
     gpu,
     gpu_xml,
     host,
-    identity,
     kernel,
     kernel_log,
     lspci,
-    nccl_env,
-    qos,
-    rdma,
-    settings,
+    nccl_environment,
+    port_qos,
+    rdma_ports,
+    system_settings,
+    unique_ids,
     versions,
     xid,
 )
@@ -203,7 +203,7 @@ def test_root_ports_with_acs_off() -> None:
 
 
 def ports(file: str) -> list[tuple[str, str, str, float | None, str, int | None]]:
-    found = rdma.parse_ibstat(text(file))
+    found = rdma_ports.parse_ibstat(text(file))
     return [(p.name, p.state, p.physical_state, p.rate_gbps, p.link_layer, p.sm_lid) for p in found]
 
 
@@ -221,10 +221,10 @@ def test_ibstat() -> None:
 
 @reads("ibv_devinfo_h100_roce.txt", "ibv_devinfo_ndr.txt", "ibv_devinfo_down.txt", "ibv_devinfo_softroce.txt")
 def test_active_mtu() -> None:
-    assert rdma.parse_active_mtus(text("ibv_devinfo_h100_roce.txt")) == {("mlx5_2", 1): 4096}
-    assert rdma.parse_active_mtus(text("ibv_devinfo_ndr.txt")) == {("mlx5_3", 1): 4096}
-    assert rdma.parse_active_mtus(text("ibv_devinfo_down.txt")) == {("mlx5_12", 1): 1024}
-    assert rdma.parse_active_mtus(text("ibv_devinfo_softroce.txt")) == {("rxe0", 1): 4096, ("rxe1", 1): 4096}
+    assert rdma_ports.parse_active_mtus(text("ibv_devinfo_h100_roce.txt")) == {("mlx5_2", 1): 4096}
+    assert rdma_ports.parse_active_mtus(text("ibv_devinfo_ndr.txt")) == {("mlx5_3", 1): 4096}
+    assert rdma_ports.parse_active_mtus(text("ibv_devinfo_down.txt")) == {("mlx5_12", 1): 1024}
+    assert rdma_ports.parse_active_mtus(text("ibv_devinfo_softroce.txt")) == {("rxe0", 1): 4096, ("rxe1", 1): 4096}
 
 
 @reads("dcb_app_roce.json", "dcb_buffer_roce.json", "dcb_dcbx_roce.json", "ethtool_pause_on.txt")
@@ -235,12 +235,12 @@ def test_the_rest_of_a_ports_qos() -> None:
     assert buffers.of_priority == (0, 0, 0, 1, 0, 0, 0, 0)
     assert buffers.bytes[:3] == (133120, 122880, 0)
     assert dcb.parse_dcbx(text("dcb_dcbx_roce.json")) is not None
-    assert qos.parse_pause(text("ethtool_pause_on.txt")) == qos.Pause(True, True)
+    assert port_qos.parse_pause(text("ethtool_pause_on.txt")) == port_qos.Pause(True, True)
 
 
 @reads("ethtool_statistics_mlx5_head.txt")
 def test_counters_of_a_connectx_4() -> None:
-    found = counters.parse_ethtool(text("ethtool_statistics_mlx5_head.txt"))
+    found = counter_growth.parse_ethtool(text("ethtool_statistics_mlx5_head.txt"))
     assert len(found) == 23
     assert (found["rx_bytes"], found["tx_csum_partial"]) == (2058946137052, 681331867)
 
@@ -248,7 +248,7 @@ def test_counters_of_a_connectx_4() -> None:
 @reads("ethtool_fec_rs.txt", "ethtool_statistics_virtio.txt", "proc_stat.txt", "carrier_changes.txt")
 def test_counters_and_fec() -> None:
     assert ethtool_module.parse_fec(text("ethtool_fec_rs.txt")) == "RS"
-    found = counters.parse_ethtool(text("ethtool_statistics_virtio.txt"))
+    found = counter_growth.parse_ethtool(text("ethtool_statistics_virtio.txt"))
     assert (found["rx_queue_0_packets"], found["rx_queue_0_kicks"]) == (0, 1)
     assert len(found) == sum(":" in line for line in text("ethtool_statistics_virtio.txt").split("\n")[1:])
     ticks = cpu_time.parse(text("proc_stat.txt"))
@@ -342,10 +342,10 @@ def test_a_downward_api_file() -> None:
 
 @reads("nccl_conf.txt")
 def test_the_user_guides_file() -> None:
-    debug, interface = nccl_env.parse_file(text("nccl_conf.txt"), "file:/etc/nccl.conf")
+    debug, interface = nccl_environment.parse_file(text("nccl_conf.txt"), "file:/etc/nccl.conf")
     assert (debug.name, debug.value, debug.line) == ("NCCL_DEBUG", "WARN", 1)
     assert (interface.value, interface.line) == ("=ens3f1", 2)
-    assert nccl_env.Selection.parse(interface.value).exact
+    assert nccl_environment.Selection.parse(interface.value).exact
 
 
 @reads("nccl_tests_p5_launcher.txt")
@@ -486,19 +486,19 @@ def test_listening_sockets() -> None:
 
 @reads("cpuinfo_head.txt")
 def test_cpu() -> None:
-    assert settings.cpu(text("cpuinfo_head.txt")) == settings.Cpu("AMD EPYC", "0x1000065")
+    assert system_settings.cpu(text("cpuinfo_head.txt")) == system_settings.Cpu("AMD EPYC", "0x1000065")
 
 
 @reads("meminfo.txt")
 def test_memory() -> None:
-    assert settings.memory_gib(text("meminfo.txt")) == pytest.approx(24684084 / 2**20)
+    assert system_settings.memory_gib(text("meminfo.txt")) == pytest.approx(24684084 / 2**20)
 
 
 @reads("transparent_hugepage.txt")
 def test_huge_pages() -> None:
-    assert settings.chosen(text("transparent_hugepage.txt")) == "madvise"
+    assert system_settings.chosen(text("transparent_hugepage.txt")) == "madvise"
 
 
 @reads("mac_address.txt")
 def test_mac() -> None:
-    assert identity.mac(text("mac_address.txt")) == "02:fc:00:00:00:01"
+    assert unique_ids.mac(text("mac_address.txt")) == "02:fc:00:00:00:01"

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from preflight import facts
 from preflight.evidence import SCHEMA, from_document
-from preflight.facts import gpu_nvml, rdma
+from preflight.facts import gpu_nvml, rdma_ports
 from tests import mutate, parsers
 from tests.fixture import whole_node
 from tests.parsers import Parser
@@ -140,7 +140,7 @@ def test_long_text_is_read_in_linear_time(parser: Parser) -> None:
 #: What ``python -m tests.fuzz`` and the texts of others once found: each hung, crashed or said nothing.
 FOUND: dict[str, tuple[str, str]] = {
     "textprep.plain_text.id_list": ("0-99999," * 10, "more than"),
-    "rdma.parse_ibstat": ("CA 'mlx5_0'\n Port 1:\n  State: A" + " " * 200_000 + "x\n", "incomplete"),
+    "rdma_ports.parse_ibstat": ("CA 'mlx5_0'\n Port 1:\n  State: A" + " " * 200_000 + "x\n", "incomplete"),
     "clock.parse_tracking": (
         "System time : 0.1 seconds fast of NTP time\nLeap status : x" + " " * 200_000 + "x",
         "leap",
@@ -163,7 +163,7 @@ def test_faults_that_were_found(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["mlx5_²", "²", "9" * 5000])
 def test_names_of_devices_that_are_no_numbers(name: str) -> None:
-    assert rdma.natural(name)
+    assert rdma_ports.natural(name)
 
 
 def test_numbers_that_nvml_cannot_give() -> None:

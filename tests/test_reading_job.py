@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from preflight.facts.nccl_lint import spelled
+from preflight.facts.nccl_settings import spellings
 from preflight.parsers import nccl_log
 from preflight.parsers.nccl_log import prose_filter
 from preflight.parsers.nccl_tests import text as nccl_tests
@@ -50,7 +50,7 @@ def parts(text: str, folder: Path) -> list[Part]:
     ],
 )
 def test_a_setting_as_people_spell_it(line: str, after: str, value: str) -> None:
-    found = spelled.on_lines(line, after)
+    found = spellings.on_lines(line, after)
     assert found is not None
     assert found.value == value
 
@@ -59,7 +59,7 @@ def test_a_setting_as_people_spell_it(line: str, after: str, value: str) -> None
     "line", ["NCCL_DEBUG: set it to INFO", "- NCCL_IB_DISABLE=0 (RoCE; =1 is slower)", "NCCL_DEBUG"]
 )
 def test_a_sentence_is_no_setting(line: str) -> None:
-    assert spelled.on_lines(line, "") is None
+    assert spellings.on_lines(line, "") is None
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from preflight.evidence import Evidence
-from preflight.facts.nccl_lint.sources import Ranks, ranks
+from preflight.facts.nccl_settings.collect import Ranks, ranks
 from tests.slurm import Slurm, missing
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=f"needs a Slurm cluster: no {missing()}")

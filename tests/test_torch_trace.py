@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from preflight.archive import logs
 from preflight.facts import RunFacts
-from preflight.facts.run_log import OnDisk
+from preflight.facts.streamed_log import OnDisk
 from preflight.parsers import torch
 from preflight.parsers.torch import hang, json_stream, watchdog
 from preflight.parsers.torch.intervals import Stretches, clipped, percentile, total, without

@@ -10,7 +10,7 @@ import pytest
 
 from preflight.checks import registry
 from preflight.evidence import Evidence
-from preflight.facts.run import RUN
+from preflight.facts.job import RUN
 from preflight.judge import findings
 
 CHECKS = [check for check in registry().checks if check.id == "torch.hang"]

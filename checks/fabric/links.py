@@ -12,8 +12,8 @@ from preflight.cluster.fabric import FabricSite
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.fabric import FabricFacts
-    from preflight.facts.fabric_compare import Growth
+    from preflight.facts.fabric.compare import Growth
+    from preflight.facts.fabric.sweep import FabricFacts
     from preflight.parsers.infiniband.ibnetdiscover import Link
     from preflight.parsers.infiniband.ibqueryerrors import Errors
 
@@ -66,7 +66,7 @@ def link_speed(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
         return
     net, keys = swept.net, [swept.net_key]
     before = site.reference.net if site.reference else None
-    slow, mixed = facts.fabric_compare.slow(net, before), facts.fabric_compare.mixed(net, before)
+    slow, mixed = facts.fabric.compare.slow(net, before), facts.fabric.compare.mixed(net, before)
     for one in slow:
         expected = f"{one.usual} on most links of this kind ({one.holders} of {one.peers})"
         if not one.usual:
@@ -132,7 +132,7 @@ def reference(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
                       fix='keep a good sweep and name it in the cluster file: [fabric] reference = "FILE"')  # fmt: skip
         return
     before = site.reference.net
-    changed = facts.fabric_compare.difference(before, net)
+    changed = facts.fabric.compare.difference(before, net)
     for old, now in changed.slower:
         yield failed(f"{net.words(now)} runs at {now.speed}, it was {old.speed}", subject=net.words(now),
                      found=now.speed, expected=f"{old.speed} ({site.reference.path})", evidence=keys)  # fmt: skip
@@ -204,7 +204,7 @@ def link_errors(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
         return
     said: dict[tuple[object, ...], Finding] = {}
     for before, after, window in earlier:
-        for one in facts.fabric_compare.growth(before, after):
+        for one in facts.fabric.compare.growth(before, after):
             if found := _grown(swept, one, window):
                 said.setdefault((one.port, one.counter), found)
     yield from said.values()
@@ -220,7 +220,7 @@ def _earlier(swept: FabricFacts, site: FabricSite) -> list[tuple[Errors, Errors,
     """Return the pairs of readings to compare, with the hours between them: of the window, since the reference."""
     found = [swept.window] if swept.window else []
     if site.reference and site.reference.errors:
-        window = facts.fabric_reference.hours(site.reference.at, swept.evidence.collected_at)
+        window = facts.fabric.reference.hours(site.reference.at, swept.evidence.collected_at)
         if window is not None and window > 0:
             found.append((site.reference.errors, swept.errors, window))
     return found

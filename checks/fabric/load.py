@@ -11,8 +11,8 @@ from preflight.cluster.fabric import FabricSite
 from preflight.model import Finding, check, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.fabric import FabricFacts
-    from preflight.facts.fabric_load import FanIn, Uplinks
+    from preflight.facts.fabric.load import FanIn, Uplinks
+    from preflight.facts.fabric.sweep import FabricFacts
 
 #: An uplink is hot if it carries this many times its share, and this share of its own rate: a judgement.
 EXCESS, HOT = 1.5, 0.5
@@ -51,7 +51,7 @@ def fan_in(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     if len(swept.nodes) < 2:
         yield skipped("one node was asked: nobody sends to it", evidence=keys)
         return
-    points = facts.fabric_load.fan_ins(swept.graph, swept.here())
+    points = facts.fabric.load.fan_ins(swept.graph, swept.here())
     if not points:
         yield unknown(
             f"of the {len(swept.nodes)} nodes that were asked, no two of one rail are in this sweep",
@@ -125,7 +125,7 @@ def uplink_balance(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
         yield other
         return
     keys = [swept.traffic_key]
-    found = facts.fabric_load.uplinks(swept.graph, swept.rates)
+    found = facts.fabric.load.uplinks(swept.graph, swept.rates)
     if not any(leaf.uplinks > 1 for leaf in swept.graph.leaves):
         yield skipped("no leaf has several uplinks to share", evidence=[swept.net_key])
         return

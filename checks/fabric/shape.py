@@ -11,7 +11,7 @@ from preflight.cluster.fabric import FabricSite
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.fabric import FabricFacts
+    from preflight.facts.fabric.sweep import FabricFacts
 
 
 @check(
@@ -99,7 +99,7 @@ def hops(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     if len(swept.nodes) < 2:
         yield skipped("one node was asked: there is no path between nodes", evidence=[swept.net_key])
         return
-    placement = facts.fabric_graph.place(swept.graph, swept.here())
+    placement = facts.fabric.graph.place(swept.graph, swept.here())
     if placement.nodes < 2:
         yield unknown(
             f"{placement.nodes} of the {len(swept.nodes)} nodes that were asked are in this sweep",

@@ -10,7 +10,7 @@ from preflight.cluster.fabric import FabricSite
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.fabric import FabricFacts
+    from preflight.facts.fabric.sweep import FabricFacts
     from preflight.parsers.infiniband.sminfo_saquery import Manager
 
 DIAGS = "https://github.com/linux-rdma/rdma-core (infiniband-diags)"

@@ -9,7 +9,7 @@ from preflight.checks.fleet.electorate import ONE_VALUE, Electorate, Trait, kind
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
-from preflight.facts.fleet import Vote, vote
+from preflight.facts.majority import Vote, vote
 from preflight.lean import replace
 from preflight.model import Finding, Status, failed, passed, skipped, unknown, warned
 

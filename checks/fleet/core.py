@@ -14,7 +14,7 @@ from preflight.checks.roce.chain import policy
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
-from preflight.facts.roce_chain import State
+from preflight.facts.roce_chain.chain import State
 from preflight.model import Finding, check
 
 
@@ -84,8 +84,8 @@ def _mtus(node: NodeFacts, site: Site) -> str | None:
     if not compute:
         raise EvidenceError("dir:/sys/class/infiniband", "no compute port is active")
     if any(port.active_mtu is None for port in compute):
-        node.evidence.text(facts.rdma.DEVINFO)
-        raise EvidenceError(facts.rdma.DEVINFO, "does not list every compute port")
+        node.evidence.text(facts.rdma_ports.DEVINFO)
+        raise EvidenceError(facts.rdma_ports.DEVINFO, "does not list every compute port")
     values = {_mtu(node, port.active_mtu, port.netdev if port.roce else None) for port in compute}
     return " and ".join(sorted(values))
 
@@ -94,17 +94,17 @@ def _mtu(node: NodeFacts, active_mtu: int | None, netdev: str | None) -> str:
     if netdev is None:
         return f"{active_mtu}"
     if netdev not in node.netdevs:
-        raise EvidenceError(f"file:{facts.net.ROOT}/{netdev}/mtu", "was never asked of this node")
+        raise EvidenceError(f"file:{facts.interfaces.ROOT}/{netdev}/mtu", "was never asked of this node")
     return f"{active_mtu} over {node.netdevs[netdev].mtu}"
 
 
 def _breaks_chain(node: NodeFacts, site: Site) -> tuple[str, ...]:
     """Name roce.chain where it breaks at a port's MTU."""
     ports = [port for port in site.roles(node).compute if port.roce and port.active and port.netdev]
-    chains = facts.roce_chain.chains(node, ports, policy(site)) if ports else ()
+    chains = facts.roce_chain.chain.chains(node, ports, policy(site)) if ports else ()
     broken = any(chain.link(name).state is State.BROKEN for chain in chains for name in ("MTU", "active MTU"))
     return ("roce.chain",) if broken else ()
 
 
-_MTU = Trait("MTU of the compute ports", facts.rdma.DEVINFO, _mtus, breaks=True,
+_MTU = Trait("MTU of the compute ports", facts.rdma_ports.DEVINFO, _mtus, breaks=True,
              judged_by=(verbs.active_mtu, rdma_port.link_layer), misses=_breaks_chain)  # fmt: skip

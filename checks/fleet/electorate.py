@@ -16,7 +16,7 @@ from preflight.checks.fleet import yardstick
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
-from preflight.facts.fleet import Vote, near, vote
+from preflight.facts.majority import Vote, near, vote
 from preflight.lean import dataclass
 from preflight.model import Check, Status
 

@@ -13,7 +13,7 @@ from preflight.checks.fleet.values import of_gpus
 from preflight.checks.gpu import memory, nvlink, part, presence, processes, state
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
-from preflight.facts import NodeFacts, settings
+from preflight.facts import NodeFacts, system_settings
 from preflight.lean import replace
 from preflight.model import Finding, check, passed, skipped, unknown
 
@@ -145,9 +145,9 @@ def _clique(node: NodeFacts) -> str | None:
 
 
 def _imex(node: NodeFacts) -> str | None:
-    if not node.evidence.exists(settings.IMEX_NODES):
+    if not node.evidence.exists(system_settings.IMEX_NODES):
         return None
-    return " ".join(sorted(node.parsed(settings.IMEX_NODES, settings.imex_nodes))) or None
+    return " ".join(sorted(node.parsed(system_settings.IMEX_NODES, system_settings.imex_nodes))) or None
 
 
 @check(
@@ -190,7 +190,7 @@ def nvlink_domain(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iter
             yield finding
     if good := [name for name, (uuid, *_) in labels.items() if uuid is not None and name not in odd]:
         yield passed("cluster UUID, clique and IMEX's list are those of the domain's other nodes",
-                     evidence=["nvml:gpus", settings.IMEX_NODES]).on(good)  # fmt: skip
+                     evidence=["nvml:gpus", system_settings.IMEX_NODES]).on(good)  # fmt: skip
     if apart:
         yield skipped("no NVLink domain spans these nodes", evidence=["nvml:gpus"]).on(apart)
     for name, refusal in unread.items():
@@ -216,7 +216,7 @@ DOMAIN = (
     (
         Trait(
             "IMEX node list",
-            settings.IMEX_NODES,
+            system_settings.IMEX_NODES,
             lambda node, site: _imex(node),
             breaks=True,
             expects="nvlink.imex_nodes",

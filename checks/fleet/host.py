@@ -12,7 +12,7 @@ from preflight.checks.host import kernel, limits
 from preflight.checks.rdma import ip_rails
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
-from preflight.facts import NodeFacts, settings
+from preflight.facts import NodeFacts, system_settings
 from preflight.facts.network_switch import OS_RELEASE
 from preflight.model import Finding, check
 
@@ -27,22 +27,22 @@ def _boot_options(node: NodeFacts, site: Site) -> str | None:
 
 
 def _microcode(node: NodeFacts, site: Site) -> str | None:
-    return node.parsed(settings.CPUINFO, settings.cpu).microcode or None
+    return node.parsed(system_settings.CPUINFO, system_settings.cpu).microcode or None
 
 
 def _distribution(node: NodeFacts, site: Site) -> str | None:
     """Return what the distribution calls itself; in a container it is the image's."""
     if node.in_container or not node.evidence.exists(OS_RELEASE):
         return None
-    return node.parsed(OS_RELEASE, settings.pretty_name)
+    return node.parsed(OS_RELEASE, system_settings.pretty_name)
 
 
 def _memory(node: NodeFacts, site: Site) -> float:
-    return node.parsed(settings.MEMINFO, settings.memory_gib)
+    return node.parsed(system_settings.MEMINFO, system_settings.memory_gib)
 
 
 def _sockets(node: NodeFacts, site: Site) -> str | None:
-    found = settings.sockets(node.evidence)
+    found = system_settings.sockets(node.evidence)
     return None if found is None else str(found)
 
 
@@ -89,38 +89,91 @@ def _spaced(words: str) -> str:
 
 
 HOST = (
-    Trait("BIOS version", f"{settings.DMI}/bios_version", on_the_host(where_there(f"{settings.DMI}/bios_version")),
-          expects="firmware.bios"),
-    Trait("server model", f"{settings.DMI}/product_name", on_the_host(where_there(f"{settings.DMI}/product_name")),
-          expects="host.server"),
-    Trait("CPU model", settings.CPUINFO, text(settings.CPUINFO, lambda said: settings.cpu(said).model),
-          expects="host.cpu"),
-    Trait("CPU microcode", settings.CPUINFO, _microcode, expects="firmware.microcode"),
-    Trait("CPU sockets", settings.SOCKETS, _sockets, expects="host.sockets"),
+    Trait(
+        "BIOS version",
+        f"{system_settings.DMI}/bios_version",
+        on_the_host(where_there(f"{system_settings.DMI}/bios_version")),
+        expects="firmware.bios",
+    ),
+    Trait(
+        "server model",
+        f"{system_settings.DMI}/product_name",
+        on_the_host(where_there(f"{system_settings.DMI}/product_name")),
+        expects="host.server",
+    ),
+    Trait(
+        "CPU model",
+        system_settings.CPUINFO,
+        text(system_settings.CPUINFO, lambda said: system_settings.cpu(said).model),
+        expects="host.cpu",
+    ),
+    Trait("CPU microcode", system_settings.CPUINFO, _microcode, expects="firmware.microcode"),
+    Trait("CPU sockets", system_settings.SOCKETS, _sockets, expects="host.sockets"),
     Trait("NUMA nodes (NPS)", _NUMA, _numa, expects="host.numa_nodes"),
-    Trait("memory", settings.MEMINFO, _memory, tolerance=0.01, unit="GiB", expects="host.memory_gib"),
+    Trait("memory", system_settings.MEMINFO, _memory, tolerance=0.01, unit="GiB", expects="host.memory_gib"),
     Trait("kernel release", facts.kernel.RELEASE, text(facts.kernel.RELEASE), expects="versions.kernel"),
     Trait("distribution", OS_RELEASE, _distribution, expects="versions.os"),
-    Trait("boot options", facts.kernel.CMDLINE, _boot_options, items=" ",
-          judged_by=(kernel.boot_options,), expects="host.boot_options"),
-    Trait("frequency governor", "dir:/sys/devices/system/cpu/cpufreq", _governor, judged_by=(kernel.cpu_governor,),
-          expects="host.governor"),
-    Trait("transparent huge pages", settings.HUGE_PAGES, where_there(settings.HUGE_PAGES, settings.chosen),
-          expects="host.transparent_huge_pages"),
-    Trait("reserved huge pages", "file:/proc/sys/vm/nr_hugepages", where_there("file:/proc/sys/vm/nr_hugepages"),
-          expects="host.huge_pages"),
-    Trait("numa_balancing", "file:/proc/sys/kernel/numa_balancing",
-          where_there("file:/proc/sys/kernel/numa_balancing"), judged_by=(kernel.numa_balancing,),
-          expects="host.numa_balancing"),
-    _sysctl("rp_filter"), _sysctl("arp_ignore"), _sysctl("arp_announce"),
-    Trait("ephemeral ports", facts.host.PORT_RANGE, text(facts.host.PORT_RANGE, _spaced),
-          judged_by=(limits.local_ports,), expects="host.local_port_range"),
-    *(Trait(name, f"file:/proc/sys/net/{folder}/{name}", where_there(f"file:/proc/sys/net/{folder}/{name}", _spaced),
-            expects=f"host.{name}")
-      for folder, name in (("core", "rmem_max"), ("core", "wmem_max"), ("ipv4", "tcp_rmem"), ("ipv4", "tcp_wmem"))),
-    Trait("RDMA network namespaces", settings.NETNS, where_there(settings.NETNS), expects="host.rdma_namespaces"),
+    Trait(
+        "boot options",
+        facts.kernel.CMDLINE,
+        _boot_options,
+        items=" ",
+        judged_by=(kernel.boot_options,),
+        expects="host.boot_options",
+    ),
+    Trait(
+        "frequency governor",
+        "dir:/sys/devices/system/cpu/cpufreq",
+        _governor,
+        judged_by=(kernel.cpu_governor,),
+        expects="host.governor",
+    ),
+    Trait(
+        "transparent huge pages",
+        system_settings.HUGE_PAGES,
+        where_there(system_settings.HUGE_PAGES, system_settings.chosen),
+        expects="host.transparent_huge_pages",
+    ),
+    Trait(
+        "reserved huge pages",
+        "file:/proc/sys/vm/nr_hugepages",
+        where_there("file:/proc/sys/vm/nr_hugepages"),
+        expects="host.huge_pages",
+    ),
+    Trait(
+        "numa_balancing",
+        "file:/proc/sys/kernel/numa_balancing",
+        where_there("file:/proc/sys/kernel/numa_balancing"),
+        judged_by=(kernel.numa_balancing,),
+        expects="host.numa_balancing",
+    ),
+    _sysctl("rp_filter"),
+    _sysctl("arp_ignore"),
+    _sysctl("arp_announce"),
+    Trait(
+        "ephemeral ports",
+        facts.host.PORT_RANGE,
+        text(facts.host.PORT_RANGE, _spaced),
+        judged_by=(limits.local_ports,),
+        expects="host.local_port_range",
+    ),
+    *(
+        Trait(
+            name,
+            f"file:/proc/sys/net/{folder}/{name}",
+            where_there(f"file:/proc/sys/net/{folder}/{name}", _spaced),
+            expects=f"host.{name}",
+        )
+        for folder, name in (("core", "rmem_max"), ("core", "wmem_max"), ("ipv4", "tcp_rmem"), ("ipv4", "tcp_wmem"))
+    ),
+    Trait(
+        "RDMA network namespaces",
+        system_settings.NETNS,
+        where_there(system_settings.NETNS),
+        expects="host.rdma_namespaces",
+    ),
     Trait("locked memory", facts.host.LIMITS, _memlock, judged_by=(limits.memlock,), expects="host.memlock"),
-)  # fmt: skip
+)
 
 
 @check(

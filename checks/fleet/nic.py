@@ -14,7 +14,7 @@ from preflight.checks.rdma import ports as rdma_port
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
-from preflight.facts.rdma import ROOT, device_path, natural
+from preflight.facts.rdma_ports import ROOT, device_path, natural
 from preflight.model import Finding, check
 
 

@@ -15,7 +15,7 @@ from preflight.checks.rdma.per_port import judged_ports
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
-from preflight.facts.fleet import ENOUGH, outliers, settles, sides, systemic
+from preflight.facts.majority import ENOUGH, outliers, settles, sides, systemic
 from preflight.lean import dataclass, replace
 from preflight.model import Check, Finding, Status, check, passed, skipped, unknown, warned
 

@@ -14,8 +14,8 @@ from preflight.checks.fleet.values import compute
 from preflight.checks.rdma import ip_rails, ports
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
-from preflight.facts import NodeFacts, settings
-from preflight.facts.rdma import ROOT, Port, natural
+from preflight.facts import NodeFacts, system_settings
+from preflight.facts.rdma_ports import ROOT, Port, natural
 from preflight.model import Finding, check
 from preflight.parsers.network import lldp
 
@@ -66,7 +66,7 @@ def _partitions(node: NodeFacts, port: Port) -> str | None:
         return None
     base = f"file:{ROOT}/{port.device}/ports/{port.number}/pkeys"
     keys = [f"{base}/{row}" for row in _PARTITIONS if row == 0 or f"{base}/{row}" in node.evidence]
-    found = {node.parsed(key, settings.partition_key) for key in keys if node.evidence.exists(key)}
+    found = {node.parsed(key, system_settings.partition_key) for key in keys if node.evidence.exists(key)}
     return " and ".join(f"0x{key:04x}" for key in sorted(found) if key) or "none"
 
 
@@ -76,7 +76,7 @@ def _tag(node: NodeFacts, port: Port) -> str | None:
         return None
     tagged = {}
     if node.evidence.exists(VLANS):
-        tagged = node.parsed(VLANS, settings.vlans)
+        tagged = node.parsed(VLANS, system_settings.vlans)
     mine = sorted(number for name, (number, below) in tagged.items() if port.netdev in (name, below))
     return " and ".join(map(str, mine)) or "no tag"
 

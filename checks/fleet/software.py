@@ -13,9 +13,9 @@ from preflight.checks.fleet.values import installed, of_gpus, on_gpu_nodes, on_r
 from preflight.checks.gpu import part
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
-from preflight.facts import NodeFacts, settings
+from preflight.facts import NodeFacts, system_settings
 from preflight.facts.kernel import NVIDIA_VERSION
-from preflight.facts.rdma import ROOT, is_virtual_function
+from preflight.facts.rdma_ports import ROOT, is_virtual_function
 from preflight.facts.versions import LIBRARIES
 from preflight.model import Finding, check
 
@@ -44,18 +44,43 @@ def _release(said: str) -> str:
 SOFTWARE = (
     Trait("PyTorch", "file:*.dist-info/INSTALLER", _torch, breaks=True, expects="versions.pytorch"),
     Trait("NCCL plug-ins", LIBRARIES, _plugins, breaks=True, expects="versions.nccl_plugins"),
-    Trait("NVIDIA kernel modules", NVIDIA_VERSION, on_gpu_nodes(text(NVIDIA_VERSION, _flavour)),
-          expects="versions.kernel_modules"),
-    Trait("CUDA toolkit", settings.CUDA, on_gpu_nodes(where_there(settings.CUDA, settings.cuda_version)),
-          expects="versions.cuda"),
-    Trait("OFED or DOCA", settings.OFED, on_rdma_nodes(installed(settings.OFED, _release)), expects="versions.ofed"),
-    Trait("mlx5_core", "file:/sys/module/mlx5_core/version",
-          on_rdma_nodes(where_there("file:/sys/module/mlx5_core/version")), expects="versions.mlx5_core"),
-    Trait("efa", "file:/sys/module/efa/version", on_rdma_nodes(where_there("file:/sys/module/efa/version")),
-          expects="versions.efa"),
-    Trait("NVIDIA container toolkit", settings.TOOLKIT,
-          on_gpu_nodes(installed(settings.TOOLKIT, settings.toolkit_version)), expects="versions.container_toolkit"),
-)  # fmt: skip
+    Trait(
+        "NVIDIA kernel modules",
+        NVIDIA_VERSION,
+        on_gpu_nodes(text(NVIDIA_VERSION, _flavour)),
+        expects="versions.kernel_modules",
+    ),
+    Trait(
+        "CUDA toolkit",
+        system_settings.CUDA,
+        on_gpu_nodes(where_there(system_settings.CUDA, system_settings.cuda_version)),
+        expects="versions.cuda",
+    ),
+    Trait(
+        "OFED or DOCA",
+        system_settings.OFED,
+        on_rdma_nodes(installed(system_settings.OFED, _release)),
+        expects="versions.ofed",
+    ),
+    Trait(
+        "mlx5_core",
+        "file:/sys/module/mlx5_core/version",
+        on_rdma_nodes(where_there("file:/sys/module/mlx5_core/version")),
+        expects="versions.mlx5_core",
+    ),
+    Trait(
+        "efa",
+        "file:/sys/module/efa/version",
+        on_rdma_nodes(where_there("file:/sys/module/efa/version")),
+        expects="versions.efa",
+    ),
+    Trait(
+        "NVIDIA container toolkit",
+        system_settings.TOOLKIT,
+        on_gpu_nodes(installed(system_settings.TOOLKIT, system_settings.toolkit_version)),
+        expects="versions.container_toolkit",
+    ),
+)
 
 
 @check(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from preflight.cluster import Site
 from preflight.evidence import COURSE
 from preflight.facts import NodeFacts
-from preflight.facts.course import ENOUGH, JOBS, Course, courses, since_reset
+from preflight.facts.time_series import ENOUGH, JOBS, Course, courses, since_reset
 from preflight.lean import dataclass
 from preflight.model import Finding, check, passed, skipped, unknown, warned
 

@@ -11,9 +11,9 @@ from preflight.checks.kubernetes import container
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
-from preflight.facts.fleet import shared
-from preflight.facts.identity import KINDS, Identifier, guid, of_node
-from preflight.facts.rdma import ROOT
+from preflight.facts.majority import shared
+from preflight.facts.rdma_ports import ROOT
+from preflight.facts.unique_ids import KINDS, Identifier, guid, of_node
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
 #: Identifiers that break no job where they stand twice: a cloned image, GPUs of one tray.

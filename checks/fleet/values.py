@@ -11,7 +11,7 @@ from preflight.facts import NodeFacts
 
 if TYPE_CHECKING:
     from preflight.facts.gpu_model import GpuHealth
-    from preflight.facts.rdma import Port
+    from preflight.facts.rdma_ports import Port
 
 Value = Callable[[NodeFacts, Site], "str | None"]
 

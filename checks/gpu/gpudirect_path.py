@@ -99,7 +99,7 @@ def _forced(node: NodeFacts) -> str:
         value = node.nccl_env.text("NCCL_NET_GDR_LEVEL") or ""
     except EvidenceError:
         return ""
-    far = value in ("PHB", "NODE", "SYS") or (value[:1].isdigit() and (facts.nccl_env.strtoll(value) or 0) >= 3)
+    far = value in ("PHB", "NODE", "SYS") or (value[:1].isdigit() and (facts.nccl_environment.strtoll(value) or 0) >= 3)
     return f"NCCL_NET_GDR_LEVEL={value}" if far else ""
 
 

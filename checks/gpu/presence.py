@@ -12,7 +12,7 @@ from preflight.facts import NodeFacts
 from preflight.facts.container import GPU_NODES, given_all_gpus, gpu_nodes, gpus_given
 from preflight.facts.gpu import Driver
 from preflight.facts.kernel import NVIDIA_VERSION
-from preflight.facts.nccl_env import PROCESS
+from preflight.facts.nccl_environment import PROCESS
 from preflight.model import Finding, check, compare, failed, passed, skipped, unknown
 
 

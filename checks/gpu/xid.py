@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from preflight import facts
 from preflight.checks.applicability import no_gpu
+from preflight.checks.gpu.xid_judgement import BAD, judged
+from preflight.checks.gpu.xid_policy import RESET, Act, Policy
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
-from preflight.facts.xid_judged import BAD, judged
-from preflight.facts.xid_policy import RESET, Act, Policy
 from preflight.hardware import NVSWITCH_IDS
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
@@ -25,7 +25,7 @@ CATALOGUE = "https://docs.nvidia.com/deploy/xid-errors/"
 @check(
     "xid.gpu",
     title="The kernel's log holds no XID that takes a GPU out",
-    source=f"{CATALOGUE} (catalogue and actions); judgement: table in preflight/facts/xid_policy.py",
+    source=f"{CATALOGUE} (catalogue and actions); judgement: table in checks/gpu/xid_policy.py",
     fix=RESET,
     reads=("nvml:gpus",),
     unless=(no_gpu,),

@@ -10,9 +10,9 @@ from preflight.checks.applicability import no_rdma
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
-from preflight.facts.binding import world_size
 from preflight.facts.host import LIMITS, PORT_RANGE, SHM, STATUS, may_lock_memory, open_files, port_range, shm_bytes
-from preflight.facts.nccl_env import PROCESS
+from preflight.facts.nccl_environment import PROCESS
+from preflight.facts.rank_binding import world_size
 from preflight.model import Finding, Status, check, compare, failed, passed, skipped, warned
 
 GIB = 1 << 30

@@ -11,7 +11,7 @@ from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
 from preflight.facts.host import STATUS
-from preflight.facts.nccl_env import PROCESS
+from preflight.facts.nccl_environment import PROCESS
 from preflight.model import Finding, check, failed, passed, unknown, warned
 from preflight.textprep.plain_text import fold_ids
 

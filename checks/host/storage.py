@@ -10,8 +10,8 @@ from preflight.checks.applicability import efa_only, failing, no_rdma
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts, addresses
-from preflight.facts.mounts import MOUNTS, IpAddress, Storage, nvme, parse_mounts
-from preflight.facts.settings import vlans
+from preflight.facts.network_mounts import MOUNTS, IpAddress, Storage, nvme, parse_mounts
+from preflight.facts.system_settings import vlans
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 _ASK = "`ip route get SERVER` names the interface; GPFS: `mmdiag --network`, BeeGFS: `beegfs-net`, Weka: `weka local`"

@@ -11,7 +11,7 @@ from preflight.lean import dataclass
 from preflight.model import Finding, unknown
 
 if TYPE_CHECKING:
-    from preflight.facts.nccl_cause import Cause, Said
+    from preflight.facts.nccl_root_cause import Cause, Said
     from preflight.parsers.nccl_log import NcclLog
 
 #: Names in one message; characters of a record's key in a quote.
@@ -28,13 +28,13 @@ class Group:
     @property
     def agreed(self) -> bool:
         """Whether the node bears the cause out."""
-        proofs = (facts.nccl_cause.Proof.AGREED, facts.nccl_cause.Proof.LIKELY)
+        proofs = (facts.nccl_root_cause.Proof.AGREED, facts.nccl_root_cause.Proof.LIKELY)
         return self.cause is not None and self.cause.proof in proofs
 
     @property
     def contradicted(self) -> bool:
         """Whether the node shows the opposite of what the log says."""
-        return self.cause is not None and self.cause.proof is facts.nccl_cause.Proof.CONTRADICTED
+        return self.cause is not None and self.cause.proof is facts.nccl_root_cause.Proof.CONTRADICTED
 
     @property
     def named(self) -> str:
@@ -49,7 +49,7 @@ def grouped(
     found: dict[object, tuple[Cause | None, list[Said]]] = {}
     for said in hosts:
         cause = explain(said, run.host(said.host))
-        settled = cause is not None and cause.proof is not facts.nccl_cause.Proof.PROBABLE
+        settled = cause is not None and cause.proof is not facts.nccl_root_cause.Proof.PROBABLE
         key = (cause.kind.id, cause.proof, cause.says) if cause and settled else None
         known, members = found.get(key, (None, []))
         members.append(said)
@@ -59,7 +59,7 @@ def grouped(
 
 def of_log(log: NcclLog) -> Sequence[Said]:
     """Return the hosts of a log."""
-    return tuple(facts.nccl_cause.hosts(log).values())
+    return tuple(facts.nccl_root_cause.hosts(log).values())
 
 
 def named(hosts: Sequence[Said]) -> str:

@@ -70,7 +70,7 @@ def _elsewhere(log: NcclLog) -> tuple[str, ...]:
 def _causes(run: RunFacts, log: NcclLog, failure: Failure) -> list[Group]:
     """Ask the nodes of the hosts that report a failure what lies behind it."""
     hosts = [said for said in of_log(log) if said.host in failure.hosts]
-    return grouped(run, hosts, lambda said, node: facts.nccl_cause.of_failure(failure, said, node))
+    return grouped(run, hosts, lambda said, node: facts.nccl_root_cause.of_failure(failure, said, node))
 
 
 def _finding(failure: Failure, key: str, echoes: int, group: Group | None) -> Finding:
@@ -81,7 +81,7 @@ def _finding(failure: Failure, key: str, echoes: int, group: Group | None) -> Fi
     echo = f"; {echoes} other kinds of failure follow from it" if echoes else ""
     cause, cures = "", failure.remedy
     if group and group.cause:
-        likely = "likely " if group.cause.proof is facts.nccl_cause.Proof.LIKELY else ""
+        likely = "likely " if group.cause.proof is facts.nccl_root_cause.Proof.LIKELY else ""
         cause = f"; {likely}cause on {group.named}: {group.cause.says}"
         cures = (group.cause.kind.fix,)
     return say(

@@ -74,7 +74,7 @@ def _staged(run: RunFacts, log: NcclLog, key: str) -> Iterator[Finding]:
     """Report the channels without GPUDirect RDMA, once for all hosts that have them for the same cause."""
     name, hosts = log_name(key), of_log(log)
     staged = [said for said in hosts if said.staged]
-    groups = grouped(run, staged, facts.nccl_cause.of_staging) or [Group(tuple(hosts), None)]
+    groups = grouped(run, staged, facts.nccl_root_cause.of_staging) or [Group(tuple(hosts), None)]
     channels = _telling(log)
     without = [channel for channel in channels if not channel.gpudirect]
     uses = any(channel.gpudirect for channel in channels)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from preflight.checks.nccl.settings_scope import finding
 from preflight.cluster import Site
 from preflight.facts import RunFacts
-from preflight.facts.binding import world_size
+from preflight.facts.rank_binding import world_size
 from preflight.lean import replace
 from preflight.model import Finding, check, passed, unknown
 
 if TYPE_CHECKING:
-    from preflight.facts.nccl_lint.sources import Told
-    from preflight.facts.nccl_lint.variables import Version
+    from preflight.facts.nccl_settings.catalogue import Version
+    from preflight.facts.nccl_settings.collect import Told
 
 GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 ASK = "run again with NCCL_DEBUG=INFO, whose subsystem ENV is on by default, or give the output of `env | grep NCCL`"
@@ -53,9 +53,9 @@ def run_settings(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 
 def _one(run: RunFacts, site: Site, key: str) -> Iterator[Finding]:
-    from preflight.facts.nccl_lint import Here, lint
-    from preflight.facts.nccl_lint.agree import disagreements
-    from preflight.facts.nccl_lint.sources import of_listing, of_log
+    from preflight.facts.nccl_settings import Here, lint
+    from preflight.facts.nccl_settings.collect import of_listing, of_log
+    from preflight.facts.nccl_settings.rank_agreement import disagreements
 
     name = key.removeprefix("log:")
     log = run.nccl_logs.get(key)
@@ -87,7 +87,7 @@ def _first(told: Told) -> str:
 
 
 def _versions(text: str | None) -> tuple[Version, ...]:
-    from preflight.facts.nccl_lint.variables import version
+    from preflight.facts.nccl_settings.catalogue import version
 
     try:
         return (version(text),) if text else ()

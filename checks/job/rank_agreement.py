@@ -15,8 +15,8 @@ from preflight.checks.roce import fleet
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
-from preflight.facts.nccl_env import PROCESS
-from preflight.facts.nccl_lint.sources import RANKS
+from preflight.facts.nccl_environment import PROCESS
+from preflight.facts.nccl_settings.collect import RANKS
 from preflight.facts.versions import LIBRARIES
 from preflight.lean import dataclass
 from preflight.model import Finding, check, failed, passed, unknown, warned
@@ -107,7 +107,7 @@ _TRAFFIC_CLASS = "NCCL_IB_TC"
 
 
 def _settings(node: NodeFacts, site: Site) -> _Settings:
-    from preflight.facts.nccl_lint.agree import compared, values
+    from preflight.facts.nccl_settings.rank_agreement import compared, values
 
     of_ranks = tuple(values(env) for env in _environments(node))
     faults = {name: failing(_OF_ONE, node, site, name) for settings in of_ranks for name in settings}
@@ -123,7 +123,7 @@ def _settings(node: NodeFacts, site: Site) -> _Settings:
 
 def declared_variables(site: Site) -> Iterator[Trait]:
     """Yield a trait for each variable that the cluster file declares for all ranks."""
-    from preflight.facts.nccl_lint.agree import MUST, compared, values
+    from preflight.facts.nccl_settings.rank_agreement import MUST, compared, values
 
     for name in site.members.nccl or ():
 
@@ -178,7 +178,7 @@ def _agree(group: Mapping[str, _Settings]) -> Iterator[Finding]:
 
 def _one(name: str, group: Mapping[str, _Settings]) -> Iterator[Finding]:
     """Compare one variable: within each node first, then each node with the others."""
-    from preflight.facts.nccl_lint.agree import MUST
+    from preflight.facts.nccl_settings.rank_agreement import MUST
 
     trait = Trait(name, PROCESS, lambda node, site: None, breaks=name in MUST)
     single: dict[str, str] = {}

@@ -12,7 +12,7 @@ from preflight.facts import RunFacts
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.nccl_cause import Said
+    from preflight.facts.nccl_root_cause import Said
     from preflight.parsers.nccl_log import Line, NcclLog
 
 TROUBLESHOOTING = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
@@ -163,7 +163,7 @@ def _fallback(run: RunFacts, log: NcclLog, nodes: int | None, site: Site, key: s
     hosts = of_log(log)
     fallen = [said for said in hosts if said.falls_back] or list(hosts)
     others = [said for said in hosts if said.networks and not said.falls_back] if len(fallen) < len(hosts) else []
-    groups = grouped(run, fallen, facts.nccl_cause.of_fallback)
+    groups = grouped(run, fallen, facts.nccl_root_cause.of_fallback)
     expected = site.hcas.value or site.members.ports.compute
     for group in groups:
         if not others and not expected and group.agreed and group.cause and group.cause.kind.id == "no-rdma-nic":

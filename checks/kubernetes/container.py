@@ -10,10 +10,10 @@ from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
 from preflight.facts.container import GPU_NODES, Network, gpu_nodes, in_pod, networks
-from preflight.facts.nccl_env import PROCESS
-from preflight.facts.net import ROOT as NET
-from preflight.facts.rdma import ROOT as IB
-from preflight.facts.rdma import Port, interfaces
+from preflight.facts.interfaces import ROOT as NET
+from preflight.facts.nccl_environment import PROCESS
+from preflight.facts.rdma_ports import ROOT as IB
+from preflight.facts.rdma_ports import Port, interfaces
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 

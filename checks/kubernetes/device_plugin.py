@@ -11,9 +11,9 @@ from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
 from preflight.facts.container import in_pod, resources
 from preflight.facts.gpudirect import nic_functions
-from preflight.facts.nccl_env import PROCESS
+from preflight.facts.nccl_environment import PROCESS
 from preflight.facts.pod import POD, Pod, is_gpu, is_rdma, pod, variable_of
-from preflight.facts.rdma import DEVICE_NODES
+from preflight.facts.rdma_ports import DEVICE_NODES
 from preflight.model import Finding, Status, check, failed, passed, skipped, unknown, warned
 
 _REQUEST = (

@@ -10,11 +10,11 @@ from preflight.checks.nccl.settings_scope import as_set, environments, has_nvlin
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
-from preflight.facts.nccl_env import PROCESS, REDACTED, Setting
-from preflight.facts.nccl_switches import SWITCHES
-from preflight.facts.net import ROOT as NET
+from preflight.facts.interfaces import ROOT as NET
+from preflight.facts.nccl_environment import PROCESS, REDACTED, Setting
+from preflight.facts.nccl_kill_switches import SWITCHES
 from preflight.facts.node import TOPO
-from preflight.facts.rdma import natural
+from preflight.facts.rdma_ports import natural
 from preflight.lean import dataclass
 from preflight.model import Finding, Status, check, failed, passed, unknown, warned
 
@@ -147,7 +147,7 @@ def left_over_disables(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def _switches(node: NodeFacts) -> Iterator[tuple[Leftover, Setting]]:
     """Yield the switches that are set, here or in ranks that run here; what both have is told once."""
     seen = set()
-    needed = facts.nccl_lint.habits.needed
+    needed = facts.nccl_settings.leftovers.needed
     for number, env in enumerate(environments(node)):
         for leftover in LEFTOVERS:
             setting = env.get(leftover.variable)

@@ -10,8 +10,8 @@ from preflight.checks.nccl.settings_scope import as_set, nccl_versions, redacted
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
-from preflight.facts.nccl_env import PROCESS, Setting
-from preflight.facts.rdma import Port
+from preflight.facts.nccl_environment import PROCESS, Setting
+from preflight.facts.rdma_ports import Port
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
 GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"

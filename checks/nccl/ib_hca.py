@@ -11,9 +11,9 @@ from preflight.checks.nccl.settings_scope import as_set, nccl_versions, nearest_
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
-from preflight.facts.nccl_env import PROCESS, RAILS, Selection, Setting
+from preflight.facts.nccl_environment import PROCESS, RAILS, Selection, Setting
 from preflight.facts.node import TOPO
-from preflight.facts.rdma import Port, natural
+from preflight.facts.rdma_ports import Port, natural
 from preflight.model import Finding, Status, check, failed, passed, skipped, warned
 
 GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"

@@ -8,7 +8,7 @@ from preflight import facts
 from preflight.checks.nccl.settings_scope import place, redacted, told, unread
 from preflight.cluster import Site
 from preflight.facts import NodeFacts
-from preflight.facts.nccl_env import PROCESS
+from preflight.facts.nccl_environment import PROCESS
 from preflight.model import Finding, check, passed, unknown
 
 GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
@@ -74,7 +74,7 @@ def pinned(node: NodeFacts, site: Site) -> Iterator[Finding]:
         return
     env = node.nccl_env
     counted = [one for one in env.settings if one.name in _CHANNELS]
-    forced = [one.text for one in counted if not facts.nccl_lint.habits.of_googles_plugin(env, one)]
+    forced = [one.text for one in counted if not facts.nccl_settings.leftovers.of_googles_plugin(env, one)]
     if counted and not forced:
         yield passed("the number of channels is that of Google's plug-in", evidence=[PROCESS])
     elif not forced:

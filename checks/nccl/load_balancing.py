@@ -12,7 +12,7 @@ from preflight.checks.nccl.fabric_fit import GUIDE
 from preflight.checks.nccl.settings_scope import as_set, environments, unread
 from preflight.cluster import Site
 from preflight.facts import NodeFacts, RunFacts
-from preflight.facts.nccl_env import PROCESS, NcclEnvironment, Setting
+from preflight.facts.nccl_environment import PROCESS, NcclEnvironment, Setting
 from preflight.lean import dataclass, replace
 from preflight.model import Finding, check, passed, skipped, unknown, warned
 
@@ -167,7 +167,7 @@ def run_balancing(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 
 def _of_log(log: NcclLog, key: str, site: Site) -> Finding:
-    from preflight.facts.nccl_lint.sources import of_log
+    from preflight.facts.nccl_settings.collect import of_log
 
     if log.nnodes == 1:
         return skipped("one node, no traffic between nodes", evidence=[key])

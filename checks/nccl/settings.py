@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from preflight.checks.nccl.settings_scope import concerned, known, nccl_versions, redacted, told, unread
 from preflight.cluster import Site
 from preflight.facts import NodeFacts
-from preflight.facts.nccl_env import PROCESS
+from preflight.facts.nccl_environment import PROCESS
 from preflight.model import Finding, check, failed, passed, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.nccl_lint.sources import RankEnvironment
+    from preflight.facts.nccl_settings.collect import RankEnvironment
 
 GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 
@@ -62,7 +62,7 @@ def unknown_variables(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def _owners(node: NodeFacts) -> str:
     if not concerned(node.nccl_env):
         return ""
-    from preflight.facts.nccl_lint.variables import table
+    from preflight.facts.nccl_settings.catalogue import table
 
     owners = {table().owner(one.name) for one in node.nccl_env.settings if "NCCL" in one.name}
     theirs = sorted(owners - {"NCCL", ""})
@@ -98,7 +98,7 @@ def variable_version(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def _releases(node: NodeFacts) -> str:
     if not concerned(node.nccl_env):
         return ""
-    from preflight.facts.nccl_lint.variables import dotted, table
+    from preflight.facts.nccl_settings.catalogue import dotted, table
 
     versions = nccl_versions(node)
     release = f"NCCL {' and '.join(map(dotted, versions))}" if versions else "the newest NCCL"
@@ -139,7 +139,7 @@ def variable_values(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def _defaults(node: NodeFacts) -> str:
     if not concerned(node.nccl_env):
         return ""
-    from preflight.facts.nccl_lint.names import repeats_default
+    from preflight.facts.nccl_settings.unknown_names import repeats_default
 
     same = repeats_default(node.nccl_env)
     also = f"; {', '.join(same[:3])} is set to its default" if same else ""
@@ -182,7 +182,7 @@ def _ranks_that_differ(node: NodeFacts) -> Iterator[Finding]:
     for alike in jobs.values():
         if len(alike) < 2:
             continue
-        from preflight.facts.nccl_lint.agree import MUST, values
+        from preflight.facts.nccl_settings.rank_agreement import MUST, values
 
         said = {rank.who: values(rank.variables) for rank in alike[:16]}
         for name in sorted({name for settings in said.values() for name in settings}):

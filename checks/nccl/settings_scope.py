@@ -9,12 +9,12 @@ from preflight import facts
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
-from preflight.facts.nccl_env import REDACTED, NcclEnvironment, Setting
+from preflight.facts.nccl_environment import REDACTED, NcclEnvironment, Setting
 from preflight.model import Finding, failed, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.nccl_lint import Complaint, Here
-    from preflight.facts.nccl_lint.variables import Version
+    from preflight.facts.nccl_settings import Complaint, Here
+    from preflight.facts.nccl_settings.catalogue import Version
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ def told(node: NodeFacts, site: Site, rule: str) -> Iterator[Finding]:
     for env in environments(node):
         if not concerned(env):
             continue
-        for complaint in facts.nccl_lint.lint(env, place(node, site, env), [rule]):
+        for complaint in facts.nccl_settings.lint(env, place(node, site, env), [rule]):
             same = (complaint.rule, *((one.name, one.value) for one in complaint.settings))
             if same not in seen:
                 seen.add(same)
@@ -90,17 +90,17 @@ def place(node: NodeFacts, site: Site, env: NcclEnvironment | None = None) -> He
     """Return what is known of the node, as far as its settings depend on it."""
     env = env or node.nccl_env
     if not any(setting.name.startswith("NCCL_") for setting in env.settings):
-        return facts.nccl_lint.Here()
+        return facts.nccl_settings.Here()
     names = {setting.name: setting.value for setting in (*node.nccl_env.settings, *env.settings)}
-    return facts.nccl_lint.Here(
+    return facts.nccl_settings.Here(
         versions=nccl_versions(node),
         nvlink=known(lambda: has_nvlink(node, site)),
         nvswitch=site.part.nvswitch if site.part is not None else None,
         peer_memory=known(lambda: any(name in node.modules for name in facts.kernel.PEER_MODULES)),
         infiniband=known(lambda: _is_infiniband(node, site)),
         rails_apart=known(lambda: _rails_apart(node, site)),
-        libfabric=bool(known(lambda: facts.rdma.all_efa(site.roles(node).compute))),
-        ranks=facts.binding.world_size(names),
+        libfabric=bool(known(lambda: facts.rdma_ports.all_efa(site.roles(node).compute))),
+        ranks=facts.rank_binding.world_size(names),
     )
 
 
@@ -108,7 +108,7 @@ def nccl_versions(node: NodeFacts) -> tuple[Version, ...]:
     """Return the versions of NCCL that are installed here; none where nobody knows."""
     bundled = [package.version for package in node.packages if package.name.startswith("nvidia_nccl")]
     system = known(lambda: facts.versions.nccl_in_use(node.libraries)) or {}
-    from preflight.facts.nccl_lint.variables import version
+    from preflight.facts.nccl_settings.catalogue import version
 
     found = []
     for text in dict.fromkeys([*bundled, *system.values()]):

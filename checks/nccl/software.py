@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from preflight.checks.nccl.settings_scope import as_set, unread
 from preflight.cluster import Site
 from preflight.facts import NodeFacts
-from preflight.facts.nccl_env import PROCESS, Setting
+from preflight.facts.nccl_environment import PROCESS, Setting
 from preflight.facts.versions import LIBRARIES
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.nccl_lint.files import Named
+    from preflight.facts.nccl_settings.named_files import Named
 
 GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 
@@ -96,7 +96,7 @@ def _dump(named: Named) -> tuple[Any, str, str] | None:
 def _topology(node: NodeFacts, named: Named) -> tuple[Any, str, str] | None:
     if named.text is None:
         return failed, "it is no topology file of NCCL", "XML that begins with <system"
-    from preflight.facts.nccl_lint.files import topology_gpus
+    from preflight.facts.nccl_settings.named_files import topology_gpus
 
     try:
         known = topology_gpus(named.text)

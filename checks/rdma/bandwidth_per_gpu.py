@@ -10,7 +10,7 @@ from preflight.cluster import Roles, Site
 from preflight.facts import NodeFacts
 from preflight.facts.gpudirect import nic_link
 from preflight.facts.nic_bandwidth import Card, cards
-from preflight.facts.rdma import EFA_PLACEHOLDER_GBPS, all_efa
+from preflight.facts.rdma_ports import EFA_PLACEHOLDER_GBPS, all_efa
 from preflight.model import Finding, Status, check, compare, unknown
 
 

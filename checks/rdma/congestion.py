@@ -25,8 +25,8 @@ from preflight.facts import NodeFacts
 from preflight.model import Finding, check, passed, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.counters import PortGrowth
-    from preflight.facts.held import Held
+    from preflight.facts.counter_growth import PortGrowth
+    from preflight.facts.port_stalls import Held
 
 ITEMS = ("PA-19", "FP-CON-4", "NT-LENS-8")
 
@@ -64,13 +64,13 @@ def congestion(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A false alarm: an incast by design, such as all ranks that write one checkpoint through one port.
     """
     ports = yield from told(node, site)
-    read = [port for port in ports if whole(port, facts.counters.SOURCES)]
+    read = [port for port in ports if whole(port, facts.counter_growth.SOURCES)]
     if not read:
         return
     loud = [*_ignored(read, site), *(one for port in read for one in _held(node, site, port))]
     yield from loud
     if not loud:
-        yield passed(f"no port was held up for {HELD:.0%} of {facts.counters.window_of(read)}, and none ignores "
+        yield passed(f"no port was held up for {HELD:.0%} of {facts.counter_growth.window_of(read)}, and none ignores "
                      "congestion notifications", found=_summary(read),
                      evidence=keys(read[0].growths)[:3]).about(*ITEMS)  # fmt: skip
     yield _burst(read)
@@ -99,7 +99,7 @@ def _ignored(ports: Sequence[PortGrowth], site: Site) -> Iterator[Finding]:
 def _held(node: NodeFacts, site: Site, port: PortGrowth) -> Iterator[Finding]:
     """Judge the share of the window for which a port was held up, in each direction."""
     warn, fail = saying(node, site)
-    for hold in facts.held.held(port):
+    for hold in facts.port_stalls.held(port):
         growths = [one for one in port.growths if one.counter.name in hold.counters]
         at: dict[str, Any] = {"subject": port.port.name, "evidence": keys(growths or port.growths[:1])}
         at["quote"] = quoted(growths)
@@ -130,7 +130,7 @@ def _carried(port: PortGrowth, hold: Held) -> float | None:
 
 def _summary(ports: Sequence[PortGrowth]) -> str:
     """Write the longest hold of all ports, and the marks and notifications beside it."""
-    holds = [(hold.share or 0.0, port.port.name, hold) for port in ports for hold in facts.held.held(port)]
+    holds = [(hold.share or 0.0, port.port.name, hold) for port in ports for hold in facts.port_stalls.held(port)]
     longest = "nothing here can hold a port: PFC and pauses are off"
     if holds:
         share, name, hold = max(holds, key=lambda one: one[0])
@@ -150,7 +150,7 @@ def _burst(ports: Sequence[PortGrowth]) -> Finding:
             found=f"{100 * most:.0f} %", expected=f"at least {100 * LOADED:.0f} %, as in a collective",
             evidence=evidence, fix=UNDER_LOAD,
         ).about("FP-BW-4")  # fmt: skip
-    loss = facts.counter_table.Kind.LOSS
+    loss = facts.counter_catalogue.Kind.LOSS
     dropped = [port.port.name for port in ports if any("discard" in one.counter.name for one in port.grown(loss))]
     if dropped:
         return warned(

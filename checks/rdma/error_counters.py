@@ -13,8 +13,8 @@ from preflight.facts import NodeFacts
 from preflight.model import Finding, check, passed
 
 if TYPE_CHECKING:
-    from preflight.facts.counter_table import Kind
-    from preflight.facts.counters import Growth, PortGrowth
+    from preflight.facts.counter_catalogue import Kind
+    from preflight.facts.counter_growth import Growth, PortGrowth
 
 #: One packet in a million: above it, lost packets cost RDMA throughput.
 RARE = 1e-6
@@ -36,13 +36,13 @@ def frequent(port: PortGrowth, kind: Kind) -> list[Growth]:
 
 def _reading(ports: Sequence[PortGrowth], kinds: set[Kind], what: str, of: int) -> Iterator[Finding]:
     """Say that nothing of these kinds grew on the ports that told all."""
-    sure = [port for port in ports if whole(port, facts.counters.SOURCES, kinds)]
+    sure = [port for port in ports if whole(port, facts.counter_growth.SOURCES, kinds)]
     if not sure:
         return
     loads = [port.load for port in sure if port.load is not None]
     busy = f", at up to {100 * max(loads):.0f} % of their rate" if loads else ""
     yield passed(
-        f"{what} on {len(sure)} of {of} compute ports in {facts.counters.window_of(sure)}{busy}",
+        f"{what} on {len(sure)} of {of} compute ports in {facts.counter_growth.window_of(sure)}{busy}",
         found="no growth",
         evidence=keys(sure[0].growths)[:3],
     )
@@ -89,7 +89,7 @@ def loss(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A false alarm: `local_ack_timeout_err` of a job that ended within the window, and `out_of_sequence` alone under
     adaptive routing. Totals since boot, and counters at their maximum or wrapped, are never judged.
     """
-    kind = facts.counter_table.Kind.LOSS
+    kind = facts.counter_catalogue.Kind.LOSS
     ports = yield from told(node, site, kind)
     warn, fail = saying(node, site)
     clean = []
@@ -133,7 +133,7 @@ def link_quality(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A false alarm: corrected bits on a link with FEC, life-long totals, and errors of a cable that was being plugged in
     during the window.
     """
-    kinds = {facts.counter_table.Kind.LINK, facts.counter_table.Kind.ELSEWHERE}
+    kinds = {facts.counter_catalogue.Kind.LINK, facts.counter_catalogue.Kind.ELSEWHERE}
     ports = yield from told(node, site, *kinds)
     if skip := efa_only([port.port for port in ports], "whose driver counts no damaged packets"):
         yield skip
@@ -141,7 +141,7 @@ def link_quality(node: NodeFacts, site: Site) -> Iterator[Finding]:
     warn, fail = saying(node, site)
     clean = []
     for port in ports:
-        own, other = port.grown(facts.counter_table.Kind.LINK), port.grown(facts.counter_table.Kind.ELSEWHERE)
+        own, other = port.grown(facts.counter_catalogue.Kind.LINK), port.grown(facts.counter_catalogue.Kind.ELSEWHERE)
         ratio = _raw_ratio(port)
         if own:
             worst = sorted(own, key=lambda one: (not one.fails, -one.per_s))
@@ -215,7 +215,7 @@ def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
     _, fail = saying(node, site)
     steady, silent = [], []
     for port in ports:
-        grown = port.grown(facts.counter_table.Kind.FLAP)
+        grown = port.grown(facts.counter_catalogue.Kind.FLAP)
         if grown:
             yield fail(
                 f"{port.port.name} went down and came back within {port.seconds:.0f} s",
@@ -223,19 +223,20 @@ def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
                 expected="no change",
                 **about(port, grown),
             )
-        elif any(one.counter.kind is facts.counter_table.Kind.FLAP for one in port.growths):
+        elif any(one.counter.kind is facts.counter_catalogue.Kind.FLAP for one in port.growths):
             steady.append(port)
         else:
             silent.append(port)
     yield from unread(silent, _FLAPS)
-    yield from unclear(silent, {facts.counter_table.Kind.FLAP})
+    yield from unclear(silent, {facts.counter_catalogue.Kind.FLAP})
     if steady:
         before = any(one.counter.name == "link_downed" and one.before for port in steady for one in port.growths)
         history = "; what link_downed has counted before is history" if before else ""
         yield passed(
-            f"{len(steady)} of {len(ports)} compute ports stayed up for {facts.counters.window_of(steady)}{history}",
+            f"{len(steady)} of {len(ports)} compute ports stayed up for "
+            f"{facts.counter_growth.window_of(steady)}{history}",
             found="no change",
-            evidence=keys(one for one in steady[0].growths if one.counter.kind is facts.counter_table.Kind.FLAP),
+            evidence=keys(one for one in steady[0].growths if one.counter.kind is facts.counter_catalogue.Kind.FLAP),
         )
 
 
@@ -259,7 +260,7 @@ def receiver(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: a job that starts or ends within the window, whose first messages find no buffer.
     """
-    kind = facts.counter_table.Kind.RECEIVER
+    kind = facts.counter_catalogue.Kind.RECEIVER
     ports = yield from told(node, site, kind)
     warn, fail = saying(node, site)
     clean = []

@@ -11,7 +11,7 @@ from preflight.checks.rdma.per_port import judged_ports, saying, some
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
-from preflight.facts.rdma import ROOT, Port, is_virtual_function
+from preflight.facts.rdma_ports import ROOT, Port, is_virtual_function
 from preflight.model import Finding, check, passed, skipped, unknown
 from preflight.parsers.network import ethtool_module
 

@@ -9,12 +9,12 @@ from preflight import facts
 from preflight.checks.applicability import RDMA_CLASS, compute_roles, failing
 from preflight.cluster import Site
 from preflight.facts import NodeFacts
-from preflight.facts.rdma import Port, is_software
+from preflight.facts.rdma_ports import Port, is_software
 from preflight.model import Finding, skipped, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.counter_table import Kind
-    from preflight.facts.counters import Growth, PortGrowth
+    from preflight.facts.counter_catalogue import Kind
+    from preflight.facts.counter_growth import Growth, PortGrowth
 
 #: What each source is called.
 NAMES = {
@@ -62,7 +62,7 @@ def told(node: NodeFacts, site: Site, *kinds: Kind) -> Generator[Finding, None, 
     if isinstance(ports, Finding):
         yield ports
         return []
-    yield from unread(ports, facts.counters.SOURCES)
+    yield from unread(ports, facts.counter_growth.SOURCES)
     yield from unclear(ports, kinds)
     return ports
 

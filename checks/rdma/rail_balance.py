@@ -13,7 +13,7 @@ from preflight.facts import NodeFacts
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.counters import PortGrowth
+    from preflight.facts.counter_growth import PortGrowth
 
 
 @check(

@@ -14,8 +14,8 @@ from preflight.checks.fleet.rails import LEAF
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
-from preflight.facts.fleet import QUORUM
-from preflight.facts.rdma import Port
+from preflight.facts.majority import QUORUM
+from preflight.facts.rdma_ports import Port
 from preflight.lean import replace
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 from preflight.parsers.network.lldp import LLDP, Neighbour
@@ -89,7 +89,7 @@ def pfc(node: NodeFacts, site: Site) -> Iterator[Finding]:
             silent.append(port.netdev)
             continue
         try:
-            here = facts.qos.pfc(node.evidence, port.netdev)
+            here = facts.port_qos.pfc(node.evidence, port.netdev)
         except EvidenceError as error:
             yield unknown(
                 f"PFC of {port.netdev} ({port.name}) could not be read here: {error.why}", subject=port.netdev,
@@ -155,7 +155,7 @@ def mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
             f"{netdev.name} sends frames of up to {frame} bytes, {there.switch} port {there.port} takes "
             f"{there.max_frame}",
             subject=netdev.name, found=f"{there.max_frame} bytes", expected=f"at least {frame} bytes",
-            evidence=[LLDP, f"file:{facts.net.ROOT}/{netdev.name}/mtu"],
+            evidence=[LLDP, f"file:{facts.interfaces.ROOT}/{netdev.name}/mtu"],
         )  # fmt: skip
     if good:
         yield passed(f"{len(good)} switch ports take the largest frames of their interfaces", evidence=[LLDP])

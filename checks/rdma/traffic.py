@@ -12,12 +12,12 @@ from preflight.checks.rdma.per_port import keys, some, told, total, whole
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
-from preflight.facts.rdma import Port
+from preflight.facts.rdma_ports import Port
 from preflight.model import Finding, check, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.counter_table import Kind
-    from preflight.facts.counters import PortGrowth
+    from preflight.facts.counter_catalogue import Kind
+    from preflight.facts.counter_growth import PortGrowth
 
 
 @check(
@@ -44,10 +44,10 @@ def visible(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A false alarm: a virtual function, which never has the counters of the physical port.
     """
     ports = yield from told(node, site)
-    read = [port for port in ports if whole(port, facts.counters.SOURCES)]
+    read = [port for port in ports if whole(port, facts.counter_growth.SOURCES)]
     if not read:
         return
-    dark = [port for port in read if port.gbps is None and not _vague(port, facts.counter_table.Kind.TRAFFIC)]
+    dark = [port for port in read if port.gbps is None and not _vague(port, facts.counter_catalogue.Kind.TRAFFIC)]
     rates = [port.gbps for port in read if port.gbps is not None]
     evidence = keys(read[0].growths)[:3]
     if dark:
@@ -64,7 +64,7 @@ def visible(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if blind:
         yield _lacking(blind, "retransmissions and time-outs", evidence).about(*errors)
     else:
-        number = len([one for one in read[0].growths if one.counter.kind is facts.counter_table.Kind.LOSS])
+        number = len([one for one in read[0].growths if one.counter.kind is facts.counter_catalogue.Kind.LOSS])
         yield passed(f"{number} loss counters on each of {len(read)} ports", evidence=evidence).about(*errors)
     yield _ecn_seen(read, evidence).about("FP-OBS-5")
     yield _pauses_seen(node, site, read, evidence).about("FP-OBS-6")
@@ -72,7 +72,7 @@ def visible(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 def _counts_losses(port: PortGrowth) -> bool:
     said = [(one.counter, one.key) for one in port.growths] + [(one.counter, one.key) for one in port.unclear]
-    return any(known.kind is facts.counter_table.Kind.LOSS and key.endswith("hw_counters") for known, key in said)
+    return any(known.kind is facts.counter_catalogue.Kind.LOSS and key.endswith("hw_counters") for known, key in said)
 
 
 def _vague(port: PortGrowth, kind: Kind) -> bool:
@@ -123,7 +123,9 @@ def _pauses_seen(node: NodeFacts, site: Site, ports: Sequence[PortGrowth], evide
     if all(_pfc_is_off(node, port.port, priority) for port in roce if port.port.name in without):
         said = f"{some(without)}: PFC is off for priority {priority}, so nothing counts its pauses: roce.chain says so"
         return skipped(said, evidence=evidence[:3])
-    virtual = any(facts.rdma.is_virtual_function(node.evidence, p.port.device) for p in roce if p.port.name in without)
+    virtual = any(
+        facts.rdma_ports.is_virtual_function(node.evidence, p.port.device) for p in roce if p.port.name in without
+    )
     say = unknown if node.in_virtual_machine or node.in_container or virtual else warned
     return say(
         f"{some(without)}: no pause counter of priority {priority}: PFC is off there, or hidden from this function",
@@ -137,6 +139,6 @@ def _pauses_seen(node: NodeFacts, site: Site, ports: Sequence[PortGrowth], evide
 def _pfc_is_off(node: NodeFacts, port: Port, priority: int) -> bool:
     """Tell whether a port is known to have no PFC for a priority; False where nobody could tell."""
     try:
-        return priority not in facts.qos.pfc(node.evidence, port.netdev or "").value
+        return priority not in facts.port_qos.pfc(node.evidence, port.netdev or "").value
     except EvidenceError:
         return False

@@ -8,7 +8,7 @@ from typing import Any
 from preflight.checks.applicability import RDMA_CLASS, compute_roles, efa_only, failing, no_rdma
 from preflight.cluster import Expected, Site
 from preflight.facts import NodeFacts
-from preflight.facts.rdma import DEVICE_NODES, DEVINFO
+from preflight.facts.rdma_ports import DEVICE_NODES, DEVINFO
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 _RESOURCE = (

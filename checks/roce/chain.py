@@ -10,8 +10,8 @@ from preflight import facts
 from preflight.checks.applicability import compute_roles, efa_only, failing, no_rdma
 from preflight.cluster import Expected, Site
 from preflight.facts import NodeFacts
-from preflight.facts.rdma import Port
-from preflight.facts.roce_chain import ADDRESSING, SERVICE, Chain, Link, Policy, State, Want
+from preflight.facts.rdma_ports import Port
+from preflight.facts.roce_chain.chain import ADDRESSING, SERVICE, Chain, Link, Policy, State, Want
 from preflight.model import Finding, check, passed, skipped, unknown, warned
 
 #: Checklist items that a link speaks of.
@@ -71,7 +71,7 @@ def chain(node: NodeFacts, site: Site) -> Iterator[Finding]:
                       evidence=[ports[0].evidence[0]])  # fmt: skip
     if active:
         roles = site.roles(node)
-        found = facts.roce_chain.chains(node, active, policy(site))
+        found = facts.roce_chain.chain.chains(node, active, policy(site))
         yield from _told(found, len(ports), site, failing(roles, site))
 
 

@@ -13,8 +13,8 @@ from preflight.cluster import Site
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
 from preflight.facts.gids import keys
-from preflight.facts.rdma import Port
-from preflight.facts.roce_chain import Chain, State
+from preflight.facts.rdma_ports import Port
+from preflight.facts.roce_chain.chain import Chain, State
 from preflight.model import Finding, check, unknown
 from preflight.textprep.plain_text import fold_ids
 
@@ -27,19 +27,19 @@ SHARED = {"traffic class": "traffic class", "CNP": "marking of CNPs", "DCBX": "D
 
 
 def _pfc(node: NodeFacts, port: Port) -> str:
-    enabled = facts.qos.pfc(node.evidence, port.netdev or "").value
+    enabled = facts.port_qos.pfc(node.evidence, port.netdev or "").value
     return ", ".join(map(str, sorted(enabled))) or "none"
 
 
 def _trust(node: NodeFacts, port: Port) -> str:
-    return facts.qos.trust(node.evidence, port.netdev or "", empty_is_pcp=True).value
+    return facts.port_qos.trust(node.evidence, port.netdev or "", empty_is_pcp=True).value
 
 
 def _dscp(node: NodeFacts, port: Port) -> str:
     """Write the map from DSCP to priority as runs: ``0-7 to 0, 8-15 to 1``."""
     if _trust(node, port) == "pcp":
         return "not looked at, the port trusts the VLAN tag"
-    table = facts.qos.dscp_map(node.evidence, port.netdev or "").value
+    table = facts.port_qos.dscp_map(node.evidence, port.netdev or "").value
     of: dict[str, set[int]] = {}
     for dscp, priorities in table.of.items():
         of.setdefault("/".join(map(str, sorted(priorities))), set()).add(dscp)
@@ -54,7 +54,7 @@ def _ecn(node: NodeFacts, port: Port) -> str:
 
 
 def _pause(node: NodeFacts, port: Port) -> str:
-    found = facts.qos.pause(node.evidence, port.netdev or "").value
+    found = facts.port_qos.pause(node.evidence, port.netdev or "").value
     return f"RX {'on' if found.rx else 'off'}, TX {'on' if found.tx else 'off'}"
 
 
@@ -146,7 +146,7 @@ def gid_index(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator
 def _gid_indexes(node: NodeFacts, site: Site) -> str | None:
     indexes = set()
     for port in _ports(node, site):
-        found = facts.roce_addressing.routable(node.evidence, port)
+        found = facts.roce_chain.addressing.routable(node.evidence, port)
         if found is None:
             key = keys(port.device, port.number, 0)[0]
             raise EvidenceError(key, f"{port.name} has no RoCE v2 row of an IP address: see roce.chain")
@@ -210,7 +210,7 @@ def roce_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterato
 
 def _chains(node: NodeFacts, site: Site) -> tuple[Chain, ...]:
     ports = _ports(node, site)
-    return facts.roce_chain.chains(node, ports, policy(site)) if ports else ()
+    return facts.roce_chain.chain.chains(node, ports, policy(site)) if ports else ()
 
 
 def _shared(chains: Sequence[Chain], name: str) -> str | None:
@@ -226,7 +226,7 @@ def _shared(chains: Sequence[Chain], name: str) -> str | None:
 
 def _of_link(link: str, what: str) -> Trait:
     """Compare what a link of the chain reads."""
-    return Trait(f"RoCE: {what}", f"dir:{facts.rdma.ROOT}", lambda node, site: _shared(_chains(node, site), link),
+    return Trait(f"RoCE: {what}", f"dir:{facts.rdma_ports.ROOT}", lambda node, site: _shared(_chains(node, site), link),
                  misses=breaks(link), expects="qos.dcqcn" if link == "DCQCN" else "")  # fmt: skip
 
 

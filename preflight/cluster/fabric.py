@@ -10,7 +10,7 @@ from preflight.cluster import schema
 from preflight.lean import dataclass, field
 
 if TYPE_CHECKING:
-    from preflight.facts.fabric_reference import Reference
+    from preflight.facts.fabric.reference import Reference
 
 
 def device(value: Any) -> str:
@@ -55,7 +55,7 @@ def read(reader: schema.Reader, body: Any, path: str) -> FabricSite:
     said = reader.dataclass(Fabric, body, ("fabric",))
     if said.reference is None:
         return FabricSite(path, said)
-    from preflight.facts import fabric_reference
+    from preflight.facts.fabric import reference as fabric_reference
 
     file = Path(path).parent / said.reference
     try:

@@ -11,7 +11,7 @@ from preflight.cluster.exceptions import Waiver
 from preflight.cluster.tables import NodeClass
 from preflight.evidence import EvidenceError
 from preflight.facts import NodeFacts
-from preflight.facts.rdma import Port, all_efa, is_bluefield
+from preflight.facts.rdma_ports import Port, all_efa, is_bluefield
 from preflight.hardware import Part
 from preflight.lean import dataclass, replace
 

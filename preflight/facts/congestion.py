@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from preflight.evidence import Evidence, EvidenceError
-from preflight.facts.net import ROOT
+from preflight.facts.interfaces import ROOT
 from preflight.lean import dataclass
 from preflight.textprep.plain_text import integer
 

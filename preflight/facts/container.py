@@ -13,7 +13,7 @@ from typing import Any
 
 from preflight import decoding
 from preflight.evidence import Evidence, EvidenceError
-from preflight.facts.nccl_env import PROCESS
+from preflight.facts.nccl_environment import PROCESS
 from preflight.facts.pod import POD, pod
 from preflight.lean import dataclass
 

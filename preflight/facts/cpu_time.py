@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from preflight.evidence import Evidence, EvidenceError
-from preflight.facts.window import twice
+from preflight.facts.two_readings import twice
 from preflight.lean import dataclass
 
 STAT = "file:/proc/stat"

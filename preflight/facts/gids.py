@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 
 from preflight.evidence import Evidence, EvidenceError
-from preflight.facts.rdma import ROOT
+from preflight.facts.rdma_ports import ROOT
 from preflight.lean import dataclass
 
 #: Rows that are asked for (``preflight.probes``).

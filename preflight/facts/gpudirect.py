@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from preflight import parsers
 from preflight.evidence import Evidence, EvidenceError
 from preflight.facts.pci import PciDevice
-from preflight.facts.rdma import device_path, natural
+from preflight.facts.rdma_ports import device_path, natural
 from preflight.lean import dataclass
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from preflight.evidence import Evidence, EvidenceError
 from preflight.facts.gpudirect import nic_link
-from preflight.facts.rdma import Port, device_path, is_virtual_function
+from preflight.facts.rdma_ports import Port, device_path, is_virtual_function
 from preflight.lean import dataclass
 
 

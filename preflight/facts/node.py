@@ -15,8 +15,8 @@ from preflight.evidence import Evidence, EvidenceError
 from preflight.facts.pci import ROOT, PciDevice, bus
 
 if TYPE_CHECKING:
-    from preflight.facts.nccl_lint.files import Named
-    from preflight.facts.nccl_lint.sources import Ranks
+    from preflight.facts.nccl_settings.collect import Ranks
+    from preflight.facts.nccl_settings.named_files import Named
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -137,18 +137,18 @@ class NodeFacts:
     @cached_property
     def rdma_devices(self) -> tuple[str, ...]:
         """Names of the RDMA devices that the kernel registered."""
-        return facts.rdma.devices(self.evidence)
+        return facts.rdma_ports.devices(self.evidence)
 
     @cached_property
-    def rdma_ports(self) -> tuple[facts.rdma.Port, ...]:
+    def rdma_ports(self) -> tuple[facts.rdma_ports.Port, ...]:
         """All ports of all RDMA devices."""
-        return facts.rdma.ports(self.evidence)
+        return facts.rdma_ports.ports(self.evidence)
 
     @cached_property
-    def port_growth(self) -> Mapping[str, facts.counters.PortGrowth]:
+    def port_growth(self) -> Mapping[str, facts.counter_growth.PortGrowth]:
         """What the counters of each active port did in the window, by its name, ``mlx5_0:1``."""
         active = [port for port in self.rdma_ports if port.active]
-        return {port.name: facts.counters.port_growth(self.evidence, port) for port in active}
+        return {port.name: facts.counter_growth.port_growth(self.evidence, port) for port in active}
 
     @cached_property
     def cpu_window(self) -> facts.cpu_time.CpuWindow:
@@ -158,12 +158,12 @@ class NodeFacts:
     @cached_property
     def uverbs(self) -> Mapping[str, str]:
         """RDMA device -> name of its device node, ``uverbsN``."""
-        return facts.rdma.uverbs(self.evidence)
+        return facts.rdma_ports.uverbs(self.evidence)
 
     @cached_property
-    def netdevs(self) -> Mapping[str, facts.net.Netdev]:
+    def netdevs(self) -> Mapping[str, facts.interfaces.Netdev]:
         """Network interfaces by name."""
-        return facts.net.netdevs(self.evidence)
+        return facts.interfaces.netdevs(self.evidence)
 
     # --- PCIe paths ---
 
@@ -215,16 +215,16 @@ class NodeFacts:
     @property
     def environment(self) -> Mapping[str, str]:
         """The allow-listed environment of the collector's process; raises EvidenceError."""
-        value = self.evidence.value(facts.nccl_env.PROCESS)
+        value = self.evidence.value(facts.nccl_environment.PROCESS)
         if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
-            raise EvidenceError(facts.nccl_env.PROCESS, "holds no names and values")
+            raise EvidenceError(facts.nccl_environment.PROCESS, "holds no names and values")
         return value
 
     @property
-    def rank(self) -> facts.binding.Rank | None:
+    def rank(self) -> facts.rank_binding.Rank | None:
         """Which rank of a job the collector's process is; None if it is none, or nobody knows."""
         environment = _or_none(lambda: self.environment)
-        return facts.binding.rank(environment) if environment is not None else None
+        return facts.rank_binding.rank(environment) if environment is not None else None
 
     @property
     def own_gpus(self) -> tuple[PciDevice, ...]:
@@ -232,7 +232,7 @@ class NodeFacts:
         environment, driver = _or_none(lambda: self.environment), _or_none(lambda: self.driver)
         if environment is None or driver is None or not driver.gpus:
             return self.gpus_on_bus
-        mine = {gpu.address for gpu in facts.binding.own_gpus(environment, driver.gpus)}
+        mine = {gpu.address for gpu in facts.rank_binding.own_gpus(environment, driver.gpus)}
         return tuple(gpu for gpu in self.gpus_on_bus if gpu.address in mine) or self.gpus_on_bus
 
     @cached_property
@@ -273,23 +273,23 @@ class NodeFacts:
     # --- NCCL ---
 
     @cached_property
-    def nccl_env(self) -> facts.nccl_env.NcclEnvironment:
+    def nccl_env(self) -> facts.nccl_environment.NcclEnvironment:
         """The NCCL variables in force, each with where it was set."""
-        return facts.nccl_env.read(self.evidence)
+        return facts.nccl_environment.read(self.evidence)
 
     @cached_property
     def nccl_ranks(self) -> Ranks:
         """The ranks of a job that run here, with the environments that they were started with."""
-        from preflight.facts.nccl_lint import sources
+        from preflight.facts.nccl_settings import collect
 
-        return sources.ranks(self.evidence)
+        return collect.ranks(self.evidence)
 
     @cached_property
     def nccl_files(self) -> Mapping[str, Named]:
         """The files that NCCL's variables name, by variable."""
-        from preflight.facts.nccl_lint import files
+        from preflight.facts.nccl_settings import named_files
 
-        return files.named(self.evidence)
+        return named_files.named(self.evidence)
 
 
 def _or_none(ask: Callable[[], T]) -> T | None:

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, overload
 
 from preflight.evidence import COURSE, Evidence, EvidenceError
-from preflight.facts import NodeFacts, counters
-from preflight.facts.course import JOBS
+from preflight.facts import NodeFacts, counter_growth
+from preflight.facts.time_series import JOBS
 from preflight.history.store import Store
 from preflight.lean import dataclass, replace
 from preflight.parsers.network import ethtool_module
@@ -52,8 +52,8 @@ def _of_ports(node: NodeFacts) -> Iterator[tuple[str, str, float]]:
         return
     for port in ports:
         try:
-            record = node.evidence.whole(counters.key_of("counters", port))
-            values = counters.parse_files(record.value)
+            record = node.evidence.whole(counter_growth.key_of("counters", port))
+            values = counter_growth.parse_files(record.value)
         except (EvidenceError, ValueError):
             values = {}
         for name in _PORT:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from preflight.cluster import Cluster
 from preflight.evidence import COURSE, Evidence, EvidenceError
 from preflight.facts import NodeFacts
-from preflight.facts.run import RUN
+from preflight.facts.job import RUN
 from preflight.judge.evidence_reload import HELD, Recall, Recalled
 from preflight.judge.evidence_source import Source, opened
 from preflight.judge.fleet_checks import Fleet, Reported, has_logs, of_run, of_sweep, run_facts, sweeps
@@ -32,7 +32,7 @@ def prepare(checks: Sequence[Check]) -> None:
     from importlib import import_module
 
     from preflight.facts import clock  # noqa: F401
-    from preflight.facts.nccl_lint import sources  # noqa: F401
+    from preflight.facts.nccl_settings import collect  # noqa: F401
 
     for name in dict.fromkeys(check.run.__module__ for check in checks if of_every_node(check)):
         import_module(name)

@@ -15,7 +15,7 @@ from preflight.lean import dataclass, replace
 from preflight.model import Check, Finding, Status, skipped, unknown
 
 if TYPE_CHECKING:
-    from preflight.facts.fabric import FabricFacts
+    from preflight.facts.fabric.sweep import FabricFacts
     from preflight.judge.result_table import Folded
 
 
@@ -135,7 +135,7 @@ def sweeps(fleet: Fleet) -> list[tuple[str, FabricFacts]]:
     """Return the sweeps of the fabric in the evidence, each with the name that its findings are kept under."""
     if not any(seen.swept for seen in fleet.seen):
         return []
-    from preflight.facts.fabric import FABRIC, sweeps
+    from preflight.facts.fabric.sweep import FABRIC, sweeps
 
     found = list(sweeps(list(fleet.nodes.values()), lambda node: fleet.sites[node.node].roles(node).compute))
     if len(found) == 1:

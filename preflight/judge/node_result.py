@@ -149,7 +149,7 @@ def _record(facts: NodeFacts) -> dict[str, str]:
             return {}
     except EvidenceError:
         return {}
-    from preflight.facts.record import record
+    from preflight.facts.benchmark_metadata import record
 
     return record(facts)
 

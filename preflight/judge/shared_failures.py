@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from preflight.facts.fleet import systemic
+from preflight.facts.majority import systemic
 
 
 def shared_faults(findings: Iterable[Mapping[str, Any]], nodes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
-from preflight.facts.fleet import QUORUM
+from preflight.facts.majority import QUORUM
 from preflight.hardware import Part
 from preflight.lean import dataclass
 from preflight.learn.node_values import Shown

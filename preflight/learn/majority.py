@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from preflight.facts.fleet import vote
+from preflight.facts.majority import vote
 from preflight.hardware import Part
 from preflight.lean import dataclass, replace
 from preflight.learn.node_values import Shown

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 from preflight.cluster import Site
 from preflight.evidence import EvidenceError
-from preflight.facts import NodeFacts, congestion, qos
-from preflight.facts.rdma import Port, natural
+from preflight.facts import NodeFacts, congestion, port_qos
+from preflight.facts.rdma_ports import Port, natural
 from preflight.hardware import Part
 from preflight.lean import dataclass
 from preflight.lean import field as declare
@@ -66,10 +66,10 @@ def shown(node: NodeFacts, site: Site) -> Shown:
         mtu=_same(port.active_mtu for port in ports),
         netdev_mtu=_try(lambda: _same(node.netdevs[port.netdev or ""].mtu for port in roce)),
         point_to_point=_try(lambda: _point_to_point(node, roce)),
-        pfc=_try(lambda: _same(tuple(sorted(qos.pfc(node.evidence, port.netdev or "").value)) for port in roce)),
+        pfc=_try(lambda: _same(tuple(sorted(port_qos.pfc(node.evidence, port.netdev or "").value)) for port in roce)),
         ecn=_try(lambda: _ecn(node, roce)),
         trust=_try(lambda: _same(_trust(node, port) for port in roce)),
-        dcbx=_try(lambda: _same(qos.dcbx(node.evidence, port.netdev or "").value for port in roce)),
+        dcbx=_try(lambda: _same(port_qos.dcbx(node.evidence, port.netdev or "").value for port in roce)),
         checkpoints=directory, interval_min=interval_min, where=str(node.evidence.collector.get("where", "")),
         missed=_missed(node, site),
     )  # fmt: skip
@@ -99,7 +99,7 @@ def _missed(node: NodeFacts, site: Site) -> dict[str, tuple[str, ...]]:
 
 
 def _trust(node: NodeFacts, port: Port) -> str:
-    return qos.trust(node.evidence, port.netdev or "", empty_is_pcp=False).value
+    return port_qos.trust(node.evidence, port.netdev or "", empty_is_pcp=False).value
 
 
 def _try(read: Callable[[], T]) -> T | None:
@@ -124,7 +124,7 @@ def _ecn(node: NodeFacts, ports: Sequence[Port]) -> bool | None:
     """Tell whether ECN is on, both ways, for the one priority that a port has PFC on."""
     found = set()
     for port in ports:
-        enabled = qos.pfc(node.evidence, port.netdev or "").value
+        enabled = port_qos.pfc(node.evidence, port.netdev or "").value
         if len(enabled) != 1:
             return None
         (priority,) = enabled

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from preflight.facts.fleet import systemic
+from preflight.facts.majority import systemic
 from preflight.lean import dataclass
 
 

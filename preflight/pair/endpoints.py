@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from preflight.cluster import Site
 from preflight.errors import PreflightError
 from preflight.evidence import EvidenceError
-from preflight.facts import NodeFacts, gids, rdma
+from preflight.facts import NodeFacts, gids, rdma_ports
 from preflight.parsers.network import listening
 
 #: The port that perftest and ibv_rc_pingpong take by themselves; what a firewall lets through, if it knows them.
@@ -69,12 +69,22 @@ def end(node: NodeFacts, site: Site, wanted: Wanted) -> End:
         raise EndpointError(f"{node.node}: no interface has the address {address} of GID {index} of {port.name}")
     netdev = node.netdevs.get(interface)
     return End(
-        node.node, port.device, port.number, port.rate_gbps, port.roce, rdma.is_software(node.evidence, port.device),
-        index, gid.shown if gid else "", str(address), interface, netdev.mtu if netdev else None, port.active_mtu,
-    )  # fmt: skip
+        node.node,
+        port.device,
+        port.number,
+        port.rate_gbps,
+        port.roce,
+        rdma_ports.is_software(node.evidence, port.device),
+        index,
+        gid.shown if gid else "",
+        str(address),
+        interface,
+        netdev.mtu if netdev else None,
+        port.active_mtu,
+    )
 
 
-def _port(node: NodeFacts, site: Site, device: str | None) -> rdma.Port:
+def _port(node: NodeFacts, site: Site, device: str | None) -> rdma_ports.Port:
     ports = node.rdma_ports
     if not ports:
         raise EndpointError(f"{node.node} has no RDMA device")
@@ -82,11 +92,11 @@ def _port(node: NodeFacts, site: Site, device: str | None) -> rdma.Port:
         if found := [port for port in ports if device in (port.device, port.name)]:
             return next((port for port in found if port.active), found[0])
         raise EndpointError(f"{node.node} has no RDMA device {device}; it has {', '.join(port.name for port in ports)}")
-    compute: Sequence[rdma.Port] = site.roles(node).compute or ports
+    compute: Sequence[rdma_ports.Port] = site.roles(node).compute or ports
     return next((port for port in compute if port.active), compute[0])
 
 
-def _gid(node: NodeFacts, port: rdma.Port, index: int | None) -> tuple[int | None, gids.Gid | None]:
+def _gid(node: NodeFacts, port: rdma_ports.Port, index: int | None) -> tuple[int | None, gids.Gid | None]:
     """Return the row that is asked for, be it empty; else the first that RoCE v2 can be routed by."""
     if index is not None:
         try:
@@ -110,12 +120,14 @@ def _gid(node: NodeFacts, port: rdma.Port, index: int | None) -> tuple[int | Non
     return best.index, best
 
 
-def _address(node: NodeFacts, port: rdma.Port, gid: gids.Gid | None) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+def _address(
+    node: NodeFacts, port: rdma_ports.Port, gid: gids.Gid | None
+) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     """Return the address to reach this end at: that of its GID, its interface, else that of the default route."""
     if gid and not gid.empty and not gid.address.is_link_local:
         return gid.address.ipv4_mapped or gid.address
     known = node.addresses
-    names = [*rdma.interfaces(node.evidence, port)]
+    names = [*rdma_ports.interfaces(node.evidence, port)]
     if not names:
         names = [name for name in known.of if name not in ("lo",)]
     for name in names:

@@ -9,8 +9,8 @@ from typing import Any
 
 from preflight.checks import registry
 from preflight.evidence import Evidence
-from preflight.facts.run import RUN
-from preflight.facts.run_log import OnDisk
+from preflight.facts.job import RUN
+from preflight.facts.streamed_log import OnDisk
 from preflight.judge import findings
 from preflight.model import Check, Scope
 from preflight.parsers import nccl_log

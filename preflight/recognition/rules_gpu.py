@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from preflight.checks.gpu.xid_judgement import BAD, judged
+from preflight.checks.gpu.xid_policy import Act
 from preflight.cluster import Site
 from preflight.facts import NodeFacts
 from preflight.facts.xid import Event, Events
-from preflight.facts.xid_judged import BAD, judged
-from preflight.facts.xid_policy import Act
 from preflight.model import Check, Finding, check, failed, passed, unknown, warned
 from preflight.recognition.evidence_adapter import read_facts
 
@@ -171,7 +171,7 @@ def _of_gpu(gpu: Mapping[str, Any], key: str) -> Iterator[Finding]:
 @check(
     "xid.gpu",
     title="The log holds no XID that takes a GPU out",
-    source="https://docs.nvidia.com/deploy/xid-errors/; judgement: table in preflight/facts/xid_policy.py",
+    source="https://docs.nvidia.com/deploy/xid-errors/; judgement: table in checks/gpu/xid_policy.py",
     fix="Do what the catalogue says for the first of them; those that follow are often its echoes.",
 )
 def xids(node: NodeFacts, site: Site) -> Iterator[Finding]:

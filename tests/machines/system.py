@@ -5,8 +5,8 @@ from __future__ import annotations
 import ipaddress
 from typing import Any
 
-from preflight.facts.mounts import MOUNTS
-from preflight.facts.sharp import FILES as SHARP
+from preflight.facts.network_mounts import MOUNTS
+from preflight.facts.sharp_files import FILES as SHARP
 from preflight.facts.versions import LIBRARIES
 from preflight.probes import PROBES, checkpoints
 from tests.machines.hcas import address, management_address, verbs

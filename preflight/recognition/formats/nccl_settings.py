@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from preflight.facts.nccl_lint import sources, spelled
+from preflight.facts.nccl_settings import collect, spellings
 from preflight.recognition.detector import Kind, Part, Taken
 from preflight.recognition.key_value_block import block
 from preflight.textprep.lines import Line, Lines
@@ -12,7 +12,7 @@ from preflight.textprep.lines import Line, Lines
 NCCL_ENV = "nccl-env"
 
 _SETTING = re.compile(
-    rf"\s{{0,8}}(?:export\s{{1,4}}|declare\s{{1,4}}-\w{{1,4}}\s{{1,4}}|-x\s{{1,4}}|set\s{{1,4}})?{spelled.NAME}=(?:['\"].{{0,4000}}|\S{{0,4000}})\s*"
+    rf"\s{{0,8}}(?:export\s{{1,4}}|declare\s{{1,4}}-\w{{1,4}}\s{{1,4}}|-x\s{{1,4}}|set\s{{1,4}})?{spellings.NAME}=(?:['\"].{{0,4000}}|\S{{0,4000}})\s*"
 )
 _ANY = re.compile(
     r"\s{0,12}(?:(?:export|declare\s{1,4}-\w{1,4}|-x|-e|--env|set|setenv|ENV|%env)[\s=]\s{0,4})?[A-Za-z_]\w{0,100}=.*|\s*#.*"
@@ -28,18 +28,18 @@ SETTING = "CCL_"
 _NEAR = 6
 
 
-def _spelled(lines: Lines, at: int) -> spelled.Spelled | None:
+def _spelled(lines: Lines, at: int) -> spellings.Spelled | None:
     """Return the setting that a line is, as a script or a manifest spells it; a command's are left to ``commands``."""
     if SETTING not in lines[at].text or lines[at].text.endswith("\\"):
         return None
-    return spelled.on_lines(lines[at].text, lines[at + 1].text if at + 1 < len(lines) else "")
+    return spellings.on_lines(lines[at].text, lines[at + 1].text if at + 1 < len(lines) else "")
 
 
 def _begins(lines: Lines, at: int) -> bool:
     text = lines[at].text
     if text.endswith("\\") or (at and lines[at - 1].text.endswith("\\")):
         return False
-    if SETTING in text and len(spelled.several(text)) > 1:
+    if SETTING in text and len(spellings.several(text)) > 1:
         return True
     if SETTING not in text or not (listed := bool(_SETTING.fullmatch(text)) or _spelled(lines, at)):
         return False
@@ -47,7 +47,7 @@ def _begins(lines: Lines, at: int) -> bool:
     if not near:  # all there is, or the end of somebody's words
         return listed is True and not any(line.text.strip() for line in lines[max(0, at - _NEAR) : at])
     texts = ((lines[place].text, _spelled(lines, place)) for place in near)
-    return any(_SETTING.fullmatch(text) or one or spelled.several(text) for text, one in texts)
+    return any(_SETTING.fullmatch(text) or one or spellings.several(text) for text, one in texts)
 
 
 def _take(lines: Lines, at: int) -> Taken:
@@ -63,10 +63,10 @@ def _settings(lines: Lines) -> list[tuple[str, str, bool]]:
         one = _spelled(lines, at)
         if one is not None:
             found.append((one.name, one.value, one.settled))
-        elif among := spelled.several(line.text):
+        elif among := spellings.several(line.text):
             found += [(one.name, one.value, one.settled) for one in among]
-        elif told := sources.of_listing(line.text, "read"):
-            known = (spelled.Spelled(setting.name, setting.value) for setting in told.settings)
+        elif told := collect.of_listing(line.text, "read"):
+            known = (spellings.Spelled(setting.name, setting.value) for setting in told.settings)
             found += [(one.name, one.value, one.settled) for one in known]
     return found
 
@@ -76,7 +76,7 @@ def judged(text: str, first: int) -> str:
     lines = [Line(number, line) for number, line in enumerate(text.split("\n"), first)]
     told = []
     for at, line in enumerate(lines):
-        own = _settings(lines[at : at + 2])[:1] if SETTING in line.text and not spelled.several(line.text) else []
+        own = _settings(lines[at : at + 2])[:1] if SETTING in line.text and not spellings.several(line.text) else []
         told.append(f"{own[0][0]}={own[0][1]}" if own and own[0][2] else "")
     return "\n" * (first - 1) + "\n".join(told)
 
@@ -93,7 +93,7 @@ def commands(lines: Lines) -> list[Part]:
         while end < len(lines) and lines[end - 1].text.endswith("\\"):
             end += 1
         whole = " ".join(line.text.rstrip("\\") for line in lines[at:end])
-        env = {one.name: one.value for one in spelled.in_command(whole)} if SETTING in whole else {}
+        env = {one.name: one.value for one in spellings.in_command(whole)} if SETTING in whole else {}
         if len(env) > 1:
             taken = Taken(end, {"env": env}, f"{len(env)} settings of a command: {', '.join(list(env)[:6])}")
             found.append(Part(NCCL_ENV, lines[at].number, lines[end - 1].number, "", taken, ""))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from preflight.facts import run_log
+from preflight.facts import streamed_log
 from preflight.parsers import torch
 from preflight.parsers.torch import printed_dump
 from preflight.recognition.detector import Cut, Kind, Part, Taken
@@ -35,7 +35,7 @@ def whole(source: Source) -> tuple[list[Part], torch.Seen]:
     if pickled and not any(name in head for name in _PICKLED):
         return [], nothing
     try:
-        seen = run_log.seen_on_disk(source.path)
+        seen = streamed_log.seen_on_disk(source.path)
     except (OSError, ValueError) as error:
         if not pickled:
             return [], nothing

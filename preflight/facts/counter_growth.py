@@ -1,0 +1,253 @@
+"""Growth of a port's counters over a window, from sysfs and ``ethtool -S``.
+
+Growth is told only where it is certain: a counter that stands at its maximum, or went back, tells none.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from functools import cached_property, lru_cache
+from typing import Any
+
+from preflight.evidence import Evidence, EvidenceError, Record
+from preflight.facts.counter_catalogue import CARRIER, Counter, Kind, counter
+from preflight.facts.rdma_ports import ROOT, Port, interfaces
+from preflight.facts.two_readings import Readings, said, twice
+from preflight.lean import dataclass
+from preflight.textprep.plain_text import integer, plain
+
+SOURCES = ("counters", "hw_counters", "ethtool")
+
+#: Lines of ``ethtool -S`` that are read: a NIC of 128 queues has 10,000 without its rings left out.
+MOST_COUNTERS = 50_000
+
+
+@dataclass(frozen=True)
+class Growth:
+    """One counter at both ends of a window, in its unit."""
+
+    counter: Counter
+    key: str
+    before: int
+    after: int
+    seconds: float
+
+    @property
+    def grown(self) -> int:
+        """By how much, in the counter's unit; at least, if it reached its maximum meanwhile."""
+        return (self.after - self.before) * self.counter.scale
+
+    @property
+    def per_s(self) -> float:
+        """Growth per second."""
+        return self.grown / self.seconds
+
+    @property
+    def sure_per_h(self) -> float:
+        """Events per hour that are certain: the growth less twice its square root, which may be chance."""
+        return max(0.0, self.grown - 2 * math.sqrt(self.grown)) * 3600 / self.seconds if self.grown > 0 else 0.0
+
+    @property
+    def fails(self) -> bool:
+        """Whether it grew beyond what the counter's limit allows."""
+        limit = self.counter.fail_per_h
+        return limit is not None and self.grown > 0 and (limit == 0 or self.sure_per_h > limit)
+
+
+@dataclass(frozen=True)
+class Unclear:
+    """A counter whose growth cannot be told."""
+
+    counter: Counter
+    key: str
+    why: str
+
+
+@dataclass(frozen=True)
+class PortGrowth:
+    """All that a port's counters tell of a window; what could not be read is in ``refused``, by source."""
+
+    port: Port
+    growths: tuple[Growth, ...]
+    unclear: tuple[Unclear, ...]
+    refused: Mapping[str, EvidenceError]
+
+    @property
+    def seconds(self) -> float:
+        """Length of the window, seconds; 0 if nothing was read twice."""
+        return max((growth.seconds for growth in self.growths), default=0.0)
+
+    def grown(self, *kinds: Kind) -> tuple[Growth, ...]:
+        """Return the counters of these kinds that grew."""
+        return tuple(g for g in self.growths if g.grown and g.counter.kind in kinds)
+
+    def named(self, name: str) -> Growth | None:
+        """Return one counter; None if it was not read, or its growth cannot be told."""
+        return self._by_name.get(name)
+
+    def matching(self, pattern: str) -> tuple[Growth, ...]:
+        """Return the counters whose whole name matches a regular expression."""
+        return tuple(self.growths[place] for place in _places(pattern, self._names))
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(growth.counter.name for growth in self.growths)
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, Growth]:
+        return {growth.counter.name: growth for growth in reversed(self.growths)}  # the first of a name counts
+
+    @property
+    def gbps(self) -> tuple[float, float] | None:
+        """Gigabits per second sent and received; None if nobody says."""
+        names = ("tx_bytes", "rx_bytes") if self.port.efa else ("port_xmit_data", "port_rcv_data")
+        sent, received = map(self.named, names)
+        if sent is None or received is None:
+            return None
+        return sent.per_s * 8e-9, received.per_s * 8e-9
+
+    @property
+    def packets(self) -> int | None:
+        """Packets received in the window; None if nobody says."""
+        received = self.named("rx_pkts" if self.port.efa else "port_rcv_packets")
+        return None if received is None else received.grown
+
+    @property
+    def load(self) -> float | None:
+        """The busier direction as a share of the port's rate; None if either is not known."""
+        if self.gbps is None or not self.port.rate_gbps:
+            return None
+        return max(self.gbps) / self.port.rate_gbps
+
+
+@lru_cache(maxsize=1024)
+def _places(pattern: str, names: tuple[str, ...]) -> tuple[int, ...]:
+    """Return which of the names match; asked again and again, as the ports of a fleet have the same counters."""
+    return tuple(place for place, name in enumerate(names) if re.fullmatch(pattern, name))
+
+
+def key_of(source: str, port: Port) -> str:
+    """Return the record of a source; raises EvidenceError where the port has no one interface to ask."""
+    if source != "ethtool":
+        return f"files:{ROOT}/{port.device}/ports/{port.number}/{source}"
+    if port.netdev is None:
+        key = f"dir:{ROOT}/{port.device}/device/net"
+        raise EvidenceError(key, "no single interface here belongs to the port: ask on the host")
+    return f"cmd:ethtool -S {port.netdev}"
+
+
+def sources_of(port: Port) -> tuple[str, ...]:
+    """Return where a port's counters stand; IPoIB's ``ethtool -S`` tells nothing of an InfiniBand port."""
+    if port.efa:
+        return ("hw_counters",)  # its driver answers no management datagrams, which sysfs' counters are read by
+    return SOURCES if port.roce else SOURCES[:2]
+
+
+def port_growth(evidence: Evidence, port: Port) -> PortGrowth:
+    """Read all counters of a port, twice."""
+    growths: list[Growth] = []
+    unclear: list[Unclear] = []
+    refused: dict[str, EvidenceError] = {}
+    for source in sources_of(port):
+        try:
+            readings = twice(evidence, key_of(source, port), _PARSERS[source])
+        except EvidenceError as error:
+            refused[source] = error
+            continue
+        _compare(source, readings, growths, unclear)
+    for netdev in _interfaces(evidence, port):
+        key = f"file:/sys/class/net/{netdev}/carrier_changes"
+        try:
+            changes = twice(evidence, key, _carrier)
+        except EvidenceError as error:
+            refused["carrier"] = error
+            continue
+        grown = _growth(CARRIER, key, changes.before, changes.after, changes.seconds)
+        (growths if isinstance(grown, Growth) else unclear).append(grown)  # type: ignore[arg-type]
+    return PortGrowth(port, tuple(growths), tuple(unclear), refused)
+
+
+def _interfaces(evidence: Evidence, port: Port) -> tuple[str, ...]:
+    try:
+        names = interfaces(evidence, port)
+    except EvidenceError:
+        return ()
+    return names if len(names) == 1 else ()
+
+
+def _compare(source: str, readings: Readings[dict[str, int]], growths: list[Growth], unclear: list[Unclear]) -> None:
+    for name, before in readings.before.items():
+        known = counter(source, name)
+        after = readings.after.get(name)
+        if after is None:
+            unclear.append(Unclear(known, readings.key, "is gone from the second reading"))
+            continue
+        found = _growth(known, readings.key, before, after, readings.seconds)
+        (growths if isinstance(found, Growth) else unclear).append(found)  # type: ignore[arg-type]
+
+
+def _growth(known: Counter, key: str, before: int, after: int, seconds: float) -> Growth | Unclear:
+    top = 2**known.bits - 1
+    if before == top and (known.stops or after == before):
+        return Unclear(known, key, f"stands at its maximum, {top}")
+    if after < before:
+        return Unclear(known, key, f"went back from {before} to {after}: it wrapped or was reset")
+    return Growth(known, key, before, after, seconds)
+
+
+def parse_files(value: Any) -> dict[str, int]:
+    """Read a directory of counters, name -> number; raises ValueError.
+
+    ``N/A`` stands for a counter that the port's management agent does not have.
+    """
+    if not isinstance(value, Mapping):
+        raise ValueError(f"holds a {type(value).__name__}, no names and values")
+    found: dict[str, int] = {}
+    for name, text in value.items():
+        if not isinstance(text, str):
+            raise ValueError(f"{str(name)[:60]!r} is a {type(text).__name__}, not a text")
+        if not text.startswith("N/A"):
+            found[str(name)] = _number(text, str(name)[:60])
+    if not found:
+        raise ValueError("there is no counter in it")
+    return found
+
+
+def parse_ethtool(text: str) -> dict[str, int]:
+    """Read ``ethtool -S``; raises ValueError if there is no counter in it."""
+    found: dict[str, int] = {}
+    for number, line in enumerate(plain(text).split("\n")):
+        if number > MOST_COUNTERS:
+            raise ValueError(f"more than {MOST_COUNTERS} lines")
+        name, colon, value = line.rpartition(":")
+        if colon and name.strip() and value.strip():
+            if not re.fullmatch(r"\s*-?[0-9]{1,20}\s*", value):
+                raise ValueError(f"{name.strip()[:60]} is {value.strip()[:60]!r}, not a number")
+            found.setdefault(name.strip(), int(value))
+    if not found:
+        raise ValueError("there is no counter in it")
+    return found
+
+
+def _number(text: str, what: str) -> int:
+    if not re.fullmatch(r"\s*[0-9]{1,20}\s*", text):
+        raise ValueError(f"{what} is {text.strip()[:60]!r}, not a number")
+    return int(text)
+
+
+def _files(record: Record) -> dict[str, int]:
+    return parse_files(record.value)
+
+
+def _carrier(record: Record) -> int:
+    return integer(record.out, "carrier_changes")
+
+
+_PARSERS = {"counters": _files, "hw_counters": _files, "ethtool": lambda record: parse_ethtool(said(record))}
+
+
+def window_of(ports: Iterable[PortGrowth]) -> str:
+    """Write the length of the window, as ``60 s``."""
+    return f"{max((port.seconds for port in ports), default=0.0):.0f} s"

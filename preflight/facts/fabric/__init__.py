@@ -1,0 +1,25 @@
+"""An InfiniBand fabric, from sweeps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from preflight.facts.fabric import (  # noqa: F401
+        compare,
+        graph,
+        load,
+        reference,
+        sweep,
+    )
+else:
+
+    def __getattr__(name):
+        from importlib import import_module
+
+        try:
+            return import_module(f"{__name__}.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"{__name__}.{name}":
+                raise
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None

@@ -1,0 +1,150 @@
+"""What is wrong with a link by its peers, and with a subnet by an earlier sweep of it."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+
+from preflight.facts.majority import settles
+from preflight.lean import dataclass
+from preflight.parsers.infiniband.ibnetdiscover import Device, End, Link, Net
+from preflight.parsers.infiniband.ibqueryerrors import FULL, Errors
+
+
+@dataclass(frozen=True)
+class Slow:
+    """A link below the speed of its peers."""
+
+    link: Link
+    usual: str  # "4xHDR"; empty: it runs in one lane, whatever its peers do
+    holders: int  # peers that have the usual speed; 0: that of the reference
+    peers: int  # links of the same kind
+
+
+def slow(net: Net, reference: Net | None = None) -> tuple[Slow, ...]:
+    """Find the links that run slower than most links between the same kinds of chips, or in a single lane.
+
+    Links of different kinds of HCAs are no peers: a storage server's HDR port beside NDR ports is no fault. What is
+    usual is counted as among nodes (``fleet.settles``). A link of the reference is held against its own speed there,
+    and has no vote.
+    """
+    due = _by_ends(reference)
+    found = []
+    for links in _alike(net):
+        known = [link for link in links if link.gbps is not None and link.ends not in due]
+        for link in links:
+            then = due.get(link.ends)
+            if then is not None and link.gbps is not None and link.gbps < (then.gbps or 0):
+                found.append(Slow(link, then.speed, 0, 0))
+        rate, holders = max(Counter(link.gbps for link in known).items(), key=lambda one: (one[1], one[0]),
+                            default=(None, 0))  # fmt: skip
+        usual = next((link.speed for link in known if link.gbps == rate), "")
+        usually = settles(holders, len(known))
+        for link in known:
+            if usually and link.gbps is not None and rate is not None and link.gbps < rate:
+                found.append(Slow(link, usual, holders, len(known)))
+            elif link.speed.startswith("1x"):
+                found.append(Slow(link, "", holders, len(known)))
+    return tuple(sorted(found, key=lambda one: one.link.ends))
+
+
+def mixed(net: Net, reference: Net | None = None) -> tuple[Link, ...]:
+    """Return the links of kinds that run at several speeds, of which the fastest is not that of most links.
+
+    Which speed is meant is not known; a link that is as in the reference needs no peers.
+    """
+    due = _by_ends(reference)
+    found: list[Link] = []
+    for links in _alike(net):
+        rates = Counter(link.gbps for link in links if link.gbps is not None and link.ends not in due)
+        if len(rates) > 1 and not settles(rates[max(rates)], rates.total()):
+            found += [link for link in links if link.gbps is not None and link.ends not in due]
+    return tuple(sorted(found, key=lambda link: link.ends))
+
+
+def _by_ends(reference: Net | None) -> dict[tuple[End, End], Link]:
+    return {link.ends: link for link in reference.links if link.gbps is not None} if reference else {}
+
+
+def _alike(net: Net) -> Iterable[list[Link]]:
+    """Return the links between the same kinds of chips together."""
+    groups: dict[tuple[object, ...], list[Link]] = defaultdict(list)
+    for link in net.links:
+        ends = [net.devices[guid] for guid, _ in link.ends]
+        if not any(end.aggregates for end in ends):
+            groups[tuple(sorted((end.kind, end.device_id or 0) for end in ends))].append(link)
+    return groups.values()
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What changed since a reference sweep."""
+
+    gone: tuple[Device, ...]  # devices that are not there any more
+    missing: tuple[Link, ...]  # links between devices that are both still there
+    moved: tuple[tuple[Link, Link], ...]  # before, now: one end is the same port
+    slower: tuple[tuple[Link, Link], ...]  # before, now
+    new_links: tuple[Link, ...]
+
+
+def difference(before: Net, now: Net) -> Difference:
+    """Compare two sweeps by GUID and port number."""
+    then, today = ({link.ends: link for link in net.links} for net in (before, now))
+    at = {end: link for link in now.links for end in link.ends}
+    lost = [link for ends, link in then.items() if ends not in today]
+    moved = {link.ends: other for link in lost if (other := next((at[e] for e in link.ends if e in at), None))}
+    gone = [device for guid, device in before.devices.items() if guid not in now.devices]
+    absent = {device.guid for device in gone}
+    taken = {link.ends for link in moved.values()}
+    return Difference(
+        tuple(sorted(gone, key=lambda device: (device.kind, device.label, device.guid))),
+        tuple(link for link in lost if link.ends not in moved and not any(guid in absent for guid, _ in link.ends)),
+        tuple((link, moved[link.ends]) for link in lost if link.ends in moved),
+        tuple(
+            (old, today[ends])
+            for ends, old in then.items()
+            if ends in today and (old.gbps or 0) > (today[ends].gbps or 0) and today[ends].gbps is not None
+        ),
+        tuple(link for ends, link in today.items() if ends not in then and ends not in taken),
+    )
+
+
+@dataclass(frozen=True)
+class Growth:
+    """One counter of one port between two readings."""
+
+    port: tuple[str, int]  # GUID, number
+    counter: str
+    before: int
+    now: int
+
+    @property
+    def by(self) -> int:
+        """What was added."""
+        return self.now - self.before
+
+    @property
+    def full(self) -> bool:
+        """Whether the counter had reached its end before: then it cannot show growth."""
+        return self.before >= FULL.get(self.counter, 1 << 64)
+
+
+def growth(before: Errors, now: Errors) -> tuple[Growth, ...]:
+    """Return every counter that is not what it was; a smaller one was reset in between.
+
+    A counter that a reading does not list is 0, or at most the threshold that the site gave the tool: then what was
+    added is given as the least that it can be.
+    """
+    found = []
+    for port in sorted({*before.counters, *now.counters}):
+        old, new = _of(before.counters, port), _of(now.counters, port)
+        for counter in sorted({*old, *new}):
+            first = old.get(counter, before.thresholds.get(counter, 0))
+            last = new.get(counter, min(first, now.thresholds.get(counter, 0)))
+            if first != last or first >= FULL.get(counter, 1 << 64):
+                found.append(Growth(port, counter, first, last))
+    return tuple(found)
+
+
+def _of(counters: Mapping[tuple[str, int], Mapping[str, int]], port: tuple[str, int]) -> Mapping[str, int]:
+    return counters.get(port, {})

@@ -1,0 +1,55 @@
+"""An earlier sweep that the site holds to be good: an `ibnetdiscover` output, or a whole evidence document."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from preflight.evidence import EvidenceError, decode
+from preflight.facts.fabric.sweep import sweeps
+from preflight.facts.node import NodeFacts
+from preflight.lean import dataclass
+from preflight.parsers.infiniband import ibnetdiscover, ibqueryerrors
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What the fabric was."""
+
+    path: str
+    net: ibnetdiscover.Net
+    errors: ibqueryerrors.Errors | None = None  # None: a text of ibnetdiscover holds no counters
+    at: str = ""  # when it was swept, ISO 8601; empty: not told
+
+
+def read(raw: bytes, path: str) -> Reference:
+    """Read a reference; ``path`` is what to call it. Raises ValueError with what is wrong with it."""
+    if not raw.lstrip().startswith(b"{"):
+        return Reference(path, _whole(ibnetdiscover.parse(raw.decode("utf-8", "backslashreplace")), ""))
+    evidence = decode(raw, path)
+    found = next(sweeps([NodeFacts(evidence)], lambda node: ()), None)
+    if found is None:
+        raise ValueError("holds no sweep: make it with `preflight check --fabric --save DIR`")
+    try:
+        net = _whole(found.net, found.partial)
+    except EvidenceError as error:
+        raise ValueError(f"holds no whole sweep: {error}") from None
+    try:
+        errors = found.errors
+    except EvidenceError:
+        errors = None
+    return Reference(path, net, errors, evidence.collected_at)
+
+
+def _whole(net: ibnetdiscover.Net, partial: str) -> ibnetdiscover.Net:
+    if partial or not net.links or any(link.seen_by == 1 for link in net.links):
+        raise ValueError(f"is not whole, so that nothing can be missed by it: {partial or 'links lack an end'}")
+    return net
+
+
+def hours(before: str, now: str) -> float | None:
+    """Return the hours between two times in ISO 8601; None if one is not told."""
+    try:
+        one, other = (datetime.fromisoformat(text.replace("Z", "+00:00")) for text in (before, now))
+        return (other - one).total_seconds() / 3600
+    except (ValueError, TypeError):  # TypeError: one names its zone, the other does not
+        return None

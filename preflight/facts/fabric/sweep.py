@@ -1,0 +1,254 @@
+"""A sweep of the InfiniBand fabric, made by one node that is allowed to, and the job's nodes in it.
+
+The records of a sweep stand in the document of the node that made it; what they tell is the whole cluster's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TypeVar
+
+from preflight.evidence import EvidenceError
+from preflight.facts.fabric import compare
+from preflight.facts.fabric import graph as fabric_graph
+from preflight.facts.node import NodeFacts
+from preflight.facts.rdma_ports import ROOT, Port
+from preflight.lean import regex
+from preflight.parsers.infiniband import iblinkinfo, ibnetdiscover, ibqueryerrors, ibqueryerrors_data, sminfo_saquery
+
+T = TypeVar("T")
+
+#: The name under which the findings of a sweep are kept; no host can be called that.
+FABRIC = "@fabric"
+
+_SWEPT = regex(r"cmd:ibnetdiscover( -C \S{1,64})?")
+
+Compute = Callable[[NodeFacts], Sequence[Port]]
+
+
+class FabricFacts:
+    """Facts of one sweep; ``of`` is how its commands name the swept device, ``" -C mlx5_0"`` or empty."""
+
+    def __init__(self, sweeper: NodeFacts, of: str, nodes: Sequence[NodeFacts], compute: Compute) -> None:
+        self.sweeper = sweeper
+        self.evidence = sweeper.evidence
+        self.nodes = nodes
+        self._compute = compute
+        self.net_key = f"cmd:ibnetdiscover{of}"
+        self.links_key = f"cmd:iblinkinfo -l{of}"
+        self.errors_key = f"cmd:ibqueryerrors{of}"
+        self.traffic_key = f"cmd:ibqueryerrors --counters --switch{of}"
+        self.master_key = f"cmd:sminfo{of}"
+        self.managers_key = f"cmd:saquery -s{of}"
+        self.services_key = f"cmd:saquery SR{of}"
+
+    def _parsed(self, key: str, parse: Callable[[str], T], allow_rc: tuple[int, ...] = (0,)) -> T:
+        text = self.evidence.text(key, allow_rc)
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise EvidenceError(key, f"cannot be read: {error}") from None
+
+    @cached_property
+    def net(self) -> ibnetdiscover.Net:
+        """Switches, HCAs and links; raises EvidenceError if nothing was seen beyond the node's own port."""
+        net = self._parsed(self.net_key, ibnetdiscover.parse)
+        if not net.links:
+            raise EvidenceError(self.net_key, "shows no link: the port that was swept from sees nobody")
+        return net
+
+    @cached_property
+    def graph(self) -> fabric_graph.Graph:
+        """What follows from the links."""
+        return fabric_graph.Graph(self.net)
+
+    @cached_property
+    def port_states(self) -> tuple[iblinkinfo.PortState, ...]:
+        """The state of every port."""
+        return self._parsed(self.links_key, iblinkinfo.parse)
+
+    @cached_property
+    def errors(self) -> ibqueryerrors.Errors:
+        """The error counters of every port."""
+        return self._parsed(self.errors_key, ibqueryerrors.parse, allow_rc=(0, 1))  # 1: there are errors
+
+    @cached_property
+    def window(self) -> tuple[ibqueryerrors.Errors, ibqueryerrors.Errors, float] | None:
+        """The counters at both ends of a window, and its hours; None if they were read once. Raises EvidenceError."""
+        if self.evidence.whole(self.errors_key).again is None:
+            return None
+        latest, seconds = self._second(self.errors_key, ibqueryerrors.parse)
+        return self.errors, latest, seconds / 3600
+
+    @cached_property
+    def rates(self) -> Mapping[ibnetdiscover.End, ibqueryerrors_data.Rate]:
+        """What each port of a switch carried in a window; raises EvidenceError, also where there was none."""
+        before = self._parsed(self.traffic_key, ibqueryerrors_data.parse)
+        after, seconds = self._second(self.traffic_key, ibqueryerrors_data.parse)
+        return ibqueryerrors_data.rates(before, after, seconds)
+
+    def _second(self, key: str, parse: Callable[[str], T]) -> tuple[T, float]:
+        """Return the second reading of a record, and the seconds between the two; raises EvidenceError."""
+        first = self.evidence.whole(key)
+        if (second := first.again) is None:
+            raise EvidenceError(key, "was read once")
+        if not second.ok or second.rc not in (0, 1):  # 1: ibqueryerrors has found errors
+            raise EvidenceError(key, f"the second reading {second.describe() or f'ended with {second.rc}'}")
+        try:
+            latest = parse(second.out)
+        except ValueError as error:
+            raise EvidenceError(key, f"the second reading cannot be read: {error}") from None
+        if first.at_s is None or second.at_s is None or second.at_s <= first.at_s:
+            raise EvidenceError(key, "does not say when it was read")
+        return latest, second.at_s - first.at_s
+
+    @cached_property
+    def services(self) -> tuple[str, ...]:
+        """Names of the services that are registered with the subnet manager."""
+        return self._parsed(self.services_key, sminfo_saquery.parse_services)
+
+    @cached_property
+    def slow_links(self) -> tuple[compare.Slow, ...]:
+        """Links below the speed of their peers."""
+        return compare.slow(self.net)
+
+    # --- whether it is all of it ---
+
+    @cached_property
+    def lost(self) -> Mapping[str, sminfo_saquery.Lost]:
+        """The queries that got no answer, by the record whose tool sent them."""
+        found = {}
+        for key in (self.net_key, self.links_key, self.errors_key):
+            try:
+                lost = sminfo_saquery.lost(self.evidence.whole(key).err)
+            except EvidenceError:
+                continue
+            if lost and (
+                lost.routes or key != self.errors_key
+            ):  # else it was a question to the manager, or of counters
+                found[key] = lost
+        return found
+
+    @cached_property
+    def crashed(self) -> Mapping[str, int]:
+        """The signals by which tools of the sweep ended, by their records: nobody knows what they had yet to ask."""
+        records = self.evidence.records
+        ended = {key: records[key].get("rc") for key in (self.links_key, self.errors_key) if key in records}
+        return {key: -rc for key, rc in ended.items() if isinstance(rc, int) and rc < 0}
+
+    @property
+    def partial(self) -> str:
+        """Say why the picture of switches and links is not whole; empty if it is."""
+        if lost := self.lost.get(self.net_key):
+            return f"the sweep is partial: {lost.count} queries got no answer"
+        halves = [link for link in self.net.links if link.seen_by == 1 or not link.speed]
+        if halves:
+            return f"the sweep is partial: {len(halves)} links are told by one end only, or without their speed"
+        return ""
+
+    def silent_places(self) -> Iterator[str]:
+        """Yield where what did not answer hangs, as far as the routes of the lost queries can be followed."""
+        routes = dict.fromkeys(route for lost in self.lost.values() for route in lost.routes)
+        yield from dict.fromkeys(filter(None, (self.graph.along(route) for route in routes)))
+
+    # --- who manages it ---
+
+    @cached_property
+    def master(self) -> sminfo_saquery.Manager | None:
+        """The manager that answers this node; None if it was asked and none did."""
+        return self._parsed(self.master_key, sminfo_saquery.parse_sminfo, allow_rc=(0, 255))
+
+    @cached_property
+    def managers(self) -> Mapping[int, sminfo_saquery.Manager | None]:
+        """What each port that runs a subnet manager says of itself, by LID; None: it did not answer."""
+        found: dict[int, sminfo_saquery.Manager | None] = {}
+        for key in sorted(self.evidence.records):
+            if key.startswith(f"{self.master_key} ") and (lid := key[len(self.master_key) + 1 :]).isdecimal():
+                found[int(lid)] = self._parsed(key, sminfo_saquery.parse_sminfo, allow_rc=(0, 255))
+        self.evidence.text(self.managers_key)  # raises unless the list is whole: one that is not on it may be a master
+        if not found:
+            raise EvidenceError(self.managers_key, "lists no port that runs a subnet manager")
+        return found
+
+    def device_of(self, port_guid: str) -> str:
+        """Name the HCA or switch that a port GUID belongs to; the GUID itself if the sweep does not know it."""
+        try:
+            end = self.net.end_of(port_guid, 0)
+        except EvidenceError:
+            end = None
+        return self.net.devices[end[0]].label if end else f"0x{port_guid}"
+
+    def states_of(self, link: ibnetdiscover.Link) -> tuple[iblinkinfo.PortState, ...]:
+        """Return the states of a link's ports, as far as they were read."""
+        try:
+            states = self._states
+        except EvidenceError:
+            return ()
+        return tuple(states[end] for end in link.ends if end in states)
+
+    @cached_property
+    def _states(self) -> Mapping[ibnetdiscover.End, iblinkinfo.PortState]:
+        named = ((self.net.end_of(one.guid, one.number), one) for one in self.port_states)
+        return {end: one for end, one in named if end}
+
+    # --- the job's nodes ---
+
+    @cached_property
+    def rails(self) -> Mapping[str, Mapping[str, str]]:
+        """By RDMA device name, the nodes that were asked and the GUID of its HCA; what was not read is left out."""
+        rails: dict[str, dict[str, str]] = {}
+        for node in self.nodes:
+            try:
+                ports = [port for port in self._compute(node) if port.active and port.infiniband]
+                for port in ports:
+                    text = node.evidence.text(f"file:{ROOT}/{port.device}/node_guid").strip().replace(":", "")
+                    if re.fullmatch("[0-9a-fA-F]{16}", text):
+                        rails.setdefault(port.device, {})[node.node] = text.lower()
+            except EvidenceError:
+                continue
+        return rails
+
+    def here(self) -> Mapping[str, Mapping[str, str]]:
+        """Return those of the rails' HCAs that the sweep has seen."""
+        seen = {
+            rail: {n: g for n, g in members.items() if g in self.net.devices} for rail, members in self.rails.items()
+        }
+        return {rail: members for rail, members in seen.items() if members}
+
+    def elsewhere(self) -> Mapping[str, tuple[str, ...]]:
+        """Return the active compute HCAs of the nodes that were asked and that the sweep has not seen, by rail."""
+        absent = {
+            rail: tuple(sorted(n for n, g in members.items() if g not in self.net.devices))
+            for rail, members in self.rails.items()
+        }
+        return {rail: names for rail, names in absent.items() if names}
+
+    @property
+    def foreign(self) -> tuple[str, ...]:
+        """The compute devices of the sweeping node, if none of them is in the sweep: then it is of another fabric.
+
+        The tools take the first active port unless told otherwise; on HGX B200 that is one of the NVSwitches' bridges.
+        """
+        own = {rail: members[self.sweeper.node] for rail, members in self.rails.items() if self.sweeper.node in members}
+        return () if any(guid in self.net.devices for guid in own.values()) else tuple(own)
+
+    @property
+    def not_infiniband(self) -> tuple[str, ...]:
+        """The records that show no compute port of the sweeping node to be InfiniBand; none if one is not."""
+        try:
+            ports = self._compute(self.sweeper)
+        except EvidenceError:
+            return ()
+        if not ports or any(port.infiniband for port in ports):
+            return ()
+        return tuple(f"file:{ROOT}/{port.device}/ports/{port.number}/link_layer" for port in ports)
+
+
+def sweeps(nodes: Sequence[NodeFacts], compute: Compute) -> Iterator[FabricFacts]:
+    """Yield the sweeps that are among the records of some nodes."""
+    for node in nodes:
+        for key in sorted(node.evidence.records):
+            if match := _SWEPT.fullmatch(key):
+                yield FabricFacts(node, match[1] or "", nodes, compute)

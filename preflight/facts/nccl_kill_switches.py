@@ -1,0 +1,53 @@
+"""The NCCL variables that switch a transport off: good for finding a fault, and bad for everything after.
+
+Which value switches is NCCL's own rule (src/transport/*.cc, src/graph/paths.cc, 2.30): P2P_DISABLE and SHM_DISABLE act
+only at 1, IB_DISABLE at anything but 0, a level at LOC or, in the old numbering, 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from preflight.facts.nccl_environment import strtoll
+from preflight.lean import dataclass
+
+
+def _nonzero(value: str) -> bool:
+    return bool(strtoll(value))
+
+
+def _one(value: str) -> bool:
+    return strtoll(value) == 1
+
+
+def _zero(value: str) -> bool:
+    return strtoll(value) == 0
+
+
+def _loc(value: str) -> bool:
+    return value == "LOC" or (value[0].isdigit() and strtoll(value) == 0)
+
+
+@dataclass(frozen=True)
+class Switch:
+    """One of them."""
+
+    on: Callable[[str], bool]  # whether NCCL takes this (not empty) value as switching
+    effect: str
+    of_rdma: bool = False  # without effect where there is no RDMA device
+
+
+SWITCHES = {
+    "NCCL_IB_DISABLE": Switch(_nonzero, "switches InfiniBand and RoCE off", True),
+    "NCCL_NET": Switch(lambda value: value.casefold() == "socket", "forces TCP", True),
+    "NCCL_P2P_DISABLE": Switch(_one, "switches GPU peer-to-peer off"),
+    "NCCL_P2P_LEVEL": Switch(_loc, "switches GPU peer-to-peer off"),
+    "NCCL_SHM_DISABLE": Switch(_one, "switches shared memory off"),
+    "NCCL_NET_GDR_LEVEL": Switch(_loc, "switches GPUDirect RDMA off", True),
+    "NCCL_NET_GDR_READ": Switch(_zero, "stages every send through host memory", True),
+    "NCCL_NET_GDR_C2C": Switch(_zero, "switches GPUDirect RDMA off for NICs on the processor", True),
+    "NCCL_DMABUF_ENABLE": Switch(_zero, "closes GPU memory to RDMA where no peer-memory module is loaded", True),
+    "NCCL_PXN_DISABLE": Switch(_nonzero, "sends to the other rails' GPUs over the network instead of NVLink", True),
+    "NCCL_MNNVL_ENABLE": Switch(_zero, "switches NVLink between nodes off"),
+    "NCCL_NVLS_ENABLE": Switch(_zero, "switches NVLink SHARP off"),
+}

@@ -1,0 +1,164 @@
+"""What a node shows of the later layers: locked memory, GIDs, routes, the way between GPU and NIC."""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import re
+from typing import TYPE_CHECKING
+
+from preflight import facts
+from preflight.evidence import EvidenceError
+from preflight.facts.addresses import ROUTES
+from preflight.facts.kernel import (
+    DMA_BUF,
+    MODULES,
+    NVIDIA_VERSION,
+    PEER_MODULES,
+    RELEASE,
+    TRANSLATED,
+    iommu_types,
+    open_modules,
+    release,
+)
+from preflight.facts.nccl_environment import strtoll
+from preflight.facts.nccl_root_cause.device_evidence import names, selected_ports, value
+from preflight.facts.nccl_root_cause.model import SILENT, Testimony
+
+if TYPE_CHECKING:
+    from preflight.facts.nccl_root_cause.host_statements import Said
+    from preflight.facts.node import NodeFacts
+    from preflight.parsers.nccl_log import Line
+
+#: As NCCL's message of a failed ibv_modify_qp names them, from 2.21 on.
+_DEVICE = re.compile(r"\bon dev ([\w.-]{1,63}):(\d{1,3})(?!\d)")
+_INDEX = re.compile(r"\blocal GID index (\d{1,3})(?!\d)")
+#: A GID behind "remote GID " (ibv_modify_qp) or "remoteGids" (work completions, without a blank).
+_REMOTE = re.compile(r"\bremote ?Gids? ?([0-9a-fA-F:.]{2,45})", re.IGNORECASE)
+
+
+def memlock(node: NodeFacts, said: Said, line: Line | None) -> Testimony:
+    """Read the limit of locked memory; CAP_IPC_LOCK lifts it."""
+    limit, key = node.memlock_bytes, facts.host.LIMITS
+    try:
+        lifted = node.parsed(facts.host.STATUS, facts.host.may_lock_memory)
+    except EvidenceError:
+        lifted = False
+    if math.isinf(limit) or lifted:
+        return Testimony(False, "locked memory is unlimited" if not lifted else "CAP_IPC_LOCK lifts the limit", (key,))
+    size = f"{limit / 2**30:.4g} GiB" if limit >= 2**30 else f"{limit / 2**20:.4g} MiB"
+    return Testimony(True, f"locked memory is limited to {size}", (key,))
+
+
+# --- addresses --------------------------------------------------------------------------------------
+
+
+def gid(node: NodeFacts, said: Said, line: Line | None) -> Testimony:
+    """Look up the row of the GID table that the connection was made from: empty, or of RoCE version 1."""
+    message = line.message if line else ""
+    device, index = _DEVICE.search(message), _INDEX.search(message)
+    row = int(index[1]) if index else strtoll(value(node, said, "NCCL_IB_GID_INDEX") or "-1")
+    if row is None or row not in facts.gids.ASKED:
+        return SILENT
+    ports = [p for p in node.rdma_ports if p.roce and p.active]
+    if device:
+        ports = [p for p in node.rdma_ports if p.device == device[1] and p.number == int(device[2]) and p.roce]
+    bad, keys = [], list[str]()
+    for port in ports:
+        found = facts.gids.gid(node.evidence, port.device, port.number, row)
+        keys += facts.gids.keys(port.device, port.number, row)
+        if found.empty:
+            bad.append(f"row {row} of {port.name} is empty")
+        elif found.type != "RoCE v2" or found.address.is_link_local:
+            bad.append(f"row {row} of {port.name} is {found.shown}")
+    if bad:
+        return Testimony(True, "GID table: " + names(bad), tuple(keys[:4]))
+    if not ports:
+        return SILENT
+    return Testimony(False, f"row {row} of the GID table holds a RoCE v2 address on {names([p.name for p in ports])}",
+                     tuple(keys[:4]))  # fmt: skip
+
+
+def no_route(node: NodeFacts, said: Said, line: Line | None) -> Testimony:
+    """Look for a way from the port's interface to the peer's address: its own subnets, then the main table."""
+    message = line.message if line else ""
+    device, peer = _DEVICE.search(message) or re.search(r"\bhca ([\w.-]{1,63})", message), _REMOTE.search(message)
+    if not device or not peer:
+        return SILENT
+    try:
+        remote = ipaddress.IPv6Address(peer[1]).ipv4_mapped
+    except ValueError:
+        return SILENT
+    interface = next((port.netdev for port in node.rdma_ports if port.device == device[1] and port.roce), None)
+    if remote is None or interface is None:
+        return SILENT
+    keys = (node.addresses.evidence, ROUTES)
+    if any(remote in own.network for own in node.addresses.ipv4(interface)):
+        return Testimony(False, f"{remote} is in a subnet of {interface} itself", keys)
+    if any(remote in to for over, to in node.parsed(ROUTES, facts.addresses.routes) if over == interface):
+        return Testimony(False, f"a route leads from {interface} to {remote}", keys)
+    own = ", ".join(str(address) for address in node.addresses.ipv4(interface)) or "no address"
+    return Testimony(True, f"no route of the main table leads from {interface} ({own}) to {remote}", keys)
+
+
+# --- between GPU and NIC ----------------------------------------------------------------------------
+
+
+def no_peer_memory(node: NodeFacts, said: Said, line: Line | None) -> Testimony:
+    """Look for a peer-memory module, or for what DMA-BUF takes."""
+    if loaded := [name for name in PEER_MODULES if name in node.modules]:
+        return Testimony(False, f"{loaded[0]} is loaded", (MODULES,))
+    is_open, (major, minor) = node.parsed(NVIDIA_VERSION, open_modules), node.parsed(RELEASE, release)
+    keys = (MODULES, NVIDIA_VERSION, RELEASE)
+    if not is_open:
+        return Testimony(True, "nvidia_peermem is not loaded, and the proprietary driver has no DMA-BUF", keys)
+    if (major, minor) >= DMA_BUF:
+        return Testimony(False, f"open kernel modules on kernel {major}.{minor} offer DMA-BUF", keys)
+    # distributions carry DMA-BUF back; what NCCL found decides
+    return Testimony(True, f"nvidia_peermem is not loaded, and kernel {major}.{minor} brings no DMA-BUF", keys)
+
+
+def _devices(node: NodeFacts, said: Said) -> list[str]:
+    return list(dict.fromkeys(port.device for port in selected_ports(node, said) if port.active))
+
+
+def distance(node: NodeFacts, said: Said, line: Line | None) -> Testimony:
+    """Look for GPUs without a NIC below their own PCIe host bridge."""
+    pairs = node.gpu_nic_pairs(_devices(node, said))
+    if not pairs:
+        return SILENT
+    far = [f"{pair.name} {pair.code}" for pair in pairs if not pair.near]
+    if far:
+        return Testimony(True, f"no near NIC: {names(far)}", pairs[0].evidence)
+    return Testimony(False, f"all {len(pairs)} GPU-NIC pairs are near each other", pairs[0].evidence)
+
+
+def acs(node: NodeFacts, said: Said, line: Line | None) -> Testimony:
+    """Read ACS of the bridges between each GPU and its near NIC."""
+    if node.in_virtual_machine:
+        return SILENT
+    pairs = [pair for pair in node.gpu_nic_pairs(_devices(node, said)) if pair.near]
+    functions = node.pci_configuration
+    bridges = sorted({bridge for pair in pairs for bridge in pair.bridges})
+    read = [functions[bridge] for bridge in bridges if bridge in functions and not functions[bridge].denied]
+    key = (facts.lspci.LSPCI,)
+    if bad := [function for function in read if function.redirects]:
+        on = " ".join(f"{name}+" for name in sorted(bad[0].redirects))
+        which = f"{len(bad)} bridges between GPUs and NICs" if len(bad) > 1 else f"bridge {bad[0].address}"
+        return Testimony(True, f"ACS redirects peer-to-peer traffic on {which} ({on})", key)
+    if not read or len(read) < len(bridges):
+        return SILENT
+    return Testimony(False, f"no ACS redirect on {len(read)} bridges between GPUs and NICs", key)
+
+
+def iommu(node: NodeFacts, said: Said, line: Line | None) -> Testimony:
+    """Read the IOMMU domain of each GPU and NIC."""
+    patterns = ("file:/sys/bus/pci/drivers/nvidia/*/iommu_group/type",
+                "file:/sys/class/infiniband/*/device/iommu_group/type")  # fmt: skip
+    types = iommu_types(node.evidence, patterns)
+    bad = [key for key, word in types.items() if word in TRANSLATED]
+    if bad:
+        return Testimony(True, f"the IOMMU translates for {len(bad)} of {len(types)} GPUs and NICs", (bad[0],))
+    if not types:
+        return SILENT
+    return Testimony(False, f"IOMMU passthrough for {len(types)} GPUs and NICs", tuple(types)[:1])

@@ -1,0 +1,145 @@
+"""NCCL's variables: what each is, since when, until when, and whose the other names are.
+
+The table ``variables.json`` holds facts of the NCCL user guide ("Environment Variables", 2.30) and of which of the
+releases 2.3.5 to 2.30.7 reads what; it is read at the first question. ``since`` and ``last`` of a name that the guide
+does not have come from a sample of releases and may be a little off.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
+
+from preflight.lean import dataclass
+
+#: major, minor, patch; a release without a patch has 0
+Version = tuple[int, int, int]
+
+#: What a value may be: see ``preflight.facts.nccl_settings.value_grammar``.
+KINDS = (
+    "switch", "number", "bytes", "truth", "word", "words", "flags", "level", "path", "text", "ports", "interfaces",
+    "network", "address",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One name that NCCL reads, or did."""
+
+    name: str
+    kind: str  # one of KINDS
+    documented: bool = False  # in the user guide; another name may change with any release
+    site: bool = False  # meant to be set by a site; the guide keeps the others for debugging
+    since: Version | None = None  # first release that reads it; None: older than all that were looked at
+    last: Version | None = None  # last release that reads it; None: the newest still does, or none is known to
+    ended: str = ""  # "removed", "renamed" or "deprecated"; empty: current
+    ended_in: str = ""  # release
+    instead: str = ""  # the name to use instead
+    values: tuple[str | int, ...] = ()
+    values_since: tuple[tuple[str, Version], ...] = ()
+    min: int | None = None
+    max: int | None = None
+    exact: bool = False  # the case of a word counts
+    default: str = ""  # in words; empty: unset
+    number: int | None = None  # the default of the newest release, where it is a plain number
+
+    def is_read_by(self, version: Version) -> bool:
+        """Tell whether a release reads it."""
+        if self.ended in ("removed", "renamed"):
+            return self.last is not None and version <= self.last
+        return self.since is None or version >= self.since
+
+
+@dataclass(frozen=True)
+class Table:
+    """All that is known of names."""
+
+    newest: Version  # the newest release that was looked at
+    variables: Mapping[str, Variable]
+    others: tuple[tuple[str, str], ...]  # (name or PREFIX*, whose it is)
+    pytorch: Mapping[str, str]  # un-prefixed name that PyTorch read up to 2.1 -> its name from 2.2 on
+    invented: Mapping[str, str]  # name that nobody reads -> the one that was meant; empty: there is none
+
+    def owner(self, name: str) -> str:
+        """Return whose a name is: ``NCCL``, a plug-in's, ``PyTorch``; empty for nobody's."""
+        if name in self.invented:  # also where a plug-in's names begin so: NCCL_SHARP_ENABLE
+            return ""
+        if name in self.variables:
+            return "NCCL"
+        if name in self.pytorch:
+            return "PyTorch"
+        for known, owner in self.others:
+            if name == known or (known.endswith("*") and name.startswith(known[:-1])):
+                return owner
+        return ""
+
+
+def version(text: str) -> Version:
+    """Read ``2.27.5``, ``2.27.5-1`` or ``2.5``; raises ValueError."""
+    if not (match := re.match(r"v?(\d{1,3})\.(\d{1,3})(?:\.(\d{1,3}))?(?![\d.])", text)):
+        raise ValueError(f"{text[:40]!r} is no version of NCCL")
+    return int(match[1]), int(match[2]), int(match[3] or 0)
+
+
+def dotted(number: Version) -> str:
+    """Return a version as it is written."""
+    return ".".join(map(str, number))
+
+
+@cache
+def table() -> Table:
+    """Read the table, once."""
+    loader: Any = __spec__.loader  # as importlib.resources reads it, whose import takes longer than all of this
+    return read(loader.get_data(os.path.join(os.path.dirname(__file__), "variables.json")).decode("utf-8"))
+
+
+def read(text: str) -> Table:
+    """Read a table; raises ValueError where it is not one."""
+    try:
+        data = json.loads(text)
+        variables = {row["name"]: _variable(row) for row in data["variables"]}
+        others = tuple((name, entry["owner"]) for entry in data["others"] for name in entry["names"])
+        return Table(version(data["newest"]), variables, others, data["pytorch"], data["invented"])
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"no table of NCCL's variables: {type(error).__name__} {str(error)[:80]}") from None
+
+
+def _variable(row: Mapping[str, Any]) -> Variable:
+    fields = dict(row)
+    for name in ("since", "last"):
+        if name in fields:
+            fields[name] = version(fields[name])
+    fields["values"] = tuple(fields.get("values", ()))
+    fields["values_since"] = tuple((word, version(first)) for word, first in fields.get("values_since", {}).items())
+    fields["site"] = fields.pop("class", "debug") == "site"
+    return Variable(**fields)
+
+
+def nearest(name: str, names: Iterable[str] | None = None) -> str:
+    """Return the known name that was probably meant; empty if none is near.
+
+    The same words in another order, the beginning of one longer name, or a slip of the pen.
+    """
+    import difflib  # with re it is most of this module's start, and needed for a mistake only
+
+    if names is None:
+        known = {
+            one.name: one.name if one.ended in ("", "deprecated") else one.instead for one in table().variables.values()
+        }
+        known = {name: meant for name, meant in known.items() if meant}
+    else:
+        known = {one: one for one in names}
+    wanted = re.sub(r"[^A-Z0-9]+", "_", name.strip()[:80].upper()).removeprefix("EXPORT_").strip("_")
+    words = Counter(wanted.split("_"))
+    same = [one for one in known if Counter(one.upper().split("_")) == words]
+    begun = [one for one in known if one.upper().startswith(f"{wanted}_")]
+    same = same or (begun if len(begun) == 1 and len(words) > 2 else [])
+    likeness = 0.85 if names is None else 0.6  # names of variables resemble each other, words of a list do not
+    slips = difflib.get_close_matches(wanted, {one.upper(): one for one in known}, n=1, cutoff=likeness)
+    found = same or [one for one in known if one.upper() in slips]
+    return known[found[0]] if found else ""

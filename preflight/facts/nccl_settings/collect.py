@@ -1,0 +1,150 @@
+"""NCCL's settings from elsewhere than a node's own environment: a log, a pasted list, the processes of a running job.
+
+All give :class:`~preflight.facts.nccl_environment.NcclEnvironment`, so that one set of rules judges them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from preflight.evidence import Evidence, EvidenceError
+from preflight.facts.nccl_environment import NcclEnvironment, Setting
+from preflight.lean import dataclass, regex
+
+if TYPE_CHECKING:
+    from preflight.parsers.nccl_log import Variable
+
+RANKS = "env:ranks"
+
+#: Lines of a pasted list that are looked at, and settings that are kept of it.
+LONGEST_LIST, KEPT = 200_000, 5000
+
+#: Names that a pasted list is searched for: NCCL's own, those of its plug-ins, and what says how large the job is.
+_WANTED = regex(
+    r"N{1,2}C{1,2}L{1,2}_\w+|nccl_\w+|TORCH_(?:NCCL|FR)_\w+|OFI_NCCL_\w+|SHARP_COLL_\w+|WORLD_SIZE|OMPI_COMM_WORLD_SIZE"
+    r"|SLURM_(?:STEP_NUM_TASKS|NTASKS)"
+)
+_LISTED = regex(
+    r"\s{0,8}(?P<shell>export\s{1,4}|declare\s{1,4}-\w{1,4}\s{1,4}|-x\s{1,4}|set\s{1,4})?(?P<name>[A-Za-z]\w{1,100})=(?P<value>.*)"
+)
+
+
+@dataclass(frozen=True)
+class Told:
+    """Settings as several processes have them: one name may have several values."""
+
+    settings: tuple[Setting, ...]
+
+    @property
+    def environment(self) -> NcclEnvironment:
+        """The first value of each name."""
+        first: dict[str, Setting] = {}
+        for setting in self.settings:
+            first.setdefault(setting.name, setting)
+        return NcclEnvironment(tuple(first.values()), {})
+
+    @property
+    def values(self) -> Mapping[str, tuple[str, ...]]:
+        """The different values of each name, in the order in which they were told."""
+        found: dict[str, dict[str, None]] = {}
+        for setting in self.settings:
+            found.setdefault(setting.name, {})[setting.value] = None
+        return {name: tuple(values) for name, values in found.items()}
+
+
+def of_log(variables: Iterable[Variable], key: str) -> Told:
+    """Take the ``NAME set by environment to VALUE`` lines of a log; numbers are as NCCL has read them."""
+    return Told(tuple(Setting(one.name, one.value, key, one.first.number) for one in variables))
+
+
+def of_listing(text: str, key: str) -> Told | None:
+    """Read pasted lines of ``NAME=value`` (``env``, ``export -p``, ``srun -l env``); None if there is none of NCCL.
+
+    What ``export`` and ``declare`` print is quoted for a shell and is unquoted here; of ``env`` quotes are part of the
+    value. Never raises.
+    """
+    from preflight.parsers.job_output import lines, unlaunched
+
+    found: list[Setting] = []
+    for number, line in lines(text, "="):
+        if number > LONGEST_LIST or len(found) >= KEPT:
+            break
+        if not (match := _LISTED.fullmatch(line) or _LISTED.fullmatch(unlaunched(line)[1])):
+            continue
+        if _WANTED.fullmatch(match["name"]):
+            value = _unquoted(match["value"]) if match["shell"] else match["value"]
+            found.append(Setting(match["name"], value, key, number))
+    return Told(tuple(found)) if any("NCCL" in setting.name.upper() for setting in found) else None
+
+
+def _unquoted(value: str) -> str:
+    """Take one layer of a shell's quotes off."""
+    plain = value.strip()
+    if len(plain) >= 2 and plain[0] == plain[-1] and plain[0] in "'\"":
+        return re.sub(r"\\([\\\"$`])", r"\1", plain[1:-1]) if plain[0] == '"' else plain[1:-1]
+    return plain
+
+
+@dataclass(frozen=True)
+class RankEnvironment:
+    """The environment that some processes of a job were started with."""
+
+    pids: tuple[int, ...]  # the first of them
+    count: int
+    name: str  # of their program
+    variables: Mapping[str, str]
+
+    @property
+    def who(self) -> str:
+        """``process 4711 (python3) and 7 more``."""
+        name = self.name[:40] if self.name.isprintable() else repr(self.name[:40])
+        more = f" and {self.count - 1} more" if self.count > 1 else ""
+        return f"process {self.pids[0]} ({name}){more}"
+
+    @property
+    def settings(self) -> NcclEnvironment:
+        """The variables as settings; files are not added: a process in a container has others than its host."""
+        holder = f"the environment of {self.who}"
+        made = tuple(Setting(name, value, RANKS, holder=holder) for name, value in self.variables.items())
+        return NcclEnvironment(made, {})
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The processes on a node that are ranks of a job."""
+
+    environments: tuple[RankEnvironment, ...]  # different ones
+    denied: int  # processes of other users, whose environment nobody may read
+    complete: bool  # False: there were more processes than are looked at
+
+
+def ranks(evidence: Evidence) -> Ranks:
+    """Return the environments of the ranks that run on a node; raises EvidenceError if nobody looked.
+
+    It is what they were started with: what a program sets later in itself does not show.
+    """
+    value = evidence.value(RANKS)
+    if not isinstance(value, Mapping) or not isinstance(value.get("environments"), list):
+        raise EvidenceError(RANKS, "holds no environments")
+    denied = value.get("denied", 0)
+    found = tuple(_rank(entry) for entry in value["environments"])
+    return Ranks(found, denied if isinstance(denied, int) else 0, value.get("cut") is not True)
+
+
+def _rank(entry: object) -> RankEnvironment:
+    if not isinstance(entry, Mapping):
+        raise EvidenceError(RANKS, "an environment is no object")
+    pids, names = entry.get("pids"), entry.get("environment")
+    if not isinstance(pids, list) or not pids or not all(isinstance(pid, int) for pid in pids):
+        raise EvidenceError(RANKS, "an environment names no process")
+    if not isinstance(names, Mapping) or not all(isinstance(value, str) for value in names.values()):
+        raise EvidenceError(RANKS, "an environment holds no names and values")
+    count = entry.get("count", len(pids))
+    return RankEnvironment(
+        tuple(pids),
+        count if isinstance(count, int) else len(pids),
+        str(entry.get("name", "?")),
+        {str(name): value for name, value in names.items()},
+    )

@@ -1,0 +1,57 @@
+"""Which of NCCL's variables must be the same on all ranks of a job, and when two values are the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from preflight.facts.nccl_settings.catalogue import table
+from preflight.facts.nccl_settings.collect import Told
+from preflight.facts.nccl_settings.value_grammar import same_number
+from preflight.facts.nccl_settings.violation import Complaint
+
+#: Ranks that differ in these hang, or end with "message truncated" (NCCL user guide; NCCL 2.30 src/graph/).
+MUST = frozenset({
+    "NCCL_ALGO", "NCCL_PROTO", "NCCL_BUFFSIZE", "NCCL_LL_BUFFSIZE", "NCCL_LL128_BUFFSIZE", "NCCL_NTHREADS",
+    "NCCL_LL128_NTHREADS", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS",
+    "NCCL_MIN_P2P_NCHANNELS", "NCCL_MAX_P2P_NCHANNELS", "NCCL_MIN_NRINGS", "NCCL_MAX_NRINGS", "NCCL_CUMEM_ENABLE",
+    "NCCL_NVLS_ENABLE", "NCCL_NET", "NCCL_P2P_NET_CHUNKSIZE",
+})  # fmt: skip
+
+#: What names something of one node, or only tells of it, may differ.
+_FREE = re.compile(
+    r"NCCL_(?:(?:SOCKET|OOB_NET|FASTRAK|GPUDIRECTTCPX_SOCKET)_IFNAME|IB_HCA|IB_GID_INDEX|HOSTID|CONF_FILE|COMM_ID"
+    r"|(?:TOPO|GRAPH|TOPO_DUMP|GRAPH_DUMP|TUNER_CONFIG)_FILE(?:_RANK)?|DEBUG\w*|\w+_DUMP\w*|IGNORE_CPU_AFFINITY"
+    r"|PROXY_CPUSET|RAS_ADDR|TESTS_\w+|VERSION|HOME|ROOT|LIB\w*|INCLUDE_DIR|FASTRAK_CTRL_DEV|GPUDIRECTTCPX_\w+)"
+)
+
+
+def compared(name: str) -> bool:
+    """Tell whether ranks are compared by a variable."""
+    return name.startswith(("NCCL_", "TORCH_NCCL_")) and not _FREE.fullmatch(name)
+
+
+def values(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return what ranks are compared by: numbers as NCCL reads them, without what is the default anyway."""
+    known, found = table().variables, dict[str, str]()
+    for name, value in variables.items():
+        if not compared(name):
+            continue
+        variable = known.get(name)
+        number = same_number(variable, value) if variable is not None else None
+        if variable is not None and (not value or (number is not None and number == variable.number)):
+            continue
+        found[name] = str(number) if number is not None else value.casefold() if name == "NCCL_NET" else value
+    return found
+
+
+def disagreements(told: Told) -> list[Complaint]:
+    """Return the variables that several ranks read with several values, of a log or a pasted list of all ranks."""
+    found = []
+    for name, said in told.values.items():
+        different = dict.fromkeys(values({name: value}).get(name, "default") for value in said)
+        if compared(name) and len(different) > 1:
+            settings = tuple(next(s for s in told.settings if (s.name, s.value) == (name, value)) for value in said[:4])
+            what = f"{name} differs between ranks: {' and '.join(map(str, list(different)[:4]))}"
+            found.append(Complaint("ranks-differ", settings, what, "one value on all ranks", name in MUST))
+    return found

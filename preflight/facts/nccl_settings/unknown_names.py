@@ -1,0 +1,111 @@
+"""Names and values, each on its own: what nobody reads, what this NCCL does not read, what it reads otherwise."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from preflight.facts.nccl_environment import NcclEnvironment, Setting
+from preflight.facts.nccl_settings.catalogue import Version, dotted, nearest, table
+from preflight.facts.nccl_settings.leftovers import of_googles_plugin
+from preflight.facts.nccl_settings.value_grammar import faults
+from preflight.facts.nccl_settings.violation import Complaint, Here
+from preflight.lean import regex
+
+#: The release from which on blanks and carriage returns at the end of a file's line are cut off.
+TRIMMING = (2, 30, 0)
+
+#: What is meant as a name of NCCL's, whatever became of it.
+NCCL_NAME = regex(r"N{1,2}C{1,2}L{1,2}[_ -]|\W*(?:export\s+)?NCCL", re.I)
+
+
+def _settings(env: NcclEnvironment) -> Iterator[Setting]:
+    return (setting for setting in env.settings if setting.name.startswith("NCCL_"))
+
+
+def unknown_names(env: NcclEnvironment, here: Here) -> Iterator[Complaint]:
+    """Names that nobody reads: misspelt, invented, or with a blank or ``export`` before them."""
+    known = table()
+    for setting in env.settings:
+        name = setting.name
+        if not NCCL_NAME.match(name) or known.owner(name):
+            continue
+        shown = name if name.isprintable() and name == name.strip() else repr(name)
+        if name in known.invented:
+            meant = known.invented[name]
+            what, expected = (
+                "there is no such variable and never was",
+                meant or "unset: the time limit is the framework's",
+            )
+        elif meant := nearest(name):
+            what, expected = "nobody reads it", meant
+            if name.strip().upper() == meant:
+                what = "the case of letters counts" if name.strip() == name else "the blank is part of the name"
+            elif name.split()[-1:] == [meant]:
+                what = "nobody reads a line that begins so"
+        else:
+            what, expected = "nobody that is known here reads it", "a name of the user guide, or a plug-in's"
+        yield Complaint("unknown-name", (setting,), f"{shown} in {setting.where}: {what}", expected)
+
+
+def version_names(env: NcclEnvironment, here: Here) -> Iterator[Complaint]:
+    """Names that the NCCL in use does not read any more, does not read yet, or wants under another name."""
+    known = table()
+    for setting in env.settings:
+        if (variable := known.variables.get(setting.name)) is None:
+            continue
+        place = f"{setting.name} in {setting.where}"
+        if variable.ended in ("removed", "renamed"):
+            if here.versions and all(variable.is_read_by(version) for version in here.versions):
+                continue
+            if not here.versions and variable.last is not None and variable.last[:2] == known.newest[:2]:
+                continue  # the newest series itself read it: nearly every NCCL in use does
+            until = f"since NCCL {variable.ended_in}" if variable.ended_in else "any more"
+            if not variable.ended_in and variable.last is not None:
+                until = f"after NCCL {dotted(variable.last)}"
+            yield Complaint(
+                "ended-name", (setting,), f"{place}: NCCL does not read it {until}", variable.instead or "unset"
+            )
+        elif variable.ended and all(version >= _ended(variable.ended_in) for version in here.versions):
+            if of_googles_plugin(env, setting):
+                continue
+            instead = variable.instead or "unset"
+            what = f"{place} is deprecated since NCCL {variable.ended_in}"
+            yield Complaint("deprecated-name", (setting,), what, instead)
+        elif here.versions and not any(variable.is_read_by(version) for version in here.versions):
+            versions = " and ".join(dotted(version) for version in sorted(set(here.versions)))
+            first = dotted(variable.since) if variable.since else "?"
+            what = f"{place}: NCCL {versions} does not read it, the first that does is {first}"
+            yield Complaint("too-new-name", (setting,), what, f"NCCL {first}, or unset")
+
+
+def _ended(text: str) -> Version:
+    numbers = [int(part) for part in text.split(".")] + [0, 0]
+    return numbers[0], numbers[1], numbers[2]
+
+
+# --- values ----------------------------------------------------------------------------------------
+
+
+def bad_values(env: NcclEnvironment, here: Here) -> Iterator[Complaint]:
+    """Values that NCCL reads otherwise than they were meant, or not at all."""
+    known = table()
+    for setting in _settings(env):
+        variable = known.variables.get(setting.name)
+        if variable is None or variable.ended in ("removed", "renamed"):
+            continue
+        trimmed = setting.line is not None and here.version is not None and here.version >= TRIMMING
+        value = setting.value.rstrip() if trimmed else setting.value
+        for fault in faults(variable, value, here.version):
+            what = f"{setting.text} in {setting.where} {fault.what}"
+            yield Complaint("bad-value", (setting,), what, fault.expected, fault.fatal)
+
+
+def repeats_default(env: NcclEnvironment) -> tuple[str, ...]:
+    """Return the names that are set to what they are anyway; no fault, and one thing less to read."""
+    known = table().variables
+    return tuple(
+        setting.name for setting in _settings(env)
+        if (variable := known.get(setting.name)) is not None
+        and setting.value == (str(variable.number) if variable.number is not None else variable.default)
+    )  # fmt: skip

@@ -1,0 +1,88 @@
+"""One complaint, what is known of the place, and the settings as NCCL reads them: what all rules share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from preflight.evidence import EvidenceError
+from preflight.facts.nccl_environment import NcclEnvironment, Setting
+from preflight.facts.nccl_settings.catalogue import Version
+from preflight.lean import dataclass
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """One thing that is wrong, and with which settings."""
+
+    rule: str
+    settings: tuple[Setting, ...]  # the first is the one to change
+    what: str  # a whole sentence
+    expected: str
+    fatal: bool = False  # the job ends at its start, computes rubbish, or loses its network
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The variables that it speaks of."""
+        return tuple(setting.name for setting in self.settings)
+
+
+@dataclass(frozen=True)
+class Here:
+    """What is known of the place where the settings act; None: nobody knows."""
+
+    versions: tuple[Version, ...] = ()  # of the NCCLs that a job may load; empty: unknown
+    rdma: bool | None = None  # there are RDMA devices
+    nvlink: bool | None = None  # between the GPUs
+    nvswitch: bool | None = None
+    peer_memory: bool | None = None  # a peer-memory module is loaded
+    infiniband: bool | None = None  # the ports in use are InfiniBand; False: RoCE
+    rails_apart: bool | None = None  # each rail is a subnet of its own
+    ranks: int | None = None  # of the job
+    nodes: int | None = None
+    libfabric: bool = False  # the plug-in aws-ofi-nccl carries the traffic between nodes
+
+    @property
+    def version(self) -> Version | None:
+        """The version, where there is only one."""
+        return self.versions[0] if len(set(self.versions)) == 1 else None
+
+
+class Rule(Protocol):
+    """One rule: complaints about one environment."""
+
+    __name__: str
+
+    def __call__(self, env: NcclEnvironment, here: Here, /) -> Iterator[Complaint]:
+        """Yield what is wrong; pure."""
+        ...
+
+
+class Reader:
+    """The settings as NCCL reads them, for rules that look at several."""
+
+    def __init__(self, env: NcclEnvironment) -> None:
+        self.env = env
+
+    def text(self, name: str) -> str:
+        """Return a value; empty if unset."""
+        setting = self.env.get(name)
+        return setting.value if setting is not None else ""
+
+    def number(self, name: str) -> int | None:
+        """Return a number as NCCL reads it; None where it takes its default."""
+        try:
+            return self.env.integer(name)
+        except EvidenceError:
+            return None
+
+    def set(self, *names: str) -> tuple[Setting, ...]:
+        """Return the settings of these names that are in force and not empty."""
+        found = (self.env.get(name) for name in names)
+        return tuple(setting for setting in found if setting is not None and setting.value)
+
+    def clash(self, what: str, expected: str, *names: str, fatal: bool = False) -> Complaint:
+        """Make a complaint of several settings."""
+        settings = self.set(*names)
+        said = " with ".join(setting.text for setting in settings)
+        return Complaint("contradiction", settings, f"{said}: {what}", expected, fatal)

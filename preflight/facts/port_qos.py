@@ -1,0 +1,170 @@
+"""Quality of service of a RoCE port, from whichever source answers: the vendor's sysfs and tool, dcb(8), ethtool(8)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from preflight.evidence import Evidence, EvidenceError
+from preflight.facts.interfaces import ROOT
+from preflight.facts.rdma_ports import ROOT as IB
+from preflight.lean import dataclass
+from preflight.parsers.qos import dcb, mlnx_qos
+from preflight.textprep.plain_text import integer, plain
+
+T = TypeVar("T")
+
+TRAFFIC_CLASSES = f"file:{IB}/*/tc/*/traffic_class"
+
+
+@dataclass(frozen=True)
+class Reading(Generic[T]):
+    """A value, and the record that it was read from."""
+
+    value: T
+    evidence: str
+
+
+def dcb_key(netdev: str, what: str) -> str:
+    """Return the record key of ``dcb -j pfc|app|buffer|dcbx show dev IF``."""
+    return f"cmd:dcb -j {what} show dev {netdev}"
+
+
+def _first(evidence: Evidence, *sources: tuple[str, Callable[[str], T]]) -> Reading[T]:
+    """Return what the first source that can tell says; raises EvidenceError naming all."""
+    refusals = []
+    for key, parse in sources:
+        try:
+            return Reading(parse(evidence.text(key)), key)
+        except EvidenceError as error:
+            refusals.append(error)
+        except ValueError as error:
+            refusals.append(EvidenceError(key, str(error)))
+    raise EvidenceError(refusals[0].key, "; ".join(f"{r.key.partition(':')[2]} {r.why}" for r in refusals))
+
+
+def _of_tool(netdev: str, what: str, take: Callable[[mlnx_qos.MlnxQos], T | None]) -> tuple[str, Callable[[str], T]]:
+    """Return mlnx_qos as a source of one of the things that it shows; ``what`` names that."""
+
+    def parse(text: str) -> T:
+        if (found := take(mlnx_qos.parse(text))) is None:
+            raise ValueError(f"shows no {what}")
+        return found
+
+    return f"cmd:mlnx_qos -i {netdev}", parse
+
+
+def pfc(evidence: Evidence, netdev: str) -> Reading[frozenset[int]]:
+    """Return the priorities with PFC on; raises EvidenceError naming both tools."""
+    return _first(evidence, (dcb_key(netdev, "pfc"), dcb.parse_pfc), _of_tool(netdev, "PFC", lambda tool: tool.pfc))
+
+
+def trust(evidence: Evidence, netdev: str, *, empty_is_pcp: bool) -> Reading[str]:
+    """Return what a port takes a packet's priority from: ``dscp`` or ``pcp``; raises EvidenceError.
+
+    ``empty_is_pcp``: whether the driver trusts PCP until a DSCP is listed, as mlx5 does; of others an empty list of
+    dcb(8) tells nothing.
+    """
+
+    def of_list(text: str) -> str:
+        if dcb.parse_app(text).of:
+            return "dscp"
+        if not empty_is_pcp:
+            raise ValueError("lists no DSCP, which with this driver tells nothing of the trust state")
+        return "pcp"
+
+    sources: list[tuple[str, Callable[[str], str]]] = [
+        _of_tool(netdev, "trust state", lambda tool: tool.trust),
+        (dcb_key(netdev, "app"), of_list),
+    ]
+    if (file := f"file:{ROOT}/{netdev}/qos/trust") in evidence:
+        sources.insert(0, (file, _trust_file))
+    return _first(evidence, *sources)
+
+
+def _trust_file(text: str) -> str:
+    if (found := text.strip()) not in ("dscp", "pcp"):
+        raise ValueError(f"holds {found[:60]!r}, neither dscp nor pcp")
+    return found
+
+
+def dscp_map(evidence: Evidence, netdev: str) -> Reading[dcb.DscpMap]:
+    """Return the priority of each DSCP; raises EvidenceError naming both tools."""
+
+    def listed(text: str) -> dcb.DscpMap:
+        found = dcb.parse_app(text)
+        if not found.of:
+            raise ValueError("lists no DSCP")
+        return found
+
+    return _first(evidence, _of_tool(netdev, "DSCP map", lambda tool: tool.dscp), (dcb_key(netdev, "app"), listed))
+
+
+def buffers(evidence: Evidence, netdev: str) -> Reading[dcb.Buffers]:
+    """Return the receive buffers; raises EvidenceError naming both tools."""
+    return _first(
+        evidence,
+        (dcb_key(netdev, "buffer"), dcb.parse_buffer),
+        _of_tool(netdev, "receive buffers", lambda tool: tool.buffers),
+    )
+
+
+def dcbx(evidence: Evidence, netdev: str) -> Reading[str]:
+    """Return who sets DCB: ``os`` or ``firmware``; raises EvidenceError naming both tools."""
+    return _first(
+        evidence, _of_tool(netdev, "DCBX mode", lambda tool: tool.dcbx), (dcb_key(netdev, "dcbx"), dcb.parse_dcbx)
+    )
+
+
+@dataclass(frozen=True)
+class Pause:
+    """Global pause frames (IEEE 802.3x), which stop a port as a whole."""
+
+    rx: bool
+    tx: bool
+
+
+def pause(evidence: Evidence, netdev: str) -> Reading[Pause]:
+    """Return whether a port takes and sends global pause frames; raises EvidenceError."""
+    return _first(evidence, (f"cmd:ethtool -a {netdev}", parse_pause))
+
+
+def parse_pause(text: str) -> Pause:
+    """Read ``ethtool -a IF``; raises ValueError. What the link negotiated counts, where it is shown."""
+    found = dict(re.findall(r"(?m)^[ \t]*(RX|TX|RX negotiated|TX negotiated)[ \t]*:[ \t]*(on|off)[ \t]*$", plain(text)))
+    if not {"RX", "TX"} <= found.keys():
+        raise ValueError(f"{text.strip()[:80]!r} does not say whether RX and TX pause")
+    return Pause(*(found.get(f"{way} negotiated", found[way]) == "on" for way in ("RX", "TX")))
+
+
+def traffic_class(evidence: Evidence, device: str, port: int) -> Reading[int] | None:
+    """Return the traffic class that the vendor's driver gives every queue pair; None where none is set.
+
+    The upstream driver has no such file and sets none. Raises EvidenceError if nobody looked, or it cannot be read.
+    """
+    key = f"file:{IB}/{device}/tc/{port}/traffic_class"
+    if key not in evidence:
+        evidence.exists(TRAFFIC_CLASSES)  # raises unless somebody looked
+        return None
+    text = evidence.text(key)
+    try:
+        found = parse_traffic_class(text)
+    except ValueError as error:
+        raise EvidenceError(key, str(error)) from None
+    return None if found is None else Reading(found, key)
+
+
+def parse_traffic_class(text: str) -> int | None:
+    """Read ``tc/1/traffic_class``: ``Global tclass=106``, then rules for single peers; None if there is no global one.
+
+    Raises ValueError.
+    """
+    for line in plain(text).split("\n"):
+        name, equals, value = line.partition("=")
+        if equals and name.strip() == "Global tclass":
+            found = integer(value, "Global tclass")
+            if found > 255:
+                raise ValueError(f"Global tclass is {found}, more than 255")
+            return found if found >= 0 else None
+    return None

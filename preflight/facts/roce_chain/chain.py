@@ -1,0 +1,187 @@
+"""The RoCE chain of a port: from its interface to its congestion control, link by link, in an expert's order.
+
+Each link says what was read, of which record, and whether it holds. A later link is of use only where those before it
+hold, so the first broken one is what is wrong with a port.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from preflight.evidence import EvidenceError
+from preflight.facts import rdma_ports
+from preflight.facts.roce_chain.model import Chain, Link, Place, Policy, State, Want
+from preflight.facts.supply import supply
+from preflight.lean import replace
+
+if TYPE_CHECKING:
+    from preflight.facts.node import NodeFacts
+    from preflight.facts.rdma_ports import Port
+
+__all__ = ["ADDRESSING", "SERVICE", "Chain", "Link", "Policy", "State", "Want", "chains"]
+
+Step = Callable[[Place, str], Link]
+
+
+def _step(module: str, function: str) -> Step:
+    """Return a function of a module that is imported when a port is asked for: most nodes have none."""
+
+    def take(at: Place, name: str) -> Link:
+        found: Step = getattr(import_module(f"preflight.facts.{module}"), function)
+        return found(at, name)
+
+    return take
+
+
+#: Links that any RoCE port needs, in order.
+ADDRESSING: Mapping[str, Step] = {
+    "interface": _step("roce_chain.addressing", "interface"),
+    "address": _step("roce_chain.addressing", "address"),
+    "MTU": _step("roce_chain.addressing", "mtu"),
+    "active MTU": _step("roce_chain.addressing", "active_mtu"),
+    "GID": _step("roce_chain.addressing", "gid"),
+}
+
+#: Links that make a fabric lossless, in order.
+SERVICE: Mapping[str, Step] = {
+    "trust": _step("roce_chain.marking", "trust"),
+    "traffic class": _step("roce_chain.marking", "traffic_class"),
+    "DSCP": _step("roce_chain.marking", "dscp"),
+    "priority": _step("roce_chain.marking", "priority"),
+    "PFC": _step("roce_chain.flow_control", "pfc"),
+    "ECN": _step("roce_chain.flow_control", "ecn"),
+    "CNP": _step("roce_chain.flow_control", "cnp"),
+    "global pause": _step("roce_chain.flow_control", "pause"),
+    "buffers": _step("roce_chain.flow_control", "buffers"),
+    "DCBX": _step("roce_chain.flow_control", "dcbx"),
+    "DCQCN": _step("roce_chain.flow_control", "dcqcn"),
+}
+
+
+def chains(node: NodeFacts, ports: Sequence[Port], policy: Policy) -> tuple[Chain, ...]:
+    """Build the chain of each of these RoCE ports, which are active and have an interface here.
+
+    Checks of a node and of the fleet ask for the same chains: a node remembers them.
+    """
+    known: list[tuple[tuple[Port, ...], Policy, tuple[Chain, ...]]] = node.__dict__.setdefault("_chains", [])
+    for its_ports, its_policy, made in known:
+        if its_ports == tuple(ports) and its_policy == policy:
+            return made
+    made = _with_odd_ones([_chain(Place(node, port, policy)) for port in ports])
+    known.append((tuple(ports), policy, made))
+    return made
+
+
+def _chain(at: Place) -> Chain:
+    links = [_tried(at, name, step) for name, step in ADDRESSING.items()]
+    if at.priority is not None:
+        links += [_of_bond(at, name, step) for name, step in SERVICE.items()]
+    else:
+        why = "nothing says whether the fabric is lossless"
+        if at.policy.lossless.value is not None:
+            why = f"lossy by design ({at.policy.lossless.source})"
+        links += [Link(name, State.APART, says=why) for name in SERVICE]
+    return Chain(at.port, tuple(links), at.inferred)
+
+
+def _of_bond(at: Place, name: str, step: Step) -> Link:
+    """Try a link on each interface of a bond, and return the worst; of any other port, on its own."""
+    try:
+        slaves = at.slaves
+    except EvidenceError as error:
+        return Link(name, State.UNKNOWN, says=str(error), evidence=(error.key,))
+    if not slaves:
+        return _tried(at, name, step)
+    found = {slave: _tried(at.of_slave(slave), name, step) for slave in slaves}
+    worst = next(state for state in _WORST if any(link.state is state for link in found.values()))
+    of = [slave for slave, link in found.items() if link.state is worst]
+    link = found[of[0]]
+    keys = tuple(dict.fromkeys(key for slave in of for key in found[slave].evidence))
+    where = f"{', '.join(of)} of {at.netdev}: " if link.says and len(of) < len(slaves) else ""
+    return replace(link, says=f"{where}{link.says}", evidence=keys)
+
+
+#: Of several interfaces of a bond the worst counts.
+_WORST = (State.BROKEN, State.UNKNOWN, State.OK, State.APART)
+
+
+def _tried(at: Place, name: str, step: Step) -> Link:
+    try:
+        return step(at, name)
+    except EvidenceError as error:
+        kind, _, target = error.key.partition(":")
+        named = kind == "cmd" and not error.why.startswith(target)
+        why = f"{target} {error.why}" if named else error.why
+        if at.netdev:  # left out, so that ports of which the same is unknown say the same
+            why = why.replace(at.netdev, "IF")
+        fix = _learn(at, name, error.key)
+        if name not in ADDRESSING and rdma_ports.is_virtual_function(at.evidence, at.port.device):
+            why, fix = "a virtual function, whose quality of service its host sets and knows", "ask on its host"
+        if name not in ADDRESSING and _is_software(at):
+            why, fix = "a software device, which leaves quality of service to the NIC below it", f"`dcb` of {at.netdev}"
+        return Link(name, State.UNKNOWN, says=why, evidence=(error.key,), fix=fix)
+
+
+def _is_software(at: Place) -> bool:
+    try:
+        return rdma_ports.is_software(at.evidence, at.port.device)
+    except EvidenceError:
+        return False
+
+
+def _learn(at: Place, name: str, key: str) -> str:
+    """Return how to learn what a record does not show: by the reason, where the tool is there."""
+    status = at.evidence.record(key).status if key in at.evidence.records else "missing"
+    if status == "ok" and name == "active MTU":
+        return "see rdma.device-nodes: `ibv_devinfo` lists only devices that it may open"
+    hangs = status in ("timeout", "abandoned", "not-run")
+    if hangs or (name in _TOOLS and status not in ("ok", "missing")):
+        return supply(key, at.evidence)
+    return _LEARN.get(name, "")
+
+
+#: Links that rest on one tool, for which the reason decides.
+_TOOLS = ("active MTU", "global pause")
+
+_LEARN = {
+    "active MTU": "install `ibv_devinfo` (package ibverbs-utils, or rdma-core)",
+    "GID": "run `show_gids` on the node",
+    "global pause": "install `ethtool` on the node",
+    **dict.fromkeys(
+        ("traffic class", "DSCP"),
+        "where jobs set it themselves, say so in the cluster file (qos.traffic_class = 106); else NCCL_IB_TC=106 in "
+        "/etc/nccl.conf",
+    ),
+    **dict.fromkeys(
+        ("trust", "priority", "PFC", "buffers", "DCBX"),
+        "install iproute2's `dcb`, or run with --sudo for `mlnx_qos`; a virtual function cannot tell: ask its host",
+    ),
+    **dict.fromkeys(
+        ("ECN", "CNP", "DCQCN"),
+        "only the vendor's driver (MLNX_OFED, DOCA) shows it to all; upstream's, in part, to root: run as root, or "
+        "`mlxconfig query` ROCE_CC_PRIO_MASK",
+    ),
+}
+
+
+def _with_odd_ones(found: Sequence[Chain]) -> tuple[Chain, ...]:
+    """Mark the ports whose congestion control runs otherwise than that of most ports of the node."""
+    values = Counter(chain.link("DCQCN").value for chain in found if chain.link("DCQCN").state is State.OK)
+    if len(values) < 2:
+        return tuple(found)
+    usual = values.most_common(1)[0][0]
+    marked = []
+    for chain in found:
+        link = chain.link("DCQCN")
+        if link.state is State.OK and link.value != usual:
+            odd = replace(
+                link, state=State.BROKEN, minor=True, expected=f"{usual}, as on the other ports",
+                says=f"DCQCN runs with {link.value}, on most ports of this node with {usual}",
+                fix="compare /sys/class/net/IF/ecn/roce_rp of the ports, and make them equal",
+            )  # fmt: skip
+            chain = replace(chain, links=tuple(odd if one is link else one for one in chain.links))
+        marked.append(chain)
+    return tuple(marked)
