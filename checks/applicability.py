@@ -11,8 +11,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from preflight._startup.lightclass import fields
 from preflight.cluster import Roles, Site
-from preflight.evidence import EvidenceError
+from preflight.evidence.document import EvidenceError
 from preflight.facts import NodeFacts
 from preflight.facts.container import GPU_NODES, gpu_nodes
 from preflight.facts.gpudirect import NEAR
@@ -20,7 +21,6 @@ from preflight.facts.kernel import NVIDIA_VERSION
 from preflight.facts.pci import ROOT as PCI
 from preflight.facts.rdma_ports import ROOT as IB
 from preflight.facts.rdma_ports import Port, all_efa, is_software
-from preflight.lean import fields
 from preflight.model import Finding, Status, failed, skipped, unknown
 
 PCI_BUS = f"dir:{PCI}"

@@ -8,8 +8,8 @@ import signal
 import time
 from contextlib import contextmanager
 
+from preflight._startup.lightclass import fields, replace
 from preflight.console import UsageError, progress
-from preflight.lean import fields, replace
 from preflight.manner import DEADLINE_S, Manner, plans, sweeper
 from preflight.session import Session, read_logs
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     from preflight.cluster import Cluster
-    from preflight.evidence import Evidence
+    from preflight.evidence.document import Evidence
     from preflight.probes import Probe
 
 
@@ -77,14 +77,14 @@ def this_node(
             document = collect(plan, meanwhile=meanwhile)
             gc.freeze()  # a collection need not look at what was imported
             gc.enable()
-            from preflight.evidence import DocumentError, from_document, no_answer
+            from preflight.evidence.document import DocumentError, from_document, no_answer
 
             try:
                 return from_document(document, node)
             except DocumentError as error:
                 return no_answer(node, "read", str(error), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
     except KeyboardInterrupt:
-        from preflight.evidence import no_answer
+        from preflight.evidence.document import no_answer
 
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         return no_answer(node, "collect", "interrupted", now)

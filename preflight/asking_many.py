@@ -13,7 +13,7 @@ from preflight.console import UsageError, progress, say
 from preflight.manner import DEADLINE_S, FLEET_DEADLINE_S, Manner, plans, sweeper
 
 if TYPE_CHECKING:
-    from preflight.evidence import Evidence
+    from preflight.evidence.document import Evidence
     from preflight.session import Session
     from preflight.transport.child_transport import PipedTransport
     from preflight.transport.slurm.srun import Srun
@@ -58,9 +58,9 @@ def _selected(selector: str, other: object, manner: Manner) -> tuple[str, ...]:
 
 def fleet(hosts: Sequence[str], session: Session, manner: Manner) -> Sequence[Evidence]:
     """Collect from many nodes and return their documents by name; each is kept as it comes."""
+    from preflight.archive.lazy import Spool
     from preflight.fleet import Event, Limits, gather, interruptible
     from preflight.progress import Progress
-    from preflight.saved import Spool
     from preflight.transport.slurm.srun import Srun
 
     run_s = manner.limits(FLEET_DEADLINE_S)

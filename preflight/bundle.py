@@ -7,12 +7,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from preflight import packed
-from preflight.archive import file_name, replacing
+from preflight.archive.directory import file_name, replacing
 from preflight.bundle_added import Added
-from preflight.evidence import Evidence, dump, from_document, to_document
+from preflight.evidence import bundle
+from preflight.evidence.document import Evidence, dump, from_document, to_document
+from preflight.evidence.report_file import written
 from preflight.redact import Redactor
-from preflight.report_file import written
 from preflight.reports.html_page import render
 from preflight.version import VERSION
 
@@ -53,7 +53,7 @@ def contents(
     for evidence in chain(evidences, others):
         one = from_document(redactor.value(to_document(evidence)), evidence.node) if redactor else evidence
         name = one.node if one.pair is None else f"{one.node}.pair-{one.pair.peer}"
-        yield packed.EVIDENCE + file_name(name), [dump(one).encode("utf-8", "backslashreplace")]
+        yield bundle.EVIDENCE + file_name(name), [dump(one).encode("utf-8", "backslashreplace")]
     yield "report.html", [render(told).encode("utf-8", "backslashreplace")]
     yield "report.json", map(str.encode, written(told))
     yield "versions.json", map(str.encode, written(_versions(told), sort_keys=True))
@@ -84,4 +84,4 @@ def narrowed(report: Mapping[str, Any], nodes: frozenset[str]) -> dict[str, Any]
 def write(path: Path, files: Iterable[tuple[str, Iterable[bytes]]], said: dict[str, Any]) -> None:
     """Write a bundle as a whole or not at all, readable by its owner; raises OSError."""
     with replacing(path, 0o600) as stream:
-        packed.write(stream, said, files)
+        bundle.write(stream, said, files)

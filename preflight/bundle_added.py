@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from preflight import bounded, expected, packed
-from preflight.archive import is_report
+from preflight import expected
+from preflight.archive.directory import is_report
 from preflight.cluster.file import ClusterFileError, load
+from preflight.evidence import bundle, safe_read
 from preflight.redact import Redactor, files
 
 FILES = "files/"
@@ -53,13 +54,13 @@ class Added:
     def contents(self, redactor: Redactor | None) -> Iterator[tuple[str, Iterable[bytes]]]:
         """Yield the files of the bundle, with a redactor the same aliases in them as everywhere."""
         for name, raw in self._cluster(redactor).items():
-            yield f"{packed.EXPECTED}{name}", [raw]
+            yield f"{bundle.EXPECTED}{name}", [raw]
         taken: set[str] = set()
         for item in self.items:
             if redactor:
                 yield f"{FILES}{files.place(redactor, item, taken)}", files.redacted(redactor, item)
             else:
-                yield f"{FILES}{item.place}", bounded.pieces(item.path, _MOST)
+                yield f"{FILES}{item.place}", safe_read.pieces(item.path, _MOST)
 
     def _cluster(self, redactor: Redactor | None) -> dict[str, bytes]:
         """Return the cluster file and what it names, redacted; nothing if it cannot be read after that."""

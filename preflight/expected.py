@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from preflight import bounded
+from preflight.evidence import safe_read
 
 if TYPE_CHECKING:
-    from preflight.saved import Folder
+    from preflight.archive.lazy import Folder
 
 FOLDER, NAME = "expected", "cluster.toml"
 
@@ -40,15 +40,15 @@ def save(directory: Path, cluster: Path | None) -> None:
 
 def files(cluster: Path) -> Iterator[tuple[str, bytes]]:
     """Yield what a cluster file names inside its folder, then the file itself as NAME; raises OSError."""
-    raw = bounded.content(cluster, bounded.BY_HAND)
+    raw = safe_read.content(cluster, safe_read.BY_HAND)
     for name in dict.fromkeys(_named(raw)):
         if _is_inside(name) and (cluster.parent / name).is_file():
-            yield name, bounded.content(cluster.parent / name, bounded.DOCUMENT)
+            yield name, safe_read.content(cluster.parent / name, safe_read.DOCUMENT)
     yield NAME, raw
 
 
 def _write(path: Path, raw: bytes) -> None:
-    from preflight.archive import replacing  # start-up: not needed where nothing is saved
+    from preflight.archive.directory import replacing  # start-up: not needed where nothing is saved
 
     with replacing(path) as stream:
         stream.write(raw)
@@ -72,7 +72,7 @@ def found(paths: Sequence[Path]) -> tuple[Path | None, str]:
             if not _is_inside(name):
                 return None, f"{first} names a file outside of its folder"
             if (first.parent / name).exists():
-                _own(first.parent, name, bounded.DOCUMENT)
+                _own(first.parent, name, safe_read.DOCUMENT)
     except OSError as error:
         return None, f"{first} cannot be used: {error.strerror}"
     return first, ""
@@ -86,8 +86,8 @@ def _folder(path: Path) -> Path:
     """Return the folder in which the copy of some evidence would lie; that of a bundle is unpacked."""
     if path.suffix == ".json" and path.is_file():
         return path.parent
-    from preflight import packed
-    from preflight.saved import Folder, is_bundle
+    from preflight.archive.lazy import Folder, is_bundle
+    from preflight.evidence import bundle as packed
 
     if not is_bundle(path):
         return path
@@ -109,11 +109,11 @@ def shown(cluster: str) -> str:
     return f"{bundle[0]}:{FOLDER}/{NAME}" if bundle else cluster
 
 
-def _own(folder: Path, name: str, most: int = bounded.BY_HAND) -> bytes:
+def _own(folder: Path, name: str, most: int = safe_read.BY_HAND) -> bytes:
     """Return what a file of the folder holds; raises OSError, for a link too."""
     if (folder / name).resolve() != folder.resolve() / name:
-        raise bounded.UnreadableFile(errno.EINVAL, f"{name} is a link")
-    return bounded.content(folder / name, most)
+        raise safe_read.UnreadableFile(errno.EINVAL, f"{name} is a link")
+    return safe_read.content(folder / name, most)
 
 
 def _is_plain(folder: Path) -> bool:

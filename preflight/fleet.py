@@ -19,7 +19,7 @@ from datetime import datetime, timezone
 from types import FrameType
 from typing import Any, Protocol
 
-from preflight.evidence import DocumentError, Evidence, from_document, no_answer
+from preflight.evidence.document import DocumentError, Evidence, from_document, no_answer
 
 #: Nodes that are talked to at once, if nothing else is said.
 FANOUT = 64

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
 
 if TYPE_CHECKING:
     from preflight.facts.pci import PciDevice

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from preflight._startup.lightclass import dataclass
 from preflight.console import UsageError
-from preflight.lean import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

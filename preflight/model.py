@@ -17,8 +17,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol, cast
 
+from preflight._startup.lightclass import dataclass, regex, replace
 from preflight.cluster import Expected
-from preflight.lean import dataclass, regex, replace
 
 
 class Status(str, enum.Enum):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from preflight.lean import regex
+from preflight._startup.lightclass import regex
 
 #: Names that one folded list may stand for.
 MOST_NAMES = 100_000

@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from preflight.checks.applicability import no_gpu, no_rdma
     from preflight.cluster import Expected, Site
-    from preflight.evidence import EvidenceError
+    from preflight.evidence.document import EvidenceError
     from preflight.facts import NodeFacts, RunFacts
     from preflight.model import Finding, Status, check, compare, failed, passed, skipped, unknown, warned
     from preflight.plugin_fixture import findings_of
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "EvidenceError": "preflight.evidence",
+    "EvidenceError": "preflight.evidence.document",
     "Expected": "preflight.cluster",
     "NodeFacts": "preflight.facts",
     "Probe": "preflight.probes",

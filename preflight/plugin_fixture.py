@@ -7,7 +7,7 @@ from typing import Any
 
 from preflight.cluster import Cluster
 from preflight.cluster.file import from_data
-from preflight.evidence import SCHEMA, STATUSES, from_document
+from preflight.evidence.document import SCHEMA, STATUSES, from_document
 from preflight.facts import NodeFacts
 from preflight.judge.check_result import outcome
 from preflight.model import Check, Finding, Scope

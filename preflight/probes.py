@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cached_property
 
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

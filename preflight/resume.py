@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from preflight import bounded, decoding
-from preflight.archive import file_name, write
+from preflight.archive.directory import file_name, write
 from preflight.errors import PreflightError
-from preflight.evidence import DocumentError, Evidence, read
+from preflight.evidence import json_limits, safe_read
+from preflight.evidence.document import DocumentError, Evidence, read
 from preflight.schemas.conform import mistake
 
 #: The journal's name in the directory; no document ends so.
@@ -51,7 +51,7 @@ def proceed(folder: Path, run: Mapping[str, Any]) -> list[Evidence]:
     journal = folder / JOURNAL
     try:
         started_ns = journal.stat().st_mtime_ns
-        before = decoding.read(journal, longest=bounded.BY_HAND, once=True)
+        before = json_limits.read(journal, longest=safe_read.BY_HAND, once=True)
     except FileNotFoundError:
         raise ResumeError(f"{folder}: holds no run that could be continued; leave --resume out") from None
     except OSError as error:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from preflight.checks import Registry
     from preflight.cluster import Cluster
-    from preflight.evidence import Evidence
+    from preflight.evidence.document import Evidence
     from preflight.history import Past
     from preflight.model import Check
 
@@ -110,7 +110,7 @@ class Session:
     def keep(self, evidence: Evidence) -> None:
         """Write a document as soon as it is there, if evidence is to be kept."""
         if directory := self._outputs.get("save"):
-            from preflight.archive import save
+            from preflight.archive.directory import save
 
             self._write(lambda: save(directory, [evidence]), directory)
 
@@ -167,7 +167,7 @@ class Session:
             page = render_html(report)
             self._write(lambda: write_file(html_file, page), html_file)
         if json_file and json_file != "-":
-            from preflight.report_file import written
+            from preflight.evidence.report_file import written
 
             self._write(lambda: write_file(Path(json_file), written(report)), json_file)
         self._render("junit_file", "junit", report)
@@ -203,7 +203,7 @@ class Session:
             if self._output_is_file:
                 return  # standard output is for the page or the list, and nothing else
             if as_json:
-                from preflight.report_file import written
+                from preflight.evidence.report_file import written
 
                 for piece in written(report):
                     say(piece)
@@ -234,7 +234,7 @@ def _by_reason(hosts: Mapping[str, str]) -> list[dict[str, str]]:
 
 def write_file(path: Path, text: str | Iterable[str]) -> None:
     """Write a file at once or not at all; raises OSError."""
-    from preflight.archive import write
+    from preflight.archive.directory import write
 
     write(path, text)
 
@@ -257,8 +257,8 @@ def _select(checks: Sequence[Check], only: Sequence[str], skip: Sequence[str]) -
 
 def load_evidence(paths: Sequence[Path]) -> tuple[Sequence[Evidence], Evidence | None]:
     """Read saved documents: the nodes, many of which are read when they are asked for, and the logs of a run."""
-    from preflight.archive import ArchiveError
-    from preflight.saved import load
+    from preflight.archive.directory import ArchiveError
+    from preflight.archive.lazy import load
 
     try:
         return load(paths)
@@ -269,7 +269,7 @@ def load_evidence(paths: Sequence[Path]) -> tuple[Sequence[Evidence], Evidence |
 def saved_cluster(paths: Sequence[Path]) -> Path | None:
     """Return the cluster file that was saved with evidence; where it cannot be used, a warning tells why."""
     from preflight import expected
-    from preflight.packed import BundleError
+    from preflight.evidence.bundle import BundleError
 
     try:
         path, why = expected.found(paths)
@@ -286,7 +286,7 @@ def read_logs(paths: Sequence[Path]) -> Evidence | None:
     """Read the logs that were handed over; None if there are none."""
     if not paths:
         return None
-    from preflight.archive import ArchiveError, logs
+    from preflight.archive.directory import ArchiveError, logs
 
     try:
         return logs(paths, LOG_CAP)

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from preflight import bounded
 from preflight.errors import PreflightError
+from preflight.evidence import safe_read
 from preflight.nodeset import MOST_NAMES, excerpt, fold_for_slurm, unfold
 
 #: Bytes of a host file or report beyond which it is not believed to be one.
@@ -91,7 +91,7 @@ def _checked(names: tuple[str, ...], where: str) -> tuple[str, ...]:
 
 def _from_file(path: Path) -> tuple[str, ...]:
     try:
-        bounded.waits_for_nobody(path)
+        safe_read.waits_for_nobody(path)
         with path.open("rb") as stream:
             raw = stream.read(_LARGEST_HOSTFILE + 1)
         text = raw.decode("utf-8-sig")

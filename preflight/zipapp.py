@@ -21,7 +21,7 @@ from importlib.util import MAGIC_NUMBER, source_hash
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from preflight import archive
+from preflight.archive import directory
 from preflight.checks import MODULES
 from preflight.checks._registry import lazy
 from preflight.errors import PreflightError
@@ -166,7 +166,7 @@ def main() -> int:
     try:
         found = contents()
         data = build(found, asked.python)
-        with archive.replacing(asked.output.absolute(), 0o755) as out:
+        with directory.replacing(asked.output.absolute(), 0o755) as out:
             out.write(data)
     except (MissingPackage, lazy.StaleRegistry, OSError) as error:
         print(f"error: {error}", file=sys.stderr)

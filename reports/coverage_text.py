@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
 
 
 @dataclass(frozen=True)

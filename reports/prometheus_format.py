@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from preflight.lean import dataclass, field
+from preflight._startup.lightclass import dataclass, field
 from preflight.reports.sanitize import one_line
 
 #: Characters of a label's value; a host name has at most 253.

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-from preflight.lean import regex
+from preflight._startup.lightclass import regex
 
 #: The name under which the judge keeps the evidence of a run (``preflight.facts.job.RUN``).
 RUN = "@run"

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from preflight import decoding, report_file
 from preflight.errors import PreflightError
+from preflight.evidence import json_limits, report_file
 from preflight.schemas.conform import mistake
 
 _KIND = "preflight.report/"
@@ -27,7 +27,7 @@ def read(path: Path, needed: tuple[str, ...] = (), partly: bool = False) -> Mapp
         document = report_file.read(path)
     except OSError as error:
         raise ReportError(f"{path}: cannot be read: {error.strerror}") from None
-    except decoding.DocumentTooLarge as error:
+    except json_limits.DocumentTooLarge as error:
         raise ReportError(f"{path}: cannot be read: {error}") from None
     except ValueError:
         return None

@@ -10,7 +10,7 @@ import io
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from preflight.lean import regex
+from preflight._startup.lightclass import regex
 
 #: A piece of text and its style, in rich's words.
 Span = tuple[str, str]

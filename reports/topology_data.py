@@ -9,7 +9,7 @@ from collections import Counter
 from itertools import combinations
 from typing import Any
 
-from preflight.evidence import EvidenceError
+from preflight.evidence.document import EvidenceError
 from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import Port, device_path, natural
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
 from preflight.reports.sanitize import FABRIC, RUN, fold, one_line
 
 #: The check that reports plug-ins that cannot be loaded.

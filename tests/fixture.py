@@ -19,7 +19,7 @@ from typing import Any
 
 from preflight.cluster import Cluster
 from preflight.cluster.file import from_data
-from preflight.evidence import SCHEMA, Evidence, from_document
+from preflight.evidence.document import SCHEMA, Evidence, from_document
 from preflight.facts.job import RUN
 from preflight.plugin_fixture import record
 

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-from preflight.evidence import Evidence, from_document
+from preflight.evidence.document import Evidence, from_document
 from preflight.parsers.infiniband import ibqueryerrors
 from preflight.probes import SWEEP_CAP, plan, sweep
 from tests.stopwatch import Stopwatch

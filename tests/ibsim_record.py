@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from preflight.evidence import Evidence, dump
+from preflight.evidence.document import Evidence, dump
 from tests.fixture import FIXTURES
 from tests.ibsim import HOST, IbSim, fat_tree, hca, leaf, spine
 

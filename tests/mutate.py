@@ -11,8 +11,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from preflight.evidence import SCHEMA, Evidence, from_document
-from preflight.reads import Asked
+from preflight.evidence.document import SCHEMA, Evidence, from_document
+from preflight.judge.record_usage import Asked
 from tests.fixture import whole_node
 from tests.parsers import Parser
 

@@ -1,7 +1,7 @@
 """Texts in the form of a real tool: recorded, or re-made from what was seen; never printed by this project's renderers.
 
-``tests/data/outside/index.toml`` says of each file where its form comes from; ``preflight/formats.py`` says the same to
-the reader of ``preflight explain``, and a test ties the two.
+``tests/data/outside/index.toml`` says of each file where its form comes from; ``preflight/parsers/provenance.py``
+says the same to the reader of ``preflight explain``, and a test ties the two.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Sample:
     """One text of outside origin."""
 
     file: str
-    format: str  # a name of preflight.formats
+    format: str  # a name of preflight.parsers.provenance
     origin: str  # URL where its form was seen, or the machine that it was recorded on
     date: str  # when it was recorded or published, as far as known
     version: str  # of the tool, as far as the origin says; empty where it does not

@@ -14,11 +14,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from preflight import evidence, targets
+from preflight import targets
 from preflight.cluster import Cluster
 from preflight.cluster import file as cluster
 from preflight.cluster.file import ClusterFileError
-from preflight.evidence import DocumentError, Evidence, EvidenceError, from_document
+from preflight.evidence import document
+from preflight.evidence.document import DocumentError, Evidence, EvidenceError, from_document
 from preflight.facts import (
     NodeFacts,
     RunFacts,
@@ -134,7 +135,7 @@ def _text(
     name: str, *seeds: str, call: Call | None = None, tool: str = "", raises: type[Exception] = ValueError,
     foreign: bool = True,
 ) -> None:  # fmt: skip
-    """Register a parser of text; ``tool`` is a format of ``preflight.formats``, whose outside texts are seeds too."""
+    """Register a parser of text; ``tool`` is a format of ``parsers.provenance``: its samples are seeds."""
     real = tuple(sample.text for sample in outside.samples(tool) if not sample.refused) if tool else ()
     TEXT.append(Parser(name, call or _resolved(name), (*seeds, *real), (raises,), foreign))
 
@@ -356,7 +357,7 @@ _text("versions.parse_libraries", *_out(versions.LIBRARIES)[:1],
 
 _DOCUMENT = json.dumps({"schema": "preflight.evidence/1", "node": "n", "collected_at": "2026-11-21T03:00:00Z",
                         "collector": {}, "records": {"file:/x": {"status": "ok", "out": "1\n"}}})  # fmt: skip
-_text("evidence.decode", _DOCUMENT, call=lambda text: evidence.decode(_raw(text), "x"), raises=DocumentError)
+_text("evidence.decode", _DOCUMENT, call=lambda text: document.decode(_raw(text), "x"), raises=DocumentError)
 _text("cluster.decode", CLUSTER, call=lambda text: cluster.decode(_raw(text), "x"), raises=ClusterFileError,
       foreign=False)  # fmt: skip
 _text("nodeset.how_many", "gpu[001-064],login1", "a[1-2]b[3-4]")

@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from preflight.archive import file_name
-from preflight.evidence import dump, from_document
+from preflight.archive.directory import file_name
+from preflight.evidence.document import dump, from_document
 from tests.machines import Machine, hgx_h100
 from tests.machines.fleet import fleet, names
 from tests.whole_nodes import LESS_PER_GPU, Fault, env, every_gpu, every_rail, gpu, health, nic, node, setting

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from preflight import archive
+from preflight.archive import directory
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     path.write_text("old", encoding="utf-8")
     before = path.stat().st_ino
-    archive.write(path, ["ne", "w"])
+    directory.write(path, ["ne", "w"])
     assert path.read_text(encoding="utf-8") == "new"
     assert path.stat().st_ino != before
     assert os.listdir(tmp_path) == ["report.json"]
@@ -23,7 +23,7 @@ def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
 def test_a_device_is_written_to_and_stays_a_device(tmp_path: Path) -> None:
     path = tmp_path / "null"
     path.symlink_to("/dev/null")
-    archive.write(path, "text")
+    directory.write(path, "text")
     assert path.is_char_device()
     assert os.listdir(tmp_path) == ["null"]
 
@@ -31,7 +31,7 @@ def test_a_device_is_written_to_and_stays_a_device(tmp_path: Path) -> None:
 def test_an_open_stream_is_written_to_by_its_name() -> None:
     read, write = os.pipe()
     try:
-        archive.write(Path(f"/dev/fd/{write}"), "text")
+        directory.write(Path(f"/dev/fd/{write}"), "text")
         assert os.read(read, 100) == b"text"
     finally:
         os.close(read)
@@ -39,6 +39,6 @@ def test_an_open_stream_is_written_to_by_its_name() -> None:
 
 
 def test_what_is_missing_is_no_stream(tmp_path: Path) -> None:
-    assert not archive.is_stream(tmp_path / "missing")
+    assert not directory.is_stream(tmp_path / "missing")
     with pytest.raises(FileNotFoundError):
-        archive.write(tmp_path / "missing" / "report.json", "text")
+        directory.write(tmp_path / "missing" / "report.json", "text")

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from preflight import packed
-from preflight.archive import ArchiveError
+from preflight.archive.directory import ArchiveError
+from preflight.archive.lazy import HELD, load
 from preflight.bundle import narrowed
 from preflight.cli import main
-from preflight.evidence import dump, from_document
-from preflight.saved import HELD, load
+from preflight.evidence import bundle as packed
+from preflight.evidence.document import dump, from_document
 from tests.machines import one_pair
 from tests.machines.fleet import fleet
 

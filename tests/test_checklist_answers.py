@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from preflight._startup.lightclass import replace
 from preflight.checklist import answers
 from preflight.checklist.answers import answer
 from preflight.checklist.item import CONTAINER, ELSEWHERE, ENVIRONMENT, INFINIBAND, ROCE, Item
@@ -21,9 +22,8 @@ from preflight.checks import registry
 from preflight.cli import main
 from preflight.cluster import Cluster
 from preflight.cluster.file import load
-from preflight.evidence import from_document
+from preflight.evidence.document import from_document
 from preflight.judge import judge
-from preflight.lean import replace
 from preflight.model import Check, Status, worst
 from preflight.parsers.network.lldp import LLDP
 from tests import test_checklist_items

@@ -8,7 +8,7 @@ import pytest
 
 from preflight.checklist.items import ITEMS
 from preflight.checks import registry
-from preflight.evidence import from_document
+from preflight.evidence.document import from_document
 from preflight.judge import _judged, judge
 from preflight.model import Check, Scope
 from tests.fixture import cases, whole_node

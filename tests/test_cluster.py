@@ -10,7 +10,7 @@ import pytest
 
 from preflight.cluster.file import ClusterFileError, decode, load
 from preflight.cluster.lines import Lines
-from preflight.evidence import from_document
+from preflight.evidence.document import from_document
 from preflight.facts import NodeFacts
 from preflight.facts.pci import PciDevice
 from preflight.hardware import PARTS, recognise

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from preflight._startup.lightclass import fields
 from preflight.cli import main
 from preflight.cluster import exceptions, fabric, gate, tables
 from preflight.gate import policy
-from preflight.lean import fields
 from tests import commands
 from tests.fixture import whole_node
 

@@ -15,7 +15,7 @@ from preflight.cluster import Cluster, NodeClass, Site
 from preflight.cluster import file as cluster
 from preflight.cluster.file import ClusterFileError
 from preflight.cluster.roofline import highest_floor
-from preflight.evidence import Evidence
+from preflight.evidence.document import Evidence
 from preflight.facts import RunFacts
 from preflight.hardware import PARTS, part_by_name
 from preflight.judge import judge

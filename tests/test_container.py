@@ -16,7 +16,7 @@ import pytest
 from preflight.checks import registry
 from preflight.cluster import Cluster
 from preflight.cluster.file import from_data
-from preflight.evidence import Evidence, from_document
+from preflight.evidence.document import Evidence, from_document
 from preflight.judge import judge
 from tests import machines
 from tests.machines import one_pair

@@ -17,7 +17,7 @@ import pytest
 
 from preflight.checks import registry
 from preflight.cluster.file import load
-from preflight.evidence import from_document
+from preflight.evidence.document import from_document
 from preflight.judge import judge
 from preflight.model import Scope
 from preflight.probes import PROBES, plan

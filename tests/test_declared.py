@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from preflight import lean
+from preflight._startup import lightclass
 from preflight.checks import MODULES
 from preflight.checks._registry import lazy
 from preflight.checks._registry.generated import TABLE
-from preflight.evidence import Evidence
+from preflight.evidence.document import Evidence
 from preflight.judge import judge
 
 
@@ -35,7 +35,7 @@ def test_the_table_of_checks_has_no_module_that_is_gone() -> None:
 def test_a_deferred_check_is_the_check() -> None:
     for name in MODULES:
         for made, (_, written) in zip(lazy.from_table(name), lazy.written(module(name)), strict=True):
-            assert lean.replace(made, run=written.run) == written
+            assert lightclass.replace(made, run=written.run) == written
             assert (made.doc, made.why) == (written.doc, written.why)
             assert made.run.__name__ == written.run.__name__
             assert made.run.__module__ == written.run.__module__

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preflight import decoding
 from preflight.collector import frame
-from preflight.evidence import DocumentError, decode, from_document
+from preflight.evidence import json_limits
+from preflight.evidence.document import DocumentError, decode, from_document
 from tests import commands
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -61,7 +61,7 @@ def test_what_is_estimated_is_enough(shape: str) -> None:
     finally:
         tracemalloc.stop()
     assert kept
-    assert taken <= decoding.memory(raw) + 4096
+    assert taken <= json_limits.memory(raw) + 4096
 
 
 VALUES = st.recursive(
@@ -74,10 +74,10 @@ VALUES = st.recursive(
 @given(VALUES, st.booleans())
 def test_any_value_is_estimated_and_comes_back(value: object, ascii_only: bool) -> None:
     raw = json.dumps(value, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
-    assert decoding.decoded(raw) == json.loads(raw)
+    assert json_limits.decoded(raw) == json.loads(raw)
     structure = json.dumps(_bare(value)).encode()
-    counts, _ = decoding._within(raw, 1, False)
-    assert counts == [structure.count(mark) for mark in decoding._MARKS]
+    counts, _ = json_limits._within(raw, 1, False)
+    assert counts == [structure.count(mark) for mark in json_limits._MARKS]
 
 
 def _bare(value: object) -> object:
@@ -94,13 +94,13 @@ def test_an_answer_that_would_take_too_much_is_a_frame_error(shape: str) -> None
     """Seen: 127 KB on the wire became 3.4 GB of lists, in 26 s that no other node could use."""
     reader = framed(evidence(shaped(shape, 50 * MIB)))
     with pytest.raises(frame.DamagedFrame, match="MiB of memory"):
-        reader.document(decoding.answer)
+        reader.document(json_limits.answer)
 
 
 def test_whatever_does_not_decode_is_a_frame_error() -> None:
     for text in (evidence("9" * 5000), evidence("[" * 100_000), "[" * 100_000, "{", "", "[1]", '{"a": NaN'):
         with pytest.raises(frame.FrameError):
-            framed(text).document(decoding.answer)
+            framed(text).document(json_limits.answer)
 
 
 def test_a_frame_that_is_no_text_is_a_frame_error() -> None:
@@ -109,7 +109,7 @@ def test_a_frame_that_is_no_text_is_a_frame_error() -> None:
     reader.feed(frame.MAGIC + b"%d %s\n" % (len(payload), hashlib.sha256(payload).hexdigest().encode()))
     reader.feed(payload + frame.END)
     with pytest.raises(frame.DamagedFrame):
-        reader.document(decoding.answer)
+        reader.document(json_limits.answer)
 
 
 def test_whatever_a_file_holds_it_is_one_kind_of_error() -> None:
@@ -120,12 +120,12 @@ def test_whatever_a_file_holds_it_is_one_kind_of_error() -> None:
 
 def test_whole_nodes_and_a_sweep_fit() -> None:
     for path in (*(ROOT / "fixtures" / "nodes").glob("*.json"), *(ROOT / "preflight" / "demo").glob("*.json")):
-        assert decoding.memory(path.read_bytes()) < decoding.ANSWER // 40
+        assert json_limits.memory(path.read_bytes()) < json_limits.ANSWER // 40
     line = '[1](e41d2d0300a1b2c3) \t"S-e41d2d0300a1b2c0"[12]\t\t# lid 12 lmc 0 "MF0;leaf1:MQM9700/U1" lid 3 4xNDR\\n'
     sweep = json.dumps({"status": "ok", "rc": 0, "out": line * (30_000_000 // len(line))})
     text = evidence(sweep)
     assert len(text) > 30_000_000
-    document = framed(text).document(decoding.answer)
+    document = framed(text).document(json_limits.answer)
     assert from_document(document, "x").record("x").status == "cut", "no tool but those of a sweep prints so much"
     records = {"cmd:ibnetdiscover": document["records"]["x"]}
     assert from_document({**document, "records": records}, "x").record("cmd:ibnetdiscover").ok
@@ -155,8 +155,9 @@ def test_a_command_never_takes_more_than_half_a_gigabyte(tmp_path: Path) -> None
 
 #: Where JSON of ours, or of a bounded length, is decoded as it is.
 PLAIN = {
-    "preflight/decoding.py", "preflight/report_file.py", "preflight/schemas/conform.py", "preflight/reads.py",
-    "preflight/history/store.py", "preflight/saved.py",
+    "preflight/evidence/json_limits.py", "preflight/evidence/report_file.py", "preflight/schemas/conform.py",
+    "preflight/judge/record_usage.py",
+    "preflight/history/store.py", "preflight/archive/lazy.py",
     "preflight/facts/nccl_settings/catalogue.py", "preflight/parsers/torch/json_stream.py",
     "preflight/transport/slurm/srun.py",
     "preflight/parsers/torch/printed_dump.py", "preflight/parsers/nccl_log/prefix.py",
@@ -178,4 +179,4 @@ def test_no_json_is_decoded_without_a_bound() -> None:
                     "json.load",
                     "json.JSONDecoder",
                 ):
-                    raise AssertionError(f"{name}:{node.lineno}: decode it with preflight.decoding")
+                    raise AssertionError(f"{name}:{node.lineno}: decode it with preflight.evidence.json_limits")

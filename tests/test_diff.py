@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from preflight.archive import save
+from preflight.archive.directory import save
 from preflight.cli import main
-from preflight.evidence import Evidence, from_document, no_answer
+from preflight.evidence.document import Evidence, from_document, no_answer
 from preflight.plugin_fixture import record
 from tests.machines import hgx_h100
 from tests.machines.fleet import fleet

@@ -22,8 +22,10 @@ from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from preflight import evidence, packed, resume
+from preflight import resume
 from preflight.cli import main
+from preflight.evidence import bundle as packed
+from preflight.evidence import document as evidence
 from preflight.gate import job_hook, policy, verdict_cache
 from preflight.gate.state_dir import Store
 from preflight.gate.verdict import UnusableVerdict, Verdict, to_document

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from preflight.evidence import Evidence, from_document
+from preflight.evidence.document import Evidence, from_document
 from preflight.judge.excerpts import Search, excerpts
 from preflight.model import failed
 

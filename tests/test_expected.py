@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from preflight import expected
-from preflight.archive import save
+from preflight.archive.directory import save
 from preflight.cli import main
-from preflight.evidence import from_document
+from preflight.evidence.document import from_document
 from preflight.targets import bad_nodes
 from tests.machines import hgx_h100
 from tests.machines.fleet import fleet

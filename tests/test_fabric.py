@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from preflight.archive import save
+from preflight._startup.lightclass import replace
+from preflight.archive.directory import save
 from preflight.checks import registry
 from preflight.cluster import Cluster
 from preflight.cluster.file import load
-from preflight.evidence import Evidence
+from preflight.evidence.document import Evidence
 from preflight.judge import judge
-from preflight.lean import replace
 from preflight.reports.html_page import render
 from tests import report_samples
 from tests.ibsim import IbSim, fat_tree, hca, leaf, missing, spine

@@ -13,7 +13,7 @@ from preflight.cluster import Cluster
 from preflight.cluster.fabric import Fabric, FabricSite
 from preflight.cluster.file import ClusterFileError, from_data, load
 from preflight.console import UsageError
-from preflight.evidence import from_document
+from preflight.evidence.document import from_document
 from preflight.facts.fabric.compare import difference, growth, mixed, slow
 from preflight.facts.fabric.graph import Graph, place
 from preflight.judge import judge

@@ -19,7 +19,7 @@ from preflight.checks.gpu.xid_policy import POLICY, Act
 from preflight.cluster import Cluster
 from preflight.collector import libraries
 from preflight.collector.records import Deadline
-from preflight.evidence import SCHEMA, Evidence, EvidenceError, from_document
+from preflight.evidence.document import SCHEMA, Evidence, EvidenceError, from_document
 from preflight.facts import NodeFacts, gpu_nvml, gpu_xml, kernel_log, xid
 from preflight.facts.gpu import NVML
 from preflight.facts.gpu_health import health

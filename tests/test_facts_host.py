@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from preflight.evidence import Evidence, from_document
+from preflight.evidence.document import Evidence, from_document
 from preflight.facts import NodeFacts, addresses, kernel, lspci, rank_binding, versions
 from preflight.facts.gpu import Gpu
 from preflight.facts.gpudirect import nic_link

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preflight.evidence import Evidence, EvidenceError
+from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts import nccl_environment
 from preflight.facts.nccl_environment import NcclEnvironment, Selection, strtoll
 from preflight.parsers import nccl_log

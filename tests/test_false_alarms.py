@@ -11,7 +11,7 @@ import pytest
 from preflight.checks import registry
 from preflight.cluster import Cluster
 from preflight.cluster.file import from_data, load
-from preflight.evidence import from_document
+from preflight.evidence.document import from_document
 from preflight.judge import judge
 from preflight.model import Scope
 from tests import machines

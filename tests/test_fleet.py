@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from preflight import fleet
-from preflight.evidence import Evidence, no_answer, to_document
+from preflight.evidence.document import Evidence, no_answer, to_document
 from preflight.fleet import Event, Limits, gather, interruptible
 from preflight.progress import Progress
 from tests.stopwatch import Stopwatch
@@ -201,7 +201,7 @@ def test_who_stops_listening_leaves_no_worker_waiting() -> None:
 
 ENDS = """
 import sys, threading, time
-from preflight.evidence import to_document, no_answer
+from preflight.evidence.document import to_document, no_answer
 from preflight.fleet import Limits, gather, interruptible
 
 class Stuck:

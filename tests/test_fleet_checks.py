@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from preflight.checks import registry
-from preflight.evidence import Evidence, from_document
+from preflight.evidence.document import Evidence, from_document
 from preflight.facts.majority import ENOUGH, near, outliers, shared, systemic, vote
 from preflight.facts.unique_ids import guid, mac
 from preflight.judge import judge

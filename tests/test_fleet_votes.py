@@ -17,7 +17,7 @@ import pytest
 from preflight.checks import registry
 from preflight.cluster import Cluster
 from preflight.cluster.file import decode
-from preflight.evidence import Evidence, from_document
+from preflight.evidence.document import Evidence, from_document
 from preflight.facts.gpu_model import Fabric
 from preflight.judge import judge
 from preflight.model import Check, Scope

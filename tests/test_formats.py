@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from preflight import cli, formats, reads
+from preflight import cli
 from preflight.checks import registry
-from preflight.formats import FORMATS, Format, format_of, unverified
+from preflight.judge import record_usage
 from preflight.model import Check, Scope, check
+from preflight.parsers import provenance
+from preflight.parsers.provenance import FORMATS, Format, format_of, unverified
 from preflight.probes import PROBES
 from tests import outside
 from tests.fixture import FIXTURES, cases
@@ -57,7 +59,9 @@ def _expanded(key: str) -> Iterator[str]:
 @pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.key[:50])
 def test_every_record_that_is_asked_for_has_a_format(probe: Any) -> None:
     for key in _expanded(probe.key):
-        assert format_of(key), f"say in preflight/formats.py what prints {key}, and where real output was seen"
+        assert format_of(key), (
+            f"say in preflight/parsers/provenance.py what prints {key}, and where real output was seen"
+        )
 
 
 def test_names_are_used_once() -> None:
@@ -75,7 +79,7 @@ def _asked_in_fixtures(check: Check) -> set[str]:
             {"node": e.node, "collected_at": e.collected_at, "collector": e.collector, "records": e.records}
             for e in case.evidences()
         ]
-        asked |= reads.nodes_asked(check, documents, case.cluster())
+        asked |= record_usage.nodes_asked(check, documents, case.cluster())
     return asked
 
 
@@ -83,7 +87,7 @@ def _asked_in_fixtures(check: Check) -> set[str]:
     "check", [check for check in CHECKS if check.scope is not Scope.RUN and not check.sweep], ids=lambda check: check.id
 )
 def test_no_check_rests_on_a_format_that_its_page_does_not_name(check: Check) -> None:
-    hidden = set(unverified(_asked_in_fixtures(check))) - set(unverified(reads.records_of(check)))
+    hidden = set(unverified(_asked_in_fixtures(check))) - set(unverified(record_usage.records_of(check)))
     assert not hidden, f"add reads=(...) to its declaration: its fixtures make it ask for {hidden}"
 
 
@@ -97,7 +101,7 @@ def test_what_a_page_says() -> None:
 
 def test_a_format_that_was_seen_is_no_longer_named(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = tuple(Format(form.name, form.records, form.seen or ("somewhere",)) for form in FORMATS)
-    monkeypatch.setattr(formats, "FORMATS", seen)
+    monkeypatch.setattr(provenance, "FORMATS", seen)
     format_of.cache_clear()
     try:
         assert explained("gpu.driver") == []
@@ -115,4 +119,4 @@ def test_a_check_of_a_plug_in_with_a_record_of_its_own() -> None:
         """
         yield node.evidence.text("cmd:our-tool --status")
 
-    assert unverified(reads.records_of(own)) == ("our-tool --status",)
+    assert unverified(record_usage.records_of(own)) == ("our-tool --status",)

@@ -15,16 +15,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from preflight._startup.lightclass import replace
 from preflight.cluster import Cluster
 from preflight.cluster import gate as tables
 from preflight.cluster.file import ClusterFileError, decode
-from preflight.evidence import Evidence, from_document, no_answer
+from preflight.evidence.document import Evidence, from_document, no_answer
 from preflight.facts import NodeFacts
 from preflight.gate import announce, evaluate, options, policy, policy_table, scheduler_env, verdict
 from preflight.gate.configuration import UnknownCheck
 from preflight.gate.ownership import whose
 from preflight.gate.verdict import UnusableVerdict, Verdict
-from preflight.lean import replace
 from preflight.model import Check, Finding, Scope, Status, worst
 
 NODES = Path(__file__).resolve().parent.parent / "fixtures" / "nodes"

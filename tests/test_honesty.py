@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from preflight.checks import registry
 from preflight.cluster import Cluster
-from preflight.evidence import SCHEMA, Evidence, from_document, no_answer
+from preflight.evidence.document import SCHEMA, Evidence, from_document, no_answer
 from preflight.judge import judge
 from preflight.model import Check, Finding, Scope, Status, check, failed, passed, worst
 from tests.fixture import whole_node

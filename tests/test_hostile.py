@@ -19,7 +19,7 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 
-from preflight.archive import file_name
+from preflight.archive.directory import file_name
 from preflight.cli import main
 from preflight.gate import announce
 from preflight.gate.slurm import drain_reason

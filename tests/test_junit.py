@@ -12,9 +12,9 @@ import pytest
 import xmlschema
 from click.testing import CliRunner
 
-from preflight.archive import save
+from preflight.archive.directory import save
 from preflight.cli import main
-from preflight.evidence import no_answer
+from preflight.evidence.document import no_answer
 from preflight.reports.junit import render
 from preflight.reports.verdict_line import headline
 from tests.machines import hgx_h100

@@ -20,7 +20,7 @@ import pytest
 from preflight.checks import registry
 from preflight.collector import kube
 from preflight.collector.records import Deadline
-from preflight.evidence import from_document
+from preflight.evidence.document import from_document
 from preflight.facts.pod import is_device, is_gpu, is_rdma, parse_pod, variable_of
 from preflight.judge import judge
 from preflight.probes import Probe, plan

@@ -19,7 +19,7 @@ import yaml
 
 from preflight.cli import main
 from preflight.cluster.file import load
-from preflight.evidence import from_document
+from preflight.evidence.document import from_document
 from preflight.gate.verdict import Verdict, to_document
 from preflight.judge import judge
 from tests import machines

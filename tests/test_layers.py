@@ -14,57 +14,49 @@ ROOT = Path(__file__).resolve().parent.parent
 LAYERS = {
     "collector": set[str](),
     "version": set[str](),
-    "bounded": set[str](),
-    "decoding": set[str](),
     "errors": set[str](),
-    "report_file": set[str](),
-    "lean": set[str](),
-    "evidence": set[str](),
     "probes": set[str](),
     "sudoers": {"probes"},
-    "formats": set[str](),
-    "packed": {"evidence"},
-    "transport": {"collector", "evidence"},
     "schemas": set[str](),
+    "evidence": {"schemas"},
+    "transport": {"collector", "evidence"},
     "demo": set[str](),
     "nodeset": set[str](),
     "fleet": {"evidence"},
     "progress": {"fleet"},
     "console": set[str](),
     "ahead": {"transport"},
-    "textprep": set[str](),
-    "parsers": {"textprep"},
+    "textprep": {"evidence"},
+    "parsers": {"evidence", "textprep"},
     "facts": {"evidence", "parsers", "textprep"},
-    "reports": {"evidence", "facts", "parsers", "report_file", "version"},
-    "targets": {"nodeset", "reports"},
+    "reports": {"evidence", "facts", "parsers", "schemas", "version"},
+    "targets": {"evidence", "nodeset", "reports"},
     "cli": {"console", "reports", "version"},
     "hardware": {"facts"},
     "roofline": {"hardware"},
     "archive": {"evidence", "facts", "parsers"},
-    "saved": {"archive", "evidence", "facts", "packed"},
     "cluster": {"evidence", "facts", "hardware", "nodeset", "parsers", "roofline"},
     "model": {"cluster"},
-    "reads": {"cluster", "evidence", "facts", "formats", "model"},
     "checklist": {"model"},
     # checks: judge typed facts of all kinds against expectations.
     "checks": {"cluster", "evidence", "facts", "hardware", "model", "parsers", "probes", "roofline", "textprep"},
-    "judge": {"checklist", "checks", "cluster", "evidence", "facts", "model", "reports"},
-    "expected": {"archive", "cluster", "packed", "saved"},
-    "resume": {"archive", "evidence", "nodeset"},
+    "judge": {"checklist", "checks", "cluster", "evidence", "facts", "model", "parsers", "reports"},
+    "expected": {"archive", "cluster", "evidence"},
+    "resume": {"archive", "evidence", "nodeset", "schemas"},
     "manner": {"cluster", "console", "probes", "transport"},
-    "redact": {"archive", "collector", "nodeset"},
-    "bundle_added": {"archive", "cluster", "expected", "packed", "redact"},
-    "bundle": {"archive", "bundle_added", "evidence", "packed", "redact", "report_file", "reports", "version"},
+    "redact": {"archive", "collector", "evidence", "nodeset"},
+    "bundle_added": {"archive", "cluster", "evidence", "expected", "redact"},
+    "bundle": {"archive", "bundle_added", "evidence", "redact", "reports", "version"},
     "learn": {"checks", "cluster", "evidence", "facts", "hardware", "judge", "model", "nodeset"},
-    "history": {"evidence", "facts", "parsers"},
+    "history": {"evidence", "facts", "parsers", "schemas"},
     # session: NO REASON
     "session": {
         "archive", "checks", "cluster", "console", "evidence", "expected", "history", "judge", "model", "nodeset",
-        "packed", "report_file", "reports", "saved", "targets", "version",
+        "reports", "targets", "version",
     },
     # asking_many: NO REASON
     "asking_many": {
-        "console", "evidence", "fleet", "manner", "nodeset", "progress", "resume", "saved", "session", "targets",
+        "archive", "console", "evidence", "fleet", "manner", "nodeset", "progress", "resume", "session", "targets",
         "transport",
     },
     "asking": {"asking_many", "cluster", "console", "evidence", "manner", "probes", "session", "transport"},
@@ -75,12 +67,11 @@ LAYERS = {
     # gate: a run of its own for schedulers: it collects, judges and reports without a command line.
     "gate": {
         "ahead", "archive", "asking_many", "checks", "cluster", "console", "evidence", "facts", "fleet", "judge",
-        "manner", "model", "nodeset", "probes", "reports", "transport", "version",
+        "manner", "model", "nodeset", "probes", "reports", "schemas", "transport", "version",
     },
     "plugin_fixture": {"cluster", "evidence", "facts", "judge", "model"},
     "plugin": {"checks", "cluster", "evidence", "facts", "model", "plugin_fixture", "probes", "textprep"},
-    # diff: compares two runs: reads their evidence again, judges and renders both.
-    "diff": {"archive", "checks", "cluster", "evidence", "facts", "judge", "model", "reports", "saved"},
+    "diff": {"archive", "checks", "cluster", "evidence", "facts", "judge", "model", "reports"},
     "lint": {"cluster", "evidence", "hardware", "judge", "model", "nodeset"},
     "plain": {"asking", "console", "reports"},
     "zipapp": {"archive", "checks", "gate", "version"},
@@ -88,15 +79,16 @@ LAYERS = {
     # commands: the command line's bodies: each joins what its command needs.
     "commands": {
         "archive", "asking", "asking_many", "bundle", "bundle_added", "checklist", "checks", "cluster", "console",
-        "diff", "evidence", "facts", "formats", "gate", "hardware", "history", "learn", "lint", "manner", "model",
-        "nodeset", "pair", "probes", "reads", "recognition", "redact", "reports", "session", "sudoers",
+        "diff", "evidence", "facts", "gate", "hardware", "history", "judge", "learn", "lint", "manner", "model",
+        "nodeset", "pair", "parsers", "probes", "recognition", "redact", "reports", "session", "sudoers",
     },
     "entry": {"ahead", "cli", "commands", "gate", "plain", "reports"},
+    "_startup": set[str](),
 }  # fmt: skip
 
 
 #: What every layer may import.
-EVERYWHERE = {"bounded", "decoding", "errors", "lean", "schemas"}
+EVERYWHERE = {"_startup", "errors"}
 
 
 def layer_of(path: Path) -> str:

@@ -15,7 +15,7 @@ from preflight.checks import registry
 from preflight.cluster import Cluster
 from preflight.cluster.file import decode
 from preflight.cluster.tables import NodeClass
-from preflight.evidence import Evidence, from_document, no_answer
+from preflight.evidence.document import Evidence, from_document, no_answer
 from preflight.judge import judge
 from preflight.learn import LearnError, Learnt, learn
 from preflight.model import Scope

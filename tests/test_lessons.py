@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from preflight.cli import main
-from preflight.evidence import from_document
+from preflight.evidence.document import from_document
 from preflight.judge import judge
 from preflight.model import failed, passed
 from preflight.pair import endpoints as pair_ends

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from preflight.archive import save
+from preflight.archive.directory import save
 from preflight.cli import main
-from preflight.evidence import no_answer
+from preflight.evidence.document import no_answer
 from tests.test_waivers import DOWN, PORT, node
 
 FILE = """\

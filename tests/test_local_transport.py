@@ -19,8 +19,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from preflight import evidence, probes
+from preflight import probes
 from preflight.collector import frame
+from preflight.evidence import document as evidence
 from preflight.transport import payload as ship
 from preflight.transport.local import node as local
 from tests.stopwatch import Stopwatch

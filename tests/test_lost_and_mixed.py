@@ -11,7 +11,7 @@ import pytest
 
 from preflight.checks import registry
 from preflight.cluster.file import decode
-from preflight.evidence import Evidence, from_document
+from preflight.evidence.document import Evidence, from_document
 from preflight.facts.container import GPU_NODES
 from preflight.facts.kernel import NVIDIA_VERSION
 from preflight.facts.kernel_log import DMESG

@@ -72,8 +72,9 @@ def _peak_mb() -> float:
 
 
 def _main(via: str, server: str) -> None:
-    from preflight import evidence, probes
+    from preflight import probes
     from preflight.checks import registry
+    from preflight.evidence import document as evidence
     from preflight.fleet import Limits, gather
     from preflight.judge import judge
     from preflight.reports.text_report import render

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from preflight.checks.job import failures, gpudirect, transport
 from preflight.cli import main
-from preflight.evidence import Evidence, dump, from_document
+from preflight.evidence.document import Evidence, dump, from_document
 from preflight.facts import NodeFacts, RunFacts, nccl_root_cause
 from preflight.facts.job import RUN
 from preflight.facts.nccl_root_cause import KINDS, Cause, Proof, Said

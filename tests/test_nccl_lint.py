@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from preflight.checks import in_module
 from preflight.checks.job import rank_agreement
 from preflight.collector import environments
-from preflight.evidence import Evidence, EvidenceError
+from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts import NodeFacts, nccl_environment
 from preflight.facts.nccl_environment import NcclEnvironment, Selection, Setting
 from preflight.facts.nccl_kill_switches import SWITCHES

@@ -13,7 +13,7 @@ from preflight.checks.fleet.yardstick import written
 from preflight.checks.job import rank_agreement
 from preflight.checks.roce import fleet as roce
 from preflight.cluster.file import ClusterFileError, decode
-from preflight.evidence import EvidenceError, from_document
+from preflight.evidence.document import EvidenceError, from_document
 from preflight.facts import NodeFacts
 from preflight.judge import judge
 from tests.machines import evidence, hgx_h100

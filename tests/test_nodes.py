@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from preflight.checks import in_module
-from preflight.evidence import from_document
+from preflight.evidence.document import from_document
 from preflight.facts.gpu_model import Fabric, Process
 from preflight.facts.sharp_files import FILES as SHARP
 from preflight.judge import judge

@@ -11,7 +11,7 @@ import pytest
 
 from preflight.checks import registry
 from preflight.cluster import Cluster
-from preflight.evidence import from_document
+from preflight.evidence.document import from_document
 from preflight.judge import judge
 from tests import machines
 from tests.fixture import whole_node

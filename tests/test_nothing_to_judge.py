@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from preflight import cli, evidence
+from preflight import cli
 from preflight.checks import registry
-from preflight.evidence import Evidence, from_document
+from preflight.evidence import document as evidence
+from preflight.evidence.document import Evidence, from_document
 from preflight.judge import judge
 from preflight.reports import verdict_line
 from preflight.transport.ssh.paramiko_transport import SshOptions, SshTransport

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from preflight import facts
-from preflight.evidence import SCHEMA, from_document
+from preflight.evidence.document import SCHEMA, from_document
 from preflight.facts import gpu_nvml, rdma_ports
 from tests import mutate, parsers
 from tests.fixture import whole_node

@@ -143,8 +143,12 @@ def test_a_plugin_imports_only_what_it_names() -> None:
     code = "import sys; from preflight.plugin import Probe; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert {name for name in done.stdout.split() if name.startswith("preflight.")} == {
-        "preflight.lean", "preflight.plugin", "preflight.probes", "preflight.version"
-    }  # fmt: skip
+        "preflight._startup",
+        "preflight._startup.lightclass",
+        "preflight.plugin",
+        "preflight.probes",
+        "preflight.version",
+    }
 
 
 def test_findings_of_a_check_of_the_node_only() -> None:

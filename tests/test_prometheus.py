@@ -19,7 +19,7 @@ from urllib.parse import quote
 import pytest
 from click.testing import CliRunner
 
-from preflight.archive import save
+from preflight.archive.directory import save
 from preflight.cli import main
 from preflight.reports.prometheus import MOST_SERIES, render
 from tests.report_samples import HOSTILE

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from preflight.checks import registry
-from preflight.evidence import from_document
+from preflight.evidence.document import from_document
 from preflight.judge import findings
 from preflight.recognition import document, exit_status, known, open_sources, read, read_text
 from preflight.recognition.detector import Part, parts

@@ -21,7 +21,7 @@ from preflight.checks import registry
 from preflight.cli import main
 from preflight.cluster import Cluster
 from preflight.cluster.file import load as load_cluster
-from preflight.evidence import from_document, to_document
+from preflight.evidence.document import from_document, to_document
 from preflight.judge import judge
 from preflight.model import Scope
 from preflight.redact import Redactor

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preflight import decoding, report_file
+from preflight.evidence import json_limits, report_file
 from tests import commands
 from tests.test_decoding import VALUES
 
@@ -55,7 +55,7 @@ def test_values_that_do_not_fit_are_refused(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(report_file, "MOST", 1 << 20)
     path = tmp_path / "report.json"
     path.write_text(json.dumps({"nodes": [{"name": f"n{number}"} for number in range(9000)]}), encoding="utf-8")
-    with pytest.raises(decoding.DocumentTooLarge, match="more than 1 MiB"):
+    with pytest.raises(json_limits.DocumentTooLarge, match="more than 1 MiB"):
         report_file.read(path)
     path.write_text(json.dumps({"nodes": [{"name": "n"}] * 9000}), encoding="utf-8")
     assert len(report_file.read(path)["nodes"]) == 9000

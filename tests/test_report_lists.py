@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from preflight.archive import load
-from preflight.archive import logs as read_logs
+from preflight.archive.directory import load
+from preflight.archive.directory import logs as read_logs
 from preflight.checks import registry
 from preflight.cluster.file import load as load_cluster
 from preflight.judge import judge

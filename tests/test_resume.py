@@ -18,9 +18,9 @@ import pytest
 from click.testing import CliRunner
 
 from preflight import resume
-from preflight.archive import save
+from preflight.archive.directory import save
 from preflight.cli import main
-from preflight.evidence import Evidence, no_answer
+from preflight.evidence.document import Evidence, no_answer
 from preflight.nodeset import fold
 from tests.sshfarm import SSHD, Farm
 

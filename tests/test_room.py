@@ -8,16 +8,17 @@ import threading
 
 import pytest
 
-from preflight import decoding, saved
+from preflight.archive import lazy
 from preflight.collector import frame
-from preflight.evidence import Evidence, from_document
+from preflight.evidence import json_limits
+from preflight.evidence.document import Evidence, from_document
 from preflight.transport.answer_memory import Room
 from tests.test_decoding import MIB, evidence, framed, shaped
 
 
 def test_an_answer_waits_until_another_is_put_aside() -> None:
     text = evidence(shaped("texts", 2 * MIB))
-    size = decoding.memory(text.encode(), decoding.ANSWER)
+    size = json_limits.memory(text.encode(), json_limits.ANSWER)
     room = Room(most=size + size // 2, wait_s=20)
     held = [from_document(room.answer(text), "a")]
     second: list[Evidence] = []
@@ -33,7 +34,7 @@ def test_an_answer_waits_until_another_is_put_aside() -> None:
 
 def test_without_room_in_time_the_node_has_no_answer_and_the_next_has_one() -> None:
     text = evidence(shaped("texts", 2 * MIB))
-    room = Room(most=decoding.memory(text.encode(), decoding.ANSWER), wait_s=0.2)
+    room = Room(most=json_limits.memory(text.encode(), json_limits.ANSWER), wait_s=0.2)
     held = framed(text).document(room.answer)
     with pytest.raises(frame.DamagedFrame, match="are left"):
         framed(text).document(room.answer)
@@ -50,12 +51,12 @@ def test_a_damaged_answer_gives_its_room_back() -> None:
 
 
 def test_large_documents_are_put_aside_though_they_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(saved, "HELD_BYTES", 4 * MIB)
-    spool = saved.Spool()
+    monkeypatch.setattr(lazy, "HELD_BYTES", 4 * MIB)
+    spool = lazy.Spool()
     for number in range(5):
         spool.add(Evidence(f"n{number}", "", {"x": {"status": "ok", "value": [f"a{n}" for n in range(30_000)]}}))
     documents = spool.documents()
-    assert isinstance(documents, saved.Saved)
+    assert isinstance(documents, lazy.Saved)
     assert [one.node for one in documents] == [f"n{number}" for number in range(5)]
     assert all(len(one.records["x"]["value"]) == 30_000 for one in documents)
 
@@ -64,7 +65,7 @@ def test_a_large_sweep_is_taken_beside_many_ordinary_answers() -> None:
     """The limits that are in force: 63 nodes answer at once while a sweep of 90 MB is read."""
     ordinary = evidence(json.dumps({"out": "a line of a log\n" * (5 * MIB // 17)}))
     sweep = evidence(json.dumps({"out": "Switch 36 port 1 LID 17\n" * (90 * MIB // 25)}))
-    room, spool, one = Room(), saved.Spool(), threading.Lock()
+    room, spool, one = Room(), lazy.Spool(), threading.Lock()
     refused: list[Exception] = []
 
     def taken(name: str, text: str) -> None:

@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from preflight import archive
+from preflight._startup.lightclass import replace
+from preflight.archive import directory
+from preflight.archive.lazy import HELD, Saved, Spool, load
 from preflight.checks import registry
 from preflight.cluster import Cluster
 from preflight.cluster.file import load as load_cluster
-from preflight.evidence import Evidence, dump, from_document, no_answer
+from preflight.evidence.document import Evidence, dump, from_document, no_answer
 from preflight.judge import evidence_reload, judge
-from preflight.lean import replace
-from preflight.saved import HELD, Saved, Spool, load
 from tests import planted
 from tests.fixture import FIXTURES, whole_node
 from tests.machines import Machine, evidence, hgx_h100
@@ -173,7 +173,7 @@ def test_many_documents_are_loaded_as_few_are(tmp_path: Path) -> None:
     save(tmp_path)
     (tmp_path / "run.json").write_text(dump(Evidence("@run", "", {"log:a": {"status": "ok", "out": "a"}})))
     (tmp_path / "odd.json").write_text(json.dumps({**whole_node("soft-roce"), "node": 'a "quoted" name'}))
-    few, run = archive.load([tmp_path])
+    few, run = directory.load([tmp_path])
     many, its_run = load([tmp_path])
     assert isinstance(many, Saved)
     assert [one.node for one in many] == [one.node for one in few]
@@ -197,7 +197,7 @@ def test_many_answers_wait_on_disk(tmp_path: Path) -> None:
 def test_a_node_that_is_described_twice_is_refused(tmp_path: Path) -> None:
     save(tmp_path)
     (tmp_path / "again.json").write_text((tmp_path / "n001.json").read_text())
-    with pytest.raises(archive.ArchiveError, match="both describe node n001"):
+    with pytest.raises(directory.ArchiveError, match="both describe node n001"):
         load([tmp_path])
 
 

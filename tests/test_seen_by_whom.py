@@ -19,7 +19,7 @@ import pytest
 
 from preflight.checks import registry
 from preflight.cluster.file import load
-from preflight.evidence import Evidence, from_document
+from preflight.evidence.document import Evidence, from_document
 from preflight.judge import judge
 from preflight.model import Scope
 from preflight.probes import PROBES, plan

@@ -21,10 +21,10 @@ from typing import Any
 
 import pytest
 
-from preflight import archive
+from preflight.archive import directory
 from preflight.checks import registry
 from preflight.cluster.file import load
-from preflight.evidence import Evidence
+from preflight.evidence.document import Evidence
 from preflight.fleet import Limits, Transport, gather
 from preflight.judge import judge
 from preflight.manner import Manner, plans
@@ -179,7 +179,7 @@ def run(fleet: Fleet, transport: Transport, limits: Limits, saved: Path) -> Outc
     watch, evidences, after = Stopwatch(), dict[str, Evidence](), dict[str, float]()
     for evidence in gather(resolve(hosts=fold(fleet.names)), transport, plan_for, limits):
         after[evidence.node] = watch.seconds
-        archive.save(saved, [evidence])
+        directory.save(saved, [evidence])
         evidences[evidence.node] = evidence
     report = judge([evidences[name] for name in fleet.names], asked.checks, cluster)
     return Outcome(evidences, report, after, saved)
@@ -239,7 +239,7 @@ def assert_true_names(fleet: Fleet, outcome: Outcome, limits: Limits) -> None:
 
 
 def assert_all_saved(fleet: Fleet, outcome: Outcome) -> None:
-    loaded, _ = archive.load([outcome.saved])
+    loaded, _ = directory.load([outcome.saved])
     assert [evidence.node for evidence in loaded] == sorted(fleet.names)
     assert {evidence.node: evidence for evidence in loaded} == outcome.evidences
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from preflight.evidence import Evidence
+from preflight.evidence.document import Evidence
 from preflight.facts.nccl_settings.collect import Ranks, ranks
 from tests.slurm import Slurm, missing
 

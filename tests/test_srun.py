@@ -43,7 +43,7 @@ exit 0
 _DRIVER = """\
 import json, sys, threading
 from types import SimpleNamespace
-from preflight.evidence import to_document
+from preflight.evidence.document import to_document
 from preflight.probes import plan
 from preflight.transport.slurm.srun import Srun
 job, hosts, path, node_s, run_s = sys.argv[1:6]

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from preflight import evidence
+from preflight.evidence import document as evidence
 from preflight.transport import bootstrap_protocol
 from preflight.transport.ssh.paramiko_transport import SshOptions, SshTransport
 from preflight.transport.ssh.session import Session

@@ -21,7 +21,7 @@ import jsonschema
 import paramiko
 import pytest
 
-from preflight import evidence
+from preflight.evidence import document as evidence
 from preflight.progress import Progress
 from preflight.transport.errors import OpenSshRequired
 from preflight.transport.ssh import algorithms, host_keys, requirements

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from preflight import evidence, probes
+from preflight import probes
+from preflight.evidence import document as evidence
 from preflight.transport.ssh.paramiko_transport import SshOptions, SshTransport
 from tests.sshfarm import Farm, View, Wire, network
 from tests.sshfarm.marks import needs_farm, needs_network

@@ -21,7 +21,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preflight import ahead, lean, plain, probes
+from preflight import ahead, plain, probes
+from preflight._startup import lightclass
 from preflight.checks import registry
 from preflight.checks._registry import plugins
 from preflight.commands.check import check as command
@@ -36,7 +37,7 @@ HEAVY = {
     "ssl", "tempfile", "tomllib", "xml", "zipfile",
 }  # fmt: skip
 
-#: What the command line takes, but for its usual forms, and what definitions would (see ``preflight.lean``).
+#: What the command line takes, but for its usual forms, and what definitions would (see ``_startup.lightclass``).
 SPARED = {"click", "copy", "dataclasses", "datetime", "inspect", "selectors", "statistics"}
 
 _HAS_GPU_OR_RDMA = os.path.exists("/proc/driver/nvidia") or os.path.exists("/sys/class/infiniband")
@@ -71,7 +72,7 @@ def test_asking_this_node_imports_nothing_heavy(arguments: tuple[str, ...]) -> N
     assert "preflight.transport.local.node" in found
     assert found & HEAVY == set()
     if arguments[0] == "check":
-        assert found & SPARED == set(), "use preflight.lean, or import it where it is needed"
+        assert found & SPARED == set(), "use preflight._startup.lightclass, or import it where it is needed"
     if not _HAS_GPU_OR_RDMA:
         assert found & ELSEWHERE == set()
 
@@ -139,7 +140,9 @@ def test_standard_streams_may_be_closed(tmp_path: Path) -> None:
 
 
 def test_what_this_node_needs_defines_its_dataclasses_cheaply() -> None:
-    names = {name for name in imported("check") if name.startswith("preflight.") and name != "preflight.lean"}
+    names = {
+        name for name in imported("check") if name.startswith("preflight.") and name != "preflight._startup.lightclass"
+    }
     sources = {name: inspect.getsource(importlib.import_module(name)) for name in names}
     assert {
         name for name, source in sources.items() if re.search(r"^from dataclasses .*\bdataclass\b", source, re.M)
@@ -336,7 +339,7 @@ def _define(dataclass: Any) -> Any:
 
 
 def test_lean_dataclasses_are_as_those_of_the_standard_library() -> None:
-    made, standard = _define(lean.dataclass), _define(dataclasses.dataclass)
+    made, standard = _define(lightclass.dataclass), _define(dataclasses.dataclass)
     assert repr(made(1, ("a",), note="n")) == repr(standard(1, ("a",), note="n"))
     assert made(1) == made(1, more={"a": 1}) != made(2)
     assert made(1) != standard(1)
@@ -354,7 +357,7 @@ def test_lean_dataclasses_are_as_those_of_the_standard_library() -> None:
 
 
 def test_a_lean_dataclass_that_is_not_frozen_can_be_changed_and_has_no_hash() -> None:
-    @lean.dataclass
+    @lightclass.dataclass
     class Count:
         number: int = 0
 
@@ -366,11 +369,11 @@ def test_a_lean_dataclass_that_is_not_frozen_can_be_changed_and_has_no_hash() ->
 
 
 def test_the_first_objects_of_a_class_are_as_the_many_that_follow() -> None:
-    made = _define(lean.dataclass)
+    made = _define(lightclass.dataclass)
     some = [made(number, names=("a",), note=str(number)) for number in range(200)]
     assert some[0] == made(0, ("a",), note="0")
     assert all(one.x == number and one.more == {} and one.note == str(number) for number, one in enumerate(some))
-    for cls in (made, _define(lean.dataclass)):
+    for cls in (made, _define(lightclass.dataclass)):
         for wrong in ((), (1, 2, 3, 4, 5)):
             with pytest.raises(TypeError, match="__init__"):
                 cls(*wrong)
@@ -383,29 +386,29 @@ def test_the_first_objects_of_a_class_are_as_the_many_that_follow() -> None:
 def test_mistakes_in_a_lean_dataclass_are_errors_at_its_definition() -> None:
     for body in ({"__annotations__": {"x": "int", "y": "int"}, "x": 1}, {"__annotations__": {"x": "ClassVar[int]"}}):
         with pytest.raises(TypeError):
-            lean.dataclass(type("Wrong", (), dict(body)))
+            lightclass.dataclass(type("Wrong", (), dict(body)))
     with pytest.raises(ValueError, match="default_factory"):
-        lean.dataclass(type("Wrong", (), {"__annotations__": {"x": "list"}, "x": []}))
+        lightclass.dataclass(type("Wrong", (), {"__annotations__": {"x": "list"}, "x": []}))
 
 
 def test_a_lean_dataclass_takes_the_fields_of_both_and_of_its_base() -> None:
-    @lean.dataclass(frozen=True)
+    @lightclass.dataclass(frozen=True)
     class Base:
         x: int
-        y: list[int] = lean.field(default_factory=list)
+        y: list[int] = lightclass.field(default_factory=list)
 
-    @lean.dataclass(frozen=True)
+    @lightclass.dataclass(frozen=True)
     class Derived(Base):
         z: int = dataclasses.field(default=3, metadata={"a": 1})
 
-    assert Derived(1) == Derived(1, [], 3) == lean.replace(Derived(1, [], 4), z=3)
-    assert [one.name for one in lean.fields(Derived)] == ["x", "y", "z"]
+    assert Derived(1) == Derived(1, [], 3) == lightclass.replace(Derived(1, [], 4), z=3)
+    assert [one.name for one in lightclass.fields(Derived)] == ["x", "y", "z"]
     assert dataclasses.asdict(Derived(1)) == {"x": 1, "y": [], "z": 3}
     assert Base(1) != Derived(1)
 
 
 def test_a_lean_expression_is_one_of_re() -> None:
-    lazy = lean.regex(r"(a)(b)?", re.I)
+    lazy = lightclass.regex(r"(a)(b)?", re.I)
     assert lazy.fullmatch("AB").groups() == ("A", "B")  # type: ignore[union-attr]
     assert (lazy.pattern, lazy.groups, lazy.sub("-", "xab")) == (r"(a)(b)?", 2, "x-")
 

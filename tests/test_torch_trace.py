@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from preflight.archive import logs
+from preflight.archive.directory import logs
 from preflight.facts import RunFacts
 from preflight.facts.streamed_log import OnDisk
 from preflight.parsers import torch

@@ -7,10 +7,10 @@ from functools import partial
 
 import pytest
 
+from preflight._startup.lightclass import replace
 from preflight.cluster import Cluster
-from preflight.evidence import Evidence, from_document
+from preflight.evidence.document import Evidence, from_document
 from preflight.judge import judge
-from preflight.lean import replace
 from preflight.model import Check
 from tests import machines
 from tests.machines import Machine, hgx_h100

@@ -13,7 +13,7 @@ import pytest
 
 from preflight.checks import registry
 from preflight.cluster.file import ClusterFileError, decode
-from preflight.evidence import Evidence, from_document, no_answer
+from preflight.evidence.document import Evidence, from_document, no_answer
 from preflight.judge import judge
 from preflight.reports.text_report import render
 from tests.fixture import whole_node

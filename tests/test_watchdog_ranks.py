@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from preflight.checks import registry
-from preflight.evidence import Evidence
+from preflight.evidence.document import Evidence
 from preflight.facts.job import RUN
 from preflight.judge import findings
 

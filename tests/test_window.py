@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from preflight.cli import main
 from preflight.console import UsageError
-from preflight.evidence import Evidence, EvidenceError, from_document
+from preflight.evidence.document import Evidence, EvidenceError, from_document
 from preflight.facts.two_readings import twice
 from preflight.manner import DEADLINE_S, FLEET_DEADLINE_S, MARGIN_S, Manner, plans
 from preflight.probes import PROBES, Probe, plan

@@ -12,7 +12,7 @@ from typing import Any
 from preflight.checks import MODULES, in_module
 from preflight.cluster import Cluster
 from preflight.cluster.file import load
-from preflight.evidence import Evidence, from_document
+from preflight.evidence.document import Evidence, from_document
 from preflight.judge import judge
 from preflight.model import Check, Scope
 from tests import machines

@@ -11,7 +11,7 @@ from typing import Any
 
 #: Module -> bytes of its source, checksum of its declarations, and its checks as ``lazy.FIELDS`` has them.
 TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
-    "gpu.presence": (8446, 1951460808, (
+    "gpu.presence": (8455, 1951460808, (
         ("gpu.count", "All GPUs are on the PCI bus", "node", "https://docs.kernel.org/PCI/sysfs-pci.html; board sizes: part catalogue", "`lspci -d 10de:`; power-cycle the node (not only reboot); if the GPU stays away, reseat or replace it.", ("PA-01",), True, False, False, "", (), (), False, (), "count"),
         ("gpu.driver", "The driver answers for every GPU", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlReturn_t)", "Read `dmesg | grep -i -e nvrm -e xid`; reset the GPU or reboot the node.", ("PA-01",), True, False, False, "", ("kube:pod",), (), False, ("no_gpu",), "driver"),
     )),
@@ -43,13 +43,13 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("gpu.memory-headroom", "GPU memory is free for the job", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetMemoryInfo_v2); 95 % and 1 GiB are judgements; the job's need: the cluster file", "nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv; if nobody owns it, reset the GPU.", ("PA-05", "NT-INF-7"), True, False, False, "", (), (), False, ("no_gpu",), "memory_headroom"),
         ("gpu.utilisation-visible", "GPU utilisation can be read", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetUtilizationRates)", "Busy without a process: `dmesg | grep -i xid`. Under MIG read DCGM_FI_PROF_GR_ENGINE_ACTIVE instead.", ("FP-OBS-1",), True, False, False, "", (), (), False, ("no_gpu",), "utilisation_visible"),
     )),
-    "gpu.nvlink": (14314, 1847620903, (
+    "gpu.nvlink": (14323, 1847620903, (
         ("nvlink.links", "Every GPU has all its NVLinks, at their rate", "node", "part catalogue (NVIDIA whitepapers and datasheets); OCI's health checks ask for the same rates", "nvidia-smi nvlink -s; look at gpu.fabric-state first, then reset all GPUs; one that stays down is hardware.", ("GS-1", "PA-02"), True, False, False, "", (), (), False, ("no_gpu",), "links"),
         ("gpu.fabric-state", "Every GPU has joined the NVLink fabric and calls it healthy", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlGpuFabricInfoV_t, NVML_GPU_FABRIC_HEALTH_MASK_*)", "journalctl -u nvidia-fabricmanager; restart it (on GB200 look at NMX-C), then reset the GPU.", ("PA-02",), True, False, False, "", (), (), False, ("no_gpu",), "fabric_state"),
         ("nvlink.fabric-manager", "The fabric manager runs, in the driver's version", "node", "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/ (the versions must match)", "Install nvidia-fabricmanager of exactly the driver's version; systemctl enable --now nvidia-fabricmanager", ("PA-02",), True, False, False, "", (), (), False, ("no_gpu",), "fabric_manager"),
         ("nvlink.imex", "IMEX runs where NVLink spans nodes", "node", "https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide/", "systemctl enable --now nvidia-imex with the same nodes_config.cfg on all nodes; nvidia-imex-ctl -N", (), True, False, False, "", ("cmd:systemctl show *", "dir:/dev/nvidia-caps-imex-channels"), (), False, ("no_gpu",), "imex"),
     )),
-    "gpu.xid": (7561, 3071582291, (
+    "gpu.xid": (7570, 3071582291, (
         ("xid.gpu", "The kernel's log holds no XID that takes a GPU out", "node", "https://docs.nvidia.com/deploy/xid-errors/ (catalogue and actions); judgement: table in checks/gpu/xid_policy.py", "Drain the GPU's jobs, then nvidia-smi -r -i N (it ends all jobs on this GPU); reboot if that fails.", (), True, False, False, "", ("nvml:gpus",), (), False, ("no_gpu",), "gpu"),
         ("xid.nvswitch", "The kernel's log holds no fatal NVSwitch error", "node", "https://docs.nvidia.com/deploy/xid-errors/ (SXid); NVIDIA Fabric Manager user guide, appendix D", "Drain the node, `systemctl restart nvidia-fabricmanager`, `nvidia-smi -r` (all GPUs); support if it returns.", (), True, False, False, "", (), (), False, ("no_gpu",), "nvswitch"),
     )),
@@ -61,7 +61,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("gpudirect.peer-memory", "The RDMA driver may reach GPU memory", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html (GPU Direct); kernel 5.12 brought DMA-BUF for RDMA; NVIDIA open GPU kernel modules", "`modprobe nvidia-peermem` and list it in /etc/modules-load.d, or install the driver's open kernel modules.", ("NT-GDR-1",), True, False, False, "", (), (), False, ("no_gpu", "no_rdma"), "peer_memory"),
         ("gpudirect.iommu", "No IOMMU translates between GPU and NIC", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html (PCI Access Control Services); kernel-parameters.txt (iommu=)", "Boot with `iommu=pt` (or switch the IOMMU off in the firmware), then `cat /sys/kernel/iommu_groups/*/type`.", ("NT-GDR-1",), True, False, False, "", (), (), False, ("no_gpu", "no_rdma"), "iommu"),
     )),
-    "gpu.gpudirect_path": (9249, 750519708, (
+    "gpu.gpudirect_path": (9258, 750519708, (
         ("gpudirect.path", "Each GPU has a straight PCIe path to its compute NIC", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html (ACS); NCCL_NET_GDR_LEVEL, default PXB; pciutils ls-ecaps.c", "ACS: switch it off in the firmware, or on each bridge `setpci -s BRIDGE ECAP_ACS+6.w=0000` after every boot.", ("NT-GDR-1", "PA-04", "NT-FAB-2"), True, False, False, "", ("file:/sys/class/infiniband/*/hca_type",), (), False, ("no_gpu", "no_rdma"), "path"),
     )),
     "rdma.devices": (5508, 4124755082, (
@@ -80,7 +80,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("rdma.device-nodes", "Every HCA has a device node that this user may open", "node", "https://docs.kernel.org/infiniband/user_verbs.html", "Missing: `modprobe ib_uverbs`, or request the pod's RDMA resource; not usable: fix the udev rule or cgroup.", ("NT-CTR-1", "NT-PIT-3"), True, False, False, "", (), (), False, ("no_rdma",), "device_nodes"),
         ("rdma.active-mtu", "InfiniBand MTU is as large as the fabric allows", "node", "rdma-core ibv_devinfo(1); InfiniBand specification: the subnet manager sets the MTU of a partition", "Set the partition's MTU in the subnet manager (OpenSM: mtu=5 in partitions.conf), then read `ibv_devinfo`.", ("PA-14", "NT-FAB-4"), True, False, False, "", (), (), False, ("no_rdma",), "active_mtu"),
     )),
-    "rdma.pcie": (10130, 4277781792, (
+    "rdma.pcie": (10139, 4277781792, (
         ("pcie.nic-link", "The PCIe link of each compute NIC carries its port's rate", "node", "sysfs-bus-pci (current_link_width); mlx5's own kernel message 'available PCIe bandwidth'; PCIe base spec.", "`lspci -vv -s NIC | grep Lnk`; reseat the card, compare the slot's lanes and bifurcation with the manual.", ("PA-12",), True, False, False, "", (), (), False, ("no_pci_nic",), "link"),
         ("pcie.max-read-request", "The compute NICs ask for large PCIe reads", "node", "NVIDIA adapter performance tuning guides (MaxReadReq 4096); 512 is the power-on default of the PCIe spec.", "`setpci -s NIC CAP_EXP+8.w` shows it; set bits 14:12 to 5 (4096 bytes) in the firmware or at each boot.", ("NT-GDR-1",), False, False, False, "", (), (), False, ("no_pci_nic",), "max_read_request"),
         ("pcie.relaxed-ordering", "Relaxed ordering is on where the CPU needs it", "node", "NVIDIA: PCI_WR_ORDERING; AMD EPYC tuning guides; NCCL_IB_PCI_RELAXED_ORDERING (default 2, automatic)", "Set `mlxconfig PCI_WR_ORDERING=1` or the BIOS' PCIe relaxed ordering, and unset NCCL_IB_PCI_RELAXED_ORDERING.", ("NT-GDR-1",), False, False, False, "", ("file:/sys/class/infiniband/*/hca_type",), (), False, ("no_pci_nic",), "relaxed_ordering"),
@@ -94,7 +94,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("counters.flaps", "No link goes down and comes back", "node", "NVSentinel nic-health-monitor; rdma-core ibcheckerrs; https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/counters.html", "`dmesg -T | grep -i 'link down'` says when; reseat or replace the cable, then look at the peer's port: one that flaps together with its neighbours is a switch that restarted.", ("AN-6", "NT-CNT-1"), True, False, True, "", (), (), False, (), "flaps"),
         ("counters.receiver", "This host takes what it is sent", "node", "https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/counters.html; one packet in a million: as for loss", "Compare `pcie.nic-link`, `pcie.max-read-request`, `kernel.cpu-governor` and `numa.affinity`: a slow PCIe link or a CPU that is busy elsewhere is the usual cause; else the application posts too few receives.", ("PA-19", "FP-CON-1"), True, False, True, "", (), (), False, (), "receiver"),
     )),
-    "rdma.traffic": (7296, 3193310506, (
+    "rdma.traffic": (7305, 3193310506, (
         ("counters.visible", "Throughput, errors, ECN and pauses of the ports can be seen", "node", "https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/counters.html", "In a virtual machine or pod ask the host, which has the physical function; else update the driver, and read `ethtool -S IF` and /sys/class/infiniband/DEVICE/ports/1/hw_counters by hand.", ("FP-OBS-3", "FP-OBS-4", "FP-OBS-5", "FP-OBS-6", "NT-CNT-1", "FP-LOSS-3"), False, False, True, "", ("file:/sys/class/infiniband/*/hca_type",), (), False, (), "visible"),
     )),
     "rdma.congestion": (8377, 4249428597, (
@@ -104,10 +104,10 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("counters.balance", "All rails carry alike", "node", "a judgement: half of what the middle port carries; NCCL spreads a collective evenly over its rails", "Compare NCCL_IB_HCA, the rails in the NCCL log (`preflight check --log job.log`) and `rdma.port-state`; one hot rail of equal ports: raise NCCL_IB_QPS_PER_CONNECTION, or route adaptively.", ("FP-CON-5", "AN-7", "NT-LENS-7"), False, False, True, "", (), (), False, (), "balance"),
         ("counters.traffic-class", "RDMA runs on the priority that is lossless", "node", "the cluster file (qos.pfc_priority); https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/counters.html", "Set the traffic class of the job (NCCL_IB_TC, UCX_IB_TRAFFIC_CLASS) to the DSCP that maps to the lossless priority, and `mlnx_qos -i IF --trust dscp`; roce.chain shows the map.", (), True, False, True, "", (), (), False, (), "traffic_class"),
     )),
-    "host.cpu_usage": (4594, 61110006, (
+    "host.cpu_usage": (4603, 61110006, (
         ("counters.cpu", "The CPUs keep up during the window", "node", "proc(5), /proc/stat; the shares are judgements", "`mpstat -P ALL 1` and `top -H` show who; interrupts on one CPU: spread them (`set_irq_affinity.sh IF`); TCP or staging where RDMA should run: see nccl.transport; stolen time: ask the provider.", ("NT-CPU-1",), True, False, True, "", (), (), False, (), "cpu"),
     )),
-    "rdma.optics": (12643, 3340332540, (
+    "rdma.optics": (12652, 3340332540, (
         ("optics.module", "Modules and cables raise no alarm", "node", "SFF-8636 and CMIS (alarms and thresholds of the module itself); ethtool(8); https://docs.nvidia.com/networking/display/mftv4310/mlxlink+Utility", "Clean the connectors and reseat the module; hot: look at the fans and at its neighbours in the cage; little light: clean or replace the fibre. `ethtool -m IF` shows value and threshold.", ("AN-6",), False, False, False, "", ("cmd:mlxlink *",), (), False, ("no_rdma",), "module"),
         ("optics.fec", "Fast links correct errors, all in the same way", "node", "IEEE 802.3cd, 802.3bs, 802.3ck (RS-FEC of PAM4 lanes); ethtool(8)", "`ethtool --set-fec IF encoding auto`, and the same on the switch port; a cable that needs another FEC than its neighbours is of another kind.", ("AN-6",), False, False, False, "", ("cmd:mlxlink *",), (), False, ("no_rdma",), "fec"),
         ("optics.ber", "Links have a low bit error ratio", "node", "https://docs.nvidia.com/networking/display/mftv4310/mlxlink+Utility; raw: Oracle's oci-hpc healthcheck; effective and symbol: NVIDIA's rule of thumb, ibdiagnet", "Clean and reseat the cable; `mlxlink -d DEVICE -m -c` names the lane; clear with `--pc`, look again after an hour, and replace what still errs.", ("AN-6",), False, False, False, "", (), (), False, ("no_rdma",), "bit_error_ratio"),
@@ -116,19 +116,19 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("rails.subnets", "Each RoCE rail answers for its own address only", "node", "https://docs.kernel.org/networking/ip-sysctl.html (arp_ignore, arp_announce, rp_filter)", "Give each rail its own subnet, or `sysctl` arp_ignore=1, arp_announce=2, rp_filter=2 and routes per rail.", ("AN-3", "NT-CTR-4"), True, False, False, "", (), (), False, ("no_rdma",), "subnets"),
         ("rails.isolated", "The compute fabric carries no other traffic", "node", "proc(5), /proc/net/route; operators' rule: backend and frontend networks are apart", "`ip route`: move the default route to the management interface; give the rails subnets of their own.", ("AN-2",), True, False, False, "", (), (), False, ("no_rdma",), "isolated"),
     )),
-    "host.storage": (5783, 3014961307, (
+    "host.storage": (5792, 3014961307, (
         ("storage.network", "No storage is mounted over the compute fabric", "node", "proc_pid_mountinfo(5), nfs(5), sysfs-class-nvme; operators' rule: backend and storage networks are apart", "`ip route get SERVER`; mount from an address of the storage or frontend network, or route the servers' network over it.", ("AN-2",), False, False, False, "", ("file:/sys/class/nvme/*/transport", "file:/sys/class/nvme/*/address"), (), False, ("no_rdma",), "network"),
     )),
-    "rdma.switch_peer": (12279, 3094901679, (
+    "rdma.switch_peer": (12303, 3094901679, (
         ("switch.pfc", "PFC is on for the same priorities at both ends of each cable", "node", "IEEE 802.1Qaz-2011 (DCBX), 802.1AB (LLDP)", "Set the switch port and the interface alike: `mlnx_qos -i IF --pfc …`, and the switch's PFC profile.", ("AN-4", "FP-LOSS-2", "PA-14"), True, False, False, "", (), (), False, ("no_rdma",), "pfc"),
         ("switch.mtu", "The switch takes frames as large as the interface sends", "node", "IEEE 802.3 (maximum frame size TLV): MTU + 14 bytes header + 4 checksum + 4 for each VLAN tag", "Set the switch port to MTU 9216, as is usual on a training fabric, or `ip link set IF mtu N` to what it has.", ("NT-FAB-4", "PA-14"), True, False, False, "", (), (), False, ("no_rdma",), "mtu"),
         ("fleet.rail-leaf", "Rail i of all nodes is on the same leaf", "fleet", "rail-optimised wiring (NVIDIA DGX SuperPOD reference architecture); IEEE 802.1AB", "`lldpcli show neighbors` on this node and a peer names switch and port; the cabling plan decides which is right: swapped cables come in pairs.", ("PA-16",), True, False, False, "", (), (), False, (), "rail_leaf"),
     )),
-    "nccl.environment": (11399, 2183764493, (
+    "nccl.environment": (11423, 2183764493, (
         ("nccl.left-over-disables", "No NCCL transport is left switched off", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html; values as in NCCL 2.30 src/misc/param.cc", "Remove it where it is set (environment, /etc/nccl.conf, ~/.nccl.conf); if it hides a fault, find that fault.", ("NT-ENV-4", "NT-ENV-5", "NT-ENV-6", "NT-LENS-4", "NT-LENS-5"), True, False, False, "", ("nvml:gpus",), (), False, (), "left_over_disables"),
         ("nccl.socket-ifname", "NCCL_SOCKET_IFNAME names an interface that is here and up", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-socket-ifname", "Name an interface that every node has (`ip -br addr`), or unset it; a per-node value goes to /etc/nccl.conf.", ("NT-ENV-2", "PA-15"), True, False, False, "", (), (), False, (), "socket_ifname"),
     )),
-    "nccl.ib_hca": (13578, 3835149116, (
+    "nccl.ib_hca": (13587, 3835149116, (
         ("nccl.ib-hca", "NCCL_IB_HCA selects the active ports of the compute fabric", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ib-hca; grammar as in NCCL 2.30 src/misc/socket.cc", "List the compute ports by whole name: NCCL_IB_HCA==mlx5_0,mlx5_3 (the second `=` makes names exact).", ("NT-ENV-3", "PA-15", "NT-ROL-1"), True, False, False, "", (), (), False, (), "ib_hca"),
     )),
     "nccl.settings": (11384, 3177260852, (
@@ -142,11 +142,11 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("nccl.debug-output", "NCCL's log is not left verbose", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-debug; INFO is judged from 1000 ranks on, a judgement", "`NCCL_DEBUG=WARN` for production; with a file: NCCL_DEBUG_FILE=/path/nccl.%h.%p", ("NT-ENV-1",), False, False, False, "", (), (), False, (), "debug_output"),
         ("nccl.pinned-choices", "Algorithm, protocol and channels are left to NCCL", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html (variables for debugging); NCCL 2.30 src/graph/tuning.cc", "`unset` it; if a benchmark says otherwise, keep it in the script of that one job, with the benchmark.", ("NT-ENV-9",), True, False, False, "", (), (), False, (), "pinned"),
     )),
-    "nccl.fabric_fit": (7274, 1430058907, (
+    "nccl.fabric_fit": (7283, 1430058907, (
         ("nccl.gid-index", "NCCL_IB_GID_INDEX means a routable RoCE v2 address on every port", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ib-gid-index; found by NCCL itself from 2.21 on (NCCL 2.21 release notes)", "Unset it with NCCL 2.21 or newer; before, take the row of `show_gids` that is v2 with the port's IPv4.", (), True, False, False, "", (), (), False, (), "gid_index"),
         ("nccl.fabric-fit", "NCCL's fabric settings fit this fabric", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html (NCCL_IB_TC, NCCL_CROSS_NIC, NCCL_IB_QPS_PER_CONNECTION); RFC 2474: DSCP = traffic class >> 2", "Unset it, or take this fabric's value: `NCCL_IB_TC=106` is DSCP 26, which the default map puts on priority 3.", (), False, False, False, "", (), (), False, (), "fit"),
     )),
-    "nccl.load_balancing": (9594, 1493759570, (
+    "nccl.load_balancing": (9609, 1493759570, (
         ("nccl.load-balancing", "NCCL's connections can be spread over the paths of the fabric", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html (NCCL_IB_QPS_PER_CONNECTION: routing entropy; NCCL_IB_ADAPTIVE_ROUTING, NCCL_IB_SL)", "Switches that hash: `NCCL_IB_QPS_PER_CONNECTION=4` in /etc/nccl.conf. Switches that route adaptively: `NCCL_IB_ADAPTIVE_ROUTING=1`, on InfiniBand with NCCL_IB_SL at the level that the subnet manager does it for.", ("FP-CON-5", "AN-7"), False, False, False, "", (), (), False, ("no_rdma",), "load_balancing"),
         ("nccl.run-balancing", "The run let its connections be spread over the paths of the fabric", "run", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html; the list of devices and the `set by environment to` lines of NCCL 2.4 … 2.30", "Switches that hash: `NCCL_IB_QPS_PER_CONNECTION=4` where the job sets its variables; see nccl.load-balancing.", (), False, False, False, "", (), (), False, (), "run_balancing"),
     )),
@@ -154,26 +154,26 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("nccl.mnnvl", "NCCL_MNNVL_ENABLE requires NVLink between nodes only where there is some", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-mnnvl-enable (1: initialisation fails without it; 2, the default: automatic)", "Unset NCCL_MNNVL_ENABLE: NCCL finds the fabric; on an NVL72 start IMEX first (`nvidia-imex-ctl -N`).", ("NT-ENV-11",), True, False, False, "", ("nvml:gpus", "cmd:systemctl show *"), (), False, ("no_gpu",), "mnnvl"),
         ("nccl.sharp", "SHARP is neither switched off by a left-over nor asked for in vain", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-collnet-enable; NVIDIA SHARP user manual: InfiniBand, with the rdma-sharp plug-in", "Unset it after the A/B test; to use SHARP: InfiniBand, the plug-in, sharp_am, and NCCL_COLLNET_ENABLE=1.", ("NT-ENV-13",), False, False, False, "", (), (), False, (), "sharp"),
     )),
-    "nccl.sharp_plugin": (4526, 40656057, (
+    "nccl.sharp_plugin": (4535, 40656057, (
         ("nccl.sharp-plugin", "NCCL's SHARP plug-in is installed whole, where the loader finds it", "node", "https://github.com/Mellanox/nccl-rdma-sharp-plugins; HPC-X manual, NCCL-RDMA-SHARP plugins; ld.so(8)", "Load HPC-X in the job (`source hpcx-init.sh; hpcx_load`), or put the folders of libnccl-net.so and libsharp_coll.so into LD_LIBRARY_PATH.", ("NT-SHP-3",), False, False, False, "", (), (), False, ("no_gpu", "no_rdma"), "sharp_plugin"),
     )),
     "nccl.software": (10786, 1396496428, (
         ("nccl.named-files", "The files that NCCL's variables name are there, and true", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html (NCCL_TOPO_FILE, NCCL_TOPO_DUMP_FILE, NCCL_CONF_FILE, NCCL_NET_PLUGIN)", "`ls -l` the path where the job runs; correct it, or mount the provider's topology file there.", ("NT-ENV-10",), True, False, False, "", (), (), False, (), "named_files"),
         ("nccl.pytorch-variables", "PyTorch's NCCL error handling is on, under the name that PyTorch reads", "node", "https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html; renamed in PyTorch 2.2", "From PyTorch 2.2 on unset NCCL_ASYNC_ERROR_HANDLING and leave TORCH_NCCL_ASYNC_ERROR_HANDLING at its default.", ("NT-ENV-7",), False, False, False, "", (), (), False, (), "pytorch_variables"),
     )),
-    "host.numa": (10181, 2799810766, (
+    "host.numa": (10190, 2799810766, (
         ("numa.affinity", "Allowed CPUs reach every GPU's NUMA node", "node", "https://docs.kernel.org/ABI/testing/sysfs-bus-pci (local_cpulist); NCCL user guide, CPU affinity", "Widen the job's CPU mask (`--cpus-per-task`, `--cpu-bind=none`, cpuset) or bind each rank near its GPU.", ("PA-04", "NT-LENS-6"), True, False, False, "", (), (), False, ("no_gpu",), "affinity"),
         ("numa.memory", "Memory may come from every GPU's NUMA node", "node", "cpuset(7), Mems_allowed; numa(7)", "Widen cpuset.mems (`--mem-bind`, the kubelet's memory manager) to the GPUs' NUMA nodes.", ("NT-LENS-6",), True, False, False, "", (), (), False, ("no_gpu",), "memory"),
         ("numa.nccl-affinity", "NCCL_IGNORE_CPU_AFFINITY fits the CPU mask", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ignore-cpu-affinity", "`unset NCCL_IGNORE_CPU_AFFINITY` where the launcher binds well; correct its mask (`--cpu-bind`) where not.", ("NT-ENV-12",), True, False, False, "", ("nvml:gpus", "cmd:nvidia-smi --query-gpu=*"), (), False, ("no_gpu",), "nccl_affinity"),
     )),
-    "host.limits": (9896, 3257261742, (
+    "host.limits": (9905, 3257261742, (
         ("host.memlock", "RDMA may pin memory without limit", "node", "setrlimit(2); ibv_reg_mr(3); floor 1 GiB: below it registration of NCCL's buffers fails", "LimitMEMLOCK=infinity for slurmd, containerd, sshd; `* - memlock unlimited` in limits.d; IPC_LOCK in the pod.", ("NT-PIT-6",), True, False, False, "", (), (), False, (), "memlock"),
         ("host.shm", "/dev/shm has room for NCCL", "node", "runc default 64 MiB; 8 GiB: AMD Primus preflight; 1 GiB with several GPUs: a judgement", "Kubernetes: mount an emptyDir with medium Memory at /dev/shm; Docker: --shm-size; host: remount tmpfs larger.", (), True, False, False, "", (), (), False, (), "shm"),
         ("host.local-ports", "The ephemeral port range is wide enough", "node", "https://docs.kernel.org/networking/ip-sysctl.html (default 32768 60999); floor 10,000: judgement", "`sysctl -w net.ipv4.ip_local_port_range='32768 60999'`, and open it in the firewall between nodes.", ("NT-PIT-5",), True, False, False, "", (), (), False, (), "local_ports"),
         ("host.open-files", "A process may open enough files", "node", "getrlimit(2), RLIMIT_NOFILE; 65,536 is the operators' floor, 1,048,576 customary for large jobs", "LimitNOFILE=1048576 for slurmd, containerd, sshd; `* - nofile 1048576` in limits.d.", (), True, False, False, "", (), (), False, (), "files"),
         ("host.time-sync", "The clock is synchronised", "node", "chronyc(1), timedatectl(1); 50 ms is a judgement: logs of ranks are merged by time", "Enable chronyd (or ptp4l with phc2sys) and let it reach its server; `chronyc makestep` on a drained node.", (), False, False, False, "", (), (), False, (), "time_sync"),
     )),
-    "host.kernel": (10561, 2353075000, (
+    "host.kernel": (10585, 2353075000, (
         ("kernel.modules", "The modules that this hardware needs are loaded", "node", "https://docs.kernel.org/infiniband/user_verbs.html; NVIDIA driver README, chapter on kernel modules", "`modprobe NAME`, then list it in /etc/modules-load.d so that it is there after a reboot.", ("PA-13", "NT-PIT-3"), True, False, False, "", (), (), False, (), "modules"),
         ("kernel.boot-options", "No boot option holds the hardware back", "node", "https://docs.kernel.org/admin-guide/kernel-parameters.html", "Remove the option from /etc/default/grub, `update-grub`, and reboot when the node is drained.", (), True, False, False, "", (), (), False, (), "boot_options"),
         ("kernel.cpu-governor", "The CPUs run with the performance governor", "node", "https://docs.kernel.org/admin-guide/pm/cpufreq.html; vendors' tuning guides for GPU hosts", "`cpupower frequency-set -g performance`, or the tuned profile throughput-performance.", (), True, False, False, "", (), (), False, (), "cpu_governor"),
@@ -183,24 +183,24 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("versions.driver-files", "The driver's libraries are whole and of the kernel module's version", "node", "NVIDIA driver README: the user-space libraries and the kernel module are of one version", "Install one driver version whole and reboot; in an image remove its own `libcuda.so*` and `libnvidia-*.so*`.", ("PA-03",), True, False, False, "", (), (), False, ("no_gpu",), "driver_files"),
         ("versions.nccl", "There is one NCCL, or the one that PyTorch brought", "node", "PyTorch's wheels load the NCCL of their own nvidia-nccl package by RPATH; ld.so(8), LD_LIBRARY_PATH", "Remove the system's `libnccl.so*` from images with PyTorch wheels, or install the same version.", ("NT-PIT-4",), True, False, False, "", ("file:*.dist-info/INSTALLER",), (), False, ("no_gpu",), "nccl"),
     )),
-    "fleet.node_expected": (4151, 766086228, (
+    "fleet.node_expected": (4160, 766086228, (
         ("node.expected", "Versions, firmware and settings are those that the cluster file declares", "node", "the cluster file: [class.NAME.versions], firmware, gpu_settings, host, nvlink, rails, nccl, ports and qos", "Set on the node what is declared, or correct the key in the cluster file (`preflight lint --explain KEY`).", ("PA-03",), True, False, False, "", ("nvml:gpus", "file:/sys/class/dmi/id/*"), (), False, ("nothing_declared",), "expected"),
     )),
-    "host.compatibility": (6286, 937989274, (
+    "host.compatibility": (6295, 937989274, (
         ("versions.compatibility", "The driver runs the CUDA that PyTorch and NCCL were built for", "node", "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html; forward compatibility: the cuda-compat package", "Install a driver of the CUDA that PyTorch was built for (`torch.version.cuda`), or a PyTorch of the driver's major version; keep one nvidia-nccl package beside it.", ("PA-03",), True, False, False, "", ("file:*.dist-info/INSTALLER", "file:*/torch/version.py", "dir:/usr/local/cuda/compat", "nvml:gpus", "cmd:nvidia-smi --query-gpu=*"), (), False, ("no_gpu",), "compatibility"),
     )),
-    "host.checkpoint": (4778, 240998537, (
+    "host.checkpoint": (4787, 240998537, (
         ("checkpoint.age", "The newest checkpoint is as young as the site promises", "node", "the cluster file: checkpoint.path and checkpoint.interval_min", "Read the job's log and `df` of the file system: full or slow storage, a hanging rank, an interval in steps.", ("FP-LOSS-4", "PA-26"), False, False, False, "", (), (), False, (), "age"),
     )),
-    "kubernetes.container": (10629, 3992748598, (
+    "kubernetes.container": (10638, 3992748598, (
         ("container.gpu-devices", "The container has the GPUs' device nodes", "node", "NVIDIA container toolkit: NVIDIA_VISIBLE_DEVICES; NVIDIA driver README (nvidia-uvm)", "Request `nvidia.com/gpu` and the runtime class `nvidia`; Docker: `--gpus all`; bubblewrap: `--dev-bind`.", (), True, False, False, "", (), (), False, (), "gpu_devices"),
         ("container.networks", "The pod is attached to the compute fabric's networks", "node", "Kubernetes Network Custom Resource Definition De-facto Standard, network-status; Multus", "Name the networks in the pod's annotation k8s.v1.cni.cncf.io/networks, and read `kubectl describe pod`.", ("NT-CTR-3",), True, False, False, "", (), (), False, (), "pod_networks"),
         ("container.rdma-address", "Every RDMA device has a GUID, and one of them an interface in this namespace", "node", "ib-kubernetes: guid of a virtual function; docs.kernel.org/infiniband (net namespaces, GIDs)", "InfiniBand: let ib-kubernetes or `ip link set PF vf N node_guid` set it; RoCE: give the pod the function.", ("NT-CTR-4",), True, False, False, "", (), (), False, (), "rdma_address"),
     )),
-    "site.waivers": (2020, 1357498158, (
+    "site.waivers": (2029, 1357498158, (
         ("site.waivers", "No waiver of the cluster file has expired", "node", "the cluster file: [[waiver]]", "Mend what it waives and delete it from the file, or have its owner set a new day; then `preflight lint FILE`.", (), True, False, False, "", (), (), False, (), "expired"),
     )),
-    "fleet.trends": (9122, 2437526403, (
+    "fleet.trends": (9146, 2437526403, (
         ("trend.links", "Links do not err more from day to day", "node", "operators' limits for one run (NVSentinel, gpud, OCI), spread over a day; Theil-Sen slope", "Clean, reseat or replace the cable or transceiver at the next drain, before the link is slow or down.", ("AN-9",), False, False, False, "", (), (), True, (), "links"),
         ("trend.gpu-memory", "GPU memory does not err more from day to day", "node", "NVIDIA GPU Memory Error Management (512 rows); AzNHC's limits of a life, spread over a hundred days", "Plan the exchange: run `nvidia-smi -q -d ROW_REMAPPER,ECC`, and watch the GPU until then.", ("AN-9",), False, False, False, "", (), (), True, (), "gpu_memory"),
         ("trend.temperature", "GPUs keep their thermal headroom", "node", "nvmlDeviceGetMarginTemperature: degrees to the slowdown; the 30 days ahead are a judgement", "Read `nvidia-smi -q -d TEMPERATURE`; look at fans, filters and coolant, and at the inlet air of the rack.", ("AN-9", "AN-11"), False, False, False, "", (), (), True, (), "temperature"),
@@ -209,47 +209,47 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "job.benchmark_metadata": (3761, 653093713, (
         ("nccl-tests.record", "A result is kept with the hardware and software that it was measured on", "run", "the record that the tuning guide asks for: GPU model, driver, CUDA, NCCL, PyTorch, variables, topology", "Hand the evidence of its nodes over as well: `preflight check --hosts NODES --log FILE --json report.json`.", ("NT-REC-1",), False, False, False, "", (), (), False, (), "kept"),
     )),
-    "kubernetes.device_plugin": (8926, 198289149, (
+    "kubernetes.device_plugin": (8935, 198289149, (
         ("container.device-plugin", "The pod was allocated an RDMA resource by a device plug-in", "node", "Kubernetes: Device Plugins; k8s-rdma-shared-dev-plugin; sriov-network-device-plugin (PCIDEVICE_*)", "Request it in this container's resources.limits, such as rdma/hca_shared_devices_a: 1 or nvidia.com/mlnxnics: 8; `kubectl describe node` lists what the node's plug-in offers.", ("NT-CTR-2",), True, False, False, "", (), (), False, (), "device_plugin"),
     )),
-    "fleet.core": (4975, 1429851422, (
+    "fleet.core": (4984, 1429851422, (
         ("fleet.driver-equal", "All nodes run the same NVIDIA driver", "fleet", "NVIDIA data-centre driver documentation; majority of at least 3 nodes and 60 %", "Decide which version is right (`nvidia-smi --query-gpu=driver_version --format=csv`), install it where it is missing, reboot.", ("PA-03",), True, False, False, "", (), (), False, (), "driver_equal"),
         ("fleet.mtu-equal", "The compute ports of all nodes have the same MTU", "fleet", "InfiniBand path MTU is the smaller of both ends; majority of at least 3 nodes and 60 %", "Decide which MTU is right, write it into the cluster file (`ports.mtu`, `ports.netdev_mtu`), and set it where it is missing (`ip link set IF mtu …`, or the subnet manager's partition).", ("NT-FAB-4", "PA-14"), True, False, False, "", (), (), False, (), "mtu_equal"),
     )),
-    "fleet.software": (8078, 816661669, (
+    "fleet.software": (8087, 816661669, (
         ("fleet.software", "The software of a job is the same on all nodes", "fleet", "PyTorch and NCCL: all ranks of a job must run one version; majority of at least 3 nodes and 60 %", "Decide which version is right (`pip list`, `ofed_info -s`, `lsmod`), and install it on all nodes, best by one image.", ("PA-03",), True, False, False, "", ("file:*.dist-info/INSTALLER",), (), False, (), "software"),
         ("fleet.firmware", "NICs and GPUs run the same firmware on all nodes", "fleet", "NVIDIA DGX firmware update guides: one bundle for all nodes; majority of at least 3 nodes and 60 %", "`mlxfwmanager` (NICs), the vendor's bundle (GPUs); a reset or a power cycle makes it run.", (), True, False, False, "", (), (), False, (), "firmware"),
     )),
-    "fleet.host": (7627, 2465456990, (
+    "fleet.host": (7636, 2465456990, (
         ("fleet.host", "BIOS, processor, kernel and limits are the same on all nodes", "fleet", "https://docs.kernel.org/admin-guide/ (kernel-parameters, sysctl); server vendors' tuning guides: one profile for all; majority of at least 3 nodes and 60 %", "Compare BIOS profile (`dmidecode -t bios`), image and `tuned-adm active` of a node of each side; decide which is right, apply it to all.", (), True, False, False, "", (), (), False, (), "host_settings"),
     )),
-    "fleet.gpu": (12546, 2637495861, (
+    "fleet.gpu": (12570, 2637495861, (
         ("fleet.gpu-settings", "The GPUs of all nodes are the same parts, set up alike", "fleet", "https://docs.nvidia.com/deploy/nvml-api/ ; majority of at least 3 nodes and 60 %", "`nvidia-smi -q` on a node of each side; decide which is right, and set it: -pl (power), -ac or -rac (clocks), -e (ECC), -mig, -pm.", ("PA-01",), True, False, False, "", (), (), False, (), "gpu_settings"),
         ("fleet.nvlink-domain", "The nodes of an NVLink domain agree on who belongs to it", "fleet", "NVIDIA IMEX service guide (nodes_config.cfg is the same on all nodes of a domain); nvmlGpuFabricInfo_t", "Write the same /etc/nvidia-imex/nodes_config.cfg on all nodes of the domain, `systemctl restart nvidia-imex`; a wrong cluster UUID: the fabric manager of the NVLink switches.", ("GS-1",), True, False, False, "", ("file:/etc/nvidia-imex/nodes_config.cfg", "nvml:gpus"), (), False, (), "nvlink_domain"),
     )),
-    "fleet.nic": (5443, 3671195230, (
+    "fleet.nic": (5452, 3671195230, (
         ("fleet.nic-settings", "The RDMA devices of all nodes have the same names, places and settings", "fleet", "NCCL user guide, NCCL_IB_HCA (one list of names for all ranks); majority of at least 3 nodes and 60 %", "Names: the same udev rules (60-rdma-persistent-naming) and slots; else `setpci`, modules, kernel.", (), True, False, False, "", (), (), False, (), "nic_settings"),
     )),
-    "fleet.unique_ids": (9739, 2192631329, (
+    "fleet.unique_ids": (9748, 2192631329, (
         ("fleet.identity", "No two nodes have the same GUID, address, LID, UUID or host name", "fleet", "InfiniBand architecture specification (GUID, LID), RFC 5227 (IPv4), IEEE 802 (MAC), machine-id(5)", "`ibstat`, `ip -br addr` and `hostname` on both show who has it by right; correct the other.", ("NT-FAB-4",), True, False, False, "", (), (), False, (), "identity"),
     )),
-    "fleet.rails": (10664, 2057583596, (
+    "fleet.rails": (10673, 2057583596, (
         ("fleet.rails", "Rail i of all nodes lies in the same network and runs at the same rate", "fleet", "NVIDIA DGX SuperPOD reference architecture (rail-optimised); NCCL connects rail i to rail i; majority of at least 3 nodes and 60 %", "Compare the rail's address, partition (`cat …/pkeys/0`), VLAN, rate and cable on both sides; decide which is right (a rate: `ports.rate_gbps` of the cluster file), and correct the other.", ("NT-FAB-3", "NT-FAB-4", "PA-16"), True, False, False, "", (), (), False, (), "rails_match"),
     )),
-    "fleet.outliers": (14471, 2208967526, (
+    "fleet.outliers": (14495, 2208967526, (
         ("fleet.outliers", "No node is hotter, slower or more out of time than the others", "fleet", "modified z-score (Iglewicz and Hoaglin 1993): 3.5 spreads (median absolute deviation) from the median", "Compare the node with its neighbours: fans, coolant, inlet temperature (`ipmitool sdr`), power cap, `chronyc sources`.", ("AN-11",), False, False, False, "", (), (), False, (), "numbers_alike"),
         ("fleet.rates", "No node carries less, or meets more congestion, than the others", "fleet", "modified z-score (Iglewicz and Hoaglin 1993): 3.5 spreads (median absolute deviation) from the median", "`preflight check --window 60` on the node beside another one: counters.congestion and counters.balance name the port; then its cable, its leaf and the job's placement.", ("PA-19",), False, False, True, "", (), (), False, (), "rates_alike"),
     )),
-    "roce.fleet": (11248, 770124182, (
+    "roce.fleet": (11257, 770124182, (
         ("fleet.roce-ports", "Trust, PFC, ECN, DSCP map and pause of the RoCE ports are the same on all nodes", "fleet", "NVIDIA RoCE configuration guide: one class of service end to end; majority of at least 3 nodes and 60 %", "Decide which settings are right, write them into the cluster file (`[class.NAME.qos]`), and set them on all nodes: `mlnx_qos -i IF` or `dcb`, /sys/class/net/IF/ecn, `ethtool -A`.", ("PA-14",), True, False, False, "", (), (), False, (), "roce_ports"),
         ("fleet.gid-index", "The routable RoCE v2 address has the same GID index on all nodes", "fleet", "NCCL user guide, NCCL_IB_GID_INDEX; majority of at least 3 nodes and 60 %", "Unset NCCL_IB_GID_INDEX with NCCL 2.21 or newer; else bring the addresses up in the same order on all nodes, the one that the variable names (`show_gids`).", ("NT-FAB-4",), True, False, False, "", (), (), False, (), "gid_index"),
         ("fleet.roce-equal", "RoCE's marking and congestion control are the same on all nodes", "fleet", "NVIDIA MLNX_OFED documentation, RoCE congestion control; majority of at least 3 nodes and 60 %", "Decide which settings are right, write them into the cluster file (`qos.traffic_class`, `qos.cnp_dscp`, `qos.dcbx`), and set them on all nodes: NCCL_IB_TC or tc/1/traffic_class, /sys/class/net/IF/ecn, `mlnx_qos -d`.", ("PA-14", "FP-LOSS-2"), True, False, False, "", ("file:/sys/kernel/debug/mlx5/*/cc_params/*",), (), False, (), "roce_equal"),
     )),
-    "job.rank_agreement": (9492, 2251541369, (
+    "job.rank_agreement": (9516, 2251541369, (
         ("fleet.nccl-equal", "All nodes have the same NCCL", "fleet", "NCCL: all ranks of a communicator must run one version; majority of at least 3 nodes and 60 %", "Decide which version is right (`ldconfig -p | grep nccl`) and install it on all nodes; in containers pull one image by digest.", ("PA-03", "NT-PIT-4"), True, False, False, "", (), (), False, (), "version_equal"),
         ("fleet.ranks-agree", "NCCL's settings are the same on every rank", "fleet", "NCCL user guide, Environment Variables: some must be equal on all ranks; majority of 3 nodes and 60 %", "Set it in one place for all ranks: the job script, or the same /etc/nccl.conf on every node.", ("NT-ENV-14",), True, False, False, "", (), (), False, (), "ranks_agree"),
     )),
-    "job.log_settings": (4435, 1214301844, (
+    "job.log_settings": (4450, 1214301844, (
         ("nccl.run-settings", "The NCCL settings of the run are sound, and the same on every rank", "run", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html; `NAME set by environment to VALUE` lines of NCCL 2.4 … 2.30", "Correct the variable where the job sets it: its script, its image, /etc/nccl.conf or ~/.nccl.conf.", (), False, False, False, "", (), (), False, (), "run_settings"),
     )),
     "fabric.sweep": (11113, 130608863, (
@@ -273,7 +273,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "job.transport": (10313, 4293759522, (
         ("nccl.transport", "Traffic between nodes takes RDMA, not TCP", "run", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html; line formats as in NCCL 2.4 … 2.30", "Set NCCL_NET=IB so that a run fails rather than falls back, then cure the first cause that the log states.", ("NT-NCCL-1", "NT-NCCL-2", "NT-LENS-3", "NT-PIT-2"), True, False, False, "", (), (), False, (), "transport"),
     )),
-    "job.gpudirect": (8016, 941944100, (
+    "job.gpudirect": (8025, 941944100, (
         ("nccl.gpudirect-rdma", "Every network channel uses GPUDirect RDMA", "run", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#gpu-direct; `/GDRDMA` on channel lines, NCCL 2.4 … 2.30", "Compare GPU-NIC locality first (`nvidia-smi topo -m`, NCCL_NET_GDR_LEVEL); the finding names what fits the network or its plug-in.", (), True, False, False, "", (), (), False, (), "gpudirect_rdma"),
     )),
     "job.failures": (5776, 3369976541, (
@@ -288,10 +288,10 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "job.nccl_tests": (5053, 3655032073, (
         ("nccl-tests.wrong-values", "nccl-tests finds no wrong value", "run", "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md; nccl-tests 2.19.6 src/common.cu", "Repeat with `-c 1` on halves of the nodes until one remains; then `preflight check` there: XIDs, ECC, NVLink.", (), True, False, False, "", (), (), False, (), "wrong_values"),
     )),
-    "job.built_for": (4592, 163058092, (
+    "job.built_for": (4601, 163058092, (
         ("nccl.built-for", "The driver runs the CUDA that the job's NCCL was built for", "run", "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html; lines `NCCL version 2.21.5+cuda12.4` and `cudaDriverVersion 12040`, NCCL 2.3 … 2.30", "`nvidia-smi` prints the CUDA of the driver: install one of NCCL's major version, or use an older image.", ("PA-03",), False, False, False, "", (), (), False, (), "built_for"),
     )),
-    "job.bus_bandwidth": (12875, 3704054833, (
+    "job.bus_bandwidth": (12890, 3704054833, (
         ("nccl-tests.busbw", "nccl-tests reaches the bus bandwidth of this hardware", "run", "nccl-tests doc/PERFORMANCE.md; shares of the line rate as in public runs (preflight/roofline/collectives.py); a floor in the cluster file comes first", "`preflight check --log FILE`: nccl.transport, nccl.gpudirect-rdma; then compare clocks, NVLink, HCAs with a good node.", ("NT-NCCL-3", "GS-3", "PA-25"), True, False, False, "", (), (), False, (), "busbw"),
     )),
     "job.bandwidth_curve": (11771, 1191858894, (

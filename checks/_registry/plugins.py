@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
+from preflight._startup.lightclass import replace
 from preflight.checks.fleet.electorate import ONE_VALUE, Electorate, Trait, kinds, poll
 from preflight.cluster import Site
-from preflight.evidence import EvidenceError
+from preflight.evidence.document import EvidenceError
 from preflight.facts import NodeFacts
 from preflight.facts.majority import Vote, vote
-from preflight.lean import replace
 from preflight.model import Finding, Status, failed, passed, skipped, unknown, warned
 
 #: Characters of a value that a sentence shows.

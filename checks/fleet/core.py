@@ -12,7 +12,7 @@ from preflight.checks.rdma import ports as rdma_port
 from preflight.checks.rdma import verbs
 from preflight.checks.roce.chain import policy
 from preflight.cluster import Site
-from preflight.evidence import EvidenceError
+from preflight.evidence.document import EvidenceError
 from preflight.facts import NodeFacts
 from preflight.facts.roce_chain.chain import State
 from preflight.model import Finding, check

@@ -12,12 +12,12 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from preflight._startup.lightclass import dataclass
 from preflight.checks.fleet import yardstick
 from preflight.cluster import Site
-from preflight.evidence import EvidenceError
+from preflight.evidence.document import EvidenceError
 from preflight.facts import NodeFacts
 from preflight.facts.majority import Vote, near, vote
-from preflight.lean import dataclass
 from preflight.model import Check, Status
 
 #: What a value is read by; None: there is none on this node.

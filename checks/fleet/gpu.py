@@ -6,15 +6,15 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from preflight._startup.lightclass import replace
 from preflight.checks.fleet import yardstick
 from preflight.checks.fleet.comparison import compare, differences
 from preflight.checks.fleet.electorate import Electorate, Trait, failing, poll
 from preflight.checks.fleet.values import of_gpus
 from preflight.checks.gpu import memory, nvlink, part, presence, processes, state
 from preflight.cluster import Site
-from preflight.evidence import EvidenceError
+from preflight.evidence.document import EvidenceError
 from preflight.facts import NodeFacts, system_settings
-from preflight.lean import replace
 from preflight.model import Finding, check, passed, skipped, unknown
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from preflight.checks.fleet.values import compute, on_the_host, several, text, w
 from preflight.checks.host import kernel, limits
 from preflight.checks.rdma import ip_rails
 from preflight.cluster import Site
-from preflight.evidence import EvidenceError
+from preflight.evidence.document import EvidenceError
 from preflight.facts import NodeFacts, system_settings
 from preflight.facts.network_switch import OS_RELEASE
 from preflight.model import Finding, check

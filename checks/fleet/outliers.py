@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 
+from preflight._startup.lightclass import dataclass, replace
 from preflight.checks.fleet.electorate import failing, kinds
 from preflight.checks.gpu import state
 from preflight.checks.host import limits
@@ -13,10 +14,9 @@ from preflight.checks.rdma import error_counters
 from preflight.checks.rdma import ports as rdma_port
 from preflight.checks.rdma.per_port import judged_ports
 from preflight.cluster import Site
-from preflight.evidence import EvidenceError
+from preflight.evidence.document import EvidenceError
 from preflight.facts import NodeFacts
 from preflight.facts.majority import ENOUGH, outliers, settles, sides, systemic
-from preflight.lean import dataclass, replace
 from preflight.model import Check, Finding, Status, check, passed, skipped, unknown, warned
 
 #: Utilisation up to which a GPU is idle, and from which it is busy, percent: between the two it is not compared.

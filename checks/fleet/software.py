@@ -12,7 +12,7 @@ from preflight.checks.fleet.electorate import Trait
 from preflight.checks.fleet.values import installed, of_gpus, on_gpu_nodes, on_rdma_nodes, several, text, where_there
 from preflight.checks.gpu import part
 from preflight.cluster import Site
-from preflight.evidence import EvidenceError
+from preflight.evidence.document import EvidenceError
 from preflight.facts import NodeFacts, system_settings
 from preflight.facts.kernel import NVIDIA_VERSION
 from preflight.facts.rdma_ports import ROOT, is_virtual_function

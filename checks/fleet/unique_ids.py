@@ -9,7 +9,7 @@ from preflight.checks.fleet.electorate import failing
 from preflight.checks.fleet.values import compute
 from preflight.checks.kubernetes import container
 from preflight.cluster import Site
-from preflight.evidence import EvidenceError
+from preflight.evidence.document import EvidenceError
 from preflight.facts import NodeFacts
 from preflight.facts.majority import shared
 from preflight.facts.rdma_ports import ROOT

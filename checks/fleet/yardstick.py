@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from preflight._startup.lightclass import dataclass
 from preflight.cluster import Site
-from preflight.lean import dataclass
 
 if TYPE_CHECKING:
     from preflight.checks.fleet.electorate import Trait

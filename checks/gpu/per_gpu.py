@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from preflight._startup.lightclass import replace
 from preflight.cluster import Site
 from preflight.facts import NodeFacts
-from preflight.lean import replace
 from preflight.model import Finding, passed, skipped, unknown
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from preflight.checks.applicability import no_gpu
 from preflight.checks.gpu.xid_judgement import BAD, judged
 from preflight.checks.gpu.xid_policy import RESET, Act, Policy
 from preflight.cluster import Site
-from preflight.evidence import EvidenceError
+from preflight.evidence.document import EvidenceError
 from preflight.facts import NodeFacts
 from preflight.hardware import NVSWITCH_IDS
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
 
 
 class Act(str, enum.Enum):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from preflight import parsers
 from preflight.cluster import Site
-from preflight.evidence import EvidenceError
+from preflight.evidence.document import EvidenceError
 from preflight.facts import NodeFacts
 from preflight.model import Finding, check, failed, passed, unknown, warned
 from preflight.probes import checkpoints

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from preflight.checks.applicability import no_gpu
 from preflight.cluster import Site
-from preflight.evidence import EvidenceError
+from preflight.evidence.document import EvidenceError
 from preflight.facts import NodeFacts
 from preflight.facts.compatibility import (
     FORWARD,

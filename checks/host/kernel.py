@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+from preflight._startup.lightclass import dataclass
 from preflight.checks.applicability import PCI_BUS
 from preflight.cluster import Site
-from preflight.evidence import EvidenceError
+from preflight.evidence.document import EvidenceError
 from preflight.facts import NodeFacts
 from preflight.facts.host import integer_file
 from preflight.facts.kernel import CMDLINE, MODULES, RELEASE, Option, release
-from preflight.lean import dataclass
 from preflight.model import Finding, Status, check, failed, passed, skipped, warned
 
 PARAMETERS = "https://docs.kernel.org/admin-guide/kernel-parameters.html"

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from preflight import parsers
+from preflight._startup.lightclass import replace
 from preflight.checks.job.benchmark_scale import short
 from preflight.checks.job.nccl_tests import GIB, MIB, no_report, over, reports, size_of, so_far, text_of
 from preflight.cluster import Site
 from preflight.facts import RunFacts
 from preflight.hardware import PARTS, Gpu, Part
-from preflight.lean import replace
 from preflight.model import Finding, Status, check, compare, failed, passed, unknown, warned
 from preflight.roofline.collectives import SOURCE, Roofline, roofline
 from preflight.roofline.machine import Machine, gpu_named, machine_of, switches_reduce

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from preflight import facts
+from preflight._startup.lightclass import dataclass
 from preflight.facts import NodeFacts, RunFacts
-from preflight.lean import dataclass
 from preflight.model import Finding, unknown
 
 if TYPE_CHECKING:

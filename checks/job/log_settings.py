@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from preflight._startup.lightclass import replace
 from preflight.checks.nccl.settings_scope import finding
 from preflight.cluster import Site
 from preflight.facts import RunFacts
 from preflight.facts.rank_binding import world_size
-from preflight.lean import replace
 from preflight.model import Finding, check, passed, unknown
 
 if TYPE_CHECKING:

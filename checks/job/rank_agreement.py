@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
+from preflight._startup.lightclass import dataclass
 from preflight.checks.fleet import yardstick
 from preflight.checks.fleet.comparison import differences, equal
 from preflight.checks.fleet.electorate import Electorate, Trait, failing, kinds
@@ -13,12 +14,11 @@ from preflight.checks.nccl import settings as nccl_lint
 from preflight.checks.nccl.settings_scope import nccl_versions
 from preflight.checks.roce import fleet
 from preflight.cluster import Site
-from preflight.evidence import EvidenceError
+from preflight.evidence.document import EvidenceError
 from preflight.facts import NodeFacts
 from preflight.facts.nccl_environment import PROCESS
 from preflight.facts.nccl_settings.collect import RANKS
 from preflight.facts.versions import LIBRARIES
-from preflight.lean import dataclass
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from preflight.checks.applicability import RDMA_CLASS, no_rdma
 from preflight.cluster import Site
-from preflight.evidence import EvidenceError
+from preflight.evidence.document import EvidenceError
 from preflight.facts import NodeFacts
 from preflight.facts.container import in_pod, resources
 from preflight.facts.gpudirect import nic_functions

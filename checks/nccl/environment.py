@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from preflight import facts
+from preflight._startup.lightclass import dataclass
 from preflight.checks.applicability import PCI_BUS, RDMA_CLASS, is_efa_node
 from preflight.checks.nccl.settings_scope import as_set, environments, has_nvlink, nearest_of, unread
 from preflight.cluster import Site
-from preflight.evidence import EvidenceError
+from preflight.evidence.document import EvidenceError
 from preflight.facts import NodeFacts
 from preflight.facts.interfaces import ROOT as NET
 from preflight.facts.nccl_environment import PROCESS, REDACTED, Setting
 from preflight.facts.nccl_kill_switches import SWITCHES
 from preflight.facts.node import TOPO
 from preflight.facts.rdma_ports import natural
-from preflight.lean import dataclass
 from preflight.model import Finding, Status, check, failed, passed, unknown, warned
 
 GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"

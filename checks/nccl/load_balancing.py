@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from preflight import parsers
+from preflight._startup.lightclass import dataclass, replace
 from preflight.checks.applicability import RDMA_CLASS, efa_only, no_rdma
 from preflight.checks.job.transport import ASK, no_nccl
 from preflight.checks.nccl.fabric_fit import GUIDE
@@ -13,7 +14,6 @@ from preflight.checks.nccl.settings_scope import as_set, environments, unread
 from preflight.cluster import Site
 from preflight.facts import NodeFacts, RunFacts
 from preflight.facts.nccl_environment import PROCESS, NcclEnvironment, Setting
-from preflight.lean import dataclass, replace
 from preflight.model import Finding, check, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:

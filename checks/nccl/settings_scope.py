@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from preflight import facts
 from preflight.cluster import Site
-from preflight.evidence import EvidenceError
+from preflight.evidence.document import EvidenceError
 from preflight.facts import NodeFacts
 from preflight.facts.nccl_environment import REDACTED, NcclEnvironment, Setting
 from preflight.model import Finding, failed, unknown, warned

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from preflight import parsers
-from preflight.evidence import EvidenceError
+from preflight._startup.lightclass import dataclass, replace
+from preflight.evidence.document import EvidenceError
 from preflight.facts import NodeFacts
-from preflight.lean import dataclass, replace
 from preflight.model import Finding, failed, unknown
 
 #: Lines of an output that are shown with a finding.

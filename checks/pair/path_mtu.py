@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from preflight import parsers
+from preflight._startup.lightclass import replace
 from preflight.checks.pair.endpoints import Half
-from preflight.evidence import EvidenceError
-from preflight.lean import replace
+from preflight.evidence.document import EvidenceError
 from preflight.model import Finding, failed, passed, unknown
 
 #: Bytes around a RoCE v2 payload at least: IPv4 20, UDP 8, base transport header 12, checksum 4 (IBTA annex A17).

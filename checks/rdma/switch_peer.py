@@ -6,17 +6,17 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from preflight import facts, parsers
+from preflight._startup.lightclass import replace
 from preflight.checks.applicability import compute_roles, efa_only, no_rdma
 from preflight.checks.fleet import yardstick
 from preflight.checks.fleet.comparison import missed
 from preflight.checks.fleet.electorate import Electorate, kinds, standing
 from preflight.checks.fleet.rails import LEAF
 from preflight.cluster import Site
-from preflight.evidence import EvidenceError
+from preflight.evidence.document import EvidenceError
 from preflight.facts import NodeFacts
 from preflight.facts.majority import QUORUM
 from preflight.facts.rdma_ports import Port
-from preflight.lean import replace
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 from preflight.parsers.network.lldp import LLDP, Neighbour
 

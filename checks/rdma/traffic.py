@@ -10,7 +10,7 @@ from preflight.checks.applicability import efa_only
 from preflight.checks.rdma.error_counters import MLX5
 from preflight.checks.rdma.per_port import keys, some, told, total, whole
 from preflight.cluster import Site
-from preflight.evidence import EvidenceError
+from preflight.evidence.document import EvidenceError
 from preflight.facts import NodeFacts
 from preflight.facts.rdma_ports import Port
 from preflight.model import Finding, check, passed, skipped, unknown, warned

@@ -10,7 +10,7 @@ from preflight.checks.fleet.electorate import Misses, Trait, standing, subjects
 from preflight.checks.nccl import fabric_fit
 from preflight.checks.roce.chain import policy
 from preflight.cluster import Site
-from preflight.evidence import EvidenceError
+from preflight.evidence.document import EvidenceError
 from preflight.facts import NodeFacts
 from preflight.facts.gids import keys
 from preflight.facts.rdma_ports import Port

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from preflight.cluster import Site
-from preflight.evidence import EvidenceError
+from preflight.evidence.document import EvidenceError
 from preflight.facts import NodeFacts
 from preflight.model import Finding, check, failed, passed, skipped
 

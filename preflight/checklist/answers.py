@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from preflight._startup.lightclass import dataclass
 from preflight.checklist.item import ELSEWHERE, Item, Question
 from preflight.checklist.items import ITEMS
-from preflight.lean import dataclass
 from preflight.model import Check, Status, worst
 
 #: What kind of evidence answers an item, and the one command that supplies it (empty: not in this version).

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
 
 #: The check that is skipped where no compute port is RoCE: questions about Ethernet do not apply there.
 ROCE = "roce.chain"

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from preflight._startup.lightclass import dataclass, field
 from preflight.cluster.exceptions import Chosen, Waiver
 from preflight.cluster.fabric import FabricSite
 from preflight.cluster.tables import NodeClass
 from preflight.hardware import part_by_name, recognise
-from preflight.lean import dataclass, field
 
 if TYPE_CHECKING:
     from preflight.cluster.gate import Gate
@@ -50,7 +50,7 @@ class Cluster:
     def site(self, node: NodeFacts) -> Site:
         """Return what is expected of this node."""
         from preflight.cluster.site import Site
-        from preflight.evidence import EvidenceError
+        from preflight.evidence.document import EvidenceError
 
         name = self.class_of(node.node)
         members = self.classes[name] if name is not None else NodeClass()

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+from preflight._startup.lightclass import dataclass
 from preflight.cluster import schema
-from preflight.lean import dataclass
 
 if TYPE_CHECKING:
     from datetime import date

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from preflight import bounded
+from preflight._startup.lightclass import dataclass, field
 from preflight.cluster import schema
-from preflight.lean import dataclass, field
+from preflight.evidence import safe_read
 
 if TYPE_CHECKING:
     from preflight.facts.fabric.reference import Reference
@@ -61,7 +61,9 @@ def read(reader: schema.Reader, body: Any, path: str) -> FabricSite:
     try:
         if file.exists() and not file.is_file():
             raise ValueError("it is no regular file")
-        return FabricSite(path, said, fabric_reference.read(bounded.content(file, bounded.DOCUMENT), said.reference))
+        return FabricSite(
+            path, said, fabric_reference.read(safe_read.content(file, safe_read.DOCUMENT), said.reference)
+        )
     except OSError as error:
         reader.mistake(("fabric", "reference"), f"{file} cannot be read: {error.strerror}", "correct the path")
     except ValueError as error:

@@ -7,14 +7,14 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from preflight import bounded
+from preflight._startup.lightclass import fields, regex
 from preflight.cluster import Cluster, exceptions, fabric, gate, roofline, schema
 from preflight.cluster.exceptions import Chosen
 from preflight.cluster.lines import Lines, decoded
 from preflight.cluster.tables import NodeClass, Ports, Qos
 from preflight.errors import PreflightError
+from preflight.evidence import safe_read
 from preflight.hardware import part_by_name
-from preflight.lean import fields, regex
 
 
 class ClusterFileError(PreflightError):
@@ -38,7 +38,7 @@ def load(path: Path, ids: Ids | None = None, today: date | None = None) -> Clust
     that has expired is one; without, its own check says so when nodes are judged, and the file still holds.
     """
     try:
-        raw = bounded.content(path, bounded.BY_HAND)
+        raw = safe_read.content(path, safe_read.BY_HAND)
     except OSError as error:
         raise ClusterFileError(f"{path}: cannot be read: {error.strerror}") from None
     return decode(raw, str(path), ids, today)

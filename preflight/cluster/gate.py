@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
+from preflight._startup.lightclass import dataclass, field, fields, replace
 from preflight.cluster import schema
 from preflight.cluster.exceptions import check_globs
-from preflight.lean import dataclass, field, fields, replace
 
 #: The seats, and what may be done about a failure, a node that could not be judged, a mistake in this file.
 SEATS = ("slurm-prolog", "slurm-healthcheck", "slurm-step", "slurm-controller", "init-container", "ci")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from preflight import bounded
+from preflight._startup.lightclass import dataclass
 from preflight.cluster import schema
-from preflight.lean import dataclass
+from preflight.evidence import safe_read
 
 if TYPE_CHECKING:
     from preflight.hardware import Part
@@ -106,7 +106,7 @@ def baseline(reader: schema.Reader, name: str, file: str | None, path: str) -> t
     try:
         if where.exists() and not where.is_file():
             raise OSError(0, "it is no regular file")
-        found = text.parse(bounded.content(where, bounded.BY_HAND).decode("utf-8", "replace"))
+        found = text.parse(safe_read.content(where, safe_read.BY_HAND).decode("utf-8", "replace"))
     except OSError as error:
         reader.mistake(key, f"{where} cannot be read: {error.strerror}", "correct the path")
         return ()

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
-from preflight.lean import dataclass, fields
-from preflight.lean import field as declare
+from preflight._startup.lightclass import dataclass, fields
+from preflight._startup.lightclass import field as declare
 
 Kind = Callable[[Any], Any]
 KeyPath = tuple[str | int, ...]  # a number is a place in a list of tables

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from os.path import basename
 from typing import TYPE_CHECKING, Any
 
+from preflight._startup.lightclass import dataclass, replace
 from preflight.cluster.exceptions import Waiver
 from preflight.cluster.tables import NodeClass
-from preflight.evidence import EvidenceError
+from preflight.evidence.document import EvidenceError
 from preflight.facts import NodeFacts
 from preflight.facts.rdma_ports import Port, all_efa, is_bluefield
 from preflight.hardware import Part
-from preflight.lean import dataclass, replace
 
 if TYPE_CHECKING:
     from preflight.parsers.nccl_tests.model import Report

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from preflight._startup.lightclass import dataclass
 from preflight.cluster import roofline, schema
 from preflight.cluster.exceptions import Chosen
 from preflight.cluster.values import DEVICE, VARIABLE, Firmware, GpuSettings, Host, Nvlink, Rail, Versions
 from preflight.hardware import PARTS
-from preflight.lean import dataclass
 
 
 @dataclass(frozen=True)

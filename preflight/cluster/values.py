@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from preflight._startup.lightclass import dataclass
 from preflight.cluster import schema
-from preflight.lean import dataclass
 
 
 @dataclass(frozen=True)

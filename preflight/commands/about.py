@@ -98,8 +98,8 @@ def explain(check_id: str) -> None:
     click.echo(f"What to do:  {check.fix}")
     click.echo(f"Source:      {check.source}")
     click.echo(f"Answers:     {', '.join(check.answers) or 'no item of the checklists'}")
-    from preflight.formats import unverified
-    from preflight.reads import records_of
+    from preflight.judge.record_usage import records_of
+    from preflight.parsers.provenance import unverified
 
     for name in unverified(records_of(check)):
         click.echo(f"unverified format: {name} (no output of a real one is among preflight's tests)")

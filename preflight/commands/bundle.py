@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from preflight.archive import STDOUT
+from preflight.archive.directory import STDOUT
 from preflight.commands import options
 from preflight.console import UsageError, progress
 from preflight.session import Session, load_evidence, saved_cluster, writable
 
 if TYPE_CHECKING:
-    from preflight.evidence import Evidence
+    from preflight.evidence.document import Evidence
 
 
 @click.command(cls=options.Compact)

@@ -34,7 +34,7 @@ def collect(
     writable(output)
     manner = Manner(deadline_s, sudo, fabric=fabric, window_s=window_s)
     evidence = this_node(registry().probes, None, manner, name=node)
-    from preflight.evidence import dump
+    from preflight.evidence.document import dump
 
     if output:
         try:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from preflight.archive import STDOUT
+from preflight.archive.directory import STDOUT
 from preflight.commands import options
 from preflight.console import UsageError, progress
 from preflight.session import Session, load_evidence, write_file
@@ -17,7 +17,7 @@ from preflight.session import Session, load_evidence, write_file
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from preflight.evidence import Evidence
+    from preflight.evidence.document import Evidence
 
 
 @click.command(cls=options.Compact)
@@ -78,8 +78,8 @@ def _evidences(paths: Sequence[Path], session: Session, asked: dict[str, Any]) -
         if any(names.values()):
             raise UsageError("give evidence that was saved, or nodes to ask, not both")
         return load_evidence(paths)[0]
+    from preflight._startup.lightclass import fields
     from preflight.asking_many import fleet, targets
-    from preflight.lean import fields
     from preflight.manner import Manner
 
     if not any(names.values()):

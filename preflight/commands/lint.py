@@ -15,7 +15,7 @@ from preflight.console import UsageError, progress
 from preflight.session import load_evidence, report_broken
 
 if TYPE_CHECKING:
-    from preflight.evidence import Evidence
+    from preflight.evidence.document import Evidence
     from preflight.hardware import Part
 
 
@@ -63,7 +63,7 @@ def lint(file: Path, paths: tuple[Path, ...], key: str | None) -> None:
 
 def _part(evidences: Sequence[Evidence]) -> Part | None:
     """Return what the nodes were recognised as, where all are one part."""
-    from preflight.evidence import EvidenceError
+    from preflight.evidence.document import EvidenceError
     from preflight.facts import NodeFacts
     from preflight.hardware import recognise
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from preflight.archive import STDOUT
+from preflight.archive.directory import STDOUT
 from preflight.commands import options
 from preflight.console import UsageError, progress
 from preflight.session import writable

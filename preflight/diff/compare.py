@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from preflight._startup.lightclass import dataclass
 from preflight.diff.change import ABSENT, GOOD, ORDER, change
 from preflight.diff.node_profile import changes
 from preflight.diff.snapshot import Side
-from preflight.lean import dataclass
 
 SCHEMA = "preflight.diff/1"
 

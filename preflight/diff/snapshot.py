@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from preflight.archive import ArchiveError
+from preflight._startup.lightclass import dataclass, field
+from preflight.archive.directory import ArchiveError
+from preflight.archive.lazy import load as load_evidence
 from preflight.cluster import Cluster
 from preflight.diff.node_profile import profile
 from preflight.errors import PreflightError
 from preflight.facts import NodeFacts
 from preflight.judge import judge
-from preflight.lean import dataclass, field
 from preflight.model import Check
 from preflight.reports import stored
-from preflight.saved import load as load_evidence
 
 
 class SnapshotError(PreflightError):

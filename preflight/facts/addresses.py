@@ -10,9 +10,9 @@ import ipaddress
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from preflight import decoding
-from preflight.evidence import Evidence, EvidenceError
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
+from preflight.evidence import json_limits
+from preflight.evidence.document import Evidence, EvidenceError
 from preflight.textprep.plain_text import integer
 
 PSUTIL = "psutil:net_if_addrs"
@@ -80,7 +80,7 @@ def parse_psutil(value: Any) -> dict[str, tuple[Address, ...]]:
 def parse_ip(text: str) -> dict[str, tuple[Address, ...]]:
     """Read ``ip -j addr``; raises ValueError."""
     try:
-        value = decoding.text(text)
+        value = json_limits.text(text)
     except ValueError:
         raise ValueError(f"{text.strip()[:80]!r} is not the JSON of ip(8)") from None
     if not isinstance(value, list) or not value:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from preflight.evidence import EvidenceError
+from preflight.evidence.document import EvidenceError
 from preflight.facts import system_settings, versions
 from preflight.facts.compatibility import build
 from preflight.facts.container_image import VARIABLES as IMAGE

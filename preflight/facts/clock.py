@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-from preflight.evidence import Evidence, EvidenceError
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
+from preflight.evidence.document import Evidence, EvidenceError
 
 CHRONYC = "cmd:chronyc -n tracking"
 TIMEDATECTL = "cmd:timedatectl show"

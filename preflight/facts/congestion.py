@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from preflight.evidence import Evidence, EvidenceError
+from preflight._startup.lightclass import dataclass
+from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.interfaces import ROOT
-from preflight.lean import dataclass
 from preflight.textprep.plain_text import integer
 
 DEBUGFS = "/sys/kernel/debug/mlx5"

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from preflight import decoding
-from preflight.evidence import Evidence, EvidenceError
+from preflight._startup.lightclass import dataclass
+from preflight.evidence import json_limits
+from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.nccl_environment import PROCESS
 from preflight.facts.pod import POD, pod
-from preflight.lean import dataclass
 
 #: Where the network resources injector, and most charts, mount the pod's annotations by downward API.
 ANNOTATIONS = ("file:/etc/podnetinfo/annotations", "file:/etc/podinfo/annotations")
@@ -90,7 +90,7 @@ def parse_annotations(text: str) -> dict[str, str]:
         if not line.strip():
             continue
         try:
-            read = decoding.text(value) if equals and name else None
+            read = json_limits.text(value) if equals and name else None
         except ValueError:
             read = None
         if not isinstance(read, str):
@@ -102,7 +102,7 @@ def parse_annotations(text: str) -> dict[str, str]:
 def parse_network_status(text: str) -> tuple[Network, ...]:
     """Read the JSON of the annotation; raises ValueError."""
     try:
-        value = decoding.text(text)
+        value = json_limits.text(text)
     except ValueError:
         raise ValueError(f"{text.strip()[:80]!r} is not JSON") from None
     if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):

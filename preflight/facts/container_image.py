@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from preflight.evidence import Evidence, EvidenceError
+from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.pod import pod
 
 if TYPE_CHECKING:

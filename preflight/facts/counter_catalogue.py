@@ -12,7 +12,7 @@ import enum
 import re
 from functools import cache
 
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
 
 
 class Kind(str, enum.Enum):

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property, lru_cache
 from typing import Any
 
-from preflight.evidence import Evidence, EvidenceError, Record
+from preflight._startup.lightclass import dataclass
+from preflight.evidence.document import Evidence, EvidenceError, Record
 from preflight.facts.counter_catalogue import CARRIER, Counter, Kind, counter
 from preflight.facts.rdma_ports import ROOT, Port, interfaces
 from preflight.facts.two_readings import Readings, said, twice
-from preflight.lean import dataclass
 from preflight.textprep.plain_text import integer, plain
 
 SOURCES = ("counters", "hw_counters", "ethtool")

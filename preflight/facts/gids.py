@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ipaddress
 
-from preflight.evidence import Evidence, EvidenceError
+from preflight._startup.lightclass import dataclass
+from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.rdma_ports import ROOT
-from preflight.lean import dataclass
 
 #: Rows that are asked for (``preflight.probes``).
 ASKED = range(8)

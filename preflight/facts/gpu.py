@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from preflight.evidence import Evidence, EvidenceError
+from preflight._startup.lightclass import dataclass
+from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.pci import address
-from preflight.lean import dataclass
 from preflight.textprep.plain_text import plain
 
 NVML = "nvml:gpus"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from preflight.evidence import Evidence, EvidenceError
+from preflight._startup.lightclass import replace
+from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.gpu_model import NOT_REPORTED, GpuHealth, Health
-from preflight.lean import replace
 from preflight.parsers.nvidia import nvlink_status
 
 

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from preflight._startup.lightclass import dataclass, field
 from preflight.facts.pci import address
-from preflight.lean import dataclass, field
 
 #: What ``absent`` says of a value that the driver does not report for this part.
 NOT_REPORTED = "N/A"

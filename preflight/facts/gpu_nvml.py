@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from preflight.evidence import Evidence, EvidenceError
+from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.gpu import NVML
 from preflight.facts.gpu_model import (
     COMPUTE_MODES,

@@ -10,7 +10,7 @@ import re
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
-from preflight.evidence import Evidence, EvidenceError
+from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.gpu_model import NOT_REPORTED, Fabric, Gathered, GpuHealth, Health, Process
 from preflight.textprep.plain_text import plain
 

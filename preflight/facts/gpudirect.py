@@ -10,10 +10,10 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from preflight import parsers
-from preflight.evidence import Evidence, EvidenceError
+from preflight._startup.lightclass import dataclass
+from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.pci import PciDevice
 from preflight.facts.rdma_ports import device_path, natural
-from preflight.lean import dataclass
 
 if TYPE_CHECKING:
     from preflight.facts.gpu import Driver

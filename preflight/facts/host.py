@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import re
 
-from preflight.evidence import Evidence, EvidenceError
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
+from preflight.evidence.document import Evidence, EvidenceError
 from preflight.textprep.plain_text import id_list, integer
 
 STATUS = "file:/proc/self/status"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from preflight.evidence import Evidence, EvidenceError
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
+from preflight.evidence.document import Evidence, EvidenceError
 from preflight.textprep.plain_text import integer
 
 ROOT = "/sys/class/net"

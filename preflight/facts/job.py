@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
 from preflight import parsers
-from preflight.evidence import Evidence, EvidenceError
+from preflight.evidence.document import Evidence, EvidenceError
 
 if TYPE_CHECKING:
     from preflight.facts.node import NodeFacts

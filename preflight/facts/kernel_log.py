@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from datetime import datetime, timezone
 
-from preflight.evidence import Evidence, EvidenceError
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
+from preflight.evidence.document import Evidence, EvidenceError
 from preflight.textprep.plain_text import plain
 
 DMESG = "cmd:dmesg --raw --level=emerg,alert,crit,err,warn"

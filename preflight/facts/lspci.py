@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from preflight._startup.lightclass import dataclass, regex, replace
 from preflight.facts.pci import address
-from preflight.lean import dataclass, regex, replace
 from preflight.textprep.plain_text import plain
 
 LSPCI = "cmd:lspci -Dnvv"

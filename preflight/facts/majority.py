@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
 
 #: A value is the reference if at least this share of at least three nodes has it; of two that differ, nobody knows
 #: which is odd. A judgement.

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from preflight.evidence import Evidence, EvidenceError
-from preflight.lean import dataclass, regex
+from preflight._startup.lightclass import dataclass, regex
+from preflight.evidence.document import Evidence, EvidenceError
 
 PROCESS = "env:process"
 USER_FILE = "file:~/.nccl.conf"

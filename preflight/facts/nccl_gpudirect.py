@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
 
 #: Products that have no GPUDirect RDMA, then those that have.
 _NEVER = re.compile(r"\bGB10\b|\bGeForce\b|\bTITAN\b|\bGTX\b|\bRTX [2-9]0[5-9]0\b|\bJetson\b|\b(?:Orin|Thor)\b", re.I)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from preflight._startup.lightclass import dataclass
 from preflight.facts.nccl_environment import strtoll
-from preflight.lean import dataclass
 
 
 def _nonzero(value: str) -> bool:

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
-from preflight.evidence import Evidence, EvidenceError
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
+from preflight.evidence.document import Evidence, EvidenceError
 
 MOUNTS = "file:/proc/self/mountinfo"
 NVME = "file:/sys/class/nvme/*/{transport,address}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from preflight.evidence import Evidence, EvidenceError
+from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.pci import SWITCH_ASICS, PciDevice
 
 OS_RELEASE = "file:/etc/os-release"

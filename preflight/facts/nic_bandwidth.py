@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from preflight.evidence import Evidence, EvidenceError
+from preflight._startup.lightclass import dataclass
+from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.gpudirect import nic_link
 from preflight.facts.rdma_ports import Port, device_path, is_virtual_function
-from preflight.lean import dataclass
 
 
 @dataclass(frozen=True)

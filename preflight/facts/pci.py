@@ -6,8 +6,8 @@ Sources: ``/sys/bus/pci/devices`` (links into the device tree) and each function
 
 from __future__ import annotations
 
-from preflight.evidence import Evidence, EvidenceError
-from preflight.lean import dataclass, regex
+from preflight._startup.lightclass import dataclass, regex
+from preflight.evidence.document import Evidence, EvidenceError
 from preflight.textprep.plain_text import id_list, integer
 
 ROOT = "/sys/bus/pci/devices"

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from preflight.evidence import Evidence, EvidenceError
-from preflight.lean import dataclass, regex
+from preflight._startup.lightclass import dataclass, regex
+from preflight.evidence.document import Evidence, EvidenceError
 
 POD = "kube:pod"
 

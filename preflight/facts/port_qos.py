@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from preflight.evidence import Evidence, EvidenceError
+from preflight._startup.lightclass import dataclass
+from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.interfaces import ROOT
 from preflight.facts.rdma_ports import ROOT as IB
-from preflight.lean import dataclass
 from preflight.parsers.qos import dcb, mlnx_qos
 from preflight.textprep.plain_text import integer, plain
 

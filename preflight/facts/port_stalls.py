@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
+from preflight._startup.lightclass import dataclass
 from preflight.facts.counter_growth import PortGrowth
-from preflight.lean import dataclass
 
 #: Bits for whose time one pause frame can hold a port.
 _LONGEST_PAUSE = 65535 * 512

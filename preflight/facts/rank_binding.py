@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
 
 if TYPE_CHECKING:
     from preflight.facts.gpu import Gpu

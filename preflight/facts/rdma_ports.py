@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
-from preflight.evidence import Evidence, EvidenceError
+from preflight._startup.lightclass import dataclass, replace
+from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.pci import ROOT as PCI
-from preflight.lean import dataclass, replace
 from preflight.textprep.plain_text import plain
 
 ROOT = "/sys/class/infiniband"

@@ -9,9 +9,9 @@ import posixpath
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from preflight.evidence import EvidenceError
+from preflight._startup.lightclass import dataclass
+from preflight.evidence.document import EvidenceError
 from preflight.facts.versions import Library, parse_libraries
-from preflight.lean import dataclass
 
 if TYPE_CHECKING:
     from preflight.facts.node import NodeFacts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from preflight.evidence import Evidence, EvidenceError
+from preflight.evidence.document import Evidence, EvidenceError
 
 _PACKAGES = {
     **dict.fromkeys(

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 
-from preflight import decoding
-from preflight.evidence import Evidence
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
+from preflight.evidence import json_limits
+from preflight.evidence.document import Evidence
 from preflight.textprep.plain_text import integer
 
 DMI = "file:/sys/class/dmi/id"
@@ -75,7 +75,7 @@ def toolkit_version(text: str) -> str:
 def cuda_version(text: str) -> str:
     """Read the CUDA toolkit's version from its version.json; raises ValueError."""
     try:
-        value = decoding.text(text)
+        value = json_limits.text(text)
     except ValueError:
         raise ValueError(f"{text.strip()[:60]!r} is not JSON") from None
     cuda = value.get("cuda") if isinstance(value, dict) else None

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from itertools import combinations
 from typing import Any
 
-from preflight.evidence import COURSE, Evidence, EvidenceError
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
+from preflight.evidence.document import COURSE, Evidence, EvidenceError
 
 #: The metric in it that holds how long jobs took, seconds, by name.
 JOBS = "job.seconds"

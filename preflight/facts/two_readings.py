@@ -9,8 +9,8 @@ import math
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from preflight.evidence import Evidence, EvidenceError, Record
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
+from preflight.evidence.document import Evidence, EvidenceError, Record
 
 T = TypeVar("T")
 

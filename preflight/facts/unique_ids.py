@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from preflight.evidence import EvidenceError
+from preflight._startup.lightclass import dataclass
+from preflight.evidence.document import EvidenceError
 from preflight.facts import addresses as ip
 from preflight.facts.interfaces import ROOT as NET
 from preflight.facts.rdma_ports import ROOT, Port, is_virtual_function
-from preflight.lean import dataclass
 
 if TYPE_CHECKING:
     from preflight.facts.node import NodeFacts

@@ -10,8 +10,8 @@ import posixpath
 import re
 from collections.abc import Iterable
 
-from preflight.evidence import Evidence
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
+from preflight.evidence.document import Evidence
 
 #: Where a loader looks, on Debian, Red Hat and in NVIDIA's containers; the key of ``preflight.probes``.
 LIBRARIES = (

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TypeVar
 
+from preflight._startup.lightclass import dataclass
 from preflight.facts.kernel_log import Line
-from preflight.lean import dataclass
 
 _Value = TypeVar("_Value")
 

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from preflight._startup.lightclass import dataclass, sha256
 from preflight.cluster import Cluster
 from preflight.cluster.gate import Gate
 from preflight.errors import PreflightError
 from preflight.gate.state_dir import StateDirError, Store
 from preflight.gate.verdict_cache import installed, stamp
-from preflight.lean import dataclass, sha256
 from preflight.version import VERSION
 
 if TYPE_CHECKING:

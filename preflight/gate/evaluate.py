@@ -6,17 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
+from preflight._startup.lightclass import dataclass, replace
 from preflight.checks._registry.plugins import LOADED
 from preflight.cluster import Cluster, Site
 from preflight.cluster.gate import Gate, GateSeat, matches, selected
-from preflight.evidence import Evidence, EvidenceError
+from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts import NodeFacts
 from preflight.gate.announce import plain_line
 from preflight.gate.configuration import UnknownCheck
 from preflight.gate.ownership import whose
 from preflight.gate.verdict import PREFIX, ascii_reason
 from preflight.judge import judge
-from preflight.lean import dataclass, replace
 from preflight.model import Check
 
 #: While a job may run, what runs on the GPUs is no fault; in a prolog it is left over.

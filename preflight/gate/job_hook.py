@@ -12,7 +12,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from preflight import decoding, errors
+from preflight import errors
+from preflight.evidence import json_limits
 from preflight.gate import announce, scheduler_env, verdict_cache
 from preflight.gate.gate_run import Sitting
 from preflight.gate.verdict import PREFIX, UnusableVerdict, Verdict, ascii_reason, from_document
@@ -116,7 +117,7 @@ def _why(found: Verdict | str) -> str:
 
 
 def _published(folder: Path, nodes: Sequence[str], most_s: float) -> dict[str, Verdict | str]:
-    from preflight.archive import file_name
+    from preflight.archive.directory import file_name
 
     if why := _untrusted(folder):
         return dict.fromkeys(nodes, why)
@@ -140,7 +141,7 @@ def _read(path: Path, node: str, most_s: float) -> Verdict | str:
         with os.fdopen(fd, "rb") as stream:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
                 return f"{path} is no regular file"
-            document = decoding.decoded(stream.read(_MOST_BYTES), once=True)
+            document = json_limits.decoded(stream.read(_MOST_BYTES), once=True)
         if wrong := mistake(document, "verdict-1", exact=True):
             raise UnusableVerdict(wrong)
         found = from_document(document)

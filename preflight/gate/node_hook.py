@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from preflight.checks import Registry
-    from preflight.evidence import Evidence
+    from preflight.evidence.document import Evidence
     from preflight.gate.configuration import Configuration
     from preflight.gate.evaluate import Judged, Selection
     from preflight.gate.verdict_cache import Cached
@@ -171,7 +171,7 @@ def _ask(sitting: Sitting, probes: Sequence[Probe], found: Configuration, meanwh
     document = collect(plan(wanted, node=sitting.node, deadline_s=limit_s), meanwhile=meanwhile)
     gc.freeze()  # a collection need not look at what was imported
     gc.enable()
-    from preflight.evidence import DocumentError, from_document, no_answer
+    from preflight.evidence.document import DocumentError, from_document, no_answer
 
     try:
         return from_document(document, sitting.node)
@@ -238,9 +238,9 @@ def _settle(sitting: Sitting, verdict: Verdict, found: Configuration) -> None:
     if not policy.SEATS[sitting.asked.seat].drains or not (rule.action in ("drain", "refuse") or lifts):
         return
     sitting.watch.phase = "telling Slurm"
+    from preflight._startup.lightclass import replace
     from preflight.gate import slurm
     from preflight.gate.slurm import drain_settings
-    from preflight.lean import replace
 
     how = drain_settings.of(found.gate)
     how = replace(how, dry_run=sitting.dry_run, deadline_s=max(1.0, min(how.deadline_s, sitting.watch.left_s - 0.5)))

@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from preflight.archive import file_name, replacing
-from preflight.archive import write as write_file
+from preflight._startup.lightclass import dataclass
+from preflight.archive.directory import file_name, replacing
+from preflight.archive.directory import write as write_file
 from preflight.gate import announce
 from preflight.gate.verdict import PREFIX, STATUSES, Verdict, to_document
-from preflight.lean import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from preflight.evidence import Evidence
+    from preflight.evidence.document import Evidence
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def _report(folder: Path, result: Result) -> None:
     if result.report is not None:
         write_file(folder / "report.json", json.dumps(result.report, indent=1) + "\n")
     if result.evidence is not None:
-        from preflight.evidence import dump
+        from preflight.evidence.document import dump
 
         (folder / "evidence").mkdir(exist_ok=True)
         write_file(folder / "evidence" / file_name(result.node), dump(result.evidence))

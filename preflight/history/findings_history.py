@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from preflight._startup.lightclass import dataclass
 from preflight.history.store import Run, Store
-from preflight.lean import dataclass
 
 #: Days over which it is counted how often something came.
 WEEK_DAYS = 7

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from preflight.evidence import Evidence, EvidenceError
+from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts import NodeFacts, RunFacts
 from preflight.history.findings_history import annotate, at
 from preflight.history.store import HistoryError, HistoryLocked, Store

@@ -16,9 +16,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from preflight import decoding
+from preflight._startup.lightclass import dataclass
 from preflight.errors import PreflightError
-from preflight.lean import dataclass
+from preflight.evidence import json_limits
 from preflight.schemas.conform import mistake
 
 #: Version of the tables; files of a later one are refused.
@@ -218,7 +218,7 @@ class Store:
     def _run(self, id: int, at: Any, command: Any, version: Any, status: Any, checks: Any, record: Any) -> Run:
         """Return a run as it was recorded; a column of SQLite holds anything."""
         try:
-            ids, told = decoding.text(checks), decoding.text(record)
+            ids, told = json_limits.text(checks), json_limits.text(record)
         except (ValueError, TypeError):
             raise self._damaged("run") from None
         if mistake({"checks": ids, "record": told}, "history-1"):

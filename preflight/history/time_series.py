@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any, overload
 
-from preflight.evidence import COURSE, Evidence, EvidenceError
+from preflight._startup.lightclass import dataclass, replace
+from preflight.evidence.document import COURSE, Evidence, EvidenceError
 from preflight.facts import NodeFacts, counter_growth
 from preflight.facts.time_series import JOBS
 from preflight.history.store import Store
-from preflight.lean import dataclass, replace
 from preflight.parsers.network import ethtool_module
 
 #: Days of the past that a node's course is judged by.

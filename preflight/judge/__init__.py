@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from preflight.cluster import Cluster
-from preflight.evidence import COURSE, Evidence, EvidenceError
+from preflight.evidence.document import COURSE, Evidence, EvidenceError
 from preflight.facts import NodeFacts
 from preflight.facts.job import RUN
 from preflight.judge.evidence_reload import HELD, Recall, Recalled

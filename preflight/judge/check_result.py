@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 
-from preflight.evidence import Evidence, EvidenceError
+from preflight._startup.lightclass import dataclass
+from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.supply import supply
-from preflight.lean import dataclass
 from preflight.model import Check, Finding, Status, unknown, worst
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 
-from preflight.evidence import Evidence
+from preflight.evidence.document import Evidence
 from preflight.facts import NodeFacts
 from preflight.facts.node import Ballots
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from preflight.evidence import Evidence
+from preflight.evidence.document import Evidence
 
 
 class Source(Protocol):

@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from preflight.evidence import Evidence, EvidenceError
-from preflight.lean import regex
+from preflight._startup.lightclass import regex
+from preflight.evidence.document import Evidence, EvidenceError
 
 if TYPE_CHECKING:
-    from preflight.evidence import Record
+    from preflight.evidence.document import Record
     from preflight.model import Finding
 
     Names = Sequence[re.Pattern[str]]

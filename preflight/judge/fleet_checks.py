@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from preflight._startup.lightclass import dataclass, replace
 from preflight.cluster import Cluster, Site
-from preflight.evidence import Evidence
+from preflight.evidence.document import Evidence
 from preflight.facts import NodeFacts, RunFacts
 from preflight.judge.check_result import Outcome, outcome
 from preflight.judge.node_result import Seen, not_of_switch
 from preflight.judge.waivers import SHADOW
-from preflight.lean import dataclass, replace
 from preflight.model import Check, Finding, Status, skipped, unknown
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from preflight._startup.lightclass import dataclass, field
 from preflight.cluster import Cluster, Site
-from preflight.evidence import Evidence, EvidenceError, Pair
+from preflight.evidence.document import Evidence, EvidenceError, Pair
 from preflight.facts import NodeFacts
 from preflight.facts.node import Ballots
 from preflight.judge.check_result import Outcome, outcome
-from preflight.lean import dataclass, field
 from preflight.model import Check, Scope, skipped
 from preflight.reports.topology_data import picture
 

@@ -19,7 +19,7 @@ from multiprocessing.connection import wait
 from typing import Any
 
 from preflight.cluster import Cluster
-from preflight.evidence import Evidence
+from preflight.evidence.document import Evidence
 from preflight.judge.check_result import Outcome
 from preflight.judge.evidence_source import Source, opened
 from preflight.judge.node_result import Seen, survey

@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from preflight._startup.lightclass import dataclass
 from preflight.checklist.answers import answer
-from preflight.evidence import Evidence
+from preflight.evidence.document import Evidence
 from preflight.facts.supply import supply
 from preflight.judge.excerpts import Search, excerpts
 from preflight.judge.node_result import Seen
 from preflight.judge.result_table import Folded
 from preflight.judge.shared_failures import shared_faults
-from preflight.lean import dataclass
 from preflight.model import Check, Finding, Scope, Status, worst
 
 SCHEMA = "preflight.report/1"

@@ -6,9 +6,9 @@ from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from preflight._startup.lightclass import dataclass, field, replace
 from preflight.judge.check_result import Outcome
 from preflight.judge.waivers import Excuses
-from preflight.lean import dataclass, field, replace
 from preflight.model import Check, Finding, Status, worst
 
 #: Order in which findings are told, most urgent first.

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+from preflight._startup.lightclass import replace
 from preflight.cluster import Cluster
 from preflight.cluster.exceptions import Chosen, Waiver
 from preflight.judge.check_result import Outcome
-from preflight.lean import replace
 from preflight.model import Check, Finding, Status
 
 if TYPE_CHECKING:

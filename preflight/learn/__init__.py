@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from preflight._startup.lightclass import dataclass
 from preflight.cluster import Cluster
 from preflight.cluster.file import decode
 from preflight.errors import PreflightError
-from preflight.evidence import Evidence
+from preflight.evidence.document import Evidence
 from preflight.facts import NodeFacts
 from preflight.judge import judge
-from preflight.lean import dataclass
 from preflight.learn.classes import kinds
 from preflight.learn.majority import values
 from preflight.learn.node_values import shown

@@ -6,9 +6,9 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
+from preflight._startup.lightclass import dataclass
 from preflight.facts.majority import QUORUM
 from preflight.hardware import Part
-from preflight.lean import dataclass
 from preflight.learn.node_values import Shown
 
 

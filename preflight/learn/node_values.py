@@ -8,13 +8,13 @@ from itertools import pairwise
 from statistics import median
 from typing import TypeVar
 
+from preflight._startup.lightclass import dataclass
+from preflight._startup.lightclass import field as declare
 from preflight.cluster import Site
-from preflight.evidence import EvidenceError
+from preflight.evidence.document import EvidenceError
 from preflight.facts import NodeFacts, congestion, port_qos
 from preflight.facts.rdma_ports import Port, natural
 from preflight.hardware import Part
-from preflight.lean import dataclass
-from preflight.lean import field as declare
 
 T = TypeVar("T")
 

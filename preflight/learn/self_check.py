@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from preflight._startup.lightclass import dataclass
 from preflight.facts.majority import systemic
-from preflight.lean import dataclass
 
 
 @dataclass(frozen=True)

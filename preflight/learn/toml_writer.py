@@ -6,7 +6,7 @@ import json
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
 from preflight.learn.classes import Kind
 from preflight.learn.majority import Value, written
 from preflight.learn.self_check import Fault

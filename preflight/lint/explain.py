@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from preflight._startup.lightclass import fields
 from preflight.cluster import Cluster, Expected, NodeClass, Site, schema
 from preflight.cluster.lines import Lines
 from preflight.errors import PreflightError
 from preflight.hardware import Part, part_by_name
-from preflight.lean import fields
 
 
 class UnknownKey(PreflightError):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from preflight.cluster import Cluster
-from preflight.evidence import Evidence
+from preflight.evidence.document import Evidence
 from preflight.judge import judge
 from preflight.model import Check
 from preflight.nodeset import fold

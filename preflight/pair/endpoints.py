@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from preflight.cluster import Site
 from preflight.errors import PreflightError
-from preflight.evidence import EvidenceError
+from preflight.evidence.document import EvidenceError
 from preflight.facts import NodeFacts, gids, rdma_ports
 from preflight.parsers.network import listening
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from preflight.cluster import Cluster
-from preflight.evidence import Evidence, EvidenceError, Pair, from_document
+from preflight.evidence.document import Evidence, EvidenceError, Pair, from_document
 from preflight.facts import NodeFacts
 from preflight.pair import endpoints, path_mtu, tests
 from preflight.pair.endpoints import End, EndpointError, Wanted

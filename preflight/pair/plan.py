@@ -11,7 +11,7 @@ import click
 from preflight.asking_many import connection, targets
 from preflight.checks.pair import bandwidth as checks
 from preflight.console import UsageError, progress
-from preflight.evidence import Evidence
+from preflight.evidence.document import Evidence
 from preflight.manner import DEADLINE_S, Manner
 from preflight.pair.endpoints import Wanted
 from preflight.pair.execute import Transport, carry_out

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         nccl_tests,
         network,
         nvidia,
+        provenance,
         qos,
         torch,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from preflight.evidence import Evidence
+from preflight.evidence.document import Evidence
 from preflight.judge import findings
 from preflight.recognition import rules_gpu, rules_nic
 from preflight.recognition.detector import Part

@@ -11,8 +11,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from preflight import bounded
 from preflight.errors import PreflightError
+from preflight.evidence import safe_read
 from preflight.parsers.nccl_log.line_source import CHUNK, Reader, opened
 
 #: Bytes of a source that are held at once. Logs of NCCL are read to their end whatever their size; of everything
@@ -54,7 +54,7 @@ def _standard_input() -> Iterator[Path]:
     """Keep standard input on disk meanwhile: it is read more than once. Raises SourceError."""
     if sys.stdin is None:
         raise SourceError("standard input is closed")
-    if bounded.endless(os.fstat(sys.stdin.fileno())):
+    if safe_read.endless(os.fstat(sys.stdin.fileno())):
         raise SourceError("standard input: cannot be read: it is no regular file")
     try:
         spooled = tempfile.NamedTemporaryFile(prefix="preflight-read-", buffering=0)  # noqa: SIM115
@@ -71,7 +71,7 @@ def _standard_input() -> Iterator[Path]:
 def _source(name: str, path: Path) -> Source:
     said = "standard input" if name == "-" else name
     try:
-        bounded.waits_for_nobody(path)
+        safe_read.waits_for_nobody(path)
         with path.open("rb") as stream:
             head, tail, skipped = _held(opened(stream, lambda remark: None))
     except OSError as error:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from preflight.checks import registry
-from preflight.evidence import Evidence
+from preflight.evidence.document import Evidence
 from preflight.facts.job import RUN
 from preflight.facts.streamed_log import OnDisk
 from preflight.judge import findings

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from preflight import decoding
+from preflight.evidence import json_limits
 from preflight.recognition.detector import left_out
 from preflight.textprep.lines import Line, Lines
 
@@ -150,7 +150,7 @@ def json_at(lines: Lines, at: int, most: int = 200_000) -> tuple[int, Any] | Non
     text = "\n".join(line.text for line in lines[at : at + most])
     start = len(text) - len(text.lstrip())
     try:
-        value, stop = decoding.begun(text, start)
+        value, stop = json_limits.begun(text, start)
     except (ValueError, RecursionError):
         return None
     return at + text.count("\n", 0, stop) + 1, value

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from preflight._startup.lightclass import dataclass
 from preflight.errors import PreflightError
-from preflight.lean import dataclass
 from preflight.redact import json_rewriter
 from preflight.redact.redactor import Redactor
 
@@ -78,7 +78,7 @@ def learn(redactor: Redactor, found: Sequence[Item]) -> list[str]:
 
 def write(redactor: Redactor, item: Item, target: Path) -> None:
     """Write one file redacted; raises OSError, RedactionError. The whole file is written or none of it."""
-    from preflight.archive import replacing
+    from preflight.archive.directory import replacing
 
     target.parent.mkdir(parents=True, exist_ok=True)
     with replacing(target) as stream:

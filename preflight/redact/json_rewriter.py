@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from preflight import decoding
 from preflight.errors import PreflightError
+from preflight.evidence import json_limits
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s"{}\[\]:,]+', re.S)
 
@@ -17,7 +17,7 @@ class DuplicateKey(PreflightError):
     """A JSON text cannot be rewritten value by value: an object of it has a key twice."""
 
 
-def loads(text: str, most: int = decoding.PART) -> Any:
+def loads(text: str, most: int = json_limits.PART) -> Any:
     """Read a JSON text; raises ValueError, or DuplicateKey where an object has a key twice."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def loads(text: str, most: int = decoding.PART) -> Any:
             raise DuplicateKey
         return made
 
-    return decoding.text(text, most=most, pairs=once)
+    return json_limits.text(text, most=most, pairs=once)
 
 
 def rewritten(text: str, document: Any, replace: Callable[[Any], Any]) -> Iterator[str]:

@@ -8,7 +8,7 @@ switches that reduce (SHARP). So the *limit* is worked out from bytes over wires
 
 from __future__ import annotations
 
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
 from preflight.roofline.machine import Machine
 
 #: Share of NVLink's line rate that a ring reaches on one node. A100 x8: 235 of 300; H200 x8: 361 of 450; B200 x8: 682

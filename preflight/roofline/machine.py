@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from preflight._startup.lightclass import dataclass, regex
 from preflight.hardware import GPUS, Gpu, Part
-from preflight.lean import dataclass, regex
 
 #: How the CUDA runtime names the models of the catalogue (public outputs of nccl-tests; NVIDIA's product pages).
 _NAMES = tuple(

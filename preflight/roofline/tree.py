@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.lean import dataclass, replace
+from preflight._startup.lightclass import dataclass, replace
 from preflight.roofline.collectives import Roofline, roofline
 from preflight.roofline.machine import Machine
 

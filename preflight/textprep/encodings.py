@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from preflight import decoding
+from preflight.evidence import json_limits
 from preflight.textprep.page_cleanup import counted, fenced, framed, page, quoted, returned
 from preflight.textprep.patch_cleanup import marked_alike, patched
 from preflight.textprep.plain_text import narrowed
@@ -137,7 +137,7 @@ def _of_json(line: str) -> str | None:
     if text[:1] not in ("{", "[") or text[-1:] not in ("}", "]"):
         return None
     try:
-        value = decoding.text(text, strict=False)
+        value = json_limits.text(text, strict=False)
     except (ValueError, RecursionError):
         return None
     if isinstance(value, list):

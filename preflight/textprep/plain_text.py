@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from preflight.lean import regex
+from preflight._startup.lightclass import regex
 
 #: Control sequences (ECMA-48): CSI; OSC and DCS with their strings; character sets and single functions.
 _ANSI = regex(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]")

@@ -7,7 +7,7 @@ import time
 import weakref
 from typing import Any
 
-from preflight import decoding
+from preflight.evidence import json_limits
 
 #: Bytes that the decoded answers of all nodes may take, of which the largest is given ``decoding.ANSWER``; that of a
 #: whole node takes 2 to 5 MB. Seconds that an answer waits for others to be put aside.
@@ -30,11 +30,11 @@ class Room:
 
     def answer(self, text: str) -> Any:
         """Decode an answer; raises ValueError, also where there is no room for it in time."""
-        size = decoding.memory(text.encode("utf-8", "surrogatepass"), decoding.ANSWER)
+        size = json_limits.memory(text.encode("utf-8", "surrogatepass"), json_limits.ANSWER)
         self._take(size)
         held = None
         try:
-            document = decoding.answer(text)
+            document = json_limits.answer(text)
             if isinstance(document, dict) and isinstance(document.get("records"), dict):
                 held = document["records"] = _Records(document["records"])
             return document
@@ -48,8 +48,8 @@ class Room:
         until = time.monotonic() + self._wait_s
         with self._change:
             while size > self._left:
-                if size > decoding.ANSWER or not self._change.wait(until - time.monotonic()):
-                    raise decoding.DocumentTooLarge(
+                if size > json_limits.ANSWER or not self._change.wait(until - time.monotonic()):
+                    raise json_limits.DocumentTooLarge(
                         f"it would take {size >> 20} MiB of memory, {self._left >> 20} are left"
                     )
             self._left -= size

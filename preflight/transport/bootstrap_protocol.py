@@ -14,8 +14,8 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-from preflight import evidence
 from preflight.collector import frame
+from preflight.evidence import document as evidence
 from preflight.transport import answer_memory, payload
 from preflight.transport.errors import NoAnswer, quoted
 from preflight.transport.ssh.switch_cli import network_switch

@@ -6,8 +6,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from preflight import bounded, evidence
 from preflight.errors import PreflightError
+from preflight.evidence import document as evidence
+from preflight.evidence import safe_read
 
 #: Where asking a node can end, in the order in which it gets there.
 PHASES = ("queue", "resolve", "connect", "banner", "host-key", "authenticate", "start", "collect", "read")
@@ -44,7 +45,7 @@ class OpenSshRequired(NoAnswer):
 def check_readable(configuration: Path) -> None:
     """Raise TransportError for an SSH configuration that cannot be read, or that never ends: a pipe, a device."""
     try:
-        bounded.content(configuration, bounded.BY_HAND)
+        safe_read.content(configuration, safe_read.BY_HAND)
     except OSError as error:
         raise TransportError(f"cannot read the SSH configuration {configuration}: {error.strerror}") from None
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
+from preflight._startup.lightclass import dataclass
 from preflight.facts.majority import settles
-from preflight.lean import dataclass
 from preflight.parsers.infiniband.ibnetdiscover import Device, End, Link, Net
 from preflight.parsers.infiniband.ibqueryerrors import FULL, Errors
 

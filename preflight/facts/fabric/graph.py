@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
 from preflight.parsers.infiniband.ibnetdiscover import Device, Link, Net
 
 #: A switch is a leaf if hosts hold at least this share of its links; a spine may carry the node of the manager.

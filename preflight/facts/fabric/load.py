@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from preflight._startup.lightclass import dataclass
 from preflight.facts.fabric.graph import Graph, Leaf
-from preflight.lean import dataclass
 from preflight.parsers.infiniband.ibnetdiscover import End
 from preflight.parsers.infiniband.ibqueryerrors_data import Rate
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from preflight.evidence import EvidenceError, decode
+from preflight._startup.lightclass import dataclass
+from preflight.evidence.document import EvidenceError, decode
 from preflight.facts.fabric.sweep import sweeps
 from preflight.facts.node import NodeFacts
-from preflight.lean import dataclass
 from preflight.parsers.infiniband import ibnetdiscover, ibqueryerrors
 
 

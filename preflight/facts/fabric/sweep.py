@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TypeVar
 
-from preflight.evidence import EvidenceError
+from preflight._startup.lightclass import regex
+from preflight.evidence.document import EvidenceError
 from preflight.facts.fabric import compare
 from preflight.facts.fabric import graph as fabric_graph
 from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import ROOT, Port
-from preflight.lean import regex
 from preflight.parsers.infiniband import iblinkinfo, ibnetdiscover, ibqueryerrors, ibqueryerrors_data, sminfo_saquery
 
 T = TypeVar("T")

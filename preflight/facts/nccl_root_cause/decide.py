@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from preflight.evidence import EvidenceError
+from preflight.evidence.document import EvidenceError
 from preflight.facts.nccl_environment import strtoll
 from preflight.facts.nccl_root_cause import causes
 from preflight.facts.nccl_root_cause.device_evidence import value

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from preflight import facts
-from preflight.evidence import EvidenceError
+from preflight.evidence.document import EvidenceError
 from preflight.facts.nccl_environment import RAILS, NcclEnvironment, Selection, Setting, strtoll
 from preflight.facts.nccl_root_cause.model import SILENT, Testimony
 from preflight.parsers.nccl_log.model import is_tcp

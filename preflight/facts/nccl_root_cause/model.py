@@ -6,7 +6,7 @@ import enum
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
 
 if TYPE_CHECKING:
     from preflight.facts.nccl_root_cause.host_statements import Said

@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING
 
 from preflight import facts
-from preflight.evidence import EvidenceError
+from preflight.evidence.document import EvidenceError
 from preflight.facts.addresses import ROUTES
 from preflight.facts.kernel import (
     DMA_BUF,

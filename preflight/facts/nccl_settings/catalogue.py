@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
 
 #: major, minor, patch; a release without a patch has 0
 Version = tuple[int, int, int]

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from preflight.evidence import Evidence, EvidenceError
+from preflight._startup.lightclass import dataclass, regex
+from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.nccl_environment import NcclEnvironment, Setting
-from preflight.lean import dataclass, regex
 
 if TYPE_CHECKING:
     from preflight.parsers.nccl_log import Variable

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from preflight.evidence import Evidence, EvidenceError
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
+from preflight.evidence.document import Evidence, EvidenceError
 
 FILES = "env:files"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
 
 #: Names that are NCCL's, its plug-ins' or its framework's.
 NAME = r"(?:NCCL|RCCL|TORCH_NCCL|OFI_NCCL)_[A-Z]\w{1,80}"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from preflight._startup.lightclass import regex
 from preflight.facts.nccl_environment import NcclEnvironment, Setting
 from preflight.facts.nccl_settings.catalogue import Version, dotted, nearest, table
 from preflight.facts.nccl_settings.leftovers import of_googles_plugin
 from preflight.facts.nccl_settings.value_grammar import faults
 from preflight.facts.nccl_settings.violation import Complaint, Here
-from preflight.lean import regex
 
 #: The release from which on blanks and carriage returns at the end of a file's line are cut off.
 TRIMMING = (2, 30, 0)

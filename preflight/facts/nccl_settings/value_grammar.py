@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from preflight._startup.lightclass import dataclass, regex
 from preflight.facts.nccl_environment import strtoll
 from preflight.facts.nccl_settings.catalogue import Variable, Version, dotted, nearest
-from preflight.lean import dataclass, regex
 
 #: Words of ``nvidia-smi topo -m`` and of NCCL's own list of distances (src/graph/topo.h), near to far.
 LEVELS = ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS")

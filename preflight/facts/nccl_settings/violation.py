@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from preflight.evidence import EvidenceError
+from preflight._startup.lightclass import dataclass
+from preflight.evidence.document import EvidenceError
 from preflight.facts.nccl_environment import NcclEnvironment, Setting
 from preflight.facts.nccl_settings.catalogue import Version
-from preflight.lean import dataclass
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from preflight.evidence import Evidence, EvidenceError
+from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts import gids
 from preflight.facts.interfaces import ROOT
 from preflight.facts.rdma_ports import DEVINFO, Port

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from preflight.evidence import EvidenceError
+from preflight._startup.lightclass import replace
+from preflight.evidence.document import EvidenceError
 from preflight.facts import rdma_ports
 from preflight.facts.roce_chain.model import Chain, Link, Place, Policy, State, Want
 from preflight.facts.supply import supply
-from preflight.lean import replace
 
 if TYPE_CHECKING:
     from preflight.facts.node import NodeFacts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from preflight.evidence import EvidenceError
+from preflight.evidence.document import EvidenceError
 from preflight.facts import congestion, port_qos
 from preflight.facts.roce_chain.model import Link, Place, State
 

@@ -7,11 +7,11 @@ map gives it.
 
 from __future__ import annotations
 
-from preflight.evidence import EvidenceError
+from preflight._startup.lightclass import dataclass
+from preflight.evidence.document import EvidenceError
 from preflight.facts import port_qos
 from preflight.facts.nccl_environment import PROCESS
 from preflight.facts.roce_chain.model import Link, Place, State
-from preflight.lean import dataclass
 
 MARK = "set {where} to 4 x DSCP + 2 of the lossless priority (`mlnx_qos -i IF` shows the map), or map its DSCP to it"
 

@@ -7,9 +7,9 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from preflight.evidence import EvidenceError
+from preflight._startup.lightclass import dataclass
+from preflight.evidence.document import EvidenceError
 from preflight.facts import interfaces, port_qos, rdma_ports
-from preflight.lean import dataclass
 
 if TYPE_CHECKING:
     from preflight.facts.node import NodeFacts

@@ -6,13 +6,13 @@ import os
 import re
 from collections.abc import Mapping
 
+from preflight._startup.lightclass import dataclass
 from preflight.gate.policy import Rule
 from preflight.gate.slurm import drain, requeue
 from preflight.gate.slurm.drain import Outcome
 from preflight.gate.slurm.drain_settings import Settings
 from preflight.gate.slurm.scontrol import Controller, ControllerError
 from preflight.gate.verdict import Verdict
-from preflight.lean import dataclass
 
 
 @dataclass(frozen=True)

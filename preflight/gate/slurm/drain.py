@@ -10,12 +10,12 @@ import contextlib
 import time
 from collections.abc import Callable
 
+from preflight._startup.lightclass import dataclass
 from preflight.gate.slurm import drain_limit, drain_reason
 from preflight.gate.slurm.drain_settings import Settings
 from preflight.gate.slurm.scontrol import Controller, ControllerError
 from preflight.gate.slurm.scontrol_nodes import Node
 from preflight.gate.verdict import PREFIX, Verdict
-from preflight.lean import dataclass
 
 #: Seconds after which no drain can have the second of ours any more: slurmctld's times are whole seconds.
 _NEXT_SECOND = 1.1

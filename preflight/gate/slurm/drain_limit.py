@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from preflight._startup.lightclass import dataclass
 from preflight.gate.slurm import drain_reason
 from preflight.gate.slurm.drain_settings import Settings
 from preflight.gate.slurm.scontrol_nodes import Node
-from preflight.lean import dataclass
 
 
 @dataclass(frozen=True)

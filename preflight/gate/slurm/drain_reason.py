@@ -11,8 +11,8 @@ import re
 import zlib
 from datetime import datetime, timezone
 
+from preflight._startup.lightclass import dataclass
 from preflight.gate.verdict import PREFIX, ascii_reason
-from preflight.lean import dataclass
 
 _OURS = re.compile(
     rf"(?P<text>{PREFIX}(?:not drained (?P<at>\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\dZ): )?"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from preflight._startup.lightclass import dataclass
 from preflight.cluster.gate import Gate
-from preflight.lean import dataclass
 
 
 @dataclass(frozen=True)

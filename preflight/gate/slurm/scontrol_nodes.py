@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from datetime import datetime, timezone
 
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
 
 #: What sinfo puts behind a state: not responding, powering, maintenance, reboot, planned (sinfo(1), NODE STATE CODES).
 _SUFFIXES = "*~#!%$@^-"

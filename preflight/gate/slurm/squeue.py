@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
 
 #: Fields of ``squeue --Format`` in 20.02 and newer, and their width: a number has ten digits, a state sixteen letters.
 _FIELDS = ("JobID", "ArrayJobID", "ArrayTaskID", "HetJobID", "State", "BatchFlag", "Requeue")

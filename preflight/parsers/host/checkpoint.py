@@ -6,7 +6,7 @@ import re
 import time
 from datetime import datetime, timezone
 
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
 
 
 @dataclass(frozen=True)

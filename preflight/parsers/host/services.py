@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
 from preflight.textprep.plain_text import plain
 
 SERVICES = (

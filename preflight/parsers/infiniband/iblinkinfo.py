@@ -5,7 +5,7 @@ Source: infiniband-diags, iblinkinfo(8). With ``-l`` a line says whose port it i
 
 from __future__ import annotations
 
-from preflight.lean import dataclass, regex
+from preflight._startup.lightclass import dataclass, regex
 from preflight.textprep.plain_text import plain
 
 _LINE = regex(

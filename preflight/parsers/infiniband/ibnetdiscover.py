@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from preflight.lean import dataclass, regex
+from preflight._startup.lightclass import dataclass, regex
 from preflight.textprep.plain_text import plain
 
 #: Gb/s of one lane, by the name of its speed (InfiniBand Architecture Specification; FDR10 is Mellanox's).

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from preflight.lean import dataclass, regex
+from preflight._startup.lightclass import dataclass, regex
 from preflight.textprep.plain_text import plain
 
 #: State of a subnet manager (IBA table 160).

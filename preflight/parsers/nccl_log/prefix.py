@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
 from preflight.parsers.job_output import LONGEST_LINE_CHARS, SHORT_LINE_CHARS, unlaunched, unmarked
 from preflight.textprep.plain_text import narrowed, plain
 

@@ -7,7 +7,7 @@ from dataclasses import field
 from functools import cached_property
 from typing import Any, cast
 
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
 from preflight.parsers.nccl_log.counters import Comm, Tally
 from preflight.parsers.nccl_log.model import Communicators, Missing, Unfinished
 

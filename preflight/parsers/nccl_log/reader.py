@@ -12,8 +12,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import BinaryIO
 
+from preflight._startup.lightclass import dataclass
 from preflight.errors import PreflightError
-from preflight.lean import dataclass
 from preflight.parsers.nccl_log.counters import Tally
 from preflight.parsers.nccl_log.fast_scanner import Scanner
 from preflight.parsers.nccl_log.line_source import CHUNK, HEAD, Reader, divisible, lines, opened

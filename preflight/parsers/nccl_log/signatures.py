@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from statistics import median
 
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
 from preflight.parsers.nccl_tests.model import Row
 
 MIB = 2**20

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from preflight import decoding
+from preflight.evidence import json_limits
 from preflight.parsers.nccl_tests.collective import collective_of
 from preflight.parsers.nccl_tests.markers import collective
 from preflight.parsers.nccl_tests.model import Device, Failure, Half, Report, Row, decode_version
@@ -54,7 +54,7 @@ def parse(text: str) -> tuple[Report, ...]:
 def _decoded(text: str, begin: int) -> tuple[Mapping[str, Any], int]:
     """Decode the object that begins here, or what is there of it: (object, where it ends)."""
     try:
-        document, after = decoding.begun(text, begin)
+        document, after = json_limits.begun(text, begin)
         return _object(document), after
     except ValueError:
         pass
@@ -62,7 +62,7 @@ def _decoded(text: str, begin: int) -> tuple[Mapping[str, Any], int]:
         return {}, begin
     whole = _last_result(text, begin)
     try:
-        return _object(decoding.text(text[begin:whole] + "]}")), len(text)
+        return _object(json_limits.text(text[begin:whole] + "]}")), len(text)
     except ValueError:
         return {}, begin
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
 
 
 @dataclass(frozen=True)

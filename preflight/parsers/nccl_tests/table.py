@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from preflight.lean import dataclass, field, replace
+from preflight._startup.lightclass import dataclass, field, replace
 from preflight.parsers.nccl_tests.model import CutRow, Half, Row
 
 _ROW = re.compile(

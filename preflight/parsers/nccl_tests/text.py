@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 
-from preflight.lean import replace
+from preflight._startup.lightclass import replace
 from preflight.parsers.job_output import lines, unlaunched
 from preflight.parsers.nccl_tests import json_output
 from preflight.parsers.nccl_tests import markers as words

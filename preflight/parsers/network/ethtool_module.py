@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from preflight.lean import dataclass, regex
+from preflight._startup.lightclass import dataclass, regex
 from preflight.textprep.plain_text import plain
 
 _LINE = regex(r"[ \t]*([A-Za-z][^:\n]{0,90}?)[ \t]*:[ \t]*([^\n]*)")

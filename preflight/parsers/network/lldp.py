@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from preflight import decoding
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
+from preflight.evidence import json_limits
 
 LLDP = "cmd:lldpcli -f json0 show neighbors details"
 
@@ -40,7 +40,7 @@ class Neighbour:
 def parse(text: str) -> dict[str, Neighbour]:
     """Read the neighbours by interface; raises ValueError. One with several is left out: there is a bridge between."""
     try:
-        value = decoding.text(text)
+        value = json_limits.text(text)
     except ValueError:
         raise ValueError(f"{text.strip()[:80]!r} is not the JSON of lldpcli") from None
     found: dict[str, list[Neighbour]] = {}

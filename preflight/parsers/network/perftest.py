@@ -10,7 +10,7 @@ import enum
 import re
 from collections.abc import Mapping
 
-from preflight.lean import dataclass, regex
+from preflight._startup.lightclass import dataclass, regex
 from preflight.textprep.plain_text import plain
 
 #: Gb/s of one unit. perftest's MB are 2^20 bytes; later versions write MiB for the same.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from preflight.lean import dataclass, regex
+from preflight._startup.lightclass import dataclass, regex
 from preflight.textprep.plain_text import plain
 
 #: Bytes of IP and ICMP headers around ping's payload.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
 from preflight.textprep.plain_text import plain
 
 NVLINK = "cmd:nvidia-smi nvlink -s"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
 from preflight.textprep.plain_text import plain
 
 #: Path codes, near to far (the tool's own legend); SOC is the name before 2016 for SYS.

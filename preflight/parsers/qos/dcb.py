@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from preflight import decoding
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
+from preflight.evidence import json_limits
 
 PRIORITIES = range(8)
 DSCPS = range(64)
@@ -91,7 +91,7 @@ def parse_dcbx(text: str) -> str:
 
 def _object(text: str) -> dict[str, Any]:
     try:
-        found = decoding.text(text)
+        found = json_limits.text(text)
     except ValueError:
         raise ValueError(f"{text.strip()[:80]!r} is not the JSON of dcb(8)") from None
     if not isinstance(found, dict):

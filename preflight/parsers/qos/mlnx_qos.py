@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from preflight.lean import dataclass, regex
+from preflight._startup.lightclass import dataclass, regex
 from preflight.parsers.qos.dcb import PRIORITIES, Buffers, DscpMap
 from preflight.textprep.plain_text import plain
 

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from preflight.lean import dataclass, replace
+from preflight._startup.lightclass import dataclass, replace
 from preflight.parsers.torch.profiler_trace import _sample
 
 MOST_ENTRIES = 200_000

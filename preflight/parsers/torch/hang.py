@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence, Set
 
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
 from preflight.parsers.torch.flight_recorder import Entry, Recording, memberships
 from preflight.parsers.torch.watchdog import Progress, Watchdog
 

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
 from preflight.parsers.torch.flight_recorder import Entry, Recording, memberships
 
 _MESSAGE = re.compile(r"[\w-]{1,20}:(?:(send) (\d{1,7})->(\d{1,7})|(recv) (\d{1,7})<-(\d{1,7}))")

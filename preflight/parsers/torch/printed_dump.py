@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
 
 _TOKEN = re.compile(
     r"(?P<text>'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\")|\b(?P<word>True|False|None)\b|(?P<tuple>[()])"

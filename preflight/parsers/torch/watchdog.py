@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
 
 MARKS = ("WorkNCCL(", "ast enqueued")
 

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from preflight import decoding
+from preflight.evidence import json_limits
 from preflight.recognition.detector import Cut, Kind, Taken
 from preflight.recognition.key_value_block import block, cpu_ids, json_at
 from preflight.textprep.lines import Lines
@@ -144,7 +144,7 @@ def _cut_status(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]]:
     place = 0
     while (match := re.compile(r"[\s,]*").match(text, place)) and text[match.end() : match.end() + 1] == "{":
         try:
-            value, place = decoding.begun(text, match.end())
+            value, place = json_limits.begun(text, match.end())
         except (ValueError, RecursionError):
             if _is_status([value := _begun(text[match.end() :])]):
                 found.append({"ips": None, **value})
@@ -190,7 +190,7 @@ def _status(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]] | None:
     quoted = re.search(r"""["'](\[.*\])["']\s*,?\s*$""", text)
     if quoted and '\\"' in quoted[1]:
         try:
-            value = decoding.text(quoted[1].replace("\\n", " ").replace('\\"', '"'))
+            value = json_limits.text(quoted[1].replace("\\n", " ").replace('\\"', '"'))
         except (ValueError, RecursionError):
             return None
         return (at + 1, value) if _is_status(value) else None

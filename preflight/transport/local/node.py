@@ -72,9 +72,9 @@ def collect(
 
 def _answered(answer: frame.Reader) -> dict[str, Any] | frame.FrameError:
     try:
-        from preflight import decoding
+        from preflight.evidence import json_limits
 
-        return answer.document(decoding.answer)
+        return answer.document(json_limits.answer)
     except frame.FrameError as error:
         return error
 
@@ -122,9 +122,9 @@ def _cache_options() -> list[str]:
 
 
 def _no_answer(node: str, at: str, phase: str, reason: str) -> dict[str, Any]:
-    from preflight import evidence
+    from preflight.evidence import document
 
-    return evidence.to_document(evidence.no_answer(node, phase, reason, at))
+    return document.to_document(document.no_answer(node, phase, reason, at))
 
 
 class _Talk:

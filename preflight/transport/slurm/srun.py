@@ -20,8 +20,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from preflight.evidence import Evidence, from_document, no_answer
-from preflight.lean import replace
+from preflight._startup.lightclass import replace
+from preflight.evidence.document import Evidence, from_document, no_answer
 from preflight.transport.bootstrap_protocol import SCRIPT_OF_ARGUMENTS, arguments, request
 from preflight.transport.errors import NoAnswer, TransportError, quoted, utc_now
 from preflight.transport.local.process import has_ended, kill_group, pipes

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from preflight import bounded
+from preflight.evidence import safe_read
 from preflight.transport.ssh.host_keys import matches
 
 _T = TypeVar("_T")
@@ -42,7 +42,9 @@ class Stanzas:
         for file in dict.fromkeys(files):
             try:
                 lines = (
-                    bounded.content(Path(file).expanduser(), bounded.BY_HAND).decode("utf-8", "replace").splitlines()
+                    safe_read.content(Path(file).expanduser(), safe_read.BY_HAND)
+                    .decode("utf-8", "replace")
+                    .splitlines()
                 )
             except OSError:
                 apart = True

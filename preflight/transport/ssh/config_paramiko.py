@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import paramiko
 
-from preflight import bounded
+from preflight.evidence import safe_read
 from preflight.transport.errors import TransportError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def read(
 
 def _parsed(path: Path, warn: Callable[[str], None]) -> paramiko.SSHConfig | None:
     try:
-        text = bounded.content(path, bounded.BY_HAND).decode("utf-8", "replace")
+        text = safe_read.content(path, safe_read.BY_HAND).decode("utf-8", "replace")
     except FileNotFoundError:
         return None
     except OSError as error:

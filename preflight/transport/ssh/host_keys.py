@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from preflight import bounded
+from preflight.evidence import safe_read
 from preflight.transport.errors import NoAnswer, OpenSshRequired
 from preflight.transport.ssh import certificate
 
@@ -69,7 +69,7 @@ class HostKeys:
         return found
 
     def _read(self, path: Path) -> None:
-        for number, line in enumerate(bounded.content(path, bounded.DOCUMENT).splitlines(), 1):
+        for number, line in enumerate(safe_read.content(path, safe_read.DOCUMENT).splitlines(), 1):
             entry = _parse(line, f"{path}:{number}")
             if entry is None:
                 continue
@@ -236,7 +236,7 @@ def known(
 def revoked_keys(path: Path) -> frozenset[bytes]:
     """Read a RevokedHostKeys file of public keys; raise NoAnswer for what cannot be read, as OpenSSH refuses then."""
     try:
-        raw = bounded.content(path, bounded.DOCUMENT)
+        raw = safe_read.content(path, safe_read.DOCUMENT)
     except OSError as error:
         raise NoAnswer("host-key", f"RevokedHostKeys {path} cannot be read: {error.strerror}") from None
     if raw.startswith(b"SSHKRL"):

@@ -21,7 +21,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from paramiko.agent import AgentKey, AgentSSH
 from paramiko.pkey import PublicBlob, UnknownKeyType
 
-from preflight import bounded
+from preflight.evidence import safe_read
 from preflight.transport.ssh import certificate
 from preflight.transport.ssh.config import HostConfig
 
@@ -168,7 +168,7 @@ class KeyRing:
 def _load(path: Path, notes: list[str], beyond: list[str]) -> Iterator[Identity]:
     """Yield a private key, its certificate first; a file that is not there is no key."""
     try:
-        text = bounded.content(path, bounded.BY_HAND)
+        text = safe_read.content(path, safe_read.BY_HAND)
         if _needs_passphrase(text):
             notes.append(f"{path} needs a passphrase (ssh-add {path})")
             return

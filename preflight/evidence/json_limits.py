@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 
-from preflight import bounded
 from preflight.errors import PreflightError
+from preflight.evidence import safe_read
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,12 +38,12 @@ class DocumentTooLarge(PreflightError, ValueError):
     """The values would take more memory than is given to one document."""
 
 
-def read(path: str | Path, longest: int = bounded.DOCUMENT, once: bool = False) -> Any:
+def read(path: str | Path, longest: int = safe_read.DOCUMENT, once: bool = False) -> Any:
     """Decode a file; raises OSError, or ValueError whatever is wrong with the text.
 
     ``once`` refuses a key that an object has twice; looking for that takes as long as decoding.
     """
-    return _made([bounded.content(path, longest)], FILE, 0, True, once)
+    return _made([safe_read.content(path, longest)], FILE, 0, True, once)
 
 
 def decoded(raw: bytes, most: int = FILE, strict: bool = True, once: bool = False) -> Any:

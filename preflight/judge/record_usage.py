@@ -14,13 +14,13 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from preflight import formats
 from preflight.cluster import Cluster
 from preflight.cluster.file import decode
-from preflight.evidence import Evidence
+from preflight.evidence.document import Evidence
 from preflight.facts import NodeFacts, RunFacts
 from preflight.facts.job import RUN
 from preflight.model import Check, Scope
+from preflight.parsers import provenance
 
 Records = Mapping[str, Any]
 
@@ -60,25 +60,25 @@ class _Run(RunFacts):
     @property
     def nccl_logs(self) -> Any:
         """Every log of NCCL."""
-        self.read_as.add(formats.NCCL_LOG)
+        self.read_as.add(provenance.NCCL_LOG)
         return super().nccl_logs
 
     @property
     def traces(self) -> Any:
         """Every trace of PyTorch's profiler."""
-        self.read_as.add(formats.TRACE)
+        self.read_as.add(provenance.TRACE)
         return super().traces
 
     @property
     def recordings(self) -> Any:
         """Every dump of PyTorch's flight recorder."""
-        self.read_as.add(formats.RECORDING)
+        self.read_as.add(provenance.RECORDING)
         return super().recordings
 
     @property
     def nccl_tests(self) -> Any:
         """Every report of nccl-tests."""
-        self.read_as.add(formats.NCCL_TESTS)
+        self.read_as.add(provenance.NCCL_TESTS)
         return super().nccl_tests
 
 
@@ -149,7 +149,7 @@ def _exhaust(findings: Callable[[], Iterator[object]]) -> None:
 
 def _kind(key: str) -> str:
     """Return what is taken away together: all records of one format, else the record alone."""
-    form = formats.format_of(key)
+    form = provenance.format_of(key)
     return form.name if form else key
 
 

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import overload
 
-from preflight import archive
-from preflight.evidence import DocumentError, Evidence, decode, dump, no_answer, read, to_document
+from preflight._startup.lightclass import dataclass, replace
+from preflight.archive import directory
+from preflight.evidence.document import DocumentError, Evidence, decode, dump, no_answer, read, to_document
 from preflight.facts.job import RUN
-from preflight.lean import dataclass, replace
 
 #: Documents up to which they are held in memory, and bytes that these may take.
 HELD, HELD_BYTES = 64, 64 << 20
@@ -38,9 +38,9 @@ class File:
     def read(self) -> Evidence:
         """Return the evidence; of a file that has gone or changed since it was found: a node without an answer."""
         try:
-            found = archive.read_file(self.path)
+            found = directory.read_file(self.path)
             for part in self.parts:
-                found = found and (archive.joined(found, read(part)) or found)
+                found = found and (directory.joined(found, read(part)) or found)
         except (OSError, DocumentError) as error:
             return no_answer(self.node, "read", str(error), "")
         if found is not None and found.node == self.node:
@@ -100,9 +100,9 @@ def load(paths: Sequence[Path]) -> tuple[Sequence[Evidence], Evidence | None]:
     """Do what ``archive.load`` does, but hold no more than a few documents in memory; raises ArchiveError."""
     if any(is_bundle(path) for path in paths):
         return _of_bundles(paths)
-    files = archive.files(paths)
+    files = directory.files(paths)
     if len(files) <= HELD:
-        return archive.load(paths)
+        return directory.load(paths)
     known: dict[str, File] = {}
     run: Evidence | None = None
     for path in files:
@@ -111,7 +111,7 @@ def load(paths: Sequence[Path]) -> tuple[Sequence[Evidence], Evidence | None]:
             continue
         if node == RUN:
             evidence = evidence or read(path)
-            run = evidence if run is None else archive.merged(run, evidence)
+            run = evidence if run is None else directory.merged(run, evidence)
         elif node in known:
             known[node] = _together(known[node], path)
         else:
@@ -126,12 +126,12 @@ def _of_bundles(paths: Sequence[Path]) -> tuple[Sequence[Evidence], Evidence | N
     for path, evidence in _documents(paths):
         node = evidence.node
         if node == RUN:
-            run = evidence if run is None else archive.merged(run, evidence)
+            run = evidence if run is None else directory.merged(run, evidence)
             continue
         if node in known:
-            whole = archive.joined(decode(zlib.decompress(known[node][0]), node), evidence)
+            whole = directory.joined(decode(zlib.decompress(known[node][0]), node), evidence)
             if whole is None:
-                raise archive.twice(node, known[node][1], path)
+                raise directory.twice(node, known[node][1], path)
             evidence = whole
         known[node] = (zlib.compress(dump(evidence).encode(), 1), path)
     spool = Spool()
@@ -153,14 +153,14 @@ def is_bundle(path: Path) -> bool:
 
 def _documents(paths: Sequence[Path]) -> Iterator[tuple[Path, Evidence]]:
     """Yield the documents of bundles, files and directories; raises ArchiveError."""
-    from preflight import packed
+    from preflight.evidence import bundle
 
     for path in paths:
         if is_bundle(path):
             try:
-                yield from ((path, evidence) for evidence in packed.documents(path))
-            except packed.BundleError as error:
-                raise archive.ArchiveError(str(error)) from None
+                yield from ((path, evidence) for evidence in bundle.documents(path))
+            except bundle.BundleError as error:
+                raise directory.ArchiveError(str(error)) from None
         else:
             evidences, run = load([path])
             yield from ((path, evidence) for evidence in (*evidences, *([run] if run else [])))
@@ -171,9 +171,9 @@ def _node(path: Path) -> tuple[str | None, Evidence | None]:
     try:
         if (node := _glance(path)) is not None:
             return node, None
-        evidence = archive.read_file(path)
+        evidence = directory.read_file(path)
     except OSError as error:
-        raise archive.ArchiveError(f"{path}: cannot be read: {error.strerror}") from None
+        raise directory.ArchiveError(f"{path}: cannot be read: {error.strerror}") from None
     return (evidence.node, evidence) if evidence else (None, None)
 
 
@@ -193,8 +193,8 @@ def _glance(path: Path) -> str | None:
 def _together(known: File, path: Path) -> File:
     """Add a document of the same node; raise ArchiveError unless one of them only tells of tests with another."""
     one, other = known.read(), read(path)
-    if archive.joined(one, other) is None:
-        raise archive.twice(known.node, known.path, path)
+    if directory.joined(one, other) is None:
+        raise directory.twice(known.node, known.path, path)
     if one.pair is None:
         return File(known.node, known.path, (*known.parts, path))
     return File(known.node, path, (known.path,))

@@ -17,9 +17,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from preflight import decoding
 from preflight.errors import PreflightError
-from preflight.evidence import DocumentError, Evidence, decode, no_answer
+from preflight.evidence import json_limits
+from preflight.evidence.document import DocumentError, Evidence, decode, no_answer
 from preflight.schemas.conform import mistake
 
 SCHEMA = "preflight.bundle/1"
@@ -154,7 +154,7 @@ def _manifest(path: Path, name: str, content: bytes) -> dict[str, dict[str, Any]
             f"{path}: is an archive, but none of `preflight bundle` ({SCHEMA}); unpack it and name the directory"
         )
     try:
-        document = decoding.decoded(content, once=True)
+        document = json_limits.decoded(content, once=True)
         wrong = mistake(document, "bundle-1")
     except ValueError as error:
         wrong = str(error)

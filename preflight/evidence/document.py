@@ -15,9 +15,9 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, cast
 
-from preflight import bounded, decoding
+from preflight._startup.lightclass import dataclass, field
 from preflight.errors import PreflightError
-from preflight.lean import dataclass, field
+from preflight.evidence import json_limits, safe_read
 from preflight.schemas.conform import checker, mistake
 
 SCHEMA = "preflight.evidence/1"
@@ -252,14 +252,14 @@ def from_document(document: object, name: str) -> Evidence:
 def read(path: Path) -> Evidence:
     """Read one document from a file; raises OSError or DocumentError."""
     try:
-        return from_document(_decoded(lambda: decoding.read(path), str(path)), str(path))
-    except bounded.UnreadableFile as error:
+        return from_document(_decoded(lambda: json_limits.read(path), str(path)), str(path))
+    except safe_read.UnreadableFile as error:
         raise DocumentError(f"{path} is not evidence: {error.strerror}") from None
 
 
 def decode(raw: bytes, name: str) -> Evidence:
     """Read one document from the bytes of a file. ``name`` is what to call it in errors; raises DocumentError."""
-    return from_document(_decoded(lambda: decoding.decoded(raw), name), name)
+    return from_document(_decoded(lambda: json_limits.decoded(raw), name), name)
 
 
 def _decoded(decode: Callable[[], Any], name: str) -> Any:

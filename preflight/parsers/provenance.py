@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from functools import cache
 
-from preflight.lean import dataclass
+from preflight._startup.lightclass import dataclass
 
 
 @dataclass(frozen=True)

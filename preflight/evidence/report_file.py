@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from preflight import bounded, decoding
+from preflight.evidence import json_limits, safe_read
 
 #: Bytes of memory that the values of a report may take. One of ten thousand nodes takes 50 MB, 80 where each has
 #: findings of its own; a comparison holds two.
@@ -26,13 +26,13 @@ def read(path: str | Path) -> Any:
 
     Equal parts of it are one object: it is to be read, not changed.
     """
-    text = _Window(bounded.pieces(path, bounded.REPORT, b"{"))
+    text = _Window(safe_read.pieces(path, safe_read.REPORT, b"{"))
     try:
         return _object(text, _Held(MOST)) if text.peek() == "{" else text.value()
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except MemoryError:
-        raise decoding.DocumentTooLarge("there is not enough memory for it") from None
+        raise json_limits.DocumentTooLarge("there is not enough memory for it") from None
 
 
 def written(report: Mapping[str, Any], sort_keys: bool = False) -> Iterator[str]:
@@ -96,7 +96,7 @@ class _Window:
             self._over = True
             held.append(self._codec.decode(b"", True))
         self._text, self._at = "".join(held), 0
-        decoding.check(self._text)
+        json_limits.check(self._text)
         return True
 
 
@@ -112,7 +112,7 @@ class _Held:
         """Count some bytes; raises DocumentTooLarge."""
         self._left -= size
         if self._left < 0:
-            raise decoding.DocumentTooLarge(f"it would take more than {MOST >> 20} MiB of memory")
+            raise json_limits.DocumentTooLarge(f"it would take more than {MOST >> 20} MiB of memory")
 
     def held(self, value: Any) -> Any:
         """Return a value that equals this one."""

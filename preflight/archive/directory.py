@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from preflight import bounded
+from preflight._startup.lightclass import regex, replace
 from preflight.errors import PreflightError
-from preflight.evidence import DocumentError, Evidence, dump, no_answer, read
+from preflight.evidence import safe_read
+from preflight.evidence.document import DocumentError, Evidence, dump, no_answer, read
 from preflight.facts.job import RUN
-from preflight.lean import regex, replace
 
 if TYPE_CHECKING:
     from io import BufferedWriter
@@ -173,7 +173,7 @@ def files(paths: Sequence[Path]) -> list[Path]:
 def is_report(path: Path) -> bool:
     """Tell a report that lies beside the evidence from evidence that is damaged."""
     try:
-        bounded.waits_for_nobody(path)
+        safe_read.waits_for_nobody(path)
         with path.open("rb") as stream:
             return _REPORT.match(stream.read(_HEAD)) is not None
     except OSError:
@@ -203,7 +203,7 @@ def logs(paths: Sequence[Path], limit: int) -> Evidence | None:
     records: dict[str, object] = {}
     for path in paths:
         try:
-            bounded.waits_for_nobody(path)
+            safe_read.waits_for_nobody(path)
             with path.open("rb") as stream:
                 raw = stream.read(limit + 1)
         except OSError as error:

@@ -1,0 +1,1 @@
+"""Saved evidence: one file a node."""
