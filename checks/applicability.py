@@ -12,8 +12,8 @@ from contextlib import suppress
 from typing import Any
 
 from preflight._startup.lightclass import fields
-from preflight.cluster import Roles, Site
 from preflight.evidence.document import EvidenceError
+from preflight.expectations import Roles, Site
 from preflight.facts import NodeFacts
 from preflight.facts.container import GPU_NODES, gpu_nodes
 from preflight.facts.gpudirect import NEAR

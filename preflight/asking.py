@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any, NoReturn
 
-    from preflight.cluster import Cluster
     from preflight.evidence.document import Evidence
+    from preflight.expectations import Cluster
     from preflight.probes import Probe
 
 

@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 
 from preflight import expected
 from preflight.archive.directory import is_report
-from preflight.cluster.file import ClusterFileError, load
 from preflight.evidence import bundle, safe_read
+from preflight.expectations.cluster_file import ClusterFileError, load
 from preflight.redact import Redactor, files
 
 FILES = "files/"

@@ -62,7 +62,7 @@ from __future__ import annotations
 HOMES = {
     "ArchiveError": "preflight.archive.directory",
     "BundleError": "preflight.evidence.bundle",
-    "ClusterFileError": "preflight.cluster.file",
+    "ClusterFileError": "preflight.expectations.cluster_file",
     "ConnectionDropped": "preflight.transport.ssh.stream",
     "ConnectionRejected": "preflight.transport.child_transport",
     "ControllerError": "preflight.gate.slurm.scontrol",

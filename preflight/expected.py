@@ -127,7 +127,7 @@ def _is_inside(name: str) -> bool:
 
 def _named(raw: bytes) -> Iterator[str]:
     """Yield the files that a cluster file names: a reference of the fabric, reports of a good run."""
-    from preflight.cluster.file import decoded_or_none
+    from preflight.expectations.cluster_file import decoded_or_none
 
     data: Any = decoded_or_none(raw)
     tables = data.get("class") if isinstance(data, dict) else None

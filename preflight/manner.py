@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
-    from preflight.cluster import Cluster
+    from preflight.expectations import Cluster
     from preflight.probes import Probe
     from preflight.transport.kubernetes.kubectl import Kubectl
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol, cast
 
 from preflight._startup.lightclass import dataclass, regex, replace
-from preflight.cluster import Expected
+from preflight.expectations import Expected
 
 
 class Status(str, enum.Enum):

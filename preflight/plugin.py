@@ -11,8 +11,8 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from preflight.checks.applicability import no_gpu, no_rdma
-    from preflight.cluster import Expected, Site
     from preflight.evidence.document import EvidenceError
+    from preflight.expectations import Expected, Site
     from preflight.facts import NodeFacts, RunFacts
     from preflight.model import Finding, Status, check, compare, failed, passed, skipped, unknown, warned
     from preflight.plugin_fixture import findings_of
@@ -44,11 +44,11 @@ __all__ = [
 
 _HOMES = {
     "EvidenceError": "preflight.evidence.document",
-    "Expected": "preflight.cluster",
+    "Expected": "preflight.expectations",
     "NodeFacts": "preflight.facts",
     "Probe": "preflight.probes",
     "RunFacts": "preflight.facts",
-    "Site": "preflight.cluster",
+    "Site": "preflight.expectations",
     "findings_of": "preflight.plugin_fixture",
     "id_list": "preflight.textprep.plain_text",
     "integer": "preflight.textprep.plain_text",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from preflight.cluster import Cluster
-from preflight.cluster.file import from_data
 from preflight.evidence.document import SCHEMA, STATUSES, from_document
+from preflight.expectations import Cluster
+from preflight.expectations.cluster_file import from_data
 from preflight.facts import NodeFacts
 from preflight.judge.check_result import outcome
 from preflight.model import Check, Finding, Scope

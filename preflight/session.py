@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     from preflight.checks import Registry
-    from preflight.cluster import Cluster
     from preflight.evidence.document import Evidence
+    from preflight.expectations import Cluster
     from preflight.history import Past
     from preflight.model import Check
 
@@ -76,11 +76,11 @@ class Session:
     @cached_property
     def cluster(self) -> Cluster:
         """What the site expects: its cluster file, which is read at the start, else nothing."""
-        from preflight.cluster import Cluster
+        from preflight.expectations import Cluster
 
         if not self.cluster_file:
             return Cluster()
-        from preflight.cluster.file import ClusterFileError, load
+        from preflight.expectations.cluster_file import ClusterFileError, load
 
         try:
             return load(self.cluster_file, self.registry.ids)

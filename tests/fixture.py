@@ -17,9 +17,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from preflight.cluster import Cluster
-from preflight.cluster.file import from_data
 from preflight.evidence.document import SCHEMA, Evidence, from_document
+from preflight.expectations import Cluster
+from preflight.expectations.cluster_file import from_data
 from preflight.facts.job import RUN
 from preflight.plugin_fixture import record
 

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from preflight import targets
-from preflight.cluster import Cluster
-from preflight.cluster import file as cluster
-from preflight.cluster.file import ClusterFileError
 from preflight.evidence import document
 from preflight.evidence.document import DocumentError, Evidence, EvidenceError, from_document
+from preflight.expectations import Cluster
+from preflight.expectations import cluster_file as cluster
+from preflight.expectations.cluster_file import ClusterFileError
 from preflight.facts import (
     NodeFacts,
     RunFacts,

@@ -20,9 +20,9 @@ from preflight.checklist.item import CONTAINER, ELSEWHERE, ENVIRONMENT, INFINIBA
 from preflight.checklist.items import ITEMS
 from preflight.checks import registry
 from preflight.cli import main
-from preflight.cluster import Cluster
-from preflight.cluster.file import load
 from preflight.evidence.document import from_document
+from preflight.expectations import Cluster
+from preflight.expectations.cluster_file import load
 from preflight.judge import judge
 from preflight.model import Check, Status, worst
 from preflight.parsers.network.lldp import LLDP

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from preflight.cluster.file import ClusterFileError, decode, load
-from preflight.cluster.lines import Lines
 from preflight.evidence.document import from_document
+from preflight.expectations.catalogue import PARTS, recognise
+from preflight.expectations.cluster_file import ClusterFileError, decode, load
+from preflight.expectations.toml_line_numbers import Lines
 from preflight.facts import NodeFacts
 from preflight.facts.pci import PciDevice
-from preflight.hardware import PARTS, recognise
 from preflight.probes import checkpoints
 from tests.fixture import whole_node
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from preflight._startup.lightclass import fields
 from preflight.cli import main
-from preflight.cluster import exceptions, fabric, gate, tables
+from preflight.expectations import fabric_table, gate_table, node_class, waivers
 from preflight.gate import policy
 from tests import commands
 from tests.fixture import whole_node
@@ -50,13 +50,13 @@ def keys() -> Iterator[tuple[str, str]]:
     """Yield every key that a cluster file may have, after its table."""
     yield from (("", name) for name in ("cluster", "class", "fabric", "gate", "checks", "waiver"))
     yield from (("cluster", "name"), ("class", "a"))
-    yield from _keys("class.a", tables.NodeClass)
-    yield from _keys("fabric", fabric.Fabric)
-    yield from _keys("checks", exceptions.Chosen)
-    yield from _keys("waiver", exceptions.Waiver)
-    yield from _keys("gate", gate.Gate)
+    yield from _keys("class.a", node_class.NodeClass)
+    yield from _keys("fabric", fabric_table.Fabric)
+    yield from _keys("checks", waivers.Chosen)
+    yield from _keys("waiver", waivers.Waiver)
+    yield from _keys("gate", gate_table.Gate)
     yield from (("gate", seat) for seat in policy.SEATS)
-    yield from _keys("gate.slurm-prolog", gate.GateSeat)  # the other seats have the same keys
+    yield from _keys("gate.slurm-prolog", gate_table.GateSeat)  # the other seats have the same keys
 
 
 def text(table: str, key: str, value: str) -> tuple[str, int]:

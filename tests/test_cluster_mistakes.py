@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from preflight.checks import registry
-from preflight.cluster import Cluster
-from preflight.cluster.file import ClusterFileError, decode
+from preflight.expectations import Cluster
+from preflight.expectations.cluster_file import ClusterFileError, decode
 
 IDS = [check.id for check in registry().checks]
 TODAY = date(2026, 11, 21)

@@ -11,13 +11,13 @@ from click.testing import CliRunner
 
 from preflight.checks import registry
 from preflight.cli import main
-from preflight.cluster import Cluster, NodeClass, Site
-from preflight.cluster import file as cluster
-from preflight.cluster.file import ClusterFileError
-from preflight.cluster.roofline import highest_floor
 from preflight.evidence.document import Evidence
+from preflight.expectations import Cluster, NodeClass, Site
+from preflight.expectations import cluster_file as cluster
+from preflight.expectations.catalogue import PARTS, part_by_name
+from preflight.expectations.cluster_file import ClusterFileError
+from preflight.expectations.roofline_table import highest_floor
 from preflight.facts import RunFacts
-from preflight.hardware import PARTS, part_by_name
 from preflight.judge import judge
 from preflight.model import Finding
 from tests.nccl_tests_grammar import Run, printed

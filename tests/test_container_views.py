@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from preflight.checks import registry
-from preflight.cluster.file import load
 from preflight.evidence.document import from_document
+from preflight.expectations.cluster_file import load
 from preflight.judge import judge
 from preflight.model import Scope
 from preflight.probes import PROBES, plan

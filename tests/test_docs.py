@@ -12,7 +12,7 @@ import click
 import pytest
 
 from preflight.cli import COMMANDS, main
-from preflight.cluster.file import decode
+from preflight.expectations.cluster_file import decode
 from preflight.gate.policy import SEATS
 
 ROOT = Path(__file__).resolve().parent.parent

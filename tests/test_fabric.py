@@ -16,9 +16,9 @@ import pytest
 from preflight._startup.lightclass import replace
 from preflight.archive.directory import save
 from preflight.checks import registry
-from preflight.cluster import Cluster
-from preflight.cluster.file import load
 from preflight.evidence.document import Evidence
+from preflight.expectations import Cluster
+from preflight.expectations.cluster_file import load
 from preflight.judge import judge
 from preflight.reports.html_page import render
 from tests import report_samples

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from preflight.checks import registry
-from preflight.cluster import Cluster
-from preflight.cluster.fabric import Fabric, FabricSite
-from preflight.cluster.file import ClusterFileError, from_data, load
 from preflight.console import UsageError
 from preflight.evidence.document import from_document
+from preflight.expectations import Cluster
+from preflight.expectations.cluster_file import ClusterFileError, from_data, load
+from preflight.expectations.fabric_table import Fabric, FabricSite
 from preflight.facts.fabric.compare import difference, growth, mixed, slow
 from preflight.facts.fabric.graph import Graph, place
 from preflight.judge import judge

@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from preflight.checks import in_module
 from preflight.checks.gpu import xid as xid_checks
 from preflight.checks.gpu.xid_policy import POLICY, Act
-from preflight.cluster import Cluster
 from preflight.collector import libraries
 from preflight.collector.records import Deadline
 from preflight.evidence.document import SCHEMA, Evidence, EvidenceError, from_document
+from preflight.expectations import Cluster
+from preflight.expectations.catalogue import GPUS, PARTS
 from preflight.facts import NodeFacts, gpu_nvml, gpu_xml, kernel_log, xid
 from preflight.facts.gpu import NVML
 from preflight.facts.gpu_health import health
 from preflight.facts.gpu_model import Fabric, GpuHealth, Health, Process
-from preflight.hardware import GPUS, PARTS
 from preflight.judge import judge
 from preflight.model import Check
 from preflight.parsers.host import services

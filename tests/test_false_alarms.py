@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from preflight.checks import registry
-from preflight.cluster import Cluster
-from preflight.cluster.file import from_data, load
 from preflight.evidence.document import from_document
+from preflight.expectations import Cluster
+from preflight.expectations.cluster_file import from_data, load
 from preflight.judge import judge
 from preflight.model import Scope
 from tests import machines

@@ -169,7 +169,7 @@ def test_what_fails_on_many_nodes_is_called_the_sites_problem() -> None:
     slow = nic("mlx5_4", rate="200 Gb/sec (2X NDR)")
     faults = {f"gpu{number:03d}": slow for number in range(1, 5)}
     checks = [check for check in registry().checks if check.id in ("rdma.port-rate", "gpu.count")]
-    from preflight.cluster.file import decode
+    from preflight.expectations.cluster_file import decode
 
     site = decode(b'[class.a]\nports.compute = "mlx5_4"\nports.rate_gbps = 400\n', "cluster.toml")
     found = judge(documents(hgx_h100("x"), 10, faults), checks, site)

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from preflight.checks import registry
-from preflight.cluster import Cluster
-from preflight.cluster.file import decode
 from preflight.evidence.document import Evidence, from_document
+from preflight.expectations import Cluster
+from preflight.expectations.cluster_file import decode
 from preflight.facts.gpu_model import Fabric
 from preflight.judge import judge
 from preflight.model import Check, Scope

@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from preflight._startup.lightclass import replace
-from preflight.cluster import Cluster
-from preflight.cluster import gate as tables
-from preflight.cluster.file import ClusterFileError, decode
 from preflight.evidence.document import Evidence, from_document, no_answer
+from preflight.expectations import Cluster
+from preflight.expectations import gate_table as tables
+from preflight.expectations.cluster_file import ClusterFileError, decode
 from preflight.facts import NodeFacts
 from preflight.gate import announce, evaluate, options, policy, policy_table, scheduler_env, verdict
 from preflight.gate.configuration import UnknownCheck

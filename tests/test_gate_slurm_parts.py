@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from preflight.cluster.file import load
-from preflight.cluster.gate import Gate
+from preflight.expectations.cluster_file import load
+from preflight.expectations.gate_table import Gate
 from preflight.gate.slurm import Settings, drain, drain_limit, drain_reason, scontrol_nodes, squeue
 from preflight.gate.slurm.drain_settings import of
 from preflight.gate.slurm.scontrol import Controller, ControllerError

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from preflight import cli, nodeset
-from preflight.cluster.file import ClusterFileError, decode
+from preflight.expectations.cluster_file import ClusterFileError, decode
 from tests import commands
 from tests.fixture import whole_node
 

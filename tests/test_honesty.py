@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from preflight.checks import registry
-from preflight.cluster import Cluster
 from preflight.evidence.document import SCHEMA, Evidence, from_document, no_answer
+from preflight.expectations import Cluster
 from preflight.judge import judge
 from preflight.model import Check, Finding, Scope, Status, check, failed, passed, worst
 from tests.fixture import whole_node

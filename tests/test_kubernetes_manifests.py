@@ -18,8 +18,8 @@ import pytest
 import yaml
 
 from preflight.cli import main
-from preflight.cluster.file import load
 from preflight.evidence.document import from_document
+from preflight.expectations.cluster_file import load
 from preflight.gate.verdict import Verdict, to_document
 from preflight.judge import judge
 from tests import machines

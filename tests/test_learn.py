@@ -12,10 +12,10 @@ from click.testing import CliRunner, Result
 
 from preflight import cli
 from preflight.checks import registry
-from preflight.cluster import Cluster
-from preflight.cluster.file import decode
-from preflight.cluster.tables import NodeClass
 from preflight.evidence.document import Evidence, from_document, no_answer
+from preflight.expectations import Cluster
+from preflight.expectations.cluster_file import decode
+from preflight.expectations.node_class import NodeClass
 from preflight.judge import judge
 from preflight.learn import LearnError, Learnt, learn
 from preflight.model import Scope

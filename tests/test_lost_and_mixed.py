@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from preflight.checks import registry
-from preflight.cluster.file import decode
 from preflight.evidence.document import Evidence, from_document
+from preflight.expectations.cluster_file import decode
 from preflight.facts.container import GPU_NODES
 from preflight.facts.kernel import NVIDIA_VERSION
 from preflight.facts.kernel_log import DMESG

@@ -12,8 +12,8 @@ from preflight.checks.fleet.electorate import Trait
 from preflight.checks.fleet.yardstick import written
 from preflight.checks.job import rank_agreement
 from preflight.checks.roce import fleet as roce
-from preflight.cluster.file import ClusterFileError, decode
 from preflight.evidence.document import EvidenceError, from_document
+from preflight.expectations.cluster_file import ClusterFileError, decode
 from preflight.facts import NodeFacts
 from preflight.judge import judge
 from tests.machines import evidence, hgx_h100

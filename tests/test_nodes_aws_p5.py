@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from preflight.cluster.file import decode
 from preflight.evidence.document import from_document
+from preflight.expectations.cluster_file import decode
 from preflight.facts import NodeFacts
 from preflight.learn import learn
 from preflight.pair.endpoints import EndpointError, Wanted, end

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from preflight.cluster import Cluster
+from preflight.expectations import Cluster
 from preflight.facts.gpu_model import Fabric, Process
 from tests.machines import Machine
 from tests.machines.b200 import AMD, BRIDGES, COMPUTE, GPU_BUSES, NAME, hgx_b200

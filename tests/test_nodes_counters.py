@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from preflight.checks import registry
-from preflight.cluster import Cluster
 from preflight.evidence.document import from_document
+from preflight.expectations import Cluster
 from preflight.judge import judge
 from tests import machines
 from tests.fixture import whole_node

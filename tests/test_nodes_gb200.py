@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from preflight.cluster import Cluster
+from preflight.expectations import Cluster
 from preflight.facts.gpu_model import Fabric, Process
 from preflight.parsers.host.services import SERVICES
 from tests.machines import Machine

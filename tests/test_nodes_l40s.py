@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from preflight.cluster import Cluster
+from preflight.expectations import Cluster
 from preflight.facts.gpu_model import Process
 from tests.machines import Machine, with_nic
 from tests.machines.l40s import NAME, l40s_pcie

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from preflight.cluster import Cluster
+from preflight.expectations import Cluster
 from tests.machines import Machine
 from tests.machines.machine import Qos
 from tests.machines.p5 import EFA_2

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from preflight import cli
 from preflight.archive.directory import save
 from preflight.checks.pair.bandwidth import CHECKS
-from preflight.cluster import Cluster
 from preflight.commands.pair import pair
 from preflight.evidence.document import Evidence, Pair, from_document
+from preflight.expectations import Cluster
 from preflight.facts import NodeFacts, gids
 from preflight.judge import judge
 from preflight.model import Check

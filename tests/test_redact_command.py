@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 from preflight.checks import registry
 from preflight.cli import main
-from preflight.cluster import Cluster
-from preflight.cluster.file import load as load_cluster
 from preflight.evidence.document import from_document, to_document
+from preflight.expectations import Cluster
+from preflight.expectations.cluster_file import load as load_cluster
 from preflight.judge import judge
 from preflight.model import Scope
 from preflight.redact import Redactor

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 from preflight.archive.directory import load
 from preflight.archive.directory import logs as read_logs
 from preflight.checks import registry
-from preflight.cluster.file import load as load_cluster
+from preflight.expectations.cluster_file import load as load_cluster
 from preflight.judge import judge
 from preflight.reports import html_page, junit, page_cards, prometheus, text_report
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from preflight.cluster import Cluster
-from preflight.cluster.file import from_data
 from preflight.evidence.document import from_document
+from preflight.expectations import Cluster
+from preflight.expectations.cluster_file import from_data
 from preflight.judge import judge
 from tests import machines
 from tests.fixture import whole_node

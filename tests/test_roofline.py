@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from preflight.hardware import PARTS, part_by_name
-from preflight.roofline import batch, tree
-from preflight.roofline.collectives import Roofline, roofline
-from preflight.roofline.machine import Machine, gpu_named, machine_of, switches_reduce
-from preflight.roofline.verdict import judge, proof
+from preflight.expectations.catalogue import PARTS, part_by_name
+from preflight.expectations.roofline import batch, fat_tree
+from preflight.expectations.roofline.bound import judge, proof
+from preflight.expectations.roofline.collectives import Roofline, roofline
+from preflight.expectations.roofline.machine import Machine, gpu_named, machine_of, switches_reduce
 
 MIB, GIB = 2**20, 2**30
 
@@ -244,7 +244,7 @@ def test_what_nvswitches_reduce(dtype: str, operation: str | None, reduced: bool
 
 # --- fat tree and batches: the documents' H100 SuperPOD --------------------------------------------
 
-SUPERPOD = tree.Tree(
+SUPERPOD = fat_tree.Tree(
     gpus=8, nvlink=450, nic=50, nics=8, unit_nodes=32, unit_leaves=8, units=4, spines=16, links_per_spine=2,
     nvswitches=6400, switch=1600,
 )  # fmt: skip
@@ -261,13 +261,13 @@ def test_levels_of_the_documents_superpod() -> None:
 
 def test_times_over_the_superpod() -> None:
     levels = SUPERPOD.levels()
-    time, level = tree.seconds("all_reduce", 10**9, levels, in_network=True)
+    time, level = fat_tree.seconds("all_reduce", 10**9, levels, in_network=True)
     assert time == pytest.approx(1 / 400)
     assert level.name == "leaf"
-    assert tree.seconds("all_reduce", 10**9, levels, in_network=False)[0] == pytest.approx(2 / 400)
-    assert tree.seconds("all_gather", 10**9, levels, in_network=False)[0] == pytest.approx(1 / 400)
-    assert tree.seconds("all_gather", 10**9, levels[:1], in_network=False)[0] == pytest.approx(1 / 450)
-    time, level = tree.seconds("alltoall", 10**9, levels, in_network=False)
+    assert fat_tree.seconds("all_reduce", 10**9, levels, in_network=False)[0] == pytest.approx(2 / 400)
+    assert fat_tree.seconds("all_gather", 10**9, levels, in_network=False)[0] == pytest.approx(1 / 400)
+    assert fat_tree.seconds("all_gather", 10**9, levels[:1], in_network=False)[0] == pytest.approx(1 / 450)
+    time, level = fat_tree.seconds("alltoall", 10**9, levels, in_network=False)
     assert time == pytest.approx(768 / 1024 / 25)
     assert level.name == "spine"
 
@@ -281,8 +281,8 @@ def test_an_array_sharded_over_neighbours_fills_the_levels_above_less(
     ways: int, node: float, leaf: float, spine: float
 ) -> None:
     """The document's bandwidths for 64-way and 256-way sharding on its SuperPOD, GB/s."""
-    levels = tree.Tree(8, 450, 50, 8, 32, 8, 4, 16, 2, 6400, 1600).levels()
-    time, _ = tree.seconds("all_reduce", 10**9, levels, in_network=True, ways=ways)
+    levels = fat_tree.Tree(8, 450, 50, 8, 32, 8, 4, 16, 2, 6400, 1600).levels()
+    time, _ = fat_tree.seconds("all_reduce", 10**9, levels, in_network=True, ways=ways)
     assert 1 / time == pytest.approx(min(node, leaf, spine))
 
 

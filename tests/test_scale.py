@@ -18,9 +18,9 @@ from preflight._startup.lightclass import replace
 from preflight.archive import directory
 from preflight.archive.lazy import HELD, Saved, Spool, load
 from preflight.checks import registry
-from preflight.cluster import Cluster
-from preflight.cluster.file import load as load_cluster
 from preflight.evidence.document import Evidence, dump, from_document, no_answer
+from preflight.expectations import Cluster
+from preflight.expectations.cluster_file import load as load_cluster
 from preflight.judge import evidence_reload, judge
 from tests import planted
 from tests.fixture import FIXTURES, whole_node

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from preflight.cluster.file import ClusterFileError, decode
 from preflight.collector import tools
+from preflight.expectations.cluster_file import ClusterFileError, decode
 from preflight.gate import outputs
 from preflight.gate.verdict import Verdict
 from preflight.manner import Manner, plans

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from preflight.checks import registry
-from preflight.cluster.file import load
 from preflight.evidence.document import Evidence, from_document
+from preflight.expectations.cluster_file import load
 from preflight.judge import judge
 from preflight.model import Scope
 from preflight.probes import PROBES, plan

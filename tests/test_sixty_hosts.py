@@ -23,8 +23,8 @@ import pytest
 
 from preflight.archive import directory
 from preflight.checks import registry
-from preflight.cluster.file import load
 from preflight.evidence.document import Evidence
+from preflight.expectations.cluster_file import load
 from preflight.fleet import Limits, Transport, gather
 from preflight.judge import judge
 from preflight.manner import Manner, plans

@@ -8,8 +8,8 @@ from functools import partial
 import pytest
 
 from preflight._startup.lightclass import replace
-from preflight.cluster import Cluster
 from preflight.evidence.document import Evidence, from_document
+from preflight.expectations import Cluster
 from preflight.judge import judge
 from preflight.model import Check
 from tests import machines

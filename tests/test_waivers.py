@@ -12,8 +12,8 @@ import jsonschema
 import pytest
 
 from preflight.checks import registry
-from preflight.cluster.file import ClusterFileError, decode
 from preflight.evidence.document import Evidence, from_document, no_answer
+from preflight.expectations.cluster_file import ClusterFileError, decode
 from preflight.judge import judge
 from preflight.reports.text_report import render
 from tests.fixture import whole_node

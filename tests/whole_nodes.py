@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from preflight.checks import MODULES, in_module
-from preflight.cluster import Cluster
-from preflight.cluster.file import load
 from preflight.evidence.document import Evidence, from_document
+from preflight.expectations import Cluster
+from preflight.expectations.cluster_file import load
 from preflight.judge import judge
 from preflight.model import Check, Scope
 from tests import machines

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from preflight import facts
 from preflight.checks.fabric.sweep import listed, not_this_fabric
-from preflight.cluster.fabric import FabricSite
+from preflight.expectations.fabric_table import FabricSite
 from preflight.model import Finding, check, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:

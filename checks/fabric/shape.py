@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from preflight import facts
 from preflight.checks.fabric.sweep import listed, not_this_fabric
-from preflight.cluster.fabric import FabricSite
+from preflight.expectations.fabric_table import FabricSite
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:

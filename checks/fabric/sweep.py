@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from preflight import parsers
-from preflight.cluster.fabric import FabricSite
+from preflight.expectations.fabric_table import FabricSite
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:

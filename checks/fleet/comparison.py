@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from preflight._startup.lightclass import replace
 from preflight.checks.fleet.electorate import ONE_VALUE, Electorate, Trait, kinds, poll
-from preflight.cluster import Site
 from preflight.evidence.document import EvidenceError
+from preflight.expectations import Site
 from preflight.facts import NodeFacts
 from preflight.facts.majority import Vote, vote
 from preflight.model import Finding, Status, failed, passed, skipped, unknown, warned

@@ -11,8 +11,8 @@ from preflight.checks.host import library_versions
 from preflight.checks.rdma import ports as rdma_port
 from preflight.checks.rdma import verbs
 from preflight.checks.roce.chain import policy
-from preflight.cluster import Site
 from preflight.evidence.document import EvidenceError
+from preflight.expectations import Site
 from preflight.facts import NodeFacts
 from preflight.facts.roce_chain.chain import State
 from preflight.model import Finding, check

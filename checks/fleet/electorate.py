@@ -14,8 +14,8 @@ from typing import Any
 
 from preflight._startup.lightclass import dataclass
 from preflight.checks.fleet import yardstick
-from preflight.cluster import Site
 from preflight.evidence.document import EvidenceError
+from preflight.expectations import Site
 from preflight.facts import NodeFacts
 from preflight.facts.majority import Vote, near, vote
 from preflight.model import Check, Status

@@ -12,8 +12,8 @@ from preflight.checks.fleet.comparison import compare, differences
 from preflight.checks.fleet.electorate import Electorate, Trait, failing, poll
 from preflight.checks.fleet.values import of_gpus
 from preflight.checks.gpu import memory, nvlink, part, presence, processes, state
-from preflight.cluster import Site
 from preflight.evidence.document import EvidenceError
+from preflight.expectations import Site
 from preflight.facts import NodeFacts, system_settings
 from preflight.model import Finding, check, passed, skipped, unknown
 

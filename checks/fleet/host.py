@@ -10,8 +10,8 @@ from preflight.checks.fleet.electorate import Trait
 from preflight.checks.fleet.values import compute, on_the_host, several, text, where_there
 from preflight.checks.host import kernel, limits
 from preflight.checks.rdma import ip_rails
-from preflight.cluster import Site
 from preflight.evidence.document import EvidenceError
+from preflight.expectations import Site
 from preflight.facts import NodeFacts, system_settings
 from preflight.facts.network_switch import OS_RELEASE
 from preflight.model import Finding, check

@@ -11,8 +11,8 @@ from preflight.checks.fleet.values import compute, several
 from preflight.checks.gpu import gpudirect_host, gpudirect_path
 from preflight.checks.rdma import devices, pcie
 from preflight.checks.rdma import ports as rdma_port
-from preflight.cluster import Site
 from preflight.evidence.document import EvidenceError
+from preflight.expectations import Site
 from preflight.facts import NodeFacts
 from preflight.facts.rdma_ports import ROOT, device_path, natural
 from preflight.model import Finding, check

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from preflight.checks.applicability import nothing_declared
 from preflight.checks.fleet import yardstick
 from preflight.checks.fleet.electorate import Trait
-from preflight.cluster import Site
 from preflight.evidence.document import EvidenceError
+from preflight.expectations import Site
 from preflight.facts import NodeFacts
 from preflight.model import Finding, check, failed, passed, unknown, warned
 

@@ -13,8 +13,8 @@ from preflight.checks.host import limits
 from preflight.checks.rdma import error_counters
 from preflight.checks.rdma import ports as rdma_port
 from preflight.checks.rdma.per_port import judged_ports
-from preflight.cluster import Site
 from preflight.evidence.document import EvidenceError
+from preflight.expectations import Site
 from preflight.facts import NodeFacts
 from preflight.facts.majority import ENOUGH, outliers, settles, sides, systemic
 from preflight.model import Check, Finding, Status, check, passed, skipped, unknown, warned

@@ -12,8 +12,8 @@ from preflight.checks.fleet.comparison import compare
 from preflight.checks.fleet.electorate import Trait
 from preflight.checks.fleet.values import compute
 from preflight.checks.rdma import ip_rails, ports
-from preflight.cluster import Site
 from preflight.evidence.document import EvidenceError
+from preflight.expectations import Site
 from preflight.facts import NodeFacts, system_settings
 from preflight.facts.rdma_ports import ROOT, Port, natural
 from preflight.model import Finding, check

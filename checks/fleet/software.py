@@ -11,8 +11,8 @@ from preflight.checks.fleet.comparison import compare
 from preflight.checks.fleet.electorate import Trait
 from preflight.checks.fleet.values import installed, of_gpus, on_gpu_nodes, on_rdma_nodes, several, text, where_there
 from preflight.checks.gpu import part
-from preflight.cluster import Site
 from preflight.evidence.document import EvidenceError
+from preflight.expectations import Site
 from preflight.facts import NodeFacts, system_settings
 from preflight.facts.kernel import NVIDIA_VERSION
 from preflight.facts.rdma_ports import ROOT, is_virtual_function

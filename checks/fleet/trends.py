@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from preflight._startup.lightclass import dataclass
-from preflight.cluster import Site
 from preflight.evidence.document import COURSE
+from preflight.expectations import Site
 from preflight.facts import NodeFacts
 from preflight.facts.time_series import ENOUGH, JOBS, Course, courses, since_reset
 from preflight.model import Finding, check, passed, skipped, unknown, warned

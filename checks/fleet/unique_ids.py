@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from preflight.checks.fleet.electorate import failing
 from preflight.checks.fleet.values import compute
 from preflight.checks.kubernetes import container
-from preflight.cluster import Site
 from preflight.evidence.document import EvidenceError
+from preflight.expectations import Site
 from preflight.facts import NodeFacts
 from preflight.facts.majority import shared
 from preflight.facts.rdma_ports import ROOT

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from preflight._startup.lightclass import dataclass
-from preflight.cluster import Site
+from preflight.expectations import Site
 
 if TYPE_CHECKING:
     from preflight.checks.fleet.electorate import Trait

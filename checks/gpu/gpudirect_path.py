@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from preflight import facts
 from preflight.checks.applicability import PCI_BUS, RDMA_CLASS, fewer_nics, flattened, no_gpu, no_rdma
 from preflight.checks.gpu.gpudirect_host import GUIDE
-from preflight.cluster import Site
 from preflight.evidence.document import EvidenceError
+from preflight.expectations import Site
 from preflight.facts import NodeFacts
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 

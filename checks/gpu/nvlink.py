@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from preflight import parsers
 from preflight.checks.applicability import PCI_BUS, no_gpu
 from preflight.checks.gpu.per_gpu import each_gpu
-from preflight.cluster import Site
 from preflight.evidence.document import EvidenceError
+from preflight.expectations import Site
+from preflight.expectations.catalogue import MESH, NVSWITCH_IDS, gpu_model
 from preflight.facts import NodeFacts
-from preflight.hardware import MESH, NVSWITCH_IDS, gpu_model
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from preflight.checks.applicability import PCI_BUS, no_gpu
 from preflight.checks.gpu.per_gpu import each_gpu
-from preflight.cluster import Site
+from preflight.expectations import Site
+from preflight.expectations.catalogue import Gpu, gpu_model
 from preflight.facts import NodeFacts
-from preflight.hardware import Gpu, gpu_model
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from preflight import facts
 from preflight.checks.applicability import PCI_BUS, no_gpu, nothing, of_switch
-from preflight.cluster import Site
 from preflight.evidence.document import EvidenceError
+from preflight.expectations import Site
 from preflight.facts import NodeFacts
 from preflight.facts.container import GPU_NODES, given_all_gpus, gpu_nodes, gpus_given
 from preflight.facts.gpu import Driver

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from preflight import facts
 from preflight.checks.applicability import no_gpu
 from preflight.checks.gpu.per_gpu import each_gpu
-from preflight.cluster import Site
+from preflight.expectations import Site
 from preflight.facts import NodeFacts
 from preflight.model import Finding, check, failed, unknown, warned
 

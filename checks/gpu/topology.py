@@ -8,10 +8,10 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from preflight.checks.applicability import PCI_BUS, fewer_nics, flattened, no_gpu, no_rdma
-from preflight.cluster import Site
+from preflight.expectations import Site
+from preflight.expectations.catalogue import MESH
 from preflight.facts import NodeFacts
 from preflight.facts.node import TOPO
-from preflight.hardware import MESH
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from preflight import facts
 from preflight.checks.applicability import no_gpu
 from preflight.checks.gpu.xid_judgement import BAD, judged
 from preflight.checks.gpu.xid_policy import RESET, Act, Policy
-from preflight.cluster import Site
 from preflight.evidence.document import EvidenceError
+from preflight.expectations import Site
+from preflight.expectations.catalogue import NVSWITCH_IDS
 from preflight.facts import NodeFacts
-from preflight.hardware import NVSWITCH_IDS
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from preflight import parsers
-from preflight.cluster import Site
 from preflight.evidence.document import EvidenceError
+from preflight.expectations import Site
 from preflight.facts import NodeFacts
 from preflight.model import Finding, check, failed, passed, unknown, warned
 from preflight.probes import checkpoints

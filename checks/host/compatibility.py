@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from preflight.checks.applicability import no_gpu
-from preflight.cluster import Site
 from preflight.evidence.document import EvidenceError
+from preflight.expectations import Site
 from preflight.facts import NodeFacts
 from preflight.facts.compatibility import (
     FORWARD,

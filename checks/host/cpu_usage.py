@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from preflight.checks.rdma.per_port import IDLE
-from preflight.cluster import Site
 from preflight.evidence.document import EvidenceError
+from preflight.expectations import Site
 from preflight.facts import NodeFacts
 from preflight.facts.cpu_time import STAT
 from preflight.model import Finding, check, passed, warned

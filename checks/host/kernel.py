@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 from preflight._startup.lightclass import dataclass
 from preflight.checks.applicability import PCI_BUS
-from preflight.cluster import Site
 from preflight.evidence.document import EvidenceError
+from preflight.expectations import Site
 from preflight.facts import NodeFacts
 from preflight.facts.host import integer_file
 from preflight.facts.kernel import CMDLINE, MODULES, RELEASE, Option, release

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from preflight import facts
 from preflight.checks.applicability import no_gpu
-from preflight.cluster import Site
+from preflight.expectations import Site
 from preflight.facts import NodeFacts
 from preflight.facts.kernel import NVIDIA_VERSION
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned

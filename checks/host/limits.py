@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from preflight.checks.applicability import no_rdma
-from preflight.cluster import Site
 from preflight.evidence.document import EvidenceError
+from preflight.expectations import Site
 from preflight.facts import NodeFacts
 from preflight.facts.host import LIMITS, PORT_RANGE, SHM, STATUS, may_lock_memory, open_files, port_range, shm_bytes
 from preflight.facts.nccl_environment import PROCESS

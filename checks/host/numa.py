@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from preflight import facts
 from preflight.checks.applicability import PCI_BUS, no_gpu
-from preflight.cluster import Site
 from preflight.evidence.document import EvidenceError
+from preflight.expectations import Site
 from preflight.facts import NodeFacts
 from preflight.facts.host import STATUS
 from preflight.facts.nccl_environment import PROCESS

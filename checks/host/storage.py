@@ -7,8 +7,8 @@ from ipaddress import IPv4Address
 from typing import Any
 
 from preflight.checks.applicability import efa_only, failing, no_rdma
-from preflight.cluster import Site
 from preflight.evidence.document import EvidenceError
+from preflight.expectations import Site
 from preflight.facts import NodeFacts, addresses
 from preflight.facts.network_mounts import MOUNTS, IpAddress, Storage, nvme, parse_mounts
 from preflight.facts.system_settings import vlans

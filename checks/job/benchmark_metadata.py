@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from preflight.checks.job.nccl_tests import no_report, over, reports
-from preflight.cluster import Site
+from preflight.expectations import Site
 from preflight.facts import RunFacts
 from preflight.facts.benchmark_metadata import NEEDED, ambiguous, record
 from preflight.facts.node import TOPO

@@ -7,7 +7,7 @@ from os.path import basename
 from typing import TYPE_CHECKING
 
 from preflight.checks.job.nccl_tests import GIB, MIB, over, size_of
-from preflight.cluster import Site
+from preflight.expectations import Site
 
 if TYPE_CHECKING:
     from preflight.parsers.nccl_tests.text import Report

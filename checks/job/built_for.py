@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from preflight.checks.job.transport import cited, no_nccl
-from preflight.cluster import Site
 from preflight.evidence.document import EvidenceError
+from preflight.expectations import Site
 from preflight.facts import RunFacts
 from preflight.facts.compatibility import GUIDE, OLDEST_DRIVER, driver_version, runs
 from preflight.model import Finding, check, failed, passed, unknown, warned

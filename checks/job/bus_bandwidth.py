@@ -9,13 +9,13 @@ from preflight import parsers
 from preflight._startup.lightclass import replace
 from preflight.checks.job.benchmark_scale import short
 from preflight.checks.job.nccl_tests import GIB, MIB, no_report, over, reports, size_of, so_far, text_of
-from preflight.cluster import Site
+from preflight.expectations import Site
+from preflight.expectations.catalogue import PARTS, Gpu, Part
+from preflight.expectations.roofline.bound import Judged, judge, proof
+from preflight.expectations.roofline.collectives import SOURCE, Roofline, roofline
+from preflight.expectations.roofline.machine import Machine, gpu_named, machine_of, switches_reduce
 from preflight.facts import RunFacts
-from preflight.hardware import PARTS, Gpu, Part
 from preflight.model import Finding, Status, check, compare, failed, passed, unknown, warned
-from preflight.roofline.collectives import SOURCE, Roofline, roofline
-from preflight.roofline.machine import Machine, gpu_named, machine_of, switches_reduce
-from preflight.roofline.verdict import Judged, judge, proof
 
 if TYPE_CHECKING:
     from preflight.parsers.nccl_tests.text import Best, Report

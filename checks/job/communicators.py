@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from preflight.checks.job.transport import no_nccl
-from preflight.cluster import Site
+from preflight.expectations import Site
 from preflight.facts import RunFacts
 from preflight.model import Finding, check, passed, skipped, unknown, warned
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from preflight import facts
 from preflight.checks.job.cause import Group, contradictions, grouped, of_log, witness
 from preflight.checks.job.transport import no_nccl
-from preflight.cluster import Site
+from preflight.expectations import Site
 from preflight.facts import RunFacts
 from preflight.model import Finding, check, failed, passed, warned
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from preflight import facts, parsers
 from preflight.checks.job.cause import Group, because, contradictions, fix, grouped, of_log, witness
 from preflight.checks.job.transport import ASK, TROUBLESHOOTING, cited, log_name, no_nccl, node_count
-from preflight.cluster import Site
 from preflight.evidence.document import EvidenceError
+from preflight.expectations import Site
 from preflight.facts import RunFacts
 from preflight.facts.nccl_gpudirect import Ability, ability, network_of
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from preflight.cluster import Site
+from preflight.expectations import Site
 from preflight.facts import RunFacts
 from preflight.model import Finding, check, failed, passed, skipped, unknown
 

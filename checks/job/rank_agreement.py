@@ -13,8 +13,8 @@ from preflight.checks.nccl import environment, fabric_fit, features, load_balanc
 from preflight.checks.nccl import settings as nccl_lint
 from preflight.checks.nccl.settings_scope import nccl_versions
 from preflight.checks.roce import fleet
-from preflight.cluster import Site
 from preflight.evidence.document import EvidenceError
+from preflight.expectations import Site
 from preflight.facts import NodeFacts
 from preflight.facts.nccl_environment import PROCESS
 from preflight.facts.nccl_settings.collect import RANKS

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from preflight.checks.job.bus_bandwidth import nics_of
-from preflight.cluster import Site
+from preflight.expectations import Site
+from preflight.expectations.roofline import batch
+from preflight.expectations.roofline.fat_tree import Level, Tree, seconds
+from preflight.expectations.roofline.machine import Machine, machine_of
 from preflight.facts import RunFacts
 from preflight.model import Finding, check, failed, passed, unknown, warned
-from preflight.roofline import batch
-from preflight.roofline.machine import Machine, machine_of
-from preflight.roofline.tree import Level, Tree, seconds
 
 SCALING = "https://jax-ml.github.io/scaling-book/gpus"
 

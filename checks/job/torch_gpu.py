@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from preflight.checks.job.torch_trace import each
-from preflight.cluster import Site
+from preflight.expectations import Site
 from preflight.facts import RunFacts
 from preflight.model import Finding, check, passed, unknown, warned
 

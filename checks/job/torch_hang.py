@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from preflight import parsers
-from preflight.cluster import Site
+from preflight.expectations import Site
 from preflight.facts import RunFacts
 from preflight.model import Finding, check, failed, passed, unknown, warned
 from preflight.parsers.torch import messages

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from preflight.checks.applicability import PCI_BUS, RDMA_CLASS, efa_only, no_gpu, no_rdma
-from preflight.cluster import Site
 from preflight.evidence.document import EvidenceError
+from preflight.expectations import Site
 from preflight.facts import NodeFacts
 from preflight.facts.container import GPU_NODES, Network, gpu_nodes, in_pod, networks
 from preflight.facts.interfaces import ROOT as NET

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from preflight.checks.applicability import RDMA_CLASS, no_rdma
-from preflight.cluster import Site
 from preflight.evidence.document import EvidenceError
+from preflight.expectations import Site
 from preflight.facts import NodeFacts
 from preflight.facts.container import in_pod, resources
 from preflight.facts.gpudirect import nic_functions

@@ -8,8 +8,8 @@ from preflight import facts
 from preflight._startup.lightclass import dataclass
 from preflight.checks.applicability import PCI_BUS, RDMA_CLASS, is_efa_node
 from preflight.checks.nccl.settings_scope import as_set, environments, has_nvlink, nearest_of, unread
-from preflight.cluster import Site
 from preflight.evidence.document import EvidenceError
+from preflight.expectations import Site
 from preflight.facts import NodeFacts
 from preflight.facts.interfaces import ROOT as NET
 from preflight.facts.nccl_environment import PROCESS, REDACTED, Setting

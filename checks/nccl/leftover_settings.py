@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from preflight import facts
 from preflight.checks.nccl.settings_scope import place, redacted, told, unread
-from preflight.cluster import Site
+from preflight.expectations import Site
 from preflight.facts import NodeFacts
 from preflight.facts.nccl_environment import PROCESS
 from preflight.model import Finding, check, passed, unknown

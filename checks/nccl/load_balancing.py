@@ -11,7 +11,7 @@ from preflight.checks.applicability import RDMA_CLASS, efa_only, no_rdma
 from preflight.checks.job.transport import ASK, no_nccl
 from preflight.checks.nccl.fabric_fit import GUIDE
 from preflight.checks.nccl.settings_scope import as_set, environments, unread
-from preflight.cluster import Site
+from preflight.expectations import Site
 from preflight.facts import NodeFacts, RunFacts
 from preflight.facts.nccl_environment import PROCESS, NcclEnvironment, Setting
 from preflight.model import Finding, check, passed, skipped, unknown, warned

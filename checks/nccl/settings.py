@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from preflight.checks.nccl.settings_scope import concerned, known, nccl_versions, redacted, told, unread
-from preflight.cluster import Site
+from preflight.expectations import Site
 from preflight.facts import NodeFacts
 from preflight.facts.nccl_environment import PROCESS
 from preflight.model import Finding, check, failed, passed, warned

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from preflight.checks.nccl.settings_scope import as_set, unread
-from preflight.cluster import Site
+from preflight.expectations import Site
 from preflight.facts import NodeFacts
 from preflight.facts.nccl_environment import PROCESS, Setting
 from preflight.facts.versions import LIBRARIES

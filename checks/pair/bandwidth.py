@@ -11,7 +11,7 @@ from typing import Any
 from preflight import parsers
 from preflight.checks.pair.endpoints import Half, each, each_finished
 from preflight.checks.pair.path_mtu import path_mtu as path_judged
-from preflight.cluster import Site
+from preflight.expectations import Site
 from preflight.facts import NodeFacts
 from preflight.model import Finding, check, failed, passed, unknown, warned
 

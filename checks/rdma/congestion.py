@@ -20,7 +20,7 @@ from preflight.checks.rdma.per_port import (
     total,
     whole,
 )
-from preflight.cluster import Site
+from preflight.expectations import Site
 from preflight.facts import NodeFacts
 from preflight.model import Finding, check, passed, unknown, warned
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from preflight.checks.applicability import PCI_BUS, RDMA_CLASS, no_rdma
-from preflight.cluster import Site
+from preflight.expectations import Site
 from preflight.facts import NodeFacts
 from preflight.model import Finding, check, compare, failed, passed, skipped, unknown
 

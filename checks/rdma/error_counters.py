@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from preflight import facts
 from preflight.checks.applicability import efa_only
 from preflight.checks.rdma.per_port import about, keys, listing, rate, saying, told, unclear, unread, whole, windows
-from preflight.cluster import Site
+from preflight.expectations import Site
 from preflight.facts import NodeFacts
 from preflight.model import Finding, check, passed
 

@@ -7,7 +7,7 @@ from itertools import combinations
 
 from preflight import facts
 from preflight.checks.applicability import efa_only, failing, no_rdma
-from preflight.cluster import Site
+from preflight.expectations import Site
 from preflight.facts import NodeFacts
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from preflight.checks.applicability import efa_only, no_rdma
 from preflight.checks.rdma.per_port import judged_ports, saying, some
-from preflight.cluster import Site
 from preflight.evidence.document import EvidenceError
+from preflight.expectations import Site
 from preflight.facts import NodeFacts
 from preflight.facts.rdma_ports import ROOT, Port, is_virtual_function
 from preflight.model import Finding, check, passed, skipped, unknown

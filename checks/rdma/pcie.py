@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from preflight import facts
 from preflight.checks.applicability import PCI_BUS, efa_only, no_pci_nic
-from preflight.cluster import Site
 from preflight.evidence.document import EvidenceError
+from preflight.expectations import Site
 from preflight.facts import NodeFacts
 from preflight.facts.nccl_environment import PROCESS
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned

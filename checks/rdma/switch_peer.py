@@ -12,8 +12,8 @@ from preflight.checks.fleet import yardstick
 from preflight.checks.fleet.comparison import missed
 from preflight.checks.fleet.electorate import Electorate, kinds, standing
 from preflight.checks.fleet.rails import LEAF
-from preflight.cluster import Site
 from preflight.evidence.document import EvidenceError
+from preflight.expectations import Site
 from preflight.facts import NodeFacts
 from preflight.facts.majority import QUORUM
 from preflight.facts.rdma_ports import Port

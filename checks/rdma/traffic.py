@@ -9,8 +9,8 @@ from preflight import facts
 from preflight.checks.applicability import efa_only
 from preflight.checks.rdma.error_counters import MLX5
 from preflight.checks.rdma.per_port import keys, some, told, total, whole
-from preflight.cluster import Site
 from preflight.evidence.document import EvidenceError
+from preflight.expectations import Site
 from preflight.facts import NodeFacts
 from preflight.facts.rdma_ports import Port
 from preflight.model import Finding, check, passed, skipped, unknown, warned

@@ -9,8 +9,8 @@ from preflight.checks.fleet.comparison import compare, equal, softened
 from preflight.checks.fleet.electorate import Misses, Trait, standing, subjects
 from preflight.checks.nccl import fabric_fit
 from preflight.checks.roce.chain import policy
-from preflight.cluster import Site
 from preflight.evidence.document import EvidenceError
+from preflight.expectations import Site
 from preflight.facts import NodeFacts
 from preflight.facts.gids import keys
 from preflight.facts.rdma_ports import Port

@@ -70,7 +70,7 @@ def _policy(cluster: str | None) -> str:
     if cluster is None:
         return text()
     from preflight.checks import registry
-    from preflight.cluster.file import ClusterFileError, load
+    from preflight.expectations.cluster_file import ClusterFileError, load
 
     try:
         return text(load(Path(cluster), registry().ids).gate)

@@ -16,7 +16,7 @@ from preflight.session import load_evidence, report_broken
 
 if TYPE_CHECKING:
     from preflight.evidence.document import Evidence
-    from preflight.hardware import Part
+    from preflight.expectations.catalogue import Part
 
 
 @click.command(cls=options.Compact)
@@ -32,7 +32,7 @@ def lint(file: Path, paths: tuple[Path, ...], key: str | None) -> None:
     Exit:    0 valid, 2 not valid; what the nodes of the evidence are, it does not say
     """
     from preflight.checks import registry
-    from preflight.cluster.file import ClusterFileError, load
+    from preflight.expectations.cluster_file import ClusterFileError, load
     from preflight.lint import UnknownKey, explain, preview, summary
     from preflight.reports.sanitize import one_line
 
@@ -64,8 +64,8 @@ def lint(file: Path, paths: tuple[Path, ...], key: str | None) -> None:
 def _part(evidences: Sequence[Evidence]) -> Part | None:
     """Return what the nodes were recognised as, where all are one part."""
     from preflight.evidence.document import EvidenceError
+    from preflight.expectations.catalogue import recognise
     from preflight.facts import NodeFacts
-    from preflight.hardware import recognise
 
     found = set()
     for evidence in evidences:

@@ -7,8 +7,8 @@ from importlib import import_module
 
 from preflight.checks.fleet.electorate import Trait
 from preflight.checks.fleet.values import several
-from preflight.cluster import Site
 from preflight.evidence.document import EvidenceError
+from preflight.expectations import Site
 from preflight.facts import NodeFacts
 
 #: Modules of checks with tables of traits.

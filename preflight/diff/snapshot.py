@@ -9,9 +9,9 @@ from typing import Any
 from preflight._startup.lightclass import dataclass, field
 from preflight.archive.directory import ArchiveError
 from preflight.archive.lazy import load as load_evidence
-from preflight.cluster import Cluster
 from preflight.diff.node_profile import profile
 from preflight.errors import PreflightError
+from preflight.expectations import Cluster
 from preflight.facts import NodeFacts
 from preflight.judge import judge
 from preflight.model import Check

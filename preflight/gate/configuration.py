@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from preflight._startup.lightclass import dataclass, sha256
-from preflight.cluster import Cluster
-from preflight.cluster.gate import Gate
 from preflight.errors import PreflightError
+from preflight.expectations import Cluster
+from preflight.expectations.gate_table import Gate
 from preflight.gate.state_dir import StateDirError, Store
 from preflight.gate.verdict_cache import installed, stamp
 from preflight.version import VERSION
 
 if TYPE_CHECKING:
-    from preflight.cluster.file import Ids
+    from preflight.expectations.cluster_file import Ids
     from preflight.gate.verdict_cache import Stamp
 
 
@@ -68,11 +68,11 @@ class Configuration:
 def read(path: str | None, store: Store | None, ids: Ids) -> Configuration:
     """Read a cluster file; where it has errors, the copy of its last valid content, if there is one.
 
-    ``ids`` returns the ids of all checks, as for ``cluster.file.load``.
+    ``ids`` returns the ids of all checks, as for ``expectations.cluster_file.load``.
     """
     if path is None:
         return Configuration(Cluster(), b"", None)
-    from preflight.cluster.file import ClusterFileError, decode
+    from preflight.expectations.cluster_file import ClusterFileError, decode
 
     before = stamp(path)
     try:
@@ -92,7 +92,7 @@ def last_valid(path: str) -> str:
 
 
 def _last_valid(path: str, store: Store | None, ids: Ids, before: Stamp, error: str) -> Configuration:
-    from preflight.cluster.file import ClusterFileError, decode
+    from preflight.expectations.cluster_file import ClusterFileError, decode
     from preflight.facts.kernel_log import age
 
     try:

@@ -8,9 +8,9 @@ from typing import Any
 
 from preflight._startup.lightclass import dataclass, replace
 from preflight.checks._registry.plugins import LOADED
-from preflight.cluster import Cluster, Site
-from preflight.cluster.gate import Gate, GateSeat, matches, selected
 from preflight.evidence.document import Evidence, EvidenceError
+from preflight.expectations import Cluster, Site
+from preflight.expectations.gate_table import Gate, GateSeat, matches, selected
 from preflight.facts import NodeFacts
 from preflight.gate.announce import plain_line
 from preflight.gate.configuration import UnknownCheck

@@ -10,7 +10,7 @@ from preflight.gate.verdict import STATUSES
 from preflight.gate.verdict_cache import INTERVALS, REFRESH_S
 
 if TYPE_CHECKING:
-    from preflight.cluster.gate import Gate
+    from preflight.expectations.gate_table import Gate
 
 _ACTIONS = {
     "allow": "the job starts",

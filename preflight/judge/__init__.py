@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from preflight.cluster import Cluster
 from preflight.evidence.document import COURSE, Evidence, EvidenceError
+from preflight.expectations import Cluster
 from preflight.facts import NodeFacts
 from preflight.facts.job import RUN
 from preflight.judge.evidence_reload import HELD, Recall, Recalled

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from preflight._startup.lightclass import dataclass, replace
-from preflight.cluster import Cluster, Site
 from preflight.evidence.document import Evidence
+from preflight.expectations import Cluster, Site
 from preflight.facts import NodeFacts, RunFacts
 from preflight.judge.check_result import Outcome, outcome
 from preflight.judge.node_result import Seen, not_of_switch

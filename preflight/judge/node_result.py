@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from preflight._startup.lightclass import dataclass, field
-from preflight.cluster import Cluster, Site
 from preflight.evidence.document import Evidence, EvidenceError, Pair
+from preflight.expectations import Cluster, Site
 from preflight.facts import NodeFacts
 from preflight.facts.node import Ballots
 from preflight.judge.check_result import Outcome, outcome

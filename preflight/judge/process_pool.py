@@ -18,8 +18,8 @@ from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait
 from typing import Any
 
-from preflight.cluster import Cluster
 from preflight.evidence.document import Evidence
+from preflight.expectations import Cluster
 from preflight.judge.check_result import Outcome
 from preflight.judge.evidence_source import Source, opened
 from preflight.judge.node_result import Seen, survey

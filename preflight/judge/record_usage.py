@@ -14,9 +14,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from preflight.cluster import Cluster
-from preflight.cluster.file import decode
 from preflight.evidence.document import Evidence
+from preflight.expectations import Cluster
+from preflight.expectations.cluster_file import decode
 from preflight.facts import NodeFacts, RunFacts
 from preflight.facts.job import RUN
 from preflight.model import Check, Scope

@@ -7,8 +7,8 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from preflight._startup.lightclass import replace
-from preflight.cluster import Cluster
-from preflight.cluster.exceptions import Chosen, Waiver
+from preflight.expectations import Cluster
+from preflight.expectations.waivers import Chosen, Waiver
 from preflight.judge.check_result import Outcome
 from preflight.model import Check, Finding, Status
 

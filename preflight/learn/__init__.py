@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from preflight._startup.lightclass import dataclass
-from preflight.cluster import Cluster
-from preflight.cluster.file import decode
 from preflight.errors import PreflightError
 from preflight.evidence.document import Evidence
+from preflight.expectations import Cluster
+from preflight.expectations.cluster_file import decode
 from preflight.facts import NodeFacts
 from preflight.judge import judge
 from preflight.learn.classes import kinds

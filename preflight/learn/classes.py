@@ -7,8 +7,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
 from preflight._startup.lightclass import dataclass
+from preflight.expectations.catalogue import Part
 from preflight.facts.majority import QUORUM
-from preflight.hardware import Part
 from preflight.learn.node_values import Shown
 
 

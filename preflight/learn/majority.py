@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from preflight._startup.lightclass import dataclass, replace
+from preflight.expectations.catalogue import Part
 from preflight.facts.majority import vote
-from preflight.hardware import Part
 from preflight.learn.node_values import Shown
 from preflight.nodeset import fold, is_name, unfold
 

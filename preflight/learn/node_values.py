@@ -10,11 +10,11 @@ from typing import TypeVar
 
 from preflight._startup.lightclass import dataclass
 from preflight._startup.lightclass import field as declare
-from preflight.cluster import Site
 from preflight.evidence.document import EvidenceError
+from preflight.expectations import Site
+from preflight.expectations.catalogue import Part
 from preflight.facts import NodeFacts, congestion, port_qos
 from preflight.facts.rdma_ports import Port, natural
-from preflight.hardware import Part
 
 T = TypeVar("T")
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from preflight._startup.lightclass import fields
-from preflight.cluster import Cluster, Expected, NodeClass, Site, schema
-from preflight.cluster.lines import Lines
 from preflight.errors import PreflightError
-from preflight.hardware import Part, part_by_name
+from preflight.expectations import Cluster, Expected, NodeClass, Site, schema
+from preflight.expectations.catalogue import Part, part_by_name
+from preflight.expectations.toml_line_numbers import Lines
 
 
 class UnknownKey(PreflightError):

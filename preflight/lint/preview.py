@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from preflight.cluster import Cluster
 from preflight.evidence.document import Evidence
+from preflight.expectations import Cluster
 from preflight.judge import judge
 from preflight.model import Check
 from preflight.nodeset import fold

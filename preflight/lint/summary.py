@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.cluster import Cluster
+from preflight.expectations import Cluster
 from preflight.nodeset import fold
 
 

@@ -6,9 +6,9 @@ import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from preflight.cluster import Site
 from preflight.errors import PreflightError
 from preflight.evidence.document import EvidenceError
+from preflight.expectations import Site
 from preflight.facts import NodeFacts, gids, rdma_ports
 from preflight.parsers.network import listening
 

@@ -14,8 +14,8 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Protocol
 
-from preflight.cluster import Cluster
 from preflight.evidence.document import Evidence, EvidenceError, Pair, from_document
+from preflight.expectations import Cluster
 from preflight.facts import NodeFacts
 from preflight.pair import endpoints, path_mtu, tests
 from preflight.pair.endpoints import End, EndpointError, Wanted

@@ -13,7 +13,7 @@ from typing import Any
 
 from preflight.checks.gpu.xid_judgement import BAD, judged
 from preflight.checks.gpu.xid_policy import Act
-from preflight.cluster import Site
+from preflight.expectations import Site
 from preflight.facts import NodeFacts
 from preflight.facts.xid import Event, Events
 from preflight.model import Check, Finding, check, failed, passed, unknown, warned

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from preflight._startup.lightclass import dataclass
-from preflight.cluster.gate import Gate
+from preflight.expectations.gate_table import Gate
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from preflight._startup.lightclass import dataclass, field, fields, replace
-from preflight.cluster import schema
-from preflight.cluster.exceptions import check_globs
+from preflight.expectations import schema
+from preflight.expectations.waivers import check_globs
 
 #: The seats, and what may be done about a failure, a node that could not be judged, a mistake in this file.
 SEATS = ("slurm-prolog", "slurm-healthcheck", "slurm-step", "slurm-controller", "init-container", "ci")

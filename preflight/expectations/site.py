@@ -8,12 +8,12 @@ from os.path import basename
 from typing import TYPE_CHECKING, Any
 
 from preflight._startup.lightclass import dataclass, replace
-from preflight.cluster.exceptions import Waiver
-from preflight.cluster.tables import NodeClass
 from preflight.evidence.document import EvidenceError
+from preflight.expectations.catalogue import Part
+from preflight.expectations.node_class import NodeClass
+from preflight.expectations.waivers import Waiver
 from preflight.facts import NodeFacts
 from preflight.facts.rdma_ports import Port, all_efa, is_bluefield
-from preflight.hardware import Part
 
 if TYPE_CHECKING:
     from preflight.parsers.nccl_tests.model import Report

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from preflight._startup.lightclass import dataclass
-from preflight.cluster import schema
 from preflight.evidence import safe_read
+from preflight.expectations import schema
 
 if TYPE_CHECKING:
-    from preflight.hardware import Part
+    from preflight.expectations.catalogue import Part
     from preflight.parsers.nccl_tests.model import Report
 
 
@@ -52,8 +52,8 @@ def highest_floor(part: Part, gpus: int | None) -> tuple[float, float] | None:
 
     More nodes never allow more: what binds inside a node binds there too.
     """
-    from preflight.roofline.collectives import roofline
-    from preflight.roofline.machine import machine_of
+    from preflight.expectations.roofline.collectives import roofline
+    from preflight.expectations.roofline.machine import machine_of
 
     machine = machine_of(part, gpus)
     if machine is None:

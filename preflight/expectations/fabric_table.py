@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from preflight._startup.lightclass import dataclass, field
-from preflight.cluster import schema
 from preflight.evidence import safe_read
+from preflight.expectations import schema
 
 if TYPE_CHECKING:
     from preflight.facts.fabric.reference import Reference

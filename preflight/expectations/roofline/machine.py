@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from preflight._startup.lightclass import dataclass, regex
-from preflight.hardware import GPUS, Gpu, Part
+from preflight.expectations.catalogue import GPUS, Gpu, Part
 
 #: How the CUDA runtime names the models of the catalogue (public outputs of nccl-tests; NVIDIA's product pages).
 _NAMES = tuple(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from preflight._startup.lightclass import dataclass
-from preflight.cluster import schema
+from preflight.expectations import schema
 
 
 @dataclass(frozen=True)

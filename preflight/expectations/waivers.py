@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from preflight._startup.lightclass import dataclass
-from preflight.cluster import schema
+from preflight.expectations import schema
 
 if TYPE_CHECKING:
     from datetime import date

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from preflight._startup.lightclass import fields, regex
-from preflight.cluster import Cluster, exceptions, fabric, gate, roofline, schema
-from preflight.cluster.exceptions import Chosen
-from preflight.cluster.lines import Lines, decoded
-from preflight.cluster.tables import NodeClass, Ports, Qos
 from preflight.errors import PreflightError
 from preflight.evidence import safe_read
-from preflight.hardware import part_by_name
+from preflight.expectations import Cluster, fabric_table, gate_table, roofline_table, schema
+from preflight.expectations import waivers as exceptions
+from preflight.expectations.catalogue import part_by_name
+from preflight.expectations.node_class import NodeClass, Ports, Qos
+from preflight.expectations.toml_line_numbers import Lines, decoded
+from preflight.expectations.waivers import Chosen
 
 
 class ClusterFileError(PreflightError):
@@ -60,7 +61,7 @@ def decode(raw: bytes, path: str, ids: Ids | None = None, today: date | None = N
             raise RecursionError  # a parser needs the square of a key's parts in memory
         data = decoded(text)
     except (ValueError, RecursionError) as error:  # ValueError: TOMLDecodeError, or a number of thousands of digits
-        from preflight.cluster.toml_words import explain
+        from preflight.expectations.toml_errors import explain
 
         number, key, what, cure = explain(error, text)
         where = f"{path}:{number}:" if number else f"{path}:"
@@ -97,18 +98,18 @@ def from_data(
     for class_name in reader.subtable(data, (), "class"):
         body = reader.subtable(data["class"], ("class",), class_name)
         classes[class_name] = reader.dataclass(NodeClass, body, ("class", class_name))
-    expected_fabric = fabric.read(reader, reader.subtable(data, (), "fabric"), path)
-    seats = gate.read(reader, reader.subtable(data, (), "gate"))
+    expected_fabric = fabric_table.read(reader, reader.subtable(data, (), "fabric"), path)
+    seats = gate_table.read(reader, reader.subtable(data, (), "gate"))
     chosen = reader.dataclass(Chosen, reader.subtable(data, (), "checks"), ("checks",))
     waivers = exceptions.read_waivers(reader, data, today)
     if not classes and not reader.mistakes and not {"fabric", "gate", "checks", "waiver"} & set(data):
         reader.mistake((), "the file describes no class of nodes", "add a table [class.NAME] with gpus = 8")
     _consistent(reader, classes)
-    baselines = {name: roofline.baseline(reader, name, c.baseline, path) for name, c in classes.items()}
+    baselines = {name: roofline_table.baseline(reader, name, c.baseline, path) for name, c in classes.items()}
     made = Cluster(path, name, classes, expected_fabric, baselines, seats, chosen, waivers)
     if ids is not None:
         exceptions.unknown_checks(reader, _named(made), ids)
-        gate.without_checks(reader, seats, ids)
+        gate_table.without_checks(reader, seats, ids)
     if reader.mistakes:
         raise ClusterFileError("\n".join(reader.report(path)))
     return made
@@ -160,7 +161,7 @@ def _consistent(reader: schema.Reader, classes: Mapping[str, NodeClass]) -> None
                 "add pfc_priority = 3 (the priority your switches pause)",
             )  # fmt: skip
         _consistent_marking(reader, name, members.qos)
-        roofline.consistent(reader, name, members, part_by_name(members.part or ""))
+        roofline_table.consistent(reader, name, members, part_by_name(members.part or ""))
         roles = [(f.name, getattr(members.ports, f.name) or ()) for f in fields(Ports)[:3]]
         for position, (role, devices) in enumerate(roles):
             for other, others in roles[:position]:

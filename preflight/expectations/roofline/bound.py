@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from preflight._startup.lightclass import dataclass, replace
-from preflight.roofline.collectives import Roofline, roofline
-from preflight.roofline.machine import Machine
+from preflight.expectations.roofline.collectives import Roofline, roofline
+from preflight.expectations.roofline.machine import Machine
 
 #: Ratios to the customary figure: at least the first is as expected, below the second fails. The reference's
 #: recommendation for what a recognised machine reaches; public health checks gate between 0.75 and 0.97.

@@ -9,7 +9,7 @@ switches that reduce (SHARP). So the *limit* is worked out from bytes over wires
 from __future__ import annotations
 
 from preflight._startup.lightclass import dataclass
-from preflight.roofline.machine import Machine
+from preflight.expectations.roofline.machine import Machine
 
 #: Share of NVLink's line rate that a ring reaches on one node. A100 x8: 235 of 300; H200 x8: 361 of 450; B200 x8: 682
 #: of 900 (public runs of nccl-tests). NCCL's own constants give 0.80 to 0.82 (src/graph/topo.h: 20.0, 20.6 or 40.1 for
@@ -28,7 +28,7 @@ NICS = 0.95
 #: The same of alltoall, whose many small pieces cost more: 85 of 94 on two nodes (public run over EFA).
 NIC_PAIRS = 0.90
 
-SOURCE = "nccl-tests doc/PERFORMANCE.md; shares of the line rate as in public runs (preflight/roofline/collectives.py)"
+SOURCE = "nccl-tests doc/PERFORMANCE.md; shares of the line rate as in public runs (roofline/collectives.py)"
 
 MIB = 2**20
 

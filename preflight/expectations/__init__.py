@@ -2,7 +2,7 @@
 
 Every expectation is an :class:`Expected`: a value and where it came from, the cluster file before
 the part catalogue. One without a value names the key of the cluster file that would supply it.
-``preflight.cluster.file`` reads and validates a cluster file, before any node is touched.
+``preflight.expectations.cluster_file`` reads and validates a cluster file, before any node is touched.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from preflight._startup.lightclass import dataclass, field
-from preflight.cluster.exceptions import Chosen, Waiver
-from preflight.cluster.fabric import FabricSite
-from preflight.cluster.tables import NodeClass
-from preflight.hardware import part_by_name, recognise
+from preflight.expectations.catalogue import part_by_name, recognise
+from preflight.expectations.fabric_table import FabricSite
+from preflight.expectations.node_class import NodeClass
+from preflight.expectations.waivers import Chosen, Waiver
 
 if TYPE_CHECKING:
-    from preflight.cluster.gate import Gate
-    from preflight.cluster.site import Expected, Roles, Site
+    from preflight.expectations.gate_table import Gate
+    from preflight.expectations.site import Expected, Roles, Site
     from preflight.facts import NodeFacts
     from preflight.parsers.nccl_tests.model import Report
 
@@ -49,8 +49,8 @@ class Cluster:
 
     def site(self, node: NodeFacts) -> Site:
         """Return what is expected of this node."""
-        from preflight.cluster.site import Site
         from preflight.evidence.document import EvidenceError
+        from preflight.expectations.site import Site
 
         name = self.class_of(node.node)
         members = self.classes[name] if name is not None else NodeClass()
@@ -67,7 +67,7 @@ class Cluster:
 
         A log may be judged without any node: then of the only class that the file describes.
         """
-        from preflight.cluster.site import Site
+        from preflight.expectations.site import Site
 
         kinds = list({(site.class_name, site.part): site for site in sites}.values())
         if not kinds and len(self.classes) == 1:
@@ -81,7 +81,7 @@ def __getattr__(name: str) -> object:
     """Import what nodes are judged by when it is first spoken of: a cluster file is read before any is asked."""
     if name not in ("Expected", "Roles", "Site"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from preflight.cluster import site
+    from preflight.expectations import site
 
     globals().update(Expected=site.Expected, Roles=site.Roles, Site=site.Site)
     return globals()[name]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from preflight._startup.lightclass import dataclass
-from preflight.cluster import roofline, schema
-from preflight.cluster.exceptions import Chosen
-from preflight.cluster.values import DEVICE, VARIABLE, Firmware, GpuSettings, Host, Nvlink, Rail, Versions
-from preflight.hardware import PARTS
+from preflight.expectations import roofline_table, schema
+from preflight.expectations.catalogue import PARTS
+from preflight.expectations.values import DEVICE, VARIABLE, Firmware, GpuSettings, Host, Nvlink, Rail, Versions
+from preflight.expectations.waivers import Chosen
 
 
 @dataclass(frozen=True)
@@ -113,6 +113,6 @@ class NodeClass:
     nccl: Mapping[str, str] | None = schema.lines(VARIABLE, 'NCCL variables of all ranks: { NCCL_ALGO = "Ring" }')
     checkpoint: Checkpoint = schema.table(Checkpoint)
     baseline: str | None = schema.key(schema.file_name, "file beside this one: nccl-tests output of a good run")
-    tree: roofline.Tree = schema.table(roofline.Tree)
-    model: roofline.Model = schema.table(roofline.Model)
+    tree: roofline_table.Tree = schema.table(roofline_table.Tree)
+    model: roofline_table.Model = schema.table(roofline_table.Model)
     checks: Chosen = schema.table(Chosen)
