@@ -1,6 +1,6 @@
 """``python -m preflight``."""
 
-from preflight.entry import main
+from preflight.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from preflight import expected
 from preflight.archive.directory import is_report
 from preflight.evidence import bundle, safe_read
 from preflight.expectations.cluster_file import ClusterFileError, load
 from preflight.redact import Redactor, files
+from preflight.run import saved_cluster
 
 FILES = "files/"
 
@@ -26,7 +26,7 @@ class Added:
 
     def __init__(self, cluster: Path | None, paths: Sequence[Path], output: Path, redacted: bool) -> None:
         """Look for them in the folders among ``paths``; ``output`` is the bundle itself. Raises OSError."""
-        self.cluster = dict(expected.files(cluster)) if cluster else {}
+        self.cluster = dict(saved_cluster.files(cluster)) if cluster else {}
         self.left: list[str] = []
         self.items: list[files.Item] = []
         room, folders = _MOST, [path for path in paths if path.is_dir()]
@@ -35,7 +35,7 @@ class Added:
             self.left += left
             for item in items:
                 place = Path(folder.name) / item.place if len(folders) > 1 else item.place
-                if item.path.resolve() == output.resolve() or item.place.parts[0] == expected.FOLDER:
+                if item.path.resolve() == output.resolve() or item.place.parts[0] == saved_cluster.FOLDER:
                     continue
                 if why := _unfit(item, room, redacted):
                     self.left.append(f"{item.path}: {why}")
@@ -77,7 +77,7 @@ class Added:
                 for name, raw in made.items():
                     (Path(folder) / name).parent.mkdir(parents=True, exist_ok=True)
                     (Path(folder) / name).write_bytes(raw)
-                load(Path(folder) / expected.NAME)
+                load(Path(folder) / saved_cluster.NAME)
         except ClusterFileError as error:
             why = str(error).removeprefix(f"{folder}/")
             self.left.append(

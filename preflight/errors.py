@@ -81,19 +81,19 @@ HOMES = {
     "OpenSshRequired": "preflight.transport.errors",
     "RedactionError": "preflight.redact.files",
     "ReportError": "preflight.reports.stored",
-    "ResumeError": "preflight.resume",
+    "ResumeError": "preflight.collect.journal",
     "SnapshotError": "preflight.diff.snapshot",
     "SourceError": "preflight.recognition.input_sources",
     "StaleRegistry": "preflight.checks._registry.lazy",
     "StateDirError": "preflight.gate.state_dir",
-    "TargetError": "preflight.targets",
+    "TargetError": "preflight.collect.targets",
     "TransportError": "preflight.transport.errors",
     "UnknownCheck": "preflight.gate.configuration",
     "UnknownKey": "preflight.lint.explain",
     "UnreadableFile": "preflight.evidence.safe_read",
     "UnsafePickle": "preflight.parsers.torch.safe_pickle",
     "UnusableVerdict": "preflight.gate.verdict",
-    "UsageError": "preflight.console",
+    "UsageError": "preflight.terminal",
 }
 
 

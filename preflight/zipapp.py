@@ -59,7 +59,7 @@ if sys.version_info < {floor}:
     sys.exit(0 if passes else 2)
 sys.path[0] = os.path.abspath(sys.path[0])
 
-from preflight.entry import main
+from preflight.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import click
 
-from preflight.cli import main
+from preflight.cli.app import main
 
 _SCRIPT = """
 import json, os, resource, signal, sys, tempfile, time
@@ -32,7 +32,7 @@ for words in runs:
         os.dup2(out.fileno(), 2)
         sys.argv = ["preflight", *words]
         signal.alarm(limit)
-        from preflight.entry import main
+        from preflight.cli.main import main
         main()
     _, status, used = os.wait4(child, 0)
     out.seek(0)

@@ -134,7 +134,7 @@ def _become(arguments: Sequence[str], output: int) -> None:
     sys.argv = ["preflight", *arguments]
     code: object = 70
     try:
-        from preflight.entry import main
+        from preflight.cli.main import main
 
         main()
     except SystemExit as end:
@@ -335,7 +335,7 @@ def main() -> int:
     print(f"seed {given.seed}, inputs of faults in {folder}", flush=True)
     os.environ["HOME"] = os.environ["XDG_STATE_HOME"] = str(folder)
     os.environ["SLURM_JOB_NODELIST"] = "gpu001"
-    import preflight.cli
+    import preflight.cli.app
     import preflight.judge
     import preflight.recognition  # noqa: F401
 

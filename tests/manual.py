@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 from click.shell_completion import get_completion_class
 
-from preflight.cli import COMMANDS, main
+from preflight.cli.app import COMMANDS, main
 from preflight.version import VERSION
 
 DEPLOY = Path(__file__).resolve().parent.parent / "deploy"

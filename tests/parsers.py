@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from preflight import targets
+from preflight.collect import targets
 from preflight.evidence import document
 from preflight.evidence.document import DocumentError, Evidence, EvidenceError, from_document
 from preflight.expectations import Cluster

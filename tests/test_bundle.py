@@ -18,8 +18,8 @@ from click.testing import CliRunner
 
 from preflight.archive.directory import ArchiveError
 from preflight.archive.lazy import HELD, load
-from preflight.bundle import narrowed
-from preflight.cli import main
+from preflight.cli.app import main
+from preflight.commands.bundle_contents import narrowed
 from preflight.evidence import bundle as packed
 from preflight.evidence.document import dump, from_document
 from tests.machines import one_pair

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from preflight.cli import main
+from preflight.cli.app import main
 from tests.test_bundle import inside, made, run, small
 from tests.test_expected import GOOD
 

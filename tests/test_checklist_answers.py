@@ -19,7 +19,7 @@ from preflight.checklist.answers import answer
 from preflight.checklist.item import CONTAINER, ELSEWHERE, ENVIRONMENT, INFINIBAND, ROCE, Item
 from preflight.checklist.items import ITEMS
 from preflight.checks import registry
-from preflight.cli import main
+from preflight.cli.app import main
 from preflight.evidence.document import from_document
 from preflight.expectations import Cluster
 from preflight.expectations.cluster_file import load

@@ -98,6 +98,6 @@ def test_the_page_quotes_recordings_that_show_it() -> None:
 
 
 def test_the_items_are_not_imported_before_a_report_is_made() -> None:
-    code = "import sys; import preflight.cli, preflight.checks; print('preflight.checklist.items' in sys.modules)"
+    code = "import sys; import preflight.cli.app, preflight.checks; print('preflight.checklist.items' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "False\n"

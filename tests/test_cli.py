@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 
 from preflight.checklist.items import KNOWN
-from preflight.cli import main
+from preflight.cli.app import main
 from tests.fixture import FIXTURES, whole_node
 from tests.stopwatch import Stopwatch
 
@@ -308,7 +308,7 @@ def test_a_hanging_tool_does_not_hold_the_run(tmp_path: Path) -> None:
 
 
 def test_help_imports_nothing_heavy() -> None:
-    code = "import sys; sys.argv=['preflight','--help']\nfrom preflight.cli import main\n"
+    code = "import sys; sys.argv=['preflight','--help']\nfrom preflight.cli.app import main\n"
     code += "try: main()\nexcept SystemExit: pass\n"
     code += (
         "print([m for m in ('jinja2','paramiko','rich','ClusterShell','psutil','preflight.judge') if m in sys.modules])"
@@ -328,5 +328,5 @@ def test_an_interrupt_before_anything_was_judged_is_no_failed_check(monkeypatch:
     def interrupted(**asked: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("preflight.asking.check", interrupted)
+    monkeypatch.setattr("preflight.run.local.check", interrupted)
     run("check", expect=3)

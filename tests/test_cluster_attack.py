@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from preflight._startup.lightclass import fields
-from preflight.cli import main
+from preflight.cli.app import main
 from preflight.expectations import fabric_table, gate_table, node_class, waivers
 from preflight.gate import policy
 from tests import commands

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from preflight.checks import registry
-from preflight.cli import main
+from preflight.cli.app import main
 from preflight.evidence.document import Evidence
 from preflight.expectations import Cluster, NodeClass, Site
 from preflight.expectations import cluster_file as cluster

@@ -30,7 +30,7 @@ UNITS = {
 
 @pytest.fixture(scope="module", autouse=True)
 def _imported() -> None:
-    import preflight.cli
+    import preflight.cli.app
     import preflight.judge
     import preflight.recognition  # noqa: F401
 

@@ -18,7 +18,7 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 
-from preflight.cli import main
+from preflight.cli.app import main
 from preflight.gate import policy
 from preflight.schemas import conform
 from tests import commands
@@ -97,7 +97,7 @@ def test_a_crash_of_a_gate_is_what_could_not_be_told(seat: str, tmp_path: Path) 
 def test_a_crash_before_the_gate_is_ready_too(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    from preflight import entry
+    from preflight.cli import main as entry
     from preflight.gate import main as gate
 
     monkeypatch.setattr(gate, "main", lambda *given: 1 / 0)
@@ -120,7 +120,7 @@ def test_one_file_says_the_same(tmp_path: Path) -> None:
     """As an archive, started by its own ``__main__``."""
     source = tmp_path / "source"
     source.mkdir()
-    (source / "__main__.py").write_text("from preflight.entry import main\n\nmain()\n")
+    (source / "__main__.py").write_text("from preflight.cli.main import main\n\nmain()\n")
     zipapp.create_archive(source, tmp_path / "preflight.pyz")
     done = subprocess.run(
         [sys.executable, str(tmp_path / "preflight.pyz"), "demo"], env=broken(tmp_path, ERRORS["KeyError"]),

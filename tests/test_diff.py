@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from preflight.archive.directory import save
-from preflight.cli import main
+from preflight.cli.app import main
 from preflight.evidence.document import Evidence, from_document, no_answer
 from preflight.plugin_fixture import record
 from tests.machines import hgx_h100

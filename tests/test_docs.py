@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from preflight.cli import COMMANDS, main
+from preflight.cli.app import COMMANDS, main
 from preflight.expectations.cluster_file import decode
 from preflight.gate.policy import SEATS
 

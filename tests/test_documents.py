@@ -22,15 +22,15 @@ from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from preflight import resume
-from preflight.cli import main
+from preflight.cli.app import main
+from preflight.collect import journal
+from preflight.collect.targets import TargetError, resolve
 from preflight.evidence import bundle as packed
 from preflight.evidence import document as evidence
 from preflight.gate import job_hook, policy, verdict_cache
 from preflight.gate.state_dir import Store
 from preflight.gate.verdict import UnusableVerdict, Verdict, to_document
 from preflight.schemas import conform
-from preflight.targets import TargetError, resolve
 from tests.fixture import whole_node
 
 SCHEMAS = Path(conform.__file__).parent
@@ -132,7 +132,7 @@ VERDICT = to_document(
     Verdict("n1", "fail", 1_790_000_000, boot_id="b", policy="5e" * 16, cause="gpu.count", causes=("gpu.count",),
             reason="preflight: gpu.count: found 7, expected 8", unknowns=("xid.gpu",), off=("host.swap",), seconds=1.5)
 )  # fmt: skip
-JOURNAL = resume.asked(["n1", "n2"], None, {"probes": []}, {"deadline": 5.0})
+JOURNAL = journal.asked(["n1", "n2"], None, {"probes": []}, {"deadline": 5.0})
 GOOD: dict[str, Any] = {
     "verdict-1": VERDICT, "run-1": JOURNAL,
     "bundle-1": {"schema": packed.SCHEMA, "version": "1", "redacted": True, "nodes": 1,
@@ -260,8 +260,8 @@ def test_a_gate_judges_anew_where_its_verdict_is_damaged(spoil: str, tmp_path: P
 def proceed(folder: Path) -> str:
     said = ""
     try:
-        resume.proceed(folder, JOURNAL)
-    except resume.ResumeError as error:
+        journal.proceed(folder, JOURNAL)
+    except journal.ResumeError as error:
         said = str(error)
     assert not said or str(folder) in said
     return said
@@ -270,7 +270,7 @@ def proceed(folder: Path) -> str:
 @settings(SLOW, max_examples=150)
 @given(data=st.data())
 def test_a_damaged_journal_continues_no_other_run(data: st.DataObject, tmp_path: Path) -> None:
-    path = tmp_path / resume.JOURNAL
+    path = tmp_path / journal.JOURNAL
     raw = data.draw(damaged(JOURNAL))
     path.write_bytes(raw)
     if not (said := proceed(tmp_path)):
@@ -281,16 +281,16 @@ def test_a_damaged_journal_continues_no_other_run(data: st.DataObject, tmp_path:
 
 @pytest.mark.parametrize("kind", NO_FILES)
 def test_a_journal_that_is_no_file_is_named(kind: str, tmp_path: Path) -> None:
-    no_file(tmp_path / resume.JOURNAL, kind)
+    no_file(tmp_path / journal.JOURNAL, kind)
     done = CliRunner().invoke(main, ["check", "--hosts", "127.0.0.1", "--save", str(tmp_path), "--resume"])
     assert str(tmp_path) in ended(done, (2,))
 
 
 def test_the_place_in_a_journal_is_named(tmp_path: Path) -> None:
     """Seen before the correction: "its journal is of another version", or no word of it."""
-    resume.begin(tmp_path, {**JOURNAL, "hosts": ["n1", 7]})
+    journal.begin(tmp_path, {**JOURNAL, "hosts": ["n1", 7]})
     assert "(hosts[1] is no string)" in proceed(tmp_path)
-    resume.begin(tmp_path, JOURNAL)
+    journal.begin(tmp_path, JOURNAL)
     assert proceed(tmp_path) == ""
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from preflight import expected
 from preflight.archive.directory import save
-from preflight.cli import main
+from preflight.cli.app import main
+from preflight.collect.targets import bad_nodes
 from preflight.evidence.document import from_document
-from preflight.targets import bad_nodes
+from preflight.run import saved_cluster
 from tests.machines import hgx_h100
 from tests.machines.fleet import fleet
 from tests.test_diff import run as saved_run
@@ -59,11 +59,11 @@ def test_what_a_cluster_file_names_is_kept_too(tmp_path: Path) -> None:
     (site / "cluster.toml").write_text(GOOD + '[fabric]\nreference = "good/net.txt"\n')
     (site / "good").mkdir()
     (site / "good" / "net.txt").write_text("a sweep")
-    expected.save(tmp_path / "run", None)
+    saved_cluster.save(tmp_path / "run", None)
     (tmp_path / "run").mkdir()
-    expected.save(tmp_path / "run", site / "cluster.toml")
+    saved_cluster.save(tmp_path / "run", site / "cluster.toml")
     assert (tmp_path / "run" / "expected" / "good" / "net.txt").read_text() == "a sweep"
-    assert expected.found([tmp_path / "run"]) == (tmp_path / "run" / "expected" / "cluster.toml", "")
+    assert saved_cluster.found([tmp_path / "run"]) == (tmp_path / "run" / "expected" / "cluster.toml", "")
 
 
 def test_documents_named_one_by_one_are_judged_by_it_too(tmp_path: Path) -> None:
@@ -86,20 +86,20 @@ def test_a_run_without_a_cluster_file_leaves_no_older_one(tmp_path: Path) -> Non
     folder = saved_run(tmp_path / "run")
     (tmp_path / "cluster.toml").write_text(GOOD)
     judged(folder, "--cluster", tmp_path / "cluster.toml", "--save", folder)
-    assert expected.found([folder])[0] is not None
+    assert saved_cluster.found([folder])[0] is not None
     preflight("check", "--only", "host.shm", "--save", folder)
-    assert expected.found([folder]) == (None, "")
+    assert saved_cluster.found([folder]) == (None, "")
 
 
 def test_directories_that_were_judged_by_different_files(tmp_path: Path) -> None:
     for name, text in (("a", GOOD), ("b", GOOD.replace("400", "200"))):
         (tmp_path / f"{name}.toml").write_text(text)
         (tmp_path / name).mkdir()
-        expected.save(tmp_path / name, tmp_path / f"{name}.toml")
-    path, why = expected.found([tmp_path / "a", tmp_path / "b"])
+        saved_cluster.save(tmp_path / name, tmp_path / f"{name}.toml")
+    path, why = saved_cluster.found([tmp_path / "a", tmp_path / "b"])
     assert path is None
     assert "differ" in why
-    assert expected.found([tmp_path / "a", tmp_path / "a"])[0] is not None
+    assert saved_cluster.found([tmp_path / "a", tmp_path / "a"])[0] is not None
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_a_saved_file_with_mistakes_is_a_usage_error(tmp_path: Path) -> None:
 
 def test_a_bundle_is_judged_by_it(tmp_path: Path) -> None:
     folder = saved_run(tmp_path / "run")
-    expected.save(folder, _file(tmp_path))
+    saved_cluster.save(folder, _file(tmp_path))
     with_it = preflight("bundle", folder, "--no-redact", "-o", tmp_path / "a.tar.gz")
     assert with_it.exit_code == 0, with_it.output
     with tarfile.open(tmp_path / "a.tar.gz") as archive:
@@ -179,6 +179,6 @@ def test_a_difference_without_a_right_side_excludes_no_node(tmp_path: Path) -> N
 def test_a_comparison_takes_the_file_of_the_second_run(tmp_path: Path) -> None:
     first, second = saved_run(tmp_path / "a"), saved_run(tmp_path / "b")
     for folder in (first, second):
-        expected.save(folder, _file(tmp_path))
+        saved_cluster.save(folder, _file(tmp_path))
     done = preflight("diff", first, second, "--json")
     assert done.exit_code == 0, done.output

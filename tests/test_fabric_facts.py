@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from preflight.checks import registry
-from preflight.console import UsageError
+from preflight.collect.options import Manner, plans, sweeper
 from preflight.evidence.document import from_document
 from preflight.expectations import Cluster
 from preflight.expectations.cluster_file import ClusterFileError, from_data, load
@@ -17,13 +17,13 @@ from preflight.expectations.fabric_table import Fabric, FabricSite
 from preflight.facts.fabric.compare import difference, growth, mixed, slow
 from preflight.facts.fabric.graph import Graph, place
 from preflight.judge import judge
-from preflight.manner import Manner, plans, sweeper
 from preflight.model import Check
 from preflight.parsers.infiniband import iblinkinfo, ibnetdiscover, ibqueryerrors, sminfo_saquery
 from preflight.plugin_fixture import record
 from preflight.probes import OUTPUT_CAP, PROBES, sweep
 from preflight.reports import fabric_svg
 from preflight.sudoers import sudoers
+from preflight.terminal import UsageError
 from tests import test_pages
 from tests.fixture import FIXTURES, cases, evidence, whole_node
 from tests.ibsim import fat_tree, hca, leaf, spine
@@ -406,7 +406,7 @@ def test_a_large_fabric_is_drawn_in_bounds() -> None:
 
 
 def test_nodes_are_not_excluded_for_the_fabrics_sake() -> None:
-    from preflight.targets import bad_nodes
+    from preflight.collect.targets import bad_nodes
 
     one = case("fabric.reference", "unplugged")
     report = judge(one.evidences(), CHECKS, one.cluster())

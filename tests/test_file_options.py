@@ -12,7 +12,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from preflight.cli import main
+from preflight.cli.app import main
 from preflight.gate import policy
 from tests import commands
 from tests.fixture import whole_node

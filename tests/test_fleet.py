@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from preflight import fleet
+from preflight.collect import scheduler
+from preflight.collect.progress import Progress
+from preflight.collect.scheduler import Event, Limits, gather, interruptible
 from preflight.evidence.document import Evidence, no_answer, to_document
-from preflight.fleet import Event, Limits, gather, interruptible
-from preflight.progress import Progress
 from tests.stopwatch import Stopwatch
 
 AT = "2026-11-21T03:00:00Z"
@@ -202,7 +202,7 @@ def test_who_stops_listening_leaves_no_worker_waiting() -> None:
 ENDS = """
 import sys, threading, time
 from preflight.evidence.document import to_document, no_answer
-from preflight.fleet import Limits, gather, interruptible
+from preflight.collect.scheduler import Limits, gather, interruptible
 
 class Stuck:
     def collect(self, host, plan, until):
@@ -259,7 +259,7 @@ def test_answers_are_not_piled_up_for_a_slow_reader() -> None:
     answers = gather(hosts(1000), transport, plan_for, Limits(fanout=8))
     next(answers)
     wait(0.5)
-    assert len(transport.asked) <= fleet._ROOM + 8 + 2
+    assert len(transport.asked) <= scheduler._ROOM + 8 + 2
     assert len(list(answers)) == 999
 
 

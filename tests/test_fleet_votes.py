@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from preflight.checks import registry
+from preflight.collect.targets import bad_nodes
 from preflight.evidence.document import Evidence, from_document
 from preflight.expectations import Cluster
 from preflight.expectations.cluster_file import decode
 from preflight.facts.gpu_model import Fabric
 from preflight.judge import judge
 from preflight.model import Check, Scope
-from preflight.targets import bad_nodes
 from tests.machines import Machine, evidence, hgx_h100
 from tests.machines.fleet import machines
 from tests.machines.gb200 import gb200_tray

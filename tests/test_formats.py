@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from preflight import cli
 from preflight.checks import registry
+from preflight.cli import app
 from preflight.judge import record_usage
 from preflight.model import Check, Scope, check
 from preflight.parsers import provenance
@@ -25,7 +25,7 @@ CHECKS = registry().checks
 
 def explained(id: str) -> list[str]:
     """Return the formats that the page of a check calls unverified."""
-    page = CliRunner().invoke(cli.main, ["explain", id], catch_exceptions=False).output
+    page = CliRunner().invoke(app.main, ["explain", id], catch_exceptions=False).output
     return re.findall(r"^unverified format: (.*) \(no output of a real one is among preflight's tests\)$", page, re.M)
 
 

@@ -34,7 +34,7 @@ STARTED_S = 120.0
 
 #: What the way to a fresh verdict may import, beside what Python has imported when it has started.
 LIGHT = {
-    "__future__", "preflight", "preflight.version", "preflight.entry", "preflight.errors", "preflight.gate",
+    "__future__", "preflight", "preflight.version", "preflight.cli.main", "preflight.errors", "preflight.gate",
     "preflight.gate.main", "preflight.gate.verdict_cache", "preflight.gate.scheduler_env", "preflight.gate.options",
     "preflight.gate.policy", "preflight.gate.gate_run", "preflight.gate.state_dir", "preflight.gate.announce",
     "preflight.gate.verdict", "preflight.gate.watchdog", "select", "syslog",
@@ -58,7 +58,7 @@ class Site:
     def write_script(self, interpreter: str) -> None:
         """Write what pip writes as the console script, for the copy."""
         lines = [f"#!{interpreter}", "import sys", f"sys.path.insert(1, {str(self.tree)!r})"]
-        self.script.write_text("\n".join([*lines, "from preflight.entry import main", "main()", ""]))
+        self.script.write_text("\n".join([*lines, "from preflight.cli.main import main", "main()", ""]))
         self.script.chmod(0o755)
 
     def argv(self, *words: str) -> list[str]:
@@ -155,7 +155,7 @@ def test_a_prolog_after_a_good_verdict_asks_nobody_and_imports_nothing(site: Sit
     assert " s ago" in site.run("slurm-prolog").stdout
     words = ["preflight", *site.argv("slurm-prolog")[1:]]
     code = f"import sys; sys.path.insert(1, {str(site.tree)!r}); sys.argv = {words!r}"
-    argv = [site.python, "-I", "-S", "-X", "importtime", "-c", f"{code}; from preflight.entry import main; main()"]
+    argv = [site.python, "-I", "-S", "-X", "importtime", "-c", f"{code}; from preflight.cli.main import main; main()"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, env={})
     plain = subprocess.run([*argv[:5], "-c", "import os"], capture_output=True, text=True, timeout=60, env={})
     assert "s ago" in done.stdout

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from preflight import cli
+from preflight.cli import app
 from preflight.facts.nccl_gpudirect import NETWORKS, Network, ability, network_of
 from tests.fixture import Case, cases
 
@@ -21,10 +21,10 @@ def test_check_and_read_agree(case: Case, tmp_path: Path) -> None:
     log = tmp_path / "job.log"
     log.write_text(text)
     CliRunner().invoke(
-        cli.main, ["check", "--only", "nccl.gpudirect-rdma", "--log", str(log), "--json", str(tmp_path / "r.json")]
+        app.main, ["check", "--only", "nccl.gpudirect-rdma", "--log", str(log), "--json", str(tmp_path / "r.json")]
     )
     report = json.loads((tmp_path / "r.json").read_text())
-    ran = CliRunner().invoke(cli.main, ["read", str(log), "--json"])
+    ran = CliRunner().invoke(app.main, ["read", str(log), "--json"])
     parts = [part for source in json.loads(ran.output)["sources"] for part in source["parts"]]
     read = [one for part in parts for one in part["findings"] if one["check"] == "nccl.gpudirect-rdma"]
     assert told(report["findings"]) == told(read)

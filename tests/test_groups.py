@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from preflight import cli, nodeset
+from preflight import nodeset
+from preflight.cli import app
 from preflight.expectations.cluster_file import ClusterFileError, decode
 from tests import commands
 from tests.fixture import whole_node
@@ -235,7 +236,7 @@ def test_a_wildcard_in_a_cluster_file_is_a_mistake(text: str, tmp_path: Path) ->
     """Seen: ``nodes = "*"`` was valid and meant the sample groups of ClusterShell; the gate let jobs start."""
     path = tmp_path / "cluster.toml"
     path.write_text(f"[class.a]\ngpus = 8\nnodes = {text}\n", encoding="utf-8")
-    done = CliRunner().invoke(cli.main, ["lint", str(path)])
+    done = CliRunner().invoke(app.main, ["lint", str(path)])
     assert done.exit_code == 2
     said = " ".join(done.output.split())
     assert f"{path}:3: class.a.nodes: " in said.replace(f"{path.parent}/ ", f"{path.parent}/")

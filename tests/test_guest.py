@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from preflight import cli
+from preflight.cli import app
 from tests.guest import Guest, image, missing, pair
 
 pytestmark = [
@@ -63,7 +63,7 @@ class Pair:
         """Run a command of preflight against them and return its report."""
         options = ["--ssh-config", str(self.ssh_config), "--cluster", str(self.cluster), "--json", "-"]
         command = [words[0], "--deadline", DEADLINE_S, *words[1:], *options]
-        done = CliRunner().invoke(cli.main, command, catch_exceptions=False)
+        done = CliRunner().invoke(app.main, command, catch_exceptions=False)
         report: dict[str, Any] = json.loads(done.stdout)
         assert done.exit_code == report["exit_status"]
         return report
@@ -121,7 +121,7 @@ def test_healthy_guests(guests: Pair, tmp_path: Path) -> None:
         counters = saved["records"]["files:/sys/class/infiniband/rxe0/ports/1/hw_counters"]
         assert counters["status"] == "ok"
         assert "sent_pkts" in counters["value"]
-    judged = CliRunner().invoke(cli.main, ["judge", str(tmp_path), "--cluster", str(guests.cluster), "--json", "-"])
+    judged = CliRunner().invoke(app.main, ["judge", str(tmp_path), "--cluster", str(guests.cluster), "--json", "-"])
     assert noticed(json.loads(judged.stdout)) == set()
 
 

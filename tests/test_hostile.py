@@ -20,7 +20,7 @@ import pytest
 from click.testing import CliRunner
 
 from preflight.archive.directory import file_name
-from preflight.cli import main
+from preflight.cli.app import main
 from preflight.gate import announce
 from preflight.gate.slurm import drain_reason
 from preflight.gate.verdict import REASON_MOST, Verdict, ascii_reason, from_document, to_document

@@ -19,7 +19,8 @@ DEPLOY = ROOT / "deploy"
 
 #: Modules that Python, or preflight, imports early; each leaves a mark when it is run.
 NAMES = (
-    "sitecustomize", "usercustomize", "json", "zlib", "os", "click", "runpy", "preflight/__init__", "preflight/entry",
+    "sitecustomize", "usercustomize", "json", "zlib", "os", "click", "runpy", "preflight/__init__",
+    "preflight/cli/main",
     "collector/__init__", "__main__", "__init__",
 )  # fmt: skip
 
@@ -32,7 +33,7 @@ class Trap:
     def __init__(self, folder: Path) -> None:
         self.marks, self.modules, self.home = folder / "marks", folder / "modules", folder / "home"
         user_site = self.home / ".local/lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
-        for place in (self.modules, self.modules / "preflight", self.modules / "collector", user_site):
+        for place in (self.modules, self.modules / "preflight" / "cli", self.modules / "collector", user_site):
             place.mkdir(parents=True)
         self.marks.mkdir()
         for name in NAMES:
@@ -129,7 +130,7 @@ def test_commands_of_containers(trap: Trap, installed: Path, name: str) -> None:
     app = trap.home / "app"
     app.mkdir()
     (app / "__main__.py").write_text(
-        f"import sys; sys.path += {sys.path!r}\nfrom preflight.entry import main; main()\n"
+        f"import sys; sys.path += {sys.path!r}\nfrom preflight.cli.main import main; main()\n"
     )
     command = [
         word.replace("/opt/preflight", str(app)).replace("sleep 300", "kill $$") for word in container_commands()[name]

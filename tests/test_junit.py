@@ -13,7 +13,7 @@ import xmlschema
 from click.testing import CliRunner
 
 from preflight.archive.directory import save
-from preflight.cli import main
+from preflight.cli.app import main
 from preflight.evidence.document import no_answer
 from preflight.reports.junit import render
 from preflight.reports.verdict_line import headline

@@ -17,7 +17,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from preflight.cli import main
+from preflight.cli.app import main
 from preflight.evidence.document import from_document
 from preflight.expectations.cluster_file import load
 from preflight.gate.verdict import Verdict, to_document

@@ -22,18 +22,11 @@ LAYERS = {
     "transport": {"collector", "evidence"},
     "demo": set[str](),
     "nodeset": set[str](),
-    "fleet": {"evidence"},
-    "progress": {"fleet"},
-    "console": set[str](),
-    "ahead": {"transport"},
     "textprep": {"evidence"},
     "parsers": {"evidence", "textprep"},
     "facts": {"evidence", "parsers", "textprep"},
     "reports": {"evidence", "facts", "parsers", "schemas", "version"},
-    "targets": {"evidence", "nodeset", "reports"},
-    "cli": {"console", "reports", "version"},
     "archive": {"evidence", "facts", "parsers"},
-    "resume": {"archive", "evidence", "nodeset", "schemas"},
     "redact": {"archive", "collector", "evidence", "nodeset"},
     "history": {"evidence", "facts", "parsers", "schemas"},
     "_startup": set[str](),
@@ -42,46 +35,38 @@ LAYERS = {
     "checklist": {"model"},
     "checks": {"evidence", "expectations", "facts", "model", "parsers", "probes", "textprep"},
     "judge": {"checklist", "checks", "evidence", "expectations", "facts", "model", "parsers", "reports"},
-    "expected": {"archive", "evidence", "expectations"},
-    "manner": {"console", "expectations", "probes", "transport"},
-    "bundle_added": {"archive", "evidence", "expectations", "expected", "redact"},
-    "bundle": {"archive", "bundle_added", "evidence", "redact", "reports", "version"},
     "learn": {"checks", "evidence", "expectations", "facts", "judge", "model", "nodeset"},
-    # session: NO REASON
-    "session": {
-        "archive", "checks", "console", "evidence", "expectations", "expected", "history", "judge", "model",
-        "nodeset", "reports", "targets", "version",
-    },
-    # asking_many: NO REASON
-    "asking_many": {
-        "archive", "console", "evidence", "fleet", "manner", "nodeset", "progress", "resume", "session", "targets",
-        "transport",
-    },
-    "asking": {"asking_many", "console", "evidence", "expectations", "manner", "probes", "session", "transport"},
-    # pair: tests between two nodes: it plans, collects and judges.
-    "pair": {
-        "asking_many", "checks", "console", "evidence", "expectations", "facts", "manner", "parsers", "probes",
-        "session",
-    },
-    # gate: a run of its own for schedulers: it collects, judges and reports without a command line.
-    "gate": {
-        "ahead", "archive", "asking_many", "checks", "console", "evidence", "expectations", "facts", "fleet", "judge",
-        "manner", "model", "nodeset", "probes", "reports", "schemas", "transport", "version",
-    },
     "plugin_fixture": {"evidence", "expectations", "facts", "judge", "model"},
     "plugin": {"checks", "evidence", "expectations", "facts", "model", "plugin_fixture", "probes", "textprep"},
     "diff": {"archive", "checks", "evidence", "expectations", "facts", "judge", "model", "reports"},
     "lint": {"evidence", "expectations", "judge", "model", "nodeset"},
-    "plain": {"asking", "console", "reports"},
-    "zipapp": {"archive", "checks", "gate", "version"},
     "recognition": {"checks", "evidence", "expectations", "facts", "judge", "model", "parsers", "textprep"},
+    "terminal": set[str](),
+    # collect: joins nodes, transports and plans.
+    "collect": {
+        "archive", "evidence", "expectations", "nodeset", "probes", "reports", "schemas", "terminal", "transport",
+    },
+    # run: one run of a command: set-up, collection, judgement and outputs meet here.
+    "run": {
+        "archive", "checks", "collect", "evidence", "expectations", "history", "judge", "model", "nodeset", "probes",
+        "reports", "terminal", "transport", "version",
+    },
+    "bundle_added": {"archive", "evidence", "expectations", "redact", "run"},
+    # pair: tests between two nodes: it plans, collects and judges.
+    "pair": {"checks", "collect", "evidence", "expectations", "facts", "parsers", "probes", "run", "terminal"},
+    # gate: a run of its own for schedulers: it collects, judges and reports without a command line.
+    "gate": {
+        "archive", "checks", "collect", "evidence", "expectations", "facts", "judge", "model", "nodeset", "probes",
+        "reports", "run", "schemas", "terminal", "transport", "version",
+    },
+    "zipapp": {"archive", "checks", "gate", "version"},
     # commands: the command line's bodies: each joins what its command needs.
     "commands": {
-        "archive", "asking", "asking_many", "bundle", "bundle_added", "checklist", "checks", "console", "diff",
-        "evidence", "expectations", "facts", "gate", "history", "judge", "learn", "lint", "manner", "model",
-        "nodeset", "pair", "parsers", "probes", "recognition", "redact", "reports", "session", "sudoers",
+        "archive", "bundle_added", "checklist", "checks", "collect", "diff", "evidence", "expectations", "facts",
+        "gate", "history", "judge", "learn", "lint", "model", "nodeset", "pair", "parsers", "probes", "recognition",
+        "redact", "reports", "run", "sudoers", "terminal", "version",
     },
-    "entry": {"ahead", "cli", "commands", "gate", "plain", "reports"},
+    "cli": {"collect", "commands", "gate", "reports", "run", "terminal", "version"},
 }  # fmt: skip
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from preflight import cli
 from preflight.checks import registry
+from preflight.cli import app
 from preflight.evidence.document import Evidence, from_document, no_answer
 from preflight.expectations import Cluster
 from preflight.expectations.cluster_file import decode
@@ -226,7 +226,7 @@ def saved(tmp_path: Path) -> Path:
 
 
 def run(*words: str) -> Result:
-    return CliRunner().invoke(cli.main, list(words), catch_exceptions=False)
+    return CliRunner().invoke(app.main, list(words), catch_exceptions=False)
 
 
 def test_learn_then_judge_finds_nothing_that_gates(saved: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from preflight.cli import main
+from preflight.cli.app import main
 from preflight.evidence.document import from_document
 from preflight.judge import judge
 from preflight.model import failed, passed

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from preflight.archive.directory import save
-from preflight.cli import main
+from preflight.cli.app import main
 from preflight.evidence.document import no_answer
 from tests.test_waivers import DOWN, PORT, node
 

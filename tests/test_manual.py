@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from preflight.cli import COMMANDS
+from preflight.cli.app import COMMANDS
 from tests import manual
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -55,7 +55,7 @@ def test_a_shell_completes_commands_and_options(shell: str, tmp_path: Path) -> N
     if not shutil.which(shell):
         pytest.skip(f"{shell} is not installed")
     tool = tmp_path / "preflight"
-    tool.write_text(f"#!{sys.executable}\nfrom preflight.entry import main\nmain()\n")
+    tool.write_text(f"#!{sys.executable}\nfrom preflight.cli.main import main\nmain()\n")
     tool.chmod(0o755)
     file = ROOT / "deploy" / "completions" / manual.COMPLETIONS[shell]
     env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}

@@ -74,11 +74,11 @@ def _peak_mb() -> float:
 def _main(via: str, server: str) -> None:
     from preflight import probes
     from preflight.checks import registry
+    from preflight.collect.scheduler import Limits, gather
+    from preflight.collect.targets import resolve
     from preflight.evidence import document as evidence
-    from preflight.fleet import Limits, gather
     from preflight.judge import judge
     from preflight.reports.text_report import render
-    from preflight.targets import resolve
     from preflight.transport.ssh.openssh import OpenSshTransport
     from preflight.transport.ssh.paramiko_transport import SshOptions, SshTransport
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from preflight.checks.job import failures, gpudirect, transport
-from preflight.cli import main
+from preflight.cli.app import main
 from preflight.evidence.document import Evidence, dump, from_document
 from preflight.facts import NodeFacts, RunFacts, nccl_root_cause
 from preflight.facts.job import RUN

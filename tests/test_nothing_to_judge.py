@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from preflight import cli
 from preflight.checks import registry
+from preflight.cli import app
 from preflight.evidence import document as evidence
 from preflight.evidence.document import Evidence, from_document
 from preflight.judge import judge
@@ -63,7 +63,7 @@ def told(folder: Path, nodes: list[dict[str, Any]], cluster: str = "", *options:
     if cluster:
         (folder / "cluster.toml").write_text(cluster)
         given += ["--cluster", str(folder / "cluster.toml")]
-    ran = CliRunner().invoke(cli.main, given, catch_exceptions=False)
+    ran = CliRunner().invoke(app.main, given, catch_exceptions=False)
     return ran.exit_code, ran.output
 
 

@@ -79,7 +79,7 @@ def test_demo_works_from_the_wheel_in_an_empty_directory(wheel: Path, tmp_path: 
         archive.extractall(target)
     code = f"import sys; sys.path.insert(0, {str(target)!r}); sys.argv = ['preflight', 'demo', '--html', 'demo.html']\n"
     code += "import preflight; assert preflight.__file__.startswith(sys.path[0]), preflight.__file__\n"
-    code += "from preflight.cli import main; main()"
+    code += "from preflight.cli.app import main; main()"
     done = subprocess.run([sys.executable, "-c", code], cwd=empty, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1, done.stderr
     assert "FAIL" in done.stdout
@@ -107,7 +107,8 @@ def test_pip_installs_it_from_a_folder_of_wheels(wheel: Path, tmp_path: Path) ->
            ".".join(map(str, sys.version_info[:2])), "--only-binary", ":all:", "gpu-preflight"]  # fmt: skip
     done = subprocess.run(pip, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); import paramiko, preflight.entry; preflight.entry.main()"
+    code = "import sys; sys.path.insert(0, sys.argv.pop(1)); import paramiko"
+    code += "; from preflight.cli.main import main; main()"
     argv = [sys.executable, "-I", "-S", "-c", code, str(target), "demo"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, env={})
     assert (done.returncode, "FAIL" in done.stdout) == (1, True), done.stderr

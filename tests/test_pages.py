@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from preflight.checks import registry
-from preflight.cli import main
+from preflight.cli.app import main
 from preflight.model import Check, Scope
 
 CHECKS = registry().checks

@@ -15,9 +15,9 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from preflight import cli
 from preflight.archive.directory import save
 from preflight.checks.pair.bandwidth import CHECKS
+from preflight.cli import app
 from preflight.commands.pair import pair
 from preflight.evidence.document import Evidence, Pair, from_document
 from preflight.expectations import Cluster
@@ -311,7 +311,7 @@ def saved(folder: Path, case: str, tests: tuple[str, ...] = ("write-bw",)) -> li
 
 
 def invoked(*words: object) -> dict[str, Any]:
-    done = CliRunner().invoke(cli.main, [*map(str, words), "--json", "-"], catch_exceptions=False)
+    done = CliRunner().invoke(app.main, [*map(str, words), "--json", "-"], catch_exceptions=False)
     report: dict[str, Any] = json.loads(done.stdout)
     jsonschema.validate(report, json.loads((files("preflight.schemas") / "report-1.json").read_text()))
     assert done.exit_code == report["exit_status"]
@@ -362,7 +362,7 @@ def test_half_of_a_pair_and_two_pairs_of_one_node(tmp_path: Path) -> None:
         "unknown", "the other side of gpu001, gpu002, is not among the documents",
     )  # fmt: skip
     save(tmp_path, [replace(one, pair=Pair("gpu009", ("write-bw",)))])
-    done = CliRunner().invoke(cli.main, ["judge", str(tmp_path)])
+    done = CliRunner().invoke(app.main, ["judge", str(tmp_path)])
     assert done.exit_code == 2
     assert "both describe node gpu001" in done.output
 
@@ -389,14 +389,14 @@ def test_a_side_that_gave_no_answer(tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_are_found_before_any_node_is_touched(words: list[str], message: str) -> None:
-    done = CliRunner().invoke(cli.main, ["pair", *words])
+    done = CliRunner().invoke(app.main, ["pair", *words])
     assert done.exit_code == 2
     assert message in done.output
 
 
 @pytest.mark.parametrize("check", CHECKS.values(), ids=lambda check: check.id)
 def test_a_finding_can_be_looked_up(check: Check) -> None:
-    page = CliRunner().invoke(cli.main, ["explain", check.id], catch_exceptions=False).output
+    page = CliRunner().invoke(app.main, ["explain", check.id], catch_exceptions=False).output
     assert check.title in page
     assert "unverified format" not in page
 

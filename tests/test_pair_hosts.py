@@ -18,7 +18,7 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 
-from preflight import cli
+from preflight.cli import app
 from tests.sshfarm import Farm, View, network
 from tests.sshfarm.marks import needs_farm, needs_network
 from tests.stopwatch import Stopwatch
@@ -53,7 +53,7 @@ def pair(farm: Farm, *words: str) -> tuple[dict[str, Any], float]:
     """Run the command; return the report and the seconds that it took."""
     watch = Stopwatch()
     command = ["pair", *farm.hosts[:2], "--ssh-config", str(farm.ssh_config), "--device", "mlx5_0", "--json", "-"]
-    done = CliRunner().invoke(cli.main, [*command, *words], catch_exceptions=False)
+    done = CliRunner().invoke(app.main, [*command, *words], catch_exceptions=False)
     report: dict[str, Any] = json.loads(done.stdout)
     assert done.exit_code == report["exit_status"]
     return report, watch.seconds
@@ -133,7 +133,7 @@ def test_a_black_hole_is_found_to_the_byte(switched: tuple[Farm, str], tmp_path:
         saved = json.loads((tmp_path / f"{host}.pair-{peer}.json").read_text())
         jsonschema.validate(saved, SCHEMA)
         assert saved["records"]["pair:path-mtu"]["value"]["sizes"].keys() >= {"9000", "1501", "1500", "576"}
-    later = CliRunner().invoke(cli.main, ["judge", str(tmp_path), "--json", "-"], catch_exceptions=False)
+    later = CliRunner().invoke(app.main, ["judge", str(tmp_path), "--json", "-"], catch_exceptions=False)
     assert json.loads(later.stdout)["findings"] == report["findings"]
     assert later.exit_code == 1
 

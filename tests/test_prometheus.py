@@ -20,7 +20,7 @@ import pytest
 from click.testing import CliRunner
 
 from preflight.archive.directory import save
-from preflight.cli import main
+from preflight.cli.app import main
 from preflight.reports.prometheus import MOST_SERIES, render
 from tests.report_samples import HOSTILE
 from tests.test_waivers import DOWN, node

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from preflight.checks import registry
-from preflight.cli import main
+from preflight.cli.app import main
 from preflight.evidence.document import from_document, to_document
 from preflight.expectations import Cluster
 from preflight.expectations.cluster_file import load as load_cluster

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from preflight.cli import main
+from preflight.cli.app import main
 from preflight.diff.render import render as diff_text
 from preflight.reports import html_page, junit, prometheus, text_report
 

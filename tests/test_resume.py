@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from preflight import resume
 from preflight.archive.directory import save
-from preflight.cli import main
+from preflight.cli.app import main
+from preflight.collect import journal
 from preflight.evidence.document import Evidence, no_answer
 from preflight.nodeset import fold
 from tests.sshfarm import SSHD, Farm
@@ -64,7 +64,7 @@ def test_killed_ten_times_and_continued(farm: Farm, tmp_path: Path) -> None:
                 until = time.monotonic() + 60
                 wanted = len(had) + chance.choice((0, 1, 1, 2))
                 while process.poll() is None and time.monotonic() < until:
-                    if (folder / resume.JOURNAL).exists() and len(documents(folder)) >= wanted:
+                    if (folder / journal.JOURNAL).exists() and len(documents(folder)) >= wanted:
                         break
                     time.sleep(0.005)
                 time.sleep(chance.uniform(0, 0.2))
@@ -100,29 +100,29 @@ def evidence(name: str) -> Evidence:
 
 
 def asked(hosts: tuple[str, ...] = ("a", "b", "c"), **changed: Any) -> dict[str, Any]:
-    return {**resume.asked(hosts, None, PLAN, {"sudo": False}), **changed}
+    return {**journal.asked(hosts, None, PLAN, {"sudo": False}), **changed}
 
 
 def test_who_gave_no_answer_is_asked_again(tmp_path: Path) -> None:
-    resume.begin(tmp_path, asked())
+    journal.begin(tmp_path, asked())
     save(tmp_path, [evidence("a"), no_answer("b", "connect", "refused", "2026-11-21T03:00:00Z")])
-    assert [one.node for one in resume.proceed(tmp_path, asked())] == ["a"]
+    assert [one.node for one in journal.proceed(tmp_path, asked())] == ["a"]
 
 
 def test_documents_of_earlier_runs_are_no_answers(tmp_path: Path) -> None:
     save(tmp_path, [evidence("a")])
     os.utime(tmp_path / "a.json", (1, 1))
-    resume.begin(tmp_path, asked())
+    journal.begin(tmp_path, asked())
     save(tmp_path, [evidence("b")])
-    assert [one.node for one in resume.proceed(tmp_path, asked())] == ["b"]
+    assert [one.node for one in journal.proceed(tmp_path, asked())] == ["b"]
 
 
 def test_half_a_document_and_another_nodes_are_no_answers(tmp_path: Path) -> None:
-    resume.begin(tmp_path, asked())
+    journal.begin(tmp_path, asked())
     (tmp_path / "a.json").write_text('{"schema": "preflight.evidence/1", "node"')
     save(tmp_path, [evidence("x")])
     (tmp_path / "x.json").rename(tmp_path / "b.json")
-    assert resume.proceed(tmp_path, asked()) == []
+    assert journal.proceed(tmp_path, asked()) == []
 
 
 @pytest.mark.parametrize(
@@ -136,17 +136,17 @@ def test_half_a_document_and_another_nodes_are_no_answers(tmp_path: Path) -> Non
     ],
 )
 def test_another_run_is_not_continued(tmp_path: Path, changed: dict[str, Any], said: str) -> None:
-    resume.begin(tmp_path, asked())
-    with pytest.raises(resume.ResumeError, match=said):
-        resume.proceed(tmp_path, asked(**changed))
+    journal.begin(tmp_path, asked())
+    with pytest.raises(journal.ResumeError, match=said):
+        journal.proceed(tmp_path, asked(**changed))
 
 
 @pytest.mark.parametrize("content", [None, "", "[]", "{}", '{"schema": "preflight.run/1"}', "x" * 100])
 def test_no_journal_or_none_that_can_be_read(tmp_path: Path, content: str | None) -> None:
     if content is not None:
-        (tmp_path / resume.JOURNAL).write_text(content)
-    with pytest.raises(resume.ResumeError, match="leave --resume out"):
-        resume.proceed(tmp_path, asked())
+        (tmp_path / journal.JOURNAL).write_text(content)
+    with pytest.raises(journal.ResumeError, match="leave --resume out"):
+        journal.proceed(tmp_path, asked())
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from preflight.collect.options import Manner, plans
 from preflight.collector import tools
 from preflight.expectations.cluster_file import ClusterFileError, decode
 from preflight.gate import outputs
 from preflight.gate.verdict import Verdict
-from preflight.manner import Manner, plans
 from preflight.probes import Probe, plan
 from preflight.transport.local import node
 

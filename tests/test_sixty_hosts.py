@@ -23,14 +23,14 @@ import pytest
 
 from preflight.archive import directory
 from preflight.checks import registry
+from preflight.collect.options import Manner, plans
+from preflight.collect.scheduler import Limits, Transport, gather
+from preflight.collect.targets import bad_nodes, resolve
 from preflight.evidence.document import Evidence
 from preflight.expectations.cluster_file import load
-from preflight.fleet import Limits, Transport, gather
 from preflight.judge import judge
-from preflight.manner import Manner, plans
 from preflight.reports.sanitize import fold
 from preflight.reports.text_report import render
-from preflight.targets import bad_nodes, resolve
 from preflight.transport.ssh.openssh import OpenSshTransport
 from preflight.transport.ssh.paramiko_transport import SshOptions, SshTransport
 from tests import hostroot

@@ -21,8 +21,8 @@ import jsonschema
 import paramiko
 import pytest
 
+from preflight.collect.progress import Progress
 from preflight.evidence import document as evidence
-from preflight.progress import Progress
 from preflight.transport.errors import OpenSshRequired
 from preflight.transport.ssh import algorithms, host_keys, requirements
 from preflight.transport.ssh.automatic import AutoTransport

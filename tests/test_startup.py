@@ -21,10 +21,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preflight import ahead, plain, probes
+from preflight import probes
 from preflight._startup import lightclass
 from preflight.checks import registry
 from preflight.checks._registry import plugins
+from preflight.cli import fast_check
+from preflight.collect import prestart
 from preflight.commands.check import check as command
 from preflight.reports import text_layout
 from preflight.reports.text_layout import Listing, Paragraph, Part
@@ -112,7 +114,7 @@ OF_GPUS_AND_RDMA = {
 
 _MODULES_OF_A_RUN = """
 import sys
-from preflight import entry
+from preflight.cli import main as entry
 
 def leave(status):
     sys.exit(" ".join(sys.modules))
@@ -153,7 +155,10 @@ def test_what_comes_before_the_question_is_asked_does_without_typing() -> None:
     """It takes as long as a sixth of Python's own start, and the node waits; see TYPE_CHECKING in these modules."""
     code = """
 import sys
-from preflight import ahead, asking, plain, probes, session
+from preflight import probes
+from preflight.cli import fast_check
+from preflight.collect import prestart
+from preflight.run import local, setup
 from preflight.transport.local import node as local
 from preflight.checks._registry import plugins; from preflight.checks import registry
 plugins.entry_points = list  # those of others may import what they like
@@ -263,7 +268,7 @@ WORD = st.sampled_from(
 @settings(deadline=None)
 @given(st.lists(WORD, max_size=6))
 def test_what_is_understood_without_click_means_the_same_to_click(words: list[str]) -> None:
-    asked = plain.understood(words)
+    asked = fast_check.understood(words)
     if asked is None:
         return
     with command.make_context("check", list(words)) as context:
@@ -279,7 +284,7 @@ def test_what_is_understood_without_click_means_the_same_to_click(words: list[st
      "--log a --log b", "--deadline 30 --window 10", "--sudo --fabric --verbose --exclude-file bad"],
 )  # fmt: skip
 def test_the_usual_forms_are_understood_without_click(words: str) -> None:
-    assert plain.understood(words.split()) is not None
+    assert fast_check.understood(words.split()) is not None
 
 
 @pytest.mark.parametrize("words", ["--only no.such", "--cluster /no/such.toml", "--deadline 15 --window 10"])
@@ -430,7 +435,7 @@ def test_the_page_of_a_check_is_its_docstring() -> None:
     ],
 )  # fmt: skip
 def test_only_who_asks_this_node_gets_a_head_start(words: str, asked: bool) -> None:
-    assert ahead.asks_this_node(words.split()) is asked
+    assert prestart.asks_this_node(words.split()) is asked
 
 
 def test_only_a_process_with_one_thread_is_forked() -> None:

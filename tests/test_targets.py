@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from preflight import nodeset
-from preflight.targets import TargetError, bad_nodes, resolve
+from preflight.collect.targets import TargetError, bad_nodes, resolve
 
 
 def names(text: str) -> tuple[str, ...]:
@@ -194,7 +194,7 @@ def test_squeue_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_squeue_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("preflight.targets._SLURM_S", 0.3)
+    monkeypatch.setattr("preflight.collect.targets._SLURM_S", 0.3)
     slurm(tmp_path, monkeypatch, "exec sleep 60")
     assert "is slurmctld up?" in mistake(job="7")
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from preflight.cli import main
+from preflight.cli.app import main
 from preflight.parsers.torch import hang, messages
 from tests.flight_dumps import dump, recording
 from tests.judged import judged

@@ -11,12 +11,12 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 
-from preflight.cli import main
-from preflight.console import UsageError
+from preflight.cli.app import main
+from preflight.collect.options import DEADLINE_S, FLEET_DEADLINE_S, MARGIN_S, Manner, plans
 from preflight.evidence.document import Evidence, EvidenceError, from_document
 from preflight.facts.two_readings import twice
-from preflight.manner import DEADLINE_S, FLEET_DEADLINE_S, MARGIN_S, Manner, plans
 from preflight.probes import PROBES, Probe, plan
+from preflight.terminal import UsageError
 from tests.test_collector import PLAN, ask, collect, shell
 
 WINDOW_S = 0.6

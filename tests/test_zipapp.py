@@ -106,7 +106,7 @@ def test_byte_code_is_that_of_its_source(built: Path) -> None:
     import marshal
 
     with zipfile.ZipFile(built) as members:
-        for name in ("preflight/entry.py", "preflight/gate/verdict_cache.py", "click/core.py"):
+        for name in ("preflight/cli/main.py", "preflight/gate/verdict_cache.py", "click/core.py"):
             source, code = members.read(name), members.read(name + "c")
             assert code[:4] == importlib.util.MAGIC_NUMBER
             assert code[8:16] == importlib.util.source_hash(source)

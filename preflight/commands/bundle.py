@@ -10,8 +10,8 @@ import click
 
 from preflight.archive.directory import STDOUT
 from preflight.commands import options
-from preflight.console import UsageError, progress
-from preflight.session import Session, load_evidence, saved_cluster, writable
+from preflight.run.setup import Session, load_evidence, saved_cluster, writable
+from preflight.terminal import UsageError, progress
 
 if TYPE_CHECKING:
     from preflight.evidence.document import Evidence
@@ -38,8 +38,8 @@ def bundle(
     Example: preflight bundle evidence/ --nodes 'gpu[003,017]' -o case.tar.gz
     Exit:    0 written, 2 usage
     """
-    from preflight import bundle as bundles
     from preflight.bundle_added import Added
+    from preflight.commands import bundle_contents as bundles
     from preflight.commands.redact import list_left, made_redactor, printable, tell
     from preflight.redact.files import RedactionError, write_map
 

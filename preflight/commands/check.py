@@ -25,6 +25,6 @@ def check(**asked: Any) -> None:
     Example: preflight check --hosts 'gpu[001-064]' --cluster cluster.toml
     Exit:    0 passed, 1 failed, 3 could not tell, 2 usage or configuration
     """
-    from preflight import asking
+    from preflight.run import local
 
-    asking.check(**asked)
+    local.check(**asked)

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from preflight.commands import options
-from preflight.console import UsageError
-from preflight.session import writable, write_file
+from preflight.run.setup import writable, write_file
+from preflight.terminal import UsageError
 
 
 @click.command(cls=options.Compact)
@@ -27,9 +27,9 @@ def collect(
     Example: preflight collect -o node.json
              preflight judge node.json          later, anywhere
     """
-    from preflight.asking import this_node
     from preflight.checks import registry
-    from preflight.manner import Manner
+    from preflight.collect.options import Manner
+    from preflight.run.local import this_node
 
     writable(output)
     manner = Manner(deadline_s, sudo, fabric=fabric, window_s=window_s)

@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 
 from preflight.commands import options
-from preflight.console import UsageError, progress, say
-from preflight.session import Session, saved_cluster
+from preflight.run.setup import Session, saved_cluster
+from preflight.terminal import UsageError, progress, say
 
 
 @click.command(cls=options.Compact)

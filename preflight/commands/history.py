@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from preflight.commands import options
-from preflight.console import UsageError, say
+from preflight.terminal import UsageError, say
 
 
 @click.group()

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from preflight.commands import options
-from preflight.session import Session, load_evidence, read_logs, saved_cluster
+from preflight.run.setup import Session, load_evidence, read_logs, saved_cluster
 
 
 @click.command(cls=options.Compact)

@@ -11,8 +11,8 @@ import click
 
 from preflight.archive.directory import STDOUT
 from preflight.commands import options
-from preflight.console import UsageError, progress
-from preflight.session import Session, load_evidence, write_file
+from preflight.run.setup import Session, load_evidence, write_file
+from preflight.terminal import UsageError, progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,8 +79,8 @@ def _evidences(paths: Sequence[Path], session: Session, asked: dict[str, Any]) -
             raise UsageError("give evidence that was saved, or nodes to ask, not both")
         return load_evidence(paths)[0]
     from preflight._startup.lightclass import fields
-    from preflight.asking_many import fleet, targets
-    from preflight.manner import Manner
+    from preflight.collect.options import Manner
+    from preflight.run.fleet import fleet, targets
 
     if not any(names.values()):
         raise UsageError("name the nodes to learn from: --hosts 'gpu[001-064]', or a folder of saved evidence")

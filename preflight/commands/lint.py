@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from preflight.commands import options
-from preflight.console import UsageError, progress
-from preflight.session import load_evidence, report_broken
+from preflight.run.setup import load_evidence, report_broken
+from preflight.terminal import UsageError, progress
 
 if TYPE_CHECKING:
     from preflight.evidence.document import Evidence

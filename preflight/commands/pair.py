@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from preflight.commands import options
-from preflight.session import Session
+from preflight.run.setup import Session
 
 
 @click.command(cls=options.Compact)
@@ -28,7 +28,7 @@ def pair(
     Example: preflight pair gpu001 gpu002 --device mlx5_0
     Exit:    as check
     """
-    from preflight.manner import Manner
+    from preflight.collect.options import Manner
     from preflight.pair import plan
 
     session = Session("pair", cluster, (), (), outputs)

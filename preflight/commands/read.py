@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from preflight.console import UsageError, progress, screen
+from preflight.terminal import UsageError, progress, screen
 
 
 @click.command()

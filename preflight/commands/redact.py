@@ -10,8 +10,8 @@ import click
 
 from preflight.archive.directory import STDOUT
 from preflight.commands import options
-from preflight.console import UsageError, progress
-from preflight.session import writable
+from preflight.run.setup import writable
+from preflight.terminal import UsageError, progress
 
 if TYPE_CHECKING:
     from preflight.redact import Redactor

@@ -7,7 +7,7 @@ import json
 import os
 import time
 
-from preflight import ahead
+from preflight.collect import prestart
 from preflight.gate import announce, policy, scheduler_env, verdict_cache
 from preflight.gate.apply_configuration import actions, apply_configuration
 from preflight.gate.gate_run import Sitting
@@ -53,7 +53,7 @@ def run(sitting: Sitting, before: Cached | None) -> int:
             return 0
         if why := scheduler_env.uncovered():
             return sitting.finish(sitting.untold("gate.coverage", why))
-    sitting.watch.alone(ahead.start)
+    sitting.watch.alone(prestart.start)
     store, why = _store(sitting)
     if store is not None and asked.refresh:
         try:

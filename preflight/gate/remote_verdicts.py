@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from preflight.asking_many import connection
 from preflight.checks import registry
-from preflight.console import UsageError
-from preflight.fleet import Limits, Transport, gather
+from preflight.collect.options import Manner, plans
+from preflight.collect.scheduler import Limits, Transport, gather
 from preflight.gate import announce, evaluate
 from preflight.gate.ownership import heeded
 from preflight.gate.verdict import Verdict
-from preflight.manner import Manner, plans
+from preflight.run.fleet import connection
+from preflight.terminal import UsageError
 
 if TYPE_CHECKING:
     from preflight.gate.configuration import Configuration

@@ -8,15 +8,15 @@ from typing import cast
 
 import click
 
-from preflight.asking_many import connection, targets
 from preflight.checks.pair import bandwidth as checks
-from preflight.console import UsageError, progress
+from preflight.collect.options import DEADLINE_S, Manner
 from preflight.evidence.document import Evidence
-from preflight.manner import DEADLINE_S, Manner
 from preflight.pair.endpoints import Wanted
 from preflight.pair.execute import Transport, carry_out
 from preflight.pair.tests import USUAL
-from preflight.session import Session
+from preflight.run.fleet import connection, targets
+from preflight.run.setup import Session
+from preflight.terminal import UsageError, progress
 
 __all__ = ["Wanted", "ask"]
 

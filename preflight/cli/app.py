@@ -27,10 +27,10 @@ COMMANDS = {
     "redact": "redact:redact",
     "bundle": "bundle:bundle",
     "demo": "judge:demo",
-    "probes": "about:probes",
-    "list": "about:list_checks",
-    "explain": "about:explain",
-    "checklist": "about:checklist",
+    "probes": "catalogue:probes",
+    "list": "catalogue:list_checks",
+    "explain": "catalogue:explain",
+    "checklist": "catalogue:checklist",
 }
 
 
@@ -52,7 +52,7 @@ class _Commands(click.Group):
             raise _shown(error) from None
 
     def invoke(self, ctx: click.Context) -> Any:
-        from preflight.console import UsageError
+        from preflight.terminal import UsageError
 
         try:
             return super().invoke(ctx)

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from preflight.console import UsageError, progress, say
-from preflight.manner import DEADLINE_S, FLEET_DEADLINE_S, Manner, plans, sweeper
+from preflight.collect.options import DEADLINE_S, FLEET_DEADLINE_S, Manner, plans, sweeper
+from preflight.terminal import UsageError, progress, say
 
 if TYPE_CHECKING:
     from preflight.evidence.document import Evidence
-    from preflight.session import Session
+    from preflight.run.setup import Session
     from preflight.transport.child_transport import PipedTransport
     from preflight.transport.slurm.srun import Srun
     from preflight.transport.ssh.automatic import AutoTransport
@@ -30,7 +30,7 @@ def targets(
         if not selector.strip():
             raise UsageError("--pods is empty, which would mean all pods: say which, such as job-name=training")
         return _selected(selector, hosts or hostfile or job or rerun, manner or Manner())
-    from preflight.targets import TargetError, resolve
+    from preflight.collect.targets import TargetError, resolve
 
     try:
         return resolve(hosts, hostfile, job, rerun)
@@ -59,8 +59,8 @@ def _selected(selector: str, other: object, manner: Manner) -> tuple[str, ...]:
 def fleet(hosts: Sequence[str], session: Session, manner: Manner) -> Sequence[Evidence]:
     """Collect from many nodes and return their documents by name; each is kept as it comes."""
     from preflight.archive.lazy import Spool
-    from preflight.fleet import Event, Limits, gather, interruptible
-    from preflight.progress import Progress
+    from preflight.collect.progress import Progress
+    from preflight.collect.scheduler import Event, Limits, gather, interruptible
     from preflight.transport.slurm.srun import Srun
 
     run_s = manner.limits(FLEET_DEADLINE_S)
@@ -96,18 +96,18 @@ def fleet(hosts: Sequence[str], session: Session, manner: Manner) -> Sequence[Ev
 
 def _already(hosts: Sequence[str], session: Session, plan: Mapping[str, Any], manner: Manner) -> list[Evidence]:
     """Return the answers that a resumed run already has; otherwise note what is asked, so that it can be resumed."""
-    from preflight import resume
+    from preflight.collect import journal
 
     folder = session.kept_in
     if folder is None:
         return []
     options = {"sudo": manner.sudo, "fabric": manner.fabric, "window": manner.window_s}
-    run = resume.asked(hosts, session.cluster_file, plan, options)
+    run = journal.asked(hosts, session.cluster_file, plan, options)
     try:
         if session.resume:
-            return resume.proceed(folder, run)
-        resume.begin(folder, run)
-    except resume.ResumeError as error:
+            return journal.proceed(folder, run)
+        journal.begin(folder, run)
+    except journal.ResumeError as error:
         raise UsageError(str(error)) from None
     except OSError as error:
         raise UsageError(f"{folder}: cannot be written: {error.strerror}") from None

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from preflight.commands import options
-from preflight.console import UsageError, nearest
-from preflight.session import Session, load_evidence, read_logs, report_broken
+from preflight.run.setup import Session, load_evidence, read_logs, report_broken
+from preflight.terminal import UsageError, nearest
 
 if TYPE_CHECKING:
     from preflight.model import Check

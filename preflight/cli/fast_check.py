@@ -52,11 +52,11 @@ def understood(words: Sequence[str]) -> dict[str, Any] | None:
 
 def check(asked: Mapping[str, Any]) -> NoReturn:
     """Do what ``preflight.commands.check`` does, and end as click ends a run that went wrong."""
-    from preflight import asking
-    from preflight.console import UsageError
+    from preflight.run import local
+    from preflight.terminal import UsageError
 
     try:
-        asking.check(**asked)
+        local.check(**asked)
     except UsageError as error:
         from preflight.reports.sanitize import visible
 

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 
-from preflight.console import UsageError, nearest, progress, say, screen
+from preflight.terminal import UsageError, nearest, progress, say, screen
 from preflight.version import VERSION
 
 TYPE_CHECKING = False
@@ -69,7 +69,7 @@ class Session:
             _ = self.checks
         self._all_written = True
         if save:
-            from preflight import expected
+            from preflight.run import saved_cluster as expected
 
             self._write(lambda: expected.save(save, cluster), save)
 
@@ -116,8 +116,8 @@ class Session:
 
     def judge(self, evidences: Sequence[Evidence], run: Evidence | None) -> dict[str, Any]:
         """Judge and add the run block."""
-        from preflight import expected
         from preflight.judge import judge
+        from preflight.run import saved_cluster as expected
 
         with progress(f"judging {len(evidences)} nodes"):
             cores = len(os.sched_getaffinity(0))
@@ -173,7 +173,7 @@ class Session:
         self._render("junit_file", "junit", report)
         self._render("textfile", "prometheus", report)
         if exclude_file := self._outputs.get("exclude_file"):
-            from preflight.targets import bad_nodes
+            from preflight.collect.targets import bad_nodes
 
             self._write(lambda: write_file(exclude_file, f"{bad_nodes(report)}\n"), exclude_file)
             if checks := dict.fromkeys(one["check"] for one in report["findings"] if one.get("undecided")):
@@ -268,8 +268,8 @@ def load_evidence(paths: Sequence[Path]) -> tuple[Sequence[Evidence], Evidence |
 
 def saved_cluster(paths: Sequence[Path]) -> Path | None:
     """Return the cluster file that was saved with evidence; where it cannot be used, a warning tells why."""
-    from preflight import expected
     from preflight.evidence.bundle import BundleError
+    from preflight.run import saved_cluster as expected
 
     try:
         path, why = expected.found(paths)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from preflight._startup.lightclass import dataclass
-from preflight.console import UsageError
+from preflight.terminal import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from rich.live import Live
 
-    from preflight.fleet import Event
+    from preflight.collect.scheduler import Event
 
 _PER_SECOND = 4
 

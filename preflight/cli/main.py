@@ -31,22 +31,22 @@ def _run(words: Sequence[str]) -> None:
         from preflight.gate import main as entry
 
         leave(entry.main(words[1:], _gate_by_click))
-    from preflight import ahead
+    from preflight.collect import prestart
 
-    if ahead.asks_this_node(words):
-        ahead.start()
+    if prestart.asks_this_node(words):
+        prestart.start()
     if words[:1] == ["check"]:
-        from preflight import plain
+        from preflight.cli import fast_check
 
-        if (asked := plain.understood(words[1:])) is not None:
+        if (asked := fast_check.understood(words[1:])) is not None:
             try:
-                plain.check(asked)
+                fast_check.check(asked)
             except SystemExit as end:
                 leave(end.code)
-    from preflight import cli
+    from preflight.cli import app
 
     try:
-        cli.main()
+        app.main()
     except OSError as error:
         import errno
 

@@ -9,9 +9,9 @@ import time
 from contextlib import contextmanager
 
 from preflight._startup.lightclass import fields, replace
-from preflight.console import UsageError, progress
-from preflight.manner import DEADLINE_S, Manner, plans, sweeper
-from preflight.session import Session, read_logs
+from preflight.collect.options import DEADLINE_S, Manner, plans, sweeper
+from preflight.run.setup import Session, read_logs
+from preflight.terminal import UsageError, progress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def check(
             raise UsageError("--via kubectl: say which pods, with --pods LABELS or --hosts NAMES")
         expected = session.cluster if cluster else None
         session.finish([this_node(session.registry.probes, expected, manner, session.prepare)], run)
-    from preflight.asking_many import fleet, targets
+    from preflight.run.fleet import fleet, targets
 
     session.finish(fleet(targets(hosts, hostfile, job, rerun, selector, manner), session, manner), run)
 

@@ -1,0 +1,1 @@
+"""Collecting from nodes: which, how, with which plan; a journal of answers."""
