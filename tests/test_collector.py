@@ -28,7 +28,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from preflight import probes
-from preflight.collector import paths, present
+from preflight.collector import hardware_presence, paths
 from preflight.transport.local import node
 from tests.stopwatch import Stopwatch
 
@@ -265,21 +265,21 @@ def test_the_deadline_ends_what_runs_and_names_what_never_began(marker: str) -> 
 @pytest.mark.parametrize("subjects", [["nvidia"], ["rdma"], ["systemd"], ["nvidia", "rdma", "systemd"]])
 def test_a_tool_that_could_find_nothing_is_not_started(subjects: list[str]) -> None:
     answer = record({**shell("echo started"), "where": subjects})
-    if why := present.lacking(subjects):
+    if why := hardware_presence.lacking(subjects):
         assert answer == {"status": "missing", "why": why}
     else:
         assert answer["out"] == "started\n"
 
 
 def test_what_is_lacking_is_named_only_where_all_of_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(present.SIGNS, "rdma", (lambda: False, "no RDMA device"))
+    monkeypatch.setitem(hardware_presence.SIGNS, "rdma", (lambda: False, "no RDMA device"))
     for there in (False, True):
-        monkeypatch.setitem(present.SIGNS, "nvidia", (functools.partial(bool, there), "no GPU"))
+        monkeypatch.setitem(hardware_presence.SIGNS, "nvidia", (functools.partial(bool, there), "no GPU"))
         told = "" if there else "nothing to ask: there is no GPU and no RDMA device"
-        assert present.lacking(["nvidia", "rdma"]) == told
-    assert present.lacking([]) == ""
+        assert hardware_presence.lacking(["nvidia", "rdma"]) == told
+    assert hardware_presence.lacking([]) == ""
     known: dict[str, bool] = {}
-    assert present.lacking(["rdma"], known) == present.lacking(["rdma"], known) != ""
+    assert hardware_presence.lacking(["rdma"], known) == hardware_presence.lacking(["rdma"], known) != ""
     assert known == {"rdma": False}, "what is there is looked for once"
 
 

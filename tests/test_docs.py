@@ -97,7 +97,7 @@ def test_the_shown_output_is_the_demos() -> None:
 
 
 def test_the_variables_that_leave_a_node_are_those_of_the_page() -> None:
-    from preflight.collector.environments import _RANK
+    from preflight.collector.process_environments import _RANK
     from preflight.probes import ENVIRONMENT
 
     page = (ROOT / "SECURITY.md").read_text()

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from preflight.checks import registry
-from preflight.collector import kube
+from preflight.collector import kubernetes_api
 from preflight.collector.records import Deadline
 from preflight.evidence.document import from_document
 from preflight.facts.pod import is_device, is_gpu, is_rdma, parse_pod, variable_of
@@ -52,7 +52,7 @@ def variables(server: ApiServer, **more: str) -> dict[str, str]:
 def ask(server: ApiServer, folder: Path | None = None, limit_s: float = 5.0, **more: str) -> dict[str, Any]:
     folder = folder or server.service_account()
     watch = Stopwatch()
-    record = kube.answer("pod", limit_s, Deadline(30), str(folder), variables(server, **more))
+    record = kubernetes_api.answer("pod", limit_s, Deadline(30), str(folder), variables(server, **more))
     assert watch.seconds < limit_s + 5
     assert TOKEN not in json.dumps(record)
     assert "hunter2" not in json.dumps(record)
@@ -102,7 +102,9 @@ def test_a_pod_by_another_name(server: ApiServer) -> None:
 
 @pytest.mark.parametrize("name", ["../../../secrets/x", "a\r\nHost: evil", "A", "", "x" * 300])
 def test_a_name_that_is_none_is_not_asked_for(server: ApiServer, name: str) -> None:
-    record = kube.answer("pod", 5, Deadline(30), str(server.service_account()), variables(server, POD_NAMESPACE=name))
+    record = kubernetes_api.answer(
+        "pod", 5, Deadline(30), str(server.service_account()), variables(server, POD_NAMESPACE=name)
+    )
     assert record["status"] in ("error", "ok"), "an empty one is as good as none"
     assert record["status"] == "error" or not name
     assert len(server.requests) == (not name)
@@ -195,11 +197,11 @@ def test_a_server_that_drips(server: ApiServer) -> None:
 
 
 def test_nothing_is_asked_outside_a_pod_or_without_an_account(server: ApiServer, tmp_path: Path) -> None:
-    nowhere = kube.answer("pod", 5, Deadline(30), str(server.service_account()), {})
+    nowhere = kubernetes_api.answer("pod", 5, Deadline(30), str(server.service_account()), {})
     assert nowhere == {"status": "missing", "why": "not in a Kubernetes pod"}
-    bare = kube.answer("pod", 5, Deadline(30), str(tmp_path / "none"), variables(server))
+    bare = kubernetes_api.answer("pod", 5, Deadline(30), str(tmp_path / "none"), variables(server))
     assert bare == {"status": "missing", "why": "no service account is mounted in this pod"}
-    secrets = kube.answer("secrets", 5, Deadline(30), str(server.service_account()), variables(server))
+    secrets = kubernetes_api.answer("secrets", 5, Deadline(30), str(server.service_account()), variables(server))
     assert secrets["status"] == "error"
     assert not server.requests
 
@@ -213,7 +215,7 @@ def test_an_object_of_another_shape_is_trimmed_all_the_same(damage: str) -> None
               "annotations": body["metadata"]}[damage]  # fmt: skip
     for value in (None, "text", 7, ["x"], {"x": ["y"]}):
         holder[damage] = value
-        assert isinstance(kube.trimmed(body), dict)
+        assert isinstance(kubernetes_api.trimmed(body), dict)
 
 
 def test_names_of_resources() -> None:

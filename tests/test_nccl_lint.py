@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from preflight.checks import in_module
 from preflight.checks.job import rank_agreement
-from preflight.collector import environments
+from preflight.collector import process_environments
 from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts import NodeFacts, nccl_environment
 from preflight.facts.nccl_environment import NcclEnvironment, Selection, Setting
@@ -458,7 +458,7 @@ def test_only_ranks_are_seen_and_only_what_is_allowed_leaves(tmp_path: Path) -> 
         _process(tmp_path, pid, {**job, "LOCAL_RANK": str(pid - 100), "RANK": str(pid), "SLURM_PROCID": str(pid)})
     _process(tmp_path, 200, {"NCCL_DEBUG": "TRACE"})
     _process(tmp_path, 300, {"LOCAL_RANK": "0", "NCCL_NET_PLUGIN": "ghp_abcdefghijklmnopqrstuvwxyz0123456789"})
-    record = environments.ranks(list(ENVIRONMENT), str(tmp_path))
+    record = process_environments.ranks(list(ENVIRONMENT), str(tmp_path))
     text = json.dumps(record)
     assert "hf_" not in text
     assert "MY_DATA" not in text
@@ -475,7 +475,7 @@ def test_only_ranks_are_seen_and_only_what_is_allowed_leaves(tmp_path: Path) -> 
 def test_ten_thousand_processes_are_bounded(tmp_path: Path) -> None:
     for pid in range(1, 400):
         _process(tmp_path, pid, {"LOCAL_RANK": "0", "NCCL_BUFFSIZE": str(pid)})
-    record = environments.ranks(list(ENVIRONMENT), str(tmp_path))
+    record = process_environments.ranks(list(ENVIRONMENT), str(tmp_path))
     assert len(record["value"]["environments"]) == 64
     assert record["value"]["cut"]
     assert not ranks(Evidence("n", "", {"env:ranks": record})).complete
@@ -490,7 +490,7 @@ def test_a_running_rank_is_seen(tmp_path: Path) -> None:
     try:
         assert child.stdout is not None
         assert child.stdout.read(1)
-        value = environments.answer("ranks", list(ENVIRONMENT))["value"]
+        value = process_environments.answer("ranks", list(ENVIRONMENT))["value"]
         mine = [one for one in value["environments"] if one["environment"].get("NCCL_MARK") == str(tmp_path)]
         assert [one["pids"] for one in mine] == [[child.pid]]
         assert set(mine[0]["environment"]) == {"NCCL_DEBUG", "NCCL_MARK"}
@@ -507,7 +507,7 @@ def test_files_that_variables_name(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("NCCL_TOPO_DUMP_FILE", str(tmp_path / "dump.xml"))
     monkeypatch.setenv("NCCL_GRAPH_FILE", "/etc/hostname")
     monkeypatch.setenv("NCCL_NET_PLUGIN", "ofi")
-    record = environments.answer("files", list(ENVIRONMENT))
+    record = process_environments.answer("files", list(ENVIRONMENT))
     assert "hunter2" not in json.dumps(record)
     assert "SECRET" not in json.dumps(record)
     found = named_files.named(Evidence("n", "", {"env:files": record}))
@@ -531,7 +531,7 @@ def test_no_other_file_leaves_the_node(tmp_path: Path, monkeypatch: pytest.Monke
     secret.write_text("what is no topology\n")
     for name in ("NCCL_TOPO_FILE", "NCCL_CONF_FILE"):
         monkeypatch.setenv(name, str(secret))
-    assert "what is no" not in json.dumps(environments.answer("files", list(ENVIRONMENT)))
+    assert "what is no" not in json.dumps(process_environments.answer("files", list(ENVIRONMENT)))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(bool(missing()), reason=f"needs a Slurm cluster:
 TOP = Path(__file__).resolve().parent.parent
 ASK = """
 import json
-from preflight.collector import environments
+from preflight.collector import process_environments as environments
 from preflight.probes import ENVIRONMENT
 print(json.dumps(environments.answer("ranks", list(ENVIRONMENT))))
 """

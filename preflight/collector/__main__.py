@@ -14,7 +14,7 @@ import time
 from .commands import close
 from .frame import write_frame
 from .processes import become_subreaper, end_descendants
-from .run import collect
+from .scheduler import collect
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

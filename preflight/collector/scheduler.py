@@ -5,11 +5,11 @@ import os
 import threading
 import time
 
-from . import about, processes
-from .jobs import Job, Site, jobs_of
+from . import environment_kind, processes
 from .records import Deadline, Record
 from .redact import redact, redact_value
 from .sudo import Privilege
+from .tasks import Job, Site, jobs_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -156,14 +156,14 @@ class Run:
 def collect(plan: "Dict[str, Any]") -> "Dict[str, Any]":
     """Carry out a plan (``schemas/plan-1.json``) and return the Evidence document."""
     began, at = time.monotonic(), time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    collector: Dict[str, Any] = dict(about.identity(), user=str(os.geteuid()), where="unknown")
+    collector: Dict[str, Any] = dict(environment_kind.identity(), user=str(os.geteuid()), where="unknown")
     collector.update(deadline_s=plan["deadline_s"], sudo=plan["sudo"])
     if "version" in plan:
         collector["version"] = plan["version"]
 
     def look_around() -> None:
-        collector["where"] = about.where()
-        collector["user"] = about.user()
+        collector["where"] = environment_kind.where()
+        collector["user"] = environment_kind.user()
 
     looking = threading.Thread(target=look_around, daemon=True)
     looking.start()

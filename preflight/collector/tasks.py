@@ -5,7 +5,7 @@ import os
 import re
 import time
 
-from . import commands, environments, files, libraries, paths, present, processes, tools
+from . import commands, files, hardware_presence, libraries, paths, process_environments, processes, tools
 from .frame import sha256
 from .records import Deadline, Record, name, refusal
 from .sudo import Privilege
@@ -100,7 +100,7 @@ class Job:
 
     def answer(self, site: Site, put: "Put") -> "List[Job]":
         """Do the work; return further jobs that it turned out to be made of."""
-        absent = present.lacking(self.probes[0].get("where", ()), site.there)
+        absent = hardware_presence.lacking(self.probes[0].get("where", ()), site.there)
         if absent:
             put(self.key, {"status": "missing", "why": absent})
             return []
@@ -111,11 +111,11 @@ class Job:
         elif self.kind in ("file", "files", "dir", "statvfs"):
             self._paths(site, put)
         elif self.kind == "env":
-            put(self.key, environments.answer(self.target, site.allowed))
+            put(self.key, process_environments.answer(self.target, site.allowed))
         elif self.kind == "kube":
-            from . import kube
+            from . import kubernetes_api
 
-            put(self.key, kube.answer(self.target, self.timeout_s, site.deadline))
+            put(self.key, kubernetes_api.answer(self.target, self.timeout_s, site.deadline))
         else:
             put(self.key, {"status": "error", "why": "this collector knows no such kind of probe"})
         return []
@@ -194,7 +194,7 @@ class Job:
         return jobs
 
     def _library(self, site: Site, put: "Put") -> None:
-        if self.kind == "nvml" and present.lacking(["nvidia"], site.there):
+        if self.kind == "nvml" and hardware_presence.lacking(["nvidia"], site.there):
             for probe in self.probes:
                 put(probe["key"], {"status": "missing", "why": "no NVIDIA driver is loaded"})
             return
