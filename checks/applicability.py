@@ -14,10 +14,10 @@ from typing import Any
 from preflight._startup.lightclass import fields
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Roles, Site
-from preflight.facts import NodeFacts
 from preflight.facts.container import GPU_NODES, gpu_nodes
 from preflight.facts.gpudirect import NEAR
 from preflight.facts.kernel import NVIDIA_VERSION
+from preflight.facts.node import NodeFacts
 from preflight.facts.pci import ROOT as PCI
 from preflight.facts.rdma_ports import ROOT as IB
 from preflight.facts.rdma_ports import Port, all_efa, is_software

@@ -75,7 +75,7 @@ HOMES = {
     "HistoryError": "preflight.history.store",
     "HistoryLocked": "preflight.history.store",
     "LearnError": "preflight.learn",
-    "MissingPackage": "preflight.zipapp",
+    "MissingPackage": "preflight.cli.zipapp",
     "NoAnswer": "preflight.transport.errors",
     "NoNcclOutput": "preflight.parsers.nccl_log.reader",
     "OpenSshRequired": "preflight.transport.errors",

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from preflight.checks.applicability import no_gpu, no_rdma
     from preflight.evidence.document import EvidenceError
     from preflight.expectations import Expected, Site
-    from preflight.facts import NodeFacts, RunFacts
+    from preflight.facts.job import RunFacts
+    from preflight.facts.node import NodeFacts
     from preflight.model import Finding, Status, check, compare, failed, passed, skipped, unknown, warned
     from preflight.plugin_fixture import findings_of
     from preflight.probes import Probe
@@ -45,9 +46,9 @@ __all__ = [
 _HOMES = {
     "EvidenceError": "preflight.evidence.document",
     "Expected": "preflight.expectations",
-    "NodeFacts": "preflight.facts",
+    "NodeFacts": "preflight.facts.node",
     "Probe": "preflight.probes",
-    "RunFacts": "preflight.facts",
+    "RunFacts": "preflight.facts.job",
     "Site": "preflight.expectations",
     "findings_of": "preflight.plugin_fixture",
     "id_list": "preflight.textprep.plain_text",

@@ -8,7 +8,7 @@ from typing import Any
 from preflight.evidence.document import SCHEMA, STATUSES, from_document
 from preflight.expectations import Cluster
 from preflight.expectations.cluster_file import from_data
-from preflight.facts import NodeFacts
+from preflight.facts.node import NodeFacts
 from preflight.judge.check_result import outcome
 from preflight.model import Check, Finding, Scope
 

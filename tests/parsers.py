@@ -21,16 +21,12 @@ from preflight.expectations import Cluster
 from preflight.expectations import cluster_file as cluster
 from preflight.expectations.cluster_file import ClusterFileError
 from preflight.facts import (
-    NodeFacts,
-    RunFacts,
     addresses,
     compatibility,
     congestion,
     container,
     counter_growth,
     gids,
-    gpu,
-    gpu_xml,
     gpudirect,
     host,
     kernel,
@@ -48,11 +44,13 @@ from preflight.facts import (
     xid,
 )
 from preflight.facts.fabric import reference
+from preflight.facts.job import RunFacts
 from preflight.facts.nccl_settings import catalogue as nccl_variables
 from preflight.facts.nccl_settings import collect as nccl_lint_sources
 from preflight.facts.nccl_settings import spellings as nccl_lint_spelled
 from preflight.facts.nccl_settings import value_grammar as nccl_values
-from preflight.facts.node import TOPO
+from preflight.facts.node import TOPO, NodeFacts
+from preflight.facts.nvidia import query, smi_xml
 from preflight.facts.roce_chain import addressing, chain
 from preflight.parsers.host import services
 from preflight.parsers.nccl_tests import collective, table
@@ -190,9 +188,9 @@ _text("clock.parse_timedatectl", "NTP=no\nNTPSynchronized=yes\n", tool="timedate
 _text("container.parse_annotations", ANNOTATIONS, tool="downward API")
 _text("container.parse_network_status", NETWORKS, tool="network-status")
 _text("container.gpu_nodes", "/dev/nvidia0\n/dev/nvidiactl\n")
-_text("gpu.parse_query", *_out(gpu.QUERY), tool="nvidia-smi --query-gpu")
-_text("gpu.kernel_driver_version", *_out(kernel.NVIDIA_VERSION), tool="NVRM version")
-_text("gpu_xml.parse", *_out(gpu_xml.XML), tool="nvidia-smi -q -x")
+_text("nvidia.query.parse_query", *_out(query.QUERY), tool="nvidia-smi --query-gpu")
+_text("nvidia.query.kernel_driver_version", *_out(kernel.NVIDIA_VERSION), tool="NVRM version")
+_text("nvidia.smi_xml.parse", *_out(smi_xml.XML), tool="nvidia-smi -q -x")
 _text("host.memlock_bytes", *_out(host.LIMITS), tool="/proc/self/limits")
 _text("host.open_files", *_out(host.LIMITS), tool="/proc/self/limits")
 _text("host.may_lock_memory", *_out(host.STATUS), tool="/proc/self/status")
@@ -374,7 +372,7 @@ _ENVIRONMENT = {
     "NCCL_IB_HCA": "^=mlx5_0:1", "NCCL_SOCKET_IFNAME": "eth0", "PCIDEVICE_NVIDIA_COM_RDMA": "0000:18:00.2,",
     "NETWORK_STATUS": NETWORKS, "KUBERNETES_SERVICE_HOST": "10.0.0.1", "SLURM_LOCALID": "0", "SLURM_STEP_ID": "0",
 }  # fmt: skip
-_GPUS = tuple(gpu.Gpu(index, f"0000:{index:02x}:00.0", "H100", f"GPU-{index:08d}-aaaa") for index in range(4))
+_GPUS = tuple(query.Gpu(index, f"0000:{index:02x}:00.0", "H100", f"GPU-{index:08d}-aaaa") for index in range(4))
 
 
 def _environment(value: Any) -> Evidence:
@@ -440,12 +438,12 @@ _evidence("clock.clock")
 _evidence("network_mounts.nvme")
 _evidence("nic_bandwidth.cards", lambda e: nic_bandwidth.cards(e, rdma_ports.ports(e)))
 _evidence("compatibility.build", lambda e: [compatibility.build(e, one) for one in versions.packages(e)])
-_evidence("gpu.driver")
+_evidence("nvidia.query.driver")
 _evidence("pod.pod")
-_evidence("gpu_health.health")
-_evidence("gpu_nvml.whole")
-_evidence("gpu_nvml.part")
-_evidence("gpu_xml.whole")
+_evidence("nvidia.health.health")
+_evidence("nvidia.nvml.whole")
+_evidence("nvidia.nvml.part")
+_evidence("nvidia.smi_xml.whole")
 _evidence("gpudirect.nic_functions", lambda e: gpudirect.nic_functions(e, pci.bus(e), rdma_ports.devices(e)))
 _evidence("gpudirect.nic_link", _each_nic(gpudirect.nic_link))
 _evidence("host.integer_file", lambda e: host.integer_file(e, "file:/proc/sys/kernel/numa_balancing"))

@@ -12,7 +12,7 @@ from preflight.evidence.document import from_document
 from preflight.expectations.catalogue import PARTS, recognise
 from preflight.expectations.cluster_file import ClusterFileError, decode, load
 from preflight.expectations.toml_line_numbers import Lines
-from preflight.facts import NodeFacts
+from preflight.facts.node import NodeFacts
 from preflight.facts.pci import PciDevice
 from preflight.probes import checkpoints
 from tests.fixture import whole_node

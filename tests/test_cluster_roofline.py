@@ -17,7 +17,7 @@ from preflight.expectations import cluster_file as cluster
 from preflight.expectations.catalogue import PARTS, part_by_name
 from preflight.expectations.cluster_file import ClusterFileError
 from preflight.expectations.roofline_table import highest_floor
-from preflight.facts import RunFacts
+from preflight.facts.job import RunFacts
 from preflight.judge import judge
 from preflight.model import Finding
 from tests.nccl_tests_grammar import Run, printed

@@ -10,6 +10,7 @@ import pytest
 
 from preflight.checks import registry
 from preflight.collect.options import Manner, plans, sweeper
+from preflight.collect.sudoers import sudoers
 from preflight.evidence.document import from_document
 from preflight.expectations import Cluster
 from preflight.expectations.cluster_file import ClusterFileError, from_data, load
@@ -22,7 +23,6 @@ from preflight.parsers.infiniband import iblinkinfo, ibnetdiscover, ibqueryerror
 from preflight.plugin_fixture import record
 from preflight.probes import OUTPUT_CAP, PROBES, sweep
 from preflight.reports import fabric_svg
-from preflight.sudoers import sudoers
 from preflight.terminal import UsageError
 from tests import test_pages
 from tests.fixture import FIXTURES, cases, evidence, whole_node

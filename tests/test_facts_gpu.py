@@ -21,10 +21,12 @@ from preflight.collector.records import Deadline
 from preflight.evidence.document import SCHEMA, Evidence, EvidenceError, from_document
 from preflight.expectations import Cluster
 from preflight.expectations.catalogue import GPUS, PARTS
-from preflight.facts import NodeFacts, gpu_nvml, gpu_xml, kernel_log, xid
-from preflight.facts.gpu import NVML
-from preflight.facts.gpu_health import health
-from preflight.facts.gpu_model import Fabric, GpuHealth, Health, Process
+from preflight.facts import kernel_log, xid
+from preflight.facts.node import NodeFacts
+from preflight.facts.nvidia import nvml, smi_xml
+from preflight.facts.nvidia.health import health
+from preflight.facts.nvidia.model import Fabric, GpuHealth, Health, Process
+from preflight.facts.nvidia.query import NVML
 from preflight.judge import judge
 from preflight.model import Check
 from preflight.parsers.host import services
@@ -85,7 +87,7 @@ SICK: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("case", SICK)
 def test_nvml_and_nvidia_smi_tell_the_same(case: str) -> None:
     machine = with_gpu(hgx_h100("node1"), 3, health=SICK[case])
-    first, second = gpu_nvml.whole(node(machine)), gpu_xml.whole(node(machine))
+    first, second = nvml.whole(node(machine)), smi_xml.whole(node(machine))
     assert (first.driver, len(first.gpus)) == (second.driver, len(second.gpus)) == ("570.124.06", 8)
     for one, other in zip(first.gpus, second.gpus, strict=True):
         assert told(one) == told(other)
@@ -121,13 +123,13 @@ def test_second_source_fills_what_the_first_could_not_tell() -> None:
     raw["errors"]["temperature_margin_c"] = "Function Not Found"
     found = NodeFacts(document(records)).gpu_health
     assert found.gpus[2].temperature_margin_c == 56
-    assert found.evidence == (NVML, gpu_xml.XML)
-    records[gpu_xml.XML] = {"status": "missing", "why": "no nvidia-smi"}
+    assert found.evidence == (NVML, smi_xml.XML)
+    records[smi_xml.XML] = {"status": "missing", "why": "no nvidia-smi"}
     assert NodeFacts(document(records)).gpu_health.gpus[2].why("temperature_margin_c") == "Function Not Found"
 
 
 def test_not_supported_is_never_a_value() -> None:
-    gpu = gpu_nvml.whole(node(with_gpu(hgx_h100("node1"), 0, health={"ecc": None, "ecc_pending": None}))).gpus[0]
+    gpu = nvml.whole(node(with_gpu(hgx_h100("node1"), 0, health={"ecc": None, "ecc_pending": None}))).gpus[0]
     assert gpu.ecc is None
     assert gpu.not_reported("ecc")
     assert not gpu.not_reported("persistence")
@@ -139,7 +141,7 @@ def test_nvml_that_hung_keeps_what_it_said() -> None:
     value = records[NVML]["value"]
     value["gpus"] = [*value["gpus"][:2], {"index": 2, "errors": {}}]
     records[NVML] = {"status": "timeout", "why": "no end after 20 s; no answer for GPU 2", "value": value}
-    records[gpu_xml.XML] = {"status": "timeout", "why": "no end after 20 s"}
+    records[smi_xml.XML] = {"status": "timeout", "why": "no end after 20 s"}
     found = health(document(records))
     assert [gpu.index for gpu in found.gpus] == [0, 1]
     assert "no answer for GPU 2" in found.partial
@@ -150,7 +152,7 @@ def test_nvml_that_hung_keeps_what_it_said() -> None:
 def test_a_lost_gpu_does_not_hide_the_others() -> None:
     records = machines.evidence(hgx_h100("node1"))["records"]
     records[NVML]["value"]["gpus"][4] = {"index": 4, "errors": {"handle": "GPU is lost"}}
-    found = gpu_nvml.whole(document(records))
+    found = nvml.whole(document(records))
     assert len(found.gpus) == 7
     assert "GPU is lost" in found.silent[0]
 
@@ -167,7 +169,7 @@ def test_the_collector_asks_nvml_for_all_of_it(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     record = libraries.ask("nvml", ["gpus"], 5.0, Deadline(9), 1_000_000)["gpus"]
     assert record["status"] == "ok", record
-    first, second = gpu_nvml.whole(document({NVML: record})).gpus
+    first, second = nvml.whole(document({NVML: record})).gpus
     assert first == replace(H100, address="0000:1b:00.0", uuid="GPU-1")
     assert second == replace(
         H100, index=1, address="0000:43:00.0", uuid="GPU-2", remapped_uncorrected=1, remap_pending=True,
@@ -262,7 +264,7 @@ def test_what_a_container_cannot_see_is_no_fault() -> None:
 
 
 def whole_xml() -> str:
-    text: str = whole_node("hgx-h100")["records"][gpu_xml.XML]["out"]
+    text: str = whole_node("hgx-h100")["records"][smi_xml.XML]["out"]
     return text
 
 
@@ -282,7 +284,7 @@ def test_names_before_r535_tell_the_same() -> None:
     text = re.sub(r"<sram_uncorrectable_parity>0</sram_uncorrectable_parity>\s*", "", text)
     text = text.replace("sram_uncorrectable_secded", "sram_uncorrectable").replace("570.124.06", "530.30.02")
     text = re.sub(r"<gpu_recovery_action>.*?</gpu_recovery_action>\s*", "", text)
-    older, newer = gpu_xml.parse(text), gpu_xml.parse(whole_xml())
+    older, newer = smi_xml.parse(text), smi_xml.parse(whole_xml())
     for one, other in zip(older.gpus, newer.gpus, strict=True):
         assert told(replace(one, gsp=other.gsp, recovery_action=other.recovery_action)) == told(other)
         assert one.not_reported("recovery_action"), "drivers before 565 do not say"
@@ -300,7 +302,7 @@ NO_DATA = {
 def test_words_that_are_not_data(word: str) -> None:
     """L17: only the good word is good; a word that nobody knows is no value."""
     text = whole_xml().replace("<persistence_mode>Enabled", f"<persistence_mode>{word}")
-    gpu = gpu_xml.parse(text).gpus[0]
+    gpu = smi_xml.parse(text).gpus[0]
     assert gpu.persistence is None
     assert gpu.why("persistence") == NO_DATA[word]
 
@@ -308,7 +310,7 @@ def test_words_that_are_not_data(word: str) -> None:
 def test_half_an_xml_names_the_place() -> None:
     text = whole_xml()
     with pytest.raises(ValueError, match=r"ends or breaks at line \d+, in GPU 00000000:(1B|43):00.0: '"):
-        gpu_xml.parse(text[: text.index("<gpu_temp>", text.index('id="00000000:43'))])
+        smi_xml.parse(text[: text.index("<gpu_temp>", text.index('id="00000000:43'))])
 
 
 @pytest.mark.parametrize(
@@ -323,17 +325,17 @@ def test_half_an_xml_names_the_place() -> None:
 )
 def test_what_is_no_xml_is_refused_with_its_words(text: str, words: str) -> None:
     with pytest.raises(ValueError, match=re.escape(words)):
-        gpu_xml.parse(text)
+        smi_xml.parse(text)
 
 
 def test_noise_round_the_document_does_no_harm() -> None:
     text = "WARNING: infoROM is corrupted at gpu 0000:1B:00.0\n" + whole_xml() + "WARNING: infoROM is corrupted\n"
-    assert len(gpu_xml.parse(text).gpus) == 8
+    assert len(smi_xml.parse(text).gpus) == 8
 
 
 def test_a_gpu_without_a_name_of_its_own_is_silent_not_healthy() -> None:
     text = re.sub(r"<uuid>GPU-[^<]*1b</uuid>", "<uuid>Unknown Error</uuid>", whole_xml())
-    found = gpu_xml.parse(text)
+    found = smi_xml.parse(text)
     assert len(found.gpus) == 7
     assert found.silent == ("GPU 00000000:1B:00.0: Unknown Error",)
 
@@ -432,7 +434,7 @@ VERDICT = {
 def test_policy_of_each_code(code: int) -> None:
     """L32: an application's errors never fail a node; every hardware code does, an unknown one warns."""
     records = dict(whole_node("hgx-h100")["records"])
-    for key in (NVML, gpu_xml.XML):
+    for key in (NVML, smi_xml.XML):
         records[key] = {"status": "missing", "why": "nobody to ask"}
     out = f"<4>[ 9.0] x\n<4>[431.25] NVRM: Xid (PCI:0000:1b:00): {code}, pid=1, name=python3\n"
     records[kernel_log.DMESG] = {"status": "ok", "rc": 0, "out": out}
@@ -482,7 +484,7 @@ def test_dead_driver_with_gpus_on_the_bus_is_never_no_gpus() -> None:
         records = dict(whole_node("hgx-h100")["records"])
         for key in (
             NVML,
-            gpu_xml.XML,
+            smi_xml.XML,
             nvlink_status.NVLINK,
             kernel_log.DMESG,
             services.SERVICES,
@@ -510,7 +512,7 @@ def test_nvml_answers_of_any_shape(data: st.DataObject) -> None:
         raw[key] = data.draw(JSON)
     value = {"driver": "570.124.06", "gpus": [raw]}
     try:
-        found = gpu_nvml.whole(document({NVML: {"status": "ok", "value": value}}))
+        found = nvml.whole(document({NVML: {"status": "ok", "value": value}}))
     except EvidenceError:
         return
     assert isinstance(found, Health)

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from preflight.evidence.document import Evidence, from_document
-from preflight.facts import NodeFacts, addresses, kernel, lspci, rank_binding, versions
-from preflight.facts.gpu import Gpu
+from preflight.facts import addresses, kernel, lspci, rank_binding, versions
 from preflight.facts.gpudirect import nic_link
+from preflight.facts.node import NodeFacts
+from preflight.facts.nvidia.query import Gpu
 from preflight.parsers.host import checkpoint
 from tests import machines
 from tests.machines import Machine, hgx_h100

@@ -190,7 +190,7 @@ def test_a_made_fleet_is_the_same_for_the_same_seed_and_another_for_another() ->
 
 
 def test_a_rack_of_two_domains_is_compared_domain_by_domain() -> None:
-    from preflight.facts.gpu_model import Fabric
+    from preflight.facts.nvidia.model import Fabric
     from tests.machines.gb200 import gb200_tray
 
     def rack(uuid: str, hosts: str) -> Any:

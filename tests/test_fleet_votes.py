@@ -19,7 +19,7 @@ from preflight.collect.targets import bad_nodes
 from preflight.evidence.document import Evidence, from_document
 from preflight.expectations import Cluster
 from preflight.expectations.cluster_file import decode
-from preflight.facts.gpu_model import Fabric
+from preflight.facts.nvidia.model import Fabric
 from preflight.judge import judge
 from preflight.model import Check, Scope
 from tests.machines import Machine, evidence, hgx_h100

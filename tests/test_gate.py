@@ -20,7 +20,7 @@ from preflight.evidence.document import Evidence, from_document, no_answer
 from preflight.expectations import Cluster
 from preflight.expectations import gate_table as tables
 from preflight.expectations.cluster_file import ClusterFileError, decode
-from preflight.facts import NodeFacts
+from preflight.facts.node import NodeFacts
 from preflight.gate import announce, evaluate, options, policy, policy_table, scheduler_env, verdict
 from preflight.gate.configuration import UnknownCheck
 from preflight.gate.ownership import whose

@@ -103,7 +103,7 @@ def test_scripts_of_slurm(trap: Trap, installed: Path, tmp_path: Path, name: str
 
 def test_the_one_file(trap: Trap, tmp_path: Path) -> None:
     built = tmp_path / "preflight.pyz"
-    make = [sys.executable, "-m", "preflight.zipapp", "-o", str(built), "-p", os.path.realpath(sys.executable)]
+    make = [sys.executable, "-m", "preflight.cli.zipapp", "-o", str(built), "-p", os.path.realpath(sys.executable)]
     subprocess.run(make, cwd=ROOT, check=True, capture_output=True, timeout=120)
     for words in (["--version"], ["check", "--only", "host.shm"], ["gate", "ci"]):
         trap.run([str(built), *words])
@@ -172,7 +172,7 @@ def unisolated(text: str) -> list[str]:
 
 @pytest.mark.parametrize("path", text_files(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_page_or_recipe_starts_it_otherwise(path: Path) -> None:
-    lines = [line for line in unisolated(path.read_text(errors="replace")) if "preflight.zipapp" not in line]
+    lines = [line for line in unisolated(path.read_text(errors="replace")) if "preflight.cli.zipapp" not in line]
     assert not lines
 
 

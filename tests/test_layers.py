@@ -16,7 +16,6 @@ LAYERS = {
     "version": set[str](),
     "errors": set[str](),
     "probes": set[str](),
-    "sudoers": {"probes"},
     "schemas": set[str](),
     "evidence": {"schemas"},
     "transport": {"collector", "evidence"},
@@ -59,14 +58,17 @@ LAYERS = {
         "archive", "checks", "collect", "evidence", "expectations", "facts", "judge", "model", "nodeset", "probes",
         "reports", "run", "schemas", "terminal", "transport", "version",
     },
-    "zipapp": {"archive", "checks", "gate", "version"},
     # commands: the command line's bodies: each joins what its command needs.
     "commands": {
         "archive", "bundle_added", "checklist", "checks", "collect", "diff", "evidence", "expectations", "facts",
         "gate", "history", "judge", "learn", "lint", "model", "nodeset", "pair", "parsers", "probes", "recognition",
-        "redact", "reports", "run", "sudoers", "terminal", "version",
+        "redact", "reports", "run", "terminal", "version",
     },
-    "cli": {"collect", "commands", "gate", "reports", "run", "terminal", "version"},
+    # cli: the top floor: entry point, fast path and the single-file build.
+    "cli": {"archive", "checks", "collect", "commands", "gate", "reports", "run", "terminal", "version"},
+    "bench": {"collect", "evidence", "probes", "transport"},
+    "incidents": {"expectations", "facts", "judge", "model"},
+    "layout": {"expectations"},
 }  # fmt: skip
 
 

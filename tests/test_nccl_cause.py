@@ -13,9 +13,10 @@ from click.testing import CliRunner
 from preflight.checks.job import failures, gpudirect, transport
 from preflight.cli.app import main
 from preflight.evidence.document import Evidence, dump, from_document
-from preflight.facts import NodeFacts, RunFacts, nccl_root_cause
-from preflight.facts.job import RUN
+from preflight.facts import nccl_root_cause
+from preflight.facts.job import RUN, RunFacts
 from preflight.facts.nccl_root_cause import KINDS, Cause, Proof, Said
+from preflight.facts.node import NodeFacts
 from preflight.judge import judge
 from tests.fixture import Case, cases, evidence, whole_node
 from tests.test_honesty import GARBAGE

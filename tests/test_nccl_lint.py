@@ -18,7 +18,7 @@ from preflight.checks import in_module
 from preflight.checks.job import rank_agreement
 from preflight.collector import process_environments
 from preflight.evidence.document import Evidence, EvidenceError
-from preflight.facts import NodeFacts, nccl_environment
+from preflight.facts import nccl_environment
 from preflight.facts.nccl_environment import NcclEnvironment, Selection, Setting
 from preflight.facts.nccl_kill_switches import SWITCHES
 from preflight.facts.nccl_settings import RULES, Complaint, Here, lint, named_files
@@ -26,6 +26,7 @@ from preflight.facts.nccl_settings.catalogue import KINDS, Variable, nearest, re
 from preflight.facts.nccl_settings.collect import Told, of_listing, of_log, ranks
 from preflight.facts.nccl_settings.rank_agreement import MUST, compared, disagreements
 from preflight.facts.nccl_settings.value_grammar import LEVELS, faults
+from preflight.facts.node import NodeFacts
 from preflight.judge import judge
 from preflight.parsers import nccl_log
 from preflight.probes import ENVIRONMENT

@@ -14,7 +14,7 @@ from preflight.checks.job import rank_agreement
 from preflight.checks.roce import fleet as roce
 from preflight.evidence.document import EvidenceError, from_document
 from preflight.expectations.cluster_file import ClusterFileError, decode
-from preflight.facts import NodeFacts
+from preflight.facts.node import NodeFacts
 from preflight.judge import judge
 from tests.machines import evidence, hgx_h100
 

@@ -10,7 +10,7 @@ import pytest
 
 from preflight.checks import in_module
 from preflight.evidence.document import from_document
-from preflight.facts.gpu_model import Fabric, Process
+from preflight.facts.nvidia.model import Fabric, Process
 from preflight.facts.sharp_files import FILES as SHARP
 from preflight.judge import judge
 from tests.fixture import FIXTURES, whole_node

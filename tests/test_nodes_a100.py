@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from preflight.facts.gpu_model import Process
+from preflight.facts.nvidia.model import Process
 from tests.machines import Machine, with_nic
 from tests.machines.a100 import NAME, dgx_a100
 from tests.machines.cloud_vm import A100_40GB

@@ -8,7 +8,7 @@ import pytest
 
 from preflight.evidence.document import from_document
 from preflight.expectations.cluster_file import decode
-from preflight.facts import NodeFacts
+from preflight.facts.node import NodeFacts
 from preflight.learn import learn
 from preflight.pair.endpoints import EndpointError, Wanted, end
 from tests import machines

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from preflight.expectations import Cluster
-from preflight.facts.gpu_model import Fabric, Process
+from preflight.facts.nvidia.model import Fabric, Process
 from tests.machines import Machine
 from tests.machines.b200 import AMD, BRIDGES, COMPUTE, GPU_BUSES, NAME, hgx_b200
 from tests.machines.platform import ONE_NODE

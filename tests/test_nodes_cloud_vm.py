@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from preflight.checks import in_module
-from preflight.facts.gpu_model import Process
+from preflight.facts.nvidia.model import Process
 from tests.machines import hgx_h100
 from tests.machines.cloud_vm import NAME, cloud_vm
 from tests.whole_nodes import (

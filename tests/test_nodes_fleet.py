@@ -16,8 +16,8 @@ from preflight.checks import registry
 from preflight.evidence.document import Evidence, from_document
 from preflight.expectations import Cluster
 from preflight.expectations.cluster_file import decode
-from preflight.facts import NodeFacts
-from preflight.facts.gpu_model import Fabric
+from preflight.facts.node import NodeFacts
+from preflight.facts.nvidia.model import Fabric
 from preflight.facts.system_settings import CPUINFO
 from preflight.judge import judge
 from preflight.model import Scope

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from preflight.expectations import Cluster
-from preflight.facts.gpu_model import Fabric, Process
+from preflight.facts.nvidia.model import Fabric, Process
 from preflight.parsers.host.services import SERVICES
 from tests.machines import Machine
 from tests.machines.gb200 import FABRIC, GPU_DOMAINS, NAME, gb200_tray

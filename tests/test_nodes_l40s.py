@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from preflight.expectations import Cluster
-from preflight.facts.gpu_model import Process
+from preflight.facts.nvidia.model import Process
 from tests.machines import Machine, with_nic
 from tests.machines.l40s import NAME, l40s_pcie
 from tests.whole_nodes import (

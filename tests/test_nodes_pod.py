@@ -8,10 +8,10 @@ import pytest
 
 from preflight.checks import in_module
 from preflight.facts.container import ANNOTATIONS, GPU_NODES
-from preflight.facts.gpu import NVML, QUERY
-from preflight.facts.gpu_model import Process
-from preflight.facts.gpu_xml import XML
 from preflight.facts.node import TOPO
+from preflight.facts.nvidia.model import Process
+from preflight.facts.nvidia.query import NVML, QUERY
+from preflight.facts.nvidia.smi_xml import XML
 from preflight.facts.pod import POD
 from preflight.parsers.nvidia.nvlink_status import NVLINK
 from tests.machines import Machine

@@ -14,8 +14,6 @@ from preflight.facts import (
     container,
     counter_growth,
     cpu_time,
-    gpu,
-    gpu_xml,
     host,
     kernel,
     kernel_log,
@@ -28,6 +26,7 @@ from preflight.facts import (
     versions,
     xid,
 )
+from preflight.facts.nvidia import query, smi_xml
 from preflight.parsers import nccl_log
 from preflight.parsers.host import checkpoint
 from preflight.parsers.infiniband import iblinkinfo, ibnetdiscover, ibqueryerrors, ibqueryerrors_data, sminfo_saquery
@@ -109,7 +108,7 @@ def test_a_matrix_that_is_cut_says_which_rows_are_gone() -> None:
 
 @reads("nvidia_smi_a100_mig.xml")
 def test_an_a100_in_mig_mode() -> None:
-    found = gpu_xml.parse(text("nvidia_smi_a100_mig.xml"))
+    found = smi_xml.parse(text("nvidia_smi_a100_mig.xml"))
     (one,) = found.gpus
     assert found.driver == "535.54.03"
     assert found.silent == ()
@@ -139,11 +138,11 @@ def test_twelve_links_of_an_a100() -> None:
 
 @reads("nvrm_open_565.txt", "nvrm_jetson.txt")
 def test_the_loaded_driver() -> None:
-    assert gpu.kernel_driver_version(text("nvrm_open_565.txt")) == "565.57.01"
+    assert query.kernel_driver_version(text("nvrm_open_565.txt")) == "565.57.01"
     assert kernel.open_modules(text("nvrm_open_565.txt"))
     assert kernel.open_modules(text("nvrm_jetson.txt"))
     with pytest.raises(ValueError, match="names no NVRM version"):  # a Jetson's is no version of a data centre driver
-        gpu.kernel_driver_version(text("nvrm_jetson.txt"))
+        query.kernel_driver_version(text("nvrm_jetson.txt"))
 
 
 # --- the kernel's log ------------------------------------------------------------------------------

@@ -21,7 +21,8 @@ from preflight.cli import app
 from preflight.commands.pair import pair
 from preflight.evidence.document import Evidence, Pair, from_document
 from preflight.expectations import Cluster
-from preflight.facts import NodeFacts, gids
+from preflight.facts import gids
+from preflight.facts.node import NodeFacts
 from preflight.judge import judge
 from preflight.model import Check
 from preflight.pair import endpoints, path_mtu

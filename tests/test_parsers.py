@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from preflight import facts
 from preflight.evidence.document import SCHEMA, from_document
-from preflight.facts import gpu_nvml, rdma_ports
+from preflight.facts import rdma_ports
+from preflight.facts.nvidia import nvml
 from tests import mutate, parsers
 from tests.fixture import whole_node
 from tests.parsers import Parser
@@ -145,7 +146,7 @@ FOUND: dict[str, tuple[str, str]] = {
         "System time : 0.1 seconds fast of NTP time\nLeap status : x" + " " * 200_000 + "x",
         "leap",
     ),
-    "gpu.kernel_driver_version": ("NVRM version:" * 15_000, "names no"),
+    "nvidia.query.kernel_driver_version": ("NVRM version:" * 15_000, "names no"),
     "parsers.qos.mlnx_qos.parse": ("PFC configuration:" + "\n" * 200_000, "no PFC"),
     "parsers.nvidia.topo_matrix.parse": ("GPU0 " + "a b c " * 30_000, "twice"),
     "evidence.decode": ('{"schema": ' + "9" * 5000 + "}", "digits"),
@@ -172,6 +173,6 @@ def test_numbers_that_nvml_cannot_give() -> None:
     value["gpus"][0] |= {"index": 10**400, "power_limit_mw": 10**400}
     value["gpus"][1] |= {"memory_total_bytes": 10**400}
     records["nvml:gpus"] = {"status": "ok", "value": value}
-    found = gpu_nvml.whole(from_document({"schema": SCHEMA, "node": "n", "records": records}, "n"))
+    found = nvml.whole(from_document({"schema": SCHEMA, "node": "n", "records": records}, "n"))
     assert len(found.silent) == 1, "a GPU without an index"
     assert found.gpus[0].memory_total_mib is None

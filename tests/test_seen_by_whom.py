@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 
 from preflight.checks import registry
+from preflight.collect.sudoers import sudoers
 from preflight.evidence.document import Evidence, from_document
 from preflight.expectations.cluster_file import load
 from preflight.judge import judge
 from preflight.model import Scope
 from preflight.probes import PROBES, plan
-from preflight.sudoers import sudoers
 from preflight.transport.local import node as local
 from tests import hostroot
 from tests.fixture import FIXTURES

@@ -13,8 +13,8 @@ import pytest
 from preflight.transport.errors import NoAnswer, TransportError
 from preflight.transport.ssh import certificate, host_keys
 from preflight.transport.ssh.config import HostConfig, SshConfig
+from preflight.transport.ssh.host import Asked
 from preflight.transport.ssh.paramiko_transport import SshOptions, SshTransport
-from preflight.transport.ssh_host import Asked
 from tests.sshfarm import Farm, View, keygen, public
 from tests.sshfarm.marks import needs_farm, needs_ssh
 from tests.stopwatch import Stopwatch

@@ -47,7 +47,7 @@ _HAS_GPU_OR_RDMA = os.path.exists("/proc/driver/nvidia") or os.path.exists("/sys
 #: Parsers of what a machine without GPU and RDMA does not have, or nobody handed over.
 ELSEWHERE = {f"preflight.{name}" for name in (
     "facts.counter_catalogue", "facts.counter_growth", "parsers.qos.dcb", "facts.fabric.sweep", "facts.fabric.compare",
-    "facts.fabric.graph", "facts.fabric.load", "facts.gpu_health", "parsers.infiniband.ibqueryerrors",
+    "facts.fabric.graph", "facts.fabric.load", "facts.nvidia.health", "parsers.infiniband.ibqueryerrors",
     "parsers.infiniband.iblinkinfo",
     "parsers.infiniband.sminfo_saquery", "parsers.infiniband.ibnetdiscover", "facts.lspci", "parsers.qos.mlnx_qos",
     "parsers.nccl_tests.collective", "parsers.nccl_tests.curve",

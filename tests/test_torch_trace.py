@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from preflight.archive.directory import logs
-from preflight.facts import RunFacts
+from preflight.facts.job import RunFacts
 from preflight.facts.streamed_log import OnDisk
 from preflight.parsers import torch
 from preflight.parsers.torch import hang, json_stream, watchdog

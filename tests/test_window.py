@@ -202,7 +202,7 @@ def test_readings_without_a_time_between_them_tell_no_growth(later: float | None
 
 def test_this_machine_tells_its_cpus_in_a_window() -> None:
     document = collect({**ask("file", "/proc/stat"), "twice": True, "omit": "intr "}, window_s=WINDOW_S)
-    from preflight.facts import NodeFacts
+    from preflight.facts.node import NodeFacts
 
     window = NodeFacts(from_document(document, "here")).cpu_window
     assert window.seconds >= WINDOW_S

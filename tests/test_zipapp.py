@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from preflight import zipapp
+from preflight.cli import zipapp
 from preflight.gate import policy
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -50,7 +50,7 @@ def built(folder: Path, source: Path) -> Path:
 
 
 def _build(path: Path, source: Path, seed: str) -> Path:
-    argv = [sys.executable, "-m", "preflight.zipapp", "-o", str(path), "--python", _bare_python()]
+    argv = [sys.executable, "-m", "preflight.cli.zipapp", "-o", str(path), "--python", _bare_python()]
     env = {**os.environ, "PYTHONHASHSEED": seed}
     done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=120, cwd=source)
     assert done.returncode == 0, done.stderr
@@ -130,7 +130,7 @@ def test_what_is_missing_here_ends_the_build(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("python", ["python3", "/usr/bin/python3\n", "/" + 200 * "x"])
 def test_the_interpreter_is_an_absolute_path(python: str, tmp_path: Path) -> None:
     out = tmp_path / "x.pyz"
-    argv = [sys.executable, "-m", "preflight.zipapp", "-o", str(out), "--python", python]
+    argv = [sys.executable, "-m", "preflight.cli.zipapp", "-o", str(out), "--python", python]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=30)
     assert (done.returncode, out.exists()) == (2, False)
 

@@ -9,8 +9,8 @@ from preflight._startup.lightclass import replace
 from preflight.checks.fleet.electorate import ONE_VALUE, Electorate, Trait, kinds, poll
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
 from preflight.facts.majority import Vote, vote
+from preflight.facts.node import NodeFacts
 from preflight.model import Finding, Status, failed, passed, skipped, unknown, warned
 
 #: Characters of a value that a sentence shows.

@@ -13,7 +13,7 @@ from preflight.checks.rdma import verbs
 from preflight.checks.roce.chain import policy
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
+from preflight.facts.node import NodeFacts
 from preflight.facts.roce_chain.chain import State
 from preflight.model import Finding, check
 
@@ -47,7 +47,7 @@ def _driver(node: NodeFacts, site: Site) -> str | None:
     try:
         return node.driver.version
     except EvidenceError:
-        return node.parsed(DRIVER.key, facts.gpu.kernel_driver_version)
+        return node.parsed(DRIVER.key, facts.nvidia.query.kernel_driver_version)
 
 
 DRIVER = Trait("NVIDIA driver", "file:/proc/driver/nvidia/version", _driver, breaks=True,

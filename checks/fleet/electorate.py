@@ -16,8 +16,8 @@ from preflight._startup.lightclass import dataclass
 from preflight.checks.fleet import yardstick
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
 from preflight.facts.majority import Vote, near, vote
+from preflight.facts.node import NodeFacts
 from preflight.model import Check, Status
 
 #: What a value is read by; None: there is none on this node.

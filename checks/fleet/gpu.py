@@ -14,11 +14,12 @@ from preflight.checks.fleet.values import of_gpus
 from preflight.checks.gpu import memory, nvlink, part, presence, processes, state
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts import NodeFacts, system_settings
+from preflight.facts import system_settings
+from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, passed, skipped, unknown
 
 if TYPE_CHECKING:
-    from preflight.facts.gpu_model import GpuHealth
+    from preflight.facts.nvidia.model import GpuHealth
 
 
 def _count(node: NodeFacts, site: Site) -> str | None:

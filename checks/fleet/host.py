@@ -12,8 +12,9 @@ from preflight.checks.host import kernel, limits
 from preflight.checks.rdma import ip_rails
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts import NodeFacts, system_settings
+from preflight.facts import system_settings
 from preflight.facts.network_switch import OS_RELEASE
+from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check
 
 #: Boot options that name a disk, an image or the node itself.

@@ -13,7 +13,7 @@ from preflight.checks.rdma import devices, pcie
 from preflight.checks.rdma import ports as rdma_port
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
+from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import ROOT, device_path, natural
 from preflight.model import Finding, check
 

@@ -9,7 +9,7 @@ from preflight.checks.fleet import yardstick
 from preflight.checks.fleet.electorate import Trait
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
+from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
 

@@ -15,8 +15,8 @@ from preflight.checks.rdma import ports as rdma_port
 from preflight.checks.rdma.per_port import judged_ports
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
 from preflight.facts.majority import ENOUGH, outliers, settles, sides, systemic
+from preflight.facts.node import NodeFacts
 from preflight.model import Check, Finding, Status, check, passed, skipped, unknown, warned
 
 #: Utilisation up to which a GPU is idle, and from which it is busy, percent: between the two it is not compared.

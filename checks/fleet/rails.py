@@ -14,7 +14,8 @@ from preflight.checks.fleet.values import compute
 from preflight.checks.rdma import ip_rails, ports
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts import NodeFacts, system_settings
+from preflight.facts import system_settings
+from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import ROOT, Port, natural
 from preflight.model import Finding, check
 from preflight.parsers.network import lldp

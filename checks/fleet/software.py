@@ -13,8 +13,9 @@ from preflight.checks.fleet.values import installed, of_gpus, on_gpu_nodes, on_r
 from preflight.checks.gpu import part
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts import NodeFacts, system_settings
+from preflight.facts import system_settings
 from preflight.facts.kernel import NVIDIA_VERSION
+from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import ROOT, is_virtual_function
 from preflight.facts.versions import LIBRARIES
 from preflight.model import Finding, check

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from preflight._startup.lightclass import dataclass
 from preflight.evidence.document import COURSE
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
+from preflight.facts.node import NodeFacts
 from preflight.facts.time_series import ENOUGH, JOBS, Course, courses, since_reset
 from preflight.model import Finding, check, passed, skipped, unknown, warned
 

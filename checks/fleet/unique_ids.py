@@ -10,8 +10,8 @@ from preflight.checks.fleet.values import compute
 from preflight.checks.kubernetes import container
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
 from preflight.facts.majority import shared
+from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import ROOT
 from preflight.facts.unique_ids import KINDS, Identifier, guid, of_node
 from preflight.model import Finding, check, failed, passed, unknown, warned

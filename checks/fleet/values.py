@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
+from preflight.facts.node import NodeFacts
 
 if TYPE_CHECKING:
-    from preflight.facts.gpu_model import GpuHealth
+    from preflight.facts.nvidia.model import GpuHealth
     from preflight.facts.rdma_ports import Port
 
 Value = Callable[[NodeFacts, Site], "str | None"]

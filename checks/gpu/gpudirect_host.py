@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from preflight.checks.applicability import is_efa_node, no_gpu, no_rdma
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
 from preflight.facts.kernel import (
     CMDLINE,
     DMA_BUF,
@@ -23,6 +22,7 @@ from preflight.facts.kernel import (
     open_modules,
     release,
 )
+from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"

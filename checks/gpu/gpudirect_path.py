@@ -10,7 +10,7 @@ from preflight.checks.applicability import PCI_BUS, RDMA_CLASS, fewer_nics, flat
 from preflight.checks.gpu.gpudirect_host import GUIDE
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
+from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from preflight.checks.gpu.per_gpu import each_gpu
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.expectations.catalogue import MESH, NVSWITCH_IDS, gpu_model
-from preflight.facts import NodeFacts
+from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.gpu_model import GpuHealth
+    from preflight.facts.nvidia.model import GpuHealth
 
 FABRIC_GUIDE = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/"
 MANAGER, IMEX = "nvidia-fabricmanager.service", "nvidia-imex.service"

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from preflight._startup.lightclass import replace
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
+from preflight.facts.node import NodeFacts
 from preflight.model import Finding, passed, skipped, unknown
 
 if TYPE_CHECKING:
-    from preflight.facts.gpu_model import GpuHealth
+    from preflight.facts.nvidia.model import GpuHealth
 
     Judge = Callable[[GpuHealth], Finding | None]
 

@@ -8,11 +8,11 @@ from preflight import facts
 from preflight.checks.applicability import PCI_BUS, no_gpu, nothing, of_switch
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
 from preflight.facts.container import GPU_NODES, given_all_gpus, gpu_nodes, gpus_given
-from preflight.facts.gpu import Driver
 from preflight.facts.kernel import NVIDIA_VERSION
 from preflight.facts.nccl_environment import PROCESS
+from preflight.facts.node import NodeFacts
+from preflight.facts.nvidia.query import Driver
 from preflight.model import Finding, check, compare, failed, passed, skipped, unknown
 
 
@@ -148,7 +148,7 @@ def _silent(node: NodeFacts, gpus: int, error: EvidenceError) -> Finding:
         )
     answers = [
         record
-        for key in (facts.gpu.NVML, facts.gpu.QUERY)
+        for key in (facts.nvidia.query.NVML, facts.nvidia.query.QUERY)
         if key in node.evidence and (record := node.evidence.record(key))
     ]
     if any(record.status == "timeout" or record.status == "abandoned" for record in answers):

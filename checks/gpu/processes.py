@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from preflight.checks.applicability import no_gpu
 from preflight.checks.gpu.per_gpu import each_gpu
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
+from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.gpu_model import GpuHealth
+    from preflight.facts.nvidia.model import GpuHealth
 
 NVML_API = "https://docs.nvidia.com/deploy/nvml-api/"
 

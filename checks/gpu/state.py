@@ -9,11 +9,11 @@ from preflight import facts
 from preflight.checks.applicability import no_gpu
 from preflight.checks.gpu.per_gpu import each_gpu
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
+from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.gpu_model import GpuHealth
+    from preflight.facts.nvidia.model import GpuHealth
 
 NVML_API = "https://docs.nvidia.com/deploy/nvml-api/"
 
@@ -29,12 +29,12 @@ def _slowed() -> Mapping[int, tuple[str, str]]:
     power = "Check power supply and cooling; `nvidia-smi -q -d PERFORMANCE` names which."
     rack = "Check power supplies, PDU and the rack's power cap; the board is told to save power."
     return {
-        facts.gpu_model.HW_THERMAL: (
+        facts.nvidia.model.HW_THERMAL: (
             "hardware thermal slowdown",
             "Check air or coolant flow, fans and heat sinks of this GPU.",
         ),
-        facts.gpu_model.POWER_BRAKE: ("power brake", rack),
-        facts.gpu_model.HW_SLOWDOWN: ("hardware slowdown", power),
+        facts.nvidia.model.POWER_BRAKE: ("power brake", rack),
+        facts.nvidia.model.HW_SLOWDOWN: ("hardware slowdown", power),
     }
 
 
@@ -63,7 +63,7 @@ def throttling(node: NodeFacts, site: Site) -> Iterator[Finding]:
         for bit, (name, cure) in _slowed().items():
             if reasons & bit:
                 return failed(f"slowed down: {name}", found=f"reasons {reasons:#x}", expected="none", fix=cure)
-        if reasons & facts.gpu_model.SW_THERMAL:
+        if reasons & facts.nvidia.model.SW_THERMAL:
             return warned("slowed down: software thermal slowdown", found=f"reasons {reasons:#x}", expected="none")
         return None
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from preflight.checks.applicability import PCI_BUS, fewer_nics, flattened, no_gpu, no_rdma
 from preflight.expectations import Site
 from preflight.expectations.catalogue import MESH
-from preflight.facts import NodeFacts
-from preflight.facts.node import TOPO
+from preflight.facts.node import TOPO, NodeFacts
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from preflight.checks.gpu.xid_policy import RESET, Act, Policy
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.expectations.catalogue import NVSWITCH_IDS
-from preflight.facts import NodeFacts
+from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:

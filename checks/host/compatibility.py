@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from preflight.checks.applicability import no_gpu
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
 from preflight.facts.compatibility import (
     FORWARD,
     GUIDE,
@@ -18,6 +17,7 @@ from preflight.facts.compatibility import (
     nccl_beside,
     runs,
 )
+from preflight.facts.node import NodeFacts
 from preflight.facts.versions import LIBRARIES
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from preflight.checks.rdma.per_port import IDLE
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
 from preflight.facts.cpu_time import STAT
+from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, passed, warned
 from preflight.textprep.plain_text import fold_ids
 

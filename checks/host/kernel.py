@@ -9,9 +9,9 @@ from preflight._startup.lightclass import dataclass
 from preflight.checks.applicability import PCI_BUS
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
 from preflight.facts.host import integer_file
 from preflight.facts.kernel import CMDLINE, MODULES, RELEASE, Option, release
+from preflight.facts.node import NodeFacts
 from preflight.model import Finding, Status, check, failed, passed, skipped, warned
 
 PARAMETERS = "https://docs.kernel.org/admin-guide/kernel-parameters.html"

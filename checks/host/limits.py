@@ -9,9 +9,9 @@ from typing import Any
 from preflight.checks.applicability import no_rdma
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
 from preflight.facts.host import LIMITS, PORT_RANGE, SHM, STATUS, may_lock_memory, open_files, port_range, shm_bytes
 from preflight.facts.nccl_environment import PROCESS
+from preflight.facts.node import NodeFacts
 from preflight.facts.rank_binding import world_size
 from preflight.model import Finding, Status, check, compare, failed, passed, skipped, warned
 

@@ -9,9 +9,9 @@ from preflight import facts
 from preflight.checks.applicability import PCI_BUS, no_gpu
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
 from preflight.facts.host import STATUS
 from preflight.facts.nccl_environment import PROCESS
+from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, passed, unknown, warned
 from preflight.textprep.plain_text import fold_ids
 

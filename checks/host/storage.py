@@ -9,8 +9,9 @@ from typing import Any
 from preflight.checks.applicability import efa_only, failing, no_rdma
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts import NodeFacts, addresses
+from preflight.facts import addresses
 from preflight.facts.network_mounts import MOUNTS, IpAddress, Storage, nvme, parse_mounts
+from preflight.facts.node import NodeFacts
 from preflight.facts.system_settings import vlans
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 

@@ -9,7 +9,7 @@ from preflight import parsers
 from preflight.checks.job.benchmark_scale import DECLARE, levels, short
 from preflight.checks.job.nccl_tests import PERFORMANCE, no_report, over, reports, size_of, so_far, text_of
 from preflight.expectations import Site
-from preflight.facts import RunFacts
+from preflight.facts.job import RunFacts
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
 if TYPE_CHECKING:

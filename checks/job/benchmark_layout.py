@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from preflight.checks.job.benchmark_scale import DECLARE, short
 from preflight.checks.job.nccl_tests import no_report, reports
 from preflight.expectations import Site
-from preflight.facts import RunFacts
+from preflight.facts.job import RunFacts
 from preflight.model import Finding, check, passed, unknown, warned
 
 

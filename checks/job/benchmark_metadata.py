@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from preflight.checks.job.nccl_tests import no_report, over, reports
 from preflight.expectations import Site
-from preflight.facts import RunFacts
 from preflight.facts.benchmark_metadata import NEEDED, ambiguous, record
+from preflight.facts.job import RunFacts
 from preflight.facts.node import TOPO
 from preflight.facts.versions import LIBRARIES
 from preflight.model import Finding, check, passed, unknown, warned

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from preflight.checks.job.transport import cited, no_nccl
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts import RunFacts
 from preflight.facts.compatibility import GUIDE, OLDEST_DRIVER, driver_version, runs
+from preflight.facts.job import RunFacts
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
 if TYPE_CHECKING:

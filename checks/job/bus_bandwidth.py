@@ -14,7 +14,7 @@ from preflight.expectations.catalogue import PARTS, Gpu, Part
 from preflight.expectations.roofline.bound import Judged, judge, proof
 from preflight.expectations.roofline.collectives import SOURCE, Roofline, roofline
 from preflight.expectations.roofline.machine import Machine, gpu_named, machine_of, switches_reduce
-from preflight.facts import RunFacts
+from preflight.facts.job import RunFacts
 from preflight.model import Finding, Status, check, compare, failed, passed, unknown, warned
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from preflight import facts
 from preflight._startup.lightclass import dataclass
-from preflight.facts import NodeFacts, RunFacts
+from preflight.facts.job import RunFacts
+from preflight.facts.node import NodeFacts
 from preflight.model import Finding, unknown
 
 if TYPE_CHECKING:

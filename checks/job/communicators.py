@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from preflight.checks.job.transport import no_nccl
 from preflight.expectations import Site
-from preflight.facts import RunFacts
+from preflight.facts.job import RunFacts
 from preflight.model import Finding, check, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:

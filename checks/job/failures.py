@@ -9,7 +9,7 @@ from preflight import facts
 from preflight.checks.job.cause import Group, contradictions, grouped, of_log, witness
 from preflight.checks.job.transport import no_nccl
 from preflight.expectations import Site
-from preflight.facts import RunFacts
+from preflight.facts.job import RunFacts
 from preflight.model import Finding, check, failed, passed, warned
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from preflight.checks.job.cause import Group, because, contradictions, fix, grou
 from preflight.checks.job.transport import ASK, TROUBLESHOOTING, cited, log_name, no_nccl, node_count
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts import RunFacts
+from preflight.facts.job import RunFacts
 from preflight.facts.nccl_gpudirect import Ability, ability, network_of
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 

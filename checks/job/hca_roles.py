@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from preflight import parsers
 from preflight.checks.job.transport import ASK, no_nccl
 from preflight.expectations import Site
-from preflight.facts import RunFacts
+from preflight.facts.job import RunFacts
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from preflight._startup.lightclass import replace
 from preflight.checks.nccl.settings_scope import finding
 from preflight.expectations import Site
-from preflight.facts import RunFacts
+from preflight.facts.job import RunFacts
 from preflight.facts.rank_binding import world_size
 from preflight.model import Finding, check, passed, unknown
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from preflight.expectations import Site
-from preflight.facts import RunFacts
+from preflight.facts.job import RunFacts
 from preflight.model import Finding, check, failed, passed, skipped, unknown
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from preflight.checks.nccl.settings_scope import nccl_versions
 from preflight.checks.roce import fleet
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
 from preflight.facts.nccl_environment import PROCESS
 from preflight.facts.nccl_settings.collect import RANKS
+from preflight.facts.node import NodeFacts
 from preflight.facts.versions import LIBRARIES
 from preflight.model import Finding, check, failed, passed, unknown, warned
 

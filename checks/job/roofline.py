@@ -9,7 +9,7 @@ from preflight.expectations import Site
 from preflight.expectations.roofline import batch
 from preflight.expectations.roofline.fat_tree import Level, Tree, seconds
 from preflight.expectations.roofline.machine import Machine, machine_of
-from preflight.facts import RunFacts
+from preflight.facts.job import RunFacts
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
 SCALING = "https://jax-ml.github.io/scaling-book/gpus"

@@ -7,7 +7,7 @@ from typing import Any
 
 from preflight.checks.job.torch_trace import each
 from preflight.expectations import Site
-from preflight.facts import RunFacts
+from preflight.facts.job import RunFacts
 from preflight.model import Finding, check, passed, unknown, warned
 
 DDP = "https://docs.pytorch.org/docs/stable/notes/ddp.html"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from preflight import facts, parsers
 from preflight.checks.job.cause import Group, because, contradictions, fix, grouped, named, of_log, witness
 from preflight.expectations import Site
-from preflight.facts import RunFacts
+from preflight.facts.job import RunFacts
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:

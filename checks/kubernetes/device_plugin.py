@@ -8,10 +8,10 @@ from typing import Any
 from preflight.checks.applicability import RDMA_CLASS, no_rdma
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
 from preflight.facts.container import in_pod, resources
 from preflight.facts.gpudirect import nic_functions
 from preflight.facts.nccl_environment import PROCESS
+from preflight.facts.node import NodeFacts
 from preflight.facts.pod import POD, Pod, is_gpu, is_rdma, pod, variable_of
 from preflight.facts.rdma_ports import DEVICE_NODES
 from preflight.model import Finding, Status, check, failed, passed, skipped, unknown, warned

@@ -10,11 +10,10 @@ from preflight.checks.applicability import PCI_BUS, RDMA_CLASS, is_efa_node
 from preflight.checks.nccl.settings_scope import as_set, environments, has_nvlink, nearest_of, unread
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
 from preflight.facts.interfaces import ROOT as NET
 from preflight.facts.nccl_environment import PROCESS, REDACTED, Setting
 from preflight.facts.nccl_kill_switches import SWITCHES
-from preflight.facts.node import TOPO
+from preflight.facts.node import TOPO, NodeFacts
 from preflight.facts.rdma_ports import natural
 from preflight.model import Finding, Status, check, failed, passed, unknown, warned
 
@@ -88,7 +87,7 @@ LEFTOVERS = (
              Status.WARN, facts.kernel.MODULES),
     Leftover("NCCL_PXN_DISABLE", _rails, "one RDMA device at most, or no NVLink", Status.WARN, RDMA_CLASS),
     Leftover("NCCL_MNNVL_ENABLE", _multi_node_nvlink, "the NVLink fabric, if any, ends in this node", Status.FAIL,
-             facts.gpu.NVML),
+             facts.nvidia.query.NVML),
     Leftover("NCCL_NVLS_ENABLE", _nvls, "no board with NVLink SHARP is recognised", Status.WARN, PCI_BUS),
 )  # fmt: skip
 

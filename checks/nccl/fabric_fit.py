@@ -9,8 +9,8 @@ from preflight.checks.applicability import RDMA_CLASS, no_rdma
 from preflight.checks.nccl.settings_scope import as_set, nccl_versions, redacted, told, unread
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
 from preflight.facts.nccl_environment import PROCESS, Setting
+from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import Port
 from preflight.model import Finding, check, failed, passed, unknown, warned
 

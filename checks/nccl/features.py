@@ -9,8 +9,8 @@ from preflight import parsers
 from preflight.checks.applicability import RDMA_CLASS, no_gpu
 from preflight.checks.nccl.settings_scope import as_set, place, unread
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
 from preflight.facts.nccl_environment import PROCESS, Setting, strtoll
+from preflight.facts.node import NodeFacts
 from preflight.facts.versions import LIBRARIES
 from preflight.model import Finding, check, failed, passed, unknown, warned
 

@@ -10,9 +10,8 @@ from preflight.checks.applicability import RDMA_CLASS, is_efa_node, no_rdma
 from preflight.checks.nccl.settings_scope import as_set, nccl_versions, nearest_of, unread
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
 from preflight.facts.nccl_environment import PROCESS, RAILS, Selection, Setting
-from preflight.facts.node import TOPO
+from preflight.facts.node import TOPO, NodeFacts
 from preflight.facts.rdma_ports import Port, natural
 from preflight.model import Finding, Status, check, failed, passed, skipped, warned
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from preflight import facts
 from preflight.checks.nccl.settings_scope import place, redacted, told, unread
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
 from preflight.facts.nccl_environment import PROCESS
+from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, passed, unknown
 
 GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"

@@ -12,8 +12,9 @@ from preflight.checks.job.transport import ASK, no_nccl
 from preflight.checks.nccl.fabric_fit import GUIDE
 from preflight.checks.nccl.settings_scope import as_set, environments, unread
 from preflight.expectations import Site
-from preflight.facts import NodeFacts, RunFacts
+from preflight.facts.job import RunFacts
 from preflight.facts.nccl_environment import PROCESS, NcclEnvironment, Setting
+from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from preflight.checks.nccl.settings_scope import concerned, known, nccl_versions, redacted, told, unread
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
 from preflight.facts.nccl_environment import PROCESS
+from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, passed, warned
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 from preflight import facts
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
 from preflight.facts.nccl_environment import REDACTED, NcclEnvironment, Setting
+from preflight.facts.node import NodeFacts
 from preflight.model import Finding, failed, unknown, warned
 
 if TYPE_CHECKING:

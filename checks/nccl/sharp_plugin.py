@@ -8,8 +8,8 @@ from typing import Any
 from preflight.checks.applicability import RDMA_CLASS, no_gpu, no_rdma
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
 from preflight.facts.nccl_environment import PROCESS
+from preflight.facts.node import NodeFacts
 from preflight.facts.sharp_files import FILES, Plugin, on_the_path, plugin
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from preflight.checks.nccl.settings_scope import as_set, unread
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
 from preflight.facts.nccl_environment import PROCESS, Setting
+from preflight.facts.node import NodeFacts
 from preflight.facts.versions import LIBRARIES
 from preflight.model import Finding, check, failed, passed, unknown, warned
 

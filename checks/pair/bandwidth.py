@@ -12,7 +12,7 @@ from preflight import parsers
 from preflight.checks.pair.endpoints import Half, each, each_finished
 from preflight.checks.pair.path_mtu import path_mtu as path_judged
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
+from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
 #: Shares of the line rate that a write or read of large messages reaches: below the first a job is held back, below

@@ -8,7 +8,7 @@ from typing import Any
 from preflight import parsers
 from preflight._startup.lightclass import dataclass, replace
 from preflight.evidence.document import EvidenceError
-from preflight.facts import NodeFacts
+from preflight.facts.node import NodeFacts
 from preflight.model import Finding, failed, unknown
 
 #: Lines of an output that are shown with a finding.

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from preflight.checks.applicability import PCI_BUS, compute_roles, no_gpu, no_rdma
 from preflight.checks.rdma.devices import SYSFS, gpu_lost
 from preflight.expectations import Roles, Site
-from preflight.facts import NodeFacts
 from preflight.facts.gpudirect import nic_link
 from preflight.facts.nic_bandwidth import Card, cards
+from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import EFA_PLACEHOLDER_GBPS, all_efa
 from preflight.model import Finding, Status, check, compare, unknown
 

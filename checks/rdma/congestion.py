@@ -21,7 +21,7 @@ from preflight.checks.rdma.per_port import (
     whole,
 )
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
+from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, passed, unknown, warned
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 
 from preflight.checks.applicability import PCI_BUS, RDMA_CLASS, no_rdma
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
+from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, compare, failed, passed, skipped, unknown
 
 SYSFS = "https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infiniband)"

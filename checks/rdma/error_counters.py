@@ -9,7 +9,7 @@ from preflight import facts
 from preflight.checks.applicability import efa_only
 from preflight.checks.rdma.per_port import about, keys, listing, rate, saying, told, unclear, unread, whole, windows
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
+from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, passed
 
 if TYPE_CHECKING:

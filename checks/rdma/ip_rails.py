@@ -8,7 +8,7 @@ from itertools import combinations
 from preflight import facts
 from preflight.checks.applicability import efa_only, failing, no_rdma
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
+from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 SYSCTLS = "https://docs.kernel.org/networking/ip-sysctl.html (arp_ignore, arp_announce, rp_filter)"

@@ -10,7 +10,7 @@ from preflight.checks.applicability import efa_only, no_rdma
 from preflight.checks.rdma.per_port import judged_ports, saying, some
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
+from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import ROOT, Port, is_virtual_function
 from preflight.model import Finding, check, passed, skipped, unknown
 from preflight.parsers.network import ethtool_module

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from preflight import facts
 from preflight.checks.applicability import RDMA_CLASS, compute_roles, failing
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
+from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import Port, is_software
 from preflight.model import Finding, skipped, unknown, warned
 

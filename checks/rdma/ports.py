@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from preflight.checks.applicability import compute_roles, failing, no_rdma
 from preflight.checks.rdma.devices import SYSFS
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
+from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import EFA_PLACEHOLDER_GBPS, Port, all_efa
 from preflight.model import Finding, check, compare, passed, unknown
 

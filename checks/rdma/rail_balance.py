@@ -9,7 +9,7 @@ from preflight.checks.applicability import efa_only
 from preflight.checks.rdma.error_counters import MLX5
 from preflight.checks.rdma.per_port import IDLE, UNDER_LOAD, about, keys, total, unread, windows
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
+from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:

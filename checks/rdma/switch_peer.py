@@ -14,8 +14,8 @@ from preflight.checks.fleet.electorate import Electorate, kinds, standing
 from preflight.checks.fleet.rails import LEAF
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
 from preflight.facts.majority import QUORUM
+from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import Port
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 from preflight.parsers.network.lldp import LLDP, Neighbour

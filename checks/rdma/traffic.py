@@ -11,7 +11,7 @@ from preflight.checks.rdma.error_counters import MLX5
 from preflight.checks.rdma.per_port import keys, some, told, total, whole
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
+from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import Port
 from preflight.model import Finding, check, passed, skipped, unknown, warned
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from preflight.checks.applicability import RDMA_CLASS, compute_roles, efa_only, failing, no_rdma
 from preflight.expectations import Expected, Site
-from preflight.facts import NodeFacts
+from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import DEVICE_NODES, DEVINFO
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 

@@ -9,7 +9,7 @@ from ipaddress import ip_interface
 from preflight import facts
 from preflight.checks.applicability import compute_roles, efa_only, failing, no_rdma
 from preflight.expectations import Expected, Site
-from preflight.facts import NodeFacts
+from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import Port
 from preflight.facts.roce_chain.chain import ADDRESSING, SERVICE, Chain, Link, Policy, State, Want
 from preflight.model import Finding, check, passed, skipped, unknown, warned

@@ -11,8 +11,8 @@ from preflight.checks.nccl import fabric_fit
 from preflight.checks.roce.chain import policy
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
 from preflight.facts.gids import keys
+from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import Port
 from preflight.facts.roce_chain.chain import Chain, State
 from preflight.model import Finding, check, unknown

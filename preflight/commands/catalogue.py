@@ -26,8 +26,8 @@ def probes(as_json: bool) -> None:
     Example: preflight probes
     """
     from preflight.checks import registry
+    from preflight.collect.sudoers import sudoers
     from preflight.probes import plan, sweep
-    from preflight.sudoers import sudoers
 
     asked = registry().probes
     if as_json:

@@ -65,7 +65,7 @@ def _part(evidences: Sequence[Evidence]) -> Part | None:
     """Return what the nodes were recognised as, where all are one part."""
     from preflight.evidence.document import EvidenceError
     from preflight.expectations.catalogue import recognise
-    from preflight.facts import NodeFacts
+    from preflight.facts.node import NodeFacts
 
     found = set()
     for evidence in evidences:

@@ -9,7 +9,7 @@ from preflight.checks.fleet.electorate import Trait
 from preflight.checks.fleet.values import several
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
+from preflight.facts.node import NodeFacts
 
 #: Modules of checks with tables of traits.
 _TABLES = ("fleet.software", "fleet.gpu", "fleet.host", "fleet.nic", "fleet.rails")

@@ -12,7 +12,7 @@ from preflight.archive.lazy import load as load_evidence
 from preflight.diff.node_profile import profile
 from preflight.errors import PreflightError
 from preflight.expectations import Cluster
-from preflight.facts import NodeFacts
+from preflight.facts.node import NodeFacts
 from preflight.judge import judge
 from preflight.model import Check
 from preflight.reports import stored

@@ -19,7 +19,7 @@ from preflight.expectations.waivers import Chosen, Waiver
 if TYPE_CHECKING:
     from preflight.expectations.gate_table import Gate
     from preflight.expectations.site import Expected, Roles, Site
-    from preflight.facts import NodeFacts
+    from preflight.facts.node import NodeFacts
     from preflight.parsers.nccl_tests.model import Report
 
 

@@ -12,7 +12,7 @@ from preflight.evidence.document import EvidenceError
 from preflight.expectations.catalogue import Part
 from preflight.expectations.node_class import NodeClass
 from preflight.expectations.waivers import Waiver
-from preflight.facts import NodeFacts
+from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import Port, all_efa, is_bluefield
 
 if TYPE_CHECKING:

@@ -7,11 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from preflight.facts.job import RunFacts
-from preflight.facts.node import NodeFacts
-
-__all__ = ["NodeFacts", "RunFacts"]
-
 if TYPE_CHECKING:
     from preflight.facts import (  # noqa: F401
         addresses,
@@ -26,11 +21,6 @@ if TYPE_CHECKING:
         cpu_time,
         fabric,
         gids,
-        gpu,
-        gpu_health,
-        gpu_model,
-        gpu_nvml,
-        gpu_xml,
         gpudirect,
         host,
         interfaces,
@@ -48,6 +38,7 @@ if TYPE_CHECKING:
         network_switch,
         nic_bandwidth,
         node,
+        nvidia,
         pci,
         pod,
         port_qos,
@@ -58,8 +49,10 @@ if TYPE_CHECKING:
         sharp_files,
         streamed_log,
         supply,
+        switch,
         system_settings,
         time_series,
+        trace,
         two_readings,
         unique_ids,
         versions,

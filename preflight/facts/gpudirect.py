@@ -16,7 +16,7 @@ from preflight.facts.pci import PciDevice
 from preflight.facts.rdma_ports import device_path, natural
 
 if TYPE_CHECKING:
-    from preflight.facts.gpu import Driver
+    from preflight.facts.nvidia.query import Driver
     from preflight.parsers.nvidia.topo_matrix import Topology
 
 #: Codes up to which NCCL uses GPUDirect RDMA by default (NCCL_NET_GDR_LEVEL=PXB).

@@ -108,14 +108,14 @@ class NodeFacts:
         return facts.network_switch.network_switch(self.evidence, _or_none(lambda: self.pci) or ())
 
     @cached_property
-    def driver(self) -> facts.gpu.Driver:
+    def driver(self) -> facts.nvidia.query.Driver:
         """The NVIDIA driver's own view."""
-        return facts.gpu.driver(self.evidence)
+        return facts.nvidia.query.driver(self.evidence)
 
     @cached_property
-    def gpu_health(self) -> facts.gpu_model.Health:
+    def gpu_health(self) -> facts.nvidia.model.Health:
         """The health of each GPU, from NVML and ``nvidia-smi -q -x``."""
-        return facts.gpu_health.health(self.evidence)
+        return facts.nvidia.health.health(self.evidence)
 
     @cached_property
     def services(self) -> Mapping[str, parsers.host.services.Service]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from preflight._startup.lightclass import dataclass
 
 if TYPE_CHECKING:
-    from preflight.facts.gpu import Gpu
+    from preflight.facts.nvidia.query import Gpu
 
 _LOCAL_RANK = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
 _LOCAL_SIZE = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_STEP_TASKS_PER_NODE", "SLURM_NTASKS_PER_NODE")

@@ -11,7 +11,7 @@ from preflight.checks._registry.plugins import LOADED
 from preflight.evidence.document import Evidence, EvidenceError
 from preflight.expectations import Cluster, Site
 from preflight.expectations.gate_table import Gate, GateSeat, matches, selected
-from preflight.facts import NodeFacts
+from preflight.facts.node import NodeFacts
 from preflight.gate.announce import plain_line
 from preflight.gate.configuration import UnknownCheck
 from preflight.gate.ownership import whose

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from preflight.evidence.document import Evidence, EvidenceError
-from preflight.facts import NodeFacts, RunFacts
+from preflight.facts.job import RunFacts
+from preflight.facts.node import NodeFacts
 from preflight.history.findings_history import annotate, at
 from preflight.history.store import HistoryError, HistoryLocked, Store
 from preflight.history.time_series import samples, with_past

@@ -8,7 +8,8 @@ from typing import Any, overload
 
 from preflight._startup.lightclass import dataclass, replace
 from preflight.evidence.document import COURSE, Evidence, EvidenceError
-from preflight.facts import NodeFacts, counter_growth
+from preflight.facts import counter_growth
+from preflight.facts.node import NodeFacts
 from preflight.facts.time_series import JOBS
 from preflight.history.store import Store
 from preflight.parsers.network import ethtool_module

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from preflight.evidence.document import COURSE, Evidence, EvidenceError
 from preflight.expectations import Cluster
-from preflight.facts import NodeFacts
 from preflight.facts.job import RUN
+from preflight.facts.node import NodeFacts
 from preflight.judge.evidence_reload import HELD, Recall, Recalled
 from preflight.judge.evidence_source import Source, opened
 from preflight.judge.fleet_checks import Fleet, Reported, has_logs, of_run, of_sweep, run_facts, sweeps

@@ -6,8 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from preflight.evidence.document import Evidence
-from preflight.facts import NodeFacts
-from preflight.facts.node import Ballots
+from preflight.facts.node import Ballots, NodeFacts
 
 #: Nodes whose evidence and facts are held at once. A fleet of no more is held as a whole.
 HELD = 64

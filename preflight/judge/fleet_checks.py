@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from preflight._startup.lightclass import dataclass, replace
 from preflight.evidence.document import Evidence
 from preflight.expectations import Cluster, Site
-from preflight.facts import NodeFacts, RunFacts
+from preflight.facts.job import RunFacts
+from preflight.facts.node import NodeFacts
 from preflight.judge.check_result import Outcome, outcome
 from preflight.judge.node_result import Seen, not_of_switch
 from preflight.judge.waivers import SHADOW

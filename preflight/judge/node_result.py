@@ -11,8 +11,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass, field
 from preflight.evidence.document import Evidence, EvidenceError, Pair
 from preflight.expectations import Cluster, Site
-from preflight.facts import NodeFacts
-from preflight.facts.node import Ballots
+from preflight.facts.node import Ballots, NodeFacts
 from preflight.judge.check_result import Outcome, outcome
 from preflight.model import Check, Scope, skipped
 from preflight.reports.topology_data import picture

@@ -17,8 +17,8 @@ from typing import Any
 from preflight.evidence.document import Evidence
 from preflight.expectations import Cluster
 from preflight.expectations.cluster_file import decode
-from preflight.facts import NodeFacts, RunFacts
-from preflight.facts.job import RUN
+from preflight.facts.job import RUN, RunFacts
+from preflight.facts.node import NodeFacts
 from preflight.model import Check, Scope
 from preflight.parsers import provenance
 

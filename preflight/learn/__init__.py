@@ -15,7 +15,7 @@ from preflight.errors import PreflightError
 from preflight.evidence.document import Evidence
 from preflight.expectations import Cluster
 from preflight.expectations.cluster_file import decode
-from preflight.facts import NodeFacts
+from preflight.facts.node import NodeFacts
 from preflight.judge import judge
 from preflight.learn.classes import kinds
 from preflight.learn.majority import values

@@ -13,7 +13,8 @@ from preflight._startup.lightclass import field as declare
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.expectations.catalogue import Part
-from preflight.facts import NodeFacts, congestion, port_qos
+from preflight.facts import congestion, port_qos
+from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import Port, natural
 
 T = TypeVar("T")

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from preflight.errors import PreflightError
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts import NodeFacts, gids, rdma_ports
+from preflight.facts import gids, rdma_ports
+from preflight.facts.node import NodeFacts
 from preflight.parsers.network import listening
 
 #: The port that perftest and ibv_rc_pingpong take by themselves; what a firewall lets through, if it knows them.

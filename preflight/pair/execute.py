@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from preflight.evidence.document import Evidence, EvidenceError, Pair, from_document
 from preflight.expectations import Cluster
-from preflight.facts import NodeFacts
+from preflight.facts.node import NodeFacts
 from preflight.pair import endpoints, path_mtu, tests
 from preflight.pair.endpoints import End, EndpointError, Wanted
 from preflight.pair.tests import KINDS, PATH_MTU, Kind

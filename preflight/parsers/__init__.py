@@ -15,7 +15,9 @@ if TYPE_CHECKING:
         nvidia,
         provenance,
         qos,
+        switch,
         torch,
+        trace,
     )
 else:
 

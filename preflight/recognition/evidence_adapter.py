@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from preflight.evidence.document import EvidenceError
-from preflight.facts import NodeFacts
+from preflight.facts.node import NodeFacts
 
 
 def key_of(kind: str) -> str:

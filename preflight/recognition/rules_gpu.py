@@ -14,7 +14,7 @@ from typing import Any
 from preflight.checks.gpu.xid_judgement import BAD, judged
 from preflight.checks.gpu.xid_policy import Act
 from preflight.expectations import Site
-from preflight.facts import NodeFacts
+from preflight.facts.node import NodeFacts
 from preflight.facts.xid import Event, Events
 from preflight.model import Check, Finding, check, failed, passed, unknown, warned
 from preflight.recognition.evidence_adapter import read_facts

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from preflight.facts.gpu_model import Fabric
+from preflight.facts.nvidia.model import Fabric
 from tests.machines.b200 import B200
 from tests.machines.machine import Gpu, Machine, Nic
 from tests.machines.platform import BLUEFIELD_3, Function, Platform

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 from xml.sax.saxutils import escape
 
-from preflight.facts.gpu_model import COMPUTE_MODES, FABRIC_STATES, RECOVERY_ACTIONS, Fabric, GpuHealth
+from preflight.facts.nvidia.model import COMPUTE_MODES, FABRIC_STATES, RECOVERY_ACTIONS, Fabric, GpuHealth
 from tests.machines.machine import Gpu, Machine
 
 _MIB = 2**20

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from preflight.facts.gpu_model import GpuHealth
 from preflight.facts.kernel_log import DMESG, UPTIME
+from preflight.facts.nvidia.model import GpuHealth
 from preflight.parsers.host.services import FABRIC_MANAGER, SERVICES
 from preflight.parsers.nvidia.nvlink_status import NVLINK
 from tests.machines.machine import Machine

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from preflight.facts.gpu_xml import XML
+from preflight.facts.nvidia.smi_xml import XML
 from preflight.parsers.nvidia.nvlink_status import NVLINK
 from tests.machines import bus, gpu_health, gpu_services
 from tests.machines.machine import Gpu, Machine, Nic

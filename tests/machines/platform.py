@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from preflight.facts.gpu_model import Fabric, GpuHealth
+from preflight.facts.nvidia.model import Fabric, GpuHealth
 
 #: Cluster UUID of a fabric that ends in its node.
 ONE_NODE = "00000000-0000-0000-0000-000000000000"

@@ -21,8 +21,8 @@ from pathlib import Path
 from preflight.transport.errors import TransportError, check_readable
 from preflight.transport.ssh import algorithms
 from preflight.transport.ssh.config_groups import Stanzas
+from preflight.transport.ssh.host import Asked
 from preflight.transport.ssh.requirements import Demands
-from preflight.transport.ssh_host import Asked
 
 _CALLS_AT_ONCE = 8
 _CALL_LIMIT_S = 20.0

@@ -12,7 +12,7 @@ from preflight.evidence import safe_read
 from preflight.transport.errors import TransportError
 
 if TYPE_CHECKING:
-    from preflight.transport.ssh_host import Asked
+    from preflight.transport.ssh.host import Asked
 
 #: Criteria of a Match line that paramiko understands; it passes over others, as if they were met.
 _CRITERIA = frozenset(("all", "canonical", "final", "host", "originalhost", "user", "localuser"))

@@ -23,12 +23,12 @@ from preflight.transport.ssh import session as ssh_session
 from preflight.transport.ssh.channel import Exchange
 from preflight.transport.ssh.config import HostConfig, SshConfig
 from preflight.transport.ssh.deadline_thread import Alarm
+from preflight.transport.ssh.host import Asked
 from preflight.transport.ssh.inline_connection import Script
 from preflight.transport.ssh.jump import Jump
 from preflight.transport.ssh.keys import KeyRing
 from preflight.transport.ssh.session import Session
 from preflight.transport.ssh.stream import ConnectionDropped, Wire
-from preflight.transport.ssh_host import Asked
 
 __all__ = ["SshOptions", "SshTransport", "TransportError"]
 

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from preflight.evidence.document import Evidence, EvidenceError
-from preflight.facts.gpu_model import NOT_REPORTED, Fabric, Gathered, GpuHealth, Health, Process
+from preflight.facts.nvidia.model import NOT_REPORTED, Fabric, Gathered, GpuHealth, Health, Process
 from preflight.textprep.plain_text import plain
 
 XML = "cmd:nvidia-smi -q -x"

@@ -1,4 +1,4 @@
-"""preflight as one file, for nodes that reach no package index: ``python -m preflight.zipapp -o preflight.pyz``.
+"""preflight as one file, for nodes that reach no package index: ``python -m preflight.cli.zipapp -o preflight.pyz``.
 
 The file holds preflight and the pure-Python packages that it needs, and runs by itself with any Python of
 ``Contents.floor`` or newer (zipapp in Python's documentation; PEP 441). The same source, packages and Python give the
@@ -156,7 +156,7 @@ def _compiled(name: str, source: bytes) -> bytes:
 def main() -> int:
     """Write the file whole or not at all; return the exit status."""
     parser = argparse.ArgumentParser(
-        prog="python -m preflight.zipapp", description="Write preflight as one file that needs nothing but Python."
+        prog="python -m preflight.cli.zipapp", description="Write preflight as one file that needs nothing but Python."
     )
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="what to write: preflight.pyz")
     parser.add_argument("-p", "--python", default=PYTHON, help="interpreter of its first line (default: %(default)s)")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from preflight._startup.lightclass import replace
 from preflight.evidence.document import Evidence, EvidenceError
-from preflight.facts.gpu_model import NOT_REPORTED, GpuHealth, Health
+from preflight.facts.nvidia.model import NOT_REPORTED, GpuHealth, Health
 from preflight.parsers.nvidia import nvlink_status
 
 
@@ -21,17 +21,17 @@ def health(evidence: Evidence) -> Health:
 
 
 def _health(evidence: Evidence) -> Health:
-    from preflight.facts import gpu_nvml, gpu_xml  # start-up: the XML parser is needed where NVML lacks a value
+    from preflight.facts.nvidia import nvml, smi_xml  # start-up: the XML parser is needed where NVML lacks a value
 
-    first = _try(lambda: gpu_nvml.whole(evidence))
+    first = _try(lambda: nvml.whole(evidence))
     if isinstance(first, Health) and not any(map(_lacking, first.gpus)):
         return first
-    second = _try(lambda: gpu_xml.whole(evidence))
+    second = _try(lambda: smi_xml.whole(evidence))
     if isinstance(first, Health):
         return _completed(first, second) if isinstance(second, Health) else first
     if isinstance(second, Health):
         return second
-    if (kept := gpu_nvml.part(evidence)) is not None:
+    if (kept := nvml.part(evidence)) is not None:
         return kept
     refused_first = not first.why.startswith(("was never", "there is no"))
     raise (first if refused_first else second)

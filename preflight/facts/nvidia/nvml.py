@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from preflight.evidence.document import Evidence, EvidenceError
-from preflight.facts.gpu import NVML
-from preflight.facts.gpu_model import (
+from preflight.facts.nvidia.model import (
     COMPUTE_MODES,
     FABRIC_STATES,
     NOT_REPORTED,
@@ -18,6 +17,7 @@ from preflight.facts.gpu_model import (
     Health,
     Process,
 )
+from preflight.facts.nvidia.query import NVML
 
 _MIB = 2**20
 
