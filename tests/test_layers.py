@@ -50,7 +50,6 @@ LAYERS = {
         "archive", "checks", "collect", "evidence", "expectations", "history", "judge", "model", "nodeset", "probes",
         "reports", "terminal", "transport", "version",
     },
-    "bundle_added": {"archive", "evidence", "expectations", "redact", "run"},
     # pair: tests between two nodes: it plans, collects and judges.
     "pair": {"checks", "collect", "evidence", "expectations", "facts", "parsers", "probes", "run", "terminal"},
     # gate: a run of its own for schedulers: it collects, judges and reports without a command line.
@@ -60,9 +59,9 @@ LAYERS = {
     },
     # commands: the command line's bodies: each joins what its command needs.
     "commands": {
-        "archive", "bundle_added", "checklist", "checks", "collect", "diff", "evidence", "expectations", "facts",
-        "gate", "history", "judge", "learn", "lint", "model", "nodeset", "pair", "parsers", "probes", "recognition",
-        "redact", "reports", "run", "terminal", "version",
+        "archive", "checklist", "checks", "collect", "diff", "evidence", "expectations", "facts", "gate", "history",
+        "judge", "learn", "lint", "model", "nodeset", "pair", "parsers", "probes", "recognition", "redact", "reports",
+        "run", "terminal", "version",
     },
     # cli: the top floor: entry point, fast path and the single-file build.
     "cli": {"archive", "checks", "collect", "commands", "gate", "reports", "run", "terminal", "version"},

@@ -38,8 +38,8 @@ def bundle(
     Example: preflight bundle evidence/ --nodes 'gpu[003,017]' -o case.tar.gz
     Exit:    0 written, 2 usage
     """
-    from preflight.bundle_added import Added
     from preflight.commands import bundle_contents as bundles
+    from preflight.commands.bundle_files import Added
     from preflight.commands.redact import list_left, made_redactor, printable, tell
     from preflight.redact.files import RedactionError, write_map
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from preflight.archive.directory import file_name, replacing
-from preflight.bundle_added import Added
+from preflight.commands.bundle_files import Added
 from preflight.evidence import bundle
 from preflight.evidence.document import Evidence, dump, from_document, to_document
 from preflight.evidence.report_file import written
