@@ -190,7 +190,8 @@ def test_a_check_that_is_misspelt_is_an_error_of_the_file(text: str, said: str) 
 
 @pytest.mark.parametrize(("text", "said"), [
     ('[gate]\nonly = ["gpu.*"]\nskip = ["gpu.count"]\n', "x:6: gate.skip: only and skip together leave no check"),
-    ('[gate]\nonly = ["gpu.*"]\n[gate.ci]\nskip = ["gpu.*"]\n', "x:7: gate.ci.skip: only and skip together leave no check"),
+    ('[gate]\nonly = ["gpu.*"]\n[gate.ci]\nskip = ["gpu.*"]\n',
+     "x:7: gate.ci.skip: only and skip together leave no check"),
 ])  # fmt: skip
 def test_a_table_that_leaves_no_check_is_an_error_of_the_file(text: str, said: str) -> None:
     raw = KNOWN + text.encode()
