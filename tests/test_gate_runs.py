@@ -34,10 +34,10 @@ STARTED_S = 120.0
 
 #: What the way to a fresh verdict may import, beside what Python has imported when it has started.
 LIGHT = {
-    "__future__", "preflight", "preflight.version", "preflight.cli.main", "preflight.errors", "preflight.gate",
-    "preflight.gate.main", "preflight.gate.verdict_cache", "preflight.gate.scheduler_env", "preflight.gate.options",
-    "preflight.gate.policy", "preflight.gate.gate_run", "preflight.gate.state_dir", "preflight.gate.announce",
-    "preflight.gate.verdict", "preflight.gate.watchdog", "select", "syslog",
+    "__future__", "preflight", "preflight.version", "preflight.cli", "preflight.cli.main", "preflight.errors",
+    "preflight.gate", "preflight.gate.main", "preflight.gate.verdict_cache", "preflight.gate.scheduler_env",
+    "preflight.gate.options", "preflight.gate.policy", "preflight.gate.gate_run", "preflight.gate.state_dir",
+    "preflight.gate.announce", "preflight.gate.verdict", "preflight.gate.watchdog", "select", "syslog",
 }  # fmt: skip
 
 

@@ -259,7 +259,7 @@ def test_a_collector_in_a_container_tells_what_its_pod_was_given(server: ApiServ
 def test_old_pythons_read_it() -> None:
     """The collector is for 3.6; this module imports nothing at its top that a node would pay for outside a pod."""
     ran = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", "import sys;sys.path.insert(0,sys.argv[1]);import collector.kube;"
+        [sys.executable, "-I", "-S", "-c", "import sys;sys.path.insert(0,sys.argv[1]);import collector.kubernetes_api;"
          "print([n for n in ('ssl','http.client','socket','email') if n in sys.modules])",
          str(ROOT / "preflight")], capture_output=True, text=True, check=True, timeout=30, env=dict(os.environ),
     )  # fmt: skip

@@ -68,7 +68,8 @@ SELF = frozenset(("localhost", "localhost.localdomain", "ip6-localhost", "(none)
 
 #: Parts of the package whose words are those of the formats that are judged.
 _PARTS = (
-    "facts", "collector", "checks", "reading", "cluster", "reports", "probes.py", "hardware.py", "checklist",
+    "facts", "parsers", "textprep", "collector", "checks", "recognition", "expectations", "reports", "probes.py",
+    "checklist",
 )  # fmt: skip
 
 
