@@ -59,7 +59,7 @@ MODULES = (
     "host.numa",
     "host.limits",
     "host.kernel",
-    "host.library_versions",
+    "host.versions",
     "fleet.node_expected",
     "host.compatibility",
     "host.checkpoint",

@@ -109,7 +109,7 @@ OF_GPUS_AND_RDMA = {
     "gpu.gpudirect_path",
     "nccl.load_balancing", "host.numa", "gpu.nvlink", "rdma.optics", "rdma.pcie", "rdma.ip_rails", "rdma.ports",
     "rdma.verbs", "roce.chain", "rdma.switch_peer",
-    "gpu.topology", "host.library_versions", "gpu.xid",
+    "gpu.topology", "host.versions", "gpu.xid",
 }  # fmt: skip
 
 _MODULES_OF_A_RUN = """

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from preflight import facts
 from preflight.checks.fleet.comparison import equal
 from preflight.checks.fleet.electorate import Trait
-from preflight.checks.host import library_versions
+from preflight.checks.host import versions
 from preflight.checks.rdma import ports as rdma_port
 from preflight.checks.rdma import verbs
 from preflight.checks.roce.chain import policy
@@ -51,7 +51,7 @@ def _driver(node: NodeFacts, site: Site) -> str | None:
 
 
 DRIVER = Trait("NVIDIA driver", "file:/proc/driver/nvidia/version", _driver, breaks=True,
-                judged_by=(library_versions.driver_files,), expects="versions.driver")  # fmt: skip
+                judged_by=(versions.driver_files,), expects="versions.driver")  # fmt: skip
 
 
 @check(
