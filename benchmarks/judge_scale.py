@@ -1,8 +1,9 @@
 """Judging a large fleet: ``python -m benchmarks.judge_scale --nodes 10000``.
 
-The fleet is made by hand (``tests/planted.py``): DGX H100 on RoCE, seeded variation, 25 planted differences. It is
-written to a folder, 0.5 MB a node, and judged by ``preflight judge`` with all checks, as a process of its own. Counted
-is the CPU time of all processes that takes, and the memory of all of them together (PSS), sampled five times a second.
+The fleet is made by hand (``tests/support/planted_fleet.py``): DGX H100 on RoCE, seeded variation, 25 planted
+differences. It is written to a folder, 0.5 MB a node, and judged by ``preflight judge`` with all checks, as a process
+of its own. Counted is the CPU time of all processes that takes, and the memory of all of them together (PSS), sampled
+five times a second.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import threading
 import time
 from pathlib import Path
 
-from tests import planted
+from tests.support import planted_fleet
 
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER: processes that outlive their parent become ours, and their CPU time too
 
@@ -44,9 +45,9 @@ def _run(folder: Path, count: int) -> int:
     known = folder / "planted.json"
     if not known.exists():
         began = time.process_time()
-        said = planted.write(evidence, count)
-        cluster.write_text(planted.CLUSTER)
-        known.write_text(json.dumps({name: sorted(findings) for name, findings in said.items()}))
+        expected = planted_fleet.write(evidence, count)
+        cluster.write_text(planted_fleet.CLUSTER)
+        known.write_text(json.dumps({name: sorted(findings) for name, findings in expected.items()}))
         print(f"made {count} nodes: {1000 * (time.process_time() - began) / count:.1f} ms CPU each")
     sizes = [path.stat().st_size for path in evidence.glob("*.json")]
     print(
@@ -59,12 +60,12 @@ def _run(folder: Path, count: int) -> int:
     print(f"report: HTML {page.stat().st_size / 1e6:.2f} MB, JSON {report.stat().st_size / 1e6:.0f} MB, "
           f"text {len(text.splitlines())} lines")  # fmt: skip
     document = json.loads(report.read_bytes())
-    found = planted.told(document)
-    expected = {name: frozenset(map(tuple, said)) for name, said in json.loads(known.read_text()).items()}
+    found = planted_fleet.reported(document)
+    expected = {name: frozenset(map(tuple, findings)) for name, findings in json.loads(known.read_text()).items()}
     for name in sorted(found.keys() | expected.keys()):
         if found.get(name) != expected.get(name):
             print(f"{name}: planted {sorted(expected.get(name, ()))}, told {sorted(found.get(name, ()))}")
-    right = sum(found.get(name) == said for name, said in expected.items())
+    right = sum(found.get(name) == findings for name, findings in expected.items())
     wrong = found.keys() - expected.keys()
     print(f"planted differences told: {right} of {len(expected)}; nodes told without cause: {len(wrong)}")
     return 0 if found == expected else 1

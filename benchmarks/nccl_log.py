@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.nccl_log --gib 0.1 0.3 1 --rounds 3`` from the top of the repository. Each figure is of
 a whole process: start of Python, imports, all facts. The log is made anew in a temporary folder (see
-``tests/nccl_log_generate.py``) and taken away again; rounds of reader and grep alternate. See README.md.
+``tests/support/nccl_log_generate.py``) and taken away again; rounds of reader and grep alternate. See README.md.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tests.nccl_log_generate import VERSIONS, Job, generate
+from tests.support.nccl_log_generate import VERSIONS, Job, generate
 
 PATTERNS = Path(__file__).with_name("nccl_log_patterns.txt")
 

@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tests.sshfarm import SSHD, addresses, keygen, public
+from tests.support.sshfarm import SSHD, addresses, keygen, public
 
 USER, UID, PORT = "bench", 7078, 2222
 CURVE = "KexAlgorithms=curve25519-sha256"

@@ -1,8 +1,8 @@
 """What good looks like: one module per subject, one function per check.
 
 To add a check, write a function with ``@check`` in one of these modules and its fixture files in
-``fixtures/<check-id>/``. Nothing registers itself on import; ``python -m tests.declared`` notes it in the table by
-which a check's module is imported only when it runs (``deferred``).
+``fixtures/<check-id>/``. Nothing registers itself on import; ``python -m tests.support.declared`` notes it in the table
+by which a check's module is imported only when it runs (``deferred``).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MODULES = (
     "rdma.optics",
     "rdma.ip_rails",
     "host.storage",
-    "rdma.switch_peer",
+    "fleet.switch_peer",
     "nccl.environment",
     "nccl.ib_hca",
     "nccl.settings",

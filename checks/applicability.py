@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from preflight._startup.lightclass import fields
-from preflight.evidence.document import EvidenceError
+from preflight.evidence.document import COURSE, EvidenceError
 from preflight.expectations import Roles, Site
 from preflight.facts.container import GPU_NODES, gpu_nodes
 from preflight.facts.gpudirect import NEAR
@@ -82,7 +82,22 @@ def gpu_traces(node: NodeFacts) -> dict[str, str]:
             found[PCI_BUS] = "NVSwitches are on the bus"
     with suppress(EvidenceError):
         found |= dict.fromkeys(_xids(node), "the kernel's log has Xids")
+    with suppress(EvidenceError):
+        found.update(_server(node))
+    with suppress(EvidenceError):
+        if any(str(metric).startswith("gpu.") for metric in node.evidence.value(COURSE)):
+            found[COURSE] = "earlier runs in the history read its GPUs"
     return found
+
+
+def _server(node: NodeFacts) -> dict[str, str]:
+    """Return the record of the server's model if it is sold with GPUs only."""
+    from preflight.expectations.catalogue import is_gpu_server  # start-up: most nodes have GPUs
+    from preflight.facts.system_settings import DMI
+
+    key = f"{DMI}/product_name"
+    product = node.evidence.text(key).strip()
+    return {key: f"the server is a {product}, sold with GPUs only"} if is_gpu_server(product, node.pci) else {}
 
 
 def _xids(node: NodeFacts) -> list[str]:

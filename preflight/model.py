@@ -106,13 +106,13 @@ class CheckFunction(Protocol):
         ...
 
 
-class Absence(Protocol):
-    """What tells that there is nothing to judge: ``(node, site)`` gives the finding that says so, else None."""
+class Applicability(Protocol):
+    """Function that returns the finding to report where a check does not apply, else None."""
 
     __name__: str
 
     def __call__(self, node: Any, site: Any, /) -> Finding | None:
-        """Return what the check says instead; pure, as a check is."""
+        """Return the finding that replaces the check's, or None; pure, as a check is."""
         ...
 
 
@@ -134,13 +134,13 @@ class Check:
     reads: tuple[str, ...] = ()  # records that it asks for on rare machines only; the others are found by running it
     needs: tuple[str, ...] = ()  # of a run: kinds of logs without any of which it is not planned (RunFacts.kinds)
     history: bool = False  # judges a course over earlier runs: only where a history was given
-    unless: tuple[Absence, ...] = ()  # the first of these that has something to say, says it instead
+    unless: tuple[Applicability, ...] = ()  # the first finding of these is reported instead
 
     def findings(self, facts: Any, site: Any) -> Iterator[Finding]:
-        """Yield what the check says of facts, or what is absent that it would judge."""
-        for absent in self.unless:
-            if said := absent(facts, site):
-                yield said
+        """Yield the findings of the check, or the one that it does not apply."""
+        for applicability in self.unless:
+            if finding := applicability(facts, site):
+                yield finding
                 return
         yield from self.run(facts, site)
 
@@ -196,7 +196,7 @@ def check(
     reads: Sequence[str] = (),
     needs: Sequence[str] = (),
     history: bool = False,
-    unless: Sequence[Absence] = (),
+    unless: Sequence[Applicability] = (),
 ) -> Callable[[CheckFunction], Check]:
     """Make a Check of a function; a mistake in the declaration is an error at import.
 

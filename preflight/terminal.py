@@ -1,4 +1,4 @@
-"""Between preflight and who runs it: what is printed, what is shown meanwhile, and how a mistake in a call is told."""
+"""Terminal output, progress indicator and usage errors."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ if TYPE_CHECKING:
 
 
 class UsageError(PreflightError):
-    """A mistake in what was asked or configured; nothing was touched. The exit status is 2."""
+    """An error in arguments or configuration; nothing was touched. The exit status is 2."""
 
 
-def say(text: str, stream: TextIO | None = None) -> None:
-    """Write text to a standard stream, at once; what its encoding lacks is escaped, and a closed one takes nothing."""
+def print_text(text: str, stream: TextIO | None = None) -> None:
+    """Write text to a standard stream and flush it.
+
+    Characters that the encoding lacks are escaped; a closed stream is ignored.
+    """
     stream = stream or sys.stdout
     if stream is None:
         return
@@ -51,7 +54,7 @@ def progress(what: str) -> Iterator[None]:
 
 
 def screen() -> tuple[bool, int]:
-    """Tell whether a terminal shows what is printed, and how many columns to use."""
+    """Return whether standard output is a terminal, and how many columns to use."""
     if not (sys.stdout and sys.stdout.isatty()):
         return False, 100
     from shutil import get_terminal_size
@@ -60,7 +63,7 @@ def screen() -> tuple[bool, int]:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Return a hint at what was probably meant."""
+    """Suggest the known word nearest to a misspelt one."""
     from difflib import get_close_matches
 
     near = get_close_matches(word, list(known), n=1, cutoff=0.5)

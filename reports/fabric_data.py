@@ -11,7 +11,7 @@ from typing import Any
 from preflight.facts.fabric.compare import difference
 from preflight.facts.fabric.reference import Reference
 from preflight.facts.fabric.sweep import FabricFacts
-from preflight.parsers.infiniband.ibnetdiscover import Link, Net
+from preflight.parsers.infiniband.ibnetdiscover import FabricLink, Net
 
 
 def picture(name: str, swept: FabricFacts, reference: Reference | None = None) -> dict[str, Any]:
@@ -49,20 +49,22 @@ def picture(name: str, swept: FabricFacts, reference: Reference | None = None) -
     }
 
 
-def _lost(before: Net, now: Net) -> tuple[Link, ...]:
+def _lost(before: Net, now: Net) -> tuple[FabricLink, ...]:
     """Return the links that the reference has and the sweep has not, also those of devices that are gone."""
     ends = {link.ends for link in now.links}
     rewired = {old.ends for old, _ in difference(before, now).moved}
     return tuple(link for link in before.links if link.ends not in ends and link.ends not in rewired)
 
 
-def _hosts(net: Net, links: list[Link]) -> list[str]:
+def _hosts(net: Net, links: list[FabricLink]) -> list[str]:
     """Name the HCAs at the ends of some links."""
     found = {net.devices[guid].label for link in links for guid, _ in link.ends if net.devices[guid].kind == "hca"}
     return sorted(found)
 
 
-def _between(net: Net, slow: set[Any], lost: tuple[Link, ...], reference: Reference | None) -> list[dict[str, Any]]:
+def _between(
+    net: Net, slow: set[Any], lost: tuple[FabricLink, ...], reference: Reference | None
+) -> list[dict[str, Any]]:
     """Take the links between each two switches together."""
     bundles: dict[tuple[str, str], dict[str, Any]] = defaultdict(
         lambda: {"count": 0, "gbps": 0.0, "slow": 0, "missing": 0}

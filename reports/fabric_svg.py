@@ -56,17 +56,17 @@ def draw(fabric: Fabric) -> Markup:
     notes += [f"{left_out} sound bundles of links are not drawn"] if left_out else []
     more = sum(max(0, len(tier) - MOST_BOXES) for tier in fabric["tiers"])
     notes += [f"{more} switches are not drawn"] if more else []
-    told = Markup("").join(
+    notes_svg = Markup("").join(
         Markup('<text class="t-note" x="{x}" y="{y:.0f}">{t}</text>').format(x=PAD, y=height + 15 * number, t=note)
         for number, note in enumerate(notes)
     )
     return Markup(
         '<svg class="topo fabric" role="img" xmlns="http://www.w3.org/2000/svg" width="{w:.0f}" height="{h:.0f}"'
         ' viewBox="0 0 {w:.0f} {h:.0f}" font-size="11" fill="currentColor"><title>{title}</title><desc>{words}</desc>'
-        "{lines}{boxes}{told}</svg>"
+        "{lines}{boxes}{notes}</svg>"
     ).format(
         w=max(total + 2 * PAD, 560), h=height + 15 * len(notes), title=f"Fabric: {summary(fabric)}",
-        words=_words(fabric), lines=lines, boxes=Markup("").join(boxes), told=told,
+        words=_words(fabric), lines=lines, boxes=Markup("").join(boxes), notes=notes_svg,
     )  # fmt: skip
 
 
@@ -136,9 +136,9 @@ def _lines(links: Sequence[Mapping[str, Any]], places: Mapping[str, tuple[float,
     for link in drawn:
         (x1, y1), (x2, y2) = sorted((places[link["a"]], places[link["b"]]), key=lambda place: place[1])
         kind = "f-missing" if link["missing"] else "f-slow-link" if link["slow"] else "t-wire"
-        told = f"{link['count']} links, {link['gbps']:g} Gb/s; {link['slow']} slow, {link['missing']} missing"
+        tooltip = f"{link['count']} links, {link['gbps']:g} Gb/s; {link['slow']} slow, {link['missing']} missing"
         thick = 2.5 if kind != "t-wire" else min(3.0, 0.6 + 0.3 * link["count"])
-        parts.append(shape.format(k=kind, a=x1, b=y1 + BOX_H if y1 != y2 else y1, c=x2, d=y2, w=thick, t=told))
+        parts.append(shape.format(k=kind, a=x1, b=y1 + BOX_H if y1 != y2 else y1, c=x2, d=y2, w=thick, t=tooltip))
     return Markup("").join(parts), len(known) - len(drawn)
 
 

@@ -1,4 +1,4 @@
-"""What earlier runs said of a finding, in words."""
+"""History of a finding in words."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from preflight.reports.sanitize import fold, one_line
 
 
 def before(finding: Mapping[str, Any]) -> str:
-    """Return what a finding was in earlier runs; empty without a history, and where it says nothing.
+    """Return what a finding was in earlier runs; empty without a history, or without an entry.
 
     Nodes are named where not all of them have the same past.
     """
-    told = finding.get("history") or []
-    if len(told) == 1 and len(told[0]["nodes"]) == len(finding["nodes"]):
-        return one_line(told[0]["said"])
-    return "; ".join(f"{fold(one['nodes'])}: {one_line(one['said'])}" for one in told)
+    entries = finding.get("history") or []
+    if len(entries) == 1 and len(entries[0]["nodes"]) == len(finding["nodes"]):
+        return one_line(entries[0]["said"])
+    return "; ".join(f"{fold(one['nodes'])}: {one_line(one['said'])}" for one in entries)
 
 
 def summary(report: Mapping[str, Any]) -> str:
@@ -30,5 +30,5 @@ def summary(report: Mapping[str, Any]) -> str:
     gone = history["gone"]
     named = "; ".join(" ".join((one["check"], one_line(one["subject"]), "on", fold(one["nodes"]))) for one in gone[:8])
     more = f" and {len(gone) - 8} more" if len(gone) > 8 else ""
-    said = f"history: {new} new since {history['previous']}, {len(gone)} gone"
-    return f"{said}: {named}{more}" if gone else said
+    line = f"history: {new} new since {history['previous']}, {len(gone)} gone"
+    return f"{line}: {named}{more}" if gone else line

@@ -14,6 +14,7 @@ from markupsafe import Markup, escape
 
 from preflight.reports import page_cards
 from preflight.reports import page_model as model
+from preflight.reports.cluster_scope import remarks
 from preflight.reports.coverage_text import waiting
 from preflight.reports.history_text import before
 from preflight.reports.sanitize import fold, one_line, visible
@@ -39,6 +40,7 @@ def render(report: Mapping[str, Any]) -> str:
         headline=headline(report),
         verdict=verdict(report),
         coverage=report["coverage"],
+        remarks=tuple(remarks(report)),
         counts=model.counts(report["coverage"]),
         adds_up=model.adds_up(report["coverage"]),
         failures=failures,

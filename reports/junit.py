@@ -31,16 +31,16 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
     for node in report["nodes"]:
         for check, status in node["checks"].items():
             suites.setdefault(check, {})[node["name"]] = status
-    told: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    by_case: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for finding in report["findings"]:
         for node in finding["nodes"]:
-            told.setdefault((finding["check"], node), []).append(finding)
+            by_case.setdefault((finding["check"], node), []).append(finding)
             if node.startswith("@"):
                 suite = suites.setdefault(finding["check"], {})
                 suite[node] = _worse(suite.get(node, "skip"), finding["status"])
     silent = {node["name"]: node["no_answer"] for node in report["nodes"] if node.get("no_answer")}
     yield '<?xml version="1.0" encoding="UTF-8"?>\n'
-    tags = {check: {node: _tag(status, told.get((check, node), ())) for node, status in cases.items()}
+    tags = {check: {node: _tag(status, by_case.get((check, node), ())) for node, status in cases.items()}
             for check, cases in suites.items()}  # fmt: skip
     total = [sum(_counted(cases)[place] for cases in tags.values()) for place in range(4)]
     total = [total[0] + len(silent), total[1], total[2] + len(silent), total[3]]
@@ -48,7 +48,7 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
     if silent:
         yield from _silence(silent, report["run"]["at"])
     for check, cases in suites.items():
-        yield from _suite(check, cases, tags[check], told, report["run"]["at"])
+        yield from _suite(check, cases, tags[check], by_case, report["run"]["at"])
     yield "</testsuites>\n"
 
 
@@ -56,21 +56,21 @@ def _suite(
     check: str,
     cases: Mapping[str, str],
     tags: Mapping[str, str],
-    told: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]],
+    by_case: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]],
     at: str,
 ) -> Iterator[str]:
     yield f"<testsuite name={_attribute(check)} {_counts(_counted(tags))} {_when(at)}>\n"
     for node, status in cases.items():
-        said = [finding for finding in told.get((check, node), ()) if finding["status"] == status]
+        matching = [finding for finding in by_case.get((check, node), ()) if finding["status"] == status]
         yield f'<testcase name={_attribute(node)} classname={_attribute(check)} time="0">'
         if tag := tags[node]:
-            message = "; ".join(str(finding["message"]) for finding in said)
+            message = "; ".join(str(finding["message"]) for finding in matching)
             if status == "unknown" and tag == "skipped":
                 message = f"unknown, does not gate: {message}"
             yield f"<{tag} message={_attribute(message)}" + (f" type={_attribute(check)}" if tag != "skipped" else "")
-            yield f">{_text(said)}</{tag}>" if tag != "skipped" else "/>"
+            yield f">{_text(matching)}</{tag}>" if tag != "skipped" else "/>"
         elif status == "warn":
-            yield f"<system-out>{_text(said)}</system-out>"
+            yield f"<system-out>{_text(matching)}</system-out>"
         yield "</testcase>\n"
     yield "</testsuite>\n"
 
@@ -114,14 +114,14 @@ def _worse(one: str, other: str) -> str:
 
 
 def _text(findings: Sequence[Mapping[str, Any]]) -> str:
-    """Return what findings say: message, found and expected, consequence, next command."""
-    said = []
+    """Return findings as text: message, found and expected, consequence, next command."""
+    rows = []
     for finding in findings:
-        said.append(f"{finding['status']}: {finding['message']}")
+        rows.append(f"{finding['status']}: {finding['message']}")
         for name in ("found", "expected", "why", "fix"):
             if finding[name]:
-                said.append(f"  {name}: {finding[name]}")
-    return escape(_legal("\n".join(said)))
+                rows.append(f"  {name}: {finding[name]}")
+    return escape(_legal("\n".join(rows)))
 
 
 def _attribute(text: str) -> str:

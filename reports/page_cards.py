@@ -25,7 +25,7 @@ class Instance:
 
 
 @dataclass(frozen=True)
-class Card:
+class CheckCard:
     """All findings of one check that have one status."""
 
     ident: str
@@ -41,7 +41,7 @@ class Card:
     share: str = ""  # of the nodes, where not all that it applies to have its status: "7 of 8"
 
 
-def quiet(report: Document, status: str) -> tuple[Card, ...]:
+def quiet(report: Document, status: str) -> tuple[CheckCard, ...]:
     """Gather what passed or was skipped; a check that did not do so everywhere is marked with the share of nodes."""
     standings = Standings(report)
     return tuple(
@@ -51,7 +51,7 @@ def quiet(report: Document, status: str) -> tuple[Card, ...]:
     )
 
 
-def cards(findings: Sequence[Document], status: str) -> tuple[Card, ...]:
+def cards(findings: Sequence[Document], status: str) -> tuple[CheckCard, ...]:
     """Gather the findings of a status by check, in the order in which the report tells them."""
     groups: dict[str, list[Document]] = {}
     for finding in findings:
@@ -60,11 +60,11 @@ def cards(findings: Sequence[Document], status: str) -> tuple[Card, ...]:
     return tuple(_card(f"{status}-{number}", group) for number, group in enumerate(groups.values(), 1))
 
 
-def _card(ident: str, group: Sequence[Document]) -> Card:
+def _card(ident: str, group: Sequence[Document]) -> CheckCard:
     first = group[0]
     why, fix = _shared(group, "why"), _shared(group, "fix")
     nodes = _union(group)
-    return Card(
+    return CheckCard(
         ident=ident,
         check=first["check"],
         title=first["title"],
@@ -107,7 +107,7 @@ class Gap:
 
     fix: str
     results: int
-    cards: tuple[Card, ...]
+    cards: tuple[CheckCard, ...]
 
 
 def gaps(findings: Sequence[Document]) -> tuple[Gap, ...]:
@@ -119,12 +119,12 @@ def gaps(findings: Sequence[Document]) -> tuple[Gap, ...]:
     made = []
     for number, (fix, group) in enumerate(groups.items(), 1):
         inside = cards(group, "unknown")
-        renamed = tuple(Card(**{**vars(card), "ident": f"gap-{number}-{card.ident}"}) for card in inside)
+        renamed = tuple(CheckCard(**{**vars(card), "ident": f"gap-{number}-{card.ident}"}) for card in inside)
         made.append(Gap(fix, sum(len(finding["nodes"]) for finding in group), renamed))
     return tuple(sorted(made, key=lambda gap: -gap.results))
 
 
-def anchors(failures: Sequence[Card], warnings: Sequence[Card], unknown: Sequence[Gap]) -> dict[str, str]:
+def anchors(failures: Sequence[CheckCard], warnings: Sequence[CheckCard], unknown: Sequence[Gap]) -> dict[str, str]:
     """Return where on the page the findings of a check stand: check id -> fragment."""
     found: dict[str, str] = {}
     for card in (*failures, *_inside(unknown), *warnings):
@@ -132,6 +132,6 @@ def anchors(failures: Sequence[Card], warnings: Sequence[Card], unknown: Sequenc
     return found
 
 
-def _inside(unknown: Sequence[Gap]) -> Iterator[Card]:
+def _inside(unknown: Sequence[Gap]) -> Iterator[CheckCard]:
     for gap in unknown:
         yield from gap.cards

@@ -51,11 +51,11 @@ class Count:
 
 def counts(coverage: Document) -> tuple[Count, ...]:
     """Return the parts of ``planned`` in the order of the bar."""
-    whole = max(1, sum(coverage[key] for key, *_ in COUNTS))
+    total = max(1, sum(coverage[key] for key, *_ in COUNTS))
     made: list[Count] = []
     start = 0.0
     for key, word, ran in COUNTS:
-        share = 100 * coverage[key] / whole
+        share = 100 * coverage[key] / total
         made.append(Count(word, word.replace(" ", "-"), coverage[key], share, start, ran))
         start += share
     return tuple(made)
@@ -214,7 +214,7 @@ def fabrics(sweeps: Sequence[Document]) -> tuple[FabricView, ...]:
 
 
 @dataclass(frozen=True)
-class Checklist:
+class ChecklistView:
     """The items of one document and how many have each status."""
 
     document: str
@@ -222,12 +222,12 @@ class Checklist:
     counts: tuple[tuple[str, int], ...]
 
 
-def checklists(items: Sequence[Document]) -> tuple[Checklist, ...]:
+def checklists(items: Sequence[Document]) -> tuple[ChecklistView, ...]:
     """Gather the checklist items by document."""
     groups: dict[str, list[Document]] = {}
     for item in items:
         groups.setdefault(item["document"], []).append(item)
-    return tuple(Checklist(name, tuple(group), tally(group)) for name, group in groups.items())
+    return tuple(ChecklistView(name, tuple(group), tally(group)) for name, group in groups.items())
 
 
 def tally(items: Iterable[Document]) -> tuple[tuple[str, int], ...]:

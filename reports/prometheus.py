@@ -52,8 +52,8 @@ def _counts(report: Mapping[str, Any]) -> Iterator[Metric]:
     for state in ("planned", "answered", "no_answer"):
         nodes.add(coverage["nodes"][state], state=state)
     checks = Metric("preflight_check_nodes", "Nodes on which a check passed, warned, failed, was skipped or unknown.")
-    told = Counter((check, status) for node in report["nodes"] for check, status in node["checks"].items())
-    for (check, status), number in sorted(told.items()):
+    statuses = Counter((check, status) for node in report["nodes"] for check, status in node["checks"].items())
+    for (check, status), number in sorted(statuses.items()):
         checks.add(number, check=check, status=status)
     items = Metric("preflight_checklist_items", "Items of the operators' checklists, by their answer.")
     for (document, status), number in sorted(
@@ -77,10 +77,13 @@ def _nodes(report: Mapping[str, Any], left_out: Metric) -> Iterator[Metric]:
         answered.add(0 if node.get("no_answer") else 1, **labels)
         if (at := _seconds(node.get("collected_at", ""))) is not None:
             seen.add(at, **labels)
-    said = [
-        (LEVELS[said], node["name"], check) for node in nodes for check, said in node["checks"].items() if LEVELS[said]
+    rows = [
+        (LEVELS[result], node["name"], check)
+        for node in nodes
+        for check, result in node["checks"].items()
+        if LEVELS[result]
     ]
-    for level, name, check in sorted(said, key=lambda one: -one[0]):
+    for level, name, check in sorted(rows, key=lambda row: -row[0]):
         checks.add(level, check=check, node=name, gating=str(gating.get(check, True)).lower())
     for metric in (status, answered, seen, checks):
         left_out.add(max(0, len(metric.samples) - MOST_SERIES), metric=metric.name)

@@ -1,4 +1,4 @@
-"""What `preflight read` says to a person: each part by its lines and kind, then what is wrong with it."""
+"""Text output of `preflight read`: each part with its lines, its format and its findings."""
 
 from __future__ import annotations
 
@@ -12,18 +12,46 @@ from preflight.reports.text_report import COLOUR, WORD
 #: Lines of a part that are listed as cut; the rest is counted, and in the JSON.
 _MOST_CUT = 20
 
+#: Sources without a recognised part that the first line names.
+_FEW = 3
+
 
 def render(document: Mapping[str, Any], kinds: str, *, colour: bool = False, width: int = 100) -> str:
     """Return the document as text; ``kinds`` names what would have been recognised."""
     parts: list[Part] = []
+    if missing := not_judged(document):
+        parts.append(Paragraph(((f"NOT JUDGED: {missing}", COLOUR["unknown"]),)))
     for source in document["sources"]:
         parts.append(Paragraph(((("\n" if parts else "") + one_line(source["name"]), "bold"),)))
         for part in source["parts"]:
             parts += _part(part)
         if not source["parts"]:
-            said = f"  nothing in it was recognised; known are the outputs of {kinds}, as a whole or cut"
-            parts.append(Paragraph(((said, COLOUR["unknown"]),)))
+            message = f"  nothing in it was recognised; known are the outputs of {kinds}, as a whole or cut"
+            parts.append(Paragraph(((message, COLOUR["unknown"]),)))
     return typeset(parts, colour=colour, width=width)
+
+
+def not_judged(document: Mapping[str, Any]) -> str:
+    """Return what was not judged, where nothing failed; empty if all was judged."""
+    sources = document["sources"]
+    parts = [part for source in sources for part in source["parts"]]
+    statuses = [finding["status"] for part in parts for finding in part["findings"]]
+    blank = sum(not part["judged"] for part in parts)
+    strange = [one_line(source["name"]) for source in sources if not source["parts"]]
+    if "fail" in statuses:
+        return ""
+    if not parts:
+        return "nothing was recognised, so nothing was judged"
+    reasons = [f"nothing was recognised in {', '.join(strange[:_FEW])}{', ...' if strange[_FEW:] else ''}"] * bool(
+        strange
+    )
+    if blank == len(parts):
+        reasons.append("what was recognised holds nothing that could be judged")
+    elif blank:
+        reasons.append(f"{blank} of {len(parts)} parts {'was' if blank == 1 else 'were'} not judged")
+    if unknown := statuses.count("unknown"):
+        reasons.append(f"{unknown} {'result is' if unknown == 1 else 'results are'} unknown")
+    return "; ".join(reasons)
 
 
 def _part(part: Mapping[str, Any]) -> list[Part]:
@@ -34,16 +62,18 @@ def _part(part: Mapping[str, Any]) -> list[Part]:
     rows = [("cut", f"line {cut['line']}: {one_line(cut['what'])}", "yellow") for cut in part["cut"][:_MOST_CUT]]
     if (more := len(part["cut"]) - _MOST_CUT) > 0:
         rows.append(("cut", f"and {more} more; --json lists them", "yellow"))
-    told: list[Part] = [Paragraph(head)]
+    paragraphs: list[Part] = [Paragraph(head)]
     if rows:
-        told.append(Listing(tuple(rows)))
+        paragraphs.append(Listing(tuple(rows)))
+    if not part["judged"]:
+        paragraphs.append(Paragraph((("    not judged: nothing in this part could be judged", COLOUR["unknown"]),)))
     passed = []
     for finding in part["findings"]:
         if finding["status"] == "pass":
             passed.append(finding["check"])
             continue
         word = f"    {WORD[finding['status']]:<5} "
-        told.append(Paragraph((
+        paragraphs.append(Paragraph((
             (word, COLOUR[finding["status"]]), (one_line(finding["message"]), ""), (f"  [{finding['check']}]", "dim"),
         )))  # fmt: skip
         lines = [
@@ -51,7 +81,7 @@ def _part(part: Mapping[str, Any]) -> list[Part]:
             for label, key in (("found", "found"), ("expected", "expected"), ("why", "why"), ("next", "fix"))
             if finding[key]
         ]
-        told.append(Listing(tuple(lines)))
+        paragraphs.append(Listing(tuple(lines)))
     if passed:
-        told.append(Paragraph(((f"    passed: {', '.join(passed)}", "green"),)))
-    return told
+        paragraphs.append(Paragraph(((f"    passed: {', '.join(passed)}", "green"),)))
+    return paragraphs

@@ -8,7 +8,7 @@ from typing import Any
 
 from preflight.errors import PreflightError
 from preflight.evidence import json_limits, report_file
-from preflight.schemas.conform import mistake
+from preflight.schemas.conform import find_error
 
 _KIND = "preflight.report/"
 
@@ -33,6 +33,6 @@ def read(path: Path, needed: tuple[str, ...] = (), partly: bool = False) -> Mapp
         return None
     if not isinstance(document, dict) or not str(document.get("schema", "")).startswith(_KIND):
         return None
-    if wrong := mistake(document, "report-1", ("schema", *needed) if needed else (), partly=partly):
+    if wrong := find_error(document, "report-1", ("schema", *needed) if needed else (), partly=partly):
         raise ReportError(f"{path}: is a part of a report, or damaged ({wrong}); write it again with --json")
     return document

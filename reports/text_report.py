@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from preflight.reports.cluster_scope import judged_by, remarks
 from preflight.reports.coverage_text import waiting
 from preflight.reports.history_text import before, summary
 from preflight.reports.pass_scope import Standings
@@ -26,16 +27,16 @@ def _parts(report: Mapping[str, Any], verbose: bool) -> list[Part]:
     by = {status: [f for f in findings if f["status"] == status] for status in COLOUR}
     parts: list[Part] = [_headline(report)]
     for origin in report.get("origins", ()):
-        parts.append(_said(f"evidence: {one_line(origin)}", "dim"))
-    parts += _expectations(report.get("run") or {})
+        parts.append(_line(f"evidence: {one_line(origin)}", "dim"))
+    parts += _expectations(report)
     parts.append(_coverage(report["coverage"], verbose))
     for way in report.get("run", {}).get("openssh", ()):
-        parts.append(_said(one_line(f"through the system's ssh: {way['nodes']}: {way['why']}"), "dim"))
+        parts.append(_line(one_line(f"through the system's ssh: {way['nodes']}: {way['why']}"), "dim"))
     if report["nodes"]:
         named = one_line(listed(node["name"] for node in report["nodes"]))
         parts.append(Paragraph((("nodes: ", "bold"), (named, ""))))
     if past := summary(report):
-        parts.append(_said(past))
+        parts.append(_line(past))
     parts += _silent(report["nodes"])
     for finding in [*by["fail"], *by["warn"]]:
         parts += _finding(finding)
@@ -45,23 +46,22 @@ def _parts(report: Mapping[str, Any], verbose: bool) -> list[Part]:
     return parts
 
 
-def _said(text: str, style: str = "") -> Paragraph:
+def _line(text: str, style: str = "") -> Paragraph:
     return Paragraph(((text, ""),), style)
 
 
 def _headline(report: Mapping[str, Any]) -> Paragraph:
     style = {0: "bold green", 1: "bold red"}.get(report["exit_status"], "bold magenta")
-    return _said(one_line(headline(report)), style)
+    return _line(one_line(headline(report)), style)
 
 
-def _expectations(run: Mapping[str, Any]) -> list[Part]:
-    """Name the cluster file that saved evidence was judged by; without one, it is judged by less."""
-    if run.get("command") != "judge":
-        return []
-    if path := run.get("cluster_file"):
-        return [_said(f"judged by: {one_line(str(path))}")]
-    return [_said("judged without a cluster file: none was given (--cluster FILE), none was saved with the evidence; "
-                  "what only the site knows is unknown")]  # fmt: skip
+def _expectations(report: Mapping[str, Any]) -> list[Part]:
+    """Name the cluster file of saved evidence, and nodes that it does not cover."""
+    named = judged_by(report.get("run") or {})
+    return [
+        *([_line(named)] if named else []),
+        *(_line(remark.line, COLOUR["warn"] if remark.warns else "dim") for remark in remarks(report)),
+    ]
 
 
 #: Checks that are named one by one where they were not planned; more are counted (all: --verbose, --json).
@@ -146,7 +146,7 @@ def _finding(finding: Mapping[str, Any]) -> list[Part]:
 
 
 def _unknown(findings: Sequence[Mapping[str, Any]]) -> list[Part]:
-    """Group what could not be told by what would tell it."""
+    """Group unknown findings by their fix."""
     if not findings:
         return []
     groups: dict[tuple[str, str], tuple[list[str], list[str]]] = {}
@@ -155,7 +155,7 @@ def _unknown(findings: Sequence[Mapping[str, Any]]) -> list[Part]:
         nodes += [node for node in finding["nodes"] if node not in nodes]
         if finding["check"] not in checks:
             checks.append(finding["check"])
-    parts: list[Part] = [_said("\nCould not be told", "bold")]
+    parts: list[Part] = [_line("\nCould not be told", "bold")]
     for (message, fix), (nodes, checks) in groups.items():
         rows = [("checks", ", ".join(checks), "")]
         if fix:
@@ -176,13 +176,13 @@ def _folded(by: Mapping[str, Sequence[Mapping[str, Any]]], standings: Standings,
             continue
         checks = list(dict.fromkeys(finding["check"] for finding in findings))
         if verbose:
-            parts.append(_said(f"\n{title}", "bold"))
+            parts.append(_line(f"\n{title}", "bold"))
             parts += [_head(f"{WORD[status]:<8}", COLOUR[status], finding) for finding in findings]
         elif status == "pass":
-            whole = [check for check in checks if standings.everywhere(check, "pass")]
-            partly = [check for check in checks if check not in whole and standings.has(check, "pass")]
-            if whole:
-                parts.append(Paragraph(((f"\n{title}: ", "bold"), (", ".join(whole), "dim"))))
+            everywhere = [check for check in checks if standings.everywhere(check, "pass")]
+            partly = [check for check in checks if check not in everywhere and standings.has(check, "pass")]
+            if everywhere:
+                parts.append(Paragraph(((f"\n{title}: ", "bold"), (", ".join(everywhere), "dim"))))
             if partly:
                 counted = ", ".join(f"{check} ({standings.share(check, 'pass')})" for check in partly)
                 parts.append(Paragraph((("\nPassed on some nodes only: ", "bold"), (counted, "dim"))))
@@ -196,35 +196,35 @@ def _folded(by: Mapping[str, Sequence[Mapping[str, Any]]], standings: Standings,
                 names = reasons.setdefault(finding["message"], [])
                 if check + where not in names:
                     names.append(check + where)
-            said = "; ".join(f"{one_line(why)} ({', '.join(names)})" for why, names in reasons.items())
-            if said:
-                parts.append(Paragraph(((f"\n{title}: ", "bold"), (said, "dim"))))
+            skipped = "; ".join(f"{one_line(why)} ({', '.join(names)})" for why, names in reasons.items())
+            if skipped:
+                parts.append(Paragraph(((f"\n{title}: ", "bold"), (skipped, "dim"))))
             parts += _left(findings)
     return parts
 
 
 def _left(skips: Sequence[Mapping[str, Any]]) -> list[Part]:
     """Name what was compared across nodes and is not repeated, since a check of the node reports it."""
-    said = [
+    repeated = [
         f"{finding['check']} on {one_line(listed(finding['nodes']))} ({one_line(finding['message'])})"
         for finding in skips
         if finding.get("reported_by")
     ]
     return (
-        [Paragraph((("\nNot repeated, because another check reports it: ", "bold"), ("; ".join(said), "dim")))]
-        if said
+        [Paragraph((("\nNot repeated, because another check reports it: ", "bold"), ("; ".join(repeated), "dim")))]
+        if repeated
         else []
     )
 
 
 def _checklists(items: Sequence[Mapping[str, Any]]) -> Paragraph:
-    """Count the items of each document; the whole list is `preflight checklist` and the HTML page."""
+    """Count the items of each document; the full list is `preflight checklist` and the HTML page."""
     documents: dict[str, dict[str, int]] = {}
     for item in items:
         counts = documents.setdefault(item["document"], {})
         counts[item["status"]] = counts.get(item["status"], 0) + 1
-    said = []
+    totals = []
     for document, counts in documents.items():
-        said.append(f"{document} " + ", ".join(f"{counts[s]} {WORD[s].lower()}" for s in COLOUR if s in counts))
-    told = "; ".join(said) + "  (items: preflight checklist, or --html)"
-    return Paragraph((("\nchecklists: ", ""), (told, "dim not bold")), "bold")
+        totals.append(f"{document} " + ", ".join(f"{counts[s]} {WORD[s].lower()}" for s in COLOUR if s in counts))
+    text = "; ".join(totals) + "  (items: preflight checklist, or --html)"
+    return Paragraph((("\nchecklists: ", ""), (text, "dim not bold")), "bold")

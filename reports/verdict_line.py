@@ -17,7 +17,7 @@ NOTHING, SWITCH = "no GPU, no RDMA NIC", "network switch"
 
 
 @dataclass(frozen=True)
-class Verdict:
+class VerdictLine:
     """The word, the status that gives it its colour, and the counts behind it."""
 
     word: str  # FAIL, NOT JUDGED, NO BLOCKER or PASS
@@ -27,30 +27,30 @@ class Verdict:
 
 def headline(report: Mapping[str, Any]) -> str:
     """Return the verdict in one line: ``FAIL: 3 of 6 nodes have problems; 1 node did not answer``."""
-    told = verdict(report)
-    return f"{told.word}: {told.detail}"
+    line = verdict(report)
+    return f"{line.word}: {line.detail}"
 
 
-def verdict(report: Mapping[str, Any]) -> Verdict:
+def verdict(report: Mapping[str, Any]) -> VerdictLine:
     """Put the exit status and the counts of the report into words; nothing is judged anew.
 
-    PASS is said only where nothing failed, no result is unknown and every node answered; checklist
+    PASS is printed only where nothing failed, no result is unknown and every node answered; checklist
     items that nothing has answered yet are counted beside it. Where the exit status is 0 all the same,
     since what failed or is unknown does not gate, the word is NO BLOCKER.
     """
     tally = _Tally.of(report)
     if report["exit_status"] == 1:
-        said = [*tally.failures(), *_systemic(report), *tally.strange(), *tally.gaps(), *_unloaded(report)]
-        return Verdict("FAIL", "fail", "; ".join(said))
+        clauses = [*tally.failures(), *_systemic(report), *tally.strange(), *tally.gaps(), *_unloaded(report)]
+        return VerdictLine("FAIL", "fail", "; ".join(clauses))
     if report["exit_status"] != 0:
-        return Verdict("NOT JUDGED", "unknown", "; ".join([*_unloaded(report), *tally.not_judged()]))
+        return VerdictLine("NOT JUDGED", "unknown", "; ".join([*_unloaded(report), *tally.not_judged()]))
     if tally.failed or tally.unknown or tally.silent:
-        return Verdict("NO BLOCKER", "warn", "; ".join(["no gating check failed", *tally.beside_the_gate()]))
-    return Verdict("PASS", "pass", "; ".join(tally.passes()))
+        return VerdictLine("NO BLOCKER", "warn", "; ".join(["no gating check failed", *tally.beside_the_gate()]))
+    return VerdictLine("PASS", "pass", "; ".join(tally.passes()))
 
 
 def _systemic(report: Mapping[str, Any]) -> list[str]:
-    """Say what fails on so many nodes that no single node is to blame."""
+    """Describe what fails on so many nodes that no single node is to blame."""
     found = [one for one in report.get("systemic", ()) if one["status"] == "fail"]
     if not found:
         return []
@@ -85,6 +85,7 @@ class _Tally:
     swept: bool  # whether a sweep of the fabric was judged
     bare: tuple[str, ...]  # nodes with neither GPU nor RDMA NIC that are not declared to have none
     switches: tuple[tuple[str, str], ...]  # network switches among the nodes, each with its system
+    unclassed: int  # nodes that no class of the cluster file covers
     items: int  # of the checklists
     open_items: int  # of them unknown
 
@@ -118,85 +119,88 @@ class _Tally:
             swept=bool(sweeps),
             bare=tuple(bare),
             switches=tuple(switches.items()),
+            unclassed=len(coverage.get("without_class", ())),
             items=len(report["checklists"]),
             open_items=sum(item["status"] == "unknown" for item in report["checklists"]),
         )
 
     def failures(self) -> list[str]:
-        said = []
+        clauses = []
         if self.failing and len(self.names) == 1:
-            said.append(f"{_of(self.node_failed, 'check')} failed on {one_line(self.names[0])}")
+            clauses.append(f"{_of(self.node_failed, 'check')} failed on {one_line(self.names[0])}")
         elif self.failing:
-            said.append(f"{self._share(self.failing)} {'has' if self.failing == 1 else 'have'} problems")
+            clauses.append(f"{self._share(self.failing)} {'has' if self.failing == 1 else 'have'} problems")
         if self.run_failed:
-            said.append(f"the run's logs show {_of(self.run_failed, 'problem')}")
+            clauses.append(f"the run's logs show {_of(self.run_failed, 'problem')}")
         if self.fabric_failed:
-            said.append(f"the fabric has {_of(self.fabric_failed, 'problem')}")
-        return said or [f"{_of(self.failed, 'check')} failed"]
+            clauses.append(f"the fabric has {_of(self.fabric_failed, 'problem')}")
+        return clauses or [f"{_of(self.failed, 'check')} failed"]
 
     def gaps(self) -> list[str]:
-        said = []
+        clauses = []
         if self.vague:
-            said.append(f"could not tell for {_of(self.vague, 'node')}")
-        return said + self._silence()
+            clauses.append(f"could not tell for {_of(self.vague, 'node')}")
+        return clauses + self._silence()
 
     def strange(self) -> list[str]:
         """Name the nodes on which there is nothing to judge."""
-        said = []
+        clauses = []
         if self.bare:
             who = self._share(len(self.bare)) if len(self.names) > 1 else one_line(self.names[0])
             verb = "has" if len(self.bare) == 1 else "have"
             it = "it" if len(self.bare) == 1 else "they"
-            said.append(f"{who} {verb} neither a GPU nor an RDMA NIC, and nothing says that {it} should have none")
+            clauses.append(f"{who} {verb} neither a GPU nor an RDMA NIC, and nothing says that {it} should have none")
         if len(self.switches) > _NAMED:
             named = f"{_of(len(self.switches), 'node')} ({one_line(fold([name for name, _ in self.switches]))})"
-            said.append(f"{named} are network switches")
+            clauses.append(f"{named} are network switches")
         else:
-            said += [f"{one_line(name)} is a {one_line(system)}" for name, system in self.switches]
-        return said
+            clauses += [f"{one_line(name)} is a {one_line(system)}" for name, system in self.switches]
+        return clauses
 
     def not_judged(self) -> list[str]:
-        said = self.strange()
+        clauses = self.strange()
         if self.failing:
             verb = "has" if self.failing == 1 else "have"
-            said.append(f"{self._share(self.failing)} {verb} failures that do not gate")
+            clauses.append(f"{self._share(self.failing)} {verb} failures that do not gate")
         if self.vague:
-            said.append(f"could not tell for {self._share(self.vague)}")
+            clauses.append(f"could not tell for {self._share(self.vague)}")
         if self.run_unknown:
-            said.append("could not tell from the run's logs")
+            clauses.append("could not tell from the run's logs")
         if self.fabric_unknown:
-            said.append("could not tell all of the fabric")
-        said += self._silence()
-        if not said and self.unknown:
-            said.append(f"could not tell {_of(self.unknown, 'result')}")
-        if not said:
-            said.append("no check could be applied" if self.names else "nothing was judged")
-        return said
+            clauses.append("could not tell all of the fabric")
+        clauses += self._silence()
+        if not clauses and self.unknown:
+            clauses.append(f"could not tell {_of(self.unknown, 'result')}")
+        if not clauses:
+            clauses.append("no check could be applied" if self.names else "nothing was judged")
+        return clauses
 
     def beside_the_gate(self) -> list[str]:
-        said = []
+        clauses = []
         if self.failed:
-            said.append(f"{_of(self.failed, 'result')} failed that {_verb(self.failed)} not gate")
+            clauses.append(f"{_of(self.failed, 'result')} failed that {_verb(self.failed)} not gate")
         if self.unknown:
-            said.append(f"{_of(self.unknown, 'result')} unknown that {_verb(self.unknown)} not gate")
-        return said + self._silence()
+            clauses.append(f"{_of(self.unknown, 'result')} unknown that {_verb(self.unknown)} not gate")
+        return clauses + self._silence()
 
     def passes(self) -> list[str]:
         if not self.names:
-            said = ["the run's logs passed"]
+            clauses = ["the run's logs passed"]
         elif self.swept and not self.good:
-            said = ["the fabric passed every check that applies"]
+            clauses = ["the fabric passed every check that applies"]
         elif len(self.names) == 1:
-            said = [f"{one_line(self.names[0])} passed every check that applies"]
+            clauses = [f"{one_line(self.names[0])} passed every check that applies"]
         elif self.good == len(self.names):
-            said = [f"all {self.good} nodes passed every check that applies"]
+            clauses = [f"all {self.good} nodes passed every check that applies"]
         else:
-            said = [f"{self._share(self.good)} passed; to the others no check applies"]
+            clauses = [f"{self._share(self.good)} passed; to the others no check applies"]
         if self.warned:
-            said.append("with warnings" if len(self.names) == 1 else f"{_of(self.warned, 'node')} with warnings")
+            clauses.append("with warnings" if len(self.names) == 1 else f"{_of(self.warned, 'node')} with warnings")
+        if self.unclassed:
+            clauses.append(f"{_of(self.unclassed, 'node')} in no class of the cluster file")
         if self.open_items:
-            said.append(f"{self.open_items} of {_of(self.items, 'checklist item')} unknown")
-        return said
+            clauses.append(f"{self.open_items} of {_of(self.items, 'checklist item')} unknown")
+        return clauses
 
     def _silence(self) -> list[str]:
         if not self.silent:

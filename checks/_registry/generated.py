@@ -1,6 +1,6 @@
 """What all checks are, so that the modules of those that do not run need not be imported (``lazy.py``).
 
-Written by ``python -m tests.declared`` from what stands above each check: change it there.
+Written by ``python -m tests.support.declared`` from what stands above each check: change it there.
 """
 
 # ruff: noqa: E501
@@ -11,23 +11,23 @@ from typing import Any
 
 #: Module -> bytes of its source, checksum of its declarations, and its checks as ``lazy.FIELDS`` has them.
 TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
-    "gpu.presence": (8492, 1951460808, (
-        ("gpu.count", "All GPUs are on the PCI bus", "node", "https://docs.kernel.org/PCI/sysfs-pci.html; board sizes: part catalogue", "`lspci -d 10de:`; power-cycle the node (not only reboot); if the GPU stays away, reseat or replace it.", ("PA-01",), True, False, False, "", (), (), False, (), "count"),
+    "gpu.presence": (8681, 3892019473, (
+        ("gpu.count", "All GPUs are on the PCI bus", "node", "https://docs.kernel.org/PCI/sysfs-pci.html; board sizes: part catalogue", "`lspci -d 10de:`; power-cycle the node (not only reboot); if the GPU stays away, reseat or replace it.", ("PA-01",), True, False, False, "", ("file:/sys/class/dmi/id/*", "history:course"), (), False, (), "count"),
         ("gpu.driver", "The driver answers for every GPU", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlReturn_t)", "Read `dmesg | grep -i -e nvrm -e xid`; reset the GPU or reboot the node.", ("PA-01",), True, False, False, "", ("kube:pod",), (), False, ("no_gpu",), "driver"),
     )),
-    "gpu.part": (6739, 1613951901, (
+    "gpu.part": (6822, 1613951901, (
         ("gpu.same-model", "All GPUs of the node are of one model", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetName, nvmlDeviceGetMemoryInfo)", "Compare the part numbers (`nvidia-smi -q | grep -i part`) with the order; swap the odd one.", ("GS-5",), True, False, False, "", (), (), False, ("no_gpu",), "same_model"),
         ("gpu.right-part", "Every GPU has the memory and the cores of its model", "node", "part catalogue: NVIDIA's whitepapers and datasheets; sizes by PCI id: pci.ids", "nvidia-smi -q -i N; compare VBIOS and part number with a good GPU, ask the vendor.", ("GS-5",), True, False, False, "", (), (), False, ("no_gpu",), "right_part"),
         ("gpu.firmware", "All GPUs of the node have one firmware, and GSP is the driver's", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetVbiosVersion, nvmlDeviceGetGspFirmwareVersion)", "`nvidia-smi --query-gpu=pci.bus_id,vbios_version --format=csv`; update the odd one, reboot.", (), True, False, False, "", (), (), False, ("no_gpu",), "firmware"),
     )),
-    "gpu.memory": (10025, 771868317, (
+    "gpu.memory": (10037, 771868317, (
         ("gpu.ecc-mode", "ECC is on", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetEccMode)", "nvidia-smi -e 1, then reset the GPU when no job runs on it.", (), True, False, False, "", (), (), False, ("no_gpu",), "ecc_mode"),
         ("gpu.ecc-uncorrected", "No uncorrectable memory errors since the driver was loaded", "node", "https://docs.nvidia.com/deploy/xid-errors/ (48, 94, 95); gate of azurehpc-health-checks, GCM", "Drain the node, then reset the GPU (`nvidia-smi -r -i N` ends all jobs on it) or reboot.", (), True, False, False, "", (), (), False, ("no_gpu",), "ecc_uncorrected"),
         ("gpu.ecc-corrected", "Correctable memory errors are few", "node", "azurehpc-health-checks (SRAM > 10 000, DRAM > 20 000 000); GCM has 50 000 000", "Watch the GPU: nvidia-smi -q -d ECC. Ask the vendor if the count keeps growing.", (), True, False, False, "", (), (), False, ("no_gpu",), "ecc_corrected"),
         ("gpu.row-remap", "No row remapping is pending, failed or used up", "node", "https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/ (row remapping); limit of 512: azurehpc-health-checks, OCI, DCGM", "Drain the node, then reset the GPU (`nvidia-smi -r -i N` ends all jobs on it) or reboot.", (), True, False, False, "", (), (), False, ("no_gpu",), "row_remap"),
         ("gpu.retired-pages", "No page retirement is pending, and few pages are retired", "node", "https://docs.nvidia.com/deploy/dynamic-page-retirement/; limits: azurehpc-health-checks, DCGM", "Drain the node, then reset the GPU (`nvidia-smi -r -i N` ends all jobs on it) or reboot.", (), True, False, False, "", (), (), False, ("no_gpu",), "retired_pages"),
     )),
-    "gpu.state": (13630, 1983914506, (
+    "gpu.state": (13640, 1983914506, (
         ("gpu.throttling", "No GPU is slowed down by heat or power", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlClocksEventReasons); reasons as gated by cyclecloud-healthagent", "nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER", ("AN-11",), True, False, False, "", (), (), False, ("no_gpu",), "throttling"),
         ("gpu.temperature-margin", "Every GPU is well below its own slowdown temperature", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetMarginTemperature, T.Limit of nvidia-smi)", "`nvidia-smi -q -d TEMPERATURE`, beside a good GPU; then fans, coolant flow and inlet temperature.", ("AN-11",), True, False, False, "", (), (), False, ("no_gpu",), "temperature_margin"),
         ("gpu.power-limit", "No GPU's power limit is below its default", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetEnforcedPowerLimit, nvmlDeviceGetPowerManagementDefaultLimit)", "Find out who capped it (power-capping service, BMC, `nvidia-smi -pl`): `nvidia-smi -q -d POWER`.", ("AN-11",), True, False, False, "", (), (), False, ("no_gpu",), "power_limit"),
@@ -37,23 +37,23 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("gpu.compute-mode", "Every GPU accepts compute processes", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlComputeMode_t)", "nvidia-smi -i N -c DEFAULT", (), True, False, False, "", (), (), False, ("no_gpu",), "compute_mode"),
         ("gpu.recovery-action", "The driver asks for no recovery action", "node", "https://docs.nvidia.com/deploy/nvml-api/ (NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, driver 565 and newer)", "Drain the node, then what it asks for: `nvidia-smi -r -i N` (ends all jobs on that GPU), or reboot.", (), True, False, False, "", (), (), False, ("no_gpu",), "recovery_action"),
     )),
-    "gpu.processes": (8533, 1388330770, (
+    "gpu.processes": (8576, 1388330770, (
         ("gpu.left-over-processes", "No process holds a GPU before a job starts", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetComputeRunningProcesses); gate of GCM's health_checks", "See whose they are (`ps -fp PID`); end those that no job owns.", ("PA-05",), True, False, False, "", (), (), False, ("no_gpu",), "left_over_processes"),
         ("gpu.process-per-gpu", "Each training process holds one GPU", "node", "https://pytorch.org/docs/stable/notes/cuda.html (DistributedDataParallel instead of DataParallel)", "Start one process per GPU (torchrun --nproc-per-node=8) and call torch.cuda.set_device(LOCAL_RANK) first.", ("NT-DDP-1",), True, False, False, "", (), (), False, ("no_gpu",), "process_per_gpu"),
         ("gpu.memory-headroom", "GPU memory is free for the job", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetMemoryInfo_v2); 95 % and 1 GiB are judgements; the job's need: the cluster file", "nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv; if nobody owns it, reset the GPU.", ("PA-05", "NT-INF-7"), True, False, False, "", (), (), False, ("no_gpu",), "memory_headroom"),
         ("gpu.utilisation-visible", "GPU utilisation can be read", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetUtilizationRates)", "Busy without a process: `dmesg | grep -i xid`. Under MIG read DCGM_FI_PROF_GR_ENGINE_ACTIVE instead.", ("FP-OBS-1",), True, False, False, "", (), (), False, ("no_gpu",), "utilisation_visible"),
     )),
-    "gpu.nvlink": (14350, 1847620903, (
+    "gpu.nvlink": (14450, 1847620903, (
         ("nvlink.links", "Every GPU has all its NVLinks, at their rate", "node", "part catalogue (NVIDIA whitepapers and datasheets); OCI's health checks ask for the same rates", "nvidia-smi nvlink -s; look at gpu.fabric-state first, then reset all GPUs; one that stays down is hardware.", ("GS-1", "PA-02"), True, False, False, "", (), (), False, ("no_gpu",), "links"),
         ("gpu.fabric-state", "Every GPU has joined the NVLink fabric and calls it healthy", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlGpuFabricInfoV_t, NVML_GPU_FABRIC_HEALTH_MASK_*)", "journalctl -u nvidia-fabricmanager; restart it (on GB200 look at NMX-C), then reset the GPU.", ("PA-02",), True, False, False, "", (), (), False, ("no_gpu",), "fabric_state"),
         ("nvlink.fabric-manager", "The fabric manager runs, in the driver's version", "node", "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/ (the versions must match)", "Install nvidia-fabricmanager of exactly the driver's version; systemctl enable --now nvidia-fabricmanager", ("PA-02",), True, False, False, "", (), (), False, ("no_gpu",), "fabric_manager"),
         ("nvlink.imex", "IMEX runs where NVLink spans nodes", "node", "https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide/", "systemctl enable --now nvidia-imex with the same nodes_config.cfg on all nodes; nvidia-imex-ctl -N", (), True, False, False, "", ("cmd:systemctl show *", "dir:/dev/nvidia-caps-imex-channels"), (), False, ("no_gpu",), "imex"),
     )),
-    "gpu.xid": (7594, 3071582291, (
+    "gpu.xid": (7624, 3071582291, (
         ("xid.gpu", "The kernel's log holds no XID that takes a GPU out", "node", "https://docs.nvidia.com/deploy/xid-errors/ (catalogue and actions); judgement: table in checks/gpu/xid_policy.py", "Drain the GPU's jobs, then nvidia-smi -r -i N (it ends all jobs on this GPU); reboot if that fails.", (), True, False, False, "", ("nvml:gpus",), (), False, ("no_gpu",), "gpu"),
         ("xid.nvswitch", "The kernel's log holds no fatal NVSwitch error", "node", "https://docs.nvidia.com/deploy/xid-errors/ (SXid); NVIDIA Fabric Manager user guide, appendix D", "Drain the node, `systemctl restart nvidia-fabricmanager`, `nvidia-smi -r` (all GPUs); support if it returns.", (), True, False, False, "", (), (), False, ("no_gpu",), "nvswitch"),
     )),
-    "gpu.topology": (10836, 1809651290, (
+    "gpu.topology": (10854, 1809651290, (
         ("topology.nvlink", "All NVLinks between the GPUs are up", "node", "NVIDIA A100/H100 whitepapers (links per GPU); legend of `nvidia-smi topo -m`", "Run `nvidia-smi nvlink -s` and `nvidia-smi -q | grep -A4 Fabric`; restart the fabric manager or reset.", ("PA-02", "GS-1"), True, False, False, "", (), (), False, ("no_gpu",), "nvlink"),
         ("topology.nearest-nic", "Every GPU has a NIC behind its own PCIe switch", "node", "NCCL user guide, NCCL_NET_GDR_LEVEL (default PXB); legend of `nvidia-smi topo -m`", "Compare the slots (`lspci -tv`) with the server's manual; a virtual machine needs an NCCL_TOPO_FILE.", ("FP-BW-2", "NT-FAB-2", "PA-01", "PA-04", "PA-16"), True, False, False, "", (), (), False, ("no_gpu", "no_rdma"), "nearest_nic"),
     )),
@@ -61,107 +61,107 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("gpudirect.peer-memory", "The RDMA driver may reach GPU memory", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html (GPU Direct); kernel 5.12 brought DMA-BUF for RDMA; NVIDIA open GPU kernel modules", "`modprobe nvidia-peermem` and list it in /etc/modules-load.d, or install the driver's open kernel modules.", ("NT-GDR-1",), True, False, False, "", (), (), False, ("no_gpu", "no_rdma"), "peer_memory"),
         ("gpudirect.iommu", "No IOMMU translates between GPU and NIC", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html (PCI Access Control Services); kernel-parameters.txt (iommu=)", "Boot with `iommu=pt` (or switch the IOMMU off in the firmware), then `cat /sys/kernel/iommu_groups/*/type`.", ("NT-GDR-1",), True, False, False, "", (), (), False, ("no_gpu", "no_rdma"), "iommu"),
     )),
-    "gpu.gpudirect_path": (9268, 750519708, (
+    "gpu.gpudirect_path": (9340, 750519708, (
         ("gpudirect.path", "Each GPU has a straight PCIe path to its compute NIC", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html (ACS); NCCL_NET_GDR_LEVEL, default PXB; pciutils ls-ecaps.c", "ACS: switch it off in the firmware, or on each bridge `setpci -s BRIDGE ECAP_ACS+6.w=0000` after every boot.", ("NT-GDR-1", "PA-04", "NT-FAB-2"), True, False, False, "", ("file:/sys/class/infiniband/*/hca_type",), (), False, ("no_gpu", "no_rdma"), "path"),
     )),
     "rdma.devices": (5518, 4124755082, (
         ("rdma.device-count", "All HCAs of the compute fabric are there", "node", "the cluster file (hcas, ports.compute); https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infiniband)", "Look for the NIC with `lspci -nn` and for its driver in `dmesg` (mlx5, bnxt_re, irdma, efa); reseat it or reload its driver.", ("NT-FAB-1", "FP-BW-1"), True, False, False, "", (), (), False, (), "device_count"),
         ("rdma.registered", "Every RDMA NIC on the PCI bus is an RDMA device", "node", "https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infiniband)", "Load the driver (`modprobe mlx5_ib`, of an EFA `efa`), then read `dmesg | grep -e mlx5 -e efa -e infiniband`.", ("PA-13",), True, False, False, "", (), (), False, (), "registered"),
     )),
-    "rdma.ports": (7903, 514405898, (
+    "rdma.ports": (7915, 514405898, (
         ("rdma.port-state", "RDMA ports of the compute fabric are active", "node", "https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infiniband)", "Down/Polling: cable or peer; Down/Disabled: `ip link set up`; Initializing: no subnet manager.", ("NT-FAB-1", "PA-13"), True, False, False, "", ("file:/sys/class/infiniband/*/hca_type",), (), False, ("no_rdma",), "port_state"),
         ("rdma.port-rate", "RDMA ports run at the expected rate", "node", "https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infiniband); customary rates: part catalogue", "Reseat or replace the cable, then compare `ibstat` with the switch port.", ("FP-BW-1", "NT-FAB-3", "PA-12"), True, False, False, "", (), (), False, ("no_rdma",), "port_rate"),
         ("rdma.link-layer", "All compute ports have one link layer", "node", "https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infiniband)", "Set the port type (`mlxconfig -d DEVICE set LINK_TYPE_P1=1|2`), or keep the odd port out of NCCL_IB_HCA.", ("FP-LOSS-1",), True, False, False, "", (), (), False, ("no_rdma",), "link_layer"),
     )),
-    "rdma.bandwidth_per_gpu": (4937, 574925229, (
+    "rdma.bandwidth_per_gpu": (4949, 574925229, (
         ("rdma.bandwidth-per-gpu", "Each GPU has its share of NIC bandwidth", "node", "https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infiniband); sysfs-bus-pci; what is expected: the cluster file, else the part catalogue", "`ibstat` and `lspci -vv -s NIC` show ports and links below their rate; of a node that is built with less, say what its jobs need: thresholds.nic_gbps_per_gpu.", ("FP-BW-1",), False, False, False, "", (), (), False, ("no_gpu", "no_rdma"), "bandwidth_per_gpu"),
     )),
-    "rdma.verbs": (6920, 1176911888, (
+    "rdma.verbs": (6926, 1176911888, (
         ("rdma.device-nodes", "Every HCA has a device node that this user may open", "node", "https://docs.kernel.org/infiniband/user_verbs.html", "Missing: `modprobe ib_uverbs`, or request the pod's RDMA resource; not usable: fix the udev rule or cgroup.", ("NT-CTR-1", "NT-PIT-3"), True, False, False, "", (), (), False, ("no_rdma",), "device_nodes"),
         ("rdma.active-mtu", "InfiniBand MTU is as large as the fabric allows", "node", "rdma-core ibv_devinfo(1); InfiniBand specification: the subnet manager sets the MTU of a partition", "Set the partition's MTU in the subnet manager (OpenSM: mtu=5 in partitions.conf), then read `ibv_devinfo`.", ("PA-14", "NT-FAB-4"), True, False, False, "", (), (), False, ("no_rdma",), "active_mtu"),
     )),
-    "rdma.pcie": (10149, 4277781792, (
+    "rdma.pcie": (10171, 4277781792, (
         ("pcie.nic-link", "The PCIe link of each compute NIC carries its port's rate", "node", "sysfs-bus-pci (current_link_width); mlx5's own kernel message 'available PCIe bandwidth'; PCIe base spec.", "`lspci -vv -s NIC | grep Lnk`; reseat the card, compare the slot's lanes and bifurcation with the manual.", ("PA-12",), True, False, False, "", (), (), False, ("no_pci_nic",), "link"),
         ("pcie.max-read-request", "The compute NICs ask for large PCIe reads", "node", "NVIDIA adapter performance tuning guides (MaxReadReq 4096); 512 is the power-on default of the PCIe spec.", "`setpci -s NIC CAP_EXP+8.w` shows it; set bits 14:12 to 5 (4096 bytes) in the firmware or at each boot.", ("NT-GDR-1",), False, False, False, "", (), (), False, ("no_pci_nic",), "max_read_request"),
         ("pcie.relaxed-ordering", "Relaxed ordering is on where the CPU needs it", "node", "NVIDIA: PCI_WR_ORDERING; AMD EPYC tuning guides; NCCL_IB_PCI_RELAXED_ORDERING (default 2, automatic)", "Set `mlxconfig PCI_WR_ORDERING=1` or the BIOS' PCIe relaxed ordering, and unset NCCL_IB_PCI_RELAXED_ORDERING.", ("NT-GDR-1",), False, False, False, "", ("file:/sys/class/infiniband/*/hca_type",), (), False, ("no_pci_nic",), "relaxed_ordering"),
     )),
-    "roce.chain": (11319, 986487582, (
+    "roce.chain": (11388, 986487582, (
         ("roce.chain", "Every link of the RoCE chain holds, port by port", "node", "Linux kernel: iboe_get_mtu; IEEE 802.1Qbb; RFC 2474, RFC 3168; dcb(8), mlnx_qos, ethtool(8); MLNX_OFED RoCE ECN (roce_np, roce_rp)", "Mend the first broken link, then judge again: `preflight check`; the later ones rest on it.", ("NT-CTR-4", "PA-14", "NT-FAB-4", "FP-LOSS-1", "FP-LOSS-2", "FP-CON-3", "FP-CON-2"), True, False, False, "", (), (), False, ("no_rdma",), "chain"),
     )),
-    "rdma.error_counters": (13853, 2627620114, (
+    "rdma.error_counters": (14144, 2627620114, (
         ("counters.loss", "No packets are lost", "node", "rdma-core ibcheckerrs and ibqueryerrors; NVSentinel nic-health-monitor; https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/counters.html", "Run `preflight check --window 60` on the peers too: the end whose NIC discards, or whose link errs, is the cause. Then `ethtool -S IF | grep discard`, PFC at both ends of the cable, `ibqueryerrors` on InfiniBand.", ("FP-LOSS-3", "PA-19", "AN-8", "NT-CNT-1"), True, False, True, "", (), (), False, (), "loss"),
         ("counters.link-quality", "Links do not damage packets", "node", "rdma-core ibcheckerrs and ibqueryerrors; NVSentinel nic-health-monitor; https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/counters.html; raw bit error ratio: Oracle's oci-hpc healthcheck", "Clean and reseat the cable, swap it with a neighbour's and see whether the errors move with it; then the module, then the port. `mlxlink -d DEVICE -m -c` shows which lane errs.", ("AN-6", "NT-CNT-1"), True, False, True, "", (), (), False, (), "link_quality"),
         ("counters.flaps", "No link goes down and comes back", "node", "NVSentinel nic-health-monitor; rdma-core ibcheckerrs; https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/counters.html", "`dmesg -T | grep -i 'link down'` says when; reseat or replace the cable, then look at the peer's port: one that flaps together with its neighbours is a switch that restarted.", ("AN-6", "NT-CNT-1"), True, False, True, "", (), (), False, (), "flaps"),
         ("counters.receiver", "This host takes what it is sent", "node", "https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/counters.html; one packet in a million: as for loss", "Compare `pcie.nic-link`, `pcie.max-read-request`, `kernel.cpu-governor` and `numa.affinity`: a slow PCIe link or a CPU that is busy elsewhere is the usual cause; else the application posts too few receives.", ("PA-19", "FP-CON-1"), True, False, True, "", (), (), False, (), "receiver"),
     )),
-    "rdma.traffic": (7315, 3193310506, (
+    "rdma.traffic": (7456, 3193310506, (
         ("counters.visible", "Throughput, errors, ECN and pauses of the ports can be seen", "node", "https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/counters.html", "In a virtual machine or pod ask the host, which has the physical function; else update the driver, and read `ethtool -S IF` and /sys/class/infiniband/DEVICE/ports/1/hw_counters by hand.", ("FP-OBS-3", "FP-OBS-4", "FP-OBS-5", "FP-OBS-6", "NT-CNT-1", "FP-LOSS-3"), False, False, True, "", ("file:/sys/class/infiniband/*/hca_type",), (), False, (), "visible"),
     )),
-    "rdma.congestion": (8387, 4249428597, (
+    "rdma.congestion": (8440, 4249428597, (
         ("counters.congestion", "What held the traffic up, and whether it was too much", "node", "https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/counters.html; IEEE 802.1Qbb; InfiniBand PortXmitWait; the shares of the window are a judgement", "Pauses: `preflight check --window 60` on the peers finds the slow receiver. CNPs ignored: `echo 1 > /sys/class/net/IF/ecn/roce_rp/enable/3`. Pauses of the whole port: `ethtool -A IF rx off tx off`.", ("PA-19", "FP-CON-4", "NT-LENS-8", "FP-BW-4"), False, False, True, "", (), (), False, (), "congestion"),
     )),
-    "rdma.rail_balance": (8254, 2948311395, (
+    "rdma.rail_balance": (8284, 2948311395, (
         ("counters.balance", "All rails carry alike", "node", "a judgement: half of what the middle port carries; NCCL spreads a collective evenly over its rails", "Compare NCCL_IB_HCA, the rails in the NCCL log (`preflight check --log job.log`) and `rdma.port-state`; one hot rail of equal ports: raise NCCL_IB_QPS_PER_CONNECTION, or route adaptively.", ("FP-CON-5", "AN-7", "NT-LENS-7"), False, False, True, "", (), (), False, (), "balance"),
         ("counters.traffic-class", "RDMA runs on the priority that is lossless", "node", "the cluster file (qos.pfc_priority); https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/counters.html", "Set the traffic class of the job (NCCL_IB_TC, UCX_IB_TRAFFIC_CLASS) to the DSCP that maps to the lossless priority, and `mlnx_qos -i IF --trust dscp`; roce.chain shows the map.", (), True, False, True, "", (), (), False, (), "traffic_class"),
     )),
     "host.cpu_usage": (4613, 61110006, (
         ("counters.cpu", "The CPUs keep up during the window", "node", "proc(5), /proc/stat; the shares are judgements", "`mpstat -P ALL 1` and `top -H` show who; interrupts on one CPU: spread them (`set_irq_affinity.sh IF`); TCP or staging where RDMA should run: see nccl.transport; stolen time: ask the provider.", ("NT-CPU-1",), True, False, True, "", (), (), False, (), "cpu"),
     )),
-    "rdma.optics": (12662, 3340332540, (
+    "rdma.optics": (12758, 3340332540, (
         ("optics.module", "Modules and cables raise no alarm", "node", "SFF-8636 and CMIS (alarms and thresholds of the module itself); ethtool(8); https://docs.nvidia.com/networking/display/mftv4310/mlxlink+Utility", "Clean the connectors and reseat the module; hot: look at the fans and at its neighbours in the cage; little light: clean or replace the fibre. `ethtool -m IF` shows value and threshold.", ("AN-6",), False, False, False, "", ("cmd:mlxlink *",), (), False, ("no_rdma",), "module"),
         ("optics.fec", "Fast links correct errors, all in the same way", "node", "IEEE 802.3cd, 802.3bs, 802.3ck (RS-FEC of PAM4 lanes); ethtool(8)", "`ethtool --set-fec IF encoding auto`, and the same on the switch port; a cable that needs another FEC than its neighbours is of another kind.", ("AN-6",), False, False, False, "", ("cmd:mlxlink *",), (), False, ("no_rdma",), "fec"),
         ("optics.ber", "Links have a low bit error ratio", "node", "https://docs.nvidia.com/networking/display/mftv4310/mlxlink+Utility; raw: Oracle's oci-hpc healthcheck; effective and symbol: NVIDIA's rule of thumb, ibdiagnet", "Clean and reseat the cable; `mlxlink -d DEVICE -m -c` names the lane; clear with `--pc`, look again after an hour, and replace what still errs.", ("AN-6",), False, False, False, "", (), (), False, ("no_rdma",), "bit_error_ratio"),
     )),
-    "rdma.ip_rails": (8869, 3597149125, (
+    "rdma.ip_rails": (8881, 3597149125, (
         ("rails.subnets", "Each RoCE rail answers for its own address only", "node", "https://docs.kernel.org/networking/ip-sysctl.html (arp_ignore, arp_announce, rp_filter)", "Give each rail its own subnet, or `sysctl` arp_ignore=1, arp_announce=2, rp_filter=2 and routes per rail.", ("AN-3", "NT-CTR-4"), True, False, False, "", (), (), False, ("no_rdma",), "subnets"),
         ("rails.isolated", "The compute fabric carries no other traffic", "node", "proc(5), /proc/net/route; operators' rule: backend and frontend networks are apart", "`ip route`: move the default route to the management interface; give the rails subnets of their own.", ("AN-2",), True, False, False, "", (), (), False, ("no_rdma",), "isolated"),
     )),
-    "host.storage": (5829, 3014961307, (
+    "host.storage": (5874, 3014961307, (
         ("storage.network", "No storage is mounted over the compute fabric", "node", "proc_pid_mountinfo(5), nfs(5), sysfs-class-nvme; operators' rule: backend and storage networks are apart", "`ip route get SERVER`; mount from an address of the storage or frontend network, or route the servers' network over it.", ("AN-2",), False, False, False, "", ("file:/sys/class/nvme/*/transport", "file:/sys/class/nvme/*/address"), (), False, ("no_rdma",), "network"),
     )),
-    "rdma.switch_peer": (12313, 3094901679, (
+    "fleet.switch_peer": (12444, 3094901679, (
         ("switch.pfc", "PFC is on for the same priorities at both ends of each cable", "node", "IEEE 802.1Qaz-2011 (DCBX), 802.1AB (LLDP)", "Set the switch port and the interface alike: `mlnx_qos -i IF --pfc …`, and the switch's PFC profile.", ("AN-4", "FP-LOSS-2", "PA-14"), True, False, False, "", (), (), False, ("no_rdma",), "pfc"),
         ("switch.mtu", "The switch takes frames as large as the interface sends", "node", "IEEE 802.3 (maximum frame size TLV): MTU + 14 bytes header + 4 checksum + 4 for each VLAN tag", "Set the switch port to MTU 9216, as is usual on a training fabric, or `ip link set IF mtu N` to what it has.", ("NT-FAB-4", "PA-14"), True, False, False, "", (), (), False, ("no_rdma",), "mtu"),
         ("fleet.rail-leaf", "Rail i of all nodes is on the same leaf", "fleet", "rail-optimised wiring (NVIDIA DGX SuperPOD reference architecture); IEEE 802.1AB", "`lldpcli show neighbors` on this node and a peer names switch and port; the cabling plan decides which is right: swapped cables come in pairs.", ("PA-16",), True, False, False, "", (), (), False, (), "rail_leaf"),
     )),
-    "nccl.environment": (11410, 2183764493, (
+    "nccl.environment": (11422, 2183764493, (
         ("nccl.left-over-disables", "No NCCL transport is left switched off", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html; values as in NCCL 2.30 src/misc/param.cc", "Remove it where it is set (environment, /etc/nccl.conf, ~/.nccl.conf); if it hides a fault, find that fault.", ("NT-ENV-4", "NT-ENV-5", "NT-ENV-6", "NT-LENS-4", "NT-LENS-5"), True, False, False, "", ("nvml:gpus",), (), False, (), "left_over_disables"),
         ("nccl.socket-ifname", "NCCL_SOCKET_IFNAME names an interface that is here and up", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-socket-ifname", "Name an interface that every node has (`ip -br addr`), or unset it; a per-node value goes to /etc/nccl.conf.", ("NT-ENV-2", "PA-15"), True, False, False, "", (), (), False, (), "socket_ifname"),
     )),
-    "nccl.ib_hca": (13565, 3835149116, (
+    "nccl.ib_hca": (13569, 3835149116, (
         ("nccl.ib-hca", "NCCL_IB_HCA selects the active ports of the compute fabric", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ib-hca; grammar as in NCCL 2.30 src/misc/socket.cc", "List the compute ports by whole name: NCCL_IB_HCA==mlx5_0,mlx5_3 (the second `=` makes names exact).", ("NT-ENV-3", "PA-15", "NT-ROL-1"), True, False, False, "", (), (), False, (), "ib_hca"),
     )),
-    "nccl.settings": (11394, 3177260852, (
+    "nccl.settings": (11489, 3177260852, (
         ("nccl.unknown-variables", "Every NCCL variable that is set is one that somebody reads", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html; names that NCCL 2.3.5 to 2.30.7 and the known plug-ins read", "Correct the name (`env | grep -i nccl`, /etc/nccl.conf), or unset it: as it stands it does nothing.", (), False, False, False, "", (), (), False, (), "unknown_variables"),
         ("nccl.variable-version", "Every NCCL variable that is set is one that the installed NCCL reads", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html (since, deprecated, removed); names that each of the releases 2.3.5 to 2.30.7 reads", "Look in `env | grep NCCL` and /etc/nccl.conf; use the name of the installed release, or `unset` it.", (), False, False, False, "", (), (), False, (), "variable_version"),
         ("nccl.variable-values", "Every NCCL variable has a value that NCCL reads as it is written", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html; numbers as in NCCL 2.30 src/misc/param.cc (strtoll, base 0)", "Correct it in the job script or /etc/nccl.conf: plain digits, no quotes, no units, the guide's words.", (), True, False, False, "", (), (), False, (), "variable_values"),
         ("nccl.contradictions", "No two NCCL variables undo or exclude each other", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html; NCCL 2.30 src/init.cc, src/transport/, src/graph/tuning.cc", "Find both (`env | grep NCCL`, /etc/nccl.conf, ~/.nccl.conf); keep the one that was meant, `unset` the other.", (), True, False, False, "", (), (), False, (), "contradiction"),
         ("nccl.socket-threads", "NCCL_SOCKET_NTHREADS × NCCL_NSOCKS_PERTHREAD is at most 64", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-socket-nthreads; limits of NCCL 2.30 src/transport/net_socket.cc: 16 threads, 64 sockets", "Unset both, or `export NCCL_SOCKET_NTHREADS=4 NCCL_NSOCKS_PERTHREAD=4` where TCP needs several sockets.", ("NT-ENV-8",), False, False, False, "", (), (), False, (), "threads"),
     )),
-    "nccl.leftover_settings": (4297, 795509802, (
+    "nccl.leftover_settings": (4324, 795509802, (
         ("nccl.debug-output", "NCCL's log is not left verbose", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-debug; INFO is judged from 1000 ranks on, a judgement", "`NCCL_DEBUG=WARN` for production; with a file: NCCL_DEBUG_FILE=/path/nccl.%h.%p", ("NT-ENV-1",), False, False, False, "", (), (), False, (), "debug_output"),
         ("nccl.pinned-choices", "Algorithm, protocol and channels are left to NCCL", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html (variables for debugging); NCCL 2.30 src/graph/tuning.cc", "`unset` it; if a benchmark says otherwise, keep it in the script of that one job, with the benchmark.", ("NT-ENV-9",), True, False, False, "", (), (), False, (), "pinned"),
     )),
-    "nccl.fabric_fit": (7293, 1430058907, (
+    "nccl.fabric_fit": (7329, 1430058907, (
         ("nccl.gid-index", "NCCL_IB_GID_INDEX means a routable RoCE v2 address on every port", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ib-gid-index; found by NCCL itself from 2.21 on (NCCL 2.21 release notes)", "Unset it with NCCL 2.21 or newer; before, take the row of `show_gids` that is v2 with the port's IPv4.", (), True, False, False, "", (), (), False, (), "gid_index"),
         ("nccl.fabric-fit", "NCCL's fabric settings fit this fabric", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html (NCCL_IB_TC, NCCL_CROSS_NIC, NCCL_IB_QPS_PER_CONNECTION); RFC 2474: DSCP = traffic class >> 2", "Unset it, or take this fabric's value: `NCCL_IB_TC=106` is DSCP 26, which the default map puts on priority 3.", (), False, False, False, "", (), (), False, (), "fit"),
     )),
-    "nccl.load_balancing": (9650, 1493759570, (
+    "nccl.load_balancing": (9731, 1493759570, (
         ("nccl.load-balancing", "NCCL's connections can be spread over the paths of the fabric", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html (NCCL_IB_QPS_PER_CONNECTION: routing entropy; NCCL_IB_ADAPTIVE_ROUTING, NCCL_IB_SL)", "Switches that hash: `NCCL_IB_QPS_PER_CONNECTION=4` in /etc/nccl.conf. Switches that route adaptively: `NCCL_IB_ADAPTIVE_ROUTING=1`, on InfiniBand with NCCL_IB_SL at the level that the subnet manager does it for.", ("FP-CON-5", "AN-7"), False, False, False, "", (), (), False, ("no_rdma",), "load_balancing"),
         ("nccl.run-balancing", "The run let its connections be spread over the paths of the fabric", "run", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html; the list of devices and the `set by environment to` lines of NCCL 2.4 … 2.30", "Switches that hash: `NCCL_IB_QPS_PER_CONNECTION=4` where the job sets its variables; see nccl.load-balancing.", (), False, False, False, "", (), (), False, (), "run_balancing"),
     )),
-    "nccl.features": (8566, 2570867423, (
+    "nccl.features": (8607, 2570867423, (
         ("nccl.mnnvl", "NCCL_MNNVL_ENABLE requires NVLink between nodes only where there is some", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-mnnvl-enable (1: initialisation fails without it; 2, the default: automatic)", "Unset NCCL_MNNVL_ENABLE: NCCL finds the fabric; on an NVL72 start IMEX first (`nvidia-imex-ctl -N`).", ("NT-ENV-11",), True, False, False, "", ("nvml:gpus", "cmd:systemctl show *"), (), False, ("no_gpu",), "mnnvl"),
         ("nccl.sharp", "SHARP is neither switched off by a left-over nor asked for in vain", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-collnet-enable; NVIDIA SHARP user manual: InfiniBand, with the rdma-sharp plug-in", "Unset it after the A/B test; to use SHARP: InfiniBand, the plug-in, sharp_am, and NCCL_COLLNET_ENABLE=1.", ("NT-ENV-13",), False, False, False, "", (), (), False, (), "sharp"),
     )),
-    "nccl.sharp_plugin": (4545, 40656057, (
+    "nccl.sharp_plugin": (4592, 40656057, (
         ("nccl.sharp-plugin", "NCCL's SHARP plug-in is installed whole, where the loader finds it", "node", "https://github.com/Mellanox/nccl-rdma-sharp-plugins; HPC-X manual, NCCL-RDMA-SHARP plugins; ld.so(8)", "Load HPC-X in the job (`source hpcx-init.sh; hpcx_load`), or put the folders of libnccl-net.so and libsharp_coll.so into LD_LIBRARY_PATH.", ("NT-SHP-3",), False, False, False, "", (), (), False, ("no_gpu", "no_rdma"), "sharp_plugin"),
     )),
-    "nccl.software": (10796, 1396496428, (
+    "nccl.software": (10854, 1396496428, (
         ("nccl.named-files", "The files that NCCL's variables name are there, and true", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html (NCCL_TOPO_FILE, NCCL_TOPO_DUMP_FILE, NCCL_CONF_FILE, NCCL_NET_PLUGIN)", "`ls -l` the path where the job runs; correct it, or mount the provider's topology file there.", ("NT-ENV-10",), True, False, False, "", (), (), False, (), "named_files"),
         ("nccl.pytorch-variables", "PyTorch's NCCL error handling is on, under the name that PyTorch reads", "node", "https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html; renamed in PyTorch 2.2", "From PyTorch 2.2 on unset NCCL_ASYNC_ERROR_HANDLING and leave TORCH_NCCL_ASYNC_ERROR_HANDLING at its default.", ("NT-ENV-7",), False, False, False, "", (), (), False, (), "pytorch_variables"),
     )),
-    "host.numa": (10200, 2799810766, (
+    "host.numa": (10212, 2799810766, (
         ("numa.affinity", "Allowed CPUs reach every GPU's NUMA node", "node", "https://docs.kernel.org/ABI/testing/sysfs-bus-pci (local_cpulist); NCCL user guide, CPU affinity", "Widen the job's CPU mask (`--cpus-per-task`, `--cpu-bind=none`, cpuset) or bind each rank near its GPU.", ("PA-04", "NT-LENS-6"), True, False, False, "", (), (), False, ("no_gpu",), "affinity"),
         ("numa.memory", "Memory may come from every GPU's NUMA node", "node", "cpuset(7), Mems_allowed; numa(7)", "Widen cpuset.mems (`--mem-bind`, the kubelet's memory manager) to the GPUs' NUMA nodes.", ("NT-LENS-6",), True, False, False, "", (), (), False, ("no_gpu",), "memory"),
         ("numa.nccl-affinity", "NCCL_IGNORE_CPU_AFFINITY fits the CPU mask", "node", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ignore-cpu-affinity", "`unset NCCL_IGNORE_CPU_AFFINITY` where the launcher binds well; correct its mask (`--cpu-bind`) where not.", ("NT-ENV-12",), True, False, False, "", ("nvml:gpus", "cmd:nvidia-smi --query-gpu=*"), (), False, ("no_gpu",), "nccl_affinity"),
@@ -173,7 +173,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("host.open-files", "A process may open enough files", "node", "getrlimit(2), RLIMIT_NOFILE; 65,536 is the operators' floor, 1,048,576 customary for large jobs", "LimitNOFILE=1048576 for slurmd, containerd, sshd; `* - nofile 1048576` in limits.d.", (), True, False, False, "", (), (), False, (), "files"),
         ("host.time-sync", "The clock is synchronised", "node", "chronyc(1), timedatectl(1); 50 ms is a judgement: logs of ranks are merged by time", "Enable chronyd (or ptp4l with phc2sys) and let it reach its server; `chronyc makestep` on a drained node.", (), False, False, False, "", (), (), False, (), "time_sync"),
     )),
-    "host.kernel": (10595, 2353075000, (
+    "host.kernel": (10601, 2353075000, (
         ("kernel.modules", "The modules that this hardware needs are loaded", "node", "https://docs.kernel.org/infiniband/user_verbs.html; NVIDIA driver README, chapter on kernel modules", "`modprobe NAME`, then list it in /etc/modules-load.d so that it is there after a reboot.", ("PA-13", "NT-PIT-3"), True, False, False, "", (), (), False, (), "modules"),
         ("kernel.boot-options", "No boot option holds the hardware back", "node", "https://docs.kernel.org/admin-guide/kernel-parameters.html", "Remove the option from /etc/default/grub, `update-grub`, and reboot when the node is drained.", (), True, False, False, "", (), (), False, (), "boot_options"),
         ("kernel.cpu-governor", "The CPUs run with the performance governor", "node", "https://docs.kernel.org/admin-guide/pm/cpufreq.html; vendors' tuning guides for GPU hosts", "`cpupower frequency-set -g performance`, or the tuned profile throughput-performance.", (), True, False, False, "", (), (), False, (), "cpu_governor"),
@@ -183,16 +183,16 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("versions.driver-files", "The driver's libraries are whole and of the kernel module's version", "node", "NVIDIA driver README: the user-space libraries and the kernel module are of one version", "Install one driver version whole and reboot; in an image remove its own `libcuda.so*` and `libnvidia-*.so*`.", ("PA-03",), True, False, False, "", (), (), False, ("no_gpu",), "driver_files"),
         ("versions.nccl", "There is one NCCL, or the one that PyTorch brought", "node", "PyTorch's wheels load the NCCL of their own nvidia-nccl package by RPATH; ld.so(8), LD_LIBRARY_PATH", "Remove the system's `libnccl.so*` from images with PyTorch wheels, or install the same version.", ("NT-PIT-4",), True, False, False, "", ("file:*.dist-info/INSTALLER",), (), False, ("no_gpu",), "nccl"),
     )),
-    "fleet.node_expected": (4170, 766086228, (
+    "fleet.node_expected": (4180, 766086228, (
         ("node.expected", "Versions, firmware and settings are those that the cluster file declares", "node", "the cluster file: [class.NAME.versions], firmware, gpu_settings, host, nvlink, rails, nccl, ports and qos", "Set on the node what is declared, or correct the key in the cluster file (`preflight lint --explain KEY`).", ("PA-03",), True, False, False, "", ("nvml:gpus", "file:/sys/class/dmi/id/*"), (), False, ("nothing_declared",), "expected"),
     )),
-    "host.compatibility": (6305, 937989274, (
+    "host.compatibility": (6311, 937989274, (
         ("versions.compatibility", "The driver runs the CUDA that PyTorch and NCCL were built for", "node", "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html; forward compatibility: the cuda-compat package", "Install a driver of the CUDA that PyTorch was built for (`torch.version.cuda`), or a PyTorch of the driver's major version; keep one nvidia-nccl package beside it.", ("PA-03",), True, False, False, "", ("file:*.dist-info/INSTALLER", "file:*/torch/version.py", "dir:/usr/local/cuda/compat", "nvml:gpus", "cmd:nvidia-smi --query-gpu=*"), (), False, ("no_gpu",), "compatibility"),
     )),
-    "host.checkpoint": (4797, 240998537, (
+    "host.checkpoint": (4807, 240998537, (
         ("checkpoint.age", "The newest checkpoint is as young as the site promises", "node", "the cluster file: checkpoint.path and checkpoint.interval_min", "Read the job's log and `df` of the file system: full or slow storage, a hanging rank, an interval in steps.", ("FP-LOSS-4", "PA-26"), False, False, False, "", (), (), False, (), "age"),
     )),
-    "kubernetes.container": (10648, 3992748598, (
+    "kubernetes.container": (10662, 3992748598, (
         ("container.gpu-devices", "The container has the GPUs' device nodes", "node", "NVIDIA container toolkit: NVIDIA_VISIBLE_DEVICES; NVIDIA driver README (nvidia-uvm)", "Request `nvidia.com/gpu` and the runtime class `nvidia`; Docker: `--gpus all`; bubblewrap: `--dev-bind`.", (), True, False, False, "", (), (), False, (), "gpu_devices"),
         ("container.networks", "The pod is attached to the compute fabric's networks", "node", "Kubernetes Network Custom Resource Definition De-facto Standard, network-status; Multus", "Name the networks in the pod's annotation k8s.v1.cni.cncf.io/networks, and read `kubectl describe pod`.", ("NT-CTR-3",), True, False, False, "", (), (), False, (), "pod_networks"),
         ("container.rdma-address", "Every RDMA device has a GUID, and one of them an interface in this namespace", "node", "ib-kubernetes: guid of a virtual function; docs.kernel.org/infiniband (net namespaces, GIDs)", "InfiniBand: let ib-kubernetes or `ip link set PF vf N node_guid` set it; RoCE: give the pod the function.", ("NT-CTR-4",), True, False, False, "", (), (), False, (), "rdma_address"),
@@ -200,89 +200,89 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "site.waivers": (2039, 1357498158, (
         ("site.waivers", "No waiver of the cluster file has expired", "node", "the cluster file: [[waiver]]", "Mend what it waives and delete it from the file, or have its owner set a new day; then `preflight lint FILE`.", (), True, False, False, "", (), (), False, (), "expired"),
     )),
-    "fleet.trends": (9156, 2437526403, (
+    "fleet.trends": (9200, 2437526403, (
         ("trend.links", "Links do not err more from day to day", "node", "operators' limits for one run (NVSentinel, gpud, OCI), spread over a day; Theil-Sen slope", "Clean, reseat or replace the cable or transceiver at the next drain, before the link is slow or down.", ("AN-9",), False, False, False, "", (), (), True, (), "links"),
         ("trend.gpu-memory", "GPU memory does not err more from day to day", "node", "NVIDIA GPU Memory Error Management (512 rows); AzNHC's limits of a life, spread over a hundred days", "Plan the exchange: run `nvidia-smi -q -d ROW_REMAPPER,ECC`, and watch the GPU until then.", ("AN-9",), False, False, False, "", (), (), True, (), "gpu_memory"),
         ("trend.temperature", "GPUs keep their thermal headroom", "node", "nvmlDeviceGetMarginTemperature: degrees to the slowdown; the 30 days ahead are a judgement", "Read `nvidia-smi -q -d TEMPERATURE`; look at fans, filters and coolant, and at the inlet air of the rack.", ("AN-9", "AN-11"), False, False, False, "", (), (), True, (), "temperature"),
         ("trend.job-time", "Jobs take as long as they used to", "node", "The history's own jobs: median of the earlier ones of that name; 25 % is a judgement", "Compare the nodes of the slow run with those of a good one: `preflight diff GOOD SLOW`.", ("AN-10",), False, False, False, "", (), (), True, (), "job_time"),
     )),
-    "job.benchmark_metadata": (3770, 653093713, (
-        ("nccl-tests.record", "A result is kept with the hardware and software that it was measured on", "run", "the record that the tuning guide asks for: GPU model, driver, CUDA, NCCL, PyTorch, variables, topology", "Hand the evidence of its nodes over as well: `preflight check --hosts NODES --log FILE --json report.json`.", ("NT-REC-1",), False, False, False, "", (), (), False, (), "kept"),
+    "job.benchmark_metadata": (3782, 1457775706, (
+        ("nccl-tests.record", "A result is kept with the hardware and software that it was measured on", "run", "the record that the tuning guide asks for: GPU model, driver, CUDA, NCCL, PyTorch, variables, topology", "Hand the evidence of its nodes over as well: `preflight check --hosts NODES --log FILE --json report.json`.", ("NT-REC-1",), False, False, False, "", (), (), False, (), "metadata"),
     )),
-    "kubernetes.device_plugin": (8945, 198289149, (
+    "kubernetes.device_plugin": (9031, 198289149, (
         ("container.device-plugin", "The pod was allocated an RDMA resource by a device plug-in", "node", "Kubernetes: Device Plugins; k8s-rdma-shared-dev-plugin; sriov-network-device-plugin (PCIDEVICE_*)", "Request it in this container's resources.limits, such as rdma/hca_shared_devices_a: 1 or nvidia.com/mlnxnics: 8; `kubectl describe node` lists what the node's plug-in offers.", ("NT-CTR-2",), True, False, False, "", (), (), False, (), "device_plugin"),
     )),
-    "fleet.core": (4987, 1429851422, (
+    "fleet.core": (4994, 1429851422, (
         ("fleet.driver-equal", "All nodes run the same NVIDIA driver", "fleet", "NVIDIA data-centre driver documentation; majority of at least 3 nodes and 60 %", "Decide which version is right (`nvidia-smi --query-gpu=driver_version --format=csv`), install it where it is missing, reboot.", ("PA-03",), True, False, False, "", (), (), False, (), "driver_equal"),
         ("fleet.mtu-equal", "The compute ports of all nodes have the same MTU", "fleet", "InfiniBand path MTU is the smaller of both ends; majority of at least 3 nodes and 60 %", "Decide which MTU is right, write it into the cluster file (`ports.mtu`, `ports.netdev_mtu`), and set it where it is missing (`ip link set IF mtu …`, or the subnet manager's partition).", ("NT-FAB-4", "PA-14"), True, False, False, "", (), (), False, (), "mtu_equal"),
     )),
-    "fleet.software": (8124, 816661669, (
+    "fleet.software": (8185, 816661669, (
         ("fleet.software", "The software of a job is the same on all nodes", "fleet", "PyTorch and NCCL: all ranks of a job must run one version; majority of at least 3 nodes and 60 %", "Decide which version is right (`pip list`, `ofed_info -s`, `lsmod`), and install it on all nodes, best by one image.", ("PA-03",), True, False, False, "", ("file:*.dist-info/INSTALLER",), (), False, (), "software"),
         ("fleet.firmware", "NICs and GPUs run the same firmware on all nodes", "fleet", "NVIDIA DGX firmware update guides: one bundle for all nodes; majority of at least 3 nodes and 60 %", "`mlxfwmanager` (NICs), the vendor's bundle (GPUs); a reset or a power cycle makes it run.", (), True, False, False, "", (), (), False, (), "firmware"),
     )),
-    "fleet.host": (7673, 2465456990, (
+    "fleet.host": (7691, 2465456990, (
         ("fleet.host", "BIOS, processor, kernel and limits are the same on all nodes", "fleet", "https://docs.kernel.org/admin-guide/ (kernel-parameters, sysctl); server vendors' tuning guides: one profile for all; majority of at least 3 nodes and 60 %", "Compare BIOS profile (`dmidecode -t bios`), image and `tuned-adm active` of a node of each side; decide which is right, apply it to all.", (), True, False, False, "", (), (), False, (), "host_settings"),
     )),
-    "fleet.gpu": (12610, 2637495861, (
+    "fleet.gpu": (12663, 2637495861, (
         ("fleet.gpu-settings", "The GPUs of all nodes are the same parts, set up alike", "fleet", "https://docs.nvidia.com/deploy/nvml-api/ ; majority of at least 3 nodes and 60 %", "`nvidia-smi -q` on a node of each side; decide which is right, and set it: -pl (power), -ac or -rac (clocks), -e (ECC), -mig, -pm.", ("PA-01",), True, False, False, "", (), (), False, (), "gpu_settings"),
         ("fleet.nvlink-domain", "The nodes of an NVLink domain agree on who belongs to it", "fleet", "NVIDIA IMEX service guide (nodes_config.cfg is the same on all nodes of a domain); nvmlGpuFabricInfo_t", "Write the same /etc/nvidia-imex/nodes_config.cfg on all nodes of the domain, `systemctl restart nvidia-imex`; a wrong cluster UUID: the fabric manager of the NVLink switches.", ("GS-1",), True, False, False, "", ("file:/etc/nvidia-imex/nodes_config.cfg", "nvml:gpus"), (), False, (), "nvlink_domain"),
     )),
-    "fleet.nic": (5462, 3671195230, (
+    "fleet.nic": (5474, 3671195230, (
         ("fleet.nic-settings", "The RDMA devices of all nodes have the same names, places and settings", "fleet", "NCCL user guide, NCCL_IB_HCA (one list of names for all ranks); majority of at least 3 nodes and 60 %", "Names: the same udev rules (60-rdma-persistent-naming) and slots; else `setpci`, modules, kernel.", (), True, False, False, "", (), (), False, (), "nic_settings"),
     )),
-    "fleet.unique_ids": (9758, 2192631329, (
+    "fleet.unique_ids": (9874, 2192631329, (
         ("fleet.identity", "No two nodes have the same GUID, address, LID, UUID or host name", "fleet", "InfiniBand architecture specification (GUID, LID), RFC 5227 (IPv4), IEEE 802 (MAC), machine-id(5)", "`ibstat`, `ip -br addr` and `hostname` on both show who has it by right; correct the other.", ("NT-FAB-4",), True, False, False, "", (), (), False, (), "identity"),
     )),
-    "fleet.rails": (10710, 2057583596, (
+    "fleet.rails": (10740, 2057583596, (
         ("fleet.rails", "Rail i of all nodes lies in the same network and runs at the same rate", "fleet", "NVIDIA DGX SuperPOD reference architecture (rail-optimised); NCCL connects rail i to rail i; majority of at least 3 nodes and 60 %", "Compare the rail's address, partition (`cat …/pkeys/0`), VLAN, rate and cable on both sides; decide which is right (a rate: `ports.rate_gbps` of the cluster file), and correct the other.", ("NT-FAB-3", "NT-FAB-4", "PA-16"), True, False, False, "", (), (), False, (), "rails_match"),
     )),
-    "fleet.outliers": (14505, 2208967526, (
+    "fleet.outliers": (17667, 2208967526, (
         ("fleet.outliers", "No node is hotter, slower or more out of time than the others", "fleet", "modified z-score (Iglewicz and Hoaglin 1993): 3.5 spreads (median absolute deviation) from the median", "Compare the node with its neighbours: fans, coolant, inlet temperature (`ipmitool sdr`), power cap, `chronyc sources`.", ("AN-11",), False, False, False, "", (), (), False, (), "numbers_alike"),
         ("fleet.rates", "No node carries less, or meets more congestion, than the others", "fleet", "modified z-score (Iglewicz and Hoaglin 1993): 3.5 spreads (median absolute deviation) from the median", "`preflight check --window 60` on the node beside another one: counters.congestion and counters.balance name the port; then its cable, its leaf and the job's placement.", ("PA-19",), False, False, True, "", (), (), False, (), "rates_alike"),
     )),
-    "roce.fleet": (11267, 770124182, (
+    "roce.fleet": (11288, 770124182, (
         ("fleet.roce-ports", "Trust, PFC, ECN, DSCP map and pause of the RoCE ports are the same on all nodes", "fleet", "NVIDIA RoCE configuration guide: one class of service end to end; majority of at least 3 nodes and 60 %", "Decide which settings are right, write them into the cluster file (`[class.NAME.qos]`), and set them on all nodes: `mlnx_qos -i IF` or `dcb`, /sys/class/net/IF/ecn, `ethtool -A`.", ("PA-14",), True, False, False, "", (), (), False, (), "roce_ports"),
         ("fleet.gid-index", "The routable RoCE v2 address has the same GID index on all nodes", "fleet", "NCCL user guide, NCCL_IB_GID_INDEX; majority of at least 3 nodes and 60 %", "Unset NCCL_IB_GID_INDEX with NCCL 2.21 or newer; else bring the addresses up in the same order on all nodes, the one that the variable names (`show_gids`).", ("NT-FAB-4",), True, False, False, "", (), (), False, (), "gid_index"),
         ("fleet.roce-equal", "RoCE's marking and congestion control are the same on all nodes", "fleet", "NVIDIA MLNX_OFED documentation, RoCE congestion control; majority of at least 3 nodes and 60 %", "Decide which settings are right, write them into the cluster file (`qos.traffic_class`, `qos.cnp_dscp`, `qos.dcbx`), and set them on all nodes: NCCL_IB_TC or tc/1/traffic_class, /sys/class/net/IF/ecn, `mlnx_qos -d`.", ("PA-14", "FP-LOSS-2"), True, False, False, "", ("file:/sys/kernel/debug/mlx5/*/cc_params/*",), (), False, (), "roce_equal"),
     )),
-    "job.rank_agreement": (9526, 2251541369, (
+    "job.rank_agreement": (9554, 2251541369, (
         ("fleet.nccl-equal", "All nodes have the same NCCL", "fleet", "NCCL: all ranks of a communicator must run one version; majority of at least 3 nodes and 60 %", "Decide which version is right (`ldconfig -p | grep nccl`) and install it on all nodes; in containers pull one image by digest.", ("PA-03", "NT-PIT-4"), True, False, False, "", (), (), False, (), "version_equal"),
         ("fleet.ranks-agree", "NCCL's settings are the same on every rank", "fleet", "NCCL user guide, Environment Variables: some must be equal on all ranks; majority of 3 nodes and 60 %", "Set it in one place for all ranks: the job script, or the same /etc/nccl.conf on every node.", ("NT-ENV-14",), True, False, False, "", (), (), False, (), "ranks_agree"),
     )),
-    "job.log_settings": (4459, 1214301844, (
+    "job.log_settings": (4595, 1214301844, (
         ("nccl.run-settings", "The NCCL settings of the run are sound, and the same on every rank", "run", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html; `NAME set by environment to VALUE` lines of NCCL 2.4 … 2.30", "Correct the variable where the job sets it: its script, its image, /etc/nccl.conf or ~/.nccl.conf.", (), False, False, False, "", (), (), False, (), "run_settings"),
     )),
-    "fabric.sweep": (11124, 130608863, (
-        ("fabric.sweep", "A sweep of the fabric sees all of it", "fleet", "https://github.com/linux-rdma/rdma-core (infiniband-diags): ibnetdiscover(8); a tool that loses queries ends with status 0", "Look at the device named, `ibportstate LID PORT query` from its neighbour; then sweep again.", (), True, True, False, "", ("cmd:ibnetdiscover", "cmd:iblinkinfo -l", "cmd:ibqueryerrors"), (), False, (), "whole"),
+    "fabric.sweep": (11244, 3793643030, (
+        ("fabric.sweep", "A sweep of the fabric sees all of it", "fleet", "https://github.com/linux-rdma/rdma-core (infiniband-diags): ibnetdiscover(8); a tool that loses queries ends with status 0", "Look at the device named, `ibportstate LID PORT query` from its neighbour; then sweep again.", (), True, True, False, "", ("cmd:ibnetdiscover", "cmd:iblinkinfo -l", "cmd:ibqueryerrors"), (), False, (), "completeness"),
         ("fabric.subnet-manager", "Exactly one subnet manager is master", "fleet", "InfiniBand Architecture Specification 14.4.1; https://github.com/linux-rdma/rdma-core (infiniband-diags): sminfo(8), saquery(8)", "On the hosts named: `systemctl status opensm`, or UFM; stop all but one master and its standbys, and give all of them the same sm_key.", (), True, True, False, "", ("cmd:ibnetdiscover", "cmd:sminfo", "cmd:saquery -s"), (), False, (), "manager"),
         ("fabric.sharp", "The switches can reduce (SHARP), and their manager is there", "fleet", "NVIDIA SHARP documentation: aggregation nodes, sharp_am; an aggregation node is an HCA inside the switch", "On the host of the subnet manager: `systemctl status sharp_am`; in opensm.conf sharp_enabled = 2.", ("NT-SHP-1", "NT-SHP-2"), True, True, False, "", ("cmd:ibnetdiscover", "cmd:saquery SR"), (), False, (), "sharp"),
     )),
-    "fabric.shape": (6378, 601852968, (
+    "fabric.shape": (6417, 601852968, (
         ("fabric.oversubscription", "No leaf switch has more below it than above it", "fleet", "NVIDIA DGX SuperPOD reference architecture: full fat tree, as many links up as down at each leaf", "`iblinkinfo -l | grep NAME` on the leaf named: connect the uplinks that are missing, mend those that are slow; or say in the cluster file what the design allows: [fabric] oversubscription = 2.", ("FP-BW-3", "AN-1"), True, True, False, "", ("cmd:ibnetdiscover",), (), False, (), "oversubscription"),
         ("fabric.hops", "The job's nodes are as near to each other as the fabric lets them", "fleet", "Slurm topology.conf(5): fewest leaf switches; NVIDIA DGX SuperPOD: scalable units of leaves and spines", "Place the job on fewer leaves: `sbatch --switches=N`, or exclude the nodes named; Slurm needs topology.conf.", ("FP-LAT-3",), True, True, False, "", ("cmd:ibnetdiscover", "file:/sys/class/infiniband/mlx5_0/node_guid"), (), False, (), "hops"),
     )),
-    "fabric.links": (15821, 528092096, (
+    "fabric.links": (15950, 528092096, (
         ("fabric.link-speed", "Every link of the fabric runs at the speed of its peers", "fleet", "https://github.com/linux-rdma/rdma-core (infiniband-diags): ibnetdiscover(8), iblinkinfo(8); majority of at least 3 links and 60 %", "Reseat or replace the cable between the two ports named, then `ibportstate LID PORT query` at both ends.", (), True, True, False, "", ("cmd:ibnetdiscover", "cmd:iblinkinfo -l"), (), False, (), "link_speed"),
         ("fabric.reference", "The fabric is what it was when it was good", "fleet", "the cluster file's reference sweep; https://github.com/linux-rdma/rdma-core (infiniband-diags): ibnetdiscover(8)", "Connect what is missing, `ibportstate LID PORT query` at the end that is left; if it was taken away by intent, sweep a new reference: `ibnetdiscover > FILE`.", (), True, True, False, "", ("cmd:ibnetdiscover", "cmd:iblinkinfo -l"), (), False, (), "reference"),
         ("fabric.link-errors", "No error counter of the fabric grows", "fleet", "https://github.com/linux-rdma/rdma-core (infiniband-diags): ibqueryerrors(8); NVSentinel, rdma-core ibcheckerrs, Azure healthagent for the numbers", "Clean or replace the cable at the port named, then `ibqueryerrors` twice, an hour apart.", (), True, True, False, "", ("cmd:ibqueryerrors",), (), False, (), "link_errors"),
     )),
-    "fabric.load": (8217, 2591262867, (
+    "fabric.load": (8233, 2591262867, (
         ("fabric.fan-in", "No receiver of the job is narrower than one of its senders", "fleet", "IBA 7.9 (credits): what cannot be delivered waits in the switch, and then in the switches before it", "`iblinkinfo -l | grep NAME` of the HCA: bring its link to the rate of the others, or leave its node out.", ("FP-CON-1",), False, True, False, "", ("cmd:ibnetdiscover", "cmd:ibqueryerrors", "file:/sys/class/infiniband/mlx5_0/node_guid"), (), False, (), "fan_in"),
         ("fabric.uplink-balance", "The uplinks of a leaf carry alike", "fleet", "a judgement: one and a half times an even share, at half of the link's rate; IBA PortXmitData, PortRcvData", "Route adaptively (`routing_engine ar_updn` of MLNX_OFED's opensm, or UFM; NCCL_IB_ADAPTIVE_ROUTING, NCCL_IB_SL), or place the job on whole leaves; `ibtracert` shows which flows share the uplink.", ("FP-CON-5",), False, True, True, "", ("cmd:ibnetdiscover", "cmd:ibqueryerrors --counters --switch"), (), False, (), "uplink_balance"),
     )),
-    "job.transport": (10322, 4293759522, (
+    "job.transport": (9312, 4293759522, (
         ("nccl.transport", "Traffic between nodes takes RDMA, not TCP", "run", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html; line formats as in NCCL 2.4 … 2.30", "Set NCCL_NET=IB so that a run fails rather than falls back, then cure the first cause that the log states.", ("NT-NCCL-1", "NT-NCCL-2", "NT-LENS-3", "NT-PIT-2"), True, False, False, "", (), (), False, (), "transport"),
     )),
-    "job.gpudirect": (8034, 941944100, (
+    "job.gpudirect": (8125, 941944100, (
         ("nccl.gpudirect-rdma", "Every network channel uses GPUDirect RDMA", "run", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#gpu-direct; `/GDRDMA` on channel lines, NCCL 2.4 … 2.30", "Compare GPU-NIC locality first (`nvidia-smi topo -m`, NCCL_NET_GDR_LEVEL); the finding names what fits the network or its plug-in.", (), True, False, False, "", (), (), False, (), "gpudirect_rdma"),
     )),
-    "job.failures": (5785, 3369976541, (
+    "job.failures": (5838, 3369976541, (
         ("nccl.failures", "The log holds no failure of NCCL or of what it rests on", "run", "signatures in preflight/parsers/nccl_log/signatures.toml, each with its origin; NCCL 2.4 … 2.30", "Cure the earliest first: later ones are often its echoes. `preflight check --hosts NODES --log FILE` finds its cause.", (), True, False, False, "", (), (), False, (), "failures"),
     )),
-    "job.rails": (3108, 1447343266, (
+    "job.rails": (3103, 1447343266, (
         ("nccl.rails", "Connections between nodes stay on their rail", "run", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-cross-nic; both ends of each `via NET/X/N` line, NCCL 2.4 … 2.30", "Name the NICs in one order on every node (NCCL_IB_HCA); NCCL_CROSS_NIC=0 keeps rings and trees on one NIC.", ("PA-17",), False, False, False, "", (), (), False, (), "rails"),
     )),
-    "job.hca_roles": (4762, 1222493440, (
+    "job.hca_roles": (4761, 1222493440, (
         ("nccl.hca-roles", "The job keeps to the HCAs of the compute fabric", "run", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ib-hca; `NET/IB : Using` and `via NET/IB/N` lines, NCCL 2.4 … 2.30", "List the compute ports by whole name in the job's environment or in /etc/nccl.conf: NCCL_IB_HCA==mlx5_0,mlx5_3 (the second `=` makes names exact).", ("NT-ROL-1",), False, False, False, "", (), (), False, (), "hca_roles"),
     )),
     "job.nccl_tests": (5062, 3655032073, (
@@ -291,14 +291,14 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "job.built_for": (4610, 163058092, (
         ("nccl.built-for", "The driver runs the CUDA that the job's NCCL was built for", "run", "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html; lines `NCCL version 2.21.5+cuda12.4` and `cudaDriverVersion 12040`, NCCL 2.3 … 2.30", "`nvidia-smi` prints the CUDA of the driver: install one of NCCL's major version, or use an older image.", ("PA-03",), False, False, False, "", (), (), False, (), "built_for"),
     )),
-    "job.bus_bandwidth": (12950, 3704054833, (
+    "job.bus_bandwidth": (12985, 3704054833, (
         ("nccl-tests.busbw", "nccl-tests reaches the bus bandwidth of this hardware", "run", "nccl-tests doc/PERFORMANCE.md; shares of the line rate as in public runs (roofline/collectives.py); a floor in the cluster file comes first", "`preflight check --log FILE`: nccl.transport, nccl.gpudirect-rdma; then compare clocks, NVLink, HCAs with a good node.", ("NT-NCCL-3", "GS-3", "PA-25"), True, False, False, "", (), (), False, (), "busbw"),
     )),
-    "job.bandwidth_curve": (11780, 1191858894, (
+    "job.bandwidth_curve": (11806, 1191858894, (
         ("nccl-tests.curve", "Bandwidth rises with the message size, and latency is flat", "run", "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md; 5 % between neighbouring sizes: ROCm cvs", "Run the odd sizes alone with `-n 100`, then with NCCL_DEBUG=INFO: which algorithm and protocol changes there?", ("NT-NCCL-4", "FP-LAT-4"), True, False, False, "", (), (), False, (), "shape"),
         ("nccl-tests.collectives", "AllReduce, AllGather, ReduceScatter and All-to-All were measured", "run", "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md", "run `all_gather_perf`, `reduce_scatter_perf` and `alltoall_perf` beside `all_reduce_perf`, to the same size", ("PA-18", "PA-25", "FP-OBS-2", "GS-3"), False, False, False, "", (), (), False, (), "collectives"),
     )),
-    "job.communicators": (9095, 1723551741, (
+    "job.communicators": (9167, 1723551741, (
         ("nccl.communicators", "Communicators are made once and used again", "run", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/communicators.html; more than 100 of one size by one rank: a judgement", "Make process groups before the loop: look for `new_group` and `init_process_group` inside it.", ("NT-COM-1",), False, False, False, "", (), (), False, (), "communicators"),
         ("nccl.buffers", "User buffers are registered by all ranks or by none", "run", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/bufferreg.html: all ranks must register; lines of NCCL 2.19 … 2.30", "Register on every rank: the same NCCL_LOCAL_REGISTER, the same allocator (`ncclMemAlloc`), the same code.", ("NT-COM-2",), False, False, False, "", (), (), False, (), "buffers"),
         ("nccl.in-network", "Sums are made in the network: SHARP over InfiniBand, NVLink SHARP in a node", "run", "NVIDIA SHARP user manual; nccl-rdma-sharp-plugins; lines of NCCL 2.17 … 2.30", "SHARP: the plug-in (`libnccl-net.so` of HPC-X), sharp_am, NCCL_COLLNET_ENABLE=1. NVLS: unset its variable.", ("NT-SHP-2", "NT-SHP-3", "NT-SHP-4"), False, False, False, "", (), (), False, (), "in_network"),
@@ -310,22 +310,22 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("torch.overlap", "Communication runs while the GPU computes", "run", "https://docs.pytorch.org/docs/stable/notes/ddp.html; shares of 10 % are judgements; a kernel of NCCL runs from when its rank comes to it", "Which collective is bare in the trace? DDP: `bucket_cap_mb`; FSDP: `forward_prefetch`; Megatron: `--overlap-grad-reduce`.", ("NT-TRN-1", "PA-22", "NT-LENS-1", "NT-TRN-2", "NT-DDP-2"), False, False, False, "", (), ("trace",), False, (), "overlap"),
         ("torch.idle", "The GPU is busy while the job runs", "run", "Judgement: idle for a tenth of its time; Kineto's kernels, of all streams of a GPU together", "What does it wait for? torch.data-loader, torch.synchronisation, torch.overlap; else small kernels: `torch.compile`, CUDA graphs.", ("PA-20",), False, False, False, "", (), ("trace",), False, (), "idle"),
     )),
-    "job.torch_trace": (13255, 3512310551, (
+    "job.torch_trace": (13288, 3512310551, (
         ("torch.synchronisation", "No step waits for the GPU on the CPU's side", "run", "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html (avoid unnecessary CPU-GPU synchronization)", "Keep losses on the GPU and read them every hundred steps; `.to(device, non_blocking=True)` of pinned memory.", ("NT-TRN-3",), False, False, False, "", (), ("trace",), False, (), "synchronisation"),
         ("torch.data-loader", "Steps do not wait for data", "run", "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html (asynchronous data loading); the share of 10 % is a judgement", "More workers, pin_memory=True, persistent_workers=True; then the storage behind it (`preflight check`).", ("NT-TRN-4",), False, False, False, "", (), ("trace",), False, (), "data_loader"),
         ("torch.steps", "Steps take the same time", "run", "Judgement: a standard deviation of more than a tenth of the mean; at least 5 steps", "Compare with the other ranks' traces; look at checkpoints, `gc.freeze()`, the data loader, `nvidia-smi -q -d PERFORMANCE`.", ("PA-21", "FP-OBS-8"), False, False, False, "", (), ("trace",), False, (), "steps"),
         ("torch.collective-times", "A collective takes about the same time each time", "run", "Nearest-rank percentiles: p99 of at least 100, p99.9 of at least 1000; three times the median: a judgement", "Profile more ranks: one that comes late makes all others wait; then congestion: `preflight check --window 60`.", ("FP-LAT-1",), False, False, False, "", (), ("trace",), False, (), "collective_times"),
         ("torch.straggler", "No rank is waited for by all others", "run", "Judgement: half of the others' median communication time; NCCL's kernels wait inside", "Look at that rank's node: clocks, throttling, its NIC and CPUs, its data (`preflight check --hosts NODE`).", ("PA-23", "NT-LENS-6"), False, False, False, "", (), ("trace",), False, (), "straggler"),
     )),
-    "job.torch_hang": (14630, 3094264053, (
+    "job.torch_hang": (16429, 3094264053, (
         ("torch.backend", "NCCL carries the collectives of GPU tensors", "run", "https://docs.pytorch.org/docs/stable/distributed.html#which-backend-to-use", "`init_process_group(\"nccl\")`, or \"cpu:gloo,cuda:nccl\", so that no collective on a GPU tensor is left to Gloo.", ("NT-PIT-1", "NT-LENS-2"), False, False, False, "", (), ("trace", "recording"), False, (), "backend"),
         ("torch.hang", "No rank hangs in a collective, a send or a receive", "run", "https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html; messages of ProcessGroupNCCL's watchdog, PyTorch 1.7 … 2.13", "Look at that rank first: its own log and stack (`py-spy dump --pid PID`), its node's XIDs, its data loader.", ("NT-LENS-9",), False, False, False, "", (), ("recording", "watchdog"), False, (), "hang"),
     )),
-    "job.roofline": (9693, 4250178448, (
+    "job.roofline": (9756, 4250178448, (
         ("scale.fat-tree", "Each level of the fat tree carries what the one below it sends", "run", "https://jax-ml.github.io/scaling-book/gpus", "describe it in the cluster file: `[class.NAME.tree]` with unit_nodes, unit_leaves, units, spines and links_per_spine", ("GS-2",), False, False, False, "", (), (), False, (), "fat_tree"),
         ("scale.batch", "The batch on each GPU keeps it busy while the network works", "run", "https://jax-ml.github.io/scaling-book/gpus", "Raise `tokens_per_gpu` (micro-batch x sequence), accumulate gradients, or shard less.", ("GS-4",), False, False, False, "", (), (), False, (), "smallest_batch"),
     )),
-    "pair.bandwidth": (9725, 1534837433, (
+    "pair.bandwidth": (9893, 1534837433, (
         ("pair.path-mtu", "Packets of the interface's MTU pass undivided", "fleet", "ping(8) -M do; RFC 2923", "`preflight check --hosts` of both nodes, then the same test against a third.", (), True, False, False, "path-mtu", (), (), False, (), "path_mtu"),
         ("pair.pingpong", "RDMA messages pass both ways", "fleet", "rdma-core libibverbs/examples, ibv_rc_pingpong(1)", "`preflight check --hosts` of both nodes, then the same test against a third.", (), True, False, False, "pingpong", (), (), False, (), "pingpong"),
         ("pair.write-bw", "RDMA writes reach the line rate", "fleet", "linux-rdma/perftest; AzNHC and OCI multi-node checks (380 or 384 of 400 Gb/s)", "`preflight check --hosts` of both nodes, then the same test against a third.", ("PA-13", "NT-GDR-2"), True, False, False, "write-bw", (), (), False, (), "write_bw"),

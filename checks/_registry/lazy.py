@@ -26,8 +26,8 @@ FIELDS = ("id", "title", "scope", "source", "fix", "answers", "gating", "sweep",
           "history", "unless", "name")  # fmt: skip
 
 
-#: What a developer does about a table that is not what the modules declare.
-CURE = "run `python -m tests.declared`"
+#: How to bring the table of checks up to date with the modules.
+REGENERATE = "run `python -m tests.support.declared`"
 
 
 class StaleRegistry(PreflightError):
@@ -91,13 +91,13 @@ def written(module: object) -> Iterator[tuple[str, Check]]:
 
 def _check(module: str, declared: tuple[Any, ...]) -> Check:
     id, title, scope, source, fix, answers, gating, sweep, window, pair, reads, needs, history, unless, _ = declared
-    run: CheckFunction = Deferred(module, declared)
+    run: CheckFunction = LazyCheck(module, declared)
     return Check(id, title, Scope(scope), source, fix, answers, gating, run, sweep, window, pair, reads, needs, history,
                  tuple(getattr(applicability, name) for name in unless))  # fmt: skip
 
 
-class Deferred:
-    """The function of a check; its module is imported when it is first called, or asked for its docstring."""
+class LazyCheck:
+    """The function of a check; its module is imported at the first call, or when its docstring is read."""
 
     def __init__(self, module: str, declared: tuple[Any, ...]) -> None:
         self.__module__ = f"{PACKAGE}.{module}"
@@ -110,7 +110,9 @@ class Deferred:
         if self._function is None:
             found = self._written()
             if found is None or row(self.__name__, found) != self._declared:
-                raise StaleRegistry(f"{self.__module__} declares {self.__name__} otherwise than the table: {CURE}")
+                raise StaleRegistry(
+                    f"{self.__module__} declares {self.__name__} otherwise than the table: {REGENERATE}"
+                )
             self._function = found.run
         return self._function(facts, site)
 

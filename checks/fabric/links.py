@@ -12,9 +12,9 @@ from preflight.expectations.fabric_table import FabricSite
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.fabric.compare import Growth
+    from preflight.facts.fabric.compare import PortErrorGrowth
     from preflight.facts.fabric.sweep import FabricFacts
-    from preflight.parsers.infiniband.ibnetdiscover import Link
+    from preflight.parsers.infiniband.ibnetdiscover import FabricLink
     from preflight.parsers.infiniband.ibqueryerrors import Errors
 
 _NVSENTINEL = "NVSentinel's defaults"
@@ -78,9 +78,9 @@ def link_speed(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
                      expected=f"{expected}{_could_be(swept, one.link)}", evidence=keys)  # fmt: skip
     if mixed:
         counted = Counter(link.speed for link in mixed)
-        said = ", ".join(f"{number} at {speed}" for speed, number in sorted(counted.items()))
-        yield warned(f"links of one kind run at different speeds, and which is right is not known: {said}", found=said,
-                     expected="one speed", evidence=keys,
+        speed_counts = ", ".join(f"{number} at {speed}" for speed, number in sorted(counted.items()))
+        yield warned(f"links of one kind run at different speeds, and which is right is not known: {speed_counts}",
+                     found=speed_counts, expected="one speed", evidence=keys,
                      fix='keep a good sweep and name it in the cluster file: [fabric] reference = "FILE"')  # fmt: skip
     strange = [link for link in net.links if link.speed and link.gbps is None]
     if strange:
@@ -93,7 +93,7 @@ def link_speed(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
         yield passed(f"all {len(net.links)} links run as their peers do: {speeds}", found=speeds, evidence=keys)
 
 
-def _could_be(swept: FabricFacts, link: Link) -> str:
+def _could_be(swept: FabricFacts, link: FabricLink) -> str:
     """Quote what both ends could do, where iblinkinfo tells; 12X is a width that no cable of a cluster has."""
     better = {could for one in swept.states_of(link) for could in one.could_be} - {"12X"}
     return f"; both ends could be {' '.join(sorted(better))}" if better else ""
@@ -116,8 +116,8 @@ def reference(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     with one rail or one uplink less.
 
     A missing device or link fails, and so does one that runs slower than in the reference. HCAs that hung on nothing
-    but a missing switch are told with it. A link that ends at another
-    port warns; new links and devices are only told. Without a reference, or after half a sweep, what is missing is
+    but a missing switch are reported with it. A link that ends at another
+    port warns; new links and devices are only listed. Without a reference, or after half a sweep, what is missing is
     unknown.
 
     A false alarm: nodes that are shut down or in repair are missing by right; leave them out with a new reference.
@@ -127,8 +127,8 @@ def reference(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
         return
     keys, net = [swept.net_key], swept.net
     if site.reference is None:
-        told = f"{len(net.switches)} switches, {len(net.hcas)} HCAs, {len(net.links)} links"
-        yield unknown(f"nothing says what the fabric should be; now it has {told}", found=told, evidence=keys,
+        inventory = f"{len(net.switches)} switches, {len(net.hcas)} HCAs, {len(net.links)} links"
+        yield unknown(f"nothing says what the fabric should be; now it has {inventory}", found=inventory, evidence=keys,
                       fix='keep a good sweep and name it in the cluster file: [fabric] reference = "FILE"')  # fmt: skip
         return
     before = site.reference.net
@@ -148,7 +148,7 @@ def reference(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     for device in changed.gone:
         its = [link.other(device.guid) for link in before.links if device.guid in dict(link.ends)]
         if its and not device.is_switch and {guid for guid, _ in its} <= without:
-            continue  # told with its switch
+            continue  # reported with its switch
         what = "HCA" if device.kind == "hca" else device.kind
         taken = [before.devices[guid] for guid, _ in its if device.is_switch and not before.devices[guid].is_switch]
         gone = [one.label for one in taken if one in changed.gone]
@@ -166,7 +166,7 @@ def reference(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
                      found=f"{len(net.links)} links", evidence=keys)  # fmt: skip
 
 
-def _state(swept: FabricFacts, link: Link) -> str:
+def _state(swept: FabricFacts, link: FabricLink) -> str:
     """Tell in which state the ports are that the link had: without a partner (Polling), or switched off (Disabled)."""
     found = swept.states_of(link)
     return "; its ports are " + " and ".join(f"{one.state}/{one.physical}" for one in found) if found else ""
@@ -202,16 +202,16 @@ def link_errors(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     if not earlier:
         yield from _one_reading(swept)
         return
-    said: dict[tuple[object, ...], Finding] = {}
+    grown_counters: dict[tuple[object, ...], Finding] = {}
     for before, after, window in earlier:
         for one in facts.fabric.compare.growth(before, after):
             if found := _grown(swept, one, window):
-                said.setdefault((one.port, one.counter), found)
-    yield from said.values()
+                grown_counters.setdefault((one.port, one.counter), found)
+    yield from grown_counters.values()
     unanswered = max(after.unanswered for _, after, _ in earlier)
     if unanswered or swept.errors_key in swept.lost:
         yield unknown("queries of counters got no answer: of those ports nothing is known", evidence=keys)
-    elif not said:
+    elif not grown_counters:
         spans = " and ".join(_span(window) for *_, window in earlier)
         yield passed(f"no error counter of {now.nodes} devices has grown in {spans}", found="no growth", evidence=keys)
 
@@ -236,7 +236,7 @@ def _one_reading(swept: FabricFacts) -> Iterator[Finding]:
     if not marked:
         yield passed(f"every error counter of {now.nodes} devices is zero", found="0", evidence=keys)
         return
-    ports = [f"{_port(swept, p)}: {', '.join(f'{n} {v}' for n, v in said.items())}" for p, said in marked.items()]
+    ports = [f"{_port(swept, p)}: {', '.join(f'{n} {v}' for n, v in values.items())}" for p, values in marked.items()]
     yield unknown(
         f"{len(marked)} ports have counted errors at some time; one reading does not tell when: {listed(ports)}",
         found=f"{len(marked)} ports", evidence=keys,
@@ -244,7 +244,7 @@ def _one_reading(swept: FabricFacts) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-def _grown(swept: FabricFacts, one: Growth, window: float) -> Finding | None:
+def _grown(swept: FabricFacts, one: PortErrorGrowth, window: float) -> Finding | None:
     """Judge one counter; None where it is none that is judged, or too little to speak of."""
     gate, hint = GATES.get(one.counter), HINTS.get(one.counter)
     rule = gate or hint

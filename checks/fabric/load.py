@@ -143,7 +143,7 @@ def uplink_balance(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
         return
     hot = [one for one in busy if one.excess > EXCESS and one.load >= HOT]
     for one in hot:
-        yield warned(**_told(swept, one), evidence=keys)
+        yield warned(**_imbalance(swept, one), evidence=keys)
     if not hot:
         worst = max(busy, key=lambda one: one.excess)
         most = max(one.load for one in busy)
@@ -154,12 +154,12 @@ def uplink_balance(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _told(swept: FabricFacts, one: Uplinks) -> dict[str, Any]:
+def _imbalance(swept: FabricFacts, one: Uplinks) -> dict[str, Any]:
     port, way = swept.net.port(one.busiest), "up" if one.away else "down"
     idle = sum(rate < one.share_gbps / 2 for rate in one.carried.values())
-    said = f"{port} carried {one.carried[one.busiest]:.1f} Gb/s {way}, {one.excess:.1f} times an even share"
+    traffic = f"{port} carried {one.carried[one.busiest]:.1f} Gb/s {way}, {one.excess:.1f} times an even share"
     return {
-        "message": f"{said}, while {idle} of {len(one.carried)} uplinks carried less than half of it",
+        "message": f"{traffic}, while {idle} of {len(one.carried)} uplinks carried less than half of it",
         "subject": port,
         "found": f"{100 * one.load:.0f} % of its rate",
         "expected": f"{one.share_gbps:.1f} Gb/s on each of {len(one.carried)} uplinks of {one.leaf.switch.label}",

@@ -40,7 +40,7 @@ def oversubscription(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     if other := not_this_fabric(swept):
         yield other
         return
-    leaves, partial, allowed = swept.graph.leaves, swept.partial, site.said.oversubscription
+    leaves, partial, allowed = swept.graph.leaves, swept.partial, site.settings.oversubscription
     if not leaves:
         yield unknown("no switch of this sweep has hosts", evidence=[swept.net_key], fix="sweep again")
         return
@@ -56,9 +56,9 @@ def oversubscription(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
         return
     for leaf in over:
         ratio = f"{leaf.ratio:.2f}:1" if leaf.up_gbps else "no uplink"
-        told = f"{leaf.hosts} links to hosts ({leaf.down_gbps:g} Gb/s), {leaf.uplinks} uplinks ({leaf.up_gbps:g} Gb/s)"
-        say = failed if allowed is not None else warned
-        yield say(f"{leaf.switch.label} is oversubscribed: {told}, {ratio}", subject=leaf.switch.label, found=ratio,
+        links = f"{leaf.hosts} links to hosts ({leaf.down_gbps:g} Gb/s), {leaf.uplinks} uplinks ({leaf.up_gbps:g} Gb/s)"
+        report = failed if allowed is not None else warned
+        yield report(f"{leaf.switch.label} is oversubscribed: {links}, {ratio}", subject=leaf.switch.label, found=ratio,
                   expected=wanted, evidence=[swept.net_key])  # fmt: skip
     for leaf in blank:
         yield unknown(
@@ -67,8 +67,8 @@ def oversubscription(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
         )  # fmt: skip
     if not over and not blank:
         worst = max(leaves, key=lambda leaf: leaf.ratio)
-        told = f"{worst.ratio:.2f}:1"
-        yield passed(f"{len(leaves)} leaves, {told} at the fullest, {worst.switch.label}", found=told,
+        fullest = f"{worst.ratio:.2f}:1"
+        yield passed(f"{len(leaves)} leaves, {fullest} at the fullest, {worst.switch.label}", found=fullest,
                      evidence=[swept.net_key])  # fmt: skip
 
 
@@ -106,13 +106,13 @@ def hops(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
             evidence=[swept.net_key], fix="ask the job's nodes as well as the one that sweeps: --hosts or --job",
         )  # fmt: skip
         return
-    told = ", ".join(f"{pairs} pairs over {n or 'no path'}" for n, pairs in placement.pairs.items())
-    spread = f"{placement.nodes} nodes on {placement.leaves} leaves; switches on the path: {told}"
+    hop_counts = ", ".join(f"{pairs} pairs over {n or 'no path'}" for n, pairs in placement.pairs.items())
+    spread = f"{placement.nodes} nodes on {placement.leaves} leaves; switches on the path: {hop_counts}"
     longest = max(placement.pairs, default=0)
     if swept.partial:
         yield unknown(f"{swept.partial}: a path that was not seen cannot be counted", evidence=[swept.net_key])
     elif 0 in placement.pairs:
-        yield failed(f"{spread}: not every pair is joined", found=told, evidence=[swept.net_key])
+        yield failed(f"{spread}: not every pair is joined", found=hop_counts, evidence=[swept.net_key])
     elif longest > placement.needed:
         far = f"; far from most: {listed(list(placement.far))}" if placement.far else ""
         yield warned(f"{spread}{far}", found=f"up to {longest}", expected=f"up to {placement.needed} for so many nodes",

@@ -46,7 +46,7 @@ def not_this_fabric(swept: FabricFacts) -> Finding | None:
     sweep=True,
     reads=("cmd:ibnetdiscover", "cmd:iblinkinfo -l", "cmd:ibqueryerrors"),
 )
-def whole(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
+def completeness(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     """Look for queries without an answer, for links that only one end reports, and for the job's HCAs in the sweep.
 
     What did not answer hides all that hangs behind it: a report on half a fabric calls the other half healthy.
@@ -84,8 +84,10 @@ def whole(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
             fix=f'if it is on another subnet, sweep that too: [fabric] device = "{rail}"',
         )  # fmt: skip
     if not swept.lost and not swept.crashed and not swept.partial:
-        told = f"{len(net.switches)} switches, {len(net.hcas)} HCAs, {len(net.links)} links; every query was answered"
-        yield passed(f"the sweep from {swept.sweeper.node}: {told}", found=told, evidence=[swept.net_key])
+        inventory = (
+            f"{len(net.switches)} switches, {len(net.hcas)} HCAs, {len(net.links)} links; every query was answered"
+        )
+        yield passed(f"the sweep from {swept.sweeper.node}: {inventory}", found=inventory, evidence=[swept.net_key])
 
 
 @check(
@@ -121,9 +123,9 @@ def manager(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     masters = [master, *(one for one in others if one.is_master)] if master.is_master else [*others]
     keys = [swept.master_key, swept.managers_key]
     if len({one.guid for one in masters if one.is_master}) > 1:
-        told = "; ".join(f"{swept.device_of(one.guid)} ({one.words})" for one in masters)
+        claims = "; ".join(f"{swept.device_of(one.guid)} ({one.words})" for one in masters)
         yield failed(
-            f"{len(masters)} subnet managers are master: {told}", found=len(masters), expected=1, evidence=keys
+            f"{len(masters)} subnet managers are master: {claims}", found=len(masters), expected=1, evidence=keys
         )
         return
     if silent := sorted(lid for lid, one in managers.items() if one is None):
@@ -188,33 +190,35 @@ def sharp(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     if other := not_this_fabric(swept):
         yield other
         return
-    net, wanted = swept.net, site.said.sharp
+    net, wanted = swept.net, site.settings.sharp
     inside = {link.other(device.guid)[0] for device in net.devices.values() if device.aggregates
               for link in swept.graph.links_of(device.guid)}  # fmt: skip
     switches = net.switches
     without = [switch.label for switch in switches if switch.guid not in inside]
-    told = f"{len(switches) - len(without)} of {len(switches)} switches have an aggregation node"
+    coverage = f"{len(switches) - len(without)} of {len(switches)} switches have an aggregation node"
     keys = [swept.net_key]
     if wanted is False:
-        yield skipped(f"{site.source('sharp')} says that SHARP is not used; {told}", evidence=keys)
+        yield skipped(f"{site.source('sharp')} says that SHARP is not used; {coverage}", evidence=keys)
         return
     if swept.partial and without:
-        yield unknown(f"{swept.partial}; of what was seen, {told}", evidence=keys)
+        yield unknown(f"{swept.partial}; of what was seen, {coverage}", evidence=keys)
         return
     if not inside and not wanted:
-        yield skipped(f"no switch has an aggregation node: SHARP cannot be used here ({told})", evidence=keys)
+        yield skipped(f"no switch has an aggregation node: SHARP cannot be used here ({coverage})", evidence=keys)
         return
     if without:
-        say = failed if wanted else warned
-        yield say(f"{told}; not in {listed(without)}", found=told, expected="all", evidence=keys).about("NT-SHP-1")
+        report = failed if wanted else warned
+        yield report(f"{coverage}; not in {listed(without)}", found=coverage, expected="all", evidence=keys).about(
+            "NT-SHP-1"
+        )
     else:
-        yield passed(told, found=told, evidence=keys).about("NT-SHP-1")
+        yield passed(coverage, found=coverage, evidence=keys).about("NT-SHP-1")
     services, wanted_service = swept.services, parsers.infiniband.sminfo_saquery.AGGREGATION_SERVICE
     if wanted_service in services:
         yield passed("the aggregation manager is registered", found=wanted_service,
                      evidence=[swept.services_key]).about("NT-SHP-2")  # fmt: skip
         return
     others = f"{len(services)} other services are" if services else "nothing is"
-    say = failed if wanted else warned
-    yield say(f"no SHARP aggregation manager is registered ({others})", found=", ".join(services) or "none",
+    report = failed if wanted else warned
+    yield report(f"no SHARP aggregation manager is registered ({others})", found=", ".join(services) or "none",
               expected=wanted_service, evidence=[swept.services_key]).about("NT-SHP-2")  # fmt: skip

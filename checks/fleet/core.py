@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from preflight import facts
-from preflight.checks.fleet.comparison import equal
-from preflight.checks.fleet.electorate import Trait
+from preflight.checks.comparison.compare import equal
+from preflight.checks.comparison.electorate import Trait
 from preflight.checks.host import versions
 from preflight.checks.rdma import ports as rdma_port
 from preflight.checks.rdma import verbs

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from preflight._startup.lightclass import replace
-from preflight.checks.fleet import yardstick
-from preflight.checks.fleet.comparison import compare, differences
-from preflight.checks.fleet.electorate import Electorate, Trait, failing, poll
-from preflight.checks.fleet.values import of_gpus
+from preflight.checks.comparison import yardstick
+from preflight.checks.comparison.compare import compare, differences
+from preflight.checks.comparison.electorate import Electorate, Trait, failing, poll
+from preflight.checks.comparison.values import of_gpus
 from preflight.checks.gpu import memory, nvlink, part, presence, processes, state
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
@@ -113,7 +113,7 @@ def _without_gpus(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iter
     for node in nodes:
         classes[sites[node.node].class_name].append(node)
     for members in classes.values():
-        counts = {node.node: node.ballot("GPUs on the bus", _on_bus, node) for node in members}
+        counts = {node.node: node.remember_for_fleet("GPUs on the bus", _on_bus, node) for node in members}
         having = sum(1 for count in counts.values() if count)
         without = [name for name, count in counts.items() if count == 0 and sites[name].gpus.value is None]
         if not having or not without:
@@ -177,9 +177,9 @@ def nvlink_domain(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iter
     unread: dict[str, EvidenceError] = {}
     for node in nodes:
         try:
-            labels[node.node] = node.ballot("NVLink domain", _labels, node, sites[node.node])
+            labels[node.node] = node.remember_for_fleet("NVLink domain", _labels, node, sites[node.node])
         except EvidenceError as error:
-            if node.ballot("any GPU", _has_gpus, node):
+            if node.remember_for_fleet("any GPU", _has_gpus, node):
                 unread[node.node] = error
             else:
                 labels[node.node] = (None, None, None, {})

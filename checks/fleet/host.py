@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from preflight import facts
-from preflight.checks.fleet.comparison import compare
-from preflight.checks.fleet.electorate import Trait
-from preflight.checks.fleet.values import compute, on_the_host, several, text, where_there
+from preflight.checks.comparison.compare import compare
+from preflight.checks.comparison.electorate import Trait
+from preflight.checks.comparison.values import compute, on_the_host, several, text, where_there
 from preflight.checks.host import kernel, limits
 from preflight.checks.rdma import ip_rails
 from preflight.evidence.document import EvidenceError
@@ -105,7 +105,7 @@ HOST = (
     Trait(
         "CPU model",
         system_settings.CPUINFO,
-        text(system_settings.CPUINFO, lambda said: system_settings.cpu(said).model),
+        text(system_settings.CPUINFO, lambda cpuinfo: system_settings.cpu(cpuinfo).model),
         expects="host.cpu",
     ),
     Trait("CPU microcode", system_settings.CPUINFO, _microcode, expects="firmware.microcode"),

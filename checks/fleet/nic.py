@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from preflight import facts
-from preflight.checks.fleet.comparison import compare
-from preflight.checks.fleet.electorate import Trait
-from preflight.checks.fleet.values import compute, several
+from preflight.checks.comparison.compare import compare
+from preflight.checks.comparison.electorate import Trait
+from preflight.checks.comparison.values import compute, several
 from preflight.checks.gpu import gpudirect_host, gpudirect_path
 from preflight.checks.rdma import devices, pcie
 from preflight.checks.rdma import ports as rdma_port

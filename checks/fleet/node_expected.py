@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from preflight.checks.applicability import nothing_declared
-from preflight.checks.fleet import yardstick
-from preflight.checks.fleet.electorate import Trait
+from preflight.checks.comparison import yardstick
+from preflight.checks.comparison.electorate import Trait
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts

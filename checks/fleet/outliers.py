@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 
 from preflight._startup.lightclass import dataclass, replace
-from preflight.checks.fleet.electorate import failing, kinds
+from preflight.checks.comparison.electorate import failing, kinds
 from preflight.checks.gpu import state
 from preflight.checks.host import limits
 from preflight.checks.rdma import error_counters
 from preflight.checks.rdma import ports as rdma_port
-from preflight.checks.rdma.per_port import judged_ports
+from preflight.checks.rdma.per_port import IDLE, UNDER_LOAD, judged_ports
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts.majority import ENOUGH, outliers, settles, sides, systemic
+from preflight.facts.majority import ENOUGH, is_majority, outliers, sides, systemic
 from preflight.facts.node import NodeFacts
 from preflight.model import Check, Finding, Status, check, passed, skipped, unknown, warned
 
@@ -37,7 +37,12 @@ class _Number:
     up: bool = True  # whether a node above most others is worth a word; else only where 30 % are, as most may be wrong
     down: bool = True  # the same, below
     judged_by: tuple[Check, ...] = ()
+    needs_load: bool = False  # whether it is not compared where nothing ran
+    events: bool = False  # whether it counts what should not happen: zero misses nothing
 
+
+#: Key of a node's load among its numbers; it is not compared.
+_LOAD = "load"
 
 _HOT = (state.temperature_margin,)
 NUMBERS = {
@@ -61,15 +66,17 @@ def _numbers(node: NodeFacts, site: Site) -> Numbers:
         gpus = ()
         found = dict.fromkeys(("idle", "busy", "clock"))
     loads = [(gpu, gpu.utilisation_pct) for gpu in gpus if gpu.utilisation_pct is not None]
-    idle = [gpu.temperature_c for gpu, load in loads if load <= IDLE_PCT and gpu.temperature_c is not None]
-    busy = [gpu.temperature_c for gpu, load in loads if load >= BUSY_PCT and gpu.temperature_c is not None]
-    clocks = [gpu.sm_clock_mhz for gpu, load in loads if load >= BUSY_PCT and gpu.sm_clock_mhz is not None]
+    if len(loads) < len(gpus):
+        found.update(dict.fromkeys(("idle", "busy", "clock")))
+    idle = [gpu.temperature_c for gpu, load in loads if load <= IDLE_PCT]
+    busy = [gpu.temperature_c for gpu, load in loads if load >= BUSY_PCT]
+    clocks = [gpu.sm_clock_mhz for gpu, load in loads if load >= BUSY_PCT]
     if idle and len(idle) == len(gpus):  # beside a busy GPU an idle one is warm
-        found["idle"] = max(idle)
+        found["idle"] = _extreme(max, idle)
     if busy:
-        found["busy"] = max(busy)
+        found["busy"] = _extreme(max, busy)
     if clocks:
-        found["clock"] = min(clocks)
+        found["clock"] = _extreme(min, clocks)
     try:
         offset_s = node.clock.offset_s
     except EvidenceError:
@@ -78,6 +85,12 @@ def _numbers(node: NodeFacts, site: Site) -> Numbers:
         if offset_s is not None:
             found["offset"] = offset_s * 1000
     return found
+
+
+def _extreme(pick: Callable[[list[float]], float], values: Sequence[float | None]) -> float | None:
+    """Return the highest or lowest of the values that were read, else None."""
+    read = [value for value in values if value is not None]
+    return pick(read) if read else None
 
 
 @check(
@@ -108,7 +121,7 @@ def numbers_alike(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iter
     yield from _compare(nodes, sites, "numbers", _numbers, NUMBERS)
 
 
-def _told(node: NodeFacts, site: Site) -> Numbers | None:
+def _traffic_rates(node: NodeFacts, site: Site) -> Numbers | None:
     """Return what the compute ports did in the window: traffic, and events for each GB that was carried."""
     ports = judged_ports(node, site)
     if isinstance(ports, Finding):
@@ -119,13 +132,15 @@ def _told(node: NodeFacts, site: Site) -> Numbers | None:
         return {}
     sent, received = (sum(rate[way] for rate in rates if rate is not None) for way in (0, 1))
     found: Numbers = {"sent": sent, "received": received}
+    loads = [growth.load for growth in growths]
+    if all(load is not None for load in loads):
+        found[_LOAD] = max(load for load in loads if load is not None)
     carried_gb = (sent + received) / 8 * min(growth.seconds for growth in growths)
     if carried_gb < 1:
         return found
     for name in ("out_of_sequence", "packet_seq_err", "local_ack_timeout_err", "rp_cnp_handled", "np_cnp_sent"):
         grown = [one for growth in growths if (one := growth.named(name)) is not None]
-        if len(grown) == len(growths):
-            found[name] = sum(one.grown for one in grown) / carried_gb
+        found[name] = sum(one.grown for one in grown) / carried_gb if len(grown) == len(growths) else None
     return found
 
 
@@ -134,17 +149,21 @@ _LINKS = (rdma_port.port_state, rdma_port.port_rate)
 _PORTS = "files:/sys/class/infiniband/*/ports/*/{}"
 RATES = {
     "sent": _Number("traffic sent", "Gb/s", _PORTS.format("counters"), 0.2, share=True, up=False,
-                    judged_by=_LINKS),
+                    judged_by=_LINKS, needs_load=True),
     "received": _Number("traffic received", "Gb/s", _PORTS.format("counters"), 0.2, share=True, up=False,
-                    judged_by=_LINKS),
+                    judged_by=_LINKS, needs_load=True),
     **{
-        name: _Number(what, "for each GB", _PORTS.format("hw_counters"), floor, down=False, judged_by=_LOSS)
+        name: _Number(what, "for each GB", _PORTS.format("hw_counters"), floor, down=False, judged_by=_LOSS,
+                      events=True)
         for name, what, floor in (
             ("out_of_sequence", "packets out of order", 1.0), ("packet_seq_err", "packets asked for again", 1.0),
             ("local_ack_timeout_err", "acknowledgements that never came", 0.1),
-            ("rp_cnp_handled", "congestion notifications received", 100.0),
-            ("np_cnp_sent", "congestion notifications sent", 100.0),
         )
+    },
+    **{
+        name: _Number(what, "for each GB", _PORTS.format("hw_counters"), 100, down=False)
+        for name, what in (("rp_cnp_handled", "congestion notifications received"),
+                           ("np_cnp_sent", "congestion notifications sent"))
     },
 }  # fmt: skip
 
@@ -171,11 +190,11 @@ def rates_alike(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterat
     one more for each GB, notifications from 100 more, and each only beyond 3.5 spreads. Of two groups, neither of which
     has 60 % of the nodes, both are named, and none is right. Fewer than five nodes are not compared; those that fail
     rdma.port-state or rdma.port-rate are left out of the median of traffic, those that fail counters.loss out of that
-    of repeated packets. It gates no job.
+    of repeated packets. Below 5 % of the ports' rate on most nodes it is unknown: nothing ran. It gates no job.
 
     A false alarm: nodes of several jobs, or of the first and last stage of a pipeline, in one run.
     """
-    yield from _compare(nodes, sites, "rates", _told, RATES)
+    yield from _compare(nodes, sites, "rates", _traffic_rates, RATES)
 
 
 def _compare(
@@ -183,10 +202,10 @@ def _compare(
 ) -> Iterator[Finding]:
     keys = list(dict.fromkeys(number.key for number in known.values()))[:3]
     for members in kinds(nodes, sites):
-        asked = {node.node: _asked(node, sites[node.node], ballot, read, known) for node in members}
-        if without := [name for name, one in asked.items() if one is None]:
+        polled = {node.node: _poll(node, sites[node.node], ballot, read, known) for node in members}
+        if without := [name for name, one in polled.items() if one is None]:
             yield skipped("these nodes have none of it", evidence=keys).on(without)
-        shown = {name: one for name, one in asked.items() if one is not None}
+        shown = {name: one for name, one in polled.items() if one is not None}
         silent: dict[tuple[str, ...], list[str]] = defaultdict(list)
         for name in (name for name, one in shown.items() if not one.numbers):
             silent[shown[name].unread or tuple(known)].append(name)
@@ -195,49 +214,88 @@ def _compare(
                           evidence=list(dict.fromkeys(known[number].key for number in lacking))[:3],
                           fix="see the checks of the node").on(names)  # fmt: skip
         heard = {name: one for name, one in shown.items() if one.numbers}
+        loads = [answer.load for answer in heard.values() if answer.load is not None]
+        nothing_ran = bool(loads) and max(loads) < IDLE
         odd: set[str] = set()
         for name, number in known.items():
-            for finding in _of_number(name, number, heard):
+            if nothing_ran and number.needs_load:
+                continue
+            for finding in (*_of_number(name, number, heard), *_gap(name, number, heard)):
                 odd.update(finding.nodes)
                 yield finding
-        rest = [name for name in heard if name not in odd]
-        if rest and len(heard) < ENOUGH:
+        rest = {name: answer for name, answer in heard.items() if name not in odd}
+        if rest and len(loads) >= ENOUGH and median(loads) < IDLE:
+            idle = f"most nodes carried less than {100 * IDLE:.0f} % of what their ports can: nothing ran to compare"
+            yield unknown(idle, evidence=keys, fix=UNDER_LOAD).on(rest)
+        else:
+            yield from _alike(known, rest, heard, keys)
+
+
+def _gap(name: str, number: _Number, heard: Mapping[str, _NodeNumbers]) -> Iterator[Finding]:
+    """Yield the nodes that lack a number which their peers show."""
+    lacking = [node for node, answer in heard.items() if name in answer.unread]
+    if lacking and len(_voting(name, heard)) >= ENOUGH:
+        yield unknown(f"{number.what} was not read, which the other nodes show", subject=number.what,
+                      evidence=[number.key], fix="see the checks of the node").on(lacking)  # fmt: skip
+
+
+def _alike(
+    catalogue: Mapping[str, _Number],
+    rest: Mapping[str, _NodeNumbers],
+    heard: Mapping[str, _NodeNumbers],
+    keys: Sequence[str],
+) -> Iterator[Finding]:
+    """Pass nodes without a difference by the numbers compared on them, else skip."""
+    compared = [name for name in catalogue if len(_voting(name, heard)) >= ENOUGH]
+    alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for node, answer in rest.items():
+        alike[tuple(name for name in compared if name in answer.numbers)].append(node)
+    for names, nodes in alike.items():
+        if names:
+            listed = ", ".join(catalogue[name].what for name in names)
+            yield passed(f"as on the other nodes of this kind: {listed}", evidence=keys).on(nodes)
+        else:
             yield skipped(f"fewer than {ENOUGH} nodes of this kind: no number can be called an outlier",
-                          evidence=keys).on(rest)  # fmt: skip
-        elif rest:
-            there = {name for one in heard.values() for name in one.numbers}
-            compared = ", ".join(number.what for name, number in known.items() if name in there)
-            yield passed(f"as on the other nodes of this kind: {compared}", evidence=keys).on(rest)
+                          evidence=keys).on(nodes)  # fmt: skip
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _NodeNumbers:
     """What a node shows, and the checks by which it misses what is expected of some of it."""
 
     numbers: Mapping[str, float]
     missed: Mapping[str, tuple[str, ...]]
     unread: tuple[str, ...] = ()  # numbers that it may have, and that could not be read
+    load: float | None = None  # of its busiest port, as a share of its rate
 
 
-def _asked(node: NodeFacts, site: Site, ballot: str, read: Read, known: Mapping[str, _Number]) -> _Asked | None:
-    def ask() -> _Asked | None:
+def _poll(node: NodeFacts, site: Site, ballot: str, read: Read, known: Mapping[str, _Number]) -> _NodeNumbers | None:
+    def read_numbers() -> _NodeNumbers | None:
         found = read(node, site)
         if found is None:
             return None
+        load = found.pop(_LOAD, None)
         numbers = {name: number for name, number in found.items() if number is not None}
-        by = {name: failing(known[name].judged_by, node, site) for name in numbers}
+        judged = {name: known[name] for name, number in numbers.items() if number or not known[name].events}
+        by = {name: failing(number.judged_by, node, site) for name, number in judged.items()}
         missed = {name: checks for name, checks in by.items() if checks}
-        return _Asked(numbers, missed, tuple(name for name in found if name not in numbers))
+        return _NodeNumbers(numbers, missed, tuple(name for name in found if name not in numbers), load)
 
     try:
-        return node.ballot(f"outliers: {ballot}", ask)
+        return node.remember_for_fleet(f"outliers: {ballot}", read_numbers)
     except EvidenceError:
-        return _Asked({}, {})
+        return _NodeNumbers({}, {})
 
 
-def _of_number(name: str, number: _Number, heard: Mapping[str, _Asked]) -> Iterator[Finding]:
+def _voting(name: str, heard: Mapping[str, _NodeNumbers]) -> dict[str, float]:
+    """Return the number of each node that shows it and misses no expectation."""
+    shown = {node: answer for node, answer in heard.items() if name in answer.numbers and name not in answer.missed}
+    return {node: answer.numbers[name] for node, answer in shown.items()}
+
+
+def _of_number(name: str, number: _Number, heard: Mapping[str, _NodeNumbers]) -> Iterator[Finding]:
     """Compare one number among the nodes that have what is expected of it; then the others with those."""
-    voting = {node: one.numbers[name] for node, one in heard.items() if name in one.numbers and name not in one.missed}
+    voting = _voting(name, heard)
     apart = {node: one.numbers[name] for node, one in heard.items() if name in one.missed}
     floor = number.floor
     if number.share and voting:
@@ -246,18 +304,18 @@ def _of_number(name: str, number: _Number, heard: Mapping[str, _Asked]) -> Itera
     for node, value in apart.items():
         by = heard[node].missed[name]
         if voting and abs(value - median(voting.values())) <= floor:
-            said = f"{number.what}: not compared, see {' and '.join(by)}"
-            yield skipped(said, subject=number.what, evidence=[number.key]).on([node])
+            message = f"{number.what}: not compared, see {' and '.join(by)}"
+            yield skipped(message, subject=number.what, evidence=[number.key]).on([node])
             continue
-        said = f"{number.what}: {value:.4g} {number.unit}, not what is expected of it (see {' and '.join(by)})"
-        yield warned(said, subject=number.what, found=f"{value:.4g} {number.unit}", evidence=[number.key],
+        message = f"{number.what}: {value:.4g} {number.unit}, not what is expected of it (see {' and '.join(by)})"
+        yield warned(message, subject=number.what, found=f"{value:.4g} {number.unit}", evidence=[number.key],
                      fix=f"Correct what {' and '.join(by)} reports.").unless_reported(by).on([node])  # fmt: skip
 
 
 def _apart(number: _Number, voting: Mapping[str, float], floor: float) -> Iterator[Finding]:
     """Yield the numbers apart from those of most nodes; of two groups without a majority both, and none is right."""
     groups = sides(voting, floor)
-    if groups is not None and not settles(max(map(len, groups)), len(voting)):
+    if groups is not None and not is_majority(max(map(len, groups)), len(voting)):
         listed = "; ".join(f"about {median(side.values()):.4g} {number.unit} on {len(side)}" for side in groups)
         found = warned(
             f"{number.what} differs between two groups of nodes, and none is most of them: {listed}",

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from preflight import facts
-from preflight.checks.fleet.comparison import compare
-from preflight.checks.fleet.electorate import Trait
-from preflight.checks.fleet.values import compute
+from preflight.checks.comparison.compare import compare
+from preflight.checks.comparison.electorate import Trait
+from preflight.checks.comparison.values import compute
 from preflight.checks.rdma import ip_rails, ports
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
@@ -146,7 +146,7 @@ def _swapped(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Trait:
 
 def _host_addresses(node: NodeFacts, site: Site) -> tuple[tuple[str, ipaddress.IPv4Address], ...]:
     """Return the point-to-point addresses of the rails, each with its port; raises EvidenceError."""
-    return node.ballot("point-to-point addresses", _point_to_point, node, site)
+    return node.remember_for_fleet("point-to-point addresses", _point_to_point, node, site)
 
 
 def _point_to_point(node: NodeFacts, site: Site) -> tuple[tuple[str, ipaddress.IPv4Address], ...]:
@@ -172,8 +172,8 @@ def _spans(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> dict[str, t
     for rail, numbers in found.items():
         numbers.sort()
         cut = -(-len(numbers) // 10) if len(numbers) >= 3 else 0
-        if kept := numbers[cut : len(numbers) - cut]:
-            spans[rail] = (kept[0], kept[-1])
+        if middle := numbers[cut : len(numbers) - cut]:
+            spans[rail] = (middle[0], middle[-1])
     order = sorted(spans.values())
     apart = all(one[1] < other[0] for one, other in pairwise(order))
     return spans if len(spans) > 1 and apart else {}

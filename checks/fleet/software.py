@@ -7,9 +7,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from preflight import facts
-from preflight.checks.fleet.comparison import compare
-from preflight.checks.fleet.electorate import Trait
-from preflight.checks.fleet.values import installed, of_gpus, on_gpu_nodes, on_rdma_nodes, several, text, where_there
+from preflight.checks.comparison.compare import compare
+from preflight.checks.comparison.electorate import Trait
+from preflight.checks.comparison.values import (
+    installed,
+    of_gpus,
+    on_gpu_nodes,
+    on_rdma_nodes,
+    several,
+    text,
+    where_there,
+)
 from preflight.checks.gpu import part
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
@@ -38,8 +46,8 @@ def _flavour(driver: str) -> str:
     return "open" if facts.kernel.open_modules(driver) else "proprietary"
 
 
-def _release(said: str) -> str:
-    return said.strip().rstrip(":")
+def _release(output: str) -> str:
+    return output.strip().rstrip(":")
 
 
 SOFTWARE = (
@@ -124,7 +132,7 @@ def nic_firmware(boards: Iterable[str]) -> Iterator[Trait]:
 
 def _of_boards(node: NodeFacts) -> Mapping[str, str | tuple[str, str] | None]:
     """Return the firmware of each board on a node, or the record that does not tell it, and why."""
-    return node.ballot("firmware of NICs by board", _firmware, node)
+    return node.remember_for_fleet("firmware of NICs by board", _firmware, node)
 
 
 def _firmware(node: NodeFacts) -> dict[str, str | tuple[str, str] | None]:

@@ -8,7 +8,7 @@ from preflight._startup.lightclass import dataclass
 from preflight.evidence.document import COURSE
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
-from preflight.facts.time_series import ENOUGH, JOBS, Course, courses, since_reset
+from preflight.facts.time_series import ENOUGH, JOBS, TimeSeries, series_of, since_reset
 from preflight.model import Finding, check, passed, skipped, unknown, warned
 
 
@@ -107,13 +107,13 @@ def temperature(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: runs at idle at first and under load later. Compare runs of one kind.
     """
-    found = courses(node.evidence, "gpu.temperature_margin_c")
-    told = [course for course in found if course.enough]
-    if not told:
+    found = series_of(node.evidence, "gpu.temperature_margin_c")
+    judged = [course for course in found if course.enough]
+    if not judged:
         yield _too_few(found, "GPU")
         return
     good = 0
-    for course in told:
+    for course in judged:
         lost = -course.per_day
         if course.last < _MARGIN_C and lost * _AHEAD_DAYS > course.last:
             yield warned(
@@ -149,7 +149,7 @@ def job_time(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """
     from statistics import median
 
-    found = courses(node.evidence, JOBS)
+    found = series_of(node.evidence, JOBS)
     if not found:
         yield unknown("no job's completion time is recorded", evidence=[COURSE],
                       fix="preflight history job FILE $SLURM_JOB_ID --seconds S --name NAME")  # fmt: skip
@@ -167,11 +167,11 @@ def job_time(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def _grown(node: NodeFacts, rules: Sequence[_Rule], noun: str) -> Iterator[Finding]:
-    seen: list[Course] = []
+    seen: list[TimeSeries] = []
     bad: set[str] = set()
     for rule in rules:
-        for whole in courses(node.evidence, rule.metric):
-            course = since_reset(whole)
+        for full_course in series_of(node.evidence, rule.metric):
+            course = since_reset(full_course)
             seen.append(course)
             if course.enough and course.per_day >= rule.limit:
                 bad.add(course.subject)
@@ -180,14 +180,14 @@ def _grown(node: NodeFacts, rules: Sequence[_Rule], noun: str) -> Iterator[Findi
                     subject=course.subject, found=f"{course.per_day:,.3g} {rule.per}",
                     expected=f"less than {rule.limit:,g} {rule.per}", evidence=[COURSE],
                 )  # fmt: skip
-    told = {course.subject for course in seen if course.enough}
-    if not told:
+    judged = {course.subject for course in seen if course.enough}
+    if not judged:
         yield _too_few(seen, noun)
-    elif good := told - bad:
+    elif good := judged - bad:
         yield passed(f"{_count(len(good), noun)} gain no more errors than sound ones do", evidence=[COURSE])
 
 
-def _too_few(found: Sequence[Course], noun: str) -> Finding:
+def _too_few(found: Sequence[TimeSeries], noun: str) -> Finding:
     if not found:
         return skipped(f"no {noun} of this node has told such a number", evidence=[COURSE])
     points = max(len(course.values) for course in found)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from preflight.checks.fleet.electorate import failing
-from preflight.checks.fleet.values import compute
+from preflight.checks.comparison.electorate import failing
+from preflight.checks.comparison.values import compute
 from preflight.checks.kubernetes import container
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
@@ -67,17 +67,17 @@ def identity(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[
 
     A false alarm: one machine that was asked under two names on purpose. Containers of one machine are known as such.
     """
-    told = {node.node: node.ballot("identifiers", _identifiers, node) for node in nodes}
+    identifiers = {node.node: node.remember_for_fleet("identifiers", _identifiers, node) for node in nodes}
     odd: set[str] = set()
-    for finding in (*_twice(told, {node.node: node for node in nodes}), *_zero(nodes, sites)):
+    for finding in (*_twice(identifiers, {node.node: node for node in nodes}), *_zero(nodes, sites)):
         odd.update(finding.nodes)
         yield finding
-    silent = [name for name, text in told.items() if not text and name not in odd]
+    silent = [name for name, text in identifiers.items() if not text and name not in odd]
     if silent:
         yield unknown("nothing that identifies these nodes was read", evidence=[f"file:{ROOT}/*/node_guid"],
                       fix="collect again with this version of preflight").on(silent)  # fmt: skip
-    if good := [name for name, text in told.items() if text and name not in odd]:
-        kinds = [kind for number, kind in enumerate(KINDS) if any(_of_kind(told[name], number) for name in good)]
+    if good := [name for name, text in identifiers.items() if text and name not in odd]:
+        kinds = [kind for number, kind in enumerate(KINDS) if any(_of_kind(identifiers[name], number) for name in good)]
         yield passed(f"no {_or(kinds)} stands twice", found=", ".join(kinds),
                      evidence=[f"file:{ROOT}/*/node_guid"]).on(good)  # fmt: skip
 
@@ -99,13 +99,15 @@ def _or(kinds: Sequence[str]) -> str:
     return f"{', '.join(kinds[:-1])} or {kinds[-1]}" if len(kinds) > 1 else kinds[0]
 
 
-def _twice(told: Mapping[str, str], nodes: Mapping[str, NodeFacts]) -> Iterator[Finding]:
+def _twice(identifiers: Mapping[str, str], nodes: Mapping[str, NodeFacts]) -> Iterator[Finding]:
     """Yield what several nodes have, the identifiers of the same nodes together."""
     machine: dict[str, str] = {}  # node -> the first name of its machine
-    containers = {name for name, text in told.items() if any("\tcontainer\t" in line for line in _of_kind(text, 0))}
+    containers = {
+        name for name, text in identifiers.items() if any("\tcontainer\t" in line for line in _of_kind(text, 0))
+    }
     same: dict[tuple[str, ...], dict[str, list[Identifier]]] = defaultdict(dict)
     for number, kind in enumerate(KINDS):
-        holders = shared((name, line.partition("\t")[2].partition("\t")[2]) for name, text in told.items()
+        holders = shared((name, line.partition("\t")[2].partition("\t")[2]) for name, text in identifiers.items()
                          for line in _of_kind(text, number))  # fmt: skip
         together: dict[tuple[str, ...], set[str]] = defaultdict(set)
         for label, names in holders.items():
@@ -143,10 +145,10 @@ def _few(words: Sequence[str], most: int) -> str:
 
 
 def _finding(kind: str, names: Sequence[str], found: Sequence[Identifier]) -> Finding:
-    say = warned if kind in _HARMLESS else failed
+    report = warned if kind in _HARMLESS else failed
     values = [f"{one.value} ({one.of})" if one.of else one.value for one in found]
     listed = _few(values, 3)
-    return say(
+    return report(
         f"{len(names)} nodes have the same {kind}: {listed}, on {_few(names, 4)}", subject=kind, found=listed,
         expected="one of its own on each node", evidence=[found[0].key], fix=_WHAT_NOW.get(kind, ""),
     ).on(names)  # fmt: skip
@@ -155,13 +157,13 @@ def _finding(kind: str, names: Sequence[str], found: Sequence[Identifier]) -> Fi
 def _zero(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
     for node in nodes:
         try:
-            without = node.ballot("GUIDs that are zero", _without_guid, node, sites[node.node])
+            without = node.remember_for_fleet("GUIDs that are zero", _without_guid, node, sites[node.node])
         except EvidenceError:
             continue
         for name, empty in without.items():
             if name != "node_guid" or not failing((container.rdma_address,), node, sites[node.node]):
-                told = f"{name} of {', '.join(empty[:4])} is all zero: no GUID was given"
-                yield failed(told, subject=name,
+                message = f"{name} of {', '.join(empty[:4])} is all zero: no GUID was given"
+                yield failed(message, subject=name,
                              found="0000:0000:0000:0000", expected="a GUID of its own",
                              evidence=[f"file:{ROOT}/{empty[0]}/{name}"], fix=_NO_GUID).on([node.node])  # fmt: skip
 

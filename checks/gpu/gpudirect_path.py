@@ -14,7 +14,7 @@ from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.gpudirect import Pair
+    from preflight.facts.gpudirect import GpuNicPair
     from preflight.facts.lspci import Function
 
 
@@ -54,7 +54,7 @@ def path(node: NodeFacts, site: Site) -> Iterator[Finding]:
             yield from _by_acs(node, near)
 
 
-def _by_distance(node: NodeFacts, pairs: Iterable[Pair]) -> Iterator[Finding]:
+def _by_distance(node: NodeFacts, pairs: Iterable[GpuNicPair]) -> Iterator[Finding]:
     forced = _forced(node)
     for pair in pairs:
         if pair.near:
@@ -73,7 +73,7 @@ def _by_distance(node: NodeFacts, pairs: Iterable[Pair]) -> Iterator[Finding]:
         )
 
 
-def _codes(node: NodeFacts, devices: Iterable[str], pairs: Iterable[Pair]) -> list[str]:
+def _codes(node: NodeFacts, devices: Iterable[str], pairs: Iterable[GpuNicPair]) -> list[str]:
     """Return the codes of the matrix between all GPUs and these NICs; those of the pairs where there is no matrix."""
     try:
         links = node.topology.links
@@ -103,7 +103,7 @@ def _forced(node: NodeFacts) -> str:
     return f"NCCL_NET_GDR_LEVEL={value}" if far else ""
 
 
-def _by_numa_node(part: str, pairs: Iterable[Pair]) -> Iterator[Finding]:
+def _by_numa_node(part: str, pairs: Iterable[GpuNicPair]) -> Iterator[Finding]:
     pairs = tuple(pairs)
     for pair in pairs:
         if pair.same_node is False:
@@ -123,10 +123,10 @@ def _by_numa_node(part: str, pairs: Iterable[Pair]) -> Iterator[Finding]:
         yield unknown(f"nothing says on which NUMA node {', '.join(silent)} are", evidence=[PCI_BUS])
 
 
-def _by_acs(node: NodeFacts, pairs: list[Pair]) -> Iterator[Finding]:
+def _by_acs(node: NodeFacts, pairs: list[GpuNicPair]) -> Iterator[Finding]:
     if node.in_virtual_machine:
-        told = f"{len(pairs)} GPU-NIC pairs are near each other"
-        yield passed(told, found=_named(pairs), evidence=pairs[0].evidence).about("PA-04", "NT-FAB-2")
+        message = f"{len(pairs)} GPU-NIC pairs are near each other"
+        yield passed(message, found=_named(pairs), evidence=pairs[0].evidence).about("PA-04", "NT-FAB-2")
         yield skipped("ACS is the host's matter in a virtual machine", evidence=pairs[0].evidence).about("NT-GDR-1")
         return
     near = f"{len(pairs)} GPU-NIC pairs are near each other"
@@ -136,9 +136,9 @@ def _by_acs(node: NodeFacts, pairs: list[Pair]) -> Iterator[Finding]:
         yield passed(near, found=_named(pairs), evidence=pairs[0].evidence).about("PA-04", "NT-FAB-2")
         yield unknown(f"ACS on their paths could not be read: {error}", evidence=[facts.lspci.LSPCI]).about("NT-GDR-1")
         return
-    hidden: list[Pair] = []
-    redirected: list[Pair] = []
-    left: list[Pair] = []
+    hidden: list[GpuNicPair] = []
+    redirected: list[GpuNicPair] = []
+    left: list[GpuNicPair] = []
     for pair in pairs:
         functions = [configuration.get(bridge) for bridge in pair.bridges]
         if any(function and function.redirects for function in functions):
@@ -169,7 +169,7 @@ def _by_acs(node: NodeFacts, pairs: list[Pair]) -> Iterator[Finding]:
                      evidence=[*pairs[0].evidence, facts.lspci.LSPCI])  # fmt: skip
 
 
-def _redirected(pairs: list[Pair], of: int, configuration: Mapping[str, Function]) -> Finding:
+def _redirected(pairs: list[GpuNicPair], of: int, configuration: Mapping[str, Function]) -> Finding:
     bridges = sorted({b for pair in pairs for b in pair.bridges if b in configuration and configuration[b].redirects})
     alone = pairs[0].name if len(pairs) == 1 else ""
     return failed(
@@ -183,7 +183,7 @@ def _redirected(pairs: list[Pair], of: int, configuration: Mapping[str, Function
     )
 
 
-def _controls(pairs: list[Pair], configuration: Mapping[str, Function]) -> str:
+def _controls(pairs: list[GpuNicPair], configuration: Mapping[str, Function]) -> str:
     return _on(
         {name for pair in pairs for b in pair.bridges if b in configuration for name in configuration[b].acs or ()}
     )
@@ -193,5 +193,5 @@ def _on(controls: Iterable[str]) -> str:
     return " ".join(f"{name}+" for name in sorted(controls))
 
 
-def _named(pairs: Iterable[Pair]) -> str:
+def _named(pairs: Iterable[GpuNicPair]) -> str:
     return ", ".join(f"{pair.name} {pair.code}" for pair in pairs)

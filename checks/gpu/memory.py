@@ -213,13 +213,13 @@ def retired_pages(node: NodeFacts, site: Site) -> Iterator[Finding]:
         single, double = gpu.retired_single or 0, gpu.retired_double or 0
         found = f"{single} single-bit, {double} double-bit"
         if single + double >= RETIRED_LIMIT:
-            said = f"{single + double} pages are retired"
-            return failed(said, expected=f"less than {RETIRED_LIMIT}", fix=REPLACE, found=found)
+            message = f"{single + double} pages are retired"
+            return failed(message, expected=f"less than {RETIRED_LIMIT}", fix=REPLACE, found=found)
         if gpu.retired_pending:
             return failed("a page retirement waits for a reset", expected="none", found=found)
         if double >= RETIRED_DOUBLE_LIMIT:
-            said = f"{double} pages are retired for double-bit errors"
-            return warned(said, expected=f"less than {RETIRED_DOUBLE_LIMIT}", fix=REPLACE, found=found)
+            message = f"{double} pages are retired for double-bit errors"
+            return warned(message, expected=f"less than {RETIRED_DOUBLE_LIMIT}", fix=REPLACE, found=found)
         return None
 
     needs = ("retired_single", "retired_double", "retired_pending")

@@ -46,9 +46,9 @@ def links(node: NodeFacts, site: Site) -> Iterator[Finding]:
     that is not in it are compared with each other only.
     """
     health = node.gpu_health
-    told = [gpu for gpu in health.gpus if gpu.links is not None]
-    wanted, rate, source = _measure(site, told)
-    if told and not wanted:
+    reporting = [gpu for gpu in health.gpus if gpu.links is not None]
+    wanted, rate, source = _measure(site, reporting)
+    if reporting and not wanted:
         yield _without(site, health.evidence)
         return
 
@@ -57,7 +57,7 @@ def links(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     def judge(gpu: GpuHealth) -> Finding | None:
         up, speed = sum(gpu.links or ()), gpu.link_gbytes_s
-        if up < wanted and board > wanted and len(told) < MESH:
+        if up < wanted and board > wanted and len(reporting) < MESH:
             return unknown(
                 f"{up} NVLinks are up, of {board} of its model, and {wanted} at most on any GPU here: the others may "
                 "lead to GPUs of the board that this machine does not have",
@@ -79,7 +79,7 @@ def links(node: NodeFacts, site: Site) -> Iterator[Finding]:
             )
         return None
 
-    slowest = min((gpu.link_gbytes_s for gpu in told if gpu.link_gbytes_s is not None), default=0.0)
+    slowest = min((gpu.link_gbytes_s for gpu in reporting if gpu.link_gbytes_s is not None), default=0.0)
     good = f"{wanted} NVLinks up"
     if slowest:
         good += f", {slowest:g} GB/s each or more: {wanted * slowest:.0f} GB/s in each direction"
@@ -150,15 +150,15 @@ def fabric_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
         if fabric.status != "Success":
             return failed(f"fabric status is {fabric.status}", found=fabric.status, expected="Success")
         if fabric.faults:
-            told = ", ".join(fabric.faults)
-            return failed(f"fabric health: {told}", found=told, expected="no fault")
+            faults = ", ".join(fabric.faults)
+            return failed(f"fabric health: {faults}", found=faults, expected="no fault")
         return None
 
     part = site.part
 
     def hidden(gpu: GpuHealth) -> str:
-        tells = part is not None and part.nvswitch and part.gpu.tells_fabric
-        return "N/A, although this board has NVSwitches" if tells and gpu.not_reported("fabric") else ""
+        expected = part is not None and part.nvswitch and part.gpu.reports_fabric_state
+        return "N/A, although this board has NVSwitches" if expected and gpu.not_reported("fabric") else ""
 
     good = "joined the fabric, healthy"
     yield from each_gpu(node, site, judge, what="fabric state", good=good, needs=("fabric",), hidden=hidden)
@@ -220,9 +220,9 @@ def fabric_manager(node: NodeFacts, site: Site) -> Iterator[Finding]:
         return
     if service.active != "active":
         state = service.active if service.known else "not installed"
-        say = warned if _joined(node) else failed
-        yield say(
-            f"the fabric manager is {state}" + (", yet all GPUs joined the fabric" if say is warned else ""),
+        report = warned if _joined(node) else failed
+        yield report(
+            f"the fabric manager is {state}" + (", yet all GPUs joined the fabric" if report is warned else ""),
             found=state, expected="active", evidence=[parsers.host.services.SERVICES],
         )  # fmt: skip
         return
@@ -281,7 +281,10 @@ def imex(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if state == "active" and channel:
         yield passed("IMEX is active, channel0 is there", evidence=[parsers.host.services.SERVICES, CHANNELS])
     else:
-        told = f"IMEX is {state}, channel0 is {'there' if channel else 'missing'}"
+        summary = f"IMEX is {state}, channel0 is {'there' if channel else 'missing'}"
         yield warned(
-            told, found=told, expected="active, with channel0", evidence=[parsers.host.services.SERVICES, CHANNELS]
+            summary,
+            found=summary,
+            expected="active, with channel0",
+            evidence=[parsers.host.services.SERVICES, CHANNELS],
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from preflight.checks.applicability import PCI_BUS, no_gpu
 from preflight.checks.gpu.per_gpu import each_gpu
 from preflight.expectations import Site
-from preflight.expectations.catalogue import Gpu, gpu_model
+from preflight.expectations.catalogue import GpuModel, gpu_model
 from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
@@ -41,15 +41,17 @@ def same_model(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """
     health = node.gpu_health
     kinds = Counter((gpu.name, gpu.memory_total_mib) for gpu in health.gpus)
-    told = ", ".join(f"{count} x {name} with {size} MiB" for (name, size), count in kinds.most_common())
+    inventory = ", ".join(f"{count} x {name} with {size} MiB" for (name, size), count in kinds.most_common())
     if not kinds or any(name is None or size is None for name, size in kinds):
-        yield unknown("name or memory size of a GPU was not told", found=told, evidence=health.evidence)
+        yield unknown("name or memory size of a GPU was not told", found=inventory, evidence=health.evidence)
     elif len(kinds) == 1:
-        yield passed(told, found=told, evidence=[*health.evidence, PCI_BUS])
+        yield passed(inventory, found=inventory, evidence=[*health.evidence, PCI_BUS])
     else:
         boards = [part for device in node.gpus_on_bus if (part := gpu_model(device)) and part.sxm]
-        say = failed if boards else warned
-        yield say(f"{len(kinds)} kinds of GPU in one node", found=told, expected="one kind", evidence=health.evidence)
+        report = failed if boards else warned
+        yield report(
+            f"{len(kinds)} kinds of GPU in one node", found=inventory, expected="one kind", evidence=health.evidence
+        )
 
 
 @check(
@@ -83,7 +85,7 @@ def right_part(node: NodeFacts, site: Site) -> Iterator[Finding]:
     yield from each_gpu(node, site, judge, what="memory size", good=good, needs=("memory_total_mib",))
 
 
-def _compared(gpu: GpuHealth, device: str, model: Gpu | None) -> Finding | None:
+def _compared(gpu: GpuHealth, device: str, model: GpuModel | None) -> Finding | None:
     size = model.memory_gib(device) if model else None
     if model is None or size is None:
         return unknown(f"no size known for {gpu.name or 'it'} (PCI id {device or '?'})", found=gpu.memory_total_mib)
@@ -121,10 +123,10 @@ def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
         versions = Counter((gpu.name, getattr(gpu, name)) for gpu in health.gpus if getattr(gpu, name) is not None)
         if len(versions) > len({model for model, _ in versions}):
             odd = True
-            told = ", ".join(f"{count} x {version}" for (_, version), count in versions.most_common())
+            version_counts = ", ".join(f"{count} x {version}" for (_, version), count in versions.most_common())
             yield warned(
                 f"{len(versions)} versions of {called} in one node",
-                found=told, expected="one version", evidence=health.evidence,
+                found=version_counts, expected="one version", evidence=health.evidence,
             )  # fmt: skip
     for gpu in health.gpus:
         if gpu.gsp is not None and gpu.gsp != health.driver:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from preflight import facts
 from preflight.checks.applicability import PCI_BUS, no_gpu, nothing, of_switch
-from preflight.evidence.document import EvidenceError
+from preflight.evidence.document import COURSE, EvidenceError
 from preflight.expectations import Site
 from preflight.facts.container import GPU_NODES, given_all_gpus, gpu_nodes, gpus_given
 from preflight.facts.kernel import NVIDIA_VERSION
@@ -22,6 +22,7 @@ from preflight.model import Finding, check, compare, failed, passed, skipped, un
     source="https://docs.kernel.org/PCI/sysfs-pci.html; board sizes: part catalogue",
     fix="`lspci -d 10de:`; power-cycle the node (not only reboot); if the GPU stays away, reseat or replace it.",
     answers=("PA-01",),
+    reads=("file:/sys/class/dmi/id/*", COURSE),
 )
 def count(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the GPUs on the PCI bus with the number that the cluster file or the board promises.
@@ -32,10 +33,11 @@ def count(node: NodeFacts, site: Site) -> Iterator[Finding]:
     The PCI bus is asked, not the driver: a GPU that fell off the bus or whose driver is dead must
     not look like a machine that has none. Fewer than promised fails; boards with NVSwitches carry eight.
     Where nothing promises a number, what was found is unknown. So is a node without a GPU where the NVIDIA driver is
-    loaded, GPUs have device nodes, NVSwitches are on the bus or the kernel's log has Xids; and a machine with neither a
-    GPU nor an RDMA NIC, unless its class says `gpus = 0`: a node whose GPUs all fell off the bus looks the same. A node
-    with NICs of which nothing speaks of a GPU, as one for storage, is judged by its NICs alone. A network switch is
-    named as one, and nothing else of it is judged.
+    loaded, GPUs have device nodes, NVSwitches are on the bus, the kernel's log has Xids, the server's model is sold
+    with GPUs only or the history has readings of its GPUs; and a machine with neither a GPU nor an RDMA NIC, unless its
+    class says `gpus = 0`: a node whose GPUs all fell off the bus looks the same. A node with NICs of which nothing
+    speaks of a GPU, as one for storage, is judged by its NICs alone. A network switch is named as one, and nothing else
+    of it is judged.
 
     A false alarm: a virtual machine that was given more than four of a board's eight GPUs; say `gpus` for its class
     in the cluster file.
@@ -80,41 +82,41 @@ def driver(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """
     bus = {device.address for device in node.gpus_on_bus}
     try:
-        said = node.driver
+        listing = node.driver
     except EvidenceError as error:
         yield _silent(node, len(bus), error)
         return
-    missing = sorted(bus - {gpu.address for gpu in said.gpus})
+    missing = sorted(bus - {gpu.address for gpu in listing.gpus})
     if not missing:
-        yield passed(f"driver {said.version} answers for all {len(bus)} GPUs", evidence=[said.evidence, PCI_BUS])
+        yield passed(f"driver {listing.version} answers for all {len(bus)} GPUs", evidence=[listing.evidence, PCI_BUS])
     elif node.in_container and not _all_given(node, site, len(bus)):
-        yield _in_container(node, said, len(bus))
+        yield _in_container(node, listing, len(bus))
     else:
         yield failed(
             f"driver does not answer for {len(missing)} of {len(bus)} GPUs: {', '.join(missing)}",
             subject=missing[0] if len(missing) == 1 else "",
-            found=f"{len(said.gpus)} GPUs answer" + (f" ({'; '.join(said.lost)})" if said.lost else ""),
+            found=f"{len(listing.gpus)} GPUs answer" + (f" ({'; '.join(listing.lost)})" if listing.lost else ""),
             expected=f"{len(bus)}, as on the PCI bus",
-            evidence=[said.evidence, PCI_BUS],
+            evidence=[listing.evidence, PCI_BUS],
         )
 
 
-def _in_container(node: NodeFacts, said: Driver, bus: int) -> Finding:
+def _in_container(node: NodeFacts, listing: Driver, bus: int) -> Finding:
     """Compare the GPUs that answer with those that the container was given, where it is known how many."""
     try:
         given = gpus_given(node.evidence, node.environment)
         nodes = sum(name.removeprefix("nvidia").isdigit() for name in node.parsed(GPU_NODES, gpu_nodes))
     except EvidenceError:
         given, nodes = None, 0
-    answer, evidence = len(said.gpus), [said.evidence, PROCESS, GPU_NODES]
+    answer, evidence = len(listing.gpus), [listing.evidence, PROCESS, GPU_NODES]
     if given is not None and answer == given == nodes:
-        return passed(f"driver {said.version} answers for all {given} GPUs that this container was given, of {bus} on "
-                      "the bus", evidence=evidence)  # fmt: skip
+        return passed(f"driver {listing.version} answers for all {given} GPUs that this container was given, of {bus} "
+                      "on the bus", evidence=evidence)  # fmt: skip
     if given is not None and answer < given == nodes:
         return failed(f"driver does not answer for {given - answer} of {given} GPUs that this container was given",
-                      found=f"{answer} GPUs answer" + (f" ({'; '.join(said.lost)})" if said.lost else ""),
+                      found=f"{answer} GPUs answer" + (f" ({'; '.join(listing.lost)})" if listing.lost else ""),
                       expected=f"{given}, as it was given", evidence=evidence)  # fmt: skip
-    return unknown(f"{answer} of {bus} GPUs are visible in this container", evidence=[said.evidence, PCI_BUS],
+    return unknown(f"{answer} of {bus} GPUs are visible in this container", evidence=[listing.evidence, PCI_BUS],
                    fix="run preflight on the host to judge the others")  # fmt: skip
 
 

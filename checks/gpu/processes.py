@@ -47,10 +47,12 @@ def left_over_processes(node: NodeFacts, site: Site) -> Iterator[Finding]:
     def judge(gpu: GpuHealth) -> Finding | None:
         if not gpu.processes:
             return None
-        told = [
+        processes = [
             f"{one.pid} {one.name or '?'}" + (f" {one.used_mib} MiB" if one.used_mib else "") for one in gpu.processes
         ]
-        return warned(f"{len(told)} compute processes hold it", found=", ".join(told[:6]), expected="none before a job")
+        return warned(
+            f"{len(processes)} compute processes hold it", found=", ".join(processes[:6]), expected="none before a job"
+        )
 
     yield from each_gpu(node, site, judge, what="processes", good="no compute process", needs=("processes",))
 
@@ -83,10 +85,10 @@ def process_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     elif not held:
         yield skipped(f"no compute process runs on the {len(health.gpus)} GPUs", evidence=health.evidence)
     elif many := {pid: gpus for pid, gpus in held.items() if len(gpus) > 1}:
-        told = ", ".join(f"{pid} on GPU {'+'.join(str(gpu.index) for gpu in gpus)}" for pid, gpus in many.items())
+        holders = ", ".join(f"{pid} on GPU {'+'.join(str(gpu.index) for gpu in gpus)}" for pid, gpus in many.items())
         yield warned(
             f"{len(many)} of {len(held)} processes hold several GPUs",
-            found=told, expected="one GPU each", evidence=health.evidence,
+            found=holders, expected="one GPU each", evidence=health.evidence,
         )  # fmt: skip
     else:
         yield passed(f"{len(held)} processes hold one GPU each", evidence=health.evidence)

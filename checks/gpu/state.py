@@ -60,9 +60,9 @@ def throttling(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     def judge(gpu: GpuHealth) -> Finding | None:
         reasons = gpu.event_reasons or 0
-        for bit, (name, cure) in _slowed().items():
+        for bit, (name, fix) in _slowed().items():
             if reasons & bit:
-                return failed(f"slowed down: {name}", found=f"reasons {reasons:#x}", expected="none", fix=cure)
+                return failed(f"slowed down: {name}", found=f"reasons {reasons:#x}", expected="none", fix=fix)
         if reasons & facts.nvidia.model.SW_THERMAL:
             return warned("slowed down: software thermal slowdown", found=f"reasons {reasons:#x}", expected="none")
         return None
@@ -97,8 +97,8 @@ def temperature_margin(node: NodeFacts, site: Site) -> Iterator[Finding]:
             return warned(f"{margin} C left before it slows down", found=margin, expected=f"more than {MARGIN_LOW_C} C")
         return None
 
-    told = any(gpu.temperature_margin_c is not None for gpu in node.gpu_health.gpus) if node.gpus_on_bus else True
-    needs = ("temperature_margin_c",) if told else ("temperature_c", "temperature_slowdown_c")
+    has_margin = any(gpu.temperature_margin_c is not None for gpu in node.gpu_health.gpus) if node.gpus_on_bus else True
+    needs = ("temperature_margin_c",) if has_margin else ("temperature_c", "temperature_slowdown_c")
     good = f"more than {MARGIN_LOW_C} C below their slowdown temperature"
     yield from each_gpu(node, site, judge, what="temperature margin", good=good, needs=needs)
 
@@ -274,7 +274,7 @@ def recovery_action(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: "Drain P2P" on a node whose jobs use one GPU each: they may go on until it is drained.
     """
-    cures = {
+    fixes = {
         "Reset": "Drain the GPU's jobs, then nvidia-smi -r -i N (it ends all jobs on this GPU).",
         "Drain and Reset": "Let the jobs on this GPU end, then nvidia-smi -r -i N.",
         "Drain P2P": "Let the jobs end that use NVLink or P2P with this GPU, then reset it.",
@@ -288,7 +288,7 @@ def recovery_action(node: NodeFacts, site: Site) -> Iterator[Finding]:
             return None
         if action.startswith("unknown"):
             return unknown(f"the driver asks for a recovery action {action}", found=action, expected="None")
-        return failed(f"the driver asks for: {action}", found=action, expected="None", fix=cures.get(action, ""))
+        return failed(f"the driver asks for: {action}", found=action, expected="None", fix=fixes.get(action, ""))
 
     needs = ("recovery_action",)
     yield from each_gpu(node, site, judge, what="recovery action", good="no recovery action asked for", needs=needs)

@@ -162,7 +162,7 @@ def nearest_nic(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if every and (hidden := flattened(node, every, [TOPO])):
         yield hidden
         return
-    yield from _judge(codes, topology.lenders(nics, fewer_nics(node, site)), _say_sys(node, site))
+    yield from _judge(codes, topology.lenders(nics, fewer_nics(node, site)), _sys_reporter(node, site))
     if topology.cut_rows:
         yield unknown(f"rows of the matrix are cut: {', '.join(topology.cut_rows)}", evidence=[TOPO])
 
@@ -175,8 +175,8 @@ def _of_the_fabric(topology: Topology, site: Site) -> tuple[str, ...]:
     return tuple(named) or topology.nics
 
 
-def _say_sys(node: NodeFacts, site: Site) -> tuple[Callable[..., Finding], str]:
-    """Return how to say SYS, and where the NIC is then: it means another NUMA node, which may be the same socket."""
+def _sys_reporter(node: NodeFacts, site: Site) -> tuple[Callable[..., Finding], str]:
+    """Return the constructor of SYS findings, and where the NIC is: on another NUMA node, maybe of the same socket."""
     several = (node.cpu_nodes or 0) > 2
     cards = site.part is not None and not site.part.gpu.sxm
     return (warned if several or cards else failed, "in another NUMA node" if several else "on the other socket")
@@ -209,7 +209,7 @@ def _judge(
             "evidence": [TOPO],
         }
         if code in ("SYS", "SOC"):
-            say, where = sys
-            yield say(f"{gpu}'s nearest NIC is {where} ({code})", **details)
+            report, where = sys
+            yield report(f"{gpu}'s nearest NIC is {where} ({code})", **details)
         else:
             yield warned(f"{gpu}'s nearest NIC is behind the CPU ({code})", **details)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from preflight import facts
 from preflight.checks.applicability import no_gpu
 from preflight.checks.gpu.xid_judgement import BAD, judged
-from preflight.checks.gpu.xid_policy import RESET, Act, Policy
+from preflight.checks.gpu.xid_policy import RESET, Act, XidPolicy
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.expectations.catalogue import NVSWITCH_IDS
@@ -52,16 +52,16 @@ def gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
         return
     found = facts.xid.events(log.lines)
     harmless: Counter[int] = Counter()
-    told = False
+    reported = False
     for address in sorted({event.address for event in found.gpus}):
         mine = [event for event in found.gpus if event.address == address]
         policies = [(event, judged(event, found, _recovery(node, address))) for event in mine]
         if (finding := _worst(policies, log, address)) is not None:
-            told = True
+            reported = True
             yield finding
         else:
             harmless.update(event.code for event, _ in policies)
-    if (harmless or not told) and not found.unread:
+    if (harmless or not reported) and not found.unread:
         notes = ", ".join(
             f"{code}" + (f" x{number}" if number > 1 else "") for code, number in sorted(harmless.items())
         )
@@ -101,8 +101,8 @@ def _recovery(node: NodeFacts, address: str) -> str | None:
         return None
 
 
-def _worst(policies: Sequence[tuple[facts.xid.Event, Policy]], log: KernelLog, address: str) -> Finding | None:
-    """Say the first event of the worst kind, and name what followed."""
+def _worst(policies: Sequence[tuple[facts.xid.XidEvent, XidPolicy]], log: KernelLog, address: str) -> Finding | None:
+    """Report the first event of the worst kind, and name what followed."""
     bad = [pair for pair in policies if pair[1].act in BAD]
     worst = bad or [pair for pair in policies if pair[1].act is Act.WARN]
     if not worst:
@@ -111,8 +111,8 @@ def _worst(policies: Sequence[tuple[facts.xid.Event, Policy]], log: KernelLog, a
     others = [other for other, _ in policies if other is not event]
     when = log.ago(event.at_s)
     then = ", ".join(dict.fromkeys(str(other.code) for other in others))
-    say = failed if bad else warned
-    return say(
+    report = failed if bad else warned
+    return report(
         f"Xid {event.code}: {policy.meaning}" + (f", {when}" if when else "") + (f"; also {then}" if then else ""),
         subject=address, found=event.line[:200], expected=f"no such XID ({log.since})",
         evidence=[facts.kernel_log.DMESG], fix=policy.fix, quote="\n".join(one.line[:300] for one, _ in policies[:8]),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from preflight.checks.gpu.xid_policy import NVLINK, POLICY, RECOVERY, RESET, SUPPORT, Act, Policy
-from preflight.facts.xid import Event, Events
+from preflight.checks.gpu.xid_policy import NVLINK, POLICY, RECOVERY, RESET, SUPPORT, Act, XidPolicy
+from preflight.facts.xid import Events, XidEvent
 
 #: Processes whose graphics exceptions (13) on one GPU alone make the GPU suspicious: a judgement.
 SUSPICIOUS_PROCESSES = 3
@@ -14,40 +14,40 @@ SUSPICIOUS_PROCESSES = 3
 BAD = (Act.OUT, Act.RESET)
 
 
-def judged(event: Event, found: Events, recovery: str | None = None) -> Policy:
-    """Return what one event means; ``recovery`` is what the driver asks for now, None where nobody says."""
-    policy = POLICY.get(event.code) or Policy(f"unknown code: {event.text[:60]}", Act.WARN, SUPPORT)
+def judged(event: XidEvent, found: Events, recovery: str | None = None) -> XidPolicy:
+    """Return what one event means; ``recovery`` is what the driver asks for now, None where it is unknown."""
+    policy = POLICY.get(event.code) or XidPolicy(f"unknown code: {event.text[:60]}", Act.WARN, SUPPORT)
     if event.code == 45 and event.cause is not None and not found.counts.get((event.address, event.cause)):
-        first = judged(Event(event.at_s, event.address, event.cause, "", event.line), found, recovery)
-        return Policy(f"clean-up after Xid {event.cause} ({first.meaning})", first.act, first.fix)
+        first = judged(XidEvent(event.at_s, event.address, event.cause, "", event.line), found, recovery)
+        return XidPolicy(f"clean-up after Xid {event.cause} ({first.meaning})", first.act, first.fix)
     if event.code == 13 and _on_this_gpu_alone(event, found):
         test = "Run the vendor's field diagnostic on this GPU."
-        return Policy("graphics exceptions of several processes on this GPU alone", Act.WARN, test)
+        return XidPolicy("graphics exceptions of several processes on this GPU alone", Act.WARN, test)
     if policy.act is Act.READ:
         policy = _read(event, policy, found)
     if recovery == "None" and (policy.fix == RESET or event.code == 154) and policy.act in BAD:
-        said = f"{policy.meaning}; the driver asks for no recovery now"
-        return Policy(said, Act.NOTE if event.code == 154 else Act.WARN, "Was the GPU reset since? Watch it.")
+        meaning = f"{policy.meaning}; the driver asks for no recovery now"
+        return XidPolicy(meaning, Act.NOTE if event.code == 154 else Act.WARN, "Was the GPU reset since? Watch it.")
     return policy
 
 
-def _on_this_gpu_alone(event: Event, found: Events) -> bool:
+def _on_this_gpu_alone(event: XidEvent, found: Events) -> bool:
     processes = found.pids_by_code.get(event.code, ())
     return found.gpus_by_code.get(event.code) == frozenset({event.address}) and len(processes) >= SUSPICIOUS_PROCESSES
 
 
-def _read(event: Event, policy: Policy, found: Events) -> Policy:
+def _read(event: XidEvent, policy: XidPolicy, found: Events) -> XidPolicy:
     """Judge by the line's own text, or by how often it came."""
     if event.code == 154:
         match = re.search(r"\bto 0x[0-9a-f]{1,4} \(([^)]{1,60})\)", event.text, re.I)
         named = match[1] if match else event.text[:60]
-        return RECOVERY.get(named.lower()) or Policy(f"{policy.meaning}: {named}", Act.WARN, SUPPORT)
+        return RECOVERY.get(named.lower()) or XidPolicy(f"{policy.meaning}: {named}", Act.WARN, SUPPORT)
     if event.code == 74:
         repeated = found.counts.get((event.address, 74), 0) > 1 or bool(found.switches)
-        return Policy(policy.meaning + (", repeated or with an SXid" if repeated else ""),
+        return XidPolicy(policy.meaning + (", repeated or with an SXid" if repeated else ""),
                       Act.OUT if repeated else Act.WARN, NVLINK)  # fmt: skip
     if re.search(r"\bnon-?fatal\b", event.text, re.I):
-        return Policy(f"{policy.meaning}, not fatal", Act.NOTE)
+        return XidPolicy(f"{policy.meaning}, not fatal", Act.NOTE)
     if re.search(r"\bfatal\b", event.text, re.I):
-        return Policy(f"{policy.meaning}, fatal", Act.OUT, policy.fix)
-    return Policy(f"{policy.meaning} of unknown severity", Act.WARN, SUPPORT)
+        return XidPolicy(f"{policy.meaning}, fatal", Act.OUT, policy.fix)
+    return XidPolicy(f"{policy.meaning} of unknown severity", Act.WARN, SUPPORT)

@@ -31,7 +31,7 @@ CABLES = "Check the auxiliary power cables of the board."
 
 
 @dataclass(frozen=True)
-class Policy:
+class XidPolicy:
     """Meaning and action of one code."""
 
     meaning: str
@@ -39,10 +39,10 @@ class Policy:
     fix: str = ""
 
 
-def _table(rows: tuple[tuple[str, str, Act, str], ...]) -> dict[int, Policy]:
+def _table(rows: tuple[tuple[str, str, Act, str], ...]) -> dict[int, XidPolicy]:
     found = {}
     for codes, meaning, act, fix in rows:
-        policy = Policy(meaning, act, fix)
+        policy = XidPolicy(meaning, act, fix)
         for part in codes.split(","):
             first, _, last = part.partition("-")
             for code in range(int(first), int(last or first) + 1):
@@ -102,11 +102,11 @@ POLICY = _table((
 
 #: What Xid 154 names after "to", and whether it takes the node out.
 RECOVERY = {
-    "none": Policy("the driver asks for no recovery any more", Act.NOTE),
-    "gpu reset required": Policy("the driver asks for a GPU reset", Act.OUT, RESET),
-    "drain and reset": Policy("the driver asks to drain and reset the GPU", Act.OUT, RESET),
-    "node reboot required": Policy("the driver asks for a reboot", Act.OUT, REBOOT),
-    "drain p2p": Policy("the driver asks to end all peer-to-peer work", Act.OUT, RESET),
-    "recover imex domain": Policy("the driver asks to recover the IMEX domain", Act.OUT,
+    "none": XidPolicy("the driver asks for no recovery any more", Act.NOTE),
+    "gpu reset required": XidPolicy("the driver asks for a GPU reset", Act.OUT, RESET),
+    "drain and reset": XidPolicy("the driver asks to drain and reset the GPU", Act.OUT, RESET),
+    "node reboot required": XidPolicy("the driver asks for a reboot", Act.OUT, REBOOT),
+    "drain p2p": XidPolicy("the driver asks to end all peer-to-peer work", Act.OUT, RESET),
+    "recover imex domain": XidPolicy("the driver asks to recover the IMEX domain", Act.OUT,
                                   "Restart nvidia-imex on all nodes of the domain."),
 }  # fmt: skip

@@ -83,7 +83,7 @@ def _loss(node: NodeFacts, bound: str, minutes: float) -> str:
 
 def _is_missing(node: NodeFacts, key: str) -> bool:
     """Tell whether find said that the directory is not there; raises EvidenceError if it could not look."""
-    record = node.evidence.whole(key)
+    record = node.evidence.complete_record(key)
     if record.rc == 1 and not record.out and "No such file or directory" in record.err:
         return True
     if record.rc not in (0, None):

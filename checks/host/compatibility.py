@@ -74,8 +74,8 @@ def compatibility(node: NodeFacts, site: Site) -> Iterator[Finding]:
         if not found:
             good.append(made)
     if good:
-        said = ", ".join(f"PyTorch {one.package.version} for CUDA {one.cuda}" for one in good)
-        yield passed(f"driver {driver.version} runs {said}", found=f"driver {driver.version}; {said}",
+        builds = ", ".join(f"PyTorch {one.package.version} for CUDA {one.cuda}" for one in good)
+        yield passed(f"driver {driver.version} runs {builds}", found=f"driver {driver.version}; {builds}",
                      evidence=[driver.evidence, *(one.evidence for one in good[:3])])  # fmt: skip
 
 

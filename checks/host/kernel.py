@@ -74,8 +74,8 @@ def modules(node: NodeFacts, site: Site) -> Iterator[Finding]:
         return
     missing = [needed for needed in wanted if needed.name not in node.modules]
     for needed in missing:
-        say = failed if needed.status is Status.FAIL else warned
-        yield say(
+        report = failed if needed.status is Status.FAIL else warned
+        yield report(
             f"{needed.name} is not loaded: {needed.without}",
             subject=needed.name,
             found="not in /sys/module",

@@ -75,11 +75,11 @@ def _one_of_several(node: NodeFacts) -> bool:
 def _few_cpus(node: NodeFacts, details: Mapping[str, Any]) -> Finding | None:
     number, gpus = len(node.allowed_cpus), len(node.own_gpus)
     if number < gpus:
-        said = f"{number} CPUs for {gpus} GPUs: every rank's proxy and loader share them"
-        return warned(said, expected=f"at least {gpus} CPUs", **details)
+        message = f"{number} CPUs for {gpus} GPUs: every rank's proxy and loader share them"
+        return warned(message, expected=f"at least {gpus} CPUs", **details)
     if _one_of_several(node) and number < 4:
-        said = f"{number} CPUs for this rank: its proxies and data loaders share them"
-        return warned(said, expected="at least 4 CPUs", **details)
+        message = f"{number} CPUs for this rank: its proxies and data loaders share them"
+        return warned(message, expected="at least 4 CPUs", **details)
     return None
 
 

@@ -15,7 +15,9 @@ from preflight.facts.node import NodeFacts
 from preflight.facts.system_settings import vlans
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
-_ASK = "`ip route get SERVER` names the interface; GPFS: `mmdiag --network`, BeeGFS: `beegfs-net`, Weka: `weka local`"
+_FIND_INTERFACE = (
+    "`ip route get SERVER` names the interface; GPFS: `mmdiag --network`, BeeGFS: `beegfs-net`, Weka: `weka local`"
+)
 
 
 @check(
@@ -57,25 +59,25 @@ def network(node: NodeFacts, site: Site) -> Iterator[Finding]:
         return
     compute = {port.netdev: port.name for port in roles.compute if port.netdev}
     ports = site.members.ports
-    say: Any = failed if ports.compute is not None and ports.storage else warned
+    report: Any = failed if ports.compute is not None and ports.storage else warned
     if not roles.known_from:
-        say = failing(roles, site)
+        report = failing(roles, site)
     apart, silent = list[Storage](), list[Storage]()
     for one in found:
         ways = _ways(node, one)
         over = sorted(compute[name] for name in ways or () if name in compute)
         if ways and over:
-            yield say(f"{one.kind} {one.source} is reached over the compute port {over[0]}", subject=one.place,
+            yield report(f"{one.kind} {one.source} is reached over the compute port {over[0]}", subject=one.place,
                       found=", ".join(sorted(ways)), expected="an interface of no compute port",
                       evidence=[one.evidence, addresses.ROUTES])  # fmt: skip
         else:
             (apart if ways else silent).append(one)
     if silent:
         yield unknown(f"the way to {len(silent)} of {len(found)} network mounts is not known", found=_listed(silent),
-                      evidence=[silent[0].evidence], fix=_ASK)  # fmt: skip
+                      evidence=[silent[0].evidence], fix=_FIND_INTERFACE)  # fmt: skip
     if apart:
-        said = f"{len(apart)} network mounts are reached over no interface of the compute fabric"
-        yield passed(said, found=_listed(apart), evidence=[apart[0].evidence, addresses.ROUTES])  # fmt: skip
+        message = f"{len(apart)} network mounts are reached over no interface of the compute fabric"
+        yield passed(message, found=_listed(apart), evidence=[apart[0].evidence, addresses.ROUTES])  # fmt: skip
 
 
 def _listed(found: tuple[Storage, ...] | list[Storage]) -> str:

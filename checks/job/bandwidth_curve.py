@@ -99,13 +99,13 @@ def _alone(run: RunFacts, key: str, name: str, points: Sequence[Point]) -> Itera
         )
     if found or len(odd) >= 3 or (floor is not None and floor > SLOW_FLOOR_US):
         return
-    said = f"floor {floor:.1f} us, " if floor is not None else ""
+    floor_text = f"floor {floor:.1f} us, " if floor is not None else ""
     if (more := parsers.nccl_tests.curve.rises(points)) is None or more > 0.10:
         end = f"still rises by {more:.0%} for the last doubling" if more is not None else "has too few sizes"
-        message = f"{name}: {said}no dip, but the curve ends at {size_of(points[-1].bytes)} and {end}"
+        message = f"{name}: {floor_text}no dip, but the curve ends at {size_of(points[-1].bytes)} and {end}"
         yield unknown(message, subject=name, evidence=[key], fix="run again up to larger messages: -e 16G")
         return
-    message = f"{name}: {said}no dip, plateau at {points[-1].busbw:g} GB/s over {len(points)} sizes"
+    message = f"{name}: {floor_text}no dip, plateau at {points[-1].busbw:g} GB/s over {len(points)} sizes"
     yield passed(message, subject=name, found=f"{points[-1].busbw:g} GB/s", evidence=[key])
 
 
@@ -128,8 +128,8 @@ def _against(key: str, name: str, report: Report, points: Sequence[Point], site:
     share = new.busbw / old.busbw
     source = f"the good run of {site.class_name}"
     if share < AS_BEFORE:
-        say = failed if share < FAR_BELOW else warned
-        return say(
+        grade = failed if share < FAR_BELOW else warned
+        return grade(
             f"{name}: {new.busbw:g} GB/s at {size_of(new.bytes)}, {share:.2f} of the {old.busbw:g} of {source}",
             subject=name,
             found=f"{new.busbw:g} GB/s",
@@ -194,8 +194,8 @@ def collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
             yield warned(broken[wanted], evidence=list(run.nccl_tests)).about(*items)
             continue
         if wanted not in best:
-            cure = f"run `{wanted}_perf` too, to the same size as the others"
-            yield unknown(f"{wanted}: not measured", evidence=list(run.nccl_tests), fix=cure).about(*items)
+            advice = f"run `{wanted}_perf` too, to the same size as the others"
+            yield unknown(f"{wanted}: not measured", evidence=list(run.nccl_tests), fix=advice).about(*items)
             continue
         key, name, point, report = best[wanted]
         time = f"{point.time_us:g} us for {size_of(point.bytes)} over {over(report)}"

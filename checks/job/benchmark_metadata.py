@@ -26,7 +26,7 @@ _HAND_OVER = (
     scope="run",
     gating=False,
 )
-def kept(run: RunFacts, site: Site) -> Iterator[Finding]:
+def metadata(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare what is known of a result's nodes with what a result must be kept with.
 
     A bandwidth of last month is worth nothing if nobody knows with which NCCL on which GPUs it was measured; then the
@@ -50,8 +50,8 @@ def kept(run: RunFacts, site: Site) -> Iterator[Finding]:
                           fix="keep the output whole, with its lines `#  Rank  0 … on HOST`")  # fmt: skip
             continue
         if len(nodes) < len(hosts):
-            said = f"the record is not complete: evidence is at hand of {len(nodes)} of the {len(hosts)} hosts"
-            yield unknown(said, subject=name, evidence=[key], fix=_HAND_OVER)
+            message = f"the record is not complete: evidence is at hand of {len(nodes)} of the {len(hosts)} hosts"
+            yield unknown(message, subject=name, evidence=[key], fix=_HAND_OVER)
             continue
         records = [record(node) for node in nodes]
         if missing := sorted({name for one in records for name in NEEDED if name not in one}):
@@ -64,6 +64,6 @@ def kept(run: RunFacts, site: Site) -> Iterator[Finding]:
             yield warned(f"{name} is there in several versions, and the log does not say which was taken: {versions}",
                          subject=name, found=versions, expected="one version", evidence=[key, LIBRARIES])  # fmt: skip
         if not several:
-            said = "; ".join(f"{name} {value}" for name, value in records[0].items())
+            setup = "; ".join(f"{name} {value}" for name, value in records[0].items())
             where = f"measured over {over(report)}, kept with the record of {len(nodes)} nodes"
-            yield passed(f"{where}: {said}", subject=name, evidence=[key])
+            yield passed(f"{where}: {setup}", subject=name, evidence=[key])

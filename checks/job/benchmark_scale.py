@@ -48,7 +48,7 @@ def short(report: Report, site: Site) -> str:
 
 def levels(reports: Sequence[Report]) -> tuple[list[str], list[str]]:
     """Return the collectives that were not measured inside a node, and those that were not measured above it."""
-    whole = [one for one in reports if one.complete and one.copies == 1 and one.groups == 1 and one.nranks != 1]
-    inside = {one.collective for one in whole if one.nnodes == 1}
-    above = {one.collective for one in whole if one.nnodes is not None and one.nnodes > 1}
+    complete = [one for one in reports if one.complete and one.copies == 1 and one.groups == 1 and one.nranks != 1]
+    inside = {one.collective for one in complete if one.nnodes == 1}
+    above = {one.collective for one in complete if one.nnodes is not None and one.nnodes > 1}
     return [one for one in ALL if one not in inside], [one for one in ALL if one not in above]

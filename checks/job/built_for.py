@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from preflight.checks.job.transport import cited, no_nccl
+from preflight.checks.logs import cited, no_nccl
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.compatibility import GUIDE, OLDEST_DRIVER, driver_version, runs
@@ -51,20 +51,20 @@ def _of_log(run: RunFacts, key: str, log: NcclLog) -> Finding:
     if not log.built_for:
         return unknown(f"{name}: the log does not name the CUDA that NCCL was built for", fix=_VERSION, **at)
     newest = max(log.built_for, key=lambda one: _numbers(one.name))
-    wanted, said = _numbers(newest.name)[0], f"{name}: NCCL is built for CUDA {newest.name}"
+    wanted, build = _numbers(newest.name)[0], f"{name}: NCCL is built for CUDA {newest.name}"
     if not log.cuda_drivers:
-        return _by_hosts(run, log, wanted, said, at)
+        return _by_hosts(run, log, wanted, build, at)
     drivers = ", ".join(sorted(log.cuda_drivers, key=_numbers))
     old = [one for one in log.cuda_drivers if _numbers(one)[0] < wanted]
     if not old:
-        return passed(f"{said}, and the driver runs CUDA {drivers}", found=f"CUDA {drivers}", **at)
+        return passed(f"{build}, and the driver runs CUDA {drivers}", found=f"CUDA {drivers}", **at)
     at |= {"found": f"drivers of CUDA {drivers}", "expected": f"CUDA {wanted} or newer", "quote": cited(newest.first)}
     if len(old) == len(log.cuda_drivers):
-        return failed(f"{said}, and the driver runs CUDA {drivers} at most", **at)
-    return warned(f"{said}, and only some drivers run it: the log names CUDA {drivers}", **at)
+        return failed(f"{build}, and the driver runs CUDA {drivers} at most", **at)
+    return warned(f"{build}, and only some drivers run it: the log names CUDA {drivers}", **at)
 
 
-def _by_hosts(run: RunFacts, log: NcclLog, wanted: int, said: str, at: dict[str, Any]) -> Finding:
+def _by_hosts(run: RunFacts, log: NcclLog, wanted: int, build: str, at: dict[str, Any]) -> Finding:
     """Judge by the drivers of the log's hosts, where it names none."""
     fits: dict[str, bool | None] = {}
     for node in (run.host(host) for host in log.hosts):
@@ -76,12 +76,12 @@ def _by_hosts(run: RunFacts, log: NcclLog, wanted: int, said: str, at: dict[str,
     old = [driver for driver, fit in fits.items() if fit is False]
     if old:
         least = ".".join(f"{part:02d}" for part in OLDEST_DRIVER[wanted])
-        return warned(f"{said}, and the driver of {len(old)} of {len(log.hosts)} hosts is older: {', '.join(old[:4])}",
+        return warned(f"{build}, and the driver of {len(old)} of {len(log.hosts)} hosts is older: {', '.join(old[:4])}",
                       found=", ".join(old[:4]), expected=f"driver {least} or newer, or cuda-compat in the image",
                       **at)  # fmt: skip
     if not log.hosts or len(fits) < len(log.hosts) or None in fits.values():
-        return unknown(f"{said}, and the log does not name the CUDA of the driver", fix=_VERSION, **at)
-    return passed(f"{said}, and the drivers of all {len(fits)} hosts run it", found=", ".join(list(fits)[:4]), **at)
+        return unknown(f"{build}, and the log does not name the CUDA of the driver", fix=_VERSION, **at)
+    return passed(f"{build}, and the drivers of all {len(fits)} hosts run it", found=", ".join(list(fits)[:4]), **at)
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -10,8 +10,8 @@ from preflight._startup.lightclass import replace
 from preflight.checks.job.benchmark_scale import short
 from preflight.checks.job.nccl_tests import GIB, MIB, no_report, over, reports, size_of, so_far, text_of
 from preflight.expectations import Site
-from preflight.expectations.catalogue import PARTS, Gpu, Part
-from preflight.expectations.roofline.bound import Judged, judge, proof
+from preflight.expectations.catalogue import PARTS, GpuModel, Part
+from preflight.expectations.roofline.bound import RooflineVerdict, judge, proof
 from preflight.expectations.roofline.collectives import SOURCE, Roofline, roofline
 from preflight.expectations.roofline.machine import Machine, gpu_named, machine_of, switches_reduce
 from preflight.facts.job import RunFacts
@@ -119,8 +119,8 @@ def _judged(
         finding = passed(message, found=found)
         return replace(finding, expected=expected)
     causes = [*_causes_in_log(run, key), *judged.causes]
-    say = failed if judged.fails and _certain(site, report) else warned
-    return say(
+    grade = failed if judged.fails and _certain(site, report) else warned
+    return grade(
         f"{what}: found {found}, expected about {roof.customary:.0f}: degraded, {_ratio(judged, roof)}; "
         f"likely: {causes[0]}",
         found=found,
@@ -130,7 +130,7 @@ def _judged(
     )
 
 
-def _ratio(judged: Judged, roof: Roofline) -> str:
+def _ratio(judged: RooflineVerdict, roof: Roofline) -> str:
     line = f"line rate {roof.wire.line:.0f} GB/s, bound by {roof.wire.name}"
     return f"{judged.ratio:.3g} of {roof.customary:.0f} GB/s, {line}"
 
@@ -144,11 +144,11 @@ def _figures(report: Report, best: Best, roof: Roofline) -> str:
     wanted = parsers.nccl_tests.collective.factor(roof.collective, roof.ranks)
     if wanted is None:
         return ""
-    said = [f"line {best.row.line} is the best; customary times for {roof.wire.name}:"]
+    lines = [f"line {best.row.line} is the best; customary times for {roof.wire.name}:"]
     for point in parsers.nccl_tests.curve.curve(report.rows)[-6:]:
         usual = roof.seconds(point.bytes, wanted) * 1e6
-        said.append(f"{size_of(point.bytes)} in {point.time_us:g} us, customary {usual:.0f} us")
-    return "\n".join(said)
+        lines.append(f"{size_of(point.bytes)} in {point.time_us:g} us, customary {usual:.0f} us")
+    return "\n".join(lines)
 
 
 def _certain(site: Site, report: Report) -> bool:
@@ -215,7 +215,7 @@ def nics_of(site: Site, gpus: int | None) -> int | None:
     return gpus if site.part is not None else None
 
 
-def _board(gpu: Gpu, gpus: int) -> Part | None:
+def _board(gpu: GpuModel, gpus: int) -> Part | None:
     """Return the part of so many GPUs of a model; None where that may be some of the GPUs of a larger board."""
     return next((part for part in PARTS if part.gpu is gpu and part.gpus == gpus and part.nvswitch), None)
 

@@ -12,7 +12,7 @@ from preflight.facts.node import NodeFacts
 from preflight.model import Finding, unknown
 
 if TYPE_CHECKING:
-    from preflight.facts.nccl_root_cause import Cause, Said
+    from preflight.facts.nccl_root_cause import Cause, HostStatements
     from preflight.parsers.nccl_log import NcclLog
 
 #: Names in one message; characters of a record's key in a quote.
@@ -20,10 +20,10 @@ _SHOWN, _KEY = 4, 80
 
 
 @dataclass(frozen=True)
-class Group:
+class HostGroup:
     """Hosts of a log whose traffic took the same way for the same cause."""
 
-    hosts: tuple[Said, ...]
+    hosts: tuple[HostStatements, ...]
     cause: Cause | None
 
     @property
@@ -44,37 +44,37 @@ class Group:
 
 
 def grouped(
-    run: RunFacts, hosts: Iterable[Said], explain: Callable[[Said, NodeFacts | None], Cause | None]
-) -> list[Group]:
+    run: RunFacts, hosts: Iterable[HostStatements], explain: Callable[[HostStatements, NodeFacts | None], Cause | None]
+) -> list[HostGroup]:
     """Explain each host and put those together of which the same is to be told."""
-    found: dict[object, tuple[Cause | None, list[Said]]] = {}
-    for said in hosts:
-        cause = explain(said, run.host(said.host))
-        settled = cause is not None and cause.proof is not facts.nccl_root_cause.Proof.PROBABLE
-        key = (cause.kind.id, cause.proof, cause.says) if cause and settled else None
+    found: dict[object, tuple[Cause | None, list[HostStatements]]] = {}
+    for host in hosts:
+        cause = explain(host, run.host(host.host))
+        explained = cause is not None and cause.proof is not facts.nccl_root_cause.Proof.PROBABLE
+        key = (cause.kind.id, cause.proof, cause.summary) if cause and explained else None
         known, members = found.get(key, (None, []))
-        members.append(said)
+        members.append(host)
         found[key] = (known or cause, members)  # one line of a log stands for the hosts that say less
-    return [Group(tuple(members), cause) for cause, members in found.values()]
+    return [HostGroup(tuple(members), cause) for cause, members in found.values()]
 
 
-def of_log(log: NcclLog) -> Sequence[Said]:
+def of_log(log: NcclLog) -> Sequence[HostStatements]:
     """Return the hosts of a log."""
     return tuple(facts.nccl_root_cause.hosts(log).values())
 
 
-def named(hosts: Sequence[Said]) -> str:
+def named(hosts: Sequence[HostStatements]) -> str:
     """Return the hosts' names, of many the first four; ranks only where there are few hosts."""
-    shown = [_one(said, ranks=len(hosts) <= _SHOWN) for said in hosts[:_SHOWN]]
+    shown = [_one(host, ranks=len(hosts) <= _SHOWN) for host in hosts[:_SHOWN]]
     more = f" and {len(hosts) - _SHOWN} more" if len(hosts) > _SHOWN else ""
     return ", ".join(shown) + more
 
 
-def _one(said: Said, *, ranks: bool) -> str:
-    name = said.host or "a host without a name"
-    if not ranks or not said.ranks:
+def _one(host: HostStatements, *, ranks: bool) -> str:
+    name = host.host or "a host without a name"
+    if not ranks or not host.ranks:
         return name
-    numbers = sorted(said.ranks)
+    numbers = sorted(host.ranks)
     if len(numbers) == 1:
         return f"{name} (rank {numbers[0]})"
     if numbers[-1] - numbers[0] == len(numbers) - 1:
@@ -82,7 +82,7 @@ def _one(said: Said, *, ranks: bool) -> str:
     return f"{name} ({len(numbers)} ranks)"
 
 
-def because(group: Group, *, named_before: bool = False) -> str:
+def because(group: HostGroup, *, named_before: bool = False) -> str:
     """Return the cause as the end of a sentence; empty where nothing tells it. The hosts may be named before it."""
     cause = group.cause
     if cause is None or group.contradicted:
@@ -90,31 +90,31 @@ def because(group: Group, *, named_before: bool = False) -> str:
     line = f"line {cause.line.number}: {cause.line.message[:120]}" if cause.line else ""
     if not group.agreed:
         return f"; first stated cause, {line}; probably {cause.names}"
-    on = "" if named_before or all(said.host is None for said in group.hosts) else f" on {group.named}"
+    on = "" if named_before or all(host.host is None for host in group.hosts) else f" on {group.named}"
     if cause.kind.proved and line:  # NCCL itself names the setting; the node only tells where it is made
-        return f": {cause.kind.name}{on}, {line}" + (f"; {cause.says}" if cause.says else "")
-    return f": {cause.says}{on}" + (f"; {line}" if line else "")
+        return f": {cause.kind.name}{on}, {line}" + (f"; {cause.summary}" if cause.summary else "")
+    return f": {cause.summary}{on}" + (f"; {line}" if line else "")
 
 
-def fix(group: Group) -> str:
+def fix(group: HostGroup) -> str:
     """Return what to do next: the cure, or what would settle the cause."""
     if group.cause is None:
         return ""
     if group.agreed:
         return group.cause.kind.fix
-    return f"To settle the cause: {group.cause.kind.settle}." if not group.contradicted else ""
+    return f"To settle the cause: {group.cause.kind.confirm_with}." if not group.contradicted else ""
 
 
-def witness(group: Group) -> str:
+def witness(group: HostGroup) -> str:
     """Return what the nodes' evidence adds to a quote: the records that it rests on, and what they show."""
     cause = group.cause
-    if cause is None or not cause.keys or not cause.says:
+    if cause is None or not cause.keys or not cause.summary:
         return ""
     keys = ", ".join(key if len(key) <= _KEY else key[:_KEY] + "…" for key in cause.keys[:3])
-    return f"{group.hosts[0].host} {keys}: {cause.says}"
+    return f"{group.hosts[0].host} {keys}: {cause.summary}"
 
 
-def contradictions(groups: Iterable[Group], key: str, what: str) -> Iterator[Finding]:
+def contradictions(groups: Iterable[HostGroup], key: str, what: str) -> Iterator[Finding]:
     """Say where a log and a node's evidence cannot both be of the same state of affairs."""
     for group in groups:
         if not group.contradicted or group.cause is None or group.cause.line is None:
@@ -122,12 +122,12 @@ def contradictions(groups: Iterable[Group], key: str, what: str) -> Iterator[Fin
         line = group.cause.line
         yield unknown(
             f"{key.removeprefix('log:')}: the cause of {what} on {group.named} cannot be told: line {line.number} of "
-            f"the log says {line.message[:120]!r}, the node's evidence: {group.cause.says}",
+            f"the log says {line.message[:120]!r}, the node's evidence: {group.cause.summary}",
             subject=key.removeprefix("log:"),
-            found=group.cause.says,
+            found=group.cause.summary,
             expected=line.message[:120],
             evidence=[key],
             why="The evidence is of another time, or of another place than the job's: the host and not its container.",
-            fix=f"Ask the node where the job runs, while it runs; then: {group.cause.kind.settle}.",
+            fix=f"Ask the node where the job runs, while it runs; then: {group.cause.kind.confirm_with}.",
             quote="\n".join(text for text in (str(line), witness(group)) if text)[:600],
         )

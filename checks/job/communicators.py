@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from preflight.checks.job.transport import no_nccl
+from preflight.checks.logs import no_nccl
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
 from preflight.model import Finding, check, passed, skipped, unknown, warned
@@ -49,11 +49,11 @@ def communicators(run: RunFacts, site: Site) -> Iterator[Finding]:
                           fix="run with NCCL_DEBUG=INFO, and keep the log from its start")  # fmt: skip
             continue
         most = max(log.communicators, key=lambda one: one.most_by_one)
-        said = f"{name}: at most {most.most_by_one} communicators of one size by one rank ({most.nranks} ranks)"
+        message = f"{name}: at most {most.most_by_one} communicators of one size by one rank ({most.nranks} ranks)"
         if most.most_by_one > MANY:
-            yield warned(said, subject=name, found=most.most_by_one, expected=f"at most {MANY}", evidence=[key])
+            yield warned(message, subject=name, found=most.most_by_one, expected=f"at most {MANY}", evidence=[key])
         else:
-            yield passed(said, subject=name, found=most.most_by_one, evidence=[key])
+            yield passed(message, subject=name, found=most.most_by_one, evidence=[key])
 
 
 @check(
@@ -79,8 +79,8 @@ def buffers(run: RunFacts, site: Site) -> Iterator[Finding]:
     for key, log in run.nccl_logs.items():
         at: dict[str, Any] = {"subject": key.removeprefix("log:"), "evidence": [key]}
         name = at["subject"]
-        told = log.variable("NCCL_DEBUG_SUBSYS")
-        on = told is not None and any(word in ("REG", "ALL") for word in told.value.upper().split(","))
+        subsystems = log.variable("NCCL_DEBUG_SUBSYS")
+        on = subsystems is not None and any(word in ("REG", "ALL") for word in subsystems.value.upper().split(","))
         if log.registering and log.registering < log.processes:
             yield warned(f"{name}: {log.registering} of {log.processes} processes register buffers",
                          found=log.registering, expected=f"{log.processes}, or none", **at)  # fmt: skip
@@ -123,9 +123,9 @@ def in_network(run: RunFacts, site: Site) -> Iterator[Finding]:
             yield granted.about("NT-SHP-2")
 
 
-def _asked(log: NcclLog) -> bool:
-    told = log.variable("NCCL_COLLNET_ENABLE")
-    return told is not None and told.value.strip() == "1"
+def _requests_sharp(log: NcclLog) -> bool:
+    collnet = log.variable("NCCL_COLLNET_ENABLE")
+    return collnet is not None and collnet.value.strip() == "1"
 
 
 def _plugin(log: NcclLog, at: dict[str, Any]) -> Finding:
@@ -136,10 +136,10 @@ def _plugin(log: NcclLog, at: dict[str, Any]) -> Finding:
         which = sharp[0] if sharp else "its devices show it"
         return passed(f"{name}: the SHARP plug-in is loaded ({which})", found="loaded", **at)
     lacks = [one for one in log.plugins if one.state in ("not found", "failed", "unsupported", "internal")]
-    if _asked(log) and lacks:
+    if _requests_sharp(log) and lacks:
         return warned(f"{name}: NCCL_COLLNET_ENABLE=1 asks for SHARP, and its plug-in is not loaded: {lacks[0].state}",
                       found=lacks[0].state, expected="loaded", quote=str(lacks[0].first), **at)  # fmt: skip
-    if not _asked(log):
+    if not _requests_sharp(log):
         return skipped(f"{name}: SHARP is not asked for", **at)
     return unknown(f"{name}: no line tells of a plug-in", fix="run with NCCL_DEBUG=INFO", **at)
 
@@ -164,13 +164,13 @@ def _used(log: NcclLog, at: dict[str, Any]) -> Finding:
     if used:
         return passed(f"{name}: in use: {', '.join(used)}", found=", ".join(used), **at)
     off = log.variable("NCCL_NVLS_ENABLE")
-    if _asked(log) and (log.channels or log.channel_counts is not None):
+    if _requests_sharp(log) and (log.channels or log.channel_counts is not None):
         return warned(f"{name}: NCCL_COLLNET_ENABLE=1 asks for SHARP, and no channel uses it", found="no channel",
                       expected="CollNet channels", **at)  # fmt: skip
     if log.nvls_support and off is not None and off.value.strip() == "0":
         return warned(f"{name}: the GPUs support NVLS, and NCCL_NVLS_ENABLE=0 switches it off", found="off",
                       expected="in use", quote=str(off.first), **at)  # fmt: skip
-    if log.nvls_support is False and not _asked(log):
+    if log.nvls_support is False and not _requests_sharp(log):
         return skipped(f"{name}: the GPUs have no NVLS, and SHARP is not asked for", **at)
     return unknown(f"{name}: neither SHARP nor NVLS shows in use",
                    fix="run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH,ENV", **at)  # fmt: skip

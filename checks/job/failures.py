@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from preflight import facts
-from preflight.checks.job.cause import Group, contradictions, grouped, of_log, witness
-from preflight.checks.job.transport import no_nccl
+from preflight.checks.job.cause import HostGroup, contradictions, grouped, of_log, witness
+from preflight.checks.logs import no_nccl
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
 from preflight.model import Finding, check, failed, passed, warned
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from preflight.parsers.nccl_log import Failure, NcclLog
 
 #: Failures of one log that are told one by one; those of a large job repeat each other.
-_TOLD = 5
+_MAX_FINDINGS = 5
 
 #: What other checks tell, with its cause: of a fallback nccl.transport, of staging nccl.gpudirect-rdma. They stand
 #: among the failures only where that is what the traffic does; a device that cannot be opened costs a rail by itself.
@@ -52,7 +52,7 @@ def failures(run: RunFacts, site: Site) -> Iterator[Finding]:
         elsewhere = _elsewhere(log)
         mine = [failure for failure in log.failures if failure.id not in elsewhere]
         found = [failure for failure in mine if not failure.echo] or mine[:1]
-        for failure in found[:_TOLD]:
+        for failure in found[:_MAX_FINDINGS]:
             groups = _causes(run, log, failure)
             echoes = sum(one.echo for one in log.failures) if failure is found[0] else 0
             yield _finding(failure, key, echoes, next((group for group in groups if group.agreed), None))
@@ -67,45 +67,45 @@ def _elsewhere(log: NcclLog) -> tuple[str, ...]:
     return (*_ELSEWHERE, "ib_unable_open_device") if shut else _ELSEWHERE
 
 
-def _causes(run: RunFacts, log: NcclLog, failure: Failure) -> list[Group]:
+def _causes(run: RunFacts, log: NcclLog, failure: Failure) -> list[HostGroup]:
     """Ask the nodes of the hosts that report a failure what lies behind it."""
-    hosts = [said for said in of_log(log) if said.host in failure.hosts]
-    return grouped(run, hosts, lambda said, node: facts.nccl_root_cause.of_failure(failure, said, node))
+    hosts = [host for host in of_log(log) if host.host in failure.hosts]
+    return grouped(run, hosts, lambda host, node: facts.nccl_root_cause.of_failure(failure, host, node))
 
 
-def _finding(failure: Failure, key: str, echoes: int, group: Group | None) -> Finding:
-    say = failed if failure.severity == "fatal" else warned
+def _finding(failure: Failure, key: str, echoes: int, group: HostGroup | None) -> Finding:
+    grade = failed if failure.severity == "fatal" else warned
     where = f" on {failure.host}" if failure.host else ""
     rank = f", rank {failure.rank}" if failure.rank is not None else ""
     times = f", {failure.count} lines" if failure.count > 1 else ""
     echo = f"; {echoes} other kinds of failure follow from it" if echoes else ""
-    cause, cures = "", failure.remedy
+    cause, remedies = "", failure.remedy
     if group and group.cause:
         likely = "likely " if group.cause.proof is facts.nccl_root_cause.Proof.LIKELY else ""
-        cause = f"; {likely}cause on {group.named}: {group.cause.says}"
-        cures = (group.cause.kind.fix,)
-    return say(
+        cause = f"; {likely}cause on {group.named}: {group.cause.summary}"
+        remedies = (group.cause.kind.fix,)
+    return grade(
         f"{key.removeprefix('log:')}:{failure.line.number}{where}{rank}{times}: {failure.line.message[:200]}"
         f"{echo}{cause}",
         subject=failure.id,
         found=failure.id,
         evidence=[key],
         why="; ".join(failure.cause),
-        fix=_steps(cures, failure.collect[:3]),
+        fix=_steps(remedies, failure.collect[:3]),
         quote="\n".join(text for text in (str(failure.line), witness(group) if group else "") if text),
     )
 
 
-def _steps(cures: Sequence[str], collect: Sequence[str]) -> str:
+def _steps(remedies: Sequence[str], collect: Sequence[str]) -> str:
     """Say what to do, and what to look at then; without a full stop, which somebody would copy with the command."""
     look = [f"then look at {', '.join(collect)}"] if collect else []
-    return "; ".join((*(cure.removesuffix(".") for cure in cures), *look))
+    return "; ".join((*(remedy.removesuffix(".") for remedy in remedies), *look))
 
 
 def _clean(log: NcclLog, key: str, less: int) -> Finding:
     name = key.removeprefix("log:")
     but = " but what nccl.transport and nccl.gpudirect-rdma tell" if less else ""
-    told = {one.line.message for one in (*log.failures, *log.hints)}
-    unknown = [line for line in log.warnings if line.message not in told]
+    reported = {one.line.message for one in (*log.failures, *log.hints)}
+    unknown = [line for line in log.warnings if line.message not in reported]
     also = f"; a warning of unknown meaning on line {unknown[0].number}: {unknown[0].message[:160]}" if unknown else ""
     return passed(f"{name}: no failure in {log.lines} lines of NCCL{but}{also}", subject=name, evidence=[key])

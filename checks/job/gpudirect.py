@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from preflight import facts, parsers
-from preflight.checks.job.cause import Group, because, contradictions, fix, grouped, of_log, witness
-from preflight.checks.job.transport import ASK, TROUBLESHOOTING, cited, log_name, no_nccl, node_count
+from preflight.checks.job.cause import HostGroup, because, contradictions, fix, grouped, of_log, witness
+from preflight.checks.job.transport import TROUBLESHOOTING
+from preflight.checks.logs import RERUN, cited, log_name, no_nccl, node_count
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
@@ -51,13 +52,13 @@ def gpudirect_rdma(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 def _gpudirect(run: RunFacts, log: NcclLog, nodes: int | None, key: str) -> Iterator[Finding]:
     name = log_name(key)
-    channels = _telling(log)
+    channels = _rdma_channels(log)
     if nodes == 1:
         yield skipped(f"{name}: one node, no traffic between nodes", subject=name, evidence=[key])
     elif not channels and log.network_names and all(parsers.nccl_log.is_tcp(network) for network in log.network_names):
         yield skipped(f"{name}: TCP sockets have no GPUDirect RDMA (see nccl.transport)", subject=name, evidence=[key])
     elif not channels:
-        yield unknown(f"{name}: no channel line shows whether GPUDirect RDMA is used", evidence=[key], fix=ASK)
+        yield unknown(f"{name}: no channel line shows whether GPUDirect RDMA is used", evidence=[key], fix=RERUN)
     elif all(channel.gpudirect for channel in channels):
         total = sum(channel.count for channel in channels)
         yield passed(f"{name}: all {total} network channels use GPUDirect RDMA", subject=name, evidence=[key])
@@ -65,26 +66,26 @@ def _gpudirect(run: RunFacts, log: NcclLog, nodes: int | None, key: str) -> Iter
         yield from _staged(run, log, key)
 
 
-def _telling(log: NcclLog) -> list[NetChannels]:
-    """Return the channels over RDMA whose lines tell whether they use GPUDirect; cut lines do not."""
+def _rdma_channels(log: NcclLog) -> list[NetChannels]:
+    """Return the channels over RDMA whose lines show whether they use GPUDirect; cut lines do not."""
     return [one for one in log.channels if not parsers.nccl_log.is_tcp(one.network) and one.gpudirect is not None]
 
 
 def _staged(run: RunFacts, log: NcclLog, key: str) -> Iterator[Finding]:
     """Report the channels without GPUDirect RDMA, once for all hosts that have them for the same cause."""
     name, hosts = log_name(key), of_log(log)
-    staged = [said for said in hosts if said.staged]
-    groups = grouped(run, staged, facts.nccl_root_cause.of_staging) or [Group(tuple(hosts), None)]
-    channels = _telling(log)
+    staged = [host for host in hosts if host.staged]
+    groups = grouped(run, staged, facts.nccl_root_cause.of_staging) or [HostGroup(tuple(hosts), None)]
+    channels = _rdma_channels(log)
     without = [channel for channel in channels if not channel.gpudirect]
     uses = any(channel.gpudirect for channel in channels)
     for group in groups:
-        whole = not any(said.direct for said in group.hosts)
-        apart = len(groups) > 1 or (whole and any(said.direct for said in hosts))
+        all_staged = not any(host.direct for host in group.hosts)
+        apart = len(groups) > 1 or (all_staged and any(host.direct for host in hosts))
         direct = sum(channel.count for channel in channels if channel.gpudirect)
         number = sum(channel.count for channel in without)
         if apart:
-            direct, number = sum(said.direct for said in group.hosts), sum(said.staged for said in group.hosts)
+            direct, number = sum(host.direct for host in group.hosts), sum(host.staged for host in group.hosts)
         network = without[0].network
         can = ability(network, _gpus(run, group, key), _shape(log))
         cause = group.cause
@@ -99,8 +100,8 @@ def _staged(run: RunFacts, log: NcclLog, key: str) -> Iterator[Finding]:
             cited(without[0].first, *([cause.line] if cause else log.gpudirect_disabled[:1])),
             witness(group),
         ]
-        say, why = _grade(channels, direct, number, uses, can)
-        yield say(
+        grade, why = _grade(channels, direct, number, uses, can)
+        yield grade(
             f"{message}{why}",
             subject=name,
             found=f"{direct} of {direct + number} with /GDRDMA",
@@ -129,9 +130,9 @@ def _sends_only(channels: list[NetChannels]) -> bool:
     return "[send]" in ways.get(False, "") and "[receive]" in ways.get(True, "")
 
 
-def _gpus(run: RunFacts, group: Group, key: str) -> list[str]:
+def _gpus(run: RunFacts, group: HostGroup, key: str) -> list[str]:
     """Return the names of the GPUs of some hosts: as nccl-tests prints them, else as the hosts' evidence has them."""
-    hosts = {said.host for said in group.hosts}
+    hosts = {host.host for host in group.hosts}
     named = [
         device.name for report in run.nccl_tests.get(key, ()) for device in report.devices
         if device.host in hosts or None in hosts or not hosts & {one.host for one in report.devices}
@@ -151,10 +152,10 @@ def _shape(log: NcclLog) -> str:
     return found.value.rpartition("/")[2] if found is not None else ""
 
 
-def _next(network: str, group: Group) -> str:
-    """Return what to do: what the node's evidence settles, else what fits the network, locality first."""
+def _next(network: str, group: HostGroup) -> str:
+    """Return what to do: the fix for a cause that the node confirms, else what fits the network, locality first."""
     family = network_of(network)
     if group.agreed and (group.cause is None or group.cause.kind.id != "no-peer-memory" or family.able):
         return fix(group)
-    settle = fix(group) if family.able else ""
-    return f"{family.fix} {settle}".strip()
+    step = fix(group) if family.able else ""
+    return f"{family.fix} {step}".strip()

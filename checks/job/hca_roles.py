@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from preflight import parsers
-from preflight.checks.job.transport import ASK, no_nccl
+from preflight.checks.logs import RERUN, no_nccl
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
@@ -56,7 +56,7 @@ def _of_log(key: str, log: NcclLog, compute: tuple[str, ...] | None, aside: Mapp
         if log.network_names and all(parsers.nccl_log.is_tcp(network) for network in log.network_names):
             yield skipped(f"{name}: TCP sockets use no HCA (see nccl.transport)", subject=name, **at)
         else:
-            yield unknown(f"{name}: the log does not list the HCAs that NCCL took", fix=ASK, subject=name, **at)
+            yield unknown(f"{name}: the log does not list the HCAs that NCCL took", fix=RERUN, subject=name, **at)
         return
     if compute is None and not aside:
         yield unknown(f"{name}: {_named(log.hcas)}; nothing gives their roles", fix=_ROLES, subject=name, **at)
@@ -83,8 +83,8 @@ def _judged(
     at["expected"] = "compute ports only (cluster file)" if compute is None else ", ".join(compute)
     what = f"a {role} port" if role else "not called compute by the cluster file"
     if hca.channels:
-        say = failed if role else warned
-        return say(f"{name}: {hca.channels} connections run over {hca.name}, {what}",
+        grade = failed if role else warned
+        return grade(f"{name}: {hca.channels} connections run over {hca.name}, {what}",
                    found=f"{hca.channels} connections", **at)  # fmt: skip
     use = "no connection over it is in the log" if hca.channels == 0 else "the log shows no connections"
     return warned(f"{name}: NCCL took in {hca.name}, {what}; {use}", found="taken in", **at)

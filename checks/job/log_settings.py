@@ -14,13 +14,15 @@ from preflight.model import Finding, check, passed, unknown
 
 if TYPE_CHECKING:
     from preflight.facts.nccl_settings.catalogue import Version
-    from preflight.facts.nccl_settings.collect import Told
+    from preflight.facts.nccl_settings.collect import CollectedSettings
 
 GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
-ASK = "run again with NCCL_DEBUG=INFO, whose subsystem ENV is on by default, or give the output of `env | grep NCCL`"
+GIVE_SETTINGS = (
+    "run again with NCCL_DEBUG=INFO, whose subsystem ENV is on by default, or give the output of `env | grep NCCL`"
+)
 
 
-#: Complaints that nobody reads a name: a log has only those that were read.
+#: Rules about names that NCCL does not read: a log has only names that were read.
 _READ_ANYWAY = frozenset({"unknown-name", "too-new-name", "ended-name"})
 
 
@@ -46,44 +48,44 @@ def run_settings(run: RunFacts, site: Site) -> Iterator[Finding]:
     A false alarm: a log of several jobs, one after another, whose settings differ on purpose.
     """
     if not run.logs:
-        yield unknown("no log was given", fix=f"give the job's log: --log FILE; {ASK}")
+        yield unknown("no log was given", fix=f"give the job's log: --log FILE; {GIVE_SETTINGS}")
         return
     for key in run.logs:
         yield from _one(run, site, key)
 
 
 def _one(run: RunFacts, site: Site, key: str) -> Iterator[Finding]:
-    from preflight.facts.nccl_settings import Here, lint
+    from preflight.facts.nccl_settings import SettingScope, lint
     from preflight.facts.nccl_settings.collect import of_listing, of_log
     from preflight.facts.nccl_settings.rank_agreement import disagreements
 
     name = key.removeprefix("log:")
     log = run.nccl_logs.get(key)
-    told = of_log(log.environment, key) if log is not None else of_listing(run.text(key), key)
-    if told is None or (not told.settings and log is not None):
+    collected = of_log(log.environment, key) if log is not None else of_listing(run.text(key), key)
+    if collected is None or (not collected.settings and log is not None):
         what = "no line of NCCL in it tells a setting" if log is not None else "no setting of NCCL in it"
-        yield unknown(f"{name}: {what}", subject=name, evidence=[key], fix=ASK)
+        yield unknown(f"{name}: {what}", subject=name, evidence=[key], fix=GIVE_SETTINGS)
         return
-    ranks = log.nranks if log is not None else world_size({one.name: one.value for one in told.settings})
-    here = Here(
+    ranks = log.nranks if log is not None else world_size({one.name: one.value for one in collected.settings})
+    here = SettingScope(
         versions=_versions(log.nccl_version if log is not None else None),
         rdma=False if site.hcas.value == 0 else None,
         ranks=ranks,
         nodes=log.nnodes if log is not None else None,
         libfabric=log is not None and any("Libfabric" in name for name in log.network_names),
     )
-    complaints = [one for one in lint(told.environment, here) if log is None or one.rule not in _READ_ANYWAY]
-    complaints += disagreements(told)
-    for complaint in complaints:
-        yield replace(finding(complaint), message=f"{name}: {complaint.what}")
-    if not complaints:
-        count = len(told.values)
+    violations = [one for one in lint(collected.environment, here) if log is None or one.rule not in _READ_ANYWAY]
+    violations += disagreements(collected)
+    for violation in violations:
+        yield replace(finding(violation), message=f"{name}: {violation.what}")
+    if not violations:
+        count = len(collected.values)
         yield passed(f"{name}: {count} settings, nothing wrong with them", subject=name, evidence=[key],
-                     found=_first(told))  # fmt: skip
+                     found=_first(collected))  # fmt: skip
 
 
-def _first(told: Told) -> str:
-    return ", ".join(setting.text for setting in told.environment.settings[:4])[:200]
+def _first(collected: CollectedSettings) -> str:
+    return ", ".join(setting.text for setting in collected.environment.settings[:4])[:200]
 
 
 def _versions(text: str | None) -> tuple[Version, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from preflight import parsers
-from preflight.checks.job.transport import ASK, no_nccl, node_count
+from preflight.checks.logs import RERUN, no_nccl, node_count
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
 from preflight.model import Finding, check, passed, skipped, unknown, warned
@@ -53,7 +53,7 @@ def _rails(log: NcclLog, nodes: int | None, key: str) -> Finding:
         return unknown(
             f"{name}: no connection shows both of its ends, so that its rail is not known",
             evidence=[key],
-            fix=f"{ASK} on every rank, and give the logs of all of them",
+            fix=f"{RERUN} on every rank, and give the logs of all of them",
         )
     sample = " of a sample" if found.sampled else ""
     if found.crossing:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from preflight._startup.lightclass import dataclass
-from preflight.checks.fleet import yardstick
-from preflight.checks.fleet.comparison import differences, equal
-from preflight.checks.fleet.electorate import Electorate, Trait, failing, kinds
+from preflight.checks.comparison import yardstick
+from preflight.checks.comparison.compare import differences, equal
+from preflight.checks.comparison.electorate import Electorate, Trait, failing, kinds
 from preflight.checks.nccl import environment, fabric_fit, features, load_balancing
 from preflight.checks.nccl import settings as nccl_lint
 from preflight.checks.nccl.settings_scope import nccl_versions
@@ -81,7 +81,7 @@ def ranks_agree(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterat
         group: dict[str, _Settings] = {}
         for node in members:
             try:
-                group[node.node] = node.ballot("ranks' settings", _settings, node, sites[node.node])
+                group[node.node] = node.remember_for_fleet("ranks' settings", _settings, node, sites[node.node])
             except EvidenceError as error:
                 yield unknown(f"NCCL's settings could not be read: {error}", evidence=[error.key]).on([node.node])
         if group:
@@ -185,8 +185,8 @@ def _one(name: str, group: Mapping[str, _Settings]) -> Iterator[Finding]:
     for node, settings in group.items():
         found = settings.values(name)
         if len(found) > 1:
-            say = failed if trait.breaks else warned
-            yield say(f"{name} differs between ranks of one node: {' and '.join(found[:3])}", subject=name,
+            grade = failed if trait.breaks else warned
+            yield grade(f"{name} differs between ranks of one node: {' and '.join(found[:3])}", subject=name,
                       found=", ".join(found[:8]), expected="one value", evidence=[RANKS]).on([node])  # fmt: skip
         else:
             single[node] = found[0]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from preflight.checks.job.bus_bandwidth import nics_of
 from preflight.expectations import Site
 from preflight.expectations.roofline import batch
-from preflight.expectations.roofline.fat_tree import Level, Tree, seconds
+from preflight.expectations.roofline.fat_tree import FatTree, Level, seconds
 from preflight.expectations.roofline.machine import Machine, machine_of
 from preflight.facts.job import RunFacts
 from preflight.model import Finding, check, failed, passed, unknown, warned
@@ -41,26 +41,26 @@ def machine(site: Site) -> Machine | str:
 
 def levels(site: Site, built: Machine) -> tuple[Level, ...]:
     """Return the levels that the cluster file describes; none if it describes none."""
-    said = site.members.tree
-    if said.unit_nodes is None or built.nic is None or built.nics is None:
+    tree = site.members.tree
+    if tree.unit_nodes is None or built.nic is None or built.nics is None:
         return ()
-    return Tree(
+    return FatTree(
         gpus=built.gpus,
         nvlink=built.nvlink,
         nic=built.nic,
         nics=built.nics,
-        unit_nodes=said.unit_nodes,
-        unit_leaves=said.unit_leaves or 1,
-        units=said.units or 1,
-        spines=said.spines or 1,
-        links_per_spine=said.links_per_spine or 1,
+        unit_nodes=tree.unit_nodes,
+        unit_leaves=tree.unit_leaves or 1,
+        units=tree.units or 1,
+        spines=tree.spines or 1,
+        links_per_spine=tree.links_per_spine or 1,
         nvswitches=NVSWITCHES.get(built.gpu.generation) if built.nvswitch and built.gpus == 8 else None,
-        switch=said.switch_gbytes_s,
-        uplink=said.uplink_gbps / 8 if said.uplink_gbps is not None else None,
+        switch=tree.switch_gbytes_s,
+        uplink=tree.uplink_gbps / 8 if tree.uplink_gbps is not None else None,
     ).levels()
 
 
-def _told(level: Level) -> str:
+def _level_text(level: Level) -> str:
     switches = f"{level.switches / 1000:g} TB/s by its switches" if level.switches is not None else "switches not told"
     return (
         f"{level.name} {level.per_gpu:.4g} GB/s per GPU ({level.links / 1000:g} TB/s by its links, {switches}: "
@@ -96,20 +96,20 @@ def fat_tree(run: RunFacts, site: Site) -> Iterator[Finding]:
     if not found:
         yield unknown("nothing describes the fat tree above the nodes", fix=_DESCRIBE)
         return
-    said = "; ".join(_told(level) for level in found)
+    summary = "; ".join(_level_text(level) for level in found)
     leaf = found[1]
     if len(found) == 2:
-        yield passed(f"one unit: {said}", found=f"{leaf.per_gpu:.4g} GB/s per GPU")
+        yield passed(f"one unit: {summary}", found=f"{leaf.per_gpu:.4g} GB/s per GPU")
         return
     spine = found[2]
     ratio, declared = leaf.per_gpu / spine.per_gpu, site.members.tree.oversubscription
     if ratio <= (declared or 1) * 1.001:
-        yield passed(f"{said}; oversubscription {ratio:.2f}", found=f"{ratio:.2f}")
+        yield passed(f"{summary}; oversubscription {ratio:.2f}", found=f"{ratio:.2f}")
         return
-    say = failed if declared is not None else warned
-    yield say(
+    grade = failed if declared is not None else warned
+    yield grade(
         f"the spine carries {spine.per_gpu:.4g} GB/s for each GPU, the leaf {leaf.per_gpu:.4g}: {spine.binds} bind; "
-        f"{said}",
+        f"{summary}",
         found=f"{ratio:.2f}",
         expected=f"at most {declared:g}" if declared is not None else "1, or what oversubscription declares",
         fix="add spines or links between leaves and spines, or say oversubscription = ... in the cluster file",
@@ -138,7 +138,7 @@ def smallest_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: arithmetic in FP8, which is faster, or communication that is compressed.
     """
-    said, built = site.members.model, machine(site)
+    model, built = site.members.model, machine(site)
     if isinstance(built, str):
         yield unknown(f"{built}, so no batch can be worked out", fix=_DECLARE)
         return
@@ -149,40 +149,40 @@ def smallest_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
     rate, where = _all_reduce(site, built)
     plain, sharded = batch.data_parallel(flops, rate * 1e9), batch.fully_sharded(flops, rate * 1e9)
     bounds = f"data parallel {plain:.0f}, FSDP {sharded:.0f} tokens per GPU over {rate:.0f} GB/s ({where})"
-    if said.tokens_per_gpu is None:
+    if model.tokens_per_gpu is None:
         yield unknown(
             f"nothing says how many tokens a GPU works on; the fewest are: {bounds}",
             fix="say it in the cluster file: [class.NAME.model] tokens_per_gpu = ...",
         )
         return
-    least = sharded if said.sharding == "fsdp" else plain
-    if said.experts is not None and said.active_experts is not None:
-        ways = said.expert_ways or 1
+    least = sharded if model.sharding == "fsdp" else plain
+    if model.experts is not None and model.active_experts is not None:
+        ways = model.expert_ways or 1
         shared, level = _all_reduce(site, built, ways)
-        least *= batch.experts(flops, rate * 1e9, said.experts, said.active_experts, shared / rate) / plain
-        bounds += f", times {said.experts} experts over {said.active_experts} active"
+        least *= batch.experts(flops, rate * 1e9, model.experts, model.active_experts, shared / rate) / plain
+        bounds += f", times {model.experts} experts over {model.active_experts} active"
         bounds += f", over {shared / rate:.3g} by sharing them over {ways} GPUs ({level})" if ways > 1 else ""
-    found = f"{said.tokens_per_gpu} tokens"
-    message = f"{said.tokens_per_gpu} tokens per GPU, at least {least:.0f} keep it busy: {bounds}"
-    enough = said.tokens_per_gpu >= least * (1 - 1e-9)
-    if enough and said.sharding is None and said.tokens_per_gpu < least * sharded / plain * (1 - 1e-9):
+    found = f"{model.tokens_per_gpu} tokens"
+    message = f"{model.tokens_per_gpu} tokens per GPU, at least {least:.0f} keep it busy: {bounds}"
+    enough = model.tokens_per_gpu >= least * (1 - 1e-9)
+    if enough and model.sharding is None and model.tokens_per_gpu < least * sharded / plain * (1 - 1e-9):
         yield unknown(f"{message}, if replicas are whole; FSDP needs {least * sharded / plain:.0f}", found=found,
                       fix='declare it in the cluster file: [class.NAME.model] sharding = "data" or "fsdp"')  # fmt: skip
     elif enough:
         yield passed(message, found=found)
-    elif said.experts is not None and said.expert_ways is None:
+    elif model.experts is not None and model.expert_ways is None:
         yield unknown(f"{message}, unless experts are shared", found=found,
                       fix="declare it in the cluster file: [class.NAME.model] expert_ways = ...")  # fmt: skip
     else:
         yield warned(message, found=found)
-    if said.tensor_ways is not None and said.feed_forward is not None:
-        most = batch.tensor_ways(flops, built.nvlink * 1e9, said.feed_forward, built.gpus)
-        fits = said.tensor_ways <= most and said.tensor_ways <= built.domain
-        say = passed if fits else warned
-        yield say(
-            f"a layer of {said.feed_forward} over {said.tensor_ways} GPUs, at most {min(most, built.domain):.1f} "
+    if model.tensor_ways is not None and model.feed_forward is not None:
+        most = batch.tensor_ways(flops, built.nvlink * 1e9, model.feed_forward, built.gpus)
+        fits = model.tensor_ways <= most and model.tensor_ways <= built.domain
+        grade = passed if fits else warned
+        yield grade(
+            f"a layer of {model.feed_forward} over {model.tensor_ways} GPUs, at most {min(most, built.domain):.1f} "
             f"stay busy inside the NVLink domain of {built.domain}",
-            found=f"{said.tensor_ways} ways",
+            found=f"{model.tensor_ways} ways",
         )
 
 

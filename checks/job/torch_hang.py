@@ -49,21 +49,21 @@ def backend(run: RunFacts, site: Site) -> Iterator[Finding]:
     A false alarm: a run on one GPU whose group serves only to keep order.
     """
     for key, trace in run.traces.items():
-        told = trace.document()
+        document = trace.document()
         name = key.removeprefix("log:")
         at: dict[str, Any] = {"subject": name, "evidence": [key]}
-        used, config = told["collective_backends"], told["backend_config"] or told["backend"]
+        used, config = document["collective_backends"], document["backend_config"] or document["backend"]
         counts = ", ".join(f"{count} by {one}" for one, count in used.items())
         others = [one for one in used if one != "nccl"]
-        if told["gpu"] is None:
+        if document["gpu"] is None:
             yield unknown(f"{name}: no kernel of a GPU in the trace; configured: {config or 'not told'}",
                           fix="profile ProfilerActivity.CUDA on a rank of the job", **at)  # fmt: skip
         elif used.get("nccl"):
             yield passed(f"{name}: collectives: {counts}", found=counts, **at)
         elif others or (config and "nccl" not in config.lower()):
-            said = counts or f"configured: {config}"
+            carriers = counts or f"configured: {config}"
             yield failed(f"{name}: GPUs compute, and not NCCL but {', '.join(others) or config} carries the "
-                         f"collectives ({said})", found=said, expected="nccl", **at)  # fmt: skip
+                         f"collectives ({carriers})", found=carriers, expected="nccl", **at)  # fmt: skip
         else:
             yield unknown(f"{name}: no collective in the trace; configured: {config or 'not told'}", **at)
     if run.recordings:
@@ -71,11 +71,11 @@ def backend(run: RunFacts, site: Site) -> Iterator[Finding]:
         for key, recording in run.recordings.items():
             every.update(recording.document(key)["backends"])
         at = {"subject": "dumps", "evidence": list(run.recordings)}
-        said = ", ".join(f"{count} by {one}" for one, count in every.most_common())
+        summary = ", ".join(f"{count} by {one}" for one, count in every.most_common())
         if every.get("nccl"):
-            yield passed(f"collectives in {len(run.recordings)} dumps: {said}", found=said, **at)
+            yield passed(f"collectives in {len(run.recordings)} dumps: {summary}", found=summary, **at)
         else:
-            yield unknown(f"collectives in {len(run.recordings)} dumps: {said or 'none'}; dumps do not tell whether "
+            yield unknown(f"collectives in {len(run.recordings)} dumps: {summary or 'none'}; dumps do not tell whether "
                           "their tensors lie on GPUs", fix="give a trace of the profiler", **at)  # fmt: skip
 
 
@@ -97,9 +97,10 @@ def hang(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     A rank that has not come to where others wait fails, and so do ranks that called different things, sizes or types
     under one number. Where all that were given wait, and of some ranks no dump was given, it is unknown, and these are
-    named: the one that is missing is often the one that died. Dumps of all ranks with nothing unfinished pass. Of the
-    watchdog's lines only what the shown ranks report is stated: unless the job's size is in the log and all its ranks
-    are shown, no rank is blamed for the others.
+    named: the one that is missing is often the one that died. A dump that is cut before it is unknown, too, and so are
+    different dumps of one rank. Complete dumps of all ranks with nothing unfinished pass. Of the watchdog's lines only
+    what the shown ranks report is stated: unless the job's size is in the log and all its ranks are shown, no rank is
+    blamed for the others.
 
     Of sends and receives both ends are compared. It fails where a rank waits for a peer that has not called the other
     end, where ranks wait for each other in a circle, and where the ends differ in size or type. Where the waiting ends
@@ -112,10 +113,10 @@ def hang(run: RunFacts, site: Site) -> Iterator[Finding]:
         yield unknown(f"{key.removeprefix('log:')}: {why}", evidence=[key], fix=parsers.torch.safe_pickle.CONVERT)
     if run.recordings:
         yield from _of_recordings(run)
-    for key, told in run.watchdogs.items():
+    for key, watchdog in run.watchdogs.items():
         if not run.recordings:
-            for one in parsers.torch.hang.of_watchdog(told, _size(run, key)):
-                yield from _finding(one, [key], key.removeprefix("log:"), _lines(told, one))
+            for one in parsers.torch.hang.of_watchdog(watchdog, _size(run, key)):
+                yield from _finding(one, [key], key.removeprefix("log:"), _lines(watchdog, one))
 
 
 def _size(run: RunFacts, key: str) -> int | None:
@@ -124,9 +125,9 @@ def _size(run: RunFacts, key: str) -> int | None:
     return log.nranks if log is not None else None
 
 
-def _lines(told: parsers.torch.watchdog.Watchdog, one: Hang) -> str:
+def _lines(watchdog: parsers.torch.watchdog.Watchdog, one: Hang) -> str:
     """Quote who said what, first the ranks that are behind."""
-    progress = [p for p in told.progress if p.group == one.group] or []
+    progress = [p for p in watchdog.progress if p.group == one.group] or []
     first = sorted(progress, key=lambda p: (p.rank not in one.behind, p.line))
     return "\n".join(
         f"{p.line}: rank {p.rank}: last enqueued {p.enqueued}, last completed {p.completed}" for p in first[:12]
@@ -138,22 +139,34 @@ def _of_recordings(run: RunFacts) -> Iterator[Finding]:
     unnamed = 0
     for key, recording in run.recordings.items():
         rank = recording.rank(key)
-        if rank is None or rank in keys:
+        if rank in keys:
+            if recording.entries == run.recordings[keys[rank]].entries:  # the same dump, in another form or folder
+                continue
+            yield unknown(f"several dumps of rank {rank} were given, and they differ", evidence=[keys[rank], key],
+                          fix="give the dumps of one job and one attempt at a time")  # fmt: skip
+            return
+        if rank is None:
             unnamed += 1
             rank = -unnamed
         keys[rank] = key
     recordings = {rank: run.recordings[key] for rank, key in keys.items()}
     found = parsers.torch.hang.of_recordings(recordings)
-    for one in found:
-        yield from _finding(one, list(keys.values()), _DUMPS, "")
     stall = parsers.torch.messages.of_recordings(recordings)
+    sent = {wait.rank: f"{wait.op} (process group {wait.group})" for wait in stall.waits} if stall else {}
+    at = {rank: (hang.group, _where(hang)) for hang in reversed(found) for rank in hang.waiting}
+    for one in found:
+        elsewhere = sent | {rank: where for rank, (group, where) in at.items() if group != one.group}
+        yield from _finding(one, list(keys.values()), _DUMPS, "", elsewhere)
     if stall:
         busy = {rank: f"collective {one.seq} ({one.op})" for one in found for rank in one.waiting}
         yield _stalled(stall, busy, list(keys.values()))
     if not (found or stall):
         members = {rank for recording in run.recordings.values() for group in recording.groups for rank in group.ranks}
         missing = sorted(members - set(keys))
-        if missing or not members:
+        if cut := sorted(rank for rank, recording in recordings.items() if recording.cut):
+            yield unknown(f"{len(keys)} dumps hold nothing unfinished; the dump of rank {_ranks(cut)} is cut",
+                          evidence=list(keys.values()), fix="give the complete dump")  # fmt: skip
+        elif missing or not members:
             lack = f"of rank {_ranks(missing)} none was given" if missing else "which ranks there are is not told"
             yield unknown(f"{len(keys)} dumps hold nothing unfinished; {lack}", evidence=list(keys.values()),
                           fix="give the dumps of all ranks")  # fmt: skip
@@ -161,7 +174,16 @@ def _of_recordings(run: RunFacts) -> Iterator[Finding]:
             yield passed(f"the dumps of all {len(members)} ranks hold nothing unfinished", evidence=list(keys.values()))
 
 
-def _finding(one: Hang, keys: Sequence[str], name: str, quote: str) -> Iterator[Finding]:
+def _where(one: Hang) -> str:
+    """Name a collective that ranks wait in."""
+    group = f" of process group {one.group}" if one.group else ""
+    return f"collective {one.seq}{group}{f' ({one.op})' if one.op else ''}"
+
+
+def _finding(
+    one: Hang, keys: Sequence[str], name: str, quote: str, elsewhere: Mapping[int, str] | None = None
+) -> Iterator[Finding]:
+    """State who waits for whom; ``elsewhere``: what a rank waits in meanwhile."""
     group = f" of process group {one.group}" if one.group else ""
     if one.messages:
         each = "; ".join(f"rank {rank} in {op}" for rank, op in one.messages[:_NAMED])
@@ -177,33 +199,38 @@ def _finding(one: Hang, keys: Sequence[str], name: str, quote: str) -> Iterator[
             quote=quote,
         )
         return
-    where = f"collective {one.seq}{group}{f' ({one.op})' if one.op else ''}"
+    where = _where(one)
     who = f"ranks {_ranks(one.waiting)} wait" if len(one.waiting) > 1 else f"rank {_ranks(one.waiting)} waits"
     waiting = f"{who} in {where}" if one.waiting else f"in {where}"
     parts = []
     if one.behind:
-        parts.append(f"rank {_ranks(one.behind)} has not come to it")
+        stuck = [f"rank {rank} waits in {elsewhere[rank]}" for rank in one.behind if elsewhere and rank in elsewhere]
+        meanwhile = f" ({'; '.join(stuck[:_NAMED])})" if stuck else ""
+        parts.append(f"rank {_ranks(one.behind)} has not come to it{meanwhile}")
     if one.differ:
         parts.append(f"ranks disagree: {_calls(one.differ)}")
     if one.passed:
         parts.append(f"rank {_ranks(one.passed)} has completed it")
     if one.silent:
         parts.append(f"nothing was given of rank {_ranks(one.silent)}")
+    if one.cut:
+        parts.append(f"the dump of rank {_ranks(one.cut)} is cut before it")
     at: dict[str, Any] = {"subject": f"collective {one.seq}{group}", "evidence": keys, "quote": quote}
     dumps = name == _DUMPS  # which a job that runs well may write too; a watchdog speaks after a time-out
-    if dumps and one.silent and not (one.behind or one.differ or one.passed):
+    if dumps and (one.silent or one.cut) and not (one.behind or one.differ):
         at.pop("quote")
         yield unknown(f"{name}: {waiting}; {'; '.join(parts)}", found="; ".join(parts), expected="all ranks in it",
                       fix="give the dumps of all ranks: the one that is missing is often the one that died",
                       **at)  # fmt: skip
     elif parts:
         # of ranks whose group no line names, other calls may be those of other groups
-        certain = one.behind or one.silent or (one.differ and (one.group or one.whole))
-        say = failed if certain else warned
-        yield say(f"{name}: {waiting}; {'; '.join(parts)}{'' if one.whole else _some(one)}", found="; ".join(parts),
-                  expected="all ranks in it", fix="" if one.whole else _ALL_LOGS, **at)  # fmt: skip
+        certain = one.behind or one.silent or (one.differ and (one.group or one.complete))
+        grade = failed if certain else warned
+        rest = "" if one.complete else _some(one)
+        yield grade(f"{name}: {waiting}; {'; '.join(parts)}{rest}", found="; ".join(parts),
+                  expected="all ranks in it", fix="" if one.complete else _ALL_LOGS, **at)  # fmt: skip
     else:
-        come = "all that were given have come to it" if one.whole else f"the text shows no other rank{_some(one)}"
+        come = "all that were given have come to it" if one.complete else f"the text shows no other rank{_some(one)}"
         yield warned(f"{name}: {waiting}; {come}",
                      found=f"{len(one.waiting)} ranks wait", expected="done",
                      fix="Who is missing is not in it: give the dumps or the log of all ranks. If none is, the network "
@@ -227,9 +254,9 @@ def _calls(differ: Sequence[tuple[int, str]]) -> str:
     ranks: dict[str, list[int]] = {}
     for rank, what in differ:
         ranks.setdefault(what, []).append(rank)
-    told = [f"rank {_ranks(sorted(members))} called {what}" for what, members in ranks.items()]
-    more = f" and {len(told) - _NAMED} other calls" if len(told) > _NAMED else ""
-    return "; ".join(told[:_NAMED]) + more
+    calls = [f"rank {_ranks(sorted(members))} called {what}" for what, members in ranks.items()]
+    more = f" and {len(calls) - _NAMED} other calls" if len(calls) > _NAMED else ""
+    return "; ".join(calls[:_NAMED]) + more
 
 
 def _stalled(stall: Stall, busy: Mapping[int, str], keys: Sequence[str]) -> Finding:

@@ -67,14 +67,14 @@ def synchronisation(run: RunFacts, site: Site) -> Iterator[Finding]:
             yield unknown(f"{name}: the trace holds no call of CUDA's runtime, so no wait of the CPU",
                           fix="profile ProfilerActivity.CPU too", **at)  # fmt: skip
             continue
-        lost, whole = facts["synchronised_ms"], facts["steps"]["total_ms"]
+        lost, total = facts["synchronised_ms"], facts["steps"]["total_ms"]
         calls = ", ".join(f"{one['name']} {one['count']} times" for one in facts["synchronisations"])
-        message = f"{name}: the CPU waits for the GPU for {lost:g} ms of {steps} steps of {whole:g} ms"
+        message = f"{name}: the CPU waits for the GPU for {lost:g} ms of {steps} steps of {total:g} ms"
         message += f" ({calls})" if calls else ""
-        if lost >= SYNCHRONISED * whole:
-            yield warned(message, found=f"{lost / whole:.2%}", expected=f"less than {SYNCHRONISED:.0%}", **at)
+        if lost >= SYNCHRONISED * total:
+            yield warned(message, found=f"{lost / total:.2%}", expected=f"less than {SYNCHRONISED:.0%}", **at)
         else:
-            yield passed(message, found=f"{lost / whole:.2%}", **at)
+            yield passed(message, found=f"{lost / total:.2%}", **at)
 
 
 @check(
@@ -102,11 +102,11 @@ def data_loader(run: RunFacts, site: Site) -> Iterator[Finding]:
         loader, gpu = facts["data_loader"], facts["gpu"]
         if loader is not None and loader["share_of_steps"] is not None:
             share = loader["share_of_steps"]
-            said = f"{name}: {share:.1%} of the steps' time goes to waiting for {loader['count']} batches"
+            message = f"{name}: {share:.1%} of the steps' time goes to waiting for {loader['count']} batches"
             if share > LOADER:
-                yield warned(said, found=f"{share:.1%}", expected=f"at most {LOADER:.0%}", **at)
+                yield warned(message, found=f"{share:.1%}", expected=f"at most {LOADER:.0%}", **at)
             else:
-                yield passed(said, found=f"{share:.1%}", **at)
+                yield passed(message, found=f"{share:.1%}", **at)
         elif gpu is not None and gpu["span_ms"] and gpu["idle_ms"] <= LOADER * gpu["span_ms"]:
             yield passed(f"{name}: the GPU is idle for {gpu['idle_ms'] / gpu['span_ms']:.1%} of its time", **at)
         else:
@@ -141,23 +141,23 @@ def steps(run: RunFacts, site: Site) -> Iterator[Finding]:
         if not sample:
             yield unknown(f"{name}: the trace marks no steps", fix="call profiler.step() after each", **at)
             continue
-        said = (
+        message = (
             f"{name}: {sample['count']} steps of {sample['mean_ms']:g} ms on average, from {sample['min_ms']:g} to "
             f"{sample['max_ms']:g}"
         )
-        yield passed(said, found=f"{sample['mean_ms']:g} ms", **at).about("FP-OBS-8")
+        yield passed(message, found=f"{sample['mean_ms']:g} ms", **at).about("FP-OBS-8")
         if sample["count"] < ENOUGH_STEPS:
             yield unknown(f"{name}: {sample['count']} steps are too few to tell their spread",
                           fix=f"profile at least {ENOUGH_STEPS} steps", **at).about("PA-21")  # fmt: skip
         elif sample["variation"] > VARIATION:
-            yield warned(f"{said}: a spread of {sample['variation']:.0%}", found=f"{sample['variation']:.1%}",
+            yield warned(f"{message}: a spread of {sample['variation']:.0%}", found=f"{sample['variation']:.1%}",
                          expected=f"at most {VARIATION:.0%}", **at).about("PA-21")  # fmt: skip
         elif sample["max_ms"] > (1 + WORST) * sample["p50_ms"]:
             over = sample["max_ms"] / sample["p50_ms"] - 1
-            yield warned(f"{said}: the worst takes {over:.0%} longer than the median of {sample['p50_ms']:g}",
+            yield warned(f"{message}: the worst takes {over:.0%} longer than the median of {sample['p50_ms']:g}",
                          found=f"{over:.1%}", expected=f"at most {WORST:.0%}", **at).about("PA-21")  # fmt: skip
         else:
-            yield passed(f"{said}: a spread of {sample['variation']:.0%}", **at).about("PA-21")
+            yield passed(f"{message}: a spread of {sample['variation']:.0%}", **at).about("PA-21")
 
 
 @check(
@@ -192,12 +192,12 @@ def collective_times(run: RunFacts, site: Site) -> Iterator[Finding]:
         for one in known[:5]:
             last = f", p99.9 {one['p999_ms']:g}" if one["p999_ms"] is not None else ""
             size = f" of {one['bytes']} bytes" if one["bytes"] is not None else ""
-            said = f"{name}: {one['name']}{size}: median {one['p50_ms']:g} ms, p99 {one['p99_ms']:g}{last}"
+            message = f"{name}: {one['name']}{size}: median {one['p50_ms']:g} ms, p99 {one['p99_ms']:g}{last}"
             if one["p50_ms"] and one["p99_ms"] > SPREAD * one["p50_ms"]:
-                yield warned(said, found=f"{one['p99_ms'] / one['p50_ms']:.1f} times the median",
+                yield warned(message, found=f"{one['p99_ms'] / one['p50_ms']:.1f} times the median",
                              expected=f"at most {SPREAD:g} times", **at)  # fmt: skip
             else:
-                yield passed(said, found=f"{one['p99_ms']:g} ms", **at)
+                yield passed(message, found=f"{one['p99_ms']:g} ms", **at)
 
 
 @check(

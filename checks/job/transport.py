@@ -6,46 +6,20 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from preflight import facts, parsers
-from preflight.checks.job.cause import Group, because, contradictions, fix, grouped, named, of_log, witness
+from preflight.checks.job.cause import HostGroup, because, contradictions, fix, grouped, named, of_log, witness
+from preflight.checks.logs import RERUN, cited, log_name, no_nccl, node_count
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.nccl_root_cause import Said
-    from preflight.parsers.nccl_log import Line, NcclLog
+    from preflight.facts.nccl_root_cause import HostStatements
+    from preflight.parsers.nccl_log import LogLine, NcclLog
 
 TROUBLESHOOTING = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"
 PERFORMANCE = "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md"
-ASK = "run again with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH,ENV"
 
 MIB, GIB = 2**20, 2**30
-
-
-def log_name(key: str) -> str:
-    """Return a log's name as the user gave it."""
-    return key.removeprefix("log:")
-
-
-def cited(*lines: Line | None) -> str:
-    """Return lines with their numbers, in order, at most 600 characters."""
-    said = sorted({line for line in lines if line is not None}, key=lambda line: line.number)
-    return "\n".join(str(line) for line in said)[:600]
-
-
-def node_count(run: RunFacts, key: str) -> int | None:
-    """Return the number of nodes of a log: NCCL's own word, else the hosts of the nccl-tests reports in it."""
-    if (log := run.nccl_logs.get(key)) is not None and log.nnodes is not None:
-        return log.nnodes
-    return max((report.nnodes for report in run.nccl_tests.get(key, ()) if report.nnodes), default=None)
-
-
-def no_nccl(run: RunFacts) -> Iterator[Finding]:
-    """Say that no log tells anything of NCCL's transports; nothing where one does."""
-    if not run.logs:
-        yield unknown("no log was given", fix="give the job's log: --log FILE")
-    elif not run.nccl_logs:
-        yield unknown("no line of NCCL in any log", evidence=run.logs, fix=ASK)
 
 
 def _traffic(nodes: int | None) -> str:
@@ -94,7 +68,7 @@ def transport(run: RunFacts, site: Site) -> Iterator[Finding]:
 def _over_tcp(log: NcclLog, nodes: int | None) -> bool:
     """Tell whether TCP carries traffic between nodes; False also where nothing says that there are several."""
     tcp = any(parsers.nccl_log.is_tcp(network) for network in log.network_names)
-    tcp = tcp or any(said.falls_back for said in of_log(log))
+    tcp = tcp or any(host.falls_back for host in of_log(log))
     return tcp and nodes != 1 and (nodes is not None or bool(log.channels))
 
 
@@ -103,12 +77,12 @@ def _transport(log: NcclLog, nodes: int | None, key: str) -> Finding:
     if nodes == 1:
         return _one_node(log, key)
     if not networks:
-        return unknown(f"{name}: no line says which network is used", evidence=[key], fix=ASK)
+        return unknown(f"{name}: no line says which network is used", evidence=[key], fix=RERUN)
     if any(parsers.nccl_log.is_tcp(network) for network in networks):
         return unknown(
             f"{name}: NCCL chose TCP sockets, and nothing says whether the run had several nodes",
             evidence=[key],
-            fix=ASK,
+            fix=RERUN,
             quote=cited(_decisive(log)),
         )
     if log.ofi_provider is not None and log.ofi_provider.name.startswith(("tcp", "sockets", "udp")):
@@ -142,11 +116,12 @@ def _one_node(log: NcclLog, key: str) -> Finding:
     )
 
 
-def _decisive(log: NcclLog, *, tcp: bool = True) -> Line | None:
+def _decisive(log: NcclLog, *, tcp: bool = True) -> LogLine | None:
     """Return the first line that shows TCP (or else the first network) in use."""
-    said = [(c.network, c.first) for c in log.channels] or [(use.name, use.first) for use in log.networks]
+    networks = [(c.network, c.first) for c in log.channels] or [(use.name, use.first) for use in log.networks]
     return next(
-        (line for network, line in said if parsers.nccl_log.is_tcp(network) is tcp), said[0][1] if said else None
+        (line for network, line in networks if parsers.nccl_log.is_tcp(network) is tcp),
+        networks[0][1] if networks else None,
     )
 
 
@@ -161,8 +136,8 @@ def _fallback(run: RunFacts, log: NcclLog, nodes: int | None, site: Site, key: s
         )
         return
     hosts = of_log(log)
-    fallen = [said for said in hosts if said.falls_back] or list(hosts)
-    others = [said for said in hosts if said.networks and not said.falls_back] if len(fallen) < len(hosts) else []
+    fallen = [host for host in hosts if host.falls_back] or list(hosts)
+    others = [host for host in hosts if host.networks and not host.falls_back] if len(fallen) < len(hosts) else []
     groups = grouped(run, fallen, facts.nccl_root_cause.of_fallback)
     expected = site.hcas.value or site.members.ports.compute
     for group in groups:
@@ -170,27 +145,29 @@ def _fallback(run: RunFacts, log: NcclLog, nodes: int | None, site: Site, key: s
             message = f"{name}: TCP carries {_traffic(nodes)}{because(group)}"
             yield skipped(message, subject=name, evidence=[key])
         else:
-            yield _fallen(log, _whose(log, group, others, nodes, apart=len(groups) > 1), group, key)
+            yield _fallen(log, _traffic_of_group(log, group, others, nodes, apart=len(groups) > 1), group, key)
     yield from contradictions(groups, key, "the fallback to TCP")
 
 
-def _whose(log: NcclLog, group: Group, others: list[Said], nodes: int | None, *, apart: bool) -> str:
+def _traffic_of_group(
+    log: NcclLog, group: HostGroup, others: list[HostStatements], nodes: int | None, *, apart: bool
+) -> str:
     """Name the traffic that TCP carries: that of all nodes, or of those hosts that differ, with its share of lines."""
     total = sum(channel.count for channel in log.channels)
     tcp = sum(channel.count for channel in log.channels if parsers.nccl_log.is_tcp(channel.network))
     share = f" on {tcp} of {total} channels" if tcp < total else ""
     if not others:
         return (f"the traffic of {group.named}" if apart else _traffic(nodes)) + share
-    ways = " and ".join(sorted({f"NET/{network}" for said in others for network in said.networks}))
+    ways = " and ".join(sorted({f"NET/{network}" for host in others for network in host.networks}))
     return f"the traffic of {group.named}{share}, but {ways} that of {named(others)}"
 
 
-def _fallen(log: NcclLog, whose: str, group: Group, key: str) -> Finding:
+def _fallen(log: NcclLog, traffic: str, group: HostGroup, key: str) -> Finding:
     name, cause = log_name(key), group.cause
-    message = f"{name}: TCP sockets carry {whose}, expected RDMA"
+    message = f"{name}: TCP sockets carry {traffic}, expected RDMA"
     stated = log.obstacles[0] if log.obstacles else None
     if cause is not None:
-        message += because(group, named_before=group.named in whose)
+        message += because(group, named_before=group.named in traffic)
     elif stated is not None:
         message += f"; first stated cause, line {stated.number}: {stated.message[:120]}"
     elif log.ib_devices:

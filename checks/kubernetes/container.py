@@ -8,7 +8,7 @@ from typing import Any
 from preflight.checks.applicability import PCI_BUS, RDMA_CLASS, efa_only, no_gpu, no_rdma
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts.container import GPU_NODES, Network, gpu_nodes, in_pod, networks
+from preflight.facts.container import GPU_NODES, PodNetwork, gpu_nodes, in_pod, networks
 from preflight.facts.interfaces import ROOT as NET
 from preflight.facts.nccl_environment import PROCESS
 from preflight.facts.node import NodeFacts
@@ -45,12 +45,12 @@ def gpu_devices(node: NodeFacts, site: Site) -> Iterator[Finding]:
     nodes = node.parsed(GPU_NODES, gpu_nodes)
     gpus = [name for name in nodes if name.removeprefix("nvidia").isdigit()]
     lacking = sorted({"nvidiactl", "nvidia-uvm"} - nodes)
-    asked = node.environment.get("NVIDIA_VISIBLE_DEVICES", "") not in ("", "void", "none")
+    requested = node.environment.get("NVIDIA_VISIBLE_DEVICES", "") not in ("", "void", "none")
     details: dict[str, Any] = {
         "found": ", ".join(sorted(nodes)) or "no /dev/nvidia*",
         "evidence": [GPU_NODES, PROCESS],
     }
-    if not gpus and (asked or site.members.gpus):
+    if not gpus and (requested or site.members.gpus):
         yield failed(f"no GPU device in this container, {len(node.gpus_on_bus)} on the host's bus",
                      expected="/dev/nvidia0, nvidiactl, nvidia-uvm", **details)  # fmt: skip
     elif not gpus:
@@ -112,7 +112,7 @@ def pod_networks(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield passed(f"the pod is attached to {len(names)} secondary networks", found=found, evidence=[key])
 
 
-def _faults(node: NodeFacts, network: Network, key: str) -> Iterator[Finding]:
+def _faults(node: NodeFacts, network: PodNetwork, key: str) -> Iterator[Finding]:
     if network.interface and network.interface not in node.netdevs:
         yield failed(f"{network.interface} of the network {network.name} is not in this pod", subject=network.interface,
                      found=", ".join(sorted(node.netdevs)), expected=network.interface,

@@ -71,14 +71,14 @@ def device_plugin(node: NodeFacts, site: Site) -> Iterator[Finding]:
     given = {name: functions[variable_of(name)] for name in rdma if variable_of(name) in functions}
     broken = list(_broken(node, given))
     yield from broken
-    told = ", ".join(f"{name} ({', '.join(devices[name])})" for name in rdma)
+    allocated = ", ".join(f"{name} ({', '.join(devices[name])})" for name in rdma)
     if not node.evidence.exists(DEVICE_NODES):
-        asking = ", ".join(devices[rdma[0]])
-        yield failed(f"{asking} asked for {rdma[0]}, and this container has no /dev/infiniband", found=told,
+        requesters = ", ".join(devices[rdma[0]])
+        yield failed(f"{requesters} asked for {rdma[0]}, and this container has no /dev/infiniband", found=allocated,
                      expected="/dev/infiniband in each container that needs it",
                      evidence=[POD, DEVICE_NODES])  # fmt: skip
     elif not broken:
-        yield passed(f"{len(rdma)} RDMA resource{'s' * (len(rdma) > 1)} allocated to the pod", found=told,
+        yield passed(f"{len(rdma)} RDMA resource{'s' * (len(rdma) > 1)} allocated to the pod", found=allocated,
                      evidence=[POD, DEVICE_NODES])  # fmt: skip
 
 
@@ -110,17 +110,18 @@ def _without_api(
 ) -> Iterator[Finding]:
     """Yield what the variables of the SR-IOV plug-in tell; a shared device leaves none."""
     wanted: tuple[str, ...] = site.resources.value or ()
-    untold = [name for name in wanted if variable_of(name) not in functions]
+    unconfirmed = [name for name in wanted if variable_of(name) not in functions]
     nics = _nics(node)
     rdma = {variable_of(name) for name in wanted} & set(functions) or {
         name for name, addresses in functions.items() if nics & set(addresses)
     }
     broken = list(_broken(node, {name: functions[name] for name in rdma}))
     yield from broken
-    if not rdma or untold:
-        yield unknown(f"whether the pod was allocated {', '.join(untold) or 'an RDMA resource'} is not told: {error}",
+    if not rdma or unconfirmed:
+        names = ", ".join(unconfirmed) or "an RDMA resource"
+        yield unknown(f"whether the pod was allocated {names} is not told: {error}",
                       found=", ".join(sorted(functions)) or "no PCIDEVICE_* variable",
-                      fix=_cure(error.why), evidence=[POD, PROCESS])  # fmt: skip
+                      fix=_access_fix(error.why), evidence=[POD, PROCESS])  # fmt: skip
     elif not broken:
         count = sum(len(functions[name]) for name in rdma)
         yield passed(f"{count} functions of RDMA NICs were allocated to this container",
@@ -150,8 +151,8 @@ def _shown(devices: Mapping[str, Collection[str]]) -> str:
     return ", ".join(devices) or "no resource of a device plug-in"
 
 
-def _cure(why: str) -> str:
-    """Return what makes the API tell."""
+def _access_fix(why: str) -> str:
+    """Return how to give the pod access to the API."""
     if "HTTP 403" in why:
         return "let the pod's service account `get` its pod: deploy/kubernetes/base has the role"
     if "HTTP 401" in why:

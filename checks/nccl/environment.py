@@ -137,10 +137,10 @@ def left_over_disables(node: NodeFacts, site: Site) -> Iterator[Finding]:
     missing = list(unread(node, "one of these switches"))
     yield from missing
     if not missing:
-        told = {item for leftover in on for item in leftover.answers}
+        answered = {item for leftover in on for item in leftover.answers}
         others = "none" if not on else "no other"
         finding = passed(f"{others} of {len(LEFTOVERS)} switches is on", evidence=[PROCESS])
-        yield finding.about(*(item for item in ITEMS if item not in told)) if on else finding
+        yield finding.about(*(item for item in ITEMS if item not in answered)) if on else finding
 
 
 def _switches(node: NodeFacts) -> Iterator[tuple[Leftover, Setting]]:
@@ -169,8 +169,8 @@ def _left_over(node: NodeFacts, site: Site, leftover: Leftover, setting: Setting
     status = leftover.status if bites else leftover.otherwise
     if status is Status.PASS:
         return passed(f"{message}; no effect here: {leftover.harmless}", subject=setting.name, evidence=keys)
-    say = failed if status is Status.FAIL else warned
-    return say(
+    grade = failed if status is Status.FAIL else warned
+    return grade(
         f"{message}, expected unset",
         subject=setting.name,
         found=setting.value,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from preflight import facts
 from preflight.checks.applicability import RDMA_CLASS, no_rdma
-from preflight.checks.nccl.settings_scope import as_set, nccl_versions, redacted, told, unread
+from preflight.checks.nccl.settings_scope import as_set, nccl_versions, redacted, rule_findings, unread
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.nccl_environment import PROCESS, Setting
@@ -66,7 +66,7 @@ def _row(node: NodeFacts, port: Port, index: int, setting: Setting) -> Finding |
         return failed(f"{setting.text} in {setting.where}: the GID table of {port.name} has no row {index}",
                       subject=port.name, found=f"at most {longest} rows", expected="the index of a row that is there",
                       evidence=[facts.gids.MARKS_KEY, setting.source], quote=as_set(setting))  # fmt: skip
-    if index not in facts.gids.ASKED:
+    if index not in facts.gids.COLLECTED_INDEXES:
         return unknown(f"{port.name}: row {index} of the GID table is beyond those that are looked at",
                        subject=port.name, evidence=[setting.source],
                        fix=f"cat {keys[0][5:]} {keys[1][5:]}")  # fmt: skip
@@ -98,8 +98,8 @@ def _good_index(node: NodeFacts, ports: list[Port], index: int, setting: Setting
     keys = [setting.source, *facts.gids.keys(ports[0].device, ports[0].number, index)]
     if newest is not None and newest >= AUTOMATIC_GID and not node.in_container:
         release = ".".join(map(str, newest))
-        said = f"{setting.text} in {setting.where} is right here, and NCCL {release} would find it by itself"
-        return warned(said, subject=setting.name, found=setting.value, expected="unset", evidence=keys,
+        message = f"{setting.text} in {setting.where} is right here, and NCCL {release} would find it by itself"
+        return warned(message, subject=setting.name, found=setting.value, expected="unset", evidence=keys,
                       quote=as_set(setting))  # fmt: skip
     return passed(f"{setting.text} is a RoCE v2 address on all {len(ports)} ports", subject=setting.name, evidence=keys)
 
@@ -126,7 +126,7 @@ def fit(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: a site that routes between its rails.
     """
-    found = [*told(node, site, "fabric_fit"), *redacted(node)]
+    found = [*rule_findings(node, site, "fabric_fit"), *redacted(node)]
     if site.lossless.value:  # there the traffic class is a link of the chain: roce.chain judges it by the port's map
         found = [one for one in found if one.subject != "NCCL_IB_TC"]
     missing = list(unread(node, "what belongs to another fabric"))

@@ -43,8 +43,8 @@ def mnnvl(node: NodeFacts, site: Site) -> Iterator[Finding]:
     setting, number = node.nccl_env.get("NCCL_MNNVL_ENABLE"), node.nccl_env.integer("NCCL_MNNVL_ENABLE")
     if setting is None or number != 1:
         missing = list(unread(node, "NCCL_MNNVL_ENABLE"))
-        said = f"{setting.text} requires nothing" if setting is not None else "NCCL_MNNVL_ENABLE is unset: automatic"
-        yield from missing or [passed(said, evidence=[PROCESS])]
+        message = f"{setting.text} requires nothing" if setting is not None else "NCCL_MNNVL_ENABLE is unset: automatic"
+        yield from missing or [passed(message, evidence=[PROCESS])]
         return
     health = node.gpu_health
     details: dict[str, Any] = {"subject": setting.name, "found": setting.value, "quote": as_set(setting)}
@@ -52,8 +52,8 @@ def mnnvl(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield unknown(f"{setting.text} in {setting.where}, and whether the NVLink fabric spans nodes was not told",
                       subject=setting.name, evidence=[setting.source, *health.evidence])  # fmt: skip
     elif not any(gpu.fabric is not None and gpu.fabric.multi_node for gpu in health.gpus):
-        said = f"{setting.text} in {setting.where} requires NVLink between nodes, and the fabric ends in this node"
-        yield failed(said, expected="unset", evidence=[setting.source, *health.evidence], **details)  # fmt: skip
+        message = f"{setting.text} in {setting.where} requires NVLink between nodes, and the fabric ends in this node"
+        yield failed(message, expected="unset", evidence=[setting.source, *health.evidence], **details)  # fmt: skip
     else:
         yield _imex(node, setting)
 
@@ -111,9 +111,9 @@ def sharp(node: NodeFacts, site: Site) -> Iterator[Finding]:
         else:
             yield warned(f"{setting.text} in {setting.where} switches SHARP off", found=setting.value,
                          expected="unset, but in an A/B test", quote=as_set(setting), **details)  # fmt: skip
-    asked = env.get("NCCL_COLLNET_ENABLE")
-    if asked is not None and collnet == 1:
-        yield _asked_for(node, asked, infiniband)
+    requested = env.get("NCCL_COLLNET_ENABLE")
+    if requested is not None and collnet == 1:
+        yield _sharp_requested(node, requested, infiniband)
 
 
 def _switches_sharp_off(setting: Setting) -> bool:
@@ -124,25 +124,25 @@ def _switches_sharp_off(setting: Setting) -> bool:
     return setting.name == "NCCL_SHARP_DISABLE" and bool(strtoll(setting.value))
 
 
-def _asked_for(node: NodeFacts, setting: Setting, infiniband: bool | None) -> Finding:
+def _sharp_requested(node: NodeFacts, setting: Setting, infiniband: bool | None) -> Finding:
     details: dict[str, Any] = {"subject": setting.name, "evidence": [setting.source, RDMA_CLASS]}
-    said = f"{setting.text} in {setting.where}"
+    where = f"{setting.text} in {setting.where}"
     if infiniband is False:
-        return warned(f"{said} asks for SHARP, and there is no InfiniBand here", found=setting.value,
+        return warned(f"{where} asks for SHARP, and there is no InfiniBand here", found=setting.value,
                       expected="unset on RoCE", quote=as_set(setting), **details)  # fmt: skip
     nodes, least = _nodes(node), node.nccl_env.integer("NCCL_COLLNET_NODE_THRESHOLD") or 2
     if nodes is not None and nodes < least:
-        return warned(f"{said} asks for SHARP on {nodes} of at least {least} nodes", found=f"{nodes} nodes",
+        return warned(f"{where} asks for SHARP on {nodes} of at least {least} nodes", found=f"{nodes} nodes",
                       expected=f"{least} nodes (NCCL_COLLNET_NODE_THRESHOLD)", quote=as_set(setting),
                       **details)  # fmt: skip
     plugins = [library.path for library in node.libraries if library.name.startswith("libnccl-net")]
     if infiniband is None or not plugins:
         layer = "nothing says whether this is InfiniBand"
         what = "no libnccl-net.so in the loader's directories" if infiniband else layer
-        return unknown(f"{said} asks for SHARP: {what}", subject=setting.name, evidence=[setting.source, LIBRARIES],
+        return unknown(f"{where} asks for SHARP: {what}", subject=setting.name, evidence=[setting.source, LIBRARIES],
                        fix="look for `Loaded collnet plugin` in the job's NCCL log")  # fmt: skip
     keys = [setting.source, LIBRARIES]
-    return passed(f"{said} asks for SHARP, over {plugins[0]}", subject=setting.name, evidence=keys)
+    return passed(f"{where} asks for SHARP, over {plugins[0]}", subject=setting.name, evidence=keys)
 
 
 def _nodes(node: NodeFacts) -> int | None:

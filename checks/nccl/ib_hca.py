@@ -178,8 +178,8 @@ def _inactive(
     down = [port for port in chosen if not port.active]
     for port in (port for port in down if port.device not in compute):
         named = not selection.exclude and any(item.name == port.device for item in selection.items)
-        say = failed if named or len(down) == len(chosen) else warned
-        yield say(
+        grade = failed if named or len(down) == len(chosen) else warned
+        yield grade(
             f"{port.name} is {port.state}/{port.physical_state}, but {setting.text} selects it",
             subject=port.name,
             found=f"{port.state}/{port.physical_state}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from preflight import facts
-from preflight.checks.nccl.settings_scope import place, redacted, told, unread
+from preflight.checks.nccl.settings_scope import place, redacted, rule_findings, unread
 from preflight.expectations import Site
 from preflight.facts.nccl_environment import PROCESS
 from preflight.facts.node import NodeFacts
@@ -34,7 +34,7 @@ def debug_output(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: a run that is being debugged right now.
     """
-    found = [*told(node, site, "verbose_log"), *redacted(node)]
+    found = [*rule_findings(node, site, "verbose_log"), *redacted(node)]
     missing = list(unread(node, "NCCL_DEBUG"))
     yield from (*found, *missing)
     if not found and not missing:
@@ -66,7 +66,7 @@ def pinned(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: the recipe of another cloud whose plug-in needs one protocol.
     """
-    found = [*told(node, site, "pinned_choices"), *redacted(node)]
+    found = [*rule_findings(node, site, "pinned_choices"), *redacted(node)]
     missing = list(unread(node, "one of these choices"))
     yield from (one.about("NT-ENV-9") if one.subject in _CHANNELS else one.about() for one in found)
     yield from missing

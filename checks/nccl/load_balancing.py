@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from preflight import parsers
 from preflight._startup.lightclass import dataclass, replace
 from preflight.checks.applicability import RDMA_CLASS, efa_only, no_rdma
-from preflight.checks.job.transport import ASK, no_nccl
+from preflight.checks.logs import RERUN, no_nccl
 from preflight.checks.nccl.fabric_fit import GUIDE
 from preflight.checks.nccl.settings_scope import as_set, environments, unread
 from preflight.expectations import Site
@@ -36,7 +36,7 @@ class _Way:
     settings: tuple[Setting, ...]
 
     @property
-    def said(self) -> str:
+    def pairs_text(self) -> str:
         pairs = 1 if self.pairs is None else self.pairs
         number = f"{pairs} queue pair{'s' if pairs != 1 else ''} for each connection"
         return number + (" (NCCL's default)" if self.pairs is None else "")
@@ -80,11 +80,11 @@ def load_balancing(node: NodeFacts, site: Site) -> Iterator[Finding]:
     missing = list(unread(node, f"{_PAIRS} or {_ADAPTIVE}"))
     yield from missing
     ways = list(dict.fromkeys(_way(env) for env in environments(node)))
-    said = [_on_roce(way, site) if roce else _on_infiniband(way, site) for way in ways]
-    bad = [finding for finding in said if finding.status != "pass"]
+    findings = [_on_roce(way, site) if roce else _on_infiniband(way, site) for way in ways]
+    bad = [finding for finding in findings if finding.status != "pass"]
     yield from bad
     if not bad and not missing:
-        yield said[0]
+        yield findings[0]
 
 
 def _way(env: NcclEnvironment) -> _Way:
@@ -110,11 +110,11 @@ def _on_infiniband(way: _Way, site: Site) -> Finding:
                       **_details(about, found="0", expected="unset: NCCL's default on InfiniBand is 1"))  # fmt: skip
     if wanted.value is not None and level != wanted.value:
         about = [one for one in way.settings if one.name == _LEVEL]
-        said = f"NCCL sends on service level {level}, and the fabric routes adaptively on {wanted.value}"
-        return warned(said, **_details(about, found=level, expected=f"{_LEVEL}={wanted.value} ({wanted.source})"))
-    told = f"NCCL lets the fabric route adaptively, on service level {level}"
+        message = f"NCCL sends on service level {level}, and the fabric routes adaptively on {wanted.value}"
+        return warned(message, **_details(about, found=level, expected=f"{_LEVEL}={wanted.value} ({wanted.source})"))
+    message = f"NCCL lets the fabric route adaptively, on service level {level}"
     evidence = _details(way.settings)["evidence"]
-    return passed(told, found="NCCL's default" if way.adaptive is None else f"{_ADAPTIVE}={way.adaptive}",
+    return passed(message, found="NCCL's default" if way.adaptive is None else f"{_ADAPTIVE}={way.adaptive}",
                   evidence=evidence)  # fmt: skip
 
 
@@ -129,15 +129,15 @@ def _on_roce(way: _Way, site: Site) -> Finding:
             [one for one in way.settings if one.name == _ADAPTIVE], found=value,
             expected=f"{_ADAPTIVE}=1 ({spread.source} is adaptive)"))  # fmt: skip
     if spread.value == "hash" and pairs < SEVERAL:
-        return warned(f"{way.said}: the switches' hash has nothing to spread", **_details(
+        return warned(f"{way.pairs_text}: the switches' hash has nothing to spread", **_details(
             [one for one in way.settings if one.name == _PAIRS], found=pairs,
             expected=f"at least {SEVERAL} ({spread.source} is hash)"))  # fmt: skip
     if spread.value == "hash":
-        return passed(f"{way.said} for the switches' hash", found=pairs, evidence=details["evidence"])
+        return passed(f"{way.pairs_text} for the switches' hash", found=pairs, evidence=details["evidence"])
     if spread.value == "spray":
         return passed(f"the switches spread packets by themselves ({spread.source})", evidence=details["evidence"])
-    cure = f'say it in the cluster file: {spread.key} = "hash" (ECMP), "adaptive", "spray" or "one-path"'
-    return unknown(f"{way.said}; nothing says how the switches spread flows", found=pairs, fix=cure,
+    advice = f'say it in the cluster file: {spread.key} = "hash" (ECMP), "adaptive", "spray" or "one-path"'
+    return unknown(f"{way.pairs_text}; nothing says how the switches spread flows", found=pairs, fix=advice,
                    evidence=details["evidence"])  # fmt: skip
 
 
@@ -177,8 +177,10 @@ def _of_log(log: NcclLog, key: str, site: Site) -> Finding:
     if site.load_balancing.value == "one-path":
         return skipped(f"there is one path between two ports ({site.load_balancing.source})", evidence=[key])
     if not log.ib_devices:
-        return unknown("it lists no RDMA devices, so that neither kind nor settings are known", evidence=[key], fix=ASK)
-    told = of_log(log.environment, key)
-    way = _way(told.environment if told else NcclEnvironment((), {}))
+        return unknown(
+            "it lists no RDMA devices, so that neither kind nor settings are known", evidence=[key], fix=RERUN
+        )
+    reported = of_log(log.environment, key)
+    way = _way(reported.environment if reported else NcclEnvironment((), {}))
     roce = 2 * sum(device.roce for device in log.ib_devices) > len(log.ib_devices)
     return _on_roce(way, site) if roce else _on_infiniband(way, site)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from preflight.checks.nccl.settings_scope import concerned, known, nccl_versions, redacted, told, unread
+from preflight.checks.nccl.settings_scope import concerned, known, nccl_versions, redacted, rule_findings, unread
 from preflight.expectations import Site
 from preflight.facts.nccl_environment import PROCESS
 from preflight.facts.node import NodeFacts
@@ -52,7 +52,7 @@ def unknown_variables(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: a variable of a plug-in or of an NCCL newer than 2.30.7 that this version has not heard of.
     """
-    found = list(told(node, site, "unknown_names"))
+    found = list(rule_findings(node, site, "unknown_names"))
     missing = list(unread(node, "a name that nobody reads"))
     yield from (*found, *missing)
     if not found and not missing:
@@ -88,7 +88,7 @@ def variable_version(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: the job runs in an image with another NCCL than the node has; ask inside the container.
     """
-    found = list(told(node, site, "version_names"))
+    found = list(rule_findings(node, site, "version_names"))
     missing = list(unread(node, "a name of another release"))
     yield from (*found, *missing)
     if not found and not missing:
@@ -129,7 +129,7 @@ def variable_values(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: a time-out or a buffer that was measured for this fabric; say so where it is set.
     """
-    found = [*told(node, site, "bad_values"), *redacted(node)]
+    found = [*rule_findings(node, site, "bad_values"), *redacted(node)]
     missing = list(unread(node, "a value that NCCL reads otherwise"))
     yield from (*found, *missing)
     if not found and not missing:
@@ -165,7 +165,7 @@ def contradiction(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: a switch that is set for one test on purpose, over a file that is right for all other jobs.
     """
-    found = [*told(node, site, "contradictions"), *redacted(node), *_ranks_that_differ(node)]
+    found = [*rule_findings(node, site, "contradictions"), *redacted(node), *_ranks_that_differ(node)]
     missing = list(unread(node, "what contradicts the rest"))
     yield from (*found, *missing)
     if not found and not missing:
@@ -184,13 +184,13 @@ def _ranks_that_differ(node: NodeFacts) -> Iterator[Finding]:
             continue
         from preflight.facts.nccl_settings.rank_agreement import MUST, values
 
-        said = {rank.who: values(rank.variables) for rank in alike[:16]}
-        for name in sorted({name for settings in said.values() for name in settings}):
-            found = {who: settings.get(name, "unset") for who, settings in said.items()}
+        by_rank = {rank.who: values(rank.variables) for rank in alike[:16]}
+        for name in sorted({name for settings in by_rank.values() for name in settings}):
+            found = {who: settings.get(name, "unset") for who, settings in by_rank.items()}
             if len(set(found.values())) > 1:
                 (one, first), (other, second) = _two_of(found)
-                say = failed if name in MUST else warned
-                yield say(f"{name} is {first} in {one}, and {second} in {other}", subject=name,
+                grade = failed if name in MUST else warned
+                yield grade(f"{name} is {first} in {one}, and {second} in {other}", subject=name,
                           found=", ".join(sorted(set(found.values()))[:8]), expected="one value in all ranks of a job",
                           evidence=["env:ranks"])  # fmt: skip
 
@@ -219,11 +219,13 @@ def threads(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: a node whose traffic takes RDMA, where neither is used at all.
     """
-    found = [*told(node, site, "socket_threads"), *redacted(node)]
+    found = [*rule_findings(node, site, "socket_threads"), *redacted(node)]
     missing = list(unread(node, "these two"))
     yield from (*found, *missing)
     if not found and not missing:
-        said = [
+        limits = [
             one.text for one in node.nccl_env.settings if one.name in ("NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD")
         ]
-        yield passed(f"{' with '.join(said)}: within NCCL's limits" if said else "neither is set", evidence=[PROCESS])
+        yield passed(
+            f"{' with '.join(limits)}: within NCCL's limits" if limits else "neither is set", evidence=[PROCESS]
+        )

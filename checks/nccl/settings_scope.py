@@ -1,4 +1,4 @@
-"""Where NCCL's settings act, and how a complaint about them is told: what the linter's checks share."""
+"""Where NCCL's settings act, and findings for violations: shared by the checks of settings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from preflight.facts.node import NodeFacts
 from preflight.model import Finding, failed, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.nccl_settings import Complaint, Here
+    from preflight.facts.nccl_settings import SettingScope, Violation
     from preflight.facts.nccl_settings.catalogue import Version
 
 T = TypeVar("T")
@@ -53,17 +53,17 @@ def environments(node: NodeFacts) -> Iterator[NcclEnvironment]:
         yield rank.settings
 
 
-def told(node: NodeFacts, site: Site, rule: str) -> Iterator[Finding]:
-    """Yield what a rule complains of, of all environments here; what two of them share is told once."""
+def rule_findings(node: NodeFacts, site: Site, rule: str) -> Iterator[Finding]:
+    """Yield a finding for each violation of a rule, in all environments here; one that two share once."""
     seen = set()
     for env in environments(node):
         if not concerned(env):
             continue
-        for complaint in facts.nccl_settings.lint(env, place(node, site, env), [rule]):
-            same = (complaint.rule, *((one.name, one.value) for one in complaint.settings))
+        for violation in facts.nccl_settings.lint(env, place(node, site, env), [rule]):
+            same = (violation.rule, *((one.name, one.value) for one in violation.settings))
             if same not in seen:
                 seen.add(same)
-                yield finding(complaint)
+                yield finding(violation)
 
 
 def redacted(node: NodeFacts) -> Iterator[Finding]:
@@ -73,26 +73,26 @@ def redacted(node: NodeFacts) -> Iterator[Finding]:
             yield unknown(f"the value of {setting.name} was redacted", subject=setting.name, evidence=[setting.source])
 
 
-def finding(complaint: Complaint) -> Finding:
-    """Turn a complaint into a finding: what ends a job or its network fails, the rest warns."""
-    say = failed if complaint.fatal else warned
-    return say(
-        complaint.what,
-        subject=complaint.names[0],
-        found=", ".join(setting.value for setting in complaint.settings),
-        expected=complaint.expected,
-        evidence=list(dict.fromkeys(setting.source for setting in complaint.settings)),
-        quote="\n".join(as_set(setting) for setting in complaint.settings[:8]),
+def finding(violation: Violation) -> Finding:
+    """Turn a violation into a finding: what ends a job or its network fails, the rest warns."""
+    grade = failed if violation.fatal else warned
+    return grade(
+        violation.what,
+        subject=violation.names[0],
+        found=", ".join(setting.value for setting in violation.settings),
+        expected=violation.expected,
+        evidence=list(dict.fromkeys(setting.source for setting in violation.settings)),
+        quote="\n".join(as_set(setting) for setting in violation.settings[:8]),
     )
 
 
-def place(node: NodeFacts, site: Site, env: NcclEnvironment | None = None) -> Here:
+def place(node: NodeFacts, site: Site, env: NcclEnvironment | None = None) -> SettingScope:
     """Return what is known of the node, as far as its settings depend on it."""
     env = env or node.nccl_env
     if not any(setting.name.startswith("NCCL_") for setting in env.settings):
-        return facts.nccl_settings.Here()
+        return facts.nccl_settings.SettingScope()
     names = {setting.name: setting.value for setting in (*node.nccl_env.settings, *env.settings)}
-    return facts.nccl_settings.Here(
+    return facts.nccl_settings.SettingScope(
         versions=nccl_versions(node),
         nvlink=known(lambda: has_nvlink(node, site)),
         nvswitch=site.part.nvswitch if site.part is not None else None,
@@ -141,9 +141,9 @@ def _rails_apart(node: NodeFacts, site: Site) -> bool | None:
     return sum(map(len, networks)) == len(set().union(*networks))
 
 
-def known(ask: Callable[[], T]) -> T | None:
+def known(fact: Callable[[], T]) -> T | None:
     """Return a fact, None where nobody knows it."""
     try:
-        return ask()
+        return fact()
     except EvidenceError:
         return None

@@ -10,7 +10,7 @@ from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.nccl_environment import PROCESS
 from preflight.facts.node import NodeFacts
-from preflight.facts.sharp_files import FILES, Plugin, on_the_path, plugin
+from preflight.facts.sharp_files import FILES, SharpPlugin, on_the_path, plugin
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 
@@ -42,35 +42,35 @@ def sharp_plugin(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if ports and not any(port.infiniband for port in ports):
         yield skipped("the compute ports are no InfiniBand, and SHARP is InfiniBand's", evidence=[RDMA_CLASS])
         return
-    found, asked = plugin(node), node.nccl_env.integer("NCCL_COLLNET_ENABLE") == 1
+    found, requested = plugin(node), node.nccl_env.integer("NCCL_COLLNET_ENABLE") == 1
     if not found.plugins:
-        yield _none(found, asked)
+        yield _none(found, requested)
         return
-    say: Any = failed if asked else warned
+    grade: Any = failed if requested else warned
     empty = [one for one in (*found.plugins, *found.libraries) if one.size_bytes == 0]
     at = found.plugins[0].path
     if empty:
-        yield say(f"{empty[0].path} is an empty file", subject=empty[0].path, found="0 bytes",
+        yield grade(f"{empty[0].path} is an empty file", subject=empty[0].path, found="0 bytes",
                   expected="a shared library", evidence=[FILES])  # fmt: skip
     elif not found.libraries:
-        yield say(f"{at} is here, and libsharp_coll.so, which it loads, is not", subject=at,
+        yield grade(f"{at} is here, and libsharp_coll.so, which it loads, is not", subject=at,
                   found="no libsharp_coll.so", expected="libsharp_coll.so.5 or the like", evidence=[FILES])  # fmt: skip
     else:
         yield _loadable(node, found)
 
 
-def _none(found: Plugin, asked: bool) -> Finding:
+def _none(found: SharpPlugin, requested: bool) -> Finding:
     if found.others:
-        said = f"{found.others[0].path} is a network plug-in, and whether it is SHARP's is not known"
-        return unknown(said, evidence=[FILES], fix="`ldd` it in the job's environment, or read the job's NCCL log")
-    if asked:
+        message = f"{found.others[0].path} is a network plug-in, and whether it is SHARP's is not known"
+        return unknown(message, evidence=[FILES], fix="`ldd` it in the job's environment, or read the job's NCCL log")
+    if requested:
         return warned("NCCL_COLLNET_ENABLE=1 asks for SHARP, and no plug-in of it is installed", found="no plug-in",
                       expected="libnccl-net.so of nccl-rdma-sharp-plugins", evidence=[FILES, PROCESS])  # fmt: skip
     # nothing asks for it here, but a job may: the checklist's question stays open
     return skipped("no SHARP plug-in is installed, and nothing asks for one", evidence=[FILES, PROCESS]).about()
 
 
-def _loadable(node: NodeFacts, found: Plugin) -> Finding:
+def _loadable(node: NodeFacts, found: SharpPlugin) -> Finding:
     try:
         search = node.environment.get("LD_LIBRARY_PATH", "")
     except EvidenceError:

@@ -62,9 +62,9 @@ def _file(node: NodeFacts, setting: Setting) -> Finding:
     fault = _fault(node, setting, named)
     if fault is None:
         return passed(f"{setting.text} is there", subject=setting.name, evidence=[setting.source, FILES])
-    say, what, expected = fault
+    grade, what, expected = fault
     details: dict[str, Any] = {"subject": setting.name, "found": named.why or named.type or named.status}
-    made: Finding = say(f"{setting.text} in {setting.where}: {what}", expected=expected,
+    made: Finding = grade(f"{setting.text} in {setting.where}: {what}", expected=expected,
                         evidence=[setting.source, FILES], quote=as_set(setting), **details)  # fmt: skip
     return made
 
@@ -74,15 +74,15 @@ def _fault(node: NodeFacts, setting: Setting, named: Named) -> tuple[Any, str, s
     if setting.name == "NCCL_TOPO_DUMP_FILE":
         return _dump(named)
     insists = setting.name == "NCCL_NET_PLUGIN" and bool(node.nccl_env.text("NCCL_NET"))
-    say = failed if insists or setting.name == "NCCL_TOPO_FILE" else warned
+    grade = failed if insists or setting.name == "NCCL_TOPO_FILE" else warned
     if named.missing:
-        return say, "there is no such file", "a file"
+        return grade, "there is no such file", "a file"
     if named.status != "ok":
         return unknown, f"it could not be looked at ({named.why or named.status})", "a readable file"
     if named.type != "file":
-        return say, f"it is a {named.type}, not a file", "a file"
+        return grade, f"it is a {named.type}, not a file", "a file"
     if "r" not in named.access:
-        return say, "this user may not read it", "a readable file"
+        return grade, "this user may not read it", "a readable file"
     return _topology(node, named) if setting.name == "NCCL_TOPO_FILE" else None
 
 
@@ -161,16 +161,18 @@ def pytorch_variables(node: NodeFacts, site: Site) -> Iterator[Finding]:
     found = [_torch(package.version) for package in node.packages if package.name == "torch"]
     installed = max((one for one in found if one is not None), default=None)
     old = installed is not None and installed < PREFIXED
-    told = list(_names(node, old=old))
+    warnings = list(_names(node, old=old))
     handling = node.nccl_env.get(_OLD if old else _NEW) or (None if old else node.nccl_env.get(_OLD))
     number = node.nccl_env.integer(handling.name) if handling is not None else None
     if handling is not None and number == 0:
-        said = f"{handling.text} in {handling.where} switches error handling off: a dead rank leaves the others waiting"
-        told.append(warned(said, subject=handling.name, found=handling.value, expected="unset, or 1 to 3",
+        message = (
+            f"{handling.text} in {handling.where} switches error handling off: a dead rank leaves the others waiting"
+        )
+        warnings.append(warned(message, subject=handling.name, found=handling.value, expected="unset, or 1 to 3",
                            evidence=[handling.source], quote=as_set(handling)))  # fmt: skip
     missing = list(unread(node, _NEW))
-    yield from (*told, *missing)
-    if told or missing:
+    yield from (*warnings, *missing)
+    if warnings or missing:
         return
     if handling is not None and number is not None:
         yield passed(f"{handling.text}: error handling is on", subject=handling.name, evidence=[handling.source])

@@ -1,4 +1,4 @@
-"""Tests between two nodes (``preflight pair``): what they measured, or what kept them from it.
+"""Tests between two nodes (``preflight pair``): what they measured, or what prevented it.
 
 Each is planned only where its test was carried out, now or in evidence that was saved.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from preflight import parsers
-from preflight.checks.pair.endpoints import Half, each, each_finished
+from preflight.checks.pair.endpoints import Endpoint, each, each_finished
 from preflight.checks.pair.path_mtu import path_mtu as path_judged
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
@@ -31,56 +31,56 @@ TAIL = 2.0
 Sites = Mapping[str, Site]
 
 
-def _bandwidth(server: Half, client: Half) -> Iterator[Finding]:
-    found = client.facts.parsed(client.key, parsers.network.perftest.parse_bandwidth)
-    measured = f"{found.average_gbps:.4g} Gb/s"
-    details = _details(client, f"{measured}, {found.messages} messages of {found.size} bytes")
-    floor = client.said.get("at_least_gbps")
+def _bandwidth(server: Endpoint, client: Endpoint) -> Iterator[Finding]:
+    result = client.facts.parsed(client.key, parsers.network.perftest.parse_bandwidth)
+    measured = f"{result.average_gbps:.4g} Gb/s"
+    details = _details(client, f"{measured}, {result.messages} messages of {result.size} bytes")
+    floor = client.parameters.get("at_least_gbps")
     if isinstance(floor, (int, float)):
-        say = passed if found.average_gbps >= floor else failed
-        more = {} if say is passed else {"expected": f"at least {floor:g} Gb/s (--at-least)"}
-        yield say(f"{measured}, asked for at least {floor:g}", **details, **more)
+        make_finding = passed if result.average_gbps >= floor else failed
+        more = {} if make_finding is passed else {"expected": f"at least {floor:g} Gb/s (--at-least)"}
+        yield make_finding(f"{measured}, asked for at least {floor:g}", **details, **more)
         return
-    if any(half.said.get("software") for half in (server, client)):
+    if any(endpoint.parameters.get("software") for endpoint in (server, client)):
         yield unknown(f"{measured} between software devices, which have no line rate to be held against",
                       fix="say what to expect: --at-least GBPS", **details)  # fmt: skip
         return
-    rates = {half.node: half.said.get("rate_gbps") for half in (server, client)}
+    rates = {endpoint.node: endpoint.parameters.get("rate_gbps") for endpoint in (server, client)}
     known = [rate for rate in rates.values() if isinstance(rate, (int, float)) and rate > 0]
-    if len(known) < 2 or found.size < LARGE:
+    if len(known) < 2 or result.size < LARGE:
         small = f"messages below {LARGE} bytes do not fill a link"
         why = small if len(known) == 2 else "the rate of a port is not known"
         yield unknown(f"{measured}, and {why}", fix="say what to expect: --at-least GBPS", **details)
         return
     rate = min(known)
-    share, slow = found.average_gbps / rate, " and ".join(node for node, one in rates.items() if one == rate)
-    said = f"{measured}, {share:.0%} of {rate:g} Gb/s"
+    share, slow = result.average_gbps / rate, " and ".join(node for node, one in rates.items() if one == rate)
+    summary = f"{measured}, {share:.0%} of {rate:g} Gb/s"
     if share >= USUAL:
-        yield passed(said, **details)
+        yield passed(summary, **details)
         return
-    say = failed if share < GATE else warned
-    yield say(f"{said}, the line rate of {slow}",
+    make_finding = failed if share < GATE else warned
+    yield make_finding(f"{summary}, the line rate of {slow}",
               expected=f"at least {GATE:.0%}, usually {USUAL:.0%} (AzNHC: 380 of 400 Gb/s, ib_write_bw, 8 MiB)",
               fix="`preflight check` on both: PCIe link (pcie.nic-link), NUMA node, MTU, counters (--window 60)",
               **details)  # fmt: skip
 
 
-def _latency(server: Half, client: Half) -> Iterator[Finding]:
-    found = client.facts.parsed(client.key, parsers.network.perftest.parse_latency)
-    measured = f"{found.typical_us:.4g} µs (median)"
-    details = _details(client, f"{measured}, {found.messages} messages of {found.size} bytes")
-    if any(half.said.get("software") for half in (server, client)):
+def _latency(server: Endpoint, client: Endpoint) -> Iterator[Finding]:
+    result = client.facts.parsed(client.key, parsers.network.perftest.parse_latency)
+    measured = f"{result.typical_us:.4g} µs (median)"
+    details = _details(client, f"{measured}, {result.messages} messages of {result.size} bytes")
+    if any(endpoint.parameters.get("software") for endpoint in (server, client)):
         yield unknown(f"{measured} between software devices, of which nothing is to be expected",
                       fix="judge it yourself, or test between real ports", **details)  # fmt: skip
         return
     fix = "C-states and governor (`cpupower`), NUMA node of the test, hops between the two"
-    p99, tail = found.p99_us, ""
+    p99, tail = result.p99_us, ""
     if p99 is not None:
         tail = f", 99 % within {p99:.4g} µs"
-    good = found.typical_us <= LATENCY_US
+    good = result.typical_us <= LATENCY_US
     if not good:
         yield warned(f"{measured}", expected=f"at most {LATENCY_US:g} µs between neighbours (OCI)", fix=fix, **details)
-    if p99 is not None and p99 > max(TAIL * found.typical_us, LATENCY_US):
+    if p99 is not None and p99 > max(TAIL * result.typical_us, LATENCY_US):
         good = False
         yield warned(f"the slowest hundredth of the writes takes {p99:.4g} µs and more, the middle one {measured}",
                      expected=f"99 % within {TAIL:g} times the median (a judgement)",
@@ -90,15 +90,15 @@ def _latency(server: Half, client: Half) -> Iterator[Finding]:
         yield passed(f"{measured}, at most {LATENCY_US:g} is usual{tail}", **details)
 
 
-def _pingpong(server: Half, client: Half) -> Iterator[Finding]:
-    found = client.facts.parsed(client.key, parsers.network.perftest.parse_pingpong)
-    said = f"{found.messages} messages went to {server.node} and back"
-    yield passed(said, **_details(client, f"{found.round_trip_us:g} µs each"))
+def _pingpong(server: Endpoint, client: Endpoint) -> Iterator[Finding]:
+    result = client.facts.parsed(client.key, parsers.network.perftest.parse_pingpong)
+    summary = f"{result.messages} messages went to {server.node} and back"
+    yield passed(summary, **_details(client, f"{result.round_trip_us:g} µs each"))
 
 
-def _details(client: Half, found: str) -> dict[str, Any]:
-    """Return what a measurement rests on: the client's output, which tells of both."""
-    return {"found": found, "evidence": [client.key], "subject": str(client.said.get("device"))}
+def _details(client: Endpoint, found: str) -> dict[str, Any]:
+    """Return the evidence of a measurement: the client's output, which covers both sides."""
+    return {"found": found, "evidence": [client.key], "subject": str(client.parameters.get("device"))}
 
 
 PERFTEST = "linux-rdma/perftest; AzNHC and OCI multi-node checks (380 or 384 of 400 Gb/s)"

@@ -1,4 +1,4 @@
-"""The path between two nodes: how large a packet passes undivided, and who says so if it does not."""
+"""The path between two nodes: how large a packet passes undivided, and which hop reports it if it does not."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from preflight import parsers
 from preflight._startup.lightclass import replace
-from preflight.checks.pair.endpoints import Half
+from preflight.checks.pair.endpoints import Endpoint
 from preflight.evidence.document import EvidenceError
 from preflight.model import Finding, failed, passed, unknown
 
@@ -15,15 +15,15 @@ from preflight.model import Finding, failed, passed, unknown
 ROCE_HEADERS = 44
 
 
-def path_mtu(server: Half, client: Half) -> Iterator[Finding]:
+def path_mtu(server: Endpoint, client: Endpoint) -> Iterator[Finding]:
     """Judge what each side's pings of many sizes came to."""
-    here, there = (half.said.get("interface_mtu") for half in (server, client))
+    here, there = (endpoint.parameters.get("interface_mtu") for endpoint in (server, client))
     if here != there:
         yield failed(f"MTU {here} on {server.node}, {there} on {client.node}", found=f"{here} and {there} bytes",
                      expected="the same on both ends", evidence=["pair:path-mtu"],
                      fix="`ip link set IF mtu 9000` on both, and on all switch ports between them")  # fmt: skip
-    told = {half.node: _way(half, other) for half, other in ((server, client), (client, server))}
-    found = {node: finding for node, finding in told.items() if finding}
+    problems = {endpoint.node: _way(endpoint, other) for endpoint, other in ((server, client), (client, server))}
+    found = {node: finding for node, finding in problems.items() if finding}
     alike = len(found) == 2 and len({finding.message for finding in found.values()}) == 1
     if alike:  # an answer is as large as its question, so one obstacle stops both
         yield next(iter(found.values()))
@@ -33,53 +33,53 @@ def path_mtu(server: Half, client: Half) -> Iterator[Finding]:
         yield passed(f"{here} bytes pass undivided both ways", evidence=["pair:path-mtu"])
 
 
-def _way(half: Half, other: Half) -> Finding | None:
+def _way(endpoint: Endpoint, other: Endpoint) -> Finding | None:
     """Return what is wrong with the way from one side to the other; None if its interface's MTU passes."""
-    sizes = half.said.get("sizes")
-    mtu = half.said.get("interface_mtu")
+    sizes = endpoint.parameters.get("sizes")
+    mtu = endpoint.parameters.get("interface_mtu")
     if not isinstance(sizes, dict) or not sizes or not isinstance(mtu, int):
-        raise EvidenceError("pair:path-mtu", f"{half.node} has asked for no size")
-    asked: dict[int, parsers.network.ping.Ping] = {}
+        raise EvidenceError("pair:path-mtu", f"{endpoint.node} has asked for no size")
+    pings: dict[int, parsers.network.ping.Ping] = {}
     for size, key in sizes.items():
-        record = half.facts.evidence.record(key)
+        record = endpoint.facts.evidence.record(key)
         if record.status == "missing":
-            return unknown(f"ping is not installed on {half.node}", evidence=[key],
-                           fix=f"install `ping` (package iputils-ping) on {half.node}")  # fmt: skip
+            return unknown(f"ping is not installed on {endpoint.node}", evidence=[key],
+                           fix=f"install `ping` (package iputils-ping) on {endpoint.node}")  # fmt: skip
         if not record.ok:
             raise EvidenceError(key, record.describe())
         try:
-            asked[int(size)] = parsers.network.ping.parse(f"{record.out}\n{record.err}")
+            pings[int(size)] = parsers.network.ping.parse(f"{record.out}\n{record.err}")
         except ValueError as error:
             raise EvidenceError(key, f"cannot be read: {error}") from None
-    passing = max((size for size, one in asked.items() if one.passes), default=None)
+    passing = max((size for size, one in pings.items() if one.passes), default=None)
     limit = min(mtu, _mtu_of(other))
     if passing is not None and passing >= limit:
         return None
     if passing is None:
-        first = asked[min(asked)]
+        first, address = pings[min(pings)], other.parameters.get("address")
         why = first.objection or "no answer and no error: no route, or ICMP is filtered"
-        return unknown(f"not even {min(asked)} bytes pass: {why}", evidence=[sizes[str(min(asked))]],
-                       fix=f"`ip route get {other.said.get('address')}`, `ip neigh` on {half.node}")  # fmt: skip
-    size = min(one for one in asked if one > passing)
-    stopped, keys = asked[size], [sizes[str(size)], sizes[str(passing)]]
+        return unknown(f"not even {min(pings)} bytes pass: {why}", evidence=[sizes[str(min(pings))]],
+                       fix=f"`ip route get {address}`, `ip neigh` on {endpoint.node}")  # fmt: skip
+    size = min(one for one in pings if one > passing)
+    stopped, keys = pings[size], [sizes[str(size)], sizes[str(passing)]]
     bound = f"{passing} bytes" if size - passing == 1 else f"between {passing} and {size} bytes"
-    rdma = half.said.get("active_mtu")
+    rdma = endpoint.parameters.get("active_mtu")
     if isinstance(rdma, int) and rdma + ROCE_HEADERS > passing:
         bound += f", too few for this port's RDMA MTU of {rdma}"
     details: dict[str, Any] = {"found": f"passing: {bound}", "expected": f"{limit} bytes, the MTU of the interface",
-                               "evidence": keys, "subject": str(half.said.get("interface", ""))}  # fmt: skip
+                               "evidence": keys, "subject": str(endpoint.parameters.get("interface", ""))}  # fmt: skip
     fix = f"raise the MTU of the switch port or VLAN on the way (9216 is usual) to that of the hosts, {mtu}"
     if stopped.silent:
         return failed(f"an MTU black hole: {passing} bytes pass, {size} vanish without an error", fix=fix,
                       why="A connection opens, small messages pass, and the first large one hangs until it times out: "
                       "neither RDMA nor TCP is told that its packets are too large.", **details)  # fmt: skip
-    told = stopped.reported_mtu or stopped.local_mtu
-    if told and told < mtu:
-        return failed(f"a router on the way carries {told} bytes and says so", fix=fix, **details)
-    said = stopped.objection or f"refused by {half.node} itself"
-    return failed(f"{passing} bytes pass, {size} do not: {said}", fix=fix, **details)
+    carried = stopped.reported_mtu or stopped.local_mtu
+    if carried and carried < mtu:
+        return failed(f"a router on the way carries {carried} bytes and says so", fix=fix, **details)
+    objection = stopped.objection or f"refused by {endpoint.node} itself"
+    return failed(f"{passing} bytes pass, {size} do not: {objection}", fix=fix, **details)
 
 
-def _mtu_of(half: Half) -> int:
-    mtu = half.said.get("interface_mtu")
+def _mtu_of(endpoint: Endpoint) -> int:
+    mtu = endpoint.parameters.get("interface_mtu")
     return mtu if isinstance(mtu, int) else 1 << 16

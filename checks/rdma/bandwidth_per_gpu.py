@@ -8,7 +8,7 @@ from preflight.checks.applicability import PCI_BUS, compute_roles, no_gpu, no_rd
 from preflight.checks.rdma.devices import SYSFS, gpu_lost
 from preflight.expectations import Roles, Site
 from preflight.facts.gpudirect import nic_link
-from preflight.facts.nic_bandwidth import Card, cards
+from preflight.facts.nic_bandwidth import NicAdapter, cards
 from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import EFA_PLACEHOLDER_GBPS, all_efa
 from preflight.model import Finding, Status, check, compare, unknown
@@ -73,7 +73,7 @@ def _nvlink(site: Site, share: float) -> str:
     return f" (NVLink: {nvlink:g} Gb/s, {nvlink / share:.1f} times as much)" if nvlink else ""
 
 
-def _doubt(node: NodeFacts, site: Site, roles: Roles, found: tuple[Card, ...]) -> str:
+def _doubt(node: NodeFacts, site: Site, roles: Roles, found: tuple[NicAdapter, ...]) -> str:
     """Say why what falls short may be more; empty where nothing speaks for it."""
     ports = [port for card in found for port in card.ports]
     if node.in_container:

@@ -12,13 +12,13 @@ from preflight.checks.rdma.per_port import (
     LOADED,
     UNDER_LOAD,
     about,
+    is_complete,
     keys,
+    port_reporters,
     quoted,
-    saying,
+    report_gaps,
     some,
-    told,
     total,
-    whole,
 )
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
@@ -63,8 +63,8 @@ def congestion(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: an incast by design, such as all ranks that write one checkpoint through one port.
     """
-    ports = yield from told(node, site)
-    read = [port for port in ports if whole(port, facts.counter_growth.SOURCES)]
+    ports = yield from report_gaps(node, site)
+    read = [port for port in ports if is_complete(port, facts.counter_growth.SOURCES)]
     if not read:
         return
     loud = [*_ignored(read, site), *(one for port in read for one in _held(node, site, port))]
@@ -86,19 +86,19 @@ def _ignored(ports: Sequence[PortGrowth], site: Site) -> Iterator[Finding]:
                 expected="no growth",
                 **about(port, port.matching("rp_cnp_ignored")),
             ).about(*ITEMS)
-        whole_port = port.matching("[rt]x_global_pause")
-        if site.lossless.value and any(one.grown for one in whole_port):
+        port_pauses = port.matching("[rt]x_global_pause")
+        if site.lossless.value and any(one.grown for one in port_pauses):
             yield warned(
                 f"{port.port.name} pauses whole ports, though this site's pauses are per priority",
-                found=", ".join(f"{one.counter.name} +{one.grown}" for one in whole_port),
+                found=", ".join(f"{one.counter.name} +{one.grown}" for one in port_pauses),
                 expected=f"PFC of one priority ({site.lossless.source})",
-                **about(port, whole_port),
+                **about(port, port_pauses),
             ).about(*ITEMS)
 
 
 def _held(node: NodeFacts, site: Site, port: PortGrowth) -> Iterator[Finding]:
     """Judge the share of the window for which a port was held up, in each direction."""
-    warn, fail = saying(node, site)
+    warn, fail = port_reporters(node, site)
     for hold in facts.port_stalls.held(port):
         growths = [one for one in port.growths if one.counter.name in hold.counters]
         at: dict[str, Any] = {"subject": port.port.name, "evidence": keys(growths or port.growths[:1])}
@@ -150,7 +150,7 @@ def _burst(ports: Sequence[PortGrowth]) -> Finding:
             found=f"{100 * most:.0f} %", expected=f"at least {100 * LOADED:.0f} %, as in a collective",
             evidence=evidence, fix=UNDER_LOAD,
         ).about("FP-BW-4")  # fmt: skip
-    loss = facts.counter_catalogue.Kind.LOSS
+    loss = facts.counter_catalogue.CounterKind.LOSS
     dropped = [port.port.name for port in ports if any("discard" in one.counter.name for one in port.grown(loss))]
     if dropped:
         return warned(

@@ -7,13 +7,24 @@ from typing import TYPE_CHECKING
 
 from preflight import facts
 from preflight.checks.applicability import efa_only
-from preflight.checks.rdma.per_port import about, keys, listing, rate, saying, told, unclear, unread, whole, windows
+from preflight.checks.rdma.per_port import (
+    about,
+    is_complete,
+    keys,
+    listing,
+    port_reporters,
+    rate,
+    report_gaps,
+    unclear,
+    unread,
+    windows,
+)
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, passed
 
 if TYPE_CHECKING:
-    from preflight.facts.counter_catalogue import Kind
+    from preflight.facts.counter_catalogue import CounterKind
     from preflight.facts.counter_growth import Growth, PortGrowth
 
 #: One packet in a million: above it, lost packets cost RDMA throughput.
@@ -25,7 +36,7 @@ MLX5 = "https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5
 _IBERRORS = "rdma-core ibcheckerrs and ibqueryerrors; NVSentinel nic-health-monitor"
 
 
-def frequent(port: PortGrowth, kind: Kind) -> list[Growth]:
+def frequent(port: PortGrowth, kind: CounterKind) -> list[Growth]:
     """Return what grew of a kind, without what is rare among the packets received."""
     grown = list(port.grown(kind))
     shared = [one for one in grown if one.counter.rare]
@@ -34,9 +45,9 @@ def frequent(port: PortGrowth, kind: Kind) -> list[Growth]:
     return [one for one in grown if often or one not in shared]
 
 
-def _reading(ports: Sequence[PortGrowth], kinds: set[Kind], what: str, of: int) -> Iterator[Finding]:
-    """Say that nothing of these kinds grew on the ports that told all."""
-    sure = [port for port in ports if whole(port, facts.counter_growth.SOURCES, kinds)]
+def _reading(ports: Sequence[PortGrowth], kinds: set[CounterKind], what: str, of: int) -> Iterator[Finding]:
+    """Report that nothing of these kinds grew on the ports with complete readings."""
+    sure = [port for port in ports if is_complete(port, facts.counter_growth.SOURCES, kinds)]
     if not sure:
         return
     loads = [port.load for port in sure if port.load is not None]
@@ -89,9 +100,9 @@ def loss(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A false alarm: `local_ack_timeout_err` of a job that ended within the window, and `out_of_sequence` alone under
     adaptive routing. Totals since boot, and counters at their maximum or wrapped, are never judged.
     """
-    kind = facts.counter_catalogue.Kind.LOSS
-    ports = yield from told(node, site, kind)
-    warn, fail = saying(node, site)
+    kind = facts.counter_catalogue.CounterKind.LOSS
+    ports = yield from report_gaps(node, site, kind)
+    warn, fail = port_reporters(node, site)
     clean = []
     for port in ports:
         grown = frequent(port, kind)
@@ -133,15 +144,18 @@ def link_quality(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A false alarm: corrected bits on a link with FEC, life-long totals, and errors of a cable that was being plugged in
     during the window.
     """
-    kinds = {facts.counter_catalogue.Kind.LINK, facts.counter_catalogue.Kind.ELSEWHERE}
-    ports = yield from told(node, site, *kinds)
+    kinds = {facts.counter_catalogue.CounterKind.LINK, facts.counter_catalogue.CounterKind.ELSEWHERE}
+    ports = yield from report_gaps(node, site, *kinds)
     if skip := efa_only([port.port for port in ports], "whose driver counts no damaged packets"):
         yield skip
         return
-    warn, fail = saying(node, site)
+    warn, fail = port_reporters(node, site)
     clean = []
     for port in ports:
-        own, other = port.grown(facts.counter_catalogue.Kind.LINK), port.grown(facts.counter_catalogue.Kind.ELSEWHERE)
+        own, other = (
+            port.grown(facts.counter_catalogue.CounterKind.LINK),
+            port.grown(facts.counter_catalogue.CounterKind.ELSEWHERE),
+        )
         ratio = _raw_ratio(port)
         if own:
             worst = sorted(own, key=lambda one: (not one.fails, -one.per_s))
@@ -174,7 +188,7 @@ def link_quality(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def _raw_ratio(port: PortGrowth) -> float | None:
-    """Return the bit error ratio before FEC; None where it cannot be told. A link carries bits when it is idle, too."""
+    """Return the bit error ratio before FEC; None where it is unknown. A link carries bits when it is idle, too."""
     corrected, counted = port.named("rx_corrected_bits_phy"), port.named("rx_bits_phy")
     if corrected is None:
         return None
@@ -212,10 +226,10 @@ def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if skip := efa_only([port.port for port in ports], "whose driver counts no flaps"):
         yield skip
         return
-    _, fail = saying(node, site)
+    _, fail = port_reporters(node, site)
     steady, silent = [], []
     for port in ports:
-        grown = port.grown(facts.counter_catalogue.Kind.FLAP)
+        grown = port.grown(facts.counter_catalogue.CounterKind.FLAP)
         if grown:
             yield fail(
                 f"{port.port.name} went down and came back within {port.seconds:.0f} s",
@@ -223,12 +237,12 @@ def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
                 expected="no change",
                 **about(port, grown),
             )
-        elif any(one.counter.kind is facts.counter_catalogue.Kind.FLAP for one in port.growths):
+        elif any(one.counter.kind is facts.counter_catalogue.CounterKind.FLAP for one in port.growths):
             steady.append(port)
         else:
             silent.append(port)
     yield from unread(silent, _FLAPS)
-    yield from unclear(silent, {facts.counter_catalogue.Kind.FLAP})
+    yield from unclear(silent, {facts.counter_catalogue.CounterKind.FLAP})
     if steady:
         before = any(one.counter.name == "link_downed" and one.before for port in steady for one in port.growths)
         history = "; what link_downed has counted before is history" if before else ""
@@ -236,7 +250,9 @@ def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
             f"{len(steady)} of {len(ports)} compute ports stayed up for "
             f"{facts.counter_growth.window_of(steady)}{history}",
             found="no change",
-            evidence=keys(one for one in steady[0].growths if one.counter.kind is facts.counter_catalogue.Kind.FLAP),
+            evidence=keys(
+                one for one in steady[0].growths if one.counter.kind is facts.counter_catalogue.CounterKind.FLAP
+            ),
         )
 
 
@@ -260,9 +276,9 @@ def receiver(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: a job that starts or ends within the window, whose first messages find no buffer.
     """
-    kind = facts.counter_catalogue.Kind.RECEIVER
-    ports = yield from told(node, site, kind)
-    warn, fail = saying(node, site)
+    kind = facts.counter_catalogue.CounterKind.RECEIVER
+    ports = yield from report_gaps(node, site, kind)
+    warn, fail = port_reporters(node, site)
     clean = []
     for port in ports:
         grown = frequent(port, kind)

@@ -45,7 +45,7 @@ def subnets(node: NodeFacts, site: Site) -> Iterator[Finding]:
     yield from _point_to_point(node, site, rails)
 
 
-def _apart(node: NodeFacts, rails: list[str], say: Callable[..., Finding]) -> Iterator[Finding]:
+def _apart(node: NodeFacts, rails: list[str], report: Callable[..., Finding]) -> Iterator[Finding]:
     known = node.addresses
     bare = [name for name in rails if not known.routable(name)]
     if len(bare) == len(rails):
@@ -58,7 +58,7 @@ def _apart(node: NodeFacts, rails: list[str], say: Callable[..., Finding]) -> It
         if any(mine.network.overlaps(theirs.network) for theirs in known.ipv4(other))
     ]
     if shared:
-        yield from _sharing(node, sorted({name for pair in shared for name in pair[:2]}), shared[0][2], say)
+        yield from _sharing(node, sorted({name for pair in shared for name in pair[:2]}), shared[0][2], report)
     else:
         # addressed point to point each node has networks of its own: said like this, they are told together
         found = [address.network for name in rails for address in known.ipv4(name)]
@@ -68,7 +68,7 @@ def _apart(node: NodeFacts, rails: list[str], say: Callable[..., Finding]) -> It
 
 
 def _rails(node: NodeFacts, site: Site) -> list[str] | Finding:
-    """Return the interfaces of the active RoCE compute ports, or what to say where there is none."""
+    """Return the interfaces of the active RoCE compute ports, or the finding where there is none."""
     compute = site.roles(node).compute
     roce = [port for port in compute if port.roce]
     if skip := efa_only(compute, "to which no network interface belongs"):
@@ -82,7 +82,7 @@ def _rails(node: NodeFacts, site: Site) -> list[str] | Finding:
     return rails
 
 
-def _sharing(node: NodeFacts, rails: list[str], network: str, say: Callable[..., Finding]) -> Iterator[Finding]:
+def _sharing(node: NodeFacts, rails: list[str], network: str, report: Callable[..., Finding]) -> Iterator[Finding]:
     keys = [f"file:{facts.addresses.SYSCTL}/{rails[0]}/{name}" for name in ("arp_ignore", "arp_announce", "rp_filter")]
     flux, strict = [], []
     for rail in rails:
@@ -94,7 +94,7 @@ def _sharing(node: NodeFacts, rails: list[str], network: str, say: Callable[...,
         if facts.addresses.effective(node.evidence, rail, "rp_filter") == 1:
             strict.append(rail)
     if flux:
-        yield say(
+        yield report(
             f"{len(rails)} rails share {network} and answer ARP for each other",
             found="; ".join(flux[:4]),
             expected="arp_ignore 1 or 2, arp_announce 2, or a subnet for each rail",

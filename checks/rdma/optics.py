@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from preflight.checks.applicability import efa_only, no_rdma
-from preflight.checks.rdma.per_port import judged_ports, saying, some
+from preflight.checks.rdma.per_port import judged_ports, port_reporters, some
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
@@ -20,11 +20,11 @@ MLXLINK = "https://docs.nvidia.com/networking/display/mftv4310/mlxlink+Utility"
 #: Gb/s from which lanes are PAM4 (50 Gb/s each and more), which has no link without FEC: IEEE 802.3cd, bs, ck.
 PAM4_GBPS = 200
 
-_Say = Callable[..., Finding]
+_Reporter = Callable[..., Finding]
 
 
 def _unread(errors: Sequence[tuple[Port, EvidenceError]]) -> Iterator[Finding]:
-    """Say once of all ports alike why a tool told nothing."""
+    """Report once for all alike ports why a tool gave no output."""
     alike: dict[tuple[str, str], list[tuple[Port, EvidenceError]]] = {}
     for port, error in errors:
         words = error.key.removeprefix("cmd:").split()[:2]
@@ -48,8 +48,8 @@ def _cabled(node: NodeFacts, site: Site) -> list[Port] | Finding:
     own = [port for port in ports if not is_virtual_function(node.evidence, port.device)]
     if own:
         return own
-    said = f"{some([port.name for port in ports])}: virtual functions, whose cable is their host's to judge"
-    return skipped(said, evidence=[f"file:{ROOT}/{ports[0].device}/hca_type"])
+    message = f"{some([port.name for port in ports])}: virtual functions, whose cable is their host's to judge"
+    return skipped(message, evidence=[f"file:{ROOT}/{ports[0].device}/hca_type"])
 
 
 def _netdev(port: Port) -> str:
@@ -58,7 +58,7 @@ def _netdev(port: Port) -> str:
     return port.netdev
 
 
-def _mlxlink(node: NodeFacts, port: Port) -> ethtool_module.Link:
+def _mlxlink(node: NodeFacts, port: Port) -> ethtool_module.LinkQuality:
     return node.parsed(f"cmd:mlxlink -d {port.device} -m -c", ethtool_module.parse_mlxlink)
 
 
@@ -89,7 +89,7 @@ def module(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if isinstance(ports, Finding):
         yield ports
         return
-    warn, fail = saying(node, site)
+    warn, fail = port_reporters(node, site)
     good, errors, hottest = list[str](), list[tuple[Port, EvidenceError]](), list[float]()
     keys: list[str] = []
     for port in ports:
@@ -118,7 +118,7 @@ def module(node: NodeFacts, site: Site) -> Iterator[Finding]:
                      found=f"at most {max(hottest):.0f} degrees C" if hottest else None, evidence=keys[:3])  # fmt: skip
 
 
-def _flagged(port: Port, found: ethtool_module.Module, key: str, warn: _Say, fail: _Say) -> Finding | None:
+def _flagged(port: Port, found: ethtool_module.Module, key: str, warn: _Reporter, fail: _Reporter) -> Finding | None:
     if not found.flags:
         return None
     real = [flag for flag in found.flags if flag.level == "alarm" and flag.now]
@@ -136,7 +136,7 @@ def _flagged(port: Port, found: ethtool_module.Module, key: str, warn: _Say, fai
     )
 
 
-def _too_hot(port: Port, link: ethtool_module.Link, key: str, fail: _Say) -> Finding | None:
+def _too_hot(port: Port, link: ethtool_module.LinkQuality, key: str, fail: _Reporter) -> Finding | None:
     if link.temperature_c is None or link.limits_c is None or link.temperature_c <= link.limits_c[1]:
         return None
     return fail(
@@ -174,7 +174,7 @@ def fec(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if isinstance(ports, Finding):
         yield ports
         return
-    warn, _ = saying(node, site)
+    warn, _ = port_reporters(node, site)
     active: dict[Port, tuple[str, str]] = {}
     errors: list[tuple[Port, EvidenceError]] = []
     for port in ports:
@@ -189,7 +189,7 @@ def fec(node: NodeFacts, site: Site) -> Iterator[Finding]:
             errors.append((port, error))
     odd = 0
     for port, (encoding, key) in active.items():
-        peers = Counter(said for other, (said, _) in active.items()
+        peers = Counter(peer_encoding for other, (peer_encoding, _) in active.items()
                         if (other.roce, other.rate_gbps) == (port.roce, port.rate_gbps))  # fmt: skip
         usual, number = peers.most_common(1)[0]
         expected = ""
@@ -237,7 +237,7 @@ def bit_error_ratio(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if isinstance(ports, Finding):
         yield ports
         return
-    warn, _ = saying(node, site)
+    warn, _ = port_reporters(node, site)
     good: list[tuple[str, str]] = []
     errors: list[tuple[Port, EvidenceError]] = []
     worst = 0.0

@@ -191,8 +191,10 @@ def _virtual(functions: Mapping[str, PciDevice]) -> Finding | None:
     names = [device for device, function in functions.items() if function.is_virtual_function]
     if not names:
         return None
-    said = f"{len(names)} of {len(functions)} compute NICs are virtual functions: the physical function's setting holds"
-    return skipped(said, subject=names[0] if len(names) == 1 else "", evidence=[PCI_BUS])
+    message = (
+        f"{len(names)} of {len(functions)} compute NICs are virtual functions: the physical function's setting holds"
+    )
+    return skipped(message, subject=names[0] if len(names) == 1 else "", evidence=[PCI_BUS])
 
 
 def _configurations(node: NodeFacts, functions: Mapping[str, PciDevice]) -> dict[str, Function | None]:

@@ -13,7 +13,7 @@ from preflight.facts.rdma_ports import Port, is_software
 from preflight.model import Finding, skipped, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.counter_catalogue import Kind
+    from preflight.facts.counter_catalogue import CounterKind
     from preflight.facts.counter_growth import Growth, PortGrowth
 
 #: What each source is called.
@@ -56,8 +56,8 @@ def windows(node: NodeFacts, site: Site) -> list[PortGrowth] | Finding:
     return ports if isinstance(ports, Finding) else [node.port_growth[port.name] for port in ports]
 
 
-def told(node: NodeFacts, site: Site, *kinds: Kind) -> Generator[Finding, None, list[PortGrowth]]:
-    """Return the judged ports; yield why there are none, and what they do not tell of counters of these kinds."""
+def report_gaps(node: NodeFacts, site: Site, *kinds: CounterKind) -> Generator[Finding, None, list[PortGrowth]]:
+    """Return the judged ports; yield findings on missing ports and unread counters of these kinds."""
     ports = windows(node, site)
     if isinstance(ports, Finding):
         yield ports
@@ -67,15 +67,18 @@ def told(node: NodeFacts, site: Site, *kinds: Kind) -> Generator[Finding, None, 
     return ports
 
 
-def saying(node: NodeFacts, site: Site) -> tuple[Callable[..., Finding], Callable[..., Finding]]:
-    """Return how to warn and how to fail of a compute port: *unknown* where nothing says whether a job uses it."""
+def port_reporters(node: NodeFacts, site: Site) -> tuple[Callable[..., Finding], Callable[..., Finding]]:
+    """Return the constructors of warnings and failures of compute ports.
+
+    Both are `unknown` where it is not known whether a job uses the port.
+    """
     roles = site.roles(node)
     fail = failing(roles, site)
     return (warned if roles.known_from else fail), fail
 
 
 def unread(ports: Iterable[PortGrowth], sources: Collection[str]) -> Iterator[Finding]:
-    """Say once of all ports alike which source did not answer twice, and why."""
+    """Report once for all alike ports which source did not answer twice, and why."""
     alike: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for port in ports:
         for source, error in port.refused.items():
@@ -90,8 +93,8 @@ def unread(ports: Iterable[PortGrowth], sources: Collection[str]) -> Iterator[Fi
         )
 
 
-def unclear(ports: Iterable[PortGrowth], kinds: Collection[Kind]) -> Iterator[Finding]:
-    """Name the counters of these kinds whose growth cannot be told: they stopped, wrapped or were reset."""
+def unclear(ports: Iterable[PortGrowth], kinds: Collection[CounterKind]) -> Iterator[Finding]:
+    """Name the counters of these kinds whose growth is unknown: they stopped, wrapped or were reset."""
     for port in ports:
         vague = [one for one in port.unclear if one.counter.kind in kinds]
         if vague:
@@ -104,8 +107,8 @@ def unclear(ports: Iterable[PortGrowth], kinds: Collection[Kind]) -> Iterator[Fi
             )
 
 
-def whole(port: PortGrowth, sources: Collection[str], kinds: Collection[Kind] = ()) -> bool:
-    """Tell whether all of these sources were read twice and no counter of these kinds is unclear."""
+def is_complete(port: PortGrowth, sources: Collection[str], kinds: Collection[CounterKind] = ()) -> bool:
+    """Return whether all sources were read twice and no counter of these kinds is unclear."""
     read = not set(port.refused) & set(sources)
     return read and not any(one.counter.kind in kinds for one in port.unclear)
 

@@ -41,7 +41,7 @@ def port_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if isinstance(roles, Finding):
         yield roles
         return
-    say = failing(roles, site)
+    report = failing(roles, site)
     up = [port for port in roles.compute if port.active]
     if up:
         yield passed(
@@ -53,7 +53,7 @@ def port_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
         if port.active:
             continue
         state = f"{port.state}/{port.physical_state}"
-        yield say(
+        yield report(
             f"{port.name} is {state}, expected ACTIVE/LinkUp{_meaning(port)}",
             subject=port.name,
             found=state,
@@ -97,7 +97,7 @@ def port_rate(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if isinstance(roles, Finding):
         yield roles
         return
-    compute, say = roles.compute, failing(roles, site)
+    compute, report = roles.compute, failing(roles, site)
     active = [port for port in compute if port.active]
     if not active:
         yield unknown("no compute port is active, so none has a rate", evidence=[compute[0].evidence[0]])
@@ -113,7 +113,7 @@ def port_rate(node: NodeFacts, site: Site) -> Iterator[Finding]:
                 fix="read it with `mlxlink -d DEVICE` or `ethtool IF`",
             )
         elif best is not None and rate < best:
-            yield say(
+            yield report(
                 f"{port.name} runs at {rate:g} Gb/s, its peers at {best:g} Gb/s",
                 subject=port.name,
                 found=f"{rate:g} Gb/s",

@@ -55,14 +55,14 @@ def balance(node: NodeFacts, site: Site) -> Iterator[Finding]:
     middle = median(rate for _, rate in rated)
     evidence = keys(port.growths[0] for port, _ in rated[:3])
     if max((port.load or 0 for port, _ in rated), default=0) < IDLE:
-        said = f"no port carried {100 * IDLE:.0f} % of its rate: nothing ran that could be uneven"
-        yield unknown(said, found=f"{middle:.2g} Gb/s in the middle", evidence=evidence, fix=UNDER_LOAD)
+        message = f"no port carried {100 * IDLE:.0f} % of its rate: nothing ran that could be uneven"
+        yield unknown(message, found=f"{middle:.2g} Gb/s in the middle", evidence=evidence, fix=UNDER_LOAD)
         return
     odd = [(port, rate) for port, rate in rated if rate < middle / 2 or rate > 2 * middle]
     if odd and not site.roles(node).known_from:
-        said = f"{', '.join(port.port.name for port, _ in odd)} carried less or more than the others"
-        cure = f"name the job's HCAs: class.{site.class_name}.ports.compute = [...]"
-        yield unknown(f"{said}, and nothing says whether a job uses them", evidence=evidence, fix=cure)
+        message = f"{', '.join(port.port.name for port, _ in odd)} carried less or more than the others"
+        fix = f"name the job's HCAs: class.{site.class_name}.ports.compute = [...]"
+        yield unknown(f"{message}, and nothing says whether a job uses them", evidence=evidence, fix=fix)
         return
     for port, rate in odd:
         way = "less than half of" if rate < middle else "more than twice"
@@ -74,8 +74,8 @@ def balance(node: NodeFacts, site: Site) -> Iterator[Finding]:
         )
     if not odd:
         low, high = min(rate for _, rate in rated), max(rate for _, rate in rated)
-        said = f"{len(rated)} ports carried {low:.1f} to {high:.1f} Gb/s"
-        yield passed(said, found=f"{middle:.1f} Gb/s in the middle", evidence=evidence)
+        message = f"{len(rated)} ports carried {low:.1f} to {high:.1f} Gb/s"
+        yield passed(message, found=f"{middle:.1f} Gb/s in the middle", evidence=evidence)
 
 
 @check(
@@ -106,9 +106,9 @@ def traffic_class(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield skip
         return
     if not roce or site.lossless.value is False or site.link_layer.value == "InfiniBand":
-        said = f"the site runs RoCE without PFC by design ({site.lossless.source})"
-        told = said if site.lossless.value is False else "the fabric is InfiniBand"
-        yield skipped(told, evidence=ports[0].port.evidence[:1])
+        by_design = f"the site runs RoCE without PFC by design ({site.lossless.source})"
+        reason = by_design if site.lossless.value is False else "the fabric is InfiniBand"
+        yield skipped(reason, evidence=ports[0].port.evidence[:1])
         return
     if site.lossless.value is None or site.pfc_priority.value is None:
         used = sorted({_busiest(port) for port in roce if port.matching(_PRIORITIES)})

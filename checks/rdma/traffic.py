@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from preflight import facts
 from preflight.checks.applicability import efa_only
 from preflight.checks.rdma.error_counters import MLX5
-from preflight.checks.rdma.per_port import keys, some, told, total, whole
+from preflight.checks.rdma.per_port import is_complete, keys, report_gaps, some, total
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
@@ -16,7 +16,7 @@ from preflight.facts.rdma_ports import Port
 from preflight.model import Finding, check, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.counter_catalogue import Kind
+    from preflight.facts.counter_catalogue import CounterKind
     from preflight.facts.counter_growth import PortGrowth
 
 
@@ -43,11 +43,13 @@ def visible(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: a virtual function, which never has the counters of the physical port.
     """
-    ports = yield from told(node, site)
-    read = [port for port in ports if whole(port, facts.counter_growth.SOURCES)]
+    ports = yield from report_gaps(node, site)
+    read = [port for port in ports if is_complete(port, facts.counter_growth.SOURCES)]
     if not read:
         return
-    dark = [port for port in read if port.gbps is None and not _vague(port, facts.counter_catalogue.Kind.TRAFFIC)]
+    dark = [
+        port for port in read if port.gbps is None and not _vague(port, facts.counter_catalogue.CounterKind.TRAFFIC)
+    ]
     rates = [port.gbps for port in read if port.gbps is not None]
     evidence = keys(read[0].growths)[:3]
     if dark:
@@ -64,18 +66,21 @@ def visible(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if blind:
         yield _lacking(blind, "retransmissions and time-outs", evidence).about(*errors)
     else:
-        number = len([one for one in read[0].growths if one.counter.kind is facts.counter_catalogue.Kind.LOSS])
+        number = len([one for one in read[0].growths if one.counter.kind is facts.counter_catalogue.CounterKind.LOSS])
         yield passed(f"{number} loss counters on each of {len(read)} ports", evidence=evidence).about(*errors)
     yield _ecn_seen(read, evidence).about("FP-OBS-5")
     yield _pauses_seen(node, site, read, evidence).about("FP-OBS-6")
 
 
 def _counts_losses(port: PortGrowth) -> bool:
-    said = [(one.counter, one.key) for one in port.growths] + [(one.counter, one.key) for one in port.unclear]
-    return any(known.kind is facts.counter_catalogue.Kind.LOSS and key.endswith("hw_counters") for known, key in said)
+    counters = [(one.counter, one.key) for one in port.growths] + [(one.counter, one.key) for one in port.unclear]
+    return any(
+        known.kind is facts.counter_catalogue.CounterKind.LOSS and key.endswith("hw_counters")
+        for known, key in counters
+    )
 
 
-def _vague(port: PortGrowth, kind: Kind) -> bool:
+def _vague(port: PortGrowth, kind: CounterKind) -> bool:
     return any(one.counter.kind is kind for one in port.unclear)
 
 
@@ -121,13 +126,15 @@ def _pauses_seen(node: NodeFacts, site: Site, ports: Sequence[PortGrowth], evide
     if priority is None:
         return skipped("no pause counter of any priority: PFC is off, and nothing asks for it", evidence=evidence[:3])
     if all(_pfc_is_off(node, port.port, priority) for port in roce if port.port.name in without):
-        said = f"{some(without)}: PFC is off for priority {priority}, so nothing counts its pauses: roce.chain says so"
-        return skipped(said, evidence=evidence[:3])
+        message = (
+            f"{some(without)}: PFC is off for priority {priority}, so nothing counts its pauses: roce.chain says so"
+        )
+        return skipped(message, evidence=evidence[:3])
     virtual = any(
         facts.rdma_ports.is_virtual_function(node.evidence, p.port.device) for p in roce if p.port.name in without
     )
-    say = unknown if node.in_virtual_machine or node.in_container or virtual else warned
-    return say(
+    report = unknown if node.in_virtual_machine or node.in_container or virtual else warned
+    return report(
         f"{some(without)}: no pause counter of priority {priority}: PFC is off there, or hidden from this function",
         evidence=evidence,
         fix="see roce.chain; in a virtual machine or pod ask the host",

@@ -143,8 +143,8 @@ def active_mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
         elif mtu == 2048 and not site.mtu.value:
             yield warned(f"{port.name} has an active MTU of 2048, most fabrics use 4096", **details)
         else:
-            say = failing(roles, site)
-            yield say(f"{port.name} has an active MTU of {mtu}, expected {wanted.value}", **details)
+            report = failing(roles, site)
+            yield report(f"{port.name} has an active MTU of {mtu}, expected {wanted.value}", **details)
     if good:
         yield passed(
             f"{len(good)} of {len(active)} active InfiniBand ports have an active MTU of {good[0].active_mtu}",

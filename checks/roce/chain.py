@@ -11,7 +11,7 @@ from preflight.checks.applicability import compute_roles, efa_only, failing, no_
 from preflight.expectations import Expected, Site
 from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import Port
-from preflight.facts.roce_chain.chain import ADDRESSING, SERVICE, Chain, Link, Policy, State, Want
+from preflight.facts.roce_chain.chain import ADDRESSING, SERVICE, Chain, ChainLink, RocePolicy, State, Want
 from preflight.model import Finding, check, passed, skipped, unknown, warned
 
 #: Checklist items that a link speaks of.
@@ -72,10 +72,10 @@ def chain(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if active:
         roles = site.roles(node)
         found = facts.roce_chain.chain.chains(node, active, policy(site))
-        yield from _told(found, len(ports), site, failing(roles, site))
+        yield from _judge_chains(found, len(ports), site, failing(roles, site))
 
 
-def policy(site: Site) -> Policy:
+def policy(site: Site) -> RocePolicy:
     """Return how the site wants its RoCE ports."""
 
     def want(expected: Expected) -> Want:
@@ -83,11 +83,11 @@ def policy(site: Site) -> Policy:
 
     names = ("lossless", "pfc_priority", "trust", "traffic_class", "dscp", "ecn", "cnp_dscp", "dcbx")
     wanted = {name: want(site.qos(name)) for name in names}
-    return Policy(mtu=want(site.mtu), netdev_mtu=want(site.netdev_mtu), **wanted)
+    return RocePolicy(mtu=want(site.mtu), netdev_mtu=want(site.netdev_mtu), **wanted)
 
 
 def _ports(node: NodeFacts, site: Site) -> tuple[list[Port], Finding | None]:
-    """Return the compute ports that speak RoCE, and what to say of those without an interface, or where none is."""
+    """Return the compute ports that speak RoCE, and the finding on those without an interface, or where none is."""
     roles = compute_roles(node, site)
     if isinstance(roles, Finding):
         return [], roles
@@ -98,8 +98,8 @@ def _ports(node: NodeFacts, site: Site) -> tuple[list[Port], Finding | None]:
     if not ports:
         return [], skipped("the compute ports are InfiniBand", evidence=[key])
     if site.link_layer.value == "InfiniBand":
-        said = f"the fabric is InfiniBand ({site.link_layer.source}); for ports that are not, see rdma.link-layer"
-        return [], skipped(said, evidence=[key])
+        message = f"the fabric is InfiniBand ({site.link_layer.source}); for ports that are not, see rdma.link-layer"
+        return [], skipped(message, evidence=[key])
     return [port for port in ports if port.netdev], _nameless([port for port in ports if not port.netdev])
 
 
@@ -115,50 +115,50 @@ def _nameless(ports: list[Port]) -> Finding | None:
     )
 
 
-def _told(chains: Sequence[Chain], ports: int, site: Site, say: Callable[..., Finding]) -> Iterator[Finding]:
-    """Yield a verdict for each group of ports of which the same is to be said."""
+def _judge_chains(chains: Sequence[Chain], ports: int, site: Site, report: Callable[..., Finding]) -> Iterator[Finding]:
+    """Yield a verdict for each group of ports with the same state."""
     broken: dict[tuple[str, str], list[Chain]] = defaultdict(list)
     unsure: dict[tuple[tuple[str, ...], str], list[Chain]] = defaultdict(list)
-    whole = []
+    intact = []
     for one in chains:
         links, vague = one.of(State.BROKEN), [link for link in one.of(State.UNKNOWN) if not _left_open(one, link)]
         grave = [link for link in links if not link.minor]
         if links:
             first = (grave or links)[0]
-            broken[first.name, first.says].append(one)
+            broken[first.name, first.reason].append(one)
         if vague and not grave:
-            unsure[tuple(link.name for link in vague), vague[0].says].append(one)
+            unsure[tuple(link.name for link in vague), vague[0].reason].append(one)
         if not links and not vague:
-            whole.append(one)
+            intact.append(one)
     for (name, _), alike in broken.items():
-        yield _broken(name, alike, say)
+        yield _broken(name, alike, report)
     for (names, _), alike in unsure.items():
         yield _unsure(names, alike)
-    if whole:
-        yield _whole(whole, ports)
+    if intact:
+        yield _intact(intact, ports)
     sound, items = _sound(chains)
-    if items and len(whole) < len(chains):
+    if items and len(intact) < len(chains):
         yield passed(f"sound on all {len(chains)} active RoCE ports: {', '.join(sound)}",
                      evidence=chains[0].link(sound[0]).evidence).about(*items)  # fmt: skip
     if site.lossless.value is None:
-        yield _nobody_says(chains, site)
+        yield _lossless_unknown(chains, site)
     elif not site.lossless.value:
         yield skipped(f"the site runs RoCE without PFC by design ({site.lossless.source})",
                       evidence=chains[0].port.evidence[:1]).about(*SERVICE_ITEMS)  # fmt: skip
 
 
-def _left_open(chain: Chain, link: Link) -> bool:
+def _left_open(chain: Chain, link: ChainLink) -> bool:
     """Tell whether a link is not asked for: nobody says that the fabric is lossless."""
     return chain.inferred and link.name in SERVICE
 
 
-def _broken(name: str, alike: Sequence[Chain], say: Callable[..., Finding]) -> Finding:
+def _broken(name: str, alike: Sequence[Chain], report: Callable[..., Finding]) -> Finding:
     link = alike[0].link(name)
     if link.minor or (alike[0].inferred and name in SERVICE):
-        say = warned
+        report = warned
     items = tuple(dict.fromkeys(item for one in alike[0].of(State.BROKEN) for item in ITEMS[one.name]))
-    return say(
-        f"{_named(alike)}: {link.says}",
+    return report(
+        f"{_named(alike)}: {link.reason}",
         subject=alike[0].port.name if len(alike) == 1 else "",
         found=alike[0].line,
         expected=link.expected,
@@ -172,7 +172,7 @@ def _unsure(names: Sequence[str], alike: Sequence[Chain]) -> Finding:
     link = alike[0].link(names[0])
     items = tuple(dict.fromkeys(item for name in names for item in ITEMS[name]))
     return unknown(
-        f"{_named(alike)}: could not tell {', '.join(names)}: {link.says}",
+        f"{_named(alike)}: could not tell {', '.join(names)}: {link.reason}",
         subject=alike[0].port.name if len(alike) == 1 else "",
         found=alike[0].line,
         evidence=link.evidence,
@@ -181,19 +181,19 @@ def _unsure(names: Sequence[str], alike: Sequence[Chain]) -> Finding:
     ).about(*items)
 
 
-def _whole(chains: Sequence[Chain], ports: int) -> Finding:
+def _intact(chains: Sequence[Chain], ports: int) -> Finding:
     first = chains[0]
     names = [link.name for link in first.of(State.OK)]
-    told = f"all {len(names)} links that apply hold" if set(names) - set(ADDRESSING) else "addressed for RoCE v2"
+    state = f"all {len(names)} links that apply hold" if set(names) - set(ADDRESSING) else "addressed for RoCE v2"
     return passed(
-        f"{len(chains)} of {ports} RoCE ports: {told}",
+        f"{len(chains)} of {ports} RoCE ports: {state}",
         found="; ".join(f"{link.name} {_of_any_node(link.value)}" for link in first.of(State.OK)),
         evidence=tuple(dict.fromkeys(key for link in first.of(State.OK) for key in link.evidence)),
     ).about(*dict.fromkeys(item for name in names for item in ITEMS[name]))
 
 
 def _of_any_node(value: str) -> str:
-    """Leave out the addresses of this node, so that nodes of which all is well say the same, and are told together."""
+    """Leave out the addresses of this node, so that the values of sound nodes are equal and reported together."""
     words = []
     for word in value.split(" "):
         try:
@@ -213,7 +213,7 @@ def _sound(chains: Sequence[Chain]) -> tuple[list[str], tuple[str, ...]]:
     return sound, tuple(dict.fromkeys(item for name in sound for item in ITEMS[name] if item not in shaky))
 
 
-def _nobody_says(chains: Sequence[Chain], site: Site) -> Finding:
+def _lossless_unknown(chains: Sequence[Chain], site: Site) -> Finding:
     priorities = sorted({one.link("PFC").value for one in chains if one.inferred})
     there = f"; PFC is {', '.join(priorities)}" if priorities else ""
     return unknown(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from preflight import facts
-from preflight.checks.fleet.comparison import compare, equal, softened
-from preflight.checks.fleet.electorate import Misses, Trait, standing, subjects
+from preflight.checks.comparison.compare import compare, equal, softened
+from preflight.checks.comparison.electorate import Misses, Trait, standing, subjects
 from preflight.checks.nccl import fabric_fit
 from preflight.checks.roce.chain import policy
 from preflight.evidence.document import EvidenceError
@@ -138,7 +138,7 @@ def gid_index(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator
 
     A false alarm: pods of one host, whose rows follow each other; with the variable unset that is no fault.
     """
-    fixed = any(node.ballot(VARIABLE, _is_fixed, node) for node in nodes)
+    fixed = any(node.remember_for_fleet(VARIABLE, _is_fixed, node) for node in nodes)
     for finding in equal(nodes, sites, GID_INDEX):
         yield finding if fixed else softened(finding)
 
@@ -218,7 +218,7 @@ def _shared(chains: Sequence[Chain], name: str) -> str | None:
     values = set()
     for link in (chain.link(name) for chain in chains):
         if link.state is State.UNKNOWN:
-            raise EvidenceError(link.evidence[0], link.says)
+            raise EvidenceError(link.evidence[0], link.reason)
         if link.state is not State.APART:
             values.add(link.compared or link.value)
     return " and ".join(sorted(values)) or None

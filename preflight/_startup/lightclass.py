@@ -25,12 +25,12 @@ else:
         """An expression that is compiled when it is first used."""
 
         def __init__(self, text, flags=0):
-            self._told = text, flags
+            self._definition = text, flags
 
         def __getattr__(self, name):
             import re
 
-            value = getattr(re.compile(*self._told), name)
+            value = getattr(re.compile(*self._definition), name)
             self.__dict__[name] = value
             return value
 
@@ -46,7 +46,7 @@ else:
         return made(data)
 
     class _Field:
-        """A field: its name, what its annotation says, and what ``field`` was told."""
+        """A field: its name, its annotation and the arguments of ``field``."""
 
         __slots__ = ("compare", "default", "default_factory", "metadata", "name", "repr", "type")
 
@@ -59,7 +59,7 @@ else:
             return self.default is not _MISSING or self.default_factory is not _MISSING
 
     def field(*, default=_MISSING, default_factory=_MISSING, repr=True, compare=True, metadata=None):
-        """Say more of a field than its default."""
+        """Declare a field with more than a default."""
         return _Field(default, default_factory, repr, compare, metadata or {})
 
     def fields(cls):
@@ -72,8 +72,8 @@ else:
             import dataclasses
 
             return dataclasses.replace(made, **changes)
-        kept = {known.name: getattr(made, known.name) for known in made._lean_fields if known.name not in changes}
-        return made.__class__(**kept, **changes)
+        unchanged = {own.name: getattr(made, own.name) for own in made._lean_fields if own.name not in changes}
+        return made.__class__(**unchanged, **changes)
 
     def dataclass(cls=None, *, frozen=False):
         """Make a dataclass: its fields, defaults, equality, hash and ``repr`` are those of the standard library."""
@@ -102,30 +102,32 @@ else:
     def _own(cls):
         """Yield the fields that a class declares; its attributes are left with their defaults, if any."""
         for name, declared in cls.__annotations__.items():
-            told = cls.__dict__.get(name, _MISSING)
+            attribute = cls.__dict__.get(name, _MISSING)
             if "__slots__" in cls.__dict__ or str(declared).startswith(("ClassVar", "InitVar", "KW_ONLY")):
                 raise TypeError(f"{cls.__qualname__} needs the dataclass of the standard library")
-            one = told if isinstance(told, _Field) else _translated(told)
+            one = attribute if isinstance(attribute, _Field) else _translated(attribute)
             one.name, one.type = name, declared
             if type(one.default).__hash__ is None:
                 raise ValueError(f"{cls.__qualname__}.{name}: a default that can be changed needs a default_factory")
             if one.default is not _MISSING:
                 setattr(cls, name, one.default)
-            elif told is not _MISSING:
+            elif attribute is not _MISSING:
                 delattr(cls, name)
             yield one
 
-    def _translated(told):
+    def _translated(attribute):
         """Return the field of an attribute, which may be a field of the standard library."""
-        if type(told).__module__ != "dataclasses":
-            return field(default=told)
+        if type(attribute).__module__ != "dataclasses":
+            return field(default=attribute)
         from dataclasses import MISSING
 
-        default, factory = (_MISSING if one is MISSING else one for one in (told.default, told.default_factory))
-        return _Field(default, factory, told.repr, told.compare, told.metadata)
+        default, factory = (
+            _MISSING if one is MISSING else one for one in (attribute.default, attribute.default_factory)
+        )
+        return _Field(default, factory, attribute.repr, attribute.compare, attribute.metadata)
 
     def _first_init(cls, ours):
-        """Return an ``__init__`` for the first objects, and for mistakes: no compiler is faster for the others."""
+        """Return an ``__init__`` for the first objects and for wrong calls, where compiling would take longer."""
         names = tuple(one.name for one in ours)
         required = {one.name for one in ours if not one.optional}
         left = _WORTH_COMPILING
@@ -151,7 +153,7 @@ else:
         return __init__
 
     def _init(cls, ours):
-        """Compile ``__init__``; defaults are looked up where a default argument keeps them: in the function."""
+        """Compile ``__init__``; defaults are looked up where a default argument has them: in the function."""
         names, parameters, lines = {"missing": _MISSING}, [], []
         for one in ours:
             value, parameter = one.name, one.name
@@ -172,18 +174,18 @@ else:
         return made
 
     class _Standard:
-        """What the standard library knows a dataclass by; made when it asks."""
+        """The fields as the standard library has them, made on first use."""
 
         def __get__(self, made, cls):
             import dataclasses
 
-            def told(one):
+            def specification(one):
                 plain = {"repr": one.repr, "compare": one.compare, "metadata": one.metadata}
                 plain |= {"default": one.default} if one.default is not _MISSING else {}
                 plain |= {"default_factory": one.default_factory} if one.default_factory is not _MISSING else {}
                 return one.name, one.type, dataclasses.field(**plain)
 
-            twin = dataclasses.make_dataclass(cls.__name__, [told(one) for one in cls._lean_fields])
+            twin = dataclasses.make_dataclass(cls.__name__, [specification(one) for one in cls._lean_fields])
             cls.__dataclass_fields__ = twin.__dataclass_fields__
             return cls.__dataclass_fields__
 

@@ -29,11 +29,11 @@ _REPORT, _HEAD = regex(rb'\s{0,100}\{\s{0,100}"schema"\s{0,10}:\s{0,10}"prefligh
 
 
 class ArchiveError(PreflightError):
-    """Evidence cannot be loaded at all; the text names the path and the cure."""
+    """Evidence cannot be loaded at all; the text names the path and the fix."""
 
 
 def file_name(node: str) -> str:
-    """Return the file name of a node's document; whatever the node is called, it stays in its directory."""
+    """Return the file name of a node's document, which for any node name stays in its directory."""
     if node == RUN:
         return RUN_FILE
     name = quote(node, safe="-_.+@:", errors="backslashreplace") + ".json"
@@ -43,7 +43,7 @@ def file_name(node: str) -> str:
 
 
 def _file_of(evidence: Evidence) -> str:
-    """Return a document's file name; a pair's test lies beside the node's whole document, never in its place."""
+    """Return a document's file name; a pair's test lies beside the node's document, never in its place."""
     if evidence.pair is None:
         return file_name(evidence.node)
     return file_name(f"{evidence.node}.pair-{evidence.pair.peer}")
@@ -57,7 +57,7 @@ def save(directory: Path, evidences: Iterable[Evidence]) -> None:
 
 
 def is_stream(path: Path) -> bool:
-    """Tell whether a path is a character device or names an open stream: a file put in its place would destroy it."""
+    """Return whether a path is a character device or names an open stream, which a new file would replace."""
     if str(path).startswith(("/dev/fd/", "/dev/std", "/proc/")):
         return True
     try:
@@ -98,7 +98,8 @@ def replacing(path: Path, mode: int | None = None) -> Iterator[BufferedWriter]:
         umask = os.umask(0)
         os.umask(umask)
         mode = 0o666 & ~umask
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # a name that nobody lays a link at
+    # a random name: no link can be placed at it
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as stream:
             yield stream
@@ -114,7 +115,7 @@ def load(paths: Sequence[Path]) -> tuple[list[Evidence], Evidence | None]:
 
     A file that is not evidence, or only half of it, becomes a node without an answer; a path that
     cannot be opened, or a node that is described twice, raises ArchiveError. The records of a
-    test with another node are added to the node's whole document.
+    test with another node are added to the node's document.
     """
     nodes: dict[str, tuple[Evidence, Path]] = {}
     run: Evidence | None = None
@@ -130,8 +131,8 @@ def load(paths: Sequence[Path]) -> tuple[list[Evidence], Evidence | None]:
             continue
         if evidence.node in nodes:
             known, other = nodes[evidence.node]
-            if (whole := joined(known, evidence)) is not None:
-                nodes[evidence.node] = (whole, other)
+            if (combined := joined(known, evidence)) is not None:
+                nodes[evidence.node] = (combined, other)
                 continue
             raise twice(evidence.node, other, path)
         nodes[evidence.node] = (evidence, path)
@@ -150,7 +151,7 @@ def read_file(path: Path) -> Evidence | None:
 
 
 def twice(node: str, one: Path, other: Path) -> ArchiveError:
-    """Say that a node is described twice."""
+    """Return the error for a node that is described twice."""
     return ArchiveError(f"{one} and {other} both describe node {node}; judge them one by one")
 
 
@@ -171,9 +172,9 @@ def files(paths: Sequence[Path]) -> list[Path]:
 
 
 def is_report(path: Path) -> bool:
-    """Tell a report that lies beside the evidence from evidence that is damaged."""
+    """Return whether a file is a report that lies beside the evidence, not damaged evidence."""
     try:
-        safe_read.waits_for_nobody(path)
+        safe_read.require_regular_file(path)
         with path.open("rb") as stream:
             return _REPORT.match(stream.read(_HEAD)) is not None
     except OSError:
@@ -186,13 +187,13 @@ def merged(one: Evidence, other: Evidence) -> Evidence:
 
 
 def joined(one: Evidence, other: Evidence) -> Evidence | None:
-    """Add the records of a pair's test to the whole document of the same node; None unless there is one of each."""
+    """Add the records of a pair's test to the document of the same node; None unless there is one of each."""
     if (one.pair is None) == (other.pair is None):
         return None
-    whole, part = (one, other) if one.pair is None else (other, one)
-    if whole.pair_tests or whole.no_answer is not None:
+    document, part = (one, other) if one.pair is None else (other, one)
+    if document.pair_tests or document.no_answer is not None:
         return None
-    return replace(whole, records={**part.records, **whole.records})
+    return replace(document, records={**part.records, **document.records})
 
 
 def logs(paths: Sequence[Path], limit: int) -> Evidence | None:
@@ -203,7 +204,7 @@ def logs(paths: Sequence[Path], limit: int) -> Evidence | None:
     records: dict[str, object] = {}
     for path in paths:
         try:
-            safe_read.waits_for_nobody(path)
+            safe_read.require_regular_file(path)
             with path.open("rb") as stream:
                 raw = stream.read(limit + 1)
         except OSError as error:

@@ -3,21 +3,40 @@
 from __future__ import annotations
 
 import json
+import marshal
 import re
-import sys
+import stat
 import weakref
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import overload
 
 from preflight._startup.lightclass import dataclass, replace
 from preflight.archive import directory
-from preflight.evidence.document import DocumentError, Evidence, decode, dump, no_answer, read, to_document
+from preflight.evidence import json_limits, safe_read
+from preflight.evidence.document import (
+    DocumentError,
+    Evidence,
+    decode,
+    dump,
+    from_document,
+    memory,
+    no_answer,
+    read,
+    to_document,
+)  # fmt: skip
 from preflight.facts.job import RUN
 
 #: Documents up to which they are held in memory, and bytes that these may take.
 HELD, HELD_BYTES = 64, 64 << 20
+
+#: Bytes that documents may take in memory while their nodes are judged together; beyond that each is read when it is
+#: needed. A complete node takes 2 to 5 MB.
+JUDGED_BYTES = 384 << 20
+
+#: Bytes of memory that a byte of JSON becomes at most, as lists without content do.
+_MOST_OF_A_BYTE = 50
 
 #: What ``evidence.dump`` writes before the records of a node, and bytes in which that has to fit.
 _HEAD = re.compile(
@@ -29,7 +48,7 @@ _HEAD_BYTES = 16384
 
 @dataclass(frozen=True)
 class File:
-    """The document of one node, and those that only tell of its tests with others."""
+    """The document of one node, and those that hold only its pair tests."""
 
     node: str
     path: Path
@@ -52,25 +71,28 @@ class File:
 
 @dataclass(frozen=True)
 class Packed:
-    """The document of one node that this run put aside."""
+    """A node's document on disk, and the bytes that it takes in memory."""
 
     node: str
     path: Path
+    bytes: int = 0
 
     def read(self) -> Evidence:
         """Return the evidence; where the file has gone, a node without an answer."""
         try:
-            return decode(zlib.decompress(self.path.read_bytes()), str(self.path))
-        except (OSError, zlib.error, DocumentError) as error:
+            document = marshal.loads(zlib.decompress(self.path.read_bytes()))
+            return from_document(document, str(self.path))
+        except (OSError, zlib.error, ValueError, EOFError, TypeError) as error:
             return no_answer(self.node, "read", str(error), "")
 
 
 @dataclass(frozen=True)
-class Here:
+class InMemory:
     """The document of one node that could not be put aside: the disk is full."""
 
     node: str
     evidence: Evidence
+    bytes: int = 0
 
     def read(self) -> Evidence:
         """Return the evidence."""
@@ -78,11 +100,15 @@ class Here:
 
 
 class Saved(Sequence[Evidence]):
-    """Documents in the order of their nodes' names, each read when it is asked for."""
+    """Documents in the order of their nodes' names, each read when it is used.
 
-    def __init__(self, sources: Sequence[File | Packed | Here], folder: object = None) -> None:
+    ``large``: they take more than ``JUDGED_BYTES`` together, so that few are held at a time.
+    """
+
+    def __init__(self, sources: Sequence[File | Packed | InMemory], folder: object = None, large: bool = False) -> None:
         """Take the documents; ``folder`` is what must not go before they do."""
         self.sources = sources
+        self.large = large
         self._folder = folder
 
     def __len__(self) -> int:
@@ -93,7 +119,9 @@ class Saved(Sequence[Evidence]):
     @overload
     def __getitem__(self, place: slice) -> Saved: ...
     def __getitem__(self, place: int | slice) -> Evidence | Saved:
-        return Saved(self.sources[place], self._folder) if isinstance(place, slice) else self.sources[place].read()
+        if isinstance(place, slice):
+            return Saved(self.sources[place], self._folder, self.large)
+        return self.sources[place].read()
 
 
 def load(paths: Sequence[Path]) -> tuple[Sequence[Evidence], Evidence | None]:
@@ -101,7 +129,8 @@ def load(paths: Sequence[Path]) -> tuple[Sequence[Evidence], Evidence | None]:
     if any(is_bundle(path) for path in paths):
         return _of_bundles(paths)
     files = directory.files(paths)
-    if len(files) <= HELD:
+    large = len(files) <= HELD and _memory(files) > JUDGED_BYTES
+    if len(files) <= HELD and not large:
         return directory.load(paths)
     known: dict[str, File] = {}
     run: Evidence | None = None
@@ -116,7 +145,7 @@ def load(paths: Sequence[Path]) -> tuple[Sequence[Evidence], Evidence | None]:
             known[node] = _together(known[node], path)
         else:
             known[node] = File(node, path)
-    return Saved([known[name] for name in sorted(known)]), run
+    return Saved([known[name] for name in sorted(known)], large=large), run
 
 
 def _of_bundles(paths: Sequence[Path]) -> tuple[Sequence[Evidence], Evidence | None]:
@@ -129,10 +158,10 @@ def _of_bundles(paths: Sequence[Path]) -> tuple[Sequence[Evidence], Evidence | N
             run = evidence if run is None else directory.merged(run, evidence)
             continue
         if node in known:
-            whole = directory.joined(decode(zlib.decompress(known[node][0]), node), evidence)
-            if whole is None:
+            combined = directory.joined(decode(zlib.decompress(known[node][0]), node), evidence)
+            if combined is None:
                 raise directory.twice(node, known[node][1], path)
-            evidence = whole
+            evidence = combined
         known[node] = (zlib.compress(dump(evidence).encode(), 1), path)
     spool = Spool()
     for node in sorted(known):
@@ -141,7 +170,7 @@ def _of_bundles(paths: Sequence[Path]) -> tuple[Sequence[Evidence], Evidence | N
 
 
 def is_bundle(path: Path) -> bool:
-    """Tell whether a file is compressed by gzip, as a bundle is and no document."""
+    """Return whether a file is compressed by gzip, as a bundle is and no document."""
     try:
         if not path.is_file():
             return False
@@ -167,7 +196,7 @@ def _documents(paths: Sequence[Path]) -> Iterator[tuple[Path, Evidence]]:
 
 
 def _node(path: Path) -> tuple[str | None, Evidence | None]:
-    """Return whose document a file holds (None: it is a report), and the document if it had to be read."""
+    """Return the node of the document in a file (None: it is a report), and the document if it had to be read."""
     try:
         if (node := _glance(path)) is not None:
             return node, None
@@ -179,19 +208,19 @@ def _node(path: Path) -> tuple[str | None, Evidence | None]:
 
 def _glance(path: Path) -> str | None:
     """Return the node of a document that ``evidence.dump`` wrote to its end, without reading all of it."""
-    if not path.is_file():  # a pipe that nobody writes to would be waited for
+    if not path.is_file():  # a pipe without a writer would block
         return None
     with path.open("rb") as stream:
         head = _HEAD.match(stream.read(_HEAD_BYTES))
         if head is None:
             return None
         stream.seek(-2, 2)
-        whole = stream.read() == b"}\n"
-    return str(json.loads(head[1])) if whole else None
+        is_complete = stream.read() == b"}\n"
+    return str(json.loads(head[1])) if is_complete else None
 
 
 def _together(known: File, path: Path) -> File:
-    """Add a document of the same node; raise ArchiveError unless one of them only tells of tests with another."""
+    """Add a document of the same node; raise ArchiveError unless one of them holds only pair tests."""
     one, other = known.read(), read(path)
     if directory.joined(one, other) is None:
         raise directory.twice(known.node, known.path, path)
@@ -200,17 +229,26 @@ def _together(known: File, path: Path) -> File:
     return File(known.node, path, (known.path,))
 
 
-def _size(value: object, enough: int) -> int:
-    """Return about how many bytes a JSON value takes; what is more than ``enough`` is not looked at."""
-    size, left = 0, [value]
-    while left and size <= enough:
-        one = left.pop()
-        size += sys.getsizeof(one)
-        if isinstance(one, Mapping):
-            left.extend(one.values())
-        elif isinstance(one, list):
-            left.extend(one)
-    return size
+def _memory(files: Sequence[Path]) -> int:
+    """Return at most how many bytes documents take in memory together."""
+    try:
+        stats = [path.stat() for path in files]
+        if sum(status.st_size for status in stats) * _MOST_OF_A_BYTE <= JUDGED_BYTES:
+            return 0
+        files = [
+            path for path, status in zip(files, stats, strict=True) if stat.S_ISREG(status.st_mode)
+        ]  # a pipe is read once
+        for enough in (json_limits.FILE, 0):
+            total = 0
+            for path in files:
+                total += json_limits.memory(safe_read.content(path, safe_read.DOCUMENT), enough)
+                if total > JUDGED_BYTES:
+                    break
+            else:
+                return total
+    except OSError:  # the reader of the file reports it
+        return 0
+    return total
 
 
 class Folder:
@@ -231,7 +269,7 @@ class Spool:
         """Begin with those that are there already."""
         self.silent: list[Evidence] = []  # those of nodes that gave no answer
         self._held: list[Evidence] = []
-        self._aside: list[Packed | Here] = []
+        self._aside: list[Packed | InMemory] = []
         self._number = self._bytes = 0
         self._folder: Folder | None = None
         for evidence in known:
@@ -243,24 +281,25 @@ class Spool:
             self.silent.append(evidence)
         self._held.append(evidence)
         if self._folder is None and len(self._held) <= HELD:
-            self._bytes += _size(evidence.records, HELD_BYTES - self._bytes)
+            self._bytes += memory(evidence, HELD_BYTES - self._bytes)
             if self._bytes <= HELD_BYTES:
                 return
         self._folder = self._folder or Folder()
         self._aside += [self._put_aside(one, self._folder.path) for one in self._held]
         self._held.clear()
 
-    def _put_aside(self, evidence: Evidence, folder: Path) -> Packed | Here:
+    def _put_aside(self, evidence: Evidence, folder: Path) -> Packed | InMemory:
         self._number += 1
         path = folder / f"{self._number}.z"
         try:
-            path.write_bytes(zlib.compress(json.dumps(to_document(evidence)).encode("ascii"), 1))
-        except OSError:
-            return Here(evidence.node, evidence)
-        return Packed(evidence.node, path)
+            path.write_bytes(zlib.compress(marshal.dumps(to_document(evidence)), 1))
+        except (OSError, ValueError):  # no space is left, or it is nested too deeply
+            return InMemory(evidence.node, evidence)
+        return Packed(evidence.node, path, memory(evidence))
 
     def documents(self) -> Sequence[Evidence]:
         """Return all documents by their nodes' names."""
         if self._folder is None:
             return sorted(self._held, key=lambda evidence: evidence.node)
-        return Saved(sorted(self._aside, key=lambda one: one.node), self._folder)
+        large = sum(document.bytes for document in self._aside) > JUDGED_BYTES
+        return Saved(sorted(self._aside, key=lambda one: one.node), self._folder, large)

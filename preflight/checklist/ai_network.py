@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from preflight.checklist.item import INFINIBAND, ROCE, Checklist, ask, lack
+from preflight.checklist.item import INFINIBAND, ROCE, Checklist, lack, question
 
 _LIST = Checklist("ai-network")
 
 ITEMS = (
     _LIST.item(
         "AN-1", "backend 1:1, no oversubscription", "fabric",
-        ask("InfiniBand: links below and above each leaf", "fabric.oversubscription", where=INFINIBAND),
+        question("InfiniBand: links below and above each leaf", "fabric.oversubscription", where=INFINIBAND),
         lack("Ethernet: links below and above each leaf", "rates of the switches' own ports", where=ROCE),
     ),
     _LIST.item(
         "AN-2", "backend isolated from other traffic; frontend/storage apart", "node",
-        ask("No default route and no other subnet on a compute port", "rails.isolated"),
-        ask("No storage is mounted over a compute port", "storage.network"),
+        question("No default route and no other subnet on a compute port", "rails.isolated"),
+        question("No storage is mounted over a compute port", "storage.network"),
         within="the main table of routes, and what is mounted now; policy routes and open connections are not read",
     ),
     _LIST.item(
         "AN-3", "point-to-point addressing (/30, /31, or IPv6) where routed to the host", "node",
-        ask("Each rail is addressed point to point, or otherwise by the cluster file", "rails.subnets",
-            needs="`point_to_point` in [class.NAME.ports] of the cluster file"),
+        question("Each rail is addressed point to point, or otherwise by the cluster file", "rails.subnets",
+                 needs="`point_to_point` in [class.NAME.ports] of the cluster file"),
     ),
     _LIST.item(
         "AN-4", "the host agent verifies PFC/ECN on host and switch port", "node switch",
-        ask("PFC is on for the same priorities at both ends", "switch.pfc"),
+        question("PFC is on for the same priorities at both ends", "switch.pfc"),
         lack("ECN of the switch port", "the switch's own ECN configuration", where=ROCE),
     ),
     _LIST.item(
@@ -34,39 +34,39 @@ ITEMS = (
     ),
     _LIST.item(
         "AN-6", "optics, transceivers and cables healthy", "node window",
-        ask("Modules raise no alarm", "optics.module"),
-        ask("Links correct errors, and few are left", "optics.fec", "optics.ber"),
-        ask("In a window, no link damages packets or goes down", "counters.link-quality", "counters.flaps"),
+        question("Modules raise no alarm", "optics.module"),
+        question("Links correct errors, and few are left", "optics.fec", "optics.ber"),
+        question("In a window, no link damages packets or goes down", "counters.link-quality", "counters.flaps"),
     ),
     _LIST.item(
         "AN-7", "load balancing has entropy (queue pairs, adaptive routing, per-collective balancing)", "node window",
-        ask("NCCL gives the fabric flows that it can spread", "nccl.load-balancing"),
-        ask("The rails of each node carry alike", "counters.balance"),
+        question("NCCL gives the fabric flows that it can spread", "nccl.load-balancing"),
+        question("The rails of each node carry alike", "counters.balance"),
         lack("The uplinks of each leaf carry alike, also for each collective", "bytes of the uplinks, by collective"),
     ),
     _LIST.item(
         "AN-8", "consistent latency; losses under a bound", "pair window",
-        ask("No packets are lost", "counters.loss"),
-        ask("Between two idle nodes, a small write is always as quick", "pair.write-lat"),
+        question("No packets are lost", "counters.loss"),
+        question("Between two idle nodes, a small write is always as quick", "pair.write-lat"),
         lack("Under load, and between all pairs", "latency of all pairs while the fabric is busy"),
     ),
     _LIST.item(
         "AN-9", "early warning before the job suffers", "window",
-        ask("Links, GPU memory and temperature do not get worse from day to day",
-            "trend.links", "trend.gpu-memory", "trend.temperature"),
+        question("Links, GPU memory and temperature do not get worse from day to day",
+                 "trend.links", "trend.gpu-memory", "trend.temperature"),
         lack("Congestion does not", "a trend of ECN marks, CNPs, pauses and waits"),
     ),
     _LIST.item(
         "AN-10", "job completion time recorded per run", "report",
-        ask("Jobs take as long as they used to", "trend.job-time"),
+        question("Jobs take as long as they used to", "trend.job-time"),
         within="jobs that `preflight history job` recorded",
     ),
     _LIST.item(
         "AN-11", "power and thermal headroom: no power brake, no thermal throttle", "node",
-        ask("No GPU is slowed down by heat or power", "gpu.throttling"),
-        ask("No power limit is below its default", "gpu.power-limit"),
-        ask("Every GPU is well below its slowdown temperature, and stays there",
-            "gpu.temperature-margin", "trend.temperature"),
-        ask("No node is hotter than its peers", "fleet.outliers"),
+        question("No GPU is slowed down by heat or power", "gpu.throttling"),
+        question("No power limit is below its default", "gpu.power-limit"),
+        question("Every GPU is well below its slowdown temperature, and stays there",
+                 "gpu.temperature-margin", "trend.temperature"),
+        question("No node is hotter than its peers", "fleet.outliers"),
     ),
 )  # fmt: skip

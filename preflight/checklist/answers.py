@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from preflight._startup.lightclass import dataclass
-from preflight.checklist.item import ELSEWHERE, Item, Question
+from preflight.checklist.item import ELSEWHERE, ChecklistItem, Question
 from preflight.checklist.items import ITEMS
 from preflight.model import Check, Status, worst
 
@@ -63,7 +63,7 @@ class _Answer:
         return "; ".join([*parts, *_reasons(self.waiting, self.vague), *needs])
 
 
-def _item(item: Item, known: Mapping[str, Check], statuses: Statuses) -> dict[str, Any]:
+def _item(item: ChecklistItem, known: Mapping[str, Check], statuses: Statuses) -> dict[str, Any]:
     named = item.checks
     added = [check for check in known.values() if item.id in check.answers and check.id not in named]
     questions = (*item.questions, *(Question(check.title, (check.id,)) for check in added))
@@ -104,7 +104,7 @@ def _question(question: Question, item: str, statuses: Statuses) -> _Answer:
     return _Answer(question, worst(found), waiting, vague)
 
 
-def _missing(item: Item, bearing: Sequence[str], answers: Sequence[_Answer], waiting: Sequence[str]) -> str:
+def _missing(item: ChecklistItem, bearing: Sequence[str], answers: Sequence[_Answer], waiting: Sequence[str]) -> str:
     if not bearing:
         unanswered = any(one.open for one in answers)
         return f"no check of this version answers it; it needs {_kinds(item)}" if unanswered else ""
@@ -122,11 +122,11 @@ def _reasons(waiting: Sequence[str], vague: Sequence[str]) -> list[str]:
     return [*found, f"unknown by {', '.join(vague)}"] if vague else found
 
 
-def _kinds(item: Item) -> str:
+def _kinds(item: ChecklistItem) -> str:
     return ", ".join(SUPPLY[kind][0] for kind in item.by)
 
 
-def _command(item: Item, waiting: Sequence[Check]) -> str:
+def _command(item: ChecklistItem, waiting: Sequence[Check]) -> str:
     for check in waiting:
         if check.sweep and check.window:
             return f"{SUPPLY['fabric'][1]} --window 60"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from preflight.checklist.item import CHECKPOINT, INFINIBAND, ROCE, Checklist, ask, lack
+from preflight.checklist.item import CHECKPOINT, INFINIBAND, ROCE, Checklist, lack, question
 
 _LIST = Checklist("fabric-primer")
 
@@ -10,29 +10,29 @@ ITEMS = (
     # bandwidth
     _LIST.item(
         "FP-BW-1", "Is there enough NIC bandwidth per GPU?", "node fabric",
-        ask("All HCAs of the compute fabric are there", "rdma.device-count"),
-        ask("Each port runs at its expected rate", "rdma.port-rate"),
-        ask("The NICs' Gb/s for each GPU are enough", "rdma.bandwidth-per-gpu"),
+        question("All HCAs of the compute fabric are there", "rdma.device-count"),
+        question("Each port runs at its expected rate", "rdma.port-rate"),
+        question("The NICs' Gb/s for each GPU are enough", "rdma.bandwidth-per-gpu"),
     ),
     _LIST.item(
         "FP-BW-2", "Is the GPU-to-NIC mapping clear?", "node",
-        ask("Every GPU has a near NIC; shared and distant ones are named", "topology.nearest-nic"),
+        question("Every GPU has a near NIC; shared and distant ones are named", "topology.nearest-nic"),
     ),
     _LIST.item(
         "FP-BW-3", "Is east-west bandwidth non-blocking or oversubscribed?", "bench fabric",
-        ask("InfiniBand: links below and above each leaf", "fabric.oversubscription", where=INFINIBAND),
+        question("InfiniBand: links below and above each leaf", "fabric.oversubscription", where=INFINIBAND),
         lack("Ethernet: links below and above each leaf", "rates of the switches' own ports", where=ROCE),
         lack("Measured: all pairs at once reach what one pair reaches", "a benchmark of all pairs at once"),
     ),
     _LIST.item(
         "FP-BW-4", "Can the fabric absorb the synchronisation burst?", "bench window",
-        ask("Averaged over a window under load, nothing is discarded or held up", "counters.congestion"),
+        question("Averaged over a window under load, nothing is discarded or held up", "counters.congestion"),
         lack("Within one burst, a matter of milliseconds", "counters at the pace of a burst, of NICs and switches"),
     ),
     # latency
     _LIST.item(
         "FP-LAT-1", "What are p99 and p99.9 during synchronisation?", "bench trace",
-        ask("p99 of each collective in a profile, against its median", "torch.collective-times"),
+        question("p99 of each collective in a profile, against its median", "torch.collective-times"),
         lack("p99.9 of each collective", "a bound for p99.9, which is only printed (from 1000 equal collectives on)"),
         lack("The network's share of it", "collective times without the wait for late ranks"),
     ),
@@ -42,94 +42,95 @@ ITEMS = (
     ),
     _LIST.item(
         "FP-LAT-3", "Does job placement make hop counts uneven?", "fabric",
-        ask("InfiniBand: switches between the job's nodes", "fabric.hops", where=INFINIBAND),
+        question("InfiniBand: switches between the job's nodes", "fabric.hops", where=INFINIBAND),
         lack("Ethernet: switches between the job's nodes", "the job's leaves, by LLDP or the scheduler", where=ROCE),
     ),
     _LIST.item(
         "FP-LAT-4", "Is collective completion time measured?", "bench trace",
-        ask("A sweep is measured, and held against the good run that the cluster file names", "nccl-tests.curve"),
+        question("A sweep is measured, and held against the good run that the cluster file names", "nccl-tests.curve"),
     ),
     # loss
     _LIST.item(
         "FP-LOSS-1", "InfiniBand or RoCEv2?", "node",
-        ask("All compute ports have one link layer, the expected one", "rdma.link-layer"),
-        ask("RoCE ports are addressed for RoCE v2", "roce.chain"),
+        question("All compute ports have one link layer, the expected one", "rdma.link-layer"),
+        question("RoCE ports are addressed for RoCE v2", "roce.chain"),
     ),
     _LIST.item(
         "FP-LOSS-2", "RoCEv2: are PFC, ECN and DCQCN policies defined?", "node switch",
-        ask("Host: PFC, ECN and DCQCN of each port", "roce.chain"),
-        ask("Host: marking and congestion control are the same on all nodes", "fleet.roce-equal"),
-        ask("Switch port: PFC, as LLDP announces it", "switch.pfc"),
+        question("Host: PFC, ECN and DCQCN of each port", "roce.chain"),
+        question("Host: marking and congestion control are the same on all nodes", "fleet.roce-equal"),
+        question("Switch port: PFC, as LLDP announces it", "switch.pfc"),
         lack("Switch port: ECN marking and its class", "the switch's own ECN configuration", where=ROCE),
     ),
     _LIST.item(
         "FP-LOSS-3", "Are packet drops monitored?", "window",
-        ask("The loss counters of each port can be read", "counters.visible"),
-        ask("None of them grows", "counters.loss"),
+        question("The loss counters of each port can be read", "counters.visible"),
+        question("None of them grows", "counters.loss"),
         within="the counters of hosts; drops inside switches are not read",
     ),
     _LIST.item(
         "FP-LOSS-4", "Are checkpoints saved regularly?", "declared",
-        ask("The newest checkpoint is as young as the site promises", "checkpoint.age", needs=CHECKPOINT),
+        question("The newest checkpoint is as young as the site promises", "checkpoint.age", needs=CHECKPOINT),
         within="a path that the cluster file names; object stores are not read",
     ),
     # congestion
     _LIST.item(
         "FP-CON-1", "Where can gradient synchronisation make incast?", "window fabric",
-        ask("Hosts that cannot take what they are sent", "counters.receiver"),
-        ask("InfiniBand: receivers narrower than their senders", "fabric.fan-in", where=INFINIBAND),
+        question("Hosts that cannot take what they are sent", "counters.receiver"),
+        question("InfiniBand: receivers narrower than their senders", "fabric.fan-in", where=INFINIBAND),
         lack("Ethernet: receivers narrower than their senders", "the switches' ports and routes", where=ROCE),
         lack("Which collectives of the job meet there", "the job's parallel layout"),
     ),
     _LIST.item(
         "FP-CON-2", "Are switch buffers sized and monitored?", "node switch",
-        ask("Host: receive buffer of each RoCE port", "roce.chain"),
+        question("Host: receive buffer of each RoCE port", "roce.chain"),
         lack("Switch: size of the buffers and headroom", "the switch's buffers"),
         lack("Switch: how full they were", "the switch's queue counters"),
     ),
     _LIST.item(
         "FP-CON-3", "Are ECN thresholds tuned?", "node switch",
-        ask("Host: DCQCN parameters of each port", "roce.chain"),
+        question("Host: DCQCN parameters of each port", "roce.chain"),
         lack("Switch: lower and upper threshold, probability", "the switch's thresholds", where=ROCE),
     ),
     _LIST.item(
         "FP-CON-4", "Can PFC pause propagate through the fabric?", "window",
-        ask("How long pauses held each port, and whether they stop the whole port", "counters.congestion", where=ROCE),
+        question("How long pauses held each port, and whether they stop the whole port", "counters.congestion",
+                 where=ROCE),
         lack("Who paused whom", "pauses sent and received, matched over nodes and switch ports", where=ROCE),
     ),
     _LIST.item(
         "FP-CON-5", "Does the topology reduce hash polarisation?", "node window fabric",
-        ask("NCCL gives the fabric flows that it can spread", "nccl.load-balancing"),
-        ask("The rails of each node carry alike", "counters.balance"),
-        ask("InfiniBand: the uplinks of each leaf carry alike", "fabric.uplink-balance", where=INFINIBAND),
+        question("NCCL gives the fabric flows that it can spread", "nccl.load-balancing"),
+        question("The rails of each node carry alike", "counters.balance"),
+        question("InfiniBand: the uplinks of each leaf carry alike", "fabric.uplink-balance", where=INFINIBAND),
         lack("Ethernet: the uplinks of each leaf carry alike", "bytes of the switches' uplinks", where=ROCE),
     ),
     # observability
     _LIST.item(
         "FP-OBS-1", "GPU utilisation is visible", "node window",
-        ask("The driver reports it for each GPU", "gpu.utilisation-visible"),
+        question("The driver reports it for each GPU", "gpu.utilisation-visible"),
     ),
     _LIST.item(
         "FP-OBS-2", "NCCL AllReduce duration is visible", "bench trace",
-        ask("In a benchmark", "nccl-tests.collectives"),
+        question("In a benchmark", "nccl-tests.collectives"),
         lack("In the job", "AllReduce times of the job itself: trace, flight recorder or NCCL's profiler plug-in"),
     ),
     _LIST.item(
         "FP-OBS-3", "NIC throughput is visible", "window",
-        ask("Bytes sent and received by each port", "counters.visible"),
+        question("Bytes sent and received by each port", "counters.visible"),
     ),
     _LIST.item(
         "FP-OBS-4", "RDMA errors are visible", "window",
-        ask("Retransmissions, time-outs and drops of each port", "counters.visible"),
+        question("Retransmissions, time-outs and drops of each port", "counters.visible"),
     ),
     _LIST.item(
         "FP-OBS-5", "ECN marking count is visible", "window",
-        ask("Marked packets and CNPs of each port", "counters.visible"),
+        question("Marked packets and CNPs of each port", "counters.visible"),
         within="what hosts count; the marks that switches set are not read",
     ),
     _LIST.item(
         "FP-OBS-6", "PFC pause frames are visible", "window",
-        ask("Pauses of the lossless priority of each port", "counters.visible"),
+        question("Pauses of the lossless priority of each port", "counters.visible"),
         within="what hosts count; pauses between switches are not read",
     ),
     _LIST.item(
@@ -138,7 +139,7 @@ ITEMS = (
     ),
     _LIST.item(
         "FP-OBS-8", "Training step time is visible", "trace",
-        ask("The time of each step is marked in a profiler trace", "torch.steps"),
+        question("The time of each step is marked in a profiler trace", "torch.steps"),
         within="a profiler trace with steps; the iteration lines of a job's log are not read",
     ),
 )  # fmt: skip

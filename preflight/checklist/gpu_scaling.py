@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from preflight.checklist.item import NVLINK_DOMAIN, Checklist, ask, lack
+from preflight.checklist.item import NVLINK_DOMAIN, Checklist, lack, question
 
 _LIST = Checklist("gpu-scaling")
 
@@ -11,9 +11,9 @@ ITEMS = (
         "GS-1",
         "NVLink per GPU and direction: Ampere 300, Hopper 450, Blackwell 900 GB/s; NVSwitch domain size 8 or 72",
         "node",
-        ask("Number and rate of each GPU's links", "nvlink.links"),
-        ask("Every pair of GPUs of the node is in the domain", "topology.nvlink"),
-        ask("The nodes of a domain agree on who belongs to it", "fleet.nvlink-domain"),
+        question("Number and rate of each GPU's links", "nvlink.links"),
+        question("Every pair of GPUs of the node is in the domain", "topology.nvlink"),
+        question("The nodes of a domain agree on who belongs to it", "fleet.nvlink-domain"),
         lack("A domain that spans nodes has all its GPUs", "the GPUs of each domain, counted over its nodes",
              where=NVLINK_DOMAIN),
     ),
@@ -21,25 +21,25 @@ ITEMS = (
         "GS-2",
         "node, leaf and spine bandwidth of a fat tree: the smaller of its links' and its switches' capacity",
         "declared fabric",
-        ask("Links and switches of each level, for each GPU", "scale.fat-tree"),
+        question("Links and switches of each level, for each GPU", "scale.fat-tree"),
         within="the tree that the cluster file declares, of two levels of switches; a sweep does not fill it in",
     ),
     _LIST.item(
         "GS-3", "time of AllGather, ReduceScatter, AllReduce, AllToAll in a node and above it", "bench",
-        ask("Each was measured, in a node and above it", "nccl-tests.collectives"),
-        ask("The best bandwidth of each that was measured", "nccl-tests.busbw"),
+        question("Each was measured, in a node and above it", "nccl-tests.collectives"),
+        question("The best bandwidth of each that was measured", "nccl-tests.busbw"),
         lack("Their time at each size, on each level of the tree", "the model's times, held against each measured row"),
     ),
     _LIST.item(
         "GS-4",
         "smallest batch per GPU at which data, FSDP, tensor and expert parallelism stay compute-bound",
         "declared bench",
-        ask("Data, FSDP, tensor and expert parallelism: the declared batch is large enough", "scale.batch"),
+        question("Data, FSDP, tensor and expert parallelism: the declared batch is large enough", "scale.batch"),
     ),
     _LIST.item(
         "GS-5", "GPU specification table (SMs, memory, bandwidth, FLOPs) to tell a wrong or throttled part", "node",
-        ask("All GPUs of the node are of one model", "gpu.same-model"),
-        ask("Memory size and cores are those of the model", "gpu.right-part"),
+        question("All GPUs of the node are of one model", "gpu.same-model"),
+        question("Memory size and cores are those of the model", "gpu.right-part"),
         lack("Memory bandwidth and FLOPs are those of the model", "memory bandwidth and FLOPs as measured"),
     ),
 )  # fmt: skip

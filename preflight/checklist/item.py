@@ -50,7 +50,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Item:
+class ChecklistItem:
     """One sentence of a document; ``by`` are the kinds of evidence that answer it (``answers.SUPPLY``).
 
     ``within`` names the evidence that an answer is bound to, where other evidence could answer as well; reports
@@ -71,11 +71,11 @@ class Item:
 
     @property
     def open(self) -> tuple[Question, ...]:
-        """The questions that no check answers."""
+        """The questions without a check."""
         return tuple(question for question in self.questions if not question.checks)
 
 
-def ask(text: str, *checks: str, where: str = "", needs: str = "") -> Question:
+def question(text: str, *checks: str, where: str = "", needs: str = "") -> Question:
     """Return a question that these checks answer, all of them together."""
     return Question(text, checks, "", where, needs)
 
@@ -92,6 +92,6 @@ class Checklist:
         """Take the name of the document."""
         self.document = document
 
-    def item(self, id: str, title: str, by: str, *questions: Question, within: str = "") -> Item:
+    def item(self, id: str, title: str, by: str, *questions: Question, within: str = "") -> ChecklistItem:
         """Return an item; ``by`` are words, separated by spaces."""
-        return Item(id, self.document, title, tuple(by.split()), questions, within)
+        return ChecklistItem(id, self.document, title, tuple(by.split()), questions, within)

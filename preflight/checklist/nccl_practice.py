@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from preflight.checklist.item import COMPUTE, CONTAINER, ENVIRONMENT, INFINIBAND, Checklist, ask, lack
+from preflight.checklist.item import COMPUTE, CONTAINER, ENVIRONMENT, INFINIBAND, Checklist, lack, question
 
 _LIST = Checklist("network-tuning")
 
@@ -12,22 +12,22 @@ _INSTALLED = "what is installed where preflight runs; a job in an image brings i
 ITEMS = (
     _LIST.item(
         "NT-COM-1", "Is the communicator created once and reused, not per step?", "trace",
-        ask("No rank creates more than any layout needs", "nccl.communicators"),
+        question("No rank creates more than any layout needs", "nccl.communicators"),
         lack("None is created after the first step", "when each communicator was created, against the steps"),
     ),
     _LIST.item(
         "NT-COM-2", "Are user buffers registered on all ranks or none?", "trace",
-        ask("All ranks of the log register, or none", "nccl.buffers"),
+        question("All ranks of the log register, or none", "nccl.buffers"),
         within="a log with NCCL_DEBUG_SUBSYS=REG",
     ),
     _LIST.item(
         "NT-DDP-1", "DistributedDataParallel, one process per GPU, not DataParallel", "node trace",
-        ask("At this moment, each training process holds one GPU", "gpu.process-per-gpu"),
+        question("At this moment, each training process holds one GPU", "gpu.process-per-gpu"),
         lack("The job itself is DDP", "signs of DataParallel in a trace or log: several devices, scatter and gather"),
     ),
     _LIST.item(
         "NT-DDP-2", "Is the gradient bucket size right (early start against tail)?", "trace",
-        ask("The tail: all that is bare after the backward pass of a step", "torch.overlap"),
+        question("The tail: all that is bare after the backward pass of a step", "torch.overlap"),
         lack("The start: the first bucket, against the backward pass", "start of the first bucket in the trace"),
         lack("Number and size of the buckets", "the buckets of a step in the trace"),
     ),
@@ -38,143 +38,143 @@ ITEMS = (
     ),
     _LIST.item(
         "NT-CPU-1", "CPU does not spike during collectives (staging, TCP, Gloo)", "window trace",
-        ask("While the network is loaded, the CPUs keep up on average", "counters.cpu"),
-        ask("No single CPU is full with interrupts or the kernel's work: TCP", "counters.cpu"),
+        question("While the network is loaded, the CPUs keep up on average", "counters.cpu"),
+        question("No single CPU is full with interrupts or the kernel's work: TCP", "counters.cpu"),
         within="a window with RDMA traffic, during collectives; shorter spikes are not seen, and a CPU that is full in "
                "user code is printed, not judged: threads of NCCL poll by design, staged copies look like them",
     ),
     _LIST.item(
         "NT-GDR-1", "GPUDirect RDMA path: nvidia-peermem loaded or DMA-BUF supported", "node",
-        ask("One of the two is there", "gpudirect.peer-memory"),
-        ask("Nothing between GPU and NIC is in its way", "gpudirect.iommu", "gpudirect.path"),
-        ask("The NICs are set up for it", "pcie.max-read-request", "pcie.relaxed-ordering"),
+        question("One of the two is there", "gpudirect.peer-memory"),
+        question("Nothing between GPU and NIC is in its way", "gpudirect.iommu", "gpudirect.path"),
+        question("The NICs are set up for it", "pcie.max-read-request", "pcie.relaxed-ordering"),
     ),
     _LIST.item(
         "NT-GDR-2", "baselines with ib_write_bw / ib_read_bw recorded", "pair",
-        ask("Between the memories of two hosts", "pair.write-bw", "pair.read-bw"),
+        question("Between the memories of two hosts", "pair.write-bw", "pair.read-bw"),
         lack("Between the memories of two GPUs", "ib_write_bw and ib_read_bw with --use_cuda"),
     ),
     # pitfalls
     _LIST.item(
         "NT-PIT-1", "wrong backend (gloo for GPU tensors)", "trace",
-        ask("NCCL carries the collectives of GPU tensors", "torch.backend"),
+        question("NCCL carries the collectives of GPU tensors", "torch.backend"),
     ),
     _LIST.item(
         "NT-PIT-2", "TCP fallback though RDMA exists", "node trace",
-        ask("No channel takes TCP between nodes; the cause, where one does", "nccl.transport"),
+        question("No channel takes TCP between nodes; the cause, where one does", "nccl.transport"),
     ),
     _LIST.item(
         "NT-PIT-3", "RDMA device missing in the container", "node",
-        ask("Every HCA has a device node that this user may open", "rdma.device-nodes", where=CONTAINER),
-        ask("The modules that this hardware needs are loaded", "kernel.modules", where=CONTAINER),
+        question("Every HCA has a device node that this user may open", "rdma.device-nodes", where=CONTAINER),
+        question("The modules that this hardware needs are loaded", "kernel.modules", where=CONTAINER),
     ),
     _LIST.item(
         "NT-PIT-4", "bundled and system NCCL differ", "node fleet",
-        ask("There is one NCCL, or the one that PyTorch brought", "versions.nccl"),
-        ask("All nodes have the same", "fleet.nccl-equal"),
+        question("There is one NCCL, or the one that PyTorch brought", "versions.nccl"),
+        question("All nodes have the same", "fleet.nccl-equal"),
         within=_INSTALLED,
     ),
     _LIST.item(
         "NT-PIT-5", "ephemeral port range too narrow for the rank count", "node",
-        ask("The range has a port for each rank", "host.local-ports"),
+        question("The range has a port for each rank", "host.local-ports"),
         within="the ranks of the job that preflight runs in; outside a job, at least 10,000 ports",
     ),
     _LIST.item(
         "NT-PIT-6", "memory registration: memlock limit, registration cache, allocator fragmentation", "node trace",
-        ask("RDMA may pin memory without limit", "host.memlock"),
+        question("RDMA may pin memory without limit", "host.memlock"),
         lack("Registration cache", "lines of the registration cache of NCCL or UCX"),
         lack("Allocator fragmentation", "memory reserved against allocated, over time"),
     ),
     # environment variables
     _LIST.item(
         "NT-ENV-1", "NCCL_DEBUG left verbose in production", "node",
-        ask("Level, subsystems and file are those of production", "nccl.debug-output"),
+        question("Level, subsystems and file are those of production", "nccl.debug-output"),
         within=ENVIRONMENT,
     ),
     _LIST.item(
         "NT-ENV-2", "NCCL_SOCKET_IFNAME names an interface that exists", "node",
-        ask("It selects an interface that is here and up", "nccl.socket-ifname"),
+        question("It selects an interface that is here and up", "nccl.socket-ifname"),
         within=ENVIRONMENT,
     ),
     _LIST.item(
         "NT-ENV-3", "NCCL_IB_HCA names HCAs that exist, are active and are the compute fabric", "node",
-        ask("It selects the active ports of the compute fabric", "nccl.ib-hca", needs=COMPUTE),
+        question("It selects the active ports of the compute fabric", "nccl.ib-hca", needs=COMPUTE),
         within=ENVIRONMENT,
     ),
     _LIST.item(
         "NT-ENV-4", "NCCL_IB_DISABLE not left at 1", "node",
-        ask("It is not in force", "nccl.left-over-disables"),
+        question("It is not in force", "nccl.left-over-disables"),
         within=ENVIRONMENT,
     ),
     _LIST.item(
         "NT-ENV-5", "NCCL_P2P_DISABLE not left at 1", "node",
-        ask("It is not in force", "nccl.left-over-disables"),
+        question("It is not in force", "nccl.left-over-disables"),
         within=ENVIRONMENT,
     ),
     _LIST.item(
         "NT-ENV-6", "NCCL_SHM_DISABLE not left at 1", "node",
-        ask("It is not in force", "nccl.left-over-disables"),
+        question("It is not in force", "nccl.left-over-disables"),
         within=ENVIRONMENT,
     ),
     _LIST.item(
         "NT-ENV-7", "async error handling on, under the name the installed PyTorch reads", "node",
-        ask("It is on, under that name", "nccl.pytorch-variables"),
+        question("It is on, under that name", "nccl.pytorch-variables"),
         within=ENVIRONMENT,
     ),
     _LIST.item(
         "NT-ENV-8", "NCCL_SOCKET_NTHREADS x NCCL_NSOCKS_PERTHREAD <= 64", "node",
-        ask("The product is at most 64", "nccl.socket-threads"),
+        question("The product is at most 64", "nccl.socket-threads"),
         within=ENVIRONMENT,
     ),
     _LIST.item(
         "NT-ENV-9", "NCCL_MIN/MAX_NCHANNELS not forced on NVSwitch systems", "node",
-        ask("The number of channels is left to NCCL", "nccl.pinned-choices"),
+        question("The number of channels is left to NCCL", "nccl.pinned-choices"),
         within=ENVIRONMENT,
     ),
     _LIST.item(
         "NT-ENV-10", "NCCL_TOPO_FILE readable and true; NCCL_TOPO_DUMP_FILE writable", "node",
-        ask("The files are there and name these GPUs; the dump can be written", "nccl.named-files"),
+        question("The files are there and name these GPUs; the dump can be written", "nccl.named-files"),
         within=ENVIRONMENT,
     ),
     _LIST.item(
         "NT-ENV-11", "NCCL_MNNVL_ENABLE only where the hardware has it (IMEX running)", "node",
-        ask("It is required only where NVLink spans nodes and IMEX runs", "nccl.mnnvl"),
+        question("It is required only where NVLink spans nodes and IMEX runs", "nccl.mnnvl"),
         within=ENVIRONMENT,
     ),
     _LIST.item(
         "NT-ENV-12", "NCCL_IGNORE_CPU_AFFINITY fits the inherited affinity mask", "node",
-        ask("It is set only where the mask misses the GPU", "numa.nccl-affinity"),
+        question("It is set only where the mask misses the GPU", "numa.nccl-affinity"),
         within=ENVIRONMENT,
     ),
     _LIST.item(
         "NT-ENV-13", "SHARP switched off only for an A/B test", "node",
-        ask("No variable switches it off, or asks for it in vain", "nccl.sharp"),
+        question("No variable switches it off, or asks for it in vain", "nccl.sharp"),
         within=ENVIRONMENT,
     ),
     _LIST.item(
         "NT-ENV-14", "the same NCCL environment on every rank", "fleet",
-        ask("NCCL's variables are the same on all nodes and ranks", "fleet.ranks-agree"),
+        question("NCCL's variables are the same on all nodes and ranks", "fleet.ranks-agree"),
         within=ENVIRONMENT,
     ),
     # SHARP
     _LIST.item(
         "NT-SHP-1", "SHARP-capable switches (on RoCE: does not apply, said so)", "fabric",
-        ask("Every switch has an aggregation node", "fabric.sharp", where=INFINIBAND),
+        question("Every switch has an aggregation node", "fabric.sharp", where=INFINIBAND),
     ),
     _LIST.item(
         "NT-SHP-2", "aggregation manager reachable", "node fabric",
-        ask("It is registered with the subnet manager", "fabric.sharp", where=INFINIBAND),
-        ask("It grants a job of these hosts its trees", "nccl.in-network", where=INFINIBAND),
+        question("It is registered with the subnet manager", "fabric.sharp", where=INFINIBAND),
+        question("It grants a job of these hosts its trees", "nccl.in-network", where=INFINIBAND),
         within="a job's log that asks for SHARP; `sharp_hello` would start a job of its own, which no probe does",
     ),
     _LIST.item(
         "NT-SHP-3", "NCCL RDMA SHARP plugin present and loadable", "node",
-        ask("The job's log shows it loaded, where it is asked for", "nccl.in-network"),
-        ask("The file is on the node, what it needs is too, and the loader finds both", "nccl.sharp-plugin"),
+        question("The job's log shows it loaded, where it is asked for", "nccl.in-network"),
+        question("The file is on the node, what it needs is too, and the loader finds both", "nccl.sharp-plugin"),
     ),
     _LIST.item(
         "NT-SHP-4", "the NCCL log shows SHARP (CollNet) or NVLS in use", "trace",
-        ask("Channels of the log use it", "nccl.in-network"),
+        question("Channels of the log use it", "nccl.in-network"),
     ),
     _LIST.item(
         "NT-SHP-5", "fabric telemetry agrees", "fabric switch",
@@ -185,19 +185,21 @@ ITEMS = (
         "NT-REC-1",
         "every result records GPU model, driver, CUDA, NCCL, PyTorch, image, NCCL variables, counts, topology",
         "report",
-        ask("GPU model, driver, CUDA, NCCL, PyTorch, image, NCCL variables, counts, topology of each node are kept",
-            "nccl-tests.record"),
+        question(
+            "GPU model, driver, CUDA, NCCL, PyTorch, image, NCCL variables, counts, topology of each node are kept",
+            "nccl-tests.record",
+        ),
         within="a result of nccl-tests, with evidence from where it ran",
     ),
     _LIST.item(
         "NT-ROL-1", "fabric roles kept apart: NCCL uses the compute fabric, not storage or management", "node trace",
-        ask("NCCL_IB_HCA keeps NCCL off the ports of other roles", "nccl.ib-hca", needs=COMPUTE),
-        ask("No connection in the job's log uses a port of another role", "nccl.hca-roles", needs=COMPUTE),
+        question("NCCL_IB_HCA keeps NCCL off the ports of other roles", "nccl.ib-hca", needs=COMPUTE),
+        question("No connection in the job's log uses a port of another role", "nccl.hca-roles", needs=COMPUTE),
     ),
     _LIST.item(
         "NT-CNT-1", "HCA and port counters: ibstat, perfquery, ethtool -S", "window",
-        ask("They can be read", "counters.visible"),
-        ask("Losses do not grow", "counters.loss"),
-        ask("Nor do errors of the links, and no link goes down", "counters.link-quality", "counters.flaps"),
+        question("They can be read", "counters.visible"),
+        question("Losses do not grow", "counters.loss"),
+        question("Nor do errors of the links, and no link goes down", "counters.link-quality", "counters.flaps"),
     ),
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from preflight.checklist.item import CONTAINER, ENVIRONMENT, Checklist, ask, lack
+from preflight.checklist.item import CONTAINER, ENVIRONMENT, Checklist, lack, question
 
 _LIST = Checklist("network-tuning")
 
@@ -12,77 +12,79 @@ ITEMS = (
     # basic fabric validation
     _LIST.item(
         "NT-FAB-1", "Are the HCAs active? (ibstat, ibv_devinfo)", "node",
-        ask("All HCAs are there", "rdma.device-count"),
-        ask("Their ports are active", "rdma.port-state"),
+        question("All HCAs are there", "rdma.device-count"),
+        question("Their ports are active", "rdma.port-state"),
     ),
     _LIST.item(
         "NT-FAB-2", "Is GPU-NIC locality right?", "node",
-        ask("Every GPU has a near NIC", "topology.nearest-nic"),
-        ask("The PCIe path between them is straight", "gpudirect.path"),
+        question("Every GPU has a near NIC", "topology.nearest-nic"),
+        question("The PCIe path between them is straight", "gpudirect.path"),
     ),
     _LIST.item(
         "NT-FAB-3", "Is the link speed between nodes what it should be?", "node fleet",
-        ask("Each port runs at the expected rate", "rdma.port-rate"),
-        ask("Rail i of all nodes runs at one rate", "fleet.rails"),
+        question("Each port runs at the expected rate", "rdma.port-rate"),
+        question("Rail i of all nodes runs at one rate", "fleet.rails"),
     ),
     _LIST.item(
         "NT-FAB-4", "Are MTU, GID and subnet consistent?", "fleet",
-        ask("MTU: each port, its switch port, all nodes",
-            "rdma.active-mtu", "roce.chain", "switch.mtu", "fleet.mtu-equal"),
-        ask("GID: each is there, unique, and in the same row", "roce.chain", "fleet.identity", "fleet.gid-index"),
-        ask("Subnet: rail i of all nodes is in one network", "fleet.rails"),
+        question("MTU: each port, its switch port, all nodes",
+                 "rdma.active-mtu", "roce.chain", "switch.mtu", "fleet.mtu-equal"),
+        question("GID: each is there, unique, and in the same row", "roce.chain", "fleet.identity", "fleet.gid-index"),
+        question("Subnet: rail i of all nodes is in one network", "fleet.rails"),
     ),
     # container and Kubernetes validation
     _LIST.item(
         "NT-CTR-1", "Does the container see the RDMA devices? (/dev/infiniband, ibv_devinfo)", "node",
-        ask("Every HCA has a device node that this user may open", "rdma.device-nodes", where=CONTAINER),
+        question("Every HCA has a device node that this user may open", "rdma.device-nodes", where=CONTAINER),
     ),
     _LIST.item(
         "NT-CTR-2", "Is an SR-IOV / RDMA device-plugin resource allocated?", "node",
-        ask("The pod was allocated an RDMA resource", "container.device-plugin"),
+        question("The pod was allocated an RDMA resource", "container.device-plugin"),
     ),
     _LIST.item(
         "NT-CTR-3", "Is the Multus secondary interface on the expected network?", "node",
-        ask("The pod is attached to the compute fabric's networks", "container.networks"),
+        question("The pod is attached to the compute fabric's networks", "container.networks"),
     ),
     _LIST.item(
         "NT-CTR-4", "Did the CNI give the VF an address?", "node",
-        ask("Every RDMA device has a GUID, and one an interface in this namespace", "container.rdma-address",
-            where=CONTAINER),
-        ask("The RoCE interfaces have addresses of their own", "roce.chain", "rails.subnets", where=CONTAINER),
+        question("Every RDMA device has a GUID, and one an interface in this namespace", "container.rdma-address",
+                 where=CONTAINER),
+        question("The RoCE interfaces have addresses of their own", "roce.chain", "rails.subnets", where=CONTAINER),
     ),
     # NCCL baseline
-    _LIST.item("NT-NCCL-1", "Does traffic take NET/IB?", "trace", ask("The channels of the log do", "nccl.transport")),
+    _LIST.item(
+        "NT-NCCL-1", "Does traffic take NET/IB?", "trace", question("The channels of the log do", "nccl.transport")
+    ),
     _LIST.item(
         "NT-NCCL-2", "Is there no NET/Socket fallback?", "trace",
-        ask("No channel of the log takes TCP between nodes", "nccl.transport"),
+        question("No channel of the log takes TCP between nodes", "nccl.transport"),
     ),
     _LIST.item(
         "NT-NCCL-3", "Do algbw/busbw meet the hardware baseline?", "bench",
-        ask("The best bandwidth of large messages is that of this hardware", "nccl-tests.busbw"),
+        question("The best bandwidth of large messages is that of this hardware", "nccl-tests.busbw"),
     ),
     _LIST.item(
         "NT-NCCL-4", "Is the curve over message sizes normal?", "bench",
-        ask("Bandwidth rises with the size, without a dip", "nccl-tests.curve"),
+        question("Bandwidth rises with the size, without a dip", "nccl-tests.curve"),
     ),
     # training trace
     _LIST.item(
         "NT-TRN-1", "Do compute and NCCL overlap?", "trace",
-        ask("How long the GPU does nothing but communicate", "torch.overlap"),
+        question("How long the GPU does nothing but communicate", "torch.overlap"),
         lack("The share of communication under compute, idle time and late ranks apart",
              "overlap of each collective, without the wait for late ranks"),
     ),
     _LIST.item(
         "NT-TRN-2", "Is the last bucket's tail too long?", "trace",
-        ask("All that is bare after the backward pass of a step", "torch.overlap"),
+        question("All that is bare after the backward pass of a step", "torch.overlap"),
     ),
     _LIST.item(
         "NT-TRN-3", ".item() or torch.cuda.synchronize() every step?", "trace",
-        ask("What the steps lose to synchronisation", "torch.synchronisation"),
+        question("What the steps lose to synchronisation", "torch.synchronisation"),
     ),
     _LIST.item(
         "NT-TRN-4", "Is a data-loader or storage stall posing as an NCCL bottleneck?", "trace",
-        ask("Steps do not wait for the data loader", "torch.data-loader"),
+        question("Steps do not wait for the data loader", "torch.data-loader"),
         lack("Nor for storage: copies to the GPU, checkpoint writes", "storage and copies in the gaps of a trace"),
     ),
     # inference trace
@@ -108,53 +110,53 @@ ITEMS = (
     _LIST.item("NT-INF-6", "Do decode workers queue?", "trace", lack("Length of their queues", _SERVING)),
     _LIST.item(
         "NT-INF-7", "Is GPU memory under pressure?", "node trace",
-        ask("Memory is free on each GPU", "gpu.memory-headroom"),
+        question("Memory is free on each GPU", "gpu.memory-headroom"),
         lack("The engine's own cache: use, preemptions", _SERVING),
     ),
     # the lens on bottlenecks
     _LIST.item(
         "NT-LENS-1", "bottleneck lens: no overlap of compute and communication", "trace",
-        ask("How long the GPU does nothing but communicate", "torch.overlap"),
+        question("How long the GPU does nothing but communicate", "torch.overlap"),
         lack("Whether missing overlap or a late rank is the cause", "the wait for late ranks, by itself"),
     ),
     _LIST.item(
         "NT-LENS-2", "bottleneck lens: wrong backend", "trace",
-        ask("NCCL carries the collectives of GPU tensors", "torch.backend"),
+        question("NCCL carries the collectives of GPU tensors", "torch.backend"),
     ),
     _LIST.item(
         "NT-LENS-3", "bottleneck lens: TCP fallback", "node trace",
-        ask("No channel takes TCP between nodes; the cause, where one does", "nccl.transport"),
+        question("No channel takes TCP between nodes; the cause, where one does", "nccl.transport"),
     ),
     _LIST.item(
         "NT-LENS-4", "bottleneck lens: P2P disabled", "node",
-        ask("No variable switches it off", "nccl.left-over-disables"),
+        question("No variable switches it off", "nccl.left-over-disables"),
         lack("The GPUs of a node use it, as the job's log shows", "transports within a node of an NCCL log, judged"),
         within=ENVIRONMENT,
     ),
     _LIST.item(
         "NT-LENS-5", "bottleneck lens: SHM disabled", "node",
-        ask("No variable switches it off", "nccl.left-over-disables"),
+        question("No variable switches it off", "nccl.left-over-disables"),
         lack("Ranks of a node use it, as the job's log shows", "transports within a node of an NCCL log, judged"),
         within=ENVIRONMENT,
     ),
     _LIST.item(
         "NT-LENS-6", "bottleneck lens: topology mismatch (one rank slow)", "node trace",
-        ask("CPUs and memory near each GPU are allowed", "numa.affinity", "numa.memory"),
-        ask("No rank can be waited for", "torch.straggler"),
+        question("CPUs and memory near each GPU are allowed", "numa.affinity", "numa.memory"),
+        question("No rank can be waited for", "torch.straggler"),
         lack("No rank is slow for its place", "NCCL time of each rank, with its placement and NCCL's topology dump"),
     ),
     _LIST.item(
         "NT-LENS-7", "bottleneck lens: NICs underused", "window",
-        ask("All rails carry alike", "counters.balance"),
+        question("All rails carry alike", "counters.balance"),
     ),
     _LIST.item(
         "NT-LENS-8", "bottleneck lens: congestion", "window",
-        ask("What held the ports up: waits, pauses, ECN", "counters.congestion"),
+        question("What held the ports up: waits, pauses, ECN", "counters.congestion"),
         lack("Whether it makes p95 and p99 of the step time", "step times of the same window, beside the counters"),
     ),
     _LIST.item(
         "NT-LENS-9", "bottleneck lens: NCCL hang (which rank, which collective)", "trace",
-        ask("Which rank hangs, and in which collective or message", "torch.hang"),
+        question("Which rank hangs, and in which collective or message", "torch.hang"),
     ),
     _LIST.item(
         "NT-LENS-10", "bottleneck lens: KV transfer slow", "trace",

@@ -1,6 +1,6 @@
 """``preflight check`` of this node in its usual forms, without click, whose import takes as long as Python's own start.
 
-Whatever is not understood here, a mistake among it, is left to click, which understands all of it.
+Any other form, an invalid one included, is left to click.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SEVERAL = ("only", "skip", "logs")
 
 
 def understood(words: Sequence[str]) -> dict[str, Any] | None:
-    """Return what click would make of the words after ``check``; None if it has to be asked."""
+    """Parse the arguments of ``check``; return None to fall back to click."""
     found: dict[str, Any] = dict.fromkeys(_FLAGS.values(), False)
     found |= {name: () if name in _SEVERAL else None for name in _VALUES.values()}
     found |= {name: None for name, _ in _SECONDS.values()}
@@ -50,13 +50,13 @@ def understood(words: Sequence[str]) -> dict[str, Any] | None:
     return found
 
 
-def check(asked: Mapping[str, Any]) -> NoReturn:
+def check(options: Mapping[str, Any]) -> NoReturn:
     """Do what ``preflight.commands.check`` does, and end as click ends a run that went wrong."""
     from preflight.run import local
     from preflight.terminal import UsageError
 
     try:
-        local.check(**asked)
+        local.check(**options)
     except UsageError as error:
         from preflight.reports.sanitize import visible
 
@@ -65,6 +65,6 @@ def check(asked: Mapping[str, Any]) -> NoReturn:
     except KeyboardInterrupt:
         print("\nAborted!", file=sys.stderr)
         sys.exit(3)  # nothing was judged
-    except BrokenPipeError:  # whoever reads has left; what is still to be flushed goes nowhere
+    except BrokenPipeError:  # the reader has closed the pipe; what is still to be flushed is discarded
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(3)

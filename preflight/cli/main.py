@@ -33,14 +33,14 @@ def _run(words: Sequence[str]) -> None:
         leave(entry.main(words[1:], _gate_by_click))
     from preflight.collect import prestart
 
-    if prestart.asks_this_node(words):
+    if prestart.collects_locally(words):
         prestart.start()
     if words[:1] == ["check"]:
         from preflight.cli import fast_check
 
-        if (asked := fast_check.understood(words[1:])) is not None:
+        if (options := fast_check.understood(words[1:])) is not None:
             try:
-                fast_check.check(asked)
+                fast_check.check(options)
             except SystemExit as end:
                 leave(end.code)
     from preflight.cli import app
@@ -93,7 +93,7 @@ def _print(text: str) -> None:
 
 
 def leave(status: Any) -> NoReturn:
-    """End this process at once: taking Python apart would take longer than a fresh verdict of a gate does."""
+    """Exit without interpreter shutdown, which takes longer than serving a cached verdict."""
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:

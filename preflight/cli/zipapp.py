@@ -42,7 +42,7 @@ PYTHON = "/usr/bin/python3"
 
 _OURS = ("preflight", "preflight.checks", "preflight.reports")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-#: Bit 0: checked by the hash of the source; bit 1, not set: whether the source was changed is not asked (PEP 552).
+#: Bit 0: checked by the hash of the source; bit 1, not set: whether the source was changed is not checked (PEP 552).
 _UNCHECKED_HASH = 0b01
 
 _MAIN = """\
@@ -50,8 +50,8 @@ import os
 import sys
 
 if sys.version_info < {floor}:
-    seat = sys.argv[2:3] if sys.argv[1:2] == ["gate"] else []
-    passes = bool(seat) and seat[0] in {passing}
+    hook = sys.argv[2:3] if sys.argv[1:2] == ["gate"] else []
+    passes = bool(hook) and hook[0] in {passing}
     sys.stderr.write(
         "preflight: CONFIGURATION ERROR: this file needs Python {words} or newer, and %s is %s%s\\n"
         % (sys.executable or "this one", sys.version.split()[0], ": the job starts, NOT JUDGED" if passes else "")
@@ -81,10 +81,12 @@ class Contents:
 def contents() -> Contents:
     """Gather what the archive holds from what is installed here; raises MissingPackage, or StaleRegistry."""
     if behind := [name for name in MODULES if not lazy.is_current(name)]:
-        raise lazy.StaleRegistry(f"checks/_registry/generated.py lacks a change of {', '.join(behind)}: {lazy.CURE}")
+        raise lazy.StaleRegistry(
+            f"checks/_registry/generated.py lacks a change of {', '.join(behind)}: {lazy.REGENERATE}"
+        )
     files = dict(_own())
     floor = (3, 10)
-    for name, kept in CARRIED.items():
+    for name, prefix in CARRIED.items():
         try:
             found = metadata.distribution(name)
         except metadata.PackageNotFoundError:
@@ -92,8 +94,8 @@ def contents() -> Contents:
                 raise MissingPackage(f"{name} is not installed: it has to travel with preflight") from None
             floor = (3, 11)
             continue
-        files.update(_carried(found, kept))
-    passing = tuple(seat for seat in policy.SEATS if policy.rule(seat, "error").exit == 0)
+        files.update(_carried(found, prefix))
+    passing = tuple(hook for hook in policy.HOOKS if policy.rule(hook, "error").exit == 0)
     main = _MAIN.format(floor=floor, passing=repr(passing), words=".".join(map(str, floor)))
     return Contents({**files, "__main__.py": main.encode()}, floor)
 
@@ -136,11 +138,11 @@ def _tree(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
             yield f"{name}/{entry.name}", entry.read_bytes()
 
 
-def _carried(found: metadata.Distribution, kept: str) -> Iterator[tuple[str, bytes]]:
+def _carried(found: metadata.Distribution, prefix: str) -> Iterator[tuple[str, bytes]]:
     for path in found.files or ():
         name = path.as_posix()
         about = ".dist-info/" in name and (path.name == "METADATA" or "/licenses/" in name)
-        if about or (name.startswith(kept) and name.endswith(".py")):
+        if about or (name.startswith(prefix) and name.endswith(".py")):
             yield name, path.read_binary()
 
 
@@ -154,25 +156,25 @@ def _compiled(name: str, source: bytes) -> bytes:
 
 
 def main() -> int:
-    """Write the file whole or not at all; return the exit status."""
+    """Write the file atomically; return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m preflight.cli.zipapp", description="Write preflight as one file that needs nothing but Python."
     )
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="what to write: preflight.pyz")
     parser.add_argument("-p", "--python", default=PYTHON, help="interpreter of its first line (default: %(default)s)")
-    asked = parser.parse_args()
-    if not asked.python.startswith("/") or not asked.python.isprintable() or len(asked.python) > 100:
+    arguments = parser.parse_args()
+    if not arguments.python.startswith("/") or not arguments.python.isprintable() or len(arguments.python) > 100:
         parser.error("--python: give an absolute path: what PATH finds is not to be trusted before every job")
     try:
         found = contents()
-        data = build(found, asked.python)
-        with directory.replacing(asked.output.absolute(), 0o755) as out:
+        data = build(found, arguments.python)
+        with directory.replacing(arguments.output.absolute(), 0o755) as out:
             out.write(data)
     except (MissingPackage, lazy.StaleRegistry, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     floor = ".".join(map(str, found.floor))
-    print(f"{asked.output}: preflight {VERSION}, {len(data)} bytes, for Python {floor} or newer; no SSH of its own")
+    print(f"{arguments.output}: preflight {VERSION}, {len(data)} bytes, for Python {floor} or newer; no SSH of its own")
     return 0
 
 

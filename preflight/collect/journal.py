@@ -1,7 +1,7 @@
-"""A run that was cut short goes on: who has answered already is not asked again.
+"""Resuming an interrupted run: nodes that have answered are not queried again.
 
-Beside the documents of ``--save DIR`` lies a journal of what was asked of whom. A document counts as an answer of
-that run if it was written after the journal; one without an answer is asked for again.
+Beside the documents of ``--save DIR`` lies a journal of the nodes and the plan. A document counts as an answer of
+that run if it was written after the journal; a node without an answer is queried again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from preflight.archive.directory import file_name, write
 from preflight.errors import PreflightError
 from preflight.evidence import json_limits, safe_read
 from preflight.evidence.document import DocumentError, Evidence, read
-from preflight.schemas.conform import mistake
+from preflight.schemas.conform import find_error
 
 #: The journal's name in the directory; no document ends so.
 JOURNAL = ".preflight-run"
@@ -24,13 +24,13 @@ SCHEMA = "preflight.run/1"
 
 
 class ResumeError(PreflightError):
-    """A run cannot be continued; the text says why and what to do."""
+    """A run cannot be continued; the text is the reason and the fix."""
 
 
-def asked(
+def describe_run(
     hosts: Sequence[str], cluster_file: Path | None, plan: Mapping[str, Any], options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return what is asked of whom: what has to be the same for a run to be continued."""
+    """Return what has to be the same for a run to be continued: nodes, cluster file, plan and options."""
     raw = cluster_file.read_bytes() if cluster_file else b""
     return {
         "schema": SCHEMA,
@@ -42,7 +42,7 @@ def asked(
 
 
 def begin(folder: Path, run: Mapping[str, Any]) -> None:
-    """Note what is asked; what the directory holds already is of earlier runs. Raises OSError."""
+    """Write the journal; documents that are already there are of earlier runs. Raises OSError."""
     write(folder / JOURNAL, json.dumps(run, indent=1) + "\n")
 
 
@@ -58,7 +58,7 @@ def proceed(folder: Path, run: Mapping[str, Any]) -> list[Evidence]:
         raise ResumeError(f"{journal}: cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise ResumeError(f"{journal}: is damaged ({error}); leave --resume out to start anew") from None
-    if wrong := mistake(before, "run-1", exact=True):
+    if wrong := find_error(before, "run-1", exact=True):
         raise ResumeError(f"{journal}: is damaged ({wrong}), or of another version; leave --resume out to start anew")
     if differences := list(_differences(before, run)):
         raise ResumeError(f"{folder}: holds another run: {'; '.join(differences)}; leave --resume out to start anew")
@@ -77,20 +77,20 @@ def _answer(path: Path, host: str, started_ns: int) -> Evidence | None:
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Name what is otherwise than it was."""
+    """Describe what differs from the earlier run."""
     from preflight.nodeset import fold
 
-    said = []
+    differences = []
     was, is_now = set(before["hosts"]), set(now["hosts"])
     if more := is_now - was:
-        said.append(f"{fold(more)} {'was' if len(more) == 1 else 'were'} not among its nodes")
+        differences.append(f"{fold(more)} {'was' if len(more) == 1 else 'were'} not among its nodes")
     if less := was - is_now:
-        said.append(f"{fold(less)} {'was' if len(less) == 1 else 'were'} among its nodes")
+        differences.append(f"{fold(less)} {'was' if len(less) == 1 else 'were'} among its nodes")
     if before["cluster_file"] != now["cluster_file"]:
-        said.append("its cluster file was another one")
+        differences.append("its cluster file was another one")
     if before["plan"] != now["plan"]:
-        said.append("it asked other questions (another version of preflight, or other plug-ins)")
+        differences.append("it asked other questions (another version of preflight, or other plug-ins)")
     for name, value in now["options"].items():
         if before["options"].get(name) != value:
-            said.append(f"it was asked with another --{name}")
-    return said
+            differences.append(f"it was asked with another --{name}")
+    return differences

@@ -1,4 +1,4 @@
-"""How nodes are asked: in which manner, for how long, and with which plan each."""
+"""Collection options: transport, deadlines, privileges; and the probe plan of each node."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from preflight.probes import Probe
     from preflight.transport.kubernetes.kubectl import Kubectl
 
-#: Seconds for everything: on this node, and for many; a single one of many has as long as this node.
+#: Overall deadline in seconds, for one node and for a fleet. Each node of a fleet gets the one-node deadline.
 DEADLINE_S, FLEET_DEADLINE_S = 60.0, 600.0
 
-#: Seconds on top for a sweep of the fabric, which asks every port there is: the time limit of its probes.
+#: Seconds on top for a sweep of the fabric, which queries every port there is: the time limit of its probes.
 SWEEP_S = 120.0
 #: Seconds that a deadline has to leave beside the window, for both readings of a busy node.
 MARGIN_S = 10.0
 
 
 @dataclass(frozen=True)
-class Manner:
-    """How nodes are asked. ``deadline_s`` is for everything; None: as long as usual."""
+class CollectOptions:
+    """Options of a collection. ``deadline_s`` is the overall deadline; None: the default."""
 
     deadline_s: float | None = None
     sudo: bool = False
@@ -48,7 +48,7 @@ class Manner:
 
     @property
     def kubectl(self) -> Kubectl:
-        """How kubectl is called."""
+        """The kubectl command line."""
         from preflight.transport.kubernetes.kubectl import Kubectl
 
         return Kubectl(self.namespace or "", self.container or "")
@@ -66,7 +66,7 @@ class Manner:
 
 
 def plans(
-    probes: Sequence[Probe], cluster: Cluster | None, manner: Manner, sweeper: str | None = None
+    probes: Sequence[Probe], cluster: Cluster | None, options: CollectOptions, sweeper: str | None = None
 ) -> Callable[[str, float], Mapping[str, Any]]:
     """Return a function that makes a node's plan: with sudo unless its class forbids it, and its checkpoints' path.
 
@@ -79,25 +79,25 @@ def plans(
         members = cluster.classes[name] if cluster and name is not None else None
         allowed = members is None or members.sudo is not False
         path = members.checkpoint.path if members else None
-        asked = [*probes, checkpoints(path)] if path else probes
+        node_probes = [*probes, checkpoints(path)] if path else probes
         if node == sweeper:
-            device = cluster.fabric.said.device if cluster else None
-            asked = [*asked, *sweep(device, window=manner.window_s is not None)]
+            device = cluster.fabric.settings.device if cluster else None
+            node_probes = [*node_probes, *sweep(device, window=options.window_s is not None)]
         cap = SWEEP_CAP if node == sweeper else OUTPUT_CAP
-        return plan(asked, node=node, deadline_s=deadline_s, sudo=manner.sudo and allowed, output_cap=cap,
-                    window_s=manner.window_s, tools=(members.tools or ()) if members else ())  # fmt: skip
+        return plan(node_probes, node=node, deadline_s=deadline_s, sudo=options.sudo and allowed, output_cap=cap,
+                    window_s=options.window_s, tools=(members.tools or ()) if members else ())  # fmt: skip
 
     return make
 
 
-def sweeper(nodes: Sequence[str], cluster: Cluster | None, manner: Manner) -> str | None:
-    """Return the one of the nodes that sweeps the fabric, if that was asked for.
+def sweeper(nodes: Sequence[str], cluster: Cluster | None, options: CollectOptions) -> str | None:
+    """Return the one of the nodes that sweeps the fabric, if ``--fabric`` is given.
 
-    Never more than one, and never one that nobody named: every sweep queries every switch and HCA there is.
+    Never more than one, and never one that is not named: every sweep queries every switch and HCA there is.
     """
-    if not manner.fabric:
+    if not options.fabric:
         return None
-    named = cluster.fabric.said.sweep_from if cluster else None
+    named = cluster.fabric.settings.sweep_from if cluster else None
     if named is None and len(nodes) == 1:
         return nodes[0]
     if named is None:

@@ -1,6 +1,6 @@
-"""A head start: this node's collector starts up while the command line is still being imported.
+"""Early start of this node's collector, while the command line is still being imported.
 
-Both take as long. A collector without a plan asks nothing, and ends itself with the run that did not need it.
+Both take as long. A collector without a plan queries nothing, and ends with the run that did not need it.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 _COMMANDS = ("check", "collect")
 
-#: Options that ask other nodes, or none.
+#: Options with which other nodes are queried, or none.
 _ELSEWHERE = ("--hosts", "--hostfile", "--job", "--rerun", "--pods", "--via", "--help", "-h")
 
 
-def asks_this_node(words: Sequence[str]) -> bool:
-    """Tell from the bare words of a command line, before it is parsed, whether this node will be asked."""
+def collects_locally(words: Sequence[str]) -> bool:
+    """Return whether this node will be queried, from the words of a command line that is not parsed yet."""
     return bool(words) and words[0] in _COMMANDS and not any(word.startswith(_ELSEWHERE) for word in words)
 
 
@@ -26,5 +26,5 @@ def start() -> None:
 
     from preflight.transport.local.node import start_ahead
 
-    gc.disable()  # until all is imported: none of that is ever garbage (``asking.this_node``)
+    gc.disable()  # until all is imported: none of that is ever garbage (``local.this_node``)
     start_ahead()

@@ -1,4 +1,4 @@
-"""What a person at a terminal sees while nodes are asked: one line that is always true."""
+"""Progress of a collection on a terminal: one line that is always true."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from rich.live import Live
 
-    from preflight.collect.scheduler import Event
+    from preflight.collect.scheduler import NodeEvent
 
 _PER_SECOND = 4
 
 
-class Progress:
+class ProgressLine:
     """Counts events of ``fleet.gather`` and shows them on a terminal; on anything else, shows nothing."""
 
     def __init__(
@@ -34,7 +34,7 @@ class Progress:
         self._answered = self._silent = 0
         self._live: Live | None = None
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: NodeEvent) -> None:
         """Take note of an event; from any thread."""
         with self._lock:
             if event.evidence is None:
@@ -46,7 +46,7 @@ class Progress:
             else:
                 self._silent += 1
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> ProgressLine:
         if self._stream.isatty():
             from rich.console import Console
             from rich.live import Live
@@ -80,6 +80,6 @@ class Progress:
 
 
 def _slowest(begun: Mapping[str, float], now: float) -> str:
-    """Name up to three nodes that have been asked for more than two seconds."""
+    """Name up to three nodes that have been running for more than two seconds."""
     slow = sorted((at, host) for host, at in begun.items() if now - at >= 2)[:3]
     return "; slowest: " + ", ".join(f"{host} {now - at:.0f} s" for at, host in slow) if slow else ""

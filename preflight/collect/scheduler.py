@@ -1,7 +1,7 @@
-"""Many nodes at once: bounded threads, a deadline for each node and one for all, answers as they come.
+"""Collection from many nodes at once: bounded threads, a deadline for each node and one for all.
 
-The transport does the talking; this module decides who is asked when, and sees to it that every node
-ends as exactly one document, whatever hangs and whoever interrupts.
+The transport does the talking; this module decides which node is queried when, and every node ends as exactly one
+document, also after a hang or an interrupt.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from typing import Any, Protocol
 
 from preflight.evidence.document import DocumentError, Evidence, from_document, no_answer
 
-#: Nodes that are talked to at once, if nothing else is said.
+#: Nodes that are queried at once by default.
 FANOUT = 64
 
-#: Share of a node's time, and seconds at most, kept for starting there and for bringing the answer back.
+#: Share of a node's time, and seconds at most, reserved for starting there and for bringing the answer back.
 _RETURN_SHARE, _RETURN_MOST_S = 0.2, 2.0
 
 #: Seconds after its deadline at which a node that a transport still holds is given up.
 _OVERDUE_S = 0.5
 
-#: Seconds left below which asking one more node is of no use.
+#: Seconds left below which one more node is not started.
 _LEAST_S = 0.2
 
-#: Seconds between looks at the clock; documents that may wait for whoever takes them.
+#: Seconds between looks at the clock; documents that may wait to be taken.
 _TICK_S, _ROOM = 0.1, 16
 
-_CURE = "raise --deadline or --fanout"
+_FIX = "raise --deadline or --fanout"
 
 
-class Transport(Protocol):
+class NodeTransport(Protocol):
     """What ``gather`` needs of ``preflight.transport``."""
 
     def collect(self, host: str, plan: Mapping[str, Any], until: float) -> dict[str, Any]:
@@ -56,7 +56,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Event:
+class NodeEvent:
     """A node was begun (``evidence`` is None) or has ended; ``at`` is on the monotonic clock."""
 
     host: str
@@ -70,14 +70,14 @@ PlanFor = Callable[[str, float], Mapping[str, Any]]
 
 def gather(
     hosts: Sequence[str],
-    transport: Transport,
+    transport: NodeTransport,
     plan_for: PlanFor,
     limits: Limits = Limits(),
     *,
-    on_event: Callable[[Event], None] | None = None,
+    on_event: Callable[[NodeEvent], None] | None = None,
     stop: threading.Event | None = None,
 ) -> Iterator[Evidence]:
-    """Ask every node and yield one document for each, in the order in which they end.
+    """Collect from every node and yield one document for each, in the order in which they end.
 
     All have been yielded soon after ``limits.run_s`` seconds; a node whose turn did not come is a
     ``no_answer`` of phase ``queue``. Once ``stop`` is set, or at a KeyboardInterrupt while it waits,
@@ -117,22 +117,22 @@ def interruptible() -> Iterator[threading.Event]:
 
 @dataclass(frozen=True)
 class _Turn:
-    """A node that a worker is asking, and the time by which it must end."""
+    """A node that a worker is collecting from, and the time by which it must end."""
 
     host: str
     until: float
 
 
 class _Crew:
-    """The workers of one run, and what they share with whoever takes the documents."""
+    """The workers of one run, and what they share with the thread that takes the documents."""
 
     def __init__(
         self,
         hosts: Sequence[str],
-        transport: Transport,
+        transport: NodeTransport,
         plan_for: PlanFor,
         limits: Limits,
-        on_event: Callable[[Event], None],
+        on_event: Callable[[NodeEvent], None],
     ) -> None:
         self._transport, self._plan_for, self._limits, self._on_event = transport, plan_for, limits, on_event
         self._until = time.monotonic() + limits.run_s
@@ -185,7 +185,7 @@ class _Crew:
         threading.Thread(target=self._work, daemon=True, name="preflight-node").start()
 
     def _work(self) -> None:
-        while (turn := self._next()) and self._deliver(turn, self._ask(turn)):
+        while (turn := self._next()) and self._deliver(turn, self._collect(turn)):
             continue
 
     def _next(self) -> _Turn | None:
@@ -195,10 +195,10 @@ class _Crew:
                 return None
             turn = _Turn(self._waiting.popleft(), min(now + self._limits.node_s, self._until))
             self._turns.add(turn)
-            self._on_event(Event(turn.host, now))
+            self._on_event(NodeEvent(turn.host, now))
             return turn
 
-    def _ask(self, turn: _Turn) -> Evidence:
+    def _collect(self, turn: _Turn) -> Evidence:
         left_s = turn.until - time.monotonic()
         deadline_s = left_s - min(left_s * _RETURN_SHARE, _RETURN_MOST_S)
         try:
@@ -207,17 +207,17 @@ class _Crew:
             return replace(answer, node=turn.host)  # a node does not speak for another one
         except DocumentError as error:
             return _silent(turn.host, "read", str(error))
-        except Exception as error:  # a defect here may cost one node, never the others
+        except Exception as error:  # a defect here may cost one node, never its peers
             return _silent(turn.host, "collect", f"preflight itself failed: {type(error).__name__}: {error}")
 
     def _deliver(self, turn: _Turn, evidence: Evidence) -> bool:
-        """Hand a document over, unless the node was given up meanwhile; tell whether to go on."""
+        """Hand a document over, unless the node was given up meanwhile; return whether to go on."""
         with self._lock:
             if turn not in self._turns:
                 return False
             self._turns.discard(turn)
             self._arriving += 1
-            self._on_event(Event(turn.host, time.monotonic(), evidence))
+            self._on_event(NodeEvent(turn.host, time.monotonic(), evidence))
         while not self._dismissed.is_set():
             try:
                 self._done.put(evidence, timeout=_TICK_S)
@@ -228,7 +228,7 @@ class _Crew:
             return True
         return False
 
-    # --- in whoever takes the documents ---
+    # --- in the thread that takes the documents ---
 
     def _overdue(self, now: float) -> list[_Turn]:
         """Take the nodes whose worker did not come back in time out of its hand."""
@@ -242,7 +242,7 @@ class _Crew:
             hosts = list(self._waiting)
             self._waiting.clear()
         limits = self._limits
-        reason = f"its turn did not come within {limits.run_s:g} s, {limits.fanout} nodes at once: {_CURE}"
+        reason = f"its turn did not come within {limits.run_s:g} s, {limits.fanout} nodes at once: {_FIX}"
         for host in hosts:
             yield self._ended(host, "queue", reason)
 
@@ -253,7 +253,7 @@ class _Crew:
     def _ended(self, host: str, phase: str, reason: str) -> Evidence:
         evidence = _silent(host, phase, reason)
         with self._lock:
-            self._on_event(Event(host, time.monotonic(), evidence))
+            self._on_event(NodeEvent(host, time.monotonic(), evidence))
         return self._paid(evidence)
 
 

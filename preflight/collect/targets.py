@@ -1,4 +1,4 @@
-"""Which nodes are asked: names on the command line, a file, a Slurm job, or those of an earlier report."""
+"""Target nodes: names on the command line, a file, a Slurm job, or those of an earlier report."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _JOB = re.compile(r"[0-9]+([_+][0-9]+)?")
 
 
 class TargetError(PreflightError):
-    """It cannot be told which nodes are meant; the text names the place and the cure."""
+    """The target nodes cannot be determined; the text names the place and the fix."""
 
 
 def resolve(
     hosts: str | None = None, hostfile: Path | None = None, job: str | None = None, rerun: Path | None = None
 ) -> tuple[str, ...]:
-    """Return the names of the nodes to ask, sorted, each once; raise TargetError if there are none.
+    """Return the names of the target nodes, sorted, each once; raise TargetError if there are none.
 
     Exactly one is given: ``hosts`` in NodeSet syntax, groups included; ``hostfile`` with a name or a
     NodeSet in each line; ``job``, the number of a Slurm job; ``rerun``, a report, of which the nodes
@@ -57,8 +57,8 @@ def resolve(
 def bad_nodes(report: Mapping[str, Any]) -> str:
     """Return the nodes no job should get, folded, for ``sbatch --exclude``; empty if there are none.
 
-    These are the nodes on which a gating check failed and those that gave no answer. A node about
-    which something could not be told stays in: excluding it is a decision for people. So do nodes that
+    These are the nodes on which a gating check failed and those that gave no answer. A node with
+    an unknown result stays in: excluding it is a decision for people. So do nodes that
     differ with no side known to be right: that difference would exclude all of them.
     """
     failed = {
@@ -91,7 +91,7 @@ def _checked(names: tuple[str, ...], where: str) -> tuple[str, ...]:
 
 def _from_file(path: Path) -> tuple[str, ...]:
     try:
-        safe_read.waits_for_nobody(path)
+        safe_read.require_regular_file(path)
         with path.open("rb") as stream:
             raw = stream.read(_LARGEST_HOSTFILE + 1)
         text = raw.decode("utf-8-sig")
@@ -132,14 +132,14 @@ def _of_line(line: str, where: str) -> tuple[str, ...]:
 def _of_job(job: str) -> tuple[str, ...]:
     """Return the nodes of a job, or of all tasks of an array.
 
-    squeue is asked for words of Slurm's own only: scontrol prints the names that people give to jobs unquoted among its
-    fields, and one that says ``NodeList=`` would lead us to other hosts.
+    squeue prints only fields of Slurm's own: scontrol prints the names that people give to jobs unquoted among its
+    fields, and one that contains ``NodeList=`` would lead us to other hosts.
     """
     if not _JOB.fullmatch(job):
         raise TargetError(f"--job: {excerpt(job)} is not the number of a Slurm job, such as 4711 or 4711_3")
-    told = _slurm("squeue", "-h", "--all", "--local", "--states=all", f"--jobs={job}", "-o", "%i %T %N")
-    rows = [line.split(None, 2) for line in told.splitlines() if line.strip()]
-    mine = [row for row in rows if "+" not in job or row[0] == job]  # of a part, squeue tells the whole
+    queue_text = _slurm("squeue", "-h", "--all", "--local", "--states=all", f"--jobs={job}", "-o", "%i %T %N")
+    rows = [line.split(None, 2) for line in queue_text.splitlines() if line.strip()]
+    mine = [row for row in rows if "+" not in job or row[0] == job]  # for one component squeue lists the complete job
     if not (lists := [row[2] for row in mine if len(row) == 3]):
         states = ", ".join(dict.fromkeys(row[1] for row in mine if len(row) > 1)) or "unknown"
         raise TargetError(f"--job {job}: the job has no nodes (state {states}); wait until it runs, or give --hosts")
@@ -163,8 +163,8 @@ def _slurm(tool: str, *arguments: str) -> str:
     except OSError as error:
         raise TargetError(f"--job: {path} could not be executed: {error.strerror}") from None
     if ran.returncode:
-        said = " ".join(ran.stderr.split() or ran.stdout.split())[:400]
-        raise TargetError(f"--job: `{command}` failed: {said or f'exit status {ran.returncode}'}")
+        reason = " ".join(ran.stderr.split() or ran.stdout.split())[:400]
+        raise TargetError(f"--job: `{command}` failed: {reason or f'exit status {ran.returncode}'}")
     return ran.stdout
 
 

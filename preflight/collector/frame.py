@@ -1,4 +1,4 @@
-"""The answer on standard output: one frame, whole or recognisably not.
+"""The answer on standard output: one frame, complete or recognisably not.
 
 ``PREFLIGHT-FRAME/1 LENGTH SHA256``, a line feed, LENGTH bytes of zlib-compressed JSON, a line feed,
 ``PREFLIGHT-END``, a line feed. Anything may stand before it: login shells talk. Line ends in the JSON's
@@ -31,7 +31,7 @@ LIMIT = 64 * 1024 * 1024
 
 _HEADER = re.compile(re.escape(MAGIC) + rb"([0-9]{1,12}) ([0-9a-f]{64})\n")
 _HEADER_MAX = len(MAGIC) + 12 + 1 + 64 + 1
-_NOISE_KEPT = 2000
+_NOISE_BYTES = 2000
 
 #: Reads line ends in strings as they are, and escaped: each escape is a stop, and evidence is mostly lines.
 _JSON = json.JSONDecoder(strict=False)
@@ -41,6 +41,11 @@ def _digest(data: "Union[bytes, memoryview]") -> bytes:
     """Return the checksum; with OpenSSL where that is loaded already, which takes a fifth of the time."""
     algorithm = getattr(sys.modules.get("hashlib"), "sha256", sha256)
     return str(algorithm(data).hexdigest()).encode("ascii")
+
+
+def plain(raw: bytes) -> "Any":
+    """Decode JSON as it is."""
+    return _JSON.decode(raw.decode("utf-8"))
 
 
 class FrameError(ValueError):
@@ -59,8 +64,8 @@ class DamagedFrame(FrameError):
     """The frame is complete and does not hold what its header promises."""
 
 
-class Reader:
-    """Takes a frame out of a stream of bytes, piece by piece; keeps the start of the noise before it."""
+class FrameReader:
+    """Takes a frame out of a stream of bytes, piece by piece; saves the start of the noise before it."""
 
     def __init__(self) -> None:
         """Start before the first byte."""
@@ -79,9 +84,9 @@ class Reader:
     @property
     def noise(self) -> bytes:
         """The first bytes that are not of the frame."""
-        return self._noise if self._payload >= 0 else (self._noise + bytes(self._buffer))[:_NOISE_KEPT]
+        return self._noise if self._payload >= 0 else (self._noise + bytes(self._buffer))[:_NOISE_BYTES]
 
-    def document(self, decode: "Callable[[str], Any]" = _JSON.decode) -> "Dict[str, Any]":
+    def document(self, decode: "Callable[[bytes], Any]" = plain) -> "Dict[str, Any]":
         """Return the document of a complete frame, made of its bytes by ``decode``; raise FrameError for less."""
         if self._payload < 0 and MAGIC in self._buffer:
             raise CutFrame("the answer was cut in its first line")
@@ -90,10 +95,10 @@ class Reader:
         if len(self._buffer) < self._payload + len(END):
             have = min(len(self._buffer), self._payload)
             raise CutFrame("the answer was cut at {} of {} bytes".format(have, self._payload))
-        with memoryview(self._buffer) as whole, whole[: self._payload] as payload:
+        with memoryview(self._buffer) as content, content[: self._payload] as payload:
             if _digest(payload) != self._digest:
                 raise DamagedFrame("the answer is damaged: its checksum is another")
-            if whole[self._payload : self._payload + len(END)] != END:
+            if content[self._payload : self._payload + len(END)] != END:
                 raise DamagedFrame("the answer is damaged: its end mark is missing")
             return _decode(payload, decode)
 
@@ -104,17 +109,17 @@ class Reader:
             self._payload, self._digest = int(header.group(1)), header.group(2)
         end = header.end() if header else max(0, len(self._buffer) - _HEADER_MAX)
         start = header.start() if header else end
-        self._noise = (self._noise + bytes(self._buffer[:start]))[:_NOISE_KEPT]
+        self._noise = (self._noise + bytes(self._buffer[:start]))[:_NOISE_BYTES]
         del self._buffer[:end]
 
 
-def _decode(payload: memoryview, decode: "Callable[[str], Any]") -> "Dict[str, Any]":
+def _decode(payload: memoryview, decode: "Callable[[bytes], Any]") -> "Dict[str, Any]":
     try:
         inflate = zlib.decompressobj()
         raw = inflate.decompress(payload, LIMIT)
         if inflate.unconsumed_tail or not inflate.eof:
             raise DamagedFrame("the answer is damaged: it inflates to more than {} bytes".format(LIMIT))
-        document = decode(raw.decode("utf-8"))
+        document = decode(raw)
     except (zlib.error, ValueError, RecursionError, MemoryError) as error:
         if isinstance(error, FrameError):
             raise

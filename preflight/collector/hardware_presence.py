@@ -46,18 +46,18 @@ SIGNS: "Dict[str, Tuple[Callable[[], bool], str]]" = {
 }
 
 
-def lacking(subjects: "Iterable[str]", known: "Optional[Dict[str, bool]]" = None) -> str:
-    """Say that none of the subjects is there; empty if one is, or none is named.
+def lacking(subjects: "Iterable[str]", presence: "Optional[Dict[str, bool]]" = None) -> str:
+    """Return that none of the subjects is there; empty if one is, or none is named.
 
-    ``known`` remembers what is there: a look for NVIDIA's functions is one at each function of the PCI bus.
+    ``presence`` caches what is there: a look for NVIDIA's functions is one at each function of the PCI bus.
     """
-    known = {} if known is None else known
-    said = []
+    presence = {} if presence is None else presence
+    reasons = []
     for subject in subjects:
         is_there, absent = SIGNS[subject]
-        if subject not in known:
-            known[subject] = is_there()
-        if known[subject]:
+        if subject not in presence:
+            presence[subject] = is_there()
+        if presence[subject]:
             return ""
-        said.append(absent)
-    return "nothing to ask: there is " + " and ".join(said) if said else ""
+        reasons.append(absent)
+    return "nothing to ask: there is " + " and ".join(reasons) if reasons else ""

@@ -1,4 +1,4 @@
-"""Asks the Kubernetes API for the pod that this collector runs in: one `get`, by the pod's own service account.
+"""Queries the Kubernetes API for the pod that this collector runs in: one `get`, by the pod's own service account.
 
 Of the answer only what is judged leaves the node: the resources that each container asked for, its image, the pod's
 networks, and its node's name. The token goes to the API server, whose certificate is checked, and nowhere else.
@@ -18,12 +18,16 @@ if TYPE_CHECKING:
 #: Where a kubelet mounts the service account.
 FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-#: Annotations that are kept: the networks that Multus attached, and those that were asked for.
-_KEPT = ("k8s.v1.cni.cncf.io/network-status", "k8s.v1.cni.cncf.io/networks-status", "k8s.v1.cni.cncf.io/networks")
+#: Annotations that are collected: the networks that Multus attached, and those that were requested.
+_ANNOTATIONS = (
+    "k8s.v1.cni.cncf.io/network-status",
+    "k8s.v1.cni.cncf.io/networks-status",
+    "k8s.v1.cni.cncf.io/networks",
+)
 
 #: Bytes of an answer beyond which it is not read: etcd keeps no object of more than 1.5 MiB.
 _LARGEST = 4000000
-#: Bounds on what is kept: containers, resources or claims of each, characters of a name or quantity.
+#: Bounds on what is collected: containers, resources or claims of each, characters of a name or quantity.
 _MOST, _LONGEST, _LONGEST_ANNOTATION = 64, 253, 100000
 
 # What may become part of a path or of a header.
@@ -111,8 +115,8 @@ def _judged(code: int, raw: bytes, namespace: str, name: str) -> Record:
         body = None
     if not isinstance(body, dict):
         return {"status": "error", "why": "HTTP {}: the answer is not an object of Kubernetes".format(code)}
-    said = body.get("message")
-    message = ": " + said[:300] if isinstance(said, str) and said else ""
+    detail = body.get("message")
+    message = ": " + detail[:300] if isinstance(detail, str) and detail else ""
     if code == 401:
         return {"status": "denied", "why": "HTTP 401: the token has expired, or is another cluster's"}
     if code == 403:
@@ -136,38 +140,38 @@ def trimmed(body: "Dict[str, Any]") -> "Dict[str, Any]":
         "node": _text(spec.get("nodeName")),
         "host_network": spec.get("hostNetwork") is True,
         "containers": [
-            _container(_object(one), init, _object(body.get("status")))
+            _container(_object(container), init, _object(body.get("status")))
             for kind, init in kinds
-            for one in _list(spec.get(kind))[:_MOST]
+            for container in _list(spec.get(kind))[:_MOST]
         ],
         "annotations": {
-            kept: str(annotations[kept])[:_LONGEST_ANNOTATION]
-            for kept in _KEPT
-            if isinstance(annotations.get(kept), str)
+            key: str(annotations[key])[:_LONGEST_ANNOTATION]
+            for key in _ANNOTATIONS
+            if isinstance(annotations.get(key), str)
         },
     }
 
 
-def _container(one: "Dict[str, Any]", init: bool, status: "Dict[str, Any]") -> "Dict[str, Any]":
-    resources = _object(one.get("resources"))
+def _container(container: "Dict[str, Any]", init: bool, status: "Dict[str, Any]") -> "Dict[str, Any]":
+    resources = _object(container.get("resources"))
     return {
-        "name": _text(one.get("name")),
+        "name": _text(container.get("name")),
         "init": init,
-        "privileged": _object(one.get("securityContext")).get("privileged") is True,
-        "image": _image(one, status),
+        "privileged": _object(container.get("securityContext")).get("privileged") is True,
+        "image": _image(container, status),
         "limits": _quantities(resources.get("limits")),
         "requests": _quantities(resources.get("requests")),
         "claims": [_text(_object(claim).get("name")) for claim in _list(resources.get("claims"))[:_MOST]],
     }
 
 
-def _image(one: "Dict[str, Any]", status: "Dict[str, Any]") -> str:
+def _image(container: "Dict[str, Any]", status: "Dict[str, Any]") -> str:
     """Return the image as the pod names it, and the digest that its container runs where the kubelet has said it."""
     for state in _list(status.get("containerStatuses"))[:_MOST]:
         digest = _text(_object(state).get("imageID"))
-        if digest and _object(state).get("name") == one.get("name"):
-            return "{} {}".format(_text(one.get("image")), digest).strip()
-    return _text(one.get("image"))
+        if digest and _object(state).get("name") == container.get("name"):
+            return "{} {}".format(_text(container.get("image")), digest).strip()
+    return _text(container.get("image"))
 
 
 def _quantities(found: "Any") -> "Dict[str, str]":

@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 _PACKAGES = {"nvml": ("pynvml", library_nvml), "psutil": ("psutil", library_psutil)}
 
 
-def ask(kind: str, calls: "List[str]", timeout_s: float, deadline: Deadline, cap: int) -> "Dict[str, Record]":
+def call_library(kind: str, calls: "List[str]", timeout_s: float, deadline: Deadline, cap: int) -> "Dict[str, Record]":
     """Make the calls of one library (``nvml`` or ``psutil``); return a record for each."""
     package, module = _PACKAGES[kind]
-    known = [call for call in calls if call in module.CALLS]
+    supported = [call for call in calls if call in module.CALLS]
     records: Dict[str, Record] = {
         call: {"status": "error", "why": "this collector has no call of that name"} for call in calls
     }
-    if known:
-        records.update(_ask(package, module, known, timeout_s, deadline, cap))
+    if supported:
+        records.update(_run_child(package, module, supported, timeout_s, deadline, cap))
     return records
 
 
-def _ask(
+def _run_child(
     package: str, module: "Any", calls: "List[str]", timeout_s: float, deadline: Deadline, cap: int
 ) -> "Dict[str, Record]":
     request = {"library": package, "calls": calls, "source": _source(package)}
@@ -49,14 +49,14 @@ def _judge(answer: "Any", child: Record) -> Record:
     partial = dict(answer or {}, seconds=child.get("seconds", 0.0))
     if answer and answer["status"] != "cut":
         return partial
-    said = [child.get("why"), answer and answer.get("why")]
+    reasons = [child.get("why"), answer and answer.get("why")]
     if child["status"] == "ok":
         how = "status" if child["rc"] >= 0 else "signal"
         last = child["err"].strip().splitlines()[-1:]
-        said = ["the library's process ended with {} {}".format(how, abs(child["rc"])), *said[1:], *last]
+        reasons = ["the library's process ended with {} {}".format(how, abs(child["rc"])), *reasons[1:], *last]
     status = "error" if child["status"] == "ok" else child["status"]
-    kept = {key: child[key] for key in ("kernel", "bytes") if key in child}
-    return dict(partial, status=status, why="; ".join(part for part in said if part), **kept)
+    child_fields = {key: child[key] for key in ("kernel", "bytes") if key in child}
+    return dict(partial, status=status, why="; ".join(part for part in reasons if part), **child_fields)
 
 
 def _source(name: str, beside: "Any" = library) -> str:

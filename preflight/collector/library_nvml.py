@@ -1,4 +1,4 @@
-"""What the library child asks pynvml; it runs there only."""
+"""The pynvml calls of the library child; runs there only."""
 
 import functools
 
@@ -20,7 +20,7 @@ def gpus(pynvml: "Any", answer: "Answer") -> None:
         return answer({"status": status, "why": "NVML: {}".format(error)})
     value: Dict[str, Any] = {"errors": {}, "gpus": []}
 
-    def ask(into: "Dict[str, Any]", key: str, call: "Callable[[], Any]") -> "Any":
+    def query(into: "Dict[str, Any]", key: str, call: "Callable[[], Any]") -> "Any":
         try:
             found = call()
             into[key] = found.decode("utf-8", "replace") if isinstance(found, bytes) else found
@@ -34,36 +34,36 @@ def gpus(pynvml: "Any", answer: "Answer") -> None:
             into["errors"][key] = "{}: {}".format(type(error).__name__, error)
         return None
 
-    ask(value, "driver", pynvml.nvmlSystemGetDriverVersion)
-    ask(value, "cuda", lambda: "{}.{}".format(*divmod(pynvml.nvmlSystemGetCudaDriverVersion() // 10, 100)))
-    ask(value, "count", pynvml.nvmlDeviceGetCount)
+    query(value, "driver", pynvml.nvmlSystemGetDriverVersion)
+    query(value, "cuda", lambda: "{}.{}".format(*divmod(pynvml.nvmlSystemGetCudaDriverVersion() // 10, 100)))
+    query(value, "count", pynvml.nvmlDeviceGetCount)
     for index in range(value.get("count", 0)):
         gpu: Dict[str, Any] = {"index": index, "errors": {}}
         value["gpus"].append(gpu)
         answer({"status": "cut", "value": value, "why": "no answer for GPU {}".format(index)})
-        handle = ask(gpu, "handle", functools.partial(pynvml.nvmlDeviceGetHandleByIndex, index))
+        handle = query(gpu, "handle", functools.partial(pynvml.nvmlDeviceGetHandleByIndex, index))
         gpu.pop("handle", None)
         if handle is not None:
-            _describe(pynvml, handle, gpu, ask)
+            _describe(pynvml, handle, gpu, query)
     answer({"status": "ok", "value": value})
     pynvml.nvmlShutdown()
 
 
-def _describe(pynvml: "Any", handle: "Any", gpu: "Dict[str, Any]", ask: "Callable[..., Any]") -> None:
-    pci = ask(gpu, "bus_id", lambda: pynvml.nvmlDeviceGetPciInfo(handle).busId)
+def _describe(pynvml: "Any", handle: "Any", gpu: "Dict[str, Any]", query: "Callable[..., Any]") -> None:
+    pci = query(gpu, "bus_id", lambda: pynvml.nvmlDeviceGetPciInfo(handle).busId)
     if pci is not None:
         number = pynvml.nvmlDeviceGetPciInfo(handle).pciDeviceId
         gpu["pci_device_id"] = "0x{:08X}".format(number)
     for key, call in _CALLS.items():
-        ask(gpu, key, functools.partial(call, pynvml, handle))
+        query(gpu, key, functools.partial(call, pynvml, handle))
     for key, function in _PLAIN.items():
-        ask(gpu, key, lambda name=function: getattr(pynvml, name)(handle))
+        query(gpu, key, lambda name=function: getattr(pynvml, name)(handle))
     for counter, span in enumerate(("volatile", "aggregate")):
         for kind, severity in enumerate(("corrected", "uncorrected")):
             for location, memory in ((2, "dram"), (7, "sram")):
                 arguments = (handle, kind, counter, location)
                 key = "ecc_{}_{}_{}".format(span, memory, severity)
-                ask(gpu, key, lambda a=arguments: pynvml.nvmlDeviceGetMemoryErrorCounter(*a))
+                query(gpu, key, lambda a=arguments: pynvml.nvmlDeviceGetMemoryErrorCounter(*a))
 
 
 #: Key of the answer and the call that gives its whole value; units as NVML has them.

@@ -26,7 +26,7 @@ def alternatives(path: str) -> "List[str]":
     if not found:
         return [path]
     head, tail = path[: found.start()], path[found.end() :]
-    return [whole for part in found.group(1).split(",") for whole in alternatives(head + part + tail)]
+    return [expanded for part in found.group(1).split(",") for expanded in alternatives(head + part + tail)]
 
 
 def fixed(pattern: str) -> str:

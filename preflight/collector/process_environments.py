@@ -65,8 +65,8 @@ def ranks(allowed: "List[str]", proc: str = "/proc") -> Record:
             continue
         if not any(name in variables for name in _RANK):
             continue
-        kept = environment(allowed, variables)
-        same = tuple((name, kept[name]) for name in sorted(kept) if not _own(name))
+        passed = environment(allowed, variables)
+        same = tuple((name, passed[name]) for name in sorted(passed) if not _own(name))
         name = _first_line("{}/{}/comm".format(proc, pid))
         kind = kinds.get((name, same))
         if kind is None:
@@ -129,11 +129,11 @@ def named_files(allowed: "List[str]") -> "Dict[str, Any]":
 
 def _only_settings(content: str, allowed: "List[str]") -> str:
     """Empty every line that sets none of the variables that may leave the node."""
-    kept = []
+    lines = []
     for line in content.split("\n"):
         name, sign, value = line.partition("=")
-        kept.append(line if sign and environment(allowed, {name.strip(): value}) else "")
-    return "\n".join(kept)
+        lines.append(line if sign and environment(allowed, {name.strip(): value}) else "")
+    return "\n".join(lines)
 
 
 def _value_of(variable: str) -> str:

@@ -36,7 +36,7 @@ class Deadline:
 
     @property
     def why(self) -> str:
-        """Say that the deadline ended something."""
+        """The reason where the deadline ended something."""
         return "the run's deadline of {:g} s came first".format(self.seconds)
 
 
@@ -51,9 +51,9 @@ def name(raw: str) -> str:
 
 
 def refusal(error: OSError, subject: str = "") -> Record:
-    """Turn an error of the kernel into a record; ``subject`` names what was asked, if not the key."""
-    said = error.strerror or str(error)
+    """Turn an error of the kernel into a record; ``subject`` names what was queried, if not the key."""
+    reason = error.strerror or str(error)
     return {
         "status": _STATUS.get(error.errno or 0, "error"),
-        "why": "{}: {}".format(subject, said) if subject else said,
+        "why": "{}: {}".format(subject, reason) if subject else reason,
     }

@@ -152,9 +152,9 @@ def _value_of(text: str, start: int, end: int) -> "Tuple[int, int]":
         return block
     tight = mark.strip("\"'\\") == "=" or flag
     header = assigned and ("authorization" in name.lower() or name.lower().strip(".-") in ("cookie", "set-cookie"))
-    whole = (_REST_OF_LINE if header else _SCHEME).match(text, at)
-    if whole and not (header and how == WEAK and (len(whole.group()) < 12 or _FLOW.match(text, at))):
-        return at, whole.end()
+    remainder = (_REST_OF_LINE if header else _SCHEME).match(text, at)
+    if remainder and not (header and how == WEAK and (len(remainder.group()) < 12 or _FLOW.match(text, at))):
+        return at, remainder.end()
     if queried and "=" in mark:
         pattern = _IN_ADDRESS
     elif element:
@@ -216,11 +216,11 @@ def _pairs(text: str) -> "List[Tuple[int, int]]":
 
 def _merged(spans: "List[Tuple[int, int]]") -> "List[Tuple[int, int]]":
     """Return spans in order, without those that reach into one before them."""
-    kept = []  # type: List[Tuple[int, int]]
+    merged = []  # type: List[Tuple[int, int]]
     for span in sorted(spans):
-        if not kept or span[0] >= kept[-1][1]:
-            kept.append(span)
-    return kept
+        if not merged or span[0] >= merged[-1][1]:
+            merged.append(span)
+    return merged
 
 
 def _replaced(text: str, spans: "List[Tuple[int, int]]") -> str:
@@ -248,5 +248,5 @@ def environment(allowed: "Iterable[str]", variables: "Mapping[str, str]") -> "Di
     """Return the variables whose names are allowed, exactly or by a trailing ``*``, without secrets."""
     names = [name for name in allowed if not name.endswith("*")]
     prefixes = tuple(name[:-1] for name in allowed if name.endswith("*"))
-    kept = {name: value for name, value in variables.items() if name in names or name.startswith(prefixes)}
-    return {name: redact_value(value, name) for name, value in sorted(kept.items())}
+    selected = {name: value for name, value in variables.items() if name in names or name.startswith(prefixes)}
+    return {name: redact_value(value, name) for name, value in sorted(selected.items())}

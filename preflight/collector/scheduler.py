@@ -9,7 +9,7 @@ from . import environment_kind, processes
 from .records import Deadline, Record
 from .redact import redact, redact_value
 from .sudo import Privilege
-from .tasks import Job, Site, jobs_of
+from .tasks import ProbeJob, RunContext, jobs_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _OVERDUE_S = 1.0
 _AT_FIRST, _ONE_MORE_S = 3, 0.03
 
 
-class Run:
+class CollectorRun:
     """The state that the workers of one run share."""
 
     def __init__(self, plan: "Dict[str, Any]") -> None:
@@ -41,10 +41,10 @@ class Run:
         self._over = threading.Condition(lock)
         self._records: Dict[str, Record] = {}
         self._notes: List[str] = []
-        self._site = Site(plan, self._deadline, Privilege(bool(plan["sudo"]), self.note))
+        self._site = RunContext(plan, self._deadline, Privilege(bool(plan["sudo"]), self.note))
         self._waiting = jobs_of(plan["probes"])
-        self._later: List[Tuple[float, Job]] = []
-        self._open: Set[Job] = set(self._waiting)
+        self._later: List[Tuple[float, ProbeJob]] = []
+        self._open: Set[ProbeJob] = set(self._waiting)
 
     def note(self, text: str) -> None:
         """Keep a remark on the run as a whole."""
@@ -110,7 +110,7 @@ class Run:
                 if not self._open:
                     self._over.notify_all()
 
-    def _is_read_again(self, job: Job) -> bool:
+    def _is_read_again(self, job: ProbeJob) -> bool:
         """Tell whether a job that has ended is asked once more; what could not be read once is not."""
         if not self._site.window_s or not job.twice:
             return False
@@ -129,7 +129,7 @@ class Run:
             return 0.05
         return max(0.0, min(0.5, min(at for at, _ in self._later) - time.monotonic()))
 
-    def _put(self, job: Job, key: str, record: Record) -> None:
+    def _put(self, job: ProbeJob, key: str, record: Record) -> None:
         """Keep a record, without its secrets and empty fields, unless the job was given up before."""
         job.reading = ""
         clean = {field: redact_value(part) for field, part in record.items() if part not in ("", None)}
@@ -137,7 +137,7 @@ class Run:
             if job in self._open:
                 self._keep(job, key, clean)
 
-    def _keep(self, job: Job, key: str, record: Record) -> None:
+    def _keep(self, job: ProbeJob, key: str, record: Record) -> None:
         """Keep an answer; that of a second reading stands in the record of the first."""
         job.seen.add(key)
         if job.again:
@@ -146,7 +146,7 @@ class Run:
         else:
             self._records[key] = record
 
-    def _give_up(self, job: Job) -> None:
+    def _give_up(self, job: ProbeJob) -> None:
         """Record what is known of a job that has not ended; its late answers are not wanted."""
         self._open.discard(job)
         for key in job.unanswered(self._records):
@@ -167,7 +167,7 @@ def collect(plan: "Dict[str, Any]") -> "Dict[str, Any]":
 
     looking = threading.Thread(target=look_around, daemon=True)
     looking.start()
-    run = Run(plan)
+    run = CollectorRun(plan)
     records = run.collect()
     looking.join(0.03)
     seconds = round(time.monotonic() - began, 3)

@@ -75,7 +75,7 @@ _FIGURE = re.compile(
     r"(?:%|x|[kKMGTP]?i?[bB]?(?:it)?(?:/s|ps)?|[mun]?s|min|[hdWCV]|m?W|[MG]?Hz|(?:pkt|page|time|entr)[a-z]{0,4})?"
     r"(?:/(?:s|sec|step|[0-9]{1,12}))?[,;.)]?"
 )
-_WHOLE = re.compile("[0-9]{1,20}")
+_INTEGER = re.compile("[0-9]{1,20}")
 _HEX = re.compile(r"0x[0-9a-fA-F]{1,16}[,;.)]?")
 _OCTETS = re.compile(r"[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){2,}:?")
 _ALGORITHM = re.compile(
@@ -152,7 +152,7 @@ def is_secret_value(value: str, how: int, last: bool, tight: bool, many: bool = 
     ):
         return False
     if _FIGURE.fullmatch(value):
-        if not _WHOLE.fullmatch(lower):
+        if not _INTEGER.fullmatch(lower):
             return how == PASSWORD and len(lower) > 7 and not re.search("[.,:%/ ]", lower)
         return last and not many and len(lower) >= (4 if how == PASSWORD else 7)
     if how != PASSWORD and _HEX.fullmatch(value):

@@ -1,4 +1,4 @@
-"""Commands that need root: through ``sudo -n`` if the plan allows it, asked once and never insisted."""
+"""Commands that need root: through ``sudo -n`` if the plan allows it, tried once and never insisted."""
 
 import os
 import re
@@ -19,12 +19,12 @@ _ORDINARY = "run as an ordinary user; needs root (--sudo)"
 class Privilege:
     """How this run may use root; shared by all its workers.
 
-    The first refusal of sudo is kept for the commands that follow, which then run as an ordinary user's: every
+    The first refusal of sudo is saved for the commands that follow, which then run as an ordinary user's: every
     further call would be another entry in the site's security log.
     """
 
     def __init__(self, allowed: bool, note: "Callable[[str], None]") -> None:
-        """Take ``allowed`` from the plan; ``note`` is told of the first refusal."""
+        """Take ``allowed`` from the plan; ``note`` is called with the first refusal."""
         self.is_root = os.geteuid() == 0
         self._allowed = allowed and not self.is_root
         self._note = note
@@ -47,7 +47,7 @@ class Privilege:
         return self._ordinary(argv, self._refused, *limits) if self._refused else self._sudo(argv, *limits)
 
     def _ordinary(self, argv: "List[str]", why: str, *limits: "Any") -> Record:
-        """Run a command without root; if it fails, say that it may have needed root."""
+        """Run a command without root; if it fails, note that it may have needed root."""
         record = execute(argv, *limits)
         if why and record["status"] == "ok" and record["rc"] != 0:
             record["why"] = "; ".join(part for part in (record.get("why"), why) if part)
@@ -60,13 +60,13 @@ class Privilege:
             self._refuse(str(error.strerror))
             return self._ordinary(argv, self._refused, timeout_s, deadline, cap)
         record = execute([sudo, "-n", "--", *argv], timeout_s, deadline, cap)
-        said = _REFUSAL.search(record.get("err", ""))
-        if not self._works and record.get("rc") == 1 and said:
-            self._refuse(said.group())
+        match = _REFUSAL.search(record.get("err", ""))
+        if not self._works and record.get("rc") == 1 and match:
+            self._refuse(match.group())
             return self._ordinary(argv, self._refused, timeout_s, deadline, cap)
         self._works = True
         return record
 
-    def _refuse(self, said: str) -> None:
-        self._refused = "needs root, and sudo gives none: " + said
+    def _refuse(self, reason: str) -> None:
+        self._refused = "needs root, and sudo gives none: " + reason
         self._note(self._refused)

@@ -22,8 +22,8 @@ _SLOW_FIRST = (*_LIBRARIES, "cmd")
 _MOST_LISTED = 32
 
 
-class Site:
-    """What all probes of a run have in common."""
+class RunContext:
+    """The limits and state that all probes of a run share."""
 
     def __init__(self, plan: "Mapping[str, Any]", deadline: Deadline, privilege: Privilege) -> None:
         """Take the limits from the plan."""
@@ -36,7 +36,7 @@ class Site:
         tools.also(plan.get("tools", ()))
 
 
-class Job:
+class ProbeJob:
     """One or several probes that are answered together; ``key`` is that of the first."""
 
     def __init__(self, probes: "List[Dict[str, Any]]") -> None:
@@ -60,9 +60,9 @@ class Job:
         self._thread = processes.thread()
         self.reading = self.key
 
-    def second(self) -> "Job":
+    def second(self) -> "ProbeJob":
         """Return the job of the same question, asked once more at the end of the window."""
-        job = Job(self.probes)
+        job = ProbeJob(self.probes)
         job.again = True
         job._expected = set(self.seen)
         return job
@@ -78,7 +78,7 @@ class Job:
         return bool(probe.get("twice")) and not self.again and "each" not in probe and "listed" not in probe
 
     def overdue(self, grace_s: float) -> bool:
-        """Tell whether the job is ``grace_s`` seconds beyond its time limit."""
+        """Return whether the job is ``grace_s`` seconds beyond its time limit."""
         return self.began > 0 and time.monotonic() > self.began + self.timeout_s + grace_s
 
     def unanswered(self, records: "Mapping[str, Record]") -> "List[str]":
@@ -98,52 +98,52 @@ class Job:
         why = "the kernel has not answered for {:.1f} s, at {}".format(after_s, self.reading)
         return {"status": "abandoned", "why": why, "kernel": found}
 
-    def answer(self, site: Site, put: "Put") -> "List[Job]":
+    def answer(self, context: RunContext, put: "Put") -> "List[ProbeJob]":
         """Do the work; return further jobs that it turned out to be made of."""
-        absent = hardware_presence.lacking(self.probes[0].get("where", ()), site.there)
+        absent = hardware_presence.lacking(self.probes[0].get("where", ()), context.there)
         if absent:
             put(self.key, {"status": "missing", "why": absent})
             return []
         if self.kind == "cmd":
-            return self._command(site, put)
+            return self._command(context, put)
         if self.kind in _LIBRARIES:
-            self._library(site, put)
+            self._library(context, put)
         elif self.kind in ("file", "files", "dir", "statvfs"):
-            self._paths(site, put)
+            self._paths(context, put)
         elif self.kind == "env":
-            put(self.key, process_environments.answer(self.target, site.allowed))
+            put(self.key, process_environments.answer(self.target, context.allowed))
         elif self.kind == "kube":
             from . import kubernetes_api
 
-            put(self.key, kubernetes_api.answer(self.target, self.timeout_s, site.deadline))
+            put(self.key, kubernetes_api.answer(self.target, self.timeout_s, context.deadline))
         else:
             put(self.key, {"status": "error", "why": "this collector knows no such kind of probe"})
         return []
 
-    def _command(self, site: Site, put: "Put") -> "List[Job]":
+    def _command(self, context: RunContext, put: "Put") -> "List[ProbeJob]":
         probe = self.probes[0]
         if "each" in probe:
             return self._each(probe, put)
         if "listed" in probe:
-            return self._listed(probe, site, put)
-        record = self._timed(site, lambda: self._execute(probe["argv"], site))
+            return self._listed(probe, context, put)
+        record = self._timed(context, lambda: self._execute(probe["argv"], context))
         put(self.key, record)
         answered = record["status"] == "ok" and record["rc"] == 0
-        return [] if answered else [Job([other]) for other in probe.get("otherwise", [])]
+        return [] if answered else [ProbeJob([other]) for other in probe.get("otherwise", [])]
 
-    def _execute(self, argv: "List[str]", site: Site) -> Record:
+    def _execute(self, argv: "List[str]", context: RunContext) -> Record:
         try:
             tool = tools.find(argv[0])
         except OSError as error:
             return refusal(error)
-        limits = (self.timeout_s, site.deadline, site.cap)
+        limits = (self.timeout_s, context.deadline, context.cap)
         if self.probes[0].get("needs") == "root":
             self.reading = ""
-            return site.privilege.execute([tool, *argv[1:]], self.begin, *limits)
+            return context.privilege.execute([tool, *argv[1:]], self.begin, *limits)
         return commands.execute([tool, *argv[1:]], *limits)
 
-    def _timed(self, site: Site, read: "Callable[[], Record]") -> Record:
-        """Answer one question; say when, if it is asked twice, and leave out the lines that are not wanted."""
+    def _timed(self, context: RunContext, read: "Callable[[], Record]") -> Record:
+        """Run one probe; add the time, if it is read twice, and leave out the lines that are not wanted."""
         at_s, probe = time.monotonic(), self.probes[0]
         self.read_s = at_s
         record = read()
@@ -151,12 +151,12 @@ class Job:
             record = _without(record, re.compile(probe["omit"]))
         if probe.get("digest") and record.get("out"):
             record = dict(record, out=_digest(record["out"]) + "\n")
-        return dict(record, at_s=round(at_s, 6)) if site.window_s and probe.get("twice") else record
+        return dict(record, at_s=round(at_s, 6)) if context.window_s and probe.get("twice") else record
 
-    def _listed(self, probe: "Dict[str, Any]", site: Site, put: "Put") -> "List[Job]":
+    def _listed(self, probe: "Dict[str, Any]", context: RunContext, put: "Put") -> "List[ProbeJob]":
         """Run the command that lists the subjects and return a job for each of them."""
         argv, pattern = probe["listed"]["argv"], probe["listed"]["pattern"]
-        record = self._execute(argv, site)
+        record = self._execute(argv, context)
         put("cmd:" + name(" ".join(argv)), record)
         found = list(dict.fromkeys(re.findall(pattern, record.get("out", ""))))
         if not found:
@@ -166,7 +166,7 @@ class Job:
             put(probe["key"], {"status": "error", "why": why})
         return self._jobs_for(dict.fromkeys(found[:_MOST_LISTED], True), put)
 
-    def _each(self, probe: "Dict[str, Any]", put: "Put") -> "List[Job]":
+    def _each(self, probe: "Dict[str, Any]", put: "Put") -> "List[ProbeJob]":
         """Return a job for every name that ``each`` matches."""
         try:
             found = paths.names(probe["each"])
@@ -178,7 +178,7 @@ class Job:
             put(self.key, {"status": "missing", "why": "nothing to ask: no match for " + patterns})
         return self._jobs_for(found, put)
 
-    def _jobs_for(self, subjects: "Mapping[str, bool]", put: "Put") -> "List[Job]":
+    def _jobs_for(self, subjects: "Mapping[str, bool]", put: "Put") -> "List[ProbeJob]":
         """Return a job for each subject that is usable as a word of the command."""
         probe, jobs = self.probes[0], []
         for subject, usable in subjects.items():
@@ -187,38 +187,38 @@ class Job:
                 put(key, {"status": "error", "why": "not asked: the name could be taken for an option"})
                 continue
             argv = [word.replace("{}", subject) for word in probe["argv"]]
-            one = {**probe, "key": key, "argv": argv}
-            one.pop("each", None)
-            one.pop("listed", None)
-            jobs.append(Job([one]))
+            subject_probe = {**probe, "key": key, "argv": argv}
+            subject_probe.pop("each", None)
+            subject_probe.pop("listed", None)
+            jobs.append(ProbeJob([subject_probe]))
         return jobs
 
-    def _library(self, site: Site, put: "Put") -> None:
-        if self.kind == "nvml" and hardware_presence.lacking(["nvidia"], site.there):
+    def _library(self, context: RunContext, put: "Put") -> None:
+        if self.kind == "nvml" and hardware_presence.lacking(["nvidia"], context.there):
             for probe in self.probes:
                 put(probe["key"], {"status": "missing", "why": "no NVIDIA driver is loaded"})
             return
         calls = [probe["target"] for probe in self.probes]
-        answers = libraries.ask(self.kind, calls, self.timeout_s, site.deadline, site.cap)
+        answers = libraries.call_library(self.kind, calls, self.timeout_s, context.deadline, context.cap)
         for probe in self.probes:
             put(probe["key"], answers[probe["target"]])
 
-    def _paths(self, site: Site, put: "Put") -> None:
-        """Read every path that the target names, and say how many there were if it is a pattern."""
+    def _paths(self, context: RunContext, put: "Put") -> None:
+        """Read every path that the target names, and record how many there were if it is a pattern."""
         pattern, count, failed = paths.home(self.target), 0, None
         if not paths.is_pattern(self.target):
             self.reading = self.key
-            put(self.key, self._timed(site, lambda: self._read(pattern, site)))
+            put(self.key, self._timed(context, lambda: self._read(pattern, context)))
             return
         for alternative in paths.alternatives(pattern):
             try:
                 for path in paths.matches(alternative):
-                    if self.overdue(0) or site.deadline.passed:
+                    if self.overdue(0) or context.deadline.passed:
                         why = "{} were read in {:.1f} s".format(count, time.monotonic() - self.began)
                         put(self.key, {"status": "timeout", "why": why, "value": {"matches": count}})
                         return
                     self.reading = "{}:{}".format(self.kind, name(path))
-                    put(self.reading, self._timed(site, functools.partial(self._read, path, site)))
+                    put(self.reading, self._timed(context, functools.partial(self._read, path, context)))
                     self.reading = self.key
                     count += 1
             except OSError as error:
@@ -228,37 +228,37 @@ class Job:
             failed = {"status": "missing", "why": "there is no {}".format(" or ".join(parents))}
         put(self.key, dict(failed or {"status": "ok"}, value={"matches": count}))
 
-    def _read(self, path: str, site: Site) -> Record:
+    def _read(self, path: str, context: RunContext) -> Record:
         if self.kind == "file":
-            return files.read_file(path, site.cap)
+            return files.read_file(path, context.cap)
         if self.kind == "files":
-            return files.read_files(path, site.cap)
-        return files.read_dir(path, site.cap) if self.kind == "dir" else files.free_space(path)
+            return files.read_files(path, context.cap)
+        return files.read_dir(path, context.cap) if self.kind == "dir" else files.free_space(path)
 
 
 def _without(record: Record, unwanted: "Pattern[str]") -> Record:
-    """Leave out lines of an output that match, and say how many."""
+    """Leave out lines of an output that match, and count them."""
     lines = record["out"].splitlines(True)
-    kept = [line for line in lines if not unwanted.match(line)]
-    return dict(record, out="".join(kept), omitted=len(lines) - len(kept))
+    lines_left = [line for line in lines if not unwanted.match(line)]
+    return dict(record, out="".join(lines_left), omitted=len(lines) - len(lines_left))
 
 
 def _digest(text: str) -> str:
-    """Return what tells whether two confidential texts are equal, as machine-id(5) asks for."""
+    """Return a digest by which two confidential texts can be compared, as machine-id(5) asks for."""
     return sha256(b"preflight " + text.strip().encode("utf-8", "replace")).hexdigest()[:16]
 
 
-def jobs_of(probes: "Iterable[Dict[str, Any]]") -> "List[Job]":
+def jobs_of(probes: "Iterable[Dict[str, Any]]") -> "List[ProbeJob]":
     """Return the jobs of a plan, those that take longest first; a library's calls as one."""
-    jobs: List[Job] = []
-    together: Dict[str, Job] = {}
+    jobs: List[ProbeJob] = []
+    together: Dict[str, ProbeJob] = {}
     for probe in probes:
         if probe["kind"] in together:
             job = together[probe["kind"]]
             job.probes.append(probe)
             job.timeout_s = max(job.timeout_s, float(probe["timeout_s"]))
             continue
-        jobs.append(Job([probe]))
+        jobs.append(ProbeJob([probe]))
         if probe["kind"] in _LIBRARIES:
             together[probe["kind"]] = jobs[-1]
     order = {kind: number for number, kind in enumerate(_SLOW_FIRST)}

@@ -32,11 +32,11 @@ def also(folders: "Iterable[str]") -> None:
 
 def search_path() -> str:
     """Return the folders in which tools are looked for, as PATH has them."""
-    told = (os.environ.get("PATH", ""), tuple(_of_the_site), os.geteuid())
-    if told not in _joined:
+    key = (os.environ.get("PATH", ""), tuple(_of_the_site), os.geteuid())
+    if key not in _joined:
         folders = [*(folder for folder in _offered() if not distrusted(folder)), *SYSTEM_PATH.split(":")]
-        _joined[told] = ":".join(sorted(set(folders), key=folders.index))
-    return _joined[told]
+        _joined[key] = ":".join(sorted(set(folders), key=folders.index))
+    return _joined[key]
 
 
 def find(tool: str) -> str:

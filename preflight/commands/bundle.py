@@ -40,7 +40,7 @@ def bundle(
     """
     from preflight.commands import bundle_contents as bundles
     from preflight.commands.bundle_files import Added
-    from preflight.commands.redact import list_left, made_redactor, printable, tell
+    from preflight.commands.redact import list_left, made_redactor, print_summary, printable
     from preflight.redact.files import RedactionError, write_map
 
     printable(map_file)
@@ -82,7 +82,7 @@ def bundle(
     if output != STDOUT:
         what += f", {output.stat().st_size} bytes"
     if redactor:
-        tell(redactor, what, added.left, output == STDOUT)
+        print_summary(redactor, what, added.left, output == STDOUT)
     else:
         list_left(added.left)
         click.echo(f"{what}; not redacted: names, addresses and serial numbers are in it", err=output == STDOUT)

@@ -38,29 +38,29 @@ def contents(
     added: Added,
 ) -> Iterator[tuple[str, Iterable[bytes]]]:  # fmt: skip
     """Yield the files of a bundle in pieces; evidence is read one by one, with a redactor twice."""
-    told: dict[str, Any] = dict(report)
+    bundled: dict[str, Any] = dict(report)
     others = [run] if run else []
     if redactor:
         for evidence in chain(evidences, others):
             redactor.learn_value(to_document(evidence))
         added.learn(redactor)
         with redactor.sharing():
-            redactor.learn_value(told)
+            redactor.learn_value(bundled)
         with redactor.sharing():
-            told = redactor.value(told)
+            bundled = redactor.value(bundled)
     yield "README.txt", [(README + (REDACTED if redactor else "")).encode()]
     yield from added.contents(redactor)
     for evidence in chain(evidences, others):
         one = from_document(redactor.value(to_document(evidence)), evidence.node) if redactor else evidence
         name = one.node if one.pair is None else f"{one.node}.pair-{one.pair.peer}"
         yield bundle.EVIDENCE + file_name(name), [dump(one).encode("utf-8", "backslashreplace")]
-    yield "report.html", [render(told).encode("utf-8", "backslashreplace")]
-    yield "report.json", map(str.encode, written(told))
-    yield "versions.json", map(str.encode, written(_versions(told), sort_keys=True))
+    yield "report.html", [render(bundled).encode("utf-8", "backslashreplace")]
+    yield "report.json", map(str.encode, written(bundled))
+    yield "versions.json", map(str.encode, written(_versions(bundled), sort_keys=True))
 
 
 def about(report: Mapping[str, Any], redacted: bool) -> dict[str, Any]:
-    """Return what the manifest says of the whole."""
+    """Return the manifest's fields about the bundle itself."""
     return {"version": VERSION, "redacted": redacted, "nodes": len(report["nodes"])}
 
 
@@ -71,17 +71,17 @@ def _versions(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def narrowed(report: Mapping[str, Any], nodes: frozenset[str]) -> dict[str, Any]:
-    """Return what a report says of some nodes, and of the run and the fabric; its coverage is that of the whole run."""
+    """Restrict a report to some nodes, the run and the fabric; the coverage stays that of the complete run."""
     findings = []
     for finding in report["findings"]:
-        kept = [name for name in finding["nodes"] if name in nodes or name.startswith("@")]
-        if kept:
-            shown = [one for one in finding.get("excerpts", []) if one["node"] in kept]
-            findings.append({**finding, "nodes": kept, **({"excerpts": shown} if "excerpts" in finding else {})})
+        remaining = [name for name in finding["nodes"] if name in nodes or name.startswith("@")]
+        if remaining:
+            shown = [one for one in finding.get("excerpts", []) if one["node"] in remaining]
+            findings.append({**finding, "nodes": remaining, **({"excerpts": shown} if "excerpts" in finding else {})})
     return {**report, "nodes": [node for node in report["nodes"] if node["name"] in nodes], "findings": findings}
 
 
-def write(path: Path, files: Iterable[tuple[str, Iterable[bytes]]], said: dict[str, Any]) -> None:
-    """Write a bundle as a whole or not at all, readable by its owner; raises OSError."""
+def write(path: Path, files: Iterable[tuple[str, Iterable[bytes]]], manifest: dict[str, Any]) -> None:
+    """Write a bundle atomically, readable by its owner; raises OSError."""
     with replacing(path, 0o600) as stream:
-        bundle.write(stream, said, files)
+        bundle.write(stream, manifest, files)

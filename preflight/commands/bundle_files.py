@@ -28,7 +28,7 @@ class Added:
         """Look for them in the folders among ``paths``; ``output`` is the bundle itself. Raises OSError."""
         self.cluster = dict(saved_cluster.files(cluster)) if cluster else {}
         self.left: list[str] = []
-        self.items: list[files.Item] = []
+        self.items: list[files.InputFile] = []
         room, folders = _MOST, [path for path in paths if path.is_dir()]
         for folder in folders:
             items, left = files.items([folder])
@@ -41,7 +41,7 @@ class Added:
                     self.left.append(f"{item.path}: {why}")
                 elif not _is_evidence(item):
                     room -= item.path.stat().st_size
-                    self.items.append(files.Item(item.path, place))
+                    self.items.append(files.InputFile(item.path, place))
 
     def learn(self, redactor: Redactor) -> None:
         """Learn the names in all of it; what cannot be read as text is left out."""
@@ -87,11 +87,11 @@ class Added:
         return made
 
 
-def _is_evidence(item: files.Item) -> bool:
+def _is_evidence(item: files.InputFile) -> bool:
     return len(item.place.parts) == 1 and item.path.suffix == ".json"
 
 
-def _unfit(item: files.Item, room: int, redacted: bool) -> str:
+def _unfit(item: files.InputFile, room: int, redacted: bool) -> str:
     """Return why a file is left out; empty: it is not."""
     if _is_evidence(item):
         return "is a report, not evidence; name it to pack it instead of a new one" if is_report(item.path) else ""

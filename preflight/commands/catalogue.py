@@ -1,4 +1,4 @@
-"""What preflight does, told without asking any node: its probes, its checks, its checklists."""
+"""Commands that describe preflight without querying a node: its probes, checks and checklists."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from preflight.commands import options
-from preflight.run.setup import Session, load_evidence, read_logs, report_broken
+from preflight.run.setup import Session, load_evidence, read_logs, report_broken, saved_cluster
 from preflight.terminal import UsageError, nearest
 
 if TYPE_CHECKING:
@@ -29,11 +29,11 @@ def probes(as_json: bool) -> None:
     from preflight.collect.sudoers import sudoers
     from preflight.probes import plan, sweep
 
-    asked = registry().probes
+    registered = registry().probes
     if as_json:
-        click.echo(json.dumps(plan(asked, node="", deadline_s=60), indent=1))
+        click.echo(json.dumps(plan(registered, node="", deadline_s=60), indent=1))
         return
-    for probe in (*asked, *sweep(window=True)):
+    for probe in (*registered, *sweep(window=True)):
         if probe == sweep()[0]:
             click.echo("\nonly with --fabric, and only of the one node that sweeps:")
         limits = f"{probe.timeout_s:g} s" + (f", needs {probe.needs}" if probe.needs else "")
@@ -52,7 +52,7 @@ def probes(as_json: bool) -> None:
     tools = ", ".join(kind.tool for kind in KINDS.values())
     click.echo("\nonly with `preflight pair`, and only of its two nodes, which send traffic to each other:")
     click.echo(f"file:/proc/net/{{tcp,tcp6}}, ping -M do, {tools}")
-    if lines := sudoers((*asked, *sweep(window=True))):
+    if lines := sudoers((*registered, *sweep(window=True))):
         click.echo("\nsudoers lines for --sudo:")
         for line in lines:
             click.echo(f"    {line}")
@@ -122,13 +122,18 @@ def checklist(paths: tuple[Path, ...], cluster: Path | None, logs: tuple[Path, .
     Exit:    0 printed, also if items fail, 2 usage
     """
     from preflight.checklist.answers import answer
+    from preflight.reports.cluster_scope import judged_by, remarks
     from preflight.reports.sanitize import one_line
 
-    session = Session("checklist", cluster, (), (), {})
+    session = Session("checklist", cluster or (saved_cluster(paths) if paths else None), (), (), {})
     if paths or logs:
         evidences, run = load_evidence(paths) if paths else ([], None)
         report = session.judge(evidences, read_logs(logs) or run)
         items = report["checklists"]
+        if paths and not (as_json and cluster):  # JSON is a list of items, and the user named the file
+            click.echo(judged_by(report["run"]), err=as_json)
+        for remark in remarks(report):
+            click.echo(remark.line, err=as_json)
         silent = [node for node in report["nodes"] if "no_answer" in node]
         for node in silent[:10]:
             reason = one_line(f"note: {node['name']} gave no answer: {node['no_answer']['reason']}")

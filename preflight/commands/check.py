@@ -14,11 +14,11 @@ from preflight.commands import options
 @options.cluster
 @options.selection
 @options.log
-@options.asking
+@options.collecting
 @options.outputs
 @click.option("--resume", is_flag=True)
 @click.option("--exclude-file", type=options.file_path, metavar="F", help="Go on (--save); list bad nodes for sbatch.")
-def check(**asked: Any) -> None:
+def check(**arguments: Any) -> None:
     """Ask this node, or many over SSH, in Slurm or in pods; judge and report.
 
     \b
@@ -27,4 +27,4 @@ def check(**asked: Any) -> None:
     """
     from preflight.run import local
 
-    local.check(**asked)
+    local.check(**arguments)

@@ -17,7 +17,7 @@ from preflight.terminal import UsageError
     "-o", "--output", type=options.file_path, metavar="FILE", help="Write to FILE instead of standard output."
 )
 @click.option("--node", metavar="NAME", help="Call this node so, instead of by its host name: in a pod.")
-@options.asking
+@options.collecting
 def collect(
     output: Path | None, node: str | None, deadline_s: float | None, sudo: bool, fabric: bool, window_s: float | None
 ) -> None:
@@ -28,12 +28,12 @@ def collect(
              preflight judge node.json          later, anywhere
     """
     from preflight.checks import registry
-    from preflight.collect.options import Manner
+    from preflight.collect.options import CollectOptions
     from preflight.run.local import this_node
 
     writable(output)
-    manner = Manner(deadline_s, sudo, fabric=fabric, window_s=window_s)
-    evidence = this_node(registry().probes, None, manner, name=node)
+    collect_options = CollectOptions(deadline_s, sudo, fabric=fabric, window_s=window_s)
+    evidence = this_node(registry().probes, None, collect_options, name=node)
     from preflight.evidence.document import dump
 
     if output:

@@ -11,7 +11,7 @@ import click
 
 from preflight.commands import options
 from preflight.run.setup import Session, saved_cluster
-from preflight.terminal import UsageError, progress, say
+from preflight.terminal import UsageError, print_text, progress
 
 
 @click.command(cls=options.Compact)
@@ -39,6 +39,6 @@ def diff(
                 sides.append(load(path, session.checks, session.cluster, os.cpu_count() or 1))
         except SnapshotError as error:
             raise UsageError(str(error)) from None
-    told = compare(*sides)
-    say(json.dumps(told, indent=1) + "\n" if as_json else render(told))
-    sys.exit(told["exit_status"])
+    comparison = compare(*sides)
+    print_text(json.dumps(comparison, indent=1) + "\n" if as_json else render(comparison))
+    sys.exit(comparison["exit_status"])

@@ -1,4 +1,4 @@
-"""``preflight gate``, as click reads it: help, and whatever ``gate.options`` does not understand."""
+"""``preflight gate`` as click parses it: help, and all forms that ``gate.options`` does not parse."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import click
 
 from preflight.commands import options
 from preflight.gate.options import DEADLINES, Options
-from preflight.gate.policy import SEATS
+from preflight.gate.policy import HOOKS
 
 _FILE = click.Path()
 
 
 @click.command(cls=options.Compact, context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("seat", required=False, type=click.Choice(list(SEATS)), metavar="SEAT")
-@click.option("--policy", is_flag=True, help="Print what each seat does about each verdict.")
+@click.argument("hook", required=False, type=click.Choice(list(HOOKS)), metavar="HOOK")
+@click.option("--policy", is_flag=True, help="Print what each hook does on each verdict.")
 @click.option("--cluster", type=_FILE, metavar="FILE", help="What this site expects (cluster.toml).")
-@click.option("--state-dir", type=_FILE, metavar="DIR", help="Where verdicts are kept (/var/lib/preflight).")
+@click.option("--state-dir", type=_FILE, metavar="DIR", help="Cached verdicts (/var/lib/preflight).")
 @click.option("--strict", is_flag=True, help="A node that could not be judged gets no job.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done; every job starts.")
+@click.option("--dry-run", is_flag=True, help="Print what would be done; every job starts.")
 @click.option("--deadline", type=click.FloatRange(*DEADLINES), metavar="S", help="Seconds that it may take.")
-@click.option("--refresh", is_flag=True, help="Judge now, whatever was found a while ago.")
+@click.option("--refresh", is_flag=True, help="Ignore the cached verdict.")
 @click.option("--textfile", type=_FILE, metavar="F.prom", help="Write metrics for node_exporter.")
 @click.option("--report-dir", type=_FILE, metavar="DIR", help="Write verdict, report and evidence there.")
 @click.option("--termination-log", type=_FILE, metavar="F", help="init-container: /dev/termination-log if it is there.")
@@ -32,26 +32,26 @@ _FILE = click.Path()
 @click.option("--ssh-config", type=_FILE, metavar="F", help="slurm-controller: ask these over SSH instead.")
 @click.option("--node", metavar="NAME", help="Call this node by its name in the cluster file.")
 @click.pass_context
-def gate(context: click.Context, /, seat: str | None, policy: bool, cluster: str | None, **said: Any) -> None:
+def gate(context: click.Context, /, hook: str | None, policy: bool, cluster: str | None, **settings: Any) -> None:
     """Let a job in, or hold it back: from a scheduler, a pod, a pipeline.
 
     \b
-    SEAT:    slurm-prolog, slurm-healthcheck, slurm-step, slurm-controller, init-container, ci
+    HOOK:    slurm-prolog, slurm-healthcheck, slurm-step, slurm-controller, init-container, ci
     Example: preflight gate slurm-prolog --cluster /etc/slurm/preflight/cluster.toml
     Exit:    preflight gate --policy
     """
     if policy:
         click.echo(_policy(cluster), nl=False)
         return
-    if seat is None:
-        raise click.UsageError("SEAT is missing: one of " + ", ".join(SEATS))
+    if hook is None:
+        raise click.UsageError("HOOK is missing: one of " + ", ".join(HOOKS))
     from preflight.gate import main
 
-    context.exit(main.answer(Options(seat, cluster=cluster, **said)))
+    context.exit(main.run_hook(Options(hook, cluster=cluster, **settings)))
 
 
 def by_click(words: Sequence[str]) -> int:
-    """Carry out the words after ``preflight gate``; return the exit status, which for a mistake the seat prescribes."""
+    """Carry out the words after ``preflight gate``; return the exit status, for a usage error that of the hook."""
     from preflight.gate import main
 
     try:
@@ -59,8 +59,8 @@ def by_click(words: Sequence[str]) -> int:
     except click.exceptions.Exit as ended:
         return ended.exit_code
     except click.ClickException as error:
-        seat = next((word for word in words if word in SEATS), "")
-        return main.usage_error(seat, f"{error.format_message()} (preflight gate --help)")
+        hook = next((word for word in words if word in HOOKS), "")
+        return main.usage_error(hook, f"{error.format_message()} (preflight gate --help)")
     return status if isinstance(status, int) else 0
 
 

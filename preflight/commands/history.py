@@ -1,18 +1,22 @@
-"""``preflight history``: what earlier runs said, and how long jobs took."""
+"""``preflight history``: findings of earlier runs, and durations of jobs."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from preflight.commands import options
-from preflight.terminal import UsageError, say
+from preflight.terminal import UsageError, print_text
+
+if TYPE_CHECKING:
+    from preflight.history import HistoryStore
 
 
 @click.group()
@@ -35,15 +39,15 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print a JSON list.
 def runs(file: Path, as_json: bool) -> None:
     """List the runs, the newest first."""
     with _opened(file) as store:
-        told = [
-            {"at": run.at, "command": run.command, "version": run.version, "exit_status": run.exit_status,
-             "record": run.record}
-            for run in store.runs()
-        ]  # fmt: skip
+        recorded = store.runs()
+    entries = [
+        {"at": run.at, "command": run.command, "version": run.version, "exit_status": run.exit_status,
+         "record": run.record}
+        for run in recorded
+    ]  # fmt: skip
     words = {0: "passed", 1: "failed", 3: "could not tell"}
-    verdicts = [words.get(one["exit_status"], str(one["exit_status"])) for one in told]
-    rows = [(one["at"], one["command"], one["version"], word) for one, word in zip(told, verdicts, strict=True)]
-    _tell(told, as_json, ("at", "command", "version", "verdict"), rows)
+    rows = [(run.at, run.command, run.version, words.get(run.exit_status, str(run.exit_status))) for run in recorded]
+    _print_rows(entries, as_json, ("at", "command", "version", "verdict"), rows)
 
 
 @history.command()
@@ -56,12 +60,14 @@ def node(file: Path, name: str, as_json: bool) -> None:
 
     keys = ("at", "check", "subject", "status", "message")
     with _opened(file) as store:
-        rows = store.said_of(name)
+        rows = store.findings_of(name)
         answered = store.answered([run.id for run in store.runs()])
-    if not rows:  # nothing said of it is no pass
+    if not rows:  # no finding is not a pass
         times = sum(name in names for names in answered.values())
-        say(f"{visible(name)}: answered in {times} of {len(answered)} runs; nothing is kept against it\n", sys.stderr)
-    _tell([dict(zip(keys, row, strict=True)) for row in rows], as_json, keys, rows)
+        print_text(
+            f"{visible(name)}: answered in {times} of {len(answered)} runs; nothing is kept against it\n", sys.stderr
+        )
+    _print_rows([dict(zip(keys, row, strict=True)) for row in rows], as_json, keys, rows)
 
 
 @history.command()
@@ -73,7 +79,7 @@ def figures(file: Path, what: str, as_json: bool) -> None:
     keys = ("at", "what", "subject", "value", "unit")
     with _opened(file) as store:
         rows = store.figures(what)
-    _tell([dict(zip(keys, row, strict=True)) for row in rows], as_json, keys, rows)
+    _print_rows([dict(zip(keys, row, strict=True)) for row in rows], as_json, keys, rows)
 
 
 @history.command()
@@ -108,39 +114,33 @@ def jobs(file: Path, as_json: bool) -> None:
         if outcome == "completed":
             usual.setdefault((name, nodes), []).append(seconds)
     keys = ("id", "ended", "seconds", "nodes", "name", "outcome", "of_usual")
-    told = []
+    table = []
     for id, ended, seconds, nodes, name, outcome in rows:
         others = usual.get((name, nodes), [])
         share = round(seconds / median(others), 3) if len(others) > 2 and median(others) else None
-        told.append((id, ended, seconds, nodes, name, outcome, share))
-    _tell([dict(zip(keys, row, strict=True)) for row in told], as_json, keys, told)
+        table.append((id, ended, seconds, nodes, name, outcome, share))
+    _print_rows([dict(zip(keys, row, strict=True)) for row in table], as_json, keys, table)
 
 
-def _opened(file: Path, *, make: bool = False) -> Any:
-    """Open a history; one that is not there is a mistake but for who writes to it: an empty list would be no answer."""
-    from contextlib import contextmanager
-
-    from preflight.history import HistoryError, Store
+@contextmanager
+def _opened(file: Path, *, make: bool = False) -> Iterator[HistoryStore]:
+    """Open a history; only ``make`` creates one that is missing: an empty list would be no answer."""
+    from preflight.history import HistoryError, HistoryStore
 
     if not make and not file.exists():
         raise UsageError(f"{file}: there is no such history; `preflight check --history {file}` begins one")
-
-    @contextmanager
-    def opened() -> Any:
-        try:
-            with Store(file) as store:
-                yield store
-        except HistoryError as error:
-            raise UsageError(str(error)) from None
-
-    return opened()
+    try:
+        with HistoryStore(file) as store:
+            yield store
+    except HistoryError as error:
+        raise UsageError(str(error)) from None
 
 
-def _tell(told: list[Any], as_json: bool, keys: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
+def _print_rows(entries: list[Any], as_json: bool, keys: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
     from preflight.reports.sanitize import one_line
 
     if as_json:
-        say(json.dumps(told, indent=1) + "\n")
+        print_text(json.dumps(entries, indent=1) + "\n")
         return
     lines = [
         [str(key) for key in keys],
@@ -148,4 +148,4 @@ def _tell(told: list[Any], as_json: bool, keys: Iterable[str], rows: Iterable[It
     ]
     widths = [min(max(len(line[place]) for line in lines), 60) for place in range(len(lines[0]))]
     for line in lines:
-        say("  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() + "\n")
+        print_text("  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() + "\n")

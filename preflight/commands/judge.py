@@ -32,7 +32,7 @@ def judge(
     """
     session = Session("judge", cluster or saved_cluster(paths), only, skip, outputs)
     evidences, run = load_evidence(paths)
-    session.finish(evidences, read_logs(logs) or run)
+    session.write_outputs_and_exit(evidences, read_logs(logs) or run)
 
 
 @contextmanager
@@ -64,4 +64,4 @@ def demo(**outputs: Any) -> None:
     with _cluster_of_the_demo() as folder:
         session = Session("demo", folder / "cluster.toml", (), (), outputs)
         evidences, _ = load_evidence(sorted(folder.glob("gpu*.json")))
-        session.finish(evidences, read_logs((folder / "job.log",)))
+        session.write_outputs_and_exit(evidences, read_logs((folder / "job.log",)))

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 @click.command(cls=options.Compact)
 @click.argument("paths", nargs=-1, type=options.file_path, metavar="[FILE|DIR]...")
 @options.targets
-@options.asking
+@options.collecting
 @click.option("--save", type=options.file_path, metavar="DIR", help="Keep the evidence: DIR/NODE.json.")
 @click.option("-o", "output", required=True, type=options.file_path, metavar="CLUSTER.TOML")
 @click.option("--force", is_flag=True, help="The file to write; replace one that is there.")
-def learn(paths: tuple[Path, ...], output: Path, force: bool, save: Path | None, **asked: Any) -> None:
+def learn(paths: tuple[Path, ...], output: Path, force: bool, save: Path | None, **arguments: Any) -> None:
     """Write a cluster file from what a fleet has, asked now or saved before.
 
     Values of the majority are written, each with where it came from; what is below the part's own figures is not.
@@ -44,7 +44,7 @@ def learn(paths: tuple[Path, ...], output: Path, force: bool, save: Path | None,
     if output != STDOUT and output.exists() and not force:
         raise UsageError(f"{output} exists already: read it first, or replace it with --force")
     session = Session("learn", None, (), (), {"save": save, "json_file": None})
-    evidences = _evidences(paths, session, asked)
+    evidences = _evidences(paths, session, arguments)
     with progress(f"learning from {len(evidences)} nodes"):
         try:
             found = learn_from(evidences, session.checks, os.cpu_count() or 1)
@@ -71,20 +71,20 @@ def learn(paths: tuple[Path, ...], output: Path, force: bool, save: Path | None,
     sys.exit(1 if found.systemic or found.refused else 0)
 
 
-def _evidences(paths: Sequence[Path], session: Session, asked: dict[str, Any]) -> Sequence[Evidence]:
-    """Read saved evidence, or ask the nodes that are named."""
-    names = {name: asked.pop(name, None) for name in ("hosts", "hostfile", "job", "rerun", "selector")}
+def _evidences(paths: Sequence[Path], session: Session, collected: dict[str, Any]) -> Sequence[Evidence]:
+    """Read saved evidence, or collect from the nodes that are named."""
+    names = {name: collected.pop(name, None) for name in ("hosts", "hostfile", "job", "rerun", "selector")}
     if paths:
         if any(names.values()):
             raise UsageError("give evidence that was saved, or nodes to ask, not both")
         return load_evidence(paths)[0]
     from preflight._startup.lightclass import fields
-    from preflight.collect.options import Manner
+    from preflight.collect.options import CollectOptions
     from preflight.run.fleet import fleet, targets
 
     if not any(names.values()):
         raise UsageError("name the nodes to learn from: --hosts 'gpu[001-064]', or a folder of saved evidence")
-    known = {one.name: asked.pop(one.name) for one in fields(Manner) if one.name in asked}
-    manner = Manner(**known, job=names["job"])
-    hosts = targets(names["hosts"], names["hostfile"], names["job"], names["rerun"], names["selector"], manner)
-    return fleet(hosts, session, manner)
+    known = {one.name: collected.pop(one.name) for one in fields(CollectOptions) if one.name in collected}
+    collect_options = CollectOptions(**known, job=names["job"])
+    hosts = targets(names["hosts"], names["hostfile"], names["job"], names["rerun"], names["selector"], collect_options)
+    return fleet(hosts, session, collect_options)

@@ -28,7 +28,7 @@ class Compact(click.Command):
             formatter.write_dl(rows, col_max=42)
 
 
-def together(*options: Callable[[F], F]) -> Callable[[F], F]:
+def combine_options(*options: Callable[[F], F]) -> Callable[[F], F]:
     """Make one decorator of several options, in the order in which help shows them."""
 
     def decorate(function: F) -> F:
@@ -41,11 +41,11 @@ def together(*options: Callable[[F], F]) -> Callable[[F], F]:
 
 #: A path on this machine.
 file_path = click.Path(path_type=Path)
-selection = together(
+selection = combine_options(
     click.option("--only", multiple=True, metavar="GLOB"),
     click.option("--skip", multiple=True, metavar="GLOB", help="Checks to run; to leave out."),
 )
-outputs = together(
+outputs = combine_options(
     click.option("--json", "json_file", metavar="F"),
     click.option("--html", "html_file", type=file_path, metavar="F", help="Write the report (JSON to -: printed)."),
     click.option("--junit", "junit_file", type=file_path, metavar="F"),
@@ -60,18 +60,18 @@ cluster = click.option("--cluster", type=file_path, metavar="FILE", help="What t
 log = click.option(
     "--log", "logs", multiple=True, type=file_path, metavar="FILE", help="NCCL log or nccl-tests output."
 )
-asking = together(
+collecting = combine_options(
     click.option("--deadline", "deadline_s", type=click.FloatRange(1, 86400), metavar="S"),
     click.option("--window", "window_s", type=click.FloatRange(1, 3600), metavar="S",
                  help="Limit (60, fleet 600); counters twice."),
     click.option("--sudo", is_flag=True),
     click.option("--fabric", is_flag=True, help="Use `sudo -n`; sweep InfiniBand, too."),
 )  # fmt: skip
-naming = together(
+naming = combine_options(
     click.option("--also", multiple=True, metavar="WORD"),
     click.option("--hosts", metavar="NODESET", help="A name to replace wherever it stands; hosts."),
 )
-targets = together(
+targets = combine_options(
     click.option("--hosts", metavar="NODESET"),
     click.option("--hostfile", type=file_path, metavar="F", help="Ask these over SSH, not this node."),
     click.option("--job", metavar="ID"),
@@ -86,7 +86,7 @@ targets = together(
     click.option("--connect-timeout", "connect_timeout_s", type=click.FloatRange(0.1, 600), default=15.0,
                  metavar="S", help="Nodes at once (64); wait (15)."),
 )  # fmt: skip
-pairing = together(
+pairing = combine_options(
     click.option("--test", "tests", multiple=True, metavar="NAME",
                  type=click.Choice(["path-mtu", "pingpong", "write-bw", "read-bw", "write-lat"]),
                  help="path-mtu, pingpong, write-bw, read-bw, write-lat."),

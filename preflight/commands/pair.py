@@ -28,10 +28,10 @@ def pair(
     Example: preflight pair gpu001 gpu002 --device mlx5_0
     Exit:    as check
     """
-    from preflight.collect.options import Manner
+    from preflight.collect.options import CollectOptions
     from preflight.pair import plan
 
     session = Session("pair", cluster, (), (), outputs)
     wanted = plan.Wanted(device, gid_index, int(mtu) if mtu else None, size, port, at_least_gbps)
-    manner = Manner(deadline_s, via=via, ssh_config=ssh_config)
-    session.finish(plan.ask(server, client, tests, wanted, session, manner), None)
+    collect_options = CollectOptions(deadline_s, via=via, ssh_config=ssh_config)
+    session.write_outputs_and_exit(plan.run_pair(server, client, tests, wanted, session, collect_options), None)

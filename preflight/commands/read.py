@@ -19,7 +19,7 @@ def read(names: tuple[str, ...], as_json: bool) -> None:
     \b
     Example: nvidia-smi topo -m | preflight read -
              preflight read slurm-4711.out ibstat.txt
-    Exit:    0 read, 1 something failed, 3 nothing recognised or unknown, 2 a file cannot be read
+    Exit:    0 all judged, none failed; 1 failed; 3 not recognised, not judged or unknown; 2 a file cannot be read
     """
     from preflight import recognition
 
@@ -30,12 +30,12 @@ def read(names: tuple[str, ...], as_json: bool) -> None:
                 found.append((source.name, recognition.read(source)))
     except recognition.SourceError as error:
         raise UsageError(str(error)) from None
-    told = recognition.document(found)
+    document = recognition.document(found)
     if as_json:
-        click.echo(json.dumps(told, indent=1))
+        click.echo(json.dumps(document, indent=1))
     else:
         from preflight.reports.recognition_text import render
 
         terminal, width = screen()
-        click.echo(render(told, ", ".join(recognition.known()), colour=terminal, width=width), nl=False)
+        click.echo(render(document, ", ".join(recognition.known()), colour=terminal, width=width), nl=False)
     sys.exit(recognition.exit_status(found))

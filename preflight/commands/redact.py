@@ -15,7 +15,7 @@ from preflight.terminal import UsageError, progress
 
 if TYPE_CHECKING:
     from preflight.redact import Redactor
-    from preflight.redact.files import Item
+    from preflight.redact.files import InputFile
 
 
 @click.command(cls=options.Compact)
@@ -70,7 +70,9 @@ def redact(
             files.write_map(redactor, map_file)
         except OSError as error:
             raise UsageError(f"{map_file} cannot be written: {error.strerror}") from None
-    tell(redactor, f"{output}: {written} file{'' if written == 1 else 's'}", [*left, *unread], output == STDOUT)
+    print_summary(
+        redactor, f"{output}: {written} file{'' if written == 1 else 's'}", [*left, *unread], output == STDOUT
+    )
     unsure = False
     if nameless and not (hosts or also):
         unsure = len(nameless) == written
@@ -82,7 +84,7 @@ def redact(
     sys.exit(1 if left or unread else 3 if unsure or redactor.names.hosts_in_place else 0)
 
 
-def _inputs(paths: tuple[Path, ...], output: Path) -> tuple[list[Item], list[str]]:
+def _inputs(paths: tuple[Path, ...], output: Path) -> tuple[list[InputFile], list[str]]:
     """Return the files that are meant, and what is left out; raises UsageError."""
     from preflight.redact import files
 
@@ -119,11 +121,11 @@ def printable(map_file: Path | None) -> None:
         raise UsageError("--map -: takes a file, that only you can read; what aliases stand for is not printed")
 
 
-def tell(redactor: Redactor, what: str, left: list[str], aside: bool = False) -> None:
-    """Say what was replaced, and what this cannot know."""
+def print_summary(redactor: Redactor, what: str, left: list[str], aside: bool = False) -> None:
+    """Print what was replaced, and what is not looked for."""
     from preflight.reports.sanitize import one_line
 
-    counts = ", ".join(f"{number} × {kind}" for kind, number in redactor.told().items())
+    counts = ", ".join(f"{number} × {kind}" for kind, number in redactor.counts_by_kind().items())
     click.echo(f"{one_line(what)}; replaced: {counts or 'nothing'}", err=aside)
     if common := sorted(redactor.names.only_in_place):
         shown = ", ".join(common[:20]) + (" …" if len(common) > 20 else "")

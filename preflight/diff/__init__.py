@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from preflight.diff.compare import SCHEMA, compare
 from preflight.diff.render import render
-from preflight.diff.snapshot import Side, SnapshotError, load
+from preflight.diff.snapshot import Snapshot, SnapshotError, load
 
-__all__ = ["SCHEMA", "Side", "SnapshotError", "compare", "load", "render"]
+__all__ = ["SCHEMA", "Snapshot", "SnapshotError", "compare", "load", "render"]

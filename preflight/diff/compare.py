@@ -8,7 +8,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.diff.change import ABSENT, GOOD, ORDER, change
 from preflight.diff.node_profile import changes
-from preflight.diff.snapshot import Side
+from preflight.diff.snapshot import Snapshot
 
 SCHEMA = "preflight.diff/1"
 
@@ -16,7 +16,7 @@ _Statuses = Mapping[str, Mapping[str, str]]  # node, or another subject such as 
 
 
 @dataclass(frozen=True)
-class _Said:
+class _FindingState:
     status: str
     message: str
     gating: bool
@@ -24,7 +24,7 @@ class _Said:
     undecided: bool = False  # whether no side is called wrong
 
 
-_Found = Mapping[tuple[str, str], _Said]  # of a node: check, subject -> the worst that was found
+_Found = Mapping[tuple[str, str], _FindingState]  # of a node: check, subject -> the worst that was found
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,10 @@ class _Row:
         }  # fmt: skip
 
 
-def compare(before: Side, after: Side) -> dict[str, Any]:
+def compare(before: Snapshot, after: Snapshot) -> dict[str, Any]:
     """Return what changed, as ``preflight.diff/1``; equal changes stand once, with their nodes.
 
-    ``exit_status`` is 1 where something got worse, or a node that came is sick; 3 where that could not be told: a node
+    ``exit_status`` is 1 where something got worse, or a node that came is sick; 3 where that is unknown: a node
     or a check of the first run is not in the second, or nothing was judged on both sides; else 0.
     """
     ours, theirs = _answered(before), _answered(after)
@@ -114,7 +114,7 @@ def _changed(judged: tuple[Mapping[str, str], Mapping[str, str]], old: _Found, n
             )  # fmt: skip
 
 
-def _of_same(was: _Said, now: _Said) -> str:
+def _of_same(was: _FindingState, now: _FindingState) -> str:
     """Return what changed in what stays: it is decided against the node now, or a failure has another value."""
     if was.status != now.status or now.status not in ("fail", "warn"):
         return ""
@@ -124,7 +124,7 @@ def _of_same(was: _Said, now: _Said) -> str:
 
 
 def _sick(new: _Found) -> Iterator[_Row]:
-    """Yield what fails, or could not be told, on a node that did not answer in the first run."""
+    """Yield what fails, or is unknown, on a node that did not answer in the first run."""
     for (check, subject), now in new.items():
         if now.status == "fail" or (now.status == "unknown" and now.gating):
             how = "new" if now.status == "fail" else "unclear"
@@ -141,7 +141,7 @@ def _only(old: _Statuses, new: _Statuses, names: set[str]) -> dict[str, list[str
     return found
 
 
-def _values(before: Side, after: Side, both: set[str]) -> Iterator[dict[str, Any]]:
+def _values(before: Snapshot, after: Snapshot, both: set[str]) -> Iterator[dict[str, Any]]:
     found: dict[tuple[str, str, str], list[str]] = {}
     if before.values is not None and after.values is not None:
         for node in sorted(both):
@@ -157,20 +157,20 @@ def _urgency(item: tuple[_Row, list[str]]) -> tuple[int, int, str, str, str]:
     return place, -len(nodes), row.check, row.subject, row.now or row.was
 
 
-def _answered(side: Side) -> set[str]:
+def _answered(side: Snapshot) -> set[str]:
     return {node["name"] for node in side.report["nodes"] if not node.get("no_answer")}
 
 
-def _silent(side: Side) -> set[str]:
+def _silent(side: Snapshot) -> set[str]:
     return {node["name"] for node in side.report["nodes"] if node.get("no_answer")}
 
 
-def _others(side: Side) -> set[str]:
+def _others(side: Snapshot) -> set[str]:
     """Return what findings are about that is no node: the run's logs, a sweep of the fabric."""
     return {name for finding in side.report["findings"] for name in finding["nodes"] if name.startswith("@")}
 
 
-def _statuses(side: Side) -> _Statuses:
+def _statuses(side: Snapshot) -> _Statuses:
     found = {node["name"]: node["checks"] for node in side.report["nodes"]}
     for finding in side.report["findings"]:
         for name in finding["nodes"]:
@@ -181,7 +181,7 @@ def _statuses(side: Side) -> _Statuses:
     return found
 
 
-def _findings(side: Side) -> Mapping[str, list[Mapping[str, Any]]]:
+def _findings(side: Snapshot) -> Mapping[str, list[Mapping[str, Any]]]:
     """Return the findings of each node; not what another check reports."""
     found: dict[str, list[Mapping[str, Any]]] = {}
     for finding in side.report["findings"]:
@@ -192,11 +192,11 @@ def _findings(side: Side) -> Mapping[str, list[Mapping[str, Any]]]:
 
 def _found(findings: Iterable[Mapping[str, Any]]) -> _Found:
     """Return what was found on one node, the worst of each check and subject."""
-    found: dict[tuple[str, str], _Said] = {}
+    found: dict[tuple[str, str], _FindingState] = {}
     for finding in findings:
         key = finding["check"], finding["subject"]
         if key not in found or ORDER[finding["status"]] > ORDER[found[key].status]:
-            found[key] = _Said(
+            found[key] = _FindingState(
                 finding["status"], finding["message"], finding.get("gating", True), finding.get("found") or "",
                 bool(finding.get("undecided")),
             )  # fmt: skip

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 
-from preflight.checks.fleet.electorate import Trait
-from preflight.checks.fleet.values import several
+from preflight.checks.comparison.electorate import Trait
+from preflight.checks.comparison.values import several
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts

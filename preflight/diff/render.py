@@ -20,19 +20,19 @@ _NODES = {
 }  # fmt: skip
 
 
-def render(told: Mapping[str, Any]) -> str:
+def render(comparison: Mapping[str, Any]) -> str:
     """Return a comparison as text; foreign text is made visible."""
-    return "".join(f"{line}\n" for line in _lines(told))
+    return "".join(f"{line}\n" for line in _lines(comparison))
 
 
-def _lines(told: Mapping[str, Any]) -> Iterator[str]:
-    yield _headline(told)
-    yield f"before: {one_line(told['before']['path'])} ({one_line(told['before']['at'])})"
-    yield f"after:  {one_line(told['after']['path'])} ({one_line(told['after']['at'])})"
+def _lines(comparison: Mapping[str, Any]) -> Iterator[str]:
+    yield _headline(comparison)
+    yield f"before: {one_line(comparison['before']['path'])} ({one_line(comparison['before']['at'])})"
+    yield f"after:  {one_line(comparison['after']['path'])} ({one_line(comparison['after']['at'])})"
     for key, words in _NODES.items():
-        if nodes := told["nodes"][key]:
+        if nodes := comparison["nodes"][key]:
             yield f"{fold(nodes)}: {words}"
-    for finding in told["findings"]:
+    for finding in comparison["findings"]:
         subject = f" {one_line(finding['subject'])}" if finding["subject"] else ""
         step = " -> ".join(str(finding[side] or "no finding") for side in ("before", "after"))
         yield f"{_HEADS[finding['change']]}  {fold(finding['nodes'])}  {finding['check']}{subject}: {step}"
@@ -40,12 +40,12 @@ def _lines(told: Mapping[str, Any]) -> Iterator[str]:
         for side, key in (("before", "was"), (now, "now")):
             if finding[key]:
                 yield f"    {side}: {one_line(finding[key])}"
-    yield from _not_again(told["not_judged_again"])
-    if told["values"]:
+    yield from _not_again(comparison["not_judged_again"])
+    if comparison["values"]:
         yield "changed:"
-    for value in told["values"]:
+    for value in comparison["values"]:
         yield f"  {fold(value['nodes'])}  {value['what']}: {one_line(value['before'])} -> {one_line(value['after'])}"
-    if not told["values_compared"]:
+    if not comparison["values_compared"]:
         yield "values were not compared: that takes the evidence of both runs (--save DIR), not a report"
 
 
@@ -58,19 +58,19 @@ def _not_again(lost: list[Mapping[str, Any]]) -> Iterator[str]:
         yield f"UNCLEAR  {nodes}  judged in the first run only: {', '.join(map(one_line, checks))}"
 
 
-def _headline(told: Mapping[str, Any]) -> str:
-    both = told["nodes"]["both"]
-    counts = {how: sum(finding["change"] == how for finding in told["findings"]) for how in _HEADS}
-    if not both and told["exit_status"] != 1:
+def _headline(comparison: Mapping[str, Any]) -> str:
+    both = comparison["nodes"]["both"]
+    counts = {how: sum(finding["change"] == how for finding in comparison["findings"]) for how in _HEADS}
+    if not both and comparison["exit_status"] != 1:
         return "NOT COMPARED: no node was judged in both runs"
-    said = [f"{number} {_COUNTED.get(how, how)}" for how, number in counts.items() if number]
-    if lost := told["not_judged_again"]:
-        said.append(f"{len(lost)} check{'' if len(lost) == 1 else 's'} not judged again")
-    if told["values"]:
-        said.append(f"{len(told['values'])} values changed")
+    parts = [f"{number} {_COUNTED.get(how, how)}" for how, number in counts.items() if number]
+    if lost := comparison["not_judged_again"]:
+        parts.append(f"{len(lost)} check{'' if len(lost) == 1 else 's'} not judged again")
+    if comparison["values"]:
+        parts.append(f"{len(comparison['values'])} values changed")
     for key, words in (("fell_silent", "fell silent"), ("came_silent", "new without an answer"), ("went", "gone")):
-        if nodes := told["nodes"][key]:
-            said.append(f"{len(nodes)} node{'' if len(nodes) == 1 else 's'} {words}")
-    word = {0: "NO WORSE", 1: "WORSE", 3: "COULD NOT TELL"}[told["exit_status"]]
+        if nodes := comparison["nodes"][key]:
+            parts.append(f"{len(nodes)} node{'' if len(nodes) == 1 else 's'} {words}")
+    word = {0: "NO WORSE", 1: "WORSE", 3: "COULD NOT TELL"}[comparison["exit_status"]]
     compared = f"{both} node{'' if both == 1 else 's'} compared"
-    return f"{word}: {', '.join([compared, *said]) if said else f'{compared}, nothing changed'}"
+    return f"{word}: {', '.join([compared, *parts]) if parts else f'{compared}, nothing changed'}"

@@ -19,11 +19,11 @@ from preflight.reports import stored
 
 
 class SnapshotError(PreflightError):
-    """A side cannot be read; the text names the path and the cure."""
+    """A side cannot be read; the text names the path and the fix."""
 
 
 @dataclass
-class Side:
+class Snapshot:
     """A report, and the values of its nodes where there is evidence."""
 
     path: str
@@ -32,22 +32,22 @@ class Side:
     at: str = field(default="")
 
 
-def load(path: Path, checks: Sequence[Check], cluster: Cluster, processes: int = 1) -> Side:
+def load(path: Path, checks: Sequence[Check], cluster: Cluster, processes: int = 1) -> Snapshot:
     """Read a report, or judge a file or directory of evidence; raises SnapshotError."""
     if (report := _report(path)) is not None:
-        return Side(str(path), report, None, str(report["run"]["at"]))
+        return Snapshot(str(path), report, None, str(report["run"]["at"]))
     try:
         evidences, run = load_evidence([path])
     except ArchiveError as error:
         raise SnapshotError(str(error)) from None
-    told = judge(evidences, checks, cluster, run=run, processes=processes)
+    report = judge(evidences, checks, cluster, run=run, processes=processes)
     values = {}
     for evidence in evidences:
         if evidence.no_answer is None and evidence.pair is None:
             facts = NodeFacts(evidence)
             values[evidence.node] = profile(facts, cluster.site(facts))
-    at = max((str(node.get("collected_at", "")) for node in told["nodes"]), default="")
-    return Side(str(path), told, values, at)
+    at = max((str(node.get("collected_at", "")) for node in report["nodes"]), default="")
+    return Snapshot(str(path), report, values, at)
 
 
 def _report(path: Path) -> Mapping[str, Any] | None:

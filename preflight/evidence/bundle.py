@@ -20,7 +20,7 @@ from typing import IO, Any
 from preflight.errors import PreflightError
 from preflight.evidence import json_limits
 from preflight.evidence.document import DocumentError, Evidence, decode, no_answer
-from preflight.schemas.conform import mistake
+from preflight.schemas.conform import find_error
 
 SCHEMA = "preflight.bundle/1"
 MANIFEST = "MANIFEST.json"
@@ -135,10 +135,10 @@ def _checked(path: Path, archive: tarfile.TarFile) -> Iterator[tuple[str, bytes]
         if expected is None:
             expected = _manifest(path, name, content)
             continue
-        said = expected.get(name)
-        if said is None:
+        listed = expected.get(name)
+        if listed is None:
             raise BundleError(f"{path}: {name[:200]!r} in it is not in its manifest")
-        if not len(content) == info.size == said["bytes"] or said["sha256"] != hashlib.sha256(content).hexdigest():
+        if not len(content) == info.size == listed["bytes"] or listed["sha256"] != hashlib.sha256(content).hexdigest():
             raise BundleError(f"{path}: {name[:200]!r} in it is not what its manifest says; ask for it again")
         yield name, content
     if expected is None:
@@ -148,14 +148,14 @@ def _checked(path: Path, archive: tarfile.TarFile) -> Iterator[tuple[str, bytes]
 
 
 def _manifest(path: Path, name: str, content: bytes) -> dict[str, dict[str, Any]]:
-    """Return what the manifest says of each file."""
+    """Return the manifest's entry of each file."""
     if name != MANIFEST:
         raise BundleError(
             f"{path}: is an archive, but none of `preflight bundle` ({SCHEMA}); unpack it and name the directory"
         )
     try:
         document = json_limits.decoded(content, once=True)
-        wrong = mistake(document, "bundle-1")
+        wrong = find_error(document, "bundle-1")
     except ValueError as error:
         wrong = str(error)
     if wrong:

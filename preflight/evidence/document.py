@@ -9,6 +9,7 @@ from __future__ import annotations
 import fnmatch
 import json
 import re
+import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, cached_property
@@ -18,7 +19,7 @@ from typing import Any, cast
 from preflight._startup.lightclass import dataclass, field
 from preflight.errors import PreflightError
 from preflight.evidence import json_limits, safe_read
-from preflight.schemas.conform import checker, mistake
+from preflight.schemas.conform import checker, find_error
 
 SCHEMA = "preflight.evidence/1"
 
@@ -33,7 +34,7 @@ COURSE = "history:course"
 _LONGEST, _LONGEST_SWEEP = 4_000_000, 64_000_000
 _SWEEPS = ("log:", "cmd:ib", "cmd:saquery", "cmd:sminfo")
 
-#: Why a record holds no (complete) value. ``ok`` is the only status that carries a whole one.
+#: Why a record holds no (complete) value. ``ok`` is the only status that carries a complete one.
 STATUSES = {
     "ok": "read completely",
     "missing": "there is no such tool, file or library",
@@ -47,7 +48,7 @@ STATUSES = {
 
 
 class EvidenceError(PreflightError):
-    """A record cannot answer: ``key`` names it, ``why`` says what is the matter with it."""
+    """A record cannot answer: ``key`` names it, ``why`` is the reason."""
 
     def __init__(self, key: str, why: str) -> None:
         super().__init__(f"{key}: {why}")
@@ -56,7 +57,7 @@ class EvidenceError(PreflightError):
 
 
 class DocumentError(PreflightError, ValueError):
-    """A file is not an Evidence document; the text says what is wrong with it."""
+    """A file is not an Evidence document; the text is the reason."""
 
 
 @dataclass(frozen=True)
@@ -77,11 +78,11 @@ class Record:
 
     @property
     def ok(self) -> bool:
-        """Whether the record holds everything that was asked for."""
+        """Whether the record is complete."""
         return self.status == "ok"
 
     def describe(self) -> str:
-        """Say in one phrase why there is no value; empty when there is one."""
+        """Describe in one phrase why there is no value; empty when there is one."""
         if self.ok:
             return ""
         reason = STATUSES.get(self.status, f"has the unknown status {self.status!r}")
@@ -89,8 +90,8 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Pair:
-    """What a document was made for, if not for every check: tests between its node and another."""
+class PairScope:
+    """Scope of a document that holds only tests between its node and another."""
 
     peer: str
     tests: tuple[str, ...]
@@ -106,7 +107,7 @@ class Evidence:
     collector: Mapping[str, Any] = field(default_factory=dict)
     no_answer: Mapping[str, str] | None = None
     origin: str | None = None
-    pair: Pair | None = None  # for tests with another node alone; None: it was asked what every run asks
+    pair: PairScope | None = None  # set for pair tests only; None: an ordinary collection
 
     @property
     def answered(self) -> bool:
@@ -136,8 +137,8 @@ class Evidence:
         named = self.pair.tests if self.pair else ()
         return frozenset(named) | {key[len(PAIR) :] for key in self.records if key.startswith(PAIR)}
 
-    def whole(self, key: str) -> Record:
-        """Return the record only if it holds everything that was asked for."""
+    def complete_record(self, key: str) -> Record:
+        """Return a complete record; raise EvidenceError for any other."""
         record = self.record(key)
         if not record.ok:
             raise EvidenceError(key, record.describe())
@@ -145,31 +146,31 @@ class Evidence:
 
     def text(self, key: str, allow_rc: tuple[int, ...] = (0,)) -> str:
         """Return a file's content, or the output of a command that ended with an allowed status."""
-        record = self.whole(key)
+        record = self.complete_record(key)
         if record.rc is not None and record.rc not in allow_rc:
-            said = (record.err or record.out).strip().splitlines()
-            raise EvidenceError(key, f"exit status {record.rc}" + (f": {said[0][:200]}" if said else ""))
+            lines = (record.err or record.out).strip().splitlines()
+            raise EvidenceError(key, f"exit status {record.rc}" + (f": {lines[0][:200]}" if lines else ""))
         return record.out
 
     def value(self, key: str) -> Any:
         """Return what a library call or the environment gave."""
-        record = self.whole(key)
+        record = self.complete_record(key)
         if record.value is None:
             raise EvidenceError(key, "the record holds no value")
         return record.value
 
     def listing(self, key: str) -> Mapping[str, Mapping[str, Any]]:
         """Return a directory's entries by name, each with its ``type``, ``mode``, ``target``, ``access``."""
-        entries = self.whole(key).entries
+        entries = self.complete_record(key).entries
         if entries is None:
             raise EvidenceError(key, "the record holds no entries")
         for name, entry in entries.items():
-            if type(entry) is not dict and not isinstance(entry, Mapping):  # a dict is one, and asking takes long
+            if type(entry) is not dict and not isinstance(entry, Mapping):  # isinstance is slow: dict first
                 raise EvidenceError(key, f"the entry {name!r} is not an object")
         return entries
 
     def exists(self, key: str) -> bool:
-        """Tell whether a file or directory was there; raise EvidenceError if nobody could tell."""
+        """Return whether a file or directory was there; raise EvidenceError if that is unknown."""
         record = self.record(key)
         if record.status == "missing":
             return False
@@ -195,7 +196,7 @@ class Evidence:
 
     @cached_property
     def _taken(self) -> dict[str, Record]:
-        return {}  # records that were asked for: checks ask for the same ones again and again
+        return {}  # checks query the same records again and again
 
     @cached_property
     def _sorted_keys(self) -> list[str]:
@@ -233,9 +234,9 @@ def from_document(document: object, name: str) -> Evidence:
         raise DocumentError(f"{name} has schema {str(doc.get('schema'))[:60]!r}; this version reads {SCHEMA!r}")
     if not doc.get("node"):
         raise DocumentError(f"{name} does not name its node")
-    if wrong := mistake(doc, "evidence-1", ("schema", "node"), shallow=("records",)):
+    if wrong := find_error(doc, "evidence-1", ("schema", "node"), shallow=("records",)):
         raise DocumentError(f"{name} is damaged: {wrong}; collect it again")
-    if wrong := mistake(doc.get("collector", {}), "evidence-1", part="collector", partly=True):
+    if wrong := find_error(doc.get("collector", {}), "evidence-1", part="collector", partly=True):
         raise DocumentError(f"{name} is damaged: collector.{wrong}; collect it again")
     pair = doc.get("pair")
     return Evidence(
@@ -245,8 +246,22 @@ def from_document(document: object, name: str) -> Evidence:
         collector=doc.get("collector", {}),
         no_answer=doc.get("no_answer"),
         origin=doc.get("origin"),
-        pair=Pair(pair["peer"], tuple(pair["tests"])) if pair else None,
+        pair=PairScope(pair["peer"], tuple(pair["tests"])) if pair else None,
     )
+
+
+def memory(evidence: Evidence, enough: int = json_limits.FILE) -> int:
+    """Return about how many bytes a document takes, up to more than ``enough``."""
+    size = 0
+    left: list[Any] = [evidence.collector, evidence.no_answer, evidence.records, list(evidence.records)]
+    while left and size <= enough:
+        value = left.pop()
+        size += sys.getsizeof(value)
+        if isinstance(value, Mapping):
+            left.extend(value.values())
+        elif isinstance(value, list):
+            left.extend(value)
+    return size
 
 
 def read(path: Path) -> Evidence:

@@ -51,10 +51,21 @@ def decoded(raw: bytes, most: int = FILE, strict: bool = True, once: bool = Fals
     return _made([raw], most, len(raw), strict, once)
 
 
-def answer(text: str) -> Any:
+def answer(raw: bytes) -> Any:
     """Decode a node's answer; raises ValueError."""
-    check(text, most=ANSWER)
-    return _json().loads(text, strict=False)
+    if memory(raw, ANSWER) > ANSWER:
+        raise DocumentTooLarge(f"it would take more than {ANSWER >> 20} MiB of memory")
+    return decoded_answer(raw)
+
+
+def decoded_answer(raw: bytes) -> Any:
+    """Decode a node's answer of which it is known that it fits; raises ValueError."""
+    return _json().loads(raw.decode("utf-8"), strict=False)
+
+
+def text_size(raw: bytes) -> int:
+    """Return at most how many bytes the text of a document takes while it is decoded."""
+    return len(raw) * (1 if raw.isascii() else 4)
 
 
 def text(
@@ -88,8 +99,8 @@ def _made(taken: list[bytes], most: int, held: int, strict: bool, once: bool) ->
     if (needed := held + memory(taken[0], most - held)) > most:
         raise DocumentTooLarge(f"it would take {needed >> 20} MiB of memory; a document is given {most >> 20} at most")
     try:
-        whole = taken.pop().decode("utf-8-sig", "surrogatepass")
-        return _json().loads(whole, strict=strict, object_pairs_hook=_each_once if once else None)
+        content = taken.pop().decode("utf-8-sig", "surrogatepass")
+        return _json().loads(content, strict=strict, object_pairs_hook=_each_once if once else None)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except MemoryError:
@@ -113,7 +124,7 @@ def _json() -> Any:
 def memory(raw: bytes, enough: int = 0) -> int:
     """Return at most how many bytes the text of a document and its values take; roughly, where ``enough`` is more."""
     wide = 1 if raw.isascii() else 4
-    text, escaped = len(raw) * wide, b"\\u" in raw
+    text, escaped = text_size(raw), b"\\u" in raw
     counts = [raw.count(mark) for mark in _MARKS]
     most = text + len(raw) * (4 if escaped else wide) + _weight(counts, counts[3])
     if most <= enough or text > enough > 0:

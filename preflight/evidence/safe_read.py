@@ -1,4 +1,7 @@
-"""Reads files that others wrote: never more than a limit, and never what does not end. Imported before every job."""
+"""Read untrusted files: bounded in size, regular files only.
+
+Imported before every job.
+"""
 
 from __future__ import annotations
 
@@ -32,19 +35,19 @@ _MEMORY, _NULL = 1, 3
 
 
 class UnreadableFile(PreflightError, OSError):
-    """The file is not read at all; ``strerror`` says why, without its name."""
+    """The file is not read at all; ``strerror`` is the reason, without its name."""
 
 
-def waits_for_nobody(path: str | Path) -> None:
+def require_regular_file(path: str | Path) -> None:
     """Raise UnreadableFile for a pipe, socket or device, unless the shell hands it over: it may never end."""
     found = os.stat(path)
     mode, handed_over = found.st_mode, os.fspath(path).startswith(_HANDED_OVER)
-    if endless(found) or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or handed_over):
+    if is_endless(found) or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or handed_over):
         raise UnreadableFile(errno.EINVAL, "it is no regular file")
 
 
-def endless(found: os.stat_result) -> bool:
-    """Whether this is a device that can be read for ever, or a disk."""
+def is_endless(found: os.stat_result) -> bool:
+    """Return whether this is a device without an end, or a disk."""
     device = found.st_rdev
     memory = stat.S_ISCHR(found.st_mode) and os.major(device) == _MEMORY and os.minor(device) != _NULL
     return memory or stat.S_ISBLK(found.st_mode)

@@ -47,6 +47,18 @@ class Cluster:
                 return name
         return rest
 
+    @property
+    def to_add(self) -> str:
+        """The class that hints name for a node in none; NAME beside other classes."""
+        return "NAME" if self.classes else "default"
+
+    def unjudged(self, judged: Iterable[str]) -> list[str]:
+        """Return the nodes that the classes list and that were not judged."""
+        names = set(judged)
+        names |= {name.split(".")[0] for name in names}
+        listed = (node for members in self.classes.values() for node in members.nodes or ())
+        return [node for node in listed if node not in names]
+
     def site(self, node: NodeFacts) -> Site:
         """Return what is expected of this node."""
         from preflight.evidence.document import EvidenceError
@@ -60,7 +72,7 @@ class Cluster:
             part = None
         waivers = tuple(waiver for waiver in self.waivers if waiver.speaks_of(node.node))
         baseline = self.baselines.get(name or "", ())
-        return Site(self.path, name or "default", members, part, baseline, waivers, name is not None)
+        return Site(self.path, name or self.to_add, members, part, baseline, waivers, name is not None)
 
     def run_site(self, sites: Iterable[Site]) -> Site:
         """Return what is expected of a run: that of its nodes, where they are all of one kind.
@@ -74,7 +86,7 @@ class Cluster:
             (name, members), *_ = self.classes.items()
             part = part_by_name(members.part or "")
             return Site(self.path, name, members, part, self.baselines.get(name, ()))
-        return kinds[0] if len(kinds) == 1 else Site(self.path, "default", NodeClass(), None)
+        return kinds[0] if len(kinds) == 1 else Site(self.path, self.to_add, NodeClass(), None)
 
 
 def __getattr__(name: str) -> object:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from preflight._startup.lightclass import dataclass
+from preflight._startup.lightclass import dataclass, regex
 
 if TYPE_CHECKING:
     from preflight.facts.pci import PciDevice
@@ -22,7 +22,7 @@ MESH = 8
 
 
 @dataclass(frozen=True)
-class Gpu:
+class GpuModel:
     """A GPU model, recognised by its PCI device id even when the driver is dead."""
 
     name: str
@@ -41,8 +41,8 @@ class Gpu:
         return self.nvlink_gbytes_s / self.nvlinks if self.nvlinks else 0
 
     @property
-    def tells_fabric(self) -> bool:
-        """Whether its driver tells the state of the NVLink fabric: Hopper and newer on a baseboard."""
+    def reports_fabric_state(self) -> bool:
+        """Whether its driver reports the state of the NVLink fabric: Hopper and newer on a baseboard."""
         return self.sxm and self.generation in ("Hopper", "Blackwell")
 
     def memory_gib(self, device_id: str) -> int | None:
@@ -58,11 +58,11 @@ def _model(
     links: int = 0,
     link_rate: float = 0,
     cores: int | None = None,
-) -> Gpu:
+) -> GpuModel:
     """Make a GPU; ``sizes`` are its PCI ids (pci.ids) with the memory of each, GiB. One with links is an SXM part."""
     known = tuple((device, size) for device, size in sizes.items() if size is not None)
     ids = frozenset(sizes)
-    return Gpu(name, ids, links, links * link_rate, source, links > 0, generation, known, cores)
+    return GpuModel(name, ids, links, links * link_rate, source, links > 0, generation, known, cores)
 
 
 GPUS = (
@@ -100,7 +100,7 @@ class Part:
     """A system or baseboard: a GPU model in a certain number, wired in a certain way."""
 
     name: str
-    gpu: Gpu
+    gpu: GpuModel
     gpus: int | None  # how many the board carries; None where the GPU is sold singly
     nvswitch: bool  # every GPU reaches every other over NVLink
     nic_on_cpu: bool  # Grace: the NIC hangs on the CPU, so PHB/NODE/SYS to it is by design
@@ -121,7 +121,7 @@ class Part:
         return self.nvswitch and not self.nic_on_cpu and self.gpu.generation == "Blackwell"
 
 
-def _gpu(name: str) -> Gpu:
+def _gpu(name: str) -> GpuModel:
     return next(gpu for gpu in GPUS if gpu.name == name)
 
 
@@ -154,8 +154,35 @@ PARTS = (
     ),
 )  # fmt: skip
 
+#: Servers and instance types (DMI product name) that are not sold without GPUs: NVIDIA DGX, Dell, Supermicro with an
+#: HGX board, HPE, Lenovo, AWS. One that may have none, such as PowerEdge R750xa or SYS-420GP-TNR, is not among them.
+_GPU_SERVER = regex(
+    r"(?:NVIDIA )?DGX(?!\w*[a-z]).*"
+    r"|PowerEdge XE(?:8545|8640|9640|9680L?)"
+    r"|(?:SYS|AS) ?-\w{3,5}G[EOPSQ]-(?:TNHR|TNAR|NART|NBRT)\b.*"
+    r"|(?:HPE )?Cray XD670"
+    r"|ThinkSystem SR(?:680a|685a|780a)\b.*"
+    r"|(?:p[2-6][a-z]*(?:-[a-z]+\d+)?|g4dn|g5g?|g6e?)\.(?:metal|\d*xlarge)"
+)
 
-def gpu_model(device: PciDevice) -> Gpu | None:
+#: Upper byte of the PCI class of accelerators, and classes of displays that drive no screen: AMD Instinct, Intel Gaudi.
+_ACCELERATOR, _DISPLAYS = 0x12, (0x0302, 0x0380)
+
+
+def is_gpu_server(product: str, bus: Sequence[PciDevice]) -> bool:
+    """Return whether a server is sold with NVIDIA GPUs only, by its DMI product name.
+
+    Some models are sold with accelerators of other vendors, too: one that shows these has its own.
+    """
+    if not _GPU_SERVER.fullmatch(product.strip()):
+        return False
+    return not any(
+        device.vendor != "10de" and (device.class_code >> 16 == _ACCELERATOR or device.class_code >> 8 in _DISPLAYS)
+        for device in bus
+    )
+
+
+def gpu_model(device: PciDevice) -> GpuModel | None:
     """Return the catalogue's GPU for a PCI function, or None if it is not in the catalogue."""
     return next((gpu for gpu in GPUS if device.vendor == "10de" and device.device in gpu.device_ids), None)
 

@@ -63,9 +63,9 @@ def decode(raw: bytes, path: str, ids: Ids | None = None, today: date | None = N
     except (ValueError, RecursionError) as error:  # ValueError: TOMLDecodeError, or a number of thousands of digits
         from preflight.expectations.toml_errors import explain
 
-        number, key, what, cure = explain(error, text)
+        number, key, what, fix = explain(error, text)
         where = f"{path}:{number}:" if number else f"{path}:"
-        raise ClusterFileError(f"{where} {key + ': ' if key else ''}{what} - {cure}") from None
+        raise ClusterFileError(f"{where} {key + ': ' if key else ''}{what} - {fix}") from None
     return from_data(data, path, text, ids, today)
 
 
@@ -89,7 +89,7 @@ def from_data(
             lines.append(Lines(text))
         return lines[0].of(path)
 
-    reader = schema.Reader(line_of)
+    reader = schema.TableReader(line_of)
     reader.known(data, (), {"cluster", "class", "fabric", "gate", "checks", "waiver"})
     about = reader.subtable(data, (), "cluster")
     reader.known(about, ("cluster",), {"name"})
@@ -99,18 +99,18 @@ def from_data(
         body = reader.subtable(data["class"], ("class",), class_name)
         classes[class_name] = reader.dataclass(NodeClass, body, ("class", class_name))
     expected_fabric = fabric_table.read(reader, reader.subtable(data, (), "fabric"), path)
-    seats = gate_table.read(reader, reader.subtable(data, (), "gate"))
+    gate = gate_table.read(reader, reader.subtable(data, (), "gate"))
     chosen = reader.dataclass(Chosen, reader.subtable(data, (), "checks"), ("checks",))
     waivers = exceptions.read_waivers(reader, data, today)
-    if not classes and not reader.mistakes and not {"fabric", "gate", "checks", "waiver"} & set(data):
-        reader.mistake((), "the file describes no class of nodes", "add a table [class.NAME] with gpus = 8")
+    if not classes and not reader.errors and not {"fabric", "gate", "checks", "waiver"} & set(data):
+        reader.add_error((), "the file describes no class of nodes", "add a table [class.NAME] with gpus = 8")
     _consistent(reader, classes)
     baselines = {name: roofline_table.baseline(reader, name, c.baseline, path) for name, c in classes.items()}
-    made = Cluster(path, name, classes, expected_fabric, baselines, seats, chosen, waivers)
+    made = Cluster(path, name, classes, expected_fabric, baselines, gate, chosen, waivers)
     if ids is not None:
         exceptions.unknown_checks(reader, _named(made), ids)
-        gate_table.without_checks(reader, seats, ids)
-    if reader.mistakes:
+        gate_table.without_checks(reader, gate, ids)
+    if reader.errors:
         raise ClusterFileError("\n".join(reader.report(path)))
     return made
 
@@ -128,10 +128,10 @@ def _named(cluster: Cluster) -> Iterator[tuple[schema.KeyPath, tuple[str, ...]]]
         yield from cluster.gate.named()
 
 
-def _consistent(reader: schema.Reader, classes: Mapping[str, NodeClass]) -> None:
+def _consistent(reader: schema.TableReader, classes: Mapping[str, NodeClass]) -> None:
     rest = [name for name, members in classes.items() if members.nodes is None]
     if len(rest) > 1:
-        reader.mistake(
+        reader.add_error(
             ("class", rest[1]), f"two classes ({', '.join(rest)}) list no nodes",
             'say which nodes each holds: nodes = "gpu[001-064]"',
         )  # fmt: skip
@@ -139,7 +139,7 @@ def _consistent(reader: schema.Reader, classes: Mapping[str, NodeClass]) -> None
     for name, members in classes.items():
         for node in members.nodes or ():
             if node in seen and seen[node] != name:
-                reader.mistake(
+                reader.add_error(
                     ("class", name, "nodes"),
                     f"{node} is in class {seen[node]} too",
                     "list each node in one class",
@@ -147,7 +147,7 @@ def _consistent(reader: schema.Reader, classes: Mapping[str, NodeClass]) -> None
                 break
             seen[node] = name
         if members.checkpoint.interval_min is not None and members.checkpoint.path is None:
-            reader.mistake(
+            reader.add_error(
                 ("class", name, "checkpoint", "interval_min"), "says how often and not where",
                 'add path = "/shared/checkpoints"',
             )  # fmt: skip
@@ -156,7 +156,7 @@ def _consistent(reader: schema.Reader, classes: Mapping[str, NodeClass]) -> None
             and members.qos.pfc_priority is None
             and not reader.noted(("class", name, "qos", "pfc_priority"))
         ):
-            reader.mistake(
+            reader.add_error(
                 ("class", name, "qos", "lossless"), "a lossless fabric needs its priority",
                 "add pfc_priority = 3 (the priority your switches pause)",
             )  # fmt: skip
@@ -166,39 +166,39 @@ def _consistent(reader: schema.Reader, classes: Mapping[str, NodeClass]) -> None
         for position, (role, devices) in enumerate(roles):
             for other, others in roles[:position]:
                 if shared := sorted(set(devices) & set(others)):
-                    reader.mistake(
+                    reader.add_error(
                         ("class", name, "ports", role), f"{shared[0]} has the role {other} too",
                         "give each device one role",
                     )  # fmt: skip
         named = members.ports.compute
         if named is not None and members.hcas is not None and len(named) != members.hcas:
-            reader.mistake(
+            reader.add_error(
                 ("class", name, "hcas"), f"hcas is {members.hcas} but ports.compute names {len(named)} devices",
                 "make the two agree, or leave hcas out",
             )  # fmt: skip
 
 
-def _consistent_marking(reader: schema.Reader, name: str, qos: Qos) -> None:
+def _consistent_marking(reader: schema.TableReader, name: str, qos: Qos) -> None:
     """Note where traffic class, DSCP and the DSCP of notifications contradict each other."""
     path, number = ("class", name, "qos"), qos.traffic_class
     if number is not None and number & 3 == 3:
-        reader.mistake(
+        reader.add_error(
             (*path, "traffic_class"), f"{number} has ECN bits 3, which mark every packet as congested",
             f"write {number - 1}",
         )  # fmt: skip
     if number is not None and qos.dscp is not None and number >> 2 != qos.dscp:
-        reader.mistake(
+        reader.add_error(
             (*path, "dscp"), f"traffic_class {number} is DSCP {number >> 2}, not {qos.dscp}",
             f"make the two agree (traffic_class = {4 * qos.dscp + 2}), or leave one out",
         )  # fmt: skip
     if number is not None and qos.trust == "pcp":
-        reader.mistake(
+        reader.add_error(
             (*path, "traffic_class"), "ports that trust pcp do not look at it",
             'leave it out, or write trust = "dscp"',
         )  # fmt: skip
     marked = qos.dscp if qos.dscp is not None else number >> 2 if number is not None else None
     if marked is not None and qos.cnp_dscp == marked:
-        reader.mistake(
+        reader.add_error(
             (*path, "cnp_dscp"), f"{marked} is the DSCP of the traffic that notifications are to slow",
             "give them a DSCP of their own: cnp_dscp = 48",
         )  # fmt: skip

@@ -23,7 +23,7 @@ def device(value: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Fabric:
+class FabricTable:
     """The fabric; without the table: no expectation, and nobody in particular sweeps it."""
 
     sweep_from: str | None = schema.key(schema.text, "the one node that sweeps the fabric when --fabric asks for it")
@@ -42,7 +42,7 @@ class FabricSite:
     """What is expected of a sweep, and where that is written."""
 
     path: str = ""
-    said: Fabric = field(default_factory=Fabric)
+    settings: FabricTable = field(default_factory=FabricTable)
     reference: Reference | None = None
 
     def source(self, key: str) -> str:
@@ -50,23 +50,23 @@ class FabricSite:
         return f"{Path(self.path).name or 'cluster.toml'} fabric.{key}"
 
 
-def read(reader: schema.Reader, body: Any, path: str) -> FabricSite:
+def read(reader: schema.TableReader, body: Any, path: str) -> FabricSite:
     """Read the table and the reference that it names, which lies beside the cluster file; notes mistakes."""
-    said = reader.dataclass(Fabric, body, ("fabric",))
-    if said.reference is None:
-        return FabricSite(path, said)
+    settings = reader.dataclass(FabricTable, body, ("fabric",))
+    if settings.reference is None:
+        return FabricSite(path, settings)
     from preflight.facts.fabric import reference as fabric_reference
 
-    file = Path(path).parent / said.reference
+    file = Path(path).parent / settings.reference
     try:
         if file.exists() and not file.is_file():
             raise ValueError("it is no regular file")
         return FabricSite(
-            path, said, fabric_reference.read(safe_read.content(file, safe_read.DOCUMENT), said.reference)
+            path, settings, fabric_reference.read(safe_read.content(file, safe_read.DOCUMENT), settings.reference)
         )
     except OSError as error:
-        reader.mistake(("fabric", "reference"), f"{file} cannot be read: {error.strerror}", "correct the path")
+        reader.add_error(("fabric", "reference"), f"{file} cannot be read: {error.strerror}", "correct the path")
     except ValueError as error:
-        cure = "sweep again while the fabric is good: `ibnetdiscover > FILE`"
-        reader.mistake(("fabric", "reference"), f"{file} is no reference: {error}", cure)
-    return FabricSite(path, said)
+        fix = "sweep again while the fabric is good: `ibnetdiscover > FILE`"
+        reader.add_error(("fabric", "reference"), f"{file} is no reference: {error}", fix)
+    return FabricSite(path, settings)

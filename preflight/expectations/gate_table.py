@@ -1,4 +1,4 @@
-"""What the site wants of the seats that let jobs in: the table ``[gate]`` of the cluster file."""
+"""Settings of the gate's hooks: the table ``[gate]`` of the cluster file."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from preflight._startup.lightclass import dataclass, field, fields, replace
 from preflight.expectations import schema
 from preflight.expectations.waivers import check_globs
 
-#: The seats, and what may be done about a failure, a node that could not be judged, a mistake in this file.
-SEATS = ("slurm-prolog", "slurm-healthcheck", "slurm-step", "slurm-controller", "init-container", "ci")
+#: The hooks, and the actions on a failure, a node that could not be judged, an error in this file.
+HOOKS = ("slurm-prolog", "slurm-healthcheck", "slurm-step", "slurm-controller", "init-container", "ci")
 _FAIL, _OTHER = ("drain", "refuse", "record", "allow"), ("refuse", "record", "allow")
 
 
@@ -24,14 +24,14 @@ def directory(value: Any) -> str:
 
 
 @dataclass(frozen=True)
-class GateSeat:
-    """What one seat does differently from the others."""
+class GateHook:
+    """Settings of one hook; they override those of all hooks."""
 
     fail: str | None = schema.key(schema.one_of(*_FAIL), "what to do about a node that fails")
     unknown: str | None = schema.key(schema.one_of(*_OTHER), "what to do about a node that could not be judged")
     error: str | None = schema.key(schema.one_of(*_OTHER), "what to do about a mistake in the configuration")
     strict: bool | None = schema.key(schema.boolean, "whether a node that could not be judged gets no job")
-    deadline_s: float | None = schema.key(schema.number(1, 3600), "seconds that the seat may take")
+    deadline_s: float | None = schema.key(schema.number(1, 3600), "seconds that the hook may take")
     cached: bool | None = schema.key(schema.boolean, "whether a verdict of a little while ago will do")
     only: tuple[str, ...] | None = schema.key(check_globs, "the checks to run")
     skip: tuple[str, ...] | None = schema.key(check_globs, "checks to leave out")
@@ -39,12 +39,12 @@ class GateSeat:
 
 @dataclass(frozen=True)
 class Gate:
-    """What holds for all seats; ``seats`` has what single ones do differently."""
+    """Settings of all hooks; ``hooks`` holds the overrides of single ones."""
 
     strict: bool | None = schema.key(schema.boolean, "whether a node that could not be judged gets no job")
     dry_run: bool | None = schema.key(schema.boolean, "say what would be done, and let every job start")
     refresh_s: float | None = schema.key(schema.number(5, 86400), "seconds after which a verdict is judged anew")
-    deadline_s: float | None = schema.key(schema.number(1, 3600), "seconds that a seat may take")
+    deadline_s: float | None = schema.key(schema.number(1, 3600), "seconds that a hook may take")
     only: tuple[str, ...] | None = schema.key(check_globs, "the checks to run")
     skip: tuple[str, ...] | None = schema.key(check_globs, "checks to leave out")
     shadow: tuple[str, ...] | None = schema.key(check_globs, "checks that are told, and hold no job back")
@@ -56,52 +56,52 @@ class Gate:
     drain_share_pct: float | None = schema.key(
         schema.number(0, 100), "share of the eligible nodes that may be drained within drain_window_s, percent"
     )
-    drain_most: int | None = schema.key(schema.whole(0, 100_000), "nodes that may be drained within drain_window_s")
+    drain_most: int | None = schema.key(schema.integer(0, 100_000), "nodes that may be drained within drain_window_s")
     drain_window_s: float | None = schema.key(schema.number(1, 86400), "seconds over which drains are counted")
-    seats: Mapping[str, GateSeat] = field(default_factory=dict)
+    hooks: Mapping[str, GateHook] = field(default_factory=dict)
 
     def named(self) -> Iterator[tuple[schema.KeyPath, tuple[str, ...]]]:
         """Yield each key that names checks, and the names."""
         for key in ("only", "skip", "shadow", "job", "site", "node"):
             yield ("gate", key), getattr(self, key) or ()
-        for name, seat in self.seats.items():
-            yield ("gate", name, "only"), seat.only or ()
-            yield ("gate", name, "skip"), seat.skip or ()
+        for name, hook in self.hooks.items():
+            yield ("gate", name, "only"), hook.only or ()
+            yield ("gate", name, "skip"), hook.skip or ()
 
-    def seat(self, name: str) -> GateSeat:
-        """Return the settings of a seat: its own, else those of all seats."""
-        own = self.seats.get(name, GateSeat())
+    def hook(self, name: str) -> GateHook:
+        """Return the settings of a hook: its own, else those of all hooks."""
+        own = self.hooks.get(name, GateHook())
         common = {key: getattr(self, key) for key in ("strict", "deadline_s", "only", "skip")}
         return replace(own, **{key: value for key, value in common.items() if getattr(own, key) is None})
 
 
-def read(reader: schema.Reader, body: Mapping[str, Any]) -> Gate:
+def read(reader: schema.TableReader, body: Mapping[str, Any]) -> Gate:
     """Read the table; notes mistakes."""
     path = ("gate",)
     keys = {known.name: known.metadata["kind"] for known in fields(Gate) if known.metadata}
-    reader.known(body, path, {*keys, *SEATS})
+    reader.known(body, path, {*keys, *HOOKS})
     values = {name: reader.value(body, (*path, name), kind) for name, kind in keys.items()}
-    seats = {
-        name: reader.dataclass(GateSeat, reader.subtable(body, path, name), (*path, name))
-        for name in SEATS
+    hooks = {
+        name: reader.dataclass(GateHook, reader.subtable(body, path, name), (*path, name))
+        for name in HOOKS
         if name in body
     }
-    for name, seat in seats.items():
-        if seat.fail == "drain" and name not in ("slurm-prolog", "slurm-healthcheck"):
-            reader.mistake((*path, name, "fail"), "this seat cannot drain a node", 'write "refuse"')
-    return Gate(**values, seats=seats)
+    for name, hook in hooks.items():
+        if hook.fail == "drain" and name not in ("slurm-prolog", "slurm-healthcheck"):
+            reader.add_error((*path, name, "fail"), "this seat cannot drain a node", 'write "refuse"')
+    return Gate(**values, hooks=hooks)
 
 
-def without_checks(reader: schema.Reader, gate: Gate, ids: Callable[[], Sequence[str]]) -> None:
+def without_checks(reader: schema.TableReader, gate: Gate, ids: Callable[[], Sequence[str]]) -> None:
     """Note a hook whose ``only`` and ``skip`` leave no check; ``ids`` as for ``exceptions.unknown_checks``."""
-    for name in SEATS if any(globs for _, globs in gate.named()) else ():
-        seat, known = gate.seat(name), ids()
-        if known and not any(selected(check, seat.only, seat.skip) for check in known):
-            own = gate.seats.get(name)
+    for name in HOOKS if any(globs for _, globs in gate.named()) else ():
+        hook, known = gate.hook(name), ids()
+        if known and not any(selected(check, hook.only, hook.skip) for check in known):
+            own = gate.hooks.get(name)
             table = own if own and (own.only is not None or own.skip is not None) else gate
             path = ("gate", name) if table is own else ("gate",)
             key = "skip" if table.skip is not None else "only"
-            reader.mistake(
+            reader.add_error(
                 (*path, key), "only and skip together leave no check", "take a check out of skip, or add one to only"
             )
             return

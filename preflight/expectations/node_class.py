@@ -21,18 +21,18 @@ class Ports:
     link_layer: str | None = schema.key(schema.one_of("InfiniBand", "Ethernet", "Unspecified"), "of the compute ports")
     rate_gbps: float | None = schema.key(schema.number(1, 3200), "of each compute port, Gb/s")
     mtu: int | None = schema.key(schema.choice(256, 512, 1024, 2048, 4096), "RDMA MTU of the compute ports, bytes")
-    netdev_mtu: int | None = schema.key(schema.whole(576, 65535), "Ethernet MTU of the compute ports, bytes")
+    netdev_mtu: int | None = schema.key(schema.integer(576, 65535), "Ethernet MTU of the compute ports, bytes")
     load_balancing: str | None = schema.key(
         schema.one_of("hash", "adaptive", "spray", "one-path"), "how the switches spread flows over equal paths"
     )
     adaptive_sl: int | None = schema.key(
-        schema.whole(0, 15), "InfiniBand service level on which the subnet manager routes adaptively"
+        schema.integer(0, 15), "InfiniBand service level on which the subnet manager routes adaptively"
     )
     point_to_point: bool | None = schema.key(schema.boolean, "whether rails are routed to the host: /30, /31 or IPv6")
     networks: tuple[str, ...] | None = schema.key(
         schema.texts, 'Multus networks of the compute ports in a pod: ["rdma/rail-0", "rdma/rail-1"]'
     )
-    gid_index: int | None = schema.key(schema.whole(0, 255), "GID index of the routable RoCE v2 address")
+    gid_index: int | None = schema.key(schema.integer(0, 255), "GID index of the routable RoCE v2 address")
     acs: str | None = schema.key(schema.line, 'ACS controls that are on between GPUs and NICs; "off"')
     max_read_request_bytes: int | None = schema.key(
         schema.choice(128, 256, 512, 1024, 2048, 4096), "MaxReadReq of the compute NICs, bytes"
@@ -48,14 +48,14 @@ class Qos:
     """RoCE quality of service that the site configured."""
 
     lossless: bool | None = schema.key(schema.boolean, "whether the fabric is lossless (PFC) by design")
-    pfc_priority: int | None = schema.key(schema.whole(0, 7), "the one priority with PFC on")
+    pfc_priority: int | None = schema.key(schema.integer(0, 7), "the one priority with PFC on")
     ecn: bool | None = schema.key(schema.boolean, "whether ECN is on for that priority")
     trust: str | None = schema.key(schema.one_of("dscp", "pcp"), "what a port takes a packet's priority from")
     traffic_class: int | None = schema.key(
-        schema.whole(0, 255), "traffic class that jobs send with, as NCCL_IB_TC: 4 x DSCP, and 2 for ECN"
+        schema.integer(0, 255), "traffic class that jobs send with, as NCCL_IB_TC: 4 x DSCP, and 2 for ECN"
     )
-    dscp: int | None = schema.key(schema.whole(0, 63), "DSCP of RDMA traffic")
-    cnp_dscp: int | None = schema.key(schema.whole(0, 63), "DSCP of congestion notifications")
+    dscp: int | None = schema.key(schema.integer(0, 63), "DSCP of RDMA traffic")
+    cnp_dscp: int | None = schema.key(schema.integer(0, 63), "DSCP of congestion notifications")
     dcbx: str | None = schema.key(schema.one_of("os", "firmware"), "who sets PFC and DSCP on a port")
     dscp_map: str | None = schema.key(schema.line, 'priority of each DSCP: "0-7 to 0, 8-15 to 1"')
     dcqcn: str | None = schema.key(schema.line, "DCQCN setting, as the report shows it")
@@ -67,7 +67,7 @@ class Thresholds:
 
     memlock_gib: float | None = schema.key(schema.number(0.001, 1e6), "locked memory a process may have, GiB")
     shm_gib: float | None = schema.key(schema.number(0.001, 1e6), "size of /dev/shm, GiB")
-    local_ports: int | None = schema.key(schema.whole(1, 65535), "ephemeral ports")
+    local_ports: int | None = schema.key(schema.integer(1, 65535), "ephemeral ports")
     gpu_memory_gib: float | None = schema.key(
         schema.number(0.001, 1e6), "memory that the job needs on each GPU: weights, optimizer, activations, GiB"
     )
@@ -95,8 +95,8 @@ class NodeClass:
     part: str | None = schema.key(
         schema.one_of(*(part.name for part in PARTS)), "what the nodes are, if not recognised"
     )
-    gpus: int | None = schema.key(schema.whole(0, 1024), "GPUs of each node")
-    hcas: int | None = schema.key(schema.whole(0, 1024), "RDMA devices of the compute fabric of each node")
+    gpus: int | None = schema.key(schema.integer(0, 1024), "GPUs of each node")
+    hcas: int | None = schema.key(schema.integer(0, 1024), "RDMA devices of the compute fabric of each node")
     sudo: bool | None = schema.key(schema.boolean, "whether --sudo may be used on these nodes")
     tools: tuple[str, ...] | None = schema.key(
         schema.folders, 'folders of tools beside those of the system: ["/opt/site/bin"]'
@@ -113,6 +113,6 @@ class NodeClass:
     nccl: Mapping[str, str] | None = schema.lines(VARIABLE, 'NCCL variables of all ranks: { NCCL_ALGO = "Ring" }')
     checkpoint: Checkpoint = schema.table(Checkpoint)
     baseline: str | None = schema.key(schema.file_name, "file beside this one: nccl-tests output of a good run")
-    tree: roofline_table.Tree = schema.table(roofline_table.Tree)
+    tree: roofline_table.FatTreeTable = schema.table(roofline_table.FatTreeTable)
     model: roofline_table.Model = schema.table(roofline_table.Model)
     checks: Chosen = schema.table(Chosen)

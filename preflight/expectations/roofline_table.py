@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Tree:
+class FatTreeTable:
     """The fat tree of the compute fabric: leaves over units of nodes, spines over the units."""
 
-    unit_nodes: int | None = schema.key(schema.whole(1, 100_000), "nodes under one group of leaves (a scalable unit)")
-    unit_leaves: int | None = schema.key(schema.whole(1, 100_000), "leaf switches of a unit")
-    units: int | None = schema.key(schema.whole(1, 100_000), "scalable units")
-    spines: int | None = schema.key(schema.whole(1, 100_000), "spine switches")
-    links_per_spine: int | None = schema.key(schema.whole(1, 1000), "links from each leaf to each spine")
+    unit_nodes: int | None = schema.key(schema.integer(1, 100_000), "nodes under one group of leaves (a scalable unit)")
+    unit_leaves: int | None = schema.key(schema.integer(1, 100_000), "leaf switches of a unit")
+    units: int | None = schema.key(schema.integer(1, 100_000), "scalable units")
+    spines: int | None = schema.key(schema.integer(1, 100_000), "spine switches")
+    links_per_spine: int | None = schema.key(schema.integer(1, 1000), "links from each leaf to each spine")
     switch_gbytes_s: float | None = schema.key(
         schema.number(1, 1_000_000), "capacity of a leaf or spine switch, GB/s per direction"
     )
@@ -37,14 +37,14 @@ class Tree:
 class Model:
     """What is trained, as far as the network must keep up with it."""
 
-    gpus: int | None = schema.key(schema.whole(1, 10**6), "GPUs that the job runs on")
-    tokens_per_gpu: int | None = schema.key(schema.whole(1, 10**9), "tokens of a batch on each GPU")
+    gpus: int | None = schema.key(schema.integer(1, 10**6), "GPUs that the job runs on")
+    tokens_per_gpu: int | None = schema.key(schema.integer(1, 10**9), "tokens of a batch on each GPU")
     sharding: str | None = schema.key(schema.one_of("data", "fsdp"), "data parallel: whole replicas, or sharded ones")
-    tensor_ways: int | None = schema.key(schema.whole(1, 1024), "GPUs that share a layer")
-    feed_forward: int | None = schema.key(schema.whole(1, 10**7), "width of the feed-forward layer")
-    experts: int | None = schema.key(schema.whole(1, 100_000), "experts of a mixture")
-    active_experts: int | None = schema.key(schema.whole(1, 100_000), "experts that a token uses")
-    expert_ways: int | None = schema.key(schema.whole(1, 100_000), "GPUs that share the experts of a layer")
+    tensor_ways: int | None = schema.key(schema.integer(1, 1024), "GPUs that share a layer")
+    feed_forward: int | None = schema.key(schema.integer(1, 10**7), "width of the feed-forward layer")
+    experts: int | None = schema.key(schema.integer(1, 100_000), "experts of a mixture")
+    active_experts: int | None = schema.key(schema.integer(1, 100_000), "experts that a token uses")
+    expert_ways: int | None = schema.key(schema.integer(1, 100_000), "GPUs that share the experts of a layer")
 
 
 def highest_floor(part: Part, gpus: int | None) -> tuple[float, float] | None:
@@ -65,38 +65,38 @@ def highest_floor(part: Part, gpus: int | None) -> tuple[float, float] | None:
     return (found.limit, found.customary) if found is not None else None
 
 
-def consistent(reader: schema.Reader, name: str, members: Any, part: Part | None) -> None:
+def consistent(reader: schema.TableReader, name: str, members: Any, part: Part | None) -> None:
     """Note a floor above what the hardware can reach: it would fail every run, and soon nobody would look."""
     floor = members.thresholds.all_reduce_busbw_gbytes_s
     if floor is not None and part is not None and (known := highest_floor(part, members.gpus)) is not None:
         limit, customary = known
         if floor > limit:
-            reader.mistake(
+            reader.add_error(
                 ("class", name, "thresholds", "all_reduce_busbw_gbytes_s"),
                 f"is {floor:g} GB/s, more than {part.name} can reach: {limit:.0f} GB/s over its NVLink",
                 f"give what a good node of yours reaches; customary is about {customary:.0f}",
             )
     tree = members.tree
-    said = [getattr(tree, field) for field in ("unit_nodes", "unit_leaves", "units", "spines", "links_per_spine")]
-    if any(value is not None for value in said) and None in said:
-        reader.mistake(
+    values = [getattr(tree, field) for field in ("unit_nodes", "unit_leaves", "units", "spines", "links_per_spine")]
+    if any(value is not None for value in values) and None in values:
+        reader.add_error(
             ("class", name, "tree"), "describes the tree in part",
             "give unit_nodes, unit_leaves, units, spines and links_per_spine",
         )  # fmt: skip
     model = members.model
     if model.experts is not None and (model.active_experts is None or model.active_experts > model.experts):
-        reader.mistake(
+        reader.add_error(
             ("class", name, "model", "experts"), "needs the number of experts that a token uses",
             "add active_experts, at most experts",
         )  # fmt: skip
     if model.expert_ways is not None and (model.experts is None or model.expert_ways > model.experts):
-        reader.mistake(
+        reader.add_error(
             ("class", name, "model", "expert_ways"), "is more than there are experts to share",
             "give experts, and expert_ways of at most as many",
         )  # fmt: skip
 
 
-def baseline(reader: schema.Reader, name: str, file: str | None, path: str) -> tuple[Report, ...]:
+def baseline(reader: schema.TableReader, name: str, file: str | None, path: str) -> tuple[Report, ...]:
     """Read the nccl-tests output of a good run, which lies beside the cluster file; notes mistakes."""
     if file is None:
         return ()
@@ -108,9 +108,9 @@ def baseline(reader: schema.Reader, name: str, file: str | None, path: str) -> t
             raise OSError(0, "it is no regular file")
         found = text.parse(safe_read.content(where, safe_read.BY_HAND).decode("utf-8", "replace"))
     except OSError as error:
-        reader.mistake(key, f"{where} cannot be read: {error.strerror}", "correct the path")
+        reader.add_error(key, f"{where} cannot be read: {error.strerror}", "correct the path")
         return ()
-    whole = tuple(report for report in found if report.complete and report.rows)
-    if not whole:
-        reader.mistake(key, f"{where} holds no whole report of nccl-tests", "save the output of a good run in it")
-    return whole
+    complete = tuple(report for report in found if report.complete and report.rows)
+    if not complete:
+        reader.add_error(key, f"{where} holds no whole report of nccl-tests", "save the output of a good run in it")
+    return complete

@@ -124,8 +124,8 @@ def boolean(value: Any) -> bool:
     return value
 
 
-def whole(low: int, high: int) -> Kind:
-    """A whole number in a range."""
+def integer(low: int, high: int) -> Kind:
+    """Accept an integer in a range."""
 
     def read(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
@@ -206,39 +206,39 @@ def _unfolded(text: str, example: str, groups: bool) -> tuple[str, ...]:
 # --- reading ---
 
 
-#: Mistakes of a file that are told; finding the line of each takes time.
-MOST_TOLD = 100
+#: Errors of a file that are reported; finding the line of each takes time.
+MAX_REPORTED_ERRORS = 100
 
 
 @dataclass(frozen=True)
-class Mistake:
-    """One mistake: where, what, and what to do."""
+class FieldError:
+    """An error of a table: where it is, what is wrong, and the fix."""
 
     path: KeyPath
     line: int | None
     what: str
-    cure: str
+    fix: str
 
 
-class Reader:
-    """Reads tables into dataclasses and collects every mistake on the way."""
+class TableReader:
+    """Reads tables into dataclasses and collects the errors."""
 
     def __init__(self, line_of: Callable[[KeyPath], int | None]) -> None:
-        self.mistakes: list[Mistake] = []
+        self.errors: list[FieldError] = []
         self._more = 0
         self._line_of = line_of
 
-    def mistake(self, path: KeyPath, what: str, cure: str) -> None:
-        """Note a mistake; of those that nobody is going to read only how many there are."""
-        if len(self.mistakes) < MOST_TOLD:
-            self.mistakes.append(Mistake(path, self._line_of(path), what, cure))
+    def add_error(self, path: KeyPath, what: str, fix: str) -> None:
+        """Record an error; beyond the limit, only count it."""
+        if len(self.errors) < MAX_REPORTED_ERRORS:
+            self.errors.append(FieldError(path, self._line_of(path), what, fix))
         else:
             self._more += 1
 
     def noted(self, path: KeyPath) -> bool:
         """Whether a key is there and wrong: its value, or its name."""
         near = {str(path[-1])}
-        return any(one.path[:-1] == path[:-1] and nearest(str(one.path[-1]), near) for one in self.mistakes if one.path)
+        return any(one.path[:-1] == path[:-1] and nearest(str(one.path[-1]), near) for one in self.errors if one.path)
 
     def known(self, body: Mapping[str, Any], path: KeyPath, legal: set[str]) -> None:
         """Note every key that is not legal, with the nearest one that is."""
@@ -246,8 +246,8 @@ class Reader:
             if name in legal:
                 continue
             near = nearest(name, legal)
-            cure = f"did you mean {near}?" if near else f"legal here: {', '.join(sorted(legal))}"
-            self.mistake((*path, name), "unknown key", cure)
+            fix = f"did you mean {near}?" if near else f"legal here: {', '.join(sorted(legal))}"
+            self.add_error((*path, name), "unknown key", fix)
 
     def subtable(self, body: Mapping[str, Any], path: KeyPath, name: str) -> Mapping[str, Any]:
         """Return a table in a table; an empty one if it is absent or not a table."""
@@ -255,7 +255,7 @@ class Reader:
         if isinstance(value, dict):
             return value
         written = written_path((*path, name))
-        self.mistake((*path, name), f"is a {_kind_of(value)}, not a table", f"write it as [{written}]")
+        self.add_error((*path, name), f"is a {_kind_of(value)}, not a table", f"write it as [{written}]")
         return {}
 
     def value(self, body: Mapping[str, Any], path: KeyPath, kind: Kind) -> Any:
@@ -266,7 +266,7 @@ class Reader:
         try:
             return kind(body[name])
         except ValueError as error:
-            self.mistake(path, f"has the value {_show(body[name])}", str(error))
+            self.add_error(path, f"has the value {_show(body[name])}", str(error))
             return None
 
     def dataclass(self, cls: type[T], body: Mapping[str, Any], path: KeyPath) -> T:
@@ -291,17 +291,17 @@ class Reader:
             try:
                 name(key)
             except ValueError as error:
-                self.mistake((*path, key), "has a name that is none", str(error))
+                self.add_error((*path, key), "has a name that is none", str(error))
                 continue
             found[key] = self.dataclass(cls, self.subtable(holder, path, key), (*path, key))
         return found
 
     def report(self, path: str) -> Iterator[str]:
-        """Yield a line for each mistake: ``FILE:LINE: KEY: what (cure)``."""
-        for mistake in sorted(self.mistakes, key=lambda m: m.line or 0):
-            where = f"{path}:{mistake.line}" if mistake.line else path
-            named = f" {written_path(mistake.path)}:" if mistake.path else ""
-            yield f"{where}:{named} {mistake.what} - {mistake.cure}"
+        """Yield a line for each error: ``FILE:LINE: KEY: what (fix)``."""
+        for error in sorted(self.errors, key=lambda m: m.line or 0):
+            where = f"{path}:{error.line}" if error.line else path
+            named = f" {written_path(error.path)}:" if error.path else ""
+            yield f"{where}:{named} {error.what} - {error.fix}"
         if self._more:
             yield f"{path}: and {self._more} mistakes more - mend these first"
 

@@ -51,28 +51,28 @@ def explain(error: Exception, text: str) -> tuple[int | None, str, str, str]:
         return 1, "", "begins with a byte order mark", "save the file as UTF-8 without BOM"
     if isinstance(error, RecursionError):
         return None, "", "is nested too deep", "a cluster file needs tables in tables, and no deeper"
-    said = str(error)
-    line = _line(said, text)
-    for pattern, what, cure in _WORDS:
-        if re.search(pattern, said):
-            return line, _key(text, line), what, cure
-    if "digits" in said:  # Python refuses to read a number of thousands of digits
+    message = str(error)
+    line = _line(message, text)
+    for pattern, what, fix in _WORDS:
+        if re.search(pattern, message):
+            return line, _key(text, line), what, fix
+    if "digits" in message:  # Python refuses to read a number of thousands of digits
         long = re.search(r"\d{4000}", text)
         line = text.count("\n", 0, long.start()) + 1 if long else line
         return line, _key(text, line), "is a number of thousands of digits", "write the number that is meant"
-    return line, _key(text, line), f"is not TOML ({said[:120]})", "see https://toml.io"
+    return line, _key(text, line), f"is not TOML ({message[:120]})", "see https://toml.io"
 
 
-def _line(said: str, text: str) -> int | None:
-    if found := re.search(r"at line (\d+)", said):
+def _line(message: str, text: str) -> int | None:
+    if found := re.search(r"at line (\d+)", message):
         number = int(found[1])
         # a statement that lacks its end is noticed on the line below
-        return number - 1 if "Illegal character '\\n'" in said and number > 1 and _column(said) == 1 else number
-    return text.count("\n", 0, len(text.rstrip())) + 1 if "end of document" in said else None
+        return number - 1 if "Illegal character '\\n'" in message and number > 1 and _column(message) == 1 else number
+    return text.count("\n", 0, len(text.rstrip())) + 1 if "end of document" in message else None
 
 
-def _column(said: str) -> int:
-    found = re.search(r"column (\d+)", said)
+def _column(message: str) -> int:
+    found = re.search(r"column (\d+)", message)
     return int(found[1]) if found else 0
 
 

@@ -49,14 +49,14 @@ class GpuSettings:
     """What the GPUs of a class are, and how they are set up."""
 
     model: str | None = schema.key(schema.line, 'model: "NVIDIA H100 80GB HBM3"')
-    memory_mib: int | None = schema.key(schema.whole(1, 10_000_000), "memory of each GPU, MiB")
+    memory_mib: int | None = schema.key(schema.integer(1, 10_000_000), "memory of each GPU, MiB")
     ecc: bool | None = schema.key(schema.boolean, "whether ECC is on")
     mig: bool | None = schema.key(schema.boolean, "whether MIG is on")
     persistence: bool | None = schema.key(schema.boolean, "whether persistence mode is on")
     compute_mode: str | None = schema.key(schema.line, "compute mode")
     power_limit_w: float | None = schema.key(schema.number(1, 10_000), "power limit that is enforced, W")
-    application_clock_mhz: int | None = schema.key(schema.whole(1, 10_000), "application clock, MHz")
-    sm_clock_max_mhz: int | None = schema.key(schema.whole(1, 10_000), "highest SM clock, MHz")
+    application_clock_mhz: int | None = schema.key(schema.integer(1, 10_000), "application clock, MHz")
+    sm_clock_max_mhz: int | None = schema.key(schema.integer(1, 10_000), "highest SM clock, MHz")
 
 
 @dataclass(frozen=True)
@@ -65,22 +65,22 @@ class Host:
 
     server: str | None = schema.key(schema.line, "server model, as DMI shows it")
     cpu: str | None = schema.key(schema.line, "CPU model")
-    sockets: int | None = schema.key(schema.whole(1, 1024), "CPU sockets")
-    numa_nodes: int | None = schema.key(schema.whole(1, 1024), "NUMA nodes with CPUs (NPS)")
+    sockets: int | None = schema.key(schema.integer(1, 1024), "CPU sockets")
+    numa_nodes: int | None = schema.key(schema.integer(1, 1024), "NUMA nodes with CPUs (NPS)")
     memory_gib: float | None = schema.key(schema.number(1, 1e6), "memory that the kernel shows, GiB, within 1 %")
     boot_options: tuple[str, ...] | None = schema.key(
         schema.texts, 'boot options, all but those of the disk, the image or the node: ["iommu=pt"]'
     )
     governor: str | None = schema.key(schema.line, 'frequency governor: "performance"')
     transparent_huge_pages: str | None = schema.key(schema.line, 'transparent huge pages: "madvise"')
-    huge_pages: int | None = schema.key(schema.whole(0, 10**9), "reserved huge pages")
-    numa_balancing: int | None = schema.key(schema.whole(0, 3), "kernel.numa_balancing")
-    rp_filter: int | None = schema.key(schema.whole(0, 2), "rp_filter of the rails")
-    arp_ignore: int | None = schema.key(schema.whole(0, 8), "arp_ignore of the rails")
-    arp_announce: int | None = schema.key(schema.whole(0, 2), "arp_announce of the rails")
+    huge_pages: int | None = schema.key(schema.integer(0, 10**9), "reserved huge pages")
+    numa_balancing: int | None = schema.key(schema.integer(0, 3), "kernel.numa_balancing")
+    rp_filter: int | None = schema.key(schema.integer(0, 2), "rp_filter of the rails")
+    arp_ignore: int | None = schema.key(schema.integer(0, 8), "arp_ignore of the rails")
+    arp_announce: int | None = schema.key(schema.integer(0, 2), "arp_announce of the rails")
     local_port_range: str | None = schema.key(schema.words, 'ephemeral ports: "32768 60999"')
-    rmem_max: int | None = schema.key(schema.whole(0, 2**63 - 1), "net.core.rmem_max")
-    wmem_max: int | None = schema.key(schema.whole(0, 2**63 - 1), "net.core.wmem_max")
+    rmem_max: int | None = schema.key(schema.integer(0, 2**63 - 1), "net.core.rmem_max")
+    wmem_max: int | None = schema.key(schema.integer(0, 2**63 - 1), "net.core.wmem_max")
     tcp_rmem: str | None = schema.key(schema.words, 'net.ipv4.tcp_rmem: "4096 131072 6291456"')
     tcp_wmem: str | None = schema.key(schema.words, "net.ipv4.tcp_wmem")
     rdma_namespaces: str | None = schema.key(schema.line, "RDMA network namespaces, as the report shows them")
@@ -92,7 +92,7 @@ class Nvlink:
     """The NVLink domain that the nodes of a class are in."""
 
     cluster_uuid: str | None = schema.key(schema.line, "cluster UUID of the domain")
-    clique: int | None = schema.key(schema.whole(0, 2**32 - 1), "clique of the domain")
+    clique: int | None = schema.key(schema.integer(0, 2**32 - 1), "clique of the domain")
     imex_nodes: tuple[str, ...] | None = schema.key(schema.texts, "addresses in IMEX's nodes_config.cfg")
 
 

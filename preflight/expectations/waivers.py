@@ -95,28 +95,28 @@ _REQUIRED = {
 }
 
 
-def read_waivers(reader: schema.Reader, data: Mapping[str, Any], today: date | None) -> tuple[Waiver, ...]:
+def read_waivers(reader: schema.TableReader, data: Mapping[str, Any], today: date | None) -> tuple[Waiver, ...]:
     """Read the list of waivers; notes mistakes. With ``today`` one that has expired is a mistake, too."""
     listed = data.get("waiver", [])
     if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
-        reader.mistake(("waiver",), "is not a list of tables", "write each as [[waiver]]")
+        reader.add_error(("waiver",), "is not a list of tables", "write each as [[waiver]]")
         return ()
     waivers = []
     for number, body in enumerate(listed):
         path = ("waiver", number)
         made = reader.dataclass(Waiver, body, path)
-        for name, cure in _REQUIRED.items():
+        for name, fix in _REQUIRED.items():
             if name not in body:
-                reader.mistake(path, f"has no {name}", cure)
+                reader.add_error(path, f"has no {name}", fix)
         if today is not None and made.expired(today):
-            cure = "mend what it waives, or have its owner set a new day"
-            reader.mistake((*path, "until"), f"expired on {made.until}", cure)
+            fix = "mend what it waives, or have its owner set a new day"
+            reader.add_error((*path, "until"), f"expired on {made.until}", fix)
         waivers.append(made)
     return tuple(waivers)
 
 
 def unknown_checks(
-    reader: schema.Reader, named: Iterable[tuple[schema.KeyPath, Sequence[str]]], ids: Callable[[], Sequence[str]]
+    reader: schema.TableReader, named: Iterable[tuple[schema.KeyPath, Sequence[str]]], ids: Callable[[], Sequence[str]]
 ) -> None:
     """Note patterns that match no check; ``ids`` is called only if the file names any, and returns none if unknown."""
     for path, globs in named:
@@ -127,5 +127,5 @@ def unknown_checks(
             from difflib import get_close_matches
 
             near = get_close_matches(glob, known, n=1, cutoff=0.5)
-            cure = f'did you mean "{near[0]}"?' if near else "`preflight list` names them"
-            reader.mistake(path, f'no check is called "{glob}"', cure)
+            fix = f'did you mean "{near[0]}"?' if near else "`preflight list` names them"
+            reader.add_error(path, f'no check is called "{glob}"', fix)

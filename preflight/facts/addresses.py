@@ -135,7 +135,7 @@ def routes(text: str) -> tuple[tuple[str, ipaddress.IPv4Network], ...]:
 
 
 @dataclass(frozen=True)
-class Table:
+class RoutingTable:
     """The kernel's main table of IPv4 routes: interface, destination and metric of each."""
 
     rows: tuple[tuple[str, ipaddress.IPv4Network, int], ...]
@@ -150,13 +150,13 @@ class Table:
         return tuple(dict.fromkeys(name for name, to, metric in fitting if (-to.prefixlen, metric) == best))
 
 
-def table(text: str) -> Table:
+def table(text: str) -> RoutingTable:
     """Read ``/proc/net/route``; raises ValueError."""
     found = routes(text)
     metrics = [row[6] for row in _route_rows(text) if _is_up(row)]
     if wrong := next((metric for metric in metrics if not metric.isdecimal() or len(metric) > 10), None):
         raise ValueError(f"{wrong[:40]!r} is not the metric of a route")
-    return Table(tuple((name, to, int(metric)) for (name, to), metric in zip(found, metrics, strict=True)))
+    return RoutingTable(tuple((name, to, int(metric)) for (name, to), metric in zip(found, metrics, strict=True)))
 
 
 def _is_up(row: list[str]) -> bool:

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 def record(node: NodeFacts) -> dict[str, str]:
     """Return what is known, by name; what nobody could read, and what is not there, is left out."""
     found = {}
-    for name, ask in _PARTS:
+    for name, part in _PARTS:
         try:
-            value = ask(node)
+            value = part(node)
         except EvidenceError:
             continue
         if value:
@@ -30,10 +30,10 @@ def record(node: NodeFacts) -> dict[str, str]:
 
 
 def ambiguous(node: NodeFacts) -> Iterator[tuple[str, str]]:
-    """Yield name and versions of software that is there in more than one: nobody knows which the job took."""
-    for name, ask in (("NCCL", _nccls), ("PyTorch", _torches)):
+    """Yield name and versions of software that is installed in several: which one the job used is unknown."""
+    for name, installed in (("NCCL", _nccls), ("PyTorch", _torches)):
         try:
-            found = ask(node)
+            found = installed(node)
         except EvidenceError:
             continue
         if len(found) > 1:
@@ -74,8 +74,8 @@ def _pytorch(node: NodeFacts) -> str:
     if found := _torches(node):
         return " and ".join(sorted(found))
     looked = [key for key in node.evidence.records if key.endswith(".dist-info/INSTALLER")]
-    whole = looked and all(node.evidence.record(key).status in ("ok", "missing") for key in looked)
-    return "none installed" if whole else ""
+    complete = looked and all(node.evidence.record(key).status in ("ok", "missing") for key in looked)
+    return "none installed" if complete else ""
 
 
 def _topology(node: NodeFacts) -> str:

@@ -35,8 +35,8 @@ def clock(evidence: Evidence) -> Clock:
             refusals.append(error)
         except ValueError as error:
             refusals.append(EvidenceError(key, str(error)))
-    said = "; ".join(f"{refusal.key.removeprefix('cmd:')}: {refusal.why}" for refusal in refusals)
-    raise EvidenceError(refusals[0].key, said)
+    reasons = "; ".join(f"{refusal.key.removeprefix('cmd:')}: {refusal.why}" for refusal in refusals)
+    raise EvidenceError(refusals[0].key, reasons)
 
 
 def parse_tracking(text: str) -> tuple[bool, float | None]:

@@ -29,7 +29,7 @@ _KUBERNETES = "KUBERNETES_SERVICE_HOST"
 
 
 @dataclass(frozen=True)
-class Network:
+class PodNetwork:
     """One network that the pod is attached to; all but the name is optional in the standard."""
 
     name: str  # NAMESPACE/NAME of the attachment
@@ -54,7 +54,7 @@ def resources(environment: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def networks(evidence: Evidence) -> tuple[tuple[Network, ...], str]:
+def networks(evidence: Evidence) -> tuple[tuple[PodNetwork, ...], str]:
     """Return the pod's networks and the record they come from; raises EvidenceError where none has them."""
     environment = evidence.value(PROCESS)
     if not isinstance(environment, Mapping):
@@ -99,7 +99,7 @@ def parse_annotations(text: str) -> dict[str, str]:
     return found
 
 
-def parse_network_status(text: str) -> tuple[Network, ...]:
+def parse_network_status(text: str) -> tuple[PodNetwork, ...]:
     """Read the JSON of the annotation; raises ValueError."""
     try:
         value = json_limits.text(text)
@@ -110,14 +110,14 @@ def parse_network_status(text: str) -> tuple[Network, ...]:
     return tuple(_network(entry) for entry in value)
 
 
-def _network(entry: Mapping[str, Any]) -> Network:
+def _network(entry: Mapping[str, Any]) -> PodNetwork:
     if not isinstance(entry.get("name"), str) or not entry["name"]:
         raise ValueError("a network of the status has no name")
     info = entry.get("device-info")
     pci = info.get("pci") if isinstance(info, dict) else None
     device = pci if isinstance(pci, dict) else {}
     ips = entry.get("ips")
-    return Network(
+    return PodNetwork(
         name=entry["name"],
         interface=str(entry.get("interface") or ""),
         ips=tuple(str(ip) for ip in ips) if isinstance(ips, list) else (),
@@ -141,9 +141,9 @@ def given_all_gpus(nodes: frozenset[str], environment: Mapping[str, str], gpus: 
     """
     if sum(name.removeprefix("nvidia").isdigit() for name in nodes) < gpus:
         return False
-    asked = environment.get("NVIDIA_VISIBLE_DEVICES", "")
+    visible = environment.get("NVIDIA_VISIBLE_DEVICES", "")
     lists = [environment[name] for name in _SLURM_LISTS if name in environment]
-    lists += [] if asked in _NO_CHOICE else [asked]
+    lists += [] if visible in _NO_CHOICE else [visible]
     for chosen in (text.split(",") for text in lists):
         if len(chosen) < gpus or not all(_GPU.fullmatch(item.strip()) for item in chosen):
             return False

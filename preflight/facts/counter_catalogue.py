@@ -15,7 +15,7 @@ from functools import cache
 from preflight._startup.lightclass import dataclass
 
 
-class Kind(str, enum.Enum):
+class CounterKind(str, enum.Enum):
     """What growth of a counter means."""
 
     LOSS = "loss"  # packets were lost, or queue pairs died
@@ -33,7 +33,7 @@ class Counter:
     """One counter. ``fail_per_h``: the growth per hour above which it fails; None: it only warns."""
 
     name: str
-    kind: Kind
+    kind: CounterKind
     meaning: str
     unit: str = ""  # empty: events or packets
     bits: int = 64
@@ -43,11 +43,18 @@ class Counter:
     rare: bool = False  # judged as a share of the received packets, together with others of its kind
 
 
-def _row(name: str, kind: Kind, meaning: str, **more: object) -> Counter:
+def _row(name: str, kind: CounterKind, meaning: str, **more: object) -> Counter:
     return Counter(name, kind, meaning, **more)  # type: ignore[arg-type]
 
 
-_L, _Q, _C, _R, _T, _N = Kind.LOSS, Kind.LINK, Kind.CONGESTION, Kind.RECEIVER, Kind.TRAFFIC, Kind.NEUTRAL
+_L, _Q, _C, _R, _T, _N = (
+    CounterKind.LOSS,
+    CounterKind.LINK,
+    CounterKind.CONGESTION,
+    CounterKind.RECEIVER,
+    CounterKind.TRAFFIC,
+    CounterKind.NEUTRAL,
+)
 _WORDS = {"unit": "bytes", "scale": 4}
 
 
@@ -59,9 +66,9 @@ def _stopping(bits: int) -> dict[str, object]:
 _PORT = (
     _row("symbol_error", _Q, "symbols that were no valid ones", **_stopping(16), fail_per_h=120),
     _row("link_error_recovery", _Q, "times the link retrained", **_stopping(8), fail_per_h=300),
-    _row("link_downed", Kind.FLAP, "times the link went down", **_stopping(8), fail_per_h=0),
+    _row("link_downed", CounterKind.FLAP, "times the link went down", **_stopping(8), fail_per_h=0),
     _row("port_rcv_errors", _Q, "damaged packets", **_stopping(16), fail_per_h=10),
-    _row("port_rcv_remote_physical_errors", Kind.ELSEWHERE, "packets marked bad on their way", **_stopping(16)),
+    _row("port_rcv_remote_physical_errors", CounterKind.ELSEWHERE, "packets marked bad on their way", **_stopping(16)),
     _row("port_rcv_switch_relay_errors", _N, "loops of multicast", **_stopping(16)),
     _row("port_xmit_discards", _L, "packets dropped on transmit", **_stopping(16)),
     _row("port_xmit_constraint_errors", _L, "packets sent against the partition's rules", **_stopping(8)),
@@ -130,7 +137,7 @@ _ETHTOOL = (
     _row("rx_pcs_symbol_err_phy", _Q, "symbol errors that no FEC corrected", fail_per_h=120),
     _row("rx_corrected_bits_phy", _N, "bits that FEC corrected", unit="bits"),
     _row("rx_bits_phy", _T, "bits received, idle ones too", unit="bits"),
-    _row("link_down_events_phy", Kind.FLAP, "times the link went down", fail_per_h=0),
+    _row("link_down_events_phy", CounterKind.FLAP, "times the link went down", fail_per_h=0),
     _row("rx_prioN_marked", _C, "ECN-marked packets of the priority"),
     _row("rx_prioN_pause", _C, "pauses received"),
     _row("tx_prioN_pause", _C, "pauses sent"),
@@ -146,7 +153,7 @@ _ETHTOOL = (
 )
 
 #: ``/sys/class/net/*/carrier_changes``: up and down count one each.
-CARRIER = _row("carrier_changes", Kind.FLAP, "times the carrier came or went", bits=32, fail_per_h=0)
+CARRIER = _row("carrier_changes", CounterKind.FLAP, "times the carrier came or went", bits=32, fail_per_h=0)
 
 _BY_SOURCE = {
     source: {counter.name: counter for counter in rows}
@@ -159,7 +166,7 @@ def counter(source: str, name: str) -> Counter:
     """Return what is known of a counter of ``counters``, ``hw_counters`` or ``ethtool``; neutral if nothing is."""
     row = _BY_SOURCE[source].get(re.sub(r"(?<=x_prio)[0-7](?=_)", "N", name))
     if row is None:
-        return Counter(name, Kind.NEUTRAL, "")
+        return Counter(name, CounterKind.NEUTRAL, "")
     if row.name == name:
         return row
     return Counter(name, row.kind, row.meaning, row.unit, row.bits, row.stops, row.scale, row.fail_per_h, row.rare)

@@ -13,10 +13,10 @@ from typing import Any
 
 from preflight._startup.lightclass import dataclass
 from preflight.evidence.document import Evidence, EvidenceError, Record
-from preflight.facts.counter_catalogue import CARRIER, Counter, Kind, counter
+from preflight.facts.counter_catalogue import CARRIER, Counter, CounterKind, counter
 from preflight.facts.rdma_ports import ROOT, Port, interfaces
-from preflight.facts.two_readings import Readings, said, twice
-from preflight.textprep.plain_text import integer, plain
+from preflight.facts.two_readings import Readings, output_of, twice
+from preflight.textprep.plain_text import integer, normalize_text
 
 SOURCES = ("counters", "hw_counters", "ethtool")
 
@@ -79,7 +79,7 @@ class PortGrowth:
         """Length of the window, seconds; 0 if nothing was read twice."""
         return max((growth.seconds for growth in self.growths), default=0.0)
 
-    def grown(self, *kinds: Kind) -> tuple[Growth, ...]:
+    def grown(self, *kinds: CounterKind) -> tuple[Growth, ...]:
         """Return the counters of these kinds that grew."""
         return tuple(g for g in self.growths if g.grown and g.counter.kind in kinds)
 
@@ -218,7 +218,7 @@ def parse_files(value: Any) -> dict[str, int]:
 def parse_ethtool(text: str) -> dict[str, int]:
     """Read ``ethtool -S``; raises ValueError if there is no counter in it."""
     found: dict[str, int] = {}
-    for number, line in enumerate(plain(text).split("\n")):
+    for number, line in enumerate(normalize_text(text).split("\n")):
         if number > MOST_COUNTERS:
             raise ValueError(f"more than {MOST_COUNTERS} lines")
         name, colon, value = line.rpartition(":")
@@ -245,7 +245,7 @@ def _carrier(record: Record) -> int:
     return integer(record.out, "carrier_changes")
 
 
-_PARSERS = {"counters": _files, "hw_counters": _files, "ethtool": lambda record: parse_ethtool(said(record))}
+_PARSERS = {"counters": _files, "hw_counters": _files, "ethtool": lambda record: parse_ethtool(output_of(record))}
 
 
 def window_of(ports: Iterable[PortGrowth]) -> str:

@@ -13,7 +13,7 @@ from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.rdma_ports import ROOT
 
 #: Rows that are asked for (``preflight.probes``).
-ASKED = range(8)
+COLLECTED_INDEXES = range(8)
 
 #: Rows of which is asked only whether they are there: drivers make tables of 16 to 1,024 rows (rxe), most of 256.
 MARKS = (15, 31, 63, 127, 255, 511, 1023, 2047)

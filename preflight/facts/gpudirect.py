@@ -24,7 +24,7 @@ NEAR = ("PIX", "PXB")
 
 
 @dataclass(frozen=True)
-class Pair:
+class GpuNicPair:
     """A GPU and the compute NIC that is nearest to it."""
 
     gpu: str  # GPU0 as the matrix calls it, else its PCI address
@@ -61,13 +61,13 @@ def pairs(
     nics: Mapping[str, PciDevice],
     topology: Topology | None,
     evidence: tuple[str, ...],
-) -> tuple[Pair, ...]:
+) -> tuple[GpuNicPair, ...]:
     """Pair each GPU with its nearest NIC: by the best code, equals by NUMA node and then by the nearest bus number.
 
     On Grace every code is the same, and domain numbers do not tell which NIC is on whose processor. Behind one
     PCIe switch NCCL uses every NIC: one that is nobody's nearest is paired with the first GPU it is equally near to.
     """
-    found, equals = list[Pair](), dict[str, Pair]()
+    found, equals = list[GpuNicPair](), dict[str, GpuNicPair]()
     for gpu, function in gpus.items():
         row = topology.links.get(gpu, {}) if topology else {}
         codes = {nic: row.get(nic) or _code(function, device) for nic, device in nics.items()}
@@ -88,8 +88,10 @@ def pairs(
     return (*found, *(pair for nic, pair in equals.items() if nic not in taken))
 
 
-def _pair(gpu: str, function: PciDevice, nic: str, device: PciDevice, code: str, evidence: tuple[str, ...]) -> Pair:
-    return Pair(gpu, nic, code, bridges(function, device), _same_node(function, device), evidence)
+def _pair(
+    gpu: str, function: PciDevice, nic: str, device: PciDevice, code: str, evidence: tuple[str, ...]
+) -> GpuNicPair:
+    return GpuNicPair(gpu, nic, code, bridges(function, device), _same_node(function, device), evidence)
 
 
 def gpu_names(driver: Driver | None, topology: Topology | None, gpus: Collection[PciDevice]) -> dict[str, PciDevice]:
@@ -150,7 +152,7 @@ LANE_GBPS = {"2.5": 2.0, "5.0": 4.0, "8.0": 7.877, "16.0": 15.754, "32.0": 31.50
 
 
 @dataclass(frozen=True)
-class Link:
+class PcieLink:
     """A PCIe link: what it trained at and what the device could do."""
 
     speed_gts: str  # current_link_speed, GT/s
@@ -169,7 +171,7 @@ class Link:
         return f"x{self.width} at {self.speed_gts} GT/s"
 
 
-def nic_link(evidence: Evidence, device: str) -> Link | None:
+def nic_link(evidence: Evidence, device: str) -> PcieLink | None:
     """Return the PCIe link of an RDMA device, None for a virtual function; raises EvidenceError.
 
     A virtual function reports no width and no speed: the link is that of its physical function.
@@ -180,7 +182,7 @@ def nic_link(evidence: Evidence, device: str) -> Link | None:
     if width == 0:
         return None
     speed, most_speed = (_speed(evidence, key) for key in keys[:2])
-    return Link(speed, width, most_speed, most_width, keys)
+    return PcieLink(speed, width, most_speed, most_width, keys)
 
 
 def _speed(evidence: Evidence, key: str) -> str:

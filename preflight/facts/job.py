@@ -97,7 +97,7 @@ class RunFacts:
         return {key: reports for key, reports in found.items() if reports}
 
     @cached_property
-    def _pytorch(self) -> dict[str, parsers.torch.Seen]:
+    def _pytorch(self) -> dict[str, parsers.torch.TorchOutput]:
         found = {}
         for key in self.logs:
             disk = self._on_disk(key)
@@ -125,10 +125,14 @@ class RunFacts:
     def kinds(self) -> frozenset[str]:
         """What PyTorch wrote that is among the logs: ``trace``, ``recording``, ``watchdog``; also what was refused."""
         try:
-            told = {"trace": self.traces, "recording": {**self.recordings, **self.refused}, "watchdog": self.watchdogs}
+            inputs = {
+                "trace": self.traces,
+                "recording": {**self.recordings, **self.refused},
+                "watchdog": self.watchdogs,
+            }
         except EvidenceError:
             return frozenset()
-        return frozenset(kind for kind, found in told.items() if found)
+        return frozenset(kind for kind, found in inputs.items() if found)
 
     @cached_property
     def watchdogs(self) -> dict[str, parsers.torch.watchdog.Watchdog]:
@@ -139,7 +143,7 @@ class RunFacts:
             text = self.text(key) if key not in self._pytorch else ""
             if any(mark in text for mark in watchdog.MARKS):
                 found[key] = watchdog.parse(text.split("\n"))
-        return {key: told for key, told in found.items() if told}
+        return {key: watchdog for key, watchdog in found.items() if watchdog}
 
 
 def _run_log() -> ModuleType:

@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 
 from preflight._startup.lightclass import dataclass
 from preflight.evidence.document import Evidence, EvidenceError
-from preflight.textprep.plain_text import plain
+from preflight.textprep.plain_text import normalize_text
 
 DMESG = "cmd:dmesg --raw --level=emerg,alert,crit,err,warn"
 UPTIME = "file:/proc/uptime"
@@ -32,7 +32,7 @@ _BOOT_STEP_S = 60
 
 
 @dataclass(frozen=True)
-class Line:
+class KernelLogLine:
     """One line of the log."""
 
     at_s: float  # since boot, or since 1970 where the log has a wall clock
@@ -43,7 +43,7 @@ class Line:
 class KernelLog:
     """The newest boot's lines, and how far they reach back."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[KernelLogLine, ...]
     now_s: float | None  # of the same clock; None if it is not known
     cut: str = ""  # why newer lines are missing
 
@@ -92,35 +92,35 @@ def _uptime(evidence: Evidence) -> float | None:
     return float(match[1]) if match else None
 
 
-def parse(text: str) -> tuple[Line, ...]:
+def parse(text: str) -> tuple[KernelLogLine, ...]:
     """Read the lines of the newest boot; raises ValueError if no line carries a time."""
-    lines: list[Line] = []
+    lines: list[KernelLogLine] = []
     for line in _lines(text):
         if lines and line.at_s < lines[-1].at_s - _BOOT_STEP_S:
             lines = []
         lines.append(line)
     if not lines:
-        raise ValueError(f"no line of it carries a time; it begins {plain(text).strip()[:80]!r}")
+        raise ValueError(f"no line of it carries a time; it begins {normalize_text(text).strip()[:80]!r}")
     return tuple(lines)
 
 
-def _lines(text: str) -> Iterator[Line]:
+def _lines(text: str) -> Iterator[KernelLogLine]:
     at_s: float | None = None
-    for raw in plain(text).split("\n"):
+    for raw in normalize_text(text).split("\n"):
         if not raw or raw.isspace():
             continue
         if (line := _timed(raw)) is not None:
             at_s = line.at_s
             yield line
         elif at_s is not None:  # the rest of a message of several lines
-            yield Line(at_s, raw.strip())
+            yield KernelLogLine(at_s, raw.strip())
 
 
-def _timed(raw: str) -> Line | None:
+def _timed(raw: str) -> KernelLogLine | None:
     if match := _RAW.fullmatch(raw):
-        return Line(float(match[1]), match[2])
+        return KernelLogLine(float(match[1]), match[2])
     if match := _KMSG.fullmatch(raw):
-        return Line(int(match[1]) / 1e6, match[2])
+        return KernelLogLine(int(match[1]) / 1e6, match[2])
     for pattern, layout in ((_ISO, "%Y-%m-%dT%H:%M:%S"), (_CTIME, "%a %b %d %H:%M:%S %Y"), (_SYSLOG, "%b %d %H:%M:%S")):
         if (match := pattern.fullmatch(raw)) and (at_s := _clock(match[1], layout)) is not None:
             return _within(at_s, match[2])
@@ -136,10 +136,10 @@ def _clock(text: str, layout: str) -> float | None:
         return None
 
 
-def _within(at_s: float, rest: str) -> Line:
+def _within(at_s: float, rest: str) -> KernelLogLine:
     """Take host name, ``kernel:`` and the kernel's own time off what a log daemon wrote."""
     if match := _HOST_KERNEL.fullmatch(rest):
         rest = match[1]
     if match := _RAW.fullmatch(rest):
         rest = match[2]
-    return Line(at_s, rest)
+    return KernelLogLine(at_s, rest)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from preflight._startup.lightclass import dataclass, regex, replace
 from preflight.facts.pci import address
-from preflight.textprep.plain_text import plain
+from preflight.textprep.plain_text import normalize_text
 
 LSPCI = "cmd:lspci -Dnvv"
 
@@ -42,7 +42,7 @@ class Function:
 def parse(text: str) -> dict[str, Function]:
     """Read the whole output by address; raises ValueError if it describes no function."""
     found: dict[str, Function] = {}
-    for head, body in _blocks(plain(text)):
+    for head, body in _blocks(normalize_text(text)):
         name = address(head)
         function = Function(name)
         control = ""
@@ -61,7 +61,7 @@ def parse(text: str) -> dict[str, Function]:
                 function, control = _device_control(function, control), ""
         found[name] = _device_control(function, control) if control else function
     if not found:
-        first = next((line.strip() for line in plain(text).split("\n") if line.strip()), "")
+        first = next((line.strip() for line in normalize_text(text).split("\n") if line.strip()), "")
         raise ValueError(f"there is no PCI function in it; it begins {first[:80]!r}")
     return found
 

@@ -44,21 +44,21 @@ class Vote:
         return "; ".join(f"{value} on {len(nodes)}" for value, nodes in sorted(self.values.items()))
 
 
-def settles(holders: int, total: int) -> bool:
+def is_majority(holders: int, total: int) -> bool:
     """Tell whether so many of all make a value the reference for the others."""
     return total >= QUORUM and holders >= MAJORITY * total
 
 
-def vote(told: Iterable[tuple[str, str]]) -> Vote:
+def vote(reported: Iterable[tuple[str, str]]) -> Vote:
     """Count (node, value) pairs; a value that all have is usual however few they are."""
     values: dict[str, list[str]] = defaultdict(list)
-    for node, value in told:
+    for node, value in reported:
         values[value].append(node)
     total = sum(map(len, values.values()))
     usual = None
     if values:
         most, holders = max(values.items(), key=lambda item: (len(item[1]), item[0]))
-        if len(values) == 1 or settles(len(holders), total):
+        if len(values) == 1 or is_majority(len(holders), total):
             usual = most
     return Vote({value: tuple(nodes) for value, nodes in values.items()}, usual, total)
 

@@ -53,7 +53,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Item:
+class SelectionItem:
     """One name of a list."""
 
     name: str
@@ -72,7 +72,7 @@ class Selection:
     ``=`` hold for every item. Without ``=`` a name is a prefix. Nothing is trimmed, case counts.
     """
 
-    items: tuple[Item, ...]
+    items: tuple[SelectionItem, ...]
     exclude: bool = False
     exact: bool = False
 
@@ -86,10 +86,10 @@ class Selection:
         for text in (rest[1:] if exact else rest).split(","):
             name, colon, tail = text.partition(":")
             if name:
-                items.append(Item(name, _port(tail, empty_port_is_any) if colon else None))
+                items.append(SelectionItem(name, _port(tail, empty_port_is_any) if colon else None))
         return cls(tuple(items), exclude, exact)
 
-    def names(self, item: Item, name: str) -> bool:
+    def names(self, item: SelectionItem, name: str) -> bool:
         """Tell whether an item means this device or interface, port and ``^`` aside."""
         return name == item.name if self.exact else name.startswith(item.name)
 

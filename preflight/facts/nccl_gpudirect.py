@@ -25,7 +25,7 @@ _EFA_SHAPE = re.compile(r"\b(p4d|p4de|p5|p5e|p5en|p6|p6e)[.-]", re.I)
 
 
 @dataclass(frozen=True)
-class Network:
+class NetworkFamily:
     """A family of networks: by which names NCCL calls it, whether it can, and what to do where it does not."""
 
     names: re.Pattern[str]
@@ -37,44 +37,44 @@ _LOCALITY = (
     "`nvidia-smi topo -m`: give each GPU a NIC behind its own PCIe switch (slots; in a virtual machine "
     "NCCL_TOPO_FILE); across a host bridge NCCL_NET_GDR_LEVEL=PHB allows it"
 )
-EFA = Network(
+EFA = NetworkFamily(
     re.compile(r"AWS Libfabric|Libfabric|OFI", re.I), None,
     "Read the plug-in's own lines (NET/OFI): an aws-ofi-nccl of the EFA installer, provider efa, "
     "FI_EFA_USE_DEVICE_RDMA=1 where libfabric is older than 1.18; placement as in NCCL_TOPO_FILE of the instance.",
 )  # fmt: skip
 NETWORKS = (
     EFA,
-    Network(
+    NetworkFamily(
         re.compile(r"FasTrak(?:_v\d{1,2})?", re.I), None,
         "Read the plug-in's own lines (NET/FasTrak): its receive daemon (tcpgpudmarxd) must run beside the job, of the "
         "same release as the plug-in, with the variables of its nccl-env-profile.sh.",
     ),
-    Network(
+    NetworkFamily(
         re.compile(r"GPUDirectTCPX(?:_v\d{1,2})?", re.I), None,
         "Read the plug-in's own lines (NET/GPUDirectTCPX): its receive daemon (tcpgpudmarxd) must run beside the job, "
         "and NCCL_GPUDIRECTTCPX_SOCKET_IFNAME name the GPU NICs.",
     ),
-    Network(
+    NetworkFamily(
         re.compile(r"gIB", re.I), True,
         "Source the plug-in's set_nccl_env.sh on all nodes, and leave NCCL_NET_GDR_LEVEL as it sets it (PIX).",
     ),
-    Network(
+    NetworkFamily(
         re.compile(r"UCX.*", re.I), True,
         f"{_LOCALITY}. Of the UCX plug-in: `ucx_info -d` must list cuda memory for the ib transports (UCX with CUDA, "
         "UCX_IB_GPU_DIRECT_RDMA not no).",
     ),
-    Network(
+    NetworkFamily(
         re.compile(r"SHARP.*", re.I), True,
         f"{_LOCALITY}. Of the SHARP plug-in (HPC-X): it registers GPU memory as NET/IB does; compare with "
         "NCCL_COLLNET_ENABLE=0.",
     ),
-    Network(
+    NetworkFamily(
         re.compile(r"IB|IBext(?:_v\d{1,2})?|NCCL RDMA Plugin.*", re.I), True,
         f"{_LOCALITY}. Then ACS and IOMMU (gpudirect.path, gpudirect.iommu), and last `modprobe nvidia-peermem`, or "
         "the driver's open kernel modules (DMA-BUF).",
     ),
 )  # fmt: skip
-_OTHER = Network(re.compile(".*"), None, "Look in the documentation of this network plug-in for GPUDirect RDMA.")
+_OTHER = NetworkFamily(re.compile(".*"), None, "Look in the documentation of this network plug-in for GPUDirect RDMA.")
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Ability:
     why: str
 
 
-def network_of(name: str) -> Network:
+def network_of(name: str) -> NetworkFamily:
     """Return the family of a network."""
     return next((known for known in NETWORKS if known.names.fullmatch(name)), _OTHER)
 

@@ -14,7 +14,7 @@ from preflight.facts.rdma_ports import Port, device_path, is_virtual_function
 
 
 @dataclass(frozen=True)
-class Card:
+class NicAdapter:
     """The ports that share one PCIe link: those of one adapter."""
 
     ports: tuple[Port, ...]  # active ones, each with a rate
@@ -36,13 +36,13 @@ class Card:
         return self.gbps < self.rate_gbps
 
 
-def cards(evidence: Evidence, ports: Iterable[Port]) -> tuple[Card, ...]:
+def cards(evidence: Evidence, ports: Iterable[Port]) -> tuple[NicAdapter, ...]:
     """Return the cards of the active ports, without virtual functions whose physical port is counted already."""
     found: dict[str, list[Port]] = {}
     for port in _distinct(evidence, [port for port in ports if port.active]):
         path = device_path(evidence, port.device)
         found.setdefault(path[-1].rpartition(".")[0] if path else port.device, []).append(port)
-    return tuple(Card(tuple(group), _pcie(evidence, group[0])) for group in found.values())
+    return tuple(NicAdapter(tuple(group), _pcie(evidence, group[0])) for group in found.values())
 
 
 def _pcie(evidence: Evidence, port: Port) -> float | None:

@@ -23,8 +23,8 @@ T = TypeVar("T")
 
 TOPO = "cmd:nvidia-smi topo -m"
 
-#: What a node said by ballot, or the record that could not answer and why.
-Ballots = dict[str, "tuple[Any, tuple[str, str] | None]"]
+#: Answers of a node to the checks of the fleet, or the record that could not answer and why.
+FleetAnswers = dict[str, "tuple[Any, tuple[str, str] | None]"]
 
 
 class NodeFacts:
@@ -33,20 +33,20 @@ class NodeFacts:
     def __init__(self, evidence: Evidence) -> None:
         self.evidence = evidence
         self.node = evidence.node
-        self.ballots: Ballots = {}
+        self.fleet_answers: FleetAnswers = {}
 
-    def ballot(self, name: str, ask: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
-        """Return ``ask(...)``: what a check of the fleet asks of each node alone; remember it, or the EvidenceError.
+    def remember_for_fleet(self, name: str, query: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
+        """Return ``query(...)``, a value that a check of the fleet needs of each node, and remember it, or its error.
 
-        Of a large fleet ballots are all that is at hand when its nodes are compared; for anything else a node's
-        evidence is read again. So what is asked is small, and its name means one thing only, in all checks.
+        Of a large fleet these answers are all that is at hand when its nodes are compared; for anything else a node's
+        evidence is read again. So an answer is small, and its name means one thing only, in all checks.
         """
-        if name not in self.ballots:
+        if name not in self.fleet_answers:
             try:
-                self.ballots[name] = ask(*args, **more), None
+                self.fleet_answers[name] = query(*args, **more), None
             except EvidenceError as error:
-                self.ballots[name] = None, (error.key, error.why)
-        value, refused = self.ballots[name]
+                self.fleet_answers[name] = None, (error.key, error.why)
+        value, refused = self.fleet_answers[name]
         if refused:
             raise EvidenceError(*refused)
         return cast("T", value)
@@ -178,7 +178,7 @@ class NodeFacts:
         named = facts.gpudirect.gpu_names(driver, matrix, self.gpus_on_bus)
         return next((name for name, gpu in named.items() if gpu == function), function.address)
 
-    def gpu_nic_pairs(self, devices: Collection[str]) -> tuple[facts.gpudirect.Pair, ...]:
+    def gpu_nic_pairs(self, devices: Collection[str]) -> tuple[facts.gpudirect.GpuNicPair, ...]:
         """Each GPU with the nearest of these RDMA devices; raises EvidenceError."""
         driver, matrix = _or_none(lambda: self.driver), _or_none(lambda: self.topology)
         gpus = facts.gpudirect.gpu_names(driver, matrix, self.gpus_on_bus)
@@ -292,8 +292,8 @@ class NodeFacts:
         return named_files.named(self.evidence)
 
 
-def _or_none(ask: Callable[[], T]) -> T | None:
+def _or_none(fact: Callable[[], T]) -> T | None:
     try:
-        return ask()
+        return fact()
     except EvidenceError:
         return None

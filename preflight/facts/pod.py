@@ -23,7 +23,7 @@ _RDMA = regex(r"rdma|roce|infiniband|mlnx|mlx[45]|(?:^|[/_.-])(?:hca|vhca|ib|efa
 #: A resource that is a GPU or a part of one.
 _GPU = regex(r"(?:nvidia|amd|intel)\.com/(?:gpu|pgpu|mig-|shared-gpu|i915|xe)")
 
-_WHOLE_GPU = "nvidia.com/gpu"
+_GPU_RESOURCE = "nvidia.com/gpu"
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,12 @@ class Pod:
     @property
     def gpus(self) -> int | None:
         """How many GPUs each container that asked for some asked for; None where they differ, or asked for parts."""
-        asked = {(name, quantity) for container in self.containers for name, quantity in container.resources.items()
+        requested = {(name, quantity) for container in self.containers for name, quantity in container.resources.items()
                  if is_gpu(name)}  # fmt: skip
-        if len(asked) != 1:
+        if len(requested) != 1:
             return None
-        name, quantity = asked.pop()
-        return int(quantity) if name == _WHOLE_GPU and re.fullmatch(r"[1-9][0-9]{0,2}", quantity) else None
+        name, quantity = requested.pop()
+        return int(quantity) if name == _GPU_RESOURCE and re.fullmatch(r"[1-9][0-9]{0,2}", quantity) else None
 
     @property
     def claims(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.interfaces import ROOT
 from preflight.facts.rdma_ports import ROOT as IB
 from preflight.parsers.qos import dcb, mlnx_qos
-from preflight.textprep.plain_text import integer, plain
+from preflight.textprep.plain_text import integer, normalize_text
 
 T = TypeVar("T")
 
@@ -132,7 +132,9 @@ def pause(evidence: Evidence, netdev: str) -> Reading[Pause]:
 
 def parse_pause(text: str) -> Pause:
     """Read ``ethtool -a IF``; raises ValueError. What the link negotiated counts, where it is shown."""
-    found = dict(re.findall(r"(?m)^[ \t]*(RX|TX|RX negotiated|TX negotiated)[ \t]*:[ \t]*(on|off)[ \t]*$", plain(text)))
+    found = dict(
+        re.findall(r"(?m)^[ \t]*(RX|TX|RX negotiated|TX negotiated)[ \t]*:[ \t]*(on|off)[ \t]*$", normalize_text(text))
+    )
     if not {"RX", "TX"} <= found.keys():
         raise ValueError(f"{text.strip()[:80]!r} does not say whether RX and TX pause")
     return Pause(*(found.get(f"{way} negotiated", found[way]) == "on" for way in ("RX", "TX")))
@@ -160,7 +162,7 @@ def parse_traffic_class(text: str) -> int | None:
 
     Raises ValueError.
     """
-    for line in plain(text).split("\n"):
+    for line in normalize_text(text).split("\n"):
         name, equals, value = line.partition("=")
         if equals and name.strip() == "Global tclass":
             found = integer(value, "Global tclass")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from preflight._startup.lightclass import dataclass
 
 if TYPE_CHECKING:
-    from preflight.facts.nvidia.query import Gpu
+    from preflight.facts.nvidia.query import GpuIdentity
 
 _LOCAL_RANK = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
 _LOCAL_SIZE = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_STEP_TASKS_PER_NODE", "SLURM_NTASKS_PER_NODE")
@@ -56,7 +56,7 @@ def _number(text: str | None) -> int | None:
     return int(match[1]) if match else None
 
 
-def own_gpus(environment: Mapping[str, str], gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
+def own_gpus(environment: Mapping[str, str], gpus: Sequence[GpuIdentity]) -> tuple[GpuIdentity, ...]:
     """Return the GPUs that this process uses: those it may see, and as a rank among equals only its own.
 
     CUDA numbers equal GPUs in the order of their bus addresses, as NVML does.
@@ -68,7 +68,7 @@ def own_gpus(environment: Mapping[str, str], gpus: Sequence[Gpu]) -> tuple[Gpu, 
     return visible
 
 
-def _visible(value: str | None, gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
+def _visible(value: str | None, gpus: Sequence[GpuIdentity]) -> tuple[GpuIdentity, ...]:
     """Apply CUDA_VISIBLE_DEVICES; a list that cannot be followed (MIG, another host's indices) leaves all."""
     if value is None or not value.strip():
         return tuple(gpus)
@@ -81,5 +81,5 @@ def _visible(value: str | None, gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
     return tuple(chosen)
 
 
-def _is_uuid(item: str, gpu: Gpu) -> bool:
+def _is_uuid(item: str, gpu: GpuIdentity) -> bool:
     return len(item) > 4 and item.startswith("GPU-") and gpu.uuid.startswith(item)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from preflight._startup.lightclass import dataclass, replace
 from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.pci import ROOT as PCI
-from preflight.textprep.plain_text import plain
+from preflight.textprep.plain_text import normalize_text
 
 ROOT = "/sys/class/infiniband"
 
@@ -279,7 +279,7 @@ def parse_ibstat(text: str) -> tuple[Port, ...]:
         if device and number:
             found.append(_ibstat_port(device, number, fields))
 
-    for line in plain(text).split("\n"):
+    for line in normalize_text(text).split("\n"):
         if match := re.fullmatch(r"\s*CA '(\S+)'\s*", line):
             close()
             device, number, fields = match[1], 0, {}
@@ -316,7 +316,7 @@ def parse_active_mtus(text: str) -> dict[tuple[str, int], int]:
     """Read ``ibv_devinfo``: (device, port) -> active MTU in bytes; raises ValueError if there is none."""
     mtus: dict[tuple[str, int], int] = {}
     device, number = "", 0
-    for line in plain(text).split("\n"):
+    for line in normalize_text(text).split("\n"):
         if match := re.fullmatch(r"hca_id:\s*(\S+)\s*", line.strip()):
             device, number = match[1], 0
         elif match := re.fullmatch(r"port:\s*(\d{1,3})", line.strip()):
@@ -324,6 +324,6 @@ def parse_active_mtus(text: str) -> dict[tuple[str, int], int]:
         elif (match := re.fullmatch(r"active_mtu:\s*(\d{3,4})\s*\(\d\)", line.strip())) and device and number:
             mtus[device, number] = int(match[1])
     if not mtus:
-        first = next((line.strip() for line in plain(text).split("\n") if line.strip()), "")
+        first = next((line.strip() for line in normalize_text(text).split("\n") if line.strip()), "")
         raise ValueError(f"there is no active_mtu in it; it begins {first[:80]!r}")
     return mtus

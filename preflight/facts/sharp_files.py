@@ -27,7 +27,7 @@ _USUAL = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64
 
 
 @dataclass(frozen=True)
-class Plugin:
+class SharpPlugin:
     """What is there of NCCL's SHARP plug-in."""
 
     plugins: tuple[Library, ...]  # libnccl-net*.so in a folder of SHARP's
@@ -35,7 +35,7 @@ class Plugin:
     libraries: tuple[Library, ...]  # libsharp_coll.so.*
 
 
-def plugin(node: NodeFacts) -> Plugin:
+def plugin(node: NodeFacts) -> SharpPlugin:
     """Return what is there; raises EvidenceError."""
     text = node.evidence.text(FILES, allow_rc=(0, 1))  # 1: a directory is not there
     try:
@@ -43,7 +43,7 @@ def plugin(node: NodeFacts) -> Plugin:
     except ValueError as error:
         raise EvidenceError(FILES, f"cannot be read: {error}") from None
     nets = [one for one in found if one.name.startswith("libnccl-net")]
-    return Plugin(
+    return SharpPlugin(
         tuple(one for one in nets if "sharp" in posixpath.dirname(one.path) or "sharp" in one.name),
         tuple(one for one in nets if "sharp" not in one.path),
         tuple(one for one in found if one.name.startswith("libsharp_coll.so")),

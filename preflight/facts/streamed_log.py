@@ -24,7 +24,7 @@ _INFORMS = (b" NCCL INFO ", b" NCCL TRACE ")
 class OnDisk(dict[str, Any]):
     """The record of such a log; written into a document it says that the log is not in it."""
 
-    def __init__(self, path: Path, why: str, seen: torch.Seen | None = None) -> None:
+    def __init__(self, path: Path, why: str, seen: torch.TorchOutput | None = None) -> None:
         """Take the file, why it is not copied, and what of PyTorch is known to be in it."""
         super().__init__(status="cut", why=f"{why}; it is not kept in the evidence: give it again with --log")
         self.path = path
@@ -45,16 +45,21 @@ class OnDisk(dict[str, Any]):
         held, (info, trace) = 0, _INFORMS
         with self.path.open("rb") as stream:
             for chunk in lines(opened(stream, lambda remark: None)):
-                told = [b"" if info in line or trace in line else line for line in chunk] if held <= HELD else []
-                held += sum(map(len, told))
-                yield b"\n".join(told or [b""] * len(chunk)).decode("utf-8", "backslashreplace")
+                if held > HELD:
+                    yield "\n" * (len(chunk) - 1)
+                    continue
+                text = b"\n".join(chunk)
+                if info in text or trace in text:
+                    text = b"\n".join(b"" if info in line or trace in line else line for line in chunk)
+                held += len(text) - len(chunk) + 1
+                yield text.decode("utf-8", "backslashreplace")
 
-    def pytorch(self) -> torch.Seen:
+    def pytorch(self) -> torch.TorchOutput:
         """Read it as a profiler's trace or a flight recorder's dump; raises UnsafePickle, other ValueError, OSError."""
         return seen_on_disk(self.path) if self._seen is None else self._seen
 
 
-def seen_on_disk(path: Path) -> torch.Seen:
+def seen_on_disk(path: Path) -> torch.TorchOutput:
     """Read a file as a profiler's trace or a flight recorder's dump; raises UnsafePickle, other ValueError, OSError."""
     with path.open("rb") as stream:
         head = stream.read(8)
@@ -63,7 +68,7 @@ def seen_on_disk(path: Path) -> torch.Seen:
             data = stream.read(PICKLE + 1)
             if len(data) > PICKLE:
                 raise torch.UnsafePickle(f"the pickle is longer than {PICKLE} bytes; it was not unpickled")
-            seen = torch.Seen()
+            seen = torch.TorchOutput()
             seen.recording = torch.from_pickle(data)
             return seen
         reader = opened(stream, lambda remark: None)
@@ -71,6 +76,6 @@ def seen_on_disk(path: Path) -> torch.Seen:
         while len(begun) < 1 << 16 and (data := reader.read(1 << 16)):
             begun += data
         if begun.lstrip()[:1] not in (b"{", b"[") or not torch.begins(begun.decode("utf-8", "replace")):
-            return torch.Seen()
+            return torch.TorchOutput()
         waiting = [begun]
         return torch.read(lambda size: waiting.pop() if waiting else reader.read(min(size, CHUNK)))

@@ -1,4 +1,4 @@
-"""The course of a node's numbers over earlier runs, and how fast they grow.
+"""Time series of a node's numbers over earlier runs, and how fast they grow.
 
 The slope is the median of the slopes between all pairs of points (Theil and Sen): one odd reading does not move it.
 """
@@ -15,7 +15,7 @@ from preflight.evidence.document import COURSE, Evidence, EvidenceError
 #: The metric in it that holds how long jobs took, seconds, by name.
 JOBS = "job.seconds"
 
-#: Points, and days between the first and the last, that it takes to speak of a course.
+#: Points, and days between the first and the last, that a trend needs.
 ENOUGH, LEAST_DAYS = 3, 1.0
 
 #: Points of one series that are looked at, the newest.
@@ -23,7 +23,7 @@ _MOST = 120
 
 
 @dataclass(frozen=True)
-class Course:
+class TimeSeries:
     """One number over time, the oldest first."""
 
     subject: str
@@ -32,7 +32,7 @@ class Course:
 
     @property
     def enough(self) -> bool:
-        """Whether there are points enough to speak of a course."""
+        """Whether there are points enough for a trend."""
         return len(self.values) >= ENOUGH and self.days[-1] >= LEAST_DAYS
 
     @property
@@ -53,26 +53,26 @@ class Course:
         return self.values[-1]
 
 
-def since_reset(course: Course) -> Course:
-    """Return the part of a counter's course after it last went back: a reboot sets most counters to nought."""
-    start = max((place for place in range(1, len(course.values)) if course.values[place] < course.values[place - 1]),
+def since_reset(series: TimeSeries) -> TimeSeries:
+    """Return the part of a counter's series after it last went back: a reboot sets most counters to nought."""
+    start = max((place for place in range(1, len(series.values)) if series.values[place] < series.values[place - 1]),
                 default=0)  # fmt: skip
-    first = course.days[start]
-    return Course(course.subject, tuple(day - first for day in course.days[start:]), course.values[start:])
+    first = series.days[start]
+    return TimeSeries(series.subject, tuple(day - first for day in series.days[start:]), series.values[start:])
 
 
-def courses(evidence: Evidence, metric: str) -> tuple[Course, ...]:
-    """Return the courses of one metric, by subject; raises EvidenceError."""
+def series_of(evidence: Evidence, metric: str) -> tuple[TimeSeries, ...]:
+    """Return the time series of one metric, by subject; raises EvidenceError."""
     value = evidence.value(COURSE)
     if not isinstance(value, Mapping):
         raise EvidenceError(COURSE, "holds no metrics")
-    series = value.get(metric, {})
-    if not isinstance(series, Mapping):
+    subjects = value.get(metric, {})
+    if not isinstance(subjects, Mapping):
         raise EvidenceError(COURSE, f"{metric} holds no subjects")
-    return tuple(_course(str(subject), points) for subject, points in sorted(series.items()))
+    return tuple(_series(str(subject), points) for subject, points in sorted(subjects.items()))
 
 
-def _course(subject: str, points: Any) -> Course:
+def _series(subject: str, points: Any) -> TimeSeries:
     from datetime import datetime, timezone
 
     found: list[tuple[float, float]] = []
@@ -89,4 +89,4 @@ def _course(subject: str, points: Any) -> Course:
         raise EvidenceError(COURSE, f"{subject[:60]} holds no points")
     found.sort()
     first = found[0][0]
-    return Course(subject, tuple(day - first for day, _ in found), tuple(value for _, value in found))
+    return TimeSeries(subject, tuple(day - first for day, _ in found), tuple(value for _, value in found))

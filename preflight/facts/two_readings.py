@@ -27,7 +27,7 @@ class Readings(Generic[T]):
 
 def twice(evidence: Evidence, key: str, parse: Callable[[Record], T]) -> Readings[T]:
     """Parse both readings of a record; raises EvidenceError that says which of them is missing, and why."""
-    first = evidence.whole(key)
+    first = evidence.complete_record(key)
     before = _parsed(key, first, parse)
     second = first.again
     if second is None:
@@ -41,7 +41,7 @@ def twice(evidence: Evidence, key: str, parse: Callable[[Record], T]) -> Reading
     return Readings(key, before, after, seconds)
 
 
-def said(record: Record) -> str:
+def output_of(record: Record) -> str:
     """Return what a command printed; raises ValueError if it failed."""
     if record.rc not in (0, None):
         words = (record.err or record.out).strip().splitlines()

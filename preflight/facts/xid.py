@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from preflight._startup.lightclass import dataclass
-from preflight.facts.kernel_log import Line
+from preflight.facts.kernel_log import KernelLogLine
 
 _Value = TypeVar("_Value")
 
@@ -36,7 +36,7 @@ _WITHOUT_CODE = (
     (re.compile(rf"NVRM: Rate limiting GSP RPC error prints for GPU at {_PCI}"), 119),
     (re.compile(rf"NVRM: GPU {_PCI}: RmInitAdapter failed!"), 143),
 )
-_WHOLE = re.compile(_PCI)
+_FULL_ADDRESS = re.compile(_PCI)
 _NAMED = re.compile(rf"NVRM: The NVIDIA GPU {_PCI}")
 _FALLEN = "fallen off the bus and is not responding"
 _LOADED = "NVRM: loading NVIDIA UNIX"
@@ -47,7 +47,7 @@ INCIDENT_S = 60
 
 
 @dataclass(frozen=True)
-class Mark:
+class LoggedXid:
     """One place of a line where the driver writes a code: an XID, or the SXID of a switch."""
 
     where: str  # the address, as it is written
@@ -56,19 +56,19 @@ class Mark:
     fatal: bool | None = None  # of an SXID; None where its line does not have the word
 
 
-def xids_in(line: str) -> tuple[Mark, ...]:
+def xids_in(line: str) -> tuple[LoggedXid, ...]:
     """Read the XIDs of one line; torn lines may hold several."""
-    return tuple(Mark(where, code, text.strip()) for where, code, text in _marks(_XID, line))
+    return tuple(LoggedXid(where, code, text.strip()) for where, code, text in _marks(_XID, line))
 
 
-def sxids_in(line: str) -> tuple[Mark, ...]:
+def sxids_in(line: str) -> tuple[LoggedXid, ...]:
     """Read the SXIDs of one line."""
     found = []
     for where, code, text in _marks(_SXID, line):
         word = _FATAL.match(text)
         grade = word[1] if word else None
         rest = text[word.end() :] if word else text
-        found.append(Mark(where, code, rest.strip(), None if grade is None else grade.lower() == "fatal"))
+        found.append(LoggedXid(where, code, rest.strip(), None if grade is None else grade.lower() == "fatal"))
     return tuple(found)
 
 
@@ -87,7 +87,7 @@ def pid_in(text: str) -> int | None:
 
 
 @dataclass(frozen=True)
-class Event:
+class XidEvent:
     """One XID of one GPU, or what the log says in its place."""
 
     at_s: float
@@ -124,7 +124,7 @@ class SwitchEvent:
 class Events:
     """What the log holds since the driver was loaded, and since each GPU's recovery was cleared."""
 
-    gpus: tuple[Event, ...]
+    gpus: tuple[XidEvent, ...]
     switches: tuple[SwitchEvent, ...]
     unread: tuple[str, ...] = ()  # lines of an XID whose number or address is not whole
     unread_switches: tuple[str, ...] = ()  # the same of SXIDs
@@ -152,13 +152,13 @@ def _grouped(pairs: Iterable[tuple[int, _Value]]) -> Mapping[int, frozenset[_Val
     return {code: frozenset(values) for code, values in found.items()}
 
 
-def events(lines: Iterable[Line]) -> Events:
+def events(lines: Iterable[KernelLogLine]) -> Events:
     """Find all events, without repetitions; what a driver load or a cleared recovery action ended is left out."""
-    gpus: list[Event] = []
+    gpus: list[XidEvent] = []
     switches: list[SwitchEvent] = []
     unread: tuple[list[str], list[str]] = [], []
     cleared: dict[str, int] = {}  # address -> how many events there were when its recovery was cleared
-    probed: list[Event] = []  # found while the driver was being loaded, before it says that it is
+    probed: list[XidEvent] = []  # found while the driver was being loaded, before it says that it is
     named = ""
     for line in lines:
         if _LOADED in line.text:
@@ -172,7 +172,7 @@ def events(lines: Iterable[Line]) -> Events:
         elif match := _NAMED.search(line.text):
             named = _address(match[1]) or ""
         elif named and _FALLEN in line.text:
-            gpus.append(Event(line.at_s, named, 79, "GPU has fallen off the bus", line.text))
+            gpus.append(XidEvent(line.at_s, named, 79, "GPU has fallen off the bus", line.text))
             probed.append(gpus[-1])
         else:
             for event in _events(line):
@@ -186,27 +186,27 @@ def events(lines: Iterable[Line]) -> Events:
     return Events(tuple(_once(left)), tuple(switches), *map(tuple, unread))
 
 
-def _events(line: Line) -> Iterator[Event | None]:
+def _events(line: KernelLogLine) -> Iterator[XidEvent | None]:
     """Yield the XIDs of a line, None for one that cannot be read."""
     for mark in xids_in(line.text):
         address = _address(mark.where)
-        whole = address is not None and mark.code is not None
-        yield Event(line.at_s, address or "", mark.code or 0, mark.text, line.text) if whole else None
+        complete = address is not None and mark.code is not None
+        yield XidEvent(line.at_s, address or "", mark.code or 0, mark.text, line.text) if complete else None
     for pattern, code in _WITHOUT_CODE:
         if match := pattern.search(line.text):
-            yield Event(line.at_s, _address(match[1]) or "", code, line.text.partition("NVRM: ")[2], line.text)
+            yield XidEvent(line.at_s, _address(match[1]) or "", code, line.text.partition("NVRM: ")[2], line.text)
             return
 
 
 def _address(text: str) -> str | None:
     """Return an address in the kernel's form; None where it is not whole."""
-    if not _WHOLE.fullmatch(text):
+    if not _FULL_ADDRESS.fullmatch(text):
         return None
     domain, bus, device = text.lower().split(":")
     return f"{int(domain, 16):04x}:{bus}:{device.partition('.')[0]}.0"
 
 
-def _once(found: Iterable[Event]) -> Iterable[Event]:
+def _once(found: Iterable[XidEvent]) -> Iterable[XidEvent]:
     """Leave out what repeats: a code of a GPU within a minute of its last line."""
     last: dict[tuple[str, int], float] = {}
     for event in found:

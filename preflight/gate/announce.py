@@ -1,4 +1,4 @@
-"""How a verdict is told: a line on the screen or in the caller's log, one in the system's log, the termination log.
+"""Output of a verdict: a line on the screen or in the caller's log, one in the system's log, the termination log.
 
 What is written comes from ``Verdict``, which holds printable ASCII only. Imported before every job.
 """
@@ -15,26 +15,26 @@ if TYPE_CHECKING:
 
 _WORDS = {"pass": "pass", "fail": "FAIL", "unknown": "NOT JUDGED", "error": "CONFIGURATION ERROR"}
 
-#: Where a kubelet reads it from, unless the pod says otherwise.
+#: Where a kubelet reads it from, unless the pod sets another.
 TERMINATION_LOG = "/dev/termination-log"
 
 #: Bytes that a kubelet reads of the termination log (Container v1, terminationMessagePath).
 TERMINATION_MOST = 4096
 
 
-def line(verdict: Verdict, seat: str, *, age_s: float | None = None, job: str = "", dry_run: bool = False) -> str:
-    """Return the one line: who, what, whose problem, for which job."""
-    said = f"{_WORDS[verdict.status]}"
+def line(verdict: Verdict, hook: str, *, age_s: float | None = None, job: str = "", dry_run: bool = False) -> str:
+    """Return the one line: node, status, reason, owner of the problem, job."""
+    summary = f"{_WORDS[verdict.status]}"
     if verdict.reason:
-        said += f": {verdict.reason.removeprefix(PREFIX)}"
+        summary += f": {verdict.reason.removeprefix(PREFIX)}"
     if verdict.status == "fail":
-        said += f" [{verdict.whose}]"
+        summary += f" [{verdict.owner}]"
     notes = [f"judged {age_s:.0f} s ago" if age_s is not None else f"judged in {verdict.seconds:.1f} s"]
     if job:
         notes.append(f"job {job}")
     if verdict.off:
         notes.append(f"off by choice: {', '.join(verdict.off[:5])}" + (", ..." if len(verdict.off) > 5 else ""))
-    return f"{PREFIX}{'DRY RUN: ' if dry_run else ''}{verdict.node}: {said} ({seat}; {'; '.join(notes)})"
+    return f"{PREFIX}{'DRY RUN: ' if dry_run else ''}{verdict.node}: {summary} ({hook}; {'; '.join(notes)})"
 
 
 def plain(text: str) -> str:
@@ -52,8 +52,8 @@ def name(text: str) -> str:
     return ascii_reason(text, NAME_MOST) or "?"
 
 
-def say(text: str, *, loud: bool) -> None:
-    """Write a line to standard output, or to standard error; one that is closed or full is no reason to fail."""
+def print_line(text: str, *, loud: bool) -> None:
+    """Write a line to standard output, or to standard error; write errors are ignored."""
     data = f"{plain_line(text)}\n".encode("ascii")
     try:
         while data:

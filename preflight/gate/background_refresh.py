@@ -1,6 +1,6 @@
 """Judging in the background: HealthCheckProgram may not be kept waiting for a slow disk.
 
-The process is forked, not started: who was started without a path may not know its own interpreter.
+Fork rather than exec: ``sys.executable`` can be empty when PATH is unset.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 DEADLINE_S = 60.0
 
 
-def start(asked: Options, judge: Callable[[Options], object]) -> bool:
+def start(options: Options, judge: Callable[[Options], object]) -> bool:
     """Judge this node anew in a process of its own; return False if there is nowhere to write the verdict.
 
     ``judge`` runs a hook. The process belongs to another session, so that slurmd does not end it with the process
@@ -26,7 +26,7 @@ def start(asked: Options, judge: Callable[[Options], object]) -> bool:
     from preflight.gate import state_dir
 
     try:
-        state_dir.Store(state_dir.locate(asked.state_dir), create=True).close()
+        state_dir.StateDir(state_dir.locate(options.state_dir), create=True).close()
     except state_dir.StateDirError:
         return False
     child = os.fork()
@@ -36,17 +36,17 @@ def start(asked: Options, judge: Callable[[Options], object]) -> bool:
     try:
         os.setsid()
         if os.fork() == 0:
-            _refresh(asked, judge)
+            _refresh(options, judge)
     finally:
         os._exit(0)
 
 
-def _refresh(asked: Options, judge: Callable[[Options], object]) -> None:
+def _refresh(options: Options, judge: Callable[[Options], object]) -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(null, fd)
     os.closerange(3, 1024)
     os.chdir("/")
-    asked.refresh = True
-    asked.deadline = max(asked.deadline or 0, DEADLINE_S)
-    judge(asked)
+    options.refresh = True
+    options.deadline = max(options.deadline or 0, DEADLINE_S)
+    judge(options)

@@ -1,4 +1,4 @@
-"""What a seat goes by: the cluster file, or the last one that was valid, and a hash of all that a verdict rests on."""
+"""Configuration of a hook: the cluster file, or its last valid copy, and a hash of a verdict's inputs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from preflight._startup.lightclass import dataclass, sha256
 from preflight.errors import PreflightError
 from preflight.expectations import Cluster
 from preflight.expectations.gate_table import Gate
-from preflight.gate.state_dir import StateDirError, Store
+from preflight.gate.state_dir import StateDir, StateDirError
 from preflight.gate.verdict_cache import installed, stamp
 from preflight.version import VERSION
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from preflight.gate.verdict_cache import Stamp
 
 
-#: Bytes of a cluster file, and of a file that it names; more is a mistake.
+#: Bytes of a cluster file, and of a file that it names; more is an error.
 _MOST_BYTES = 64 << 20
 
 
@@ -32,7 +32,7 @@ class UnknownCheck(PreflightError, ValueError):
 
 @dataclass(frozen=True)
 class Configuration:
-    """A cluster file as it was read; ``error`` is what is wrong with the one that was asked for."""
+    """A cluster file as it was read; ``error`` is what is wrong with the given one."""
 
     cluster: Cluster
     raw: bytes
@@ -48,7 +48,10 @@ class Configuration:
     @property
     def named(self) -> list[str]:
         """The files that the cluster file names."""
-        names = [self.cluster.fabric.said.reference, *(members.baseline for members in self.cluster.classes.values())]
+        names = [
+            self.cluster.fabric.settings.reference,
+            *(members.baseline for members in self.cluster.classes.values()),
+        ]
         return [str(Path(self.cluster.path).parent / name) for name in names if name]
 
     def inputs(self, path: str) -> list[tuple[str, Stamp]]:
@@ -56,16 +59,16 @@ class Configuration:
         return [(path, self.stamp), *((name, stamp(name)) for name in (*self.named, *installed()))]
 
     def policy(self, checks: Iterable[str], choices: Sequence[str]) -> str:
-        """Return a hash of what a verdict rests on: files, version, checks, and ``choices`` of the seat."""
-        told = sha256()
+        """Return a hash of what a verdict rests on: files, version, checks, and ``choices`` of the hook."""
+        digest = sha256()
         for part in (VERSION, *checks, "", *choices):
-            told.update(part.encode() + b"\0")
+            digest.update(part.encode() + b"\0")
         for content in (self.raw, *map(_content, self.named)):
-            told.update(len(content).to_bytes(8, "big") + content)
-        return told.hexdigest()[:32]
+            digest.update(len(content).to_bytes(8, "big") + content)
+        return digest.hexdigest()[:32]
 
 
-def read(path: str | None, store: Store | None, ids: Ids) -> Configuration:
+def read(path: str | None, store: StateDir | None, ids: Ids) -> Configuration:
     """Read a cluster file; where it has errors, the copy of its last valid content, if there is one.
 
     ``ids`` returns the ids of all checks, as for ``expectations.cluster_file.load``.
@@ -79,8 +82,8 @@ def read(path: str | None, store: Store | None, ids: Ids) -> Configuration:
         raw = _bytes(path)
         found = Configuration(decode(raw, path, ids), raw, before)
     except (ClusterFileError, OSError) as error:
-        said = f"{path}: cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
-        return _last_valid(path, store, ids, before, " | ".join(said.splitlines()))
+        message = f"{path}: cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
+        return _last_valid(path, store, ids, before, " | ".join(message.splitlines()))
     if store is not None:
         _keep(store, last_valid(path), raw)
     return found
@@ -91,7 +94,7 @@ def last_valid(path: str) -> str:
     return f"cluster-{sha256(os.path.abspath(path).encode('utf-8', 'surrogateescape')).hexdigest()[:32]}.toml"
 
 
-def _last_valid(path: str, store: Store | None, ids: Ids, before: Stamp, error: str) -> Configuration:
+def _last_valid(path: str, store: StateDir | None, ids: Ids, before: Stamp, error: str) -> Configuration:
     from preflight.expectations.cluster_file import ClusterFileError, decode
     from preflight.facts.kernel_log import age
 
@@ -105,7 +108,7 @@ def _last_valid(path: str, store: Store | None, ids: Ids, before: Stamp, error: 
     return Configuration(Cluster(), b"", before, error, usable=False)
 
 
-def _keep(store: Store, name: str, raw: bytes) -> None:
+def _keep(store: StateDir, name: str, raw: bytes) -> None:
     try:
         if store.read(name, _MOST_BYTES) == raw:
             return
@@ -114,7 +117,7 @@ def _keep(store: Store, name: str, raw: bytes) -> None:
     try:
         store.write(name, raw)
     except StateDirError:
-        return  # it is told where the verdict cannot be written
+        return  # reported where the verdict cannot be written
 
 
 def _bytes(path: str) -> bytes:

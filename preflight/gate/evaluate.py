@@ -1,20 +1,21 @@
-"""From evidence to a verdict: which checks a seat runs, what of their findings counts for the job, the reason."""
+"""From evidence to a verdict: which checks a hook runs, what of their findings counts for the job, the reason."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from os.path import basename
 from typing import Any
 
 from preflight._startup.lightclass import dataclass, replace
 from preflight.checks._registry.plugins import LOADED
 from preflight.evidence.document import Evidence, EvidenceError
 from preflight.expectations import Cluster, Site
-from preflight.expectations.gate_table import Gate, GateSeat, matches, selected
+from preflight.expectations.gate_table import Gate, GateHook, matches, selected
 from preflight.facts.node import NodeFacts
 from preflight.gate.announce import plain_line
 from preflight.gate.configuration import UnknownCheck
-from preflight.gate.ownership import whose
+from preflight.gate.ownership import owner_of
 from preflight.gate.verdict import PREFIX, ascii_reason
 from preflight.judge import judge
 from preflight.model import Check
@@ -37,8 +38,8 @@ _URGENT = {"node": 0, "site": 1, "job": 2}
 
 
 @dataclass(frozen=True)
-class Selection:
-    """The checks that a seat runs, those that were switched off, and those that hold no job back; by choice."""
+class CheckSelection:
+    """The checks that a hook runs, those that are switched off, and those that only report."""
 
     checks: tuple[Check, ...]
     off: tuple[str, ...]
@@ -46,48 +47,54 @@ class Selection:
 
 
 @dataclass(frozen=True)
-class Judged:
-    """What was found on a node: the report, and what of it counts; ``lines`` tell it, the most urgent first.
+class NodeEvaluation:
+    """The result of judging a node: the report, and what of it counts for the hook.
 
-    ``whole``: no GPU was left aside as another job's.
+    ``lines`` print it, the most urgent first. ``all_gpus``: no GPU was left out as another job's.
     """
 
     report: Mapping[str, Any]
     status: str
     cause: str
     reason: str
-    whose: str
+    owner: str
     causes: tuple[str, ...]
     unknowns: tuple[str, ...]
     off: tuple[str, ...]
     lines: tuple[str, ...]
-    whole: bool
+    all_gpus: bool
 
 
-def select(checks: Sequence[Check], gate: Gate, seat: GateSeat, name: str) -> Selection:
+def select(checks: Sequence[Check], gate: Gate, settings: GateHook, name: str) -> CheckSelection:
     """Choose the checks of a hook; raises UnknownCheck where none is left.
 
     A pattern of ``only`` that matches no known check may be of a plug-in that cannot be loaded, which then is reported.
     """
-    only, skip = seat.only, (*(seat.skip or ()), *(BUSY if name in _ANY_TIME and seat.only is None else ()))
+    only, skip = settings.only, (*(settings.skip or ()), *(BUSY if name in _ANY_TIME and settings.only is None else ()))
     if only is not None and any(not any(fnmatchcase(check.id, glob) for check in checks) for glob in only):
         only = (*only, LOADED)
-    kept = [check for check in checks if selected(check.id, only, skip)]
-    if not kept:
+    chosen = [check for check in checks if selected(check.id, only, skip)]
+    if not chosen:
         raise UnknownCheck("[gate] only and skip together leave no check")
-    shadow = tuple(check.id for check in kept if check.gating and matches(check.id, gate.shadow or ()))
-    ids = {check.id for check in kept}
-    return Selection(
-        tuple(replace(check, gating=False) if check.id in shadow else check for check in kept),
+    shadow = tuple(check.id for check in chosen if check.gating and matches(check.id, gate.shadow or ()))
+    ids = {check.id for check in chosen}
+    return CheckSelection(
+        tuple(replace(check, gating=False) if check.id in shadow else check for check in chosen),
         tuple(check.id for check in checks if check.id not in ids),
         shadow,
     )
 
 
-def judged(
-    evidence: Evidence, cluster: Cluster, selection: Selection, *, seat: str, expects: bool, gpus: frozenset[int] | None
-) -> Judged:
-    """Judge one node for a seat.
+def evaluate_node(
+    evidence: Evidence,
+    cluster: Cluster,
+    selection: CheckSelection,
+    *,
+    hook: str,
+    expects: bool,
+    gpus: frozenset[int] | None,
+) -> NodeEvaluation:
+    """Judge one node for a hook.
 
     ``expects``: it cannot pass unless the cluster file or the part says how many GPUs and HCAs there should be.
     ``gpus`` are the indices of the GPUs that the job has; None: all of the node.
@@ -95,35 +102,38 @@ def judged(
     report = judge([evidence], selection.checks, cluster, off=selection.off)
     facts = NodeFacts(evidence)
     theirs = _others(facts, gpus) if evidence.no_answer is None else _Others()
-    said = {name: getattr(cluster.gate, name) or () for name in ("node", "job", "site")} if cluster.gate else {}
+    configured = {name: getattr(cluster.gate, name) or () for name in ("node", "job", "site")} if cluster.gate else {}
     gating = [finding for finding in report["findings"] if finding["gating"]]
     mine = [finding for finding in gating if not theirs.own(finding)]
     aside = any(theirs.own(finding) and finding["status"] in ("fail", "unknown") for finding in gating)
     failed = [finding for finding in mine if finding["status"] == "fail"]
-    owner = {finding["check"]: whose(finding["check"], seat, said) for finding in failed}
-    failed.sort(key=lambda finding: _URGENT[owner[finding["check"]]])
+    owners = {finding["check"]: owner_of(finding["check"], hook, configured) for finding in failed}
+    failed.sort(key=lambda finding: _URGENT[owners[finding["check"]]])
     vague = [f for f in mine if f["status"] == "unknown"]
     missing = list(_missing(report, vague, bool(failed), evidence, aside))
+    outside = _in_no_class(report, cluster)
     if expects and evidence.no_answer is None and (lacking := _unexpected(cluster.site(facts))):
-        missing.append((EXPECTATIONS, f"nothing says how many to expect: {', '.join(lacking)} of the cluster file"))
+        keys = f"{', '.join(lacking)} of the cluster file"
+        missing.append((EXPECTATIONS, outside or f"nothing says how many to expect: {keys}"))
     causes = tuple(dict.fromkeys(f["check"] for f in failed))
     unknowns = tuple(dict.fromkeys([*(check for check, _ in missing), *(f["check"] for f in vague)]))
-    lines = [_line("FAIL", f, owner) for f in failed] + [f"  UNKNOWN {check}: {why}" for check, why in missing]
-    told = tuple(map(plain_line, (*lines, *_folded(vague))))
-    off, whole = _by_choice(report, selection), not theirs.restricted
+    lines = [_line("FAIL", f, owners) for f in failed] + [f"  UNKNOWN {check}: {why}" for check, why in missing]
+    noted = [f"  WARN {EXPECTATIONS}: {outside}"] if outside and EXPECTATIONS not in unknowns else []
+    lines_shown = tuple(map(plain_line, (*lines, *_folded(vague), *noted)))
+    off, all_gpus = _by_choice(report, selection), not theirs.restricted
     if failed:
         first = failed[0]
         check, text = first["check"], reason(first)
-        return Judged(report, "fail", check, text, owner[check], causes, unknowns, off, told, whole)
+        return NodeEvaluation(report, "fail", check, text, owners[check], causes, unknowns, off, lines_shown, all_gpus)
     if unknowns:
         why = [f"{check}: {why}" for check, why in missing] + [f"{f['check']}: {f['message']}" for f in vague]
         more = f" (and {len(why) - 1} more)" if len(why) > 1 else ""
         text = ascii_reason(PREFIX + why[0], _REASON_MOST - len(more)) + more
-        return Judged(report, "unknown", "", text, "node", (), unknowns, off, told, whole)
-    return Judged(report, "pass", "", "", "node", (), (), off, (), whole)
+        return NodeEvaluation(report, "unknown", "", text, "node", (), unknowns, off, lines_shown, all_gpus)
+    return NodeEvaluation(report, "pass", "", "", "node", (), (), off, lines_shown, all_gpus)
 
 
-def _by_choice(report: Mapping[str, Any], selection: Selection) -> tuple[str, ...]:
+def _by_choice(report: Mapping[str, Any], selection: CheckSelection) -> tuple[str, ...]:
     """Return the checks that the cluster file switched off, lets only report, or waives, wherever it says so."""
     coverage, usual = report["coverage"], {check.id for check in selection.checks if check.gating}
     quiet = [finding["check"] for finding in report["findings"] if not finding["gating"] and finding["check"] in usual]
@@ -136,11 +146,11 @@ def reason(finding: Mapping[str, Any]) -> str:
     subject = f"{finding['subject']}: " if finding["subject"] else ""
     if finding["found"] is None:
         return ascii_reason(f"{PREFIX}{finding['check']}: {finding['message']}", _REASON_MOST)
-    said = f"found {_cut(finding['found'])}"
+    comparison = f"found {_cut(finding['found'])}"
     if finding["expected"] is not None:
-        said += f", expected {_cut(finding['expected'])}"
+        comparison += f", expected {_cut(finding['expected'])}"
     message = f" ({finding['message']})" if "found " not in finding["message"] else ""
-    return ascii_reason(f"{PREFIX}{finding['check']}: {subject}{said}{message}", _REASON_MOST)
+    return ascii_reason(f"{PREFIX}{finding['check']}: {subject}{comparison}{message}", _REASON_MOST)
 
 
 def _cut(text: str) -> str:
@@ -148,7 +158,7 @@ def _cut(text: str) -> str:
 
 
 def _folded(vague: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a line for each thing that could not be told, with the checks that wait for it."""
+    """Yield a line for each reason of *unknown*, with the checks that have it."""
     by_message: dict[str, list[Mapping[str, Any]]] = {}
     for finding in vague:
         by_message.setdefault(finding["message"], []).append(finding)
@@ -158,8 +168,8 @@ def _folded(vague: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield f"  UNKNOWN {', '.join(checks[:_FEW])}{more}: {message} - next: {same[0]['fix']}"
 
 
-def _line(word: str, finding: Mapping[str, Any], owner: Mapping[str, str]) -> str:
-    tag = f" [{owner[finding['check']]}]" if word == "FAIL" else ""
+def _line(word: str, finding: Mapping[str, Any], owners: Mapping[str, str]) -> str:
+    tag = f" [{owners[finding['check']]}]" if word == "FAIL" else ""
     step = f" - next: {finding['fix']}" if finding["fix"] else ""
     subject = f"{finding['subject']}: " if finding["subject"] else ""
     return f"  {word} {finding['check']}: {subject}{finding['message']}{tag}{step}"
@@ -176,6 +186,16 @@ def _missing(
     elif report["exit_status"] == 3 and not vague and not aside and not failed:
         crashed = [f for f in report["findings"] if f["status"] == "unknown"]
         yield NOTHING, f"{crashed[0]['check']}: {crashed[0]['message']}" if crashed else "the report could not tell"
+
+
+def _in_no_class(report: Mapping[str, Any], cluster: Cluster) -> str:
+    """Return what to report of a node that no class covers; else an empty text."""
+    if not (outside := report["coverage"].get("without_class")):
+        return ""
+    return (
+        f"{outside[0]} is in no class of {basename(cluster.path)}, so nothing states how many GPUs and HCAs to expect: "
+        "add it to the nodes of a class"
+    )
 
 
 def _unexpected(site: Site) -> list[str]:
@@ -197,20 +217,20 @@ class _Others:
         return self.confined or bool(self.addresses)
 
     def own(self, finding: Mapping[str, Any]) -> bool:
-        """Tell whether a finding is about a GPU of others."""
+        """Return whether a finding is about a GPU of others."""
         return finding["subject"] in self.addresses or (self.confined and finding["check"] == "gpu.driver")
 
 
 def _others(facts: NodeFacts, gpus: frozenset[int] | None) -> _Others:
-    """Tell the job's GPUs from the others; where a cgroup hides those, the driver cannot answer for them either."""
+    """Return the GPUs that are not the job's; where a cgroup hides them, the driver does not report them either."""
     if gpus is None:
         return _Others()
     try:
-        seen, bus = facts.gpu_health.gpus, facts.gpus_on_bus
+        driver_gpus, bus = facts.gpu_health.gpus, facts.gpus_on_bus
     except EvidenceError:
         return _Others()
     if len(gpus) >= len(bus):
         return _Others()
-    if len(seen) == len(gpus):
-        return _Others(frozenset(d.address for d in bus) - {gpu.address for gpu in seen}, confined=True)
-    return _Others(frozenset(gpu.address for gpu in seen if gpu.index not in gpus))
+    if len(driver_gpus) == len(gpus):
+        return _Others(frozenset(d.address for d in bus) - {gpu.address for gpu in driver_gpus}, confined=True)
+    return _Others(frozenset(gpu.address for gpu in driver_gpus if gpu.index not in gpus))

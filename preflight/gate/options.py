@@ -1,6 +1,6 @@
 """The options of ``preflight gate``, and a reader of the plain ones that needs no library.
 
-Whatever it does not understand is left to ``preflight.commands.gate``, which explains itself. Imported before
+Anything it does not understand is left to ``preflight.commands.gate``, which explains itself. Imported before
 every job.
 """
 
@@ -27,10 +27,10 @@ DEADLINES = (1.0, 3600.0)
 
 
 class Options:
-    """What was asked of a seat; None and False where nothing was said."""
+    """The options of a hook; None and False where not given."""
 
     __slots__ = (
-        "cluster", "deadline", "dry_run", "hosts", "node", "refresh", "report_dir", "seat", "ssh_config", "state_dir",
+        "cluster", "deadline", "dry_run", "hook", "hosts", "node", "refresh", "report_dir", "ssh_config", "state_dir",
         "strict", "termination_log", "textfile", "verdicts",
     )  # fmt: skip
 
@@ -48,48 +48,48 @@ class Options:
     dry_run: bool
     refresh: bool
 
-    def __init__(self, seat: str, **said: object) -> None:
-        self.seat = seat
+    def __init__(self, hook: str, **values: object) -> None:
+        self.hook = hook
         for name in VALUES:
-            value = said.pop(name.replace("-", "_"), None)
+            value = values.pop(name.replace("-", "_"), None)
             if isinstance(value, str) and name in _PATHS:
                 value = os.path.abspath(value)
             setattr(self, name.replace("-", "_"), value)
         for name in FLAGS:
-            setattr(self, name.replace("-", "_"), bool(said.pop(name.replace("-", "_"), False)))
-        if said:
-            raise TypeError(f"no such option: {', '.join(said)}")
+            setattr(self, name.replace("-", "_"), bool(values.pop(name.replace("-", "_"), False)))
+        if values:
+            raise TypeError(f"no such option: {', '.join(values)}")
 
 
-def plain(words: Sequence[str], seats: Sequence[str]) -> Options | None:
-    """Read ``SEAT [--OPTION VALUE | --OPTION=VALUE | --FLAG]…``; None for anything else, right or wrong."""
-    seat, said = "", dict[str, object]()
+def parse_plain(words: Sequence[str], hooks: Sequence[str]) -> Options | None:
+    """Read ``HOOK [--OPTION VALUE | --OPTION=VALUE | --FLAG]…``; None for anything else, right or wrong."""
+    hook, values = "", dict[str, object]()
     rest = list(words)
     while rest:
         word = rest.pop(0)
         if not word.startswith("-"):
-            if seat or word not in seats:
+            if hook or word not in hooks:
                 return None
-            seat = word
+            hook = word
             continue
         name, equals, value = word[2:].partition("=")
         if name in FLAGS and not equals:
-            said[name.replace("-", "_")] = True
+            values[name.replace("-", "_")] = True
             continue
-        if name not in VALUES or name.replace("-", "_") in said or not (equals or rest):
+        if name not in VALUES or name.replace("-", "_") in values or not (equals or rest):
             return None
         value = value if equals else rest.pop(0)
         if not value or value.startswith("-"):
             return None
-        said[name.replace("-", "_")] = value
-    if not seat:
+        values[name.replace("-", "_")] = value
+    if not hook:
         return None
-    if "deadline" in said:
+    if "deadline" in values:
         try:
-            seconds = float(str(said["deadline"]))
+            seconds = float(str(values["deadline"]))
         except ValueError:
             return None
         if not DEADLINES[0] <= seconds <= DEADLINES[1]:
             return None
-        said["deadline"] = seconds
-    return Options(seat, **said)
+        values["deadline"] = seconds
+    return Options(hook, **values)

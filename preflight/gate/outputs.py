@@ -1,4 +1,4 @@
-"""What a seat writes beside its line: metrics for node_exporter, the report, its verdict for the controller."""
+"""What a hook writes beside its line: metrics for node_exporter, the report, its verdict for the controller."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Result:
     """What a run of the gate came to, and where it is to be written."""
 
-    seat: str
+    hook: str
     node: str
     verdict: Verdict
     exit_status: int
@@ -34,7 +34,7 @@ class Result:
 
 
 def write(result: Result) -> list[str]:
-    """Write what was asked for; return a line for each thing that could not be written."""
+    """Write the requested outputs; return a line for each thing that could not be written."""
     complaints = []
     for target, make in (
         (result.textfile, _metrics), (result.report_dir, _report), (result.publish, _published),
@@ -60,11 +60,11 @@ def metrics(result: Result) -> Iterator[str]:
     from preflight.reports.prometheus_format import Metric
 
     verdict = result.verdict
-    labels = {"node": verdict.node, "seat": result.seat}
-    said = Metric("preflight_gate_verdict", "Whether this is what the gate said last of the node.")
+    labels = {"node": verdict.node, "seat": result.hook}
+    verdict_metric = Metric("preflight_gate_verdict", "Whether this is what the gate said last of the node.")
     for status in STATUSES:
-        said.add(status == verdict.status, **labels, status=status)
-    yield from said.lines()
+        verdict_metric.add(status == verdict.status, **labels, status=status)
+    yield from verdict_metric.lines()
     for name, value, about in (
         ("failed_checks", len(verdict.causes), "Gating checks that failed."),
         ("unknown_checks", len(verdict.unknowns), "Gating checks that could not tell."),
@@ -104,5 +104,5 @@ def _report(folder: Path, result: Result) -> None:
 
 
 def _published(folder: Path, result: Result) -> None:
-    """Write the verdict to where the seat ``slurm-controller`` reads it."""
+    """Write the verdict to where the hook ``slurm-controller`` reads it."""
     write_file(folder / file_name(result.verdict.node), json.dumps(to_document(result.verdict)) + "\n")

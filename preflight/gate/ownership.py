@@ -1,8 +1,8 @@
-"""Whose problem a failure is, told by the check: the node's, the job's, or that of the whole site.
+"""Owner of a failure, by check: the node, the job, or the site.
 
-Draining a node for a setting that the job brought along, or for a switch that all nodes share, takes away a healthy
-node and helps nobody. The cluster file's lists come first. What other jobs that run here were started with is no
-seat's business at all, and is not even asked for.
+Draining a node for a setting that the job brought along, or for a switch that all nodes share, takes a healthy
+node out of service. The cluster file's lists come first. Environments of other jobs never
+affect a verdict, so they are not collected.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: Failures that many nodes would have at once: a fabric, a switch, a file server, settings of a rack. A judgement.
 SITE = ("fabric.*", "fleet.*", "switch.*", "site.*", "rails.isolated", "checkpoint.*", "host.time-sync")
 
-#: Seats inside a job, where the environment, limits, CPU mask and devices are what the job was given.
+#: Hooks inside a job, where the environment, limits, CPU mask and devices are what the job was given.
 IN_JOB = ("slurm-step", "init-container")
 JOB = (
     "nccl.*", "numa.affinity", "numa.memory", "numa.nccl-affinity", "container.*", "host.memlock", "host.shm",
@@ -33,15 +33,15 @@ JOB_ON_NODE = ("gpu.process-per-gpu", "gpu.memory-headroom", "gpu.left-over-proc
 _OF_OTHERS = ("env", "ranks")
 
 
-def heeded(probes: Iterable[Probe]) -> list[Probe]:
+def relevant_probes(probes: Iterable[Probe]) -> list[Probe]:
     """Return the probes whose answers may count for a job or its node."""
     return [probe for probe in probes if (probe.kind, probe.target) != _OF_OTHERS]
 
 
-def whose(check: str, seat: str, said: Mapping[str, Sequence[str]] | None = None) -> str:
-    """Return "node", "job" or "site" for a check's id; ``said`` are the cluster file's lists, by that word."""
-    usual = {"site": SITE, "job": JOB if seat in IN_JOB else JOB_ON_NODE}
-    for table in (said or {}, usual):
+def owner_of(check: str, hook: str, configured: Mapping[str, Sequence[str]] | None = None) -> str:
+    """Return "node", "job" or "site" for a check's id; ``configured`` has the cluster file's lists, by that word."""
+    usual = {"site": SITE, "job": JOB if hook in IN_JOB else JOB_ON_NODE}
+    for table in (configured or {}, usual):
         for owner in ("node", "job", "site"):
             if any(fnmatchcase(check, pattern) for pattern in table.get(owner) or ()):
                 return owner

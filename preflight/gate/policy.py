@@ -1,12 +1,11 @@
-"""The one table of what follows from a verdict: seat x status -> exit status, action.
+"""The one table of what follows from a verdict: hook x status -> exit status, action.
 
-Exit statuses are those of the README (0 passed, 1 failed, 2 configuration, 3 could not tell) but where a scheduler
+Exit statuses are those of the README (0 passed, 1 failed, 2 configuration, 3 unknown) but where a scheduler
 gives them a meaning of its own: slurmd drains a node whose Prolog does not end with 0, so there only what is to
 drain or to hold back a job ends otherwise.
 
-In the seats ``slurm-prolog`` and ``slurm-healthcheck``,
-``preflight.gate.slurm.apply_verdict`` is called where the rule says
-"drain" or "refuse", and for a pass that was judged in the background, where a drain of ours may have to be lifted. It
+In the hooks ``slurm-prolog`` and ``slurm-healthcheck``, ``preflight.gate.slurm.apply`` is called for the actions
+"drain" and "refuse", and for a pass that was judged in the background, where a drain of ours may have to be lifted. It
 may choose another exit status: that which then serves the job best.
 """
 
@@ -16,10 +15,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: What is done: let the job start; hold it back; hold it back and drain the node; let it start, and say NOT JUDGED.
+#: What is done: let the job start; hold it back; hold it back and drain the node; let it start, and print NOT JUDGED.
 ACTIONS = ("allow", "refuse", "drain", "record")
 
-#: What the cluster file may set for a status. None drains for what could not be told: that is no fault of the node.
+#: What the cluster file may set for a status. No override drains on *unknown*: missing evidence is not a node fault.
 OVERRIDES = {
     "fail": ("drain", "refuse", "record", "allow"),
     "unknown": ("refuse", "record", "allow"),
@@ -27,8 +26,8 @@ OVERRIDES = {
 }
 
 
-class Rule:
-    """What a seat does: the exit status of the process, and the action (one of ``ACTIONS``)."""
+class PolicyRule:
+    """What a hook does: the exit status of the process, and the action (one of ``ACTIONS``)."""
 
     __slots__ = ("action", "exit")
 
@@ -38,7 +37,7 @@ class Rule:
         self.exit, self.action = exit, action
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Rule) and (self.exit, self.action) == (other.exit, other.action)
+        return isinstance(other, PolicyRule) and (self.exit, self.action) == (other.exit, other.action)
 
     def __hash__(self) -> int:
         return hash((self.exit, self.action))
@@ -47,64 +46,70 @@ class Rule:
         return f"Rule({self.exit}, {self.action!r})"
 
 
-class Seat:
+class Hook:
     """A place from which preflight is called: what it does by default, how long it may take, what it may believe.
 
-    ``deadline_s`` is well under the limit of whoever calls. ``strict`` is what it does when it could not tell and
-    was told to be strict. ``expects``: it cannot pass without knowing how many GPUs and HCAs there should be.
+    ``deadline_s`` is well under the limit of the caller. ``strict`` is what it does on *unknown* with --strict.
+    ``expects``: it cannot pass without knowing how many GPUs and HCAs there should be.
     ``cached``: it takes a fresh verdict from the state directory. ``drains``: it has the right to, and may.
     """
 
     __slots__ = ("about", "cached", "deadline_s", "drains", "expects", "name", "rules", "strict")
 
     def __init__(
-        self, name: str, about: str, deadline_s: float, rules: Mapping[str, Rule], strict: Rule,
+        self, name: str, about: str, deadline_s: float, rules: Mapping[str, PolicyRule], strict: PolicyRule,
         *, cached: bool = False, expects: bool = True, drains: bool = False,
     ) -> None:  # fmt: skip
         self.name, self.about, self.deadline_s, self.rules, self.strict = name, about, deadline_s, rules, strict
         self.cached, self.expects, self.drains = cached, expects, drains
 
 
-_PASS = Rule(0, "allow")
-_STOP = {"pass": _PASS, "fail": Rule(1, "refuse"), "unknown": Rule(3, "refuse"), "error": Rule(2, "refuse")}
-_STRICT = Rule(3, "refuse")
+_PASS, _RECORD = PolicyRule(0, "allow"), PolicyRule(0, "record")
+_REFUSE, _DRAIN = PolicyRule(1, "refuse"), PolicyRule(1, "drain")
+_STOP = {
+    "pass": _PASS,
+    "fail": _REFUSE,
+    "unknown": PolicyRule(3, "refuse"),
+    "error": PolicyRule(2, "refuse"),
+}
+_STRICT = PolicyRule(3, "refuse")
 
-#: The seats. Limits of others: PrologEpilogTimeout is the site's (65 s from Slurm 24.05 on), HealthCheckProgram is
+#: The hooks. Limits of others: PrologEpilogTimeout is the site's (65 s from Slurm 24.05 on), HealthCheckProgram is
 #: killed after 60 s (slurm.conf(5)), users wait for a prolog: 10 s.
-SEATS = {
-    seat.name: seat
-    for seat in (
-        Seat("slurm-prolog", "Prolog of slurmd, as root, before each job on a node", 10.0,
-             {"pass": _PASS, "fail": Rule(1, "drain"), "unknown": Rule(0, "record"), "error": Rule(0, "record")},
+HOOKS = {
+    hook.name: hook
+    for hook in (
+        Hook("slurm-prolog", "Prolog of slurmd, as root, before each job on a node", 10.0,
+             {"pass": _PASS, "fail": _DRAIN, "unknown": _RECORD, "error": _RECORD},
              _STRICT, cached=True, drains=True),
-        Seat("slurm-healthcheck", "HealthCheckProgram of slurmd, as root, each HealthCheckInterval", 30.0,
-             {"pass": _PASS, "fail": Rule(1, "drain"), "unknown": Rule(3, "record"), "error": Rule(2, "record")},
+        Hook("slurm-healthcheck", "HealthCheckProgram of slurmd, as root, each HealthCheckInterval", 30.0,
+             {"pass": _PASS, "fail": _DRAIN, "unknown": PolicyRule(3, "record"), "error": PolicyRule(2, "record")},
              _STRICT, cached=True, drains=True),
-        Seat("slurm-step", "srun at the top of a batch script, as the user, one task on each node", 30.0,
+        Hook("slurm-step", "srun at the top of a batch script, as the user, one task on each node", 30.0,
              _STOP, _STRICT),
-        Seat("slurm-controller", "PrologSlurmctld, as SlurmUser, before each job: reads its nodes' verdicts", 10.0,
-             {"pass": _PASS, "fail": Rule(1, "refuse"), "unknown": Rule(0, "record"), "error": Rule(0, "record")},
+        Hook("slurm-controller", "PrologSlurmctld, as SlurmUser, before each job: reads its nodes' verdicts", 10.0,
+             {"pass": _PASS, "fail": _REFUSE, "unknown": _RECORD, "error": _RECORD},
              _STRICT),
-        Seat("init-container", "init container of a pod, before its containers", 60.0, _STOP, _STRICT),
-        Seat("ci", "a pipeline; not asked to know how many GPUs there should be", 60.0, _STOP, _STRICT, expects=False),
+        Hook("init-container", "init container of a pod, before its containers", 60.0, _STOP, _STRICT),
+        Hook("ci", "a pipeline; need not know how many GPUs there should be", 60.0, _STOP, _STRICT, expects=False),
     )
 }  # fmt: skip
 
 
-def rule(seat: str, status: str, overrides: Mapping[str, str] | None = None, strict: bool = False) -> Rule:
-    """Return what a seat does about a status.
+def rule(hook: str, status: str, overrides: Mapping[str, str] | None = None, strict: bool = False) -> PolicyRule:
+    """Return what a hook does about a status.
 
-    ``overrides`` are the actions that the cluster file sets for the seat, by status; they win over ``strict``.
+    ``overrides`` are the actions that the cluster file sets for the hook, by status; they win over ``strict``.
     """
-    known = SEATS[seat]
+    defaults = HOOKS[hook]
     if overrides and status in overrides:
-        return _chosen(known, status, overrides[status])
+        return _chosen(defaults, status, overrides[status])
     if strict and status in ("unknown", "error"):
-        return known.strict if status == "unknown" else Rule(2, known.strict.action)
-    return known.rules[status]
+        return defaults.strict if status == "unknown" else PolicyRule(2, defaults.strict.action)
+    return defaults.rules[status]
 
 
-def _chosen(seat: Seat, status: str, action: str) -> Rule:
+def _chosen(hook: Hook, status: str, action: str) -> PolicyRule:
     if action in ("allow", "record"):
-        return Rule(0, action)
-    return Rule({"fail": 1, "unknown": 3, "error": 2}[status], action)
+        return PolicyRule(0, action)
+    return PolicyRule({"fail": 1, "unknown": 3, "error": 2}[status], action)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _ACTIONS = {
     "allow": "the job starts",
-    "record": "the job starts, and NOT JUDGED or the error is told loudly",
+    "record": "the job starts, and NOT JUDGED or the error is printed to standard error",
     "refuse": "the job does not start; the node is left as it is",
     "drain": "the node is drained with the reason, and the job does not start",
 }
@@ -26,26 +26,28 @@ def text(gate: Gate | None = None) -> str:
 
 
 def _lines(gate: Gate | None) -> Iterator[str]:
-    yield f"{'seat':18} {'pass':12} {'fail':12} {'unknown':12} {'error':12} {'strict':12} {'deadline':>8}"
-    for name, seat in policy.SEATS.items():
-        said = gate.seat(name) if gate is not None else None
-        actions = {key: getattr(said, key) for key in policy.OVERRIDES if getattr(said, key, None)}
-        strict = bool(said.strict) if said is not None else False
+    yield f"{'hook':18} {'pass':12} {'fail':12} {'unknown':12} {'error':12} {'strict':12} {'deadline':>8}"
+    for name, hook in policy.HOOKS.items():
+        configured = gate.hook(name) if gate is not None else None
+        actions = {key: getattr(configured, key) for key in policy.OVERRIDES if getattr(configured, key, None)}
+        strict = bool(configured.strict) if configured is not None else False
         rules = [policy.rule(name, status, actions, strict) for status in STATUSES]
-        asked = [*rules, policy.rule(name, "unknown", actions, True)]
-        deadline_s = (said.deadline_s if said is not None else None) or seat.deadline_s
-        yield f"{name:18} " + " ".join(f"{f'{rule.exit} {rule.action}':12}" for rule in asked) + f" {deadline_s:>6g} s"
+        columns = [*rules, policy.rule(name, "unknown", actions, True)]
+        deadline_s = (configured.deadline_s if configured is not None else None) or hook.deadline_s
+        yield (
+            f"{name:18} " + " ".join(f"{f'{rule.exit} {rule.action}':12}" for rule in columns) + f" {deadline_s:>6g} s"
+        )
     yield ""
     yield "Exit status, action. unknown: could not be judged; error: wrong configuration; strict: unknown with --strict"
     for action, about in _ACTIONS.items():
         yield f"  {action:8} {about}"
     if gate is not None and gate.dry_run:
-        yield "  dry_run is on: every seat says what it would do, does nothing, and ends with 0"
+        yield "  dry_run is on: every hook prints what it would do, does nothing, and ends with 0"
     yield ""
-    for name, seat in policy.SEATS.items():
-        notes = [] if not seat.cached else ["takes a verdict that is fresh enough from the state directory"]
-        notes += ["cannot pass without gpus and hcas in the cluster file"] if seat.expects else []
-        yield f"  {name:18} {seat.about}" + (f"; {', '.join(notes)}" if notes else "")
+    for name, hook in policy.HOOKS.items():
+        notes = [] if not hook.cached else ["takes a verdict that is fresh enough from the state directory"]
+        notes += ["cannot pass without gpus and hcas in the cluster file"] if hook.expects else []
+        yield f"  {name:18} {hook.about}" + (f"; {', '.join(notes)}" if notes else "")
     refresh_s = (gate.refresh_s if gate is not None else None) or REFRESH_S
     yield f"A verdict is refreshed after {refresh_s:g} s and believed for {INTERVALS * refresh_s:g} s, in the same boot"
     yield "and with the same cluster file, version, checks, plug-ins. One that would stop a job is judged anew first."
@@ -59,16 +61,17 @@ def _breaker(gate: Gate | None) -> Iterator[str]:
 
     from preflight.gate.slurm import drain_settings
 
-    said = drain_settings.of(gate) if gate is not None else drain_settings.Settings()
-    least, minutes, later = min(1, said.most), f"{said.window_s / 60:g} min", f"{said.put_back_s / 60:g} min"
-    share = f"{100 * said.share:.3g} %"
+    settings = drain_settings.of(gate) if gate is not None else drain_settings.Settings()
+    least, most, minutes = min(1, settings.most), settings.most, f"{settings.window_s / 60:g} min"
+    later = f"{settings.put_back_s / 60:g} min"
+    share = f"{100 * settings.share:.3g} %"
     text = (
         f"The breaker: within {minutes}, {share} of the eligible nodes are drained at most ({least} at least may be, "
-        f"{said.most} is the limit), and none for a check that failed on another node in that time. Where it holds, or "
+        f"{most} is the limit), and none for a check that failed on another node in that time. Where it holds, or "
         "slurm-prolog refuses, the node stays in service and a human is called for (log, comment of the node). The job "
-        f"is taken off the node: a batch job starts {later} later at the earliest, one of srun is told and ends; the "
-        "Prolog ends with 0, since slurmd drains a node whose Prolog fails. Only our own drains are lifted, from nodes "
-        "that pass. While the cluster file is wrong, none is drained."
+        f"is taken off the node: a batch job starts {later} later at the earliest, one of srun is notified and ends; "
+        "the Prolog ends with 0, since slurmd drains a node if its Prolog fails. Only our own drains are lifted, from "
+        "nodes that pass. While the cluster file is wrong, none is drained."
     )
     yield ""
     yield from wrap(text, 110)

@@ -1,4 +1,4 @@
-"""What a seat is told by whoever starts it: slurmd, slurmctld, srun, a kubelet. Imported before every job.
+"""Environment set by the scheduler: slurmd, slurmctld, srun, a kubelet. Imported before every job.
 
 Slurm starts a Prolog with neither PATH nor HOME; HealthCheckProgram gets SLURMD_NODENAME and nothing else. Sources:
 slurm.conf(5), "Prolog and Epilog Scripts" of Slurm's documentation, and what Slurm 22.05 was seen to set.
@@ -13,14 +13,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Where programs are looked for; what the caller has in PATH is not believed in a seat that runs as root.
+#: Where programs are looked for; what the caller has in PATH is not used in a hook that runs as root.
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 #: Bytes of slurm.conf that are read.
 _MOST_BYTES = 4 << 20
 
 
-def settle_in() -> None:
+def sanitize_process() -> None:
     """Give Python and its children what a bare environment lacks: the interpreter's path and a PATH."""
     if not sys.executable:  # started by the name alone, and without a PATH to find it in
         try:
@@ -43,24 +43,24 @@ def job(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def node_list(environ: Mapping[str, str] = os.environ) -> str:
-    """Return the job's nodes as Slurm folds them: a Prolog has only SLURM_NODELIST, other seats SLURM_JOB_NODELIST."""
+    """Return the job's nodes as Slurm folds them: a Prolog has only SLURM_NODELIST, other hooks SLURM_JOB_NODELIST."""
     return environ.get("SLURM_JOB_NODELIST") or environ.get("SLURM_NODELIST") or ""
 
 
 def gpus(environ: Mapping[str, str] = os.environ) -> frozenset[int] | None:
-    """Return the indices of the GPUs that the job has on this node; None where Slurm does not say."""
-    told = environ.get("SLURM_STEP_GPUS") or environ.get("SLURM_JOB_GPUS") or ""
-    found: set[int] = set()
-    for part in told.split(","):
+    """Return the indices of the GPUs that the job has on this node; None where Slurm sets none."""
+    listed = environ.get("SLURM_STEP_GPUS") or environ.get("SLURM_JOB_GPUS") or ""
+    indices: set[int] = set()
+    for part in listed.split(","):
         first, _, last = part.partition("-")
         if not all(number.isascii() and number.isdigit() and len(number) < 5 for number in (first, last or first)):
             return None
-        found.update(range(int(first), int(last or first) + 1))
-    return frozenset(found)
+        indices.update(range(int(first), int(last or first) + 1))
+    return frozenset(indices)
 
 
 def time_limit(environ: Mapping[str, str] = os.environ) -> float:
-    """Return the seconds after which slurmd ends a Prolog and drains its node, as slurm.conf says; 0.0 if it does not.
+    """Return the seconds after which slurmd ends a Prolog and drains its node, by slurm.conf; 0.0 if unset.
 
     Files that slurm.conf includes are not read.
     """
@@ -75,17 +75,17 @@ def time_limit(environ: Mapping[str, str] = os.environ) -> float:
             text = stream.read(_MOST_BYTES)
     except OSError:
         return 0.0
-    said = re.findall(rb"(?im)^(?:[^#\n]*\s)?Prolog(?:Epilog)?Timeout\s*=\s*(\d{1,9})(?![^\s#])", text)
-    return float(min(map(int, said), default=0))
+    timeouts = re.findall(rb"(?im)^(?:[^#\n]*\s)?Prolog(?:Epilog)?Timeout\s*=\s*(\d{1,9})(?![^\s#])", text)
+    return float(min(map(int, timeouts), default=0))
 
 
 def other_task(environ: Mapping[str, str] = os.environ) -> bool:
-    """Tell whether this is one of several tasks of a step on this node, and not the first."""
+    """Return whether this is one of several tasks of a step on this node, and not the first."""
     return environ.get("SLURM_LOCALID", "0") not in ("", "0")
 
 
 def uncovered(environ: Mapping[str, str] = os.environ) -> str:
-    """Say how a step leaves nodes of its job unjudged; "" if it does not, or there is no job."""
+    """Return how a step leaves nodes of its job unjudged; "" if it does not, or there is no job."""
     if environ.get("SLURM_HET_SIZE", "").isdigit() and int(environ["SLURM_HET_SIZE"]) > 1:
         return _uncovered_parts(int(environ["SLURM_HET_SIZE"]), environ)
     nodes = environ.get("SLURM_JOB_NUM_NODES") or environ.get("SLURM_NNODES") or "1"
@@ -100,7 +100,7 @@ def uncovered(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def _uncovered_parts(parts: int, environ: Mapping[str, str]) -> str:
-    """Say the same of a heterogeneous job, whose parts each have nodes of their own; srun takes the first by itself."""
+    """Do the same for a heterogeneous job, whose parts each have nodes of their own; srun takes the first by itself."""
     from preflight.nodeset import unfold
 
     lists = [environ.get(f"SLURM_JOB_NODELIST_HET_GROUP_{part}", "") for part in range(min(parts, 1000))]

@@ -1,4 +1,4 @@
-"""The state directory: ours alone, read and written so that nobody else can steer what root believes or overwrites.
+"""The state directory: owned by one user; no other user can steer what root reads or overwrites.
 
 Imported before every job: nothing but ``os``.
 """
@@ -22,9 +22,9 @@ class StateDirError(PreflightError):
 
 def locate(given: str | None) -> str:
     """Return the state directory: as given, by ``$STATE_DIRECTORY`` (systemd.exec(5)), else the user's own."""
-    told = given or os.environ.get("STATE_DIRECTORY", "").split(":")[0]
-    if told:
-        return os.path.abspath(told)
+    configured = given or os.environ.get("STATE_DIRECTORY", "").split(":")[0]
+    if configured:
+        return os.path.abspath(configured)
     if os.geteuid() == 0:
         return ROOT
     base, home = os.environ.get("XDG_STATE_HOME", ""), os.environ.get("HOME", "")
@@ -37,8 +37,8 @@ def locate(given: str | None) -> str:
     return f"{base}/preflight"
 
 
-class Store:
-    """An open state directory. Its files are regular, ours, linked once, and nobody else may write them."""
+class StateDir:
+    """An open state directory. Its files are regular, ours, linked once, and not writable by others."""
 
     def __init__(self, path: str, *, create: bool = False) -> None:
         """Open the directory, or make it (0700); raises StateDirError."""
@@ -52,11 +52,11 @@ class Store:
             raise StateDirError(f"state directory {path}: there is none yet") from None
         except OSError as error:
             raise StateDirError(f"state directory {path}: {error.strerror}") from None
-        found = os.fstat(self._fd)
-        if found.st_uid != os.geteuid():
-            why = f"belongs to user {found.st_uid}, not to {os.geteuid()}"
-        elif found.st_mode & _WRITABLE_BY_OTHERS:
-            why = f"may be written by others (mode {stat.S_IMODE(found.st_mode):o}): chmod 700"
+        info = os.fstat(self._fd)
+        if info.st_uid != os.geteuid():
+            why = f"belongs to user {info.st_uid}, not to {os.geteuid()}"
+        elif info.st_mode & _WRITABLE_BY_OTHERS:
+            why = f"may be written by others (mode {stat.S_IMODE(info.st_mode):o}): chmod 700"
         else:
             return
         os.close(self._fd)
@@ -129,17 +129,17 @@ class Store:
             return None
         return fd
 
-    def _ours(self, name: str, found: os.stat_result, most: int) -> None:
+    def _ours(self, name: str, info: os.stat_result, most: int) -> None:
         why = ""
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(info.st_mode):
             why = "is no regular file"
-        elif found.st_uid != os.geteuid():
-            why = f"belongs to user {found.st_uid}"
-        elif found.st_mode & _WRITABLE_BY_OTHERS:
+        elif info.st_uid != os.geteuid():
+            why = f"belongs to user {info.st_uid}"
+        elif info.st_mode & _WRITABLE_BY_OTHERS:
             why = "may be written by others"
-        elif found.st_nlink != 1:
+        elif info.st_nlink != 1:
             why = "has another name elsewhere (a hard link)"
-        elif found.st_size > most:
+        elif info.st_size > most:
             why = f"is longer than {most} bytes"
         if why:
             raise StateDirError(f"{self.path}/{name} {why}")
@@ -158,16 +158,16 @@ def _make(path: str) -> None:
 
 def _trusted_parents(path: str) -> None:
     """Raise StateDirError where a user other than root and this one could replace the directory."""
-    seen = ""
+    ancestor = ""
     for part in os.path.dirname(path).split("/")[1:]:
-        seen = f"{seen}/{part}"
+        ancestor = f"{ancestor}/{part}"
         try:
-            found = os.lstat(seen)
+            info = os.lstat(ancestor)
         except FileNotFoundError:
             return
-        if found.st_uid not in (0, os.geteuid()):
-            raise StateDirError(f"state directory {path}: {seen} belongs to user {found.st_uid}")
-        if stat.S_ISLNK(found.st_mode):
-            _trusted_parents(os.path.realpath(seen) + "/.")
-        elif found.st_mode & _WRITABLE_BY_OTHERS and not found.st_mode & stat.S_ISVTX:
-            raise StateDirError(f"state directory {path}: others may write {seen}")
+        if info.st_uid not in (0, os.geteuid()):
+            raise StateDirError(f"state directory {path}: {ancestor} belongs to user {info.st_uid}")
+        if stat.S_ISLNK(info.st_mode):
+            _trusted_parents(os.path.realpath(ancestor) + "/.")
+        elif info.st_mode & _WRITABLE_BY_OTHERS and not info.st_mode & stat.S_ISVTX:
+            raise StateDirError(f"state directory {path}: others may write {ancestor}")

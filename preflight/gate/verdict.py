@@ -15,22 +15,25 @@ if TYPE_CHECKING:
 
 SCHEMA = "preflight.verdict/1"
 
-#: What a verdict says; error: the configuration is at fault, and the node was not judged by it.
+#: Statuses of a verdict; error: the configuration is at fault, and the node was not judged by it.
 STATUSES = ("pass", "fail", "unknown", "error")
 
 #: Whose problem a failure is: the node's, the job's, or that of the site (fabric, file server, settings of all).
-WHOSE = ("node", "job", "site")
+OWNERS = ("node", "job", "site")
 
 #: Characters that a scheduler's reason may have; the most important words come first.
 REASON_MOST = 200
 
-#: Before every reason of ours, and nobody else's: whoever changes the reason takes the drain over.
+#: Before every reason of ours, only: an administrator who changes the reason takes the drain over.
 PREFIX = "preflight: "
 
 #: Characters that a node's name may have; a host name has up to 253, a list of nodes is cut.
 NAME_MOST = 255
 
 _ID_MOST, _LIST_MOST = 100, 4096
+
+#: Attributes whose key in the document has another name.
+_KEYS = {"owner": "whose"}
 
 
 class UnusableVerdict(PreflightError, ValueError):
@@ -41,12 +44,12 @@ class Verdict:
     """What was found on a node, in the few words that a scheduler takes.
 
     ``at`` is in seconds since 1970 UTC, ``seconds`` how long judging took. ``cause`` is the id of the most urgent
-    gating check that failed ("" if none did), ``causes`` all of them, ``unknowns`` those that could not tell,
+    gating check that failed ("" if none did), ``causes`` all of them, ``unknowns`` those that were unknown,
     ``off`` those that were switched off or set to shadow by choice. ``policy`` is a hash of what it was judged by.
     """
 
     __slots__ = (
-        "at", "boot_id", "cause", "causes", "node", "off", "policy", "reason", "seconds", "status", "unknowns", "whose",
+        "at", "boot_id", "cause", "causes", "node", "off", "owner", "policy", "reason", "seconds", "status", "unknowns",
     )  # fmt: skip
 
     node: str
@@ -56,7 +59,7 @@ class Verdict:
     policy: str
     cause: str
     reason: str
-    whose: str
+    owner: str
     causes: tuple[str, ...]
     unknowns: tuple[str, ...]
     off: tuple[str, ...]
@@ -72,7 +75,7 @@ class Verdict:
         policy: str = "",
         cause: str = "",
         reason: str = "",
-        whose: str = "node",
+        owner: str = "node",
         causes: tuple[str, ...] = (),
         unknowns: tuple[str, ...] = (),
         off: tuple[str, ...] = (),
@@ -81,7 +84,7 @@ class Verdict:
         """Raise UnusableVerdict for what contradicts itself."""
         values = {
             "node": node, "status": status, "at": at, "boot_id": boot_id, "policy": policy, "cause": cause,
-            "reason": reason, "whose": whose, "causes": causes, "unknowns": unknowns, "off": off, "seconds": seconds,
+            "reason": reason, "owner": owner, "causes": causes, "unknowns": unknowns, "off": off, "seconds": seconds,
         }  # fmt: skip
         _validate(values)
         for name, value in values.items():
@@ -110,23 +113,24 @@ def ascii_reason(text: str, most: int = REASON_MOST) -> str:
 def to_document(verdict: Verdict) -> dict[str, Any]:
     """Return the document that ``from_document`` reads."""
     document: dict[str, Any] = {"schema": SCHEMA}
-    for name in ("node", "status", "at", "boot_id", "policy", "cause", "reason", "whose", "seconds"):
-        document[name] = getattr(verdict, name)
+    for name in ("node", "status", "at", "boot_id", "policy", "cause", "reason", "owner", "seconds"):
+        document[_KEYS.get(name, name)] = getattr(verdict, name)
     for name in ("causes", "unknowns", "off"):
         document[name] = list(getattr(verdict, name))
     return document
 
 
-_KEYS = frozenset(("schema", *Verdict.__slots__))
+_REQUIRED = frozenset(("schema", *(_KEYS.get(name, name) for name in Verdict.__slots__)))
 
 
 def from_document(document: object) -> Verdict:
     """Decode a document; raises UnusableVerdict for anything that ``to_document`` would not have written."""
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise UnusableVerdict(f"it is not of the schema {SCHEMA}")
-    if odd := _KEYS.symmetric_difference(document):
+    if odd := _REQUIRED.symmetric_difference(document):
         raise UnusableVerdict(f"keys are missing or unknown: {', '.join(sorted(map(str, odd)))[:200]}")
     values = {name: value for name, value in document.items() if name != "schema"}
+    values["owner"] = values.pop("whose")
     for name in ("causes", "unknowns", "off"):
         if not isinstance(values[name], list):
             raise UnusableVerdict(f"{name} is not a list")
@@ -149,8 +153,8 @@ def _validate(values: Mapping[str, Any]) -> None:
         raise UnusableVerdict("it names no node")
     if status not in STATUSES:
         raise UnusableVerdict("its status is none of " + ", ".join(STATUSES))
-    if values["whose"] not in WHOSE:
-        raise UnusableVerdict("whose is none of " + ", ".join(WHOSE))
+    if values["owner"] not in OWNERS:
+        raise UnusableVerdict("whose is none of " + ", ".join(OWNERS))
     if type(at) is not int or not 0 <= at < 1 << 40:
         raise UnusableVerdict("at is no time in seconds")
     if type(seconds) not in (int, float) or not 0 <= seconds < 1e9:  # NaN is not either

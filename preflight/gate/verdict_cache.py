@@ -1,4 +1,4 @@
-"""Verdicts of a little while ago, as they lie in the state directory.
+"""Cached verdicts in the state directory.
 
 A verdict is as good as new where node and boot are the same, it is not from the future and not too old, and nothing
 that it was judged by has changed: the cluster file and what that names, the checks, the plug-ins.
@@ -14,7 +14,7 @@ import sys
 import time
 
 from preflight.gate import policy, verdict
-from preflight.gate.state_dir import StateDirError, Store
+from preflight.gate.state_dir import StateDir, StateDirError
 from preflight.gate.verdict import UnusableVerdict, Verdict
 from preflight.version import VERSION
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SCHEMA, END = "preflight.cached/1", "end"
 FILE, DOCUMENT = "verdict.cached", "verdict.json"
 
-#: Seconds between refreshes where the cluster file does not say: HealthCheckInterval is often 300.
+#: Seconds between refreshes where the cluster file sets none: HealthCheckInterval is often 300.
 REFRESH_S = 300.0
 
 #: A verdict is used up to this many refresh intervals: one may be late, two are not.
@@ -44,34 +44,34 @@ _TEXTS = ("node", "status", "boot_id", "policy", "cause", "reason", "whose")
 class Cached:
     """A verdict, how old it is in seconds, and the rules that held when it was judged.
 
-    ``seats`` is seat -> {"strict": bool, "cached": bool, "actions": {status: action}}; ``error`` is what was wrong with
+    ``hooks`` is hook -> {"strict": bool, "cached": bool, "actions": {status: action}}; ``error`` is what was wrong with
     the cluster file, if an older one was judged by.
     """
 
-    __slots__ = ("age_s", "error", "refresh_s", "seats", "verdict")
+    __slots__ = ("age_s", "error", "hooks", "refresh_s", "verdict")
 
     def __init__(
-        self, verdict: Verdict, age_s: float, refresh_s: float, seats: Mapping[str, Mapping[str, Any]], error: str = ""
+        self, verdict: Verdict, age_s: float, refresh_s: float, hooks: Mapping[str, Mapping[str, Any]], error: str = ""
     ) -> None:
-        self.verdict, self.age_s, self.refresh_s, self.seats, self.error = verdict, age_s, refresh_s, seats, error
+        self.verdict, self.age_s, self.refresh_s, self.hooks, self.error = verdict, age_s, refresh_s, hooks, error
 
     @property
     def due(self) -> bool:
         """Whether it is time to judge anew."""
         return self.age_s >= self.refresh_s
 
-    def allowed(self, seat: str) -> bool:
-        """Tell whether the cluster file lets this seat believe it."""
-        return bool(self.seats.get(seat, {}).get("cached", True))
+    def allowed(self, hook: str) -> bool:
+        """Return whether the cluster file lets this hook use it."""
+        return bool(self.hooks.get(hook, {}).get("cached", True))
 
-    def rule(self, seat: str, strict: bool = False) -> policy.Rule:
-        """Return what the seat does about it."""
-        said = self.seats.get(seat, {})
-        return policy.rule(seat, self.verdict.status, said.get("actions"), strict or bool(said.get("strict")))
+    def rule(self, hook: str, strict: bool = False) -> policy.PolicyRule:
+        """Return what the hook does about it."""
+        rules = self.hooks.get(hook, {})
+        return policy.rule(hook, self.verdict.status, rules.get("actions"), strict or bool(rules.get("strict")))
 
 
 def boot_id() -> str:
-    """Return what tells this boot from all others; "" where the kernel does not say."""
+    """Return the identifier of this boot; "" where the kernel has none."""
     try:
         with open(_BOOT_ID, "rb", buffering=0) as stream:
             return stream.read(64).decode("ascii", "replace").strip()
@@ -82,10 +82,10 @@ def boot_id() -> str:
 def stamp(path: str) -> Stamp:
     """Return what changes when a file is written, replaced or removed."""
     try:
-        found = os.stat(path)
+        info = os.stat(path)
     except OSError:
         return None
-    return [found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+    return [info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns]
 
 
 def installed() -> list[str]:
@@ -103,7 +103,7 @@ def installed() -> list[str]:
 
 
 def put(
-    store: Store, found: Verdict, refresh_s: float, seats: Mapping[str, Any], inputs: Iterable[tuple[str, Stamp]],
+    store: StateDir, found: Verdict, refresh_s: float, hooks: Mapping[str, Any], inputs: Iterable[tuple[str, Stamp]],
     error: str = "",
 ) -> None:  # fmt: skip
     """Write a verdict. ``inputs`` are the files that it was judged by, the cluster file first; raises StateDirError."""
@@ -113,20 +113,20 @@ def put(
     lines = [SCHEMA, f"version {VERSION}", f"refresh_s {refresh_s!r}", f"error {_quoted(error)}"]
     lines += [f"{name} {document[name]}" for name in (*_TEXTS, "at", "seconds")]
     lines += [f"{name} {' '.join(document[name])}" for name in _LISTS]
-    for name, said in seats.items():
-        actions = [f"{status}={action}" for status, action in said["actions"].items()]
+    for name, rules in hooks.items():
+        actions = [f"{status}={action}" for status, action in rules["actions"].items()]
         lines.append(
-            " ".join(("seat", name, f"strict={int(said['strict'])}", f"cached={int(said['cached'])}", *actions))
+            " ".join(("seat", name, f"strict={int(rules['strict'])}", f"cached={int(rules['cached'])}", *actions))
         )
     inputs = list(inputs)
-    lines.append(f"counts {len(seats)},{len(inputs)}")
+    lines.append(f"counts {len(hooks)},{len(inputs)}")
     for path, was in inputs:
-        lines.append(f"input {_told(was)} {_quoted(path)}")
+        lines.append(f"input {_stamp_text(was)} {_quoted(path)}")
     store.write(FILE, "".join(f"{line}\n" for line in (*lines, END)).encode("ascii"))
     store.write(DOCUMENT, json.dumps(document, indent=1).encode("ascii") + b"\n")
 
 
-def look(store: Store, node: str, cluster: str | None) -> Cached:
+def look(store: StateDir, node: str, cluster: str | None) -> Cached:
     """Return the verdict on this node by this cluster file; raises UnusableVerdict with the reason why none is good."""
     try:
         raw = store.read(FILE, _MOST_BYTES)
@@ -138,10 +138,10 @@ def look(store: Store, node: str, cluster: str | None) -> Cached:
         found, version, inputs = decode(raw)
     except UnusableVerdict as error:
         raise UnusableVerdict(f"{store.path}/{FILE}: {error}") from None
-    told = found.verdict
-    if told.node != node:
-        raise UnusableVerdict(f"it is of the node {told.node}")
-    if not told.boot_id or told.boot_id != boot_id():
+    stored = found.verdict
+    if stored.node != node:
+        raise UnusableVerdict(f"it is of the node {stored.node}")
+    if not stored.boot_id or stored.boot_id != boot_id():
         raise UnusableVerdict("it is of another boot")
     if found.age_s < 0:
         raise UnusableVerdict(f"it is of {-found.age_s:.0f} s in the future: the clock was set back")
@@ -152,7 +152,7 @@ def look(store: Store, node: str, cluster: str | None) -> Cached:
     if not inputs or inputs[0][1] != (cluster or ""):
         raise UnusableVerdict("it was judged by another cluster file")
     for was, path in inputs:
-        if path and _told(stamp(path)) != was:
+        if path and _stamp_text(stamp(path)) != was:
             raise UnusableVerdict(f"{path} has changed since")
     return found
 
@@ -172,15 +172,15 @@ def _decoded(raw: bytes) -> tuple[Cached, str, list[tuple[str, str]]]:
     if lines[0] != SCHEMA or lines[-2:] != [END, ""]:
         raise UnusableVerdict("it is empty, or not whole")
     values: dict[str, str] = {}
-    seats: dict[str, Mapping[str, Any]] = {}
+    hooks: dict[str, Mapping[str, Any]] = {}
     inputs: list[tuple[str, str]] = []
     for line in lines[1:-2]:
         key, _, value = line.partition(" ")
         if key == "seat":
             name, *words = value.split(" ")
-            if name in seats:
+            if name in hooks:
                 raise UnusableVerdict(f"it has two rules for {name[:40]!a}")
-            seats[name] = _seat(dict(word.split("=") for word in words))
+            hooks[name] = _hook_rules(dict(word.split("=") for word in words))
         elif key == "input":
             was, _, path = value.partition(" ")
             inputs.append((was, _unquoted(path)))
@@ -193,22 +193,22 @@ def _decoded(raw: bytes) -> tuple[Cached, str, list[tuple[str, str]]]:
     for name in _LISTS:
         document[name] = values.pop(name).split()
     version, refresh_s, error = values.pop("version"), float(values.pop("refresh_s")), _unquoted(values.pop("error"))
-    if values.pop("counts") != f"{len(seats)},{len(inputs)}":
+    if values.pop("counts") != f"{len(hooks)},{len(inputs)}":
         raise UnusableVerdict("rules or inputs are missing")
     if not 0 < refresh_s < 1e6:
         raise UnusableVerdict("its refresh interval is no number of seconds")
     found = verdict.from_document({**document, **values})  # what is left over is odd
-    return Cached(found, time.time() - found.at, refresh_s, seats, error), version, inputs
+    return Cached(found, time.time() - found.at, refresh_s, hooks, error), version, inputs
 
 
-def _seat(words: dict[str, str]) -> Mapping[str, Any]:
+def _hook_rules(words: dict[str, str]) -> Mapping[str, Any]:
     flags = {name: {"0": False, "1": True}[words.pop(name)] for name in ("strict", "cached")}
     if any(action not in policy.OVERRIDES[status] for status, action in words.items()):
         raise UnusableVerdict("its rules are not whole")
     return {**flags, "actions": words}
 
 
-def _told(was: Stamp) -> str:
+def _stamp_text(was: Stamp) -> str:
     return "-" if was is None else ",".join(map(str, was))
 
 

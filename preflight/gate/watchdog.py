@@ -1,7 +1,7 @@
-"""The end of a seat is certain: a thread that waits for the deadline, SIGTERM, SIGINT and SIGHUP, and then ends it all.
+"""The end of a hook is certain: a thread that waits for the deadline, SIGTERM, SIGINT and SIGHUP, and then ends it all.
 
 The main thread may be waiting for a file server that is gone, where no handler of Python's ever runs. The kernel
-kills such a thread when the process ends, so a second thread can say what is known and leave. slurmd sends SIGKILL
+kills such a thread when the process ends, so a second thread can report the verdict and exit. slurmd sends SIGKILL
 10 ms after SIGTERM. Imported before every job.
 """
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 else:  # what the module above is made of, without the enumerations, which take longer than all of this
     import _signal as signal
 
-#: Seconds that telling a verdict may take, once there is one: a log that blocks does not hold a job back.
-TELLING_S = 2.0
+#: Seconds that printing and logging a verdict may take, once there is one: a log that blocks does not hold a job back.
+OUTPUT_S = 2.0
 
 #: Bytes that are the number of no signal: look at the clock again; end.
 _LOOK, _END = b"\0", b"\xff"
 
-#: Seconds in which a thread that was told to end has ended.
+#: Seconds within which the deadline thread ends when requested.
 _ALONE_S = 0.1
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -51,15 +51,15 @@ class Watch:
         """Seconds that are left."""
         return self.until - time.monotonic()
 
-    def start(self, late: Callable[[str, bool], int]) -> None:
+    def start(self, on_deadline: Callable[[str, bool], int]) -> None:
         """Watch from now on. ``late`` is called with the reason, and whether it was a signal; it returns the status."""
         self._ear, self._wake = os.pipe()
         for fd in (self._ear, self._wake):
             os.set_blocking(fd, False)
-        self._late = late
+        self._on_deadline = on_deadline
         self._begin()
 
-    def alone(self, act: Callable[[], object]) -> None:
+    def run_single_threaded(self, act: Callable[[], object]) -> None:
         """Do something that needs a single-threaded process, such as a fork; unwatched, so it must be short."""
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_DFL)
@@ -73,13 +73,13 @@ class Watch:
         finally:
             self._begin()
 
-    def within(self, deadline_s: float) -> None:
+    def limit_to(self, deadline_s: float) -> None:
         """Set another deadline, in seconds from the start."""
         self.deadline_s = deadline_s
         os.write(self._wake, _LOOK)
 
-    def over(self, status: int) -> None:
-        """Say that there is a verdict: from now on only telling it is limited, and the process ends with ``status``."""
+    def disarm(self, status: int) -> None:
+        """Disarm the deadline and limit the output of the verdict; the process then ends with ``status``."""
         if not self._once.acquire(blocking=False):
             while True:  # the other thread is about to end this process
                 time.sleep(1)
@@ -94,18 +94,18 @@ class Watch:
     def _run(self) -> None:
         while True:
             ready = select.select([self._ear], [], [], max(0.0, self.left_s))[0]
-            heard = os.read(self._ear, 64).replace(_LOOK, b"") if ready else b""
-            if heard == _END:
+            received = os.read(self._ear, 64).replace(_LOOK, b"") if ready else b""
+            if received == _END:
                 return
-            if heard or self.left_s <= 0:
+            if received or self.left_s <= 0:
                 break
         if not self._once.acquire(blocking=False):
             return
         _thread.start_new_thread(_leave, (3,))
         after = f"after {time.monotonic() - self.began:.1f} s while {self.phase}"
-        if heard:
-            os._exit(self._late(f"{_name(heard[0])} {after}", True))
-        os._exit(self._late(f"the deadline of {self.deadline_s:g} s was over {after}", False))
+        if received:
+            os._exit(self._on_deadline(f"{_name(received[0])} {after}", True))
+        os._exit(self._on_deadline(f"the deadline of {self.deadline_s:g} s was over {after}", False))
 
 
 def _threads() -> int:
@@ -125,5 +125,5 @@ def _noted(number: int, frame: object) -> None:
 
 
 def _leave(status: int) -> None:
-    time.sleep(TELLING_S)
+    time.sleep(OUTPUT_S)
     os._exit(status)

@@ -1,8 +1,8 @@
-"""What earlier runs said: one SQLite file, from which a report knows what is new, what came back and what creeps."""
+"""History of runs: one SQLite file, from which a report has what is new, what recurs and what creeps."""
 
 from __future__ import annotations
 
-from preflight.history.record_run import Past
-from preflight.history.store import HistoryError, Store
+from preflight.history.record_run import RunHistory
+from preflight.history.store import HistoryError, HistoryStore
 
-__all__ = ["HistoryError", "Past", "Store"]
+__all__ = ["HistoryError", "HistoryStore", "RunHistory"]

@@ -1,4 +1,4 @@
-"""What a report's findings were in earlier runs: new, come back, there all the time, and what is gone."""
+"""Findings of a report compared with earlier runs: new, recurring, persistent and gone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from preflight._startup.lightclass import dataclass
-from preflight.history.store import Run, Store
+from preflight.history.store import HistoryStore, RecordedRun
 
 #: Days over which it is counted how often something came.
 WEEK_DAYS = 7
@@ -19,15 +19,15 @@ Key = tuple[str, str, str]  # node, check, subject
 
 
 @dataclass(frozen=True)
-class Past:
-    """What earlier runs said of one finding on one node."""
+class FindingHistory:
+    """Earlier occurrences of one finding on one node."""
 
-    since: str  # the first run of those in a row that said it; empty: none did
+    since: str  # the first run of the current streak that has it; empty: none
     previous: str  # the run before this one in which it was judged; empty: none
     times: int  # how often it came within a week, this time included
 
     def words(self, now: str) -> str:
-        """Say it: ``new since yesterday, third time this week``."""
+        """Return it in words: ``new since yesterday, third time this week``."""
         often = f", {_ordinal(self.times)} time this week" if self.times > 1 else ""
         if self.since:
             return f"since {_when(self.since, now)}{often}"
@@ -37,60 +37,62 @@ class Past:
 
 
 def at(report: Mapping[str, Any]) -> str:
-    """Return when a report's nodes were asked, which may be long before they were judged."""
-    asked = [str(node["collected_at"]) for node in report["nodes"] if node.get("collected_at")]
-    return max(asked, default=str(report["run"]["at"]))
+    """Return when a report's evidence was collected, which may be long before it was judged."""
+    times = [str(node["collected_at"]) for node in report["nodes"] if node.get("collected_at")]
+    return max(times, default=str(report["run"]["at"]))
 
 
-def annotate(report: dict[str, Any], store: Store) -> None:
+def annotate(report: dict[str, Any], store: HistoryStore) -> None:
     """Add to each finding that did not pass what it was before (``history``), and to the report what is gone.
 
-    Only runs count in which the node answered and the check ran: a run that did not look knows nothing.
+    Only runs count in which the node answered and the check ran.
     """
     now = at(report)
     since = (_time(now) - timedelta(days=WEEK_DAYS)).strftime(_FORM)
     runs = store.runs(before=now)
     answered = store.answered([run.id for run in runs])
-    said: dict[Key, set[int]] = {}
+    failing_runs: dict[Key, set[int]] = {}
     for run, node, check, subject, _ in store.failures(""):
-        said.setdefault((node, check, subject), set()).add(run)
+        failing_runs.setdefault((node, check, subject), set()).add(run)
     report["history"] = {"file": str(store.path), "runs": len(runs), "previous": runs[0].at if runs else None}
     current: set[Key] = set()
     for finding in report["findings"]:
         if finding["status"] in ("pass", "skip"):
             continue
-        groups: dict[Past, list[str]] = {}
+        groups: dict[FindingHistory, list[str]] = {}
         for node in finding["nodes"]:
             key = node, finding["check"], finding["subject"]
             current.add(key)
-            groups.setdefault(_past(key, said.get(key, set()), runs, answered, since), []).append(node)
-        told = [
+            groups.setdefault(_past(key, failing_runs.get(key, set()), runs, answered, since), []).append(node)
+        entries = [
             {"nodes": nodes, "since": past.since or None, "previous": past.previous or None, "times": past.times,
              "new": not past.since, "said": words}
             for past, nodes in groups.items() if (words := past.words(now))
         ]  # fmt: skip
-        if told:
-            finding["history"] = told
-    report["history"]["gone"] = _gone(report, current, runs, answered, said)
+        if entries:
+            finding["history"] = entries
+    report["history"]["gone"] = _gone(report, current, runs, answered, failing_runs)
 
 
-def _past(key: Key, said: set[int], runs: Sequence[Run], answered: Mapping[int, frozenset[str]], week: str) -> Past:
+def _past(
+    key: Key, failing: set[int], runs: Sequence[RecordedRun], answered: Mapping[int, frozenset[str]], week: str
+) -> FindingHistory:
     node, check, _ = key
     judged = [run for run in runs if check in run.checks and (node in answered[run.id] or node.startswith("@"))]
     streak = 0
-    while streak < len(judged) and judged[streak].id in said:
+    while streak < len(judged) and judged[streak].id in failing:
         streak += 1
     since = judged[streak - 1].at if streak else ""
     times = 0 if since >= week else 1  # what began before the week, or just now
     for place, run in enumerate(judged):
         older = judged[place + 1] if place + 1 < len(judged) else None
-        times += run.at >= week and run.id in said and not (older and older.id in said)
-    return Past(since, judged[0].at if judged else "", times)
+        times += run.at >= week and run.id in failing and not (older and older.id in failing)
+    return FindingHistory(since, judged[0].at if judged else "", times)
 
 
 def _gone(
-    report: Mapping[str, Any], current: set[Key], runs: Sequence[Run], answered: Mapping[int, frozenset[str]],
-    said: Mapping[Key, set[int]],
+    report: Mapping[str, Any], current: set[Key], runs: Sequence[RecordedRun], answered: Mapping[int, frozenset[str]],
+    failing_runs: Mapping[Key, set[int]],
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Return the last run's findings, on nodes judged again, that are gone now."""
     judged = {node["name"]: node["checks"] for node in report["nodes"] if not node.get("no_answer")}
@@ -98,10 +100,10 @@ def _gone(
     last: dict[str, int] = {}
     for run in reversed(runs):
         last.update(dict.fromkeys(answered[run.id], run.id))
-    for (node, check, subject), seen in sorted(said.items()):
+    for (node, check, subject), run_ids in sorted(failing_runs.items()):
         if (node, check, subject) in current or check not in judged.get(node, ()):
             continue
-        if judged[node][check] != "skip" and last.get(node) in seen:
+        if judged[node][check] != "skip" and last.get(node) in run_ids:
             found.setdefault((check, subject), []).append(node)
     return [{"check": check, "subject": subject, "nodes": nodes} for (check, subject), nodes in found.items()]
 
@@ -114,7 +116,7 @@ def _time(at: str) -> datetime:
 
 
 def _when(then: str, now: str) -> str:
-    """Say when something was, seen from now: ``yesterday``, ``14:05 today``, ``2026-11-03``; all in UTC."""
+    """Return when something was, relative to now: ``yesterday``, ``14:05 today``, ``2026-11-03``; all in UTC."""
     days = (_time(now).date() - _time(then).date()).days
     if days == 0:
         return f"{then[11:16]} today"

@@ -11,36 +11,36 @@ from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.job import RunFacts
 from preflight.facts.node import NodeFacts
 from preflight.history.findings_history import annotate, at
-from preflight.history.store import HistoryError, HistoryLocked, Store
+from preflight.history.store import HistoryError, HistoryLocked, HistoryStore
 from preflight.history.time_series import samples, with_past
 
 #: Seconds to wait for a lock before the run; after it, ``BUSY_S`` is waited once more.
 _OPENING_S = 0.4
 
 
-class Past:
+class RunHistory:
     """The history of a run. Once it is open, nothing that goes wrong with it touches the verdict."""
 
     def __init__(self, path: Path, warn: Callable[[str], None]) -> None:
         """Open the file, or make it; raises HistoryError, but not for a file that is locked: that may end."""
         self._path, self._warn = path, warn
-        with suppress(HistoryLocked), Store(path, busy_s=_OPENING_S):
+        with suppress(HistoryLocked), HistoryStore(path, busy_s=_OPENING_S):
             pass
 
-    def known(self, evidences: Sequence[Evidence]) -> Sequence[Evidence]:
+    def add_time_series(self, evidences: Sequence[Evidence]) -> Sequence[Evidence]:
         """Return the documents with the course of their numbers."""
         try:
-            with Store(self._path, busy_s=_OPENING_S) as store:
+            with HistoryStore(self._path, busy_s=_OPENING_S) as store:
                 return with_past(evidences, store)
         except HistoryError as error:
             self._warn(f"{error}; judged without it")
             return evidences
 
-    def take(self, report: dict[str, Any], evidences: Sequence[Evidence], run: Evidence | None) -> None:
+    def record(self, report: dict[str, Any], evidences: Sequence[Evidence], run: Evidence | None) -> None:
         """Add what the findings were before, record the run, and put into its run block whether that was possible."""
         written: dict[str, Any] = {"file": str(self._path), "recorded": True}
         try:
-            with Store(self._path) as store:
+            with HistoryStore(self._path) as store:
                 annotate(report, store)
                 store.add(at(report), report, _samples(evidences), _figures(run))
         except HistoryError as error:

@@ -1,6 +1,6 @@
-"""The history file: SQLite with a write-ahead log, so that a crash at any moment leaves it whole.
+"""The history file: SQLite with a write-ahead log, so that a crash at any moment leaves it intact.
 
-It belongs to whoever runs preflight and is readable for nobody else: it names hosts and what is wrong with them.
+It is readable only for the user that runs preflight: it names hosts and what is wrong with them.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.errors import PreflightError
 from preflight.evidence import json_limits
-from preflight.schemas.conform import mistake
+from preflight.schemas.conform import find_error
 
 #: Version of the tables; files of a later one are refused.
 VERSION = 1
 
-#: Days that runs are kept, and MiB that the file may have: the oldest runs go first.
+#: Days for which runs are stored, and MiB that the file may have: the oldest runs go first.
 KEEP_DAYS, KEEP_MIB = 400, 512
 
 #: A clock further ahead than this of the middle one of the last runs may be wrong: its age lets no run go. Days, runs.
@@ -45,7 +45,7 @@ class HistoryLocked(HistoryError):
 
 
 @dataclass(frozen=True)
-class Run:
+class RecordedRun:
     """One run that was recorded."""
 
     id: int
@@ -57,7 +57,7 @@ class Run:
     record: Mapping[str, Any]
 
 
-class Store:
+class HistoryStore:
     """One history file. Every method raises HistoryError for a file that is damaged, locked or full."""
 
     def __init__(
@@ -66,10 +66,10 @@ class Store:
         """Open it, or make it; wait ``busy_s`` seconds for a lock of another process."""
         self.path, self._keep_days, self._keep_mib = path, keep_days, keep_mib
         self._claim()
-        with self._told():
+        with self._translate_errors():
             self._db = sqlite3.connect(path, timeout=busy_s, isolation_level=None)
         try:
-            with self._told():
+            with self._translate_errors():
                 self._db.execute("PRAGMA foreign_keys = ON")
                 self._db.execute("PRAGMA journal_mode = WAL")
                 self._db.execute("PRAGMA synchronous = NORMAL")
@@ -78,7 +78,7 @@ class Store:
             self._db.close()
             raise
 
-    def __enter__(self) -> Store:
+    def __enter__(self) -> HistoryStore:
         return self
 
     def __exit__(
@@ -116,7 +116,7 @@ class Store:
                     self._db.execute(f"PRAGMA user_version = {VERSION}")
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:
@@ -127,7 +127,7 @@ class Store:
     @contextmanager
     def _writing(self) -> Iterator[None]:
         """Write all or nothing."""
-        with self._told():
+        with self._translate_errors():
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -184,7 +184,7 @@ class Store:
             )
 
     def _forget(self, at: str) -> None:
-        """Let go of runs that are older than is kept, and of the oldest while the file is too large."""
+        """Delete runs that are too old, and the oldest ones while the file is too large."""
         with self._writing():
             last = [row[0] for row in self._db.execute("SELECT at FROM run ORDER BY id DESC LIMIT ?", (_LAST_RUNS,))]
             middle = sorted(last)[len(last) // 2] if last else at
@@ -193,9 +193,9 @@ class Store:
                 (at, middle, f"+{_AHEAD_DAYS} days", f"-{self._keep_days} days"),
             )
         for _ in range(64):
-            with self._told():
-                asked = ("page_count", "freelist_count", "page_size")
-                pages, free, size = (self._db.execute(f"PRAGMA {name}").fetchone()[0] for name in asked)
+            with self._translate_errors():
+                pragmas = ("page_count", "freelist_count", "page_size")
+                pages, free, size = (self._db.execute(f"PRAGMA {name}").fetchone()[0] for name in pragmas)
             if (pages - free) * size <= self._keep_mib << 20:
                 return
             with self._writing():
@@ -206,7 +206,7 @@ class Store:
 
     # Reading
 
-    def runs(self, before: str | None = None, since: str = "") -> list[Run]:
+    def runs(self, before: str | None = None, since: str = "") -> list[RecordedRun]:
         """Return the runs before a time and not before ``since``, the newest first."""
         rows = self._select(
             "run", "SELECT id, at, command, version, exit_status, checks, record FROM run"
@@ -215,19 +215,19 @@ class Store:
         )  # fmt: skip
         return [self._run(*row) for row in rows]
 
-    def _run(self, id: int, at: Any, command: Any, version: Any, status: Any, checks: Any, record: Any) -> Run:
+    def _run(self, id: int, at: Any, command: Any, version: Any, status: Any, checks: Any, record: Any) -> RecordedRun:
         """Return a run as it was recorded; a column of SQLite holds anything."""
         try:
-            ids, told = json_limits.text(checks), json_limits.text(record)
+            ids, run_record = json_limits.text(checks), json_limits.text(record)
         except (ValueError, TypeError):
             raise self._damaged("run") from None
-        if mistake({"checks": ids, "record": told}, "history-1"):
+        if find_error({"checks": ids, "record": run_record}, "history-1"):
             raise self._damaged("run")
-        return Run(id, at, command, version, status, frozenset(ids), told)
+        return RecordedRun(id, at, command, version, status, frozenset(ids), run_record)
 
     def _select(self, table: str, query: str, kinds: tuple[Any, ...], given: Sequence[Any] = ()) -> list[Any]:
         """Return rows whose columns are what was written there; a column of SQLite holds anything."""
-        with self._told():
+        with self._translate_errors():
             rows = self._db.execute(query, given).fetchall()
         for row in rows:
             if not all(map(isinstance, row, kinds)):
@@ -278,7 +278,7 @@ class Store:
             (str, str, float, int | None, str, str),
         )  # fmt: skip
 
-    def said_of(self, node: str) -> list[tuple[str, str, str, str, str]]:
+    def findings_of(self, node: str) -> list[tuple[str, str, str, str, str]]:
         """Return time, check, subject, status and message of what did not pass on a node, the newest first."""
         return self._select(
             "finding", "SELECT at, check_id, subject, finding.status, message FROM finding JOIN run ON run.id = run"

@@ -11,7 +11,7 @@ from preflight.evidence.document import COURSE, Evidence, EvidenceError
 from preflight.facts import counter_growth
 from preflight.facts.node import NodeFacts
 from preflight.facts.time_series import JOBS
-from preflight.history.store import Store
+from preflight.history.store import HistoryStore
 from preflight.parsers.network import ethtool_module
 
 #: Days of the past that a node's course is judged by.
@@ -53,7 +53,7 @@ def _of_ports(node: NodeFacts) -> Iterator[tuple[str, str, float]]:
         return
     for port in ports:
         try:
-            record = node.evidence.whole(counter_growth.key_of("counters", port))
+            record = node.evidence.complete_record(counter_growth.key_of("counters", port))
             values = counter_growth.parse_files(record.value)
         except (EvidenceError, ValueError):
             values = {}
@@ -73,8 +73,9 @@ class Remembered(Sequence[Evidence]):
 
     remembered = True
 
-    def __init__(self, sources: Sequence[_Known]) -> None:
+    def __init__(self, sources: Sequence[_Known], large: bool = False) -> None:
         self.sources = sources
+        self.large = large
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -84,7 +85,9 @@ class Remembered(Sequence[Evidence]):
     @overload
     def __getitem__(self, place: slice) -> Remembered: ...
     def __getitem__(self, place: int | slice) -> Evidence | Remembered:
-        return Remembered(self.sources[place]) if isinstance(place, slice) else self.sources[place].read()
+        if isinstance(place, slice):
+            return Remembered(self.sources[place], self.large)
+        return self.sources[place].read()
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,11 @@ class _Known:
     source: Any  # Evidence, or what reads it
     courses: Mapping[str, Course]
     jobs: Mapping[str, Sequence[tuple[str, float]]]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that the document takes in memory, as far as they are known."""
+        return int(getattr(self.source, "bytes", 0))
 
     def read(self) -> Evidence:
         """Return the evidence with its course up to when it was collected."""
@@ -112,9 +120,9 @@ class _Known:
         return replace(evidence, records={**evidence.records, COURSE: {"status": "ok", "value": value}})
 
 
-def with_past(evidences: Sequence[Evidence], store: Store) -> Remembered:
+def with_past(evidences: Sequence[Evidence], store: HistoryStore) -> Remembered:
     """Return the documents with what the history knows of their numbers in the thirty days before."""
-    sources = getattr(evidences, "sources", evidences)
+    sources, large = getattr(evidences, "sources", evidences), getattr(evidences, "large", False)
     jobs: dict[str, list[tuple[str, float]]] = {}
     for _, ended, seconds, nodes, name, outcome in reversed(store.jobs()):
         if outcome == "completed":
@@ -123,10 +131,10 @@ def with_past(evidences: Sequence[Evidence], store: Store) -> Remembered:
     try:
         moment = datetime.strptime(newest, _FORM).replace(tzinfo=timezone.utc)
     except ValueError:
-        return Remembered([_Known(source, {}, jobs) for source in sources])
+        return Remembered([_Known(source, {}, jobs) for source in sources], large)
     since = (moment - timedelta(days=LOOK_BACK_DAYS)).strftime(_FORM)
     courses = store.course(since)
-    return Remembered([_Known(source, _of(source, courses), jobs) for source in sources])
+    return Remembered([_Known(source, _of(source, courses), jobs) for source in sources], large)
 
 
 def _of(source: Any, courses: Mapping[str, Course]) -> Mapping[str, Course]:

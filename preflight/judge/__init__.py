@@ -14,12 +14,12 @@ from preflight.evidence.document import COURSE, Evidence, EvidenceError
 from preflight.expectations import Cluster
 from preflight.facts.job import RUN
 from preflight.facts.node import NodeFacts
-from preflight.judge.evidence_reload import HELD, Recall, Recalled
-from preflight.judge.evidence_source import Source, opened
+from preflight.judge.evidence_reload import HELD, EvidenceCache, ReloadedNode
+from preflight.judge.evidence_source import EvidenceSource, opened
 from preflight.judge.fleet_checks import Fleet, Reported, has_logs, of_run, of_sweep, run_facts, sweeps
-from preflight.judge.node_result import Seen, of_every_node, of_fleet, outcomes, survey
-from preflight.judge.report_document import SCHEMA, Planned, Subjects, document, told
-from preflight.judge.result_table import DISPLAY, Folded
+from preflight.judge.node_result import NodeResult, judge_node, of_every_node, of_fleet, outcomes
+from preflight.judge.report_document import SCHEMA, Planned, Subjects, document, finding_documents
+from preflight.judge.result_table import DISPLAY, ResultTable
 from preflight.judge.waivers import Excuses, chosen
 from preflight.model import Check, Scope
 
@@ -56,6 +56,8 @@ def judge(
     judged = _judged(evidences, checks, cluster, run, off, processes)
     report = document(judged.planned, judged.fleet.seen, judged.folded, judged.subjects)
     report["coverage"]["without_history"] = judged.unremembered
+    if outside := _outside(judged.fleet, cluster):
+        report["coverage"]["without_class"] = outside
     if drawn := [picture for name, swept in judged.swept_as if (picture := _fabric_picture(name, swept, cluster))]:
         report["fabrics"] = drawn
     return report
@@ -66,7 +68,7 @@ def findings(
 ) -> list[dict[str, Any]]:
     """Return the findings alone of such a report, for what has neither coverage nor checklists: a pasted text."""
     judged = _judged(evidences, checks, Cluster(), run, (), 1)
-    return list(told(judged.folded, judged.subjects))
+    return list(finding_documents(judged.folded, judged.subjects))
 
 
 class _Judged(NamedTuple):
@@ -74,7 +76,7 @@ class _Judged(NamedTuple):
 
     planned: Planned
     fleet: Fleet
-    folded: Folded
+    folded: ResultTable
     subjects: Subjects
     swept_as: list[tuple[str, Any]]
     unremembered: list[str]
@@ -89,7 +91,7 @@ def _judged(
     processes: int,
 ) -> _Judged:
     checks, off = chosen(checks, off, cluster)
-    past = _remembered(evidences)
+    past = _has_history(evidences)
     unremembered = [check.id for check in checks if check.history and not past]
     checks = [check for check in checks if not check.history or past]
     fleet, folded = _each(evidences, checks, cluster, processes)
@@ -108,8 +110,8 @@ def _judged(
             for name, swept in swept_as:
                 folded.add(subjects.number(name), of_sweep(number, check, name, swept, cluster))
         elif check.pair or of_fleet(check):
-            for place, said in fleet.compare(number, check):
-                folded.add(place, said)
+            for place, outcome in fleet.compare(number, check):
+                folded.add(place, outcome)
         elif check.scope is Scope.RUN and logs is not None and has_logs(check, logs):
             folded.add(subjects.number(RUN), of_run(number, check, logs, fleet, cluster))
     unlogged = [check for check in checks if check.scope is Scope.RUN and not has_logs(check, logs)]
@@ -119,28 +121,28 @@ def _judged(
 
 def _each(
     evidences: Sequence[Evidence], checks: Sequence[Check], cluster: Cluster, processes: int
-) -> tuple[Fleet, Folded]:
+) -> tuple[Fleet, ResultTable]:
     """Judge every node by itself; of few nodes the facts are held, of many those that the fleet's checks will ask."""
-    sources: Sequence[Evidence | Source] = getattr(evidences, "sources", evidences)
-    many = len(sources) > HELD
-    seen: list[Seen] = []
+    sources: Sequence[Evidence | EvidenceSource] = getattr(evidences, "sources", evidences)
+    many = len(sources) > HELD or getattr(evidences, "large", False)
+    seen: list[NodeResult] = []
     nodes: dict[int, NodeFacts] = {}
-    folded, recall = Folded(checks, Excuses(cluster, checks)), Recall()
+    folded, recall = ResultTable(checks, Excuses(cluster, checks)), EvidenceCache()
     for number, (one, facts) in enumerate(_surveys(sources, checks, cluster, processes, many)):
-        folded.excuses.meet(one.node, str(one.about.get("collected_at", "")))
-        for said in one.outcomes:
-            folded.add(number, said)
+        folded.excuses.add_node(one.node, str(one.about.get("collected_at", "")))
+        for outcome in one.outcomes:
+            folded.add(number, outcome)
         one.outcomes = []
         seen.append(one)
         if one.no_answer is None:
-            nodes[number] = facts or Recalled(one.node, one.ballots, opened(sources[number]), recall)
+            nodes[number] = facts or ReloadedNode(one.node, one.fleet_answers, opened(sources[number]), recall)
     sites = {one.node: one.site for one in seen if one.site is not None}
     return Fleet(seen, nodes, sites, Reported(folded)), folded
 
 
 def _surveys(
-    sources: Sequence[Evidence | Source], checks: Sequence[Check], cluster: Cluster, processes: int, many: bool
-) -> Iterator[tuple[Seen, NodeFacts | None]]:
+    sources: Sequence[Evidence | EvidenceSource], checks: Sequence[Check], cluster: Cluster, processes: int, many: bool
+) -> Iterator[tuple[NodeResult, NodeFacts | None]]:
     if many and processes > 1 and not isinstance(sources[0], Evidence):
         from preflight.judge.process_pool import surveys
 
@@ -148,24 +150,36 @@ def _surveys(
             yield seen, None
         return
     for source in sources:
-        seen, facts = survey(opened(source)(), checks, cluster, ballots=many)
+        seen, facts = judge_node(opened(source)(), checks, cluster, fleet_answers=many)
         yield seen, None if many else facts
 
 
-def _remembered(evidences: Sequence[Evidence]) -> bool:
+def _has_history(evidences: Sequence[Evidence]) -> bool:
     """Whether documents carry the course of their numbers; those that are not in memory say so together."""
     if hasattr(evidences, "sources"):
         return bool(getattr(evidences, "remembered", False))
     return any(COURSE in evidence for evidence in evidences)
 
 
-def _add_growth(fleet: Fleet, folded: Folded) -> None:
+def _add_growth(fleet: Fleet, folded: ResultTable) -> None:
     """Run the checks of growth where counters were read once, too: there they say that nobody knows."""
     for number, facts in fleet.nodes.items():
         if not fleet.seen[number].windowed:
             site = fleet.sites[facts.node]
-            for said in outcomes(facts, site, folded.checks, lambda check: check.window):
-                folded.add(number, said)
+            for outcome in outcomes(facts, site, folded.checks, lambda check: check.window):
+                folded.add(number, outcome)
+
+
+def _outside(fleet: Fleet, cluster: Cluster) -> list[str]:
+    """Return the nodes that none of the classes of the cluster file covers."""
+    if not cluster.classes:
+        return []
+    names = (
+        node.node
+        for node in fleet.seen
+        if not (node.switch or (node.site.declared_class if node.site else cluster.class_of(node.node)))
+    )
+    return list(dict.fromkeys(names))
 
 
 def _fabric_picture(name: str, swept: Any, cluster: Cluster) -> dict[str, Any] | None:

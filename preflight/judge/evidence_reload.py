@@ -1,42 +1,51 @@
-"""The nodes of a large fleet once more: their evidence is read again where a check asks for more than was kept."""
+"""Reloading of nodes of a large fleet when a check needs more evidence than was cached."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
 
-from preflight.evidence.document import Evidence
-from preflight.facts.node import Ballots, NodeFacts
+from preflight.evidence.document import Evidence, memory
+from preflight.facts.node import FleetAnswers, NodeFacts
 
 #: Nodes whose evidence and facts are held at once. A fleet of no more is held as a whole.
 HELD = 64
 
+#: Bytes that their evidence may take, unless it is of one node alone.
+HELD_BYTES = 384 << 20
 
-class Recall:
-    """Reads evidence again, and lets go of what was not asked for lately."""
+
+class EvidenceCache:
+    """Cache of re-read evidence; the least recently used is dropped."""
 
     def __init__(self) -> None:
-        self._held: OrderedDict[int, tuple[Recalled, Evidence]] = OrderedDict()
+        self._held: OrderedDict[int, tuple[ReloadedNode, Evidence, int]] = OrderedDict()
+        self._bytes = 0
 
-    def of(self, node: Recalled) -> Evidence:
+    def of(self, node: ReloadedNode) -> Evidence:
         """Return the evidence of a node."""
         known = self._held.get(id(node))
         if known is None:
-            known = self._held[id(node)] = (node, node.read())
-            if len(self._held) > HELD:
-                _, (oldest, _) = self._held.popitem(last=False)
+            evidence = node.read()
+            known = self._held[id(node)] = (node, evidence, memory(evidence))
+            self._bytes += known[2]
+            while len(self._held) > HELD or (self._bytes > HELD_BYTES and len(self._held) > 1):
+                _, (oldest, _, size) = self._held.popitem(last=False)
+                self._bytes -= size
                 oldest.forget()
         else:
             self._held.move_to_end(id(node))
         return known[1]
 
 
-class Recalled(NodeFacts):
-    """Facts of a node that was judged before: the ballots are at hand, anything else is read again."""
+class ReloadedNode(NodeFacts):
+    """Facts of a node that was judged before: its fleet answers are at hand, anything else is read again."""
 
-    def __init__(self, node: str, ballots: Ballots, read: Callable[[], Evidence], recall: Recall) -> None:
+    def __init__(
+        self, node: str, fleet_answers: FleetAnswers, read: Callable[[], Evidence], recall: EvidenceCache
+    ) -> None:
         self.node = node
-        self.ballots = ballots
+        self.fleet_answers = fleet_answers
         self.read = read
         self._recall = recall
 
@@ -46,7 +55,7 @@ class Recalled(NodeFacts):
         return self._recall.of(self)
 
     def forget(self) -> None:
-        """Let go of all facts but the ballots."""
-        kept = ("node", "ballots", "read", "_recall")
-        for name in [name for name in vars(self) if name not in kept]:
+        """Let go of all facts but the fleet answers."""
+        retained = ("node", "fleet_answers", "read", "_recall")
+        for name in [name for name in vars(self) if name not in retained]:
             del vars(self)[name]

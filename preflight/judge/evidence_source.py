@@ -8,7 +8,7 @@ from typing import Protocol
 from preflight.evidence.document import Evidence
 
 
-class Source(Protocol):
+class EvidenceSource(Protocol):
     """A document that can be read, more than once; it travels between processes."""
 
     def read(self) -> Evidence:
@@ -16,6 +16,6 @@ class Source(Protocol):
         ...
 
 
-def opened(source: Evidence | Source) -> Callable[[], Evidence]:
+def opened(source: Evidence | EvidenceSource) -> Callable[[], Evidence]:
     """Return what reads a document, or what returns one that is at hand."""
     return (lambda: source) if isinstance(source, Evidence) else source.read

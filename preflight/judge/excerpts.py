@@ -48,23 +48,23 @@ def excerpts(finding: Finding, node: str, evidence: Evidence | None, search: Sea
     if finding.quote:
         yield {"node": node, "key": finding.evidence[0] if finding.evidence else "", "text": finding.quote}
         return
-    names, told = _names(finding.subject), _words(finding.message)
+    names, words = _names(finding.subject), _words(finding.message)
     for key in finding.evidence[:_RECORDS]:
         try:
             record = evidence.record(key) if evidence else None
         except EvidenceError:
             continue
-        if record is not None and (text := _passage(record, names, told, search)):
+        if record is not None and (text := _passage(record, names, words, search)):
             yield {"node": node, "key": key, "text": text}
 
 
 def _names(subject: str) -> Names:
     """Return what a subject is called in the evidence: of "mlx5_3 port 1" that, then mlx5_3."""
-    whole = subject.lower()
-    if address := _PCI.fullmatch(whole):
+    full_name = subject.lower()
+    if address := _PCI.fullmatch(full_name):
         words = [address.group(1)]
     else:
-        words = list(dict.fromkeys(word for word in (whole, whole.partition(" ")[0]) if word))
+        words = list(dict.fromkeys(word for word in (full_name, full_name.partition(" ")[0]) if word))
     return [re.compile(rf"(?<!\w){re.escape(word)}(?!\w)", re.IGNORECASE) for word in words]
 
 
@@ -73,11 +73,11 @@ def _words(message: str) -> frozenset[str]:
     return frozenset(word.rstrip("s") for word in re.findall(r"[a-z]{4,}", message.lower()))
 
 
-def _passage(record: Record, names: Names, told: frozenset[str], search: Search) -> str:
+def _passage(record: Record, names: Names, words: frozenset[str], search: Search) -> str:
     if record.entries:
         text = "  ".join(record.entries)
     elif record.value is not None:
-        text = "\n".join(_lines(record.value, names, told))
+        text = "\n".join(_lines(record.value, names, words))
     else:
         text = record.out.strip("\n") or record.err.strip("\n")
     cut = _cut(text, names, search)
@@ -93,8 +93,8 @@ def _cut(text: str, names: Names, search: Search) -> str:
     first = 0 if any(name.search(head) for name in names) else search.first_line(text, names)
     if not first:
         return f"{head}\n[…]"
-    kept = _head(text, first)
-    return f"[…]\n{kept}" + ("\n[…]" if first + len(kept) < len(text) else "")
+    passage = _head(text, first)
+    return f"[…]\n{passage}" + ("\n[…]" if first + len(passage) < len(text) else "")
 
 
 def _head(text: str, begin: int) -> str:
@@ -102,7 +102,7 @@ def _head(text: str, begin: int) -> str:
     return "\n".join(text[begin : begin + _CHARS].split("\n", _LINES)[:_LINES])
 
 
-def _lines(value: Any, names: Names, told: frozenset[str]) -> Iterator[str]:
+def _lines(value: Any, names: Names, words: frozenset[str]) -> Iterator[str]:
     """Yield a value line by line; of a list of parts (GPUs) the one that is the subject, what is spoken of first."""
     if not isinstance(value, Mapping):
         yield _text(value)
@@ -112,7 +112,7 @@ def _lines(value: Any, names: Names, told: frozenset[str]) -> Iterator[str]:
             yield f"{name}: {_text(held)}"
             continue
         yield f"{name}, one of {len(held)}:"
-        apart = sorted(part.items(), key=lambda item: not any(word in item[0] for word in told))
+        apart = sorted(part.items(), key=lambda item: not any(word in item[0] for word in words))
         yield from (f"  {key}: {_text(one)}" for key, one in apart)
 
 

@@ -11,20 +11,20 @@ from preflight.expectations import Cluster, Site
 from preflight.facts.job import RunFacts
 from preflight.facts.node import NodeFacts
 from preflight.judge.check_result import Outcome, outcome
-from preflight.judge.node_result import Seen, not_of_switch
+from preflight.judge.node_result import NodeResult, not_of_switch
 from preflight.judge.waivers import SHADOW
 from preflight.model import Check, Finding, Status, skipped, unknown
 
 if TYPE_CHECKING:
     from preflight.facts.fabric.sweep import FabricFacts
-    from preflight.judge.result_table import Folded
+    from preflight.judge.result_table import ResultTable
 
 
 @dataclass
 class Fleet:
     """All nodes of a run, by their number; ``nodes`` lacks those that gave no answer."""
 
-    seen: Sequence[Seen]
+    seen: Sequence[NodeResult]
     nodes: Mapping[int, NodeFacts]
     sites: Mapping[str, Site]
     reported: Reported
@@ -48,33 +48,35 @@ class Fleet:
             finding = Finding(Status.SKIP if alone else Status.UNKNOWN, message)
             if alone and not self._of_one(meant[0]):
                 finding = finding.about()  # what all nodes have in common is open, though nothing here is wrong
-            said = Outcome(number, (finding,))
-            yield from ((place, said) for place in places)
+            common = Outcome(number, (finding,))
+            yield from ((place, common) for place in places)
             return
         nodes = [self.nodes[place] for place in answered]
-        whole = outcome(number, check, "", nodes, self.sites, lambda: self.nodes[places[0]].evidence)
-        yield from self._shared(whole, places)
+        fleet_outcome = outcome(number, check, "", nodes, self.sites, lambda: self.nodes[places[0]].evidence)
+        yield from self._shared(fleet_outcome, places)
 
     def _of_one(self, place: int) -> bool:
         """Tell whether the cluster file declares that a node is the only one of its class."""
         site = self.sites.get(self.seen[place].node)
         return site is not None and site.members.nodes is not None and len(site.members.nodes) == 1
 
-    def _shared(self, whole: Outcome, places: Sequence[int]) -> Iterator[tuple[int, Outcome]]:
+    def _shared(self, fleet_outcome: Outcome, places: Sequence[int]) -> Iterator[tuple[int, Outcome]]:
         of_node: dict[str, list[int]] = {self.seen[place].node: [] for place in places}
-        for number, finding in enumerate(whole.findings):
+        for number, finding in enumerate(fleet_outcome.findings):
             for name in finding.nodes or of_node:
                 if name in of_node and (not of_node[name] or of_node[name][-1] != number):
                     of_node[name].append(number)
-        said = [replace(finding, nodes=()) for finding in whole.findings]
+        findings = [replace(finding, nodes=()) for finding in fleet_outcome.findings]
         silence = (unknown("the check said nothing of this node"),)
         made: dict[tuple[tuple[int, tuple[str, ...]], ...], Outcome] = {}
         for place in places:
             mine = tuple(
-                (number, self.reported.on(place, said[number])) for number in of_node[self.seen[place].node]
+                (number, self.reported.on(place, findings[number])) for number in of_node[self.seen[place].node]
             )  # fmt: skip
             if mine not in made:
-                made[mine] = Outcome(whole.check, _once([(said[n], by) for n, by in mine]) or silence, whole.crashed)
+                made[mine] = Outcome(
+                    fleet_outcome.check, _once([(findings[n], by) for n, by in mine]) or silence, fleet_outcome.crashed
+                )
             yield place, made[mine]
 
 
@@ -85,7 +87,7 @@ _GRAVITY = {Status.WARN: 1, Status.FAIL: 2}
 class Reported:
     """Which checks of a node fail or warn on which of the nodes, as the site has it count."""
 
-    def __init__(self, folded: Folded) -> None:
+    def __init__(self, folded: ResultTable) -> None:
         self._folded = folded
         self._of: dict[str, dict[int, int]] = {}
 
@@ -125,8 +127,8 @@ def _once(mine: Sequence[tuple[Finding, tuple[str, ...]]]) -> tuple[Finding, ...
             found.append(finding)
         elif by:
             what = f"{finding.subject}: " if finding.subject else ""
-            said = f"{what}{' and '.join(by)} reports it"
-            found.append(skipped(said, subject=finding.subject, evidence=finding.evidence).unless_reported(by))
+            message = f"{what}{' and '.join(by)} reports it"
+            found.append(skipped(message, subject=finding.subject, evidence=finding.evidence).unless_reported(by))
         elif finding.status is not Status.PASS:
             found.append(replace(finding, reported_by=()))
     return tuple(dict.fromkeys(found))

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from preflight._startup.lightclass import dataclass, field
-from preflight.evidence.document import Evidence, EvidenceError, Pair
+from preflight.evidence.document import Evidence, EvidenceError, PairScope
 from preflight.expectations import Cluster, Site
-from preflight.facts.node import Ballots, NodeFacts
+from preflight.facts.node import FleetAnswers, NodeFacts
 from preflight.judge.check_result import Outcome, outcome
 from preflight.model import Check, Scope, skipped
 from preflight.reports.topology_data import picture
@@ -19,17 +19,20 @@ from preflight.reports.topology_data import picture
 #: The check that reports a network switch among the nodes; no other runs on it.
 NAMES_SWITCH = "gpu.count"
 
+#: Notes of a collector that a report has, and characters of each.
+_NOTES, _NOTE = 100, 4000
+
 #: What a sweep of the fabric leaves: the key of its first record.
 SWEPT = "cmd:ibnetdiscover"
 
 
 @dataclass
-class Seen:
+class NodeResult:
     """What is left of a node once it was judged."""
 
     node: str
     no_answer: Mapping[str, str] | None
-    pair: Pair | None
+    pair: PairScope | None
     pair_tests: frozenset[str]
     answered: bool
     windowed: bool
@@ -40,12 +43,12 @@ class Seen:
     about: Mapping[str, Any] = field(default_factory=dict)  # what the report's page of the node says of it
     more: Mapping[str, Any] = field(default_factory=dict)  # the rest of that, where there is any
     outcomes: list[Outcome] = field(default_factory=list)
-    ballots: Ballots = field(default_factory=dict)
+    fleet_answers: FleetAnswers = field(default_factory=dict)
 
 
-def see(evidence: Evidence) -> Seen:
+def inspect(evidence: Evidence) -> NodeResult:
     """Return what is known of a node before any check was run."""
-    return Seen(
+    return NodeResult(
         node=evidence.node,
         no_answer=evidence.no_answer,
         pair=evidence.pair,
@@ -57,12 +60,14 @@ def see(evidence: Evidence) -> Seen:
     )
 
 
-def survey(evidence: Evidence, checks: Sequence[Check], cluster: Cluster, ballots: bool) -> tuple[Seen, NodeFacts]:
-    """Judge a node by itself; with ``ballots`` also answer ahead what the checks of the fleet will ask of it.
+def judge_node(
+    evidence: Evidence, checks: Sequence[Check], cluster: Cluster, fleet_answers: bool
+) -> tuple[NodeResult, NodeFacts]:
+    """Judge a node by itself; with ``fleet_answers`` also collect what the checks of the fleet will need of it.
 
     Checks of growth are run where counters were read twice. A node that gave no answer is not judged.
     """
-    seen, facts = see(evidence), NodeFacts(evidence)
+    seen, facts = inspect(evidence), NodeFacts(evidence)
     if seen.no_answer is not None:
         return seen, facts
     seen.site = cluster.site(facts)
@@ -70,9 +75,9 @@ def survey(evidence: Evidence, checks: Sequence[Check], cluster: Cluster, ballot
     seen.outcomes = outcomes(facts, seen.site, checks, lambda check: seen.windowed or not check.window)
     facts.failing.update((checks[one.check].id, one.failing) for one in seen.outcomes)
     seen.about, seen.more = _about(facts, seen.site)
-    if ballots and seen.answered and not seen.switch:
+    if fleet_answers and seen.answered and not seen.switch:
         _vote(facts, seen.site, checks)
-        seen.ballots = facts.ballots
+        seen.fleet_answers = facts.fleet_answers
     return seen, facts
 
 
@@ -111,7 +116,7 @@ def of_fleet(check: Check) -> bool:
 
 
 def _vote(facts: NodeFacts, site: Site, checks: Sequence[Check]) -> None:
-    """Let the checks of the fleet ask this node alone: what they ask by ballot is remembered."""
+    """Run the checks of the fleet on this node alone, so that it remembers the answers that they need."""
     for check in checks:
         if of_fleet(check):
             try:
@@ -125,7 +130,7 @@ def _about(facts: NodeFacts, site: Site) -> tuple[dict[str, Any], dict[str, Any]
     evidence = facts.evidence
     about = {
         "collected_at": evidence.collected_at,
-        "class": site.class_name if site.path else None,
+        "class": site.class_name if site.declared_class else None,
         "part": site.part.name if site.part else None,
         "where": str(evidence.collector.get("where", "")) or None,
     }
@@ -133,11 +138,12 @@ def _about(facts: NodeFacts, site: Site) -> tuple[dict[str, Any], dict[str, Any]
     if evidence.origin:
         more["origin"] = evidence.origin
     if notes := evidence.collector.get("notes"):
-        more["notes"] = [str(note) for note in notes] if isinstance(notes, list) else [str(notes)]
+        shown = notes[:_NOTES] if isinstance(notes, list) else [notes]
+        more["notes"] = [str(note)[:_NOTE] for note in shown]
     if drawn := _picture(facts, site):
         more["topology"] = drawn
-    if kept := _record(facts):
-        more["record"] = kept
+    if metadata := _record(facts):
+        more["record"] = metadata
     return about, more
 
 

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait
@@ -21,17 +22,20 @@ from typing import Any
 from preflight.evidence.document import Evidence
 from preflight.expectations import Cluster
 from preflight.judge.check_result import Outcome
-from preflight.judge.evidence_source import Source, opened
-from preflight.judge.node_result import Seen, survey
+from preflight.judge.evidence_source import EvidenceSource, opened
+from preflight.judge.node_result import NodeResult, judge_node
 from preflight.model import Check
 
 #: Nodes judged in one go: what is equal among them travels once.
 BATCH = 32
 
+#: Bytes of a document beyond which only one process at a time judges it; a complete node takes 2 to 5 MB.
+LARGE = 32 << 20
+
 
 def surveys(
-    sources: Sequence[Evidence | Source], checks: Sequence[Check], cluster: Cluster, processes: int
-) -> Iterator[Seen]:
+    sources: Sequence[Evidence | EvidenceSource], checks: Sequence[Check], cluster: Cluster, processes: int
+) -> Iterator[NodeResult]:
     """Yield what is left of each node, in order. A worker that dies costs time, never a node.
 
     ``checks`` are those of the registry, or some of them.
@@ -42,7 +46,7 @@ def surveys(
     done = 0
     known: dict[bytes, Any] = {}
     with ProcessPoolExecutor(
-        min(processes, len(batches)), context, _begin, ([check.id for check in checks], cluster)
+        min(processes, len(batches)), context, _begin, ([check.id for check in checks], cluster, context.Lock())
     ) as pool:
         try:
             for batch in pool.map(_batch, batches):
@@ -55,10 +59,10 @@ def surveys(
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     for source in (source for batch in islice(batches, done, None) for source in batch):
-        yield survey(opened(source)(), checks, cluster, ballots=True)[0]
+        yield judge_node(opened(source)(), checks, cluster, fleet_answers=True)[0]
 
 
-def _share(batch: Sequence[Seen], known: dict[bytes, Any]) -> None:
+def _share(batch: Sequence[NodeResult], known: dict[bytes, Any]) -> None:
     """Let nodes of which the same is expected, and that are wired alike, share what says so."""
     for seen in batch:
         if seen.site is not None:
@@ -72,17 +76,18 @@ def _share(batch: Sequence[Seen], known: dict[bytes, Any]) -> None:
 
 _checks: Sequence[Check] = ()
 _cluster = Cluster()
+_alone: AbstractContextManager[Any] = nullcontext()
 
 
-def _begin(ids: Sequence[str], cluster: Cluster) -> None:
+def _begin(ids: Sequence[str], cluster: Cluster, alone: AbstractContextManager[Any]) -> None:
     """Set a worker up: Ctrl-C is whoever started it to hear, and its end is ours."""
-    global _checks, _cluster
+    global _checks, _cluster, _alone
     from preflight.checks import registry
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     known = {check.id: check for check in registry().checks}
-    _checks, _cluster = [known[ident] for ident in ids], cluster
+    _checks, _cluster, _alone = [known[ident] for ident in ids], cluster, alone
 
 
 def _end_with_parent() -> None:
@@ -91,12 +96,13 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _batch(sources: Sequence[Evidence | Source]) -> list[Seen]:
+def _batch(sources: Sequence[Evidence | EvidenceSource]) -> list[NodeResult]:
     """Judge some nodes; what is equal is made one, so that it is written once when it travels."""
     outcomes: dict[Outcome, Outcome] = {}
     found = []
     for source in sources:
-        seen, _ = survey(opened(source)(), _checks, _cluster, ballots=True)
+        with _alone if getattr(source, "bytes", 0) > LARGE else nullcontext():
+            seen = judge_node(opened(source)(), _checks, _cluster, fleet_answers=True)[0]
         seen.outcomes = [outcomes.setdefault(outcome, outcome) for outcome in seen.outcomes]
         found.append(seen)
     _share(found, {})

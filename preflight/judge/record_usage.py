@@ -28,19 +28,19 @@ _MISSING = {"status": "missing", "why": "taken away"}
 _POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "NETWORK_STATUS": ""}
 
 
-class Asked(Mapping[str, Any]):
-    """The records of a document, which remembers the keys that it was asked for."""
+class TrackedRecords(Mapping[str, Any]):
+    """The records of a document, and the keys that were read from it."""
 
     def __init__(self, records: Records) -> None:
         self._records = records
-        self.keys_asked: set[str] = set()
+        self.used_keys: set[str] = set()
 
     def __getitem__(self, key: str) -> Any:
-        self.keys_asked.add(key)
+        self.used_keys.add(key)
         return self._records[key]
 
     def __contains__(self, key: object) -> bool:
-        self.keys_asked.add(str(key))
+        self.used_keys.add(str(key))
         return key in self._records
 
     def __iter__(self) -> Iterator[str]:
@@ -92,43 +92,43 @@ def records_of(check: Check) -> frozenset[str]:
 
 def _of_nodes(check: Check) -> frozenset[str]:
     nodes, cluster = _demo(), _cluster()
-    asked = nodes_asked(check, nodes, cluster)
+    keys = keys_used_by(check, nodes, cluster)
     few = nodes[:2] if check.scope is Scope.FLEET else nodes[:1]
-    for kind in sorted({_kind(key) for key in nodes_asked(check, few, cluster)}):
-        asked |= nodes_asked(check, [_without(document, {kind}) for document in few], cluster)
+    for kind in sorted({_kind(key) for key in keys_used_by(check, few, cluster)}):
+        keys |= keys_used_by(check, [_without(document, {kind}) for document in few], cluster)
     for documents, site in ((few, cluster), ([_in_pod(document) for document in few], cluster), (few, Cluster())):
-        asked |= _one_after_the_other(check, documents, site)
-    return frozenset(asked)
+        keys |= _one_after_the_other(check, documents, site)
+    return frozenset(keys)
 
 
 def _one_after_the_other(check: Check, documents: Sequence[Mapping[str, Any]], cluster: Cluster) -> set[str]:
-    """Take away what the check asks for until it asks for nothing that is there."""
-    asked: set[str] = set()
+    """Remove the records that the check reads until it reads none that exist."""
+    keys: set[str] = set()
     gone: set[str] = set()
     while True:
-        new = nodes_asked(check, documents, cluster)
-        asked |= new
+        new = keys_used_by(check, documents, cluster)
+        keys |= new
         if not (left := {_kind(key) for key in new} - gone):
-            return asked
+            return keys
         gone |= left
         documents = [_without(document, left) for document in documents]
 
 
-def nodes_asked(check: Check, documents: Sequence[Mapping[str, Any]], cluster: Cluster) -> set[str]:
-    """Run a check of nodes or of a fleet and return the keys that it asked for."""
+def keys_used_by(check: Check, documents: Sequence[Mapping[str, Any]], cluster: Cluster) -> set[str]:
+    """Run a check of nodes or of a fleet and return the keys that it read."""
     sites = {}
-    nodes: list[tuple[Asked, NodeFacts]] = []
+    nodes: list[tuple[TrackedRecords, NodeFacts]] = []
     for document in documents:
         about = document["node"], document["collected_at"]
         sites[document["node"]] = cluster.site(NodeFacts(Evidence(*about, document["records"], document["collector"])))
-        records = Asked(document["records"])
+        records = TrackedRecords(document["records"])
         nodes.append((records, NodeFacts(Evidence(*about, records, document["collector"]))))
     if check.scope is Scope.FLEET:
         _exhaust(lambda: check.findings([facts for _, facts in nodes], sites))
     else:
         for _, facts in nodes:
             _exhaust(lambda facts=facts: check.findings(facts, sites[facts.node]))  # type: ignore[misc]
-    return set().union(*(records.keys_asked for records, _ in nodes))
+    return set().union(*(records.used_keys for records, _ in nodes))
 
 
 def _of_run(check: Check) -> frozenset[str]:

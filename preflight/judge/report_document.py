@@ -12,8 +12,8 @@ from preflight.checklist.answers import answer
 from preflight.evidence.document import Evidence
 from preflight.facts.supply import supply
 from preflight.judge.excerpts import Search, excerpts
-from preflight.judge.node_result import Seen
-from preflight.judge.result_table import Folded
+from preflight.judge.node_result import NodeResult
+from preflight.judge.result_table import ResultTable
 from preflight.judge.shared_failures import shared_faults
 from preflight.model import Check, Finding, Scope, Status, worst
 
@@ -54,7 +54,7 @@ class Planned:
     sweeps: int
     paired: frozenset[str]
 
-    def coverage(self, seen: Sequence[Seen], counts: Mapping[Status, int], not_run: int) -> dict[str, Any]:
+    def coverage(self, seen: Sequence[NodeResult], counts: Mapping[Status, int], not_run: int) -> dict[str, Any]:
         """Return the ``coverage`` block; its parts add up. ``not_run`` are off on the nodes of a class."""
         unread = [] if self.windowed else [check for check in self.checks if check.window]
         per_node = sum(
@@ -87,19 +87,19 @@ class Planned:
         }
 
 
-def document(planned: Planned, seen: Sequence[Seen], folded: Folded, subjects: Subjects) -> dict[str, Any]:
+def document(planned: Planned, seen: Sequence[NodeResult], folded: ResultTable, subjects: Subjects) -> dict[str, Any]:
     """Return the report."""
     silent = any(one.no_answer is not None for one in seen)
     made: dict[str, Any] = {
         "schema": SCHEMA,
         "coverage": {**planned.coverage(seen, folded.counts, folded.excuses.not_run), **folded.excuses.coverage()},
         "nodes": list(_nodes(seen, folded)),
-        "findings": list(told(folded, subjects)),
+        "findings": list(finding_documents(folded, subjects)),
         "checklists": answer(planned.checks, folded.by_item()),
         "exit_status": folded.exit_status(silent),
     }
-    if kept := _record(made["nodes"]):
-        made["record"] = kept
+    if metadata := _record(made["nodes"]):
+        made["record"] = metadata
     others = [subjects.evidence(number) for number in range(len(seen), len(subjects.names))]
     if origins := {one.origin for one in (*seen, *others) if one and one.origin}:
         made["origins"] = sorted(origins)
@@ -110,16 +110,16 @@ def document(planned: Planned, seen: Sequence[Seen], folded: Folded, subjects: S
 
 def _record(nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return what the result of the whole run has to be kept with: each value with the number of nodes that have it."""
-    told: dict[str, Counter[str]] = {}
+    counts: dict[str, Counter[str]] = {}
     for node in nodes:
         for name, value in node.get("record", {}).items():
-            told.setdefault(name, Counter())[value] += 1
-    if not told:
+            counts.setdefault(name, Counter())[value] += 1
+    if not counts:
         return {}
-    return {"nodes": len(nodes), **{name: dict(counted.most_common()) for name, counted in told.items()}}
+    return {"nodes": len(nodes), **{name: dict(counted.most_common()) for name, counted in counts.items()}}
 
 
-def _nodes(seen: Sequence[Seen], folded: Folded) -> Iterator[dict[str, Any]]:
+def _nodes(seen: Sequence[NodeResult], folded: ResultTable) -> Iterator[dict[str, Any]]:
     statuses = folded.statuses()
     shared: dict[str, Any] = {}  # what is equal on many nodes is held once
 
@@ -144,8 +144,8 @@ def _nodes(seen: Sequence[Seen], folded: Folded) -> Iterator[dict[str, Any]]:
 # --- findings --------------------------------------------------------------------------------------
 
 
-def told(folded: Folded, subjects: Subjects) -> Iterator[dict[str, Any]]:
-    """Yield the findings as a report tells them."""
+def finding_documents(folded: ResultTable, subjects: Subjects) -> Iterator[dict[str, Any]]:
+    """Yield the findings as documents of the report."""
     search = Search()
     for check, finding, numbers in folded.findings():
         urgent = finding.status not in (Status.PASS, Status.SKIP)

@@ -1,4 +1,4 @@
-"""What all checks said of all subjects, equal outcomes once: small however many nodes there are."""
+"""Outcomes of all checks on all subjects; equal outcomes are stored once, so memory does not grow with the nodes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from preflight.judge.check_result import Outcome
 from preflight.judge.waivers import Excuses
 from preflight.model import Check, Finding, Status, worst
 
-#: Order in which findings are told, most urgent first.
+#: Order in which findings are reported, most urgent first.
 DISPLAY = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.SKIP, Status.PASS)
 
 
 @dataclass
-class Folded:
+class ResultTable:
     """Outcomes, each with the subjects (by number, in any order) that it holds for."""
 
     checks: Sequence[Check]
@@ -57,8 +57,8 @@ class Folded:
             check = self.checks[outcome.check]
             found.setdefault((check.id, ""), []).append(outcome.status)
             for item in check.answers:
-                said = [f.status for f in outcome.findings if f.answers is None or item in f.answers]
-                found.setdefault((check.id, item), []).append(worst(said))
+                statuses = [f.status for f in outcome.findings if f.answers is None or item in f.answers]
+                found.setdefault((check.id, item), []).append(worst(statuses))
         return {key: worst(statuses) for key, statuses in found.items()}
 
     def exit_status(self, silent: bool) -> int:
@@ -66,9 +66,9 @@ class Folded:
         gating = [outcome.binding for outcome in self.outcomes if self.checks[outcome.check].gating]
         if Status.FAIL in gating:
             return 1
-        told = any(outcome.status in (Status.PASS, Status.WARN, Status.FAIL) for outcome in self.outcomes)
+        judged = any(outcome.status in (Status.PASS, Status.WARN, Status.FAIL) for outcome in self.outcomes)
         crashed = any(outcome.crashed for outcome in self.outcomes)
-        return 3 if Status.UNKNOWN in gating or crashed or silent or not told else 0
+        return 3 if Status.UNKNOWN in gating or crashed or silent or not judged else 0
 
     def findings(self) -> Iterator[tuple[Check, Finding, list[int]]]:
         """Yield equal findings once, with all the subjects that they hold for, most urgent first.
@@ -89,11 +89,11 @@ class Folded:
                 group.found[finding.found] = min(group.found.get(finding.found, group.first), (first, place))
         ordered = sorted(groups.items(), key=lambda item: (DISPLAY.index(item[0][1].status), item[0][0], item[1].first))
         for (number, finding), group in ordered:
-            yield self.checks[number], replace(finding, found=group.told), sorted(set(group.members))
+            yield self.checks[number], replace(finding, found=group.summary), sorted(set(group.members))
 
 
-#: Different values of a folded finding that are told.
-_TOLD = 3
+#: Values of a merged finding that are listed.
+_MAX_VALUES = 3
 
 
 @dataclass
@@ -103,8 +103,8 @@ class _Group:
     found: dict[str | None, tuple[int, int]] = field(default_factory=dict)  # each value, and where it was first
 
     @property
-    def told(self) -> str | None:
-        """What was found: one value, or the first of several."""
+    def summary(self) -> str | None:
+        """The observed value, or the first of several."""
         values = [value for value in sorted(self.found, key=self.found.__getitem__) if value is not None]
-        more = f" and {len(values) - _TOLD} other values" if len(values) > _TOLD else ""
-        return ", ".join(values[:_TOLD]) + more if values else None
+        more = f" and {len(values) - _MAX_VALUES} other values" if len(values) > _MAX_VALUES else ""
+        return ", ".join(values[:_MAX_VALUES]) + more if values else None

@@ -1,4 +1,4 @@
-"""What a site excuses: waivers with an end, checks that only report, checks that do not run on a class of nodes."""
+"""Waivers that expire, checks that only report, and checks that are off for a class of nodes."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ def chosen(checks: Sequence[Check], off: Sequence[str], cluster: Cluster) -> tup
 
     The check of waivers is planned only where there are any: else it would pass everywhere, and tell nothing.
     """
-    said = cluster.checks
+    table = cluster.checks
     if not cluster.waivers:
         checks = [check for check in checks if check.id != WAIVERS]
-    if not said.shadow and not said.off:
+    if not table.shadow and not table.off:
         return checks, off
-    kept = [check for check in checks if not _named(check.id, said.off)]
-    kept = [replace(check, gating=False) if _named(check.id, said.shadow) else check for check in kept]
-    return kept, [*off, *(check.id for check in checks if _named(check.id, said.off))]
+    remaining = [check for check in checks if not _named(check.id, table.off)]
+    remaining = [replace(check, gating=False) if _named(check.id, table.shadow) else check for check in remaining]
+    return remaining, [*off, *(check.id for check in checks if _named(check.id, table.off))]
 
 
 class Excuses:
-    """Applies waivers, and what a class of nodes says of checks, to outcomes; counts what came of it."""
+    """Applies waivers and the check settings of node classes to outcomes, and counts the effect."""
 
     def __init__(self, cluster: Cluster, checks: Sequence[Check]) -> None:
         self._cluster = cluster
@@ -53,8 +53,8 @@ class Excuses:
         self.off: dict[str, set[str]] = {}  # class -> ids
         self.not_run = 0
 
-    def meet(self, node: str, collected_at: str) -> None:
-        """Take in the next node; its evidence says what day it was."""
+    def add_node(self, node: str, collected_at: str) -> None:
+        """Add the next node; its evidence has the date."""
         self._nodes.append((node, None if self._idle else _day(collected_at)))
 
     def __call__(self, subject: int, outcome: Outcome) -> Outcome | None:
@@ -63,13 +63,13 @@ class Excuses:
             return outcome
         node, today = self._nodes[subject] if subject < len(self._nodes) else ("", self._newest())
         name = self._cluster.class_of(node) if node else None
-        said = self._of_class[name] if name is not None else Chosen()
+        table = self._of_class[name] if name is not None else Chosen()
         id = self._ids[outcome.check]
-        if name is not None and _named(id, said.off):
+        if name is not None and _named(id, table.off):
             self.off.setdefault(name, set()).add(id)
             self.not_run += 1
             return None
-        if _named(id, said.shadow):
+        if _named(id, table.shadow):
             outcome = replace(outcome, findings=tuple(_excused(f, SHADOW) for f in outcome.findings))
         if not any(finding.status in _WAIVED for finding in outcome.findings):
             return outcome
@@ -103,11 +103,11 @@ class Excuses:
             return {}
         return {
             "waived": self.waived,
-            "waivers": list(self._told()),
+            "waivers": list(self._waiver_documents()),
             "off_in_class": {name: sorted(ids) for name, ids in sorted(self.off.items())},
         }
 
-    def _told(self) -> Iterator[Mapping[str, Any]]:
+    def _waiver_documents(self) -> Iterator[Mapping[str, Any]]:
         newest = self._newest()
         for waiver, matched in zip(self._cluster.waivers, self._matched, strict=True):
             yield {

@@ -2,7 +2,7 @@
 
 Values of the majority (60 % of at least three nodes) are written, with where they came from; nodes that differ are
 named in comments. What is below the part's own figures is not learnt, however many have it: a comment says so, and
-the file goes without. A fault that is seen on a large share of the nodes is told on top.
+the file goes without. A fault of a large share of the nodes is reported at the top.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from preflight.facts.node import NodeFacts
 from preflight.judge import judge
 from preflight.learn.classes import kinds
 from preflight.learn.majority import values
-from preflight.learn.node_values import shown
+from preflight.learn.node_values import read_node
 from preflight.learn.self_check import Fault, faults
 from preflight.learn.toml_writer import Class, text
 from preflight.nodeset import excerpt, is_name
@@ -56,7 +56,7 @@ def learn(evidences: Sequence[Evidence], checks: Sequence[Check] | None = None, 
 
         checks = registry().checks
     empty = Cluster()
-    told = []
+    readings = []
     silent = []
     why = ""
     for evidence in evidences:
@@ -65,9 +65,9 @@ def learn(evidences: Sequence[Evidence], checks: Sequence[Check] | None = None, 
             why = why or (evidence.no_answer or {}).get("reason", "")
             continue
         node = NodeFacts(evidence)
-        told.append(shown(node, empty.site(node)))
-    told.sort(key=lambda one: one.node)
-    found, apart = kinds(told)
+        readings.append(read_node(node, empty.site(node)))
+    readings.sort(key=lambda one: one.node)
+    found, apart = kinds(readings)
     if not found:
         silence = f" ({silent[0]} gave no answer: {why})" if why else ""
         raise LearnError(f"no node of this evidence has a GPU: there is nothing to learn from{silence}")
@@ -79,7 +79,7 @@ def learn(evidences: Sequence[Evidence], checks: Sequence[Check] | None = None, 
     draft = text(classes, [], [one.node for one in apart], silent, unnamed)
     report = judge(evidences, checks, decode(draft.encode(), "cluster.toml"), processes=processes)
     seen = faults(report, {kind.name: [one.node for one in kind.members] for kind in found})
-    whole = text(classes, seen, [one.node for one in apart], silent, unnamed)
+    final = text(classes, seen, [one.node for one in apart], silent, unnamed)
     refused = tuple(
         f"class.{one.kind.name}{'.' + value.table if value.table else ''}.{value.key}: {value.comment}"
         for one in classes
@@ -87,6 +87,6 @@ def learn(evidences: Sequence[Evidence], checks: Sequence[Check] | None = None, 
         if not value.learnt
     )
     return Learnt(
-        whole, len(classes), len(told), refused, tuple(one for one in seen if one.systemic),
+        final, len(classes), len(readings), refused, tuple(one for one in seen if one.systemic),
         tuple(sorted({node for one in seen for node in one.nodes})),
     )  # fmt: skip

@@ -9,55 +9,55 @@ from collections.abc import Iterable, Sequence
 from preflight._startup.lightclass import dataclass
 from preflight.expectations.catalogue import Part
 from preflight.facts.majority import QUORUM
-from preflight.learn.node_values import Shown
+from preflight.learn.node_values import NodeValues
 
 
 @dataclass(frozen=True)
-class Kind:
+class NodeKind:
     """Nodes that are built alike."""
 
     name: str  # of the class, a bare key of TOML
     part: Part | None
-    members: tuple[Shown, ...]
+    members: tuple[NodeValues, ...]
 
 
-def kinds(nodes: Iterable[Shown]) -> tuple[list[Kind], list[Shown]]:
+def kinds(nodes: Iterable[NodeValues]) -> tuple[list[NodeKind], list[NodeValues]]:
     """Return the kinds, those with most nodes first, and the nodes that belong to none: those without a GPU.
 
     Nodes of one part are of one kind; where cards are sold singly, those with the same number of them and of RDMA
     devices. A shape that fewer than three nodes have is no kind of its own, if the part has a larger one: they are
-    nodes that lost something. Nodes that were asked in a container are kept apart from hosts.
+    nodes that lost something. Nodes whose collector ran in a container are separate from hosts.
     """
-    by_part: dict[tuple[str, str], list[Shown]] = defaultdict(list)
-    apart: list[Shown] = []
+    by_part: dict[tuple[str, str], list[NodeValues]] = defaultdict(list)
+    apart: list[NodeValues] = []
     for one in nodes:
         if one.gpus:
             label = one.part.name if one.part else f"GPU {one.gpu_ids}"
             by_part[label, "container" if one.where == "container" else ""].append(one)
         else:
             apart.append(one)
-    found: list[tuple[str, Part | None, tuple[Shown, ...]]] = []
+    found: list[tuple[str, Part | None, tuple[NodeValues, ...]]] = []
     for (label, where), members in sorted(by_part.items()):
         for shape in _shapes(members):
             found.append((f"{label} {where}".strip(), shape[0].part, tuple(shape)))
     found.sort(key=lambda kind: (-len(kind[2]), kind[0], kind[2][0].node))
-    return [Kind(name, part, members) for name, (_, part, members) in zip(_names(found), found, strict=True)], apart
+    return [NodeKind(name, part, members) for name, (_, part, members) in zip(_names(found), found, strict=True)], apart
 
 
-def _shapes(members: Sequence[Shown]) -> list[list[Shown]]:
+def _shapes(members: Sequence[NodeValues]) -> list[list[NodeValues]]:
     part = members[0].part
     if part is not None and part.gpus is not None:
         return [list(members)]
     counts = Counter((one.gpus, one.devices) for one in members)
     most = max(counts, key=lambda shape: (counts[shape], shape))
-    shapes: dict[tuple[int, int], list[Shown]] = defaultdict(list)
+    shapes: dict[tuple[int, int], list[NodeValues]] = defaultdict(list)
     for one in members:
         shape = (one.gpus, one.devices)
         shapes[shape if counts[shape] >= QUORUM else most].append(one)
     return [shapes[shape] for shape in sorted(shapes)]
 
 
-def _names(found: Sequence[tuple[str, Part | None, tuple[Shown, ...]]]) -> list[str]:
+def _names(found: Sequence[tuple[str, Part | None, tuple[NodeValues, ...]]]) -> list[str]:
     """Make names of the classes: ``hgx-h100``, and ``l40s-pcie-2`` where a part has several shapes."""
     taken: Counter[str] = Counter()
     names = []

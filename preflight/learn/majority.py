@@ -9,7 +9,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass, replace
 from preflight.expectations.catalogue import Part
 from preflight.facts.majority import vote
-from preflight.learn.node_values import Shown
+from preflight.learn.node_values import NodeValues
 from preflight.nodeset import fold, is_name, unfold
 
 #: What a training fabric customarily has at least: the largest RDMA MTU, and Ethernet frames that hold it.
@@ -32,7 +32,7 @@ class Value:
 class _Key:
     table: str
     key: str
-    read: Callable[[Shown], Any]
+    read: Callable[[NodeValues], Any]
     source: str  # where nodes show it
     wrong: Callable[[Any, Part | None], str] = lambda value, part: ""  # why a value is not to become the norm
 
@@ -77,7 +77,7 @@ KEYS = (
 )  # fmt: skip
 
 
-def values(members: Sequence[Shown], part: Part | None) -> Iterator[Value]:
+def values(members: Sequence[NodeValues], part: Part | None) -> Iterator[Value]:
     """Yield the values of a class in the order of the file; a key that no node shows is left out."""
     for key in KEYS:
         found = _value(key, members, _of_each_port(part, members) if key.key == "rate_gbps" else part)
@@ -86,7 +86,7 @@ def values(members: Sequence[Shown], part: Part | None) -> Iterator[Value]:
     yield from _qos(members)
 
 
-def _of_each_port(part: Part | None, members: Sequence[Shown]) -> Part | None:
+def _of_each_port(part: Part | None, members: Sequence[NodeValues]) -> Part | None:
     """Return the part with the customary rate of one port, where all nodes have as many of them for each GPU."""
     shares = {len(one.compute or ()) / one.gpus for one in members if one.gpus}
     share = shares.pop() if len(shares) == 1 else 0.0
@@ -95,18 +95,18 @@ def _of_each_port(part: Part | None, members: Sequence[Shown]) -> Part | None:
     return replace(part, compute_rate_gbps=part.compute_rate_gbps / share)
 
 
-def _value(key: _Key, members: Sequence[Shown], part: Part | None) -> Value | None:
+def _value(key: _Key, members: Sequence[NodeValues], part: Part | None) -> Value | None:
     raw = {one.node: value for one in members if (value := key.read(one)) is not None}
     if not raw:
         return None
-    told = {node: written(value) for node, value in raw.items()}
+    toml_values = {node: written(value) for node, value in raw.items()}
     missed = {one.node: one.missed[key.key] for one in members if one.node in raw and key.key in one.missed}
-    voting = {node: value for node, value in told.items() if node not in missed}
-    found = vote((voting or told).items())
+    voting = {node: value for node, value in toml_values.items() if node not in missed}
+    found = vote((voting or toml_values).items())
     if found.usual is None:
         return Value(key.table, key.key, "", f"no majority: {found.listed}", False)
-    value = next(value for node, value in raw.items() if told[node] == found.usual)
-    odd = tuple(node for node, one in told.items() if one != found.usual)
+    value = next(value for node, value in raw.items() if toml_values[node] == found.usual)
+    odd = tuple(node for node, one in toml_values.items() if one != found.usual)
     share = f"{len(found.holders)} of {len(members)} nodes"
     reason = key.wrong(value, part)
     if not voting and not reason:
@@ -118,17 +118,17 @@ def _value(key: _Key, members: Sequence[Shown], part: Part | None) -> Value | No
     return Value(key.table, key.key, found.usual, f"{share}; {key.source}", True, odd)
 
 
-def _qos(members: Sequence[Shown]) -> Iterator[Value]:
-    """Yield RoCE's quality of service: of a fabric without PFC nobody knows whether it is meant so."""
+def _qos(members: Sequence[NodeValues]) -> Iterator[Value]:
+    """Yield RoCE's quality of service; without PFC it is unknown whether that is by design."""
     shown = {one.node: one.pfc for one in members if one.pfc is not None}
     if not shown:
         return
-    told = {one.node: shown[one.node] for one in members if one.node in shown and "pfc" not in one.missed} or shown
-    found = vote((node, written(list(pfc))) for node, pfc in told.items())
+    voting = {one.node: shown[one.node] for one in members if one.node in shown and "pfc" not in one.missed} or shown
+    found = vote((node, written(list(pfc))) for node, pfc in voting.items())
     if found.usual is None:
         yield Value("qos", "lossless", "", f"no majority of priorities with PFC: {found.listed}", False)
         return
-    usual = next(pfc for node, pfc in told.items() if node in found.holders)
+    usual = next(pfc for node, pfc in voting.items() if node in found.holders)
     odd = tuple(node for nodes in found.odd.values() for node in nodes)
     share = f"{len(found.holders)} of {len(members)} nodes"
     if len(usual) != 1:
@@ -147,7 +147,7 @@ def _qos(members: Sequence[Shown]) -> Iterator[Value]:
 
 
 def _unmarked(value: Any, part: Part | None) -> str:
-    """Say why a value of a lossless fabric is not to become the norm."""
+    """Return why a value of a lossless fabric is not to become the norm."""
     if value is False:
         return "without ECN only PFC is left, which stops whole paths; say it yourself if it is meant so"
     return ""

@@ -24,7 +24,7 @@ _CHECKPOINTS = re.compile(r"cmd:find -H (/[\w./+@:-]{1,400}) -maxdepth 2 -printf
 
 
 @dataclass(frozen=True)
-class Shown:
+class NodeValues:
     """One node, in the words of a cluster file; None: not read, or there is none."""
 
     node: str
@@ -33,7 +33,7 @@ class Shown:
     gpu_ids: str  # PCI ids of its GPUs, where no part is recognised
     devices: int  # RDMA devices that the kernel registered
     compute: tuple[str, ...] | None
-    known_from: str  # how the compute ports were told from the others; empty: nothing tells
+    known_from: str  # how the compute ports were recognised; empty: they were not
     link_layer: str | None = None
     rate_gbps: float | None = None
     mtu: int | None = None
@@ -49,7 +49,7 @@ class Shown:
     missed: Mapping[str, tuple[str, ...]] = declare(default_factory=dict)  # key -> checks of the node that fail on it
 
 
-def shown(node: NodeFacts, site: Site) -> Shown:
+def read_node(node: NodeFacts, site: Site) -> NodeValues:
     """Read a node; ``site`` is that of an empty cluster file."""
     gpus = _try(lambda: node.gpus_on_bus) or ()
     devices = _try(lambda: node.rdma_devices) or ()
@@ -58,7 +58,7 @@ def shown(node: NodeFacts, site: Site) -> Shown:
     roce = [port for port in ports if port.roce and port.netdev]
     directory, interval_min = _checkpoints(node)
     ids = sorted({f"{gpu.vendor}:{gpu.device}" for gpu in gpus})
-    return Shown(
+    return NodeValues(
         node.node, site.part, len(gpus), " ".join(ids), len(devices),
         compute=tuple(sorted({port.device for port in ports}, key=natural)) or None,
         known_from=roles.known_from if roles else "",
@@ -78,7 +78,7 @@ def shown(node: NodeFacts, site: Site) -> Shown:
 
 def _missed(node: NodeFacts, site: Site) -> dict[str, tuple[str, ...]]:
     """Return the keys whose value a check of the node finds wrong, so that the node does not vote on it."""
-    from preflight.checks.fleet.electorate import failing
+    from preflight.checks.comparison.electorate import failing
     from preflight.checks.gpu import part as gpu_part
     from preflight.checks.gpu import presence
     from preflight.checks.rdma import devices as rdma
@@ -111,7 +111,7 @@ def _try(read: Callable[[], T]) -> T | None:
 
 
 def _same(values: Iterable[T | None]) -> T | None:
-    """Return the value that all ports have; None where they differ, or one of them tells none."""
+    """Return the value that all ports have; None where they differ, or one of them has none."""
     found = set(values)
     return found.pop() if len(found) == 1 else None
 
@@ -122,7 +122,7 @@ def _point_to_point(node: NodeFacts, ports: Sequence[Port]) -> bool | None:
 
 
 def _ecn(node: NodeFacts, ports: Sequence[Port]) -> bool | None:
-    """Tell whether ECN is on, both ways, for the one priority that a port has PFC on."""
+    """Return whether ECN is on, both ways, for the one priority that a port has PFC on."""
     found = set()
     for port in ports:
         enabled = port_qos.pfc(node.evidence, port.netdev or "").value

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from preflight._startup.lightclass import dataclass
-from preflight.learn.classes import Kind
+from preflight.learn.classes import NodeKind
 from preflight.learn.majority import Value, written
 from preflight.learn.self_check import Fault
 from preflight.nodeset import fold, is_name, unfold
@@ -22,7 +22,7 @@ _MOST_LINES = 40
 class Class:
     """A class with its values."""
 
-    kind: Kind
+    kind: NodeKind
     values: tuple[Value, ...]
 
 
@@ -106,12 +106,13 @@ def _nodes(names: Sequence[str]) -> str:
     return ", ".join([*([fold(good)] if good else []), *odd])
 
 
-def _words(said: str) -> str:
-    """Return one line of printable characters: what nodes say ends up in comments."""
-    line = "".join(one if one.isprintable() else " " for one in said)
+def _words(message: str) -> str:
+    """Return one line of printable characters: texts of nodes end up in comments."""
+    line = "".join(sign if sign.isprintable() else " " for sign in message)
     return " ".join(line.split())[:400]
 
 
-def _comment(said: str, lead: str = "# ") -> list[str]:
-    return textwrap.wrap(_words(said) if len(said) < 400 else " ".join(said.split()), _WIDTH, initial_indent=lead,
-                         subsequent_indent=lead, break_long_words=False, break_on_hyphens=False)  # fmt: skip
+def _comment(sentence: str, lead: str = "# ") -> list[str]:
+    line = _words(sentence) if len(sentence) < 400 else " ".join(sentence.split())
+    return textwrap.wrap(line, _WIDTH, initial_indent=lead, subsequent_indent=lead,
+                         break_long_words=False, break_on_hyphens=False)  # fmt: skip

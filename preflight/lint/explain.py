@@ -74,7 +74,7 @@ def _origin(cluster: Cluster, text: str, name: str, words: tuple[str, ...], part
         line = Lines(text).of(path)
         return f"{schema.written_path(path)} = {_shown(value)}: {cluster.path}{f':{line}' if line else ''}"
     part = part_by_name(members.part) if members.part else part
-    expected = getattr(Site(cluster.path, name or "default", members, part), words[-1], None)
+    expected = getattr(Site(cluster.path, name or cluster.to_add, members, part), words[-1], None)
     if isinstance(expected, Expected) and expected.value is not None:
         weight = "" if expected.binding else "; customary, so that missing it only warns"
         return f"{schema.written_path(path)} = {_shown(expected.value)}: {expected.source}{weight}"

@@ -25,8 +25,8 @@ def preview(
         mine, theirs = _gating(report, status), _gating(plain, status)
         nodes, before = _nodes(mine), _nodes(theirs)
         yield f"{len(nodes)} of {_count(planned, 'node')} {words}{':' if nodes else ''}"
-        for (check, said), on in mine.items():
-            yield f"  {check}  {fold(on)}  {said}"
+        for (check, message), names in mine.items():
+            yield f"  {check}  {fold(names)}  {message}"
         if new := nodes - before:
             yield f"  only with this file: {fold(new)}"
         if gone := before - nodes:

@@ -107,7 +107,7 @@ def _gid(node: NodeFacts, port: rdma_ports.Port, index: int | None) -> tuple[int
     if not port.roce:
         return None, None
     rows = []
-    for number in gids.ASKED:
+    for number in gids.COLLECTED_INDEXES:
         try:
             rows.append(gids.gid(node.evidence, port.device, port.number, number))
         except EvidenceError:

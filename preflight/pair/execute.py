@@ -14,16 +14,16 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Protocol
 
-from preflight.evidence.document import Evidence, EvidenceError, Pair, from_document
+from preflight.evidence.document import Evidence, EvidenceError, PairScope, from_document
 from preflight.expectations import Cluster
 from preflight.facts.node import NodeFacts
 from preflight.pair import endpoints, path_mtu, tests
 from preflight.pair.endpoints import End, EndpointError, Wanted
-from preflight.pair.tests import KINDS, PATH_MTU, Kind
+from preflight.pair.tests import KINDS, PATH_MTU, PairTest
 from preflight.parsers.network import perftest, ping
 from preflight.probes import PROBES, Probe, plan
 
-#: Which of the usual probes tell of a node's ends: RDMA, addresses, limits, and what a job's ports are known from.
+#: Which of the usual probes show a node's ends: RDMA, addresses, limits, and what a job's ports are known from.
 _ENDS = (
     "dir:/sys/class/infiniband", "file:/sys/class/infiniband", "dir:/dev/infiniband", "cmd:ibv_devinfo", "cmd:ibstat",
     "file:/sys/class/net/*/{mtu", "file:/proc/self/", "psutil:net_if_addrs", "cmd:ip -j addr",
@@ -41,7 +41,7 @@ _FAREWELL_S, _AGAIN_S = 3.0, 0.3
 _PING_S = 6.0
 
 
-class Transport(Protocol):
+class PairTransport(Protocol):
     """What is needed of ``preflight.transport``."""
 
     def collect(self, host: str, plan: Mapping[str, Any], until: float) -> dict[str, Any]:
@@ -51,25 +51,25 @@ class Transport(Protocol):
         """End what is still running."""
 
 
-Connect = Callable[[str], AbstractContextManager[Transport]]
+Connect = Callable[[str], AbstractContextManager[PairTransport]]
 
 
-class Side:
+class PairNode:
     """One node of the pair, and what has been learnt of it."""
 
-    def __init__(self, host: str, transport: Transport) -> None:
+    def __init__(self, host: str, transport: PairTransport) -> None:
         self.host, self._transport = host, transport
         self.evidence = Evidence(host, "", {})
 
     def look(self, probes: Sequence[Probe]) -> None:
-        """Ask for the node's ends."""
+        """Collect the node's possible ends."""
         until = time.monotonic() + LOOK_S
-        asked = plan(probes, node=self.host, deadline_s=LOOK_S)
-        document = self._transport.collect(self.host, asked, until)
+        probe_plan = plan(probes, node=self.host, deadline_s=LOOK_S)
+        document = self._transport.collect(self.host, probe_plan, until)
         self.evidence = from_document(document, self.host)
 
-    def ask(self, commands: Sequence[Sequence[str]], limit_s: float) -> dict[str, dict[str, Any]]:
-        """Run commands at once; return a record for each, whatever happened."""
+    def run(self, commands: Sequence[Sequence[str]], limit_s: float) -> dict[str, dict[str, Any]]:
+        """Run commands at once; return a record for each, also after a failure."""
         return answers(self._transport, self.host, commands, limit_s)
 
     def keep(self, records: Mapping[str, Any]) -> None:
@@ -78,15 +78,15 @@ class Side:
 
 
 def answers(
-    transport: Transport, host: str, commands: Sequence[Sequence[str]], limit_s: float
+    transport: PairTransport, host: str, commands: Sequence[Sequence[str]], limit_s: float
 ) -> dict[str, dict[str, Any]]:
     """Have commands run on a node, each for ``limit_s`` seconds at most; return a record for each, whatever happened.
 
-    The limit holds on the node, from the command's own start; the record of one without an answer says why.
+    The limit holds on the node, from the command's own start; the record of one without an answer has the reason.
     """
     probes = [Probe("cmd", shlex.join(words), "a test of a pair", limit_s) for words in commands]
-    asked = plan(probes, node=host, deadline_s=limit_s + _TRAVEL_S, parallel=len(probes))
-    document = transport.collect(host, asked, time.monotonic() + limit_s + _TRAVEL_S)
+    probe_plan = plan(probes, node=host, deadline_s=limit_s + _TRAVEL_S, parallel=len(probes))
+    document = transport.collect(host, probe_plan, time.monotonic() + limit_s + _TRAVEL_S)
     silence = document.get("no_answer") or {}
     lost = {"status": "error", "why": f"{silence.get('phase', 'read')}: {silence.get('reason', 'no answer')}"}
     return {probe.key: document.get("records", {}).get(probe.key, lost) for probe in probes}
@@ -94,19 +94,19 @@ def answers(
 
 def carry_out(
     hosts: tuple[str, str], names: Sequence[str], wanted: Wanted, cluster: Cluster, connect: Connect, deadline_s: float,
-    say: Callable[[str], AbstractContextManager[None]],
+    progress: Callable[[str], AbstractContextManager[None]],
 ) -> list[Evidence]:  # fmt: skip
     """Carry the tests out, one after the other, the first host as server; return the evidence of both nodes."""
     with connect(hosts[0]) as one, connect(hosts[1]) as other:
-        server, client = Side(hosts[0], one), Side(hosts[1], other)
-        with say(f"looking at {hosts[0]} and {hosts[1]}"):
+        server, client = PairNode(hosts[0], one), PairNode(hosts[1], other)
+        with progress(f"looking at {hosts[0]} and {hosts[1]}"):
             together(lambda: server.look(look(wanted)), lambda: client.look(look(wanted)))
         if server.evidence.no_answer is None and client.evidence.no_answer is None:
             for name in names:
-                with say(f"{name} between {hosts[0]} and {hosts[1]}"):
+                with progress(f"{name} between {hosts[0]} and {hosts[1]}"):
                     _carry_out(name, server, client, wanted, cluster, connect, deadline_s)
-    return [replace(server.evidence, pair=Pair(hosts[1], tuple(names))),
-            replace(client.evidence, pair=Pair(hosts[0], tuple(names)))]  # fmt: skip
+    return [replace(server.evidence, pair=PairScope(hosts[1], tuple(names))),
+            replace(client.evidence, pair=PairScope(hosts[0], tuple(names)))]  # fmt: skip
 
 
 def look(wanted: Wanted) -> list[Probe]:
@@ -120,7 +120,7 @@ def look(wanted: Wanted) -> list[Probe]:
 
 
 def _carry_out(
-    name: str, server: Side, client: Side, wanted: Wanted, cluster: Cluster, connect: Connect, limit_s: float
+    name: str, server: PairNode, client: PairNode, wanted: Wanted, cluster: Cluster, connect: Connect, limit_s: float
 ) -> None:
     nodes = [NodeFacts(side.evidence) for side in (server, client)]
     try:
@@ -144,8 +144,8 @@ def _carry_out(
 
 
 def _exchange(
-    kind: Kind, server: Side, client: Side, here: End, there: End, wanted: Wanted, port: int, connect: Connect,
-    limit_s: float,
+    kind: PairTest, server: PairNode, client: PairNode, here: End, there: End, wanted: Wanted, port: int,
+    connect: Connect, limit_s: float,
 ) -> None:  # fmt: skip
     serve = tests.command(kind, here, there, wanted, port)
     call = tests.command(kind, there, here, wanted, port, here.address)
@@ -170,20 +170,22 @@ def _exchange(
     client.keep({**called, **_note(kind.name, "client", there, here, port, next(iter(called)), wanted)})
 
 
-def _call(client: Side, command: Sequence[str], server: threading.Thread, limit_s: float) -> dict[str, dict[str, Any]]:
+def _call(
+    client: PairNode, command: Sequence[str], server: threading.Thread, limit_s: float
+) -> dict[str, dict[str, Any]]:
     """Run the client, again as long as the server does not listen yet; return its record."""
     until = time.monotonic() + limit_s
     while True:
-        called = client.ask([command], limit_s)
+        called = client.run([command], limit_s)
         record = next(iter(called.values()))
-        early = perftest.cause(f"{record.get('out', '')}\n{record.get('err', '')}") is perftest.Cause.CONNECT
+        early = perftest.cause(f"{record.get('out', '')}\n{record.get('err', '')}") is perftest.PerftestError.CONNECT
         if not early or not server.is_alive() or time.monotonic() > until:
             return called
         time.sleep(_AGAIN_S)
 
 
 def _note(name: str, role: str, own: End, peer: End, port: int, key: str, wanted: Wanted) -> dict[str, dict[str, Any]]:
-    """Return the record that says what one side has done."""
+    """Return the record of what one side has done."""
     value = {
         "role": role, "peer": peer.node, "device": own.name, "rate_gbps": own.rate_gbps, "roce": own.roce,
         "software": own.software, "gid_index": own.gid_index, "gid": own.gid, "address": own.address, "port": port,
@@ -196,26 +198,26 @@ def _note(name: str, role: str, own: End, peer: End, port: int, key: str, wanted
 # --- path MTU --------------------------------------------------------------------------------------
 
 
-def _path(side: Side, own: End, peer: End, role: str, limit_s: float) -> None:
+def _path(side: PairNode, own: End, peer: End, role: str, limit_s: float) -> None:
     """Find how large a packet passes from one end to the other."""
     until = time.monotonic() + limit_s
     version = 6 if ":" in own.address else 4
     sizes: dict[int, str] = {}
-    asked: dict[int, ping.Ping] = {}
+    pings: dict[int, ping.Ping] = {}
     following: Sequence[int] = path_mtu.first(own.interface_mtu or 1500, version)
     while following and time.monotonic() < until:
         commands = {size: path_mtu.command(version, own.address, peer.address, size) for size in following}
-        records = side.ask(list(commands.values()), _PING_S)
+        records = side.run(list(commands.values()), _PING_S)
         side.keep(records)
         sizes |= {size: f"cmd:{shlex.join(words)}" for size, words in commands.items()}
         for size in following:
             try:
                 record = records[sizes[size]]
-                asked[size] = ping.parse(f"{record.get('out', '')}\n{record.get('err', '')}")
+                pings[size] = ping.parse(f"{record.get('out', '')}\n{record.get('err', '')}")
             except ValueError:
                 break
         else:
-            following = path_mtu.following(path_mtu.bracket(asked))
+            following = path_mtu.following(path_mtu.bracket(pings))
             continue
         break
     note = _note(PATH_MTU, role, own, peer, 0, "", Wanted())

@@ -14,7 +14,7 @@ FLOOR = {4: 576, 6: 1280}
 #: MTUs that something on the way may be left at: Ethernet, RDMA 4096 with headers, jumbo.
 LIKELY = (1500, 4200, 9000)
 
-#: Sizes that are asked for at once.
+#: Sizes that are tried at once.
 AT_ONCE = 8
 
 #: Packets of each size: one that is lost by chance shall not count.
@@ -22,14 +22,14 @@ PACKETS = 3
 
 
 @dataclass(frozen=True)
-class Found:
-    """What is known so far: the largest size that passes, the smallest that does not; None: none yet. Bytes of IP."""
+class Bracket:
+    """The limits so far: the largest size that passes, the smallest that does not; None: none yet. Bytes of IP."""
 
     passes: int | None
     fails: int | None
 
     @property
-    def settled(self) -> bool:
+    def closed(self) -> bool:
         """Whether no size is left between them."""
         return self.passes is not None and self.fails is not None and self.fails - self.passes <= 1
 
@@ -46,21 +46,21 @@ def first(mtu: int, version: int) -> list[int]:
     return sorted({mtu, *(size for size in LIKELY if floor < size < mtu), min(floor, mtu)}, reverse=True)
 
 
-def bracket(asked: Mapping[int, Ping]) -> Found:
-    """Return what the answers so far leave open."""
-    passing = [size for size, one in asked.items() if one.passes]
+def bracket(pings: Mapping[int, Ping]) -> Bracket:
+    """Return the limits that the results leave open."""
+    passing = [size for size, result in pings.items() if result.passes]
     best = max(passing, default=None)
-    failing = [size for size, one in asked.items() if not one.passes and (best is None or size > best)]
-    return Found(best, min(failing, default=None))
+    failing = [size for size, result in pings.items() if not result.passes and (best is None or size > best)]
+    return Bracket(best, min(failing, default=None))
 
 
-def following(found: Found) -> Sequence[int]:
-    """Return the sizes to ask for next, none if the limit is known.
+def following(limits: Bracket) -> Sequence[int]:
+    """Return the sizes to try next, none if the limit is known.
 
     The one above the largest that passes is among them: the limit is most often a size that people choose.
     """
-    if found.passes is None or found.fails is None or found.settled:
+    if limits.passes is None or limits.fails is None or limits.closed:
         return ()
-    gap = found.fails - found.passes
-    between = {found.passes + gap * number // AT_ONCE for number in range(1, AT_ONCE)}
-    return sorted((between | {found.passes + 1}) - {found.passes, found.fails})
+    gap = limits.fails - limits.passes
+    between = {limits.passes + gap * number // AT_ONCE for number in range(1, AT_ONCE)}
+    return sorted((between | {limits.passes + 1}) - {limits.passes, limits.fails})

@@ -14,7 +14,7 @@ LEAST_MESSAGES = 200
 
 
 @dataclass(frozen=True)
-class Kind:
+class PairTest:
     """A test of perftest or ibverbs: ``size`` is its usual message, in bytes; that of Soft-RoCE beside it."""
 
     name: str
@@ -27,12 +27,12 @@ class Kind:
 
 #: 8 MiB is the size at which operators state what a port must carry (AzNHC, OCI).
 KINDS = {
-    kind.name: kind
-    for kind in (
-        Kind("pingpong", "ibv_rc_pingpong", "ibverbs-utils", 4096, 4096, 200),
-        Kind("write-bw", "ib_write_bw", "perftest", 8 << 20, 65536),
-        Kind("read-bw", "ib_read_bw", "perftest", 8 << 20, 65536),
-        Kind("write-lat", "ib_write_lat", "perftest", 8, 8, 1000),
+    test.name: test
+    for test in (
+        PairTest("pingpong", "ibv_rc_pingpong", "ibverbs-utils", 4096, 4096, 200),
+        PairTest("write-bw", "ib_write_bw", "perftest", 8 << 20, 65536),
+        PairTest("read-bw", "ib_read_bw", "perftest", 8 << 20, 65536),
+        PairTest("write-lat", "ib_write_lat", "perftest", 8, 8, 1000),
     )
 }
 
@@ -42,27 +42,29 @@ NAMES = (PATH_MTU, *KINDS)
 USUAL = (PATH_MTU, "write-bw")
 
 
-def command(kind: Kind, end: End, other: End, wanted: Wanted, tcp_port: int, server: str = "") -> list[str]:
+def command(test: PairTest, end: End, other: End, wanted: Wanted, tcp_port: int, server: str = "") -> list[str]:
     """Return the command of one side; ``server`` is the address that a client calls, empty for the server itself."""
-    size = wanted.size or (kind.software_size if end.software or other.software else kind.size)
+    size = wanted.size or (test.software_size if end.software or other.software else test.size)
     words = ["-d", end.device, "-i", str(end.port), "-p", str(tcp_port), "-s", str(size)]
-    words += ["-n", str(_messages(kind, end, other, size))]
+    words += ["-n", str(_messages(test, end, other, size))]
     if wanted.mtu:
         words += ["-m", str(wanted.mtu)]
     if end.gid_index is not None:
-        words += ["-g" if kind.tool == "ibv_rc_pingpong" else "-x", str(end.gid_index)]
-    if kind.tool != "ibv_rc_pingpong":
+        words += ["-g" if test.tool == "ibv_rc_pingpong" else "-x", str(end.gid_index)]
+    if test.tool != "ibv_rc_pingpong":
         words.append("-F")
-    if kind.name in BANDWIDTH:
+    if test.name in BANDWIDTH:
         words.append("--report_gbits")
-    # what a test that hangs has said would be lost with its buffer
-    return ["stdbuf", "-oL", kind.tool, *words, *([server] if server else [])]
+    # the output of a test that hangs would be lost with its buffer
+    return ["stdbuf", "-oL", test.tool, *words, *([server] if server else [])]
 
 
-def _messages(kind: Kind, end: End, other: End, size: int) -> int:
-    if kind.messages is not None:
-        return kind.messages
-    rates = [one.rate_gbps for one in (end, other) if one.rate_gbps is not None and not one.software]
+def _messages(test: PairTest, end: End, other: End, size: int) -> int:
+    if test.messages is not None:
+        return test.messages
+    rates = [
+        endpoint.rate_gbps for endpoint in (end, other) if endpoint.rate_gbps is not None and not endpoint.software
+    ]
     if len(rates) < 2:
         return LEAST_MESSAGES
     return min(10_000_000, max(LEAST_MESSAGES, round(min(rates) * 1e9 / 8 * TRAFFIC_S / size)))

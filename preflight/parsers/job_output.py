@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from preflight.textprep.plain_text import narrowed, numbered, plain
+from preflight.textprep.plain_text import limit_blank_runs, normalize_text, numbered
 
 #: No line of NCCL or nccl-tests comes near this length; what is longer is looked at up to here.
 LONGEST_LINE_CHARS = 8192
@@ -55,8 +55,8 @@ def lines(text: str, holding: str = "") -> Iterator[tuple[int, str]]:
     for number, raw in numbered(text):
         if holding and holding not in raw:
             continue
-        raw = narrowed(raw[:LONGEST_LINE_CHARS]) if len(raw) > SHORT_LINE_CHARS else raw
-        for part in plain(raw).split("\n") if marked and _MARKS.search(raw) else (raw,):
+        raw = limit_blank_runs(raw[:LONGEST_LINE_CHARS]) if len(raw) > SHORT_LINE_CHARS else raw
+        for part in normalize_text(raw).split("\n") if marked and _MARKS.search(raw) else (raw,):
             yield number, unmarked(part)
 
 
@@ -73,8 +73,8 @@ def unmarked(line: str) -> str:
     return line
 
 
-def unlaunched(line: str) -> tuple[str, str]:
-    """Take a launcher's marks off a line: (who wrote it, empty if nothing tells; the line itself)."""
+def strip_launcher_prefix(line: str) -> tuple[str, str]:
+    """Strip a launcher's prefix: return the writer, empty if unknown, and the line."""
     who: list[str] = []
     for _ in range(4):
         if not (match := _LAUNCHER.match(line)):

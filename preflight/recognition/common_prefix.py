@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from preflight.recognition.detector import Part
+from preflight.recognition.detector import TextPart
 from preflight.textprep.lines import Line, Lines
 
 #: Lines that must bear it, and characters of it that are looked at.
@@ -25,7 +25,7 @@ _MOST_TRIED = 10_000
 _EACH = 3
 
 
-def unmarked(lines: Lines, found: Iterable[Part]) -> Iterator[list[list[tuple[str, list[Line]]]]]:
+def unmarked(lines: Lines, found: Iterable[TextPart]) -> Iterator[list[list[tuple[str, list[Line]]]]]:
     """Yield for each stretch that is no part of anything what it may be: without each mark that it may bear.
 
     What begins alike on every line may be more than the mark; what may be is a list of writers and their lines.

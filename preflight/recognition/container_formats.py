@@ -10,15 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from preflight.recognition.detector import Cut, Part
-from preflight.recognition.input_sources import Source
-from preflight.recognition.line_unwrap import said
+from preflight.recognition.detector import TextGap, TextPart
+from preflight.recognition.input_sources import InputSource
+from preflight.recognition.line_unwrap import count_facts
 from preflight.textprep.encodings import opened
 from preflight.textprep.unicode_cleanup import plain_characters
 
-_Read = Callable[[Source], list[Part]]
+_Read = Callable[[InputSource], list[TextPart]]
 
-#: Characters of what somebody pasted; what is longer comes from a collector of logs, and is read once.
+#: Characters of a pasted text; longer ones come from log collectors, and are read once.
 _LARGEST, _MOST_LINES = 1 << 22, 20_000
 #: Of an envelope that is no doubt one, what is inside counts even if it says less: what stood around it says nothing.
 _LEFT = 0.5
@@ -26,8 +26,8 @@ _LEFT = 0.5
 _LINES = re.compile(r"\b(lines?) (\d{1,9})(?:-(\d{1,9}))?\b")
 
 
-def best(source: Source, read: _Read) -> list[Part]:
-    """Return what ``read`` finds in a source, or in what its envelope holds if that is no less."""
+def best(source: InputSource, read: _Read) -> list[TextPart]:
+    """Return the parts of a source, or of its unpacked content if that has enough."""
     if source.skipped is not None:
         return read(source)
     with _holding(source, plain_characters(source.text)) as bare:
@@ -37,7 +37,7 @@ def best(source: Source, read: _Read) -> list[Part]:
             continue
         with _holding(source, inside.text) as inner:
             again = read(inner)
-        if said(again) and said(again) >= said(found) * (_LEFT if inside.sure else 1):
+        if count_facts(again) and count_facts(again) >= count_facts(found) * (_LEFT if inside.sure else 1):
             for part in again:
                 _renumber(part, inside.numbers)
             return again
@@ -45,7 +45,7 @@ def best(source: Source, read: _Read) -> list[Part]:
 
 
 @contextmanager
-def _holding(source: Source, text: str) -> Iterator[Source]:
+def _holding(source: InputSource, text: str) -> Iterator[InputSource]:
     """Give a source another text, which lies on disk meanwhile as every source does."""
     if text == source.text:
         yield source
@@ -60,7 +60,7 @@ def _holding(source: Source, text: str) -> Iterator[Source]:
         yield replace(source, path=path, text=text)
 
 
-def _renumber(part: Part, numbers: Sequence[int]) -> None:
+def _renumber(part: TextPart, numbers: Sequence[int]) -> None:
     """Name the lines of a part as the source counts them."""
 
     def at(number: int) -> int:
@@ -68,7 +68,7 @@ def _renumber(part: Part, numbers: Sequence[int]) -> None:
 
     def in_words(text: str) -> str:
         return _LINES.sub(
-            lambda said: f"{said[1]} {at(int(said[2]))}" + (f"-{at(int(said[3]))}" if said[3] else ""), text
+            lambda match: f"{match[1]} {at(int(match[2]))}" + (f"-{at(int(match[3]))}" if match[3] else ""), text
         )
 
     def walk(value: Any, name: str = "") -> Any:
@@ -81,7 +81,7 @@ def _renumber(part: Part, numbers: Sequence[int]) -> None:
     part.first, part.last = at(part.first), at(part.last)
     part.taken.end = at(part.taken.end)
     part.taken.facts = walk(part.taken.facts)
-    part.taken.cut = [Cut(at(cut.line), cut.what) for cut in part.taken.cut]
+    part.taken.cut = [TextGap(at(cut.line), cut.what) for cut in part.taken.cut]
     part.taken.summary = in_words(part.taken.summary)
     part.findings = [
         {name: in_words(value) if isinstance(value, str) else value for name, value in finding.items()}

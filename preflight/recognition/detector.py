@@ -1,67 +1,72 @@
-"""Finds out what each part of a text is: every kind of output says how it begins and reads itself to its end."""
+"""Detection of tool output in a text: each output format matches its first line and parses itself to its end."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from preflight.recognition.start_patterns import next_head
 from preflight.textprep.lines import Lines
 
 
 @dataclass(frozen=True)
-class Cut:
-    """What is not whole: on which line of the source, and what is missing."""
+class TextGap:
+    """A gap in an output: the line of the source, and what is missing there."""
 
     line: int
     what: str
 
 
 @dataclass
-class Taken:
-    """What a kind has read: facts as the contract names them, up to the line before ``end``.
+class ParsedPart:
+    """One parsed output: its facts, with the documented keys, up to the line before ``end``.
 
-    ``summary`` says in a line what a person would read in it.
+    ``summary`` is one line for the reader.
     """
 
     end: int
     facts: dict[str, Any]
     summary: str
-    cut: list[Cut] = field(default_factory=list)
+    cut: list[TextGap] = field(default_factory=list)
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is missing, as far as the text itself can tell."""
+        """Whether nothing is missing, as far as the text itself shows."""
         return not self.cut
 
 
 @dataclass(frozen=True)
-class Kind:
-    """One kind of output. ``begins`` looks at a line and those after it; ``take`` reads from there.
+class OutputFormat:
+    """One output format: ``matches`` looks at a line and those after it, ``parse`` reads from there.
 
-    ``begins`` must be cheap: it is asked about every line that holds one of the ``signs``, without any about every
-    line. ``take`` never raises for what a text holds.
+    ``matches`` must be cheap: it runs on every line that contains one of the ``hints``, or on every line if there are
+    none. ``parse`` never raises for the content of a text.
     """
 
     name: str
-    begins: Callable[[Lines, int], bool]
-    take: Callable[[Lines, int], Taken]
-    signs: tuple[str, ...] = ()
+    matches: Callable[[Lines, int], bool]
+    parse: Callable[[Lines, int], ParsedPart]
+    hints: tuple[str, ...] = ()
 
 
 @dataclass
-class Part:
+class TextPart:
     """One recognised part of a source."""
 
     kind: str
     first: int
     last: int
     writer: str
-    taken: Taken
+    taken: ParsedPart
     text: str
     findings: list[Mapping[str, Any]] = field(default_factory=list)
+
+    @property
+    def judged(self) -> bool:
+        """Whether a rule judged anything in it."""
+        return bool(self.findings)
 
     def document(self) -> dict[str, Any]:
         """Return the part as `preflight read --json` prints it."""
@@ -73,56 +78,97 @@ class Part:
             "facts": self.taken.facts,
             "cut": [{"line": cut.line, "what": cut.what} for cut in self.taken.cut],
             "summary": self.taken.summary,
+            "judged": self.judged,
             "findings": self.findings,
         }
 
 
-#: What a person writes who leaves lines out.
+#: Marks of lines left out.
 _LEFT_OUT = re.compile(
     r"\s*(?:#\s*)?[\[(<]?\s?(?:\.{3,}|…|snip\w*|truncated|omitted)[\])>]?(?:\s.{0,80})?|\s*\.\.\s*", re.IGNORECASE
 )
 
 
 def left_out(text: str) -> bool:
-    """Tell whether a line stands for lines that were left out."""
+    """Return whether a line stands for lines that were left out."""
     return ("." in text or "…" in text or "<" in text or "[" in text) and bool(_LEFT_OUT.fullmatch(text))
 
 
-def _by_signs(lines: Lines, kinds: Sequence[Kind]) -> Callable[[str], Sequence[Kind]]:
-    """Return what tells for one of the lines, by the signs that it holds, which kinds may begin with it; in order."""
+def _by_hints(lines: Lines, kinds: Sequence[OutputFormat]) -> Callable[[str], Sequence[OutputFormat]]:
+    """Return a function that lists, in order, the formats that a line may begin, by their hints."""
     text = "\n".join(line.text for line in lines)
-    signs = {sign for kind in kinds for sign in kind.signs if sign in text}
-    known: dict[frozenset[str], list[Kind]] = {}
+    hints = {hint for kind in kinds for hint in kind.hints if hint in text}
+    known: dict[frozenset[str], list[OutputFormat]] = {}
 
-    def may_begin(text: str) -> Sequence[Kind]:
-        held = frozenset(filter(text.__contains__, signs))
+    def may_begin(text: str) -> Sequence[OutputFormat]:
+        held = frozenset(filter(text.__contains__, hints))
         if held not in known:
-            known[held] = [kind for kind in kinds if not kind.signs or not held.isdisjoint(kind.signs)]
+            known[held] = [kind for kind in kinds if not kind.hints or not held.isdisjoint(kind.hints)]
         return known[held]
 
     return may_begin
 
 
-def parts(lines: Lines, writer: str, kinds: Sequence[Kind]) -> Iterator[Part]:
-    """Yield the parts of a stretch of lines that one writer wrote."""
-    may_begin = _by_signs(lines, kinds)
-    at = 0
+#: Lines before and behind one that a format looks at to find out whether it begins; numbers of lines that may repeat.
+_FAR, _PERIODS = 1000, (1, 2, 3, 4)
+
+
+class _Repetition(NamedTuple):
+    """Lines that are, with all that stands near them, those of a period before."""
+
+    start: int
+    end: int
+    period: int
+
+
+def _repeated(lines: Lines) -> list[_Repetition]:
+    """Return where a few lines repeat for long: no new format begins there."""
+    repetitions: list[_Repetition] = []
+    for period in _PERIODS:
+        first = period
+        for at in range(period, len(lines) + 1):
+            if (
+                at < len(lines)
+                and lines[at].text == lines[at - period].text
+                and lines[at].number == lines[at - period].number + period
+            ):
+                continue
+            if at - first > 2 * _FAR + period:
+                repetitions.append(_Repetition(first + _FAR + period, at - _FAR, period))
+            first = at + 1
+    return sorted(repetitions)
+
+
+def parts(lines: Lines, writer: str, kinds: Sequence[OutputFormat]) -> Iterator[TextPart]:
+    """Yield the parts of a run of lines by one writer."""
+    may_begin = _by_hints(lines, kinds)
+    repeated = _repeated(lines) if len(lines) > 4 * _FAR else []
+    at = silent = 0  # lines up to this one that nothing begins with
     while at < len(lines):
+        while repeated and at >= repeated[0].end:
+            del repeated[0]
+        if repeated and at >= repeated[0].start and silent >= repeated[0].period:
+            at = repeated[0].end
+            continue
         text = lines[at].text
-        kind = next((kind for kind in may_begin(text) if kind.begins(lines, at)), None) if text else None
+        kind = next((kind for kind in may_begin(text) if kind.matches(lines, at)), None) if text else None
         if kind is None:
             at += 1
+            silent += 1
             continue
-        taken = kind.take(lines, at)
+        silent = 0
+        taken = kind.parse(lines, at)
         end = max(at + 1, min(taken.end, len(lines)))
         if (other := next_head(kind.name, lines, at + 1, end)) < end:
-            taken = kind.take(lines[at:other], 0)
+            taken = kind.parse(lines[at:other], 0)
             end = at + max(1, min(taken.end, other - at))
         last = end - 1
         while last > at and not lines[last].text.strip():
             last -= 1
         # The line behind it counts as well: what follows there may have been the rest
-        taken.cut += [Cut(line.number, "lines were left out") for line in lines[at : last + 2] if left_out(line.text)]
+        taken.cut += [
+            TextGap(line.number, "lines were left out") for line in lines[at : last + 2] if left_out(line.text)
+        ]
         text = "\n".join(line.text for line in lines[at : last + 1])
-        yield Part(kind.name, lines[at].number, lines[last].number, writer, taken, text + "\n")
+        yield TextPart(kind.name, lines[at].number, lines[last].number, writer, taken, text + "\n")
         at = end

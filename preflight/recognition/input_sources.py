@@ -13,9 +13,9 @@ from pathlib import Path
 
 from preflight.errors import PreflightError
 from preflight.evidence import safe_read
-from preflight.parsers.nccl_log.line_source import CHUNK, Reader, opened
+from preflight.parsers.nccl_log.line_source import CHUNK, ByteReader, opened
 
-#: Bytes of a source that are held at once. Logs of NCCL are read to their end whatever their size; of everything
+#: Bytes of a source that are held at once. Logs of NCCL of any size are read to their end; of everything
 #: else in a source that is larger, this much is read from its beginning and from its end.
 HELD = 16 << 20
 
@@ -33,7 +33,7 @@ class SourceError(PreflightError):
 
 
 @dataclass(frozen=True)
-class Source:
+class InputSource:
     """A text on disk. ``text`` is what is held of it; ``skipped`` the lines left out, from number to number."""
 
     name: str
@@ -42,8 +42,8 @@ class Source:
     skipped: tuple[int, int] | None = None
 
 
-def open_sources(names: tuple[str, ...]) -> Iterator[Source]:
-    """Yield each source by name, ``-`` for standard input, which is kept on disk meanwhile. Raises SourceError."""
+def open_sources(names: tuple[str, ...]) -> Iterator[InputSource]:
+    """Yield each source by name, ``-`` for standard input, spooled to disk. Raises SourceError."""
     with ExitStack() as stack:
         for name in names:
             yield _source(name, stack.enter_context(_standard_input()) if name == "-" else Path(name))
@@ -54,7 +54,7 @@ def _standard_input() -> Iterator[Path]:
     """Keep standard input on disk meanwhile: it is read more than once. Raises SourceError."""
     if sys.stdin is None:
         raise SourceError("standard input is closed")
-    if safe_read.endless(os.fstat(sys.stdin.fileno())):
+    if safe_read.is_endless(os.fstat(sys.stdin.fileno())):
         raise SourceError("standard input: cannot be read: it is no regular file")
     try:
         spooled = tempfile.NamedTemporaryFile(prefix="preflight-read-", buffering=0)  # noqa: SIM115
@@ -68,18 +68,18 @@ def _standard_input() -> Iterator[Path]:
         yield Path(spooled.name)
 
 
-def _source(name: str, path: Path) -> Source:
-    said = "standard input" if name == "-" else name
+def _source(name: str, path: Path) -> InputSource:
+    label = "standard input" if name == "-" else name
     try:
-        safe_read.waits_for_nobody(path)
+        safe_read.require_regular_file(path)
         with path.open("rb") as stream:
             head, tail, skipped = _held(opened(stream, lambda remark: None))
     except OSError as error:
-        raise SourceError(f"{said}: cannot be read: {error.strerror}") from None
+        raise SourceError(f"{label}: cannot be read: {error.strerror}") from None
     except ValueError as error:
-        raise SourceError(f"{said}: {error}") from None
+        raise SourceError(f"{label}: {error}") from None
     if skipped is None:
-        return Source(name, path, (head + tail).decode("utf-8", "backslashreplace"))
+        return InputSource(name, path, (head + tail).decode("utf-8", "backslashreplace"))
     begin = head.rfind(b"\n") + 1
     end = tail.find(b"\n") + 1
     first = head.count(b"\n", 0, begin) + 1
@@ -89,10 +89,10 @@ def _source(name: str, path: Path) -> Source:
     # The lines left out stay as empty ones, so that every other keeps its number
     gap = b"\n" * (left_out if end < len(tail) else 0)
     text = (head[:begin] + gap + tail[end:]).decode("utf-8", "backslashreplace")
-    return Source(name, path, text, (first, first + left_out - 1))
+    return InputSource(name, path, text, (first, first + left_out - 1))
 
 
-def _held(reader: Reader) -> tuple[bytes, bytes, int | None]:
+def _held(reader: ByteReader) -> tuple[bytes, bytes, int | None]:
     """Return the beginning and the end of what a reader gives, and how many line ends lie between; None for no gap."""
     head, tail = bytearray(), bytearray()
     head_lines = tail_lines = 0

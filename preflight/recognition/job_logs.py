@@ -15,15 +15,15 @@ from preflight.judge import findings
 from preflight.model import Check, Scope
 from preflight.parsers import nccl_log
 from preflight.parsers.nccl_log.line_source import CHUNK
-from preflight.parsers.nccl_log.restore_prefix import restored
+from preflight.parsers.nccl_log.restore_prefix import restore_prefixes
 from preflight.parsers.nccl_log.summarize import FRAMEWORK
 from preflight.parsers.nccl_log.to_json import document, vars_of
-from preflight.parsers.torch import Seen, hang, watchdog
-from preflight.recognition.detector import Cut, Part, Taken
+from preflight.parsers.torch import TorchOutput, hang, watchdog
+from preflight.recognition.detector import ParsedPart, TextGap, TextPart
 from preflight.recognition.formats import nccl_tests
 from preflight.recognition.formats.nccl_settings import NCCL_ENV, judged
 from preflight.recognition.formats.pytorch import RECORDER, TRACE
-from preflight.recognition.input_sources import Source
+from preflight.recognition.input_sources import InputSource
 from preflight.textprep.plain_text import numbered
 
 NCCL_LOG = "nccl-log"
@@ -41,16 +41,16 @@ _WORDS = ("NCCL", "Nccl", "nccl", "Dist", "c10d", "Detected mismatch", "Watchdog
 #: Kinds that are a file of their own.
 _FILES = (TRACE, RECORDER)
 
-#: Ranks of which PyTorch's watchdog is told one by one.
-_TOLD_RANKS = 1000
+#: Ranks whose watchdog messages are listed one by one.
+_MAX_RANKS = 1000
 
-_TOLD = ("fail", "warn", "pass")
+_SHOWN_STATUSES = ("fail", "warn", "pass")
 
 #: Findings that are shown where they are unknown, too: a dump of one rank with calls under way proves nothing sound.
 _UNFINISHED = "torch.hang"
 
 
-def log_parts(source: Source) -> list[Part]:
+def log_parts(source: InputSource) -> list[TextPart]:
     """Return the log of NCCL and the runs of nccl-tests in a source, judged."""
     found = [*_nccl(source), *nccl_tests.read(source.text)]
     if found:
@@ -58,7 +58,7 @@ def log_parts(source: Source) -> list[Part]:
     return found
 
 
-def _nccl(source: Source) -> Iterator[Part]:
+def _nccl(source: InputSource) -> Iterator[TextPart]:
     lines = list(numbered(source.text))
     if not _has_line(source.text) and source.skipped is None:
         lines = list(enumerate(_restored(source.text.split("\n")), 1)) if len(source.text) <= CHUNK else []
@@ -72,8 +72,8 @@ def _nccl(source: Source) -> Iterator[Part]:
     first, last = (numbers[0], numbers[-1]) if numbers else (1, source.text.count("\n") + 1)
     facts = document(log)
     facts["watchdog"] = _watchdog(source.text, log.nranks)
-    taken = Taken(last, facts, _summary(facts), [Cut(last, note) for note in log.notes])
-    yield Part(NCCL_LOG, first, last, "", taken, "")
+    taken = ParsedPart(last, facts, _summary(facts), [TextGap(last, note) for note in log.notes])
+    yield TextPart(NCCL_LOG, first, last, "", taken, "")
 
 
 def _has_line(text: str) -> bool:
@@ -81,35 +81,41 @@ def _has_line(text: str) -> bool:
 
 
 def _restored(lines: list[str]) -> list[str]:
-    """Return lines as NCCL wrote them, where somebody took its name off them all."""
-    return [line.decode("utf-8", "replace") for line in restored([one.encode("utf-8", "replace") for one in lines])]
+    """Restore NCCL's name in lines that all lost it."""
+    return [
+        line.decode("utf-8", "replace") for line in restore_prefixes([one.encode("utf-8", "replace") for one in lines])
+    ]
 
 
 def _watchdog(text: str, nranks: int | None) -> dict[str, Any] | None:
-    """Return what PyTorch's watchdog says, and which rank that points at; None if it says nothing."""
-    told = None if watchdog.is_silent(text) else watchdog.parse(text.split("\n"))
-    if not told:
+    """Return the facts of PyTorch's watchdog and the ranks that hang; None if none."""
+    report = None if watchdog.is_silent(text) else watchdog.parse(text.split("\n"))
+    if not report:
         return None
     return {
-        "timeouts": [vars_of(one) for one in told.timed_out[:_TOLD_RANKS]],
-        "progress": [vars_of(one) for one in told.progress[:_TOLD_RANKS]],
-        "hangs": [
-            {**vars_of(one), "differ": [list(pair) for pair in one.differ]} for one in hang.of_watchdog(told, nranks)
-        ],
+        "timeouts": [vars_of(one) for one in report.timed_out[:_MAX_RANKS]],
+        "progress": [vars_of(one) for one in report.progress[:_MAX_RANKS]],
+        "hangs": [_hang_facts(stall) for stall in hang.of_watchdog(report, nranks)],
     }
 
 
+def _hang_facts(stall: hang.Hang) -> dict[str, Any]:
+    """Return a hang with the documented keys: ``complete`` is printed as ``whole``."""
+    facts = {"whole" if name == "complete" else name: value for name, value in vars_of(stall).items()}
+    return {**facts, "differ": [list(pair) for pair in stall.differ]}
+
+
 def _summary(facts: Mapping[str, Any]) -> str:
-    said = [f"NCCL {facts['nccl_version'] or 'of unknown version'}"]
+    phrases = [f"NCCL {facts['nccl_version'] or 'of unknown version'}"]
     if facts["nranks"]:
-        said.append(f"{facts['nranks']} ranks on {facts['nnodes'] or len(facts['hosts']) or '?'} nodes")
+        phrases.append(f"{facts['nranks']} ranks on {facts['nnodes'] or len(facts['hosts']) or '?'} nodes")
     between = facts["transports"]["inter_node"]
     if between:
         direct = {True: " with GPUDirect RDMA", False: " without GPUDirect RDMA", None: ""}[facts["gpudirect_rdma"]]
-        said.append(f"between nodes {', '.join(between)}{direct}")
+        phrases.append(f"between nodes {', '.join(between)}{direct}")
     if facts["failures"]:
-        said.append(f"first failure on line {facts['failures'][0]['line']}: {facts['failures'][0]['text'][:120]}")
-    return "; ".join(said)
+        phrases.append(f"first failure on line {facts['failures'][0]['line']}: {facts['failures'][0]['text'][:120]}")
+    return "; ".join(phrases)
 
 
 @functools.cache
@@ -117,7 +123,7 @@ def _run_checks() -> tuple[Check, ...]:
     return tuple(check for check in registry().checks if check.scope is Scope.RUN)
 
 
-def judge_logs(parts: list[Part], source: Source, seen: Seen | None = None) -> None:
+def judge_logs(parts: list[TextPart], source: InputSource, seen: TorchOutput | None = None) -> None:
     """Let the checks of a run's logs speak, each finding with the part that it is about."""
     record: dict[str, Any] = {"status": "ok", "out": source.text}
     if source.skipped is not None or any(part.kind in _FILES for part in parts):
@@ -129,21 +135,21 @@ def judge_logs(parts: list[Part], source: Source, seen: Seen | None = None) -> N
         kind = NCCL_TESTS if finding["check"].startswith("nccl-tests.") else NCCL_LOG
         if any(by_kind[name] for name in _FILES):
             kind = next(name for name in _FILES if by_kind[name])
-        shown = finding["status"] in _TOLD or (finding["check"] == _UNFINISHED and by_kind[RECORDER])
+        shown = finding["status"] in _SHOWN_STATUSES or (finding["check"] == _UNFINISHED and by_kind[RECORDER])
         if shown and by_kind[kind]:
             _about(finding["subject"], by_kind[kind]).findings.append(finding)
 
 
-def judge_settings(parts: list[Part], name: str) -> None:
+def judge_settings(parts: list[TextPart], name: str) -> None:
     """Judge lists of settings as those of a run; each by itself."""
     checks = [check for check in _run_checks() if check.id == "nccl.run-settings"]
     for part in parts:
         if part.kind == NCCL_ENV and part.text:
             out = judged(part.text, part.first)
             run = Evidence(RUN, "", {f"log:{name}": {"status": "ok", "out": out}})
-            part.findings += [one for one in findings([], checks, run=run) if one["status"] in _TOLD]
+            part.findings += [one for one in findings([], checks, run=run) if one["status"] in _SHOWN_STATUSES]
 
 
-def _about(subject: str, parts: list[Part]) -> Part:
+def _about(subject: str, parts: list[TextPart]) -> TextPart:
     """Return the part that a finding speaks of: with several runs in a log its subject names their lines."""
     return next((part for part in parts if f" lines {part.first}-{part.last}: " in subject), parts[0])

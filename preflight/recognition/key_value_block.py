@@ -30,13 +30,13 @@ _FIELD = re.compile(r"\s*([A-Za-z][\w ()/.-]{0,60}?)\s*:\s*(.*)")
 
 
 def is_prompt(text: str) -> bool:
-    """Tell whether a line is a shell's prompt with a command."""
+    """Return whether a line is a shell's prompt with a command."""
     if not (match := _PROMPT.match(text)):
         return False
     return match["command"].split()[0].rpartition("/")[2] in _TOOLS
 
 
-#: What people write in place of a value that they keep to themselves.
+#: Placeholders of masked values.
 _WITHHELD = re.compile(
     r"(?i)\.{2,}|…|\*{2,}|x{3,}|[<\[(](?:redacted|masked|hidden|removed|omitted|snip\w*|\.{2,}|…)[>\])]"
 )
@@ -47,8 +47,8 @@ def field(text: str) -> tuple[str, str] | None:
     return (match[1], match[2].strip()) if (match := _FIELD.fullmatch(text)) else None
 
 
-def told(value: str | None) -> str | None:
-    """Return a value; None where there is none, or where it was blotted out."""
+def value_or_none(value: str | None) -> str | None:
+    """Return a value; None where it is missing or masked."""
     return None if not value or _WITHHELD.fullmatch(value) else value
 
 
@@ -106,12 +106,12 @@ def stops_in(lines: Lines, end: int, head: re.Pattern[str]) -> bool:
     return len(rest) == 1 and head.match(rest[0]) is not None
 
 
-def asked(lines: Lines, at: int, command: str) -> bool:
-    """Tell whether the line before, which may be two up if one is blank, has a command's name in it."""
+def follows_command(lines: Lines, at: int, command: str) -> bool:
+    """Return whether the previous line that is not blank names a command."""
     return re.search(rf"(?<![\w-]){command}(?![\w-])", _before(lines, at)) is not None
 
 
-def asked_of(lines: Lines, at: int, command: str) -> str | None:
+def queried_device(lines: Lines, at: int, command: str) -> str | None:
     """Return the device that the command on the line before names; None where it names none."""
     match = re.search(rf"(?<![\w-]){command}(?:\s+-[a-ce-z])*\s+(?:-d[ =]?)?({_DEVICE})(?![\w.-])", _before(lines, at))
     return match[1] if match else None

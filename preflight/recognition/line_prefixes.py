@@ -6,9 +6,9 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 
-from preflight.recognition.detector import Part
+from preflight.recognition.detector import TextPart
 from preflight.textprep.lines import Line, Lines
-from preflight.textprep.plain_text import plain
+from preflight.textprep.plain_text import normalize_text
 
 _CTIME = r"\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}"
 #: What a launcher puts before each line; the group is who wrote it.
@@ -71,10 +71,10 @@ _LEAST_LINES, _LEAST_PER_WRITER = 3, 3
 _TRIES = 6
 
 
-def by_writer(lines: Lines, depth: int = 2) -> Iterator[tuple[str, list[Line]]]:
-    """Yield stretches of lines, each with who wrote it (empty if nothing tells), without a launcher's marks.
+def split_by_writer(lines: Lines, depth: int = 2) -> Iterator[tuple[str, list[Line]]]:
+    """Yield runs of lines by writer, empty if unknown, without a launcher's prefix.
 
-    What several writers wrote into each other is told apart.
+    Interleaved lines of several writers are separated.
     """
     lines = _uncommented(lines) or lines
     at, plain_from = 0, 0
@@ -88,7 +88,7 @@ def by_writer(lines: Lines, depth: int = 2) -> Iterator[tuple[str, list[Line]]]:
             yield "", list(lines[plain_from:at])
         for writer, own in written.items():
             # a launcher's lines may have gone through another's hands
-            for name, inner in by_writer(own, depth - 1) if depth > 1 else [("", own)]:
+            for name, inner in split_by_writer(own, depth - 1) if depth > 1 else [("", own)]:
                 yield f"{writer} {name}".strip(), inner
         at = plain_from = end
     if plain_from < len(lines):
@@ -140,15 +140,15 @@ def _unframed(text: str) -> str:
     end = len(text.rstrip())
     if text[:end].endswith(("│", "┃", "║")):
         return text[: end - 1].rstrip()
-    kept = end
-    while text[kept - 1 : kept] == "|":
-        before = kept - 1
+    stop = end
+    while text[stop - 1 : stop] == "|":
+        before = stop - 1
         while before and text[before - 1].isspace():
             before -= 1
-        if before == kept - 1:
+        if before == stop - 1:
             break
-        kept = before
-    return text[:kept] if kept < end else text
+        stop = before
+    return text[:stop] if stop < end else text
 
 
 #: What looks like the name of a host and may be that of a field.
@@ -157,7 +157,7 @@ _MAY_BE_TEXT = re.compile(r"\s*[A-Za-z]\w*:\s")
 _MOST_TWICE = 5000
 
 
-def unread(lines: Lines, written: Iterable[Lines], found: Iterable[Part]) -> Iterator[list[Line]]:
+def unread(lines: Lines, written: Iterable[Lines], found: Iterable[TextPart]) -> Iterator[list[Line]]:
     """Yield stretches that lost a mark and are no part of anything: it was none, as the name in ``State: Active``."""
     if len(lines) > _MOST_TWICE:
         return
@@ -232,7 +232,7 @@ def _listed(lines: Lines, at: int) -> list[Line]:
             text = str(json.loads(match[1], strict=False))
         except ValueError:
             break
-        found.append(Line(line.number, plain(text).replace("\n", " ").rstrip()))
+        found.append(Line(line.number, normalize_text(text).replace("\n", " ").rstrip()))
     return found if len(found) >= _LEAST_NUMBERED else []
 
 

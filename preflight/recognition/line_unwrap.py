@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from preflight.recognition.detector import Part, left_out
+from preflight.recognition.detector import TextPart, left_out
 from preflight.textprep.lines import Line, Lines
 
 #: Widths at which lines are broken: mails at 72 and more, screens at up to 240.
@@ -28,22 +28,22 @@ _LEAST_RESTS = 4
 _WORD = 40
 
 
-def better(lines: Lines, found: list[Part], read: Callable[[Lines], list[Part]]) -> list[Part]:
-    """Return the parts of lines; of those put together, if they were broken and then are told more wholly.
+def prefer_unwrapped(lines: Lines, found: list[TextPart], read: Callable[[Lines], list[TextPart]]) -> list[TextPart]:
+    """Return the parts of the lines, or of the joined lines if these are more complete.
 
-    ``found`` is what ``read`` finds in the lines as they are. What is whole already stays as it is.
+    ``found`` are the parts of the lines as they are. Complete parts stay as they are.
     """
     if len(lines) > _MOST_LINES or (found and _broken(found) == 0):
         return found
     for candidate in _unbroken(lines):
         again = read(candidate)
-        if again and (not found or (_pieces(again) < _pieces(found) and said(again) >= said(found))):
+        if again and (not found or (_pieces(again) < _pieces(found) and count_facts(again) >= count_facts(found))):
             found = again
     return found
 
 
-def said(found: Sequence[Part]) -> int:
-    """Return how many facts parts hold; lines that were no part of each other hide some when they are joined."""
+def count_facts(found: Sequence[TextPart]) -> int:
+    """Count the facts of parts; joining unrelated lines hides some."""
     return sum(_leaves(part.taken.facts) for part in found)
 
 
@@ -53,11 +53,11 @@ def _leaves(facts: Any) -> int:
     return sum(map(_leaves, facts)) if isinstance(facts, list) else facts is not None
 
 
-def _pieces(found: Sequence[Part]) -> tuple[int, int]:
+def _pieces(found: Sequence[TextPart]) -> tuple[int, int]:
     return _broken(found), len(found)
 
 
-def _broken(found: Sequence[Part]) -> int:
+def _broken(found: Sequence[TextPart]) -> int:
     """Return how many pieces are missing: what is cut, and what begins anew after a line or two."""
     again = sum(one.kind == other.kind and other.first - one.last <= _GAP
                 for one, other in pairwise(found))  # fmt: skip

@@ -15,7 +15,7 @@ from preflight.checks.gpu.xid_judgement import BAD, judged
 from preflight.checks.gpu.xid_policy import Act
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
-from preflight.facts.xid import Event, Events
+from preflight.facts.xid import Events, XidEvent
 from preflight.model import Check, Finding, check, failed, passed, unknown, warned
 from preflight.recognition.evidence_adapter import read_facts
 
@@ -123,12 +123,39 @@ def gpu_health(node: NodeFacts, site: Site) -> Iterator[Finding]:
     for key, facts in read_facts(node, "nvidia-smi -q", "nvidia-smi -q -x"):
         bad = 0
         for gpu in facts["gpus"]:
-            for finding in _of_gpu(gpu, key):
+            for finding in (*_of_gpu(gpu, key), *_unread(gpu, facts["gpus"], key)):
                 bad += 1
                 yield finding
-        if facts["gpus"] and not bad:
-            yield passed(f"{len(facts['gpus'])} GPUs report nothing that is wrong", evidence=[key])
+        shown = [what for name, what in _SECTIONS.items() if any(gpu[name] is not None for gpu in facts["gpus"])]
+        if shown and not bad:
+            yield passed(f"{len(facts['gpus'])} GPUs report nothing that is wrong: {', '.join(shown)}", evidence=[key])
 
+
+#: Sections of a GPU that are judged.
+_SECTIONS = {
+    "ecc_errors": "ECC errors", "remapped_rows": "remapped rows", "retired_pages_pending": "retired pages",
+    "clocks_event_reasons": "clocks event reasons", "fabric": "fabric", "recovery_action": "recovery action",
+}  # fmt: skip
+
+
+def _unread(gpu: Mapping[str, Any], gpus: Sequence[Mapping[str, Any]], key: str) -> Iterator[Finding]:
+    """Yield what a GPU did not answer, and the sections that its equals show."""
+    name = gpu["bus_id"] or "a GPU without an address in the text"
+    at: dict[str, Any] = {"subject": gpu["bus_id"] or "", "evidence": [key]}
+    errors = ", ".join(gpu["no_answer"])
+    if {"gpu is lost", "gpu requires reset"} & set(gpu["no_answer"]):
+        yield failed(f"{name}: in place of values stands: {errors}", found=errors, **at)
+    elif errors:
+        yield unknown(f"{name}: in place of values stands: {errors}", found=errors, fix=_QUERY_AGAIN, **at)
+    equals = [other for other in gpus if gpu["product"] is None or other["product"] in (None, gpu["product"])]
+    lacking = [what for section, what in _SECTIONS.items()
+               if gpu[section] is None and any(other[section] is not None for other in equals)]  # fmt: skip
+    if lacking:
+        yield unknown(f"{name}: the text lacks its {', '.join(lacking)}, which its equals show", fix=_COMPLETE, **at)
+
+
+_QUERY_AGAIN = "Run `nvidia-smi -q -i` for this GPU again, and look for its XIDs in the kernel's log (`dmesg`)."
+_COMPLETE = "Give the complete output of `nvidia-smi -q`."
 
 _UNCORRECTABLE = re.compile("uncorrect|double_bit_total")
 _HARDWARE = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")
@@ -140,8 +167,8 @@ def _of_gpu(gpu: Mapping[str, Any], key: str) -> Iterator[Finding]:
     volatile = (gpu["ecc_errors"] or {}).get("volatile", {})
     wrong = {kind: count for kind, count in volatile.items() if _UNCORRECTABLE.search(kind) and count}
     if wrong:
-        told = ", ".join(f"{kind} {count}" for kind, count in wrong.items())
-        yield failed(f"{name}: uncorrectable memory errors since the driver was loaded: {told}", found=told, **at)
+        errors = ", ".join(f"{kind} {count}" for kind, count in wrong.items())
+        yield failed(f"{name}: uncorrectable memory errors since the driver was loaded: {errors}", found=errors, **at)
     if (gpu["ecc_errors"] or {}).get("aggregate", {}).get("sram_threshold_exceeded"):
         yield failed(f"{name}: the driver's threshold of SRAM errors is exceeded", found="SRAM threshold", **at)
     remapped = gpu["remapped_rows"] or {}
@@ -159,8 +186,8 @@ def _of_gpu(gpu: Mapping[str, Any], key: str) -> Iterator[Finding]:
         yield failed(f"{name}: NVLink fabric is {state}: CUDA will not start", found=state, expected="Completed", **at)
     health = (gpu["fabric"] or {}).get("health") or {}
     if health.get("summary") == "Unhealthy":
-        told = ", ".join(f"{kind} {said}" for kind, said in health.items())
-        yield failed(f"{name}: its NVLink fabric is unhealthy: {told}", found="Unhealthy", expected="Healthy", **at)
+        units = ", ".join(f"{kind} {value}" for kind, value in health.items())
+        yield failed(f"{name}: its NVLink fabric is unhealthy: {units}", found="Unhealthy", expected="Healthy", **at)
     if gpu["recovery_action"] not in (None, "None"):
         yield failed(f"{name}: the driver asks for: {gpu['recovery_action']}", found=gpu["recovery_action"], **at)
     width, most = gpu["pcie"]["width_current"], gpu["pcie"]["width_max"]
@@ -184,16 +211,16 @@ def xids(node: NodeFacts, site: Site) -> Iterator[Finding]:
     came again.
     """
     for key, facts in read_facts(node, "kernel log"):
-        told: set[tuple[str, int]] = set()
+        reported: set[tuple[str, int]] = set()
         found, cut = Events(tuple(_incidents(facts["xids"])), ()), False
         for event in found.gpus:
             if 144 <= event.code <= 150 and _UNIT_STUMP.fullmatch(event.text):
                 cut = True
                 continue
             policy, seen = judged(event, found), (event.address, event.code)
-            if policy.act not in (*BAD, Act.WARN) or event.code == 45 or seen in told:
+            if policy.act not in (*BAD, Act.WARN) or event.code == 45 or seen in reported:
                 continue
-            told.add(seen)
+            reported.add(seen)
             yield (failed if policy.act in BAD else warned)(
                 f"{event.address or 'a GPU'}: Xid {event.code}: {policy.meaning} (line {event.line})",
                 subject=event.address, found=f"Xid {event.code}", fix=policy.fix, evidence=[key],
@@ -201,14 +228,14 @@ def xids(node: NodeFacts, site: Site) -> Iterator[Finding]:
         lost = [event for event in facts["events"] if event["event"] in _NO_GPU]
         fatal = [event for event in facts["sxids"] if event["fatal"]]
         codes = Counter(event.code for event in found.gpus)
-        if codes and not (told or cut or lost or fatal):
+        if codes and not (reported or cut or lost or fatal):
             notes = ", ".join(
                 f"{code} x{number}" if number > 1 else f"{code}" for code, number in sorted(codes.items())
             )
             yield passed(
                 f"no XID that asks for action; of applications and notes: {notes}", found=notes, evidence=[key]
             )
-        for event in lost if not told else ():
+        for event in lost if not reported else ():
             yield failed(f"line {event['line']}: {event['text'][:160]}", found=event["event"], evidence=[key])
         for event in fatal:
             name = event["bus_id"] or event["switch"]
@@ -223,14 +250,14 @@ _NO_GPU = ("gpu-fallen-off-bus", "gpu-init-failed", "driver-mismatch")
 _UNIT_STUMP = re.compile(r"(?!.*\bFatal$)[A-Z]\w{1,24}(?: \w{0,7})?")
 
 
-def _incidents(xids: Sequence[Mapping[str, Any]]) -> Iterator[Event]:
+def _incidents(xids: Sequence[Mapping[str, Any]]) -> Iterator[XidEvent]:
     """Yield what was read as events, what repeats within one minute of the log's clock once; the line is its number."""
     seen = set()
     for xid in xids:
         time = xid["time"] or ""
         minute = str(int(float(time)) // 60) if re.fullmatch(r"\d{1,12}\.\d{1,9}", time) else time[:16]
         if (key := (xid["bus_id"], xid["xid"], minute)) not in seen or not minute:
-            yield Event(0.0, xid["bus_id"] or "", xid["xid"], xid["text"], str(xid["line"]))
+            yield XidEvent(0.0, xid["bus_id"] or "", xid["xid"], xid["text"], str(xid["line"]))
         seen.add(key)
 
 

@@ -43,6 +43,10 @@ def port_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """
     for key, facts in read_facts(node, *_PORTS):
         ports = [port for port in facts["ports"] if port["state"]]
+        blank = [port for port in facts["ports"] if not port["state"]] if ports else []
+        if retraining := [port for port in ports if _up(port) and _RETRAINS.fullmatch(str(port["physical_state"]))]:
+            yield warned(f"{_listed(retraining, _state)}: the link is being recovered from errors",
+                         found=_states(retraining), expected="Active/LinkUp", evidence=[key])  # fmt: skip
         waiting = [port for port in ports if re.fullmatch(r"(?i)INIT(?:IALIZING)?", port["state"]) and _has_link(port)]
         if waiting:
             names = ", ".join(map(_name, waiting))
@@ -58,8 +62,16 @@ def port_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
                     f"{_listed(down, _state)}, beside {len(ports) - len(down)} active", down,
                     found=_states(down), expected="Active/LinkUp", evidence=[key],
                 )  # fmt: skip
-        elif ports:
+        elif blank:
+            names = ", ".join(map(_name, blank[:_NAMED]))
+            yield unknown(f"{len(ports)} of {len(facts['ports'])} RDMA ports are active; the text lacks the state of "
+                          f"{names}", fix="Give the complete output.", evidence=[key])  # fmt: skip
+        elif ports and not retraining:
             yield passed(f"{len(ports)} of {len(ports)} RDMA ports are active", evidence=[key])
+
+
+#: Physical states of a link that is active and retrains.
+_RETRAINS = re.compile(r"(?i)link_?error_?recovery")
 
 
 @check(

@@ -1,6 +1,6 @@
 """Aliases of addresses: permutations under a key that keep what checks compare.
 
-A bit of an address is flipped or not, as a keyed hash of the bits before it says (prefix-preserving anonymisation,
+A bit of an address is flipped or not by a keyed hash of the bits before it (prefix-preserving anonymisation,
 Xu, Fan, Ammar, Moon: "Prefix-preserving IP address anonymization", 2002). So two addresses share as many leading
 bits after as before: subnets stay subnets. The last bit that may change always does: no address is its own alias.
 """
@@ -16,8 +16,8 @@ _STAYS_IN = tuple(map(ipaddress.IPv4Network, (
     "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10",
 )))  # fmt: skip
 
-#: What names nobody: this host, loopback, link-local, multicast, broadcast and masks.
-_NOBODY = tuple(map(ipaddress.IPv4Network, (
+#: Addresses that identify no host: this host, loopback, link-local, multicast, broadcast and masks.
+_NOT_IDENTIFYING = tuple(map(ipaddress.IPv4Network, (
     "0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3",
 )))  # fmt: skip
 
@@ -59,7 +59,7 @@ class Keyed:
         """Return the alias of an address; those of private networks stay private, masks and loopback what they are."""
         number = int(address)
         mask = ~number & 0xFFFFFFFF
-        if mask & (mask + 1) == 0 or any(address in block for block in _NOBODY):
+        if mask & (mask + 1) == 0 or any(address in block for block in _NOT_IDENTIFYING):
             return address
         for block in _STAYS_IN:
             if address == block.network_address:  # what the block itself is called by

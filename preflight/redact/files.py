@@ -15,8 +15,7 @@ from preflight.errors import PreflightError
 from preflight.redact import json_rewriter
 from preflight.redact.redactor import Redactor
 
-#: Memory that a JSON document may take, up to which it is read as such, and the whole text that is written of it made;
-#: a larger one is text.
+#: Memory that a JSON document may take to be read and written as such; a larger one is text.
 DOCUMENT = 160 << 20
 
 #: Bytes that a compressed file may hold: each million takes one to two seconds. How many times its own size, where that
@@ -24,25 +23,25 @@ DOCUMENT = 160 << 20
 UNPACKED_CAP, FREE, SMALL = 16_000_000_000, 5 << 20, 1 << 20
 RATIO, RATIO_OF_SMALL = 100, 40
 
-#: Bytes read at once, and characters without a space among them that are left out as a whole: a cut could hide a name.
+#: Bytes read at once, and characters without a space among them that are left out: a cut could hide a name.
 _BLOCK, _UNBROKEN = 1 << 18, 1 << 19
 
 _KEY_BEGINS, _KEY_NAME = "-----BEGIN PRIVATE KEY-----\n", "PRIVATE KEY"
 
 
 class RedactionError(PreflightError):
-    """A file cannot be redacted; the text says why."""
+    """A file cannot be redacted; the text is the reason."""
 
 
 @dataclass(frozen=True)
-class Item:
+class InputFile:
     """A file, and its place below what was named."""
 
     path: Path
     place: Path
 
 
-def items(paths: Sequence[Path]) -> tuple[list[Item], list[str]]:
+def items(paths: Sequence[Path]) -> tuple[list[InputFile], list[str]]:
     """Return the files that are meant, and what is left out with the reason: links and what is no file."""
     found, left = [], []
     for path in paths:
@@ -52,13 +51,13 @@ def items(paths: Sequence[Path]) -> tuple[list[Item], list[str]]:
             if one.is_symlink() and path.is_dir():
                 left.append(f"{one}: is a link")
             elif one.is_file():
-                found.append(Item(one, place if len(paths) == 1 or not path.is_dir() else Path(path.name) / place))
+                found.append(InputFile(one, place if len(paths) == 1 or not path.is_dir() else Path(path.name) / place))
             elif not one.is_dir():
                 left.append(f"{one}: is not a file")
     return found, left
 
 
-def learn(redactor: Redactor, found: Sequence[Item]) -> list[str]:
+def learn(redactor: Redactor, found: Sequence[InputFile]) -> list[str]:
     """Learn from every file; return those that cannot be read, with the reason."""
     left = []
     for item in found:
@@ -76,8 +75,8 @@ def learn(redactor: Redactor, found: Sequence[Item]) -> list[str]:
     return left
 
 
-def write(redactor: Redactor, item: Item, target: Path) -> None:
-    """Write one file redacted; raises OSError, RedactionError. The whole file is written or none of it."""
+def write(redactor: Redactor, item: InputFile, target: Path) -> None:
+    """Write one file redacted; raises OSError, RedactionError. The file is written completely or not at all."""
     from preflight.archive.directory import replacing
 
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -86,7 +85,7 @@ def write(redactor: Redactor, item: Item, target: Path) -> None:
             stream.write(piece)
 
 
-def redacted(redactor: Redactor, item: Item) -> Iterator[bytes]:
+def redacted(redactor: Redactor, item: InputFile) -> Iterator[bytes]:
     """Yield one file redacted, piece by piece; raises OSError, RedactionError."""
     text: Iterable[str]
     if (document := _document(item.path)) is not None:
@@ -97,7 +96,7 @@ def redacted(redactor: Redactor, item: Item) -> Iterator[bytes]:
         yield piece.encode("utf-8", "surrogateescape")
 
 
-def place(redactor: Redactor, item: Item, taken: set[str]) -> Path:
+def place(redactor: Redactor, item: InputFile, taken: set[str]) -> Path:
     """Return where a file goes: its place with aliases in it, and not where another is."""
     parts = [redactor.text(part) for part in item.place.parts]
     if parts[-1].endswith(".gz"):
@@ -160,7 +159,7 @@ def _pieces(path: Path) -> Iterator[str]:
 
 
 def _unfinished_key(piece: str) -> bool:
-    """Tell whether a private key begins in a piece and does not end in it."""
+    """Return whether a private key begins in a piece and does not end in it."""
     begins = piece.rfind("-----BEGIN ")
     return begins >= 0 and _KEY_NAME in piece[begins : begins + 60] and "-----END " not in piece[begins:]
 

@@ -141,14 +141,14 @@ class Shapes:
 
     def ipv6(self, address: ipaddress.IPv6Address, text: str) -> str:
         """Return the alias of an address in the form in which it was written."""
-        whole = [len(group) for group in text.split(":")] == [4] * 8
+        exploded = [len(group) for group in text.split(":")] == [4] * 8
         known = address.is_link_local or address.is_global or address.is_private or address.is_site_local
-        if not (whole or known):
+        if not (exploded or known):
             return text
         alias = self.keyed.ipv6(address)
         if (length := self.networks.get(address)) is not None:
             alias = ipaddress.IPv6Address(int(alias) >> (128 - length) << (128 - length))
-        if whole:
+        if exploded:
             shown = alias.exploded
         elif "." in text:
             shown = f"{text.rpartition(':')[0]}:{alias.ipv4_mapped}" if alias.ipv4_mapped else str(alias)

@@ -19,6 +19,8 @@ _FORMATS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         rf"(?m)^nodes: (?P<names>{_LINES})\s*?$",
         rf"(?m)^(?:FAIL|WARN|UNKNOWN|NO ANSWER|pass|skip)\s{{1,8}}(?P<names>{_LINES})(?:\s{{2}}|\n)\S",
         r"(?m)^FAIL: [^\n]{0,200} failed on (?P<names>[^\s;,]{1,255})",
+        rf"\bin\s+no\s+class\s+of\s+[^\n:]{{1,255}}:\s(?P<names>{_LINES})",
+        rf"\bnot\s+(?:judged|collected):\s(?P<names>{_LINES})",
     )),
     ("comparison", r"(?m)^(?:NO WORSE|WORSE|COULD NOT TELL|NOT COMPARED): ", (
         rf"(?m)^(?P<names>{_LIST}): (?:only in the |answer again|answered before|gave no answer)",
@@ -66,7 +68,19 @@ _ONE = re.compile(r"(?:[^\s,\[\]\"']|\[[^\]]*\])+")
 
 #: Keys of preflight's documents under which nodes are named.
 KEYS = frozenset(
-    ("node", "nodes", "peer", "came", "came_silent", "went", "fell_silent", "silent_in_both", "answer_again")
+    (
+        "node",
+        "nodes",
+        "peer",
+        "came",
+        "came_silent",
+        "went",
+        "fell_silent",
+        "silent_in_both",
+        "answer_again",
+        "without_class",
+        "without_evidence",
+    )
 )
 
 

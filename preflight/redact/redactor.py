@@ -84,7 +84,7 @@ class Redactor:
         self._texts: dict[tuple[str, bool], tuple[str, int]] = {}
         self._people: set[str] = set()  # names with spaces, which are replaced in their places only
         self._shared: dict[tuple[int, str, bool], Any] | None = None  # by which object it is, and under which key
-        self.asked = frozenset(word.lower() for word in also)
+        self.extra_words = frozenset(word.lower() for word in also)
         for word in also:
             self.names.learn_surely("name", word)
         for name in hosts:
@@ -305,9 +305,11 @@ class Redactor:
                     before = [self._words(label) for label in labels[: host + 1]]
                     after = [self._words(label) for label in labels[end:]]
                     return ".".join([*before, self.names.alias("domain", domain), *after])
-            whole = ".".join(labels[:end])
-            if is_domain(whole) or self.names.kind(whole) == "domain":
-                return ".".join([self.names.alias("domain", whole), *(self._words(label) for label in labels[end:])])
+            candidate = ".".join(labels[:end])
+            if is_domain(candidate) or self.names.kind(candidate) == "domain":
+                return ".".join(
+                    [self.names.alias("domain", candidate), *(self._words(label) for label in labels[end:])]
+                )
         return ".".join(self._words(label) for label in labels)
 
     def _words(self, text: str) -> str:
@@ -357,9 +359,9 @@ class Redactor:
         """How many times the name of a host was replaced."""
         return self.names.uses["host"] + self.names.uses["switch"]
 
-    # --- telling -----------------------------------------------------------------------------------
+    # --- counting ----------------------------------------------------------------------------------
 
-    def told(self) -> Mapping[str, int]:
+    def counts_by_kind(self) -> Mapping[str, int]:
         """Return how many different identifiers of each kind were replaced."""
         words = {"host": "host", "switch": "switch", "user": "user", "name": "job, account or other name",
                  "domain": "domain", "path": "path below a user's folder", "person": "person",

@@ -96,8 +96,8 @@ def _socket(shapes: Shapes, text: str) -> str:
     if len(words) == 1:
         made = [shapes.ipv4_number(words[0])]
     else:
-        whole = ipaddress.IPv6Address(sum(word << 32 * (3 - place) for place, word in enumerate(words)))
-        alias = int(shapes.keyed.ipv6(whole))
+        address = ipaddress.IPv6Address(sum(word << 32 * (3 - place) for place, word in enumerate(words)))
+        alias = int(shapes.keyed.ipv6(address))
         made = [alias >> 32 * (3 - place) & 0xFFFFFFFF for place in range(4)]
     return "".join(f"{_swapped(f'{word:08X}'):08X}" for word in made)
 

@@ -1,4 +1,4 @@
-"""Folders of users: whose they are, and what stands for the names of what lies below them."""
+"""Aliases of users' folders and of the names below them."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ def aliased(path: str, names: Names, words: Callable[[str], str]) -> str:
     ``words`` replaces the names among the words of a text.
     """
     _, *parts = path.split("/")
-    kept = [""]
+    aliased_parts = [""]
     for place, part in enumerate(parts):
         if place == 0 or not owns(part, place < len(parts) - 1):
-            kept.append(words(part) if place else part)
+            aliased_parts.append(words(part) if place else part)
             continue
-        kept.append(part if names.is_everywhere(part) else names.alias("user", part))
-        kept += [words(more) if _is_usual(more) else _entry(more, names, words) for more in parts[place + 1 :]]
+        aliased_parts.append(part if names.is_everywhere(part) else names.alias("user", part))
+        aliased_parts += [words(more) if _is_usual(more) else _entry(more, names, words) for more in parts[place + 1 :]]
         break
-    return "/".join(kept)
+    return "/".join(aliased_parts)
 
 
 def owns(name: str, is_folder: bool) -> bool:
-    """Tell whether what stands below `/home` or the like names a user: no folder of all, and no file."""
+    """Return whether a name below `/home` or the like is a user's: neither a shared folder nor a file."""
     if name.lower() in NO_USERS or not re.match(r"[^\W\d]", name):
         return False
     return is_folder or not _FILE.search(name)

@@ -1,4 +1,4 @@
-"""Asking many nodes: which are meant, how they are reached, and who has answered already."""
+"""Collection from many nodes: targets, transports, and answers of a resumed run."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from preflight.collect.options import DEADLINE_S, FLEET_DEADLINE_S, Manner, plans, sweeper
-from preflight.terminal import UsageError, progress, say
+from preflight.collect.options import DEADLINE_S, FLEET_DEADLINE_S, CollectOptions, plans, sweeper
+from preflight.terminal import UsageError, print_text, progress
 
 if TYPE_CHECKING:
     from preflight.evidence.document import Evidence
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 def targets(
     hosts: str | None, hostfile: Path | None, job: str | None, rerun: Path | None,
-    selector: str | None = None, manner: Manner | None = None,
+    selector: str | None = None, options: CollectOptions | None = None,
 ) -> tuple[str, ...]:  # fmt: skip
     """Return the names of the nodes, or pods, that are meant."""
     if selector is not None:
         if not selector.strip():
             raise UsageError("--pods is empty, which would mean all pods: say which, such as job-name=training")
-        return _selected(selector, hosts or hostfile or job or rerun, manner or Manner())
+        return _selected(selector, hosts or hostfile or job or rerun, options or CollectOptions())
     from preflight.collect.targets import TargetError, resolve
 
     try:
@@ -38,71 +38,74 @@ def targets(
         raise UsageError(str(error)) from None
 
 
-def _selected(selector: str, other: object, manner: Manner) -> tuple[str, ...]:
+def _selected(selector: str, other: object, options: CollectOptions) -> tuple[str, ...]:
     """Return the names of the pods with these labels that have not ended."""
     from preflight.transport.errors import TransportError
     from preflight.transport.kubernetes.kubectl import find
 
     if other:
         raise UsageError("--pods says which: give it, or other targets, not both")
-    if manner.via != "kubectl":
+    if options.via != "kubectl":
         raise UsageError("--pods are reached over kubectl: add --via kubectl")
     try:
-        names, ended = find(selector, manner.kubectl)
+        names, ended = find(selector, options.kubectl)
     except TransportError as error:
         raise UsageError(str(error)) from None
     if ended:
-        say(f"warning: {ended} more pods with these labels have ended; they are not asked\n", sys.stderr)
+        print_text(f"warning: {ended} more pods with these labels have ended; they are not asked\n", sys.stderr)
     return names
 
 
-def fleet(hosts: Sequence[str], session: Session, manner: Manner) -> Sequence[Evidence]:
-    """Collect from many nodes and return their documents by name; each is kept as it comes."""
+def fleet(hosts: Sequence[str], session: Session, options: CollectOptions) -> Sequence[Evidence]:
+    """Collect from many nodes and return their documents by name; each is saved as it comes."""
     from preflight.archive.lazy import Spool
-    from preflight.collect.progress import Progress
-    from preflight.collect.scheduler import Event, Limits, gather, interruptible
+    from preflight.collect.progress import ProgressLine
+    from preflight.collect.scheduler import Limits, NodeEvent, gather, interruptible
     from preflight.transport.slurm.srun import Srun
 
-    run_s = manner.limits(FLEET_DEADLINE_S)
-    limits = Limits(manner.fanout, min(DEADLINE_S + manner.extra_s, run_s), run_s)
-    plan_for = plans(session.registry.probes, session.cluster, manner, sweeper(hosts, session.cluster, manner))
-    already = _already(hosts, session, plan_for("", DEADLINE_S), manner)
+    run_s = options.limits(FLEET_DEADLINE_S)
+    limits = Limits(options.fanout, min(DEADLINE_S + options.extra_s, run_s), run_s)
+    plan_for = plans(session.registry.probes, session.cluster, options, sweeper(hosts, session.cluster, options))
+    already = _already(hosts, session, plan_for("", DEADLINE_S), options)
     if already:
         known = {evidence.node for evidence in already}
         hosts = [host for host in hosts if host not in known]
-        say(f"{len(already)} nodes have answered already; asking {len(hosts)}\n", sys.stderr)
+        print_text(f"{len(already)} nodes have answered already; asking {len(hosts)}\n", sys.stderr)
     answers = Spool(already)
-    session.via = manner.via
+    session.via = options.via
     if not hosts:
         return answers.documents()
     with (
-        connection(hosts, manner) as transport,
-        Progress(len(hosts), through_openssh=transport.through_openssh) as shown,
+        connection(hosts, options) as transport,
+        ProgressLine(len(hosts), through_openssh=transport.through_openssh) as shown,
         interruptible() as stop,
     ):
         for warning in transport.warnings:
-            say(f"warning: {warning}\n", sys.stderr)
+            print_text(f"warning: {warning}\n", sys.stderr)
         if isinstance(transport, Srun):
-            said = transport.gather(hosts, plan_for, limits, lambda *event: shown(Event(*event)), stop)
+            documents = transport.gather(hosts, plan_for, limits, lambda *event: shown(NodeEvent(*event)), stop)
         else:
-            said = gather(hosts, transport, plan_for, limits, on_event=shown, stop=stop)
-        for evidence in said:
-            session.keep(evidence)
+            documents = gather(hosts, transport, plan_for, limits, on_event=shown, stop=stop)
+        for evidence in documents:
+            session.save_evidence(evidence)
             answers.add(evidence)
+            del evidence  # the next one needs its memory
         session.through_openssh = transport.through_openssh
     _advise(answers.silent)
     return answers.documents()
 
 
-def _already(hosts: Sequence[str], session: Session, plan: Mapping[str, Any], manner: Manner) -> list[Evidence]:
-    """Return the answers that a resumed run already has; otherwise note what is asked, so that it can be resumed."""
+def _already(
+    hosts: Sequence[str], session: Session, plan: Mapping[str, Any], options: CollectOptions
+) -> list[Evidence]:
+    """Return the answers that a resumed run already has; otherwise record the run, so that it can be resumed."""
     from preflight.collect import journal
 
-    folder = session.kept_in
+    folder = session.save_dir
     if folder is None:
         return []
-    options = {"sudo": manner.sudo, "fabric": manner.fabric, "window": manner.window_s}
-    run = journal.asked(hosts, session.cluster_file, plan, options)
+    flags = {"sudo": options.sudo, "fabric": options.fabric, "window": options.window_s}
+    run = journal.describe_run(hosts, session.cluster_file, plan, flags)
     try:
         if session.resume:
             return journal.proceed(folder, run)
@@ -115,28 +118,30 @@ def _already(hosts: Sequence[str], session: Session, plan: Mapping[str, Any], ma
 
 
 @contextmanager
-def connection(hosts: Sequence[str], manner: Manner) -> Iterator[AutoTransport | SshTransport | PipedTransport | Srun]:
+def connection(
+    hosts: Sequence[str], options: CollectOptions
+) -> Iterator[AutoTransport | SshTransport | PipedTransport | Srun]:
     """Yield a transport to these hosts; closing it at the end also ends what still runs there."""
     from preflight.transport.errors import TransportError
 
     transport: AutoTransport | SshTransport | PipedTransport | Srun
     try:
-        if manner.via == "srun":
+        if options.via == "srun":
             from preflight.nodeset import fold_for_slurm
             from preflight.transport.slurm.srun import Srun
 
-            transport = Srun(manner.job or os.environ.get("SLURM_JOB_ID"), fold_for_slurm)
-        elif manner.via == "kubectl":
+            transport = Srun(options.job or os.environ.get("SLURM_JOB_ID"), fold_for_slurm)
+        elif options.via == "kubectl":
             from preflight.transport.kubernetes.kubectl import KubectlTransport
 
-            transport = KubectlTransport(manner.kubectl)
-        elif manner.via == "openssh":
+            transport = KubectlTransport(options.kubectl)
+        elif options.via == "openssh":
             from preflight.transport.ssh.openssh import OpenSshTransport
 
-            transport = OpenSshTransport(manner.ssh_config, hosts, manner.connect_timeout_s)
+            transport = OpenSshTransport(options.ssh_config, hosts, options.connect_timeout_s)
         else:
             with progress("reading the SSH configuration"):
-                transport = _ssh(hosts, manner)
+                transport = _ssh(hosts, options)
     except TransportError as error:
         raise UsageError(str(error)) from None
     try:
@@ -145,30 +150,32 @@ def connection(hosts: Sequence[str], manner: Manner) -> Iterator[AutoTransport |
         transport.close()
 
 
-def _ssh(hosts: Sequence[str], manner: Manner) -> AutoTransport | SshTransport | PipedTransport:
+def _ssh(hosts: Sequence[str], options: CollectOptions) -> AutoTransport | SshTransport | PipedTransport:
     """Return SSH with paramiko, which ``auto`` leaves where a host needs more; raises TransportError."""
     try:
         from preflight.transport.ssh.paramiko_transport import SshOptions, SshTransport
     except ModuleNotFoundError as error:  # preflight as one file: paramiko's cryptography is compiled
-        if manner.via != "auto":
+        if options.via != "auto":
             raise UsageError(
                 f"no SSH: there is no {error.name} in this preflight; use --via openssh, or install gpu-preflight"
             ) from None
         from preflight.transport.ssh.openssh import OpenSshTransport
 
-        every = OpenSshTransport(manner.ssh_config, hosts, manner.connect_timeout_s)
+        every = OpenSshTransport(options.ssh_config, hosts, options.connect_timeout_s)
         every.through_openssh = dict.fromkeys(hosts, f"there is no {error.name} in this preflight")
         return every
     from preflight.transport.ssh.automatic import AutoTransport
 
-    kind = AutoTransport if manner.via == "auto" else SshTransport
-    return kind(SshOptions(manner.ssh_config, connect_timeout_s=manner.connect_timeout_s), hosts)
+    kind = AutoTransport if options.via == "auto" else SshTransport
+    return kind(SshOptions(options.ssh_config, connect_timeout_s=options.connect_timeout_s), hosts)
 
 
 def _advise(answers: Sequence[Evidence]) -> None:
-    """Print the one cure for all host keys that were refused."""
+    """Print the one fix for all host keys that were refused."""
     refused = [e.node for e in answers if e.no_answer is not None and e.no_answer.get("phase") == "host-key"]
     if len(refused) > 1:
-        from preflight.transport.ssh.host_keys import bulk_cure
+        from preflight.transport.ssh.host_keys import trust_command
 
-        say(f"once you have checked the host keys of {len(refused)} hosts: {bulk_cure(refused)}\n", sys.stderr)
+        print_text(
+            f"once you have checked the host keys of {len(refused)} hosts: {trust_command(refused)}\n", sys.stderr
+        )

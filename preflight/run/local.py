@@ -1,4 +1,7 @@
-"""Asking this node, and ``preflight check``, which asks it or many; whatever happens, each ends as one document."""
+"""Collection from this node, and ``preflight check`` of one node or many.
+
+Every node yields exactly one evidence document, even after a failure.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import time
 from contextlib import contextmanager
 
 from preflight._startup.lightclass import fields, replace
-from preflight.collect.options import DEADLINE_S, Manner, plans, sweeper
+from preflight.collect.options import DEADLINE_S, CollectOptions, plans, sweeper
 from preflight.run.setup import Session, read_logs
 from preflight.terminal import UsageError, progress
 
@@ -28,28 +31,33 @@ if TYPE_CHECKING:
 def check(
     cluster: Path | None, only: Sequence[str], skip: Sequence[str], logs: Sequence[Path], hosts: str | None = None,
     hostfile: Path | None = None, job: str | None = None, rerun: Path | None = None, selector: str | None = None,
-    **options: Any,
+    **arguments: Any,
 ) -> NoReturn:  # fmt: skip
-    """Carry out ``preflight check``; ``options`` are those of ``Manner`` and the outputs of a Session."""
-    manner = Manner(**{one.name: options.pop(one.name) for one in fields(Manner) if one.name in options}, job=job)
-    session = Session("check", cluster, only, skip, options)
+    """Carry out ``preflight check``; ``arguments`` are fields of ``CollectOptions`` and outputs of a Session."""
+    options = CollectOptions(
+        **{field.name: arguments.pop(field.name) for field in fields(CollectOptions) if field.name in arguments},
+        job=job,
+    )
+    session = Session("check", cluster, only, skip, arguments)
     run = read_logs(logs)
     named = [one for one in (hosts, hostfile, job, rerun, selector) if one is not None]  # "" is an unset variable
-    if not named and manner.via == "srun":
+    if not named and options.via == "srun":
         job = _own_job()
-        manner, named = replace(manner, job=job), [job]
-    if manner.via != "kubectl" and (manner.namespace or manner.container):
+        options, named = replace(options, job=job), [job]
+    if options.via != "kubectl" and (options.namespace or options.container):
         raise UsageError("-n and -c name a pod's namespace and container: add --via kubectl")
     if not named:
         if session.resume:
             raise UsageError("--resume continues a run of many nodes: give the --hosts that it had")
-        if manner.via == "kubectl":
+        if options.via == "kubectl":
             raise UsageError("--via kubectl: say which pods, with --pods LABELS or --hosts NAMES")
         expected = session.cluster if cluster else None
-        session.finish([this_node(session.registry.probes, expected, manner, session.prepare)], run)
+        session.write_outputs_and_exit([this_node(session.registry.probes, expected, options, session.prepare)], run)
     from preflight.run.fleet import fleet, targets
 
-    session.finish(fleet(targets(hosts, hostfile, job, rerun, selector, manner), session, manner), run)
+    session.write_outputs_and_exit(
+        fleet(targets(hosts, hostfile, job, rerun, selector, options), session, options), run
+    )
 
 
 def _own_job() -> str:
@@ -60,18 +68,17 @@ def _own_job() -> str:
 
 
 def this_node(
-    probes: Sequence[Probe], cluster: Cluster | None, manner: Manner, meanwhile: Callable[[], object] = lambda: None,
-    name: str | None = None,
+    probes: Sequence[Probe], cluster: Cluster | None, options: CollectOptions,
+    meanwhile: Callable[[], object] = lambda: None, name: str | None = None,
 ) -> Evidence:  # fmt: skip
     """Collect from this node; an interrupt gives a node without an answer.
 
-    ``meanwhile`` is called once the node is being asked: there is time to prepare for its answer. ``name`` is what to
-    call it instead of by its host name.
+    ``meanwhile`` is called while the collector runs, to prepare for its answer. ``name`` replaces the host name.
     """
     from preflight.transport.local.node import collect
 
     node = name or os.uname().nodename
-    plan = plans(probes, cluster, manner, sweeper([node], cluster, manner))(node, manner.limits(DEADLINE_S))
+    plan = plans(probes, cluster, options, sweeper([node], cluster, options))(node, options.limits(DEADLINE_S))
     try:
         with _sigterm_interrupts(), progress(f"asking {node}"):
             document = collect(plan, meanwhile=meanwhile)

@@ -1,4 +1,4 @@
-"""One run of a command, from finding mistakes in what was asked to writing the verdict."""
+"""One run of a command: validation of its arguments, collection, verdict and outputs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 
-from preflight.terminal import UsageError, nearest, progress, say, screen
+from preflight.terminal import UsageError, nearest, print_text, progress, screen
 from preflight.version import VERSION
 
 TYPE_CHECKING = False
@@ -20,11 +20,14 @@ if TYPE_CHECKING:
     from preflight.checks import Registry
     from preflight.evidence.document import Evidence
     from preflight.expectations import Cluster
-    from preflight.history import Past
+    from preflight.history import RunHistory
     from preflight.model import Check
 
 #: Bytes kept of a log that is handed over with --log.
 LOG_CAP = 64_000_000
+
+#: Commands that judge saved evidence, of one node or of the cluster.
+_OF_MANY = ("judge", "checklist")
 
 #: Outputs of a run, each a file or - for standard output.
 _FILES = ("json_file", "html_file", "junit_file", "textfile", "exclude_file")
@@ -43,9 +46,9 @@ class Session:
         self.via = ""
         self.through_openssh: Mapping[str, str] = {}
         self.cluster_file, self._only, self._skip, self._outputs = cluster, only, skip, outputs
-        self.kept_in: Path | None = outputs.get("save")
+        self.save_dir: Path | None = outputs.get("save")
         self.resume: bool = outputs.get("resume", False)
-        if self.resume and self.kept_in is None:
+        if self.resume and self.save_dir is None:
             raise UsageError("--resume needs --save DIR: the directory of the run that was cut short")
         for target in map(outputs.get, _FILES):
             writable(Path(target) if target else None)
@@ -89,17 +92,17 @@ class Session:
 
     @cached_property
     def checks(self) -> list[Check]:
-        """The checks to run; they are imported when they are first asked for."""
+        """The checks to run, imported on first use."""
         return _select(self.registry.checks, self._only, self._skip)
 
     @cached_property
     def off(self) -> list[str]:
-        """The ids of the checks that were switched off."""
-        kept = {check.id for check in self.checks}
-        return [check.id for check in self.registry.checks if check.id not in kept]
+        """Ids of the checks that are switched off."""
+        enabled = {check.id for check in self.checks}
+        return [check.id for check in self.registry.checks if check.id not in enabled]
 
     def prepare(self) -> None:
-        """Import what judging and telling takes; for the time in which a node is asked."""
+        """Import the judge and the renderer while waiting for the node."""
         from preflight.judge import prepare
 
         prepare(self.checks)
@@ -107,8 +110,8 @@ class Session:
         if self._outputs.get("json_file") != "-":
             import preflight.reports.text_report  # noqa: F401
 
-    def keep(self, evidence: Evidence) -> None:
-        """Write a document as soon as it is there, if evidence is to be kept."""
+    def save_evidence(self, evidence: Evidence) -> None:
+        """Save a document as soon as it is there, if there is a directory to save to."""
         if directory := self._outputs.get("save"):
             from preflight.archive.directory import save
 
@@ -122,7 +125,7 @@ class Session:
         with progress(f"judging {len(evidences)} nodes"):
             cores = len(os.sched_getaffinity(0))
             past = self._past
-            evidences = past.known(evidences) if past else evidences
+            evidences = past.add_time_series(evidences) if past else evidences
             report = judge(evidences, self.checks, self.cluster, run=run, off=self.off, processes=cores)
         report["run"] = {
             "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -131,36 +134,39 @@ class Session:
             "seconds": round(time.monotonic() - self.started, 3),
             "cluster_file": expected.shown(self.cluster.path) or None,
         }
+        of_many = self.command in _OF_MANY or self.via
+        if of_many and (missing := self.cluster.unjudged(node["name"] for node in report["nodes"])):
+            report["coverage"]["without_evidence"] = missing
         if self.via:
             report["run"]["via"] = self.via
         if self.through_openssh:
             report["run"]["openssh"] = _by_reason(self.through_openssh)
         if past:
-            past.take(report, evidences, run)
+            past.record(report, evidences, run)
         return report
 
     @cached_property
-    def _past(self) -> Past | None:
+    def _past(self) -> RunHistory | None:
         """The history, if one was given; it is opened before any node is touched."""
         if not (path := self._outputs.get("history_file")):
             return None
-        from preflight.history import HistoryError, Past
+        from preflight.history import HistoryError, RunHistory
 
         try:
-            return Past(path, lambda text: say(f"warning: {text}\n", sys.stderr))
+            return RunHistory(path, lambda text: print_text(f"warning: {text}\n", sys.stderr))
         except HistoryError as error:
             raise UsageError(str(error)) from None
 
-    def finish(self, evidences: Sequence[Evidence], run: Evidence | None) -> NoReturn:
-        """Judge, tell, write what was asked for, exit with the verdict."""
+    def write_outputs_and_exit(self, evidences: Sequence[Evidence], run: Evidence | None) -> NoReturn:
+        """Judge, print and write the outputs; exit with the verdict."""
         report = self.judge(evidences, run)
         json_file, html_file = self._outputs.get("json_file"), self._outputs.get("html_file")
         self._show(report, json_file == "-")
         if self._outputs.get("save"):  # else nothing need be read again
             for evidence in evidences:
-                self.keep(evidence)
+                self.save_evidence(evidence)
             if run:
-                self.keep(run)
+                self.save_evidence(run)
         if html_file:
             from preflight.reports.html_page import render as render_html
 
@@ -177,12 +183,12 @@ class Session:
 
             self._write(lambda: write_file(exclude_file, f"{bad_nodes(report)}\n"), exclude_file)
             if checks := dict.fromkeys(one["check"] for one in report["findings"] if one.get("undecided")):
-                said = f"{', '.join(checks)}: nodes differ and no side is known to be right; none is excluded for it"
-                say(f"note: {said}\n", sys.stderr)
+                note = f"{', '.join(checks)}: nodes differ and no side is known to be right; none is excluded for it"
+                print_text(f"note: {note}\n", sys.stderr)
         sys.exit(report["exit_status"] if self._all_written else report["exit_status"] or 3)
 
     def _render(self, output: str, name: str, report: dict[str, Any]) -> None:
-        """Write the report as ``preflight.reports.NAME`` renders it, if it was asked for."""
+        """Write the report as ``preflight.reports.NAME`` renders it, if its output is set."""
         if target := self._outputs.get(output):
             from importlib import import_module
 
@@ -190,11 +196,11 @@ class Session:
             self._write(lambda: write_file(target, text), target)
 
     def _write(self, write: Callable[[], None], target: object) -> None:
-        """Write something; a disk that is full must not lose the verdict that was printed."""
+        """Write an output. A full disk is reported, but does not hide the verdict."""
         try:
             write()
         except OSError as error:
-            say(f"error: {target} could not be written: {error.strerror}\n", sys.stderr)
+            print_text(f"error: {target} could not be written: {error.strerror}\n", sys.stderr)
             self._all_written = False
 
     def _show(self, report: dict[str, Any], as_json: bool) -> None:
@@ -206,22 +212,22 @@ class Session:
                 from preflight.evidence.report_file import written
 
                 for piece in written(report):
-                    say(piece)
+                    print_text(piece)
             else:
                 self._print(report)
         except OSError as error:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still to be flushed goes nowhere
-            if not isinstance(error, BrokenPipeError):  # else whoever reads has read enough
-                say(f"error: standard output could not be written: {error.strerror}\n", sys.stderr)
+            if not isinstance(error, BrokenPipeError):  # a reader that closed the pipe has read enough
+                print_text(f"error: standard output could not be written: {error.strerror}\n", sys.stderr)
                 self._all_written = False
 
     def _print(self, report: dict[str, Any]) -> None:
         from preflight.reports.text_report import render
 
         terminal, width = screen()
-        say(render(report, colour=terminal, width=width, verbose=self._outputs.get("verbose", False)))
+        print_text(render(report, colour=terminal, width=width, verbose=self._outputs.get("verbose", False)))
         if html_file := self._outputs.get("html_file"):
-            say(f"page: {html_file}\n")
+            print_text(f"page: {html_file}\n")
 
 
 def _by_reason(hosts: Mapping[str, str]) -> list[dict[str, str]]:
@@ -244,19 +250,19 @@ def _select(checks: Sequence[Check], only: Sequence[str], skip: Sequence[str]) -
     for pattern in (*only, *skip):
         if not any(fnmatchcase(check.id, pattern) for check in checks):
             raise UsageError(f"no check matches {pattern!r}{nearest(pattern, [c.id for c in checks])}")
-    kept = [
+    selected = [
         check
         for check in checks
         if (not only or any(fnmatchcase(check.id, pattern) for pattern in only))
         and not any(fnmatchcase(check.id, pattern) for pattern in skip)
     ]
-    if not kept:
+    if not selected:
         raise UsageError("--only and --skip together leave no check")
-    return kept
+    return selected
 
 
 def load_evidence(paths: Sequence[Path]) -> tuple[Sequence[Evidence], Evidence | None]:
-    """Read saved documents: the nodes, many of which are read when they are asked for, and the logs of a run."""
+    """Read saved documents: the nodes, many of which are read on first use, and the logs of a run."""
     from preflight.archive.directory import ArchiveError
     from preflight.archive.lazy import load
 
@@ -267,7 +273,7 @@ def load_evidence(paths: Sequence[Path]) -> tuple[Sequence[Evidence], Evidence |
 
 
 def saved_cluster(paths: Sequence[Path]) -> Path | None:
-    """Return the cluster file that was saved with evidence; where it cannot be used, a warning tells why."""
+    """Return the cluster file that was saved with evidence; where it cannot be used, a warning gives the reason."""
     from preflight.evidence.bundle import BundleError
     from preflight.run import saved_cluster as expected
 
@@ -278,7 +284,7 @@ def saved_cluster(paths: Sequence[Path]) -> Path | None:
     except OSError as error:
         path, why = None, f"it cannot be unpacked: {error.strerror}"
     if why:
-        say(f"warning: judged without the saved cluster file: {why}; give --cluster FILE\n", sys.stderr)
+        print_text(f"warning: judged without the saved cluster file: {why}; give --cluster FILE\n", sys.stderr)
     return path
 
 
@@ -295,7 +301,7 @@ def read_logs(paths: Sequence[Path]) -> Evidence | None:
 
 
 def writable(path: Path | None) -> None:
-    """Refuse an output that cannot be written, before anything is asked."""
+    """Refuse an output that cannot be written, before any node is queried."""
     if path is None or str(path) == "-":
         return
     if path.is_dir():
@@ -320,4 +326,4 @@ def _directory(path: Path) -> None:
 def report_broken(registry: Registry) -> None:
     """Warn of plug-ins that could not be loaded."""
     for broken in registry.broken:
-        say(f"warning: a plug-in could not be loaded: {broken}\n", sys.stderr)
+        print_text(f"warning: a plug-in could not be loaded: {broken}\n", sys.stderr)

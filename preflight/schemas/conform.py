@@ -30,7 +30,7 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
     "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool) and _is_finite(value),
 }
 
-#: Words that say nothing of a value, or that no reader relies on: an order, a length, a spelling.
+#: Keywords that do not restrict a value, or that no reader relies on: an order, a length, a spelling.
 LET_BE = frozenset((
     "$schema", "$id", "$defs", "title", "description", "minLength", "maxLength", "minimum", "exclusiveMinimum",
     "maximum", "pattern", "propertyNames", "uniqueItems", "maxProperties",
@@ -40,7 +40,7 @@ LET_BE = frozenset((
 _PLAIN = re.compile(r"[A-Za-z_]\w{0,59}", re.ASCII)
 
 
-def mistake(
+def find_error(
     document: Any, schema: str, needed: tuple[str, ...] = (), *, part: str = "", shallow: tuple[str, ...] = (),
     exact: bool = False, partly: bool = False,
 ) -> str:  # fmt: skip
@@ -99,7 +99,7 @@ def _made(schema: Any, defs: Mapping[str, Any], exact: bool) -> _Check:
                 known[name] = made(defs[name])
             if not exact or len(schema) == 1:
                 return known[name]
-            return _each([known[name], made({word: said for word, said in schema.items() if word != "$ref"})])
+            return _each([known[name], made({word: part for word, part in schema.items() if word != "$ref"})])
         checks = [words[word](schema, made) for word in words if word in schema]
         if exact and schema.get("additionalProperties") is False:
             checks.append(_closed(schema))

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from preflight.evidence import json_limits
 from preflight.textprep.page_cleanup import counted, fenced, framed, page, quoted, returned
 from preflight.textprep.patch_cleanup import marked_alike, patched
-from preflight.textprep.plain_text import narrowed
+from preflight.textprep.plain_text import limit_blank_runs
 from preflight.textprep.table_cells import cells, messages
 
 
 @dataclass(frozen=True)
-class Opened:
+class UnpackedText:
     """What an envelope held; ``numbers`` has for each line the number of the source's line that it stands on."""
 
     text: str
@@ -33,13 +33,13 @@ _DEPTH = 3
 _LEAST, _SHARE = 3, 0.8
 
 
-def opened(text: str) -> list[Opened]:
+def opened(text: str) -> list[UnpackedText]:
     """Return what a text is packed in, the innermost first; none if it is packed in nothing that is known here.
 
     What looks like an envelope may be part of what a tool printed: then the one around it is the last.
     """
-    lines: _Lines = list(enumerate(narrowed(text).split("\n"), 1))
-    found: list[Opened] = []
+    lines: _Lines = list(enumerate(limit_blank_runs(text).split("\n"), 1))
+    found: list[UnpackedText] = []
     sure = False
     while len(found) < _DEPTH:
         opens, inner = next(
@@ -49,7 +49,7 @@ def opened(text: str) -> list[Opened]:
             break
         lines = inner
         sure |= opens in _SURE
-        found.insert(0, Opened("\n".join(line for _, line in lines), [number for number, _ in lines], sure))
+        found.insert(0, UnpackedText("\n".join(line for _, line in lines), [number for number, _ in lines], sure))
     return found
 
 
@@ -97,10 +97,10 @@ def _apart(piece: str) -> tuple[str, str, str]:
 
 def _unescaped(line: str) -> str:
     def plain(match: re.Match[str]) -> str:
-        told = match[1]
-        if told[0] in "ux" and len(told) > 1:
-            return chr(int(told[1:], 16)) if not 0xD800 <= int(told[1:], 16) < 0xE000 else ""
-        return chr(int(told, 8) & 0x7F) if len(told) == 3 else _ENDS.get(told, told)
+        escape = match[1]
+        if escape[0] in "ux" and len(escape) > 1:
+            return chr(int(escape[1:], 16)) if not 0xD800 <= int(escape[1:], 16) < 0xE000 else ""
+        return chr(int(escape, 8) & 0x7F) if len(escape) == 3 else _ENDS.get(escape, escape)
 
     return _ESCAPE.sub(plain, line)
 

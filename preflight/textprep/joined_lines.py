@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class _Tool:
-    """How the lines of a tool begin; ``tell`` are words that a line holds only if it is that tool's."""
+    """First words of a tool's lines; only lines of that tool contain its ``keywords``."""
 
-    tell: tuple[str, ...]
+    keywords: tuple[str, ...]
     begins: re.Pattern[str]
     least: int = 4  # lines that it must hold
 
@@ -184,7 +184,7 @@ def _of_tools(text: str) -> list[str]:
 
 def _of_one_tool(text: str) -> list[str]:
     for tool in _TOOLS:
-        if tool.tell[0] in text and all(word in text for word in tool.tell):
+        if tool.keywords[0] in text and all(word in text for word in tool.keywords):
             places = [match.start() for match in tool.begins.finditer(text)]
             if len(places) >= tool.least:
                 ends = [*places[1:], len(text)]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from preflight.textprep import joined_lines, quoted_printable
-from preflight.textprep.plain_text import narrowed, numbered, once, plain
+from preflight.textprep.plain_text import limit_blank_runs, normalize_text, numbered, strip_ray_repeat
 
 #: Characters of a line that are looked at; no tool that is known here prints a longer one, but for JSON.
 LONGEST = 1 << 20
@@ -61,7 +61,7 @@ _LEAST_DOUBLED = 6
 
 def lines_of(text: str) -> list[Line]:
     """Take a text apart."""
-    text = narrowed(quoted_printable.decoded(text) if quoted_printable.is_quoted_printable(text) else text)
+    text = limit_blank_runs(quoted_printable.decoded(text) if quoted_printable.is_quoted_printable(text) else text)
     found, marked = [], any(mark in text for mark in "\x1b\ufeff\x00\r")
     for number, raw in numbered(text):
         if not raw:
@@ -70,7 +70,7 @@ def lines_of(text: str) -> list[Line]:
         if raw == quoted_printable.GONE:
             continue
         # A carriage return inside a line is a terminal's way of writing it anew
-        line = plain(raw.rstrip("\r")[:LONGEST]).rpartition("\n")[2] if marked else raw[:LONGEST]
+        line = normalize_text(raw.rstrip("\r")[:LONGEST]).rpartition("\n")[2] if marked else raw[:LONGEST]
         pieces = _HTML_BREAK.split(line) if "<br" in line else [line]
         for piece in pieces:
             if piece.strip() or len(pieces) == 1:
@@ -96,7 +96,7 @@ def _unmarked(line: str) -> str:
         line = _CALLOUT.sub("", line)
     if line.startswith("|"):
         line = _TABLE_FIELD.sub(r"\1 \2", line)
-    line = once(line)
+    line = strip_ray_repeat(line)
     if line.endswith("\\n"):
         line = line[:-2].removesuffix("\\r")  # a program's text, with the end of each line written out
     if "&" in line and re.search(r"&(?:lt|gt|amp|quot|#39|nbsp);", line):
@@ -135,15 +135,15 @@ def _undoubled(lines: list[Line]) -> list[Line]:
     found: list[Line] = []
     at = 0
     while at < len(lines):
-        end, said = at, 0
+        end, doubled = at, 0
         while (
             end < len(lines) and lines[end].text.strip() and (end + 1 == len(lines) or not lines[end + 1].text.strip())
         ):
-            said += 1
+            doubled += 1
             end += 2
             while end < len(lines) and not lines[end].text.strip():
                 end += 1
-        if said < _LEAST_DOUBLED:
+        if doubled < _LEAST_DOUBLED:
             found.extend(lines[at : max(end, at + 1)])
             at = max(end, at + 1)
             continue

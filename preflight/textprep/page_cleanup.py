@@ -47,9 +47,9 @@ _FRAME_RULE = re.compile(r"\s*[+┌┐└┘├┤╭╮╰╯╔╗╚╝═─
 
 def framed(lines: _Lines) -> _Lines | None:
     """Take the text out of a frame that closes every line."""
-    said = [line for _, line in lines if line.strip()]
-    inside = sum(bool(_FRAMED.fullmatch(line)) for line in said)
-    if inside < max(_LEAST, _SHARE * len(said)):
+    texts = [line for _, line in lines if line.strip()]
+    inside = sum(bool(_FRAMED.fullmatch(line)) for line in texts)
+    if inside < max(_LEAST, _SHARE * len(texts)):
         return None
     found: _Lines = []
     for number, line in lines:
@@ -91,12 +91,12 @@ _QUOTED = re.compile(r"\s{0,3}(?:>\s?){1,8}")
 
 def quoted(lines: _Lines) -> _Lines | None:
     """Take the marks of a mail off, and a margin that every line has."""
-    said = [line for _, line in lines if line.strip()]
-    quoted = sum(bool(_QUOTED.match(line)) for line in said)
-    if quoted >= max(_LEAST, _SHARE * len(said)):
+    texts = [line for _, line in lines if line.strip()]
+    quoted = sum(bool(_QUOTED.match(line)) for line in texts)
+    if quoted >= max(_LEAST, _SHARE * len(texts)):
         return [(number, _QUOTED.sub("", line, count=1)) for number, line in lines]
-    margin = min((len(line) - len(line.lstrip(" \t")) for line in said), default=0)
-    if not margin or len({line[:margin] for line in said}) > 1:
+    margin = min((len(line) - len(line.lstrip(" \t")) for line in texts), default=0)
+    if not margin or len({line[:margin] for line in texts}) > 1:
         return None
     return [(number, line[margin:]) for number, line in lines]
 
@@ -120,8 +120,8 @@ _LEAST_COUNTED = 8
 
 def counted(lines: _Lines) -> _Lines | None:
     """Take the numbers off lines that are counted from 1 on; a launcher counts its tasks from 0."""
-    said = [(number, line) for number, line in lines if line.strip()]
-    matches = [_NUMBER.match(line) for _, line in said]
-    if len(said) < _LEAST_COUNTED or any(not match or int(match[1]) != at for at, match in enumerate(matches, 1)):
+    filled = [(number, line) for number, line in lines if line.strip()]
+    matches = [_NUMBER.match(line) for _, line in filled]
+    if len(filled) < _LEAST_COUNTED or any(not match or int(match[1]) != at for at, match in enumerate(matches, 1)):
         return None
-    return [(number, line[match.end() :]) for (number, line), match in zip(said, matches, strict=True) if match]
+    return [(number, line[match.end() :]) for (number, line), match in zip(filled, matches, strict=True) if match]

@@ -68,12 +68,12 @@ def _changes(lines: _Lines) -> list[tuple[int, str, str]] | None:
 
 def marked_alike(lines: _Lines) -> _Lines | None:
     """Take the mark of a patch or of a list off where all lines bear the same, and the patch's head was not copied."""
-    said = [line for _, line in lines if line.strip()]
-    for tells in _UNIFORM:
-        marked = [line for line in said if tells.match(line)]
-        if len(marked) < max(_LEAST, _SHARE * len(said)):
+    texts = [line for _, line in lines if line.strip()]
+    for pattern in _UNIFORM:
+        marked = [line for line in texts if pattern.match(line)]
+        if len(marked) < max(_LEAST, _SHARE * len(texts)):
             continue
         mark = marked[0][0]
-        margin = 2 if all(line[1:2] in (" ", "") for line in said if line[0] == mark) else 1
+        margin = 2 if all(line[1:2] in (" ", "") for line in texts if line[0] == mark) else 1
         return [(number, line[margin:] if line[:1] == mark else line) for number, line in lines]
     return None

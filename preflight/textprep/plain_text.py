@@ -14,7 +14,7 @@ _ANSI = regex(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\
 _REPEATED = regex(r"\[repeated \d{1,7}x across [a-z ]{1,20}\]")
 
 
-def once(line: str) -> str:
+def strip_ray_repeat(line: str) -> str:
     """Return a line without Ray's word on how often it came."""
     match = _REPEATED.search(line) if "[repeated " in line else None
     return line[: match.start()].rstrip() if match else line
@@ -25,7 +25,7 @@ def uncoloured(text: str) -> str:
     return _ANSI.sub("", text)
 
 
-def plain(text: str) -> str:
+def normalize_text(text: str) -> str:
     """Return the text without escape sequences, BOM and NUL, with ``\\n`` line ends."""
     text = uncoloured(text).replace("\ufeff", "").replace("\x00", "")
     return text.replace("\r\n", "\n").replace("\r", "\n")
@@ -37,7 +37,7 @@ _WIDEST = 256
 _GAP = regex(rf"(?<![^\S\n])([^\S\n]{{{_WIDEST}}})[^\S\n]+")
 
 
-def narrowed(text: str) -> str:
+def limit_blank_runs(text: str) -> str:
     """Return a text in which no more than 256 blanks follow each other on a line."""
     return _GAP.sub(r"\1", text)
 

@@ -26,33 +26,36 @@ _DECIMAL_COMMA = re.compile(r"(-?\d{1,15}),(\d{1,12})")
 
 def messages(lines: _Lines) -> _Lines | None:
     """Take the messages out of a table with commas, as a store of logs gives it away."""
-    said = [(number, line) for number, line in lines if line.strip()]
-    if len(said) < _LEAST or sum(line.lstrip().startswith('"') and '","' in line for _, line in said) < len(said) - 1:
+    filled = [(number, line) for number, line in lines if line.strip()]
+    if (
+        len(filled) < _LEAST
+        or sum(line.lstrip().startswith('"') and '","' in line for _, line in filled) < len(filled) - 1
+    ):
         return None
     try:
-        rows = list(csv.reader(line for _, line in said))
+        rows = list(csv.reader(line for _, line in filled))
     except csv.Error:
         return None
     width = min(map(len, rows))
-    if len(rows) != len(said) or not 2 <= width == max(map(len, rows)):
+    if len(rows) != len(filled) or not 2 <= width == max(map(len, rows)):
         return None
     longest = max(range(width), key=lambda column: sum(len(row[column]) for row in rows))
     if width >= _CELLS and sum(" " in row[longest] for row in rows) * 2 < len(rows):
         return None  # cells of a table, none of which is a message
-    return [(number, row[longest]) for (number, _), row in zip(said, rows, strict=True)]
+    return [(number, row[longest]) for (number, _), row in zip(filled, rows, strict=True)]
 
 
 def cells(lines: _Lines) -> _Lines | None:
     """Set the cells of a table with blanks, as tools print one; other lines of it lose what fills them up."""
     if len(lines) > _MOST_LINES:
         return None
-    said = [line.strip() for _, line in lines if line.strip()]
+    texts = [line.strip() for _, line in lines if line.strip()]
     for separator in ",;|":
-        widths = Counter(len(row) for line in said if (row := _row(line, separator)) is not None)
+        widths = Counter(len(row) for line in texts if (row := _row(line, separator)) is not None)
         width, count = widths.most_common(1)[0] if widths else (0, 0)
-        closed = sum(line[:1] == line[-1:] == ("|" if separator == "|" else '"') for line in said)
+        closed = sum(line[:1] == line[-1:] == ("|" if separator == "|" else '"') for line in texts)
         rows = count >= _LEAST and width >= _CELLS
-        if not rows and (max(widths, default=0) < _CELLS or closed < max(_LEAST, _SHARE * len(said))):
+        if not rows and (max(widths, default=0) < _CELLS or closed < max(_LEAST, _SHARE * len(texts))):
             continue
         return [(number, _set(line, separator)) for number, line in lines if not _RULE.fullmatch(line.strip())]
     return None

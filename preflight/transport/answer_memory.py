@@ -1,17 +1,49 @@
-"""Memory for the answers of all nodes together: one after the other is decoded, and a few large ones are held."""
+"""Memory for the answers of all nodes: they are decoded one by one.
+
+An answer as it came, compressed, waits on disk where it is large. Whether it fits is known before it is decoded; while
+it waits for memory, others are decoded, and small answers have memory that large ones cannot take.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import mmap
+import tempfile
 import threading
 import time
 import weakref
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
+from preflight.collector import frame
+from preflight.errors import PreflightError
 from preflight.evidence import json_limits
 
-#: Bytes that the decoded answers of all nodes may take, of which the largest is given ``decoding.ANSWER``; that of a
-#: whole node takes 2 to 5 MB. Seconds that an answer waits for others to be put aside.
-MOST, WAIT_S = 384 << 20, 20.0
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: Bytes that the decoded answers of all nodes may take, of which the largest is given ``json_limits.ANSWER``; that of a
+#: complete node takes 2 to 5 MB. Of these bytes, those that only answers of less than ``SMALL`` may take. Seconds that
+#: an answer waits for others to be written to disk.
+MOST, RESERVED, SMALL, WAIT_S = 256 << 20, 48 << 20, 12 << 20, 30.0
+
+#: Bytes of a compressed answer beyond which it is written to disk as it comes; that of a complete node has 100 KB.
+IN_MEMORY = 1 << 20
+
+#: In malloc.h of glibc.
+_M_MMAP_THRESHOLD = -3
+
+
+@functools.cache
+def _give_back_at_once() -> None:
+    """Have glibc return freed memory above 1 MiB to the system at once.
+
+    Each thread else keeps blocks of up to 64 MiB for its next ones (mallopt(3), M_MMAP_THRESHOLD).
+    """
+    import ctypes
+
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, 1 << 20)
 
 
 class _Records(dict[str, Any]):
@@ -20,21 +52,52 @@ class _Records(dict[str, Any]):
     __slots__ = ("__weakref__",)
 
 
+class _Full(PreflightError):
+    """There is no memory for an answer now."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self.size = size
+
+
 class Room:
     """What is left for answers."""
 
-    def __init__(self, most: int = MOST, wait_s: float = WAIT_S) -> None:
-        self.one = threading.Lock()  # held while an answer is inflated and decoded
-        self._left, self._wait_s = most, wait_s
+    def __init__(self, most: int = MOST, wait_s: float = WAIT_S, reserved: int = 0) -> None:
+        self._one = threading.Lock()  # held while an answer is inflated and decoded
+        self._left, self._wait_s, self._reserved = most, wait_s, reserved
         self._change = threading.Condition()
 
-    def answer(self, text: str) -> Any:
-        """Decode an answer; raises ValueError, also where there is no room for it in time."""
-        size = json_limits.memory(text.encode("utf-8", "surrogatepass"), json_limits.ANSWER)
-        self._take(size)
+    def document(self, reader: frame.FrameReader) -> dict[str, Any]:
+        """Return the document of a frame; raises FrameError, also without memory."""
+        try:
+            with self._one:
+                return reader.document(lambda raw: self._decode(raw, None))
+        except _Full as full:
+            size = full.size
+        self._wait(size)
+        with self._one:
+            return reader.document(lambda raw: self._decode(raw, size))
+
+    def _decode(self, raw: bytes, taken: int | None) -> Any:
+        """Decode an answer; raises ValueError, or _Full without a share for it."""
+        size = taken
+        if size is None:
+            needed = json_limits.memory(raw, json_limits.ANSWER)
+            if needed > json_limits.ANSWER:
+                raise json_limits.DocumentTooLarge(f"it would take {needed >> 20} MiB of memory")
+            size = needed - json_limits.text_size(raw)  # of texts there is one at a time
+            if size >= SMALL:
+                _give_back_at_once()
+            if not self._take(size):
+                size = json_limits.memory(raw) - json_limits.text_size(
+                    raw
+                )  # what was estimated may be three times that
+                if not self._take(size):
+                    raise _Full(size)
         held = None
         try:
-            document = json_limits.answer(text)
+            document = json_limits.decoded_answer(raw)
             if isinstance(document, dict) and isinstance(document.get("records"), dict):
                 held = document["records"] = _Records(document["records"])
             return document
@@ -44,15 +107,23 @@ class Room:
             else:
                 weakref.finalize(held, self._give, size)
 
-    def _take(self, size: int) -> None:
+    def _take(self, size: int) -> bool:
+        """Take a share, if there is room for it."""
+        with self._change:
+            if size > self._left - (self._reserved if size >= SMALL else 0):
+                return False
+            self._left -= size
+            return True
+
+    def _wait(self, size: int) -> None:
+        """Take a share as soon as there is room for it; raises FrameError."""
         until = time.monotonic() + self._wait_s
         with self._change:
-            while size > self._left:
-                if size > json_limits.ANSWER or not self._change.wait(until - time.monotonic()):
-                    raise json_limits.DocumentTooLarge(
-                        f"it would take {size >> 20} MiB of memory, {self._left >> 20} are left"
+            while not self._take(size):
+                if not self._change.wait(until - time.monotonic()):
+                    raise frame.DamagedFrame(
+                        f"the answer would take {size >> 20} MiB of memory, {self._left >> 20} are left"
                     )
-            self._left -= size
 
     def _give(self, size: int) -> None:
         with self._change:
@@ -60,4 +131,60 @@ class Room:
             self._change.notify_all()
 
 
-ROOM = Room()
+ROOM = Room(reserved=RESERVED)
+
+
+class Reader(frame.FrameReader):
+    """Takes a frame out of a stream; a large one is written to disk."""
+
+    def __init__(self) -> None:
+        """Start before the first byte."""
+        super().__init__()
+        self._file: IO[bytes] | None = None
+        self._written = 0
+        self._unwritable = ""
+
+    def feed(self, data: bytes) -> bool:
+        """Take more bytes; return whether the frame is complete."""
+        if self._file is not None:
+            return self._write(data)
+        complete = super().feed(data)
+        if self._payload >= 0 and len(self._buffer) > IN_MEMORY:
+            _give_back_at_once()
+            try:
+                self._file = tempfile.TemporaryFile(prefix="preflight-")  # noqa: SIM115
+            except OSError as error:
+                self._unwritable = error.strerror or str(error)
+                self._buffer = bytearray()
+                return True
+            weakref.finalize(self, self._file.close)
+            taken, self._buffer = self._buffer, bytearray()
+            self._write(taken)
+        return complete
+
+    def _write(self, data: bytes | bytearray) -> bool:
+        assert self._file
+        try:
+            self._file.write(data)
+        except OSError as error:
+            self._unwritable = error.strerror or str(error)
+            return True
+        self._written += len(data)
+        return self._written >= self._payload + len(frame.END)
+
+    def document(self, decode: Callable[[bytes], Any] = frame.plain) -> dict[str, Any]:
+        """Return the document of a complete frame; raise FrameError for less."""
+        if self._unwritable:
+            raise frame.DamagedFrame(f"the answer cannot be written to {tempfile.gettempdir()}: {self._unwritable}")
+        if self._file is None:
+            return super().document(decode)
+        try:
+            self._file.flush()
+        except OSError as error:
+            raise frame.DamagedFrame(f"the answer cannot be written to disk: {error.strerror}") from None
+        with mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            self._buffer = content  # type: ignore[assignment]
+            try:
+                return super().document(decode)
+            finally:
+                self._buffer = bytearray()

@@ -118,16 +118,16 @@ def arguments(wanted: bytes) -> list[str]:
     return [text[at : at + 100_000] for at in range(0, len(text), 100_000)]
 
 
-def says_no_python(stderr: bytes) -> bool:
-    """Tell whether the command ran and found no Python that it could use."""
+def lacks_python(stderr: bytes) -> bool:
+    """Return whether the command ran and found no usable Python."""
     return bool(_NOT_FOUND.search(stderr))
 
 
-class Conversation:
-    """The node's side of one exchange, fed with what it says.
+class CollectorProtocol:
+    """The protocol of one exchange with a node, fed with the node's output.
 
-    Write OPENING at once and, when ``announced`` turns true, ``request(plan)``; then keep the node's
-    standard input open. Stop reading when ``over`` is true; ``document`` then gives the answer.
+    Write OPENING at once and, when ``announced`` turns true, ``request(plan)``; then leave the node's
+    standard input open. Stop reading when ``over`` is true; ``document`` then returns the answer.
     """
 
     def __init__(self) -> None:
@@ -136,13 +136,13 @@ class Conversation:
         self.complete = False
         self.stdout_bytes = 0
         self.stderr_bytes = 0
-        self._reader = frame.Reader()
+        self._reader = answer_memory.Reader()
         self._noise = b""
         self._stderr = b""
 
     @property
     def over(self) -> bool:
-        """Whether nothing more need be read: the answer is whole, or the node says too much."""
+        """Whether nothing more need be read: the answer is complete, or the output too long."""
         return self.complete or bool(self._flood())
 
     def hear(self, data: bytes) -> None:
@@ -167,7 +167,7 @@ class Conversation:
     def document(self, ended: str, status: int | None = None, *, late: bool = False) -> dict[str, Any]:
         """Return the node's Evidence document, or raise NoAnswer with the true cause.
 
-        ``ended`` says how the conversation ended if not by itself (``the connection was lost``);
+        ``ended`` is how the exchange ended if not by itself (``the connection was lost``);
         ``status`` is the command's exit status where it is known; ``late`` if our own deadline was what ended it.
         """
         if flood := self._flood():
@@ -175,13 +175,12 @@ class Conversation:
         if not self.announced:
             raise NoAnswer("start", self._not_started(ended, status, late))
         try:
-            with answer_memory.ROOM.one:
-                document = self._reader.document(answer_memory.ROOM.answer)
+            document = answer_memory.ROOM.document(self._reader)
             evidence.from_document(document, "the answer")
         except frame.NoFrame:
             if status == _UNFED and not ended:
                 raise NoAnswer("start", _REDIRECTED[status]) from None
-            raise NoAnswer("collect", self._with_words(_ended(ended, status))) from None
+            raise NoAnswer("collect", self._with_output(_ended(ended, status))) from None
         except frame.CutFrame as error:
             raise NoAnswer("read", f"{_ended(ended, status)}: {error}") from None
         except (frame.FrameError, evidence.DocumentError) as error:
@@ -193,38 +192,38 @@ class Conversation:
             return f"the answer is longer than {ANSWER_LIMIT >> 20} MiB"
         for count, stream in ((self.stdout_bytes, "output"), (self.stderr_bytes, "error")):
             if count > NOISE_LIMIT and not (self.announced and stream == "output"):
-                said = quoted((self._stderr if stream == "error" else self._noise)[:40])
-                return f"more than {NOISE_LIMIT >> 20} MiB of other text on standard {stream}: {said}"
+                excerpt = quoted((self._stderr if stream == "error" else self._noise)[:40])
+                return f"more than {NOISE_LIMIT >> 20} MiB of other text on standard {stream}: {excerpt}"
         return ""
 
     def _not_started(self, ended: str, status: int | None, late: bool) -> str:
-        if told := _NOT_FOUND.search(self._stderr):
-            unusable = quoted(told["unusable"])
+        if match := _NOT_FOUND.search(self._stderr):
+            unusable = quoted(match["unusable"])
             also = f"; {unusable} cannot be used" if unusable else ""
-            return f"no python3 (3.6 or newer) on the node{also}; searched PATH {quoted(told['path'])}"
+            return f"no python3 (3.6 or newer) on the node{also}; searched PATH {quoted(match['path'])}"
         if system := network_switch(b"\n".join((self._stderr, self._noise))):
             why = f"this is a network switch ({system}), whose command line took our command for its own"
-            return self._with_words(f"{why}; leave it out of --hosts")
+            return self._with_output(f"{why}; leave it out of --hosts")
         if ended:
             why = f": {HANGS}" if late else ""
-            return self._with_words(f"{ended} before the login shell ran our command{why}; try: ssh HOST true")
+            return self._with_output(f"{ended} before the login shell ran our command{why}; try: ssh HOST true")
         if status == _LEFT:
             why = "the login shell ran something else instead of our command: a start-up file execs another shell"
-            return self._with_words(f"{why}; {_GUARD}")
+            return self._with_output(f"{why}; {_GUARD}")
         if status in _REDIRECTED:
-            return self._with_words(_REDIRECTED[status])
+            return self._with_output(_REDIRECTED[status])
         if _AT_TERMINAL.search(self._stderr + self._noise):
             why = "a start-up file gives our command a terminal, as session recorders do (script, tlog)"
             return f"{why}; {_GUARD}"
         if status == 0:
             why = "the login shell ended with status 0 and never ran our command: a start-up file exits"
             why += ", or sshd runs another command instead (ForceCommand)"
-            return self._with_words(why)
-        return self._with_words(f"the login shell did not run our command: {_ended('', status)}")
+            return self._with_output(why)
+        return self._with_output(f"the login shell did not run our command: {_ended('', status)}")
 
-    def _with_words(self, reason: str) -> str:
-        said = quoted(b" ".join(part for part in (self._stderr, self._noise, self._reader.noise) if part))
-        return f"{reason}; the node said: {said}" if said else reason
+    def _with_output(self, reason: str) -> str:
+        output = quoted(b" ".join(part for part in (self._stderr, self._noise, self._reader.noise) if part))
+        return f"{reason}; the node said: {output}" if output else reason
 
 
 def _ended(ended: str, status: int | None) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import IO, Any, cast
 
 from preflight.errors import PreflightError
-from preflight.transport.bootstrap_protocol import OPENING, Conversation, request
+from preflight.transport.bootstrap_protocol import OPENING, CollectorProtocol, request
 from preflight.transport.errors import NoAnswer, utc_now
 from preflight.transport.local.process import has_ended, kill_group, pipes
 
@@ -27,7 +27,7 @@ _ATTEMPTS, _PAUSE_S, _LONGEST_PAUSE_S = 8, 0.3, 3.0
 #: Seconds kept of a node's time for bringing the answer back, and for the program to end by itself.
 _RETURN_S, _GRACE_S = 1.0, 0.3
 
-_CHUNK, _STDERR_KEPT = 65536, 8000
+_CHUNK, _STDERR_BYTES = 65536, 8000
 
 
 class ConnectionRejected(PreflightError):
@@ -60,9 +60,9 @@ class PipedTransport:
         for attempt in range(_ATTEMPTS):
             try:
                 return self._once(host, plan, until)
-            except ConnectionRejected as busy:
+            except ConnectionRejected as rejected:
                 pause_s = min(_PAUSE_S * 2**attempt, _LONGEST_PAUSE_S) * random.uniform(0.5, 1.0)
-                last = busy.answer
+                last = rejected.answer
                 if attempt == _ATTEMPTS - 1 or time.monotonic() + pause_s + _RETURN_S > until:
                     break
                 self._closed.wait(pause_s)
@@ -84,21 +84,21 @@ class PipedTransport:
 
     def _converse(
         self, command: Sequence[str], plan: Mapping[str, Any], until: float, notices: re.Pattern[bytes]
-    ) -> tuple[Talk, int | None]:
-        """Start a child, talk to the collector behind it, end it; return the talk and the child's exit status.
+    ) -> tuple[ChildChannel, int | None]:
+        """Start a child, run the exchange with the collector behind it, end it; return the channel and the exit status.
 
         The status is None if the child did not end by itself. ``notices`` are words of the program itself on
-        standard error, which the node has not said.
+        standard error, which are not the node's output.
         """
         process = self._start(command)
-        talk = Talk(process, plan, until, notices)
+        channel = ChildChannel(process, plan, until, notices)
         try:
-            talk.run()
+            channel.run()
         finally:
-            status = self._end(process, _GRACE_S if talk.heard_out else 0.0)
-        if self._closed.is_set() and not talk.conversation.complete:
+            status = self._end(process, _GRACE_S if channel.heard_out else 0.0)
+        if self._closed.is_set() and not channel.protocol.complete:
             raise NoAnswer("collect", "interrupted")
-        return talk, status
+        return channel, status
 
     def _start(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
         with self._lock:
@@ -126,14 +126,14 @@ class PipedTransport:
         return status if by_itself else None
 
 
-class Talk:
-    """Both directions of the conversation with a node, through one child, up to a deadline."""
+class ChildChannel:
+    """Both directions of the exchange with a node, through one child, up to a deadline."""
 
     def __init__(
         self, process: subprocess.Popen[bytes], plan: Mapping[str, Any], until: float, notices: re.Pattern[bytes]
     ) -> None:
         """Begin with a child that was just started; ``notices``: see ``PipedTransport``."""
-        self.conversation = Conversation()
+        self.protocol = CollectorProtocol()
         self.stderr = b""
         self.late = self.heard_out = False
         self._plan, self._until, self._notices = plan, until, notices
@@ -149,7 +149,7 @@ class Talk:
             reading = [self._stdout, self._stderr]
             for stream in reading:
                 selector.register(stream, selectors.EVENT_READ)
-            while reading and not self.conversation.over:
+            while reading and not self.protocol.over:
                 left_s = self._until - time.monotonic()
                 if left_s <= 0:
                     self.late = True
@@ -163,7 +163,7 @@ class Talk:
 
     def _write(self, selector: selectors.BaseSelector) -> None:
         """Write what the pipe takes; watch it only while there is something to write."""
-        if self.conversation.announced and not self._requested:
+        if self.protocol.announced and not self._requested:
             left_s = self._until - time.monotonic() - _RETURN_S
             deadline_s = max(0.1, min(self._plan["deadline_s"], left_s))
             wanted = request({**self._plan, "deadline_s": deadline_s})
@@ -184,8 +184,8 @@ class Talk:
     def _read(self, fd: int) -> bool:
         data = os.read(fd, _CHUNK)
         if fd == self._stdout.fileno():
-            self.conversation.hear(data)
+            self.protocol.hear(data)
         else:
-            self.conversation.hear_error(self._notices.sub(b"", data))
-            self.stderr = (self.stderr + data)[-_STDERR_KEPT:]
+            self.protocol.hear_error(self._notices.sub(b"", data))
+            self.stderr = (self.stderr + data)[-_STDERR_BYTES:]
         return bool(data)

@@ -1,4 +1,4 @@
-"""How asking a node can end without an answer, and the document that says so."""
+"""Failures of collecting from a node, and the document that reports one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from preflight.errors import PreflightError
 from preflight.evidence import document as evidence
 from preflight.evidence import safe_read
 
-#: Where asking a node can end, in the order in which it gets there.
+#: Where collecting from a node can end, in the order in which it gets there.
 PHASES = ("queue", "resolve", "connect", "banner", "host-key", "authenticate", "start", "collect", "read")
 
 
@@ -19,7 +19,7 @@ class TransportError(PreflightError):
 
 
 class NoAnswer(PreflightError):
-    """One node gave no answer: ``phase`` is one of PHASES, ``reason`` the true cause and its cure."""
+    """One node gave no answer: ``phase`` is one of PHASES, ``reason`` the true cause and its fix."""
 
     def __init__(self, phase: str, reason: str) -> None:
         super().__init__(f"{phase}: {reason}")
@@ -27,7 +27,7 @@ class NoAnswer(PreflightError):
         self.reason = reason
 
     def document(self, node: str, at: str) -> dict[str, Any]:
-        """Return the Evidence document of the node; ``at`` is when it was asked, see ``utc_now``."""
+        """Return the Evidence document of the node; ``at`` is when it was queried, see ``utc_now``."""
         return evidence.to_document(evidence.no_answer(node, self.phase, self.reason, at))
 
 
@@ -55,8 +55,8 @@ def utc_now() -> str:
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def quoted(said: bytes, limit: int = 300) -> str:
-    """Return what a node said as one line of printable text, for a reason."""
-    text = " ".join(said.decode("utf-8", "backslashreplace").split())
+def quoted(raw: bytes, limit: int = 300) -> str:
+    """Return a node's output as one line of printable text, for a reason."""
+    text = " ".join(raw.decode("utf-8", "backslashreplace").split())
     shown = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
     return shown if len(shown) <= limit else "… " + shown[-limit:]

@@ -24,7 +24,7 @@ RING_FROM, RING_TO = 0.85, 1.10
 
 
 @dataclass(frozen=True)
-class Judged:
+class RooflineVerdict:
     """The verdict: ``word`` is "as expected", "degraded" or "impossible"."""
 
     word: str
@@ -33,14 +33,16 @@ class Judged:
     causes: tuple[str, ...] = ()
 
 
-def judge(busbw: float, roof: Roofline, machine: Machine) -> Judged:
+def judge(busbw: float, roof: Roofline, machine: Machine) -> RooflineVerdict:
     """Hold a bus bandwidth, GB/s, against a roofline."""
     ratio = busbw / roof.customary
     if busbw > TOLERANCE * roof.limit:
-        return Judged("impossible", False, ratio, ("check the labels: GPUs, NICs, number of ranks, collective",))
+        return RooflineVerdict(
+            "impossible", False, ratio, ("check the labels: GPUs, NICs, number of ranks, collective",)
+        )
     if ratio >= AS_EXPECTED:
-        return Judged("as expected", False, ratio)
-    return Judged("degraded", ratio < FAILS, ratio, tuple(_causes(busbw, ratio, roof, machine)))
+        return RooflineVerdict("as expected", False, ratio)
+    return RooflineVerdict("degraded", ratio < FAILS, ratio, tuple(_causes(busbw, ratio, roof, machine)))
 
 
 def proof(busbw: float, roof: Roofline, machine: Machine) -> str:

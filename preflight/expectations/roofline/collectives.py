@@ -34,7 +34,7 @@ MIB = 2**20
 
 
 @dataclass(frozen=True)
-class Wire:
+class Constraint:
     """One constraint: busbw, GB/s, that is customary and that is possible while only this one binds."""
 
     name: str
@@ -52,8 +52,8 @@ class Roofline:
     nodes: int
     customary: float  # busbw, GB/s
     limit: float  # busbw, GB/s
-    wire: Wire  # the one that binds
-    nics: Wire | None  # those of a node or rack, where the collective leaves it
+    wire: Constraint  # the one that binds
+    nics: Constraint | None  # those of a node or rack, where the collective leaves it
     ring: float | None  # busbw, GB/s: what a ring reaches where NVLS is reckoned with
     smallest: int  # bytes from which a message is large enough to be compared
 
@@ -95,7 +95,7 @@ _KINDS = {
 }  # fmt: skip
 
 
-def _nvlink(collective: str, machine: Machine, ranks: int, inside: int) -> Wire:
+def _nvlink(collective: str, machine: Machine, ranks: int, inside: int) -> Constraint:
     line = machine.nvlink
     kind = _KINDS[collective]
     # what the own NIC brings need not come over NVLink
@@ -103,15 +103,15 @@ def _nvlink(collective: str, machine: Machine, ranks: int, inside: int) -> Wire:
     if kind in ("pairs", "neighbour"):
         # of T bytes a rank sends those for the other ranks of its domain over NVLink
         share = (ranks - 1) / (inside - 1) if kind == "pairs" else 1.0
-        return Wire(_NVLINK, line, PAIRS * line * share, line * share)
+        return Constraint(_NVLINK, line, PAIRS * line * share, line * share)
     if kind == "both" and machine.reduces_in_switch(inside):
         # a GPU sends S and the n-th part of it that it reduced, and receives as much
         limit = 2 * (ranks - 1) / ranks * line * inside / (inside + 1)
-        return Wire(_NVLS, line, NVLS[machine.gpu.generation] * line, limit)
-    return Wire(_NVLINK, line, RING.get(machine.gpu.generation, 0.76) * line, line * own)
+        return Constraint(_NVLS, line, NVLS[machine.gpu.generation] * line, limit)
+    return Constraint(_NVLINK, line, RING.get(machine.gpu.generation, 0.76) * line, line * own)
 
 
-def _nics(collective: str, machine: Machine, ranks: int, inside: int, domains: int) -> Wire | None:
+def _nics(collective: str, machine: Machine, ranks: int, inside: int, domains: int) -> Constraint | None:
     node = machine.node_nics
     if node is None or machine.nic is None or machine.nics is None:
         return None
@@ -122,17 +122,17 @@ def _nics(collective: str, machine: Machine, ranks: int, inside: int, domains: i
     outside = (ranks - 1) / (ranks - inside)
     if kind == "pairs":
         # each rank sends T (n-G)/n off its node
-        return Wire(name, line, NIC_PAIRS * line / inside * outside, line / inside * outside)
+        return Constraint(name, line, NIC_PAIRS * line / inside * outside, line / inside * outside)
     if kind == "neighbour":
         # one flow crosses from node to node: over one NIC, or a GPU's share of them
-        return Wire(name, line, NICS * max(machine.nic, node / machine.gpus), line)
+        return Constraint(name, line, NICS * max(machine.nic, node / machine.gpus), line)
     if kind == "root":
-        return Wire(name, line, NICS * line, line)
+        return Constraint(name, line, NICS * line, line)
     if kind == "half":
         # a domain must receive what it does not hold, T (n-G)/n; a ring passes on T (n-1)/n
-        return Wire(name, line, NICS * line, line * outside)
+        return Constraint(name, line, NICS * line, line * outside)
     # S (N-1)/N out, and as much again, and the same in; with SHARP once S; two nodes halve a ring's traffic
     limit = 2 * (ranks - 1) / ranks * line
     if machine.sharp is False:
         limit *= domains / (2 * (domains - 1))
-    return Wire(name, line, NICS * line, limit)
+    return Constraint(name, line, NICS * line, limit)

@@ -39,7 +39,7 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Tree:
+class FatTree:
     """A fat tree as a cluster file describes it."""
 
     gpus: int  # of a node
@@ -57,7 +57,7 @@ class Tree:
 
     def levels(self) -> tuple[Level, ...]:
         """Return the levels from the node up."""
-        unit, whole = self.gpus * self.unit_nodes, self.gpus * self.unit_nodes * self.units
+        unit, total = self.gpus * self.unit_nodes, self.gpus * self.unit_nodes * self.units
         below = self.unit_nodes * self.nics * self.nic
         uplinks = self.units * self.unit_leaves * self.spines * self.links_per_spine
         capacity = self.switch
@@ -68,7 +68,7 @@ class Tree:
         if self.units > 1:
             rate = self.uplink if self.uplink is not None else self.nic
             found.append(
-                Level("spine", whole, self.units, uplinks * rate, capacity * self.spines if capacity else None)
+                Level("spine", total, self.units, uplinks * rate, capacity * self.spines if capacity else None)
             )
         return tuple(found)
 

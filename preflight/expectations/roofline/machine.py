@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from preflight._startup.lightclass import dataclass, regex
-from preflight.expectations.catalogue import GPUS, Gpu, Part
+from preflight.expectations.catalogue import GPUS, GpuModel, Part
 
 #: How the CUDA runtime names the models of the catalogue (public outputs of nccl-tests; NVIDIA's product pages).
 _NAMES = tuple(
@@ -37,7 +37,7 @@ def switches_reduce(dtype: str, operation: str | None) -> bool:
     return dtype in (_COMPARED if operation in ("min", "max") else _ADDED if operation in ("sum", None) else ())
 
 
-def gpu_named(name: str) -> Gpu | None:
+def gpu_named(name: str) -> GpuModel | None:
     """Return the SXM or NVL72 model that the CUDA runtime calls by this name; None for any other."""
     bare = re.sub(r"^(?:NVIDIA|Tesla) ", "", name.strip())
     for pattern, model in _NAMES:
@@ -50,7 +50,7 @@ def gpu_named(name: str) -> Gpu | None:
 class Machine:
     """Nodes that are built alike."""
 
-    gpu: Gpu
+    gpu: GpuModel
     gpus: int  # of a node
     domain: int  # GPUs that NVLink joins: those of a node, or 72 of a rack
     nvswitch: bool = True

@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
 from preflight._startup.lightclass import dataclass
-from preflight.facts.majority import settles
-from preflight.parsers.infiniband.ibnetdiscover import Device, End, Link, Net
+from preflight.facts.majority import is_majority
+from preflight.parsers.infiniband.ibnetdiscover import End, FabricDevice, FabricLink, Net
 from preflight.parsers.infiniband.ibqueryerrors import FULL, Errors
 
 
@@ -15,7 +15,7 @@ from preflight.parsers.infiniband.ibqueryerrors import FULL, Errors
 class Slow:
     """A link below the speed of its peers."""
 
-    link: Link
+    link: FabricLink
     usual: str  # "4xHDR"; empty: it runs in one lane, whatever its peers do
     holders: int  # peers that have the usual speed; 0: that of the reference
     peers: int  # links of the same kind
@@ -25,8 +25,8 @@ def slow(net: Net, reference: Net | None = None) -> tuple[Slow, ...]:
     """Find the links that run slower than most links between the same kinds of chips, or in a single lane.
 
     Links of different kinds of HCAs are no peers: a storage server's HDR port beside NDR ports is no fault. What is
-    usual is counted as among nodes (``fleet.settles``). A link of the reference is held against its own speed there,
-    and has no vote.
+    usual is counted as among nodes (``majority.is_majority``). A link of the reference is held against its own speed
+    there, and has no vote.
     """
     due = _by_ends(reference)
     found = []
@@ -39,7 +39,7 @@ def slow(net: Net, reference: Net | None = None) -> tuple[Slow, ...]:
         rate, holders = max(Counter(link.gbps for link in known).items(), key=lambda one: (one[1], one[0]),
                             default=(None, 0))  # fmt: skip
         usual = next((link.speed for link in known if link.gbps == rate), "")
-        usually = settles(holders, len(known))
+        usually = is_majority(holders, len(known))
         for link in known:
             if usually and link.gbps is not None and rate is not None and link.gbps < rate:
                 found.append(Slow(link, usual, holders, len(known)))
@@ -48,27 +48,27 @@ def slow(net: Net, reference: Net | None = None) -> tuple[Slow, ...]:
     return tuple(sorted(found, key=lambda one: one.link.ends))
 
 
-def mixed(net: Net, reference: Net | None = None) -> tuple[Link, ...]:
+def mixed(net: Net, reference: Net | None = None) -> tuple[FabricLink, ...]:
     """Return the links of kinds that run at several speeds, of which the fastest is not that of most links.
 
     Which speed is meant is not known; a link that is as in the reference needs no peers.
     """
     due = _by_ends(reference)
-    found: list[Link] = []
+    found: list[FabricLink] = []
     for links in _alike(net):
         rates = Counter(link.gbps for link in links if link.gbps is not None and link.ends not in due)
-        if len(rates) > 1 and not settles(rates[max(rates)], rates.total()):
+        if len(rates) > 1 and not is_majority(rates[max(rates)], rates.total()):
             found += [link for link in links if link.gbps is not None and link.ends not in due]
     return tuple(sorted(found, key=lambda link: link.ends))
 
 
-def _by_ends(reference: Net | None) -> dict[tuple[End, End], Link]:
+def _by_ends(reference: Net | None) -> dict[tuple[End, End], FabricLink]:
     return {link.ends: link for link in reference.links if link.gbps is not None} if reference else {}
 
 
-def _alike(net: Net) -> Iterable[list[Link]]:
+def _alike(net: Net) -> Iterable[list[FabricLink]]:
     """Return the links between the same kinds of chips together."""
-    groups: dict[tuple[object, ...], list[Link]] = defaultdict(list)
+    groups: dict[tuple[object, ...], list[FabricLink]] = defaultdict(list)
     for link in net.links:
         ends = [net.devices[guid] for guid, _ in link.ends]
         if not any(end.aggregates for end in ends):
@@ -80,11 +80,11 @@ def _alike(net: Net) -> Iterable[list[Link]]:
 class Difference:
     """What changed since a reference sweep."""
 
-    gone: tuple[Device, ...]  # devices that are not there any more
-    missing: tuple[Link, ...]  # links between devices that are both still there
-    moved: tuple[tuple[Link, Link], ...]  # before, now: one end is the same port
-    slower: tuple[tuple[Link, Link], ...]  # before, now
-    new_links: tuple[Link, ...]
+    gone: tuple[FabricDevice, ...]  # devices that are not there any more
+    missing: tuple[FabricLink, ...]  # links between devices that are both still there
+    moved: tuple[tuple[FabricLink, FabricLink], ...]  # before, now: one end is the same port
+    slower: tuple[tuple[FabricLink, FabricLink], ...]  # before, now
+    new_links: tuple[FabricLink, ...]
 
 
 def difference(before: Net, now: Net) -> Difference:
@@ -110,7 +110,7 @@ def difference(before: Net, now: Net) -> Difference:
 
 
 @dataclass(frozen=True)
-class Growth:
+class PortErrorGrowth:
     """One counter of one port between two readings."""
 
     port: tuple[str, int]  # GUID, number
@@ -129,7 +129,7 @@ class Growth:
         return self.before >= FULL.get(self.counter, 1 << 64)
 
 
-def growth(before: Errors, now: Errors) -> tuple[Growth, ...]:
+def growth(before: Errors, now: Errors) -> tuple[PortErrorGrowth, ...]:
     """Return every counter that is not what it was; a smaller one was reset in between.
 
     A counter that a reading does not list is 0, or at most the threshold that the site gave the tool: then what was
@@ -142,7 +142,7 @@ def growth(before: Errors, now: Errors) -> tuple[Growth, ...]:
             first = old.get(counter, before.thresholds.get(counter, 0))
             last = new.get(counter, min(first, now.thresholds.get(counter, 0)))
             if first != last or first >= FULL.get(counter, 1 << 64):
-                found.append(Growth(port, counter, first, last))
+                found.append(PortErrorGrowth(port, counter, first, last))
     return tuple(found)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 from preflight._startup.lightclass import dataclass
-from preflight.parsers.infiniband.ibnetdiscover import Device, Link, Net
+from preflight.parsers.infiniband.ibnetdiscover import FabricDevice, FabricLink, Net
 
 #: A switch is a leaf if hosts hold at least this share of its links; a spine may carry the node of the manager.
 LEAF_SHARE = 0.2
@@ -20,7 +20,7 @@ LEAF_SHARE = 0.2
 class Leaf:
     """A switch that hosts hang on, and the rates of its links."""
 
-    switch: Device
+    switch: FabricDevice
     hosts: int  # HCA links
     down_gbps: float  # of its links to hosts, Gb/s
     uplinks: int  # links to other switches
@@ -38,17 +38,17 @@ class Graph:
 
     def __init__(self, net: Net) -> None:
         self.net = net
-        self._links: dict[str, list[Link]] = {guid: [] for guid in net.devices}
+        self._links: dict[str, list[FabricLink]] = {guid: [] for guid in net.devices}
         for link in net.links:
             for guid in {link.ends[0][0], link.ends[1][0]}:
                 self._links[guid].append(link)
         self._tables: dict[str, Mapping[str, int]] = {}
 
-    def links_of(self, guid: str) -> list[Link]:
+    def links_of(self, guid: str) -> list[FabricLink]:
         """Return the links of a device."""
         return self._links.get(guid, [])
 
-    def _hosts(self, switch: Device) -> list[Link]:
+    def _hosts(self, switch: FabricDevice) -> list[FabricLink]:
         return [link for link in self.links_of(switch.guid) if self._is_host(link.other(switch.guid)[0])]
 
     def _is_host(self, guid: str) -> bool:
@@ -69,10 +69,10 @@ class Graph:
         return tuple(found)
 
     @cached_property
-    def tiers(self) -> tuple[tuple[Device, ...], ...]:
+    def tiers(self) -> tuple[tuple[FabricDevice, ...], ...]:
         """Switches by their distance from the leaves: leaves, spines, cores; those that reach none stand last."""
         depth = self._depths(leaf.switch.guid for leaf in self.leaves)
-        tiers: dict[int, list[Device]] = {}
+        tiers: dict[int, list[FabricDevice]] = {}
         beyond = max(depth.values(), default=-1) + 1
         for switch in self.net.switches:
             tiers.setdefault(depth.get(switch.guid, beyond), []).append(switch)

@@ -24,13 +24,13 @@ class Reference:
 def read(raw: bytes, path: str) -> Reference:
     """Read a reference; ``path`` is what to call it. Raises ValueError with what is wrong with it."""
     if not raw.lstrip().startswith(b"{"):
-        return Reference(path, _whole(ibnetdiscover.parse(raw.decode("utf-8", "backslashreplace")), ""))
+        return Reference(path, _require_complete(ibnetdiscover.parse(raw.decode("utf-8", "backslashreplace")), ""))
     evidence = decode(raw, path)
     found = next(sweeps([NodeFacts(evidence)], lambda node: ()), None)
     if found is None:
         raise ValueError("holds no sweep: make it with `preflight check --fabric --save DIR`")
     try:
-        net = _whole(found.net, found.partial)
+        net = _require_complete(found.net, found.partial)
     except EvidenceError as error:
         raise ValueError(f"holds no whole sweep: {error}") from None
     try:
@@ -40,7 +40,7 @@ def read(raw: bytes, path: str) -> Reference:
     return Reference(path, net, errors, evidence.collected_at)
 
 
-def _whole(net: ibnetdiscover.Net, partial: str) -> ibnetdiscover.Net:
+def _require_complete(net: ibnetdiscover.Net, partial: str) -> ibnetdiscover.Net:
     if partial or not net.links or any(link.seen_by == 1 for link in net.links):
         raise ValueError(f"is not whole, so that nothing can be missed by it: {partial or 'links lack an end'}")
     return net

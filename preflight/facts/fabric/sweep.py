@@ -77,7 +77,7 @@ class FabricFacts:
     @cached_property
     def window(self) -> tuple[ibqueryerrors.Errors, ibqueryerrors.Errors, float] | None:
         """The counters at both ends of a window, and its hours; None if they were read once. Raises EvidenceError."""
-        if self.evidence.whole(self.errors_key).again is None:
+        if self.evidence.complete_record(self.errors_key).again is None:
             return None
         latest, seconds = self._second(self.errors_key, ibqueryerrors.parse)
         return self.errors, latest, seconds / 3600
@@ -91,7 +91,7 @@ class FabricFacts:
 
     def _second(self, key: str, parse: Callable[[str], T]) -> tuple[T, float]:
         """Return the second reading of a record, and the seconds between the two; raises EvidenceError."""
-        first = self.evidence.whole(key)
+        first = self.evidence.complete_record(key)
         if (second := first.again) is None:
             raise EvidenceError(key, "was read once")
         if not second.ok or second.rc not in (0, 1):  # 1: ibqueryerrors has found errors
@@ -122,7 +122,7 @@ class FabricFacts:
         found = {}
         for key in (self.net_key, self.links_key, self.errors_key):
             try:
-                lost = sminfo_saquery.lost(self.evidence.whole(key).err)
+                lost = sminfo_saquery.lost(self.evidence.complete_record(key).err)
             except EvidenceError:
                 continue
             if lost and (
@@ -180,7 +180,7 @@ class FabricFacts:
             end = None
         return self.net.devices[end[0]].label if end else f"0x{port_guid}"
 
-    def states_of(self, link: ibnetdiscover.Link) -> tuple[iblinkinfo.PortState, ...]:
+    def states_of(self, link: ibnetdiscover.FabricLink) -> tuple[iblinkinfo.PortState, ...]:
         """Return the states of a link's ports, as far as they were read."""
         try:
             states = self._states

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from preflight.facts.nccl_root_cause.causes import KINDS
 from preflight.facts.nccl_root_cause.decide import of_failure, of_fallback, of_staging
-from preflight.facts.nccl_root_cause.host_statements import Said, hosts
-from preflight.facts.nccl_root_cause.model import Cause, Kind, Proof
+from preflight.facts.nccl_root_cause.host_statements import HostStatements, hosts
+from preflight.facts.nccl_root_cause.model import Cause, CauseKind, Proof
 
-__all__ = ["KINDS", "Cause", "Kind", "Proof", "Said", "hosts", "of_failure", "of_fallback", "of_staging"]
+__all__ = ["KINDS", "Cause", "CauseKind", "HostStatements", "Proof", "hosts", "of_failure", "of_fallback", "of_staging"]

@@ -1,4 +1,4 @@
-"""From symptoms to suspects, and from suspects and a node's testimony to the cause."""
+"""From symptoms to suspects, and from suspects and a node's evidence to the cause."""
 
 from __future__ import annotations
 
@@ -9,92 +9,92 @@ from preflight.evidence.document import EvidenceError
 from preflight.facts.nccl_environment import strtoll
 from preflight.facts.nccl_root_cause import causes
 from preflight.facts.nccl_root_cause.device_evidence import value
-from preflight.facts.nccl_root_cause.model import SILENT, Cause, Proof, Suspect, Testimony
+from preflight.facts.nccl_root_cause.model import SILENT, Cause, NodeEvidence, Proof, Suspect
 from preflight.parsers.nccl_log.model import is_tcp
 
 if TYPE_CHECKING:
-    from preflight.facts.nccl_root_cause.host_statements import Said
+    from preflight.facts.nccl_root_cause.host_statements import HostStatements
     from preflight.facts.node import NodeFacts
-    from preflight.parsers.nccl_log import Failure, Line
+    from preflight.parsers.nccl_log import Failure, LogLine
 
 
-def of_fallback(said: Said, node: NodeFacts | None = None) -> Cause | None:
+def of_fallback(host: HostStatements, node: NodeFacts | None = None) -> Cause | None:
     """Return why TCP carries a host's traffic; None where neither the log nor the node says anything of it.
 
     ``node``: the facts of that host, if they are known.
     """
-    return _decide(list(_of_fallback(said, node)), said, node)
+    return _decide(list(_of_fallback(host, node)), host, node)
 
 
-def of_staging(said: Said, node: NodeFacts | None = None) -> Cause | None:
+def of_staging(host: HostStatements, node: NodeFacts | None = None) -> Cause | None:
     """Return why RDMA channels of a host go without GPUDirect; None where nothing tells."""
-    return _decide(list(_of_staging(said)), said, node)
+    return _decide(list(_of_staging(host)), host, node)
 
 
-def of_failure(failure: Failure, said: Said, node: NodeFacts | None = None) -> Cause | None:
+def of_failure(failure: Failure, host: HostStatements, node: NodeFacts | None = None) -> Cause | None:
     """Return what lies behind a failure of the network on a host; None where it is no such failure or nothing tells.
 
     A failure has many causes, and its signature names them: only one that the node shows is told.
     """
-    cause = _decide(list(_of_failure(failure, said)), said, node)
+    cause = _decide(list(_of_failure(failure, host)), host, node)
     return cause if cause is not None and cause.proof is not Proof.PROBABLE else None
 
 
 # --- suspects ----------------------------------------------------------------------------------------
 
 
-def _of_fallback(said: Said, node: NodeFacts | None) -> Iterator[Suspect]:
-    none_found = said.line("ib_no_device_tcp_fallback")
-    shut = said.line("ib_unable_open_device")
-    off = _switch(said)
+def _of_fallback(host: HostStatements, node: NodeFacts | None) -> Iterator[Suspect]:
+    none_found = host.line("ib_no_device_tcp_fallback")
+    shut = host.line("ib_unable_open_device")
+    off = _switch(host)
     if off or (not none_found and not shut):
         yield Suspect(causes.SWITCHED_OFF, off)
     if off:
         return
-    if not said.has_devices:
-        if library := said.line("ibverbs_missing"):
+    if not host.has_devices:
+        if library := host.line("ibverbs_missing"):
             yield Suspect(causes.NO_VERBS, library)
             return
         if not shut:
             yield Suspect(causes.NO_NIC, none_found)
             yield Suspect(causes.NOT_REGISTERED, none_found)
         yield Suspect(causes.DEVICE_NODES, shut or none_found)
-        if value(node, said, "NCCL_IB_HCA"):
+        if value(node, host, "NCCL_IB_HCA"):
             yield Suspect(causes.HCA_FILTER, none_found)
         yield Suspect(causes.PORTS_DOWN, none_found)
-    if line := _plugin(said):
+    if line := _plugin(host):
         yield Suspect(causes.NO_PLUGIN, line)
 
 
-def _switch(said: Said) -> Line | None:
+def _switch(host: HostStatements) -> LogLine | None:
     """Return the line that says that RDMA was switched off by a setting."""
-    if (disable := said.variable("NCCL_IB_DISABLE")) is not None and strtoll(disable.value) != 0:
+    if (disable := host.variable("NCCL_IB_DISABLE")) is not None and strtoll(disable.value) != 0:
         return disable.first
-    if (network := said.variable("NCCL_NET")) is not None and is_tcp(network.value):
+    if (network := host.variable("NCCL_NET")) is not None and is_tcp(network.value):
         return network.first
     return None
 
 
-def _plugin(said: Said) -> Line | None:
+def _plugin(host: HostStatements) -> LogLine | None:
     """Return the line that says that a plug-in which was wanted did not load."""
-    if line := said.line("ofi_no_provider", "net_plugin_not_found"):
+    if line := host.line("ofi_no_provider", "net_plugin_not_found"):
         return line
-    wanted = said.variable("NCCL_NET_PLUGIN")
-    asked = wanted is not None and wanted.value not in ("", "none")
-    for plugin in said.log.plugins:
+    wanted = host.variable("NCCL_NET_PLUGIN")
+    required = wanted is not None and wanted.value not in ("", "none")
+    for plugin in host.log.plugins:
         if plugin.state == "unsupported" or (plugin.state == "failed" and plugin.name not in (None, "IB", "Socket")):
             return plugin.first
-        if plugin.state == "not found" and asked:
+        if plugin.state == "not found" and required:
             return plugin.first
     return None
 
 
-def _of_staging(said: Said) -> Iterator[Suspect]:
-    level = said.variable("NCCL_NET_GDR_LEVEL")
+def _of_staging(host: HostStatements) -> Iterator[Suspect]:
+    level = host.variable("NCCL_NET_GDR_LEVEL")
     if level is not None and level.value in ("LOC", "0"):
         yield Suspect(causes.GPUDIRECT_OFF, level.first)
         return
-    far, closed = said.line("gdr_disabled_distance"), said.line("gdr_disabled_capability")
+    far, closed = host.line("gdr_disabled_distance"), host.line("gdr_disabled_capability")
     if not far and not closed:
         yield Suspect(causes.GPUDIRECT_OFF)
     if closed or not far:
@@ -111,13 +111,13 @@ _ROUTE = ("ib_modify_qp_timeout", "ib_modify_qp_netunreach", "ib_completion_retr
 _SWALLOWED = ("ib_completion_local_protection", "nccl_tests_timeout", "nccl_tests_wrong")
 
 
-def _of_failure(failure: Failure, said: Said) -> Iterator[Suspect]:
+def _of_failure(failure: Failure, host: HostStatements) -> Iterator[Suspect]:
     line, name = failure.line, failure.id
     if name in ("net_plugin_not_found", "ofi_no_provider"):
         yield Suspect(causes.NO_PLUGIN, line)
     if name in _REGISTERS:
-        told = "errno" in line.message or "with error" in line.message
-        if not told or any(word in line.message for word in _NO_MEMORY):
+        has_reason = "errno" in line.message or "with error" in line.message
+        if not has_reason or any(word in line.message for word in _NO_MEMORY):
             yield Suspect(causes.MEMLOCK, line)
         elif name == "ib_reg_mr_failed":
             yield Suspect(causes.NO_PEER_MEMORY, line)
@@ -126,7 +126,7 @@ def _of_failure(failure: Failure, said: Said) -> Iterator[Suspect]:
         yield Suspect(causes.GID, line, states=name == "ib_modify_qp_enodata")
     if name in _ROUTE:
         yield Suspect(causes.NO_ROUTE, line, states=False)
-    if name in _SWALLOWED and any(channel.gpudirect for channel in said.log.channels):
+    if name in _SWALLOWED and any(channel.gpudirect for channel in host.log.channels):
         yield Suspect(causes.ACS, line, states=False)
         yield Suspect(causes.IOMMU, line, states=False)
 
@@ -134,30 +134,30 @@ def _of_failure(failure: Failure, said: Said) -> Iterator[Suspect]:
 # --- the cause ---------------------------------------------------------------------------------------
 
 
-def _decide(suspects: Sequence[Suspect], said: Said, node: NodeFacts | None) -> Cause | None:
+def _decide(suspects: Sequence[Suspect], host: HostStatements, node: NodeFacts | None) -> Cause | None:
     """Blame the first that the node shows; else what the log states; nobody where both are silent."""
-    heard: list[tuple[Suspect, Testimony]] = []
+    examined: list[tuple[Suspect, NodeEvidence]] = []
     for suspect in suspects:
-        testimony = _testimony(suspect, said, node)
-        if testimony.guilty or (suspect.line is not None and suspect.kind.proved):
+        evidence = _node_evidence(suspect, host, node)
+        if evidence.confirms or (suspect.line is not None and suspect.kind.proved):
             proof = Proof.AGREED if suspect.states else Proof.LIKELY
-            return Cause(suspect.kind, proof, suspect.line, testimony.says, testimony.keys)
-        heard.append((suspect, testimony))
-    stated = [(suspect, testimony) for suspect, testimony in heard if suspect.line is not None and suspect.states]
+            return Cause(suspect.kind, proof, suspect.line, evidence.summary, evidence.keys)
+        examined.append((suspect, evidence))
+    stated = [(suspect, evidence) for suspect, evidence in examined if suspect.line is not None and suspect.states]
     if not stated:
         return None
-    if silent := [suspect for suspect, testimony in stated if testimony.guilty is None]:
+    if silent := [suspect for suspect, evidence in stated if evidence.confirms is None]:
         first, *others = silent
         return Cause(first.kind, Proof.PROBABLE, first.line, "", (), tuple(one.kind for one in others))
-    says = "; ".join(dict.fromkeys(testimony.says for _, testimony in stated))
-    keys = tuple(dict.fromkeys(key for _, testimony in stated for key in testimony.keys))
-    return Cause(stated[0][0].kind, Proof.CONTRADICTED, stated[0][0].line, says, keys)
+    summary = "; ".join(dict.fromkeys(evidence.summary for _, evidence in stated))
+    keys = tuple(dict.fromkeys(key for _, evidence in stated for key in evidence.keys))
+    return Cause(stated[0][0].kind, Proof.CONTRADICTED, stated[0][0].line, summary, keys)
 
 
-def _testimony(suspect: Suspect, said: Said, node: NodeFacts | None) -> Testimony:
+def _node_evidence(suspect: Suspect, host: HostStatements, node: NodeFacts | None) -> NodeEvidence:
     if node is None:
         return SILENT
     try:
-        return suspect.kind.ask(node, said, suspect.line)
+        return suspect.kind.examine(node, host, suspect.line)
     except EvidenceError:
         return SILENT

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from preflight import facts
 from preflight.evidence.document import EvidenceError
 from preflight.facts.nccl_environment import RAILS, NcclEnvironment, Selection, Setting, strtoll
-from preflight.facts.nccl_root_cause.model import SILENT, Testimony
+from preflight.facts.nccl_root_cause.model import SILENT, NodeEvidence
 from preflight.parsers.nccl_log.model import is_tcp
 
 if TYPE_CHECKING:
-    from preflight.facts.nccl_root_cause.host_statements import Said
+    from preflight.facts.nccl_root_cause.host_statements import HostStatements
     from preflight.facts.node import NodeFacts
     from preflight.facts.rdma_ports import Port
-    from preflight.parsers.nccl_log import Line
+    from preflight.parsers.nccl_log import LogLine
 
 _DEV, _DEVINFO = facts.rdma_ports.DEVICE_NODES, facts.rdma_ports.DEVINFO
 _CLASS = f"dir:{facts.rdma_ports.ROOT}"
@@ -41,9 +41,9 @@ def setting(node: NodeFacts, name: str) -> Setting | None:
     return next((found for one in environments if (found := one.get(name)) is not None), None)
 
 
-def value(node: NodeFacts | None, said: Said, name: str) -> str | None:
+def value(node: NodeFacts | None, host: HostStatements, name: str) -> str | None:
     """Return a variable's value: as NCCL says that it read it, else as the node has it."""
-    if (read := said.variable(name)) is not None:
+    if (read := host.variable(name)) is not None:
         return read.value
     found = setting(node, name) if node is not None else None
     return found.value if found else None
@@ -52,56 +52,56 @@ def value(node: NodeFacts | None, said: Said, name: str) -> str | None:
 # --- settings ---------------------------------------------------------------------------------------
 
 
-def switched_off(node: NodeFacts, said: Said, line: Line | None) -> Testimony:
+def switched_off(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
     """Find what sets NCCL_IB_DISABLE, or NCCL_NET to TCP."""
     for name, off in (("NCCL_IB_DISABLE", lambda text: strtoll(text) != 0), ("NCCL_NET", is_tcp)):
         found = setting(node, name)
         if found is not None and found.value and off(found.value):
-            return Testimony(True, f"{found.text} in {found.where}", (found.source,))
-    return Testimony(False, "no file of the node sets it, the job's own environment does") if line else SILENT
+            return NodeEvidence(True, f"{found.text} in {found.where}", (found.source,))
+    return NodeEvidence(False, "no file of the node sets it, the job's own environment does") if line else SILENT
 
 
-def gpudirect_off(node: NodeFacts, said: Said, line: Line | None) -> Testimony:
+def gpudirect_off(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
     """Find what sets NCCL_NET_GDR_LEVEL to LOC."""
     found = setting(node, "NCCL_NET_GDR_LEVEL")
     if found is not None and found.value in ("LOC", "0"):
-        return Testimony(True, f"{found.text} in {found.where}", (found.source,))
-    return Testimony(False, "no file of the node sets it, the job's own environment does") if line else SILENT
+        return NodeEvidence(True, f"{found.text} in {found.where}", (found.source,))
+    return NodeEvidence(False, "no file of the node sets it, the job's own environment does") if line else SILENT
 
 
 # --- NICs and their device nodes --------------------------------------------------------------------
 
 
-def no_nic(node: NodeFacts, said: Said, line: Line | None) -> Testimony:
+def no_nic(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
     """Look for RDMA NICs on the PCI bus."""
     devices, nics = node.rdma_devices, node.rdma_nics_on_bus
     if devices or nics:
-        return Testimony(False, f"the node has {max(len(devices), len(nics))} RDMA NICs", (_CLASS, _BUS))
-    return Testimony(True, "the PCI bus holds no RDMA NIC", (_CLASS, _BUS))
+        return NodeEvidence(False, f"the node has {max(len(devices), len(nics))} RDMA NICs", (_CLASS, _BUS))
+    return NodeEvidence(True, "the PCI bus holds no RDMA NIC", (_CLASS, _BUS))
 
 
-def not_registered(node: NodeFacts, said: Said, line: Line | None) -> Testimony:
+def not_registered(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
     """Look for RDMA devices of the NICs that are on the bus."""
     devices, nics = node.rdma_devices, node.rdma_nics_on_bus
     if devices:
-        return Testimony(False, f"{len(devices)} RDMA devices are registered", (_CLASS,))
+        return NodeEvidence(False, f"{len(devices)} RDMA devices are registered", (_CLASS,))
     if not nics:
         return SILENT
     sees = ", as far as this container sees" if node.in_container else ""
-    return Testimony(
+    return NodeEvidence(
         True, f"{len(nics)} RDMA NICs are on the PCI bus and none is a registered RDMA device{sees}", (_CLASS, _BUS)
     )
 
 
-def device_nodes(node: NodeFacts, said: Said, line: Line | None) -> Testimony:
+def device_nodes(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
     """Look for a device node that may be opened, of each RDMA device that NCCL_IB_HCA leaves."""
     devices: tuple[str, ...] = node.rdma_devices
-    if selection(node, said) is not None:  # one that selects nothing is the filter's fault
-        devices = tuple(dict.fromkeys(port.device for port in selected_ports(node, said))) or devices
+    if selection(node, host) is not None:  # one that selects nothing is the filter's fault
+        devices = tuple(dict.fromkeys(port.device for port in selected_ports(node, host))) or devices
     if not devices:
         return SILENT
     if not node.evidence.exists(_DEV):
-        return Testimony(True, f"there is no /dev/infiniband for {len(devices)} RDMA devices", (_DEV, _CLASS))
+        return NodeEvidence(True, f"there is no /dev/infiniband for {len(devices)} RDMA devices", (_DEV, _CLASS))
     nodes, uverbs = node.evidence.listing(_DEV), node.uverbs
     shut = []
     for device in devices:
@@ -112,71 +112,73 @@ def device_nodes(node: NodeFacts, said: Said, line: Line | None) -> Testimony:
             shut.append(device)
     refused = re.search(r"open device (\S+)", line.message) if line else None
     if shut and (len(shut) == len(devices) or (refused and refused[1].partition(":")[0] in shut)):
-        return Testimony(True, f"{names(shut)} may not be opened: no usable node in /dev/infiniband", (_DEV,))
+        return NodeEvidence(True, f"{names(shut)} may not be opened: no usable node in /dev/infiniband", (_DEV,))
     good = len(devices) - len(shut)
-    return Testimony(False, f"{good} of {len(devices)} RDMA devices may be opened", (_DEV,))
+    return NodeEvidence(False, f"{good} of {len(devices)} RDMA devices may be opened", (_DEV,))
 
 
-def no_verbs(node: NodeFacts, said: Said, line: Line | None) -> Testimony:
+def no_verbs(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
     """Ask whether ibv_devinfo found the verbs library: it cannot start without."""
     record = node.evidence.record(_DEVINFO)
     if not record.ok:
         return SILENT
     if "libibverbs" in record.err and "loading shared libraries" in record.err:
-        return Testimony(True, "ibv_devinfo finds no libibverbs.so.1 either", (_DEVINFO,))
+        return NodeEvidence(True, "ibv_devinfo finds no libibverbs.so.1 either", (_DEVINFO,))
     if "hca_id:" in record.out:
-        return Testimony(False, f"ibv_devinfo lists {record.out.count('hca_id:')} HCAs with this library", (_DEVINFO,))
+        return NodeEvidence(
+            False, f"ibv_devinfo lists {record.out.count('hca_id:')} HCAs with this library", (_DEVINFO,)
+        )
     return SILENT
 
 
 # --- filter, ports, plug-in -------------------------------------------------------------------------
 
 
-def selection(node: NodeFacts | None, said: Said) -> Selection | None:
+def selection(node: NodeFacts | None, host: HostStatements) -> Selection | None:
     """Return NCCL_IB_HCA as NCCL reads it; None where nobody sets it, or it leaves everything in."""
-    text = value(node, said, "NCCL_IB_HCA") or ""
-    version = tuple(int(part) for part in re.findall(r"\d{1,4}", said.log.nccl_version or ""))
+    text = value(node, host, "NCCL_IB_HCA") or ""
+    version = tuple(int(part) for part in re.findall(r"\d{1,4}", host.log.nccl_version or ""))
     found = Selection.parse(text, empty_port_is_any=not version or version >= RAILS)
     return found if found.items or found.exclude else None
 
 
-def selected_ports(node: NodeFacts, said: Said) -> list[Port]:
+def selected_ports(node: NodeFacts, host: HostStatements) -> list[Port]:
     """Return the ports that NCCL_IB_HCA leaves NCCL, active or not; raises EvidenceError."""
-    chosen = selection(node, said)
+    chosen = selection(node, host)
     return [port for port in node.rdma_ports if chosen is None or chosen.matches(port.device, port.number)]
 
 
-def hca_filter(node: NodeFacts, said: Said, line: Line | None) -> Testimony:
+def hca_filter(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
     """Hold NCCL_IB_HCA against the ports that are here."""
-    text, ports = value(node, said, "NCCL_IB_HCA"), node.rdma_ports
-    if not ports or selection(node, said) is None:
+    text, ports = value(node, host, "NCCL_IB_HCA"), node.rdma_ports
+    if not ports or selection(node, host) is None:
         return SILENT
-    found = selected_ports(node, said)
+    found = selected_ports(node, host)
     if not found:
-        return Testimony(
+        return NodeEvidence(
             True, f"NCCL_IB_HCA={(text or '')[:120]} selects none of {names(node.rdma_devices)}", (_CLASS,)
         )
-    return Testimony(False, f"NCCL_IB_HCA selects {names([port.name for port in found])}", (_CLASS,))
+    return NodeEvidence(False, f"NCCL_IB_HCA selects {names([port.name for port in found])}", (_CLASS,))
 
 
-def ports_down(node: NodeFacts, said: Said, line: Line | None) -> Testimony:
+def ports_down(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
     """Look at the state of the ports that NCCL may use."""
-    ports = selected_ports(node, said)
+    ports = selected_ports(node, host)
     if not ports:
         return SILENT
     up = [port for port in ports if port.active]
     keys = ports[0].evidence[:2]
     if up:
-        return Testimony(False, f"{len(up)} of {len(ports)} RDMA ports are active", keys)
+        return NodeEvidence(False, f"{len(up)} of {len(ports)} RDMA ports are active", keys)
     states = sorted({f"{port.state}/{port.physical_state}" for port in ports})
     which = "the only RDMA port is" if len(ports) == 1 else f"all {len(ports)} RDMA ports are"
-    return Testimony(True, f"{which} {' or '.join(states)}", keys)
+    return NodeEvidence(True, f"{which} {' or '.join(states)}", keys)
 
 
-def no_plugin(node: NodeFacts, said: Said, line: Line | None) -> Testimony:
+def no_plugin(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
     """Look for a network plug-in among the libraries of the loader's usual directories."""
     found = sorted({library.path for library in node.libraries if library.name.startswith("libnccl-net")})
     key = facts.versions.LIBRARIES
     if found:
-        return Testimony(False, f"{names(found)} is installed", (key,))
-    return Testimony(True, "no libnccl-net*.so is in the loader's usual directories", (key,))
+        return NodeEvidence(False, f"{names(found)} is installed", (key,))
+    return NodeEvidence(True, "no libnccl-net*.so is in the loader's usual directories", (key,))

@@ -9,14 +9,14 @@ from preflight._startup.lightclass import dataclass
 from preflight.parsers.nccl_log.model import is_tcp
 
 if TYPE_CHECKING:
-    from preflight.parsers.nccl_log import Failure, HostChannels, Line, NcclLog, NetChannels, Variable
+    from preflight.parsers.nccl_log import Failure, HostChannels, LogLine, NcclLog, NetChannels, ReportedVariable
 
 #: The log's reader names at most so many hosts of one line; what is said by as many holds of the others too.
 _NAMED = 20
 
 
 @dataclass(frozen=True)
-class Said:
+class HostStatements:
     """One host of a log."""
 
     log: NcclLog
@@ -33,7 +33,7 @@ class Said:
         """Whether TCP carries its traffic, or part of it."""
         return any(is_tcp(name) for name in self.networks)
 
-    def line(self, *failures: str) -> Line | None:
+    def line(self, *failures: str) -> LogLine | None:
         """Return the line of the first of these failures that this host's processes report."""
         found = (*self.log.failures, *self.log.hints)
         return next((one.line for name in failures for one in found if one.id == name and self.reports(one)), None)
@@ -42,7 +42,7 @@ class Said:
         """Tell whether a failure is one of this host's; one that names no host is everybody's."""
         return not failure.hosts or self.host in failure.hosts or len(failure.hosts) >= _NAMED
 
-    def variable(self, name: str) -> Variable | None:
+    def variable(self, name: str) -> ReportedVariable | None:
         """Return a variable as this host's processes say that they read it."""
         for one in self.log.environment:
             if one.name == name and (not one.hosts or self.host in one.hosts or len(one.hosts) >= _NAMED):
@@ -50,7 +50,7 @@ class Said:
         return None
 
 
-def hosts(log: NcclLog) -> Mapping[str | None, Said]:
+def hosts(log: NcclLog) -> Mapping[str | None, HostStatements]:
     """Return each host of a log, in its order; one without a name where the log names none."""
     ways: dict[str | None, dict[str, None]] = {}
     counts: dict[str | None, list[int]] = {}
@@ -68,14 +68,18 @@ def hosts(log: NcclLog) -> Mapping[str | None, Said]:
         total = [0, 0, 0]
         for channel in log.channels:
             _count(total, channel)
-        return {None: Said(log, None, log.network_names, total[0], total[1], total[2], (), bool(log.ib_devices))}
-    told = bool(ways or chosen)  # up to NCCL 2.6.3 no line names the network: there is one for all
-    everywhere = () if told else log.network_names
-    found: dict[str | None, Said] = {}
+        return {
+            None: HostStatements(log, None, log.network_names, total[0], total[1], total[2], (), bool(log.ib_devices))
+        }
+    per_host = bool(ways or chosen)  # up to NCCL 2.6.3 no line names the network: there is one for all
+    everywhere = () if per_host else log.network_names
+    found: dict[str | None, HostStatements] = {}
     for host in log.hosts:
         networks = tuple(ways.get(host) or chosen.get(host) or everywhere)
         tcp, direct, staged = counts.get(host, (0, 0, 0))
-        found[host] = Said(log, host, networks, tcp, direct, staged, tuple(ranks.get(host, ())), host in listed)
+        found[host] = HostStatements(
+            log, host, networks, tcp, direct, staged, tuple(ranks.get(host, ())), host in listed
+        )
     return found
 
 

@@ -1,4 +1,4 @@
-"""What is concluded: a cause, who bears witness to it, and what would settle it."""
+"""Causes, the evidence of a node about one, and how certain each is."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from preflight._startup.lightclass import dataclass
 
 if TYPE_CHECKING:
-    from preflight.facts.nccl_root_cause.host_statements import Said
-    from preflight.parsers.nccl_log import Line
+    from preflight.facts.nccl_root_cause.host_statements import HostStatements
+    from preflight.parsers.nccl_log import LogLine
 
 
 class Proof(enum.Enum):
@@ -23,26 +23,28 @@ class Proof(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Testimony:
-    """What a node's evidence says of one cause."""
+class NodeEvidence:
+    """What the evidence of a node shows about one cause."""
 
-    guilty: bool | None  # None: it says nothing of it
-    says: str  # one clause; empty where it says nothing
+    confirms: bool | None  # None: it shows nothing about it
+    summary: str  # one clause; empty where it shows nothing
     keys: tuple[str, ...] = ()  # records
 
 
-#: Where nobody asked the node, or it could not tell.
-SILENT = Testimony(None, "")
+#: Without evidence of the node, or where its evidence shows neither.
+SILENT = NodeEvidence(None, "")
 
 
 @dataclass(frozen=True)
-class Kind:
+class CauseKind:
     """A cause as such."""
 
     id: str
     name: str  # in two or three words
-    ask: Callable[[Any, Said, Any], Testimony]  # (NodeFacts, host, line); raises EvidenceError where it cannot tell
-    settle: str  # what would tell, where the log alone speaks
+    examine: Callable[
+        [Any, HostStatements, Any], NodeEvidence
+    ]  # (NodeFacts, host, line); raises EvidenceError without the records
+    confirm_with: str  # the next step where only the log shows the cause
     fix: str
     proved: bool = False  # a line of the log that states it is proof enough: NCCL names the variable that it read
 
@@ -51,8 +53,8 @@ class Kind:
 class Suspect:
     """A cause that a host's lines allow."""
 
-    kind: Kind
-    line: Line | None = None  # that speaks for it
+    kind: CauseKind
+    line: LogLine | None = None  # that speaks for it
     states: bool = True  # False: the line has other causes too, that no node shows
 
 
@@ -60,12 +62,12 @@ class Suspect:
 class Cause:
     """Why a host's traffic took the way that it took."""
 
-    kind: Kind  # the earliest layer that bears the blame
+    kind: CauseKind  # the earliest layer that bears the blame
     proof: Proof
-    line: Line | None
-    says: str  # what the node shows; several clauses where it contradicts
+    line: LogLine | None
+    summary: str  # what the node shows; several clauses where it contradicts
     keys: tuple[str, ...] = ()
-    others: tuple[Kind, ...] = ()  # other causes that the log alone allows as well
+    others: tuple[CauseKind, ...] = ()  # other causes that the log alone allows as well
 
     @property
     def names(self) -> str:

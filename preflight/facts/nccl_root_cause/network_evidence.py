@@ -23,12 +23,12 @@ from preflight.facts.kernel import (
 )
 from preflight.facts.nccl_environment import strtoll
 from preflight.facts.nccl_root_cause.device_evidence import names, selected_ports, value
-from preflight.facts.nccl_root_cause.model import SILENT, Testimony
+from preflight.facts.nccl_root_cause.model import SILENT, NodeEvidence
 
 if TYPE_CHECKING:
-    from preflight.facts.nccl_root_cause.host_statements import Said
+    from preflight.facts.nccl_root_cause.host_statements import HostStatements
     from preflight.facts.node import NodeFacts
-    from preflight.parsers.nccl_log import Line
+    from preflight.parsers.nccl_log import LogLine
 
 #: As NCCL's message of a failed ibv_modify_qp names them, from 2.21 on.
 _DEVICE = re.compile(r"\bon dev ([\w.-]{1,63}):(\d{1,3})(?!\d)")
@@ -37,7 +37,7 @@ _INDEX = re.compile(r"\blocal GID index (\d{1,3})(?!\d)")
 _REMOTE = re.compile(r"\bremote ?Gids? ?([0-9a-fA-F:.]{2,45})", re.IGNORECASE)
 
 
-def memlock(node: NodeFacts, said: Said, line: Line | None) -> Testimony:
+def memlock(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
     """Read the limit of locked memory; CAP_IPC_LOCK lifts it."""
     limit, key = node.memlock_bytes, facts.host.LIMITS
     try:
@@ -45,20 +45,22 @@ def memlock(node: NodeFacts, said: Said, line: Line | None) -> Testimony:
     except EvidenceError:
         lifted = False
     if math.isinf(limit) or lifted:
-        return Testimony(False, "locked memory is unlimited" if not lifted else "CAP_IPC_LOCK lifts the limit", (key,))
+        return NodeEvidence(
+            False, "locked memory is unlimited" if not lifted else "CAP_IPC_LOCK lifts the limit", (key,)
+        )
     size = f"{limit / 2**30:.4g} GiB" if limit >= 2**30 else f"{limit / 2**20:.4g} MiB"
-    return Testimony(True, f"locked memory is limited to {size}", (key,))
+    return NodeEvidence(True, f"locked memory is limited to {size}", (key,))
 
 
 # --- addresses --------------------------------------------------------------------------------------
 
 
-def gid(node: NodeFacts, said: Said, line: Line | None) -> Testimony:
+def gid(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
     """Look up the row of the GID table that the connection was made from: empty, or of RoCE version 1."""
     message = line.message if line else ""
     device, index = _DEVICE.search(message), _INDEX.search(message)
-    row = int(index[1]) if index else strtoll(value(node, said, "NCCL_IB_GID_INDEX") or "-1")
-    if row is None or row not in facts.gids.ASKED:
+    row = int(index[1]) if index else strtoll(value(node, host, "NCCL_IB_GID_INDEX") or "-1")
+    if row is None or row not in facts.gids.COLLECTED_INDEXES:
         return SILENT
     ports = [p for p in node.rdma_ports if p.roce and p.active]
     if device:
@@ -72,14 +74,14 @@ def gid(node: NodeFacts, said: Said, line: Line | None) -> Testimony:
         elif found.type != "RoCE v2" or found.address.is_link_local:
             bad.append(f"row {row} of {port.name} is {found.shown}")
     if bad:
-        return Testimony(True, "GID table: " + names(bad), tuple(keys[:4]))
+        return NodeEvidence(True, "GID table: " + names(bad), tuple(keys[:4]))
     if not ports:
         return SILENT
-    return Testimony(False, f"row {row} of the GID table holds a RoCE v2 address on {names([p.name for p in ports])}",
-                     tuple(keys[:4]))  # fmt: skip
+    own = names([port.name for port in ports])
+    return NodeEvidence(False, f"row {row} of the GID table holds a RoCE v2 address on {own}", tuple(keys[:4]))
 
 
-def no_route(node: NodeFacts, said: Said, line: Line | None) -> Testimony:
+def no_route(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
     """Look for a way from the port's interface to the peer's address: its own subnets, then the main table."""
     message = line.message if line else ""
     device, peer = _DEVICE.search(message) or re.search(r"\bhca ([\w.-]{1,63})", message), _REMOTE.search(message)
@@ -94,50 +96,50 @@ def no_route(node: NodeFacts, said: Said, line: Line | None) -> Testimony:
         return SILENT
     keys = (node.addresses.evidence, ROUTES)
     if any(remote in own.network for own in node.addresses.ipv4(interface)):
-        return Testimony(False, f"{remote} is in a subnet of {interface} itself", keys)
+        return NodeEvidence(False, f"{remote} is in a subnet of {interface} itself", keys)
     if any(remote in to for over, to in node.parsed(ROUTES, facts.addresses.routes) if over == interface):
-        return Testimony(False, f"a route leads from {interface} to {remote}", keys)
+        return NodeEvidence(False, f"a route leads from {interface} to {remote}", keys)
     own = ", ".join(str(address) for address in node.addresses.ipv4(interface)) or "no address"
-    return Testimony(True, f"no route of the main table leads from {interface} ({own}) to {remote}", keys)
+    return NodeEvidence(True, f"no route of the main table leads from {interface} ({own}) to {remote}", keys)
 
 
 # --- between GPU and NIC ----------------------------------------------------------------------------
 
 
-def no_peer_memory(node: NodeFacts, said: Said, line: Line | None) -> Testimony:
+def no_peer_memory(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
     """Look for a peer-memory module, or for what DMA-BUF takes."""
     if loaded := [name for name in PEER_MODULES if name in node.modules]:
-        return Testimony(False, f"{loaded[0]} is loaded", (MODULES,))
+        return NodeEvidence(False, f"{loaded[0]} is loaded", (MODULES,))
     is_open, (major, minor) = node.parsed(NVIDIA_VERSION, open_modules), node.parsed(RELEASE, release)
     keys = (MODULES, NVIDIA_VERSION, RELEASE)
     if not is_open:
-        return Testimony(True, "nvidia_peermem is not loaded, and the proprietary driver has no DMA-BUF", keys)
+        return NodeEvidence(True, "nvidia_peermem is not loaded, and the proprietary driver has no DMA-BUF", keys)
     if (major, minor) >= DMA_BUF:
-        return Testimony(False, f"open kernel modules on kernel {major}.{minor} offer DMA-BUF", keys)
+        return NodeEvidence(False, f"open kernel modules on kernel {major}.{minor} offer DMA-BUF", keys)
     # distributions carry DMA-BUF back; what NCCL found decides
-    return Testimony(True, f"nvidia_peermem is not loaded, and kernel {major}.{minor} brings no DMA-BUF", keys)
+    return NodeEvidence(True, f"nvidia_peermem is not loaded, and kernel {major}.{minor} brings no DMA-BUF", keys)
 
 
-def _devices(node: NodeFacts, said: Said) -> list[str]:
-    return list(dict.fromkeys(port.device for port in selected_ports(node, said) if port.active))
+def _devices(node: NodeFacts, host: HostStatements) -> list[str]:
+    return list(dict.fromkeys(port.device for port in selected_ports(node, host) if port.active))
 
 
-def distance(node: NodeFacts, said: Said, line: Line | None) -> Testimony:
+def distance(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
     """Look for GPUs without a NIC below their own PCIe host bridge."""
-    pairs = node.gpu_nic_pairs(_devices(node, said))
+    pairs = node.gpu_nic_pairs(_devices(node, host))
     if not pairs:
         return SILENT
     far = [f"{pair.name} {pair.code}" for pair in pairs if not pair.near]
     if far:
-        return Testimony(True, f"no near NIC: {names(far)}", pairs[0].evidence)
-    return Testimony(False, f"all {len(pairs)} GPU-NIC pairs are near each other", pairs[0].evidence)
+        return NodeEvidence(True, f"no near NIC: {names(far)}", pairs[0].evidence)
+    return NodeEvidence(False, f"all {len(pairs)} GPU-NIC pairs are near each other", pairs[0].evidence)
 
 
-def acs(node: NodeFacts, said: Said, line: Line | None) -> Testimony:
+def acs(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
     """Read ACS of the bridges between each GPU and its near NIC."""
     if node.in_virtual_machine:
         return SILENT
-    pairs = [pair for pair in node.gpu_nic_pairs(_devices(node, said)) if pair.near]
+    pairs = [pair for pair in node.gpu_nic_pairs(_devices(node, host)) if pair.near]
     functions = node.pci_configuration
     bridges = sorted({bridge for pair in pairs for bridge in pair.bridges})
     read = [functions[bridge] for bridge in bridges if bridge in functions and not functions[bridge].denied]
@@ -145,20 +147,20 @@ def acs(node: NodeFacts, said: Said, line: Line | None) -> Testimony:
     if bad := [function for function in read if function.redirects]:
         on = " ".join(f"{name}+" for name in sorted(bad[0].redirects))
         which = f"{len(bad)} bridges between GPUs and NICs" if len(bad) > 1 else f"bridge {bad[0].address}"
-        return Testimony(True, f"ACS redirects peer-to-peer traffic on {which} ({on})", key)
+        return NodeEvidence(True, f"ACS redirects peer-to-peer traffic on {which} ({on})", key)
     if not read or len(read) < len(bridges):
         return SILENT
-    return Testimony(False, f"no ACS redirect on {len(read)} bridges between GPUs and NICs", key)
+    return NodeEvidence(False, f"no ACS redirect on {len(read)} bridges between GPUs and NICs", key)
 
 
-def iommu(node: NodeFacts, said: Said, line: Line | None) -> Testimony:
+def iommu(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
     """Read the IOMMU domain of each GPU and NIC."""
     patterns = ("file:/sys/bus/pci/drivers/nvidia/*/iommu_group/type",
                 "file:/sys/class/infiniband/*/device/iommu_group/type")  # fmt: skip
     types = iommu_types(node.evidence, patterns)
     bad = [key for key, word in types.items() if word in TRANSLATED]
     if bad:
-        return Testimony(True, f"the IOMMU translates for {len(bad)} of {len(types)} GPUs and NICs", (bad[0],))
+        return NodeEvidence(True, f"the IOMMU translates for {len(bad)} of {len(types)} GPUs and NICs", (bad[0],))
     if not types:
         return SILENT
-    return Testimony(False, f"IOMMU passthrough for {len(types)} GPUs and NICs", tuple(types)[:1])
+    return NodeEvidence(False, f"IOMMU passthrough for {len(types)} GPUs and NICs", tuple(types)[:1])

@@ -1,8 +1,8 @@
 """What is wrong with a set of NCCL variables: rules that need nothing but the settings, where they act, and a version.
 
 One set of rules for a node's environment, the ``set by environment`` lines of a log, a pasted list, and the processes
-of a running job. A rule that depends on what is here (:class:`Here`) is silent where nobody knows. Sources: NCCL user
-guide, "Environment Variables"; NCCL 2.30 src/.
+of a running job. A rule that depends on the node or the job (:class:`SettingScope`) is silent where that is unknown.
+Sources: NCCL user guide, "Environment Variables"; NCCL 2.30 src/.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from preflight.facts.nccl_environment import REDACTED, NcclEnvironment
 from preflight.facts.nccl_settings.conflicts import contradictions, socket_threads
 from preflight.facts.nccl_settings.leftovers import fabric_fit, left_over, pinned_choices, verbose_log
 from preflight.facts.nccl_settings.unknown_names import bad_values, unknown_names, version_names
-from preflight.facts.nccl_settings.violation import Complaint, Here, Rule
+from preflight.facts.nccl_settings.violation import SettingRule, SettingScope, Violation
 
-__all__ = ["RULES", "Complaint", "Here", "Rule", "lint"]
+__all__ = ["RULES", "SettingRule", "SettingScope", "Violation", "lint"]
 
-#: Complaints of one rule that are told; a hostile list of names is no reason for a long report.
+#: Violations of one rule that are reported; a hostile list of names must not make a long report.
 MOST = 40
 
 #: All rules that look at one environment, by name.
-RULES: Mapping[str, Rule] = {
+RULES: Mapping[str, SettingRule] = {
     rule.__name__: rule
     for rule in (
         unknown_names, version_names, bad_values, contradictions, socket_threads, verbose_log, pinned_choices,
@@ -30,12 +30,14 @@ RULES: Mapping[str, Rule] = {
 }  # fmt: skip
 
 
-def lint(env: NcclEnvironment, here: Here | None = None, rules: Iterable[str] | None = None) -> Iterator[Complaint]:
+def lint(
+    env: NcclEnvironment, here: SettingScope | None = None, rules: Iterable[str] | None = None
+) -> Iterator[Violation]:
     """Yield all that is wrong; a setting whose value was kept back is left out, and its reader must say so."""
     plain = NcclEnvironment(tuple(one for one in env.settings if one.value != REDACTED), env.unreadable)
-    place = here or Here()
+    place = here or SettingScope()
     for name in RULES if rules is None else rules:
-        for number, complaint in enumerate(RULES[name](plain, place)):
+        for number, violation in enumerate(RULES[name](plain, place)):
             if number >= MOST:
                 break
-            yield complaint
+            yield violation

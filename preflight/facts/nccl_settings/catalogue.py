@@ -56,7 +56,7 @@ class Variable:
 
 
 @dataclass(frozen=True)
-class Table:
+class VariableTable:
     """All that is known of names."""
 
     newest: Version  # the newest release that was looked at
@@ -92,19 +92,19 @@ def dotted(number: Version) -> str:
 
 
 @cache
-def table() -> Table:
+def table() -> VariableTable:
     """Read the table, once."""
     loader: Any = __spec__.loader  # as importlib.resources reads it, whose import takes longer than all of this
     return read(loader.get_data(os.path.join(os.path.dirname(__file__), "variables.json")).decode("utf-8"))
 
 
-def read(text: str) -> Table:
+def read(text: str) -> VariableTable:
     """Read a table; raises ValueError where it is not one."""
     try:
         data = json.loads(text)
         variables = {row["name"]: _variable(row) for row in data["variables"]}
         others = tuple((name, entry["owner"]) for entry in data["others"] for name in entry["names"])
-        return Table(version(data["newest"]), variables, others, data["pytorch"], data["invented"])
+        return VariableTable(version(data["newest"]), variables, others, data["pytorch"], data["invented"])
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"no table of NCCL's variables: {type(error).__name__} {str(error)[:80]}") from None
 

@@ -14,12 +14,12 @@ from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.nccl_environment import NcclEnvironment, Setting
 
 if TYPE_CHECKING:
-    from preflight.parsers.nccl_log import Variable
+    from preflight.parsers.nccl_log import ReportedVariable
 
 RANKS = "env:ranks"
 
 #: Lines of a pasted list that are looked at, and settings that are kept of it.
-LONGEST_LIST, KEPT = 200_000, 5000
+LONGEST_LIST, MAX_SETTINGS = 200_000, 5000
 
 #: Names that a pasted list is searched for: NCCL's own, those of its plug-ins, and what says how large the job is.
 _WANTED = regex(
@@ -32,7 +32,7 @@ _LISTED = regex(
 
 
 @dataclass(frozen=True)
-class Told:
+class CollectedSettings:
     """Settings as several processes have them: one name may have several values."""
 
     settings: tuple[Setting, ...]
@@ -54,29 +54,29 @@ class Told:
         return {name: tuple(values) for name, values in found.items()}
 
 
-def of_log(variables: Iterable[Variable], key: str) -> Told:
+def of_log(variables: Iterable[ReportedVariable], key: str) -> CollectedSettings:
     """Take the ``NAME set by environment to VALUE`` lines of a log; numbers are as NCCL has read them."""
-    return Told(tuple(Setting(one.name, one.value, key, one.first.number) for one in variables))
+    return CollectedSettings(tuple(Setting(one.name, one.value, key, one.first.number) for one in variables))
 
 
-def of_listing(text: str, key: str) -> Told | None:
+def of_listing(text: str, key: str) -> CollectedSettings | None:
     """Read pasted lines of ``NAME=value`` (``env``, ``export -p``, ``srun -l env``); None if there is none of NCCL.
 
     What ``export`` and ``declare`` print is quoted for a shell and is unquoted here; of ``env`` quotes are part of the
     value. Never raises.
     """
-    from preflight.parsers.job_output import lines, unlaunched
+    from preflight.parsers.job_output import lines, strip_launcher_prefix
 
     found: list[Setting] = []
     for number, line in lines(text, "="):
-        if number > LONGEST_LIST or len(found) >= KEPT:
+        if number > LONGEST_LIST or len(found) >= MAX_SETTINGS:
             break
-        if not (match := _LISTED.fullmatch(line) or _LISTED.fullmatch(unlaunched(line)[1])):
+        if not (match := _LISTED.fullmatch(line) or _LISTED.fullmatch(strip_launcher_prefix(line)[1])):
             continue
         if _WANTED.fullmatch(match["name"]):
             value = _unquoted(match["value"]) if match["shell"] else match["value"]
             found.append(Setting(match["name"], value, key, number))
-    return Told(tuple(found)) if any("NCCL" in setting.name.upper() for setting in found) else None
+    return CollectedSettings(tuple(found)) if any("NCCL" in setting.name.upper() for setting in found) else None
 
 
 def _unquoted(value: str) -> str:

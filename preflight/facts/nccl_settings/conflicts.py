@@ -6,18 +6,18 @@ from collections.abc import Iterator
 
 from preflight.facts.nccl_environment import NcclEnvironment
 from preflight.facts.nccl_settings.value_grammar import STRICT
-from preflight.facts.nccl_settings.violation import Complaint, Here, Reader
+from preflight.facts.nccl_settings.violation import SettingScope, SettingsReader, Violation
 
 
-def contradictions(env: NcclEnvironment, here: Here) -> Iterator[Complaint]:
+def contradictions(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
     """Settings that undo or exclude each other."""
-    read = Reader(env)
+    read = SettingsReader(env)
     yield from _network_clashes(read, here)
     yield from _memory_clashes(read, here)
     yield from _count_clashes(read)
 
 
-def _network_clashes(read: Reader, here: Here) -> Iterator[Complaint]:
+def _network_clashes(read: SettingsReader, here: SettingScope) -> Iterator[Violation]:
     network, off = read.text("NCCL_NET").casefold(), bool(read.number("NCCL_IB_DISABLE"))
     if off and network == "ib":
         yield read.clash("the job ends at its start, its only network is switched off", "NCCL_IB_DISABLE unset",
@@ -28,7 +28,7 @@ def _network_clashes(read: Reader, here: Here) -> Iterator[Complaint]:
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""
             settings = read.set("NCCL_IB_DISABLE", *names)
             what = f"NCCL_IB_DISABLE={read.text('NCCL_IB_DISABLE')} leaves {', '.join(names[:3])}{more} without effect"
-            yield Complaint("contradiction", settings, what, "one or the other")
+            yield Violation("contradiction", settings, what, "one or the other")
     if network == "socket" and read.number("NCCL_COLLNET_ENABLE"):
         yield read.clash("TCP has no collectives in the network", "one or the other", "NCCL_NET", "NCCL_COLLNET_ENABLE")
     if read.text("NCCL_NET_PLUGIN").casefold() == "none" and network and network not in ("ib", "socket"):
@@ -48,7 +48,7 @@ def _network_clashes(read: Reader, here: Here) -> Iterator[Complaint]:
                          f"at most {buffer}", "NCCL_IB_AR_THRESHOLD", "NCCL_BUFFSIZE")  # fmt: skip
 
 
-def _memory_clashes(read: Reader, here: Here) -> Iterator[Complaint]:
+def _memory_clashes(read: SettingsReader, here: SettingScope) -> Iterator[Violation]:
     cumem_off = bool(read.set("NCCL_CUMEM_ENABLE")) and read.number("NCCL_CUMEM_ENABLE") == 0
     for name, feature in (("NCCL_NVLS_ENABLE", "NVLink SHARP"), ("NCCL_MNNVL_ENABLE", "NVLink between nodes")):
         if cumem_off and read.number(name) == 1:
@@ -71,7 +71,7 @@ def _memory_clashes(read: Reader, here: Here) -> Iterator[Complaint]:
                              "NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE")  # fmt: skip
 
 
-def _count_clashes(read: Reader) -> Iterator[Complaint]:
+def _count_clashes(read: SettingsReader) -> Iterator[Violation]:
     for kind in ("NCHANNELS", "CTAS"):
         low, high = f"NCCL_MIN_{kind}", f"NCCL_MAX_{kind}"
         least, most = read.number(low), read.number(high)
@@ -83,15 +83,15 @@ def _count_clashes(read: Reader) -> Iterator[Complaint]:
             yield read.clash("they mean the same, and the stricter one wins", f"{new} alone", old, new)
 
 
-def socket_threads(env: NcclEnvironment, here: Here) -> Iterator[Complaint]:
+def socket_threads(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
     """More TCP than NCCL takes: at most 16 threads, and 64 sockets in all (src/transport/net_socket.cc)."""
-    read = Reader(env)
+    read = SettingsReader(env)
     threads, each = read.number("NCCL_SOCKET_NTHREADS"), read.number("NCCL_NSOCKS_PERTHREAD")
     names = ("NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD")
     settings = read.set(*names)
-    said = " with ".join(setting.text for setting in settings)
+    set_to = " with ".join(setting.text for setting in settings)
     if threads is not None and threads > 16:
-        yield Complaint("socket-threads", settings, f"{said}: NCCL takes at most 16 threads", "at most 16 threads")
+        yield Violation("socket-threads", settings, f"{set_to}: NCCL takes at most 16 threads", "at most 16 threads")
     elif (threads or 1) * (each or 1) > 64:
-        what = f"{said}: {(threads or 1) * (each or 1)} sockets for each connection, NCCL takes at most 64"
-        yield Complaint("socket-threads", settings, what, "a product of at most 64")
+        what = f"{set_to}: {(threads or 1) * (each or 1)} sockets for each connection, NCCL takes at most 64"
+        yield Violation("socket-threads", settings, what, "a product of at most 64")

@@ -7,41 +7,41 @@ from collections.abc import Iterator
 
 from preflight.facts.nccl_environment import NcclEnvironment, Setting
 from preflight.facts.nccl_kill_switches import SWITCHES
-from preflight.facts.nccl_settings.violation import Complaint, Here, Reader
+from preflight.facts.nccl_settings.violation import SettingScope, SettingsReader, Violation
 
 
-def left_over(env: NcclEnvironment, here: Here) -> Iterator[Complaint]:
+def left_over(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
     """A transport that is switched off; what is here tells whether it matters (nccl.left-over-disables)."""
     for name, switch in SWITCHES.items():
-        for setting in Reader(env).set(name):
+        for setting in SettingsReader(env).set(name):
             if switch.on(setting.value) and not (switch.of_rdma and here.rdma is False):
                 what = f"{setting.text} in {setting.where} {switch.effect}"
                 if needed(env, setting) or (here.libfabric and name == "NCCL_IB_DISABLE"):
                     continue
-                yield Complaint("left-over", (setting,), what, "unset, but for an experiment")
+                yield Violation("left-over", (setting,), what, "unset, but for an experiment")
 
 
-def verbose_log(env: NcclEnvironment, here: Here) -> Iterator[Complaint]:
+def verbose_log(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
     """A log that slows the job down, or that its ranks overwrite."""
-    read = Reader(env)
+    read = SettingsReader(env)
     level = read.text("NCCL_DEBUG").strip().upper()
     debug = read.set("NCCL_DEBUG")
     if level == "TRACE":
         what = f"{debug[0].text} in {debug[0].where} writes a line for every step of every collective"
-        yield Complaint("verbose-log", debug, what, "WARN, or INFO while looking for a fault")
+        yield Violation("verbose-log", debug, what, "WARN, or INFO while looking for a fault")
     elif level == "INFO" and (here.ranks or 0) > 1000:
         what = f"{debug[0].text} in {debug[0].where} on {here.ranks} ranks: gigabytes of log at each start"
-        yield Complaint("verbose-log", debug, what, "WARN")
+        yield Violation("verbose-log", debug, what, "WARN")
     subsystems = [item.strip().upper() for item in read.text("NCCL_DEBUG_SUBSYS").split(",")]
     loud = [item for item in subsystems if item in ("ALL", "COLL", "CALL")]
     if level in ("INFO", "TRACE") and loud:
         settings = read.set("NCCL_DEBUG_SUBSYS", "NCCL_DEBUG")
         what = f"{settings[0].text} in {settings[0].where} writes a line for every collective ({', '.join(loud)})"
-        yield Complaint("verbose-log", settings, what, "INIT,BOOTSTRAP,ENV, with NET,GRAPH while looking for a fault")
+        yield Violation("verbose-log", settings, what, "INIT,BOOTSTRAP,ENV, with NET,GRAPH while looking for a fault")
     path = read.set("NCCL_DEBUG_FILE")
     if path and not re.search("%[hp]", path[0].value) and not path[0].value.startswith("/dev/"):
         what = f"{path[0].text} in {path[0].where} names one file for all ranks: they overwrite each other"
-        yield Complaint("shared-log-file", path, what, "a name with %h (host) and %p (process)")
+        yield Violation("shared-log-file", path, what, "a name with %h (host) and %p (process)")
 
 
 #: Settings of the plug-ins GPUDirect-TCPX and TCPXO (FasTrak) on Google's A3 machines.
@@ -68,18 +68,18 @@ def of_googles_plugin(env: NcclEnvironment, setting: Setting) -> bool:
 
 def needed(env: NcclEnvironment, setting: Setting) -> bool:
     """Tell whether a switch must be set as it is: Google's recipe, or ranks that share a GPU, which NVLS cannot do."""
-    shared = Reader(env).number("NCCL_MULTI_RANK_GPU_ENABLE") == 1
+    shared = SettingsReader(env).number("NCCL_MULTI_RANK_GPU_ENABLE") == 1
     return (shared and setting.name == "NCCL_NVLS_ENABLE") or of_googles_plugin(env, setting)
 
 
-def _of_amazons_plugin(setting: Setting, here: Here) -> bool:
+def _of_amazons_plugin(setting: Setting, here: SettingScope) -> bool:
     """Tell whether aws-ofi-nccl set this itself, as it does on instances whose EFA keeps no order (P3dn, P4d)."""
     return here.libfabric and setting.name == "NCCL_PROTO" and setting.value.strip().casefold() == "simple"
 
 
-def pinned_choices(env: NcclEnvironment, here: Here) -> Iterator[Complaint]:
+def pinned_choices(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
     """Choices pinned by hand that NCCL makes better for each size and topology."""
-    read = Reader(env)
+    read = SettingsReader(env)
     for name, kind in (("NCCL_ALGO", "algorithm"), ("NCCL_PROTO", "protocol")):
         for setting in read.set(name):
             if of_googles_plugin(env, setting) or _of_amazons_plugin(setting, here):
@@ -87,20 +87,20 @@ def pinned_choices(env: NcclEnvironment, here: Here) -> Iterator[Complaint]:
             forced = name == "NCCL_PROTO" and not setting.value.startswith("^") and "ll128" in setting.value.casefold()
             if forced and here.nvlink is False:
                 what = f"{setting.text} in {setting.where} forces LL128 without NVLink: it can corrupt data there"
-                yield Complaint("ll128", (setting,), what, "unset", fatal=True)
+                yield Violation("ll128", (setting,), what, "unset", fatal=True)
             else:
                 what = f"{setting.text} in {setting.where} {_holds(setting.value, kind)} for every size and collective"
-                yield Complaint("pinned", (setting,), what, "unset: NCCL chooses by size and topology")
+                yield Violation("pinned", (setting,), what, "unset: NCCL chooses by size and topology")
     for setting in read.set("NCCL_LAUNCH_MODE"):
         if setting.value == "GROUP":
             what = f"{setting.text} in {setting.where} is deprecated since 2.9: launches wait for each other"
-            yield Complaint("pinned", (setting,), what, "unset")
+            yield Violation("pinned", (setting,), what, "unset")
     if here.nvswitch:
         for setting in read.set("NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS"):
             if of_googles_plugin(env, setting):
                 continue
             what = f"{setting.text} in {setting.where} holds the number of channels fast on NVSwitches"
-            yield Complaint("pinned-channels", (setting,), what, "unset: NCCL counts the NVLinks")
+            yield Violation("pinned-channels", (setting,), what, "unset: NCCL counts the NVLinks")
 
 
 def _holds(value: str, kind: str) -> str:
@@ -111,25 +111,25 @@ def _holds(value: str, kind: str) -> str:
     return f"leaves NCCL these {kind}s only," if several else f"holds one {kind} fast"
 
 
-def fabric_fit(env: NcclEnvironment, here: Here) -> Iterator[Complaint]:
+def fabric_fit(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
     """Tuning of one fabric on another."""
-    read = Reader(env)
+    read = SettingsReader(env)
     pairs = read.number("NCCL_IB_QPS_PER_CONNECTION")
     if pairs is not None and pairs > 1 and here.infiniband:
         (setting,) = read.set("NCCL_IB_QPS_PER_CONNECTION")
         what = f"{setting.text} in {setting.where}: more queue pairs help ECMP, and InfiniBand routes without"
-        yield Complaint("fabric-fit", (setting,), what, "unset on InfiniBand")
+        yield Violation("fabric-fit", (setting,), what, "unset on InfiniBand")
     if read.number("NCCL_IB_SPLIT_DATA_ON_QPS") == 1:
         (setting,) = read.set("NCCL_IB_SPLIT_DATA_ON_QPS")
         what = f"{setting.text} in {setting.where} cuts every message into one piece for each queue pair"
-        yield Complaint("fabric-fit", (setting,), what, "unset: messages take turns")
+        yield Violation("fabric-fit", (setting,), what, "unset: messages take turns")
     if read.number("NCCL_CROSS_NIC") == 1 and here.rails_apart:
         (setting,) = read.set("NCCL_CROSS_NIC")
         what = f"{setting.text} in {setting.where} sends between rails, and each rail is a subnet of its own"
-        yield Complaint("fabric-fit", (setting,), what, "0 where no router joins the rails; else unset")
+        yield Violation("fabric-fit", (setting,), what, "0 where no router joins the rails; else unset")
     for name in ("NCCL_IB_TC", "NCCL_IB_FIFO_TC"):
         number = read.number(name)
         if number is not None and 0 <= number <= 255 and number & 3 == 3:
             (setting,) = read.set(name)
             what = f"{setting.text} in {setting.where}: its two last bits say that every packet met congestion"
-            yield Complaint("fabric-fit", (setting,), what, f"{number - 1} (DSCP {number >> 2}, ECN-capable)")
+            yield Violation("fabric-fit", (setting,), what, f"{number - 1} (DSCP {number >> 2}, ECN-capable)")

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 
 from preflight.facts.nccl_settings.catalogue import table
-from preflight.facts.nccl_settings.collect import Told
+from preflight.facts.nccl_settings.collect import CollectedSettings
 from preflight.facts.nccl_settings.value_grammar import same_number
-from preflight.facts.nccl_settings.violation import Complaint
+from preflight.facts.nccl_settings.violation import Violation
 
 #: Ranks that differ in these hang, or end with "message truncated" (NCCL user guide; NCCL 2.30 src/graph/).
 MUST = frozenset({
@@ -45,13 +45,15 @@ def values(variables: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def disagreements(told: Told) -> list[Complaint]:
+def disagreements(collected: CollectedSettings) -> list[Violation]:
     """Return the variables that several ranks read with several values, of a log or a pasted list of all ranks."""
     found = []
-    for name, said in told.values.items():
-        different = dict.fromkeys(values({name: value}).get(name, "default") for value in said)
+    for name, used in collected.values.items():
+        different = dict.fromkeys(values({name: value}).get(name, "default") for value in used)
         if compared(name) and len(different) > 1:
-            settings = tuple(next(s for s in told.settings if (s.name, s.value) == (name, value)) for value in said[:4])
+            settings = tuple(
+                next(s for s in collected.settings if (s.name, s.value) == (name, value)) for value in used[:4]
+            )
             what = f"{name} differs between ranks: {' and '.join(map(str, list(different)[:4]))}"
-            found.append(Complaint("ranks-differ", settings, what, "one value on all ranks", name in MUST))
+            found.append(Violation("ranks-differ", settings, what, "one value on all ranks", name in MUST))
     return found

@@ -55,19 +55,19 @@ _OPEN = re.compile(r"\$|`|\{\{|^<.*>$|^\[|\.\.\.|…|(?i:^x{2,}$|^your[-_]|^(?:i
 
 
 @dataclass(frozen=True)
-class Spelled:
-    """One setting on a line; ``settled``: its value is what NCCL will read."""
+class ParsedAssignment:
+    """One setting on a line; ``is_literal``: its value is what NCCL will read."""
 
     name: str
     value: str
 
     @property
-    def settled(self) -> bool:
+    def is_literal(self) -> bool:
         """Whether nothing has to be filled in yet."""
         return _OPEN.search(self.value) is None
 
 
-def on_lines(line: str, after: str) -> Spelled | None:
+def on_lines(line: str, after: str) -> ParsedAssignment | None:
     """Return the setting that a line is, with the line after it where that holds the value; None if it is none."""
     if "CCL_" not in line:
         return None
@@ -75,17 +75,17 @@ def on_lines(line: str, after: str) -> Spelled | None:
         found = match.groupdict()
         name = next(found[key] for key in ("name", "lmod", "listed", "python") if found.get(key))
         value = next((found[key] for key in ("value", "held", "given") if found.get(key) is not None), "")
-        return Spelled(name, _unquoted(value))
+        return ParsedAssignment(name, _unquoted(value))
     if (named := _NAMED.fullmatch(line)) and (value_of := _VALUE.fullmatch(named["rest"].strip() or after)):
-        return Spelled(named["name"], _unquoted(value_of["value"]))
+        return ParsedAssignment(named["name"], _unquoted(value_of["value"]))
     return None
 
 
-def several(line: str) -> list[Spelled]:
+def several(line: str) -> list[ParsedAssignment]:
     """Return the settings of a line that holds nothing but assignments, at least two; none of any other."""
     if line.count("=") < 2 or "CCL_" not in line or not _SEVERAL.fullmatch(line):
         return []
-    return [Spelled(match["name"], _unquoted(match["value"])) for match in _EACH.finditer(line)]
+    return [ParsedAssignment(match["name"], _unquoted(match["value"])) for match in _EACH.finditer(line)]
 
 
 #: Settings within a command: ``mpirun -x A=B -x C=D``, ``docker run -e A=B``, ``A=B C=D python``, ``--export=ALL,A=B``.
@@ -100,10 +100,10 @@ _COMMAND = re.compile(
 _SET_FIRST = re.compile(rf"\s{{0,12}}(?:(?:ENV|export|-[xe])\s{{1,4}})?{NAME}=")
 
 
-def in_command(text: str) -> Iterator[Spelled]:
+def in_command(text: str) -> Iterator[ParsedAssignment]:
     """Yield the settings of a command that was put on one line; nothing of a sentence."""
     if _COMMAND.search(text + " ") or _SET_FIRST.match(text):
-        yield from (Spelled(match["name"], _unquoted(match["value"])) for match in _WITHIN.finditer(text))
+        yield from (ParsedAssignment(match["name"], _unquoted(match["value"])) for match in _WITHIN.finditer(text))
 
 
 def _unquoted(value: str) -> str:

@@ -10,7 +10,7 @@ from preflight.facts.nccl_environment import NcclEnvironment, Setting
 from preflight.facts.nccl_settings.catalogue import Version, dotted, nearest, table
 from preflight.facts.nccl_settings.leftovers import of_googles_plugin
 from preflight.facts.nccl_settings.value_grammar import faults
-from preflight.facts.nccl_settings.violation import Complaint, Here
+from preflight.facts.nccl_settings.violation import SettingScope, Violation
 
 #: The release from which on blanks and carriage returns at the end of a file's line are cut off.
 TRIMMING = (2, 30, 0)
@@ -23,7 +23,7 @@ def _settings(env: NcclEnvironment) -> Iterator[Setting]:
     return (setting for setting in env.settings if setting.name.startswith("NCCL_"))
 
 
-def unknown_names(env: NcclEnvironment, here: Here) -> Iterator[Complaint]:
+def unknown_names(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
     """Names that nobody reads: misspelt, invented, or with a blank or ``export`` before them."""
     known = table()
     for setting in env.settings:
@@ -45,10 +45,10 @@ def unknown_names(env: NcclEnvironment, here: Here) -> Iterator[Complaint]:
                 what = "nobody reads a line that begins so"
         else:
             what, expected = "nobody that is known here reads it", "a name of the user guide, or a plug-in's"
-        yield Complaint("unknown-name", (setting,), f"{shown} in {setting.where}: {what}", expected)
+        yield Violation("unknown-name", (setting,), f"{shown} in {setting.where}: {what}", expected)
 
 
-def version_names(env: NcclEnvironment, here: Here) -> Iterator[Complaint]:
+def version_names(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
     """Names that the NCCL in use does not read any more, does not read yet, or wants under another name."""
     known = table()
     for setting in env.settings:
@@ -63,7 +63,7 @@ def version_names(env: NcclEnvironment, here: Here) -> Iterator[Complaint]:
             until = f"since NCCL {variable.ended_in}" if variable.ended_in else "any more"
             if not variable.ended_in and variable.last is not None:
                 until = f"after NCCL {dotted(variable.last)}"
-            yield Complaint(
+            yield Violation(
                 "ended-name", (setting,), f"{place}: NCCL does not read it {until}", variable.instead or "unset"
             )
         elif variable.ended and all(version >= _ended(variable.ended_in) for version in here.versions):
@@ -71,12 +71,12 @@ def version_names(env: NcclEnvironment, here: Here) -> Iterator[Complaint]:
                 continue
             instead = variable.instead or "unset"
             what = f"{place} is deprecated since NCCL {variable.ended_in}"
-            yield Complaint("deprecated-name", (setting,), what, instead)
+            yield Violation("deprecated-name", (setting,), what, instead)
         elif here.versions and not any(variable.is_read_by(version) for version in here.versions):
             versions = " and ".join(dotted(version) for version in sorted(set(here.versions)))
             first = dotted(variable.since) if variable.since else "?"
             what = f"{place}: NCCL {versions} does not read it, the first that does is {first}"
-            yield Complaint("too-new-name", (setting,), what, f"NCCL {first}, or unset")
+            yield Violation("too-new-name", (setting,), what, f"NCCL {first}, or unset")
 
 
 def _ended(text: str) -> Version:
@@ -87,7 +87,7 @@ def _ended(text: str) -> Version:
 # --- values ----------------------------------------------------------------------------------------
 
 
-def bad_values(env: NcclEnvironment, here: Here) -> Iterator[Complaint]:
+def bad_values(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
     """Values that NCCL reads otherwise than they were meant, or not at all."""
     known = table()
     for setting in _settings(env):
@@ -98,7 +98,7 @@ def bad_values(env: NcclEnvironment, here: Here) -> Iterator[Complaint]:
         value = setting.value.rstrip() if trimmed else setting.value
         for fault in faults(variable, value, here.version):
             what = f"{setting.text} in {setting.where} {fault.what}"
-            yield Complaint("bad-value", (setting,), what, fault.expected, fault.fatal)
+            yield Violation("bad-value", (setting,), what, fault.expected, fault.fatal)
 
 
 def repeats_default(env: NcclEnvironment) -> tuple[str, ...]:

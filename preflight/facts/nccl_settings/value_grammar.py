@@ -24,7 +24,7 @@ _QUOTED = regex(r"(['\"]).*\1", re.S)
 
 
 @dataclass(frozen=True)
-class Fault:
+class InvalidValue:
     """What is the matter with one value."""
 
     what: str  # follows "NAME=VALUE in WHERE "
@@ -32,18 +32,18 @@ class Fault:
     fatal: bool = False  # the job ends at its start
 
 
-def faults(variable: Variable, value: str, version: Version | None = None) -> Iterator[Fault]:
+def faults(variable: Variable, value: str, version: Version | None = None) -> Iterator[InvalidValue]:
     """Yield what is wrong with a value; nothing for one that NCCL takes as it is written."""
     if not value:
         if not (variable.kind == "text" or variable.name.startswith("NCCL_DEBUG_TIMESTAMP")):
-            yield Fault("is empty: NCCL takes its default, and no file fills it in", "a value, or unset")
+            yield InvalidValue("is empty: NCCL takes its default, and no file fills it in", "a value, or unset")
     elif variable.kind in ("switch", "number", "bytes", "truth"):
         yield from _number(variable, value)
     elif _QUOTED.fullmatch(value.strip()) and len(value.strip()) > 1:
-        yield Fault("has quotes, which NCCL takes as part of the value", value.strip()[1:-1] or "a value")
+        yield InvalidValue("has quotes, which NCCL takes as part of the value", value.strip()[1:-1] or "a value")
     elif value != value.strip() and variable.name != "NCCL_DEBUG_TIMESTAMP_FORMAT":
         end = "a carriage return" if value.endswith("\r") else "a blank"
-        yield Fault(f"begins or ends with {end}, which NCCL takes as part of the value", repr(value.strip()))
+        yield InvalidValue(f"begins or ends with {end}, which NCCL takes as part of the value", repr(value.strip()))
     else:
         yield from _text(variable, value, version)
 
@@ -51,23 +51,23 @@ def faults(variable: Variable, value: str, version: Version | None = None) -> It
 # --- numbers ---------------------------------------------------------------------------------------
 
 
-def _number(variable: Variable, value: str) -> Iterator[Fault]:
+def _number(variable: Variable, value: str) -> Iterator[InvalidValue]:
     wanted = _wanted(variable)
     plain = value.strip()
     if variable.kind == "truth" and re.fullmatch(r"1|t|true|0|f|false", value, re.I):
         return
     number = strtoll(value)
     if number is None:
-        yield Fault("is beyond 64 bits: NCCL takes its default", wanted)
+        yield InvalidValue("is beyond 64 bits: NCCL takes its default", wanted)
     elif not re.match(r"[+-]?[0-9]", plain):
         meant = ", where 1 was meant" if _TRUE.fullmatch(value) or re.fullmatch(r"['\"]\s*1\s*['\"]", plain) else ""
-        yield Fault(f"is no number: NCCL reads it as 0{meant}", wanted)
+        yield InvalidValue(f"is no number: NCCL reads it as 0{meant}", wanted)
     elif re.fullmatch(r"[+-]?0[0-9]+", plain) and number != int(plain):
-        yield Fault(f"begins with 0: NCCL reads it as octal, {number}", f"{int(plain)} or {number}")
+        yield InvalidValue(f"begins with 0: NCCL reads it as octal, {number}", f"{int(plain)} or {number}")
     elif not re.fullmatch(r"[+-]?(?:0[xX][0-9a-fA-F]+|[0-9]+)", plain):
-        yield Fault(f"is read as {number}: NCCL stops at what is no digit", wanted)
+        yield InvalidValue(f"is read as {number}: NCCL stops at what is no digit", wanted)
     elif not _in_range(variable, number):
-        yield Fault(_out_of_range(variable, number), wanted)
+        yield InvalidValue(_out_of_range(variable, number), wanted)
     else:
         yield from _advice(variable, number)
 
@@ -100,23 +100,27 @@ def _wanted(variable: Variable) -> str:
     return f"a number from {variable.min}" if variable.min is not None else "a number"
 
 
-def _advice(variable: Variable, number: int) -> Iterator[Fault]:
+def _advice(variable: Variable, number: int) -> Iterator[InvalidValue]:
     """Yield what NCCL takes and a job regrets."""
     if variable.name == "NCCL_IB_TIMEOUT" and number == 0:
-        yield Fault("waits for ever: a dead peer hangs the job", "18 to 22; 20 is the default")
+        yield InvalidValue("waits for ever: a dead peer hangs the job", "18 to 22; 20 is the default")
     elif variable.name == "NCCL_IB_TIMEOUT" and number < 18:
         seconds = 4.096e-6 * 2**number * 7
-        yield Fault(f"gives up after {seconds:.2g} s: a link that flaps ends the job", "18 to 22; 20 is the default")
+        yield InvalidValue(
+            f"gives up after {seconds:.2g} s: a link that flaps ends the job", "18 to 22; 20 is the default"
+        )
     elif variable.name == "NCCL_IB_RETRY_CNT" and number != 7:
-        yield Fault("gives up earlier than the hardware can: the default is the maximum", "7")
+        yield InvalidValue("gives up earlier than the hardware can: the default is the maximum", "7")
     elif variable.name == "NCCL_BUFFSIZE" and (number < 2**20 or number & (number - 1)):
-        yield Fault("is no power of two of at least 1 MiB: chunks and slots do not fit it", "4194304, the default")
+        yield InvalidValue(
+            "is no power of two of at least 1 MiB: chunks and slots do not fit it", "4194304, the default"
+        )
 
 
 # --- text ------------------------------------------------------------------------------------------
 
 
-def _text(variable: Variable, value: str, version: Version | None) -> Iterator[Fault]:
+def _text(variable: Variable, value: str, version: Version | None) -> Iterator[InvalidValue]:
     kind = variable.kind
     if kind == "level":
         yield from _level(value)
@@ -126,56 +130,58 @@ def _text(variable: Variable, value: str, version: Version | None) -> Iterator[F
         yield from _words(variable, value, version)
     elif kind == "flags":
         if any(not _known(variable, part) for part in value.split("|")):
-            yield Fault("is none of the words that NCCL takes", ", ".join(map(str, variable.values)))
+            yield InvalidValue("is none of the words that NCCL takes", ", ".join(map(str, variable.values)))
     elif kind == "path":
         if value.startswith("~") or "$" in value:
-            yield Fault("is taken as it is written: NCCL expands neither ~ nor $", "a whole path")
+            yield InvalidValue("is taken as it is written: NCCL expands neither ~ nor $", "a whole path")
     elif kind == "network":
         if not _is_network(value):
-            yield Fault("is no network in CIDR form", "10.0.0.0/8, or IPv6")
+            yield InvalidValue("is no network in CIDR form", "10.0.0.0/8, or IPv6")
     elif kind in ("ports", "interfaces") and any(item != item.strip() for item in value.split(",")):
-        yield Fault("has a blank in its list, which NCCL takes as part of a name", re.sub(r"\s*,\s*", ",", value))
+        yield InvalidValue(
+            "has a blank in its list, which NCCL takes as part of a name", re.sub(r"\s*,\s*", ",", value)
+        )
     elif kind == "address" and not re.fullmatch(r"(?:\[[0-9A-Fa-f:.%\w]+\]|[^\s:\[\]]+):[0-9]{1,5}", value):
-        yield Fault("is no host:port", "localhost:28028; an IPv6 address in square brackets")
+        yield InvalidValue("is no host:port", "localhost:28028; an IPv6 address in square brackets")
 
 
 def _known(variable: Variable, word: str) -> bool:
     return word in map(str, variable.values) if variable.exact else _known_folded(variable, word)
 
 
-def _word(variable: Variable, value: str) -> Iterator[Fault]:
+def _word(variable: Variable, value: str) -> Iterator[InvalidValue]:
     wanted = ", ".join(map(str, variable.values))
     if variable.name == "NCCL_NETDEVS_POLICY" and re.fullmatch(r"MAX:[0-9]{1,9}", value, re.I):
         return
     if not _known(variable, value):
         case = " in this case of letters" if _known_folded(variable, value) else ""
-        yield Fault(f"is none of the words that NCCL takes{case}: it takes its default", wanted)
+        yield InvalidValue(f"is none of the words that NCCL takes{case}: it takes its default", wanted)
 
 
 def _known_folded(variable: Variable, value: str) -> bool:
     return any(str(one).casefold() == value.casefold() for one in variable.values)
 
 
-def _level(value: str) -> Iterator[Fault]:
+def _level(value: str) -> Iterator[InvalidValue]:
     if value in LEVELS or re.fullmatch(r"[0-9]{1,3}", value):
         return
     upper = value.strip().upper()
     if upper in LEVELS:
-        yield Fault("is ignored without a word: the case of letters counts", upper)
+        yield InvalidValue("is ignored without a word: the case of letters counts", upper)
     elif upper == "NODE":
-        yield Fault("is ignored without a word: NODE is nvidia-smi's", "PHB (one CPU) or SYS (across CPUs)")
+        yield InvalidValue("is ignored without a word: NODE is nvidia-smi's", "PHB (one CPU) or SYS (across CPUs)")
     else:
-        yield Fault(
+        yield InvalidValue(
             "is ignored without a word: it is no distance", ", ".join(("LOC", "NVL", "PIX", "PXB", "PHB", "SYS"))
         )
 
 
-def _words(variable: Variable, value: str, version: Version | None) -> Iterator[Fault]:
+def _words(variable: Variable, value: str, version: Version | None) -> Iterator[InvalidValue]:
     """Judge a list, or from 2.24 on one for each function: ``allreduce:tree;broadcast:ring``; tell its first fault."""
     pinned = variable.name in ("NCCL_ALGO", "NCCL_PROTO")
     by_function = pinned and ":" in value
     if by_function and version is not None and version < STRICT:
-        yield Fault("is in the form of 2.24 and later", "a plain list")
+        yield InvalidValue("is in the form of 2.24 and later", "a plain list")
         return
     known = {str(word).casefold() for word in variable.values}
     since = {word.casefold(): first for word, first in variable.values_since}
@@ -186,18 +192,18 @@ def _words(variable: Variable, value: str, version: Version | None) -> Iterator[
                 yield _unknown_word(variable, item[:60], pinned, version)
                 return
             if first is not None and version is not None and version < first:
-                yield Fault(f"names {item}, which NCCL {dotted(version)} does not have", f"NCCL {dotted(first)}")
+                yield InvalidValue(f"names {item}, which NCCL {dotted(version)} does not have", f"NCCL {dotted(first)}")
                 return
 
 
-def _unknown_word(variable: Variable, item: str, pinned: bool, version: Version | None) -> Fault:
+def _unknown_word(variable: Variable, item: str, pinned: bool, version: Version | None) -> InvalidValue:
     near = nearest(item, [str(one) for one in variable.values])
     wanted = near or ", ".join(map(str, variable.values))
     if not pinned:
-        return Fault(f"names {item!r}, which NCCL ignores", wanted)
+        return InvalidValue(f"names {item!r}, which NCCL ignores", wanted)
     fatal = version is not None and version >= STRICT
     ends = "ends the job at its start" if fatal else "is ignored, and from 2.24 on ends the job at its start"
-    return Fault(f"names {item!r}, which {ends}", wanted, fatal)
+    return InvalidValue(f"names {item!r}, which {ends}", wanted, fatal)
 
 
 def _is_network(value: str) -> bool:

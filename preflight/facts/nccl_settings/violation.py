@@ -1,4 +1,4 @@
-"""One complaint, what is known of the place, and the settings as NCCL reads them: what all rules share."""
+"""Violations of a rule, the scope of the settings, and the settings as NCCL reads them."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from preflight.facts.nccl_settings.catalogue import Version
 
 
 @dataclass(frozen=True)
-class Complaint:
-    """One thing that is wrong, and with which settings."""
+class Violation:
+    """One rule that settings violate, and which settings."""
 
     rule: str
     settings: tuple[Setting, ...]  # the first is the one to change
-    what: str  # a whole sentence
+    what: str  # a complete sentence
     expected: str
     fatal: bool = False  # the job ends at its start, computes rubbish, or loses its network
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The variables that it speaks of."""
+        """The variables that violate it."""
         return tuple(setting.name for setting in self.settings)
 
 
 @dataclass(frozen=True)
-class Here:
-    """What is known of the place where the settings act; None: nobody knows."""
+class SettingScope:
+    """What is known of the node and the job that the settings apply to; None: unknown."""
 
     versions: tuple[Version, ...] = ()  # of the NCCLs that a job may load; empty: unknown
     rdma: bool | None = None  # there are RDMA devices
@@ -48,17 +48,17 @@ class Here:
         return self.versions[0] if len(set(self.versions)) == 1 else None
 
 
-class Rule(Protocol):
-    """One rule: complaints about one environment."""
+class SettingRule(Protocol):
+    """One rule: violations in one environment."""
 
     __name__: str
 
-    def __call__(self, env: NcclEnvironment, here: Here, /) -> Iterator[Complaint]:
+    def __call__(self, env: NcclEnvironment, here: SettingScope, /) -> Iterator[Violation]:
         """Yield what is wrong; pure."""
         ...
 
 
-class Reader:
+class SettingsReader:
     """The settings as NCCL reads them, for rules that look at several."""
 
     def __init__(self, env: NcclEnvironment) -> None:
@@ -81,8 +81,8 @@ class Reader:
         found = (self.env.get(name) for name in names)
         return tuple(setting for setting in found if setting is not None and setting.value)
 
-    def clash(self, what: str, expected: str, *names: str, fatal: bool = False) -> Complaint:
-        """Make a complaint of several settings."""
+    def clash(self, what: str, expected: str, *names: str, fatal: bool = False) -> Violation:
+        """Make a violation of several settings."""
         settings = self.set(*names)
-        said = " with ".join(setting.text for setting in settings)
-        return Complaint("contradiction", settings, f"{said}: {what}", expected, fatal)
+        set_to = " with ".join(setting.text for setting in settings)
+        return Violation("contradiction", settings, f"{set_to}: {what}", expected, fatal)

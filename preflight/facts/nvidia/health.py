@@ -23,16 +23,16 @@ def health(evidence: Evidence) -> Health:
 def _health(evidence: Evidence) -> Health:
     from preflight.facts.nvidia import nvml, smi_xml  # start-up: the XML parser is needed where NVML lacks a value
 
-    first = _try(lambda: nvml.whole(evidence))
+    first = _try(lambda: nvml.read_health(evidence))
     if isinstance(first, Health) and not any(map(_lacking, first.gpus)):
         return first
-    second = _try(lambda: smi_xml.whole(evidence))
+    second = _try(lambda: smi_xml.read_health(evidence))
     if isinstance(first, Health):
         return _completed(first, second) if isinstance(second, Health) else first
     if isinstance(second, Health):
         return second
-    if (kept := nvml.part(evidence)) is not None:
-        return kept
+    if (partial := nvml.part(evidence)) is not None:
+        return partial
     refused_first = not first.why.startswith(("was never", "there is no"))
     raise (first if refused_first else second)
 

@@ -45,7 +45,7 @@ class Process:
 
 
 @dataclass(frozen=True)
-class Fabric:
+class GpuFabric:
     """What a GPU says of the NVLink fabric that it was joined to."""
 
     state: str  # Not Started, In Progress, Completed
@@ -108,7 +108,7 @@ class GpuHealth:
     performance_state: int | None = None  # 0 is the fastest
     compute_mode: str | None = None
     recovery_action: str | None = None  # driver 565 and newer
-    fabric: Fabric | None = None
+    fabric: GpuFabric | None = None
     vbios: str | None = None
     inforom: str | None = None  # version of its image
     gsp: str | None = None

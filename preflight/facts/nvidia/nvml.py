@@ -11,8 +11,8 @@ from preflight.facts.nvidia.model import (
     FABRIC_STATES,
     NOT_REPORTED,
     RECOVERY_ACTIONS,
-    Fabric,
     Gathered,
+    GpuFabric,
     GpuHealth,
     Health,
     Process,
@@ -56,7 +56,7 @@ _MISCONFIGURED = {
 }  # fmt: skip
 
 
-def whole(evidence: Evidence) -> Health:
+def read_health(evidence: Evidence) -> Health:
     """Return what NVML said; raises EvidenceError unless it answered for every GPU that it counts."""
     value = evidence.value(NVML)
     try:
@@ -185,13 +185,13 @@ def _sram(number: _Reader, span: str, severity: str) -> int:
             raise error from None
 
 
-def _fabric(number: _Reader) -> Fabric:
+def _fabric(number: _Reader) -> GpuFabric:
     state = number("fabric", "state")
     if state == 0:
         raise ValueError(NOT_REPORTED)
     raw = number.raw("fabric")
     status, uuid, mask = number("fabric", "status"), raw.get("cluster_uuid"), raw.get("health_mask")
-    return Fabric(
+    return GpuFabric(
         state=FABRIC_STATES.get(state, f"unknown ({state})"),
         status="Success" if status == 0 else f"NVML error {status}",
         faults=_faults(mask) if isinstance(mask, int) else (),

@@ -8,14 +8,14 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.pci import address
-from preflight.textprep.plain_text import plain
+from preflight.textprep.plain_text import normalize_text
 
 NVML = "nvml:gpus"
 QUERY = "cmd:nvidia-smi --query-gpu=index,pci.bus_id,name,uuid,driver_version --format=csv,noheader"
 
 
 @dataclass(frozen=True)
-class Gpu:
+class GpuIdentity:
     """One GPU that answered."""
 
     index: int  # NVML index
@@ -29,7 +29,7 @@ class Driver:
     """What the NVIDIA driver said of itself and its GPUs."""
 
     version: str
-    gpus: tuple[Gpu, ...]
+    gpus: tuple[GpuIdentity, ...]
     lost: tuple[str, ...]  # what was said of GPUs that did not answer
     evidence: str  # the record that this was read from
 
@@ -61,22 +61,22 @@ def _from_nvml(value: Any) -> Driver:
         if not isinstance(gpu, dict):
             raise ValueError("an entry of the list of GPUs is not an object")
         try:
-            gpus.append(Gpu(int(gpu["index"]), address(gpu["bus_id"]), str(gpu["name"]), str(gpu["uuid"])))
+            gpus.append(GpuIdentity(int(gpu["index"]), address(gpu["bus_id"]), str(gpu["name"]), str(gpu["uuid"])))
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-            said = f"GPU {gpu.get('index', '?')}: {gpu.get('errors') or gpu.get('error') or 'incomplete'}"
-            lost.append(said[:200])
+            reason = f"GPU {gpu.get('index', '?')}: {gpu.get('errors') or gpu.get('error') or 'incomplete'}"
+            lost.append(reason[:200])
     return Driver(version, tuple(gpus), tuple(lost), NVML)
 
 
 def parse_query(text: str) -> Driver:
     """Read ``index,pci.bus_id,name,uuid,driver_version`` rows; raises ValueError with the offending line."""
     gpus, versions, lost = [], set(), []
-    for line in plain(text).split("\n"):
+    for line in normalize_text(text).split("\n"):
         if not line.strip():
             continue
         cells = [cell.strip() for cell in line.split(",")]
         if len(cells) == 5 and re.fullmatch("[0-9]{1,4}", cells[0]) and cells[3].startswith("GPU-"):
-            gpus.append(Gpu(int(cells[0]), address(cells[1]), cells[2], cells[3]))
+            gpus.append(GpuIdentity(int(cells[0]), address(cells[1]), cells[2], cells[3]))
             versions.add(cells[4])
         elif re.search(r"Unable to determine the device handle|GPU is lost|requires reset", line):
             lost.append(line.strip())

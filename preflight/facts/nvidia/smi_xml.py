@@ -11,8 +11,8 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from preflight.evidence.document import Evidence, EvidenceError
-from preflight.facts.nvidia.model import NOT_REPORTED, Fabric, Gathered, GpuHealth, Health, Process
-from preflight.textprep.plain_text import plain
+from preflight.facts.nvidia.model import NOT_REPORTED, Gathered, GpuFabric, GpuHealth, Health, Process
+from preflight.textprep.plain_text import normalize_text
 
 XML = "cmd:nvidia-smi -q -x"
 
@@ -21,11 +21,11 @@ _NOT_REPORTED = re.compile(r"\[?(?:N/A|Not Supported|Requested functionality has
 _REFUSED = re.compile(r".*(?:error|lost|requires reset|insufficient permissions|not found|err!).*", re.I | re.S)
 
 _UNIT = r"(?: ?(?:MiB|W|C|MHz|%|x|bank\(s\)))?"
-_WHOLE = re.compile(rf"(-?[0-9]{{1,18}}){_UNIT}")
+_INTEGER = re.compile(rf"(-?[0-9]{{1,18}}){_UNIT}")
 _REAL = re.compile(rf"(-?[0-9]{{1,15}}(?:\.[0-9]{{1,6}})?){_UNIT}")
 _FLAG = {"enabled": True, "yes": True, "active": True, "disabled": False, "no": False, "not active": False}
 
-_WHOLE_NUMBERS = {
+_INTEGERS = {
     "memory_total_mib": "fb_memory_usage/total",
     "memory_reserved_mib": "fb_memory_usage/reserved",
     "memory_used_mib": "fb_memory_usage/used",
@@ -96,7 +96,7 @@ _MOST_TAGS = 400_000
 _HEALTHY = ("full", "false", "none", "healthy")
 
 
-def whole(evidence: Evidence) -> Health:
+def read_health(evidence: Evidence) -> Health:
     """Return what nvidia-smi said; raises EvidenceError."""
     text = evidence.text(XML)
     try:
@@ -107,11 +107,11 @@ def whole(evidence: Evidence) -> Health:
 
 def parse(text: str) -> Health:
     """Read the document; raises ValueError naming the place at which it ends or breaks."""
-    text = plain(text)
+    text = normalize_text(text)
     start = text.find("<nvidia_smi_log")
     if start < 0:
-        said = next((line.strip() for line in text.split("\n") if line.strip()), "")
-        raise ValueError(f"there is no <nvidia_smi_log>; the output begins {said[:100]!r}")
+        first_line = next((line.strip() for line in text.split("\n") if line.strip()), "")
+        raise ValueError(f"there is no <nvidia_smi_log>; the output begins {first_line[:100]!r}")
     if text.count("<") > _MOST_TAGS:
         raise ValueError(f"it has more than {_MOST_TAGS} tags")
     if "<!ENTITY" in text:
@@ -146,7 +146,7 @@ def _broken(body: str, line: int) -> str:
 def _gpu(element: Element, index: int, driver: str) -> GpuHealth:
     found, read = Gathered(), _Reader(element)
     for table, kind in (
-        (_WHOLE_NUMBERS, read.whole), (_FLAGS, read.flag), (_WATTS, read.real), (_TEXTS, read.text),
+        (_INTEGERS, read.integer), (_FLAGS, read.flag), (_WATTS, read.real), (_TEXTS, read.text),
     ):  # fmt: skip
         for name, path in table.items():
             found.take(name, kind, path)
@@ -172,17 +172,17 @@ class _Reader:
         """Return the text at the first of the paths (``new|old``) that is there."""
         for path in paths.split("|"):
             if (found := self._element.find(path)) is not None:
-                said = " ".join((found.text or "").split())
-                return _checked(said, path)
+                value = " ".join((found.text or "").split())
+                return _checked(value, path)
             while "/" in path:
                 path = path.rpartition("/")[0]
                 if _NOT_REPORTED.fullmatch((self._element.findtext(path) or "").strip()):
                     raise ValueError(NOT_REPORTED)  # a whole block says N/A
         raise ValueError("not in the output")
 
-    def whole(self, paths: str) -> int:
-        """Return a whole number, whatever its unit."""
-        return int(self._match(_WHOLE, paths))
+    def integer(self, paths: str) -> int:
+        """Return an integer of any unit."""
+        return int(self._match(_INTEGER, paths))
 
     def real(self, paths: str) -> float:
         """Return a number with a fraction."""
@@ -190,26 +190,26 @@ class _Reader:
 
     def flag(self, paths: str) -> bool:
         """Return a yes or no in any of the tool's words."""
-        said = self.text(paths)
-        if said.lower() not in _FLAG:
-            raise ValueError(f"{paths} is {said[:40]!r}")
-        return _FLAG[said.lower()]
+        value = self.text(paths)
+        if value.lower() not in _FLAG:
+            raise ValueError(f"{paths} is {value[:40]!r}")
+        return _FLAG[value.lower()]
 
     def _match(self, pattern: re.Pattern[str], paths: str) -> str:
-        said = self.text(paths)
-        if not (match := pattern.fullmatch(said)):
-            raise ValueError(f"{paths} is {said[:40]!r}, not a number")
+        value = self.text(paths)
+        if not (match := pattern.fullmatch(value)):
+            raise ValueError(f"{paths} is {value[:40]!r}, not a number")
         return match[1]
 
 
-def _checked(said: str, path: str) -> str:
-    if _NOT_REPORTED.fullmatch(said):
+def _checked(value: str, path: str) -> str:
+    if _NOT_REPORTED.fullmatch(value):
         raise ValueError(NOT_REPORTED)
-    if not said:
+    if not value:
         raise ValueError(f"{path} is empty")
-    if len(said) < 120 and _REFUSED.fullmatch(said):
-        raise ValueError(said)
-    return said
+    if len(value) < 120 and _REFUSED.fullmatch(value):
+        raise ValueError(value)
+    return value
 
 
 def _ecc(read: _Reader, span: str, memory: str, severity: str) -> int:
@@ -218,20 +218,20 @@ def _ecc(read: _Reader, span: str, memory: str, severity: str) -> int:
     base = f"ecc_errors/{span}/{memory}_{kind}"
     try:
         if memory == "sram" and kind == "uncorrectable":
-            return read.whole(f"{base}_parity") + read.whole(f"{base}_secded")
-        return read.whole(base)
+            return read.integer(f"{base}_parity") + read.integer(f"{base}_secded")
+        return read.integer(base)
     except ValueError as error:
         if str(error) != "not in the output":
             raise
     if memory == "sram":
-        return read.whole(base)
-    return read.whole(f"ecc_errors/{span}/{'single' if severity == 'corrected' else 'double'}_bit/device_memory")
+        return read.integer(base)
+    return read.integer(f"ecc_errors/{span}/{'single' if severity == 'corrected' else 'double'}_bit/device_memory")
 
 
 def _banks(read: _Reader) -> tuple[int, ...]:
     path = "remapped_rows/row_remapper_histogram"
     names = ("max", "high", "partial", "low", "none")
-    return tuple(read.whole(f"{path}/row_remapper_histogram_{name}") for name in names)
+    return tuple(read.integer(f"{path}/row_remapper_histogram_{name}") for name in names)
 
 
 def _reasons(element: Element) -> int:
@@ -250,33 +250,33 @@ def _reasons(element: Element) -> int:
 
 
 def _performance_state(read: _Reader) -> int:
-    said = read.text("performance_state")
-    if not (match := re.fullmatch(r"P([0-9]{1,2})", said)):
-        raise ValueError(f"performance_state is {said[:40]!r}")
+    value = read.text("performance_state")
+    if not (match := re.fullmatch(r"P([0-9]{1,2})", value)):
+        raise ValueError(f"performance_state is {value[:40]!r}")
     return int(match[1])
 
 
-def _fabric(element: Element) -> Fabric:
+def _fabric(element: Element) -> GpuFabric:
     if (block := element.find("fabric")) is None:
         raise ValueError("not in the output")
     read = _Reader(block)
     optional = Gathered()
     optional.take("status", read.text, "status")
-    optional.take("clique", read.whole, "cliqueId")
+    optional.take("clique", read.integer, "cliqueId")
     optional.take("uuid", read.text, "clusterUuid")
     state = read.text("state")
     status = optional.values.get("status") or optional.absent["status"]
     uuid = optional.values.get("uuid", "")
-    return Fabric(state, status, _faults(block), optional.values.get("clique"), uuid)
+    return GpuFabric(state, status, _faults(block), optional.values.get("clique"), uuid)
 
 
 def _faults(block: Element) -> tuple[str, ...]:
     found: list[str] = []
     summary: list[str] = []
     for one in block.iterfind("health/*"):
-        said = " ".join((one.text or "").split())
-        if said and said.lower() not in _HEALTHY and not _NOT_REPORTED.fullmatch(said):
-            named = _HEALTH.get(one.tag, f"{one.tag.replace('_', ' ')}: {said.lower()}")
+        state = " ".join((one.text or "").split())
+        if state and state.lower() not in _HEALTHY and not _NOT_REPORTED.fullmatch(state):
+            named = _HEALTH.get(one.tag, f"{one.tag.replace('_', ' ')}: {state.lower()}")
             (summary if one.tag == "summary" else found).append(named)
     return tuple(found or summary)
 
@@ -293,7 +293,7 @@ def _processes(element: Element) -> tuple[Process, ...]:
         if "C" not in one.values.get("kind", "C"):  # graphics alone
             continue
         one.take("name", read.text, "process_name")
-        one.take("used_mib", read.whole, "used_memory")
+        one.take("used_mib", read.integer, "used_memory")
         name = one.values.get("name", "").split(" ")[0].rsplit("/", 1)[-1]
-        found.append(Process(read.whole("pid"), name, one.values.get("used_mib")))
+        found.append(Process(read.integer("pid"), name, one.values.get("used_mib")))
     return tuple(sorted(found, key=lambda process: process.pid))

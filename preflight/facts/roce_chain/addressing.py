@@ -8,7 +8,7 @@ from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts import gids
 from preflight.facts.interfaces import ROOT
 from preflight.facts.rdma_ports import DEVINFO, Port
-from preflight.facts.roce_chain.model import Link, Place, State
+from preflight.facts.roce_chain.model import ChainLink, Place, State
 
 #: Bytes of headers around an RDMA packet (kernel, iboe_get_mtu).
 HEADERS = 96
@@ -16,32 +16,32 @@ HEADERS = 96
 OPERSTATES = ("unknown", "notpresent", "down", "lowerlayerdown", "testing", "dormant", "up")
 
 
-def interface(at: Place, name: str) -> Link:
+def interface(at: Place, name: str) -> ChainLink:
     """Look whether the interface is up."""
     key = f"file:{ROOT}/{at.netdev}/operstate"
     state = at.evidence.text(key).strip()
     if state not in OPERSTATES:
         raise EvidenceError(key, f"holds {state[:60]!r}, not a state of an interface")
     if state in ("up", "unknown"):  # unknown: a driver that does not tell; the port above it is active
-        return Link(name, State.OK, f"{at.netdev} {state}", evidence=(key,))
-    return Link(name, State.BROKEN, f"{at.netdev} {state}", f"the interface is {state}", "up", (key,),
+        return ChainLink(name, State.OK, f"{at.netdev} {state}", evidence=(key,))
+    return ChainLink(name, State.BROKEN, f"{at.netdev} {state}", f"the interface is {state}", "up", (key,),
                 fix=f"`ip link set {at.netdev} up`, then look at its cable and switch port")  # fmt: skip
 
 
-def address(at: Place, name: str) -> Link:
+def address(at: Place, name: str) -> ChainLink:
     """Look for an IP address that another node can reach."""
     known = at.node.addresses
     if found := known.routable(at.netdev):
-        return Link(name, State.OK, str(found[0]), evidence=(known.evidence,))
+        return ChainLink(name, State.OK, str(found[0]), evidence=(known.evidence,))
     if above := _of_gid_table(at):  # a VLAN or macvlan on top of the interface has the address
         key = gids.keys(at.port.device, at.port.number, above.index)[0]
-        return Link(name, State.OK, f"{above.shown}, above {at.netdev}", evidence=(key,))
-    return Link(name, State.BROKEN, "none", "no IP address, so only a link-local GID",
+        return ChainLink(name, State.OK, f"{above.shown}, above {at.netdev}", evidence=(key,))
+    return ChainLink(name, State.BROKEN, "none", "no IP address, so only a link-local GID",
                 "an IPv4 or IPv6 address on each rail", (known.evidence,),
                 fix="Address the rail; in a pod that is the IPAM of the secondary network.")  # fmt: skip
 
 
-def mtu(at: Place, name: str) -> Link:
+def mtu(at: Place, name: str) -> ChainLink:
     """Compare the Ethernet MTU with the site's, else with room for the RDMA MTU."""
     key = f"file:{ROOT}/{at.netdev}/mtu"
     netdev, wanted = at.node.netdevs.get(at.netdev), at.policy.netdev_mtu
@@ -49,15 +49,15 @@ def mtu(at: Place, name: str) -> Link:
         raise EvidenceError(key, "was not recorded")
     room = (at.policy.mtu.value or 4096) + HEADERS
     if netdev.mtu == wanted.value or (wanted.value is None and netdev.mtu >= room):
-        return Link(name, State.OK, f"{netdev.mtu}", evidence=(key,))
+        return ChainLink(name, State.OK, f"{netdev.mtu}", evidence=(key,))
     bound = f"{wanted.value}" if wanted.value else f"at least {room}"
     why = wanted.source or f"room for an RDMA MTU of {room - HEADERS}"
-    return Link(name, State.BROKEN, f"{netdev.mtu} bytes", f"the interface has MTU {netdev.mtu}, expected {bound}",
+    return ChainLink(name, State.BROKEN, f"{netdev.mtu} bytes", f"the interface has MTU {netdev.mtu}, expected {bound}",
                 f"{bound} bytes ({why})", (key,),
                 fix=f"`ip link set {at.netdev} mtu 9000` and the same (or 9216) on the switch port")  # fmt: skip
 
 
-def active_mtu(at: Place, name: str) -> Link:
+def active_mtu(at: Place, name: str) -> ChainLink:
     """Compare the active RDMA MTU with the site's, else with 4096 bytes."""
     found, wanted = at.port.active_mtu, at.policy.mtu
     if found is None:
@@ -65,22 +65,23 @@ def active_mtu(at: Place, name: str) -> Link:
         raise EvidenceError(DEVINFO, "does not list the port; see rdma.device-nodes: it lists what it may open")
     expected = wanted.value or 4096
     if found == expected or (wanted.value is None and found > expected):
-        return Link(name, State.OK, f"{found}", evidence=(DEVINFO,))
-    return Link(name, State.BROKEN, f"{found} bytes", f"the active MTU is {found}, expected {expected}",
+        return ChainLink(name, State.OK, f"{found}", evidence=(DEVINFO,))
+    return ChainLink(name, State.BROKEN, f"{found} bytes", f"the active MTU is {found}, expected {expected}",
                 f"{expected} bytes ({wanted.source or 'usual on training fabrics'})", (DEVINFO,),
                 fix="bring the interface down and up, so that the RDMA port takes its MTU on")  # fmt: skip
 
 
-def gid(at: Place, name: str) -> Link:
+def gid(at: Place, name: str) -> ChainLink:
     """Look for a RoCE v2 row of an IP address in the GID table."""
     rows = _rows(at.evidence, at.port)
     best = _best(rows)
     key = gids.keys(at.port.device, at.port.number, best.index if best else 0)
     if best is not None:
-        return Link(name, State.OK, f"index {best.index}: {best.shown}", evidence=key)
+        return ChainLink(name, State.OK, f"index {best.index}: {best.shown}", evidence=key)
     mine = ", ".join(row.shown for row in rows if not row.empty)
     what = "has no RoCE v2 row of an IP address" if mine else "holds no address"
-    return Link(name, State.BROKEN, mine or "empty", f"the GID table {what}", "RoCE v2, of an IPv4 or IPv6 address",
+    expected = "RoCE v2, of an IPv4 or IPv6 address"
+    return ChainLink(name, State.BROKEN, mine or "empty", f"the GID table {what}", expected,
                 key[:1], fix="`show_gids`; where the interface has an address: reload the RDMA driver, or set RoCE "
                 "mode 2 (`cma_roce_mode`)")  # fmt: skip
 
@@ -99,7 +100,7 @@ def routable(evidence: Evidence, port: Port) -> gids.Gid | None:
 
 def _rows(evidence: Evidence, port: Port) -> list[gids.Gid]:
     rows: list[gids.Gid] = []
-    for index in gids.ASKED:
+    for index in gids.COLLECTED_INDEXES:
         if index and evidence.record(gids.keys(port.device, port.number, index)[0]).status == "missing":
             return rows  # the table ends here
         rows.append(gids.gid(evidence, port.device, port.number, index))

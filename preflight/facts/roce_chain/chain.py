@@ -14,22 +14,22 @@ from typing import TYPE_CHECKING
 from preflight._startup.lightclass import replace
 from preflight.evidence.document import EvidenceError
 from preflight.facts import rdma_ports
-from preflight.facts.roce_chain.model import Chain, Link, Place, Policy, State, Want
+from preflight.facts.roce_chain.model import Chain, ChainLink, Place, RocePolicy, State, Want
 from preflight.facts.supply import supply
 
 if TYPE_CHECKING:
     from preflight.facts.node import NodeFacts
     from preflight.facts.rdma_ports import Port
 
-__all__ = ["ADDRESSING", "SERVICE", "Chain", "Link", "Policy", "State", "Want", "chains"]
+__all__ = ["ADDRESSING", "SERVICE", "Chain", "ChainLink", "RocePolicy", "State", "Want", "chains"]
 
-Step = Callable[[Place, str], Link]
+Step = Callable[[Place, str], ChainLink]
 
 
 def _step(module: str, function: str) -> Step:
     """Return a function of a module that is imported when a port is asked for: most nodes have none."""
 
-    def take(at: Place, name: str) -> Link:
+    def take(at: Place, name: str) -> ChainLink:
         found: Step = getattr(import_module(f"preflight.facts.{module}"), function)
         return found(at, name)
 
@@ -61,12 +61,12 @@ SERVICE: Mapping[str, Step] = {
 }
 
 
-def chains(node: NodeFacts, ports: Sequence[Port], policy: Policy) -> tuple[Chain, ...]:
+def chains(node: NodeFacts, ports: Sequence[Port], policy: RocePolicy) -> tuple[Chain, ...]:
     """Build the chain of each of these RoCE ports, which are active and have an interface here.
 
     Checks of a node and of the fleet ask for the same chains: a node remembers them.
     """
-    known: list[tuple[tuple[Port, ...], Policy, tuple[Chain, ...]]] = node.__dict__.setdefault("_chains", [])
+    known: list[tuple[tuple[Port, ...], RocePolicy, tuple[Chain, ...]]] = node.__dict__.setdefault("_chains", [])
     for its_ports, its_policy, made in known:
         if its_ports == tuple(ports) and its_policy == policy:
             return made
@@ -83,16 +83,16 @@ def _chain(at: Place) -> Chain:
         why = "nothing says whether the fabric is lossless"
         if at.policy.lossless.value is not None:
             why = f"lossy by design ({at.policy.lossless.source})"
-        links += [Link(name, State.APART, says=why) for name in SERVICE]
+        links += [ChainLink(name, State.APART, reason=why) for name in SERVICE]
     return Chain(at.port, tuple(links), at.inferred)
 
 
-def _of_bond(at: Place, name: str, step: Step) -> Link:
+def _of_bond(at: Place, name: str, step: Step) -> ChainLink:
     """Try a link on each interface of a bond, and return the worst; of any other port, on its own."""
     try:
         slaves = at.slaves
     except EvidenceError as error:
-        return Link(name, State.UNKNOWN, says=str(error), evidence=(error.key,))
+        return ChainLink(name, State.UNKNOWN, reason=str(error), evidence=(error.key,))
     if not slaves:
         return _tried(at, name, step)
     found = {slave: _tried(at.of_slave(slave), name, step) for slave in slaves}
@@ -100,15 +100,15 @@ def _of_bond(at: Place, name: str, step: Step) -> Link:
     of = [slave for slave, link in found.items() if link.state is worst]
     link = found[of[0]]
     keys = tuple(dict.fromkeys(key for slave in of for key in found[slave].evidence))
-    where = f"{', '.join(of)} of {at.netdev}: " if link.says and len(of) < len(slaves) else ""
-    return replace(link, says=f"{where}{link.says}", evidence=keys)
+    where = f"{', '.join(of)} of {at.netdev}: " if link.reason and len(of) < len(slaves) else ""
+    return replace(link, reason=f"{where}{link.reason}", evidence=keys)
 
 
 #: Of several interfaces of a bond the worst counts.
 _WORST = (State.BROKEN, State.UNKNOWN, State.OK, State.APART)
 
 
-def _tried(at: Place, name: str, step: Step) -> Link:
+def _tried(at: Place, name: str, step: Step) -> ChainLink:
     try:
         return step(at, name)
     except EvidenceError as error:
@@ -122,7 +122,7 @@ def _tried(at: Place, name: str, step: Step) -> Link:
             why, fix = "a virtual function, whose quality of service its host sets and knows", "ask on its host"
         if name not in ADDRESSING and _is_software(at):
             why, fix = "a software device, which leaves quality of service to the NIC below it", f"`dcb` of {at.netdev}"
-        return Link(name, State.UNKNOWN, says=why, evidence=(error.key,), fix=fix)
+        return ChainLink(name, State.UNKNOWN, reason=why, evidence=(error.key,), fix=fix)
 
 
 def _is_software(at: Place) -> bool:
@@ -179,7 +179,7 @@ def _with_odd_ones(found: Sequence[Chain]) -> tuple[Chain, ...]:
         if link.state is State.OK and link.value != usual:
             odd = replace(
                 link, state=State.BROKEN, minor=True, expected=f"{usual}, as on the other ports",
-                says=f"DCQCN runs with {link.value}, on most ports of this node with {usual}",
+                reason=f"DCQCN runs with {link.value}, on most ports of this node with {usual}",
                 fix="compare /sys/class/net/IF/ecn/roce_rp of the ports, and make them equal",
             )  # fmt: skip
             chain = replace(chain, links=tuple(odd if one is link else one for one in chain.links))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from preflight.evidence.document import EvidenceError
 from preflight.facts import congestion, port_qos
-from preflight.facts.roce_chain.model import Link, Place, State
+from preflight.facts.roce_chain.model import ChainLink, Place, State
 
 
 def _row(at: Place) -> str:
@@ -12,13 +12,13 @@ def _row(at: Place) -> str:
     return ",".join("1" if priority == at.priority else "0" for priority in range(8))
 
 
-def pfc(at: Place, name: str) -> Link:
+def pfc(at: Place, name: str) -> ChainLink:
     """Compare the priorities with PFC on with the lossless one, which must be the only one."""
     found = port_qos.pfc(at.evidence, at.netdev)
     if found.value == {at.priority}:
-        return Link(name, State.OK, f"on for {at.priority} only", evidence=(found.evidence,))
+        return ChainLink(name, State.OK, f"on for {at.priority} only", evidence=(found.evidence,))
     enabled = ", ".join(map(str, sorted(found.value))) or "none"
-    return Link(
+    return ChainLink(
         name, State.BROKEN, f"priority {enabled}",
         f"PFC is on for priority {enabled}, expected {at.priority} only",
         f"priority {at.priority} ({at.source})", (found.evidence,),
@@ -26,7 +26,7 @@ def pfc(at: Place, name: str) -> Link:
     )  # fmt: skip
 
 
-def ecn(at: Place, name: str) -> Link:
+def ecn(at: Place, name: str) -> ChainLink:
     """Look whether the lossless priority answers marked packets (np) and slows down on the answers (rp)."""
     if at.policy.ecn.value is False:
         return _without_ecn(at, name)
@@ -35,8 +35,8 @@ def ecn(at: Place, name: str) -> Link:
     points = (("np", found.notification_point), ("rp", found.reaction_point))
     off = [f"roce_{role}" for role, on in points if not on]
     if not off:
-        return Link(name, State.OK, f"np and rp on for {at.priority}", evidence=found.evidence)
-    return Link(
+        return ChainLink(name, State.OK, f"np and rp on for {at.priority}", evidence=found.evidence)
+    return ChainLink(
         name, State.BROKEN, f"{', '.join(off)} off",
         f"ECN is off on priority {at.priority} ({', '.join(off)})",
         f"on for priority {at.priority} ({at.source})", found.evidence,
@@ -45,18 +45,18 @@ def ecn(at: Place, name: str) -> Link:
     )  # fmt: skip
 
 
-def cnp(at: Place, name: str) -> Link:
+def cnp(at: Place, name: str) -> ChainLink:
     """Compare the DSCP of congestion notifications with the site's; their priority must not be the lossless one."""
     if at.policy.ecn.value is False:
         return _without_ecn(at, name)
     if at.trusts_pcp:
-        return Link(name, State.APART, says="the port does not trust DSCP")
+        return ChainLink(name, State.APART, reason="the port does not trust DSCP")
     found, key = congestion.cnp_dscp(at.evidence, at.netdev, at.function)
     wanted = at.policy.cnp_dscp
     right = congestion.CNP_DSCP if wanted.value is None else wanted.value
     fix = f"`echo {right} > /sys/class/net/{at.netdev}/ecn/roce_np/cnp_dscp`, on all nodes"
     if wanted.value not in (None, found):
-        return Link(
+        return ChainLink(
             name, State.BROKEN, f"DSCP {found}", f"CNPs go out with DSCP {found}, expected {wanted.value}",
             f"DSCP {wanted.value} ({wanted.source})", (key,), fix=fix,
         )  # fmt: skip
@@ -65,28 +65,28 @@ def cnp(at: Place, name: str) -> Link:
     if priority is None:
         raise EvidenceError(table.evidence, f"does not settle the priority of DSCP {found}")
     if priority != at.priority:
-        return Link(name, State.OK, f"DSCP {found}, priority {priority}", evidence=(key, table.evidence))
-    return Link(
+        return ChainLink(name, State.OK, f"DSCP {found}, priority {priority}", evidence=(key, table.evidence))
+    return ChainLink(
         name, State.BROKEN, f"DSCP {found}, priority {priority}",
         f"CNPs (DSCP {found}) share the lossless priority {priority}, and wait behind what they should slow",
         "a priority of their own, without PFC", (key, table.evidence), fix=fix,
     )  # fmt: skip
 
 
-def pause(at: Place, name: str) -> Link:
+def pause(at: Place, name: str) -> ChainLink:
     """Look whether global pause (IEEE 802.3x), which excludes PFC, is off both ways."""
     found = port_qos.pause(at.evidence, at.netdev)
     on = [way for way, is_on in (("RX", found.value.rx), ("TX", found.value.tx)) if is_on]
     if not on:
-        return Link(name, State.OK, "off", evidence=(found.evidence,))
-    return Link(
+        return ChainLink(name, State.OK, "off", evidence=(found.evidence,))
+    return ChainLink(
         name, State.BROKEN, f"{' and '.join(on)} on",
         f"global pause is on ({', '.join(on)}) together with PFC: it stops the whole port, and PFC is not honoured",
         "RX off, TX off", (found.evidence,), fix=f"`ethtool -A {at.netdev} rx off tx off`",
     )  # fmt: skip
 
 
-def buffers(at: Place, name: str) -> Link:
+def buffers(at: Place, name: str) -> ChainLink:
     """Look whether the lossless priority has a receive buffer of its own, of more than 0 bytes."""
     found = port_qos.buffers(at.evidence, at.netdev)
     assert at.priority is not None
@@ -94,11 +94,11 @@ def buffers(at: Place, name: str) -> Link:
     size = found.value.bytes[number]
     shared = any(b == number for p, b in enumerate(found.value.of_priority) if p != at.priority)
     if size and not shared:
-        return Link(name, State.OK, f"buffer {number}, {size} bytes", evidence=(found.evidence,))
+        return ChainLink(name, State.OK, f"buffer {number}, {size} bytes", evidence=(found.evidence,))
     wrong = f"priority {at.priority} shares buffer {number} with lossy priorities"
     if not size:
         wrong = f"buffer {number} of priority {at.priority} has no bytes"
-    return Link(
+    return ChainLink(
         name, State.BROKEN, f"buffer {number}, {size} bytes",
         f"{wrong}: no headroom for what is under way when the port pauses",
         "a buffer of its own, with headroom", (found.evidence,),
@@ -106,14 +106,14 @@ def buffers(at: Place, name: str) -> Link:
     )  # fmt: skip
 
 
-def dcbx(at: Place, name: str) -> Link:
+def dcbx(at: Place, name: str) -> ChainLink:
     """Compare who sets DCB with the site's word; without one, firmware in control is worth a look."""
     found, wanted = port_qos.dcbx(at.evidence, at.netdev), at.policy.dcbx
     right = wanted.value or "os"
     if found.value == right:
-        return Link(name, State.OK, f"{found.value} controlled", evidence=(found.evidence,))
+        return ChainLink(name, State.OK, f"{found.value} controlled", evidence=(found.evidence,))
     cost = ": the switch may overwrite what the host sets" if found.value == "firmware" else ""
-    return Link(
+    return ChainLink(
         name, State.BROKEN, f"{found.value} controlled",
         f"DCBX is {found.value} controlled, expected {right}{cost}",
         f"{right} controlled ({wanted.source or 'PFC is set on the host'})", (found.evidence,),
@@ -123,14 +123,14 @@ def dcbx(at: Place, name: str) -> Link:
     )  # fmt: skip
 
 
-def dcqcn(at: Place, name: str) -> Link:
+def dcqcn(at: Place, name: str) -> ChainLink:
     """Read the parameters of congestion control; other values than the firmware's are named, not judged."""
     if at.policy.ecn.value is False:
         return _without_ecn(at, name)
     found = congestion.parameters(at.evidence, at.netdev, at.function)
     changed = ", ".join(f"{parameter} {value}" for parameter, value in found.changed.items())
-    return Link(name, State.OK, changed or "the firmware's defaults", evidence=found.evidence[:2])
+    return ChainLink(name, State.OK, changed or "the firmware's defaults", evidence=found.evidence[:2])
 
 
-def _without_ecn(at: Place, name: str) -> Link:
-    return Link(name, State.APART, says=f"without ECN by design ({at.policy.ecn.source})")
+def _without_ecn(at: Place, name: str) -> ChainLink:
+    return ChainLink(name, State.APART, reason=f"without ECN by design ({at.policy.ecn.source})")

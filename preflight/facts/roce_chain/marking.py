@@ -11,18 +11,18 @@ from preflight._startup.lightclass import dataclass
 from preflight.evidence.document import EvidenceError
 from preflight.facts import port_qos
 from preflight.facts.nccl_environment import PROCESS
-from preflight.facts.roce_chain.model import Link, Place, State
+from preflight.facts.roce_chain.model import ChainLink, Place, State
 
 MARK = "set {where} to 4 x DSCP + 2 of the lossless priority (`mlnx_qos -i IF` shows the map), or map its DSCP to it"
 
 
-def trust(at: Place, name: str) -> Link:
+def trust(at: Place, name: str) -> ChainLink:
     """Compare what the port takes a packet's priority from with the site's, else with DSCP."""
     found, wanted = at.trust, at.policy.trust.value or "dscp"
     if found.value == wanted:
-        return Link(name, State.OK, found.value, evidence=(found.evidence,))
+        return ChainLink(name, State.OK, found.value, evidence=(found.evidence,))
     cost = ": packets without a VLAN tag count as priority 0" if found.value == "pcp" else ""
-    return Link(
+    return ChainLink(
         name, State.BROKEN, found.value,
         f"the port trusts {found.value}, expected {wanted}{cost}",
         f"{wanted} ({at.policy.trust.source or 'routed RoCE v2 is marked by DSCP'})",
@@ -31,7 +31,7 @@ def trust(at: Place, name: str) -> Link:
 
 
 @dataclass(frozen=True)
-class Mark:
+class TrafficClass:
     """The traffic class that a job's packets carry."""
 
     value: int
@@ -52,39 +52,39 @@ class Mark:
         """The file that it was read from."""
         return self.evidence.partition(":")[2]
 
-    def cure(self, value: int) -> str:
+    def fix_for(self, value: int) -> str:
         """Return how to make it another value, where it is set: the driver's own overrides NCCL_IB_TC."""
         if self.of_driver:
             return f"`echo {value} > {self.file}` as root: the driver's value overrides NCCL_IB_TC"
         return f"set NCCL_IB_TC={value}"
 
 
-def mark(at: Place) -> Mark:
-    """Return the traffic class of a job's packets; raises EvidenceError where nothing settles it.
+def mark(at: Place) -> TrafficClass:
+    """Return the traffic class of a job's packets; raises EvidenceError where nothing determines it.
 
     The driver's own overrides what NCCL asks for. Without NCCL_IB_TC a job uses 0, unless the program sets it
     itself; whether a job sets it can be seen in a job only, so elsewhere its absence tells nothing.
     """
     if driver := port_qos.traffic_class(at.evidence, at.port.device, at.port.number):
-        return Mark(driver.value, "the driver's, for all queue pairs", driver.evidence, of_driver=True)
+        return TrafficClass(driver.value, "the driver's, for all queue pairs", driver.evidence, of_driver=True)
     env = at.node.nccl_env
     setting, number = env.get("NCCL_IB_TC"), env.integer("NCCL_IB_TC")
     if setting is not None and number is not None and number >= 0:
         if number > 255:
             raise EvidenceError(setting.source, f"{setting.text} is more than a byte")
-        return Mark(number, f"NCCL_IB_TC in {setting.where}", setting.source)
+        return TrafficClass(number, f"NCCL_IB_TC in {setting.where}", setting.source)
     if running := _of_running_job(at):
         return running
     for key, why in env.unreadable.items():
         raise EvidenceError(key, f"may set NCCL_IB_TC and could not be read: {why}")
     if at.node.rank is not None:
-        return Mark(0, "NCCL's default: the job sets no NCCL_IB_TC", PROCESS)
+        return TrafficClass(0, "NCCL's default: the job sets no NCCL_IB_TC", PROCESS)
     if (declared := at.policy.traffic_class).value is not None:
-        return Mark(declared.value, declared.source, PROCESS)
+        return TrafficClass(declared.value, declared.source, PROCESS)
     raise EvidenceError(PROCESS, "nothing sets the traffic class on this node, and NCCL's default is 0")
 
 
-def _of_running_job(at: Place) -> Mark | None:
+def _of_running_job(at: Place) -> TrafficClass | None:
     """Return the NCCL_IB_TC that all ranks of a running job were started with; None where none was, or nobody looked.
 
     That it is unset tells nothing: a file in the job's container may set it. Raises EvidenceError if the ranks differ.
@@ -94,46 +94,48 @@ def _of_running_job(at: Place) -> Mark | None:
         found = {number: env for env in environments if (number := env.integer("NCCL_IB_TC")) is not None}
     except EvidenceError:
         return None
-    marks = [Mark(n, f"NCCL_IB_TC in {s.where}", s.source) for n, e in found.items() if (s := e.get("NCCL_IB_TC"))]
+    marks = [
+        TrafficClass(n, f"NCCL_IB_TC in {s.where}", s.source) for n, e in found.items() if (s := e.get("NCCL_IB_TC"))
+    ]
     marks = [mark for mark in marks if 0 <= mark.value <= 255]
     if len(marks) > 1:
         raise EvidenceError(marks[0].evidence, f"the ranks that run here differ: {', '.join(map(str, marks[:3]))}")
     return marks[0] if marks else None
 
 
-def traffic_class(at: Place, name: str) -> Link:
+def traffic_class(at: Place, name: str) -> ChainLink:
     """Compare the traffic class with the site's; ECN bits of 3 are wrong anywhere."""
     if at.trusts_pcp:
         return _apart(name)
     found, wanted = mark(at), at.policy.traffic_class
     if found.value & 3 == 3:
-        return Link(
+        return ChainLink(
             name, State.BROKEN, str(found), f"traffic class {found} marks every packet as congested",
-            "ECN bits 2 (ECT), as in 106", (found.evidence,), fix=found.cure(found.value - 1),
+            "ECN bits 2 (ECT), as in 106", (found.evidence,), fix=found.fix_for(found.value - 1),
         )  # fmt: skip
     if wanted.value not in (None, found.value):
-        return Link(
+        return ChainLink(
             name, State.BROKEN, str(found), f"traffic class {found}, expected {wanted.value}",
-            f"{wanted.value} ({wanted.source})", (found.evidence,), fix=found.cure(wanted.value),
+            f"{wanted.value} ({wanted.source})", (found.evidence,), fix=found.fix_for(wanted.value),
         )  # fmt: skip
-    return Link(name, State.OK, str(found), evidence=(found.evidence,), compared=str(found.value))
+    return ChainLink(name, State.OK, str(found), evidence=(found.evidence,), compared=str(found.value))
 
 
-def dscp(at: Place, name: str) -> Link:
+def dscp(at: Place, name: str) -> ChainLink:
     """Compare the DSCP that the traffic class comes to with the site's."""
     if at.trusts_pcp:
         return _apart(name)
     found, wanted = mark(at), at.policy.dscp
     if wanted.value in (None, found.dscp):
-        return Link(name, State.OK, f"{found.dscp}", evidence=(found.evidence,))
-    return Link(
+        return ChainLink(name, State.OK, f"{found.dscp}", evidence=(found.evidence,))
+    return ChainLink(
         name, State.BROKEN, f"{found.dscp}",
         f"traffic class {found} is DSCP {found.dscp}, expected {wanted.value}",
-        f"{wanted.value} ({wanted.source})", (found.evidence,), fix=found.cure(wanted.value * 4 + 2),
+        f"{wanted.value} ({wanted.source})", (found.evidence,), fix=found.fix_for(wanted.value * 4 + 2),
     )  # fmt: skip
 
 
-def priority(at: Place, name: str) -> Link:
+def priority(at: Place, name: str) -> ChainLink:
     """Compare the priority that the port's map gives the DSCP with the lossless one."""
     if at.trusts_pcp:
         return _by_service_level(at, name)
@@ -146,7 +148,7 @@ def priority(at: Place, name: str) -> Link:
     return _compared(at, name, priority, because, (table.evidence, found.evidence), where)
 
 
-def _by_service_level(at: Place, name: str) -> Link:
+def _by_service_level(at: Place, name: str) -> ChainLink:
     """Where PCP is trusted on purpose, the priority is the connection's service level."""
     if at.policy.trust.value != "pcp":
         return _apart(name)
@@ -161,15 +163,15 @@ def _by_service_level(at: Place, name: str) -> Link:
 
 def _compared(
     at: Place, name: str, priority: int, because: str, evidence: tuple[str, ...], where: str = "NCCL_IB_TC"
-) -> Link:
+) -> ChainLink:
     if priority == at.priority:
-        return Link(name, State.OK, f"{priority}", evidence=evidence)
-    return Link(
+        return ChainLink(name, State.OK, f"{priority}", evidence=evidence)
+    return ChainLink(
         name, State.BROKEN, f"{priority}",
         f"{because}, priority {priority}; the lossless priority is {at.priority}",
         f"priority {at.priority} ({at.source})", evidence, fix=MARK.format(where=where),
     )  # fmt: skip
 
 
-def _apart(name: str) -> Link:
-    return Link(name, State.APART, says="the port does not trust DSCP")
+def _apart(name: str) -> ChainLink:
+    return ChainLink(name, State.APART, reason="the port does not trust DSCP")

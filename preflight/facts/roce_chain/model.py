@@ -37,7 +37,7 @@ class Want:
 
 
 @dataclass(frozen=True)
-class Policy:
+class RocePolicy:
     """How a site wants its RoCE ports."""
 
     lossless: Want = Want()
@@ -53,13 +53,13 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Link:
+class ChainLink:
     """One link of a port's chain."""
 
     name: str
     state: State
     value: str = ""  # what was read, in a few words
-    says: str = ""  # what is the matter, or why it is not known; no word of which port
+    reason: str = ""  # what is the matter, or why it is not known; no word of which port
     expected: str = ""
     evidence: tuple[str, ...] = ()
     fix: str = ""
@@ -72,14 +72,14 @@ class Chain:
     """The chain of one port."""
 
     port: Port
-    links: tuple[Link, ...]
+    links: tuple[ChainLink, ...]
     inferred: bool = False  # nothing says that the fabric is lossless; the port's own PFC does
 
-    def of(self, state: State) -> tuple[Link, ...]:
+    def of(self, state: State) -> tuple[ChainLink, ...]:
         """Return the links in one state, in order."""
         return tuple(link for link in self.links if link.state is state)
 
-    def link(self, name: str) -> Link:
+    def link(self, name: str) -> ChainLink:
         """Return a link by its name."""
         return next(link for link in self.links if link.name == name)
 
@@ -93,14 +93,14 @@ class Chain:
     def text(self) -> str:
         """The chain as a table, one line for each link."""
         width = max(len(link.name) for link in self.links)
-        lines = [f"{link.state:<8}{link.name:<{width}}  {link.value or link.says}".rstrip() for link in self.links]
+        lines = [f"{link.state:<8}{link.name:<{width}}  {link.value or link.reason}".rstrip() for link in self.links]
         return "\n".join(lines)
 
 
 class Place:
     """A port whose links are looked at, and what several links need of it."""
 
-    def __init__(self, node: NodeFacts, port: Port, policy: Policy) -> None:
+    def __init__(self, node: NodeFacts, port: Port, policy: RocePolicy) -> None:
         """Take a port that is active and has an interface here."""
         self.node, self.port, self.policy = node, port, policy
         self.evidence, self.netdev = node.evidence, port.netdev or ""

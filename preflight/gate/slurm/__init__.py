@@ -1,12 +1,13 @@
-"""What a gate changes in Slurm: it drains its own node, lifts its own drain, puts back a job. Nothing else.
+"""Drain and lift the own node in Slurm, and requeue its job. Nothing else is changed there.
 
-``settle`` is the way in. ``controller`` runs scontrol, ``nodes`` reads what it says, ``reason`` tells our drains from
-those of others, ``breaker`` says how many there may be, ``manners`` drains and lifts, ``job`` puts a job back.
+``apply`` is the entry point. ``scontrol`` runs scontrol, ``scontrol_nodes`` and ``squeue`` parse its output,
+``drain_reason`` recognizes the drains of preflight, ``drain_limit`` limits their number, ``drain`` drains and lifts,
+``requeue`` puts a job back.
 """
 
 from __future__ import annotations
 
-from preflight.gate.slurm.apply_verdict import Settled, settle
+from preflight.gate.slurm.apply_verdict import SlurmResult, apply
 from preflight.gate.slurm.drain_settings import Settings
 
-__all__ = ["Settings", "Settled", "settle"]
+__all__ = ["Settings", "SlurmResult", "apply"]

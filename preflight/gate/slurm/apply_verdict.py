@@ -1,4 +1,4 @@
-"""From a verdict to what Slurm is told: the one function that the gate's entry calls."""
+"""Apply a verdict in Slurm: the one function that the gate's entry calls."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import re
 from collections.abc import Mapping
 
 from preflight._startup.lightclass import dataclass
-from preflight.gate.policy import Rule
+from preflight.gate.policy import PolicyRule
 from preflight.gate.slurm import drain, requeue
-from preflight.gate.slurm.drain import Outcome
+from preflight.gate.slurm.drain import DrainOutcome
 from preflight.gate.slurm.drain_settings import Settings
 from preflight.gate.slurm.scontrol import Controller, ControllerError
 from preflight.gate.verdict import Verdict
 
 
 @dataclass(frozen=True)
-class Settled:
+class SlurmResult:
     """What was done: a line for the log, whether the node is out of service, and the exit status.
 
     ``exit`` is that of the rule but where it would make slurmd drain a node that is not to be drained: 0 then, and
-    the job was put back. ``human`` tells whether somebody has to look.
+    the job was put back. ``human``: an administrator has to look.
     """
 
     line: str
@@ -29,9 +29,9 @@ class Settled:
     human: bool = False
 
 
-def settle(
-    verdict: Verdict, rule: Rule, settings: Settings | None = None, environ: Mapping[str, str] = os.environ
-) -> Settled:
+def apply(
+    verdict: Verdict, rule: PolicyRule, settings: Settings | None = None, environ: Mapping[str, str] = os.environ
+) -> SlurmResult:
     """Do in Slurm what follows from a verdict on this node: drain, lift, or take the job off.
 
     Acts on the node that slurmd names (SLURMD_NODENAME) and on no other, and only if its host name is this host's;
@@ -47,30 +47,30 @@ def settle(
             return _job_away(controller, number, verdict, rule, outcome, settings)
     except ControllerError as error:
         line = f"Slurm was not told: {_plain(str(error))}; {verdict.reason}"
-        return Settled(line, False, rule.exit, human=rule.exit != 0)
-    return Settled(_plain(outcome.line), outcome.drained, rule.exit, outcome.human)
+        return SlurmResult(line, False, rule.exit, human=rule.exit != 0)
+    return SlurmResult(_plain(outcome.line), outcome.drained, rule.exit, outcome.human)
 
 
-def _act(controller: Controller, name: str, verdict: Verdict, rule: Rule, settings: Settings) -> Outcome:
+def _act(controller: Controller, name: str, verdict: Verdict, rule: PolicyRule, settings: Settings) -> DrainOutcome:
     if verdict.status == "pass":
         return drain.lift(controller, name, verdict, settings)
-    if verdict.status == "fail" and rule.action == "drain" and verdict.whose != "job":
+    if verdict.status == "fail" and rule.action == "drain" and verdict.owner != "job":
         return drain.drain(controller, name, verdict, settings)
-    return Outcome(f"the node is not drained: [{verdict.whose}] {verdict.reason}")
+    return DrainOutcome(f"the node is not drained: [{verdict.owner}] {verdict.reason}")
 
 
 def _job_away(
-    controller: Controller, number: str, verdict: Verdict, rule: Rule, outcome: Outcome, settings: Settings
-) -> Settled:
+    controller: Controller, number: str, verdict: Verdict, rule: PolicyRule, outcome: DrainOutcome, settings: Settings
+) -> SlurmResult:
     """Take the job off the node; an exit status other than 0 would drain it as "Prolog error"."""
     if settings.dry_run:
-        return Settled(_plain(f"{outcome.line}; dry run: job {number} starts"), False, 0, outcome.human)
+        return SlurmResult(_plain(f"{outcome.line}; dry run: job {number} starts"), False, 0, outcome.human)
     try:
-        done = requeue.put_back(controller, number, verdict.reason, settings, hold=verdict.whose == "job")
+        done = requeue.put_back(controller, number, verdict.reason, settings, hold=verdict.owner == "job")
     except ControllerError as error:
         line = f"{outcome.line}; job {number} could not be put back, so that Slurm drains the node: {error}"
-        return Settled(_plain(line), False, rule.exit, human=True)
-    return Settled(_plain(f"{outcome.line}; {done}"), False, 0, outcome.human)
+        return SlurmResult(_plain(line), False, rule.exit, human=True)
+    return SlurmResult(_plain(f"{outcome.line}; {done}"), False, 0, outcome.human)
 
 
 def _this_node(controller: Controller, environ: Mapping[str, str]) -> str:
@@ -85,10 +85,10 @@ def _this_node(controller: Controller, environ: Mapping[str, str]) -> str:
 
 
 def _job(environ: Mapping[str, str]) -> str:
-    """Return the number of the job whose Prolog this is; empty in any other seat."""
+    """Return the number of the job whose Prolog this is; empty in any other hook."""
     number = environ.get("SLURM_JOB_ID", "")
-    known = environ.get("SLURM_SCRIPT_CONTEXT", "prolog_slurmd") == "prolog_slurmd"
-    return number if known and re.fullmatch(r"[0-9]{1,10}", number) else ""
+    in_prolog = environ.get("SLURM_SCRIPT_CONTEXT", "prolog_slurmd") == "prolog_slurmd"
+    return number if in_prolog and re.fullmatch(r"[0-9]{1,10}", number) else ""
 
 
 def _plain(text: str) -> str:

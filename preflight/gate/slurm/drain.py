@@ -1,7 +1,7 @@
 """Draining and lifting: read, act, read again; what is not ours is left alone.
 
-slurmctld has no compare-and-set. Between reading and acting lie some milliseconds in which somebody may drain the
-node by hand; what is read afterwards shows it if they were later than we, and nothing shows it if they were not.
+slurmctld has no compare-and-set. Between reading and acting lie some milliseconds in which an administrator may
+drain the node by hand; what is read afterwards shows it only if that was later than our drain.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _NEXT_SECOND = 1.1
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What became of a node: a line that says so, whether it is out of service now, whether a human is needed."""
+class DrainOutcome:
+    """Result for a node: a line to log, whether it is out of service now, whether a human is needed."""
 
     line: str
     drained: bool = False
@@ -32,100 +32,102 @@ class Outcome:
 
 def drain(
     controller: Controller, name: str, verdict: Verdict, settings: Settings, wait: Callable[[float], None] = time.sleep
-) -> Outcome:
-    """Drain a node that failed, unless it is drained already, others say why it is not to be, or too many are.
+) -> DrainOutcome:
+    """Drain a node that failed, unless it is drained already, has a reason set by others, or too many are.
 
     Raises ControllerError if it was not drained.
     """
-    text = drain_reason.drained(name, verdict.reason, verdict.whose)
+    text = drain_reason.drained(name, verdict.reason, verdict.owner)
     nodes = controller.nodes()
     own = _own(nodes, name)
     if mark := drain_reason.ours(name, own.reason):
-        return _again(controller, own, mark, text, verdict, settings)
+        return _update_reason(controller, own, mark, text, verdict, settings)
     if own.drained or own.down or own.reason:
-        return Outcome(f"the node is left as it is: {_as_it_is(own)}; found: {verdict.reason}", own.drained or own.down)
+        return DrainOutcome(
+            f"the node is left as it is: {_as_it_is(own)}; found: {verdict.reason}", own.drained or own.down
+        )
     if why := drain_limit.before(nodes, own, verdict.cause, int(time.time()), settings):
         return _hold(controller, own, verdict, why, settings)
     if settings.dry_run:
-        return Outcome(f"dry run: would drain the node{_jobs(own)}: {text}")
+        return DrainOutcome(f"dry run: would drain the node{_jobs(own)}: {text}")
     controller.drain(name, text)
     wait(_NEXT_SECOND)
     try:
         return _look_again(controller, name, text, verdict, settings)
     except ControllerError as error:
-        return Outcome(f"drained the node: {text}; whether too many are drained is not known: {error}", True, True)
+        return DrainOutcome(f"drained the node: {text}; whether too many are drained is not known: {error}", True, True)
 
 
-def _look_again(controller: Controller, name: str, text: str, verdict: Verdict, settings: Settings) -> Outcome:
+def _look_again(controller: Controller, name: str, text: str, verdict: Verdict, settings: Settings) -> DrainOutcome:
     """See what became of our drain, and undo it if it is one too many; raises ControllerError."""
     nodes = controller.nodes()
     own = _own(nodes, name)
     if own.reason != text:
-        return Outcome(f"another was faster or later: {_as_it_is(own)}; found: {verdict.reason}", own.drained)
+        return DrainOutcome(f"another was faster or later: {_as_it_is(own)}; found: {verdict.reason}", own.drained)
     if why := drain_limit.after(nodes, own, settings):
         lifted = _undrain(controller, own)
         return lifted if lifted.drained else _hold(controller, own, verdict, why, settings)
     if drain_reason.ours(name, own.comment):  # it was held before, and now it is drained
         _comment(controller, name, "")
-    return Outcome(f"drained the node{_jobs(own)}: {text}", True)
+    return DrainOutcome(f"drained the node{_jobs(own)}: {text}", True)
 
 
-def lift(controller: Controller, name: str, verdict: Verdict, settings: Settings) -> Outcome:
+def lift(controller: Controller, name: str, verdict: Verdict, settings: Settings) -> DrainOutcome:
     """Lift our drain, or take our comment away, from a node that passed; raises ControllerError."""
     own = controller.node(name)
     if own.drained and drain_reason.ours(name, own.reason):
         if verdict.at <= own.at:
-            return Outcome("the node stays drained: it was drained after it was judged well", True)
+            return DrainOutcome("the node stays drained: it was drained after it was judged well", True)
         if own.down:
-            return Outcome(f"the node stays drained: {_as_it_is(own)}", True)
+            return DrainOutcome(f"the node stays drained: {_as_it_is(own)}", True)
         if settings.dry_run:
-            return Outcome(f"dry run: would lift our drain: {own.reason}", True)
+            return DrainOutcome(f"dry run: would lift our drain: {own.reason}", True)
         outcome = _undrain(controller, own)
     elif own.drained or own.down:
-        outcome = Outcome(f"the node passed, and is left as it is: {_as_it_is(own)}", True)
+        outcome = DrainOutcome(f"the node passed, and is left as it is: {_as_it_is(own)}", True)
     else:
-        outcome = Outcome("")
+        outcome = DrainOutcome("")
     if drain_reason.ours(name, own.comment) and not settings.dry_run:
         _comment(controller, name, "")
-        return Outcome(outcome.line or "the node is well again: took our comment away", outcome.drained)
+        return DrainOutcome(outcome.line or "the node is well again: took our comment away", outcome.drained)
     return outcome
 
 
-def _again(
-    controller: Controller, own: Node, mark: drain_reason.Mark, text: str, verdict: Verdict, settings: Settings
-) -> Outcome:
+def _update_reason(
+    controller: Controller, own: Node, mark: drain_reason.DrainMark, text: str, verdict: Verdict, settings: Settings
+) -> DrainOutcome:
     """Leave our drain in place; where its cause has changed, update its reason."""
     if mark.cause in verdict.causes or settings.dry_run:
-        return Outcome(f"the node is drained already: {own.reason}", True)
-    controller.say(own.name, text)
+        return DrainOutcome(f"the node is drained already: {own.reason}", True)
+    controller.set_reason(own.name, text)
     now = controller.node(own.name)
     if now.reason != text:
-        return Outcome(f"another was faster or later: {_as_it_is(now)}; found: {verdict.reason}", now.drained)
-    return Outcome(f"the node stays drained, for another cause than before: {text}", True)
+        return DrainOutcome(f"another was faster or later: {_as_it_is(now)}; found: {verdict.reason}", now.drained)
+    return DrainOutcome(f"the node stays drained, for another cause than before: {text}", True)
 
 
-def _undrain(controller: Controller, own: Node) -> Outcome:
+def _undrain(controller: Controller, own: Node) -> DrainOutcome:
     """Lift our drain if it is still the one that was read last, and check the result."""
     before = controller.node(own.name)
     if (before.reason, before.at, before.user) != (own.reason, own.at, own.user):
-        return Outcome(f"the drain is no longer ours and stays: {_as_it_is(before)}", before.drained)
+        return DrainOutcome(f"the drain is no longer ours and stays: {_as_it_is(before)}", before.drained)
     controller.undrain(own.name)
     now = controller.node(own.name)
     if now.drained:
-        return Outcome(f"somebody drained the node at the same time: {_as_it_is(now)}", True)
-    return Outcome(f"lifted our drain: {own.reason}")
+        return DrainOutcome(f"somebody drained the node at the same time: {_as_it_is(now)}", True)
+    return DrainOutcome(f"lifted our drain: {own.reason}")
 
 
-def _hold(controller: Controller, own: Node, verdict: Verdict, why: str, settings: Settings) -> Outcome:
+def _hold(controller: Controller, own: Node, verdict: Verdict, why: str, settings: Settings) -> DrainOutcome:
     """Leave a sick node in service, and call for a human: in the log, and in the node's comment if it is free."""
-    line = f"NOT DRAINED, call a human: {why}; [{verdict.whose}] {verdict.reason.removeprefix(PREFIX)}"
+    line = f"NOT DRAINED, call a human: {why}; [{verdict.owner}] {verdict.reason.removeprefix(PREFIX)}"
     if settings.dry_run:
-        return Outcome(f"dry run: {line}", human=True)
+        return DrainOutcome(f"dry run: {line}", human=True)
     now, mark = int(time.time()), drain_reason.ours(own.name, own.comment)
     stale = mark is None or mark.cause != verdict.cause or mark.at < now - settings.window_s // 2
     if stale and (mark or own.comment in ("", "(null)")):
-        _comment(controller, own.name, drain_reason.held(own.name, verdict.reason, verdict.whose, now))
-    return Outcome(line, human=True)
+        _comment(controller, own.name, drain_reason.held(own.name, verdict.reason, verdict.owner, now))
+    return DrainOutcome(line, human=True)
 
 
 def _comment(controller: Controller, name: str, text: str) -> None:
@@ -141,10 +143,10 @@ def _own(nodes: dict[str, Node], name: str) -> Node:
 
 
 def _as_it_is(node: Node) -> str:
-    """Say in what state a node is, and what others said of it; their text may hold anything."""
-    told = node.reason.encode("ascii", "backslashreplace").decode()
-    told = " ".join("".join(letter if letter.isprintable() else " " for letter in told).split())[:200]
-    return f"{'+'.join(node.states)}{f' by {node.user}' if node.user else ''}: {told or 'no reason given'}"
+    """Return a node's state and the reason that others gave; their text may hold anything."""
+    reason = node.reason.encode("ascii", "backslashreplace").decode()
+    reason = " ".join("".join(letter if letter.isprintable() else " " for letter in reason).split())[:200]
+    return f"{'+'.join(node.states)}{f' by {node.user}' if node.user else ''}: {reason or 'no reason given'}"
 
 
 def _jobs(node: Node) -> str:

@@ -1,6 +1,6 @@
 """How many nodes may be drained: a gate that is wrong everywhere may not empty the cluster.
 
-Counted from what the controller says of all nodes, since a prolog sees only itself. Pure functions: when six gates
+Counted from the controller's list of all nodes, since a prolog sees only itself. Pure functions: when six gates
 fail in the same second, each comes to the same answer from the same nodes, and those that were too many know it.
 """
 
@@ -53,7 +53,7 @@ def drains(nodes: Sequence[Node]) -> list[Drain]:
 
 
 def before(nodes: Mapping[str, Node], own: Node, cause: str, now: int, settings: Settings) -> str:
-    """Say why a node may not be drained for a cause now; empty if it may."""
+    """Return why a node may not be drained for a cause now; empty if it may."""
     counted = eligible(nodes, own)
     recent = [drain for drain in drains(counted) if drain.node != own.name and drain.at > now - settings.window_s]
     held = _held(counted, cause, now, settings)
@@ -62,10 +62,10 @@ def before(nodes: Mapping[str, Node], own: Node, cause: str, now: int, settings:
 
 
 def after(nodes: Mapping[str, Node], own: Node, settings: Settings) -> str:
-    """Say why our own drain of a node has to be undone; empty if it stands.
+    """Return why our own drain of a node has to be undone; empty if it stands.
 
     Those before it, by time and name, are let through one after the other, each if there is room for it and none
-    before it has the same cause. Whoever asks later than the second of its own drain sees all that came before.
+    before it has the same cause. A query later than the second of its own drain sees all that came before.
     """
     counted = eligible(nodes, own)
     found = drains(counted)

@@ -1,7 +1,7 @@
-"""Our reasons, told from everybody else's.
+"""Recognize drain reasons set by preflight.
 
 A drain is ours if its reason is, letter by letter, one that preflight wrote for this very node: it begins with
-``preflight: `` and ends with a checksum. So whoever edits the reason, or adds a word to it, takes the drain over, and
+``preflight: `` and ends with a checksum. An administrator who edits the reason takes the drain over, and
 one that was copied to another node is not ours there.
 """
 
@@ -22,35 +22,35 @@ _BRACKETS = str.maketrans("[]", "()")
 
 
 @dataclass(frozen=True)
-class Mark:
-    """What a reason or comment of ours says: the check that failed, and since when the node is held (0: drained)."""
+class DrainMark:
+    """Content of a reason or comment of preflight: the check that failed, and when the node was held (0: drained)."""
 
     cause: str
     at: int = 0
 
 
-def drained(node: str, reason: str, whose: str) -> str:
-    """Return the reason of a drain: what was found, ``[whose]`` problem it is, and the checksum.
+def drained(node: str, reason: str, owner: str) -> str:
+    """Return the reason of a drain: what was found, ``[owner]`` of the problem, and the checksum.
 
     Brackets within are made round: scontrol appends ``[user@time]``, and nothing else may look like that.
     """
-    return _sealed(node, f"{ascii_reason(reason).translate(_BRACKETS)} [{whose}]")
+    return _sealed(node, f"{ascii_reason(reason).translate(_BRACKETS)} [{owner}]")
 
 
-def held(node: str, reason: str, whose: str, now: int) -> str:
+def held(node: str, reason: str, owner: str, now: int) -> str:
     """Return the comment of a node that failed and was not drained, with the time at which that was so."""
     when = datetime.fromtimestamp(now, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    told = ascii_reason(reason).removeprefix(PREFIX).translate(_BRACKETS)
-    return _sealed(node, f"{PREFIX}not drained {when}: {told} [{whose}]")
+    summary = ascii_reason(reason).removeprefix(PREFIX).translate(_BRACKETS)
+    return _sealed(node, f"{PREFIX}not drained {when}: {summary} [{owner}]")
 
 
-def ours(node: str, text: str) -> Mark | None:
+def ours(node: str, text: str) -> DrainMark | None:
     """Read back what ``drained`` and ``held`` wrote for a node; None for any other text."""
     found = _OURS.fullmatch(text)
     if found is None or found["seal"] != _seal(node, found["text"]):
         return None
     at = datetime.fromisoformat(found["at"].replace("Z", "+00:00")).timestamp() if found["at"] else 0
-    return Mark(found["cause"], int(at))
+    return DrainMark(found["cause"], int(at))
 
 
 def _sealed(node: str, text: str) -> str:

@@ -9,36 +9,36 @@ from __future__ import annotations
 
 from preflight.gate.slurm.drain_settings import Settings
 from preflight.gate.slurm.scontrol import Controller, ControllerError
-from preflight.gate.slurm.squeue import Job
+from preflight.gate.slurm.squeue import SlurmJob
 
 #: States of a job that starts (squeue(1), JOB STATE CODES); in any other it is not going to be here.
 _STARTS = ("CONFIGURING", "RUNNING", "SUSPENDED", "RESIZING", "STAGE_OUT", "SIGNALING", "STOPPED")
 
 
 def put_back(controller: Controller, number: str, why: str, settings: Settings, hold: bool = False) -> str:
-    """Take a job off this node before it starts, and say how; raises ControllerError if it would start all the same.
+    """Take a job off this node before it starts, and return how; raises ControllerError if it would start all the same.
 
-    A batch job goes back into the queue, for ``put_back_s`` seconds or, with ``hold``, until somebody releases it. A
+    A batch job goes back into the queue, for ``put_back_s`` seconds or, with ``hold``, until it is released. A
     job of srun or salloc, and one submitted with --no-requeue, ends, as Slurm itself ends them when a Prolog fails;
-    its owner is told. Several nodes of one job may do this at once.
+    its owner is notified. Several nodes of one job may do this at once.
     """
     job = controller.job(number)
     if job is None or job.state not in _STARTS:
         return _gone(number, job)
     if job.returns:
         try:
-            return _requeued(controller, job.whole, why, settings, hold)
+            return _requeued(controller, job.target_id, why, settings, hold)
         except ControllerError as error:
             now = controller.job(number)
             if now is None or now.state not in _STARTS:  # another node of the job did the same at the same time
                 return _gone(number, now)
             raise error
-    _tell(controller, number, why)
-    controller.cancel(job.whole)
-    return f"job {job.whole} was cancelled (it cannot be requeued)"
+    _notify_owner(controller, number, why)
+    controller.cancel(job.target_id)
+    return f"job {job.target_id} was cancelled (it cannot be requeued)"
 
 
-def _gone(number: str, job: Job | None) -> str:
+def _gone(number: str, job: SlurmJob | None) -> str:
     return f"job {number} is off the node already ({job.state if job is not None else 'it has ended'})"
 
 
@@ -51,8 +51,8 @@ def _requeued(controller: Controller, number: str, why: str, settings: Settings,
     return f"job {number} was requeued, to start in {settings.put_back_s / 60:g} min at the earliest"
 
 
-def _tell(controller: Controller, number: str, why: str) -> None:
+def _notify_owner(controller: Controller, number: str, why: str) -> None:
     try:
         controller.notify(number, why)
-    except ControllerError:  # its srun is gone, and so is whoever could have read it
+    except ControllerError:  # its srun has ended
         return

@@ -1,4 +1,4 @@
-"""scontrol, run with manners: from a trusted folder, without a shell, never longer than its deadline."""
+"""scontrol, run safely: from a trusted folder, without a shell, never longer than its deadline."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from preflight.errors import PreflightError
 from preflight.gate.slurm import scontrol_nodes, squeue
 from preflight.gate.slurm.drain_settings import Settings
 from preflight.gate.slurm.scontrol_nodes import Node
-from preflight.gate.slurm.squeue import Job
+from preflight.gate.slurm.squeue import SlurmJob
 
 #: Where scontrol is installed: packages, the documentation's example, Bright, AWS ParallelCluster.
 FOLDERS = ("/usr/bin", "/usr/local/bin", "/opt/slurm/bin", "/cm/shared/apps/slurm/current/bin", "/usr/local/slurm/bin")
@@ -29,9 +29,9 @@ class ControllerError(PreflightError):
 
 
 class Controller:
-    """Asks slurmctld, and tells it what to do, through scontrol.
+    """Queries and commands slurmctld through scontrol.
 
-    Every command raises ControllerError. Times come in UTC whatever the site's zone. Of the environment only
+    Every command raises ControllerError. Times are in UTC. Of the environment only
     SLURM_CONF is passed on, which slurmd sets; where it is not (HealthCheckProgram), scontrol knows its own place.
     """
 
@@ -59,7 +59,7 @@ class Controller:
         """Drain a node; jobs on it run to their end."""
         self._run("update", f"nodename={_checked(name)}", "state=drain", f"reason={reason}")
 
-    def say(self, name: str, reason: str) -> None:
+    def set_reason(self, name: str, reason: str) -> None:
         """Change the reason of a drained node."""
         self._run("update", f"nodename={_checked(name)}", f"reason={reason}")
 
@@ -71,11 +71,11 @@ class Controller:
         """Set a node's comment, or take it away."""
         self._run("update", f"nodename={_checked(name)}", f"comment={text}")
 
-    def job(self, number: str) -> Job | None:
-        """Return a job by the number that its processes are told; None once the controller has forgotten it."""
-        asked = ("-h", "--all", "--local", "--states=all", f"--jobs={number}", "-O", squeue.FORMAT)
+    def job(self, number: str) -> SlurmJob | None:
+        """Return a job by the number in its environment; None once the controller has forgotten it."""
+        query = ("-h", "--all", "--local", "--states=all", f"--jobs={number}", "-O", squeue.FORMAT)
         try:
-            return squeue.read(self._run(*asked, tool="squeue"), number)
+            return squeue.read(self._run(*query, tool="squeue"), number)
         except ValueError as error:
             raise ControllerError(f"squeue --jobs={number}: its answer {error}") from None
         except ControllerError as error:
@@ -88,11 +88,11 @@ class Controller:
         self._run("requeue", number)
 
     def hold_back(self, number: str, seconds: int, why: str) -> None:
-        """Let a pending job start so many seconds from now at the earliest, and tell its owner why."""
+        """Let a pending job start so many seconds from now at the earliest, with the reason for its owner."""
         self._run("update", f"jobid={number}", f"starttime=now+{seconds}seconds", f"admincomment={why}")
 
     def hold(self, number: str, why: str) -> None:
-        """Put a batch job back and hold it until somebody releases it; tell its owner why."""
+        """Put a batch job back and hold it until it is released, with the reason for its owner."""
         self._run("requeuehold", number)
         self._run("update", f"jobid={number}", f"admincomment={why}")
 
@@ -105,9 +105,9 @@ class Controller:
         self._run(number, tool="scancel")
 
     def _read(self, *arguments: str) -> dict[str, Node]:
-        told = self._run(*arguments)
+        output = self._run(*arguments)
         try:
-            return scontrol_nodes.read(told)
+            return scontrol_nodes.read(output)
         except ValueError as error:
             raise ControllerError(f"scontrol {' '.join(arguments)}: its answer {error}") from None
 
@@ -118,31 +118,31 @@ class Controller:
             raise ControllerError(f"{shown}: no time left")
         path = os.path.join(os.path.dirname(self._tool), tool)
         try:
-            asked = subprocess.Popen(
+            process = subprocess.Popen(
                 [path, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                 env=self._environ, cwd="/", start_new_session=True,
             )  # fmt: skip
         except (OSError, ValueError) as error:
             raise ControllerError(f"{shown}: {error}") from None
         try:
-            out, err = asked.communicate(timeout=seconds)
+            out, err = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
             raise ControllerError(f"{shown}: no answer within {seconds:.1f} s") from None
         finally:
-            _end(asked)
-        if asked.returncode != 0:
-            told = " ".join((out + err).decode("utf-8", "replace").split())
-            raise ControllerError(f"{shown}: {told[:_SHOWN] or f'exit status {asked.returncode}'}")
+            _end(process)
+        if process.returncode != 0:
+            message = " ".join((out + err).decode("utf-8", "replace").split())
+            raise ControllerError(f"{shown}: {message[:_SHOWN] or f'exit status {process.returncode}'}")
         return out.decode("utf-8", "backslashreplace")
 
 
-def _end(asked: subprocess.Popen[bytes]) -> None:
-    if asked.poll() is None:
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
         with contextlib.suppress(OSError):
-            os.killpg(asked.pid, signal.SIGKILL)
+            os.killpg(process.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            asked.wait(1)
-    for stream in (asked.stdout, asked.stderr):
+            process.wait(1)
+    for stream in (process.stdout, process.stderr):
         if stream is not None:
             stream.close()
 
@@ -166,17 +166,17 @@ def _scontrol(folder: str) -> str:
 
 
 def _untrusted(path: str) -> str:
-    """Say who else could have put something else at a path, or at what it links to; empty if nobody could."""
+    """Return who else could replace the file at a path, or its target; empty if no other user could."""
     owners = {0, os.geteuid()}
     for start in (path, os.path.realpath(path)):
         place = start
         while True:
-            seen = os.lstat(place)
-            writable = seen.st_mode & 0o022 and not stat.S_ISLNK(seen.st_mode)
-            if writable and not (stat.S_ISDIR(seen.st_mode) and seen.st_mode & stat.S_ISVTX):
+            info = os.lstat(place)
+            writable = info.st_mode & 0o022 and not stat.S_ISLNK(info.st_mode)
+            if writable and not (stat.S_ISDIR(info.st_mode) and info.st_mode & stat.S_ISVTX):
                 return f"{path} is not trusted: others than its owner may write to {place}"
-            if seen.st_uid not in owners:
-                return f"{path} is not trusted: {place} belongs to user {seen.st_uid}"
+            if info.st_uid not in owners:
+                return f"{path} is not trusted: {place} belongs to user {info.st_uid}"
             if place == os.path.dirname(place):
                 break
             place = os.path.dirname(place)

@@ -1,8 +1,8 @@
-"""What ``scontrol show node --oneliner`` says of nodes.
+"""Parser of ``scontrol show node --oneliner``.
 
 The format is that of Slurm 22.05 as it was seen, with what 23.11 adds (ReservationName, MAINTENANCE). Text that people
 wrote (Reason, Comment, Extra) stands unquoted among the fields, so each is looked for behind the last field before
-it that nobody can write.
+it that users cannot write.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _COMMENT = re.compile(r" Comment=(.*?)(?= Extra=| Instance\w+=| ReservationName=
 class Node:
     """A node as the controller knows it.
 
-    ``at`` is when the reason was set by ``user``, in seconds since 1970 (0: it has none). ``gpus`` tells whether its
+    ``at`` is when the reason was set by ``user``, in seconds since 1970 (0: it has none). ``gpus``: whether its
     Gres has any, ``cpus_in_use`` how many CPUs are allocated to jobs.
     """
 
@@ -72,21 +72,21 @@ def _node(record: str) -> Node:
     if not name or state is None:
         raise ValueError(f"names a node without its state: {record[:80]!r}")
     states = tuple(part.strip(_SUFFIXES) for part in (state[1] or state[2]).upper().split("+"))
-    settled, tail = record[: state.end()], record[state.end() :]
-    told, marker, rest = tail.partition(" Reason=")
+    head, tail = record[: state.end()], record[state.end() :]
+    fields, marker, rest = tail.partition(" Reason=")
     reason, user, at = "", "", 0
     if marker:
         stamp = _STAMP.search(rest)
         reason, user, at = (rest, "", 0) if stamp is None else (rest[: stamp.start()], stamp[1], _seconds(stamp[2]))
         rest = "" if stamp is None else rest[stamp.end() :]
-    comment = _COMMENT.search(rest if marker else told)
+    comment = _COMMENT.search(rest if marker else fields)
     return Node(
         name,
-        _word(settled, "NodeHostName") or name,
+        _word(head, "NodeHostName") or name,
         states,
-        tuple(part for part in _word(told, "Partitions").split(",") if part),
-        any(part.partition(":")[0] == "gpu" for part in _word(settled, "Gres").split(",")),
-        int(_word(settled, "CPUAlloc") or 0),
+        tuple(part for part in _word(fields, "Partitions").split(",") if part),
+        any(part.partition(":")[0] == "gpu" for part in _word(head, "Gres").split(",")),
+        int(_word(head, "CPUAlloc") or 0),
         reason.strip(),
         user,
         at,
@@ -100,5 +100,5 @@ def _word(text: str, key: str) -> str:
 
 
 def _seconds(stamp: str) -> int:
-    """Return a time of scontrol, which was told to write in UTC; raises ValueError."""
+    """Return a time of scontrol, which writes in UTC here; raises ValueError."""
     return int(datetime.fromisoformat(stamp).replace(tzinfo=timezone.utc).timestamp())

@@ -1,7 +1,7 @@
-"""What squeue says of a job, in words of Slurm's own only.
+"""Parser of squeue: fields of a job that only Slurm writes.
 
 ``scontrol show job`` prints the names and comments of jobs unquoted among its fields: a user who calls a job
-``x HetJobId=9`` would have root put back another's job, and root would be told of all tasks of an array at once.
+``x HetJobId=9`` would have root put back another's job, and root would be shown all tasks of an array at once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ FORMAT = ",".join(f"{name}:{_WIDTH}" for name in _FIELDS)
 
 
 @dataclass(frozen=True)
-class Job:
+class SlurmJob:
     """A job as the controller knows it: its number, its array and task, the heterogeneous job that it is a part of."""
 
     number: str
@@ -33,8 +33,8 @@ class Job:
         return f"{self.array}_{self.task}" if self.task.isdigit() else self.number
 
     @property
-    def whole(self) -> str:
-        """What to call all of it: only the whole of a heterogeneous job can be put back or ended."""
+    def target_id(self) -> str:
+        """Identifier to requeue or cancel: a heterogeneous job only as a unit."""
         return self.heterogeneous if self.heterogeneous.isdigit() else self.name
 
     @property
@@ -43,7 +43,7 @@ class Job:
         return self.batch == "1" and self.requeue != "0"
 
 
-def read(text: str, number: str) -> Job | None:
+def read(text: str, number: str) -> SlurmJob | None:
     """Find a job in the answer of squeue, which has a line for each task of an array; None if it is not there.
 
     Raises ValueError where it is no such answer.
@@ -53,5 +53,5 @@ def read(text: str, number: str) -> Job | None:
         if not cells[0].isdigit() or not cells[4].isupper():
             raise ValueError(f"has a line that is none of a job: {line[:80]!r}")
         if cells[0] == number:
-            return Job(*cells)
+            return SlurmJob(*cells)
     return None

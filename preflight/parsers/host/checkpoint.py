@@ -10,7 +10,7 @@ from preflight._startup.lightclass import dataclass
 
 
 @dataclass(frozen=True)
-class Entry:
+class CheckpointEntry:
     """A file or directory below the checkpoints' directory."""
 
     path: str  # below the directory
@@ -22,18 +22,18 @@ class Entry:
         return time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime(self.changed_at_s))
 
 
-def newest(text: str) -> Entry | None:
+def newest(text: str) -> CheckpointEntry | None:
     """Return the entry that was changed last, None if the directory is empty; raises ValueError.
 
     Sharded checkpoints lie deeper than find looks: then the directory that was made for them counts.
     """
-    best: Entry | None = None
+    best: CheckpointEntry | None = None
     for line in text.splitlines():
         match = re.fullmatch(r"(\d{1,12}(?:\.\d{1,12})?) [a-zA-Z?] ?(.*)", line)
         if not match:
             raise ValueError(f"{line.strip()[:80]!r} is not a time, a type and a path")
         if match[2] and (best is None or float(match[1]) > best.changed_at_s):
-            best = Entry(match[2], float(match[1]))
+            best = CheckpointEntry(match[2], float(match[1]))
     return best
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from preflight._startup.lightclass import dataclass
-from preflight.textprep.plain_text import plain
+from preflight.textprep.plain_text import normalize_text
 
 SERVICES = (
     "cmd:systemctl show --property=Id,LoadState,ActiveState,SubState nvidia-fabricmanager.service nvidia-imex.service"
@@ -32,7 +32,7 @@ class Service:
 def parse(text: str) -> Mapping[str, Service]:
     """Read blocks of ``KEY=value`` divided by empty lines, by unit name; raises ValueError."""
     found = {}
-    for block in re.split(r"\n[ \t]*\n", plain(text).strip()):
+    for block in re.split(r"\n[ \t]*\n", normalize_text(text).strip()):
         values = dict(line.split("=", 1) for line in block.split("\n") if "=" in line)
         try:
             service = Service(values["Id"], values["LoadState"], values["ActiveState"], values.get("SubState", ""))
@@ -45,7 +45,9 @@ def parse(text: str) -> Mapping[str, Service]:
 def fabric_manager_version(text: str) -> str:
     """Read ``Fabric Manager version is : 570.124.06``; raises ValueError."""
     if not (
-        match := re.search(r"version\s{0,9}(?:is)?\s{0,9}:?\s{0,9}([0-9]{3}(?:\.[0-9]{1,4}){1,2})\b", plain(text), re.I)
+        match := re.search(
+            r"version\s{0,9}(?:is)?\s{0,9}:?\s{0,9}([0-9]{3}(?:\.[0-9]{1,4}){1,2})\b", normalize_text(text), re.I
+        )
     ):
-        raise ValueError(f"{plain(text).strip()[:80]!r} names no version")
+        raise ValueError(f"{normalize_text(text).strip()[:80]!r} names no version")
     return match[1]

@@ -6,7 +6,7 @@ Source: infiniband-diags, iblinkinfo(8). With ``-l`` a line says whose port it i
 from __future__ import annotations
 
 from preflight._startup.lightclass import dataclass, regex
-from preflight.textprep.plain_text import plain
+from preflight.textprep.plain_text import normalize_text
 
 _LINE = regex(
     r'(?:0x([0-9a-fA-F]{1,16})\s+)?(?:"([^\n]*?)"\s+)?([0-9]{1,5})\s+([0-9]{1,3})\[[^\]\n]{0,8}\]\s+==\(([^\n]*?)\)==>([^\n]*)'
@@ -38,7 +38,7 @@ def parse(text: str) -> tuple[PortState, ...]:
     """Read the lines of all ports; raises ValueError with the offending line, or if there is none."""
     found = []
     above, name = "", ""
-    for line in plain(text).split("\n"):
+    for line in normalize_text(text).split("\n"):
         if not line.strip():
             continue
         if head := _HEAD.fullmatch(line.strip()):

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 
 from preflight._startup.lightclass import dataclass, regex
-from preflight.textprep.plain_text import plain
+from preflight.textprep.plain_text import normalize_text
 
 #: Gb/s of one lane, by the name of its speed (InfiniBand Architecture Specification; FDR10 is Mellanox's).
 LANE_GBPS = {
@@ -35,7 +35,7 @@ _SPEED = regex(r"([0-9]{1,2})[xX]([A-Z]{3}(?:10)?)")
 
 
 @dataclass(frozen=True)
-class Device:
+class FabricDevice:
     """A switch, an HCA or a router."""
 
     guid: str  # node GUID, 16 hexadecimal digits
@@ -66,7 +66,7 @@ End = tuple[str, int]  # GUID of the device, number of its port
 
 
 @dataclass(frozen=True)
-class Link:
+class FabricLink:
     """A cable: its two ends in order, and what it runs at."""
 
     ends: tuple[End, End]
@@ -83,18 +83,18 @@ class Link:
 class Net:
     """A subnet as one sweep saw it."""
 
-    devices: Mapping[str, Device]
-    links: tuple[Link, ...]
-    start: End | None  # node GUID that was swept from and its port (0: not told)
+    devices: Mapping[str, FabricDevice]
+    links: tuple[FabricLink, ...]
+    start: End | None  # node GUID that was swept from and its port (0: unknown)
     port_guids: Mapping[str, End]  # GUID of an HCA's port -> its node GUID and number
 
     @property
-    def switches(self) -> tuple[Device, ...]:
+    def switches(self) -> tuple[FabricDevice, ...]:
         """The switches, in the order of their names."""
         return tuple(sorted((d for d in self.devices.values() if d.is_switch), key=lambda d: (d.label, d.guid)))
 
     @property
-    def hcas(self) -> tuple[Device, ...]:
+    def hcas(self) -> tuple[FabricDevice, ...]:
         """The HCAs of hosts: no aggregation nodes."""
         found = (d for d in self.devices.values() if d.kind == "hca" and not d.aggregates)
         return tuple(sorted(found, key=lambda d: (d.label, d.guid)))
@@ -110,20 +110,20 @@ class Net:
         device = self.devices[end[0]]
         return device.label if device.kind == "hca" and device.ports == 1 else f"{device.label} port {end[1]}"
 
-    def words(self, link: Link) -> str:
+    def words(self, link: FabricLink) -> str:
         """Return what to call a link."""
         return f"{self.port(link.ends[0])} - {self.port(link.ends[1])}"
 
 
 def parse(text: str) -> Net:
     """Read a topology file; raises ValueError with the offending line, or if there is no device in it."""
-    devices: dict[str, Device] = {}
+    devices: dict[str, FabricDevice] = {}
     halves: dict[tuple[End, End], list[str]] = {}
     port_guids: dict[str, End] = {}
     fields: dict[str, str] = {}
-    here: Device | None = None
+    here: FabricDevice | None = None
     start: End | None = None
-    for line in plain(text).split("\n"):
+    for line in normalize_text(text).split("\n"):
         line = line.rstrip()
         if not line:
             fields, here = {}, None
@@ -154,21 +154,21 @@ def parse(text: str) -> Net:
     return Net(devices, links, start, port_guids)
 
 
-def _device(match: re.Match[str], fields: Mapping[str, str]) -> Device:
+def _device(match: re.Match[str], fields: Mapping[str, str]) -> FabricDevice:
     name, rest = _quoted(match[4])
     lid = _LID.search(rest)
     chip = fields.get("devid")
-    return Device(
+    return FabricDevice(
         match[3].lower(), _KIND[match[1]], name, int(match[2]), int(chip, 16) if chip else None,
         int(lid[1]) if lid else None,
     )  # fmt: skip
 
 
-def _far(match: re.Match[str], here: Device) -> tuple[Device, str]:
+def _far(match: re.Match[str], here: FabricDevice) -> tuple[FabricDevice, str]:
     """Return the other end as its own entry would have it, until that is read, and the link's speed."""
     name, rest = _quoted(match[7])
     found = _SPEED.search(rest)
-    far = Device(match[4].lower(), _PREFIX[match[3]], name, 1 if match[3] == "H" else 0, described=False)
+    far = FabricDevice(match[4].lower(), _PREFIX[match[3]], name, 1 if match[3] == "H" else 0, described=False)
     return far, f"{found[1]}x{found[2]}" if found else ""
 
 
@@ -180,12 +180,12 @@ def _quoted(comment: str) -> tuple[str, str]:
     return comment[first + 1 : last].strip(), comment[last + 1 :]
 
 
-def _link(ends: tuple[End, End], speeds: list[str]) -> Link:
+def _link(ends: tuple[End, End], speeds: list[str]) -> FabricLink:
     known = [(rate, speed) for speed in speeds if (rate := gbps(speed)) is not None]
     if known:  # the two ends of one cable agree; where a simulator lets them differ, the slower one counts
         rate, speed = min(known)
-        return Link(ends, speed, rate, len(speeds))
-    return Link(ends, next(filter(None, speeds), ""), None, len(speeds))
+        return FabricLink(ends, speed, rate, len(speeds))
+    return FabricLink(ends, next(filter(None, speeds), ""), None, len(speeds))
 
 
 def gbps(speed: str) -> float | None:

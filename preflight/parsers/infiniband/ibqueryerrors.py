@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from preflight._startup.lightclass import dataclass, regex
-from preflight.textprep.plain_text import plain
+from preflight.textprep.plain_text import normalize_text
 
 #: What a counter of PortCounters can hold at most (IBA 16.1.3.5): a full one cannot show growth.
 FULL = {
@@ -47,7 +47,7 @@ def parse(text: str) -> Errors:
     names: dict[str, str] = {}
     thresholds: dict[str, int] = {}
     name, nodes, unanswered = "", None, 0
-    for line in plain(text).split("\n"):
+    for line in normalize_text(text).split("\n"):
         if not line.strip() or line.lstrip().startswith("Link info:"):
             continue
         if match := _OF.fullmatch(line):

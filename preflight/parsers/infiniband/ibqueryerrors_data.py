@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from preflight._startup.lightclass import dataclass, regex
-from preflight.textprep.plain_text import plain
+from preflight.textprep.plain_text import normalize_text
 
 #: Bytes of one count of PortXmitData and PortRcvData.
 WORD = 4
@@ -41,10 +41,10 @@ class Rate:
 
 
 def parse(text: str) -> Mapping[Port, Data]:
-    """Read a report; raises ValueError if it has no summary, which is the end of a whole one, or a line is odd."""
+    """Parse a report; raise ValueError for a missing summary or an odd line."""
     found: dict[Port, Data] = {}
-    whole = False
-    for line in plain(text).split("\n"):
+    has_summary = False
+    for line in normalize_text(text).split("\n"):
         if not line.strip() or _OF.fullmatch(line) or line.lstrip().startswith("Link info:"):
             continue
         if match := _PORT.fullmatch(line):
@@ -53,10 +53,10 @@ def parse(text: str) -> Mapping[Port, Data]:
                 end = match[1].lower().zfill(16), int(match[2])
                 found[end] = Data(values["PortXmitData"], values["PortRcvData"])
         elif line.startswith("##"):
-            whole = whole or line.startswith("## Summary:")
+            has_summary = has_summary or line.startswith("## Summary:")
         else:
             raise ValueError(f"there is no counter in the line {line.strip()[:120]!r}")
-    if not whole:
+    if not has_summary:
         raise ValueError("it ends without a summary" if text.strip() else "it is empty: no subnet manager answered")
     return found
 

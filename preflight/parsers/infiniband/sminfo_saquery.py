@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from preflight._startup.lightclass import dataclass, regex
-from preflight.textprep.plain_text import plain
+from preflight.textprep.plain_text import normalize_text
 
 #: State of a subnet manager (IBA table 160).
 STATES = {0: "not active", 1: "discovering", 2: "standby", 3: "master"}
@@ -50,8 +50,8 @@ class Manager:
 
 
 def parse_sminfo(text: str) -> Manager | None:
-    """Read ``sminfo``; None if the query was sent and nobody answered. Raises ValueError."""
-    line = next((line.strip() for line in plain(text).split("\n") if line.strip()), "")
+    """Read ``sminfo``; None if the query got no answer. Raises ValueError."""
+    line = next((line.strip() for line in normalize_text(text).split("\n") if line.strip()), "")
     if match := _SMINFO.fullmatch(line):
         return Manager(int(match[1]), match[2].lower().zfill(16), int(match[4]), int(match[5]))
     if _NO_ANSWER.fullmatch(line):
@@ -62,7 +62,7 @@ def parse_sminfo(text: str) -> Manager | None:
 def parse_services(text: str) -> tuple[str, ...]:
     """Read the names in ``saquery SR``; none if nothing is registered. Raises ValueError if there is other text."""
     names = []
-    for line in plain(text).split("\n"):
+    for line in normalize_text(text).split("\n"):
         if not line.strip() or line.strip() == "ServiceRecord dump:":
             continue
         if not (match := re.fullmatch(r"\s*(Service[A-Za-z0-9_.]{1,20}?)\.{2,}(.{0,200})", line)):
@@ -86,7 +86,7 @@ def lost(err: str) -> Lost | None:
 
     A tool that lost some ends with status 0 and prints what is left.
     """
-    lines = [line.strip() for line in plain(err).split("\n") if _LOST.search(line) and not _NOISE.search(line)]
+    lines = [line.strip() for line in normalize_text(err).split("\n") if _LOST.search(line) and not _NOISE.search(line)]
     if not lines:
         return None
     routes = dict.fromkeys(match[1] for line in lines if (match := _ROUTE.search(line)))

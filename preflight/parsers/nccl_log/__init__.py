@@ -1,14 +1,13 @@
-"""NCCL's own log (NCCL_DEBUG=INFO): which network it chose, over what its channels run, what it warned of.
+"""NCCL's own log (NCCL_DEBUG=INFO): which network it chose, the transports of its channels, its warnings.
 
 Formats of NCCL 2.3 … 2.30 (src/debug.cc, src/init.cc, src/plugin/, src/transport/), behind any launcher's
-marks. The NET subsystem is off by default: that a line is absent says nothing. A line that tells what
-*could* be used (a plug-in was loaded, DMA-BUF is available, "use ring PXN 0 GDR 1") is no use of it;
-only channel lines are.
+prefix. The NET subsystem is off by default: a missing line proves nothing. A line on what *could* be used
+(a plug-in was loaded, DMA-BUF is available, "use ring PXN 0 GDR 1") does not prove its use; only channel lines do.
 
-The data goes one way: ``source`` (lines of a file, which ``wrapped``, ``restored`` and ``cut`` mend) → ``scan``
-(with ``prefix``, ``trim`` and ``messages``, which asks ``channel_lines``, ``network_lines`` and ``comm_lines``) →
-``tally`` (adds up, whatever was read by whom) → ``finish`` (with ``ways``, ``sizes``, ``ranks``, ``rails`` and
-``failures``) → ``model`` → ``document`` (for JSON).
+Data flow: ``line_source`` (lines of a file, which ``unwrap``, ``restore_prefix`` and ``truncation`` restore) →
+``fast_scanner`` and ``line_parser`` (with ``prefix``, ``strip_suffix`` and ``messages``, which uses ``channels``,
+``networks`` and ``communicators``) → ``counters`` (which add up over processes) → ``summarize`` (with ``transports``,
+``job_size``, ``ranks``, ``rails`` and ``failures``) → ``model`` → ``to_json``.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ from preflight.parsers.nccl_log.model import (
     Hca,
     HostChannels,
     IbDevice,
-    Line,
+    LogLine,
     Missing,
     NcclLog,
     NetChannels,
-    Plugin,
+    PluginStatus,
     Rails,
+    ReportedVariable,
     Unfinished,
     Use,
-    Variable,
     is_tcp,
 )
 from preflight.parsers.nccl_log.reader import NoNcclOutput, parse, read, read_stream
@@ -42,16 +41,16 @@ __all__ = [
     "Hca",
     "HostChannels",
     "IbDevice",
-    "Line",
+    "LogLine",
     "Missing",
     "NcclLog",
     "NetChannels",
     "NoNcclOutput",
-    "Plugin",
+    "PluginStatus",
     "Rails",
+    "ReportedVariable",
     "Unfinished",
     "Use",
-    "Variable",
     "is_tcp",
     "parse",
     "read",

@@ -1,13 +1,13 @@
-"""What an event adds to the tally."""
+"""Counting of parsed events."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import cast
 
-from preflight.parsers.nccl_log.counters import Tally
-from preflight.parsers.nccl_log.event import Event
-from preflight.parsers.nccl_log.model import Line, is_tcp
+from preflight.parsers.nccl_log.counters import LogCounters
+from preflight.parsers.nccl_log.event import LogEvent
+from preflight.parsers.nccl_log.model import LogLine, is_tcp
 from preflight.parsers.nccl_log.prefix import Origin
 
 #: A communicator of more ranks than this is a slip of the pen, and would cost memory.
@@ -19,81 +19,81 @@ _PLAIN = frozenset({"network", "provider", "plugin", "ring", "trees", "counts", 
 _BY_HOST = frozenset({"env", "affinity", "nvls support", "connected"})
 
 
-#: There is one of these facts for each of a hundred thousand ranks, and nobody quotes their lines.
-_NOWHERE = Line(0, None, "", "")
+#: There is one of these facts for each of a hundred thousand ranks, and their lines are never quoted.
+_NOWHERE = LogLine(0, None, "", "")
 
 
-def nowhere() -> Line:
+def nowhere() -> LogLine:
     """Return an empty line, for facts that are never quoted."""
     return _NOWHERE
 
 
-def add_version(tally: Tally, version: object, cuda: object, line: Callable[[], Line]) -> None:
+def add_version(tally: LogCounters, version: object, cuda: object, line: Callable[[], LogLine]) -> None:
     """Count a version of NCCL, and the CUDA that it was built for where the line names one."""
     tally.add("version", (version,), line)
     if cuda is not None:
         tally.add("built", (cuda,), line)
 
 
-def apply(tally: Tally, said: Event, origin: Origin, line: Callable[[], Line]) -> None:
-    """Count what one process said; the line is made only where it is kept."""
-    if said.kind in _PLAIN:
-        tally.add(said.kind, said.values, line)
-        if said.kind == "network":
-            tally.add("chosen", (origin.host, *said.values), nowhere)
-    elif said.kind == "version":
-        version, cuda = said.values
+def apply(tally: LogCounters, event: LogEvent, origin: Origin, line: Callable[[], LogLine]) -> None:
+    """Count one event of one process; the line is built only where it is stored."""
+    if event.kind in _PLAIN:
+        tally.add(event.kind, event.values, line)
+        if event.kind == "network":
+            tally.add("chosen", (origin.host, *event.values), nowhere)
+    elif event.kind == "version":
+        version, cuda = event.values
         add_version(tally, version, cuda, line)
-    elif said.kind in _BY_HOST:
-        tally.add(said.kind, (origin.host, *said.values), line)
-    elif said.kind == "sockets":
-        for name, address in cast("tuple[tuple[str, str], ...]", said.values):
+    elif event.kind in _BY_HOST:
+        tally.add(event.kind, (origin.host, *event.values), line)
+    elif event.kind == "sockets":
+        for name, address in cast("tuple[tuple[str, str], ...]", event.values):
             tally.add("socket", (name,), line)
             tally.add("bootstrap", (origin.host, name, address), line)
-    elif said.kind == "ib":
-        devices, interface = cast("tuple[tuple[tuple[object, ...], ...], str | None]", said.values)
+    elif event.kind == "ib":
+        devices, interface = cast("tuple[tuple[tuple[object, ...], ...], str | None]", event.values)
         for device in devices:
             tally.add("ib", (origin.host, *device), line)
         if interface is not None:
             tally.add("oob", (interface,), line)
-    elif said.kind == "bootstrap":
-        for name, address in cast("tuple[tuple[str, str], ...]", said.values):
+    elif event.kind == "bootstrap":
+        for name, address in cast("tuple[tuple[str, str], ...]", event.values):
             tally.add("bootstrap", (origin.host, name, address), line)
-    elif said.kind == "shape":
-        nranks, nnodes, *channels = cast("tuple[int, int, int | None]", said.values)
+    elif event.kind == "shape":
+        nranks, nnodes, *channels = cast("tuple[int, int, int | None]", event.values)
         sized(tally, nranks)
         tally.add("size", (nranks, nnodes, None), line)
         if channels[0] is not None:
             tally.add("counts", tuple(channels), line)
-    elif said.kind == "nranks":
-        sized(tally, cast("tuple[int]", said.values)[0])
-    elif said.kind == "via":
-        tally.add("via", (origin.host, *said.values), line)
-    elif said.kind == "registered":
+    elif event.kind == "nranks":
+        sized(tally, cast("tuple[int]", event.values)[0])
+    elif event.kind == "via":
+        tally.add("via", (origin.host, *event.values), line)
+    elif event.kind == "registered":
         tally.add("registered", origin.process, nowhere)
     else:
-        _ranks(tally, said, origin, line)
-    _obstacle(tally, said, line)
+        _ranks(tally, event, origin, line)
+    _obstacle(tally, event, line)
 
 
-def sized(tally: Tally, nranks: int) -> None:
+def sized(tally: LogCounters, nranks: int) -> None:
     """Keep that there is a communicator of so many ranks, of which a line names no rank."""
     if 0 < nranks <= MOST_RANKS:
         tally.add("collective size", (nranks,), nowhere, 0)
 
 
-def _ranks(tally: Tally, said: Event, origin: Origin, line: Callable[[], Line]) -> None:
+def _ranks(tally: LogCounters, event: LogEvent, origin: Origin, line: Callable[[], LogLine]) -> None:
     """Take in who takes part in a communicator."""
-    if said.kind == "comm":
-        phase, rank, nranks, name = cast("tuple[str, int, int, str | None]", said.values)
+    if event.kind == "comm":
+        phase, rank, nranks, name = cast("tuple[str, int, int, str | None]", event.values)
     else:
-        rank, nranks = cast("tuple[int, int]", said.values[:2])
+        rank, nranks = cast("tuple[int, int]", event.values[:2])
         phase, name = "", None
     if not 0 <= rank < nranks <= MOST_RANKS:
         return
     tally.add("rank", (nranks, rank, *origin.process), nowhere)
-    if said.kind == "size":
-        _, _, nodes, local, _ = cast("tuple[int, int, int, int | None, bool]", said.values)
+    if event.kind == "size":
+        _, _, nodes, local, _ = cast("tuple[int, int, int, int | None, bool]", event.values)
         tally.add("size", (nranks, nodes, local), line)
     if not phase:
         return
@@ -116,14 +116,14 @@ def _ranks(tally: Tally, said: Event, origin: Origin, line: Callable[[], Line]) 
         comm.destroyed += 1
 
 
-def _obstacle(tally: Tally, said: Event, line: Callable[[], Line]) -> None:
+def _obstacle(tally: LogCounters, event: LogEvent, line: Callable[[], LogLine]) -> None:
     """Keep what keeps a run from RDMA, as far as a variable or a plug-in does."""
-    if said.kind == "env":
-        name, value = cast("tuple[str, str]", said.values)
+    if event.kind == "env":
+        name, value = cast("tuple[str, str]", event.values)
         off = name == "NCCL_IB_DISABLE" and value not in ("", "0")
         if off or (name == "NCCL_NET" and is_tcp(value)):
             tally.add("obstacle", (name,), line)
-    elif said.kind == "plugin" and said.values[0] in ("failed", "unsupported"):
-        name = str(said.values[1])
+    elif event.kind == "plugin" and event.values[0] in ("failed", "unsupported"):
+        name = str(event.values[1])
         if not is_tcp(name):
-            tally.add("obstacle", (f"{said.values[0]} {name}",), line)
+            tally.add("obstacle", (f"{event.values[0]} {name}",), line)

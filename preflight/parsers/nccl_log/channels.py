@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from preflight.parsers.nccl_log.event import Event
+from preflight.parsers.nccl_log.event import LogEvent
 from preflight.parsers.nccl_log.strip_suffix import trimmed
 
 _NET = re.compile(
@@ -82,39 +82,39 @@ def connects(text: str) -> bool:
     return _CONNECTION.match(text) is not None
 
 
-def plain_connection(message: str) -> Event | None:
+def plain_connection(message: str) -> LogEvent | None:
     """Read a connection where no bracket tells the direction."""
     way = via(match[1]) if (match := _PLAIN_CONNECTION.fullmatch(message)) else None
-    return Event("via", tuple(way)) if way else None
+    return LogEvent("via", tuple(way)) if way else None
 
 
-def ring(message: str) -> Event | None:
+def ring(message: str) -> LogEvent | None:
     """Read a ring, written out: the ranks that one channel goes through."""
     match = _RING.fullmatch(message)
-    return Event("ring", (int(match[1]), int(match[2] or 0), " ".join(match[3].split()))) if match else None
+    return LogEvent("ring", (int(match[1]), int(match[2] or 0), " ".join(match[3].split()))) if match else None
 
 
-def tree(message: str) -> Event | None:
+def tree(message: str) -> LogEvent | None:
     """Read how many trees there are."""
     if "[0] " not in message:
         return None
     size = _TREE_SIZE.search(message)
-    return Event("trees", (max(map(int, _TREE.findall(message))) + 1, int(size[1]) if size else None))
+    return LogEvent("trees", (max(map(int, _TREE.findall(message))) + 1, int(size[1]) if size else None))
 
 
-def counts(message: str) -> Event | None:
+def counts(message: str) -> LogEvent | None:
     """Read how many channels there are of each kind."""
     match = _COUNTS.search(message)
-    return Event("counts", tuple(None if part is None else int(part) for part in match.groups())) if match else None
+    return LogEvent("counts", tuple(None if part is None else int(part) for part in match.groups())) if match else None
 
 
-def shape(message: str) -> Event | None:
+def shape(message: str) -> LogEvent | None:
     """Read the same of RCCL."""
     match = _SHAPE.match(message)
-    return Event("shape", tuple(None if part is None else int(part) for part in match.groups())) if match else None
+    return LogEvent("shape", tuple(None if part is None else int(part) for part in match.groups())) if match else None
 
 
-def connected(message: str) -> Event | None:
+def connected(message: str) -> LogEvent | None:
     """Read that all rings stand, and over what they may run."""
     match = _RING_USE.match(message)
-    return Event("connected", (match[1] == "1", match[2] == "1") if match[1] else ()) if match else None
+    return LogEvent("connected", (match[1] == "1", match[2] == "1") if match[1] else ()) if match else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from preflight.parsers.nccl_log.event import Event
+from preflight.parsers.nccl_log.event import LogEvent
 
 _COMM = re.compile(
     r"(?:\[Rank \d+\] )?(?:nccl\w+ )?comm (?:0x\S{0,20}|\(nil\)) rank (?P<rank>\d{1,7})"
@@ -23,38 +23,38 @@ _CHECKED_IN = re.compile(r"Bootstrap Root ?: rank \d{1,7} of (\d{1,7})\b")
 _COLLECTIVE_SIZE = re.compile(rb" \[nranks=(\d{1,7})\]")
 
 
-def comm(message: str) -> Event | None:
+def comm(message: str) -> LogEvent | None:
     """Read a rank of a communicator, and what it has come to."""
     if not (match := _COMM.match(message)):
         plain = _RANK.search(message)
-        return Event("rank", (int(plain[1]), int(plain[2]))) if plain else None
+        return LogEvent("rank", (int(plain[1]), int(plain[2]))) if plain else None
     rank, nranks, rest = int(match["rank"]), int(match["nranks"]), match["rest"]
     if size := _SIZE.match(rest):
         local = None if size[2] is None else int(size[2])
-        return Event("size", (rank, nranks, int(size[1]), local, size[3] == "1"))
+        return LogEvent("size", (rank, nranks, int(size[1]), local, size[3] == "1"))
     if not (phase := _PHASE.search(rest)):
-        return Event("rank", (rank, nranks))
+        return LogEvent("rank", (rank, nranks))
     name = None
     if known := _COMM_ID.search(rest):
         name = known[1]
     elif split := _SPLIT.search(rest):
         # a parent's address is its process's own: the order of the split and the colour are what ranks share
         name = f"split {split[2]} color {split[3]}"
-    return Event("comm", (phase[1], rank, nranks, name))
+    return LogEvent("comm", (phase[1], rank, nranks, name))
 
 
-def nranks(message: str) -> Event | None:
+def nranks(message: str) -> LogEvent | None:
     """Read how many GPUs one process drives that sets up all ranks itself (2.4 … 2.6)."""
     if match := _RANK.match(message):
-        return Event("rank", (int(match[1]), int(match[2])))
+        return LogEvent("rank", (int(match[1]), int(match[2])))
     match = re.fullmatch(r"nranks (\d{1,7})", message)
-    return Event("nranks", (int(match[1]),)) if match else None
+    return LogEvent("nranks", (int(match[1]),)) if match else None
 
 
-def tuned(message: str) -> Event | None:
+def tuned(message: str) -> LogEvent | None:
     """Read for how many ranks and nodes a tuner was made."""
     match = _TUNED.search(message)
-    return Event("shape", (int(match[1]), int(match[2]), None)) if match else None
+    return LogEvent("shape", (int(match[1]), int(match[2]), None)) if match else None
 
 
 def collective_size(message: bytes) -> int | None:

@@ -10,41 +10,41 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from preflight.parsers.nccl_log import rails
-from preflight.parsers.nccl_log.model import Line
+from preflight.parsers.nccl_log.model import LogLine
 
-#: Different facts kept of each kind; what comes after them is counted and told.
-KINDS_KEPT = 200_000
-#: Warnings kept in full.
-WARNINGS_KEPT = 1000
-#: Communicators kept apart; beyond, those that are complete are only counted.
-COMMUNICATORS_KEPT = 20_000
+#: Different facts stored of each kind; further ones are counted and noted.
+MAX_KEYS_PER_KIND = 200_000
+#: Warnings stored in full.
+MAX_WARNINGS = 1000
+#: Communicators stored one by one; beyond, complete ones are only counted.
+MAX_COMMUNICATORS = 20_000
 
-ENDS_KEPT_NOTE = (
-    f"more than {rails.ENDS_KEPT} ends of network connections: rails are judged on a sample of them, chosen by name"
+ENDS_SAMPLED_NOTE = (
+    f"more than {rails.MAX_ENDS} ends of network connections: rails are judged on a sample of them, chosen by name"
 )
 
 Key = tuple[object, ...]
 
 
 @dataclass(slots=True)
-class Seen:
-    """How often something was said, and where first."""
+class Occurrence:
+    """How often a fact was logged, and the first line that has it."""
 
     count: int
-    first: Line
+    first: LogLine
 
 
 @dataclass(slots=True)
 class Comm:
     """A communicator: which ranks began it and finished it, as bits of a number."""
 
-    first: Line
+    first: LogLine
     started: int = 0
     completed: int = 0
     destroyed: int = 0  # lines
 
     def add(self, other: Comm) -> None:
-        """Take in what another part of the log says of it."""
+        """Add the counts of another part of the log."""
         self.first = earlier(self.first, other.first)
         self.started |= other.started
         self.completed |= other.completed
@@ -52,42 +52,44 @@ class Comm:
 
 
 @dataclass
-class Tally:
-    """All that was counted."""
+class LogCounters:
+    """All counts of a log or of a part of it."""
 
-    seen: dict[str, dict[Key, Seen]] = field(default_factory=dict)  # by kind
-    overflow: dict[str, int] = field(default_factory=dict)  # by kind: what was not kept
+    seen: dict[str, dict[Key, Occurrence]] = field(default_factory=dict)  # by kind
+    overflow: dict[str, int] = field(default_factory=dict)  # by kind: facts not stored
     comms: dict[tuple[str, int], Comm] = field(default_factory=dict)  # by id and size
-    folded: dict[int, tuple[int, int]] = field(default_factory=dict)  # by size: complete ones no longer kept, destroyed
-    warnings: list[Line] = field(default_factory=list)
+    folded: dict[int, tuple[int, int]] = field(
+        default_factory=dict
+    )  # by size: complete ones no longer stored, destroyed
+    warnings: list[LogLine] = field(default_factory=list)
     warning_count: int = 0
     ends: dict[bytes, bytes] = field(default_factory=dict)  # a connection's end → what it goes over
-    ends_mask: int = 0  # of connections, those whose checksum has none of these bits are kept
+    ends_mask: int = 0  # connections whose checksum has one of these bits are not stored
     lines: int = 0  # of NCCL
     all_lines: int = 0
     long_lines: int = 0
     notes: dict[str, None] = field(default_factory=dict)
 
-    def add(self, kind: str, key: Key, line: Callable[[], Line], count: int = 1) -> None:
-        """Count something; the line is made only where it is the first to say so."""
+    def add(self, kind: str, key: Key, line: Callable[[], LogLine], count: int = 1) -> None:
+        """Count a fact; the line is built only for its first occurrence."""
         table = self.seen.setdefault(kind, {})
         if (known := table.get(key)) is not None:
             known.count += count
-        elif len(table) < KINDS_KEPT:
-            table[key] = Seen(count, line())
+        elif len(table) < MAX_KEYS_PER_KIND:
+            table[key] = Occurrence(count, line())
         else:
             self.overflow[kind] = self.overflow.get(kind, 0) + count
 
-    def warning(self, line: Callable[[], Line]) -> None:
-        """Keep a warning."""
+    def warning(self, line: Callable[[], LogLine]) -> None:
+        """Store a warning."""
         self.warning_count += 1
-        if len(self.warnings) < WARNINGS_KEPT:
+        if len(self.warnings) < MAX_WARNINGS:
             self.warnings.append(line())
 
-    def comm(self, key: tuple[str, int], line: Line) -> Comm:
+    def comm(self, key: tuple[str, int], line: LogLine) -> Comm:
         """Return a communicator's entry."""
         if (known := self.comms.get(key)) is None:
-            if len(self.comms) >= COMMUNICATORS_KEPT:
+            if len(self.comms) >= MAX_COMMUNICATORS:
                 self._fold()
             known = self.comms[key] = Comm(line)
         return known
@@ -96,14 +98,14 @@ class Tally:
         """Make room: count those communicators that all their ranks have set up; if all wait, the oldest half."""
         done = [key for key, comm in self.comms.items() if comm.completed.bit_count() == key[1]]
         if not done:
-            done = list(self.comms)[: COMMUNICATORS_KEPT // 2]
-            self.notes[f"more than {COMMUNICATORS_KEPT} unfinished communicators: the oldest are only counted"] = None
+            done = list(self.comms)[: MAX_COMMUNICATORS // 2]
+            self.notes[f"more than {MAX_COMMUNICATORS} unfinished communicators: the oldest are only counted"] = None
         for key in done:
             comm = self.comms.pop(key)
             made, destroyed = self.folded.get(key[1], (0, 0))
             self.folded[key[1]] = (made + 1, destroyed + bool(comm.destroyed))
 
-    def merge(self, other: Tally) -> None:
+    def merge(self, other: LogCounters) -> None:
         """Take in the tally of a later part."""
         for kind, table in other.seen.items():
             mine = self.seen.setdefault(kind, {})
@@ -111,7 +113,7 @@ class Tally:
                 if (known := mine.get(key)) is not None:
                     known.count += seen.count
                     known.first = earlier(known.first, seen.first)
-                elif len(mine) < KINDS_KEPT:
+                elif len(mine) < MAX_KEYS_PER_KIND:
                     mine[key] = seen
                 else:
                     self.overflow[kind] = self.overflow.get(kind, 0) + seen.count
@@ -122,7 +124,7 @@ class Tally:
         for nranks, (made, destroyed) in other.folded.items():
             mine_made, mine_destroyed = self.folded.get(nranks, (0, 0))
             self.folded[nranks] = (made + mine_made, destroyed + mine_destroyed)
-        self.warnings = (self.warnings + other.warnings)[:WARNINGS_KEPT]
+        self.warnings = (self.warnings + other.warnings)[:MAX_WARNINGS]
         self.warning_count += other.warning_count
         self.lines += other.lines
         self.all_lines += other.all_lines
@@ -131,8 +133,8 @@ class Tally:
         self.ends_mask = rails.merge(self.ends, self.ends_mask, other.ends, other.ends_mask)
 
 
-def earlier(one: Line, other: Line) -> Line:
-    """Return the line that was written first, as far as one clock or one file tells."""
+def earlier(one: LogLine, other: LogLine) -> LogLine:
+    """Return the earlier line, by one clock or by one file."""
     if one.file != other.file and one.time and other.time:
         return other if other.time < one.time else one
     if one.file == other.file:

@@ -1,4 +1,4 @@
-"""What one message says, and how a reader of one pattern is made."""
+"""Parsed messages, and a factory of parsers for one pattern."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 
-class Event(NamedTuple):
-    """What a message says: a kind, and the values that tell it from others of its kind."""
+class LogEvent(NamedTuple):
+    """One parsed message: its kind, and the values that identify it within the kind."""
 
     kind: str
     values: tuple[object, ...] = ()
 
 
-def matched(kind: str, pattern: re.Pattern[str]) -> Callable[[str], Event | None]:
+def matched(kind: str, pattern: re.Pattern[str]) -> Callable[[str], LogEvent | None]:
     """Return a reader of messages that begin with a pattern; its groups are the values."""
 
-    def read(message: str) -> Event | None:
+    def read(message: str) -> LogEvent | None:
         match = pattern.match(message)
-        return Event(kind, match.groups()) if match else None
+        return LogEvent(kind, match.groups()) if match else None
 
     return read

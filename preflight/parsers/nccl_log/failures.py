@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable
 from functools import cache
 
 from preflight.parsers.nccl_log import signatures
-from preflight.parsers.nccl_log.counters import Seen, Tally
-from preflight.parsers.nccl_log.model import Failure, Line
-from preflight.parsers.nccl_log.prose_filter import quoted, sentence, title
+from preflight.parsers.nccl_log.counters import LogCounters, Occurrence
+from preflight.parsers.nccl_log.model import Failure, LogLine
+from preflight.parsers.nccl_log.prose_filter import is_heading, is_prose, is_quoting
 from preflight.parsers.nccl_log.ranks import Members
 from preflight.parsers.nccl_log.signatures import Signature
 
@@ -17,18 +17,20 @@ _SHOWN = 20
 #: How PyTorch and mpirun name a rank: `rank3`, `1,3`. What is only a number may be a rank, as srun writes it.
 _TAG_RANK = re.compile(r"(?:\d+,(?:mpirank:)?|rank)(\d{1,7})(?:,.*)?")
 _TEXT_RANK = re.compile(r"\[[Rr]ank ?(\d{1,7})\]|\bRank (\d{1,7})\]")
-_SAID_BY = re.compile(r"([A-Za-z][\w.-]{0,254}): Test (?:NCCL|CUDA) failure |([A-Za-z][\w.-]{0,254}): Test timeout ")
+_FAILING_HOST = re.compile(
+    r"([A-Za-z][\w.-]{0,254}): Test (?:NCCL|CUDA) failure |([A-Za-z][\w.-]{0,254}): Test timeout "
+)
 
 
 def failures(
-    tally: Tally, conditions: Collection[str], members: Members
+    tally: LogCounters, conditions: Collection[str], members: Members
 ) -> tuple[tuple[Failure, ...], tuple[Failure, ...]]:
     """Return failures, root cause first, and hints."""
-    by_name: dict[str, list[Seen]] = {}
+    by_name: dict[str, list[Occurrence]] = {}
     for key, seen in tally.seen.get("failure", {}).items():
         named = str(key[0]) in _named_by_people()
-        if tally.lines and (sentence if named else quoted)(seen.first.text):
-            continue  # the log itself is here: what somebody says of it is not what it says
+        if tally.lines and (is_prose if named else is_quoting)(seen.first.text):
+            continue  # the log itself is here: prose about it is no output
         by_name.setdefault(str(key[0]), []).append(seen)
     holds = set(conditions)
     known = list(signatures.by_id(by_name))
@@ -39,16 +41,16 @@ def failures(
         holds.add("unexplained")
     if not any(one.severity == "fatal" and (not one.when or one.when in holds) for one in known):
         holds.add("silent")
-    kept = [signature for signature in known if not signature.when or signature.when in holds]
-    timed = all(seen.first.time for signature in kept for seen in by_name[signature.id])
-    found = [_failure(signature, by_name[signature.id], members, timed) for signature in kept]
+    applicable = [signature for signature in known if not signature.when or signature.when in holds]
+    timed = all(seen.first.time for signature in applicable for seen in by_name[signature.id])
+    found = [_failure(signature, by_name[signature.id], members, timed) for signature in applicable]
     explains = {signature.id: signature.explains for signature in known}
     serious = _ordered([failure for failure in found if failure.severity != "info"], explains, timed)
     return serious, tuple(sorted((f for f in found if f.severity == "info"), key=lambda f: _when(f.line, timed)))
 
 
-def _failure(signature: Signature, found: list[Seen], members: Members, timed: bool) -> Failure:
-    found = sorted(found, key=lambda seen: (_told(seen.first.text), _when(seen.first, timed)))
+def _failure(signature: Signature, found: list[Occurrence], members: Members, timed: bool) -> Failure:
+    found = sorted(found, key=lambda seen: (_prose_rank(seen.first.text), _when(seen.first, timed)))
     line = found[0].first
     hosts = dict.fromkeys(host for seen in found if (host := _host(seen.first)) is not None)
     rank, host = _rank(line, members, signature), _host(line)
@@ -58,7 +60,7 @@ def _failure(signature: Signature, found: list[Seen], members: Members, timed: b
         known = {rank for seen in found if (rank := _rank(seen.first, members, signature)) is not None}
         rank = known.pop() if rank is None and len(known) == 1 else rank
     if line.host is None and host is not None:
-        line = Line(**{**{name: getattr(line, name) for name in line.__dataclass_fields__}, "host": host})
+        line = LogLine(**{**{name: getattr(line, name) for name in line.__dataclass_fields__}, "host": host})
     return Failure(
         id=signature.id,
         layer=signature.layer,
@@ -92,7 +94,7 @@ def _ordered(found: Iterable[Failure], explains: dict[str, tuple[str, ...]], tim
     return tuple(order)
 
 
-def _when(line: Line, timed: bool) -> tuple[str, int]:
+def _when(line: LogLine, timed: bool) -> tuple[str, int]:
     return (line.time or "", line.number) if timed else ("", line.number)
 
 
@@ -102,20 +104,20 @@ def _named_by_people() -> frozenset[str]:
     return frozenset(one.id for one in signatures.all_signatures() if one.layer in ("summary", "framework"))
 
 
-def _told(text: str) -> int:
+def _prose_rank(text: str) -> int:
     """Return 0 for a program's own line, 1 for a title, 2 for a sentence."""
-    return 2 if sentence(text) else int(title(text))
+    return 2 if is_prose(text) else int(is_heading(text))
 
 
-def _host(line: Line) -> str | None:
+def _host(line: LogLine) -> str | None:
     if line.host is not None:
         return line.host
-    match = _SAID_BY.search(line.text)
+    match = _FAILING_HOST.search(line.text)
     return (match[1] or match[2]) if match else None
 
 
-def _rank(line: Line, members: Members, signature: Signature) -> int | None:
-    """Tell who failed: from the process, else from the launcher's mark, else from the text.
+def _rank(line: LogLine, members: Members, signature: Signature) -> int | None:
+    """Return who failed: from the process, else from the launcher's mark, else from the text.
 
     The rank in PyTorch's own text is that within its process group; the mark's is that of the job.
     """

@@ -17,10 +17,10 @@ from preflight.parsers.nccl_log import rails, signatures
 from preflight.parsers.nccl_log.apply_event import apply, sized
 from preflight.parsers.nccl_log.channels import Via, via
 from preflight.parsers.nccl_log.communicators import collective_size
-from preflight.parsers.nccl_log.counters import WARNINGS_KEPT
-from preflight.parsers.nccl_log.event import Event
-from preflight.parsers.nccl_log.line_parser import CarefulReader, levelled
-from preflight.parsers.nccl_log.messages import event, ignored, marked
+from preflight.parsers.nccl_log.counters import MAX_WARNINGS
+from preflight.parsers.nccl_log.event import LogEvent
+from preflight.parsers.nccl_log.line_parser import LineParser, levelled
+from preflight.parsers.nccl_log.messages import ignored, marked, parse_message
 from preflight.parsers.nccl_log.prefix import Origin, clean, origin_of, unwrapped_json
 from preflight.parsers.nccl_log.strip_suffix import trimmed
 
@@ -38,14 +38,14 @@ _OURS = (b"CCL", b"nccl==")
 _SPARSE, _SAMPLE = 0.25, 64
 
 #: Entries of the tables that only save time; when they are full they are emptied.
-_WAYS_KEPT, _HEADS_KEPT, _MESSAGES_KEPT = 131_072, 32_768, 16_384
+_MAX_WAYS, _MAX_HEADS, _MAX_MESSAGES = 131_072, 32_768, 16_384
 #: Only messages of at most so many bytes are remembered.
 _REMEMBERED = 1024
 #: Where more than this part of a chunk's lines begins differently, every line bears its time.
 _STAMPED = 0.25
 
 
-class Scanner(CarefulReader):
+class Scanner(LineParser):
     """Reads lines in order, the many that are alike in bulk."""
 
     def __init__(self, first_line: int = 0, file: str = "") -> None:
@@ -56,7 +56,7 @@ class Scanner(CarefulReader):
         self.ways: dict[bytes, tuple[str | None, Via | None]] = {}  # the same → host and way
         self.known_ways: dict[bytes, tuple[bool, Via | None]] = {}  # way → whether it is one, and which
         self.origins: dict[bytes, Origin | None] = {}
-        self.messages: dict[bytes, tuple[Event | None, str | None]] = {}
+        self.messages: dict[bytes, tuple[LogEvent | None, str | None]] = {}
         self.warnings: dict[tuple[str, bytes], str | None] = {}  # source and message → failure
         self.silent_warning: bytes | None = None  # the last line that was only counted
         self.sizes: set[bytes] = set()  # of communicators, as collectives' lines name them
@@ -68,7 +68,7 @@ class Scanner(CarefulReader):
             lines = [line if (inside := unwrapped_json(line)) is None else inside for line in lines]
         start, total, stamped, known = self.number, len(lines), self.stamped, len(self.origins)
         ends, mask = self.tally.ends, self.tally.ends_mask
-        numbers, lines = _telling(lines, start + 1)
+        numbers, lines = _candidate_lines(lines, start + 1)
         keys: list[bytes | None] = []
         others: list[tuple[int, bytes]] = []
         for number, line in zip(numbers, lines, strict=True):
@@ -92,11 +92,11 @@ class Scanner(CarefulReader):
         self.tally.all_lines += total
         if len(self.origins) - known > _STAMPED * total > 64:
             self.stamped = True
-        if len(self.counts) > _WAYS_KEPT or len(self.origins) > _HEADS_KEPT:
-            self.settle()
+        if len(self.counts) > _MAX_WAYS or len(self.origins) > _MAX_HEADS:
+            self.flush_counts()
 
-    def settle(self) -> None:
-        """Move the counts into the tally."""
+    def flush_counts(self) -> None:
+        """Add the counts of channels to the tally."""
         table = self.tally.seen.get("via", {})
         for key, count in self.counts.items():
             host, taken = self.ways[key or b""]
@@ -128,7 +128,7 @@ class Scanner(CarefulReader):
             if key not in refused:
                 refused.add(key)
                 del self.counts[key]
-            self.careful(number, line)
+            self.parse_line(number, line)
 
     def _new_way(self, line: bytes, key: bytes) -> bool:
         """Take in a channel's line of a new kind; False if it needs more care."""
@@ -137,16 +137,16 @@ class Scanner(CarefulReader):
         head = _unstamped(head) if self.stamped else head
         origin = self.origins[head] if head in self.origins else self._origin(head)
         if way not in self.known_ways:
-            if len(self.known_ways) >= _MESSAGES_KEPT:
+            if len(self.known_ways) >= _MAX_MESSAGES:
                 self.known_ways.clear()
             self.known_ways[way] = (len(way) <= _LONGEST_NAME * 4 and not levelled(way), via(clean(way)))
-        whole, taken = self.known_ways[way]
-        if origin is None or not whole or head[:1] == b"{" or not before.startswith(_CONNECTIONS):
+        is_simple, taken = self.known_ways[way]
+        if origin is None or not is_simple or head[:1] == b"{" or not before.startswith(_CONNECTIONS):
             return False
         self.ways[key] = (origin.host, taken)
         if taken is not None:
-            number, said = self.number, before + _VIA + way
-            self.tally.add("via", (origin.host, *taken), lambda: self.line(number, line, origin, said), 0)
+            number, channel_text = self.number, before + _VIA + way
+            self.tally.add("via", (origin.host, *taken), lambda: self.line(number, line, origin, channel_text), 0)
             if b" nRanks " in way:
                 self.way_of(clean(way))
         return True
@@ -156,7 +156,7 @@ class Scanner(CarefulReader):
     def _info(self, line: bytes, head: bytes, message: bytes) -> None:
         origin = self.origins[head] if head in self.origins else self._origin(head)
         if origin is None and levelled(head):  # a warning and another message in one line
-            self.careful(self.number, line)
+            self.parse_line(self.number, line)
             return
         if (known := self.messages.get(message)) is None:
             if ignored(message):
@@ -167,17 +167,17 @@ class Scanner(CarefulReader):
                 self.tally.lines += origin is not None and not origin.quoted
                 return
             if levelled(message) or head[:1] == b"{" or len(line) > 8 * LONGEST_LINE_CHARS:
-                self.careful(self.number, line)
+                self.parse_line(self.number, line)
                 return
             known = self._read(message, shape)
-        said, failure = known
+        event, failure = known
         if origin is None:
-            if said is not None and said.kind == "version":  # whoever says it
+            if event is not None and event.kind == "version":  # of any process
                 self.outside(self.number, clean(line))
             return
-        self.tally.lines += said is not None or failure is not None or not origin.quoted
-        if said is not None:
-            apply(self.tally, said, origin, lambda: self.line(self.number, line, origin, message))
+        self.tally.lines += event is not None or failure is not None or not origin.quoted
+        if event is not None:
+            apply(self.tally, event, origin, lambda: self.line(self.number, line, origin, message))
         if failure is not None:
             self.failed(failure, origin, lambda: self.line(self.number, line, origin, message))
 
@@ -185,26 +185,26 @@ class Scanner(CarefulReader):
         """Keep the size of the communicator that a collective's line names, and each size once."""
         size = message[message.find(b" [nranks=") :][:20]
         if size[:1] == b" " and size not in self.sizes and (ranks := collective_size(size)) is not None:
-            if len(self.sizes) < _MESSAGES_KEPT:
+            if len(self.sizes) < _MAX_MESSAGES:
                 self.sizes.add(size)
             sized(self.tally, ranks)
 
-    def _read(self, message: bytes, shape: bytes) -> tuple[Event | None, str | None]:
-        """Read a message that was not met yet, and remember what it says."""
+    def _read(self, message: bytes, shape: bytes) -> tuple[LogEvent | None, str | None]:
+        """Parse a message seen for the first time, and cache the result."""
         text = trimmed(clean(message))
-        said = event(text)
-        if said is not None and said.kind in ("comm", "size", "rank"):
-            return (said, None)  # with an address: no such message comes again
+        event = parse_message(text)
+        if event is not None and event.kind in ("comm", "size", "rank"):
+            return (event, None)  # with an address: no such message comes again
         found = signatures.matching(text, "info")
-        if said is None and found is None and not marked(text) and not any(m in text for m in signatures.info_marks()):
-            if len(self.idle) >= _MESSAGES_KEPT:
+        if event is None and found is None and not marked(text) and not any(m in text for m in signatures.info_marks()):
+            if len(self.idle) >= _MAX_MESSAGES:
                 self.idle.clear()
             if len(shape) <= _REMEMBERED:
                 self.idle.add(shape)
             return (None, None)
-        known = (said, found.id if found else None)
+        known = (event, found.id if found else None)
         if len(message) <= _REMEMBERED:
-            if len(self.messages) >= _MESSAGES_KEPT:
+            if len(self.messages) >= _MAX_MESSAGES:
                 self.messages.clear()
             self.messages[message] = known
         return known
@@ -219,16 +219,16 @@ class Scanner(CarefulReader):
             return
         head, warn, message = raw.partition(_WARN)
         if not warn or len(message) > _REMEMBERED or b"NCCL " in message or raw[:1] == b"{":
-            self.careful(number, raw)
+            self.parse_line(number, raw)
             return
         self.number = number
         origin = self.origins[head] if head in self.origins else self._origin(head)
         if origin is None:
-            self.careful(number, raw)
+            self.parse_line(number, raw)
             return
         key = (origin.source, message)
         if key not in self.warnings:
-            if len(self.warnings) >= _MESSAGES_KEPT:
+            if len(self.warnings) >= _MAX_MESSAGES:
                 self.warnings.clear()
             text = trimmed(clean(message))
             self.sized_by(text)
@@ -238,7 +238,7 @@ class Scanner(CarefulReader):
         self.tally.warning(lambda: self.line(number, raw, origin, message))
         if name := self.warnings[key]:
             self.failed(name, origin, lambda: self.line(number, raw, origin, message))
-        elif len(self.tally.warnings) >= WARNINGS_KEPT:
+        elif len(self.tally.warnings) >= MAX_WARNINGS:
             self.silent_warning = raw
 
     def _others(self, lines: list[tuple[int, bytes]]) -> None:
@@ -270,8 +270,8 @@ class Scanner(CarefulReader):
             return origin
 
 
-def _telling(lines: list[bytes], first: int) -> tuple[Sequence[int], list[bytes]]:
-    """Return the lines that may say something, with their numbers: all of them where many are NCCL's."""
+def _candidate_lines(lines: list[bytes], first: int) -> tuple[Sequence[int], list[bytes]]:
+    """Return the lines that may matter, with their numbers; all if many are NCCL's."""
     some = lines[:: len(lines) // _SAMPLE + 1]
     if sum(any(mark in line for mark in _OURS) for line in some) >= _SPARSE * len(some):
         return range(first, first + len(lines)), lines

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from preflight.parsers.nccl_log.table_rows import Tables
 
 #: Names of hosts that are compared with all others.
-_KEPT = 1000
+_MAX_COMPARED_HOSTS = 1000
 #: Ranks of a ring, from which on old versions broke its line.
 _RING_SHOWN = 20
 
@@ -33,19 +33,19 @@ def ranks_of_rings(table: Tables) -> int | None:
 
     The last line of a text may be cut, and such a ring is none. Up to 2.4 long rings were broken over several lines.
     """
-    if said := max((key[1] for key, _ in table.rows("trees") if key[1]), default=None):
-        return int(said)
+    if tree_ranks := max((key[1] for key, _ in table.rows("trees") if key[1]), default=None):
+        return int(tree_ranks)
     rings = [({int(rank) for rank in str(key[2]).split()}, key[1], seen) for key, seen in table.rows("ring")]
     most = max((len(ring) for ring, _, _ in rings), default=0)
-    whole = [(total, seen) for ring, total, seen in rings if len(ring) == most and ring == set(range(most))]
-    sure = len(whole) > 1 or any(seen.first.number < table.last_line for _, seen in whole)
-    return most if most > 1 and sure and (most < _RING_SHOWN or any(total for total, _ in whole)) else None
+    full_rings = [(total, seen) for ring, total, seen in rings if len(ring) == most and ring == set(range(most))]
+    sure = len(full_rings) > 1 or any(seen.first.number < table.last_line for _, seen in full_rings)
+    return most if most > 1 and sure and (most < _RING_SHOWN or any(total for total, _ in full_rings)) else None
 
 
-def unglued(hosts: Sequence[str]) -> tuple[str, ...]:
-    """Drop names that are another's with its own beginning before it: two processes wrote into one line."""
+def drop_joined_hosts(hosts: Sequence[str]) -> tuple[str, ...]:
+    """Drop names that join two hosts, where two processes wrote into one line."""
     return tuple(
         name for name in hosts
-        if not any(len(name) > len(whole) and name.endswith(whole) and whole.startswith(name[: -len(whole)])
-                   for whole in hosts[:_KEPT])
+        if not any(len(name) > len(other) and name.endswith(other) and other.startswith(name[: -len(other)])
+                   for other in hosts[:_MAX_COMPARED_HOSTS])
     )  # fmt: skip

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container
 
-from preflight.parsers.job_output import LONGEST_LINE_CHARS, unlaunched
+from preflight.parsers.job_output import LONGEST_LINE_CHARS, strip_launcher_prefix
 from preflight.parsers.nccl_log import rails, signatures
 from preflight.parsers.nccl_log.apply_event import add_version, apply, sized
 from preflight.parsers.nccl_log.channels import connects, ranks_of, via
 from preflight.parsers.nccl_log.communicators import size_in_warning
-from preflight.parsers.nccl_log.counters import Key, Tally
-from preflight.parsers.nccl_log.messages import built_for, event, version
-from preflight.parsers.nccl_log.model import Line
+from preflight.parsers.nccl_log.counters import Key, LogCounters
+from preflight.parsers.nccl_log.messages import built_for, parse_message, version
+from preflight.parsers.nccl_log.model import LogLine
 from preflight.parsers.nccl_log.prefix import Origin, clean, origin_of, unwrapped_json
-from preflight.parsers.nccl_log.prose_filter import sentence, taught, title
+from preflight.parsers.nccl_log.prose_filter import is_heading, is_manual_excerpt, is_prose
 from preflight.parsers.nccl_log.strip_suffix import trimmed
 
 _LEVEL = re.compile(r"NCCL (INFO|WARN|ERROR|TRACE|CALL|ABORT)(?: |\r?$)")  # ERROR: RCCL's
@@ -25,8 +25,8 @@ _SECOND = re.compile(
     rb"(?:\[\d{1,4}\] )?(?:\S{1,128}:\d{1,6} )?$"
 )
 _MOST_PARTS = 32
-#: Different lines that say nothing, of at most so many bytes, that are remembered.
-_SILENT_KEPT, _SILENT_LONGEST = 16_384, 1024
+#: Lines without a fact that are cached, and the size in bytes up to which one is.
+_MAX_SILENT_LINES, _MAX_SILENT_BYTES = 16_384, 1024
 #: What of level TRACE is read.
 _OF_COMMUNICATORS = frozenset({"comm", "size", "rank", "nranks"})
 #: Lines of a message of PyTorch: its kind, "Last error:", NCCL's words.
@@ -38,19 +38,19 @@ def levelled(raw: bytes) -> bool:
     return _LEVEL_BYTES.search(raw) is not None
 
 
-class CarefulReader:
-    """Reads one line at a time; :attr:`tally` holds what they say."""
+class LineParser:
+    """Parser of one line at a time; :attr:`tally` has the counts."""
 
     def __init__(self, first_line: int = 0, file: str = "") -> None:
         """Begin after so many lines."""
-        self.tally = Tally()
+        self.tally = LogCounters()
         self.number = first_line
         self.file = file
-        self.silent: set[bytes] = set()  # lines that name NCCL and say nothing
-        self.spoke = (0, "")  # the line on which PyTorch began to tell of an error, and its mark
+        self.silent: set[bytes] = set()  # lines that name NCCL and hold no fact
+        self.spoke = (0, "")  # the first line of PyTorch's error message, and its prefix
 
-    def careful(self, number: int, raw: bytes) -> None:
-        """Take in a line that may hold several messages, or stand in a JSON object."""
+    def parse_line(self, number: int, raw: bytes) -> None:
+        """Parse a line that may hold several messages, or is inside a JSON object."""
         if raw in self.silent:
             return
         if len(raw) > 2 * LONGEST_LINE_CHARS:
@@ -81,8 +81,8 @@ class CarefulReader:
         if level[1] == "INFO":
             self._info_part(message, origin, line)
         elif level[1] == "TRACE":
-            if (said := event(message)) is not None and said.kind in _OF_COMMUNICATORS:
-                apply(self.tally, said, origin, lambda: line)
+            if (event := parse_message(message)) is not None and event.kind in _OF_COMMUNICATORS:
+                apply(self.tally, event, origin, lambda: line)
         elif level[1] in ("WARN", "ERROR"):
             self.tally.warning(lambda: line)
             self.sized_by(message)
@@ -91,12 +91,12 @@ class CarefulReader:
         return message
 
     def _keep_silent(self, line: bytes) -> None:
-        if len(self.silent) >= _SILENT_KEPT:
+        if len(self.silent) >= _MAX_SILENT_LINES:
             self.silent.clear()
-        if len(line) <= _SILENT_LONGEST:
+        if len(line) <= _MAX_SILENT_BYTES:
             self.silent.add(line)
 
-    def _info_part(self, message: str, origin: Origin, line: Line) -> None:
+    def _info_part(self, message: str, origin: Origin, line: LogLine) -> None:
         before, is_channel, way = message.partition("] via ")
         taken = via(way) if is_channel and connects(before) else None
         if taken is not None:
@@ -106,43 +106,43 @@ class CarefulReader:
                 end, ends = before.encode("utf-8", "backslashreplace"), self.tally.ends
                 if end not in ends:
                     self.tally.ends_mask = rails.add(ends, self.tally.ends_mask, end, trimmed(way).encode())
-        elif (said := event(message)) is not None:
-            apply(self.tally, said, origin, lambda: line)
+        elif (event := parse_message(message)) is not None:
+            apply(self.tally, event, origin, lambda: line)
         if found := signatures.matching(message, "info"):
             self.failed(found.id, origin, lambda: line)
 
     def way_of(self, way: str) -> None:
-        """Keep how many ranks the way of a channel says there are."""
+        """Store the number of ranks that a channel's transport names."""
         if (nranks := ranks_of(way)) is not None:
             sized(self.tally, nranks)
 
     def sized_by(self, warning: str) -> None:
-        """Keep how many ranks a warning says there are."""
+        """Store the number of ranks that a warning names."""
         if (nranks := size_in_warning(warning)) is not None:
             sized(self.tally, nranks)
 
     def outside(self, number: int, text: str) -> bool:
-        """Take in a line that NCCL did not write, a framework's, a launcher's, nccl-tests'; False: it says nothing."""
-        said = version(text)
+        """Parse a line of another program; return False if it holds no fact."""
+        nccl_version = version(text)
         found = signatures.matching(text, "outside")
-        if found is not None and taught(text):
+        if found is not None and is_manual_excerpt(text):
             found = None
-        if said is None and found is None:
+        if nccl_version is None and found is None:
             return False
         who = self._who(number, text)
-        line = Line(number, None, text.strip()[:1000], text.strip()[:300], tag=who, file=self.file)
-        if said is not None:
-            add_version(self.tally, said, built_for(text), lambda: line)
+        line = LogLine(number, None, text.strip()[:1000], text.strip()[:300], tag=who, file=self.file)
+        if nccl_version is not None:
+            add_version(self.tally, nccl_version, built_for(text), lambda: line)
             self.tally.lines += 1
         if found is not None:
-            # what a title or a sentence says is kept apart from what the program said
-            tag = line.tag or ("#" if title(line.text) else "”" if sentence(line.text) else "")
+            # headings and prose are counted apart from the program's own output
+            tag = line.tag or ("#" if is_heading(line.text) else "”" if is_prose(line.text) else "")
             self.failed(found.id, Origin(None, None, None, tag, None, ""), lambda: line)
         return True
 
     def _who(self, number: int, text: str) -> str:
         """Return a launcher's mark; the lines that follow the first of PyTorch's message bear none."""
-        tag = unlaunched(text)[0]
+        tag = strip_launcher_prefix(text)[0]
         if tag and "NCCL error" in text:
             self.spoke = (number, tag)
         elif 0 < number - self.spoke[0] <= _SAME_MESSAGE and not text.startswith("["):
@@ -151,25 +151,27 @@ class CarefulReader:
             tag = self.spoke[1] if word or self.spoke[1].startswith(tag) else tag
         return tag
 
-    def failed(self, name: str, origin: Origin, line: Callable[[], Line]) -> None:
+    def failed(self, name: str, origin: Origin, line: Callable[[], LogLine]) -> None:
         """Count a failure signature."""
         self.tally.add("failure", (name, *origin.process), line)
 
     def known(self, origin: Origin | None) -> Origin | None:
-        """Keep the host of whoever wrote a line."""
+        """Store the host of the process that wrote a line."""
         if origin is not None and origin.host is not None:
             host, number = origin.host, self.number
-            self.tally.add("host", (host,), lambda: Line(number, host, "", "", file=self.file), 0)
+            self.tally.add("host", (host,), lambda: LogLine(number, host, "", "", file=self.file), 0)
             seen = self.tally.seen["host"].get((host,))
             if seen is not None and number < seen.first.number:  # lines of channels are looked at after others
-                seen.first = Line(number, host, "", "", file=self.file)
+                seen.first = LogLine(number, host, "", "", file=self.file)
         return origin
 
-    def line(self, number: int, raw: bytes, origin: Origin, message: bytes) -> Line:
+    def line(self, number: int, raw: bytes, origin: Origin, message: bytes) -> LogLine:
         """Make the line that a fact rests on."""
-        said = trimmed(clean(message))[:1000]
+        message_text = trimmed(clean(message))[:1000]
         text = clean(raw).strip()[:300]
-        return Line(number, origin.host, said, text, origin.time, origin.pid, origin.device, origin.tag, self.file)
+        return LogLine(
+            number, origin.host, message_text, text, origin.time, origin.pid, origin.device, origin.tag, self.file
+        )
 
 
 def _parts(raw: bytes, hosts: Container[Key]) -> list[bytes]:

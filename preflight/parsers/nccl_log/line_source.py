@@ -1,6 +1,6 @@
 """Lines of a file, in chunks: plain, compressed or UTF-16, of any length, in constant memory.
 
-A line longer than :data:`LONGEST_KEPT` is kept up to there. Compressed data is
+A line longer than :data:`MAX_LINE_BYTES` is cut there. Compressed data is
 unpacked as it is read; what unpacks to absurdly much is a bomb and is left.
 """
 
@@ -14,17 +14,17 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 CHUNK = 1 << 20
-LONGEST_KEPT = 1 << 18
+MAX_LINE_BYTES = 1 << 18
 #: A log of NCCL packs to a thirtieth, repeated lines to a hundredth; gzip cannot pack better than 1,032 times.
 BOMB_RATIO, BOMB_BYTES = 500, 1 << 28
-#: Bytes by which a file is told; and the share of the high bytes in them that are zero in UTF-16 without its mark:
-#: those of blanks and of what a tool printed, where somebody's own words are in letters of Asia.
+#: Bytes by which a format is detected; and the share of their high bytes that are zero in UTF-16 without its mark:
+#: those of blanks and of a tool's output in a text of Asian letters.
 HEAD, _LEAST_ZEROS = 64, 0.25
 #: `xz -9` needs 65 MiB to unpack; a file that asks for more is refused.
 XZ_MEMORY = 80 << 20
 
 
-class Reader(Protocol):
+class ByteReader(Protocol):
     """What bytes come from."""
 
     def read(self, size: int, /) -> bytes:
@@ -39,7 +39,7 @@ class Notes(Protocol):
 
 
 def divisible(head: bytes) -> bool:
-    """Tell whether a file that begins like this can be read from any line on: it is neither packed nor UTF-16."""
+    """Return whether a file can be read from any line: neither packed nor UTF-16."""
     return _utf16(head) is None and not head.startswith(tuple(magic for magic, _ in _PACKED))
 
 
@@ -57,10 +57,10 @@ def _utf16(head: bytes) -> str | None:
     return None
 
 
-def opened(stream: Reader, note: Notes) -> Reader:
+def opened(stream: ByteReader, note: Notes) -> ByteReader:
     """Return a reader of what a file holds, unpacked and as UTF-8; raises ValueError for what cannot be unpacked."""
     head = stream.read(HEAD)
-    reader: Reader = _Joined(head, stream)
+    reader: ByteReader = _Joined(head, stream)
     for magic, make in _PACKED:
         if head.startswith(magic):
             reader = _Unpacked(reader, make(), make, note)
@@ -72,7 +72,7 @@ def opened(stream: Reader, note: Notes) -> Reader:
     return reader
 
 
-def lines(reader: Reader, most: int | None = None) -> Iterator[list[bytes]]:
+def lines(reader: ByteReader, most: int | None = None) -> Iterator[list[bytes]]:
     """Yield lines in lists, without their ends, of at most so many bytes."""
     carry, skipping = b"", False
     left = most
@@ -91,8 +91,8 @@ def lines(reader: Reader, most: int | None = None) -> Iterator[list[bytes]]:
             carry = buffer[end + 1 :]
         else:
             carry = buffer
-        if len(carry) > LONGEST_KEPT:
-            carry, skipping = carry[:LONGEST_KEPT], True
+        if len(carry) > MAX_LINE_BYTES:
+            carry, skipping = carry[:MAX_LINE_BYTES], True
     if carry:
         yield [carry]
 
@@ -100,7 +100,7 @@ def lines(reader: Reader, most: int | None = None) -> Iterator[list[bytes]]:
 class _Joined:
     """Bytes that were read already, and what follows them."""
 
-    def __init__(self, head: bytes, rest: Reader) -> None:
+    def __init__(self, head: bytes, rest: ByteReader) -> None:
         self.head, self.rest = head, rest
 
     def read(self, size: int, /) -> bytes:
@@ -113,7 +113,7 @@ class _Joined:
 class _Utf16:
     """UTF-16, as Windows writes it, made UTF-8."""
 
-    def __init__(self, rest: Reader, codec: str) -> None:
+    def __init__(self, rest: ByteReader, codec: str) -> None:
         self.rest, self.decoder = rest, codecs.getincrementaldecoder(codec)("replace")
 
     def read(self, size: int, /) -> bytes:
@@ -124,7 +124,7 @@ class _Utf16:
 
 
 class _Gzip:
-    """zlib's decompressor, with the manners of those of bz2 and lzma."""
+    """zlib's decompressor, with the interface of those of bz2 and lzma."""
 
     def __init__(self) -> None:
         self.inner = zlib.decompressobj(wbits=31)
@@ -148,7 +148,7 @@ class _Gzip:
 class _Unpacked:
     """Compressed data, one stream after another."""
 
-    def __init__(self, packed: Reader, decoder: Any, make: Callable[[], Any], note: Notes) -> None:
+    def __init__(self, packed: ByteReader, decoder: Any, make: Callable[[], Any], note: Notes) -> None:
         self.packed, self.decoder, self.make, self.note = packed, decoder, make, note
         self.taken = self.given = 0
         self.pending = b""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from preflight.parsers.nccl_log.channels import connected, counts, plain_connection, ring, shape, tree
 from preflight.parsers.nccl_log.communicators import comm, nranks, tuned
-from preflight.parsers.nccl_log.event import Event, matched
+from preflight.parsers.nccl_log.event import LogEvent, matched
 from preflight.parsers.nccl_log.networks import bootstrap, gdr, network, old_devices, plugin, using
 
 _NCCL_VERSION = re.compile(
@@ -60,49 +60,49 @@ def marked(message: str) -> bool:
     return any(mark in message for mark, _ in _BY_MARK)
 
 
-def event(message: str) -> Event | None:
-    """Return what a message says; None if nothing that is asked here."""
+def parse_message(message: str) -> LogEvent | None:
+    """Parse a message; return None if it holds no known fact."""
     for mark, read in _BY_MARK:
         if mark in message and (found := read(message)) is not None:
             return found
     return None
 
 
-def _environment(message: str) -> Event | None:
+def _environment(message: str) -> LogEvent | None:
     if not (match := _ENVIRONMENT.search(message)):
         return None
     value = match[2].strip()
     # NCCL ends those that it reads as numbers with a full stop, before which a page may put a blank
     number = re.fullmatch(r"(-?\d{1,20})\s?\.", value)
-    return Event("env", (match[1], number[1] if number else value[:512]))
+    return LogEvent("env", (match[1], number[1] if number else value[:512]))
 
 
-def _affinity(message: str) -> Event | None:
+def _affinity(message: str) -> LogEvent | None:
     if not (match := _AFFINITY.match(message)):
         return None
-    return Event(
+    return LogEvent(
         "affinity", (int(match["gpu"] or match["index"]), (match["mask"] or match["list"] or "").strip()[:512])
     )
 
 
-def _nvls(message: str) -> Event | None:
+def _nvls(message: str) -> LogEvent | None:
     if message.startswith(("NVLS comm ", "Connected NVLS tree")):
-        return Event("nvls")
+        return LogEvent("nvls")
     match = _NVLS_SUPPORT.search(message)
-    return Event("nvls support", (match[1] is None,)) if match else None
+    return LogEvent("nvls support", (match[1] is None,)) if match else None
 
 
-def _version(message: str) -> Event | None:
+def _version(message: str) -> LogEvent | None:
     found = version(message)
-    return Event("version", (found, built_for(message))) if found else None
+    return LogEvent("version", (found, built_for(message))) if found else None
 
 
-def _registered(message: str) -> Event | None:
-    return Event("registered") if _REGISTER.match(message) else None
+def _registered(message: str) -> LogEvent | None:
+    return LogEvent("registered") if _REGISTER.match(message) else None
 
 
 #: Marks, one of which a message holds, and its reader.
-_READERS: tuple[tuple[tuple[str, ...], Callable[[str], Event | None]], ...] = (
+_READERS: tuple[tuple[tuple[str, ...], Callable[[str], LogEvent | None]], ...] = (
     ((" rank ",), comm),
     (("nranks ",), nranks),
     ((" set by environment to ", " set to "), _environment),

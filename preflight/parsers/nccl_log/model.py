@@ -15,13 +15,13 @@ def is_tcp(network: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Line:
+class LogLine:
     """One line of a log, for quoting."""
 
     number: int  # from 1
-    host: str | None  # None where the prefix was cut off or tells none
+    host: str | None  # None where the prefix was cut off or has none
     message: str  # without the prefix
-    text: str  # the whole line, at most 300 characters
+    text: str  # the line as printed, at most 300 characters
     time: str | None = None  # as printed, `YYYY-MM-DD HH:MM:SS[.f]`; clocks of two hosts may differ
     pid: int | None = None
     device: int | None = None  # CUDA device of the calling thread, within CUDA_VISIBLE_DEVICES: not a local rank
@@ -39,7 +39,7 @@ class Use:
 
     name: str
     count: int
-    first: Line
+    first: LogLine
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ class NetChannels:
     """Connections over one network, with or without GPUDirect RDMA."""
 
     network: str  # IB, Socket, AWS Libfabric, …
-    gpudirect: bool | None  # None: their lines are cut before the word that tells
+    gpudirect: bool | None  # None: their lines are cut before that word
     count: int  # lines, one for each channel and direction
-    first: Line
+    first: LogLine
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class IbDevice:
     port: int
     roce: bool
     sharp: bool  # the plug-in could use SHARP here
-    first: Line
+    first: LogLine
 
 
 @dataclass(frozen=True)
@@ -96,23 +96,23 @@ class Rails:
 
 
 @dataclass(frozen=True)
-class Variable:
-    """A variable as NCCL says that it read it."""
+class ReportedVariable:
+    """A variable that NCCL reported to have read."""
 
     name: str
     value: str
-    first: Line
-    hosts: tuple[str, ...] = ()  # that said so; at most 20
+    first: LogLine
+    hosts: tuple[str, ...] = ()  # that logged it; at most 20
     count: int = 1
 
 
 @dataclass(frozen=True)
-class Plugin:
+class PluginStatus:
     """What became of a plug-in."""
 
     state: str  # "loaded", "not found", "internal", "failed", "unsupported"
     name: str | None
-    first: Line
+    first: LogLine
     count: int
 
 
@@ -154,7 +154,7 @@ class Unfinished:
     nranks: int
     started: int  # ranks
     completed: int
-    first: Line
+    first: LogLine
 
 
 @dataclass(frozen=True)
@@ -174,10 +174,10 @@ class Failure:
     layer: str
     severity: str  # "fatal", "warn", "info"
     echo: bool  # of another failure
-    line: Line  # the first
+    line: LogLine  # the first
     rank: int | None
     count: int  # lines
-    hosts: tuple[str, ...]  # in the order in which they said so; at most 20
+    hosts: tuple[str, ...]  # in the order of their lines; at most 20
     cause: tuple[str, ...]
     remedy: tuple[str, ...]
     collect: tuple[str, ...]
@@ -202,7 +202,7 @@ class NcclLog:
     ranks: tuple[tuple[int, str], ...]  # (rank of the largest communicator, host) where the log tells
     networks: tuple[Use, ...]  # "Using network X", one entry for each X
     chosen: tuple[tuple[str, str], ...]  # (host, network) of the same lines
-    plugins: tuple[Plugin, ...]
+    plugins: tuple[PluginStatus, ...]
     channels: tuple[NetChannels, ...]
     by_host: tuple[HostChannels, ...]
     intra_node: tuple[Use, ...]  # P2P/CUMEM, P2P/IPC, SHM, …
@@ -213,25 +213,25 @@ class NcclLog:
     ring_channels: int | None
     tree_channels: int | None
     channel_counts: ChannelCounts | None
-    nvls: Line | None  # NVLS resources were set up
+    nvls: LogLine | None  # NVLS resources were set up
     nvls_support: bool | None  # what the devices could do; None also where hosts differ
     mnnvl: Use | None  # a clique over several nodes
     ib_devices: tuple[IbDevice, ...]
     hcas: tuple[Hca, ...]
-    no_device_found: Line | None
+    no_device_found: LogLine | None
     socket_interfaces: tuple[str, ...]  # NET/Socket was initialised, not: is used
     bootstrap_interfaces: tuple[str, ...]  # ranks find each other over them
-    environment: tuple[Variable, ...]
+    environment: tuple[ReportedVariable, ...]
     affinity: tuple[Affinity, ...]
     communicators: tuple[Communicators, ...]  # largest first
     unfinished: tuple[Unfinished, ...]  # largest first; at most 20
     missing: tuple[Missing, ...]
-    warnings: tuple[Line, ...]  # in the order of time; at most KEPT
+    warnings: tuple[LogLine, ...]  # in the order of time; at most MAX_WARNINGS
     warning_count: int
     failures: tuple[Failure, ...]  # root cause first, echoes last
     hints: tuple[Failure, ...]  # signatures of severity "info"
-    obstacles: tuple[Line, ...]  # reasons that the log gives for not using RDMA, earliest first
-    gpudirect_disabled: tuple[Line, ...]
+    obstacles: tuple[LogLine, ...]  # reasons that the log gives for not using RDMA, earliest first
+    gpudirect_disabled: tuple[LogLine, ...]
     ofi_provider: Use | None  # libfabric provider that the AWS plug-in chose
     lines: int  # of NCCL
     notes: tuple[str, ...]  # what was not looked at, and why
@@ -243,8 +243,8 @@ class NcclLog:
         """The CUDA of the driver that the log names first."""
         return self.cuda_drivers[0] if self.cuda_drivers else None
 
-    def variable(self, name: str) -> Variable | None:
-        """Return what NCCL said of a variable first."""
+    def variable(self, name: str) -> ReportedVariable | None:
+        """Return the first report of a variable."""
         return next((variable for variable in self.environment if variable.name == name), None)
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from preflight.parsers.nccl_log.event import Event
+from preflight.parsers.nccl_log.event import LogEvent
 
 _NETWORK = re.compile(
     r"(?:Using network|Using internal Network|Assigned NET plugin) (?P<name>[^\s\"<>][^\"<>]{0,63}?)(?: to comm)?\s*"
@@ -37,27 +37,27 @@ _NOT_FOUND = re.compile(
 _INTERNAL = re.compile(r"(?:NET/Plugin ?: )?.*[Uu]sing internal (?:network plugin|implementation)")
 
 
-def network(message: str) -> Event | None:
+def network(message: str) -> LogEvent | None:
     """Read which network was chosen."""
     match = _NETWORK.fullmatch(message)
-    return Event("network", (match["name"],)) if match else None
+    return LogEvent("network", (match["name"],)) if match else None
 
 
-def bootstrap(message: str) -> Event | None:
+def bootstrap(message: str) -> LogEvent | None:
     """Read over which interfaces ranks find each other: up to 2.7 all that could be, since then the one in use."""
     match = _BOOTSTRAP.match(message)
     found = tuple(_ADDRESS.findall(match[1])) if match else ()
-    return Event("bootstrap", found) if found else None
+    return LogEvent("bootstrap", found) if found else None
 
 
-def using(message: str) -> Event | None:
+def using(message: str) -> LogEvent | None:
     """Read which interfaces or HCAs a network found."""
     if not (match := _USING.match(message)):
         old = _OLD_INTERFACE.match(message)
-        return Event("sockets", (old.groups(),)) if old else None
+        return LogEvent("sockets", (old.groups(),)) if old else None
     name, rest = match[1], match[2]
     if name.casefold() in ("socket", "fastsocket"):
-        return Event("sockets", tuple(_INTERFACE.findall(rest)))
+        return LogEvent("sockets", tuple(_INTERFACE.findall(rest)))
     rest, _, outside = rest.partition("; OOB ")
     oob = _OUT_OF_BAND.match(outside)
     devices: list[tuple[int, str, int, bool, bool]] = []
@@ -65,34 +65,34 @@ def using(message: str) -> Event | None:
         devices += [(int(index), d[1], int(d[2]), d[3] == "RoCE", bool(d[4])) for d in _IB_DEVICE.findall(members)]
     if not devices:
         devices = [(int(d[0]), d[1], int(d[2]), d[3] == "RoCE", bool(d[4])) for d in _IB_DEVICE.findall(rest)]
-    return Event("ib", (tuple(devices), oob[1] if oob else None))
+    return LogEvent("ib", (tuple(devices), oob[1] if oob else None))
 
 
-def old_devices(message: str) -> Event | None:
+def old_devices(message: str) -> LogEvent | None:
     """Read HCAs as NCCL up to 2.3 listed them, and as those since 2.28 say each by itself."""
     if match := _VERBS_DEVICE.match(message):
-        return Event("ib", (((None, match[1], int(match[2]), match[3] == "RoCE", False),), None))
+        return LogEvent("ib", (((None, match[1], int(match[2]), match[3] == "RoCE", False),), None))
     if not (match := _OLD_DEVICE.match(message)):
         return None
     found = ((int(d[0]), d[1], int(d[2]), d[3] == "RoCE", False) for d in _IB_DEVICE.findall(match[1]))
-    return Event("ib", (tuple(found), None))
+    return LogEvent("ib", (tuple(found), None))
 
 
-def plugin(message: str) -> Event | None:
+def plugin(message: str) -> LogEvent | None:
     """Read what became of a plug-in."""
     if match := _OFI.match(message) or _GIB.match(message):
-        return Event("plugin", ("loaded", match[1]))
+        return LogEvent("plugin", ("loaded", match[1]))
     if match := _LOADED.fullmatch(message):
-        return Event("plugin", ("loaded", match[1]))
+        return LogEvent("plugin", ("loaded", match[1]))
     if match := _UNSUPPORTED.search(message):
-        return Event("plugin", ("unsupported", match[1]))
+        return LogEvent("plugin", ("unsupported", match[1]))
     if match := _FAILED.search(message):
-        return Event("plugin", ("failed", match[1]))
+        return LogEvent("plugin", ("failed", match[1]))
     if match := _NOT_FOUND.match(message):
-        return Event("plugin", ("not found", match[1].rstrip(".") if match[1] else None))
-    return Event("plugin", ("internal", None)) if _INTERNAL.match(message) else None
+        return LogEvent("plugin", ("not found", match[1].rstrip(".") if match[1] else None))
+    return LogEvent("plugin", ("internal", None)) if _INTERNAL.match(message) else None
 
 
-def gdr(message: str) -> Event | None:
+def gdr(message: str) -> LogEvent | None:
     """Read for which HCA GPUDirect RDMA is off."""
-    return Event("gdr disabled", (message[:256],)) if _GDR_DISABLED.match(message) else None
+    return LogEvent("gdr disabled", (message[:256],)) if _GDR_DISABLED.match(message) else None

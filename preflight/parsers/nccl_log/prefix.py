@@ -6,8 +6,8 @@ import json
 import re
 
 from preflight._startup.lightclass import dataclass
-from preflight.parsers.job_output import LONGEST_LINE_CHARS, SHORT_LINE_CHARS, unlaunched, unmarked
-from preflight.textprep.plain_text import narrowed, plain
+from preflight.parsers.job_output import LONGEST_LINE_CHARS, SHORT_LINE_CHARS, strip_launcher_prefix, unmarked
+from preflight.textprep.plain_text import limit_blank_runs, normalize_text
 
 #: A stamp of a collector of logs, which may be glued to what follows it.
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?:Z|[+-]\d\d:?\d\d)?")
@@ -83,9 +83,9 @@ def clean(raw: bytes) -> str:
     """Return one line as text, without what a terminal or an HTML page put in; at most 8,192 characters."""
     text = raw[: LONGEST_LINE_CHARS * 2].decode("utf-8", "backslashreplace")[:LONGEST_LINE_CHARS]
     if "\x1b" in text or "\x00" in text or "\ufeff" in text:
-        text = plain(text)
+        text = normalize_text(text)
     if len(text) > SHORT_LINE_CHARS:
-        text = narrowed(text)
+        text = limit_blank_runs(text)
     if "&" in text or "](http" in text or "[0m" in text or "[39m" in text or "[m" in text:
         text = unmarked(text)
     return text
@@ -123,9 +123,9 @@ def origin_of(head: str) -> Origin | None:
         if not _CLOCK.fullmatch(match[0]) and (after := _AFTER_HOST.fullmatch(head, match.end())):
             found, rest = match, after
     if found is not None and rest is not None and not _TABLE_ROW.search(head[: found.start() + 1]):
-        tag = unlaunched(head[: found.start()] + "x")[0] if found.start() else ""
+        tag = strip_launcher_prefix(head[: found.start()] + "x")[0] if found.start() else ""
         return Origin(found[1], int(found[2]), _number(rest["device"]), tag, time, rest["source"] or "")
-    tag, bare = unlaunched(head)
+    tag, bare = strip_launcher_prefix(head)
     left = _BEFORE_BARE.sub("", bare, count=1)
     if marked := _HOST_ALONE.fullmatch(left) or _HOST_NAMED.fullmatch(left):
         pid = _number(marked["pid"]) if (marked["pid"] or "").isdigit() else None

@@ -1,10 +1,10 @@
-"""Lines that tell of a failure and are none of its output: titles of issues, sentences, manuals' lists of messages."""
+"""Detection of prose about failures: headings, sentences and manuals."""
 
 from __future__ import annotations
 
 import re
 
-from preflight.parsers.job_output import unlaunched
+from preflight.parsers.job_output import strip_launcher_prefix
 
 _TITLE = re.compile(r"[>\s]{0,8}#{1,6} (?!Out of bounds|Avg bus|error:|Rank)")
 #: What a program's own line begins with.
@@ -28,24 +28,24 @@ _POINT = re.compile(r"\s{0,8}[-*•] `[^`\d]{1,300}`[.,;]?\s*")
 _TABLE_LINE = re.compile(r"\s{0,4}\|.{0,400}`.{0,400}\||.{0,4}`[^`]{1,300}`[^|]{0,200} \| .{0,400} \|")
 
 
-def title(text: str) -> bool:
-    """Tell whether a line is a heading."""
+def is_heading(text: str) -> bool:
+    """Return whether a line is a heading."""
     return _TITLE.match(text) is not None
 
 
-def sentence(text: str) -> bool:
-    """Tell whether a line is somebody's sentence."""
-    if _OUTPUT.match(text) or _OUTPUT.match(unlaunched(text)[1]):
+def is_prose(text: str) -> bool:
+    """Return whether a line is a sentence of prose."""
+    if _OUTPUT.match(text) or _OUTPUT.match(strip_launcher_prefix(text)[1]):
         return False
     return len({word.lower() for word in _PROSE.findall(text[:600])}) > (_WORDS_FIRST.match(text) is None)
 
 
-def quoted(text: str) -> bool:
-    """Tell whether a line is a sentence with words of an output between back-quotes."""
-    return text.count("`") > 1 and sentence(text)
+def is_quoting(text: str) -> bool:
+    """Return whether a line is prose that quotes output between back-quotes."""
+    return text.count("`") > 1 and is_prose(text)
 
 
-def taught(text: str) -> bool:
-    """Tell whether a line is of a manual that lists messages: nothing happened."""
-    bare = unlaunched(text)[1]
+def is_manual_excerpt(text: str) -> bool:
+    """Return whether a line is from a manual's list of messages."""
+    bare = strip_launcher_prefix(text)[1]
     return any(_PATTERN.search(one) or _TABLE_LINE.match(one) or _POINT.fullmatch(one) for one in {text, bare})

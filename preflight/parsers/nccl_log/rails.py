@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from zlib import crc32
 
-#: Ends of connections kept; beyond, a sample by the checksum of the name, the same in every part of a log.
-ENDS_KEPT = 32_768
+#: Ends of connections stored; beyond, a sample by the checksum of the name, the same in every part of a log.
+MAX_ENDS = 32_768
 #: Marks an end whose name stands for connections over different NICs.
 MIXED = b""
 
@@ -40,7 +40,7 @@ def add(ends: dict[bytes, bytes], mask: int, before: bytes, rest: bytes) -> int:
 
 def thin(ends: dict[bytes, bytes], mask: int) -> int:
     """Halve the sample until it fits."""
-    while len(ends) > ENDS_KEPT:
+    while len(ends) > MAX_ENDS:
         mask = mask << 1 | 1
         for before in [before for before in ends if left_out(before, mask)]:
             del ends[before]

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, cast
 
 from preflight._startup.lightclass import dataclass
-from preflight.parsers.nccl_log.counters import Comm, Tally
+from preflight.parsers.nccl_log.counters import Comm, LogCounters
 from preflight.parsers.nccl_log.model import Communicators, Missing, Unfinished
 
 Process = tuple[str, int | None, int | None]
@@ -52,7 +52,7 @@ class Members:
         return found
 
 
-def ranks_of(tally: Tally) -> Members:
+def ranks_of(tally: LogCounters) -> Members:
     """Return who the ranks of the largest communicator are."""
     rows = tally.seen.get("rank", {})
     members = Members(max((cast(int, key[0]) for key in rows), default=0))
@@ -68,7 +68,7 @@ def ranks_of(tally: Tally) -> Members:
     return members
 
 
-def communicators(tally: Tally) -> tuple[Communicators, ...]:
+def communicators(tally: LogCounters) -> tuple[Communicators, ...]:
     """Return how many communicators of each size there were, the largest first."""
     made: dict[int, list[int]] = {}  # size → made, complete, destroyed
     for (_, nranks), comm in tally.comms.items():
@@ -94,8 +94,8 @@ def communicators(tally: Tally) -> tuple[Communicators, ...]:
     )
 
 
-def _most(tally: Tally, kind: str) -> dict[int, int]:
-    """Return, for each size, the most that one rank said."""
+def _most(tally: LogCounters, kind: str) -> dict[int, int]:
+    """Return, for each size, the most that one rank reported."""
     most: dict[int, int] = {}
     for key, seen in tally.seen.get(kind, {}).items():
         nranks = cast(int, key[0])
@@ -103,13 +103,13 @@ def _most(tally: Tally, kind: str) -> dict[int, int]:
     return most
 
 
-def _waiting(tally: Tally) -> list[tuple[tuple[str, int], Comm]]:
+def _waiting(tally: LogCounters) -> list[tuple[tuple[str, int], Comm]]:
     """Return communicators that a rank began and did not finish, the largest first."""
     found = [(key, comm) for key, comm in tally.comms.items() if comm.started & ~comm.completed and not comm.destroyed]
     return sorted(found, key=lambda item: (-item[0][1], item[1].first.number))
 
 
-def unfinished(tally: Tally) -> tuple[Unfinished, ...]:
+def unfinished(tally: LogCounters) -> tuple[Unfinished, ...]:
     """Return communicators that a rank began and did not finish, the largest first."""
     return tuple(
         Unfinished(name, nranks, (comm.started | comm.completed).bit_count(), comm.completed.bit_count(), comm.first)
@@ -117,7 +117,7 @@ def unfinished(tally: Tally) -> tuple[Unfinished, ...]:
     )
 
 
-def missing(tally: Tally, members: Members, *, failed: bool) -> tuple[Missing, ...]:
+def missing(tally: LogCounters, members: Members, *, failed: bool) -> tuple[Missing, ...]:
     """Return the ranks that others waited for.
 
     Only where at least half of the ranks are in the log, and two: with fewer it is a log of some ranks, and
@@ -140,7 +140,7 @@ def missing(tally: Tally, members: Members, *, failed: bool) -> tuple[Missing, .
     return _nameless(tally, members) if failed else ()
 
 
-def _absent(tally: Tally, seen: int, nranks: int) -> list[int]:
+def _absent(tally: LogCounters, seen: int, nranks: int) -> list[int]:
     """Return ranks that are not among those seen, as far as the log covers them."""
     one_node = any(key[0] == nranks and key[1] == 1 for key in tally.seen.get("size", {}))
     if one_node or len(tally.seen.get("host", {})) > 1:
@@ -150,7 +150,7 @@ def _absent(tally: Tally, seen: int, nranks: int) -> list[int]:
     return [rank for rank in range(first, last + 1) if not seen >> rank & 1]
 
 
-def _nameless(tally: Tally, members: Members) -> tuple[Missing, ...]:
+def _nameless(tally: LogCounters, members: Members) -> tuple[Missing, ...]:
     """Versions without "Init START": those that are not among the ranks which set the communicator up."""
     rows = tally.seen.get("nameless", {})
     nranks = max((cast(int, key[0]) for key in rows), default=0)

@@ -14,12 +14,12 @@ from typing import BinaryIO
 
 from preflight._startup.lightclass import dataclass
 from preflight.errors import PreflightError
-from preflight.parsers.nccl_log.counters import Tally
+from preflight.parsers.nccl_log.counters import LogCounters
 from preflight.parsers.nccl_log.fast_scanner import Scanner
-from preflight.parsers.nccl_log.line_source import CHUNK, HEAD, Reader, divisible, lines, opened
+from preflight.parsers.nccl_log.line_source import CHUNK, HEAD, ByteReader, divisible, lines, opened
 from preflight.parsers.nccl_log.model import NcclLog
-from preflight.parsers.nccl_log.restore_prefix import restored
-from preflight.parsers.nccl_log.summarize import finish
+from preflight.parsers.nccl_log.restore_prefix import restore_prefixes
+from preflight.parsers.nccl_log.summarize import summarize
 from preflight.parsers.nccl_log.truncation import completed, undecided
 from preflight.parsers.nccl_log.unwrap import continued, unwrapped
 
@@ -33,19 +33,19 @@ class NoNcclOutput(PreflightError, ValueError):
 
 
 def parse(text: str) -> NcclLog | None:
-    """Read a log, whatever else stands in it; None if no line of it is NCCL's. Never raises."""
+    """Parse a log among other text; None if no line is NCCL's. Never raises."""
     scanner = Scanner()
-    scanner.feed(_mended(text.encode("utf-8", "backslashreplace").split(b"\n")))
-    scanner.settle()
-    return finish(scanner.tally)
+    scanner.feed(_restore_lines(text.encode("utf-8", "backslashreplace").split(b"\n")))
+    scanner.flush_counts()
+    return summarize(scanner.tally)
 
 
-def _mended(lines: list[bytes]) -> list[bytes]:
-    """Return the lines of a text that somebody copied as they were before, as far as that is certain."""
-    return completed(undecided(restored(unwrapped(continued(lines)))))
+def _restore_lines(lines: list[bytes]) -> list[bytes]:
+    """Restore the lines of a copied text, as far as that is certain."""
+    return completed(undecided(restore_prefixes(unwrapped(continued(lines)))))
 
 
-def read_stream(stream: Reader, name: str = "") -> NcclLog:
+def read_stream(stream: ByteReader, name: str = "") -> NcclLog:
     """Read a log from a stream, compressed or not; raises NoNcclOutput, other ValueError for damage, OSError."""
     tally = _stream_tally(stream, 0, None, "")
     return _finished(tally, name or "the input")
@@ -54,7 +54,7 @@ def read_stream(stream: Reader, name: str = "") -> NcclLog:
 def read(paths: Sequence[Path], processes: int | None = None) -> NcclLog:
     """Read a log in one file, or in one for each rank (NCCL_DEBUG_FILE with %h and %p), compressed or not.
 
-    Reads with as many processes as there are processors to run on, unless told otherwise. Raises
+    Reads with as many processes as there are processors to run on, unless ``processes`` is given. Raises
     NoNcclOutput, other ValueError for compressed data that cannot be unpacked, OSError.
     """
     pieces = _pieces(paths, several=len(paths) > 1)
@@ -62,8 +62,8 @@ def read(paths: Sequence[Path], processes: int | None = None) -> NcclLog:
     return _finished(_added(shares), str(paths[0]) if len(paths) == 1 else f"{len(paths)} files")
 
 
-def _finished(tally: Tally, name: str) -> NcclLog:
-    log = finish(tally)
+def _finished(tally: LogCounters, name: str) -> NcclLog:
+    log = summarize(tally)
     if log is None:
         long = f", {tally.long_lines} of them longer than any of NCCL" if tally.long_lines else ""
         raise NoNcclOutput(f"{name}: no line of NCCL in {tally.all_lines} lines{long}; run with NCCL_DEBUG=INFO")
@@ -141,7 +141,7 @@ def _processes() -> int:
         return os.cpu_count() or 1
 
 
-def _added(shares: Sequence[Sequence[_Piece]]) -> Tally:
+def _added(shares: Sequence[Sequence[_Piece]]) -> LogCounters:
     """Tally all shares, each but the first in a process of its own, and add up in order."""
     context = multiprocessing.get_context("fork") if len(shares) > 1 else None
     helpers = []
@@ -154,7 +154,7 @@ def _added(shares: Sequence[Sequence[_Piece]]) -> Tally:
             process.start()
         theirs.close()
         helpers.append((share, process, ours))
-    tally = Tally()
+    tally = LogCounters()
     try:
         if shares:
             tally = _tally(shares[0])
@@ -177,11 +177,11 @@ def _help(share: Sequence[_Piece], answer: Connection) -> None:
     try:
         answer.send(_tally(share))
     except Exception:
-        answer.close()  # whoever asked reads this share itself, and meets the same error
+        answer.close()  # the parent reads this share itself, and gets the same error
 
 
-def _tally(pieces: Iterable[_Piece]) -> Tally:
-    tally = Tally()
+def _tally(pieces: Iterable[_Piece]) -> LogCounters:
+    tally = LogCounters()
     for piece in pieces:
         with piece.path.open("rb") as stream:
             before = _count_lines(stream, piece.begin)
@@ -205,7 +205,7 @@ def _count_lines(stream: BinaryIO, end: int) -> int:
     return number
 
 
-def _stream_tally(stream: Reader, before: int, most: int | None, file: str) -> Tally:
+def _stream_tally(stream: ByteReader, before: int, most: int | None, file: str) -> LogCounters:
     scanner = Scanner(before, file)
 
     def note(remark: str) -> None:
@@ -214,9 +214,9 @@ def _stream_tally(stream: Reader, before: int, most: int | None, file: str) -> T
     reader = opened(stream, note) if most is None else stream
     chunks = lines(reader, most)
     small = list(islice(chunks, 2))
-    if sum(map(len, small[1:])) <= 1 and not before:  # a text that somebody copied, and the end of its last line
-        small = [_mended([line for chunk in small for line in chunk])]
+    if sum(map(len, small[1:])) <= 1 and not before:  # a copied text, and the end of its last line
+        small = [_restore_lines([line for chunk in small for line in chunk])]
     for chunk in chain(small, chunks):
         scanner.feed(chunk)
-    scanner.settle()
+    scanner.flush_counts()
     return scanner.tally

@@ -56,21 +56,21 @@ _ENOUGH = 2
 _LONGEST = 8192
 
 
-def restored(lines: list[bytes]) -> list[bytes]:
-    """Return the lines, those of NCCL with its level as NCCL writes it."""
+def restore_prefixes(lines: list[bytes]) -> list[bytes]:
+    """Restore NCCL's level in the lines that lost it."""
     lines = [_plain(line) for line in lines]
-    whole = any((level := _LEVEL.search(line)) and _said(line, level.end()) for line in lines)
-    mended = [line if _LEVEL.search(line) else _line(line) for line in lines]
-    if whole or any(new is not old for new, old in zip(mended, lines, strict=True)):
-        return mended
+    has_own_level = any((level := _LEVEL.search(line)) and _is_own_level(line, level.end()) for line in lines)
+    with_levels = [line if _LEVEL.search(line) else _line(line) for line in lines]
+    if has_own_level or any(new is not old for new, old in zip(with_levels, lines, strict=True)):
+        return with_levels
     bare = [_bare(line) for line in lines]
-    # that a setting is "set to" something people say as well
-    told = sum(new is not old and b" set to " not in new for new, old in zip(bare, lines, strict=True))
-    return bare if told >= _ENOUGH else lines
+    # people write "set to" as well
+    restored_count = sum(new is not old and b" set to " not in new for new, old in zip(bare, lines, strict=True))
+    return bare if restored_count >= _ENOUGH else lines
 
 
-def _said(line: bytes, end: int) -> bool:
-    """Tell whether a level is NCCL's own: its process stands before it, or its message behind it."""
+def _is_own_level(line: bytes, end: int) -> bool:
+    """Return whether a level has NCCL's process before it or its message behind it."""
     return _PROCESS.search(line, 0, end) is not None or _MESSAGE.match(line, end) is not None
 
 
@@ -87,9 +87,9 @@ def _line(line: bytes) -> bytes:
         return line[: spelled.start()] + b"NCCL " + spelled["level"] + b" " + spelled["message"]
     if not _PROCESS.search(line) or not (begun := _BEGUN.fullmatch(line)):
         return line
-    said = (begun["level"] or b"").upper()
-    warns = begun["source"] or b"WARN" in said
-    if warns or b"INFO" in said or _MESSAGE.match(begun["message"]):
+    printed_level = (begun["level"] or b"").upper()
+    warns = begun["source"] or b"WARN" in printed_level
+    if warns or b"INFO" in printed_level or _MESSAGE.match(begun["message"]):
         level = b"WARN" if warns else b"INFO"
         return begun["head"] + (begun["source"] or b"") + b"NCCL " + level + b" " + begun["message"]
     return line

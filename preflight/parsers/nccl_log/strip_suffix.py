@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from preflight.textprep.plain_text import once
+from preflight.textprep.plain_text import strip_ray_repeat
 
 #: One word behind which nothing was left; so nearly every way of a channel is.
 _WORD = re.compile(r"[\w/:.()-]*[\w)]", re.ASCII)
@@ -24,7 +24,7 @@ def trimmed(text: str) -> str:
     """Take off what a terminal, a frame around it, a table or a written-out line end left behind a message."""
     if _WORD.fullmatch(text):
         return text
-    text = once(text.partition("\r")[0].strip())
+    text = strip_ray_repeat(text.partition("\r")[0].strip())
     if "[cite: " in text:
         text = _CITED.sub("", text)
     if not text.isascii() or "# " in text or "// " in text or "<-" in text:

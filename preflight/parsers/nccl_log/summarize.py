@@ -1,4 +1,4 @@
-"""From what was counted to what is handed on."""
+"""Summary of the counts of a log."""
 
 from __future__ import annotations
 
@@ -6,10 +6,19 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from preflight.parsers.nccl_log.counters import ENDS_KEPT_NOTE, Tally
+from preflight.parsers.nccl_log.counters import ENDS_SAMPLED_NOTE, LogCounters
 from preflight.parsers.nccl_log.failures import failures
-from preflight.parsers.nccl_log.job_size import nnodes_of, ranks_of_rings, unglued
-from preflight.parsers.nccl_log.model import Affinity, Line, NcclLog, NetChannels, Plugin, Use, Variable, is_tcp
+from preflight.parsers.nccl_log.job_size import drop_joined_hosts, nnodes_of, ranks_of_rings
+from preflight.parsers.nccl_log.model import (
+    Affinity,
+    LogLine,
+    NcclLog,
+    NetChannels,
+    PluginStatus,
+    ReportedVariable,
+    Use,
+    is_tcp,
+)
 from preflight.parsers.nccl_log.ranks import communicators, missing, ranks_of, unfinished
 from preflight.parsers.nccl_log.table_rows import Tables
 from preflight.parsers.nccl_log.transports import (
@@ -26,7 +35,7 @@ from preflight.parsers.nccl_log.transports import (
 #: Entries of a list that only illustrates.
 _SHOWN = 20
 _RINGS_SHOWN = 64
-_KEPT = 1000
+_MAX_GPUDIRECT_LINES = 1000
 
 #: A framework's own words of a failure, in a log in which NCCL itself was silent: PyTorch's, vLLM's, XLA's, CuPy's.
 FRAMEWORK = re.compile(
@@ -39,8 +48,8 @@ FRAMEWORK = re.compile(
 )
 
 
-def finish(tally: Tally) -> NcclLog | None:
-    """Return what a log says; None if no line of it is NCCL's, nor a framework's of a failure."""
+def summarize(tally: LogCounters) -> NcclLog | None:
+    """Summarize the counts; None without a line of NCCL or a framework's failure."""
     if not tally.lines and not _of_framework(tally):
         return None
     table = Tables(tally)
@@ -54,7 +63,7 @@ def finish(tally: Tally) -> NcclLog | None:
     sizes = [*table.rows("rank"), *table.rows("collective size")]
     nranks = max((key[0] for key, _ in sizes), default=None)
     nranks = ranks_of_rings(table) if nranks is None else nranks
-    hosts = unglued([str(key[0]) for key, _ in table.rows("host")])
+    hosts = drop_joined_hosts([str(key[0]) for key, _ in table.rows("host")])
     named = frozenset(hosts)
     nnodes = nnodes_of(table, hosts, nranks)
     obstacles = _obstacles(table, tally)
@@ -75,7 +84,8 @@ def finish(tally: Tally) -> NcclLog | None:
         networks=networks,
         chosen=tuple((str(key[0]), str(key[1])) for key, _ in table.rows("chosen") if key[0] is not None),
         plugins=tuple(
-            Plugin(str(k[0]), None if k[1] is None else str(k[1]), s.first, s.count) for k, s in table.rows("plugin")
+            PluginStatus(str(k[0]), None if k[1] is None else str(k[1]), s.first, s.count)
+            for k, s in table.rows("plugin")
         ),
         channels=channels,
         by_host=by_host(table),
@@ -110,7 +120,7 @@ def finish(tally: Tally) -> NcclLog | None:
         failures=found,
         hints=hints,
         obstacles=obstacles,
-        gpudirect_disabled=tuple(seen.first for _, seen in table.rows("gdr disabled")[:_KEPT]),
+        gpudirect_disabled=tuple(seen.first for _, seen in table.rows("gdr disabled")[:_MAX_GPUDIRECT_LINES]),
         ofi_provider=next(iter(table.uses("provider")), None),
         lines=tally.lines,
         notes=_notes(tally),
@@ -121,28 +131,28 @@ def finish(tally: Tally) -> NcclLog | None:
 
 def _outside_interfaces(table: Tables) -> tuple[str, ...]:
     """Return the interfaces over which ranks find each other, and over which verbs are set up."""
-    said = [str(key[1]) for key, _ in table.rows("bootstrap")] + [str(key[0]) for key, _ in table.rows("oob")]
-    return tuple(dict.fromkeys(said))
+    interfaces = [str(key[1]) for key, _ in table.rows("bootstrap")] + [str(key[0]) for key, _ in table.rows("oob")]
+    return tuple(dict.fromkeys(interfaces))
 
 
-def _of_framework(tally: Tally) -> bool:
-    said = (seen.first for seen in tally.seen.get("failure", {}).values() if seen.first is not None)
-    return any(FRAMEWORK.search(line.text) for line in said)
+def _of_framework(tally: LogCounters) -> bool:
+    first_lines = (seen.first for seen in tally.seen.get("failure", {}).values() if seen.first is not None)
+    return any(FRAMEWORK.search(line.text) for line in first_lines)
 
 
-def _environment(table: Tables) -> tuple[Variable, ...]:
+def _environment(table: Tables) -> tuple[ReportedVariable, ...]:
     found: dict[tuple[str, str], list[Any]] = {}
     for (host, name, value), seen in table.rows("env"):
         entry = found.setdefault((name, value), [seen.first, [], 0])
         entry[2] += seen.count
         if host is not None and len(entry[1]) < _SHOWN:
             entry[1].append(host)
-    return tuple(Variable(*key, entry[0], tuple(entry[1]), entry[2]) for key, entry in found.items())
+    return tuple(ReportedVariable(*key, entry[0], tuple(entry[1]), entry[2]) for key, entry in found.items())
 
 
-def _obstacles(table: Tables, tally: Tally) -> tuple[Line, ...]:
+def _obstacles(table: Tables, tally: LogCounters) -> tuple[LogLine, ...]:
     stated = ("ib_no_device_tcp_fallback", "ibverbs_missing", "net_plugin_not_found")
-    firsts: dict[str, Line] = {}
+    firsts: dict[str, LogLine] = {}
     for kind in ("obstacle", "failure"):
         for key, seen in table.rows(kind):
             if kind == "obstacle" or key[0] in stated:
@@ -167,7 +177,7 @@ def _conditions(networks: Sequence[Use], channels: Sequence[NetChannels], nnodes
     return holds
 
 
-def _in_order(lines: Iterable[Line]) -> tuple[Line, ...]:
+def _in_order(lines: Iterable[LogLine]) -> tuple[LogLine, ...]:
     """Sort by time where every line bears one, else by line; lines of several files stay as they are without times."""
     found = list(lines)
     if found and all(line.time for line in found):
@@ -177,7 +187,7 @@ def _in_order(lines: Iterable[Line]) -> tuple[Line, ...]:
     return tuple(found)
 
 
-def _notes(tally: Tally) -> tuple[str, ...]:
+def _notes(tally: LogCounters) -> tuple[str, ...]:
     notes = list(tally.notes)
     if tally.long_lines:
         notes.append(f"{tally.long_lines} lines are longer than any of NCCL; only their beginning was looked at")
@@ -186,7 +196,7 @@ def _notes(tally: Tally) -> tuple[str, ...]:
     if tally.warning_count > len(tally.warnings):
         notes.append(f"{tally.warning_count} warnings, of which the first {len(tally.warnings)} are kept")
     if tally.ends_mask:
-        notes.append(ENDS_KEPT_NOTE)
+        notes.append(ENDS_SAMPLED_NOTE)
     return tuple(notes)
 
 

@@ -1,29 +1,29 @@
-"""The tables of a tally, in the order in which a log begins to say things."""
+"""The tables of a tally, by first line."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from preflight.parsers.nccl_log.counters import Key, Seen, Tally
+from preflight.parsers.nccl_log.counters import Key, LogCounters, Occurrence
 from preflight.parsers.nccl_log.model import Use
 
 
 class Tables:
-    """The tables of a tally, in the order in which the log begins to say things."""
+    """The tables of a tally, by first line."""
 
-    def __init__(self, tally: Tally) -> None:
+    def __init__(self, tally: LogCounters) -> None:
         self.tally = tally
         self.files: dict[str, int] = {}
         for table in tally.seen.values():
             for seen in table.values():
                 self.files.setdefault(seen.first.file, len(self.files))
-        self.cache: dict[str, list[tuple[Any, Seen]]] = {}
+        self.cache: dict[str, list[tuple[Any, Occurrence]]] = {}
 
-    def rows(self, kind: str) -> list[tuple[Any, Seen]]:
+    def rows(self, kind: str) -> list[tuple[Any, Occurrence]]:
         """Return (key, what was seen) of a kind, earliest first."""
         if kind not in self.cache:
-            items: Iterable[tuple[Key, Seen]] = self.tally.seen.get(kind, {}).items()
+            items: Iterable[tuple[Key, Occurrence]] = self.tally.seen.get(kind, {}).items()
             self.cache[kind] = sorted(items, key=lambda row: (self.files[row[1].first.file], row[1].first.number))
         return self.cache[kind]
 
@@ -36,6 +36,6 @@ class Tables:
         """Return the rows of a kind whose key is a name."""
         return tuple(Use(str(key[0]), seen.count, seen.first) for key, seen in self.rows(kind))
 
-    def via(self, transport: str) -> list[tuple[Any, Seen]]:
+    def via(self, transport: str) -> list[tuple[Any, Occurrence]]:
         """Return (host, transport, network, device, proxied, gpudirect) and what was seen of a transport."""
         return [(key, seen) for key, seen in self.rows("via") if key[1] == transport]

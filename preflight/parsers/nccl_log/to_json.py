@@ -116,8 +116,8 @@ def _gpudirect(log: NcclLog) -> bool | None:
     None also where lines of channels are cut before the word that tells.
     """
     if log.channels:
-        said = {channel.gpudirect for channel in log.channels}
-        return True if True in said else None if None in said else False
+        states = {channel.gpudirect for channel in log.channels}
+        return True if True in states else None if None in states else False
     without = {match[1] for line in log.gpudirect_disabled if (match := _HCA_WITHOUT.search(line.message))}
     none = bool(without) and {device.name for device in log.ib_devices} <= without
     return False if none or inter_node(log) == ["Socket"] else None

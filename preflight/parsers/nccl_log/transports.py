@@ -7,7 +7,7 @@ from typing import Any
 
 from preflight.parsers.nccl_log import rails
 from preflight.parsers.nccl_log.channels import via
-from preflight.parsers.nccl_log.counters import Seen, Tally
+from preflight.parsers.nccl_log.counters import LogCounters, Occurrence
 from preflight.parsers.nccl_log.model import (
     ChannelCounts,
     Hca,
@@ -45,7 +45,7 @@ def by_host(table: Tables) -> tuple[HostChannels, ...]:
     return tuple(HostChannels(*key, *counts) for key, counts in found.items())
 
 
-def merged(rows: Sequence[tuple[Any, Seen]], name: str) -> tuple[Use, ...]:
+def merged(rows: Sequence[tuple[Any, Occurrence]], name: str) -> tuple[Use, ...]:
     """Make one use of several rows; none of none."""
     return (Use(name, sum(seen.count for _, seen in rows), rows[0][1].first),) if rows else ()
 
@@ -87,8 +87,8 @@ def hcas(table: Tables) -> tuple[Hca, ...]:
     return tuple(found)
 
 
-def rails_of(tally: Tally) -> Rails | None:
-    """Tell whether channels leave a node over one rail and arrive over another; None where no both ends are told."""
+def rails_of(tally: LogCounters) -> Rails | None:
+    """Count the connections that cross rails; None where none shows both ends."""
     seen = crossing = 0
     example = None
     for name, sent, received in rails.pairs(tally.ends):

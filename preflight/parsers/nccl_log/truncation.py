@@ -14,7 +14,7 @@ _WAY_GOES_ON, _RING_GOES_ON = b"/", b" ..."
 #: Screens and pagers are hardly narrower or wider; these widths are so common that one other line tells.
 _WIDTHS, _USUAL = range(60, 401), frozenset((80, 100, 120, 132, 160))
 _ENOUGH = 2
-_WHOLE = rb"(?<![\w.-])([A-Za-z0-9][\w.-]{0,254}?)%s(?=:\d{1,10}:\d{1,10} \[)"
+_COMPLETE_HOST = rb"(?<![\w.-])([A-Za-z0-9][\w.-]{0,254}?)%s(?=:\d{1,10}:\d{1,10} \[)"
 
 
 def completed(lines: list[bytes]) -> list[bytes]:
@@ -26,7 +26,7 @@ def completed(lines: list[bytes]) -> list[bytes]:
     rest = b"\n".join(lines[first + 1 :])
     if re.search(rb"(?<![\w.-])%s:\d" % re.escape(end), rest):
         return lines  # a host of its own
-    begins = set(re.findall(_WHOLE % re.escape(end), rest))
+    begins = set(re.findall(_COMPLETE_HOST % re.escape(end), rest))
     if len(begins) != 1:
         return lines
     return [*lines[:first], begins.pop() + lines[first], *lines[first + 1 :]]

@@ -1,4 +1,4 @@
-"""A report of nccl-tests that is being read, and what it says as far as it was read."""
+"""Builder of a report of nccl-tests while its lines are read."""
 
 from __future__ import annotations
 
@@ -6,37 +6,37 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from preflight.parsers.nccl_tests.collective import collective_of
-from preflight.parsers.nccl_tests.model import CutRow, Device, Failure, Report, Row, mean_busbw
-from preflight.parsers.nccl_tests.table import Columns, OpenRow
+from preflight.parsers.nccl_tests.model import CutRow, RankDevice, Report, Row, RunFailure, mean_busbw
+from preflight.parsers.nccl_tests.table import Columns, RowBuilder
 
 
 @dataclass
-class OpenReport:
+class ReportBuilder:
     """A report that is being read."""
 
     first_line: int
     stage: int
     last_line: int = 0
-    collective: str | None = None  # as the report itself says
-    called: str | None = None  # as a command line or a failure before it says
+    collective: str | None = None  # as the report itself prints
+    called: str | None = None  # by a command line or a failure before it
     version: str | None = None
     nccl_version: str | None = None
     validation: bool | None = None
-    devices: list[Device] = field(default_factory=list)
+    devices: list[RankDevice] = field(default_factory=list)
     devices_cut: bool = False
     columns: Columns | None = None
     rows: list[Row] = field(default_factory=list)
     cut: list[CutRow] = field(default_factory=list)
-    pending: OpenRow | None = None
+    pending: RowBuilder | None = None
     average: float | None = None
     average_ok: bool | None = None
     average_may_be_cut: bool = False
     finished: bool = False
     out_of_bounds: int | None = None
     out_of_bounds_ok: bool | None = None
-    failures: list[Failure] = field(default_factory=list)
-    relays: list[Failure] = field(default_factory=list)
-    deaths: list[Failure] = field(default_factory=list)
+    failures: list[RunFailure] = field(default_factory=list)
+    relays: list[RunFailure] = field(default_factory=list)
+    deaths: list[RunFailure] = field(default_factory=list)
     last_error: str = ""
 
     @property
@@ -56,7 +56,7 @@ class OpenReport:
         return empty and rank == 1 + max((device.rank for device in self.devices), default=-1) > 0
 
     def close_row(self) -> None:
-        """Keep what is there of a row that has ended, or that something else ended."""
+        """Store the pending row, complete or cut."""
         if self.pending is None:
             return
         row, cut = self.pending.taken()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from preflight.parsers.nccl_tests.model import Half, Row
+from preflight.parsers.nccl_tests.model import Measurement, Row
 
 #: Bytes of an element, by the names that nccl-tests and RCCL's tests print.
 TYPE_BYTES = {
@@ -112,7 +112,7 @@ def _reducing(row: Row, ratio: float | None, rooted: bool, ranks: int | None) ->
     return ("sendrecv",) if ranks is not None and ranks > 2 else ("all_reduce", "sendrecv")
 
 
-def _checked(half: Half | None) -> bool:
+def _checked(half: Measurement | None) -> bool:
     return half is not None and (half.wrong is not None or half.max_error is not None)
 
 
@@ -149,7 +149,7 @@ def contradictions(rows: Sequence[Row], collective: str | None, ranks: int | Non
     return tuple(found)
 
 
-def _fits(half: Half, wanted: float) -> bool:
+def _fits(half: Measurement, wanted: float) -> bool:
     expected = half.algbw_gbytes_s * wanted
     if not math.isfinite(expected + half.busbw_gbytes_s):
         return True

@@ -15,7 +15,7 @@ from typing import Any
 from preflight.evidence import json_limits
 from preflight.parsers.nccl_tests.collective import collective_of
 from preflight.parsers.nccl_tests.markers import collective
-from preflight.parsers.nccl_tests.model import Device, Failure, Half, Report, Row, decode_version
+from preflight.parsers.nccl_tests.model import Measurement, RankDevice, Report, Row, RunFailure, decode_version
 
 #: Texts that look like the beginning of an object and are tried; a log may hold many.
 _MOST_ATTEMPTS = 64
@@ -60,15 +60,15 @@ def _decoded(text: str, begin: int) -> tuple[Mapping[str, Any], int]:
         pass
     if '"results"' not in text[begin : begin + 1_000_000]:
         return {}, begin
-    whole = _last_result(text, begin)
+    last_result = _last_result(text, begin)
     try:
-        return _object(json_limits.text(text[begin:whole] + "]}")), len(text)
+        return _object(json_limits.text(text[begin:last_result] + "]}")), len(text)
     except ValueError:
         return {}, begin
 
 
 def _last_result(text: str, begin: int) -> int:
-    """Return where the last whole element of a list in an object ends, by counting brackets outside of strings."""
+    """Return where the last complete element of a list ends, by counting brackets."""
     depth, last = 0, begin
     for match in re.compile(r'"(?:[^"\\]|\\.)*"|[][{}]').finditer(text, begin):
         if match[0] in ("{", "["):
@@ -102,7 +102,7 @@ def _report(document: Mapping[str, Any], rows: tuple[Row, ...], first_line: int,
     printed = collective(binary) if binary else None
     nranks = _nranks(config, devices)
     errors = document.get("errors")
-    said = [error for error in errors if isinstance(error, str) and error] if isinstance(errors, list) else []
+    messages = [error for error in errors if isinstance(error, str) and error] if isinstance(errors, list) else []
     mean, wrong = _number(average.get("bandwidth")), _integer(bounds.get("count"))
     checked = any(half.wrong is not None for row in rows for half in row.halves)
     return Report(
@@ -120,15 +120,17 @@ def _report(document: Mapping[str, Any], rows: tuple[Row, ...], first_line: int,
         out_of_bounds=wrong,
         out_of_bounds_ok=_boolean(bounds.get("okay")),
         validated=False if config.get("validation") == 0 else checked if rows else None,
-        failures=() if wrong is not None and mean is not None else tuple(Failure(last_line, e[:500]) for e in said),
+        failures=()
+        if wrong is not None and mean is not None
+        else tuple(RunFailure(last_line, e[:500]) for e in messages),
         complete=wrong is not None and mean is not None,
         finished=wrong is not None and mean is not None,
         nccl_version=decode_version(_integer(document.get("nccl_version"))),
-        last_error=said[0][:500] if said and wrong is not None and mean is not None else "",
+        last_error=messages[0][:500] if messages and wrong is not None and mean is not None else "",
     )
 
 
-def _nranks(config: Mapping[str, Any], devices: tuple[Device, ...]) -> int | None:
+def _nranks(config: Mapping[str, Any], devices: tuple[RankDevice, ...]) -> int | None:
     """Count the ranks: only the first device of each process may be listed."""
     threads, gpus = _integer(config.get("nthreads")), _integer(config.get("ngpus"))
     if not devices or threads is None or gpus is None:
@@ -152,20 +154,20 @@ def _row(result: object, line: int) -> Row | None:
     )  # fmt: skip
 
 
-def _half(value: object) -> Half | None:
+def _half(value: object) -> Measurement | None:
     entry = _object(value)
     time = _number(entry.get("time", entry.get("cpu_time")))
     algbw, busbw = _number(entry.get("alg_bw")), _number(entry.get("bus_bw"))
     if time is None or algbw is None or busbw is None:
         return None
-    return Half(time, algbw, busbw, _integer(entry.get("nwrong")))
+    return Measurement(time, algbw, busbw, _integer(entry.get("nwrong")))
 
 
-def _device(entry: Mapping[str, Any]) -> Device | None:
+def _device(entry: Mapping[str, Any]) -> RankDevice | None:
     rank, host = _integer(entry.get("rank")), entry.get("hostname")
     if rank is None or not isinstance(host, str):
         return None
-    return Device(
+    return RankDevice(
         rank, _integer(entry.get("group")) or 0, host, _integer(entry.get("device")) or 0,
         str(entry.get("device_hex", "")), str(entry.get("device_info", "")),
     )  # fmt: skip

@@ -9,7 +9,7 @@ from preflight._startup.lightclass import dataclass
 
 
 @dataclass(frozen=True)
-class Half:
+class Measurement:
     """One half of a row: the collective out of place, or in place."""
 
     time_us: float  # per operation
@@ -29,18 +29,18 @@ class Row:
     dtype: str
     redop: str | None  # "none" as printed; None where the column is blank or absent
     root: int | None
-    out_of_place: Half | None
-    in_place: Half | None
+    out_of_place: Measurement | None
+    in_place: Measurement | None
 
     @property
-    def halves(self) -> tuple[Half, ...]:
+    def halves(self) -> tuple[Measurement, ...]:
         """The halves that were measured."""
         return tuple(half for half in (self.out_of_place, self.in_place) if half is not None)
 
 
 @dataclass(frozen=True)
 class CutRow:
-    """A row whose numbers are not all there: the run ended in it, or somebody took them out."""
+    """A row whose numbers are not all there: the run ended in it, or they were taken out."""
 
     line: int
     bytes: int | None
@@ -48,7 +48,7 @@ class CutRow:
 
 
 @dataclass(frozen=True)
-class Device:
+class RankDevice:
     """A line of ``# Using devices``."""
 
     rank: int
@@ -60,7 +60,7 @@ class Device:
 
 
 @dataclass(frozen=True)
-class Failure:
+class RunFailure:
     """A failure in nccl-tests' own words, or in those of what started it."""
 
     line: int
@@ -83,9 +83,9 @@ class Report:
 
     first_line: int
     last_line: int
-    collective: str | None  # all_reduce, …; None if neither printed nor to be told from the table
+    collective: str | None  # all_reduce, …; None if neither printed nor clear from the table
     collective_printed: bool
-    devices: tuple[Device, ...]
+    devices: tuple[RankDevice, ...]
     nranks: int | None  # None if the device list is absent or cut
     hosts: tuple[str, ...]
     rows: tuple[Row, ...]
@@ -94,8 +94,8 @@ class Report:
     average_ok: bool | None  # verdict on NCCL_TESTS_MIN_BW, if one was printed
     out_of_bounds: int | None  # failed checks (rank x size x half), not elements
     out_of_bounds_ok: bool | None
-    validated: bool | None  # False: -c 0, for which the footer still says "0 OK"; None: no row tells
-    failures: tuple[Failure, ...]
+    validated: bool | None  # False: -c 0, for which the footer still has "0 OK"; None: no row shows it
+    failures: tuple[RunFailure, ...]
     complete: bool  # the footer is there
     finished: bool = False  # it is there, though its average may be cut
     copies: int = 1  # more: that many runs of nranks each, from a binary built without MPI

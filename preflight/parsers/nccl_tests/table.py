@@ -1,4 +1,4 @@
-"""The table of an nccl-tests report: its columns and its rows, whole, split or cut.
+"""The table of an nccl-tests report: its columns and its rows, complete, split or cut.
 
 A row is printed in pieces (its size, out of place, in place) without a line end between them, so a
 line of NCCL may stand in the middle of it, and a run may end there.
@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from preflight._startup.lightclass import dataclass, field, replace
-from preflight.parsers.nccl_tests.model import CutRow, Half, Row
+from preflight.parsers.nccl_tests.model import CutRow, Measurement, Row
 
 _ROW = re.compile(
     r"(?:^\+?|[\s>:\])|])(?P<bytes>\d{1,19})\s{1,40}(?P<count>\d{1,19})\s{1,40}(?P<type>[A-Za-z]\w{2,15})(?=\s|$)"
@@ -100,7 +100,7 @@ def header(line: str) -> Columns | None:
 
 
 @dataclass
-class OpenRow:
+class RowBuilder:
     """A row of which more may come on a later line."""
 
     line: int
@@ -116,11 +116,11 @@ class OpenRow:
 
     @property
     def wanted(self) -> int:
-        """Number of values that a whole row has."""
+        """Number of values of a complete row."""
         return self.columns.half * self.columns.halves
 
     @property
-    def whole(self) -> bool:
+    def complete(self) -> bool:
         """Whether all values are there."""
         return len(self.values) >= self.wanted
 
@@ -148,22 +148,22 @@ class OpenRow:
         """Return the row, and what to list as cut if values are missing; both if only its first half is there."""
         first = self._half(0)
         second = self._half(1) if self.columns.halves == 2 else None
-        whole = first is not None and (second is not None or self.columns.shown == 1)
+        complete = first is not None and (second is not None or self.columns.shown == 1)
         row = Row(self.line, self.bytes, self.count, self.dtype, self.redop, self.root, first, second)
         cut = CutRow(self.line, self.bytes, self.text.strip()[:200])
-        return (row if first else None), (None if whole else cut)
+        return (row if first else None), (None if complete else cut)
 
     def _fits(self, half: Sequence[str]) -> bool:
         return len(half) > 1 and _is_rate(self.bytes, half[0], half[1], 1000 if self.columns.in_ms else 1)
 
-    def _half(self, number: int) -> Half | None:
+    def _half(self, number: int) -> Measurement | None:
         tokens = self.values[number * self.columns.half :][:4]
         if len(tokens) < 4 or _UNCHECKED in tokens[:3]:
             return None
         time, algbw, busbw = (float(token.rstrip("*")) for token in tokens[:3])
         check = None if tokens[3] == _UNCHECKED else float(tokens[3].rstrip("*"))
         counted = self.columns.counts_wrong and check is not None and abs(check) < 1e18
-        return Half(
+        return Measurement(
             time_us=time * 1000 if self.columns.in_ms else time,
             algbw_gbytes_s=algbw,
             busbw_gbytes_s=busbw,
@@ -172,13 +172,13 @@ class OpenRow:
         )
 
 
-def open_row(number: int, line: str, columns: Columns | None) -> OpenRow | None:
-    """Begin a row, if the line is one; a type that nobody knows counts only in a whole row."""
+def open_row(number: int, line: str, columns: Columns | None) -> RowBuilder | None:
+    """Begin a row, if the line is one; an unknown type needs a complete row."""
     if not (match := _ROW.search(line)):
         return None
-    told = columns is not None
+    has_header = columns is not None
     columns = columns or Columns()
-    row = OpenRow(
+    row = RowBuilder(
         number, int(match["bytes"]), int(match["count"]), match["type"], columns, line[match.start("bytes") :]
     )
     rest = line[match.end() :]
@@ -197,12 +197,12 @@ def open_row(number: int, line: str, columns: Columns | None) -> OpenRow | None:
         row.root = int(tokens.pop(0))
     values, rest = _values(" ".join(tokens), columns.half)
     row.values = values[: row.wanted]
-    row.torn = not row.whole and rest[:1] in tuple("-.0123456789")
-    if not told and any(_DIFFERENCE.fullmatch(value) for value in row.values[3::4]):
+    row.torn = not row.complete and rest[:1] in tuple("-.0123456789")
+    if not has_header and any(_DIFFERENCE.fullmatch(value) for value in row.values[3::4]):
         row.columns = replace(columns, counts_wrong=False)
     known = _TYPES.fullmatch(row.dtype) is not None
     # bandwidths have decimals: numbers and a word without them are another tool's
-    return row if known or (row.whole and all("." in value for value in row.values[1:3])) else None
+    return row if known or (row.complete and all("." in value for value in row.values[1:3])) else None
 
 
 def _has_root(size: int, values: Sequence[str]) -> bool | None:

@@ -10,15 +10,24 @@ import functools
 import re
 
 from preflight._startup.lightclass import replace
-from preflight.parsers.job_output import lines, unlaunched
+from preflight.parsers.job_output import lines, strip_launcher_prefix
 from preflight.parsers.nccl_tests import json_output
 from preflight.parsers.nccl_tests import markers as words
-from preflight.parsers.nccl_tests.builder import OpenReport
-from preflight.parsers.nccl_tests.model import Best, CutRow, Device, Failure, Half, Report, Row, decode_version
+from preflight.parsers.nccl_tests.builder import ReportBuilder
+from preflight.parsers.nccl_tests.model import (
+    Best,
+    CutRow,
+    Measurement,
+    RankDevice,
+    Report,
+    Row,
+    RunFailure,
+    decode_version,
+)
 from preflight.parsers.nccl_tests.table import header, open_row, plain_numbers, without_rules
-from preflight.parsers.nccl_tests.unwrap import put_together
+from preflight.parsers.nccl_tests.unwrap import unwrap_report
 
-__all__ = ["Best", "CutRow", "Device", "Failure", "Half", "Report", "Row", "parse"]
+__all__ = ["Best", "CutRow", "Measurement", "RankDevice", "Report", "Row", "RunFailure", "parse"]
 
 # Lines that begin a report, with the order in which nccl-tests prints them.
 _VERSION, _STARTING, _OPTIONS, _DEVICES, _TABLE, _FOOTER = 1, 2, 3, 4, 5, 6
@@ -31,7 +40,7 @@ _LABEL = re.compile(r"\s(\d{1,6})$")
 #: What a row of the table holds: a number, and behind it a blank, a rule of a table that somebody drew, or a label.
 _NUMBER = re.compile(r"\d[\s|\u2502\u2503\[]")
 
-#: Digits of a number that ``%g`` prints: one with so many is whole wherever the text ends.
+#: Digits of a number that ``%g`` prints: one with so many is complete wherever the text ends.
 _SIX_DIGITS = re.compile(r"0?\.?0*(?:[1-9]\.?(?:\d\.?){5,})")
 
 
@@ -41,23 +50,23 @@ _REMEMBERED = 1024
 
 def parse(text: str) -> tuple[Report, ...]:
     """Return the reports in a text, in order; none if it holds none. Never raises."""
-    text = put_together(text)
+    text = unwrap_report(text)
     documents = json_output.parse(text)
     if not documents and json_output.may_be(text):  # a launcher's marks stand before its lines
-        documents = json_output.parse("\n".join(unlaunched(line)[1] for line in text.split("\n")))
+        documents = json_output.parse("\n".join(strip_launcher_prefix(line)[1] for line in text.split("\n")))
     if documents:
-        kept = text.split("\n")
+        lines = text.split("\n")
         for report in documents:
-            kept[report.first_line - 1 : report.last_line] = [""] * (report.last_line - report.first_line + 1)
-        text = "\n".join(kept)
+            lines[report.first_line - 1 : report.last_line] = [""] * (report.last_line - report.first_line + 1)
+        text = "\n".join(lines)
     found = [*documents, *_Reader(text).reports()]
     return tuple(sorted(found, key=lambda report: report.first_line))
 
 
 @functools.lru_cache(_REMEMBERED)
 def _unmarked(line: str) -> tuple[str, str]:
-    """Return who wrote a line, empty if nothing tells, and the line without a launcher's marks."""
-    tag, bare = unlaunched(without_rules(line))
+    """Return the writer of a line, empty if unknown, and the line without a prefix."""
+    tag, bare = strip_launcher_prefix(without_rules(line))
     if "," in bare:
         bare = plain_numbers(bare)
     if (label := _LABEL.search(f" {tag}")) and not _NCCL_LINE.match(bare):
@@ -69,8 +78,8 @@ class _Reader:
     """Reads a text line by line; lines of several processes are kept apart where a launcher tagged them."""
 
     def __init__(self, text: str) -> None:
-        self.all: list[OpenReport] = []
-        self.open: dict[str, OpenReport] = {}  # by tag
+        self.all: list[ReportBuilder] = []
+        self.open: dict[str, ReportBuilder] = {}  # by tag
         self.command: str | None = None
         self.nccl_version: str | None = None  # printed before the report that it is of
         self.raw = ""  # the line with its marks: a launcher's own words look like one
@@ -120,15 +129,15 @@ class _Reader:
         last = found[-1] if found else None
         return last is not None and not (last.devices or last.rows or last.cut_rows or last.failures or last.finished)
 
-    def begin(self, number: int, tag: str, stage: int) -> OpenReport:
+    def begin(self, number: int, tag: str, stage: int) -> ReportBuilder:
         """Begin a report."""
-        report = OpenReport(number, stage, last_line=number, called=self.command, nccl_version=self.nccl_version)
+        report = ReportBuilder(number, stage, last_line=number, called=self.command, nccl_version=self.nccl_version)
         self.all.append(report)
         self.open[tag] = report
         self.command = self.nccl_version = None
         return report
 
-    def at(self, number: int, tag: str, stage: int, *, header: bool = False) -> OpenReport:
+    def at(self, number: int, tag: str, stage: int, *, header: bool = False) -> ReportBuilder:
         """Return the report that a line of this stage belongs to; a new one where it begins one."""
         last = self.all[-1] if self.all else None
         # what a word before the first line made look like a launcher's mark is not on the next
@@ -163,7 +172,7 @@ class _Reader:
             late = bool(self.all) and self.now(tag).awaits(int(match[1]))
             report = self.at(number, tag, _TABLE if late else _DEVICES)
             rank, group, host, index, bus, name = match.groups()
-            report.devices.append(Device(int(rank), int(group or 0), host, int(index), bus, name or ""))
+            report.devices.append(RankDevice(int(rank), int(group or 0), host, int(index), bus, name or ""))
         elif "Rank" in line and self.all and self.now(tag).stage == _DEVICES and words.DEVICE_CUT.search(line):
             self.now(tag).devices_cut = True
         elif columns := header(line):
@@ -183,8 +192,8 @@ class _Reader:
             report = self.at(number, tag, _FOOTER)
             report.close_row()
             report.finished = True
-            whole = match[2] != "" or _SIX_DIGITS.fullmatch(match[1]) is not None
-            report.average, report.average_may_be_cut = _number(match[1]), not whole
+            complete = match[2] != "" or _SIX_DIGITS.fullmatch(match[1]) is not None
+            report.average, report.average_may_be_cut = _number(match[1]), not complete
             report.average_ok = None if match[3] is None else match[3] == "OK"
         elif "Avg bus" in line and words.AVERAGE_TAKEN_OUT.search(line):
             report = self.at(number, tag, _FOOTER)
@@ -209,11 +218,11 @@ class _Reader:
         report = self.now(tag)
         if report.pending is not None and report.pending.continues(line):
             report.last_line = number
-            if report.pending.whole:
+            if report.pending.complete:
                 report.close_row()
         elif "Test failure" in line and (match := words.RELAY.search(line)):
             report.last_line = number
-            report.relays.append(Failure(number, match["text"]))
+            report.relays.append(RunFailure(number, match["text"]))
             report.called = report.called or words.of_source(match["text"])
         elif self.version(line):
             if report.stage == _DEVICES and not report.finished:
@@ -226,9 +235,9 @@ class _Reader:
                 report.cut.append(CutRow(number, None, line.strip()))
         elif report.stage == _FOOTER and (match := words.LAST_ERROR.match(line)):
             report.last_line, report.last_error = number, match[1].strip()
-        elif not report.finished and (said := words.died(self.raw)):
+        elif not report.finished and (death := words.died(self.raw)):
             report.last_line = number
-            report.deaths.append(Failure(number, said, launcher=True))
+            report.deaths.append(RunFailure(number, death, launcher=True))
 
     def failure(self, number: int, tag: str, line: str) -> str:
         """Take in a failure; return what stands before it on its line."""
@@ -240,7 +249,7 @@ class _Reader:
         if report is None or report.finished:
             report = self.begin(number, tag, _OPTIONS)
         report.last_line = number
-        report.failures.append(Failure(number, match["text"].strip()[:500], match["host"]))
+        report.failures.append(RunFailure(number, match["text"].strip()[:500], match["host"]))
         report.called = report.called or words.of_source(match["text"])
         if report.called is None and (binary := words.COMMAND.search(match["text"])):
             report.called = binary[1]
@@ -250,7 +259,7 @@ class _Reader:
         """Take in a row; tell whether the line is one."""
         here = self.open.get(tag) or (self.all[-1] if self.all else None)
         row = open_row(number, line, here.columns if here else None)
-        sure = row is not None and (row.whole or (row.redop is not None and row.root is not None))
+        sure = row is not None and (row.complete or (row.redop is not None and row.root is not None))
         if row is None or (here is None and not sure):  # prose with two numbers in it
             return False
         report = here or self.begin(number, tag, _TABLE)
@@ -262,9 +271,9 @@ class _Reader:
         report.stage = max(report.stage, _TABLE)
         report.last_line = number
         report.pending = row
-        if report.columns is None and row.whole and row.columns.root is not None:
-            report.columns = row.columns  # without a header, the first whole row tells them
-        if row.whole:
+        if report.columns is None and row.complete and row.columns.root is not None:
+            report.columns = row.columns  # without a header, by the first complete row
+        if row.complete:
             report.close_row()
         return True
 
@@ -279,7 +288,7 @@ class _Reader:
             self.nccl_version = self.nccl_version or match[1] or match[2] or match[3]
         return True
 
-    def now(self, tag: str) -> OpenReport:
+    def now(self, tag: str) -> ReportBuilder:
         """Return the report that a line without a place of its own belongs to."""
         return self.open.get(tag) or self.all[-1]
 

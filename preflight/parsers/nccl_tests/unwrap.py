@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from itertools import pairwise
 
-#: A terminal's width; a whole row has 100 to 130 characters.
+#: A terminal's width; a complete row has 100 to 130 characters.
 _NARROWEST, _WIDEST = 60, 200
 #: Lines that are looked at: nobody copies more from a screen.
 _MOST_LINES = 5000
@@ -24,8 +24,8 @@ _REST = re.compile(r"[\s\d.eE+\-nainf/NA*]{1,80}")
 _WORDS = ("time", "algbw", "busbw")
 
 
-def put_together(text: str) -> str:
-    """Return the text with the broken lines whole, an empty one for each piece; as it is if nothing was broken."""
+def unwrap_report(text: str) -> str:
+    """Join broken lines; an empty line takes the place of each further piece."""
     if "busbw" not in text and "float" not in text and " device " not in text:
         return text
     if text.count("\n") > _MOST_LINES:
@@ -55,9 +55,9 @@ def _of_header(lines: list[str]) -> int | None:
     """Return at which column the names of the table were broken."""
     for line, after in pairwise(lines):
         if _NARROWEST <= len(line) <= _WIDEST and _HEADER.fullmatch(line) and not after.lstrip().startswith("#"):
-            whole = (line + after).split()
+            joined = (line + after).split()
             # both halves name the same columns; a broken line lacks some of the second
-            if any(whole.count(word) == 2 and line.split().count(word) < 2 for word in _WORDS):
+            if any(joined.count(word) == 2 and line.split().count(word) < 2 for word in _WORDS):
                 return len(line)
     return None
 

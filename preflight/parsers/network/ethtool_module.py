@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from preflight._startup.lightclass import dataclass, regex
-from preflight.textprep.plain_text import plain
+from preflight.textprep.plain_text import normalize_text
 
 _LINE = regex(r"[ \t]*([A-Za-z][^:\n]{0,90}?)[ \t]*:[ \t]*([^\n]*)")
 _FLAG = regex(r"(.{1,60}?)\s+(high|low)\s+(alarm|warning)\s*(\(Chan(?:nel)?\s*\d{1,2}\))?", re.IGNORECASE)
@@ -54,7 +54,7 @@ def parse_module(text: str) -> Module:
     fields = _fields(text)
     identifier = re.sub(r"^0x[0-9a-fA-F]{2}\s*\((.*)\)$", r"\1", fields.get("Identifier", ""))
     if not identifier:
-        first = next((line.strip() for line in plain(text).split("\n") if line.strip()), "")
+        first = next((line.strip() for line in normalize_text(text).split("\n") if line.strip()), "")
         raise ValueError(f"it describes no module; it begins {first[:80]!r}")
     flags = tuple(_flags(fields))
     shown = [name for name in fields if _FLAG.fullmatch(name) and fields[name].lower() in ("on", "off")]
@@ -121,8 +121,8 @@ def parse_fec(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Link:
-    """What ``mlxlink`` says of a port's link. Ratios are averages since the counters were last cleared."""
+class LinkQuality:
+    """Error ratios of a link by ``mlxlink``, averages since the counters were cleared."""
 
     minutes: float | None  # since then
     raw_ber: float | None  # before FEC
@@ -134,13 +134,13 @@ class Link:
     cable: str  # Passive copper cable, Optical Module, …
 
 
-def parse_mlxlink(text: str) -> Link:
+def parse_mlxlink(text: str) -> LinkQuality:
     """Read ``mlxlink -m -c``; raises ValueError if it holds no bit error ratio."""
     fields = _fields(text)
     raw = _ratio(fields.get("Raw Physical BER", ""))
     effective, symbol = _ratio(fields.get("Effective Physical BER", "")), _ratio(fields.get("Symbol BER", ""))
     if raw is None and effective is None and symbol is None:
-        first = next((line.strip() for line in plain(text).split("\n") if line.strip()), "")
+        first = next((line.strip() for line in normalize_text(text).split("\n") if line.strip()), "")
         raise ValueError(f"it holds no bit error ratio; it begins {first[:80]!r}")
     temperature, limits = None, None
     if match := _HEAT.match(fields.get("Temperature [C]", "")):
@@ -148,8 +148,16 @@ def parse_mlxlink(text: str) -> Link:
         limits = (float(match[2]), float(match[3])) if match[2] else None
     minutes = re.fullmatch(r"(\d{1,12}(?:\.\d{1,6})?)", fields.get("Time Since Last Clear [Min]", ""))
     cable = next((fields[name] for name in ("Cable Type", "Cable Technology") if fields.get(name, "N/A") != "N/A"), "")
-    return Link(float(minutes[1]) if minutes else None, raw, effective, symbol, fields.get("FEC", ""), temperature,
-                limits, cable)  # fmt: skip
+    return LinkQuality(
+        float(minutes[1]) if minutes else None,
+        raw,
+        effective,
+        symbol,
+        fields.get("FEC", ""),
+        temperature,
+        limits,
+        cable,
+    )
 
 
 def _ratio(text: str) -> float | None:
@@ -162,7 +170,7 @@ def _ratio(text: str) -> float | None:
 def _fields(text: str) -> dict[str, str]:
     """Return the lines ``name : value``; of several alike the first counts."""
     found: dict[str, str] = {}
-    for line in plain(text).split("\n"):
+    for line in normalize_text(text).split("\n"):
         if match := _LINE.fullmatch(line.rstrip()[:400]):
             found.setdefault(match[1].strip(), match[2].strip())
     return found

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 
 from preflight._startup.lightclass import dataclass, regex
-from preflight.textprep.plain_text import plain
+from preflight.textprep.plain_text import normalize_text
 
 #: Gb/s of one unit. perftest's MB are 2^20 bytes; later versions write MiB for the same.
 UNITS = {"Gb/sec": 1.0, "MB/sec": 2**20 * 8e-9, "MiB/sec": 2**20 * 8e-9}
@@ -51,8 +51,8 @@ class PingPong:
     round_trip_us: float
 
 
-class Cause(str, enum.Enum):
-    """What a test complained of."""
+class PerftestError(str, enum.Enum):
+    """The error that a test reported."""
 
     CONNECT = "no TCP connection"
     PORT = "the TCP port is in use"
@@ -63,29 +63,29 @@ class Cause(str, enum.Enum):
     QUEUE = "queue pair not connected"
 
 
-#: Words of a complaint, the most telling first: after the first failure comes a tail of general ones.
+#: Words of an error message, the most specific first: after the first failure comes a tail of general ones.
 _WORDS = (
-    (Cause.GID, r"Incompatibility issue with GID types|can't read sgid of index|Gid index should be between"
+    (PerftestError.GID, r"Incompatibility issue with GID types|can't read sgid of index|Gid index should be between"
                 r"|(?m:^ *local address:.*, GID ::$)"),
-    (Cause.PORT, r"Couldn't listen to port|Address already in use"),
-    (Cause.MEMORY, r"Couldn't (?:allocate|register) MR|Couldn't allocate work buf|Cannot allocate memory"),
-    (Cause.DEVICE, r"IB device \S{1,64} not found|find the Infiniband/RoCE device|No IB devices found"
+    (PerftestError.PORT, r"Couldn't listen to port|Address already in use"),
+    (PerftestError.MEMORY, r"Couldn't (?:allocate|register) MR|Couldn't allocate work buf|Cannot allocate memory"),
+    (PerftestError.DEVICE, r"IB device \S{1,64} not found|find the Infiniband/RoCE device|No IB devices found"
                    r"|Couldn't get context|Failed to get IB devices"),
-    (Cause.PATH, r"Failed status (?:\w{1,20} ){0,5}\(?(?:12|13)\b|Failed status 12\b|retry counter exceeded"),
-    (Cause.QUEUE, r"Failed to modify QP|Connect the HCA's|Couldn't connect to remote QP"),
-    (Cause.CONNECT, r"Couldn't connect to|init the socket connection|set up socket connection"),
+    (PerftestError.PATH, r"Failed status (?:\w{1,20} ){0,5}\(?(?:12|13)\b|Failed status 12\b|retry counter exceeded"),
+    (PerftestError.QUEUE, r"Failed to modify QP|Connect the HCA's|Couldn't connect to remote QP"),
+    (PerftestError.CONNECT, r"Couldn't connect to|init the socket connection|set up socket connection"),
 )  # fmt: skip
 
 
-def cause(text: str) -> Cause | None:
-    """Return what a test that failed complained of; None if none of the words is known."""
-    told = plain(text)
-    return next((cause for cause, words in _WORDS if re.search(words, told)), None)
+def cause(text: str) -> PerftestError | None:
+    """Return the error of a failed test; None if its words are unknown."""
+    printed = normalize_text(text)
+    return next((cause for cause, words in _WORDS if re.search(words, printed)), None)
 
 
 def connected(text: str) -> bool:
-    """Tell whether a side had the other side's address, that is, whether TCP worked."""
-    return re.search(r"(?m)^ *remote address:", plain(text)) is not None
+    """Return whether a side had the other side's address, so TCP worked."""
+    return re.search(r"(?m)^ *remote address:", normalize_text(text)) is not None
 
 
 def parse_bandwidth(text: str) -> Bandwidth:
@@ -110,7 +110,7 @@ def _row(text: str, wanted: str) -> tuple[Mapping[str, float], str]:
     """Return the last row by column, units taken off, and the unit of the column that is wanted."""
     columns: list[tuple[str, str]] = []
     row: dict[str, float] = {}
-    for line in plain(text).split("\n"):
+    for line in normalize_text(text).split("\n"):
         words = line.split()
         if words and words[0] == "#bytes":
             heads = (name.partition("[") for name in _COLUMN.findall(line))
@@ -131,8 +131,8 @@ _TRIPS = regex(r"(?m)^([0-9]{1,12}) iters in [0-9.]{1,20} seconds = ([0-9]{1,12}
 
 def parse_pingpong(text: str) -> PingPong:
     """Read ``ibv_rc_pingpong``; raises ValueError."""
-    told = plain(text)
-    rate, trips = _RATE.search(told), _TRIPS.search(told)
+    printed = normalize_text(text)
+    rate, trips = _RATE.search(printed), _TRIPS.search(printed)
     if not rate or not trips:
         raise ValueError("there is no rate or no time per iteration in it")
     return PingPong(int(rate[1]), int(trips[1]), float(rate[2]) / 1000, float(trips[2]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from preflight._startup.lightclass import dataclass, regex
-from preflight.textprep.plain_text import plain
+from preflight.textprep.plain_text import normalize_text
 
 #: Bytes of IP and ICMP headers around ping's payload.
 HEADERS = {4: 28, 6: 48}
@@ -39,16 +39,16 @@ class Ping:
 
 def parse(text: str) -> Ping:
     """Read both streams of ``ping``; raises ValueError if it did not get as far as its summary."""
-    told = plain(text)
-    summary = _SUMMARY.search(told)
+    printed = normalize_text(text)
+    summary = _SUMMARY.search(printed)
     if not summary:
-        first = next((line.strip() for line in told.split("\n") if line.strip()), "")
+        first = next((line.strip() for line in printed.split("\n") if line.strip()), "")
         raise ValueError(f"there is no summary in it; it begins {first[:80]!r}")
-    objection = _OBJECTION.search(told)
+    objection = _OBJECTION.search(printed)
     words = objection[1] if objection else ""
-    if not words and "No buffer space available" in told:
+    if not words and "No buffer space available" in printed:
         words = "No buffer space available"
-    return Ping(int(summary[1]), int(summary[2]), _number(_LOCAL, told), _number(_REPORTED, told), words.strip())
+    return Ping(int(summary[1]), int(summary[2]), _number(_LOCAL, printed), _number(_REPORTED, printed), words.strip())
 
 
 def _number(pattern: re.Pattern[str], text: str) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from preflight._startup.lightclass import dataclass
-from preflight.textprep.plain_text import plain
+from preflight.textprep.plain_text import normalize_text
 
 NVLINK = "cmd:nvidia-smi nvlink -s"
 
@@ -25,7 +25,7 @@ def parse(text: str) -> dict[str, Links]:
     """Read the links of each GPU by its UUID; raises ValueError with the line that cannot be read."""
     found: dict[str, list[float | None]] = {}
     uuid = ""
-    for line in (line.strip() for line in plain(text).split("\n")):
+    for line in (line.strip() for line in normalize_text(text).split("\n")):
         if match := _GPU.fullmatch(line):
             uuid = match[1]
             found[uuid] = []

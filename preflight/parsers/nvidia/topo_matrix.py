@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Mapping
 
 from preflight._startup.lightclass import dataclass
-from preflight.textprep.plain_text import plain
+from preflight.textprep.plain_text import normalize_text
 
 #: Path codes, near to far (the tool's own legend); SOC is the name before 2016 for SYS.
 RANK = {"PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5, "SOC": 5}
@@ -88,7 +88,7 @@ class Topology:
 
 def parse(text: str) -> Topology:
     """Read the matrix; raises ValueError with the line that cannot be read."""
-    lines = plain(text).split("\n")
+    lines = normalize_text(text).split("\n")
     start, names = _header(lines)
     rows: dict[str, dict[str, str]] = {}
     affinity: dict[str, str] = {}

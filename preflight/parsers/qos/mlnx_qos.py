@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from preflight._startup.lightclass import dataclass, regex
 from preflight.parsers.qos.dcb import PRIORITIES, Buffers, DscpMap
-from preflight.textprep.plain_text import plain
+from preflight.textprep.plain_text import normalize_text
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ _ROW = regex(r"(priority|enabled|buffer)((?:[ \t]+[0-9]{1,2})+)")
 @lru_cache(maxsize=64)  # each of its values is asked for by itself, and ports and nodes are set up alike
 def parse(text: str) -> MlnxQos:
     """Read the tool's output; raises ValueError if it holds no PFC configuration, or half of one."""
-    lines = [line.strip() for line in plain(text).split("\n")]
+    lines = [line.strip() for line in normalize_text(text).split("\n")]
     if "PFC configuration:" not in lines:
         raise ValueError("there is no PFC configuration in it")
     rows = dict[str, list[int]]()

@@ -1,7 +1,7 @@
 """What PyTorch writes about its collectives: profiler traces, flight-recorder dumps, messages of the watchdog.
 
-``values`` takes JSON of any size apart, ``plain_pickle`` a pickle without unpickling it; ``kineto`` and
-``recording`` make facts of it, ``watchdog`` of log lines; ``hang`` and ``messages`` compare ranks.
+``json_stream`` reads JSON of any size, ``safe_pickle`` a pickle without unpickling it; ``profiler_trace`` and
+``flight_recorder`` make facts of it, ``watchdog`` of log lines; ``hang`` and ``messages`` compare ranks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from preflight.parsers.torch.safe_pickle import UnsafePickle, is_pickle, plain_v
 
 __all__ = [
     "Recording",
-    "Seen",
+    "TorchOutput",
     "Trace",
     "UnsafePickle",
     "begins",
@@ -40,8 +40,8 @@ _SIGN = re.compile(
 )
 
 
-class Seen:
-    """What a text holds: a trace, a recording, or neither; and where it is cut."""
+class TorchOutput:
+    """Parsed output of PyTorch: a trace, a recording, or neither; and where it is cut."""
 
     def __init__(self) -> None:
         self.trace: Trace | None = None
@@ -58,23 +58,23 @@ def begins(text: str) -> bool:
     return _SIGN.search(text) is not None
 
 
-def parse(text: str) -> Seen:
+def parse(text: str) -> TorchOutput:
     """Read a text; never raises."""
     return _seen(Values(io.StringIO(text).read))
 
 
-def values_of(reader: Read) -> Seen:
+def values_of(reader: Read) -> TorchOutput:
     """Read text as it comes; never raises."""
     return _seen(Values(reader))
 
 
-def read(reader: Callable[[int], bytes]) -> Seen:
+def read(reader: Callable[[int], bytes]) -> TorchOutput:
     """Read bytes as they come, in constant memory but for the kernels' times; raises what the reader raises."""
     return _seen(Values(decoded(reader)))
 
 
-def _seen(values: Values) -> Seen:
-    trace, recording, seen = Trace(), Recording(), Seen()
+def _seen(values: Values) -> TorchOutput:
+    trace, recording, seen = Trace(), Recording(), TorchOutput()
     for name, value in values.members():
         if is_event(value):
             trace.event(value)
@@ -86,15 +86,16 @@ def _seen(values: Values) -> Seen:
             trace.member(name, value)
             if name in ("version", "pg_config", "pg_status", "comm_lib_version", "nccl_version", "rank"):
                 recording.member(name, value)
-    _settle(seen, trace, recording)
+    _assign_dump(seen, trace, recording)
     seen.cut, seen.last = values.cut, values.line
     for what, dropped in (("events", trace.dropped), ("entries", recording.dropped)):
         if dropped:
             seen.cut.append((seen.last, f"{dropped} {what} were not looked at: there are too many"))
+    recording.cut = bool(seen.cut)
     return seen
 
 
-def _settle(seen: Seen, trace: Trace, recording: Recording) -> None:
+def _assign_dump(seen: TorchOutput, trace: Trace, recording: Recording) -> None:
     if trace.events:
         seen.trace = trace
     elif recording.entries or {"pg_config", "pg_status"} & recording.about.keys():
@@ -114,6 +115,7 @@ def from_pickle(data: bytes) -> Recording:
                     recording.entry(entry)
         elif isinstance(name, str):
             recording.member(name, one)
+    recording.cut = recording.dropped > 0
     if not recording.entries and not {"pg_config", "pg_status"} & recording.about.keys():
         raise UnsafePickle("the pickle holds no dump of a flight recorder; it was not unpickled")
     return recording

@@ -21,7 +21,7 @@ _RANK = re.compile(
 
 
 @dataclass(frozen=True)
-class Entry:
+class RecordedCall:
     """One collective or message as a rank enqueued it."""
 
     group: str  # id of the process group
@@ -47,15 +47,15 @@ class Entry:
         return self.op.endswith("coalesced")
 
     @property
-    def says(self) -> str:
+    def call_text(self) -> str:
         """What was called, with its sizes."""
         sizes = ", ".join("×".join(map(str, size)) or "scalar" for size in self.sizes[:3])
         return f"{self.op}({sizes} {', '.join(dict.fromkeys(self.dtypes[:3]))})".replace("( ", "(")
 
 
 @dataclass(frozen=True)
-class Group:
-    """A process group, and how far this rank had come in it; None: not told."""
+class ProcessGroup:
+    """A process group, and how far this rank had come in it; None: unknown."""
 
     id: str
     about: str
@@ -69,9 +69,10 @@ class Recording:
     """One rank's dump as it is read."""
 
     def __init__(self) -> None:
-        self.entries: list[Entry] = []
+        self.entries: list[RecordedCall] = []
         self.dropped = 0
-        self.whole = False  # reaches back to the rank's first call
+        self.from_first_call = False  # reaches back to the rank's first call
+        self.cut = False  # the file is not all there: what it lacks may have been called
         self.about: dict[str, Any] = {}
 
     def member(self, name: str, value: Any) -> None:
@@ -83,14 +84,14 @@ class Recording:
         if len(self.entries) >= MOST_ENTRIES:
             self.dropped += 1
             return
-        self.whole |= number(raw.get("record_id")) == 0
-        told = raw.get("process_group")
-        group = told if isinstance(told, (list, tuple)) and told else (raw.get("pg_id", ""), "")
+        self.from_first_call |= number(raw.get("record_id")) == 0
+        raw_group = raw.get("process_group")
+        group = raw_group if isinstance(raw_group, (list, tuple)) and raw_group else (raw.get("pg_id", ""), "")
         p2p = raw.get("is_p2p") is True
         seq = number(raw.get("p2p_seq_id" if p2p else "collective_seq_id", raw.get("seq_id")))
         state, length = raw.get("state"), raw.get("duration_ms")
         self.entries.append(
-            Entry(
+            RecordedCall(
                 str(group[0])[:80], str(group[1])[:80] if len(group) > 1 else "", -1 if seq is None else seq, p2p,
                 str(raw.get("profiling_name", "?"))[:80], str(state)[:20] if state is not None else "",
                 raw.get("retired") is True, _sizes(raw.get("input_sizes")), _texts(raw.get("input_dtypes")),
@@ -100,7 +101,7 @@ class Recording:
         )  # fmt: skip
 
     @property
-    def settled(self) -> list[Entry]:
+    def resolved_entries(self) -> list[RecordedCall]:
         """The entries, each call of a batch with the state of the batch."""
         closing = {(one.group, one.p2p, one.seq): one for one in self.entries if one.closes}
         return [
@@ -110,7 +111,7 @@ class Recording:
         ]  # fmt: skip
 
     @property
-    def groups(self) -> tuple[Group, ...]:
+    def groups(self) -> tuple[ProcessGroup, ...]:
         """The process groups that the dump names."""
         config, status = _dict(self.about.get("pg_config")), _dict(self.about.get("pg_status"))
         status_left = dict(status)
@@ -118,23 +119,26 @@ class Recording:
         for key, raw in list(config.items())[:10_000]:
             entry = _dict(raw)
             name = str(entry.get("name") or key)
-            told = _dict(status_left.pop(key, status_left.pop(name, None)))
+            group_status = _dict(status_left.pop(key, status_left.pop(name, None)))
             ranks = tuple(int(one) for one in re.findall(r"\d{1,7}", str(entry.get("ranks", ""))[:1_000_000]))
-            found.append((name, str(entry.get("desc") or ""), ranks, told))
+            found.append((name, str(entry.get("desc") or ""), ranks, group_status))
         if len(found) == len(status_left) == 1 and not found[0][3]:  # PyTorch's own names differ: "" and "0"
-            ((key, told),) = status_left.items()
-            found, status_left = [(found[0][0] or key, found[0][1], found[0][2], _dict(told))], {}
-        found += [(key, "", (), _dict(told)) for key, told in list(status_left.items())[:10_000]]
+            ((key, group_status),) = status_left.items()
+            found, status_left = [(found[0][0] or key, found[0][1], found[0][2], _dict(group_status))], {}
+        found += [(key, "", (), _dict(group_status)) for key, group_status in list(status_left.items())[:10_000]]
         return tuple(
-            Group(name, about, ranks, number(told.get("last_enqueued_collective")),
-                  number(told.get("last_started_collective")), number(told.get("last_completed_collective")))
-            for name, about, ranks, told in found
+            ProcessGroup(
+                name, about, ranks, number(group_status.get("last_enqueued_collective")),
+                number(group_status.get("last_started_collective")),
+                number(group_status.get("last_completed_collective")),
+            )
+            for name, about, ranks, group_status in found
         )  # fmt: skip
 
     def rank(self, name: str) -> int | None:
-        """Return whose dump this is: as it says itself, else as its file is called."""
-        if (told := number(self.about.get("rank"))) is not None:
-            return told
+        """Return the rank of the dump: from its content, else from its file name."""
+        if (reported := number(self.about.get("rank"))) is not None:
+            return reported
         match = _RANK.search(name.rpartition("/")[2])
         return int(next(group for group in match.groups() if group)) if match else None
 
@@ -196,7 +200,7 @@ def is_entry(value: object) -> bool:
 
 
 def number(value: object) -> int | None:
-    """Return a whole number, also where it stands as a text."""
+    """Return an integer, also where it stands as a text."""
     if type(value) is int:
         return value
     return int(value) if isinstance(value, str) and re.fullmatch(r"-?\d{1,18}", value) else None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence, Set
 
 from preflight._startup.lightclass import dataclass
-from preflight.parsers.torch.flight_recorder import Entry, Recording, memberships
-from preflight.parsers.torch.watchdog import Progress, Watchdog
+from preflight.parsers.torch.flight_recorder import RecordedCall, Recording, memberships
+from preflight.parsers.torch.watchdog import RankProgress, Watchdog
 
 
 @dataclass(frozen=True)
@@ -18,74 +18,113 @@ class Hang:
     seq: int
     op: str | None  # what those who wait called
     waiting: tuple[int, ...]
-    behind: tuple[int, ...]  # have not come to it, as they say themselves
+    behind: tuple[int, ...]  # have not come to it, as they report themselves
     silent: tuple[int, ...]  # members of which nothing was handed over
     differ: tuple[tuple[int, str], ...]  # (rank, what it called there) where ranks called different things
     passed: tuple[int, ...] = ()  # have completed it, as they report themselves
-    shown: tuple[int, ...] = ()  # whose words these are
-    whole: bool = True  # whether all members of the group are known to be among them
+    shown: tuple[int, ...] = ()  # ranks that the text has
+    complete: bool = True  # whether all members of the group are known to be among them
     messages: tuple[tuple[int, str], ...] = ()  # (rank, send or receive that it waits in); the rest is empty then
+    cut: tuple[int, ...] = ()  # their dumps are cut before it: they may have come to it
 
 
 def of_recordings(recordings: Mapping[int, Recording]) -> tuple[Hang, ...]:
     """Compare the dumps of several ranks, process group by process group; the earliest work that is not done counts."""
-    by_group: dict[tuple[str, tuple[int, ...]], dict[int, list[Entry]]] = defaultdict(lambda: defaultdict(list))
+    by_group: dict[tuple[str, tuple[int, ...]], dict[int, list[RecordedCall]]] = defaultdict(lambda: defaultdict(list))
     members = memberships(recordings)
     for rank, recording in recordings.items():
-        for entry in recording.settled:
+        for entry in recording.resolved_entries:
             if not entry.p2p and entry.seq >= 0:
                 by_group[entry.group, members[rank, entry.group]][rank].append(entry)
     given = set(recordings)
+    cut = {rank for rank, recording in recordings.items() if recording.cut}
     found = (
-        _hang(group, ranks, everybody or sorted(ranks), given) for (group, everybody), ranks in sorted(by_group.items())
+        _hang(group, ranks, everybody or sorted(ranks), given, cut)
+        for (group, everybody), ranks in sorted(by_group.items())
     )
     return tuple(hang for hang in found if hang)
 
 
-def _hang(group: str, ranks: Mapping[int, Sequence[Entry]], everybody: Sequence[int], given: Set[int]) -> Hang | None:
+def _hang(
+    group: str, ranks: Mapping[int, Sequence[RecordedCall]], everybody: Sequence[int], given: Set[int], cut: Set[int]
+) -> Hang | None:
     called = {rank: {entry.seq: entry for entry in entries} for rank, entries in ranks.items()}
     open_at = {rank: min((e.seq for e in entries if not e.done), default=None) for rank, entries in ranks.items()}
     if (mismatch := _mismatch(called)) is None and not any(seq is not None for seq in open_at.values()):
         return None
     seq = min(seq for seq in (mismatch, *open_at.values()) if seq is not None)
-    here = {rank: entries[seq] for rank, entries in called.items() if seq in entries}
-    usual = Counter(entry.op for entry in here.values()).most_common(1)
-    op = usual[0][0] if usual else None
-    says = Counter(_signature(entry) for entry in here.values()).most_common(1)
-    differ = tuple((r, e.says) for r, e in sorted(here.items()) if says and _signature(e) != says[0][0])
-    waiting = tuple(sorted(rank for rank, entry in here.items() if not entry.done))
+    here = {rank: entries[seq] for rank, entries in sorted(called.items()) if seq in entries}
+    op, differ = _calls_at(here)
+    waiting = tuple(rank for rank, entry in here.items() if not entry.done)
     idle = {rank for rank in everybody if rank in given and rank not in ranks}  # their dumps hold no call of the group
-    behind = tuple(sorted({rank for rank, entries in called.items() if max(entries) < seq} | idle))
+    short = {rank for rank, entries in called.items() if max(entries) < seq} | idle
     silent = tuple(sorted(set(everybody) - set(ranks) - given))
-    return Hang(group, seq, op, waiting, behind, silent, differ)
+    completed = tuple(rank for rank, entry in here.items() if entry.done)
+    return Hang(group, seq, op, waiting, tuple(sorted(short - cut)), silent, differ, completed,
+                cut=tuple(sorted(short & cut)))  # fmt: skip
 
 
-def _mismatch(called: Mapping[int, Mapping[int, Entry]]) -> int | None:
+def _calls_at(here: Mapping[int, RecordedCall]) -> tuple[str | None, tuple[tuple[int, str], ...]]:
+    """Return what most ranks called under one number, and the calls that differ.
+
+    Without a majority no call is the usual one, and all of them are returned.
+    """
+    alike: list[list[tuple[int, RecordedCall]]] = []
+    for rank, entry in here.items():
+        for group in alike:
+            if _agree(group[0][1], entry):
+                group.append((rank, entry))
+                break
+        else:
+            alike.append([(rank, entry)])
+    most = max(alike, key=len, default=[])
+    if len(alike) > 1 and 2 * len(most) <= len(here):
+        return None, tuple((rank, entry.call_text) for rank, entry in here.items())
+    usual = {rank for rank, _ in most}
+    return (most[0][1].op if most else None), tuple((r, e.call_text) for r, e in here.items() if r not in usual)
+
+
+def _mismatch(called: Mapping[int, Mapping[int, RecordedCall]]) -> int | None:
     """Return the first work of which the ranks called different things, sizes or types."""
-    seen: dict[int, set[tuple[str, ...]]] = defaultdict(set)
+    seen: dict[int, dict[tuple[object, ...], RecordedCall]] = defaultdict(dict)
     for entries in called.values():
         for seq, entry in entries.items():
-            seen[seq].add(_signature(entry))
-    return min((seq for seq, signatures in seen.items() if len(signatures) > 1), default=None)
+            seen[seq].setdefault((_signature(entry), _typed(entry)), entry)
+    return min((seq for seq, kinds in seen.items() if not _all_agree(list(kinds.values()))), default=None)
 
 
-def _signature(entry: Entry) -> tuple[str, ...]:
+def _all_agree(entries: Sequence[RecordedCall]) -> bool:
+    return all(_agree(first, second) for at, first in enumerate(entries) for second in entries[at + 1 :])
+
+
+def _agree(first: RecordedCall, second: RecordedCall) -> bool:
+    """Compare two calls; a rank that gave no tensor (a scatter) gave no type."""
+    types = _typed(first), _typed(second)
+    return _signature(first) == _signature(second) and (types[0] == types[1] or not all(types))
+
+
+def _typed(entry: RecordedCall) -> tuple[str, ...]:
+    """Return the types of the tensors that a rank gave; empty where it gave none."""
+    return tuple(sorted({one for one in entry.dtypes if one != "Undefined"}))
+
+
+def _signature(entry: RecordedCall) -> tuple[str, ...]:
     """Return what must agree over ranks; in an all-to-all, a gather and a scatter the sizes need not."""
     op = entry.op.partition(":")[2] or entry.op
     sized = op.startswith(("all_reduce", "allreduce", "broadcast", "reduce")) and "scatter" not in op
-    return (op, str(entry.sizes) if sized else "", *sorted(set(entry.dtypes)))
+    return (op, str(entry.sizes) if sized else "")
 
 
-def of_watchdog(told: Watchdog, nranks: int | None = None) -> tuple[Hang, ...]:
+def of_watchdog(watchdog: Watchdog, nranks: int | None = None) -> tuple[Hang, ...]:
     """Compare how far the ranks were, group by group; ``nranks`` is the size of the job where it is known.
 
-    Nothing rests on the order of the lines. The text of some ranks says nothing about the others: only of the group of
-    all ranks, and of a job whose size is known, can be known that nobody is missing.
+    The order of the lines does not matter. The lines of some ranks prove nothing about other ranks: only for the group
+    of all ranks, in a job of known size, is it certain that no rank is missing.
     """
-    by_group: dict[str, dict[int, Progress]] = defaultdict(dict)
-    for one in told.progress:
+    by_group: dict[str, dict[int, RankProgress]] = defaultdict(dict)
+    for one in watchdog.progress:
         by_group[one.group][one.rank] = one
-    calls = _calls(told)
+    calls = _calls(watchdog)
     found = []
     for group, ranks in sorted(by_group.items()):
         if messages := _messages(ranks, calls):
@@ -104,13 +143,13 @@ def of_watchdog(told: Watchdog, nranks: int | None = None) -> tuple[Hang, ...]:
         of_all = _OF_ALL in group and nranks is not None and max(ranks) < nranks
         silent = tuple(sorted(set(range(min(nranks or 0, _MOST_RANKS))) - set(ranks))) if of_all else ()
         shown = tuple(sorted(ranks))
-        whole = of_all and not silent
-        found.append(Hang(group, seq, op, waiting, behind, silent, differ, passed, shown, whole))
-    return tuple(found or _of_timeouts(told, calls))
+        complete = of_all and not silent
+        found.append(Hang(group, seq, op, waiting, behind, silent, differ, passed, shown, complete))
+    return tuple(found or _of_timeouts(watchdog, calls))
 
 
 def _messages(
-    ranks: Mapping[int, Progress], calls: Mapping[tuple[int, int], tuple[_Call, ...]]
+    ranks: Mapping[int, RankProgress], calls: Mapping[tuple[int, int], tuple[_Call, ...]]
 ) -> list[tuple[int, int, str]]:
     """Return (number, rank, call) of a group whose ranks wait in sends, receives or batches; else nothing.
 
@@ -136,10 +175,10 @@ _Call = tuple[str, "int | None", "int | None"]
 _SIZED = ("ALLREDUCE", "BROADCAST", "REDUCE")
 
 
-def _calls(told: Watchdog) -> dict[tuple[int, int], tuple[_Call, ...]]:
+def _calls(watchdog: Watchdog) -> dict[tuple[int, int], tuple[_Call, ...]]:
     """Return what each rank called at each number; of one that is in two groups there may be several."""
     found: dict[tuple[int, int], set[_Call]] = defaultdict(set)
-    for one in told.timed_out:
+    for one in watchdog.timed_out:
         if one.rank is not None and one.seq is not None and one.op is not None:
             sizes = (one.numel_in, one.numel_out) if one.op in _SIZED else (None, None)
             found[one.rank, one.seq].add((one.op, *sizes))
@@ -148,11 +187,11 @@ def _calls(told: Watchdog) -> dict[tuple[int, int], tuple[_Call, ...]]:
 
 def _agreed(calls: Mapping[int, tuple[_Call, ...]]) -> tuple[str | None, tuple[tuple[int, str], ...]]:
     """Return what all ranks called, or None and what each of them called."""
-    known = {rank: said for rank, said in calls.items() if said}
-    if len(set(known.values())) <= 1 and all(len(said) == 1 for said in known.values()):
-        op = next((said[0][0] for said in known.values()), None)
+    known = {rank: candidates for rank, candidates in calls.items() if candidates}
+    if len(set(known.values())) <= 1 and all(len(candidates) == 1 for candidates in known.values()):
+        op = next((candidates[0][0] for candidates in known.values()), None)
         return op if len(known) == len(calls) else None, ()
-    return None, tuple((rank, " and ".join(map(_named, said))) for rank, said in sorted(known.items()))
+    return None, tuple((rank, " and ".join(map(_named, candidates))) for rank, candidates in sorted(known.items()))
 
 
 def _named(call: _Call) -> str:
@@ -161,10 +200,10 @@ def _named(call: _Call) -> str:
         f" into {numel_out}" if numel_out not in (None, numel_in) else "")  # fmt: skip
 
 
-def _of_timeouts(told: Watchdog, calls: Mapping[tuple[int, int], tuple[_Call, ...]]) -> list[Hang]:
-    """Older versions tell no progress and no group: only what ran out of time, and where."""
+def _of_timeouts(watchdog: Watchdog, calls: Mapping[tuple[int, int], tuple[_Call, ...]]) -> list[Hang]:
+    """Compare timeouts of older versions, which print no progress and no group."""
     first: dict[int, int] = {}
-    for one in told.timed_out:
+    for one in watchdog.timed_out:
         if one.rank is not None and one.seq is not None:
             first[one.rank] = min(one.seq, first.get(one.rank, one.seq))
     found = []

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 
 from preflight._startup.lightclass import dataclass
-from preflight.parsers.torch.flight_recorder import Entry, Recording, memberships
+from preflight.parsers.torch.flight_recorder import RecordedCall, Recording, memberships
 
 _MESSAGE = re.compile(r"[\w-]{1,20}:(?:(send) (\d{1,7})->(\d{1,7})|(recv) (\d{1,7})<-(\d{1,7}))")
 _OTHER_END = {"send": "recv", "recv": "send"}
@@ -54,7 +54,7 @@ class _End:
 
     way: str  # send, recv
     unit: int  # the batch or the single call that it belongs to, in the order of the calls
-    entry: Entry
+    entry: RecordedCall
 
 
 #: Ends of messages by (process group, its members), rank and peer.
@@ -67,14 +67,15 @@ def of_recordings(recordings: Mapping[int, Recording]) -> Stall | None:
     unclear: list[tuple[int, str]] = []
     members = memberships(recordings)
     for rank, recording in sorted(recordings.items()):
-        for unit, entry in _calls(recording.settled):
+        for unit, entry in _calls(recording.resolved_entries):
             group = (entry.group, members[rank, entry.group])
             if (named := _peer(entry, rank, group[1])) is not None:
                 way, peer = named
                 ends[group][rank, peer].append(_End(way, unit, entry))
             elif not entry.done:
                 unclear.append((rank, entry.op))
-    known = {rank: recording.whole for rank, recording in recordings.items() if rank not in dict(unclear)}
+    known = {rank: recording.from_first_call for rank, recording in recordings.items()
+             if rank not in dict(unclear) and not recording.cut}  # fmt: skip
     waits = [wait for (name, _), pairs in sorted(ends.items()) for wait in _waits(name, pairs, known)]
     if not (waits or unclear):
         return None
@@ -87,9 +88,9 @@ def of_recordings(recordings: Mapping[int, Recording]) -> Stall | None:
     return Stall(tuple(waits), tuple(unclear), _circle(blocked), tuple(sorted(behind)), tuple(sorted(absent)))
 
 
-def _calls(entries: Sequence[Entry]) -> Iterator[tuple[int, Entry]]:
-    """Yield the messages, each with the number of its batch; an entry that stands for a whole batch only if alone."""
-    batches: dict[tuple[str, int], list[Entry]] = defaultdict(list)
+def _calls(entries: Sequence[RecordedCall]) -> Iterator[tuple[int, RecordedCall]]:
+    """Yield the messages, each with the number of its batch; an entry for a batch only if alone."""
+    batches: dict[tuple[str, int], list[RecordedCall]] = defaultdict(list)
     for entry in entries:
         if entry.p2p:
             batches[entry.group, entry.seq].append(entry)
@@ -98,8 +99,8 @@ def _calls(entries: Sequence[Entry]) -> Iterator[tuple[int, Entry]]:
             yield unit, entry
 
 
-def _peer(entry: Entry, rank: int, members: Sequence[int]) -> tuple[str, int] | None:
-    """Return which end of a message an entry is, and the peer's rank in the job; None where it cannot be told."""
+def _peer(entry: RecordedCall, rank: int, members: Sequence[int]) -> tuple[str, int] | None:
+    """Return which end of a message an entry is, and the peer's rank in the job; None where unknown."""
     match = _MESSAGE.fullmatch(entry.op)
     if not match:
         return None
@@ -141,7 +142,7 @@ def _issued(mine: Sequence[_End], theirs: Sequence[_End], waiting: _End) -> bool
     return sum(end.way == _OTHER_END[waiting.way] for end in theirs) > before
 
 
-def _size(entry: Entry) -> tuple[object, ...]:
+def _size(entry: RecordedCall) -> tuple[object, ...]:
     """Return what both ends of a message must agree on; NCCL counts elements, not their shape."""
     return (sum(prod(size) for size in entry.sizes), *sorted(set(entry.dtypes)))
 

@@ -80,24 +80,24 @@ def analysed(first: str, after: Iterable[str]) -> tuple[Analysed, int] | None:
     """Read what the analyser prints of one collective, and how many lines that is; None if it begins otherwise."""
     if not (match := ANALYSED.fullmatch(first)):
         return None
-    told: dict[str, str] = {}
+    fields: dict[str, str] = {}
     count = 1
     for line in after:
-        if not (field := _FIELD.fullmatch(line)) or field["name"] in told:
+        if not (field := _FIELD.fullmatch(line)) or field["name"] in fields:
             break
-        told[field["name"]] = field["value"].strip()
+        fields[field["name"]] = field["value"].strip()
         count += 1
-    if not told:
+    if not fields:
         return None
-    group, _, about = told.get("group info", "").partition(":")
-    expected = told.get("expected ranks", told.get("world size", ""))
+    group, _, about = fields.get("group info", "").partition(":")
+    expected = fields.get("expected ranks", fields.get("world size", ""))
     ranks = _ranks(expected)
     seq = match["seq"] or match["errs"]
     return Analysed(
         match["what"] or "Collective errors", int(seq) if seq else None, group or None, about or None,
-        told.get("collective"), _ranks(told["missing ranks"]) if "missing ranks" in told else None,
-        _literal(told.get("input sizes")), _literal(told.get("output sizes")),
-        len(ranks) if expected[:1] == "{" else ranks[0] if len(ranks) == 1 else None, told.get("collective state"),
+        fields.get("collective"), _ranks(fields["missing ranks"]) if "missing ranks" in fields else None,
+        _literal(fields.get("input sizes")), _literal(fields.get("output sizes")),
+        len(ranks) if expected[:1] == "{" else ranks[0] if len(ranks) == 1 else None, fields.get("collective state"),
     ), count  # fmt: skip
 
 

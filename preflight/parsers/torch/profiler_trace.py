@@ -119,8 +119,8 @@ class Trace:
         elif _COPIES.fullmatch(name):
             self.launches.copied(_thread(event), _args(event).get("correlation"), begin, length)
 
-    def _kernel(self, name: str, told: object, process: object, begin: float, length: float) -> None:
-        args = told if isinstance(told, dict) else {}
+    def _kernel(self, name: str, raw_args: object, process: object, begin: float, length: float) -> None:
+        args = raw_args if isinstance(raw_args, dict) else {}
         device = args.get("device", process)
         device = device if isinstance(device, (int, str)) else None
         self.kernels += 1

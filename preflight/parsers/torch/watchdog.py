@@ -39,10 +39,10 @@ _LONGEST = 20_000
 
 @dataclass(frozen=True)
 class TimedOut:
-    """A collective that a rank waited for in vain; None: that version does not say."""
+    """A collective that a rank waited for in vain; None: not printed by that version."""
 
     line: int
-    rank: int | None  # None: neither the text nor a mark tells
+    rank: int | None  # None: neither in the text nor in a prefix
     seq: int | None
     op: str | None
     numel_in: int | None
@@ -52,7 +52,7 @@ class TimedOut:
 
 
 @dataclass(frozen=True)
-class Progress:
+class RankProgress:
     """How far a rank was in a process group when its watchdog spoke."""
 
     line: int
@@ -65,10 +65,10 @@ class Progress:
 
 @dataclass(frozen=True)
 class Watchdog:
-    """All that was said, in the order of the lines."""
+    """All messages of the watchdog, in the order of the lines."""
 
     timed_out: tuple[TimedOut, ...]
-    progress: tuple[Progress, ...]
+    progress: tuple[RankProgress, ...]
 
     def __bool__(self) -> bool:
         return bool(self.timed_out or self.progress)
@@ -77,7 +77,7 @@ class Watchdog:
 def parse(lines: Iterable[str]) -> Watchdog:
     """Read a log's lines; never raises."""
     timed_out: list[TimedOut] = []
-    progress: dict[tuple[int, str], Progress] = {}
+    progress: dict[tuple[int, str], RankProgress] = {}
     for number, line in enumerate(_joined(lines), 1):
         if MARKS[0] in line and len(timed_out) < MOST:
             timed_out += (_timed_out(number, line, match) for match in _TIMEOUT.finditer(line[:_LONGEST]))
@@ -85,22 +85,22 @@ def parse(lines: Iterable[str]) -> Watchdog:
             for match in _STATUS.finditer(line[:_LONGEST]):
                 at = _AT_WORK.search(match[0])
                 rank = _rank(line, match.start(), match[4])
-                told = Progress(
+                report = RankProgress(
                     number, int(match[4]) if rank is None else rank, match[2] or match[1], int(at[1]) if at else None,
                     int(match[5]), int(match[6]),
                 )  # fmt: skip
-                known = progress.get((told.rank, told.group), told)
-                progress[told.rank, told.group] = max(known, told, key=_how_far)
-    return Watchdog(_said(timed_out), tuple(progress.values()))
+                known = progress.get((report.rank, report.group), report)
+                progress[report.rank, report.group] = max(known, report, key=_how_far)
+    return Watchdog(_drop_repeats(timed_out), tuple(progress.values()))
 
 
-def _how_far(one: Progress) -> tuple[int, int, bool, int]:
-    """Order what one rank reports of one group, whatever the order of its lines: the last word counts."""
+def _how_far(one: RankProgress) -> tuple[int, int, bool, int]:
+    """Sort the reports of one rank of one group by progress, not by line."""
     return one.enqueued, one.completed, one.at is not None, -(one.at or 0)
 
 
-def _said(timed_out: list[TimedOut]) -> tuple[TimedOut, ...]:
-    """Drop what only repeats: a title or a sentence that names a timeout, of which a rank itself tells elsewhere."""
+def _drop_repeats(timed_out: list[TimedOut]) -> tuple[TimedOut, ...]:
+    """Drop headings and prose that repeat a timeout that a rank reports itself."""
     by_ranks = {one.seq for one in timed_out if one.rank is not None}
     return tuple(one for one in timed_out if one.rank is not None or not by_ranks
                  or (one.seq is not None and one.seq not in by_ranks))  # fmt: skip
@@ -108,11 +108,11 @@ def _said(timed_out: list[TimedOut]) -> tuple[TimedOut, ...]:
 
 def _joined(lines: Iterable[str]) -> Iterator[str]:
     """Yield lines, each message that was broken over several at its first; as many lines as there were."""
-    kept = list(lines)
-    for at, line in enumerate(kept):
-        if _begins(line) and not _whole(line) and (end := _end(kept, at)) > at + 1:
-            kept[at:end] = [_glued(kept, at, end), *[""] * (end - at - 1)]
-        yield kept[at]
+    pending = list(lines)
+    for at, line in enumerate(pending):
+        if _begins(line) and not _is_complete(line) and (end := _end(pending, at)) > at + 1:
+            pending[at:end] = [_glued(pending, at, end), *[""] * (end - at - 1)]
+        yield pending[at]
 
 
 def is_silent(text: str) -> bool:
@@ -124,46 +124,46 @@ def _begins(line: str) -> bool:
     return any(head in line for head in _HEADS) or _HEAD_CUT.search(line[-200:]) is not None
 
 
-def _end(kept: Sequence[str], at: int) -> int:
-    """Return where a broken message ends: where it is whole, else where it says at least what it waited for."""
+def _end(lines: Sequence[str], at: int) -> int:
+    """Return where a broken message ends: complete, else with its collective."""
     ends = []
-    for end in range(at + 2, min(at + 2 + _MOST_BROKEN, len(kept) + 1)):
-        # what a watchdog died of is itself such a message
-        if _begins(kept[end - 1]) and not (end == at + 2 and _HEADS[-1] in kept[at]):
+    for end in range(at + 2, min(at + 2 + _MOST_BROKEN, len(lines) + 1)):
+        # the exception that ended a watchdog is itself such a message
+        if _begins(lines[end - 1]) and not (end == at + 2 and _HEADS[-1] in lines[at]):
             break
-        if _whole(_glued(kept, at, end)):
+        if _is_complete(_glued(lines, at, end)):
             return end
-        ends += [end] if _TIMEOUT.search(_glued(kept, at, end)) else []
-    return ends[0] if ends and not _TIMEOUT.search(kept[at]) else at + 1
+        ends += [end] if _TIMEOUT.search(_glued(lines, at, end)) else []
+    return ends[0] if ends and not _TIMEOUT.search(lines[at]) else at + 1
 
 
-def _glued(kept: Sequence[str], at: int, end: int) -> str:
+def _glued(lines: Sequence[str], at: int, end: int) -> str:
     """Return lines as one: broken by a terminal in a word, or by a person between words."""
-    pieces = [piece[:_LONGEST].strip("\r") for piece in kept[at:end]]
+    pieces = [piece[:_LONGEST].strip("\r") for piece in lines[at:end]]
     text = "".join(pieces)
-    return text if _whole(text) else " ".join(pieces)
+    return text if _is_complete(text) else " ".join(pieces)
 
 
-def _whole(line: str) -> bool:
+def _is_complete(line: str) -> bool:
     timeout = _TIMEOUT.search(line[:_LONGEST])
     return (timeout is not None and timeout[3] is not None) or _STATUS.search(line[:_LONGEST]) is not None
 
 
-def _rank(line: str, until: int, told: str | None) -> int | None:
-    """Return the job's rank, as the mark before the text says; else the text's own."""
+def _rank(line: str, until: int, printed: str | None) -> int | None:
+    """Return the job's rank from the prefix of the text, else the text's own."""
     marks = _RANK_MARK.findall(line[max(0, until - 400) : until])
-    return int(marks[-1]) if marks else None if told is None else int(told)
+    return int(marks[-1]) if marks else None if printed is None else int(printed)
 
 
 def _timed_out(number: int, line: str, match: re.Match[str]) -> TimedOut:
-    said = dict(re.findall(r"(\w+(?:\(ms\))?)=([^,)]{1,80})", match[2]))
+    fields = dict(re.findall(r"(\w+(?:\(ms\))?)=([^,)]{1,80})", match[2]))
 
-    def whole(name: str) -> int | None:
-        told = said.get(name, "")
+    def integer(name: str) -> int | None:
+        value = fields.get(name, "")
         # of coalesced operations no size is known: -1, printed without its sign
-        return int(told) if told.isascii() and told.isdigit() and int(told) < 1 << 63 else None
+        return int(value) if value.isascii() and value.isdigit() and int(value) < 1 << 63 else None
 
     return TimedOut(
-        number, _rank(line, match.start(), match[1]), whole("SeqNum"), said.get("OpType"), whole("NumelIn"),
-        whole("NumelOut"), whole("Timeout(ms)"), int(match[3]) if match[3] else None,
+        number, _rank(line, match.start(), match[1]), integer("SeqNum"), fields.get("OpType"), integer("NumelIn"),
+        integer("NumelOut"), integer("Timeout(ms)"), int(match[3]) if match[3] else None,
     )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from importlib import import_module
 
-from preflight.recognition.detector import Kind
+from preflight.recognition.detector import OutputFormat
 
 #: Modules of this package; each has its kinds in ``KINDS``.
 MODULES = (
@@ -32,6 +32,6 @@ MODULES = (
 
 
 @functools.cache
-def kinds() -> tuple[Kind, ...]:
+def kinds() -> tuple[OutputFormat, ...]:
     """Return all kinds."""
     return tuple(kind for name in MODULES for kind in import_module(f"{__name__}.{name}").KINDS)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from preflight.recognition.detector import Cut, Kind, Taken
+from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap
 from preflight.recognition.key_value_block import block, broken_off, number, stops_in
 from preflight.textprep.lines import Lines
 
@@ -52,13 +52,13 @@ def _begins_perf(lines: Lines, at: int) -> bool:
     return ":" in text and at + 1 < len(lines) and all(_PERF_OWN.fullmatch(line.text) for line in lines[at : at + 2])
 
 
-def _take_perf(lines: Lines, at: int) -> Taken:
+def _take_perf(lines: Lines, at: int) -> ParsedPart:
     facts: dict[str, Any] = {"lid": None, "port": None, "extended": None, "counters": {}}
-    cut = list[Cut]()
+    cut = list[TextGap]()
     if match := _PERF_HEAD.fullmatch(lines[at].text):
         facts.update(lid=number(match[2]), port=int(match[3]), extended=bool(match[1]))
     elif _PERF_OWN.fullmatch(lines[at].text):
-        cut.append(Cut(lines[at].number, "the head of the list is missing: others may have stood before"))
+        cut.append(TextGap(lines[at].number, "the head of the list is missing: others may have stood before"))
 
     def belongs(text: str) -> bool:
         if text is lines[at].text or _PERF_HEAD_END.fullmatch(text):
@@ -69,17 +69,17 @@ def _take_perf(lines: Lines, at: int) -> Taken:
     for line in taken:
         if (match := _PERF_ROW.fullmatch(line.text)) and match[1] not in _NO_COUNTER:
             if (value := number(match[2])) is None and not (match[2] or "").startswith("N/A"):
-                cut.append(Cut(line.number, f"{match[1]} has no value"))
+                cut.append(TextGap(line.number, f"{match[1]} has no value"))
             elif value is not None:
                 facts["counters"][match[1]] = value * 4 if match[1] in WORDS else value
     if not facts["counters"]:
-        cut.append(Cut(taken[-1].number, "no counter follows"))
+        cut.append(TextGap(taken[-1].number, "no counter follows"))
     if stops_in(lines, end, _PERF_BEGUN):
-        cut.append(Cut(taken[-1].number, "the text stops within a counter"))
-    return Taken(end, facts, summary(facts["counters"], f"LID {facts['lid']} port {facts['port']}"), cut)
+        cut.append(TextGap(taken[-1].number, "the text stops within a counter"))
+    return ParsedPart(end, facts, summary(facts["counters"], f"LID {facts['lid']} port {facts['port']}"), cut)
 
 
-#: What somebody says of a counter behind it.
+#: A remark behind a counter.
 _REMARK = r"(?:\s{2,}\([^()]{1,80}\))?\s*"
 _NIC_STATISTICS = re.compile(r"\s*(?:(?:NIC|PHY) statistics|Standard stats for [\w.@-]{1,64}):\s*")
 _STATISTIC = re.compile(r"\s*([A-Za-z\[][\w .,:+/()\[\]-]{0,80}?)\s*:\s*(-?\d{1,30}|\d{1,3}(?:,\d{3}){1,8})" + _REMARK)
@@ -119,19 +119,19 @@ def _begins_ethtool(lines: Lines, at: int) -> bool:
     return any(_NIC_COMMAND.search(line.text) for line in lines[max(0, at - _NEAR) : at])
 
 
-def _take_ethtool(lines: Lines, at: int) -> Taken:
+def _take_ethtool(lines: Lines, at: int) -> ParsedPart:
     end, taken = block(
         lines, at, lambda text: bool(_STATISTIC.fullmatch(text) or _EXPLAINED.fullmatch(text)), blanks=0,
         again=lambda text: bool(_NIC_STATISTICS.fullmatch(text)),
     )  # fmt: skip
     found = [match for line in taken if (match := _STATISTIC.fullmatch(line.text))]
     counters = {match[1].strip(): int(match[2].replace(",", "")) for match in found}
-    cut = [] if counters else [Cut(taken[-1].number, "no counter follows")]
+    cut = [] if counters else [TextGap(taken[-1].number, "no counter follows")]
     if not _NIC_STATISTICS.fullmatch(lines[at].text):
-        cut.append(Cut(lines[at].number, "the head of the list is missing: others may have stood before"))
+        cut.append(TextGap(lines[at].number, "the head of the list is missing: others may have stood before"))
     if broken_off(lines, end):
-        cut.append(Cut(lines[end].number, "the text stops within a counter"))
-    return Taken(end, {"counters": counters}, summary(counters, ""), cut)
+        cut.append(TextGap(lines[end].number, "the text stops within a counter"))
+    return ParsedPart(end, {"counters": counters}, summary(counters, ""), cut)
 
 
 def summary(counters: Mapping[str, int], where: str) -> str:
@@ -140,6 +140,6 @@ def summary(counters: Mapping[str, int], where: str) -> str:
 
 
 KINDS = (
-    Kind("perfquery", _begins_perf, _take_perf, signs=(":",)),
-    Kind("ethtool -S", _begins_ethtool, _take_ethtool, signs=(":",)),
+    OutputFormat("perfquery", _begins_perf, _take_perf, hints=(":",)),
+    OutputFormat("ethtool -S", _begins_ethtool, _take_ethtool, hints=(":",)),
 )

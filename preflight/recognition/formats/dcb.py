@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from preflight.recognition.detector import Cut, Kind, Taken
+from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap
 from preflight.recognition.formats.mlnx_qos import no_facts, summary_of
 from preflight.recognition.key_value_block import block, json_at
 from preflight.textprep.lines import Line, Lines
@@ -41,9 +41,9 @@ _KEY_AND_PAIRS = re.compile(rf"(?<![\w-])({_MAPS}):?((?:\s+{_PAIR})*)")
 _JSON_KEYS = frozenset(("prio_pfc", "dscp_prio", "prio_tc", "prio_buffer", "pfc_cap"))
 
 #: Commands whose one line of output holds words alone.
-_ASKED_DCBX = re.compile(r"\bdcb(?: -{1,2}\w{1,20}){0,8} dcbx (?:show|get)\b")
+_DCBX_COMMAND = re.compile(r"\bdcb(?: -{1,2}\w{1,20}){0,8} dcbx (?:show|get)\b")
 _DCBX = re.compile(r"\s*(?:(?:host|lld[-_]managed|cee|ieee|static)(?:\s+|$))+")
-_ASKED_TRUST = re.compile(r"\bdcb(?: -{1,2}\w{1,20}){0,8} apptrust show\b")
+_TRUST_COMMAND = re.compile(r"\bdcb(?: -{1,2}\w{1,20}){0,8} apptrust show\b")
 _ORDER = re.compile(r"\s*order: ?((?:\s?(?:dscp|pcp))+)\s*|\s*order ((?:\s?(?:dscp|pcp))+)\s*")
 
 #: A line between two outputs that speaks of the tool: a prompt with a command, a script's word about what follows.
@@ -62,8 +62,8 @@ def _begins(lines: Lines, at: int) -> bool:
     if _OWN.search(text):
         return bool(_KEYS.fullmatch(text))
     return "dcb" in before and bool(
-        (_ASKED_DCBX.search(before) and _DCBX.fullmatch(text))
-        or (_ASKED_TRUST.search(before) and _ORDER.fullmatch(text))
+        (_DCBX_COMMAND.search(before) and _DCBX.fullmatch(text))
+        or (_TRUST_COMMAND.search(before) and _ORDER.fullmatch(text))
     )
 
 
@@ -74,7 +74,7 @@ def _json(lines: Lines, at: int) -> tuple[int, dict[str, Any]] | None:
     return (found[0], found[1]) if _JSON_KEYS & found[1].keys() else None
 
 
-def _take(lines: Lines, at: int) -> Taken:
+def _take(lines: Lines, at: int) -> ParsedPart:
     end, facts, cut = _one(lines, at)
     device = _device(lines, at)
     while (after := _next(lines, end)) is not None:
@@ -85,7 +85,7 @@ def _take(lines: Lines, at: int) -> Taken:
         buffers = {**(facts["buffers"] or {}), **(more["buffers"] or {})} or None
         facts.update({name: value for name, value in more.items() if value is not None}, buffers=buffers)
         end, device, cut = further, device or other, cut + missing
-    return Taken(end, facts, summary_of(facts), cut)
+    return ParsedPart(end, facts, summary_of(facts), cut)
 
 
 def _device(lines: Lines, at: int) -> str:
@@ -96,33 +96,33 @@ def _device(lines: Lines, at: int) -> str:
 
 def _next(lines: Lines, end: int) -> int | None:
     """Return where the next output begins, with nothing between but words about it."""
-    said = 0
+    between = 0
     for at in range(end, min(end + 6, len(lines))):
         text = lines[at].text
         if not text.strip():
             continue
         if _begins(lines, at):
             return at
-        said += 1
-        if said > _MOST_BETWEEN or len(text) > 120 or not _BETWEEN.fullmatch(text):
+        between += 1
+        if between > _MOST_BETWEEN or len(text) > 120 or not _BETWEEN.fullmatch(text):
             return None
     return None
 
 
 def _disjoint(facts: Mapping[str, Any], more: Mapping[str, Any]) -> bool:
     for name, value in more.items():
-        told = facts[name]
-        if value is not None and told is not None and (name != "buffers" or value.keys() & told.keys()):
+        present = facts[name]
+        if value is not None and present is not None and (name != "buffers" or value.keys() & present.keys()):
             return False
     return True
 
 
-def _one(lines: Lines, at: int) -> tuple[int, dict[str, Any], list[Cut]]:
+def _one(lines: Lines, at: int) -> tuple[int, dict[str, Any], list[TextGap]]:
     """Read what one command printed."""
     facts, text = no_facts(), lines[at].text
-    if text.lstrip().startswith("{") and (told := _json(lines, at)):
-        _of_json(facts, told[1])
-        return told[0], facts, []
+    if text.lstrip().startswith("{") and (parsed := _json(lines, at)):
+        _of_json(facts, parsed[1])
+        return parsed[0], facts, []
     if not _OWN.search(text):
         if match := _ORDER.fullmatch(text):
             facts["trust"] = (match[1] or match[2]).split()[0]
@@ -148,7 +148,7 @@ def _of_json(facts: dict[str, Any], value: Mapping[str, Any]) -> None:
             facts["buffers"]["sizes"] = value["buffer_size"]
 
 
-def _of_line(facts: dict[str, Any], line: Line) -> list[Cut]:
+def _of_line(facts: dict[str, Any], line: Line) -> list[TextGap]:
     cut = []
     for key, values in _KEY_AND_PAIRS.findall(line.text):
         pairs = re.findall(r"([A-Za-z0-9]{1,8}):(\w[\w.]{0,11})", values)
@@ -157,7 +157,7 @@ def _of_line(facts: dict[str, Any], line: Line) -> list[Cut]:
         if key in ("prio-pfc", "pg-pfc"):
             facts["pfc"] = {number: word == "on" for number, word in pairs if number.isdigit()}
             if len(facts["pfc"]) < 8:
-                cut.append(Cut(line.number, f"PFC is shown for {len(facts['pfc'])} of 8 priorities"))
+                cut.append(TextGap(line.number, f"PFC is shown for {len(facts['pfc'])} of 8 priorities"))
         elif key == "dscp-prio":
             _mapped(facts, pairs)
         elif key == "prio-tc":
@@ -181,4 +181,4 @@ def _mapped(facts: dict[str, Any], pairs: Iterable[Sequence[str]]) -> None:
     facts["trust"] = "dscp" if mapped else facts["trust"]
 
 
-KINDS = (Kind("dcb", _begins, _take),)
+KINDS = (OutputFormat("dcb", _begins, _take),)

@@ -6,23 +6,23 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from preflight.recognition.detector import Cut, Kind, Taken
-from preflight.recognition.key_value_block import block, broken_off, field, json_at, stops_in, told
+from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap
+from preflight.recognition.key_value_block import block, broken_off, field, json_at, stops_in, value_or_none
 from preflight.textprep.lines import Lines
 
 
 def _fields(lines: Lines, at: int, belongs: Callable[[str], bool]) -> tuple[int, dict[str, str]]:
     """Return where a block of fields ends, and the fields; of several alike the first counts."""
     end, taken = block(lines, at, belongs, blanks=0)
-    said: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for name, value in filter(None, (field(line.text) for line in taken)):
-        said.setdefault(name, value)
-    return end, said
+        fields.setdefault(name, value)
+    return end, fields
 
 
-def _printed(said: dict[str, str]) -> dict[str, str | None]:
+def _printed(fields: dict[str, str]) -> dict[str, str | None]:
     """Return the fields by the names that are printed; None for one without a value."""
-    return {name: told(value) for name, value in said.items()}
+    return {name: value_or_none(value) for name, value in fields.items()}
 
 
 # --- ethtool -a --------------------------------------------------------------------------------------
@@ -47,17 +47,17 @@ def _pause_json(lines: Lines, at: int) -> tuple[int, dict[str, Any]] | None:
     return found[0], found[1][0]
 
 
-def _take_pause_json(end: int, value: dict[str, Any]) -> Taken:
+def _take_pause_json(end: int, value: dict[str, Any]) -> ParsedPart:
     both = value.get("negotiated")
     negotiated = both if isinstance(both, dict) else {}
-    said = {"autonegotiate": value.get("autonegotiate"), "rx": value.get("rx"), "tx": value.get("tx"),
+    values = {"autonegotiate": value.get("autonegotiate"), "rx": value.get("rx"), "tx": value.get("tx"),
             "rx_negotiated": negotiated.get("rx"), "tx_negotiated": negotiated.get("tx")}  # fmt: skip
-    switches = {name: switch if isinstance(switch, bool) else None for name, switch in said.items()}
+    switches = {name: switch if isinstance(switch, bool) else None for name, switch in values.items()}
     facts: dict[str, Any] = {"interface": value.get("ifname"), **switches}
-    return Taken(end, facts, f"global pause of {facts['interface']}: RX {facts['rx']}, TX {facts['tx']}")
+    return ParsedPart(end, facts, f"global pause of {facts['interface']}: RX {facts['rx']}, TX {facts['tx']}")
 
 
-def _take_pause(lines: Lines, at: int) -> Taken:
+def _take_pause(lines: Lines, at: int) -> ParsedPart:
     if document := _pause_json(lines, at):
         return _take_pause_json(*document)
     head = _PAUSE_HEAD.fullmatch(lines[at].text)
@@ -67,17 +67,17 @@ def _take_pause(lines: Lines, at: int) -> Taken:
         found = field(text)
         return text is lines[at].text or bool(found and found[0] in _PAUSE) or bool(_PAUSE_COUNTER.fullmatch(text))
 
-    end, said = _fields(lines, at, belongs)
-    cut = [Cut(lines[end - 1].number, f"{name} is missing") for name in ("RX", "TX") if not said.get(name)]
+    end, fields = _fields(lines, at, belongs)
+    cut = [TextGap(lines[end - 1].number, f"{name} is missing") for name in ("RX", "TX") if not fields.get(name)]
     facts: dict[str, Any] = {
-        "interface": head[1], "autonegotiate": _switch(said.get("Autonegotiate")), "rx": _switch(said.get("RX")),
-        "tx": _switch(said.get("TX")), "rx_negotiated": _switch(said.get("RX negotiated")),
-        "tx_negotiated": _switch(said.get("TX negotiated")),
+        "interface": head[1], "autonegotiate": _switch(fields.get("Autonegotiate")), "rx": _switch(fields.get("RX")),
+        "tx": _switch(fields.get("TX")), "rx_negotiated": _switch(fields.get("RX negotiated")),
+        "tx_negotiated": _switch(fields.get("TX negotiated")),
     }  # fmt: skip
-    printed = {name: value for name, value in said.items() if name in _PAUSE}
-    counted = {name: int(said[name]) for name in ("tx_pause_frames", "rx_pause_frames") if said.get(name)}
+    printed = {name: value for name, value in fields.items() if name in _PAUSE}
+    counted = {name: int(fields[name]) for name in ("tx_pause_frames", "rx_pause_frames") if fields.get(name)}
     facts |= {**printed, "fields": printed, "statistics": counted or None}
-    return Taken(end, facts, f"global pause of {head[1]}: RX {said.get('RX')}, TX {said.get('TX')}", cut)
+    return ParsedPart(end, facts, f"global pause of {head[1]}: RX {fields.get('RX')}, TX {fields.get('TX')}", cut)
 
 
 def _switch(text: str | None) -> bool | None:
@@ -104,22 +104,25 @@ def _begins_driver(lines: Lines, at: int) -> bool:
                for line in lines[at + 1 : at + 4])  # fmt: skip
 
 
-def _take_driver(lines: Lines, at: int) -> Taken:
+def _take_driver(lines: Lines, at: int) -> ParsedPart:
     def belongs(text: str) -> bool:
         return bool((found := field(text)) and found[0] in _DRIVER)
 
-    end, said = _fields(lines, at, belongs)
-    cut = [] if "bus-info" in said else [Cut(lines[end - 1].number, "bus-info is missing")]
+    end, fields = _fields(lines, at, belongs)
+    cut = [] if "bus-info" in fields else [TextGap(lines[end - 1].number, "bus-info is missing")]
     if stops_in(lines, end, _DRIVER_BEGUN):
-        cut.append(Cut(lines[end - 1].number, "the text stops within a field"))
-    named = {name.replace("-", "_"): told(said.get(name)) for name in sorted(_DRIVER)}
+        cut.append(TextGap(lines[end - 1].number, "the text stops within a field"))
+    named = {name.replace("-", "_"): value_or_none(fields.get(name)) for name in sorted(_DRIVER)}
     if _PCI_BEGUN.fullmatch(named["bus_info"] or ""):
-        cut.append(Cut(lines[end - 1].number, "bus-info is not whole"))
+        cut.append(TextGap(lines[end - 1].number, "bus-info is not whole"))
         named["bus_info"] = None
-    firmware = re.match(r"(\S+)(?:\s+\((\w+)\))?", said.get("firmware-version", ""))
-    facts = {**_printed(said), **named, "psid": firmware[2] if firmware else None, "fields": said}
-    return Taken(
-        end, facts, f"{said.get('driver')} {said.get('version', '')}, firmware {said.get('firmware-version')}", cut
+    firmware = re.match(r"(\S+)(?:\s+\((\w+)\))?", fields.get("firmware-version", ""))
+    facts = {**_printed(fields), **named, "psid": firmware[2] if firmware else None, "fields": fields}
+    return ParsedPart(
+        end,
+        facts,
+        f"{fields.get('driver')} {fields.get('version', '')}, firmware {fields.get('firmware-version')}",
+        cut,
     )
 
 
@@ -165,7 +168,7 @@ def _carried(lines: Lines, at: int) -> bool:
     return bool(above and below and above.end() == below.end())
 
 
-def _take_module(lines: Lines, at: int) -> Taken:
+def _take_module(lines: Lines, at: int) -> ParsedPart:
     carried = {id(lines[index].text) for index in range(at + 1, min(at + 100, len(lines))) if _carried(lines, index)}
     end, taken = block(
         lines,
@@ -174,29 +177,29 @@ def _take_module(lines: Lines, at: int) -> Taken:
         blanks=0,
         again=lambda text: bool(_IDENTIFIER.fullmatch(text)),
     )
-    said: dict[str, str] = {}
+    fields: dict[str, str] = {}
     name = ""
     for text in (line.text for line in taken):
         if match := _MODULE_FIELD.fullmatch(text):
             name = match[1].strip()
-            said.setdefault(name, (match[2] or "").strip())
-        elif id(text) in carried and name in said:  # a mail may end such a line with =
-            said[name] = f"{said[name]} {text.strip()}".replace("= ", "")
-    alarms = sorted(name for name, value in said.items() if _ALARM.search(name) and value.lower() in ("on", "yes"))
-    identifier = re.match(r"(0x[0-9a-fA-F]{2})(?:\s+\((.*)\))?", said.get("Identifier", ""))
+            fields.setdefault(name, (match[2] or "").strip())
+        elif id(text) in carried and name in fields:  # a mail may end such a line with =
+            fields[name] = f"{fields[name]} {text.strip()}".replace("= ", "")
+    alarms = sorted(name for name, value in fields.items() if _ALARM.search(name) and value.lower() in ("on", "yes"))
+    identifier = re.match(r"(0x[0-9a-fA-F]{2})(?:\s+\((.*)\))?", fields.get("Identifier", ""))
     facts: dict[str, Any] = {
-        "identifier": identifier[2] if identifier else None, "vendor": told(said.get("Vendor name")),
-        "part_number": told(said.get("Vendor PN")), "serial": told(said.get("Vendor SN")),
-        "temperature_c": _measured(said.get("Module temperature"), "(?:degrees )?C"),
-        "voltage_v": _measured(said.get("Module voltage"), "V"), "alarms": alarms, "fields": said,
+        "identifier": identifier[2] if identifier else None, "vendor": value_or_none(fields.get("Vendor name")),
+        "part_number": value_or_none(fields.get("Vendor PN")), "serial": value_or_none(fields.get("Vendor SN")),
+        "temperature_c": _measured(fields.get("Module temperature"), "(?:degrees )?C"),
+        "voltage_v": _measured(fields.get("Module voltage"), "V"), "alarms": alarms, "fields": fields,
     }  # fmt: skip
-    facts = {**_printed(said), **facts}
+    facts = {**_printed(fields), **facts}
     summary = f"{facts['identifier'] or 'module'} {facts['vendor'] or ''} {facts['part_number'] or ''}".strip()
     headless = not _IDENTIFIER.fullmatch(lines[at].text)
-    cut = [Cut(lines[at].number, "the head of the list is missing")] if headless else []
+    cut = [TextGap(lines[at].number, "the head of the list is missing")] if headless else []
     if broken_off(lines, end):
-        cut.append(Cut(lines[end].number, "the text stops within a field"))
-    return Taken(end, facts, f"{summary}; alarms: {', '.join(alarms) or 'none shown'}", cut)
+        cut.append(TextGap(lines[end].number, "the text stops within a field"))
+    return ParsedPart(end, facts, f"{summary}; alarms: {', '.join(alarms) or 'none shown'}", cut)
 
 
 def _measured(text: str | None, unit: str) -> float | None:
@@ -242,7 +245,7 @@ def _begins_link(lines: Lines, at: int) -> bool:
     )
 
 
-def _take_link(lines: Lines, at: int) -> Taken:
+def _take_link(lines: Lines, at: int) -> ParsedPart:
     head = _LINK_HEAD.fullmatch(lines[at].text)
     flat = not head or not any(line.text[:1] in " \t" for line in lines[at + 1 : at + 3])  # a page took the blanks
 
@@ -252,26 +255,29 @@ def _take_link(lines: Lines, at: int) -> Taken:
             return True
         return bool(_LINK_FIELD.fullmatch(text)) if flat else text[:1] in " \t"
 
-    end, said = _fields(lines, at, belongs)
-    if "Link detected" not in said and (match := _LAST.match("\n".join(line.text for line in lines[end : end + 2]))):
-        said["Link detected"], end = match[1], end + 2
-    speed = _SPEED.match(said.get("Speed", ""))
-    detected = said.get("Link detected")
+    end, fields = _fields(lines, at, belongs)
+    if "Link detected" not in fields and (match := _LAST.match("\n".join(line.text for line in lines[end : end + 2]))):
+        fields["Link detected"], end = match[1], end + 2
+    speed = _SPEED.match(fields.get("Speed", ""))
+    detected = fields.get("Link detected")
     facts = {
         "interface": head[1] if head else None, "speed_gbps": int(speed[1]) / 1000 if speed else None,
-        "duplex": said.get("Duplex"),
+        "duplex": fields.get("Duplex"),
         "link_detected": None if detected is None else detected.startswith("yes"),
-        "autonegotiation": _switch(said.get("Auto-negotiation")), "fields": {k: v for k, v in said.items() if k and v},
+        "autonegotiation": _switch(fields.get("Auto-negotiation")),
+        "fields": {k: v for k, v in fields.items() if k and v},
     }  # fmt: skip
-    cut = [] if detected is not None else [Cut(lines[end - 1].number, "Link detected is missing")]
+    cut = [] if detected is not None else [TextGap(lines[end - 1].number, "Link detected is missing")]
     if not head:
-        cut.append(Cut(lines[at].number, "the head of the list is missing"))
-    return Taken(end, facts, f"{facts['interface'] or 'a port'}: speed {said.get('Speed')}, link {detected}", cut)
+        cut.append(TextGap(lines[at].number, "the head of the list is missing"))
+    return ParsedPart(
+        end, facts, f"{facts['interface'] or 'a port'}: speed {fields.get('Speed')}, link {detected}", cut
+    )
 
 
 KINDS = (
-    Kind("ethtool -a", _begins_pause, _take_pause, signs=("Pause parameters for ", "[")),
-    Kind("ethtool -i", _begins_driver, _take_driver, signs=("driver:",)),
-    Kind("ethtool -m", _begins_module, _take_module, signs=(":",)),
-    Kind("ethtool", _begins_link, _take_link, signs=("Settings for ", "Speed:")),
+    OutputFormat("ethtool -a", _begins_pause, _take_pause, hints=("Pause parameters for ", "[")),
+    OutputFormat("ethtool -i", _begins_driver, _take_driver, hints=("driver:",)),
+    OutputFormat("ethtool -m", _begins_module, _take_module, hints=(":",)),
+    OutputFormat("ethtool", _begins_link, _take_link, hints=("Settings for ", "Speed:")),
 )

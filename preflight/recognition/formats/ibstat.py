@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import re
 
-from preflight.recognition.detector import Cut, Kind, Taken
-from preflight.recognition.formats.rdma_port_lines import Listing, Said, port_of, rate, summary, word
-from preflight.recognition.key_value_block import asked, asked_of, block, field, number, stops_in, told
+from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap
+from preflight.recognition.formats.rdma_port_lines import PortLines, PortListBuilder, port_of, rate, summary, word
+from preflight.recognition.key_value_block import (
+    block,
+    field,
+    follows_command,
+    number,
+    queried_device,
+    stops_in,
+    value_or_none,
+)
 from preflight.textprep.lines import Lines
 
 # --- ibstat ------------------------------------------------------------------------------------------
@@ -41,11 +49,11 @@ def _begins_ibstat(lines: Lines, at: int) -> bool:
                    for line in lines[at + 1 : at + 3])  # fmt: skip
     if not _OWN.fullmatch(text):
         return False
-    return (len(lines) > at + 1 and bool(_OWN.fullmatch(lines[at + 1].text))) or asked(lines, at, "ibstat")
+    return (len(lines) > at + 1 and bool(_OWN.fullmatch(lines[at + 1].text))) or follows_command(lines, at, "ibstat")
 
 
-def _take_ibstat(lines: Lines, at: int) -> Taken:
-    listing, cut = Listing(_OF_PORTS), list[Cut]()
+def _take_ibstat(lines: Lines, at: int) -> ParsedPart:
+    listing, cut = PortListBuilder(_OF_PORTS), list[TextGap]()
 
     def belongs(text: str) -> bool:
         found = field(text)
@@ -61,38 +69,39 @@ def _take_ibstat(lines: Lines, at: int) -> Taken:
         elif match := _PORT_LINE.fullmatch(line.text):
             listing.begin_port(int(match[1]), line.number)
         elif re.match(r"\s*ibpanic", line.text):
-            cut.append(Cut(line.number, f"the list is incomplete: {line.text.strip()[:160]}"))
+            cut.append(TextGap(line.number, f"the list is incomplete: {line.text.strip()[:160]}"))
         elif found := field(line.text):
             listing.add(*found, line.number)
     last = taken[-1].number
-    cut += [Cut(last, f"the ports of {name} are missing") for name in listing.missing("Number of ports")]
+    cut += [TextGap(last, f"the ports of {name} are missing") for name in listing.missing("Number of ports")]
     if stops_in(lines, end, _CA_BEGUN):
-        cut.append(Cut(last, "the text stops where another device begins"))
-    listing.name_alone(asked_of(lines, at, "ibstat"))
+        cut.append(TextGap(last, "the text stops where another device begins"))
+    listing.name_alone(queried_device(lines, at, "ibstat"))
     ports = []
     for port in listing.ports:
         if port.device not in listing.devices:
-            cut.append(Cut(port.line, "the line that names the device is missing"))
+            cut.append(TextGap(port.line, "the line that names the device is missing"))
         if missing := _missing_of(port):
-            cut.append(Cut(last, f"of {port.shown} is missing: {', '.join(missing)}"))
-        said, whole = port.fields, listing.of(port.device)
+            cut.append(TextGap(last, f"of {port.shown} is missing: {', '.join(missing)}"))
+        fields, device_fields = port.fields, listing.of(port.device)
         ports.append({
             **port_of(port.device, port.number),
-            "state": word(said.get("State")), "physical_state": word(said.get("Physical state")),
-            "rate_gbps": rate(said.get("Rate")), "link_layer": word(said.get("Link layer")),
-            "lid": number(said.get("Base lid")), "sm_lid": number(said.get("SM lid")),
-            "guid": _guid(said.get("Port GUID")), "firmware": told(whole.get("Firmware version")),
-            "ca_type": told(whole.get("CA type")), "node_guid": told(whole.get("Node GUID")),
+            "state": word(fields.get("State")), "physical_state": word(fields.get("Physical state")),
+            "rate_gbps": rate(fields.get("Rate")), "link_layer": word(fields.get("Link layer")),
+            "lid": number(fields.get("Base lid")), "sm_lid": number(fields.get("SM lid")),
+            "guid": _guid(fields.get("Port GUID")), "firmware": value_or_none(device_fields.get("Firmware version")),
+            "ca_type": value_or_none(device_fields.get("CA type")),
+            "node_guid": value_or_none(device_fields.get("Node GUID")),
         })  # fmt: skip
-    return Taken(end, {"ports": ports, "devices": list(listing.devices)}, summary(ports), cut)
+    return ParsedPart(end, {"ports": ports, "devices": list(listing.devices)}, summary(ports), cut)
 
 
-def _missing_of(port: Said) -> list[str]:
-    """Return what is not told of a port. Old releases print no link layer: the last line is then the GUID."""
-    said = port.fields
-    expected = ("State", "Physical state", "Rate", "Port GUID" if "Port GUID" in said else "Link layer")
-    missing = ["its number"] * (port.number is None) + [name for name in expected if not said.get(name)]
-    if told(said.get("Port GUID")) and not _guid(said.get("Port GUID")):
+def _missing_of(port: PortLines) -> list[str]:
+    """Return the missing fields of a port; old releases end with the GUID, without a link layer."""
+    fields = port.fields
+    expected = ("State", "Physical state", "Rate", "Port GUID" if "Port GUID" in fields else "Link layer")
+    missing = ["its number"] * (port.number is None) + [name for name in expected if not fields.get(name)]
+    if value_or_none(fields.get("Port GUID")) and not _guid(fields.get("Port GUID")):
         missing.append("the rest of the Port GUID")
     return missing
 
@@ -124,10 +133,10 @@ def _begins_ibstatus(lines: Lines, at: int) -> bool:
     return len(lines) > at + 1 and all(_IBSTATUS_OWN.fullmatch(line.text) for line in lines[at : at + 2])
 
 
-def _take_ibstatus(lines: Lines, at: int) -> Taken:
-    listing, cut = Listing(_IBSTATUS_FIELDS), list[Cut]()
+def _take_ibstatus(lines: Lines, at: int) -> ParsedPart:
+    listing, cut = PortListBuilder(_IBSTATUS_FIELDS), list[TextGap]()
     if not _IBSTATUS.fullmatch(lines[at].text):
-        cut.append(Cut(lines[at].number, "the line that names the device is missing"))
+        cut.append(TextGap(lines[at].number, "the line that names the device is missing"))
 
     def belongs(text: str) -> bool:
         found = field(text)
@@ -141,8 +150,8 @@ def _take_ibstatus(lines: Lines, at: int) -> Taken:
         elif found := field(line.text):
             listing.add(found[0], found[1], line.number)
     if stops_in(lines, end, _IBSTATUS_BEGUN):
-        cut.append(Cut(taken[-1].number, "the text stops where another device begins"))
-    listing.name_alone(asked_of(lines, at, "ibstatus"))
+        cut.append(TextGap(taken[-1].number, "the text stops where another device begins"))
+    listing.name_alone(queried_device(lines, at, "ibstatus"))
     ports = []
     for port in listing.ports:
         fields = port.fields
@@ -152,12 +161,12 @@ def _take_ibstatus(lines: Lines, at: int) -> Taken:
             "state": word(_word(fields.get("state"))), "physical_state": word(_word(physical)),
             "rate_gbps": rate(fields.get("rate")), "link_layer": word(fields.get("link_layer")),
             "lid": number(fields.get("base lid")), "sm_lid": number(fields.get("sm lid")),
-            "gid": gid if (gid := told(fields.get("default gid"))) and gid.count(":") == 7 else None,
+            "gid": gid if (gid := value_or_none(fields.get("default gid"))) and gid.count(":") == 7 else None,
         })  # fmt: skip
-        said = {"state": fields.get("state"), "phys state": physical, "rate": fields.get("rate")}
-        if missing := [name for name, value in said.items() if not value]:
-            cut.append(Cut(taken[-1].number, f"of {port.shown} is missing: {', '.join(missing)}"))
-    return Taken(end, {"ports": ports}, summary(ports), cut)
+        required = {"state": fields.get("state"), "phys state": physical, "rate": fields.get("rate")}
+        if missing := [name for name, value in required.items() if not value]:
+            cut.append(TextGap(taken[-1].number, f"of {port.shown} is missing: {', '.join(missing)}"))
+    return ParsedPart(end, {"ports": ports}, summary(ports), cut)
 
 
 def _word(text: str | None) -> str | None:
@@ -166,6 +175,6 @@ def _word(text: str | None) -> str | None:
 
 
 KINDS = (
-    Kind("ibstat", _begins_ibstat, _take_ibstat, signs=("CA", ":")),
-    Kind("ibstatus", _begins_ibstatus, _take_ibstatus, signs=(":",)),
+    OutputFormat("ibstat", _begins_ibstat, _take_ibstat, hints=("CA", ":")),
+    OutputFormat("ibstatus", _begins_ibstatus, _take_ibstatus, hints=(":",)),
 )

@@ -6,9 +6,16 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from preflight.recognition.detector import Cut, Kind, Taken
-from preflight.recognition.formats.rdma_port_lines import Listing, Said, port_of, rate, summary, word
-from preflight.recognition.key_value_block import asked, asked_of, block, is_prompt, number, told
+from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap
+from preflight.recognition.formats.rdma_port_lines import PortLines, PortListBuilder, port_of, rate, summary, word
+from preflight.recognition.key_value_block import (
+    block,
+    follows_command,
+    is_prompt,
+    number,
+    queried_device,
+    value_or_none,
+)
 from preflight.textprep.lines import Lines
 
 _HCA = re.compile(r"\s*hca_id:\s*([A-Za-z][\w.-]{0,63})(?:\s.*)?")
@@ -55,7 +62,7 @@ def _begins_devinfo(lines: Lines, at: int) -> bool:
     after = lines[at + 1].text if at + 1 < len(lines) else ""
     if _PHYSICAL_STATE.fullmatch(text) and _GID.fullmatch(after):
         return True
-    return bool(_DEVINFO_HEADLESS.fullmatch(after)) or asked(lines, at, "ibv_devinfo")
+    return bool(_DEVINFO_HEADLESS.fullmatch(after)) or follows_command(lines, at, "ibv_devinfo")
 
 
 def _over_other(lines: Lines, at: int, end: int) -> int | None:
@@ -82,10 +89,10 @@ def _depth(text: str) -> int:
     return len(text) - len(text.lstrip())
 
 
-def _take_devinfo(lines: Lines, at: int) -> Taken:
-    listing, cut = Listing(_OF_PORTS), list[Cut]()
+def _take_devinfo(lines: Lines, at: int) -> ParsedPart:
+    listing, cut = PortListBuilder(_OF_PORTS), list[TextGap]()
     if not _HCA.fullmatch(lines[at].text):
-        cut.append(Cut(lines[at].number, "the line that names the device is missing"))
+        cut.append(TextGap(lines[at].number, "the line that names the device is missing"))
 
     def belongs(text: str) -> bool:
         return bool(_HCA.fullmatch(text) or _DEVINFO_FIELD.fullmatch(text) or _DEVINFO_LIST.fullmatch(text))
@@ -102,35 +109,36 @@ def _take_devinfo(lines: Lines, at: int) -> Taken:
         elif match := _DEVINFO_FIELD.fullmatch(line.text):
             listing.add(match[1], match[2].strip(), line.number)
     last = taken[-1].number
-    cut += [Cut(last, f"the ports of {name} are missing") for name in listing.missing("phys_port_cnt")]
-    listing.name_alone(asked_of(lines, at, "ibv_devinfo"))
+    cut += [TextGap(last, f"the ports of {name} are missing") for name in listing.missing("phys_port_cnt")]
+    listing.name_alone(queried_device(lines, at, "ibv_devinfo"))
     ports = []
     for port in listing.ports:
-        said = port.fields
+        fields = port.fields
         missing = ["its number"] * (port.number is None) + [
-            name for name in ("state", "active_mtu", "port_lid") if not said.get(name)
+            name for name in ("state", "active_mtu", "port_lid") if not fields.get(name)
         ]
         if missing:
-            cut.append(Cut(last, f"of {port.shown} is missing: {', '.join(missing)}"))
+            cut.append(TextGap(last, f"of {port.shown} is missing: {', '.join(missing)}"))
         ports.append(_facts(port, listing.of(port.device)))
-    return Taken(end, {"ports": ports, "devices": list(listing.devices)}, summary(ports), cut)
+    return ParsedPart(end, {"ports": ports, "devices": list(listing.devices)}, summary(ports), cut)
 
 
-def _facts(port: Said, whole: Mapping[str, str]) -> dict[str, Any]:
-    said = port.fields
-    state = re.match(r"PORT_(\w+) |(?!P)\w+", said.get("state", "") + " ")
-    width, speed = _rate_of(said.get("active_width"), r"(\d{1,2})X"), rate(said.get("active_speed"))
+def _facts(port: PortLines, device_fields: Mapping[str, str]) -> dict[str, Any]:
+    fields = port.fields
+    state = re.match(r"PORT_(\w+) |(?!P)\w+", fields.get("state", "") + " ")
+    width, speed = _rate_of(fields.get("active_width"), r"(\d{1,2})X"), rate(fields.get("active_speed"))
     return {
         **port_of(port.device, port.number),
         "state": word(state[1] or state[0]) if state else None,
-        "physical_state": word((said.get("phys_state") or "").split(" ")[0]),
-        "active_mtu": _mtu(said.get("active_mtu")), "max_mtu": _mtu(said.get("max_mtu")),
-        "lid": number(said.get("port_lid")), "sm_lid": number(said.get("sm_lid")),
-        "link_layer": word(said.get("link_layer")), "guid": told(whole.get("node_guid")),
+        "physical_state": word((fields.get("phys_state") or "").split(" ")[0]),
+        "active_mtu": _mtu(fields.get("active_mtu")), "max_mtu": _mtu(fields.get("max_mtu")),
+        "lid": number(fields.get("port_lid")), "sm_lid": number(fields.get("sm_lid")),
+        "link_layer": word(fields.get("link_layer")), "guid": value_or_none(device_fields.get("node_guid")),
         "rate_gbps": round(width * speed, 3) if width and speed else None,
-        "firmware": told(whole.get("fw_ver")), "board_id": told(whole.get("board_id")),
-        "transport": (told(whole.get("transport")) or "").partition(" (")[0] or None,
-        "vendor_id": told(whole.get("vendor_id")),
+        "firmware": value_or_none(device_fields.get("fw_ver")),
+        "board_id": value_or_none(device_fields.get("board_id")),
+        "transport": (value_or_none(device_fields.get("transport")) or "").partition(" (")[0] or None,
+        "vendor_id": value_or_none(device_fields.get("vendor_id")),
     }  # fmt: skip
 
 
@@ -145,4 +153,4 @@ def _rate_of(text: str | None, pattern: str) -> float | None:
     return float(match[1]) if match else None
 
 
-KINDS = (Kind("ibv_devinfo", _begins_devinfo, _take_devinfo, signs=(":",)),)
+KINDS = (OutputFormat("ibv_devinfo", _begins_devinfo, _take_devinfo, hints=(":",)),)

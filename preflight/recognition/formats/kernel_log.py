@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from preflight.facts.xid import pid_in, sxids_in, xids_in
-from preflight.recognition.detector import Cut, Kind, Taken, left_out
+from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap, left_out
 from preflight.recognition.key_value_block import is_prompt
 from preflight.textprep.lines import Lines
 
@@ -79,12 +79,12 @@ _TORN = re.compile(r"NVRM: Xid \((?:PCI:)?[0-9a-fA-F:.]{0,24}$")
 _ONLY_NAMED = re.compile(r"NVRM: Xid(?! \()|grep\b.{0,80}(?:NVRM|SXid)")
 
 
-def _address(said: str) -> str | None:
-    """Return an address; None where somebody blotted it out."""
-    return said if re.search("[0-9a-fA-F]", said) else None
+def _address(text: str) -> str | None:
+    """Return an address; None where it was masked."""
+    return text if re.search("[0-9a-fA-F]", text) else None
 
 
-#: The time as somebody shortened it, or in words.
+#: The time in a shortened form, or in words.
 _STAMP = re.compile(r"\s*\[(?:\s*\d{1,10}\.\d{1,5}|[^\W\d_]{2,4}\.? [^\W\d_]{3,4}\.? [ \d]\d \d\d:\d\d:\d\d \d{4})\] ")
 #: ``dmesg -T``, and the name of what says it.
 _IN_WORDS = re.compile(
@@ -159,7 +159,7 @@ class _Width:
         return f"{text} {after.lstrip()}" if len(last) + 1 + len(after.split()[0]) > self.most else None
 
 
-def _whole(lines: Lines, at: int, width: _Width) -> tuple[str, int]:
+def _complete_line(lines: Lines, at: int, width: _Width) -> tuple[str, int]:
     """Return a line of the log with the rest of it, and where the next one begins."""
     text, end = lines[at].text, at + 1
     while width.most and end < min(len(lines), at + _MOST_PIECES):
@@ -172,11 +172,11 @@ def _whole(lines: Lines, at: int, width: _Width) -> tuple[str, int]:
     return text, end
 
 
-def _take(lines: Lines, at: int) -> Taken:
+def _take(lines: Lines, at: int) -> ParsedPart:
     xids: list[dict[str, Any]] = []
     sxids: list[dict[str, Any]] = []
     events: list[dict[str, Any]] = []
-    cut: list[Cut] = []
+    cut: list[TextGap] = []
     end, last, others, blanks = at, at, 0, 0
     width = _Width.of(lines[at : at + _MOST_NEAR])
     while end < len(lines) and others < _GAP and blanks < _BLANKS:
@@ -189,15 +189,15 @@ def _take(lines: Lines, at: int) -> Taken:
             end += 1
             continue
         number = lines[end].number
-        text, end = _whole(lines, end, width)
+        text, end = _complete_line(lines, end, width)
         last, others, blanks, time = end - 1, 0, 0, _TIME.match(text)
         at_time = time["at"].strip("[] ") if time else None
         found = xids_in(text)
         if not found and _TORN.search(text):
-            cut.append(Cut(number, "the address of an Xid is not whole"))
+            cut.append(TextGap(number, "the address of an Xid is not whole"))
         for mark in found:
             if mark.code is None:
-                cut.append(Cut(number, "the number of an Xid is not whole"))
+                cut.append(TextGap(number, "the number of an Xid is not whole"))
                 continue
             xids.append({
                 "bus_id": _address(mark.where), "xid": mark.code, "time": at_time, "pid": pid_in(mark.text),
@@ -205,7 +205,7 @@ def _take(lines: Lines, at: int) -> Taken:
             })  # fmt: skip
         for mark in () if found else sxids_in(text):
             if mark.code is None:
-                cut.append(Cut(number, "the number of an SXid is not whole"))
+                cut.append(TextGap(number, "the number of an SXid is not whole"))
                 continue
             device = _DEVICE.search(text)
             sxids.append({
@@ -216,7 +216,7 @@ def _take(lines: Lines, at: int) -> Taken:
     facts = {"xids": xids, "sxids": sxids, "events": events}
     numbers = sorted({str(xid["xid"]) for xid in xids}, key=int)
     summary = f"{last - at + 1} lines; Xid: {', '.join(numbers) or 'none'}; SXid: {len(sxids)}; events: {len(events)}"
-    return Taken(last + 1, facts, summary, cut)
+    return ParsedPart(last + 1, facts, summary, cut)
 
 
-KINDS = (Kind("kernel log", _begins, _take, signs=(":", "[", ";", "SXid (")),)
+KINDS = (OutputFormat("kernel log", _begins, _take, hints=(":", "[", ";", "SXid (")),)

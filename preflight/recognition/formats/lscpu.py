@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from preflight.recognition.detector import Cut, Kind, Taken
+from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap
 from preflight.recognition.key_value_block import block, cpu_ids, field
 from preflight.textprep.lines import Lines
 
@@ -58,7 +58,7 @@ def _begins(lines: Lines, at: int) -> bool:
     return any("CPU(s)" in line.text or "CPU 列表" in line.text for line in lines[at + 1 : at + 6])
 
 
-def _take(lines: Lines, at: int) -> Taken:
+def _take(lines: Lines, at: int) -> ParsedPart:
     if _HEAD.fullmatch(lines[at].text) or _COMMENT.fullmatch(lines[at].text):
         return _take_table(lines, at)
     if _is_json(lines, at):
@@ -70,32 +70,32 @@ def _take(lines: Lines, at: int) -> Taken:
         return field(text) is not None or text[:1].isspace() or bool(re.match(r"[^:：]{1,60}：|NUMA[ -]", text))
 
     end, taken = block(lines, at, belongs, blanks=1)
-    said = dict(filter(None, (field(line.text) for line in taken)))
+    fields = dict(filter(None, (field(line.text) for line in taken)))
     for line in taken:
         if match := _WORD.fullmatch(line.text):
-            said.setdefault(_WORDS[match[1]], match[2])
+            fields.setdefault(_WORDS[match[1]], match[2])
     nodes = {
         match[1]: {"cpus": cpu_ids(match[2] or ""), "memory_bytes": None}
         for line in taken
         if (match := _NUMA_LINE.fullmatch(line.text))
     }
     counts = [match[1] for line in taken if (match := _NUMA_COUNT.fullmatch(line.text))]
-    cpus = said.get("CPU(s)", "")
+    cpus = fields.get("CPU(s)", "")
     facts = {
         "numa_nodes": nodes, "cpus": int(cpus) if re.fullmatch(r"\d{1,6}", cpus) else None,
-        "model": said.get("Model name"), "sockets": _number(said.get("Socket(s)")),
-        "threads_per_core": _number(said.get("Thread(s) per core")), "architecture": said.get("Architecture"),
+        "model": fields.get("Model name"), "sockets": _number(fields.get("Socket(s)")),
+        "threads_per_core": _number(fields.get("Thread(s) per core")), "architecture": fields.get("Architecture"),
     }  # fmt: skip
     cut = []
     promised = _number(counts[0]) if counts else None
     if not counts and nodes and "0" not in nodes:
-        cut.append(Cut(taken[0].number, "the nodes before these are missing"))
+        cut.append(TextGap(taken[0].number, "the nodes before these are missing"))
     if promised is not None and promised != len(nodes):
-        cut.append(Cut(taken[-1].number, f"{promised} NUMA nodes are there and {len(nodes)} are shown"))
-    return Taken(end, facts, f"{facts['model'] or 'CPU'}, {cpus} CPUs, {len(nodes)} NUMA nodes", cut)
+        cut.append(TextGap(taken[-1].number, f"{promised} NUMA nodes are there and {len(nodes)} are shown"))
+    return ParsedPart(end, facts, f"{facts['model'] or 'CPU'}, {cpus} CPUs, {len(nodes)} NUMA nodes", cut)
 
 
-def _take_table(lines: Lines, at: int) -> Taken:
+def _take_table(lines: Lines, at: int) -> ParsedPart:
     """Read ``lscpu -e`` or ``lscpu -p``: a line for each CPU."""
     wide = bool(_HEAD.fullmatch(lines[at].text))
     row = re.compile(r"\s*(\d{1,5})\s+(\d{1,4})(?:\s+\S+){1,12}" if wide else r"(\d{1,5}),\d*,\d*,(\d{0,4})(?:,.*)?")
@@ -104,10 +104,10 @@ def _take_table(lines: Lines, at: int) -> Taken:
     for line in taken:
         if (match := row.fullmatch(line.text)) and match[2]:
             nodes.setdefault(match[2], {"cpus": [], "memory_bytes": None})["cpus"].append(int(match[1]))
-    return Taken(end, {**_HOST, "numa_nodes": nodes}, f"{len(nodes)} NUMA nodes")
+    return ParsedPart(end, {**_HOST, "numa_nodes": nodes}, f"{len(nodes)} NUMA nodes")
 
 
-#: What lscpu tells of a host.
+#: Facts of a host by lscpu.
 _HOST = dict.fromkeys(("numa_nodes", "cpus", "model", "sockets", "threads_per_core", "architecture"))
 _JSON_LINE = re.compile(r"\s*[\]\[{}\",].*")
 
@@ -119,7 +119,7 @@ def _is_json(lines: Lines, at: int) -> bool:
     return bool(re.match(r'\s*{\s*"(?:lscpu|cpus)"\s*:', near)) and bool(re.search(r'"(?:field|cpu)"', near))
 
 
-def _take_json(lines: Lines, at: int) -> Taken:
+def _take_json(lines: Lines, at: int) -> ParsedPart:
     """Read ``lscpu -J`` or ``lscpu -Je``, also one that is cut."""
     end = at + 1
     while end < len(lines) and _JSON_LINE.fullmatch(lines[end].text):
@@ -128,24 +128,24 @@ def _take_json(lines: Lines, at: int) -> Taken:
             break
     text = "\n".join(line.text for line in lines[at:end])
     nodes: dict[str, dict[str, Any]] = {}
-    said: dict[str, str] = dict(re.findall(r'"field":\s*"([^"]{1,60}?):?",\s*"data":\s*"([^"]*)"', text))
-    for name, value in said.items():
+    fields: dict[str, str] = dict(re.findall(r'"field":\s*"([^"]{1,60}?):?",\s*"data":\s*"([^"]*)"', text))
+    for name, value in fields.items():
         if match := re.fullmatch(r"NUMA node(\d{1,4}) CPU\(s\)", name):
             nodes[match[1]] = {"cpus": cpu_ids(value), "memory_bytes": None}
     for cpu, node in re.findall(r'"cpu":\s*"?(\d{1,5})"?,[^{}]{0,400}?"node":\s*"?(\d{1,4})"?', text):
         nodes.setdefault(node, {"cpus": [], "memory_bytes": None})["cpus"].append(int(cpu))
     facts = {
-        **_HOST, "numa_nodes": nodes, "cpus": _number(said.get("CPU(s)")), "model": said.get("Model name"),
-        "sockets": _number(said.get("Socket(s)")), "threads_per_core": _number(said.get("Thread(s) per core")),
-        "architecture": said.get("Architecture"),
+        **_HOST, "numa_nodes": nodes, "cpus": _number(fields.get("CPU(s)")), "model": fields.get("Model name"),
+        "sockets": _number(fields.get("Socket(s)")), "threads_per_core": _number(fields.get("Thread(s) per core")),
+        "architecture": fields.get("Architecture"),
     }  # fmt: skip
-    whole = lines[end - 1].text.strip().endswith("}") and text.count("{") == text.count("}")
-    cut = [] if whole else [Cut(lines[end - 1].number, "the JSON is not whole")]
-    return Taken(end, facts, f"{facts['model'] or 'CPU'}, {len(nodes)} NUMA nodes", cut)
+    complete = lines[end - 1].text.strip().endswith("}") and text.count("{") == text.count("}")
+    cut = [] if complete else [TextGap(lines[end - 1].number, "the JSON is not whole")]
+    return ParsedPart(end, facts, f"{facts['model'] or 'CPU'}, {len(nodes)} NUMA nodes", cut)
 
 
 def _number(text: str | None) -> int | None:
     return int(text) if text and re.fullmatch(r"\d{1,6}", text) else None
 
 
-KINDS = (Kind("lscpu", _begins, _take, signs=(":", "：", "NUMA", "CPU", "# ", "{")),)
+KINDS = (OutputFormat("lscpu", _begins, _take, hints=(":", "：", "NUMA", "CPU", "# ", "{")),)

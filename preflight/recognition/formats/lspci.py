@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from preflight.recognition.detector import Cut, Kind, Taken
+from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap
 from preflight.recognition.formats import lspci_tree
 from preflight.recognition.key_value_block import is_prompt
 from preflight.textprep.lines import Lines
@@ -85,16 +85,16 @@ def _device(match: re.Match[str] | None) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _take_lspci(lines: Lines, at: int) -> Taken:
+def _take_lspci(lines: Lines, at: int) -> ParsedPart:
     if lspci_tree.begins(lines[at].text):
         return lspci_tree.take(lines, at, _device(None))
     devices: list[dict[str, Any]] = []
     end, last, empty, acs = at, at, 0, False
-    cut = list[Cut]()
-    said_in_words = any("(downgraded)" in line.text or "(ok)" in line.text for line in lines[:_MOST_LINES])
+    cut = list[TextGap]()
+    marks_downgrades = any("(downgraded)" in line.text or "(ok)" in line.text for line in lines[:_MOST_LINES])
     if not _DEVICE.fullmatch(lines[at].text):
-        devices.append(_device(None) | {"address": _asked(lines, at)})
-        cut.append(Cut(lines[at].number, "the line that names the device is missing"))
+        devices.append(_device(None) | {"address": _queried_device(lines, at)})
+        cut.append(TextGap(lines[at].number, "the line that names the device is missing"))
     while end < len(lines):
         text = lines[end].text
         if match := _DEVICE.fullmatch(text):
@@ -107,29 +107,29 @@ def _take_lspci(lines: Lines, at: int) -> Taken:
         elif is_prompt(text) or not (text[:1].isspace() or _detailed(text) or _rest(lines, end)):
             break
         else:
-            if _said(devices[-1], text):
+            if _is_repeated(devices[-1], text):
                 devices.append(_device(None))  # one register of each device, as grep leaves them
             if (
                 acs and devices[-1]["acs_ctl"] and _FLAGS.fullmatch(text.lstrip())
             ):  # the rest of a line that a mail broke
                 devices[-1]["acs_ctl"].update(_flags(text))
-            _detail(devices[-1], text, said_in_words)
+            _detail(devices[-1], text, marks_downgrades)
             empty, acs = 0, text.lstrip().startswith("ACSCtl:")
         last = end if text.strip() else last
         end += 1
     rest = [line for line in lines[end:] if line.text.strip()] if end > len(lines) - 4 else []
     if len(rest) == 1 and _DEVICE_STUMP.fullmatch(rest[0].text):
         last = end
-        cut.append(Cut(lines[end].number, "the line of the next device breaks off"))
+        cut.append(TextGap(lines[end].number, "the line of the next device breaks off"))
     elif _STUMP.fullmatch(lines[last].text):
-        cut.append(Cut(lines[last].number, "the line breaks off"))
+        cut.append(TextGap(lines[last].number, "the line breaks off"))
     down = [str(device["address"]) for device in devices if device["link"]["downgraded"]]
     summary = f"{len(devices)} devices, links below their capability: {', '.join(down[:8]) or 'none shown'}"
-    return Taken(last + 1, {"devices": devices}, summary, cut)
+    return ParsedPart(last + 1, {"devices": devices}, summary, cut)
 
 
-def _asked(lines: Lines, at: int) -> str | None:
-    """Return the device that the command before a line asked for; None if it does not tell."""
+def _queried_device(lines: Lines, at: int) -> str | None:
+    """Return the device that the command before a line names; None if none."""
     before = " ".join(line.text for line in lines[max(0, at - 2) : at])
     match = _COMMAND.search(before)
     return match[1] if match else None
@@ -158,8 +158,8 @@ def _flags(text: str) -> dict[str, bool]:
     return {flag[:-1]: flag[-1] == "+" for flag in text.split() if flag[-1:] in "+-"}
 
 
-def _said(device: dict[str, Any], text: str) -> bool:
-    """Tell whether a register comes a second time, which no device has twice."""
+def _is_repeated(device: dict[str, Any], text: str) -> bool:
+    """Return whether a register that a device has once is there already."""
     if match := _LINK.fullmatch(text):
         return device["link"]["max_speed" if match[1] == "Cap" else "speed"] is not None
     if _ACS.fullmatch(text):
@@ -167,14 +167,14 @@ def _said(device: dict[str, Any], text: str) -> bool:
     return "MaxReadReq" in text and device["max_read_request"] is not None
 
 
-def _detail(device: dict[str, Any], text: str, said_in_words: bool) -> None:
+def _detail(device: dict[str, Any], text: str, marks_downgrades: bool) -> None:
     if match := _LINK.fullmatch(text):
         if match[1] == "Cap":
             device["link"].update(max_speed=match[2], max_width=match[4])
         else:
             downgraded = "downgraded" in (match[3], match[5])
-            if match[3] is None and match[5] is None and device["link"]["max_speed"] and not said_in_words:
-                # lspci before 3.6 does not say it in words; later ones say it of all but ports
+            if match[3] is None and match[5] is None and device["link"]["max_speed"] and not marks_downgrades:
+                # lspci before 3.6 does not print it; later ones print it for all but ports
                 downgraded = (match[2], match[4]) != (device["link"]["max_speed"], device["link"]["max_width"])
             device["link"].update(speed=match[2], width=match[4], downgraded=downgraded)
     elif match := _ACS.fullmatch(text):
@@ -183,4 +183,4 @@ def _detail(device: dict[str, Any], text: str, said_in_words: bool) -> None:
         device.update(max_payload=int(match[1]), max_read_request=int(match[2]))
 
 
-KINDS = (Kind("lspci", _begins_lspci, _take_lspci, signs=(":", "]-", *_REGISTERS)),)
+KINDS = (OutputFormat("lspci", _begins_lspci, _take_lspci, hints=(":", "]-", *_REGISTERS)),)

@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from preflight.recognition.detector import Cut, Taken
+from preflight.recognition.detector import ParsedPart, TextGap
 from preflight.textprep.lines import Lines
 
 _BUS = r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2})(?:-[0-9a-f]{2})?"
@@ -41,16 +41,16 @@ def begins(text: str) -> bool:
     return "[" in text and bool(_ROOT.match(text))
 
 
-def take(lines: Lines, at: int, device: dict[str, Any]) -> Taken:
+def take(lines: Lines, at: int, device: dict[str, Any]) -> ParsedPart:
     """Read the tree; ``device`` is one of which nothing is known."""
     tree = _Tree()
     end = at
     while end < len(lines) and tree.line(lines[end].text):
         end += 1
     last = max(at, end - 1)
-    cut = [Cut(lines[last].number, "the tree breaks off")] if any(level.more for level in tree.levels) else []
+    cut = [TextGap(lines[last].number, "the tree breaks off")] if any(level.more for level in tree.levels) else []
     devices = [device | {"address": address, "name": name} for address, name in tree.devices]
-    return Taken(max(end, at + 1), {"devices": devices}, f"{len(devices)} devices in a tree", cut)
+    return ParsedPart(max(end, at + 1), {"devices": devices}, f"{len(devices)} devices in a tree", cut)
 
 
 class _Tree:

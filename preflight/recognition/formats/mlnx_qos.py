@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from preflight.recognition.detector import Cut, Kind, Taken
+from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap
 from preflight.recognition.key_value_block import block
 from preflight.textprep.lines import Lines
 
@@ -51,8 +51,8 @@ def _begins_mlnx(lines: Lines, at: int) -> bool:
     return bool(match["dcbx"] or match["trust"] or match["mapping"] or match["pfc"])
 
 
-def _take_mlnx(lines: Lines, at: int) -> Taken:
-    facts, cut, tc = no_facts(), list[Cut](), ""
+def _take_mlnx(lines: Lines, at: int) -> ParsedPart:
+    facts, cut, tc = no_facts(), list[TextGap](), ""
     facts["tsa"] = {}
     end, taken = block(
         lines, at, lambda text: bool(_MLNX.fullmatch(text)), blanks=1,
@@ -80,7 +80,7 @@ def _take_mlnx(lines: Lines, at: int) -> Taken:
             if len(bits) == 8:
                 facts["pfc"] = {str(number): bit == "1" for number, bit in enumerate(bits)}
             else:
-                cut.append(Cut(line.number, f"PFC is shown for {len(bits)} of 8 priorities"))
+                cut.append(TextGap(line.number, f"PFC is shown for {len(bits)} of 8 priorities"))
         elif match["buffers"]:
             owners = [int(owner) for owner in match["buffers"].split()]
             facts["buffers"] = {**(facts["buffers"] or {}), "of_priority": owners}
@@ -90,12 +90,12 @@ def _take_mlnx(lines: Lines, at: int) -> Taken:
         elif (owned := match["of"] or match["numbers"]) and tc:
             facts["priority_to_tc"] = {**(facts["priority_to_tc"] or {}), **dict.fromkeys(owned.split(), int(tc))}
     if facts["pfc"] is None and not cut:
-        cut.append(Cut(taken[-1].number, "the PFC configuration is missing"))
+        cut.append(TextGap(taken[-1].number, "the PFC configuration is missing"))
     if facts["trust"] is None:
-        cut.append(Cut(taken[-1].number, "the trust state is missing"))
-    if facts["tsa"] and (told := len(facts["priority_to_tc"] or ())) < 8:
-        cut.append(Cut(taken[-1].number, f"the traffic class is shown for {told} of 8 priorities"))
-    return Taken(end, facts, summary_of(facts), cut)
+        cut.append(TextGap(taken[-1].number, "the trust state is missing"))
+    if facts["tsa"] and (assigned := len(facts["priority_to_tc"] or ())) < 8:
+        cut.append(TextGap(taken[-1].number, f"the traffic class is shown for {assigned} of 8 priorities"))
+    return ParsedPart(end, facts, summary_of(facts), cut)
 
 
-KINDS = (Kind("mlnx_qos", _begins_mlnx, _take_mlnx, signs=(":", "enabled")),)
+KINDS = (OutputFormat("mlnx_qos", _begins_mlnx, _take_mlnx, hints=(":", "enabled")),)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from preflight.facts.nccl_settings import collect, spellings
-from preflight.recognition.detector import Kind, Part, Taken
+from preflight.recognition.detector import OutputFormat, ParsedPart, TextPart
 from preflight.recognition.key_value_block import block
 from preflight.textprep.lines import Line, Lines
 
@@ -28,7 +28,7 @@ SETTING = "CCL_"
 _NEAR = 6
 
 
-def _spelled(lines: Lines, at: int) -> spellings.Spelled | None:
+def _spelled(lines: Lines, at: int) -> spellings.ParsedAssignment | None:
     """Return the setting that a line is, as a script or a manifest spells it; a command's are left to ``commands``."""
     if SETTING not in lines[at].text or lines[at].text.endswith("\\"):
         return None
@@ -50,10 +50,10 @@ def _begins(lines: Lines, at: int) -> bool:
     return any(_SETTING.fullmatch(text) or one or spellings.several(text) for text, one in texts)
 
 
-def _take(lines: Lines, at: int) -> Taken:
+def _take(lines: Lines, at: int) -> ParsedPart:
     end, taken = block(lines, at, lambda text: bool(_ANY.fullmatch(text)), blanks=1)
     env = {name: value for name, value, _ in _settings(taken)}
-    return Taken(end, {"env": env}, f"{len(env)} settings: {', '.join(list(env)[:6])}")
+    return ParsedPart(end, {"env": env}, f"{len(env)} settings: {', '.join(list(env)[:6])}")
 
 
 def _settings(lines: Lines) -> list[tuple[str, str, bool]]:
@@ -62,26 +62,26 @@ def _settings(lines: Lines) -> list[tuple[str, str, bool]]:
     for at, line in enumerate(lines):
         one = _spelled(lines, at)
         if one is not None:
-            found.append((one.name, one.value, one.settled))
+            found.append((one.name, one.value, one.is_literal))
         elif among := spellings.several(line.text):
-            found += [(one.name, one.value, one.settled) for one in among]
-        elif told := collect.of_listing(line.text, "read"):
-            known = (spellings.Spelled(setting.name, setting.value) for setting in told.settings)
-            found += [(one.name, one.value, one.settled) for one in known]
+            found += [(one.name, one.value, one.is_literal) for one in among]
+        elif listing := collect.of_listing(line.text, "read"):
+            known = (spellings.ParsedAssignment(setting.name, setting.value) for setting in listing.settings)
+            found += [(one.name, one.value, one.is_literal) for one in known]
     return found
 
 
 def judged(text: str, first: int) -> str:
     """Return what can be judged of such a part's text: a line for each of its source, ``NAME=value`` or nothing."""
     lines = [Line(number, line) for number, line in enumerate(text.split("\n"), first)]
-    told = []
+    assignments = []
     for at, line in enumerate(lines):
         own = _settings(lines[at : at + 2])[:1] if SETTING in line.text and not spellings.several(line.text) else []
-        told.append(f"{own[0][0]}={own[0][1]}" if own and own[0][2] else "")
-    return "\n" * (first - 1) + "\n".join(told)
+        assignments.append(f"{own[0][0]}={own[0][1]}" if own and own[0][2] else "")
+    return "\n" * (first - 1) + "\n".join(assignments)
 
 
-def commands(lines: Lines) -> list[Part]:
+def commands(lines: Lines) -> list[TextPart]:
     """Return the settings that commands bear, each command a part: for a text in which nothing else was found.
 
     A person chose them for one run: they are told and not judged.
@@ -92,13 +92,13 @@ def commands(lines: Lines) -> list[Part]:
         end = at + 1
         while end < len(lines) and lines[end - 1].text.endswith("\\"):
             end += 1
-        whole = " ".join(line.text.rstrip("\\") for line in lines[at:end])
-        env = {one.name: one.value for one in spellings.in_command(whole)} if SETTING in whole else {}
+        command = " ".join(line.text.rstrip("\\") for line in lines[at:end])
+        env = {one.name: one.value for one in spellings.in_command(command)} if SETTING in command else {}
         if len(env) > 1:
-            taken = Taken(end, {"env": env}, f"{len(env)} settings of a command: {', '.join(list(env)[:6])}")
-            found.append(Part(NCCL_ENV, lines[at].number, lines[end - 1].number, "", taken, ""))
+            taken = ParsedPart(end, {"env": env}, f"{len(env)} settings of a command: {', '.join(list(env)[:6])}")
+            found.append(TextPart(NCCL_ENV, lines[at].number, lines[end - 1].number, "", taken, ""))
         at = end
     return found
 
 
-KINDS = (Kind(NCCL_ENV, _begins, _take, signs=(SETTING,)),)
+KINDS = (OutputFormat(NCCL_ENV, _begins, _take, hints=(SETTING,)),)

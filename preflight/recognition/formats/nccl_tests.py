@@ -8,21 +8,21 @@ from typing import Any
 
 from preflight.parsers.nccl_tests import text as nccl_tests
 from preflight.parsers.nccl_tests.collective import contradictions
-from preflight.parsers.nccl_tests.text import Half, Report, Row
-from preflight.recognition.detector import Cut, Part, Taken
+from preflight.parsers.nccl_tests.text import Measurement, Report, Row
+from preflight.recognition.detector import ParsedPart, TextGap, TextPart
 
 KIND = "nccl-tests"
 
 
-def read(text: str) -> list[Part]:
+def read(text: str) -> list[TextPart]:
     """Return the runs of nccl-tests in a text, each with its first and last line; never raises."""
     found = []
     lines: list[str] | None = None
     for report in nccl_tests.parse(text):
         lines = text.split("\n") if lines is None else lines
-        taken = Taken(report.last_line, facts_of(report), summary(report), list(_cut(report)))
+        taken = ParsedPart(report.last_line, facts_of(report), summary(report), list(_cut(report)))
         own = "\n".join(lines[report.first_line - 1 : report.last_line]) + "\n"
-        found.append(Part(KIND, report.first_line, report.last_line, "", taken, own))
+        found.append(TextPart(KIND, report.first_line, report.last_line, "", taken, own))
     return found
 
 
@@ -80,7 +80,7 @@ def _row(row: Row) -> dict[str, Any]:
     }
 
 
-def _half(half: Half | None) -> dict[str, Any] | None:
+def _half(half: Measurement | None) -> dict[str, Any] | None:
     if half is None:
         return None
     return {
@@ -98,29 +98,29 @@ def _finite(value: float | None) -> float | None:
 
 
 def summary(report: Report) -> str:
-    """Say in a line what a person reads in a report."""
+    """Return a report in one line."""
     nodes = f" on {report.nnodes} node{'s' * (report.nnodes != 1)}" if report.nnodes else ""
     over = f" over {report.nranks} ranks{nodes}" if report.nranks else ""
     best = report.best()
-    said = [f"{report.collective or 'a collective that is not named'}{over}"]
+    phrases = [f"{report.collective or 'a collective that is not named'}{over}"]
     if report.copies > 1:
-        said.append(f"{report.copies} runs side by side of so many ranks each: a binary built without MPI")
+        phrases.append(f"{report.copies} runs side by side of so many ranks each: a binary built without MPI")
     if best is not None:
-        said.append(f"best busbw {best.busbw_gbytes_s:g} GB/s at {best.row.bytes} B")
+        phrases.append(f"best busbw {best.busbw_gbytes_s:g} GB/s at {best.row.bytes} B")
     if report.out_of_bounds:
-        said.append(f"{report.out_of_bounds} failed checks of the values")
+        phrases.append(f"{report.out_of_bounds} failed checks of the values")
     if report.failures:
-        said.append(f"stopped: {report.failures[0].text[:120]}")
+        phrases.append(f"stopped: {report.failures[0].text[:120]}")
     elif not report.finished:
-        said.append("its end is not here")
-    return "; ".join(said)
+        phrases.append("its end is not here")
+    return "; ".join(phrases)
 
 
-def _cut(report: Report) -> Iterator[Cut]:
+def _cut(report: Report) -> Iterator[TextGap]:
     for row in report.cut_rows:
         size = f"the row of {row.bytes} B" if row.bytes is not None else "taken out"
-        yield Cut(row.line, f"{size}: {row.text[:80]}")
+        yield TextGap(row.line, f"{size}: {row.text[:80]}")
     if report.devices and report.nranks is None:
-        yield Cut(report.first_line, "the list of devices is not whole")
+        yield TextGap(report.first_line, "the list of devices is not whole")
     if not report.complete and not report.failures:
-        yield Cut(report.last_line, "the footer is not whole: the run did not end, or its end was cut off")
+        yield TextGap(report.last_line, "the footer is not whole: the run did not end, or its end was cut off")

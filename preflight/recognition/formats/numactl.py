@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from preflight.evidence import json_limits
-from preflight.recognition.detector import Cut, Kind, Taken
+from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap
 from preflight.recognition.key_value_block import block, cpu_ids, json_at
 from preflight.textprep.lines import Lines
 
@@ -32,7 +32,7 @@ def _begins_numactl(lines: Lines, at: int) -> bool:
     return bool(_AVAILABLE.fullmatch(text) or _NODE_CPUS.fullmatch(text))
 
 
-def _take_numactl(lines: Lines, at: int) -> Taken:
+def _take_numactl(lines: Lines, at: int) -> ParsedPart:
     def belongs(text: str) -> bool:
         return bool(
             _AVAILABLE.fullmatch(text) or _NODE_CPUS.fullmatch(text) or _NODE_SIZE.fullmatch(text)
@@ -43,32 +43,32 @@ def _take_numactl(lines: Lines, at: int) -> Taken:
     end, taken = block(lines, at, belongs, blanks=1)
     nodes: dict[str, dict[str, Any]] = {}
     promised = None
-    told: dict[str, list[str]] = {}
+    cpu_lists: dict[str, list[str]] = {}
     open_node = ""
     for line in taken:
         if open_node and _MORE_CPUS.fullmatch(line.text):
-            told[open_node][-1:] = joined_cpus(told[open_node][-1], line.text)
+            cpu_lists[open_node][-1:] = joined_cpus(cpu_lists[open_node][-1], line.text)
             continue
         open_node = ""
         if match := _AVAILABLE.fullmatch(line.text):
             promised = int(match[1])
         elif match := _NODE_CPUS.fullmatch(line.text):
             nodes.setdefault(match[1], {"cpus": None, "memory_bytes": None})
-            told[match[1]], open_node = [match[2].strip()], match[1]
+            cpu_lists[match[1]], open_node = [match[2].strip()], match[1]
         elif (match := _NODE_SIZE.fullmatch(line.text)) and match[2] != "free":
             node = nodes.setdefault(match[1], {"cpus": None, "memory_bytes": None})
             node["memory_bytes"] = int(match[3]) * _UNIT[match[4]] if match[3].isdecimal() else None
-    for name, texts in told.items():
+    for name, texts in cpu_lists.items():
         nodes[name]["cpus"] = cpu_ids(" ".join(texts))
     cut = []
     if promised is not None and promised != len(nodes):
-        cut.append(Cut(taken[-1].number, f"{promised} nodes are available and {len(nodes)} are shown"))
-    cut += [Cut(taken[-1].number, f"the {what} of node {name} {verb} missing")
+        cut.append(TextGap(taken[-1].number, f"{promised} nodes are available and {len(nodes)} are shown"))
+    cut += [TextGap(taken[-1].number, f"the {what} of node {name} {verb} missing")
             for what, fact, verb in (("CPUs", "cpus", "are"), ("size", "memory_bytes", "is"))
             for name, node in nodes.items() if node[fact] is None]  # fmt: skip
     if promised is None and nodes and "0" not in nodes:
-        cut.append(Cut(taken[0].number, "the nodes before these are missing"))
-    return Taken(end, {"numa_nodes": nodes}, f"{len(nodes)} NUMA nodes", cut)
+        cut.append(TextGap(taken[0].number, "the nodes before these are missing"))
+    return ParsedPart(end, {"numa_nodes": nodes}, f"{len(nodes)} NUMA nodes", cut)
 
 
 def joined_cpus(text: str, more: str) -> list[str]:
@@ -88,8 +88,8 @@ _NEXT_NETWORK = re.compile(r"\s*},\s*{\s*")
 #: Characters of one network's entry that are looked at where its end is missing.
 _LONGEST_NETWORK = 4000
 
-#: The annotation that asks for networks; what came of it is in another.
-_ASKED_FOR = re.compile(r"cncf\.io/networks\b(?!-status)")
+#: The annotation that requests networks; their status is in another.
+_REQUESTED_NETWORKS = re.compile(r"cncf\.io/networks\b(?!-status)")
 #: The annotation, which was called ``networks-status`` at first; older kubectl puts ``=`` behind its name.
 _ANNOTATION = re.compile(r"\bnetworks?-status\b")
 
@@ -105,20 +105,20 @@ def _begins_status(lines: Lines, at: int) -> bool:
         return '"name"' in near and ('"interface"' in near or '"ips"' in near)
     if "-status" in text and _ANNOTATION.search(text):
         return any("[" in line.text or "{" in line.text for line in lines[at : at + 3])
-    if not _LIST.match(text) or (at and _ASKED_FOR.search(lines[at - 1].text)):
+    if not _LIST.match(text) or (at and _REQUESTED_NETWORKS.search(lines[at - 1].text)):
         return False
     near = " ".join(line.text[:4000] for line in lines[at : at + 8])
     return '"name"' in near and any(key in near for key in ('"interface"', '"dns"', '"default"', '"device-info"'))
 
 
-def _take_status(lines: Lines, at: int) -> Taken:
+def _take_status(lines: Lines, at: int) -> ParsedPart:
     networks: list[dict[str, Any]] = []
-    cut = list[Cut]()
-    told = None if _NEXT_NETWORK.fullmatch(lines[at].text) else _status(lines, at)
-    if told is None:
-        told = _cut_status(lines, at)
-        cut.append(Cut(lines[told[0] - 1].number, "the JSON of the network status is not whole"))
-    end, value = told
+    cut = list[TextGap]()
+    parsed = None if _NEXT_NETWORK.fullmatch(lines[at].text) else _status(lines, at)
+    if parsed is None:
+        parsed = _cut_status(lines, at)
+        cut.append(TextGap(lines[parsed[0] - 1].number, "the JSON of the network status is not whole"))
+    end, value = parsed
     for entry in value:
         info = entry.get("device-info")
         details = list(info.values()) if isinstance(info, dict) else []
@@ -127,7 +127,7 @@ def _take_status(lines: Lines, at: int) -> Taken:
             "name": entry.get("name"), "interface": entry.get("interface"), "ips": entry.get("ips", []),
             "mac": entry.get("mac"), "rdma_device": rdma, "default": entry.get("default"), "mtu": entry.get("mtu"),
         })  # fmt: skip
-    return Taken(end, {"networks": networks}, f"{len(networks)} networks", cut)
+    return ParsedPart(end, {"networks": networks}, f"{len(networks)} networks", cut)
 
 
 def _cut_status(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]]:
@@ -213,6 +213,6 @@ def _is_status(value: Any) -> bool:
 
 
 KINDS = (
-    Kind("network-status", _begins_status, _take_status, signs=("network-status", "networks-status", "[", "}")),
-    Kind("numactl", _begins_numactl, _take_numactl, signs=("node",)),
+    OutputFormat("network-status", _begins_status, _take_status, hints=("network-status", "networks-status", "[", "}")),
+    OutputFormat("numactl", _begins_numactl, _take_numactl, hints=("node",)),
 )

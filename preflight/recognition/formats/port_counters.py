@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from preflight.recognition.detector import Cut, Kind, Taken
+from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap
 from preflight.recognition.formats.counter_names import OWN_NAMES
 from preflight.recognition.formats.counters import WORDS, summary
 from preflight.recognition.key_value_block import block, json_at
@@ -129,10 +129,10 @@ def _begins(lines: Lines, at: int) -> bool:
     return any(found and found["name"] in OWN_NAMES for found in near)
 
 
-def _take(lines: Lines, at: int) -> Taken:
+def _take(lines: Lines, at: int) -> ParsedPart:
     rows = _Rows()
-    if whole := _json(lines, at) if lines[at].text.lstrip().startswith("[") else None:
-        end, links = whole
+    if document := _json(lines, at) if lines[at].text.lstrip().startswith("[") else None:
+        end, links = document
         for where, counters in links:
             for name, value in counters.items():
                 rows.by_port.setdefault(where, {})[name] = value
@@ -143,7 +143,7 @@ def _take(lines: Lines, at: int) -> Taken:
     while not rows.waiting and _shown(lines, end):  # one command after the other, each with its value
         rows.take(lines[end].text)
         end, taken = block(lines, end, rows.take, blanks=1)
-    cut = [Cut(taken[-1].number, f"{rows.waiting} has no value")] if rows.waiting else []
+    cut = [TextGap(taken[-1].number, f"{rows.waiting} has no value")] if rows.waiting else []
     return _taken(rows, end, cut)
 
 
@@ -156,9 +156,9 @@ def _shown(lines: Lines, at: int) -> bool:
     return bool(head and value < len(lines) and _NUMBER.fullmatch(lines[value].text))
 
 
-def _taken(rows: _Rows, end: int, cut: list[Cut]) -> Taken:
+def _taken(rows: _Rows, end: int, cut: list[TextGap]) -> ParsedPart:
     facts = {"counters": rows.counters, "ports": rows.by_port}
-    return Taken(end, facts, summary(rows.counters, ", ".join(rows.by_port)), cut)
+    return ParsedPart(end, facts, summary(rows.counters, ", ".join(rows.by_port)), cut)
 
 
 def _json(lines: Lines, at: int) -> tuple[int, list[tuple[str, dict[str, int]]]] | None:
@@ -173,11 +173,11 @@ def _json(lines: Lines, at: int) -> tuple[int, list[tuple[str, dict[str, int]]]]
 def _links(entries: list[object]) -> Iterator[tuple[str, dict[str, int]]]:
     for entry in entries:
         if isinstance(entry, dict) and {"ifname", "port"} <= entry.keys():
-            said = {str(name): value for name, value in entry.items() if name not in ("ifindex", "ifname", "port")}
-            counters = {name: value for name, value in said.items() if type(value) is int}
-            if not OWN_NAMES & said.keys() and (len(counters) < _LEAST_IN_JSON or len(counters) < len(said)):
+            values = {str(name): value for name, value in entry.items() if name not in ("ifindex", "ifname", "port")}
+            counters = {name: value for name, value in values.items() if type(value) is int}
+            if not OWN_NAMES & values.keys() and (len(counters) < _LEAST_IN_JSON or len(counters) < len(values)):
                 continue  # a link, or a resource of one
             yield f"{entry['ifname']}/{entry['port']}", counters
 
 
-KINDS = (Kind("hw_counters", _begins, _take),)
+KINDS = (OutputFormat("hw_counters", _begins, _take),)

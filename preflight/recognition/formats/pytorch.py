@@ -8,8 +8,8 @@ from typing import Any
 from preflight.facts import streamed_log
 from preflight.parsers import torch
 from preflight.parsers.torch import printed_dump
-from preflight.recognition.detector import Cut, Kind, Part, Taken
-from preflight.recognition.input_sources import Source
+from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap, TextPart
+from preflight.recognition.input_sources import InputSource
 from preflight.textprep.lines import Lines
 
 TRACE, RECORDER = "pytorch trace", "flight recorder"
@@ -24,9 +24,9 @@ _MARKED = re.compile(rb"\s*\[\s*[A-Za-z(]")
 _PICKLED = (b"profiling_name", b"pg_config", b"pg_status")
 
 
-def whole(source: Source) -> tuple[list[Part], torch.Seen]:
-    """Return the trace or dump that a source is from its first byte on; nothing where it is something else."""
-    nothing = torch.Seen()
+def read_trace_or_dump(source: InputSource) -> tuple[list[TextPart], torch.TorchOutput]:
+    """Read a source that is one trace or dump from its first byte; else return none."""
+    nothing = torch.TorchOutput()
     with source.path.open("rb") as stream:
         head = stream.read(1 << 16)
     if _MARKED.match(head):
@@ -39,49 +39,49 @@ def whole(source: Source) -> tuple[list[Part], torch.Seen]:
     except (OSError, ValueError) as error:
         if not pickled:
             return [], nothing
-        taken = Taken(1, {}, "a pickle that was not read", [Cut(1, str(error))])
-        return [Part(RECORDER, 1, 1, "", taken, "")], nothing
+        taken = ParsedPart(1, {}, "a pickle that was not read", [TextGap(1, str(error))])
+        return [TextPart(RECORDER, 1, 1, "", taken, "")], nothing
     if not seen:
         return [], nothing
     taken = _taken(seen, source.name, 0, 1)
-    return [Part(_kind(seen), 1, seen.last, "", taken, "")], seen
+    return [TextPart(_kind(seen), 1, seen.last, "", taken, "")], seen
 
 
-def _kind(seen: torch.Seen) -> str:
+def _kind(seen: torch.TorchOutput) -> str:
     return TRACE if seen.trace else RECORDER
 
 
-def _taken(seen: torch.Seen, name: str, end: int, first: int) -> Taken:
-    cut = [Cut(first + line - 1, what) for line, what in seen.cut]
+def _taken(seen: torch.TorchOutput, name: str, end: int, first: int) -> ParsedPart:
+    cut = [TextGap(first + line - 1, what) for line, what in seen.cut]
     if seen.trace:
         facts = seen.trace.document()
-        return Taken(end, facts, _of_trace(facts), cut)
+        return ParsedPart(end, facts, _of_trace(facts), cut)
     assert seen.recording
     facts = seen.recording.document(name)
-    return Taken(end, facts, _of_recording(facts), cut)
+    return ParsedPart(end, facts, _of_recording(facts), cut)
 
 
 def _of_trace(facts: dict[str, Any]) -> str:
-    said = [f"{facts['events']} events"]
+    phrases = [f"{facts['events']} events"]
     if facts["rank"] is not None:
-        said.insert(0, f"rank {facts['rank']} of {facts['world_size'] or '?'}")
+        phrases.insert(0, f"rank {facts['rank']} of {facts['world_size'] or '?'}")
     if steps := facts["steps"]:
-        said.append(f"{steps['count']} steps of {steps['mean_ms']:g} ms")
+        phrases.append(f"{steps['count']} steps of {steps['mean_ms']:g} ms")
     if gpu := facts["gpu"]:
         bare = f", {gpu['exposed_share']:.0%} of the time only communication" if gpu["exposed_share"] else ""
-        said.append(f"{gpu['kernels']} kernels{bare}")
+        phrases.append(f"{gpu['kernels']} kernels{bare}")
     if facts["collective_backends"]:
-        said.append(f"collectives by {', '.join(facts['collective_backends'])}")
-    return "; ".join(said)
+        phrases.append(f"collectives by {', '.join(facts['collective_backends'])}")
+    return "; ".join(phrases)
 
 
 def _of_recording(facts: dict[str, Any]) -> str:
     rank = f"rank {facts['rank']}: " if facts["rank"] is not None else ""
-    said = f"{rank}{facts['entries']} collectives, {facts['unfinished_count']} unfinished"
+    summary = f"{rank}{facts['entries']} collectives, {facts['unfinished_count']} unfinished"
     if facts["unfinished"]:
         first = facts["unfinished"][0]
-        said += f", the first {first['op']} number {first['seq']}"
-    return said
+        summary += f", the first {first['op']} number {first['seq']}"
+    return summary
 
 
 #: A dump that was printed as Python shows it, and what may stand before it on its line.
@@ -104,7 +104,7 @@ def _printed(lines: Lines, at: int) -> str | None:
     return match["dump"] if any(_NO_JSON.search(line.text[:20_000]) for line in lines[at : at + _SOON]) else None
 
 
-def _take_printed(lines: Lines, at: int, begun: str) -> Taken:
+def _take_printed(lines: Lines, at: int, begun: str) -> ParsedPart:
     end = at + 1
     size = len(begun)
     while end < len(lines) and size < _MOST_PRINTED and _GOES_ON.match(lines[end].text):
@@ -113,7 +113,7 @@ def _take_printed(lines: Lines, at: int, begun: str) -> Taken:
     text = printed_dump.as_json("\n".join([begun, *(line.text for line in lines[at + 1 : end])]))
     seen = torch.parse(text)
     if not seen:
-        return Taken(end, {}, "", [Cut(lines[at].number, "no event and no entry can be read")])
+        return ParsedPart(end, {}, "", [TextGap(lines[at].number, "no event and no entry can be read")])
     return _taken(seen, "", min(at + max(1, seen.last), end), lines[at].number)
 
 
@@ -122,15 +122,15 @@ _MOST_PRINTED = 8 << 20
 _GOES_ON = re.compile(r"\s*(?:['\"\[\](){},]|-?\d|True|False|None|\.{3}\s*(?:[\]}],?)?$)")
 
 
-def _take_analysed(lines: Lines, at: int) -> Taken:
-    """Read what PyTorch's analyser says of the dumps of a job, collective by collective."""
+def _take_analysed(lines: Lines, at: int) -> ParsedPart:
+    """Parse the output of PyTorch's analyser of dumps, collective by collective."""
     found: list[dict[str, Any]] = []
     end = place = at
     while place < len(lines):
-        told = printed_dump.analysed(lines[place].text, (line.text for line in lines[place + 1 : place + 20]))
-        if told is not None:
-            found.append({name: _plain(getattr(told[0], name)) for name in told[0].__dataclass_fields__})
-            place += told[1]
+        parsed = printed_dump.analysed(lines[place].text, (line.text for line in lines[place + 1 : place + 20]))
+        if parsed is not None:
+            found.append({name: _plain(getattr(parsed[0], name)) for name in parsed[0].__dataclass_fields__})
+            place += parsed[1]
             end = place
         elif place - end < _STACK:  # the stack of the call
             place += 1
@@ -138,8 +138,8 @@ def _take_analysed(lines: Lines, at: int) -> Taken:
             break
     first = found[0]
     late = ", ".join(map(str, first["missing_ranks"] or ()))
-    said = f"{len(found)} collectives went wrong, the first {first['op'] or '?'} number {first['seq']}"
-    return Taken(end, {"mismatches": found}, f"{said}, which ranks {late} did not join" if late else said)
+    summary = f"{len(found)} collectives went wrong, the first {first['op'] or '?'} number {first['seq']}"
+    return ParsedPart(end, {"mismatches": found}, f"{summary}, which ranks {late} did not join" if late else summary)
 
 
 def _plain(value: Any) -> Any:
@@ -161,7 +161,7 @@ def _recorder_begins(lines: Lines, at: int) -> bool:
     return _is(RECORDER, lines, at) or _printed(lines, at) is not None or _is_analysed(lines, at)
 
 
-def _take_recorder(lines: Lines, at: int) -> Taken:
+def _take_recorder(lines: Lines, at: int) -> ParsedPart:
     if _is_analysed(lines, at):
         return _take_analysed(lines, at)
     if (begun := _printed(lines, at)) is not None:
@@ -183,7 +183,7 @@ def _begins(lines: Lines, at: int) -> bool:
 _AT_ONCE = 1 << 15
 
 
-def _seen(lines: Lines, at: int) -> torch.Seen:
+def _seen(lines: Lines, at: int) -> torch.TorchOutput:
     place = at
 
     def read(size: int) -> str:
@@ -199,11 +199,11 @@ def _seen(lines: Lines, at: int) -> torch.Seen:
     return torch.values_of(read)
 
 
-def _take(lines: Lines, at: int) -> Taken:
+def _take(lines: Lines, at: int) -> ParsedPart:
     seen = _seen(lines, at)
     end = min(at + max(1, seen.last), len(lines))
     if not seen:
-        return Taken(end, {}, "", [Cut(lines[at].number, "no event and no entry can be read")])
+        return ParsedPart(end, {}, "", [TextGap(lines[at].number, "no event and no entry can be read")])
     return _taken(seen, "", end, lines[at].number)
 
 
@@ -217,6 +217,6 @@ def _is(kind: str, lines: Lines, at: int) -> bool:
 
 
 KINDS = (
-    Kind(RECORDER, _recorder_begins, _take_recorder, signs=("{", "[", " collective", "Collective ")),
-    Kind(TRACE, lambda lines, at: _is(TRACE, lines, at), _take, signs=("{", "[")),
+    OutputFormat(RECORDER, _recorder_begins, _take_recorder, hints=("{", "[", " collective", "Collective ")),
+    OutputFormat(TRACE, lambda lines, at: _is(TRACE, lines, at), _take, hints=("{", "[")),
 )

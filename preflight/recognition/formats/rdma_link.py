@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from preflight.recognition.detector import Cut, Kind, Taken, left_out
+from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap, left_out
 from preflight.recognition.formats.rdma_port_lines import port_of, summary, word
 from preflight.recognition.key_value_block import block, json_at, number, stops_in
 from preflight.textprep.lines import Lines
@@ -77,32 +77,33 @@ def _rdma_json(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]] | None
     return found
 
 
-def _take_rdma_link(lines: Lines, at: int) -> Taken:
+def _take_rdma_link(lines: Lines, at: int) -> ParsedPart:
     ports = []
-    if whole := _rdma_json(lines, at):
-        end, entries = whole
+    if document := _rdma_json(lines, at):
+        end, entries = document
         for entry in entries:
             ports.append(_rdma_port(str(entry["ifname"]), number(str(entry["port"])), entry))
-        return Taken(end, {"ports": ports}, summary(ports))
-    end, cut = at, list[Cut]()
+        return ParsedPart(end, {"ports": ports}, summary(ports))
+    end, cut = at, list[TextGap]()
     while found := _link_at(lines, _over(lines, end)):
         match, end = found
         words = match[3].split()
-        said = dict(zip(words[::2], words[1::2], strict=False))
-        ports.append(_rdma_port(match[1], int(match[2]), said))
+        fields = dict(zip(words[::2], words[1::2], strict=False))
+        ports.append(_rdma_port(match[1], int(match[2]), fields))
         if ports[-1]["physical_state"] is None:
-            cut.append(Cut(lines[end - 1].number, f"the physical state of {match[1]} port {match[2]} is not whole"))
+            cut.append(TextGap(lines[end - 1].number, f"the physical state of {match[1]} port {match[2]} is not whole"))
     if stops_in(lines, end, _LINK_BEGUN):
-        cut.append(Cut(lines[end - 1].number, "the text stops within another link"))
-    return Taken(end, {"ports": ports}, summary(ports), cut)
+        cut.append(TextGap(lines[end - 1].number, "the text stops within another link"))
+    return ParsedPart(end, {"ports": ports}, summary(ports), cut)
 
 
-def _rdma_port(device: str, port: int | None, said: dict[str, Any]) -> dict[str, Any]:
+def _rdma_port(device: str, port: int | None, fields: dict[str, Any]) -> dict[str, Any]:
     return {
         **port_of(device, port),
-        "state": said.get("state"), "physical_state": word(said.get("physical_state")), "netdev": said.get("netdev"),
-        "lid": number(str(said["lid"])) if "lid" in said else None,
-        "sm_lid": number(str(said["sm_lid"])) if "sm_lid" in said else None,
+        "state": fields.get("state"), "physical_state": word(fields.get("physical_state")),
+        "netdev": fields.get("netdev"),
+        "lid": number(str(fields["lid"])) if "lid" in fields else None,
+        "sm_lid": number(str(fields["sm_lid"])) if "sm_lid" in fields else None,
     }  # fmt: skip
 
 
@@ -123,27 +124,27 @@ def _begins_ibdev(lines: Lines, at: int) -> bool:
     return "==>" in lines[at].text and bool(_IBDEV.fullmatch(lines[at].text))
 
 
-def _take_ibdev(lines: Lines, at: int) -> Taken:
-    ports, cut = [], list[Cut]()
+def _take_ibdev(lines: Lines, at: int) -> ParsedPart:
+    ports, cut = [], list[TextGap]()
     end, taken = block(lines, at, lambda text: "==>" in text and bool(_IBDEV.fullmatch(text)), blanks=1)
     for line in taken:
         match = _IBDEV.fullmatch(line.text)
         assert match
         if match["device"] is None:
-            cut.append(Cut(line.number, "the beginning of the line, which names the device, is missing"))
+            cut.append(TextGap(line.number, "the beginning of the line, which names the device, is missing"))
         # (Up) is the interface's state: an InfiniBand port may work with IPoIB down
         ports.append({
             **port_of(match["device"], int(match["port"])), "state": match["state"], "netdev": match["netdev"],
             "netdev_state": match["up"],
         })  # fmt: skip
     if stops_in(lines, end, _IBDEV_BEGUN):
-        cut.append(Cut(lines[end - 1].number, "the text stops within another port"))
+        cut.append(TextGap(lines[end - 1].number, "the text stops within another port"))
     down = [port["netdev"] for port in ports if port["netdev_state"] == "Down"]
-    told = f"{len(ports)} ports, interface down: {', '.join(down[:8]) if down else 'none'}"
-    return Taken(end, {"ports": ports}, told, cut)
+    overview = f"{len(ports)} ports, interface down: {', '.join(down[:8]) if down else 'none'}"
+    return ParsedPart(end, {"ports": ports}, overview, cut)
 
 
 KINDS = (
-    Kind("rdma link", _begins_rdma_link, _take_rdma_link, signs=("/", "[")),
-    Kind("ibdev2netdev", _begins_ibdev, _take_ibdev, signs=("==>",)),
+    OutputFormat("rdma link", _begins_rdma_link, _take_rdma_link, hints=("/", "[")),
+    OutputFormat("ibdev2netdev", _begins_ibdev, _take_ibdev, hints=("==>",)),
 )

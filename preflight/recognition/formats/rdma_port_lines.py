@@ -44,17 +44,16 @@ def rate(text: str | None) -> float | None:
 
 
 def summary(ports: list[dict[str, Any]]) -> str:
-    """Say in a line how many ports there are, of which kind."""
+    """Return one line on the ports: how many, active, link layers and rates."""
     up = sum(str(port["state"] or "").upper().endswith("ACTIVE") for port in ports)
     rates = sorted({f"{port['rate_gbps']:g} Gb/s" for port in ports if port["rate_gbps"]})
     layers = sorted({port["link_layer"] for port in ports if port["link_layer"]})
-    said = ", ".join([f"{len(ports)} ports, {up} active", *layers, *rates[:4]])
-    return said
+    return ", ".join([f"{len(ports)} ports, {up} active", *layers, *rates[:4]])
 
 
 @dataclass
-class Said:
-    """What a text says of one port: of which device it is, its number, its fields, and the line where it begins."""
+class PortLines:
+    """The lines of one port: its device, its number, its fields, and its first line."""
 
     device: str | None
     number: int | None
@@ -67,7 +66,7 @@ class Said:
         return f"{self.device or 'a device'} port {'?' if self.number is None else self.number}"
 
 
-class Listing:
+class PortListBuilder:
     """Devices and their ports as the lines of a list name them one after the other.
 
     Whoever searches a list for some of its lines loses the others: a field of a port that comes before any port
@@ -77,13 +76,13 @@ class Listing:
     def __init__(self, of_ports: Set[str]) -> None:
         """Keep which fields only a port has."""
         self.devices: dict[str, dict[str, str]] = {}
-        self.ports: list[Said] = []
+        self.ports: list[PortLines] = []
         self._of_ports = of_ports
         self._device: str | None = None
-        self._port: Said | None = None
+        self._port: PortLines | None = None
 
     def name_alone(self, name: str | None) -> None:
-        """Keep the device that the command asks for, where the list itself names none."""
+        """Store the device of the command, where the list itself names none."""
         if name and not self.devices:
             for port in self.ports:
                 port.device = name
@@ -95,7 +94,7 @@ class Listing:
 
     def begin_port(self, number: int | None, line: int) -> None:
         """Begin a port of the device that was named last."""
-        self._port = Said(self._device, number, line)
+        self._port = PortLines(self._device, number, line)
         self.ports.append(self._port)
 
     def add(self, name: str, value: str, line: int) -> None:
@@ -112,7 +111,7 @@ class Listing:
         return self.devices.get(device, {}) if device else {}
 
     def missing(self, promised: str) -> list[str]:
-        """Return the devices that have fewer ports than their own field of this name says, or do not say it."""
+        """Return the devices with fewer ports than their field promises, or without it."""
         shown = {name: sum(port.device == name for port in self.ports) for name in self.devices}
-        said = {name: re.match(r"\d{1,3}", fields.get(promised, "")) for name, fields in self.devices.items()}
-        return [name for name, match in said.items() if match is None or shown[name] < int(match[0])]
+        promises = {name: re.match(r"\d{1,3}", fields.get(promised, "")) for name, fields in self.devices.items()}
+        return [name for name, match in promises.items() if match is None or shown[name] < int(match[0])]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from preflight.recognition.detector import Cut, Kind, Taken
+from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap
 from preflight.recognition.key_value_block import block
 from preflight.textprep.lines import Lines
 
 _GIDS_HEAD = re.compile(r"\s*DEV\s+PORT\s+INDEX\s+GID\s.*")
-_WHOLE = r"[0-9a-fA-FxX*]{4}(?::[0-9a-fA-FxX*]{4}){7}"
+_FULL_GID = r"[0-9a-fA-FxX*]{4}(?::[0-9a-fA-FxX*]{4}){7}"
 _TAIL = (
     r"(?:\s+(?P<ipv4>\d{1,3}(?:\.\d{1,3}){3}))?(?:\s+(?P<version>(?i:(?:IB/)?RoCE ?v[12]|v[12]|IB)))?"
     r"(?:\s+(?P<netdev>[A-Za-z][\w.@-]{0,63}))?\s*"
@@ -19,7 +19,7 @@ _TAIL = (
 _TORN = r"(?:\s+(?:\d{1,3}(?:\.\d{0,3}){0,2}|\d{1,3}(?:\.\d{1,3}){2}\.|v)\s*)?"
 _GID_ROW = re.compile(
     rf"\s*(?P<device>[A-Za-z][\w.-]{{0,63}})\s+(?P<port>\d{{1,3}})\s+(?P<index>\d{{1,4}})\s+"
-    rf"(?P<gid>{_WHOLE}|(?=\S{{0,40}}:\S{{0,40}}:)[0-9a-fA-F]{{0,4}}:[0-9a-fA-F:.…]{{3,44}})(?:{_TORN}|{_TAIL})"
+    rf"(?P<gid>{_FULL_GID}|(?=\S{{0,40}}:\S{{0,40}}:)[0-9a-fA-F]{{0,4}}:[0-9a-fA-F:.…]{{3,44}})(?:{_TORN}|{_TAIL})"
 )
 #: The rest of a row that was broken behind the GID or the address, and that of the head.
 _GID_REST = re.compile(rf"(?=.*\b(?:v[12]|IB)\b){_TAIL}|\s*VER\s+DEV\s*", re.IGNORECASE)
@@ -59,9 +59,9 @@ def _begins_gids(lines: Lines, at: int) -> bool:
     return bool(_GIDS_HEAD.fullmatch(text) or _GID_ROW.fullmatch(text))
 
 
-def _take_gids(lines: Lines, at: int) -> Taken:
+def _take_gids(lines: Lines, at: int) -> ParsedPart:
     gids: list[dict[str, Any]] = []
-    cut, promised = list[Cut](), None
+    cut, promised = list[TextGap](), None
 
     last = _GID_ROW.fullmatch(_plain(lines[at].text))
 
@@ -96,11 +96,11 @@ def _take_gids(lines: Lines, at: int) -> Taken:
             gids[-1].update(ipv4=match["ipv4"] or gids[-1]["ipv4"], version=_version(match["version"]),
                             netdev=match["netdev"])  # fmt: skip
     if promised is None:
-        cut.append(Cut(taken[-1].number, "the line n_gids_found=… that ends the list is missing"))
+        cut.append(TextGap(taken[-1].number, "the line n_gids_found=… that ends the list is missing"))
     elif promised != len(gids):
-        cut.append(Cut(taken[-1].number, f"the list says {promised} GIDs and shows {len(gids)}"))
+        cut.append(TextGap(taken[-1].number, f"the list says {promised} GIDs and shows {len(gids)}"))
     v2 = sum(gid["version"] == "v2" and gid["ipv4"] is not None for gid in gids)
-    return Taken(end, {"gids": gids}, f"{len(gids)} GIDs, {v2} of them RoCE v2 with an IPv4 address", cut)
+    return ParsedPart(end, {"gids": gids}, f"{len(gids)} GIDs, {v2} of them RoCE v2 with an IPv4 address", cut)
 
 
-KINDS = (Kind("show_gids", _begins_gids, _take_gids, signs=("GID", ":")),)
+KINDS = (OutputFormat("show_gids", _begins_gids, _take_gids, hints=("GID", ":")),)

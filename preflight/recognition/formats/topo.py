@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 
-from preflight.recognition.detector import Cut, Kind, Taken
+from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap
 from preflight.recognition.formats.topo_matrix_lines import (
     CODE,
     GLUED,
@@ -93,11 +93,11 @@ def _divided(words: list[str], most: int) -> tuple[list[str], list[str]]:
     return found, []
 
 
-def _take_matrix(lines: Lines, at: int) -> Taken:
+def _take_matrix(lines: Lines, at: int) -> ParsedPart:
     names, phrases, end = header(lines, at)
-    cut: list[Cut] = []
+    cut: list[TextGap] = []
     if not names:
-        cut.append(Cut(lines[at].number, "the header is missing: columns that no row shows by its X have no name"))
+        cut.append(TextGap(lines[at].number, "the header is missing: columns that no row shows by its X have no name"))
         end = at
     rows: dict[str, list[str]] = {}
     numbers: dict[str, int] = {}
@@ -124,46 +124,48 @@ def _take_matrix(lines: Lines, at: int) -> Taken:
         end += 1
     before = int(names[0][3:]) if names and re.fullmatch(r"GPU\d{1,3}", names[0]) else 0
     if before and "GPU0" in rows:  # the columns go on where those of a header without its beginning do
-        cut.append(Cut(lines[at].number, f"the header begins at {names[0]}"))
+        cut.append(TextGap(lines[at].number, f"the header begins at {names[0]}"))
         names = [f"GPU{number}" for number in range(before)] + names
     headless = not names
     names = names or _columns(rows)
     last = lines[min(end, len(lines)) - 1].number
     links: dict[str, dict[str, str]] = {}
-    whole: dict[str, list[str]] = {}
+    complete_rows: dict[str, list[str]] = {}
     for name, pieces in rows.items():
         words = joined(pieces)
         cells, behind = _divided(words, len(names))
         here = names.index(name) if name in names else -1
         if here >= 0 and cells[here : here + 1] not in ([], ["X"]):
-            cut.append(Cut(numbers[name], f"the row of {name} does not fit the header"))
+            cut.append(TextGap(numbers[name], f"the row of {name} does not fit the header"))
             continue
         links[name] = {other: code for other, code in zip(names, cells, strict=False) if other != name}
         if len(cells) < len(names):
-            cut.append(Cut(numbers[name], f"the row of {name} is cut: {len(cells)} of {len(names)} codes"))
+            cut.append(TextGap(numbers[name], f"the row of {name} is cut: {len(cells)} of {len(names)} codes"))
             if cells and not behind and re.fullmatch(r"NV\d", cells[-1]):
                 links[name].pop(names[len(cells) - 1], None)  # may be the beginning of NV18
             continue
         if 0 < len(behind) < len(phrases) and numbers[name] == lines[-1].number:  # the text stops within a range
-            cut.append(Cut(numbers[name], f"the row of {name} is cut within {phrases[len(behind) - 1]}"))
+            cut.append(TextGap(numbers[name], f"the row of {name} is cut within {phrases[len(behind) - 1]}"))
             behind = behind[:-1]
-        whole[name] = _divided(words, 999)[1] if headless else behind
-    cut += [Cut(last, f"the row of {name} is missing") for name in names if name not in rows]
+        complete_rows[name] = _divided(words, 999)[1] if headless else behind
+    cut += [TextGap(last, f"the row of {name} is missing") for name in names if name not in rows]
     gpus = [name for name in names if name.startswith("GPU")]
     nics = [name for name in names if not name.startswith("GPU")] if names else list(legend)
-    affinity = {name: _affinity(whole[name], phrases or list(PHRASES)) for name in gpus if name in whole}
+    affinity = {
+        name: _affinity(complete_rows[name], phrases or list(PHRASES)) for name in gpus if name in complete_rows
+    }
     devices = {nic: legend.get(nic, nic if not re.fullmatch(r"NIC\d+", nic) else None) for nic in nics}
     if missing := [nic for nic, device in devices.items() if device is None]:
-        cut.append(Cut(last, f"the legend does not name {', '.join(missing)}"))
+        cut.append(TextGap(last, f"the legend does not name {', '.join(missing)}"))
     facts = {
         "gpus": gpus, "nics": nics, "nic_devices": {nic: device for nic, device in devices.items() if device},
         "links": links, "affinity": affinity,
-        "nearest_nics": {gpu: _nearest(links[gpu], nics) for gpu in gpus if gpu in whole and nics},
-        "complete_rows": list(whole), "cut_rows": [name for name in names if name not in whole],
+        "nearest_nics": {gpu: _nearest(links[gpu], nics) for gpu in gpus if gpu in complete_rows and nics},
+        "complete_rows": list(complete_rows), "cut_rows": [name for name in names if name not in complete_rows],
     }  # fmt: skip
     between = sorted({code for gpu in gpus for other, code in links.get(gpu, {}).items() if other in gpus})
     summary = f"{len(gpus)} GPUs joined by {', '.join(between) or 'nothing that could be read'}, {len(nics)} NICs"
-    return Taken(end, facts, summary, cut)
+    return ParsedPart(end, facts, summary, cut)
 
 
 def _columns(rows: dict[str, list[str]]) -> list[str]:
@@ -209,30 +211,30 @@ def _nearest(row: dict[str, str], nics: list[str]) -> list[str]:
     return [nic for nic in nics if _RANK.get(row[nic], 99) == best]
 
 
-def _take_p2p(lines: Lines, at: int) -> Taken:
+def _take_p2p(lines: Lines, at: int) -> ParsedPart:
     names, _, end = header(lines, at)
     peers: dict[str, dict[str, str]] = {}
-    cut: list[Cut] = []
+    cut: list[TextGap] = []
     while end < len(lines):
         text = cleaned(lines[end].text)
         match = ROW.fullmatch(text)
         if match and match[1] not in peers:
             cells = list(itertools.takewhile(PEER.fullmatch, match[2].split()))
             if len(cells) < len(names):
-                cut.append(Cut(lines[end].number, f"the row of {match[1]} is cut"))
+                cut.append(TextGap(lines[end].number, f"the row of {match[1]} is cut"))
             row = zip(names, cells, strict=False)
             peers[match[1]] = {other: cell for other, cell in row if other != match[1]}
         elif text.strip() and not _LEGEND_LINE.fullmatch(text):
             break
         end += 1
     missing = [name for name in names if name not in peers]
-    cut += [Cut(lines[end - 1].number, f"the row of {name} is missing") for name in missing]
+    cut += [TextGap(lines[end - 1].number, f"the row of {name} is missing") for name in missing]
     not_ok = sorted({cell for row in peers.values() for cell in row.values()} - {"OK"})
     summary = f"{len(names)} GPUs, peer access {'OK' if not not_ok else ', '.join(not_ok) + ' between some'}"
-    return Taken(end, {"p2p": peers}, summary, cut)
+    return ParsedPart(end, {"p2p": peers}, summary, cut)
 
 
 KINDS = (
-    Kind("nvidia-smi topo -p2p", _begins_p2p, _take_p2p, signs=("GPU",)),
-    Kind("nvidia-smi topo -m", _begins_matrix, _take_matrix, signs=("GPU", "NIC")),
+    OutputFormat("nvidia-smi topo -p2p", _begins_p2p, _take_p2p, hints=("GPU",)),
+    OutputFormat("nvidia-smi topo -m", _begins_matrix, _take_matrix, hints=("GPU", "NIC")),
 )

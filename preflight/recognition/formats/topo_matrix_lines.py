@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from preflight.textprep.lines import Lines
 
@@ -26,7 +27,7 @@ _TIGHT_END = re.compile(rf"({_CELLS})(?=\d|N/A)")
 _DEVICE = re.compile(DEVICE)
 _GLUED = re.compile(rf"(?:{DEVICE}){{2,8}}")
 _CODES_GLUED = r"(?:NV\d{1,2}|PIX|PXB|PHB|NODE|SYS|SOC|X)+"
-_WHOLE = re.compile(rf"(?:{CODE.pattern})|{_CODES_GLUED}|(?:{PEER.pattern})|(?:{RANGES.pattern})|N/A")
+_COMPLETE_CELL = re.compile(rf"(?:{CODE.pattern})|{_CODES_GLUED}|(?:{PEER.pattern})|(?:{RANGES.pattern})|N/A")
 _LONGEST_GLUED = 80
 #: The end or the beginning of a word that a line's end cut in two.
 _CODES = ("NODE", "PIX", "PXB", "PHB", "SYS", "SOC", "CNS", "GNS", "TNS", "OK", "DR", "N/A")
@@ -40,6 +41,8 @@ _SHORT_NUMA = re.compile(r"(?<!GPU )\bNUMA(?! ?(?:ID|Affinity))\b")
 _STUMPS = frozenset(("G", "GP", "GPU", "N", "NI", "NIC", "C", "CP", "CPU", "NU", "NUM", "NUMA", "A", "Aff", "Affin"))
 #: Lines that one row is at most broken into: 32 columns on a screen of 80.
 _MOST_PIECES = 8
+#: What a header begins with: such a line continues no other.
+_FIRST_COLUMN = re.compile(r"GPU0\b")
 #: Characters of a header that is put together.
 _LONGEST_HEADER = 4000
 
@@ -70,22 +73,31 @@ def _apart(word: str) -> list[str]:
 
 def header(lines: Lines, at: int) -> tuple[list[str], list[str], int]:
     """Return the device columns, the further columns, and where the rows begin; no device if there is no header."""
-    text, end = cleaned(lines[at].text), at + 1
-    if "GPU" not in text or is_row(text) or not _TITLE.sub("", text[:_LONGEST_HEADER]).lstrip().startswith("GPU"):
+    if "GPU" not in lines[at].text:
         return [], [], at
-    while (
-        end < min(len(lines), at + _MOST_PIECES)
-        and len(text) < _LONGEST_HEADER
-        and not is_row(cleaned(lines[end].text))
-    ):
-        more = cleaned(lines[end].text)
-        better = min((f"{text} {more.lstrip()}", f"{text}{more.lstrip()}"), key=_unknown)
-        if not more.strip() or _unknown(better) > (end + 1 < len(lines)):
+    names, phrases, taken = _joined_header(tuple(line.text for line in lines[at : at + _MOST_PIECES + 1]))
+    return list(names), list(phrases), at + taken
+
+
+@lru_cache(maxsize=32)  # each format that looks like a matrix reads the same lines
+def _joined_header(lines: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...], int]:
+    """Return columns, further columns and the length in lines of a header."""
+    text, end = cleaned(lines[0]), 1
+    if is_row(text) or not _TITLE.sub("", text[:_LONGEST_HEADER]).lstrip().startswith("GPU"):
+        return (), (), 0
+    for end, line in enumerate(lines[1:_MOST_PIECES], 1):
+        more = cleaned(line).lstrip()
+        if not more or len(text) >= _LONGEST_HEADER or is_row(more) or _FIRST_COLUMN.match(more):
             break
-        text, end = better, end + 1
+        better = min((f"{text} {more}", f"{text}{more}"), key=_unknown)
+        if _unknown(better) > (end + 1 < len(lines)):
+            break
+        text = better
+    else:
+        end = min(len(lines), _MOST_PIECES)
     names = names_of(text)
-    said = _SHORT_NUMA.sub("NUMA Affinity", text)
-    return names, [phrase for phrase in PHRASES if phrase in said], end if names else at
+    expanded = _SHORT_NUMA.sub("NUMA Affinity", text)
+    return tuple(names), tuple(phrase for phrase in PHRASES if phrase in expanded), end if names else 0
 
 
 def _unknown(text: str) -> int:
@@ -96,16 +108,16 @@ def _unknown(text: str) -> int:
 
 
 def is_row(text: str) -> bool:
-    """Tell whether a line is a device's row, with a code behind its name."""
+    """Return whether a line is a device's row, with a code behind its name."""
     match = ROW.fullmatch(text)
-    return bool(match) and bool(_WHOLE.fullmatch(match[2].split()[0])) if match else False
+    return bool(match) and bool(_COMPLETE_CELL.fullmatch(match[2].split()[0])) if match else False
 
 
 def continues(text: str) -> bool:
-    """Tell whether a line may be the rest of a row."""
+    """Return whether a line may be the rest of a row."""
     words = text.split()
-    ends = all(_FRAGMENT.fullmatch(word) for word in (words[0], words[-1]) if not _WHOLE.fullmatch(word))
-    return ends and all(_WHOLE.fullmatch(word) for word in words[1:-1])
+    ends = all(_FRAGMENT.fullmatch(word) for word in (words[0], words[-1]) if not _COMPLETE_CELL.fullmatch(word))
+    return ends and all(_COMPLETE_CELL.fullmatch(word) for word in words[1:-1])
 
 
 def joined(pieces: list[str]) -> list[str]:
@@ -120,7 +132,7 @@ def joined(pieces: list[str]) -> list[str]:
 
 
 def _one_word(before: str, after: str) -> bool:
-    if _WHOLE.fullmatch(before) and _WHOLE.fullmatch(after):
+    if _COMPLETE_CELL.fullmatch(before) and _COMPLETE_CELL.fullmatch(after):
         # 0-47,9 and 6-143 are one list; 0-47 and 0 are not
         return bool(RANGES.fullmatch(before) and RANGES.fullmatch(after) and not after.isdigit())
-    return bool(_WHOLE.fullmatch(before + after))
+    return bool(_COMPLETE_CELL.fullmatch(before + after))

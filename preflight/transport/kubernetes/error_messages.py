@@ -1,4 +1,4 @@
-"""What ``kubectl exec`` says when it cannot start a command in a pod, and what that means.
+"""Error messages of ``kubectl exec``: the causes why a command did not start in a pod.
 
 Texts of kubectl 1.20 and 1.32, of the API server, and of runc and crun behind a kubelet.
 """
@@ -69,38 +69,38 @@ _EXIT = re.compile(rb"^command terminated with exit code (\d+)", re.M)
 
 
 @dataclass(frozen=True)
-class Meaning:
-    """Why kubectl could not start our command; ``busy`` if trying again may help, ``lacks`` the absent program."""
+class ExecFailure:
+    """Why kubectl could not start our command; ``busy``: a retry may help; ``lacks``: the absent program."""
 
     answer: NoAnswer
     busy: bool = False
     lacks: str = ""
 
 
-def meaning(stderr: bytes, namespace: str) -> Meaning:
+def meaning(stderr: bytes, namespace: str) -> ExecFailure:
     """Return what the standard error of a ``kubectl`` means whose command did not begin; ``namespace`` for the text."""
-    said = NOTICES.sub(b"", stderr)
-    lines = [line.strip() for line in said.decode("utf-8", "backslashreplace").splitlines()]
+    output = NOTICES.sub(b"", stderr)
+    lines = [line.strip() for line in output.decode("utf-8", "backslashreplace").splitlines()]
     for line in lines:
         if found := _ABSENT.search(line):
             lacks = found["a"] or found["b"]
-            return Meaning(NoAnswer("start", f"the container has no {lacks}"), lacks=lacks)
+            return ExecFailure(NoAnswer("start", f"the container has no {lacks}"), lacks=lacks)
     for line in lines:
         if _BUSY.fullmatch(line):
             why = quoted(line.encode())
-            return Meaning(NoAnswer("connect", f"the API server is busy or restarts: {why}"), busy=True)
+            return ExecFailure(NoAnswer("connect", f"the API server is busy or restarts: {why}"), busy=True)
     for pattern, phase, reason in _COMPILED:
         for line in lines:
             if found := pattern.fullmatch(line):
                 words = {name: quoted((text or "").encode()) for name, text in found.groupdict().items()}
-                return Meaning(NoAnswer(phase, reason.format_map({"namespace": namespace, **words})))
+                return ExecFailure(NoAnswer(phase, reason.format_map({"namespace": namespace, **words})))
     if ended := _EXIT.search(stderr):
-        return Meaning(NoAnswer("start", _not_begun(int(ended[1]), quoted(said))))
-    return Meaning(NoAnswer("connect", f"kubectl gave up: {quoted(said) or 'it said nothing'}"))
+        return ExecFailure(NoAnswer("start", _not_begun(int(ended[1]), quoted(output))))
+    return ExecFailure(NoAnswer("connect", f"kubectl gave up: {quoted(output) or 'it said nothing'}"))
 
 
-def _not_begun(status: int, said: str) -> str:
-    """Say how a command ended in the container that never announced itself."""
+def _not_begun(status: int, output: str) -> str:
+    """Return how a command ended in the container that never announced itself."""
     how = f"was killed by signal {status - 128}" if 128 < status < 160 else f"ended with status {status}"
     memory = " (out of memory?)" if status == 137 else ""
-    return f"our command {how}{memory} before it began" + (f"; the container said: {said}" if said else "")
+    return f"our command {how}{memory} before it began" + (f"; the container said: {output}" if output else "")

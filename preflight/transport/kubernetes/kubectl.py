@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from preflight.errors import PreflightError
-from preflight.transport.bootstrap_protocol import SCRIPT, WITHOUT_SHELL, says_no_python
-from preflight.transport.child_transport import ConnectionRejected, PipedTransport, Talk
+from preflight.transport.bootstrap_protocol import SCRIPT, WITHOUT_SHELL, lacks_python
+from preflight.transport.child_transport import ChildChannel, ConnectionRejected, PipedTransport
 from preflight.transport.errors import NoAnswer, TransportError, quoted
 from preflight.transport.kubernetes import error_messages
 
@@ -92,9 +92,9 @@ class KubectlTransport(PipedTransport):
             return  # in a pod, kubectl does without: its service account
         ran = _run(command, _CONFIG_S)
         if ran.returncode:
-            said = quoted(ran.stderr)
-            cure = "set KUBECONFIG, or `kubectl config use-context`"
-            raise TransportError(f"kubectl has no usable configuration: {said}; {cure}")
+            message = quoted(ran.stderr)
+            fix = "set KUBECONFIG, or `kubectl config use-context`"
+            raise TransportError(f"kubectl has no usable configuration: {message}; {fix}")
 
     def _once(self, host: str, plan: Mapping[str, Any], until: float) -> dict[str, Any]:
         try:
@@ -105,28 +105,28 @@ class KubectlTransport(PipedTransport):
         try:
             return self._exec(host, WITHOUT_SHELL, plan, until)
         except _MissingProgram:
-            cure = "name one that has it with -c, or add an ephemeral one with `kubectl debug`"
-            raise NoAnswer("start", f"the container has neither sh nor python3: {cure}") from None
+            fix = "name one that has it with -c, or add an ephemeral one with `kubectl debug`"
+            raise NoAnswer("start", f"the container has neither sh nor python3: {fix}") from None
 
     def _exec(self, pod: str, inside: Sequence[str], plan: Mapping[str, Any], until: float) -> dict[str, Any]:
         """Start the collector by a command in the pod; raises _MissingProgram if the container lacks the program."""
         left_s = until - time.monotonic()
         container = [f"--container={self._kubectl.container}"] if self._kubectl.container else []
         command = self._kubectl.command("exec", "--stdin", pod, *container, "--", *inside)
-        talk, status = self._converse(command, plan, until, error_messages.NOTICES)
-        heard = talk.conversation
-        if talk.late and not heard.announced:
-            silent = f"no answer within {left_s:.3g} s{_last_words(talk)}"
+        channel, status = self._converse(command, plan, until, error_messages.NOTICES)
+        protocol = channel.protocol
+        if channel.late and not protocol.announced:
+            silent = f"no answer within {left_s:.3g} s{_last_words(channel)}"
             raise NoAnswer("connect", f"{silent}; try: kubectl exec POD -- true")
-        if talk.late:
-            return heard.document(f"no answer within {left_s:.3g} s")
-        if heard.announced:
+        if channel.late:
+            return protocol.document(f"no answer within {left_s:.3g} s")
+        if protocol.announced:
             # Older ones end with status 0 when the connection is lost.
-            lost = status in (0, 1) and b"command terminated with exit code 1" not in talk.stderr
-            return heard.document("the connection was lost" if lost else "", status)
-        if says_no_python(talk.stderr):
-            return heard.document("", status)
-        meaning = error_messages.meaning(talk.stderr, self._kubectl.place)
+            lost = status in (0, 1) and b"command terminated with exit code 1" not in channel.stderr
+            return protocol.document("the connection was lost" if lost else "", status)
+        if lacks_python(channel.stderr):
+            return protocol.document("", status)
+        meaning = error_messages.meaning(channel.stderr, self._kubectl.place)
         if meaning.lacks:
             raise _MissingProgram(meaning.lacks)
         raise ConnectionRejected(meaning.answer) if meaning.busy else meaning.answer
@@ -140,9 +140,9 @@ class _MissingProgram(PreflightError):
         self.program = program
 
 
-def _last_words(talk: Talk) -> str:
-    said = quoted(error_messages.NOTICES.sub(b"", talk.stderr))
-    return f" (kubectl said: {said})" if said else ": the API server or the kubelet is silent"
+def _last_words(channel: ChildChannel) -> str:
+    output = quoted(error_messages.NOTICES.sub(b"", channel.stderr))
+    return f" (kubectl said: {output})" if output else ": the API server or the kubelet is silent"
 
 
 def _run(command: Sequence[str], limit_s: float) -> subprocess.CompletedProcess[bytes]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 #: Seconds that the collector may take beyond its own deadline, its start included.
 SLACK_S = 1.0
 
-_STDERR_KEPT = 4000
+_STDERR_BYTES = 4000
 _CHUNK = 65536
 _GRACE_S = 0.1
 _PATIENCE_S = 0.5
@@ -35,9 +35,9 @@ _ahead: list[_Collector] = []
 def start_ahead() -> None:
     """Start the collector that ``collect`` will need: it takes as long to start as it takes to read a command line.
 
-    It asks nothing before it has a plan, and ends itself if this process ends without one.
+    It collects nothing before it has a plan, and ends itself if this process ends without one.
     """
-    with contextlib.suppress(OSError):  # collect will say so
+    with contextlib.suppress(OSError):  # collect will report it
         _ahead.append(_Collector(sys.executable, early=True))
 
 
@@ -55,22 +55,22 @@ def collect(
         started = _ahead.pop() if _ahead and python == sys.executable else _Collector(python)
     except OSError as error:
         return _no_answer(node, at, "start", f"{python} could not be executed: {error.strerror}")
-    talk, complete = _Talk(started.process), False
+    streams, complete = _CollectorStreams(started.process), False
     try:
-        complete = talk.run(started.request(plan), time.monotonic() + plan["deadline_s"] + SLACK_S, meanwhile)
-        answer = _answered(talk.answer)  # while the collector ends
+        complete = streams.run(started.request(plan), time.monotonic() + plan["deadline_s"] + SLACK_S, meanwhile)
+        answer = _answered(streams.answer)  # while the collector ends
     finally:
         status = _end(started.process, _GRACE_S if complete else _PATIENCE_S)
     if isinstance(answer, dict):
         return answer
     if isinstance(answer, frame.NoFrame):
-        how = f"no answer within {plan['deadline_s'] + SLACK_S:g} s" if talk.late else f"exit status {status}"
-        said = " ".join((talk.stderr + b" " + talk.answer.noise).decode("utf-8", "backslashreplace").split())
-        return _no_answer(node, at, "collect", f"{how}: {said}" if said else how)
+        how = f"no answer within {plan['deadline_s'] + SLACK_S:g} s" if streams.late else f"exit status {status}"
+        output = " ".join((streams.stderr + b" " + streams.answer.noise).decode("utf-8", "backslashreplace").split())
+        return _no_answer(node, at, "collect", f"{how}: {output}" if output else how)
     return _no_answer(node, at, "read", str(answer))
 
 
-def _answered(answer: frame.Reader) -> dict[str, Any] | frame.FrameError:
+def _answered(answer: frame.FrameReader) -> dict[str, Any] | frame.FrameError:
     try:
         from preflight.evidence import json_limits
 
@@ -127,17 +127,17 @@ def _no_answer(node: str, at: str, phase: str, reason: str) -> dict[str, Any]:
     return document.to_document(document.no_answer(node, phase, reason, at))
 
 
-class _Talk:
-    """Both directions of the conversation with a collector, without ever waiting for an end of file."""
+class _CollectorStreams:
+    """Both directions of the exchange with a collector, without ever waiting for an end of file."""
 
     def __init__(self, process: Process | Forked) -> None:
-        self.answer = frame.Reader()
+        self.answer = frame.FrameReader()
         self.stderr = b""
         self.late = False
         self._stdin, self._stdout, self._stderr = _pipes(process)
 
     def run(self, request: bytes, until: float, meanwhile: Callable[[], object]) -> bool:
-        """Write the request and read up to the end mark; tell whether it came.
+        """Write the request and read up to the end mark; return whether it came.
 
         Ends at the last byte or at ``until`` on the monotonic clock.
         """
@@ -162,7 +162,7 @@ class _Talk:
                     poll.unregister(fd)
                     watched.remove(fd)
                 if fd == stderr:
-                    self.stderr = (self.stderr + data)[-_STDERR_KEPT:]
+                    self.stderr = (self.stderr + data)[-_STDERR_BYTES:]
                 elif fd == stdin:
                     continue
                 elif self.answer.feed(data):

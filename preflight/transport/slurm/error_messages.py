@@ -1,6 +1,6 @@
-"""What srun says when something fails, taken apart: of which node, and what it means for it.
+"""Error messages of srun: the node concerned and the cause.
 
-Messages of Slurm 22.05 (seen here) to 25.05; a wording that is not known is told as it stands.
+Messages of Slurm 22.05 (seen here) to 25.05; an unknown wording is reported as it stands.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _ENDED = re.compile(r"srun: error: (\S+): tasks? (\d+)[\d,-]*: (.*)")
 _NODE_DOWN = re.compile(r"srun: error: Node failure on (\S+)")
 _EXIT = re.compile(r"Exited with exit code (\d+)")
 
-#: Words that tell nothing of a cause: what follows from another failure, or how the queue goes.
+#: Words without a cause: what follows from another failure, or how the queue goes.
 _CONSEQUENCES = re.compile(
     r"Application launch failed|Job step aborted|forcing job termination|Terminating StepId|slurm_receive_msgs"
     r"|queued and waiting|has been allocated|got SIG|\*\*\* STEP|Force Terminated"
 )
 
 
-class Said(NamedTuple):
-    """A line of srun: ``node`` is empty where it speaks of none."""
+class SrunMessage(NamedTuple):
+    """A line of srun: ``node`` is empty where it names none."""
 
     node: str = ""
     task: int | None = None
@@ -35,17 +35,17 @@ class Said(NamedTuple):
     cause: str = ""  # why no node does
 
 
-def meaning(line: bytes) -> Said:
+def meaning(line: bytes) -> SrunMessage:
     """Take a line of srun's standard error apart."""
     text = quoted(line)
     if found := _LAUNCH.match(text):
         why = f"its slurmd did not start the task: {found[2]}; look at: scontrol show node {found[1]}"
-        return Said(found[1], answer=NoAnswer("start", why))
+        return SrunMessage(found[1], answer=NoAnswer("start", why))
     if found := _ENDED.match(text):
         code = _EXIT.search(found[3])
-        return Said(found[1], int(found[2]), int(code[1]) if code else None)
+        return SrunMessage(found[1], int(found[2]), int(code[1]) if code else None)
     if found := _NODE_DOWN.match(text):
-        return Said(found[1], answer=NoAnswer("collect", "Slurm says that the node failed meanwhile"))
+        return SrunMessage(found[1], answer=NoAnswer("collect", "Slurm says that the node failed meanwhile"))
     if not text or _CONSEQUENCES.search(text):
-        return Said()
-    return Said(cause=re.sub(r"^srun: (error: )?", "", text))
+        return SrunMessage()
+    return SrunMessage(cause=re.sub(r"^srun: (error: )?", "", text))

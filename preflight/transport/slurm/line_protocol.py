@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from preflight.transport import payload
-from preflight.transport.bootstrap_protocol import Conversation
+from preflight.transport.bootstrap_protocol import CollectorProtocol
 from preflight.transport.errors import NoAnswer
 
 #: Source for the node, Python 3.6 and later: standard output becomes lines, and of all plans the node's is taken.
@@ -64,20 +64,20 @@ _LINE = re.compile(rb"@@PREFLIGHT-LINE/1 (\S{1,255}) (\d{1,9}) ([0-9a-f]{8}) ([A
 _LONGEST = 1 << 20
 
 
-class Heard(NamedTuple):
-    """A node whose answer is whole, or that says too much or what cannot be."""
+class CompletedTask(NamedTuple):
+    """A node with a complete answer, or with one that is too long or invalid."""
 
     node: str
-    task: Task
+    task: TaskAssembler
 
 
-class Task:
-    """What one task has said."""
+class TaskAssembler:
+    """The answer of one task, assembled from its lines."""
 
     def __init__(self) -> None:
         """Begin before its first line."""
         self.node = ""
-        self.conversation = Conversation()
+        self.protocol = CollectorProtocol()
         self.damage = ""
         self._next = 0
 
@@ -86,23 +86,23 @@ class Task:
         found = _LINE.search(line)
         piece = _piece(found) if found else None
         if found is None or (self._next == 0 and (piece is None or int(found[2]) != 0)):  # noise, before our first line
-            if not self.conversation.announced:
-                self.conversation.hear(line + b"\n")
-            return self.conversation.over
+            if not self.protocol.announced:
+                self.protocol.hear(line + b"\n")
+            return self.protocol.over
         node = found[1].decode("utf-8", "backslashreplace")
         if self.node and node != self.node:
             self.damage = f"one task speaks for two nodes, {self.node[:60]} and {node[:60]}"
         elif piece is None or int(found[2]) != self._next:
             self.damage = f"line {self._next} of the answer is lost or damaged"
         self.node, self._next = self.node or node, self._next + 1
-        self.conversation.hear(piece or b"")
-        return bool(self.damage) or self.conversation.over
+        self.protocol.hear(piece or b"")
+        return bool(self.damage) or self.protocol.over
 
     def document(self, ended: str, status: int | None) -> dict[str, object]:
         """Return the node's document, or raise NoAnswer."""
         if self.damage:
             raise NoAnswer("read", self.damage)
-        return self.conversation.document(ended, status)
+        return self.protocol.document(ended, status)
 
 
 def _piece(found: re.Match[bytes]) -> bytes | None:
@@ -114,21 +114,21 @@ def _piece(found: re.Match[bytes]) -> bytes | None:
     return piece if zlib.crc32(piece) == int(found[3], 16) else None
 
 
-class Tasks:
+class StepAssembler:
     """The tasks of one srun, fed with its standard output and error."""
 
     def __init__(self) -> None:
         """Begin before the first byte."""
-        self.tasks: dict[int, Task] = {}
-        self.of: dict[str, Task] = {}
+        self.tasks: dict[int, TaskAssembler] = {}
+        self.of: dict[str, TaskAssembler] = {}
         self._rest = b""
 
     @property
     def begun(self) -> bool:
         """Whether any task has started."""
-        return any(task.conversation.announced for task in self.tasks.values())
+        return any(task.protocol.announced for task in self.tasks.values())
 
-    def hear(self, data: bytes) -> Iterator[Heard]:
+    def hear(self, data: bytes) -> Iterator[CompletedTask]:
         """Take bytes of srun's standard output; yield the nodes of which nothing more is needed."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         self._rest = self._rest[-_LONGEST:]
@@ -141,21 +141,21 @@ class Tasks:
                 self.of[task.node].damage = task.damage = f"two tasks speak for {task.node[:60]}"
                 over = True
             if over and task.node:
-                yield Heard(task.node, task)
+                yield CompletedTask(task.node, task)
 
     def hear_error(self, line: bytes) -> bool:
-        """Take a line of srun's standard error; return whether a task has said it, not srun."""
+        """Take a line of srun's standard error; return whether it is the output of a task, not of srun."""
         if (labelled := _LABELLED.fullmatch(line)) is None:
             return False
-        self.task(int(labelled[1])).conversation.hear_error(labelled[2] + b"\n")
+        self.task(int(labelled[1])).protocol.hear_error(labelled[2] + b"\n")
         return True
 
-    def task(self, number: int) -> Task:
+    def task(self, number: int) -> TaskAssembler:
         """Return a task by its number."""
-        return self.tasks.setdefault(number, Task())
+        return self.tasks.setdefault(number, TaskAssembler())
 
-    def belongs(self, number: int, node: str) -> None:
-        """Take srun's word for whose task it is."""
+    def assign(self, number: int, node: str) -> None:
+        """Assign a task to the node that srun names."""
         task = self.task(number)
         if not task.node:
             task.node = node

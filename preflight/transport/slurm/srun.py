@@ -26,11 +26,11 @@ from preflight.transport.bootstrap_protocol import SCRIPT_OF_ARGUMENTS, argument
 from preflight.transport.errors import NoAnswer, TransportError, quoted, utc_now
 from preflight.transport.local.process import has_ended, kill_group, pipes
 from preflight.transport.slurm import error_messages
-from preflight.transport.slurm.line_protocol import BOOT, Task, Tasks
+from preflight.transport.slurm.line_protocol import BOOT, StepAssembler, TaskAssembler
 
 #: Variables of srun's own environment that stay: how to reach the cluster, and on whose account. The rest are those of
 #: the job that we run in, and would shape the step like one of its.
-_KEPT = frozenset({
+_PASSED_VARIABLES = frozenset({
     "SLURM_CONF", "SLURM_CLUSTERS", "SLURM_CLUSTER_NAME", "SLURM_JWT", "SLURM_ACCOUNT", "SLURM_PARTITION", "SLURM_QOS",
     "SLURM_RESERVATION", "SLURM_CONSTRAINT", "SLURM_WCKEY",
 })  # fmt: skip
@@ -51,7 +51,7 @@ _BUSY = ("alloc", "comp", "resv", "reserved")
 
 PlanFor = Callable[[str, float], Mapping[str, Any]]
 
-#: Is told of a node that was begun, or has ended with a document, and when (monotonic clock).
+#: Called for a node that was begun, or has ended with a document, and when (monotonic clock).
 OnEvent = Callable[[str, float, "Evidence | None"], None]
 
 
@@ -84,7 +84,9 @@ class Srun:
             raise TransportError(
                 f"there is no `{missing[0]}` in PATH: run on a login node of the cluster, or --via ssh"
             )
-        self._environment = {k: v for k, v in os.environ.items() if not k.startswith("SLURM_") or k in _KEPT}
+        self._environment = {
+            k: v for k, v in os.environ.items() if not k.startswith("SLURM_") or k in _PASSED_VARIABLES
+        }
 
     def close(self) -> None:
         """Nothing is left to close: a step ends with the iteration that began it."""
@@ -92,7 +94,7 @@ class Srun:
     def gather(
         self, hosts: Sequence[str], plan_for: PlanFor, times: Times, on_event: OnEvent, stop: threading.Event
     ) -> Iterator[Evidence]:
-        """Ask every node and yield one document for each, in the order in which they end."""
+        """Collect from every node and yield one document for each, in the order in which they end."""
         until = time.monotonic() + times.run_s
         left = dict.fromkeys(hosts)
         last = NoAnswer("queue", "its turn did not come")
@@ -164,8 +166,8 @@ class Srun:
         if self.job is None:
             self._run("scancel", f"--name={self._name}")
             return
-        said = self._run("squeue", "--noheader", "--steps", f"--jobs={self.job}", "--format=%i %j")
-        for line in said.splitlines():
+        steps = self._run("squeue", "--noheader", "--steps", f"--jobs={self.job}", "--format=%i %j")
+        for line in steps.splitlines():
             ident, _, name = line.strip().partition(" ")
             if name.strip() == self._name:
                 self._run("scancel", ident)
@@ -181,22 +183,24 @@ class Srun:
 
     def _unusable(self, hosts: Sequence[str]) -> dict[str, NoAnswer]:
         """Return the nodes that take no job now, with the reason: one of them would hold all the others up."""
-        said = self._run("sinfo", "--noheader", "--Node", f"--nodes={self._fold(hosts)}", "--format=%N|%T|%E")
-        found: dict[str, NoAnswer] = {}
-        known = set()
-        for line in said.splitlines():
+        listing = self._run("sinfo", "--noheader", "--Node", f"--nodes={self._fold(hosts)}", "--format=%N|%T|%E")
+        unusable: dict[str, NoAnswer] = {}
+        listed = set()
+        for line in listing.splitlines():
             node, _, rest = line.strip().partition("|")
             state, _, reason = rest.partition("|")
-            known.add(node)
+            listed.add(node)
             if state.endswith("*") or state.startswith(_AWAY):
                 why = f" ({quoted(reason.encode())})" if reason.strip() not in ("", "none") else ""
-                found[node] = NoAnswer("queue", f"Slurm gives the node no job: it is {state}{why}")
+                unusable[node] = NoAnswer("queue", f"Slurm gives the node no job: it is {state}{why}")
             elif state.startswith(_BUSY):
-                cure = "ask within that job, --job ID, or --via ssh"
-                found[node] = NoAnswer("queue", f"other jobs have the whole node ({state}): {cure}")
-        if said:
-            found.update({one: NoAnswer("resolve", "Slurm knows no such node") for one in hosts if one not in known})
-        return {node: why for node, why in found.items() if node in set(hosts)}
+                fix = "ask within that job, --job ID, or --via ssh"
+                unusable[node] = NoAnswer("queue", f"other jobs have the whole node ({state}): {fix}")
+        if listing:
+            unusable.update(
+                {one: NoAnswer("resolve", "Slurm knows no such node") for one in hosts if one not in listed}
+            )
+        return {node: why for node, why in unusable.items() if node in set(hosts)}
 
     def _run(self, name: str, *arguments: str) -> str:
         """Return what a command of Slurm prints; nothing if it fails."""
@@ -220,7 +224,7 @@ class _Step:
         left_s = until - time.monotonic()
         self._wanted = request(_plans(hosts, plan_for, min(times.node_s, left_s) - _RETURN_S), BOOT)
         self._open = dict.fromkeys(hosts)
-        self._tasks = Tasks()
+        self._tasks = StepAssembler()
         self._status: dict[str, int | None] = {}
         self._rest = b""
         self._cause = ""
@@ -249,7 +253,7 @@ class _Step:
             words = self._cause or late or f"srun ended with status {status}"
             self.last = NoAnswer("start", words) if not self._tasks.begun else NoAnswer("collect", late or words)
 
-    def _talk(self, process: subprocess.Popen[bytes]) -> Iterator[Task]:
+    def _talk(self, process: subprocess.Popen[bytes]) -> Iterator[TaskAssembler]:
         """Yield tasks as their answers are complete, until srun closes its side or the time is over."""
         _, stdout, stderr = pipes(process)  # standard input stays open: its end would end the collectors
         with selectors.DefaultSelector() as selector:
@@ -281,16 +285,16 @@ class _Step:
         for line in lines:
             if self._tasks.hear_error(line):
                 continue
-            said = error_messages.meaning(line)
-            if said.answer is not None:
-                self.faulty[said.node] = said.answer
-            elif said.task is not None:
-                self._tasks.belongs(said.task, said.node)
-                self._status[said.node] = said.status
-            elif said.cause:
-                self._cause = said.cause
+            message = error_messages.meaning(line)
+            if message.answer is not None:
+                self.faulty[message.node] = message.answer
+            elif message.task is not None:
+                self._tasks.assign(message.task, message.node)
+                self._status[message.node] = message.status
+            elif message.cause:
+                self._cause = message.cause
 
-    def _document(self, node: str, task: Task, ended: str) -> Evidence:
+    def _document(self, node: str, task: TaskAssembler, ended: str) -> Evidence:
         self._open.pop(node, None)
         try:
             document = task.document(ended, self._status.get(node))

@@ -1,6 +1,7 @@
 """paramiko's connection without what costs CPU and nobody here reads, and with two round trips fewer.
 
-The one place that overrides what paramiko keeps private; ``tests/test_ssh_lean.py`` holds it to paramiko's own.
+The one place that overrides what paramiko keeps private; ``tests/unit/transport/test_paramiko_tuning.py`` holds it to
+paramiko's own.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import paramiko
 from paramiko.auth_handler import AuthHandler
 from paramiko.packet import Packetizer
 
-from preflight.transport.ssh.stream import Wire
+from preflight.transport.ssh.stream import RecordedStream
 
 _COOKIE = 16  # RFC 4253, 7.1
 
@@ -33,7 +34,7 @@ class Packets(Packetizer):
     #: Called before each wait.
     before: Callable[[], None] = staticmethod(_nothing)
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: RecordedStream) -> None:
         """Read from a wire."""
         super().__init__(wire)  # type: ignore[arg-type]
         self._wire = wire
@@ -61,8 +62,8 @@ class Packets(Packetizer):
         """Start no timer: it would be a thread for each connection."""
 
 
-class _AtOnce(AuthHandler):
-    """Asks for authentication and authenticates without waiting for a yes between the two (RFC 4253, 10)."""
+class PipelinedAuth(AuthHandler):
+    """Requests authentication and authenticates without waiting for a yes between the two (RFC 4253, 10)."""
 
     def _request_auth(self) -> None:
         super()._request_auth()  # type: ignore[misc]
@@ -82,12 +83,12 @@ def _exchanges() -> dict[str, Any]:
     return found
 
 
-class Lean(paramiko.Transport):
-    """A connection that sends what it can before it is asked for it, and logs nothing."""
+class TunedTransport(paramiko.Transport):
+    """A connection that sends what it can ahead of the host's request, and logs nothing."""
 
     _kex_info = _exchanges()
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: RecordedStream) -> None:
         """Prepare; nothing is sent yet."""
         super().__init__(wire, packetizer_class=Packets)  # type: ignore[arg-type]
         self._proposed = False
@@ -96,7 +97,7 @@ class Lean(paramiko.Transport):
     def log_in(self, user: str, key: paramiko.PKey, done: threading.Event) -> None:
         """Ask to be let in with a key; raises SSHException if it cannot sign, and sets ``done`` with the answer."""
         # An RSA key waits for the host's word on which hashes it takes (RFC 8308), which comes about now
-        handler = AuthHandler if "rsa" in key.get_name() else _AtOnce
+        handler = AuthHandler if "rsa" in key.get_name() else PipelinedAuth
         self.auth_handler = handler(self)
         self.auth_handler.auth_publickey(user, key, done)
 
@@ -114,11 +115,11 @@ class Lean(paramiko.Transport):
             super()._send_kex_init()  # type: ignore[misc]
 
     def _really_parse_kex_init(self, m: paramiko.Message, ignore_first_byte: bool = False) -> dict[str, Any]:
-        """Read what a side can do; hosts of one release of sshd say the same but for the cookie."""
+        """Read what a side can do; hosts of one release of sshd send the same but for the cookie."""
         before = _COOKIE + ignore_first_byte
-        said, length = _parsed(m.get_remainder()[before:])
+        fields, length = _parsed(m.get_remainder()[before:])
         m.get_bytes(before + length)
-        return {name: list(value) if isinstance(value, list) else value for name, value in said.items()}
+        return {name: list(value) if isinstance(value, list) else value for name, value in fields.items()}
 
     def _compute_key(self, id: str, nbytes: int) -> bytes:
         """Derive a key (RFC 4253, 7.2); what all six begin with is put together once."""
@@ -145,7 +146,7 @@ class Lean(paramiko.Transport):
 
 @functools.lru_cache(16)
 def _parsed(proposal: bytes) -> tuple[dict[str, Any], int]:
-    """Read a KEXINIT after its cookie; return what it says, and its length without what must not be hashed."""
+    """Read a KEXINIT after its cookie; return its fields, and its length without what must not be hashed."""
     message = paramiko.Message(bytes(_COOKIE) + proposal)
-    said = paramiko.Transport._really_parse_kex_init(None, message)  # type: ignore[attr-defined]
-    return said, len(message.get_so_far()) - _COOKIE
+    fields = paramiko.Transport._really_parse_kex_init(None, message)  # type: ignore[attr-defined]
+    return fields, len(message.get_so_far()) - _COOKIE

@@ -82,5 +82,5 @@ def host_keys(able: tuple[str, ...], known: tuple[str, ...], named: tuple[str, .
     A certificate is asked for only where its authority is known.
     """
     wanted = dict.fromkeys((*known, *(name for name in named or KEYS if "-cert-" not in name)))
-    kept = tuple(name for name in wanted if not named or name in named)
-    return offered(able, (), kept or named, "HostKeyAlgorithms")
+    allowed = tuple(name for name in wanted if not named or name in named)
+    return offered(able, (), allowed or named, "HostKeyAlgorithms")

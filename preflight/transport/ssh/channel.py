@@ -1,4 +1,4 @@
-"""The one channel of a connection: starts the collector on it and hears what the node says."""
+"""The one channel of a connection: starts the collector on it and reads its output."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import paramiko
 from paramiko.buffered_pipe import BufferedPipe
 
 from preflight.transport import bootstrap_protocol
-from preflight.transport.ssh.deadline_thread import Alarm
+from preflight.transport.ssh.deadline_thread import DeadlineThread
 from preflight.transport.ssh.inline_connection import Script
-from preflight.transport.ssh.session import Session
+from preflight.transport.ssh.session import SshSession
 
-#: Seconds kept of a node's time for its answer to travel.
+#: Seconds reserved of a node's time for its answer to travel.
 _TRAVEL_S = 1.0
 
 #: Seconds waited for the exit status of a command whose output has ended.
@@ -36,7 +36,7 @@ class _Stream(BufferedPipe):  # type: ignore[type-arg]
         self._pieces.append(data)
 
     def read_ready(self) -> bool:
-        """Tell whether something is there."""
+        """Return whether something is there."""
         return bool(self._pieces)
 
     def read(self, nbytes: int, timeout: float | None = None) -> bytes:
@@ -45,34 +45,34 @@ class _Stream(BufferedPipe):  # type: ignore[type-arg]
         return b"".join(pieces)
 
 
-class Exchange:
-    """One conversation with a node over one channel of its connection."""
+class CollectorChannel:
+    """One exchange with a node over one channel of its connection."""
 
-    def __init__(self, session: Session, plan: Mapping[str, Any], until: float, alarm: Alarm) -> None:
+    def __init__(self, session: SshSession, plan: Mapping[str, Any], until: float, alarm: DeadlineThread) -> None:
         """Begin; ``until`` is on the monotonic clock, and ``alarm`` closes the session then."""
         self._session, self._plan, self._until, self._alarm = session, plan, until, alarm
-        self._talk = bootstrap_protocol.Conversation()
+        self._protocol = bootstrap_protocol.CollectorProtocol()
         self._ended, self._status = "", -1
 
     def document(self) -> dict[str, Any]:
         """Return the answer as far as it has come; raises NoAnswer."""
-        return self._talk.document(self._ended, self._status, late=self._ended == _LATE)
+        return self._protocol.document(self._ended, self._status, late=self._ended == _LATE)
 
     def script(self) -> Script:
         """Have the plan carried out."""
-        talk, session, gone = self._talk, self._session, False
+        protocol, session, gone = self._protocol, self._session, False
         try:
             channel = yield from session.start_command(bootstrap_protocol.COMMAND, _Stream(), _Stream())
             yield from self._listen(channel)
             gone = bool(session.wire.ended) or not session.active
-            if not talk.over and not gone:
+            if not protocol.over and not gone:
                 with self._alarm.at(min(self._until, time.monotonic() + _STATUS_S), session.close):
                     while session.active and not channel.status_event.is_set():
                         yield
             self._status = channel.exit_status
         except (paramiko.SSHException, EOFError, OSError) as error:
             self._ended = _lost(session, error)
-        if talk.over:
+        if protocol.over:
             return
         if time.monotonic() >= self._until:
             self._ended = _LATE
@@ -81,17 +81,17 @@ class Exchange:
 
     def _listen(self, channel: paramiko.Channel) -> Script:
         """Read both streams up to the end."""
-        talk, asked = self._talk, False
+        protocol, requested = self._protocol, False
         with contextlib.suppress(OSError):  # a shell that leaves at once says why
             yield from _send(channel, bootstrap_protocol.OPENING)
-        while not talk.over:
+        while not protocol.over:
             at_end = channel.eof_received or channel.closed or not self._session.active
             self._hear(channel)
-            if talk.announced and not asked:
-                asked = True
+            if protocol.announced and not requested:
+                requested = True
                 with contextlib.suppress(OSError):
                     yield from _send(channel, self._request())
-            elif at_end or talk.over:
+            elif at_end or protocol.over:
                 return
             else:
                 yield
@@ -103,9 +103,9 @@ class Exchange:
 
     def _hear(self, channel: paramiko.Channel) -> None:
         if channel.recv_stderr_ready():
-            self._talk.hear_error(channel.recv_stderr(1))
-        if channel.recv_ready() and not self._talk.over:
-            self._talk.hear(channel.recv(1))
+            self._protocol.hear_error(channel.recv_stderr(1))
+        if channel.recv_ready() and not self._protocol.over:
+            self._protocol.hear(channel.recv(1))
 
 
 def _send(channel: paramiko.Channel, data: bytes) -> Script:
@@ -118,8 +118,8 @@ def _send(channel: paramiko.Channel, data: bytes) -> Script:
             yield
 
 
-def _lost(session: Session, error: BaseException | None) -> str:
-    """Say how a connection was lost."""
+def _lost(session: SshSession, error: BaseException | None) -> str:
+    """Return how a connection was lost."""
     if isinstance(error, paramiko.ChannelException):
         return f"sshd refused a session: {session.refused_channel or error.text} (MaxSessions, or a full process table)"
     if error is not None and session.is_active() and not session.wire.ended:

@@ -1,7 +1,7 @@
 """The user's SSH configuration, resolved per host by ``ssh -G`` itself, so that Include and Match are right.
 
-Hosts that no pattern tells apart share one call. Where OpenSSH is not installed, paramiko's own reader
-stands in, with a warning for each keyword that it or this transport does not heed.
+Hosts that no pattern distinguishes share one call. Where OpenSSH is not installed, paramiko's own reader
+stands in, with a warning for each keyword that it or this transport does not support.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pathlib import Path
 
 from preflight.transport.errors import TransportError, check_readable
 from preflight.transport.ssh import algorithms
-from preflight.transport.ssh.config_groups import Stanzas
-from preflight.transport.ssh.host import Asked
+from preflight.transport.ssh.config_groups import ConfigGroups
+from preflight.transport.ssh.host import HostSpec
 from preflight.transport.ssh.requirements import Demands
 
 _CALLS_AT_ONCE = 8
@@ -74,7 +74,7 @@ class HostConfig:
 
 
 class SshConfig:
-    """The configuration of one run. ``warnings`` names what it holds that is not heeded."""
+    """The configuration of one run. ``warnings`` names what it sets that is not supported."""
 
     def __init__(self, file: Path | None = None, user: str = "") -> None:
         """Take a file instead of the user's and the system's; raise TransportError if it cannot be read."""
@@ -83,24 +83,24 @@ class SshConfig:
         if file is not None:
             check_readable(file)
         self._ssh = shutil.which("ssh")
-        self._known: dict[Asked, HostConfig] = {}
+        self._known: dict[HostSpec, HostConfig] = {}
         self._expand = functools.cache(_expanded)  # of the same few words for all hosts
         self._path = functools.cache(Path)
         self._defaults: Values | None = None
         self._demands = Demands()
 
     def resolve(self, hosts: Iterable[str]) -> dict[str, HostConfig]:
-        """Return each host's configuration; raises TransportError for a mistake in the configuration."""
-        asked = {host: Asked.parse(host, self._user) for host in hosts}
-        missing = [ask for ask in dict.fromkeys(asked.values()) if ask not in self._known]
+        """Return each host's configuration; raises TransportError for an error in the configuration."""
+        specs = {host: HostSpec.parse(host, self._user) for host in hosts}
+        missing = [spec for spec in dict.fromkeys(specs.values()) if spec not in self._known]
         if missing and self._ssh:
-            self._ask(missing)
+            self._query_ssh(missing)
         elif missing:
             from preflight.transport.ssh.config_paramiko import read
 
             values = read(self._file, missing, self._warn)
-            self._known.update({ask: self._config(ask, values[ask]) for ask in missing})
-        return {host: self._known[ask] for host, ask in asked.items()}
+            self._known.update({spec: self._config(spec, values[spec]) for spec in missing})
+        return {host: self._known[spec] for host, spec in specs.items()}
 
     def resolve_one(self, host: str) -> HostConfig:
         """Return one host's configuration; see ``resolve``."""
@@ -110,39 +110,39 @@ class SshConfig:
         if text not in self.warnings:
             self.warnings.append(text)
 
-    def _ask(self, missing: Sequence[Asked]) -> None:
-        """Ask ``ssh -G`` for two hosts of each stanza, and apply the answer to the rest if both agree."""
+    def _query_ssh(self, missing: Sequence[HostSpec]) -> None:
+        """Query ``ssh -G`` for two hosts of each stanza, and apply the answer to the rest if both agree."""
         first, files = self._call(missing[0], verbose=True)
         if self._defaults is None:
-            self._defaults = self._call(Asked("localhost"), file="none")[0]
-        stanzas = Stanzas.read(files)
-        answers: dict[Asked, Values] = {missing[0]: first}
-        groups = stanzas.groups(missing, key=lambda ask: (ask.user, ask.port), name=lambda ask: ask.name)
+            self._defaults = self._call(HostSpec("localhost"), file="none")[0]
+        stanzas = ConfigGroups.read(files)
+        answers: dict[HostSpec, Values] = {missing[0]: first}
+        groups = stanzas.groups(missing, key=lambda spec: (spec.user, spec.port), name=lambda spec: spec.name)
         with ThreadPoolExecutor(_CALLS_AT_ONCE) as pool:
-            wanted = [ask for group in groups for ask in dict.fromkeys((group[0], group[-1])) if ask not in answers]
-            answers.update(zip(wanted, pool.map(lambda ask: self._call(ask)[0], wanted), strict=True))
-            single: list[Asked] = []
+            wanted = [spec for group in groups for spec in dict.fromkeys((group[0], group[-1])) if spec not in answers]
+            answers.update(zip(wanted, pool.map(lambda spec: self._call(spec)[0], wanted), strict=True))
+            single: list[HostSpec] = []
             for group in groups:
                 shared = stanzas.shared(group[0].name, answers[group[0]], group[-1].name, answers[group[-1]])
-                for ask in group:
-                    if ask in answers:
+                for spec in group:
+                    if spec in answers:
                         continue
                     if shared:
-                        answers[ask] = shared(ask.name)
+                        answers[spec] = shared(spec.name)
                     else:
-                        single.append(ask)
-            answers.update(zip(single, pool.map(lambda ask: self._call(ask)[0], single), strict=True))
-        self._known.update({ask: self._config(ask, answers[ask]) for ask in missing})
+                        single.append(spec)
+            answers.update(zip(single, pool.map(lambda spec: self._call(spec)[0], single), strict=True))
+        self._known.update({spec: self._config(spec, answers[spec]) for spec in missing})
 
-    def _call(self, ask: Asked, file: str = "", verbose: bool = False) -> tuple[Values, list[str]]:
-        """Return what ``ssh -G`` says of a host, and the files that it read."""
+    def _call(self, spec: HostSpec, file: str = "", verbose: bool = False) -> tuple[Values, list[str]]:
+        """Return the output of ``ssh -G`` for a host, and the files that it read."""
         named = file or str(self._file or "")
         command = [self._ssh or "ssh", *(["-v"] if verbose else []), "-G", *(["-F", named] if named else [])]
         command += [
-            *(["-l", ask.user] if ask.user else []),
-            *(["-p", str(ask.port)] if ask.port else []),
+            *(["-l", spec.user] if spec.user else []),
+            *(["-p", str(spec.port)] if spec.port else []),
             "--",
-            ask.name,
+            spec.name,
         ]
         try:
             done = subprocess.run(
@@ -156,10 +156,10 @@ class SshConfig:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise TransportError(f"{' '.join(command)} did not answer: {error}") from None
         if done.returncode:
-            said = [
+            errors = [
                 line for line in done.stderr.splitlines() if line.strip() and not line.startswith(("debug", "OpenSSH_"))
             ]
-            raise TransportError(f"ssh -G {ask.name}: {' '.join(said[-3:])[:500] or 'failed'}")
+            raise TransportError(f"ssh -G {spec.name}: {' '.join(errors[-3:])[:500] or 'failed'}")
         values: dict[str, list[str]] = {}
         for line in done.stdout.splitlines():
             keyword, _, value = line.partition(" ")
@@ -176,7 +176,7 @@ class SshConfig:
             "l": here, "L": here.split(".")[0],
         }  # fmt: skip
 
-    def _config(self, ask: Asked, values: Values) -> HostConfig:
+    def _config(self, spec: HostSpec, values: Values) -> HostConfig:
         def one(keyword: str, default: str = "") -> str:
             value = next(iter(values.get(keyword, ())), default)
             return default if value.lower() == "none" else value
@@ -188,8 +188,8 @@ class SshConfig:
                 return ()
             return algorithms.listed(chosen[0], algorithms.USUAL[keyword]) or ("",)  # all were removed
 
-        name, hostname = ask.name, one("hostname", ask.name)
-        user, port = ask.user or one("user") or self._own_tokens["u"], ask.port or int(one("port", "22"))
+        name, hostname = spec.name, one("hostname", spec.name)
+        user, port = spec.user or one("user") or self._own_tokens["u"], spec.port or int(one("port", "22"))
         alias = one("hostkeyalias")
         tokens = {
             **self._own_tokens,

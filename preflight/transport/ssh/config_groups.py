@@ -1,7 +1,7 @@
-"""Which hosts a configuration cannot tell apart, so that ``ssh -G`` need not be asked for each.
+"""Groups of hosts that a configuration does not distinguish, which share a call of ``ssh -G``.
 
 Only patterns are read here, never meanings: two hosts belong together if every pattern of every
-Host and Match line says the same of both. What could depend on a host otherwise counts as different.
+Host and Match line matches both or neither. What could depend on a host otherwise counts as different.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ _LINE = re.compile(r"^\s*([A-Za-z0-9]+)\s*(?:=\s*|\s+)(.*?)\s*$")
 #: Criteria of a Match line that cannot depend on the host, given the same stanzas before it.
 _ANYWHERE = ("all", "final", "user", "localuser", "localnetwork", "tagged", "command", "sessiontype", "version")
 
-#: What ``ssh -G`` prints with the host's name in it, or differs by -v, and nobody here reads.
+#: What ``ssh -G`` prints with the host's name in it, or differs by -v, and is not read here.
 _UNREAD = ("host", "hostname", "controlpath", "remotecommand", "localcommand", "loglevel")
 
 
 @dataclass(frozen=True)
-class Stanzas:
-    """The patterns of a configuration; ``apart`` means that each host must be asked for."""
+class ConfigGroups:
+    """The patterns of a configuration; ``apart`` means that each host must be queried."""
 
     patterns: tuple[str, ...]
     hostnames: tuple[str, ...]
     apart: bool
 
     @classmethod
-    def read(cls, files: Iterable[str]) -> Stanzas:
-        """Read the files that OpenSSH says it has read, those that it included among them."""
+    def read(cls, files: Iterable[str]) -> ConfigGroups:
+        """Read the files that OpenSSH lists as read, those that it included among them."""
         patterns, hostnames, apart, match_host = set[str](), set[str](), False, False
         for file in dict.fromkeys(files):
             try:
@@ -67,17 +67,17 @@ class Stanzas:
         return cls(tuple(sorted(patterns)), tuple(sorted(hostnames)), apart or (match_host and bool(hostnames)))
 
     def groups(self, hosts: Sequence[_T], key: Callable[[_T], Hashable], name: Callable[[_T], str]) -> list[list[_T]]:
-        """Put hosts together that nothing tells apart and whose ``key`` is the same."""
-        found: dict[Hashable, list[_T]] = {}
+        """Group hosts that no pattern distinguishes and that have the same ``key``."""
+        members: dict[Hashable, list[_T]] = {}
         for host in hosts:
-            told = name(host) if self.apart else tuple(matches(name(host).lower(), p) for p in self.patterns)
-            # OpenSSH compares the case too; a name with capitals is asked for by itself
+            matched = name(host) if self.apart else tuple(matches(name(host).lower(), p) for p in self.patterns)
+            # OpenSSH compares the case too; a name with capitals is queried by itself
             case = name(host) if name(host) != name(host).lower() else ""
-            found.setdefault((key(host), told, case), []).append(host)
-        return list(found.values())
+            members.setdefault((key(host), matched, case), []).append(host)
+        return list(members.values())
 
     def shared(self, one: str, first: _Values, other: str, last: _Values) -> Callable[[str], _Values] | None:
-        """Return how to make any host's answer of a group from those of two, or None if it cannot be told."""
+        """Return how to make any host's answer of a group from those of two, or None if that is not possible."""
         if _constant(first) != _constant(last):
             return None
         template = self._hostname(one, first) if one != other else None

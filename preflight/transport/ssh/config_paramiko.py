@@ -12,7 +12,7 @@ from preflight.evidence import safe_read
 from preflight.transport.errors import TransportError
 
 if TYPE_CHECKING:
-    from preflight.transport.ssh.host import Asked
+    from preflight.transport.ssh.host import HostSpec
 
 #: Criteria of a Match line that paramiko understands; it passes over others, as if they were met.
 _CRITERIA = frozenset(("all", "canonical", "final", "host", "originalhost", "user", "localuser"))
@@ -25,24 +25,24 @@ _DEFAULTS = {
 
 
 def read(
-    file: Path | None, hosts: Sequence[Asked], warn: Callable[[str], None]
-) -> dict[Asked, Mapping[str, Sequence[str]]]:
+    file: Path | None, hosts: Sequence[HostSpec], warn: Callable[[str], None]
+) -> dict[HostSpec, Mapping[str, Sequence[str]]]:
     """Return for each host what ``ssh -G`` would print, as far as it is known; raises TransportError.
 
     ``warn`` is called for each Include, which is not read.
     """
     paths = [file] if file else [Path("~/.ssh/config").expanduser(), Path("/etc/ssh/ssh_config")]
     configs = [config for path in paths if (config := _parsed(path, warn))]
-    found: dict[Asked, Mapping[str, Sequence[str]]] = {}
-    for ask in hosts:
+    values_of: dict[HostSpec, Mapping[str, Sequence[str]]] = {}
+    for spec in hosts:
         values: dict[str, list[str]] = {}
-        for config in configs:  # what was said first holds
-            for keyword, value in config.lookup(ask.name).items():
-                if keyword == "hostname" and value == ask.name:
+        for config in configs:  # the first value holds
+            for keyword, value in config.lookup(spec.name).items():
+                if keyword == "hostname" and value == spec.name:
                     continue
                 values.setdefault(keyword, value if isinstance(value, list) else [str(value)])
-        found[ask] = {**_DEFAULTS, **values}
-    return found
+        values_of[spec] = {**_DEFAULTS, **values}
+    return values_of
 
 
 def _parsed(path: Path, warn: Callable[[str], None]) -> paramiko.SSHConfig | None:

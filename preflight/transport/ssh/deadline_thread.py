@@ -1,4 +1,4 @@
-"""One thread that ends, at its deadline, whatever may block for longer than it was told to."""
+"""One thread that ends, at its deadline, calls that block for longer than their limit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 
 
-class Alarm:
+class DeadlineThread:
     """Calls functions at moments on the monotonic clock, unless they were called off before."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What the system's ``ssh`` says when it cannot connect, and what that means; texts of OpenSSH 7.4 to 10."""
+"""Error messages of the system's ``ssh`` that cannot connect, and their causes; texts of OpenSSH 7.4 to 10."""
 
 from __future__ import annotations
 
@@ -63,40 +63,42 @@ _CARRIED = "UNKNOWN port 65535"
 
 
 @dataclass(frozen=True)
-class Meaning:
-    """Why ``ssh`` gave up before the login; ``busy`` if trying again may help."""
+class ConnectFailure:
+    """Why ``ssh`` gave up before the login; ``busy``: a retry may help."""
 
     answer: NoAnswer
     busy: bool
 
 
-def meaning(stderr: bytes) -> Meaning:
+def meaning(stderr: bytes) -> ConnectFailure:
     """Return what the standard error of an ``ssh`` that gave up before the login means."""
     silent = NoAnswer("connect", f"ssh gave up: {quoted(stderr) or 'it said nothing'}")
-    return known_meaning(stderr) or Meaning(silent, False)
+    return known_meaning(stderr) or ConnectFailure(silent, False)
 
 
-def known_meaning(stderr: bytes) -> Meaning | None:
+def known_meaning(stderr: bytes) -> ConnectFailure | None:
     """Return the same, or None for words that are not known."""
-    said = stderr.decode("utf-8", "backslashreplace").replace("\r", "").splitlines()
-    lines = [line.rstrip() for line in said]
+    printed = stderr.decode("utf-8", "backslashreplace").replace("\r", "").splitlines()
+    lines = [line.rstrip() for line in printed]
     carried = any(_CARRIED in line for line in lines)
     for line in lines:
         if _RESET.fullmatch(line):
-            return Meaning(_cut_off("reset", carried), True)
+            return ConnectFailure(_cut_off("reset", carried), True)
     refused = None if _FORWARDED in lines else next(filter(None, map(_REFUSED.fullmatch, lines)), None)
     if refused:
         why = f"sshd refused a session: {refused['why']} (MaxSessions, or a full process table)"
-        return Meaning(NoAnswer("start", why), False)
+        return ConnectFailure(NoAnswer("start", why), False)
     for pattern, phase, reason in _COMPILED:
         for line in lines:
             if found := pattern.fullmatch(line):
                 # A node behind the jump host is spoken of in other words: the cause is the jump itself.
                 where = "the jump host: " if carried and not line.startswith(("channel", "Connection")) else ""
-                return Meaning(NoAnswer(phase, where + reason.format_map(found.groupdict())), False)
+                return ConnectFailure(NoAnswer(phase, where + reason.format_map(found.groupdict())), False)
     for line in lines:
         if ended := _ENDED.fullmatch(line):
-            return Meaning(_cut_off("reset" if "reset" in (ended["how"] or ended["why"]) else "closed", carried), True)
+            return ConnectFailure(
+                _cut_off("reset" if "reset" in (ended["how"] or ended["why"]) else "closed", carried), True
+            )
     return None
 
 

@@ -9,7 +9,7 @@ from preflight.transport.errors import TransportError
 
 
 @dataclass(frozen=True)
-class Asked:
+class HostSpec:
     """A host as the command line or a ProxyJump names it: ``[user@]name[:port]``."""
 
     name: str
@@ -17,7 +17,7 @@ class Asked:
     port: int = 0
 
     @classmethod
-    def parse(cls, text: str, user: str = "") -> Asked:
+    def parse(cls, text: str, user: str = "") -> HostSpec:
         """Take ``[ssh://][user@]host[:port]`` apart; raise TransportError for what no host is called."""
         rest = text.removeprefix("ssh://").rstrip("/")
         named, _, rest = rest.rpartition("@")

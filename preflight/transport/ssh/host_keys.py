@@ -29,7 +29,7 @@ _SIGNATURES = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}
 
 
 @dataclass(frozen=True)
-class Entry:
+class KnownHost:
     """One key in a ``known_hosts`` file; ``marker`` is empty, ``@cert-authority`` or ``@revoked``."""
 
     marker: str
@@ -46,9 +46,9 @@ class HostKeys:
         """Read the files; one that is not there is empty, one that cannot be read is named in ``unread``."""
         self.files: list[Path] = []
         self.unread: list[str] = []
-        self._exact: dict[str, list[Entry]] = {}
-        self._hashed: list[tuple[bytes, bytes, Entry]] = []
-        self._patterns: list[Entry] = []
+        self._exact: dict[str, list[KnownHost]] = {}
+        self._hashed: list[tuple[bytes, bytes, KnownHost]] = []
+        self._patterns: list[KnownHost] = []
         for path in files:
             self.files.append(path)
             try:
@@ -58,7 +58,7 @@ class HostKeys:
             except OSError as error:
                 self.unread.append(f"{path}: {error.strerror}")
 
-    def entries(self, name: str) -> list[Entry]:
+    def entries(self, name: str) -> list[KnownHost]:
         """Return the entries of a host, as ``known_hosts`` names it (``gpu001``, ``[gpu001]:2222``)."""
         name = name.lower()
         found = list(self._exact.get(name, ()))
@@ -90,7 +90,7 @@ def _hash(salt: bytes, name: bytes) -> bytes:
     return hmac.digest(salt, name, "sha1")
 
 
-def _parse(line: bytes, where: str) -> Entry | None:
+def _parse(line: bytes, where: str) -> KnownHost | None:
     fields = line.decode("utf-8", "replace").split()
     if not fields or fields[0].startswith("#"):
         return None
@@ -98,7 +98,7 @@ def _parse(line: bytes, where: str) -> Entry | None:
     if len(fields) < 3 or marker not in ("", "@cert-authority", "@revoked"):
         return None
     try:
-        return Entry(marker, fields[0], fields[1], base64.b64decode(fields[2], validate=True), where)
+        return KnownHost(marker, fields[0], fields[1], base64.b64decode(fields[2], validate=True), where)
     except binascii.Error:
         return None
 
@@ -127,14 +127,14 @@ class Known:
     name: str
     port: int
     alias: bool
-    entries: tuple[Entry, ...]
-    bare: tuple[Entry, ...]
+    entries: tuple[KnownHost, ...]
+    bare: tuple[KnownHost, ...]
     files: tuple[Path, ...]
     strict: bool
     revoked: frozenset[bytes]
 
     @property
-    def plain(self) -> list[Entry]:
+    def plain(self) -> list[KnownHost]:
         """The keys that are known to be this host's own."""
         return [entry for entry in self.entries if not entry.marker]
 
@@ -263,8 +263,8 @@ def fingerprint(blob: bytes) -> str:
     return f"{_kind(blob)} SHA256:{digest}"
 
 
-def bulk_cure(unknown: Sequence[str], changed: Sequence[str] = ()) -> str:
-    """Return the shell line that makes many hosts known, for somebody who has checked that it may."""
+def trust_command(unknown: Sequence[str], changed: Sequence[str] = ()) -> str:
+    """Return the shell line that makes many hosts known, for a user who has checked them."""
     forget = [f"for host in {shlex.join(changed)}; do ssh-keygen -R $host; done"] if changed else []
     wanted = [*unknown, *changed]
     learn = [f"ssh-keyscan -H {shlex.join(wanted)} >> ~/.ssh/known_hosts"] if wanted else []

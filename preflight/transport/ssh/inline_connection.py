@@ -15,8 +15,8 @@ from typing import Any
 
 import paramiko
 
-from preflight.transport.ssh._paramiko_tuning import Lean, Packets
-from preflight.transport.ssh.stream import Wire
+from preflight.transport.ssh._paramiko_tuning import Packets, TunedTransport
+from preflight.transport.ssh.stream import RecordedStream
 
 # RFC 4250
 _DISCONNECT, _CHANNEL_OPEN, _CHANNEL_REQUEST = b"\x01", b"\x5a", b"\x62"
@@ -26,10 +26,10 @@ _BY_APPLICATION = 11
 Script = Generator[None, None, None]
 
 
-class Scripted(Lean):
+class InlineConnection(TunedTransport):
     """A connection on which a script is carried out."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: RecordedStream) -> None:
         """Prepare; nothing is sent before ``drive``."""
         super().__init__(wire)
         self.wire = wire

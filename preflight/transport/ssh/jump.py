@@ -15,8 +15,8 @@ import paramiko
 
 from preflight.transport.errors import NoAnswer, OpenSshRequired
 from preflight.transport.ssh.config import HostConfig
-from preflight.transport.ssh.session import Session
-from preflight.transport.ssh.stream import Wire
+from preflight.transport.ssh.session import SshSession
+from preflight.transport.ssh.stream import RecordedStream
 
 #: Nodes that share one connection; more get another, so that none waits for another's slowness.
 NODES_PER_CONNECTION = 48
@@ -28,17 +28,17 @@ _REST_S = 10.0
 class Jump:
     """One jump host."""
 
-    def __init__(self, name: str, open_session: Callable[[], Session]) -> None:
+    def __init__(self, name: str, open_session: Callable[[], SshSession]) -> None:
         """Take how to open a connection to it; ``open_session`` keeps its own time and raises NoAnswer."""
         self._name, self._open = name, open_session
         self._changed = threading.Condition()
-        self._load: dict[Session, int] = {}
+        self._load: dict[SshSession, int] = {}
         self._opening = False
         self._failure: NoAnswer | None = None
         self._failed_at = 0.0
         self._closed = False
 
-    def through(self, config: HostConfig, timeout_s: float, until: float) -> Wire:
+    def through(self, config: HostConfig, timeout_s: float, until: float) -> RecordedStream:
         """Connect to a node from the jump host, in ``timeout_s`` once that is reached; raises NoAnswer."""
         session = self._session(until)
         try:
@@ -52,7 +52,7 @@ class Jump:
         except BaseException:
             self._release(session)
             raise
-        return Wire(channel, lambda: self._release(session))
+        return RecordedStream(channel, lambda: self._release(session))
 
     def close(self) -> None:
         """Close all connections to the jump host."""
@@ -64,7 +64,7 @@ class Jump:
         for session in sessions:
             session.close()
 
-    def _session(self, until: float) -> Session:
+    def _session(self, until: float) -> SshSession:
         """Return a connection with room, and take a place in it."""
         with self._changed:
             while True:
@@ -105,15 +105,15 @@ class Jump:
         if session is not None:
             session.close()
 
-    def _release(self, session: Session) -> None:
+    def _release(self, session: SshSession) -> None:
         with self._changed, contextlib.suppress(KeyError):
             self._load[session] -= 1
 
-    def _why(self, session: Session, config: HostConfig, error: Exception) -> str:
+    def _why(self, session: SshSession, config: HostConfig, error: Exception) -> str:
         if isinstance(error, paramiko.ChannelException):
-            said = session.refused_channel or error.text
+            reason = session.refused_channel or error.text
             also = "; AllowTcpForwarding is off there" if error.code == 1 else ""
-            return f"jump host {self._name} could not connect to {config.itself}: {said}{also}"
+            return f"jump host {self._name} could not connect to {config.itself}: {reason}{also}"
         if not session.is_active():
             return f"jump host {self._name}: its connection was lost"
         return f"no reply from {config.itself} behind jump host {self._name}"

@@ -48,7 +48,7 @@ class OpenSshTransport(PipedTransport):
             self._check(hosts[0])
 
     def _check(self, host: str) -> None:
-        """Let ``ssh`` read the configuration, so that a mistake in it is found before any node is touched."""
+        """Let ``ssh`` read the configuration, so that an error in it is found before any node is touched."""
         command = [*self._ssh, "-G", "--", host]
         try:
             ran = subprocess.run(
@@ -62,29 +62,29 @@ class OpenSshTransport(PipedTransport):
         except (OSError, subprocess.TimeoutExpired) as error:
             raise TransportError(f"`{' '.join(command)}` could not be run: {error}") from None
         if ran.returncode:
-            said = " ".join(ran.stderr.decode("utf-8", "backslashreplace").split())
-            raise TransportError(f"ssh does not accept its configuration: {said}")
+            message = " ".join(ran.stderr.decode("utf-8", "backslashreplace").split())
+            raise TransportError(f"ssh does not accept its configuration: {message}")
 
     def _once(self, host: str, plan: Mapping[str, Any], until: float) -> dict[str, Any]:
         left_s = until - time.monotonic()
         connect_s = max(1, round(min(self._connect_timeout_s, left_s)))
         options = [part for option in (*_OPTIONS, f"ConnectTimeout={connect_s}") for part in ("-o", option)]
         command = [*self._ssh, "-T", *options, "--", host, COMMAND]
-        talk, status = self._converse(command, plan, until, error_messages.LOST)
-        heard = talk.conversation
+        channel, status = self._converse(command, plan, until, error_messages.LOST)
+        protocol = channel.protocol
         # ssh always says why it could not connect; what ends in silence was a login, and a signal ended it
-        silent = status == _SSH_FAILED and not talk.stderr.strip()
-        before_login = not (heard.stdout_bytes or silent or error_messages.LOGGED_IN.search(talk.stderr))
-        if talk.late:
+        silent = status == _SSH_FAILED and not channel.stderr.strip()
+        before_login = not (protocol.stdout_bytes or silent or error_messages.LOGGED_IN.search(channel.stderr))
+        if channel.late:
             # behind a jump host it may have said why, and still wait for the ssh that it started to get there
-            if before_login and (told := error_messages.known_meaning(talk.stderr)):
-                raise told.answer
+            if before_login and (failure := error_messages.known_meaning(channel.stderr)):
+                raise failure.answer
             ended = f"no answer within {left_s:.3g} s"
-            if not (heard.stdout_bytes or talk.stderr.strip()):  # ssh does not say whether it has logged in
+            if not (protocol.stdout_bytes or channel.stderr.strip()):  # ssh does not say whether it has logged in
                 raise NoAnswer("start", f"{ended}: sshd hangs during the login, or {HANGS}; try: ssh -v HOST true")
         elif status == _SSH_FAILED and before_login:
-            meaning = error_messages.meaning(talk.stderr)
+            meaning = error_messages.meaning(channel.stderr)
             raise ConnectionRejected(meaning.answer) if meaning.busy else meaning.answer
         else:
-            ended = "the connection was lost" if status == _SSH_FAILED and talk.stderr else ""
-        return heard.document(ended, None if status == _SSH_FAILED else status, late=talk.late)
+            ended = "the connection was lost" if status == _SSH_FAILED and channel.stderr else ""
+        return protocol.document(ended, None if status == _SSH_FAILED else status, late=channel.late)

@@ -20,15 +20,15 @@ from preflight.transport import bootstrap_protocol, errors
 from preflight.transport.errors import NoAnswer, TransportError
 from preflight.transport.ssh import _paramiko_import, host_keys, stream  # noqa: F401
 from preflight.transport.ssh import session as ssh_session
-from preflight.transport.ssh.channel import Exchange
+from preflight.transport.ssh.channel import CollectorChannel
 from preflight.transport.ssh.config import HostConfig, SshConfig
-from preflight.transport.ssh.deadline_thread import Alarm
-from preflight.transport.ssh.host import Asked
+from preflight.transport.ssh.deadline_thread import DeadlineThread
+from preflight.transport.ssh.host import HostSpec
 from preflight.transport.ssh.inline_connection import Script
 from preflight.transport.ssh.jump import Jump
 from preflight.transport.ssh.keys import KeyRing
-from preflight.transport.ssh.session import Session
-from preflight.transport.ssh.stream import ConnectionDropped, Wire
+from preflight.transport.ssh.session import SshSession
+from preflight.transport.ssh.stream import ConnectionDropped, RecordedStream
 
 __all__ = ["SshOptions", "SshTransport", "TransportError"]
 
@@ -55,7 +55,7 @@ class SshOptions:
 
 
 class SshTransport:
-    """SSH for one run. ``warnings`` names what of the configuration is not heeded."""
+    """SSH for one run. ``warnings`` names what of the configuration is not supported."""
 
     def __init__(self, options: SshOptions, hosts: Sequence[str]) -> None:
         """Resolve the configuration of all hosts; raises TransportError for one that cannot be used."""
@@ -64,12 +64,12 @@ class SshTransport:
         self._config = SshConfig(options.config_file, options.user or "")
         self._configs = self._config.resolve(hosts)
         self._keys = KeyRing()
-        self._alarm = Alarm()
+        self._alarm = DeadlineThread()
         self._lock = threading.Lock()
         self._known: dict[tuple[Path, ...], host_keys.HostKeys] = {}
         self._revoked: dict[str, frozenset[bytes]] = {"": frozenset()}
         self._jumps: dict[tuple[HostConfig, ...], Jump] = {}
-        self._sessions: set[Session] = set()
+        self._sessions: set[SshSession] = set()
         self._closed = False
         bootstrap_protocol.collector()
         for config in self._configs.values():
@@ -104,7 +104,7 @@ class SshTransport:
         """Do as ``collect`` does, and raise NoAnswer where that writes a document without an answer."""
         node = plan["node"] or host
         try:
-            return {**self._ask(host, {**plan, "node": node}, until), "node": node}
+            return {**self._collect_from(host, {**plan, "node": node}, until), "node": node}
         except NoAnswer:
             raise
         except Exception as error:
@@ -117,7 +117,7 @@ class SshTransport:
         return tuple(dict.fromkeys((*config.beyond, *jumps)))
 
     def close(self) -> None:
-        """Close all connections, also those that nodes are being asked on: their collectors end themselves."""
+        """Close all connections, also those in use: their collectors end themselves."""
         with self._lock:
             self._closed = True
             sessions, jumps = list(self._sessions), list(self._jumps.values())
@@ -131,13 +131,13 @@ class SshTransport:
 
     # One node
 
-    def _ask(self, host: str, plan: Mapping[str, Any], until: float) -> dict[str, Any]:
+    def _collect_from(self, host: str, plan: Mapping[str, Any], until: float) -> dict[str, Any]:
         config = self._config_of(host)
-        exchange: Exchange | None = None
+        exchange: CollectorChannel | None = None
 
-        def begin(session: Session) -> Script:
+        def begin(session: SshSession) -> Script:
             nonlocal exchange
-            exchange = Exchange(session, plan, until, self._alarm)
+            exchange = CollectorChannel(session, plan, until, self._alarm)
             return exchange.script()
 
         self.carry_out(config, begin, until)
@@ -149,12 +149,12 @@ class SshTransport:
             config = self._configs.get(host)
         return config or self._resolve(host)
 
-    def carry_out(self, config: HostConfig, begin: Callable[[Session], Script], until: float) -> None:
+    def carry_out(self, config: HostConfig, begin: Callable[[SshSession], Script], until: float) -> None:
         """Connect, authenticate, carry out a script and disconnect; raises NoAnswer, and what the script raises."""
         self._connect(config, self._route(config), begin, until)
 
     @contextlib.contextmanager
-    def _kept(self, session: Session) -> Iterator[None]:
+    def _registered(self, session: SshSession) -> Iterator[None]:
         """Let ``close`` find a session for as long as it is in use."""
         with self._lock:
             self._sessions.add(session)
@@ -175,8 +175,12 @@ class SshTransport:
             raise NoAnswer("resolve", str(error)) from None
 
     def _connect(
-        self, config: HostConfig, route: Sequence[HostConfig], begin: Callable[[Session], Script] | None, until: float
-    ) -> Session:
+        self,
+        config: HostConfig,
+        route: Sequence[HostConfig],
+        begin: Callable[[SshSession], Script] | None,
+        until: float,
+    ) -> SshSession:
         """Open a connection, again if it is dropped as a busy sshd does, with growing pauses at random.
 
         It is over once the script that it was opened for is; without one it stays open.
@@ -196,8 +200,12 @@ class SshTransport:
         return min(until, time.monotonic() + self._options.connect_timeout_s)
 
     def _attempt(
-        self, config: HostConfig, route: Sequence[HostConfig], begin: Callable[[Session], Script] | None, until: float
-    ) -> Session:
+        self,
+        config: HostConfig,
+        route: Sequence[HostConfig],
+        begin: Callable[[SshSession], Script] | None,
+        until: float,
+    ) -> SshSession:
         banner_until = self._soon(until)
         known = self._known_to(config)
         offer = ssh_session.offer(config, known)  # what cannot be done shows before the host is connected to
@@ -215,7 +223,7 @@ class SshTransport:
             with (
                 self._alarm.at(banner_until, session.close_without_banner),
                 self._alarm.at(until, session.close),
-                self._kept(session),
+                self._registered(session),
             ):
                 if begin is None:
                     session.keep(opening)
@@ -258,7 +266,7 @@ class SshTransport:
             # As OpenSSH does, only the first of them goes by its own configuration; "Host *" with a
             # ProxyJump applies to the jump host as well, which is not meant to jump through itself
             jumps = hops[0].proxy_jump
-            if hops[0].name in [Asked.parse(hop).name for hop in jumps.split(",") if hop]:
+            if hops[0].name in [HostSpec.parse(hop).name for hop in jumps.split(",") if hop]:
                 jumps = ""
             if len(route) > _CHAIN:
                 raise NoAnswer(
@@ -270,7 +278,7 @@ class SshTransport:
         with self._lock:
             if route not in self._jumps:
 
-                def open_session() -> Session:
+                def open_session() -> SshSession:
                     return self._connect(route[-1], route[:-1], None, self._soon(math.inf))
 
                 self._jumps[route] = Jump(route[-1].name, open_session)
@@ -282,9 +290,9 @@ def _after(first: Script, then: Script) -> Script:
     yield from then
 
 
-def _session(wire: Wire, config: HostConfig) -> Session:
+def _session(wire: RecordedStream, config: HostConfig) -> SshSession:
     try:
-        return Session(wire, config)
+        return SshSession(wire, config)
     except BaseException:
         wire.close()
         raise

@@ -16,9 +16,9 @@ from preflight.transport.errors import NoAnswer, OpenSshRequired, quoted
 from preflight.transport.ssh import algorithms
 from preflight.transport.ssh.config import HostConfig
 from preflight.transport.ssh.host_keys import Known
-from preflight.transport.ssh.inline_connection import Script, Scripted
+from preflight.transport.ssh.inline_connection import InlineConnection, Script
 from preflight.transport.ssh.keys import Identities
-from preflight.transport.ssh.stream import ConnectionDropped, Wire, no_banner
+from preflight.transport.ssh.stream import ConnectionDropped, RecordedStream, no_banner
 
 _LOG = "preflight.transport.ssh.paramiko_transport.paramiko"
 logging.getLogger(_LOG).setLevel(logging.CRITICAL)  # what it has to say becomes a reason
@@ -27,7 +27,7 @@ logging.getLogger(_LOG).setLevel(logging.CRITICAL)  # what it has to say becomes
 # limit a socket needs one system call less each time; a channel of a jump host's connection keeps one
 _IDLE_S = 2.0
 
-#: What OpenSSH says before it hangs up for want of room, instead of a banner.
+#: What OpenSSH sends instead of a banner before it hangs up for want of room.
 _BUSY = (b"Exceeded MaxStartups", b"Not allowed at this time")
 
 
@@ -46,7 +46,7 @@ def offer(config: HostConfig, known: Known) -> Offer:
     kinds = {entry.kind for entry in known.plain}
     if kinds and all(kind.startswith("sk-") for kind in kinds):
         raise OpenSshRequired("connect", "its known host key is a FIDO key")
-    able = {name: tuple(getattr(Session, f"_{name}_info")) for name in ("kex", "cipher", "mac", "key")}
+    able = {name: tuple(getattr(SshSession, f"_{name}_info")) for name in ("kex", "cipher", "mac", "key")}
     return Offer(
         algorithms.offered(able["kex"], algorithms.KEX, config.kex, "KexAlgorithms"),
         algorithms.offered(able["cipher"], algorithms.CIPHERS, config.ciphers, "Ciphers"),
@@ -55,10 +55,10 @@ def offer(config: HostConfig, known: Known) -> Offer:
     )
 
 
-class Session(Scripted):
+class SshSession(InlineConnection):
     """An authenticated connection to one host."""
 
-    def __init__(self, wire: Wire, config: HostConfig) -> None:
+    def __init__(self, wire: RecordedStream, config: HostConfig) -> None:
         """Prepare; nothing is sent before ``drive``."""
         super().__init__(wire)
         self.config = config
@@ -79,7 +79,7 @@ class Session(Scripted):
         self.wire.close()
 
     def close_without_banner(self) -> None:
-        """Close it if the host has not said yet that it speaks SSH."""
+        """Close it if the host has not sent its SSH banner yet."""
         if not self.remote_version:
             self.close()
 
@@ -93,17 +93,17 @@ class Session(Scripted):
 
     def _fail(self, ended: bool) -> None:
         """Raise what a connection without a session came to."""
-        error, said = self.get_exception(), quoted(self.wire.first)
+        error, banner = self.get_exception(), quoted(self.wire.first)
         if not self.remote_version:
             busy = self.wire.first.startswith(_BUSY)
             if self.wire.first and not busy and self.wire.first[:4] != b"SSH-"[: len(self.wire.first)]:
-                raise NoAnswer("banner", f"what answers there is no SSH server; it says: {said}")
+                raise NoAnswer("banner", f"what answers there is no SSH server; it says: {banner}")
             if not ended:
                 raise NoAnswer(
                     "banner",
                     f"{self.config.itself} accepted the connection and sent no SSH banner: sshd hangs",
                 )
-            raise no_banner(self.config, f"says {said!r} and hangs up" if busy else _hung_up(self.wire))
+            raise no_banner(self.config, f"says {banner!r} and hangs up" if busy else _hung_up(self.wire))
         if not ended:
             raise NoAnswer(
                 "banner", f"{self.config.itself} sent its banner and then nothing: sshd hangs in the key exchange"
@@ -202,7 +202,7 @@ def _excluded(key: paramiko.PKey, config: HostConfig) -> str:
     return _too_short(key, config)
 
 
-def _hung_up(wire: Wire) -> str:
+def _hung_up(wire: RecordedStream) -> str:
     if wire.complaint:
         return f"hung up (the ProxyCommand says: {wire.complaint})"
     odd = f"hung up ({wire.ended})" if wire.ended else "hung up"

@@ -20,7 +20,7 @@ import paramiko
 from preflight.transport.errors import NoAnswer, quoted
 from preflight.transport.ssh.config import HostConfig
 
-_KEPT = 300
+_FIRST_BYTES = 300
 
 #: Bytes asked of the kernel at once: paramiko reads every packet in two pieces, each with its own system calls.
 _READ_AHEAD = 1 << 16
@@ -54,13 +54,13 @@ class Stream(Protocol):
     def close(self) -> None: ...  # noqa: D102
 
 
-class Wire:
+class RecordedStream:
     """A stream that remembers what came first and how it ended; paramiko forgets both."""
 
     def __init__(
         self, stream: Stream, release: Callable[[], object] = lambda: None, complaint: Callable[[], str] = str
     ):
-        """Take a stream; ``release`` frees what it rests on, ``complaint`` tells what a helper program said."""
+        """Take a stream; ``release`` frees what it rests on, ``complaint`` returns the errors of a helper program."""
         self.first = b""
         self.ended = ""
         self.holds = False
@@ -107,8 +107,8 @@ class Wire:
             raise
         if not data:
             self.ended = self.ended or "closed"
-        if len(self.first) < _KEPT:
-            self.first += data[: _KEPT - len(self.first)]
+        if len(self.first) < _FIRST_BYTES:
+            self.first += data[: _FIRST_BYTES - len(self.first)]
         return data
 
     def send(self, data: bytes) -> int:
@@ -169,15 +169,15 @@ class Wire:
         if isinstance(self._stream, socket.socket):
             with contextlib.suppress(OSError):
                 self._stream.shutdown(socket.SHUT_RDWR)
-        with self._sending, contextlib.suppress(EOFError):  # a jump connection that is gone has said so before
+        with self._sending, contextlib.suppress(EOFError):  # a jump connection that is gone was reported before
             self._stream.close()
         with self._closing:  # its users and the alarm may close it at the same time
-            said, release = self._complaint(), self._release
-            self._complaint, self._release = (lambda: said), lambda: None
+            complaint, release = self._complaint(), self._release
+            self._complaint, self._release = (lambda: complaint), lambda: None
         release()
 
 
-def connect(config: HostConfig, until: float) -> Wire:
+def connect(config: HostConfig, until: float) -> RecordedStream:
     """Connect to a host by TCP; raises NoAnswer. ``until`` is on the monotonic clock."""
     addresses = _resolve(config, until)
     failures: list[tuple[str, OSError]] = []
@@ -190,7 +190,7 @@ def connect(config: HostConfig, until: float) -> Wire:
                 sock.bind((config.bind_address, 0))
             sock.connect(address)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return Wire(sock)
+            return RecordedStream(sock)
         except OSError as error:
             sock.close()
             failures.append((address[0], error))
@@ -199,8 +199,8 @@ def connect(config: HostConfig, until: float) -> Wire:
             raise
     if any(error.errno == errno.ECONNRESET for _, error in failures):
         raise no_banner(config, "reset the connection")
-    said = "; ".join(dict.fromkeys(_why(config, address, error) for address, error in failures))
-    raise NoAnswer("connect", said)
+    reasons = "; ".join(dict.fromkeys(_why(config, address, error) for address, error in failures))
+    raise NoAnswer("connect", reasons)
 
 
 def _why(config: HostConfig, address: str, error: OSError) -> str:
@@ -247,7 +247,7 @@ def _resolve(config: HostConfig, until: float) -> list[tuple[socket.AddressFamil
     return list(dict.fromkeys(found))
 
 
-def proxy(config: HostConfig) -> Wire:
+def proxy(config: HostConfig) -> RecordedStream:
     """Start a host's ProxyCommand and speak through it; raises NoAnswer."""
     near, far = socket.socketpair()
     log = tempfile.TemporaryFile()  # noqa: SIM115
@@ -277,4 +277,4 @@ def proxy(config: HostConfig) -> Wire:
             return quoted(os.pread(log.fileno(), 4000, 0))
         return ""
 
-    return Wire(near, release, complaint)
+    return RecordedStream(near, release, complaint)

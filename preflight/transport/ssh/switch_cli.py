@@ -30,7 +30,7 @@ _CLIS = (
 _PATTERNS = tuple((name, re.compile(words, re.MULTILINE)) for name, words in _CLIS)
 
 
-def network_switch(said: bytes) -> str:
+def network_switch(output: bytes) -> str:
     """Return the system of the switch whose command line printed this; empty where it is none that is known."""
-    text = said[-_TAIL:].decode("utf-8", "replace").replace("\r", "\n")
+    text = output[-_TAIL:].decode("utf-8", "replace").replace("\r", "\n")
     return next((name for name, pattern in _PATTERNS if pattern.search(text)), "")

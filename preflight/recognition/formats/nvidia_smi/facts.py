@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from preflight.recognition.detector import Cut, Taken
+from preflight.recognition.detector import ParsedPart, TextGap
 
 Tree = dict[str, Any]
 
@@ -17,6 +17,8 @@ _NO_DATA = re.compile(
     r"(?i)\[?(?:n/a|not supported|unknown error|gpu is lost|gpu requires reset|insufficient permissions"
     r"|requested functionality has been deprecated|not found|err!)\]?|"
 )
+#: What stands in place of a value where the driver or the GPU did not answer.
+_NO_ANSWER = re.compile(r"(?i)\[?(gpu is lost|gpu requires reset|unknown error|err!)\]?")
 #: What ends a GPU's list in all versions; ``-d`` shows sections without the name of the product.
 _LAST = frozenset({"processes", "compute_processes"})
 
@@ -29,9 +31,9 @@ def key(name: str) -> str:
     return _NO_LETTERS.sub("_", name.lower()).strip("_")
 
 
-def taken(end: int, general: Tree, gpus: list[tuple[str, Tree]], last: int) -> Taken:
+def taken(end: int, general: Tree, gpus: list[tuple[str, Tree]], last: int) -> ParsedPart:
     """Return the facts of what was read up to ``end``: what stands before the first GPU, and each GPU's tree."""
-    attached = _whole(_get(general, "attached_gpus"))
+    attached = _integer(_get(general, "attached_gpus"))
     found = [_gpu(_bus_id(bus_id or _get(tree, "pci/bus_id", "pci/pci_bus_id")), tree) for bus_id, tree in gpus]
     facts = {
         "driver": _version(_get(general, "driver_version")), "cuda": _version(_get(general, "cuda_version")),
@@ -40,16 +42,16 @@ def taken(end: int, general: Tree, gpus: list[tuple[str, Tree]], last: int) -> T
     }  # fmt: skip
     cut = []
     if attached is None:
-        cut.append(Cut(last, "the head with the number of GPUs is missing"))
+        cut.append(TextGap(last, "the head with the number of GPUs is missing"))
     elif attached != len(found):
-        cut.append(Cut(last, f"{attached} GPUs are attached and {len(found)} are shown"))
+        cut.append(TextGap(last, f"{attached} GPUs are attached and {len(found)} are shown"))
     if found and len({len(str(tree)) > 600 for _, tree in gpus}) > 1:
-        cut.append(Cut(last, f"of GPU {gpus[-1][0]} only the beginning is there"))
+        cut.append(TextGap(last, f"of GPU {gpus[-1][0]} only the beginning is there"))
     elif gpus and "product_name" in gpus[-1][1] and not gpus[-1][1].keys() & _LAST:
-        cut.append(Cut(last, "the processes with which a GPU's list ends are missing"))
+        cut.append(TextGap(last, "the processes with which a GPU's list ends are missing"))
     products = sorted({gpu["product"] for gpu in found if gpu["product"]})
     summary = f"{len(found)} GPUs ({', '.join(products[:3]) or 'unnamed'}), driver {facts['driver']}"
-    return Taken(end, facts, summary, cut)
+    return ParsedPart(end, facts, summary, cut)
 
 
 def _get(tree: Tree, *paths: str) -> Any:
@@ -70,26 +72,26 @@ _VERSION_BEGUN = re.compile(r"\d{1,4}\.?")
 _BUS_ID_BEGUN = re.compile(r"[0-9A-Fa-f]{1,8}(?::[0-9A-Fa-f]{0,2}){0,2}\.?")
 
 
-def _version(said: Any) -> str | None:
-    return said if isinstance(said, str) and not _VERSION_BEGUN.fullmatch(said) else None
+def _version(value: Any) -> str | None:
+    return value if isinstance(value, str) and not _VERSION_BEGUN.fullmatch(value) else None
 
 
-def _bus_id(said: Any) -> str | None:
-    return said if isinstance(said, str) and not _BUS_ID_BEGUN.fullmatch(said) else None
+def _bus_id(value: Any) -> str | None:
+    return value if isinstance(value, str) and not _BUS_ID_BEGUN.fullmatch(value) else None
 
 
-def _whole(said: Any) -> int | None:
-    match = re.match(r"-?\d{1,18}", said) if isinstance(said, str) else None
+def _integer(value: Any) -> int | None:
+    match = re.match(r"-?\d{1,18}", value) if isinstance(value, str) else None
     return int(match[0]) if match else None
 
 
-def _real(said: Any) -> float | None:
-    match = re.match(r"-?\d{1,12}(?:\.\d{1,6})?", said) if isinstance(said, str) else None
+def _real(value: Any) -> float | None:
+    match = re.match(r"-?\d{1,12}(?:\.\d{1,6})?", value) if isinstance(value, str) else None
     return float(match[0]) if match else None
 
 
-def _yes(said: Any) -> bool | None:
-    return {"yes": True, "no": False}.get(said.lower()) if isinstance(said, str) else None
+def _yes(value: Any) -> bool | None:
+    return {"yes": True, "no": False}.get(value.lower()) if isinstance(value, str) else None
 
 
 def _gpu(bus_id: str | None, tree: Tree) -> dict[str, Any]:
@@ -119,17 +121,17 @@ def _gpu(bus_id: str | None, tree: Tree) -> dict[str, Any]:
             first("retired_pages/pending_page_blacklist", "retired_pages/pending_retirement")),
         "performance_state": word("performance_state"),
         "pcie": {
-            "generation_current": _whole(first(
+            "generation_current": _integer(first(
                 *(f"{place}/{name}" for place in link
                   for name in ("pcie_generation/current", "pcie_gen/current_link_gen")))),
-            "generation_max": _whole(first(
+            "generation_max": _integer(first(
                 *(f"{place}/{name}" for place in link for name in ("pcie_generation/max", "pcie_gen/max_link_gen")))),
-            "width_current": _whole(first(
+            "width_current": _integer(first(
                 *(f"{place}/{name}" for place in link
                   for name in ("link_width/current", "link_widths/current_link_width")))),
-            "width_max": _whole(first(
+            "width_max": _integer(first(
                 *(f"{place}/{name}" for place in link for name in ("link_width/max", "link_widths/max_link_width")))),
-            "replays": _whole(first("pci/replays_since_reset", "pci/replay_counter")),
+            "replays": _integer(first("pci/replays_since_reset", "pci/replay_counter")),
         },
         "clocks_event_reasons": _reasons(first("clocks_event_reasons", "clocks_throttle_reasons")),
         "fabric": _fabric(first("fabric")),
@@ -144,17 +146,29 @@ def _gpu(bus_id: str | None, tree: Tree) -> dict[str, Any]:
         "power_limit_max_w": _real(first(*(f"{place}/max_power_limit" for place in power))),
         "temperature_c": _real(first("temperature/gpu_current_temp", "temperature/gpu_temp")),
         "temperature_limit_c": _real(first("temperature/gpu_t_limit_temp", "temperature/gpu_temp_tlimit")),
-        "memory_total_mib": _whole(first("fb_memory_usage/total", "memory_usage/total")),
-        "memory_used_mib": _whole(first("fb_memory_usage/used", "memory_usage/used")),
-        "bar1_total_mib": _whole(first("bar1_memory_usage/total")),
-        "utilization_gpu_percent": _whole(first("utilization/gpu", "utilization/gpu_util")),
+        "memory_total_mib": _integer(first("fb_memory_usage/total", "memory_usage/total")),
+        "memory_used_mib": _integer(first("fb_memory_usage/used", "memory_usage/used")),
+        "bar1_total_mib": _integer(first("bar1_memory_usage/total")),
+        "utilization_gpu_percent": _integer(first("utilization/gpu", "utilization/gpu_util")),
+        "no_answer": sorted(_no_answer(tree)),
     }  # fmt: skip
+
+
+def _no_answer(tree: Tree) -> set[str]:
+    """Return the errors that stand in place of values, in lower case."""
+    errors: set[str] = set()
+    for value in tree.values():
+        if isinstance(value, dict):
+            errors |= _no_answer(value)
+        elif isinstance(value, str) and (match := _NO_ANSWER.fullmatch(value)):
+            errors.add(match[1].lower())
+    return errors
 
 
 def _recovery(tree: Tree) -> str | None:
     """Return the action; ``None`` is a word of the tool here, not the lack of one."""
-    said = _get(tree, "gpu_recovery_action", "recovery_action")
-    return said if isinstance(said, str) else None
+    action = _get(tree, "gpu_recovery_action", "recovery_action")
+    return action if isinstance(action, str) else None
 
 
 def _ecc(block: Any) -> dict[str, Any] | None:
@@ -162,12 +176,12 @@ def _ecc(block: Any) -> dict[str, Any] | None:
         return None
     counted = {}
     for span in ("volatile", "aggregate"):
-        said = block.get(span)
-        if isinstance(said, dict):
-            counted[span] = {name: _yes(value) if name.endswith("exceeded") else _whole(value)
-                             for name, value in said.items() if isinstance(value, str)}  # fmt: skip
+        counts = block.get(span)
+        if isinstance(counts, dict):
+            counted[span] = {name: _yes(value) if name.endswith("exceeded") else _integer(value)
+                             for name, value in counts.items() if isinstance(value, str)}  # fmt: skip
             # until Volta, bits of each memory and in total
-            counted[span] |= {f"{name}_total": _whole(bits["total"]) for name, bits in said.items()
+            counted[span] |= {f"{name}_total": _integer(bits["total"]) for name, bits in counts.items()
                               if isinstance(bits, dict) and isinstance(bits.get("total"), str)}  # fmt: skip
     return counted or None
 
@@ -176,8 +190,8 @@ def _remapped(block: Any) -> dict[str, Any] | None:
     if not isinstance(block, dict):
         return None
     return {
-        "correctable": _whole(_get(block, "correctable_error", "remapped_row_corr")),
-        "uncorrectable": _whole(_get(block, "uncorrectable_error", "remapped_row_unc")),
+        "correctable": _integer(_get(block, "correctable_error", "remapped_row_corr")),
+        "uncorrectable": _integer(_get(block, "uncorrectable_error", "remapped_row_unc")),
         "pending": _yes(_get(block, "pending", "remapped_row_pending")),
         "failure": _yes(_get(block, "remapping_failure_occurred", "remapped_row_failure")),
     }
@@ -188,11 +202,11 @@ def _reasons(block: Any) -> list[str] | None:
     if not isinstance(block, dict):
         return None
     active: list[str] = []
-    for name, said in block.items():
+    for name, value in block.items():
         short = re.sub(r"^clocks_(?:event|throttle)_reason_", "", name)
-        if isinstance(said, dict):
-            active += _reasons(said) or []
-        elif str(said).lower() == "active":
+        if isinstance(value, dict):
+            active += _reasons(value) or []
+        elif str(value).lower() == "active":
             active.append(_REASONS.get(short, short))
     return active
 
@@ -205,10 +219,11 @@ def _fabric(block: Any) -> dict[str, Any] | None:
     if not isinstance(block, dict):
         return None
     health = block.get("health")
-    told = health.items() if isinstance(health, dict) else ()
+    health_items = health.items() if isinstance(health, dict) else ()
     return {
         "state": _get(block, "state"), "status": _get(block, "status"),
-        "clique_id": _whole(_get(block, "cliqueid", "clique_id")),
+        "clique_id": _integer(_get(block, "cliqueid", "clique_id")),
         "cluster_uuid": _get(block, "clusteruuid", "cluster_uuid"),
-        "health": {name: said for name, said in told if isinstance(said, str) and not _NO_DATA.fullmatch(said)} or None,
+        "health": {name: value for name, value in health_items
+                   if isinstance(value, str) and not _NO_DATA.fullmatch(value)} or None,
     }  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from preflight.recognition.detector import Cut, Kind, Taken
+from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap
 from preflight.recognition.key_value_block import block, stops_in
 from preflight.textprep.lines import Lines
 
@@ -29,12 +29,12 @@ def _begins(lines: Lines, at: int) -> bool:
     return False
 
 
-def _take(lines: Lines, at: int) -> Taken:
+def _take(lines: Lines, at: int) -> ParsedPart:
     links: dict[str, list[float | None]] = {}
     names: dict[str, str] = {}
     uuids: dict[str, str | None] = {}
     seen: set[str] = set()
-    gpu, cut = "", list[Cut]()
+    gpu, cut = "", list[TextGap]()
 
     def belongs(text: str) -> bool:
         return bool(_GPU.fullmatch(text) or _LINK.fullmatch(text) or _ALL_DOWN.fullmatch(text))
@@ -48,7 +48,7 @@ def _take(lines: Lines, at: int) -> Taken:
 
     seen.add(lines[at].text)
     if at and any(_LINK.fullmatch(line.text) for line in lines[at - 1 : at]):
-        cut.append(Cut(lines[at].number, "the GPU that the links before this line belong to is missing"))
+        cut.append(TextGap(lines[at].number, "the GPU that the links before this line belong to is missing"))
     end, taken = block(lines, at, belongs, again=again)
     for line in taken:
         if match := _GPU.fullmatch(line.text):
@@ -58,21 +58,21 @@ def _take(lines: Lines, at: int) -> Taken:
             number = int(match[1])
             known = links[gpu]
             if number > len(known):
-                cut.append(Cut(line.number, f"{gpu}: links {len(known)} to {number - 1} are missing"))
+                cut.append(TextGap(line.number, f"{gpu}: links {len(known)} to {number - 1} are missing"))
                 known.extend([None] * (number - len(known)))
             del known[number:]
             known.append(float(match[2]) if match[2] else None)
     if stops_in(lines, end, _BEGUN):
-        cut.append(Cut(lines[end - 1].number, "the text stops within the next link"))
+        cut.append(TextGap(lines[end - 1].number, "the text stops within the next link"))
     most = max(map(len, links.values()), default=0)
     for gpu, known in links.items():
         if known and len(known) < most:
-            cut.append(Cut(taken[-1].number, f"{gpu} shows {len(known)} links, others {most}"))
+            cut.append(TextGap(taken[-1].number, f"{gpu} shows {len(known)} links, others {most}"))
     down = sum(rate is None for known in links.values() for rate in known)
     rates = sorted({rate for known in links.values() for rate in known if rate})
     facts = {"links": links, "names": names, "uuids": uuids}
     summary = f"{len(links)} GPUs with {most} NVLinks of {', '.join(f'{rate:g}' for rate in rates) or 'no'} GB/s"
-    return Taken(end, facts, f"{summary}, {down} inactive", cut)
+    return ParsedPart(end, facts, f"{summary}, {down} inactive", cut)
 
 
-KINDS = (Kind("nvidia-smi nvlink -s", _begins, _take, signs=(":",)),)
+KINDS = (OutputFormat("nvidia-smi nvlink -s", _begins, _take, hints=(":",)),)

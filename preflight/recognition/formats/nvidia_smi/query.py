@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from preflight.recognition.detector import Cut, Kind, Taken, left_out
+from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap, left_out
 from preflight.recognition.formats.nvidia_smi.facts import Tree, key, taken
 from preflight.recognition.formats.nvidia_smi.joined_lines import apart, is_glued
 from preflight.recognition.formats.nvidia_smi.sections import (
     HEADS,
     NAMES,
     TOP,
-    Entry,
+    FieldLine,
     is_flat,
     is_section,
     is_top,
@@ -76,11 +76,11 @@ def _ends_section(lines: Lines, at: int, depth: int) -> bool:
     return False
 
 
-def _entry(match: re.Match[str]) -> Entry:
-    return Entry(len(match[1].expandtabs(4)), match[2], match[3])
+def _entry(match: re.Match[str]) -> FieldLine:
+    return FieldLine(len(match[1].expandtabs(4)), match[2], match[3])
 
 
-def _below(lines: Lines, at: int) -> list[Entry]:
+def _below(lines: Lines, at: int) -> list[FieldLine]:
     """Return the fields in the lines right below one, a few of them."""
     found = []
     for line in lines[at + 1 : at + 4]:
@@ -113,19 +113,19 @@ def _begins_text(lines: Lines, at: int) -> bool:
     return False
 
 
-def _take(lines: Lines, at: int) -> Taken:
+def _take(lines: Lines, at: int) -> ParsedPart:
     end = next((end for end in range(at, len(lines)) if not is_glued(lines[end].text)), len(lines))
     if end == at:
         return _take_text(lines, at, _headless(lines, at))
-    told = [Line(line.number, one) for line in lines[at:end] for one in apart(line.text)]
-    found = _take_text(told, 0, not any(_GPU_OR_HEAD.match(line.text) for line in told))
+    split_lines = [Line(line.number, one) for line in lines[at:end] for one in apart(line.text)]
+    found = _take_text(split_lines, 0, not any(_GPU_OR_HEAD.match(line.text) for line in split_lines))
     found.end = end
     return found
 
 
-def _take_text(lines: Lines, at: int, headless: bool) -> Taken:
-    general: list[Entry] = []
-    gpus: list[tuple[str, list[Entry]]] = []
+def _take_text(lines: Lines, at: int, headless: bool) -> ParsedPart:
+    general: list[FieldLine] = []
+    gpus: list[tuple[str, list[FieldLine]]] = []
     here = general
     end, empty, last, bare = at, 0, at, False
     if headless:
@@ -166,7 +166,7 @@ def _take_text(lines: Lines, at: int, headless: bool) -> Taken:
     trees = [(bus_id, _tree(entries, headless and not bus_id)) for bus_id, entries in gpus]
     found = taken(last + 1, _tree(general, False), trees, lines[last].number)
     if bare:
-        found.cut.append(Cut(lines[last].number, "nothing follows the last name"))
+        found.cut.append(TextGap(lines[last].number, "nothing follows the last name"))
     return found
 
 
@@ -189,7 +189,7 @@ def _of_gpu(lines: Lines, at: int) -> bool:
     return any(match and not match[1] and key(match[2]) in (HEADS if match[3] is None else TOP) for match in after)
 
 
-def _resumes(lines: Lines, at: int, here: Sequence[Entry]) -> bool:
+def _resumes(lines: Lines, at: int, here: Sequence[FieldLine]) -> bool:
     """Tell whether a name at the margin heads a section that only newer drivers have: what is known comes again."""
     if len(here) < _OWN_LEAST or any(entry.depth for entry in here[-_OWN_LEAST:]):
         return False
@@ -204,7 +204,7 @@ def _resumes(lines: Lines, at: int, here: Sequence[Entry]) -> bool:
     return False
 
 
-def _tree(entries: Sequence[Entry], headless: bool) -> Tree:
+def _tree(entries: Sequence[FieldLine], headless: bool) -> Tree:
     """Return fields by name, each below those that are indented less."""
     tree: Tree = {}
     lost, section = orphans(entries) if headless else (0, None)
@@ -219,7 +219,7 @@ def _tree(entries: Sequence[Entry], headless: bool) -> Tree:
     return tree
 
 
-def _put(stack: list[tuple[int, Tree]], entry: Entry) -> None:
+def _put(stack: list[tuple[int, Tree]], entry: FieldLine) -> None:
     """Hang a field below the last one that is indented less."""
     while len(stack) > 1 and stack[-1][0] >= entry.depth:
         stack.pop()
@@ -234,4 +234,4 @@ def _put(stack: list[tuple[int, Tree]], entry: Entry) -> None:
     stack.append((entry.depth, below))
 
 
-KINDS = (Kind("nvidia-smi -q", _begins_text, _take),)
+KINDS = (OutputFormat("nvidia-smi -q", _begins_text, _take),)

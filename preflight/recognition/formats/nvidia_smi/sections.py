@@ -127,7 +127,7 @@ _NO_DATA = re.compile(r"(?i)\[?(?:n/a|not supported|unknown error|requested func
 
 
 @dataclass(frozen=True)
-class Entry:
+class FieldLine:
     """One line: how far it is indented, its name, and its value; None for the head of a section."""
 
     depth: int
@@ -135,17 +135,17 @@ class Entry:
     value: str | None
 
 
-def is_flat(entries: Sequence[Entry]) -> bool:
-    """Tell whether the lines of a GPU lost their indentation."""
+def is_flat(entries: Sequence[FieldLine]) -> bool:
+    """Return whether the lines of a GPU lost their indentation."""
     inner = entries[1:]
     return len(inner) > 2 and len({entry.depth for entry in inner}) == 1 and any(map(_is_head, entries))
 
 
-def _is_head(entry: Entry) -> bool:
+def _is_head(entry: FieldLine) -> bool:
     return entry.value is None and key(entry.name) in HEADS
 
 
-def place(tree: Tree, entries: Iterable[Entry], begun: Path = ()) -> None:
+def place(tree: Tree, entries: Iterable[FieldLine], begun: Path = ()) -> None:
     """Hang fields where their names say; ``begun`` is the section that the first of them stands in."""
     here, instance = begun, False
     for entry in entries:
@@ -178,19 +178,19 @@ def _section(name: str, head: bool, here: Path) -> Path:
     return () if name in TOP else here
 
 
-def is_section(head: Entry, below: Sequence[Entry]) -> bool:
+def is_section(head: FieldLine, below: Sequence[FieldLine]) -> bool:
     """Tell whether a section of this output begins: two of its fields at least stand below its head."""
     path = (key(head.name),)
     return head.value is None and path in _CHILDREN and len(below) > 1 and _fits(path, below)
 
 
-def is_top(entry: Entry) -> bool:
+def is_top(entry: FieldLine) -> bool:
     """Tell whether a GPU has this once: the head of a section, or a field of its own."""
     name = key(entry.name)
     return name in TOP or (entry.value is None and (name,) in _CHILDREN)
 
 
-def orphans(entries: Sequence[Entry]) -> tuple[int, Path | None]:
+def orphans(entries: Sequence[FieldLine]) -> tuple[int, Path | None]:
     """Return how many entries at the beginning lost their section's head, and which section that must be.
 
     None if their names fit more than one.
@@ -210,7 +210,7 @@ def orphans(entries: Sequence[Entry]) -> tuple[int, Path | None]:
     return count, deepest[0] if len(deepest) == 1 else None
 
 
-def _opens_top(entry: Entry, after: Sequence[Entry]) -> bool:
+def _opens_top(entry: FieldLine, after: Sequence[FieldLine]) -> bool:
     """Tell whether a line stands at the GPU itself: the head of a section, or a field of its own."""
     name = key(entry.name)
     if entry.value is None:
@@ -218,7 +218,7 @@ def _opens_top(entry: Entry, after: Sequence[Entry]) -> bool:
     return name in TOP or ((name,) in _CHILDREN and not any(one.depth > entry.depth for one in after))
 
 
-def _fits(path: Path, lost: Sequence[Entry]) -> bool:
+def _fits(path: Path, lost: Sequence[FieldLine]) -> bool:
     """Tell whether entries can stand in a section, the first of them right in it."""
     if key(lost[0].name) not in _CHILDREN[path] and (*path, key(lost[0].name)) not in _CHILDREN:
         return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from xml.parsers import expat
 
-from preflight.recognition.detector import Cut, Kind, Taken
+from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap
 from preflight.recognition.formats.nvidia_smi.facts import Tree, key, taken
 from preflight.recognition.key_value_block import is_prompt
 from preflight.textprep.lines import Lines
@@ -100,12 +100,12 @@ class _Xml:
 
     def _end(self, name: str) -> None:
         _, tree = self._stack.pop()
-        said = " ".join("".join(self._text).split())
+        text = " ".join("".join(self._text).split())
         self._text.clear()
         if name == "nvidia_smi_log":
             self.closed = True
         elif name != "gpu" and self._stack:
-            self._stack[-1][1].setdefault(key(name), tree or said)
+            self._stack[-1][1].setdefault(key(name), tree or text)
 
     def finish(self) -> None:
         """Keep what stands in elements whose end is missing."""
@@ -115,7 +115,7 @@ class _Xml:
                 self._stack[-1][1].setdefault(key(name), tree)
 
 
-def _take_xml(lines: Lines, at: int) -> Taken:
+def _take_xml(lines: Lines, at: int) -> ParsedPart:
     reader, end = _Xml(), at
     piece = bool(_XML_PIECE.fullmatch(lines[at].text) or _XML_LEAF.fullmatch(lines[at].text))
     if not any("<nvidia_smi_log" in line.text for line in lines[at : at + 4]):
@@ -148,7 +148,9 @@ def _take_xml(lines: Lines, at: int) -> Taken:
     reader.finish()
     found = taken(max(end, at + 1), reader.general, reader.gpus, lines[max(at, end - 1)].number)
     if not reader.closed:
-        found.cut.append(Cut(lines[min(end, len(lines) - 1)].number, "the XML ends or breaks before </nvidia_smi_log>"))
+        found.cut.append(
+            TextGap(lines[min(end, len(lines) - 1)].number, "the XML ends or breaks before </nvidia_smi_log>")
+        )
     return found
 
 
@@ -186,4 +188,4 @@ def _balanced(text: str, opened: list[str]) -> bool:
     return True
 
 
-KINDS = (Kind("nvidia-smi -q -x", _begins_xml, _take_xml, signs=("<",)),)
+KINDS = (OutputFormat("nvidia-smi -q -x", _begins_xml, _take_xml, hints=("<",)),)

@@ -1,0 +1,138 @@
+"""Who votes on a value: the nodes that have what is expected of them.
+
+The checks of a node judge it by the cluster file, the part and their own bounds. Where one of them fails or warns, or a
+value is not the one that the cluster file declares, the node leaves before anything is counted: of eight nodes of which
+five miss the cluster file's MTU, three vote. What is left is a comparison among equals, and its majority is usual, not
+right.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from preflight._startup.lightclass import dataclass
+from preflight.checks.comparison import yardstick
+from preflight.evidence.document import EvidenceError
+from preflight.expectations import Site
+from preflight.facts.majority import Vote, near, vote
+from preflight.facts.node import NodeFacts
+from preflight.model import Check, Status
+
+#: What a value is read by; None: there is none on this node.
+Read = Callable[[NodeFacts, Site], "str | float | None"]
+
+#: Names the checks of a node by which it misses what is expected of a value; empty: it misses nothing.
+Misses = Callable[[NodeFacts, Site], "tuple[str, ...]"]
+
+#: What every comparison expects where no cluster file decides.
+ONE_VALUE = "one value on all nodes of a kind"
+
+
+@dataclass(frozen=True)
+class Trait:
+    """One value that nodes of a kind should have alike."""
+
+    what: str
+    key: str  # the record that shows it
+    read: Read
+    breaks: bool = False  # whether a job breaks, hangs or computes on less where it differs: fails instead of warns
+    judged_by: tuple[Check, ...] = ()  # checks of a node that judge the value: where one fails or warns, it is missed
+    misses: Misses | None = None  # the same, where such a check judges more than this value
+    each: bool = False  # its items are of devices: each is compared by itself, and a node may lack some
+    items: str = ""  # what separates the parts of a long value: only those that differ are shown
+    alone: bool = True  # read of a node by itself; else what the other nodes have decides, too
+    tolerance: float = 0.0  # share within which numbers count as equal
+    unit: str = ""
+    expects: str = ""  # key of a class that declares the value: "versions.driver"; "rails.*.leaf": of each device
+    form: Callable[[Any], str] = str  # how a declared value is written here
+
+
+@dataclass(frozen=True)
+class Electorate:
+    """What the nodes of one kind have of one value."""
+
+    values: Mapping[str, str]  # node -> value, of those that vote
+    apart: Mapping[str, str]  # node -> value, of those that miss what is expected of them
+    reported_by: Mapping[str, tuple[str, ...]]  # node -> the checks that judge so, of those apart
+    unread: Mapping[str, EvidenceError]
+
+    @property
+    def shown(self) -> bool:
+        """Whether any node has a value."""
+        return bool(self.values or self.apart)
+
+    @property
+    def result(self) -> Vote:
+        """The vote."""
+        return vote(self.values.items())
+
+
+def kinds(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> list[list[NodeFacts]]:
+    """Return the nodes of each class and part: those of one kind are compared."""
+    found: dict[tuple[str, str], list[NodeFacts]] = defaultdict(list)
+    for node in nodes:
+        site = sites[node.node]
+        found[site.class_name, site.part.name if site.part else ""].append(node)
+    return list(found.values())
+
+
+def poll(trait: Trait, members: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Electorate:
+    """Read a value of all nodes of a kind; a node on which it could not be read does not vote."""
+    values: dict[str, str] = {}
+    numbers: dict[str, float] = {}
+    unread: dict[str, EvidenceError] = {}
+    missed: dict[str, tuple[str, ...]] = {}
+    for node in members:
+        try:
+            value, by = standing(trait, node, sites[node.node])
+        except EvidenceError as error:
+            unread[node.node] = error
+            continue
+        if by:
+            missed[node.node] = by
+        if isinstance(value, str):
+            values[node.node] = value
+        elif value is not None:
+            numbers[node.node] = value
+    for name, number in near(numbers, trait.tolerance).items():
+        values[name] = f"{number:.5g} {trait.unit}".strip()
+    order = [node.node for node in members if node.node in values]
+    return Electorate(
+        {name: values[name] for name in order if name not in missed},
+        {name: values[name] for name in order if name in missed}, missed, unread,
+    )  # fmt: skip
+
+
+def standing(trait: Trait, node: NodeFacts, site: Site) -> tuple[str | float | None, tuple[str, ...]]:
+    """Return the value of a node, and the checks by which it misses what is expected; raises EvidenceError."""
+
+    def read_standing() -> tuple[str | float | None, tuple[str, ...]]:
+        value = trait.read(node, site)
+        if value is None:
+            return None, ()
+        by = failing(trait.judged_by, node, site) + (trait.misses(node, site) if trait.misses else ())
+        return value, by + ((yardstick.CHECK,) if yardstick.misses(trait, value, site) else ())
+
+    return node.remember_for_fleet(f"trait {trait.what}", read_standing) if trait.alone else read_standing()
+
+
+def failing(checks: Sequence[Check], node: NodeFacts, site: Site, subject: str = "") -> tuple[str, ...]:
+    """Return which of these checks fail or warn on a node; with a subject, only what they find of that counts."""
+    hit = {check.id: subjects(check, node, site) for check in checks}
+    return tuple(id for id, found in hit.items() if found and (not subject or subject in found))
+
+
+def subjects(check: Check, node: NodeFacts, site: Site) -> frozenset[str]:
+    """Return the subjects on which a check fails or warns; the judge may have run it on the node before."""
+    if check.id not in node.failing:
+        hit = set()
+        try:
+            for finding in check.findings(node, site):
+                if finding.status in (Status.FAIL, Status.WARN):
+                    hit.add(finding.subject)
+        except EvidenceError:
+            pass
+        node.failing[check.id] = frozenset(hit)
+    return node.failing[check.id]

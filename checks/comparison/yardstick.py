@@ -1,0 +1,67 @@
+"""What the cluster file declares of a compared value, and which nodes miss it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from preflight._startup.lightclass import dataclass
+from preflight.expectations import Site
+
+if TYPE_CHECKING:
+    from preflight.checks.comparison.electorate import Trait
+
+#: The check of a node that judges it by these declarations.
+CHECK = "node.expected"
+
+
+@dataclass(frozen=True)
+class Miss:
+    """A value that is not the declared one."""
+
+    mine: str
+    wanted: str
+    source: str  # file and key
+    device: str = ""
+
+
+def misses(trait: Trait, value: str | float, site: Site) -> list[Miss]:
+    """Return where a value of a node is not what its class declares; a device that shows none is left out."""
+    if not trait.expects:
+        return []
+    declared = site.declared(trait.expects)
+    if not isinstance(value, str):
+        return [
+            Miss(f"{value:.5g} {trait.unit}".strip(), f"{one.value:.5g} {trait.unit}".strip(), one.source)
+            for one in declared.values()
+            if abs(value - one.value) > trait.tolerance * max(abs(value), abs(one.value))
+        ]
+    shown = of_devices(trait, value) if "*" in trait.expects else {"": value}
+    found = []
+    for device, mine in shown.items():
+        one = declared.get(device.split(":")[0])
+        if one is not None and mine != (wanted := written(trait, one.value)):
+            found.append(Miss(mine, wanted, one.source, device))
+    return found
+
+
+def silent(trait: Trait, value: str | float, site: Site) -> dict[str, str]:
+    """Return the devices whose value is declared and that a node does not show, with file and key."""
+    if "*" not in trait.expects or not isinstance(value, str):
+        return {}
+    shown = {device.split(":")[0] for device in of_devices(trait, value)}
+    return {device: one.source for device, one in site.declared(trait.expects).items() if device not in shown}
+
+
+def of_devices(trait: Trait, value: str) -> dict[str, str]:
+    """Return the reading of each device of a value; the first word of an item names the device."""
+    parts = (item.partition(" ") for item in value.split(trait.items))
+    return {device: reading for device, _, reading in parts}
+
+
+def written(trait: Trait, value: Any) -> str:
+    """Write a declared value as nodes show it."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, tuple):
+        return " ".join(sorted(value))
+    return trait.form(value)

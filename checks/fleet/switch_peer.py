@@ -1,0 +1,258 @@
+"""The other end of each cable: what the switch says of itself, against what the node does."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from preflight import facts, parsers
+from preflight._startup.lightclass import replace
+from preflight.checks.applicability import compute_roles, efa_only, no_rdma
+from preflight.checks.comparison import yardstick
+from preflight.checks.comparison.compare import missed
+from preflight.checks.comparison.electorate import Electorate, kinds, standing
+from preflight.checks.fleet.rails import LEAF
+from preflight.evidence.document import EvidenceError
+from preflight.expectations import Site
+from preflight.facts.majority import QUORUM
+from preflight.facts.node import NodeFacts
+from preflight.facts.rdma_ports import Port
+from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+from preflight.parsers.network.lldp import LLDP, Neighbour
+
+_DCBX = "IEEE 802.1Qaz-2011 (DCBX), 802.1AB (LLDP)"
+
+#: Ethernet header and checksum, which a frame has besides what the MTU counts (IEEE 802.3).
+_OVERHEAD = 14 + 4
+
+#: A rail is miscabled, not wired by another plan, if a node shares at least this part of its leaves with its peers.
+_SAME_PLAN = 0.5
+
+
+def _neighbours(node: NodeFacts, site: Site) -> tuple[dict[Port, Neighbour], Finding | None]:
+    """Return what is at the other end of the RoCE compute ports; or the finding where there is none."""
+    roles = compute_roles(node, site)
+    if isinstance(roles, Finding):
+        return {}, roles
+    ports = [port for port in roles.compute if port.roce and port.netdev]
+    if skip := efa_only(roles.compute, "whose switches are the cloud's"):
+        return {}, skip
+    if not ports:
+        return {}, skipped("no compute port speaks RoCE", evidence=[roles.compute[0].evidence[0]])
+    try:
+        record = node.evidence.record(LLDP)
+        if record.status == "missing" or "unable to connect to socket" in record.err:
+            message = "no LLDP daemon runs here (lldpd), so nobody hears what the switches say"
+            return {}, skipped(message, evidence=[LLDP]).about()  # of the switch nothing is known
+        heard = node.parsed(LLDP, parsers.network.lldp.parse)
+    except EvidenceError as error:
+        return {}, unknown(
+            f"the neighbours could not be read: {error.why}", evidence=[LLDP], fix="run as root or with --sudo"
+        )
+    found = {port: heard[port.netdev] for port in ports if port.netdev in heard}
+    if not found:
+        return {}, unknown(
+            f"no switch says anything on {len(ports)} RoCE ports", evidence=[LLDP],
+            fix="switch LLDP on in the switch; a NIC whose firmware answers it itself hides it (mlxconfig LLDP_NB_*)",
+        )  # fmt: skip
+    return found, None
+
+
+@check(
+    "switch.pfc",
+    title="PFC is on for the same priorities at both ends of each cable",
+    source=_DCBX,
+    fix="Set the switch port and the interface alike: `mlnx_qos -i IF --pfc …`, and the switch's PFC profile.",
+    answers=("AN-4", "FP-LOSS-2", "PA-14"),
+    unless=(no_rdma,),
+)
+def pfc(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the priorities with PFC that the switch port announces with those of the interface.
+
+    A pause that only one end knows is ignored by the other: the buffer overflows, packets are lost, and RDMA sends
+    whole messages again. Both ends look healthy by themselves.
+
+    Any difference fails. A switch that announces no PFC (802.1Qaz, subtype 11) is unknown: DCBX may be off there
+    while PFC is on.
+
+    A false alarm: a switch that announces its wish and not its state; look at it with the switch's own command.
+    """
+    neighbours, other = _neighbours(node, site)
+    if other:
+        yield other
+        return
+    same: list[Port] = []
+    silent: list[str] = []
+    for port, there in neighbours.items():
+        assert port.netdev
+        if there.pfc is None:
+            silent.append(port.netdev)
+            continue
+        try:
+            here = facts.port_qos.pfc(node.evidence, port.netdev)
+        except EvidenceError as error:
+            yield unknown(
+                f"PFC of {port.netdev} ({port.name}) could not be read here: {error.why}", subject=port.netdev,
+                evidence=[error.key, LLDP], fix="install iproute2's `dcb`, or run with --sudo for `mlnx_qos`",
+            )  # fmt: skip
+            continue
+        if here.value == there.pfc:
+            same.append(port)
+            continue
+        yield failed(
+            f"{port.netdev} ({port.name}) has PFC on {_listed(here.value)}, {there.switch} port {there.port} on "
+            f"{_listed(there.pfc)}",
+            subject=port.netdev, found=f"here {_listed(here.value)}, there {_listed(there.pfc)}",
+            expected="the same at both ends", evidence=[here.evidence, LLDP],
+        )  # fmt: skip
+    if silent:
+        cee = " (it speaks CEE, the forerunner of 802.1Qaz)" if any(n.cee for n in neighbours.values()) else ""
+        yield unknown(
+            f"the switch does not say what PFC it does on {', '.join(silent)}{cee}", evidence=[LLDP],
+            fix="switch DCBX on in the switch (IEEE mode), or look there: `show qos interface`",
+        )  # fmt: skip
+    if same:
+        yield passed(f"{len(same)} cables have PFC on the same priorities at both ends", evidence=[LLDP])
+
+
+def _listed(priorities: frozenset[int]) -> str:
+    return ", ".join(map(str, sorted(priorities))) or "none"
+
+
+@check(
+    "switch.mtu",
+    title="The switch takes frames as large as the interface sends",
+    source="IEEE 802.3 (maximum frame size TLV): MTU + 14 bytes header + 4 checksum + 4 for each VLAN tag",
+    fix="Set the switch port to MTU 9216, as is usual on a training fabric, or `ip link set IF mtu N` to what it has.",
+    answers=("NT-FAB-4", "PA-14"),
+    unless=(no_rdma,),
+)
+def mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare the largest frame that the switch port announces with the interface's MTU and its headers.
+
+    A frame that is too long is dropped without a word: small messages pass, a handshake works, and the first large
+    transfer hangs.
+
+    Less than MTU + 18 bytes fails; room for VLAN tags is not asked for. A switch that does not tell is no finding.
+
+    A false alarm: a switch that announces the payload instead of the frame; it then lacks just 18 bytes, which warns.
+    """
+    neighbours, other = _neighbours(node, site)
+    if other:
+        yield other
+        return
+    good: list[Port] = []
+    for port, there in neighbours.items():
+        netdev = node.netdevs.get(port.netdev or "")
+        if there.max_frame is None or netdev is None:
+            continue
+        frame = netdev.mtu + _OVERHEAD
+        if there.max_frame >= frame:
+            good.append(port)
+            continue
+        report = warned if there.max_frame == netdev.mtu else failed
+        yield report(
+            f"{netdev.name} sends frames of up to {frame} bytes, {there.switch} port {there.port} takes "
+            f"{there.max_frame}",
+            subject=netdev.name, found=f"{there.max_frame} bytes", expected=f"at least {frame} bytes",
+            evidence=[LLDP, f"file:{facts.interfaces.ROOT}/{netdev.name}/mtu"],
+        )  # fmt: skip
+    if good:
+        yield passed(f"{len(good)} switch ports take the largest frames of their interfaces", evidence=[LLDP])
+    if all(there.max_frame is None for there in neighbours.values()):
+        yield skipped("the switches do not say what frames they take", evidence=[LLDP]).about()
+
+
+@check(
+    "fleet.rail-leaf",
+    title="Rail i of all nodes is on the same leaf",
+    source="rail-optimised wiring (NVIDIA DGX SuperPOD reference architecture); IEEE 802.1AB",
+    fix="`lldpcli show neighbors` on this node and a peer names switch and port; the cabling plan decides which is "
+    "right: swapped cables come in pairs.",
+    answers=("PA-16",),
+    scope="fleet",
+)
+def rail_leaf(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
+    """Compare, rail by rail, the switch that each node's compute ports are plugged into with that of its peers.
+
+    Traffic of a rail that should cross one leaf then climbs to the spine and back: more hops, and uplinks that
+    were never counted for it.
+
+    Peers are nodes of one class that share at least half of their leaves, so that several pods do not disturb each
+    other. A node that differs from most of its peers, at least three that are cabled alike, fails; where no side has
+    most, all fail, and none is called right.
+
+    A false alarm: a pod that is being recabled, or breakout cables whose halves go to different leaves on purpose.
+    """
+    for members in kinds(nodes, sites):
+        plans: dict[str, tuple[str, ...]] = {}
+        apart: dict[str, tuple[str, str]] = {}
+        for node in members:
+            try:
+                plan, other = node.remember_for_fleet("leaves", _plan, node, sites[node.node])
+            except EvidenceError as error:
+                other, plan = unknown(f"the rails could not be read: {error.why}", evidence=[error.key]), ()
+            if other:
+                yield other.on([node.node])
+            elif plan and (
+                wrong := node.remember_for_fleet("leaves that were not expected", _unexpected, node, sites[node.node])
+            ):
+                apart[node.node] = wrong
+            elif plan:
+                plans[node.node] = plan
+        by = dict.fromkeys(apart, (yardstick.CHECK,))
+        yield from missed(LEAF, Electorate(dict.fromkeys(plans, ""), {}, by, {}), apart)
+        yield from _leaves_alike(plans)
+
+
+def _leaves_alike(plans: Mapping[str, tuple[str, ...]]) -> Iterator[Finding]:
+    alike = Counter(plans.values())
+    good: list[str] = []
+    for name, plan in plans.items():
+        rivals = {other: wrong for other in alike if (wrong := _elsewhere(plan, other))}
+        most = max(rivals, key=lambda other: alike[other], default=plan)
+        if most is plan or (alike[most] < alike[plan] and alike[plan] >= QUORUM):
+            good.append(name)
+            continue
+        listed = "; ".join(_sentence(mine, theirs) for mine, theirs in rivals[most])
+        if alike[most] > alike[plan] and alike[most] >= QUORUM:
+            message = f"cabled otherwise than most of its peers ({alike[most]} nodes): {listed}"
+        else:
+            message = (
+                f"cabled otherwise than {alike[most]} of its peers, and which side is wrong is not known: {listed}"
+            )
+        finding = failed(message, found=listed, expected="one leaf for each rail", evidence=[LLDP]).on([name])
+        yield replace(finding, undecided=alike[most] <= alike[plan] or alike[most] < QUORUM)
+    if good:
+        yield passed("every rail is on the leaf of its peers", evidence=[LLDP]).on(good)
+
+
+def _elsewhere(plan: Sequence[str], other: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the rails that two nodes of one wiring plan have on different leaves; none where they are no peers.
+
+    A port that is down hears nobody: only rails that both have are compared.
+    """
+    if len(set(other) & set(plan)) < _SAME_PLAN * max(len(other), len(plan)):
+        return []
+    theirs = {rail.split("\0")[0]: rail for rail in other}
+    return [(mine, theirs[port]) for mine in plan if theirs.get(port := mine.split("\0")[0], mine) != mine]
+
+
+def _plan(node: NodeFacts, site: Site) -> tuple[tuple[str, ...], Finding | None]:
+    """Return the leaf of each rail, or why there is none to compare."""
+    neighbours, other = _neighbours(node, site)
+    return tuple(f"{port.netdev}\0{there.switch}" for port, there in neighbours.items()), other
+
+
+def _unexpected(node: NodeFacts, site: Site) -> tuple[str, str] | None:
+    """Return the leaves of a node that the cluster file does not expect, and those that it does; None: no such."""
+    value, _ = standing(LEAF, node, site)
+    wrong = yardstick.misses(LEAF, value, site) if value is not None else ()
+    mine, theirs = ("; ".join(f"{one.device} {leaf}" for one, leaf in listed) for listed in (
+        [(one, one.mine) for one in wrong], [(one, one.wanted) for one in wrong]))  # fmt: skip
+    return (mine, theirs) if wrong else None
+
+
+def _sentence(mine: str, theirs: str) -> str:
+    (netdev, switch), (_, usual) = mine.split("\0"), theirs.split("\0")
+    return f"{netdev} is on {switch}, theirs on {usual}"

@@ -1,0 +1,40 @@
+"""What checks of logs share: names, quotations, node counts, logs without NCCL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from preflight.facts.job import RunFacts
+from preflight.model import Finding, unknown
+
+if TYPE_CHECKING:
+    from preflight.parsers.nccl_log import LogLine
+
+RERUN = "run again with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH,ENV"
+
+
+def log_name(key: str) -> str:
+    """Return a log's name as the user gave it."""
+    return key.removeprefix("log:")
+
+
+def cited(*lines: LogLine | None) -> str:
+    """Return lines with their numbers, in order, at most 600 characters."""
+    ordered = sorted({line for line in lines if line is not None}, key=lambda line: line.number)
+    return "\n".join(str(line) for line in ordered)[:600]
+
+
+def node_count(run: RunFacts, key: str) -> int | None:
+    """Return the number of nodes of a log: NCCL's own word, else the hosts of the nccl-tests reports in it."""
+    if (log := run.nccl_logs.get(key)) is not None and log.nnodes is not None:
+        return log.nnodes
+    return max((report.nnodes for report in run.nccl_tests.get(key, ()) if report.nnodes), default=None)
+
+
+def no_nccl(run: RunFacts) -> Iterator[Finding]:
+    """Yield *unknown* where no log has a line of NCCL."""
+    if not run.logs:
+        yield unknown("no log was given", fix="give the job's log: --log FILE")
+    elif not run.nccl_logs:
+        yield unknown("no line of NCCL in any log", evidence=run.logs, fix=RERUN)

@@ -1,0 +1,1 @@
+"""Tests of the tree itself: imports, names, registry, generated files, documentation."""

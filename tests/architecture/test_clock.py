@@ -1,0 +1,50 @@
+"""A wall clock that jumps changes no deadline: time limits are of the monotonic clock, dates are for reports."""
+
+from __future__ import annotations
+
+import ast
+
+from tests.support.paths import ROOT
+
+#: Modules that read the wall clock, and what for: none of it is a time limit.
+READERS = {
+    "preflight/run/local.py": "date of the evidence", "preflight/commands/history.py": "date of a record",
+    "preflight/commands/lint.py": "waivers that ended", "preflight/collect/scheduler.py": "date of the evidence",
+    "preflight/gate/verdict_cache.py": "age of a verdict on disk",
+    "preflight/gate/job_hook.py": "age of a verdict on disk",
+    "preflight/gate/configuration.py": "age of a copy on disk",
+    "preflight/gate/node_hook.py": "date of the evidence", "preflight/gate/gate_run.py": "date of the verdict",
+    "preflight/gate/slurm/drain.py": "age of marks in Slurm",
+    "preflight/history/findings_history.py": "date of a report",
+    "preflight/run/setup.py": "date of the report", "preflight/transport/local/node.py": "date of the evidence",
+    "preflight/transport/errors.py": "date of the evidence",
+    "preflight/transport/ssh/session.py": "host keys that expire",
+}  # fmt: skip
+
+_CLOCKS = {("time", "time"), ("time", "gmtime"), ("time", "localtime"), ("datetime", "now"), ("datetime", "utcnow"),
+           ("datetime", "today"), ("date", "today")}  # fmt: skip
+
+
+def _is_clock(call: ast.Call) -> bool:
+    """Return whether a call reads the clock; ``gmtime(at)`` writes a time that is given."""
+    function = call.func
+    if not isinstance(function, ast.Attribute) or (function.attr in ("gmtime", "localtime") and call.args):
+        return False
+    return (getattr(function.value, "id", ""), function.attr) in _CLOCKS
+
+
+def readers() -> set[str]:
+    """Return the modules that call a wall clock."""
+    found = set()
+    for folder in ("preflight", "checks", "reports"):
+        for path in (ROOT / folder).rglob("*.py"):
+            if path.is_symlink() or any(parent.is_symlink() for parent in path.parents) or "collector" in path.parts:
+                continue
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Call) and _is_clock(node):
+                    found.add(str(path.relative_to(ROOT)))
+    return found
+
+
+def test_the_wall_clock_is_read_for_dates_only() -> None:
+    assert readers() == set(READERS)

@@ -1,0 +1,122 @@
+"""The pages for users: links lead somewhere, cluster files are valid, commands and options exist, output is real."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import click
+import pytest
+
+from preflight.cli.app import COMMANDS, main
+from preflight.expectations.cluster_file import decode
+from preflight.gate.policy import HOOKS
+from tests.support.paths import ROOT
+
+README = ROOT / "README.md"
+PAGES = (README, *sorted((ROOT / "docs").glob("*.md")), ROOT / "deploy/slurm/README.md", ROOT / "benchmarks/README.md")
+pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+#: What a block of a page leaves to another one: a class that the gate can count on.
+CLASS = "[class.all]\ngpus = 0\nhcas = 0\n"
+
+#: The reference that the page of the fabric names: a switch and a host, by hand, as ``ibnetdiscover`` prints them.
+SWEEP = """\
+Switch\t2 "S-0000000000200000"\t\t# "leaf" base port 0 lid 1 lmc 0
+[1]\t"H-0000000000100000"[1](100001) \t\t# "gpu001 mlx5_0" lid 2 4xNDR
+
+Ca\t1 "H-0000000000100000"\t\t# "gpu001 mlx5_0"
+[1](100001) \t"S-0000000000200000"[1]\t\t# lid 2 lmc 0 "leaf" lid 1 4xNDR
+"""
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """Return the fenced blocks of a language."""
+    found = re.findall(rf"^( *)```{language}\n(.*?)^ *```$", page.read_text("utf-8"), re.M | re.S)
+    return [textwrap.dedent(text) for _, text in found]
+
+
+@pages
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text("utf-8")):
+        assert target.startswith("https://") or (page.parent / target).exists(), target
+
+
+def test_the_readme_links_every_page() -> None:
+    linked = set(re.findall(r"\]\((docs/[^)#]+)", README.read_text("utf-8")))
+    assert linked == {str(page.relative_to(ROOT)) for page in (ROOT / "docs").iterdir()}
+
+
+@pytest.mark.parametrize("name", ["cluster-file", "fabric", "gate"])
+def test_cluster_files_are_valid(name: str, tmp_path: Path) -> None:
+    (tmp_path / "DIR").mkdir()
+    (tmp_path / "DIR" / "gpu001.json").write_text(SWEEP)
+    found = blocks(ROOT / "docs" / f"{name}.md", "toml")
+    assert found
+    for text in found:
+        decode((text if "[class." in text else f"{CLASS}{text}").encode(), str(tmp_path / f"{name}.toml"))
+
+
+def test_the_pages_show_a_waiver_and_the_gate() -> None:
+    cluster = decode("\n".join(blocks(ROOT / "docs/cluster-file.md", "toml")).encode(), "x")
+    assert [waiver.check for waiver in cluster.waivers] == ["rdma.port-state"]
+    (text,) = blocks(ROOT / "docs/gate.md", "toml")
+    gate = decode(f"{CLASS}{text}".encode(), "x").gate
+    assert gate is not None
+    assert (gate.refresh_s, gate.hook("slurm-prolog").strict) == (300, True)
+    assert all(f"`{hook}`" in (ROOT / "docs/gate.md").read_text("utf-8") for hook in HOOKS)
+
+
+@pages
+def test_commands_and_options_exist(page: Path) -> None:
+    """What a page shows as a command, in a block or a line of code, is one of this version."""
+    text = page.read_text("utf-8")
+    code = [*blocks(page, "sh"), *re.findall(r"(?<!`)`([^`]+)`(?!`)", text)]
+    for line in (line.partition(" #")[0] for piece in code for line in piece.splitlines()):
+        if not (shown := re.match(r"(?:sudo )?(?:\S+/)?preflight ([a-z]\S*)(.*)", line)):
+            continue
+        assert shown[1] in COMMANDS, line
+        command = main.get_command(click.Context(main), shown[1])
+        assert command is not None
+        if isinstance(command, click.Group) and (words := shown[2].split()):
+            command = command.get_command(click.Context(command), words[0])
+            assert command is not None, line
+        known = {name for parameter in command.params for name in parameter.opts}
+        assert set(re.findall(r"(?<=\s)--[a-z][a-z-]*", shown[2])) <= known, line
+
+
+def test_the_shown_output_is_the_demos() -> None:
+    (shown,) = blocks(README, "text")
+    done = subprocess.run(
+        [sys.executable, "-m", "preflight", "demo"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert shown in done.stdout
+
+
+def test_the_variables_that_leave_a_node_are_those_of_the_page() -> None:
+    from preflight.collector.process_environments import _RANK
+    from preflight.probes import ENVIRONMENT
+
+    page = (ROOT / "SECURITY.md").read_text()
+    section = page.split("## What is collected from processes of other users")[1].split("\n## ")[0]
+    assert (
+        tuple(re.findall(r"`([A-Za-z_]+\*?)`", section.split("\n\n")[-2 if section.endswith("\n\n") else -1]))
+        == ENVIRONMENT
+    )
+    assert set(re.findall(r"`([A-Z_]+)`", section.split("is one with ")[1].split(".")[0])) == set(_RANK)
+
+
+def test_no_page_installs_from_an_index_by_name() -> None:
+    for page in (ROOT / "SECURITY.md", ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+        assert not re.search(r"pip [^`\n]*(?:install|download)[^`\n]* gpu-preflight\b", page.read_text()), page
+
+
+def test_folders_for_kustomize_that_pages_name_are_there() -> None:
+    named = re.findall(
+        r"(?:-k|kubectl kustomize) (deploy/kubernetes/[\w-]+)", (ROOT / "docs" / "kubernetes.md").read_text()
+    )
+    assert named
+    assert all((ROOT / folder / "kustomization.yaml").is_file() for folder in named)

@@ -1,0 +1,179 @@
+"""Imports run one way: each layer knows only those below it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.support.paths import ROOT
+
+#: What each layer may import of preflight; nothing else.
+LAYERS = {
+    "collector": set[str](),
+    "version": set[str](),
+    "errors": set[str](),
+    "probes": set[str](),
+    "schemas": set[str](),
+    "evidence": {"schemas"},
+    "transport": {"collector", "evidence"},
+    "demo": set[str](),
+    "nodeset": set[str](),
+    "textprep": {"evidence"},
+    "parsers": {"evidence", "textprep"},
+    "facts": {"evidence", "parsers", "textprep"},
+    "reports": {"evidence", "facts", "parsers", "schemas", "version"},
+    "archive": {"evidence", "facts", "parsers"},
+    "redact": {"archive", "collector", "evidence", "nodeset"},
+    "history": {"evidence", "facts", "parsers", "schemas"},
+    "_startup": set[str](),
+    "expectations": {"evidence", "facts", "nodeset", "parsers"},
+    "model": {"expectations"},
+    "checklist": {"model"},
+    "checks": {"evidence", "expectations", "facts", "model", "parsers", "probes", "textprep"},
+    "judge": {"checklist", "checks", "evidence", "expectations", "facts", "model", "parsers", "reports"},
+    "learn": {"checks", "evidence", "expectations", "facts", "judge", "model", "nodeset"},
+    "plugin_fixture": {"evidence", "expectations", "facts", "judge", "model"},
+    "plugin": {"checks", "evidence", "expectations", "facts", "model", "plugin_fixture", "probes", "textprep"},
+    "diff": {"archive", "checks", "evidence", "expectations", "facts", "judge", "model", "reports"},
+    "lint": {"evidence", "expectations", "judge", "model", "nodeset"},
+    "recognition": {"checks", "evidence", "expectations", "facts", "judge", "model", "parsers", "textprep"},
+    "terminal": set[str](),
+    # collect: joins nodes, transports and plans.
+    "collect": {
+        "archive", "evidence", "expectations", "nodeset", "probes", "reports", "schemas", "terminal", "transport",
+    },
+    # run: one run of a command: set-up, collection, judgement and outputs meet here.
+    "run": {
+        "archive", "checks", "collect", "evidence", "expectations", "history", "judge", "model", "nodeset", "probes",
+        "reports", "terminal", "transport", "version",
+    },
+    # pair: tests between two nodes: it plans, collects and judges.
+    "pair": {"checks", "collect", "evidence", "expectations", "facts", "parsers", "probes", "run", "terminal"},
+    # gate: a run of its own for schedulers: it collects, judges and reports without a command line.
+    "gate": {
+        "archive", "checks", "collect", "evidence", "expectations", "facts", "judge", "model", "nodeset", "probes",
+        "reports", "run", "schemas", "terminal", "transport", "version",
+    },
+    # commands: the command line's bodies: each joins what its command needs.
+    "commands": {
+        "archive", "checklist", "checks", "collect", "diff", "evidence", "expectations", "facts", "gate", "history",
+        "judge", "learn", "lint", "model", "nodeset", "pair", "parsers", "probes", "recognition", "redact", "reports",
+        "run", "terminal", "version",
+    },
+    # cli: the top floor: entry point, fast path and the single-file build.
+    "cli": {"archive", "checks", "collect", "commands", "gate", "reports", "run", "terminal", "version"},
+    "bench": {"collect", "evidence", "probes", "transport"},
+    "incidents": {"expectations", "facts", "judge", "model"},
+    "layout": {"expectations"},
+}  # fmt: skip
+
+
+#: What every layer may import.
+EVERYWHERE = {"_startup", "errors"}
+
+
+def layer_of(path: Path) -> str:
+    relative = path.relative_to(ROOT)
+    if relative.parts[0] in ("checks", "reports"):
+        return relative.parts[0]
+    return relative.parts[1].removesuffix(".py")
+
+
+def sources() -> Iterator[Path]:
+    for folder in ("preflight", "checks", "reports"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            inside = path.relative_to(ROOT).parts
+            if "__pycache__" not in inside and inside[:2] not in (("preflight", "checks"), ("preflight", "reports")):
+                yield path
+
+
+def imported(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            names = [f"preflight.{alias.name}" for alias in node.names] if node.module == "preflight" else [node.module]
+        for name in names:
+            parts = name.split(".")
+            if parts[0] == "preflight" and len(parts) > 1:
+                yield parts[1]
+
+
+@pytest.mark.parametrize("path", list(sources()), ids=lambda path: str(path.relative_to(ROOT)))
+def test_layer(path: Path) -> None:
+    layer = layer_of(path)
+    if layer in ("__init__", "__main__"):
+        return
+    assert layer in LAYERS, f"say in LAYERS what {layer} may import"
+    wrong = set(imported(path)) - LAYERS[layer] - {layer}
+    if layer != "collector":  # it travels alone
+        wrong -= EVERYWHERE
+    assert not wrong, f"{layer} may not import {', '.join(sorted(wrong))}"
+
+
+def module_of(path: Path) -> str:
+    """Return the name by which a file is imported."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    parts = parts if parts[0] == "preflight" else ("preflight", *parts)
+    return ".".join(parts).removesuffix(".__init__")
+
+
+@cache
+def graph() -> dict[str, set[str]]:
+    """Return the modules of the product that each imports; imports for type checkers alone do not count."""
+    modules = {module_of(path): path for path in sources()}
+    edges: dict[str, set[str]] = {}
+    for module, path in modules.items():
+        tree = ast.parse(path.read_text())
+        for branch in [node for node in ast.walk(tree) if isinstance(node, ast.If)]:
+            if "TYPE_CHECKING" in ast.unparse(branch.test):
+                branch.body = [ast.Pass()]
+        names: set[str] = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+                submodules = {f"{node.module}.{alias.name}" for alias in node.names} & set(modules)
+                names |= submodules or {node.module}
+        edges[module] = names & set(modules) - {module}
+    return edges
+
+
+def test_no_module_imports_one_that_imports_it() -> None:
+    edges = graph()
+    state: dict[str, int] = {}  # 1: being visited, 2: done
+
+    def visit(module: str, path: tuple[str, ...]) -> None:
+        assert state.get(module) != 1, f"import cycle: {' -> '.join((*path[path.index(module) :], module))}"
+        if module not in state:
+            state[module] = 1
+            for other in sorted(edges[module]):
+                visit(other, (*path, module))
+            state[module] = 2
+
+    for module in sorted(edges):
+        visit(module, ())
+
+
+def test_no_two_folders_import_each_other() -> None:
+    """A folder and one within it may: the outer one is the inner one's interface."""
+    packages = {module_of(path) for path in sources() if path.name == "__init__.py"}
+
+    def folder(module: str) -> str:
+        return module if module in packages else module.rpartition(".")[0]
+
+    pairs = {(folder(module), folder(other)) for module, others in graph().items() for other in others}
+    both = {(a, b) for a, b in pairs if (b, a) in pairs and a < b and not b.startswith(f"{a}.")}
+    assert not both
+
+
+def test_links_point_at_the_top_level_folders() -> None:
+    for name in ("checks", "reports"):
+        link = ROOT / "preflight" / name
+        assert link.is_symlink()
+        assert link.resolve() == ROOT / name

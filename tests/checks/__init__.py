@@ -1,0 +1,1 @@
+"""Tests of each check: its fixtures, its page, its checklist items, plug-ins."""

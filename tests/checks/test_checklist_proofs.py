@@ -1,0 +1,86 @@
+"""What a check answers is proved: for each item that it answers, a recording passes and another fails or warns."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from preflight.checklist.items import ITEMS
+from preflight.checks import registry
+from preflight.evidence.document import from_document
+from preflight.judge import _judged, judge
+from preflight.model import Check, Scope
+from tests.support.fixture import cases, whole_node
+from tests.support.whole_nodes import site
+
+CHECKS = {check.id: check for check in registry().checks}
+NODE = [check for check in CHECKS.values() if check.scope is Scope.NODE]
+
+PAIRS = [(item.id, check) for item in ITEMS for check in item.checks]
+
+#: What a check may answer for an item without ever finding a fault: that something is there to be seen.
+NO_FAULT = {("FP-OBS-8", "torch.steps"), ("GS-3", "nccl-tests.collectives")}
+
+#: What a check warns of for an item, and cannot clear: a short tail does not show that the buckets begin early.
+NO_PASS = {("NT-DDP-2", "torch.overlap")}
+
+#: Items that pass on a healthy node of InfiniBand or of RoCE, by evidence of one node alone.
+PASS = {
+    "FP-BW-1", "FP-BW-2", "FP-LOSS-1", "FP-LOSS-3", "FP-LOSS-4", *(f"FP-OBS-{number}" for number in (1, 3, 4, 5, 6)),
+    "PA-01", "PA-02", "PA-04", "PA-12", "PA-14", "PA-15", "PA-16", "GS-1",
+    *(f"NT-FAB-{number}" for number in range(1, 5)), "NT-GDR-1", "NT-PIT-4", "NT-PIT-5",
+    *(f"NT-ENV-{number}" for number in range(1, 14)),
+    *(f"NT-LENS-{number}" for number in (7,)), "NT-CNT-1", "NT-CPU-1", "AN-2", "AN-3", "AN-6",
+}  # fmt: skip
+
+#: Items that do not apply to such nodes: they are in no container, and have no peer.
+SKIP = {*(f"NT-CTR-{number}" for number in range(1, 5)), "NT-PIT-3", "NT-ENV-14"}
+
+#: Items that do not apply without RoCE.
+ROCE_ONLY = {"FP-LOSS-2", "FP-CON-3", "FP-CON-4", "FP-OBS-5", "FP-OBS-6", "AN-3", "AN-4"}
+
+
+@cache
+def found(check_id: str) -> dict[str, set[str]]:
+    """Judge every fixture of a check by it alone: item -> statuses, and under "" of the check itself."""
+    check, statuses = CHECKS[check_id], dict[str, set[str]]()
+    for case in cases(check_id):
+        run, nodes = case.run() if check.scope is Scope.RUN else (None, case.evidences())
+        judged = _judged(nodes, [check], case.cluster(), run, (), 1)
+        for (_, item), status in judged.folded.by_item().items():
+            statuses.setdefault(item, set()).add(str(status))
+    return statuses
+
+
+@pytest.mark.parametrize(("item", "check"), [pair for pair in PAIRS if pair not in NO_PASS])
+def test_a_recording_passes_the_check_for_the_item(item: str, check: str) -> None:
+    assert "pass" in found(check)[item]
+
+
+@pytest.mark.parametrize(("item", "check"), [pair for pair in PAIRS if pair not in NO_FAULT])
+def test_a_recording_fails_the_check_for_the_item(item: str, check: str) -> None:
+    assert found(check)[item] & {"fail", "warn"}
+
+
+def statuses(name: str, checks: list[Check]) -> dict[str, str]:
+    report = judge([from_document(whole_node(name), name)], checks, site(name))
+    return {line["id"]: line["status"] for line in report["checklists"]}
+
+
+def test_healthy_nodes_pass_what_their_checks_answer_in_full() -> None:
+    checks = list(CHECKS.values())
+    infiniband, roce = statuses("hgx-h100", checks), statuses("hgx-h100-roce", checks)
+    passing = {item for item in infiniband if "pass" in (infiniband[item], roce[item])}
+    assert passing == PASS
+    assert {item for item in infiniband if infiniband[item] == "skip"} == SKIP | ROCE_ONLY
+    assert {item for item in roce if roce[item] == "skip"} == SKIP | {"NT-SHP-1", "NT-SHP-2"}  # of InfiniBand
+    assert set(infiniband.values()) | set(roce.values()) == {"pass", "skip", "unknown"}
+
+
+def test_what_a_job_needs_is_part_of_the_headroom() -> None:
+    """PA-05: the node shows what is free, the cluster file what is needed."""
+    case = next(case for case in cases("gpu.memory-headroom") if case.path.stem == "less-free-than-the-job-needs")
+    answering = [check for check in NODE if "PA-05" in check.answers]
+    report = judge(case.evidences(), answering, case.cluster())
+    assert next(line["status"] for line in report["checklists"] if line["id"] == "PA-05") == "fail"

@@ -1,0 +1,72 @@
+"""Every check against its fixtures: one test walks them all."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pytest
+
+from preflight.checklist.items import KNOWN
+from preflight.checks import MODULES, in_module
+from preflight.judge import judge
+from preflight.model import Check, Scope
+from tests.support.fixture import Case, cases
+
+CHECKS = {
+    check.id: check for name in MODULES for check in in_module(__import__(f"preflight.checks.{name}", fromlist=["_"]))
+}
+
+
+def findings_of(check: Check, case: Case) -> list[dict[str, object]]:
+    """Judge a case with one check and return its findings."""
+    if check.scope is Scope.RUN:
+        run, nodes = case.run()
+        report = judge(nodes, [check], case.cluster(), run=run)
+    else:
+        report = judge(case.evidences(), [check], case.cluster())
+    found: list[dict[str, object]] = report["findings"]
+    return found
+
+
+@pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
+def test_fixture(case: Case) -> None:
+    assert case.check in CHECKS, f"{case.path} belongs to no check"
+    assert re.match(r"(recorded|made by hand)\b", case.body["origin"]), "write where the fixture comes from"
+    findings = findings_of(CHECKS[case.check], case)
+    left = list(findings)
+    for wanted in case.body["findings"]:
+        match = next((found for found in left if _is(found, wanted)), None)
+        assert match is not None, f"no finding like {wanted} among {_short(findings)}"
+        left.remove(match)
+    assert not left, f"not expected: {_short(left)}"
+
+
+def _is(found: dict[str, object], wanted: dict[str, str]) -> bool:
+    for key, value in wanted.items():
+        if key in ("message", "found", "expected", "fix"):
+            if not re.search(value, str(found[key])):
+                return False
+        elif found[key] != value:
+            return False
+    return True
+
+
+def _short(findings: list[dict[str, object]]) -> list[object]:
+    return [(f["status"], f["subject"], f["message"], f["nodes"]) for f in findings]
+
+
+@pytest.mark.parametrize("check", CHECKS.values(), ids=lambda check: check.id)
+def test_every_check_can_pass_fail_and_be_unsure(check: Check) -> None:
+    statuses = Counter(finding["status"] for case in cases(check.id) for finding in case.body["findings"])
+    assert statuses["pass"], "no fixture passes"
+    assert statuses["fail"] + statuses["warn"], "no fixture fails"
+    assert statuses["unknown"], "no fixture lacks evidence"
+
+
+@pytest.mark.parametrize("check", CHECKS.values(), ids=lambda check: check.id)
+def test_every_check_explains_itself(check: Check) -> None:
+    assert check.why, "the second paragraph of the docstring is why it hurts"
+    assert check.source
+    assert check.fix
+    assert set(check.answers) <= KNOWN, f"no such checklist item: {set(check.answers) - KNOWN}"

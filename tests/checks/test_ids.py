@@ -1,0 +1,89 @@
+"""Every id of the catalogue: answered, by which checks and recordings, or deferred, and why; none is forgotten."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from preflight.checklist.answers import SUPPLY
+from preflight.checklist.item import ChecklistItem
+from preflight.checklist.items import ITEMS
+from preflight.checks import registry
+from tests.support.fixture import cases
+
+#: Id -> what it waits for (a kind of evidence), and why nothing that this version collects can answer it.
+DEFERRED = {
+    "FP-LAT-2": ("bench", "a pairwise matrix between all groups of GPUs has to be measured"),
+    "FP-OBS-7": ("switch", "queues are seen by the switch alone"),
+    "PA-06": ("declared", "which ranks form a data-parallel group is the job's own plan"),
+    "PA-07": ("declared", "which ranks form a tensor-parallel group is the job's own plan"),
+    "PA-08": ("declared", "which ranks form a pipeline is the job's own plan"),
+    "PA-09": ("declared", "the sharding policy is the job's own"),
+    "PA-10": ("declared", "the placement of experts is the job's own"),
+    "PA-11": ("declared", "micro-batch and accumulation are the job's own"),
+    "PA-24": ("trace", "bubbles show in traces of all stages, whose schedule the job declares"),
+    "PA-N3": ("declared", "which ranks belong to one job, and that it crosses knowingly, the job declares"),
+    "PA-N2": ("declared", "power and price are the site's word"),
+    "NT-INF-1": ("trace", "a trace of a serving engine is needed"),
+    "NT-INF-2": ("trace", "a trace of a serving engine is needed"),
+    "NT-INF-3": ("trace", "a trace of a serving engine is needed"),
+    "NT-INF-4": ("declared", "which workers prefill and which decode is the engine's own plan"),
+    "NT-INF-5": ("trace", "a trace of a serving engine is needed"),
+    "NT-INF-6": ("trace", "a trace of a serving engine is needed"),
+    "NT-SCL-1": ("bench", "step times at several sizes of the same job are needed"),
+    "NT-SHP-5": ("switch", "the telemetry of the fabric lies in its manager and its switches"),
+    "AN-5": ("switch", "the other half of the comparison is the switch's"),
+    "NT-LENS-10": ("trace", "a trace of a serving engine is needed"),
+}
+
+#: Id -> the kind of evidence that its open questions wait for; the rest of it is answered.
+IN_PART = {
+    "AN-1": "switch", "AN-4": "switch", "AN-7": "switch", "AN-8": "bench", "AN-9": "window",
+    "FP-BW-3": "bench", "FP-BW-4": "bench", "FP-CON-1": "declared", "FP-CON-2": "switch",
+    "FP-CON-3": "switch", "FP-CON-4": "switch", "FP-CON-5": "switch", "FP-LAT-1": "trace", "FP-LAT-3": "switch",
+    "FP-LOSS-2": "switch", "FP-OBS-2": "trace", "GS-3": "bench", "GS-5": "bench",
+    "NT-COM-1": "trace", "NT-DDP-1": "trace", "NT-DDP-2": "trace", "NT-GDR-2": "pair",
+    "NT-INF-7": "trace", "NT-LENS-1": "trace", "NT-LENS-6": "trace", "NT-LENS-8": "trace",
+    "NT-PIT-6": "trace", "NT-TRN-1": "trace", "NT-TRN-4": "trace", "PA-05": "declared",
+    "GS-1": "node", "NT-LENS-4": "node", "NT-LENS-5": "node", "PA-14": "node", "PA-16": "node",
+    "PA-17": "switch", "PA-19": "switch", "PA-20": "window", "PA-22": "trace", "PA-23": "trace",
+    "PA-25": "trace", "PA-26": "bench", "PA-N1": "bench",
+}  # fmt: skip
+
+KINDS = set(SUPPLY)
+BY_ID = {item.id: item for item in ITEMS}
+CHECKS = registry().checks
+
+
+def test_every_id_is_in_one_table_and_each_once() -> None:
+    assert len(BY_ID) == len(ITEMS) == 139
+    answered = {item for check in CHECKS for item in check.answers}
+    assert answered | set(DEFERRED) == set(BY_ID)
+    assert answered & set(DEFERRED) == set(), "it is answered now: strike it from DEFERRED"
+    assert set(IN_PART) == {item.id for item in ITEMS if item.checks and item.open}
+
+
+@pytest.mark.parametrize("item", [item for item in ITEMS if item.id not in DEFERRED], ids=lambda item: item.id)
+def test_an_answered_id_has_checks_and_these_have_recordings(item: ChecklistItem) -> None:
+    bearing = [check for check in CHECKS if item.id in check.answers]
+    recorded = {check.id: list(cases(check.id)) for check in bearing}
+    assert recorded
+    for check, found in recorded.items():
+        assert len(found) >= 3, f"{check}: one that passes, one that does not, one without evidence"
+        assert all(json.loads(case.path.read_text())["origin"] for case in found), "recorded, or made by hand"
+
+
+@pytest.mark.parametrize("item", DEFERRED)
+def test_a_deferred_id_names_what_it_waits_for(item: str) -> None:
+    kind, reason = DEFERRED[item]
+    assert kind in KINDS & set(BY_ID[item].by)
+    assert len(reason.split()) > 4
+    assert not [check.id for check in CHECKS if item in check.answers]
+
+
+@pytest.mark.parametrize("item", IN_PART)
+def test_a_part_that_is_not_covered_is_named(item: str) -> None:
+    assert IN_PART[item] in KINDS
+    assert BY_ID[item].open
+    assert [check for check in CHECKS if item in check.answers]

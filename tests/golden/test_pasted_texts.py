@@ -1,0 +1,131 @@
+"""`preflight read` on texts as people paste them, and on what terminals, mails and launchers make of them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from preflight.recognition import known, open_sources, read
+from preflight.recognition.detector import TextPart
+from tests.support import paths
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FOLDER = paths.DATA / "outside" / "pasted"
+INDEX: dict[str, dict[str, Any]] = tomllib.loads((FOLDER / "index.toml").read_text(encoding="utf-8"))
+
+MARKS = {
+    "mpirun": "[1,0]<stdout>:", "srun": "0: ", "pdsh": "node17: ", "kubectl": "[pod/job-0/main] ",
+    "compose": "web-1  | ", "ray": "(RayTrainWorker pid=1234) ", "torchrun": "[rank3]: ", "mail": "> ",
+    "timestamps": "2026-02-18T12:54:01.123Z ", "local times": "2026-02-18 12:54:01.123 ", "clock": "[12:54:01] ",
+    "stern": "nccl-worker-0 main ", "containerd": "2026-02-18T12:54:01.123456789Z stdout F ",
+    "sagemaker": "[1,mpirank:0,algo-1]<stdout>:", "comment": "// ", "hydra": "[0] ",
+    "syslog": "Feb 18 12:54:01 node17 job[4711]: ", "patch": "+", "frame": "│ ", "grep": "logs/job.out:",
+}  # fmt: skip
+
+#: A launcher's mark tells a log's reader more (who, when), and its lines are quoted as they stand.
+OF_THE_MARK = {"line", "file", "text", "rank", "host", "hosts", "time", "failures", "warnings", "watchdog"}
+
+#: Which a sample would miss: the domain of a device behind grep's mark, cells that look like the end of a frame.
+ALWAYS = {("lspci-xike.txt", "grep"), ("smix-gist-1080.txt", "frame")}
+
+
+@cache
+def text(name: str) -> str:
+    return (FOLDER / name).read_text(encoding="utf-8")
+
+
+def parts(content: str, folder: Path) -> list[TextPart]:
+    path = folder / "pasted.txt"
+    path.write_text(content, encoding="utf-8", newline="")
+    return read(next(open_sources((str(path),))))
+
+
+def bad(found: list[TextPart]) -> set[str]:
+    return {finding["check"] for part in found for finding in part.findings if finding["status"] in ("fail", "warn")}
+
+
+def plain(facts: Any) -> Any:
+    if isinstance(facts, dict):
+        return {name: plain(value) for name, value in facts.items() if name not in OF_THE_MARK}
+    return [plain(value) for value in facts] if isinstance(facts, list) else facts
+
+
+def at(facts: Any, path: str) -> Any:
+    for name in path.split("."):
+        facts = facts[int(name)] if isinstance(facts, list) else facts[name]
+    return facts
+
+
+@pytest.mark.parametrize("name", INDEX)
+def test_what_a_person_reads_in_it(name: str, tmp_path: Path) -> None:
+    entry = INDEX[name]
+    assert entry["origin"].startswith("https://")
+    assert entry["text"] == "re-made"
+    found = parts(text(name), tmp_path)
+    if "kinds" in entry:
+        assert [part.kind for part in found] == entry["kinds"]
+    if "bad" in entry:
+        assert bad(found) == set(entry["bad"])
+    for kind, path, value in entry.get("facts", ()):
+        part = next(part for part in found if part.kind == kind)
+        actual = part.taken.complete if path == "complete" else at(part.taken.facts, path)
+        assert actual == json.loads(value), (kind, path)
+
+
+@pytest.mark.parametrize("name", INDEX)
+def test_marks_change_nothing(name: str, tmp_path: Path) -> None:
+    original = [(part.kind, plain(part.taken.facts)) for part in parts(text(name), tmp_path)]
+    lines = text(name).splitlines()
+    marked = {way: "".join(f"{mark}{line}\n" for line in lines) for way, mark in MARKS.items()}
+    marked["CRLF"] = text(name).replace("\n", "\r\n")
+    if not any(kind.startswith("nccl") for kind, _ in original):  # their log is read from the file as it is
+        marked["doubled"] = "".join(f"{line}\n\n" for line in lines)
+        marked["numbered"] = "".join(f"{number:6}\t{line}\n" for number, line in enumerate(lines, 1))
+        marked["listed"] = "".join(f"        {json.dumps(line)},\n" for line in lines)
+    marked["colour"] = "".join(f"\x1b[32m{line}\x1b[0m\n" for line in lines)
+    turn = list(INDEX).index(name)
+    for number, (way, content) in enumerate(marked.items()):
+        sampled = (turn + number) % 3 == 0 or (name, way) in ALWAYS
+        if not sampled or (len(lines) < 3 and way in MARKS):
+            continue  # each text in a third of the ways; of few lines nobody knows whether they bear a mark
+        assert [(part.kind, plain(part.taken.facts)) for part in parts(content, tmp_path)] == original, way
+
+
+@pytest.mark.parametrize("name", INDEX)
+def test_scissors_raise_no_alarm(name: str, tmp_path: Path) -> None:
+    lines = text(name).split("\n")
+    alarms = bad(parts(text(name), tmp_path))
+    for cut in range(len(lines) // 4, len(lines), max(1, len(lines) // 3)):
+        half = lines[cut][: len(lines[cut]) // 2]
+        for content in ("\n".join(lines[cut:]), "\n".join([*lines[:cut], half])):
+            found = parts(content, tmp_path)
+            # What is cut between two devices is whole: that the only one left is down is then true
+            true = {"rdma.port-state"} if all(part.taken.complete for part in found) else set[str]()
+            assert bad(found) <= alarms | true, (cut, content[-200:])
+
+
+def test_two_texts_in_one(tmp_path: Path) -> None:
+    """Outputs that stand one below the other, with a prompt between, keep what each said."""
+    names = [
+        name for name, entry in INDEX.items() if len(entry.get("kinds", ())) == 1 and "nccl" not in entry["kinds"][0]
+    ]
+    for one, other in zip(names[::2], names[1::2], strict=False):
+        kinds = INDEX[one]["kinds"] + INDEX[other]["kinds"]
+        found = parts(f"{text(one)}\nroot@gpu17:~# nvidia-smi\n{text(other)}", tmp_path)
+        assert [part.kind for part in found] == kinds, (one, other)
+
+
+def test_every_kind_has_a_pasted_text() -> None:
+    """Those that no page had are recorded or made elsewhere: test_reading.py, test_torch_trace.py."""
+    seen = {kind for entry in INDEX.values() for kind in entry.get("kinds", ())}
+    elsewhere = {"dcb", "ethtool -a", "flight recorder", "pytorch trace"}
+    assert set(known()) - seen <= elsewhere

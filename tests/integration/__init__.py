@@ -1,0 +1,1 @@
+"""Tests against real components: sshd, Slurm, pods, fabrics, containers, browsers."""

@@ -1,0 +1,127 @@
+"""What a switch announces of itself, received by a real lldpd over a real link between two network name spaces."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from preflight.parsers.network.lldp import parse
+
+MISSING = next(
+    (tool for tool in ("lldpd", "lldpcli", "ip") if not shutil.which(tool)), "" if os.getuid() == 0 else "root"
+)
+
+#: TLVs as a switch sends them, by organisation and subtype. 802.1Qaz: ETS, PFC on priorities 3 and 6 (willing), two
+#: applications: UDP port 4791 and DSCP 26, both on priority 3. 802.3: frames of up to 9236 bytes.
+TLVS = {
+    ("00,80,C2", "9"): "00,00,00,10,00,00,32,32,00,00,00,00,00,02,02,00,00,00,00,00,00",
+    ("00,80,C2", "11"): "88,48",
+    ("00,80,C2", "12"): "00,64,12,B7,65,00,1A",
+    ("00,12,0F", "4"): "24,14",
+}
+
+
+class Pair:
+    """Two name spaces, each with an lldpd: a node, and a switch that announces DCBX."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="lldp-"))
+        self.folder.chmod(0o755)  # lldpcli changes its user before it opens the socket
+        self.node, self.switch = f"node{os.getpid()}", f"switch{os.getpid()}"
+        self.daemons: list[subprocess.Popen[bytes]] = []
+
+    def start(self) -> None:
+        for name in (self.node, self.switch):
+            subprocess.run(["ip", "netns", "add", name], check=True)
+        link = ["ip", "-n", self.node, "link", "add", "rail0", "type", "veth", "peer", "name", "swp1"]
+        subprocess.run([*link, "netns", self.switch], check=True)
+        for name, interface in ((self.node, "rail0"), (self.switch, "swp1")):
+            subprocess.run(["ip", "-n", name, "link", "set", interface, "mtu", "9000", "up"], check=True)
+            (self.folder / name).mkdir(mode=0o777)
+            (self.folder / name).chmod(0o777)
+        # A daemon that starts before its link has a carrier may miss the news of it
+        for name in (self.node, self.switch):
+            words = ["lldpd", "-d", "-u", self.socket(name), "-S", "leaf-0", "-c", "-L", shutil.which("lldpcli") or ""]
+            command = ["ip", "netns", "exec", name, *words]
+            null = subprocess.DEVNULL
+            self.daemons.append(subprocess.Popen(command, stdin=null, stdout=null, stderr=null))
+        for name in (self.node, self.switch):
+            self.query(name, "configure", "lldp", "tx-interval", "1")
+        for (organisation, subtype), value in TLVS.items():
+            tlv = ["oui", organisation, "subtype", subtype, "oui-info", value]
+            self.query(self.switch, "configure", "lldp", "custom-tlv", "add", *tlv)
+
+    def socket(self, name: str) -> str:
+        return str(self.folder / name / "socket")
+
+    def query(self, name: str, *words: str) -> str:
+        """Query a daemon, again until it is there."""
+        command = ["ip", "netns", "exec", name, "lldpcli", "-u", self.socket(name), *words]
+        for _ in range(600):
+            ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+            if ran.returncode == 0:
+                return ran.stdout
+            time.sleep(0.1)
+        raise AssertionError(ran.stderr)
+
+    def heard(self) -> str:
+        """Return what the node has heard, once that is all."""
+        for attempt in range(1200):
+            text = self.query(self.node, "-f", "json0", "show", "neighbors", "details")
+            if attempt % 20 == 19:
+                self.query(self.switch, "update")  # send now
+            if '"mfs"' in text and text.count('"subtype"') == 3:
+                return text
+            time.sleep(0.1)
+        raise AssertionError(text)
+
+    def stop(self) -> None:
+        for daemon in self.daemons:
+            daemon.terminate()
+        for daemon in self.daemons:
+            daemon.wait(60)
+        for name in (self.node, self.switch):
+            subprocess.run(["ip", "netns", "del", name], check=False, stderr=subprocess.DEVNULL)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Pair]:
+    pair = Pair()
+    try:
+        pair.start()
+        yield pair
+    finally:
+        pair.stop()
+
+
+@pytest.mark.skipif(bool(MISSING), reason=f"needs lldpd, iproute2 and root: no {MISSING}")
+def test_dcbx_of_a_neighbour_is_decoded(pair: Pair) -> None:
+    (neighbour,) = parse(pair.heard()).values()
+    assert (neighbour.netdev, neighbour.switch) == ("rail0", os.uname().nodename)
+    assert neighbour.max_frame == 9236
+    assert neighbour.pfc == frozenset((3, 6))
+    assert neighbour.pfc_willing is True
+    assert neighbour.ets == (0, 50, 50, 0, 0, 0, 0, 0)
+    assert neighbour.dscp == {26: 3}
+    assert not neighbour.cee
+
+
+def test_what_is_not_its_json_is_refused() -> None:
+    for text in ("", "{}", "[]", '{"lldp": {}}', '{"lldp": [{"interface": {}}]}', "-----\nLLDP neighbors:\n"):
+        with pytest.raises(ValueError, match=r"JSON|lldp|list"):
+            parse(text)
+
+
+def test_an_interface_with_two_neighbours_is_ignored() -> None:
+    entry = '{"name": "rail0", "chassis": [{"name": [{"value": "%s"}]}], "port": [{"id": [{"value": "1"}]}]}'
+    one, two = entry % "leaf-0", entry % "leaf-1"
+    assert parse(f'{{"lldp": [{{"interface": [{one}]}}]}}')["rail0"].switch == "leaf-0"
+    assert parse(f'{{"lldp": [{{"interface": [{one}, {two}]}}]}}') == {}

@@ -1,0 +1,1 @@
+"""Tests that growth, memory and start-up stay bounded, without a clock where possible."""

@@ -1,0 +1,183 @@
+"""What a complete command needs for a hostile text grows no faster than the text, in time and in memory."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from preflight.facts.kernel_log import DMESG
+from preflight.recognition import detector, input_sources
+from preflight.textprep.lines import Line
+from tests.robustness import fuzz_commands
+from tests.robustness.fuzz_commands import MOST_BYTES, MOST_GROWTH, NOISE_S, SIZES, repeated, started
+from tests.support import commands
+
+XID = "NVRM: Xid (PCI:0000:18:00): 79, "
+TABLE = "#  size count type redop root time algbw busbw\n     8     2   float   sum  -1  29.1    0.00    0.00      0\n"
+
+#: Each of these once took the square of the text, or hundreds of bytes of memory for each of its own.
+UNITS = {
+    "one Xid line": XID, "Xid lines": f"[ 1000.000001] {XID}pid=7, name=python\n", "line ends": "\n",
+    "a driver's name": "NVRM: GSP ", "a NIC's driver": "mlx5_core 0000:18:00.0 ", "AER": "pcieport AER: ",
+    "EDAC": "EDAC MC0: ", "tables of nccl-tests": TABLE, "short lines": "a\n",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _imported() -> None:
+    import preflight.cli.app
+    import preflight.judge
+    import preflight.recognition  # noqa: F401
+
+
+def seconds(text: str, path: Path) -> float:
+    """Return the processor time that `preflight read` needs for a text."""
+    path.write_text(text, encoding="utf-8", newline="")
+    run = started(("read", str(path)))
+    assert run.status in (0, 1, 3)
+    return run.seconds
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_time_grows_with_the_text(name: str, tmp_path: Path) -> None:
+    for _ in range(3):
+        times = [seconds(repeated(UNITS[name], size), tmp_path / "text.txt") for size in SIZES]
+        if times[1] < MOST_GROWTH * max(times[0], NOISE_S / MOST_GROWTH):
+            return
+    pytest.fail(f"{SIZES} characters took {times} s, at the third attempt too")
+
+
+def test_an_xid_flood_of_many_gpus_and_codes(tmp_path: Path) -> None:
+    chosen = random.Random(7)
+    lines = [
+        f"[{1000 + 0.9 * n:.6f}] NVRM: Xid (PCI:0000:{chosen.choice('123456789ab')}8:00): "
+        f"{chosen.choice((13, 31, 43, 45, 63, 74, 79, 94))}, pid={chosen.randrange(1000, 9000)}, name=python\n"
+        for n in range(16_000)
+    ]
+    times = [seconds("".join(lines[:count]), tmp_path / "flood.txt") for count in (4_000, 16_000)]
+    assert times[1] < MOST_GROWTH * times[0]
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["CA 'mlx5_0'\n\tPort 1:\n", "\tGPU0\tGPU1\nGPU0\t X \tNV18\n", '{"log":"a"}\n'],
+)
+def test_short_lines_cost_no_more_memory_than_their_limit(unit: str, tmp_path: Path) -> None:
+    path = tmp_path / "long.txt"
+    path.write_text(unit * (6_000_000 // len(unit)))
+    (done,) = commands.run([("read", str(path))], tmp_path, os.environ)
+    assert done.mib << 20 < MOST_BYTES
+
+
+def test_lines_beyond_the_limit_are_left_out_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(input_sources, "HELD_LINES", 10)
+    monkeypatch.setattr(input_sources, "CHUNK", 7)
+    path = tmp_path / "lines.txt"
+    for count in (5, 10, 20, 21, 22, 50, 137):
+        path.write_text("".join(f"line {number}\n" for number in range(1, count + 1)))
+        (source,) = input_sources.open_sources((str(path),))
+        present = {number: line for number, line in enumerate(source.text.split("\n"), 1) if line}
+        assert all(line == f"line {number}" for number, line in present.items())
+        left_out = set(range(1, count + 1)) - set(present)
+        assert (source.skipped is None) == (not left_out)
+        if source.skipped is not None:
+            assert left_out <= set(range(source.skipped[0], source.skipped[1] + 1))
+            assert {1, count} <= set(present)
+
+
+def test_of_a_source_of_very_many_lines_the_beginning_is_held(tmp_path: Path) -> None:
+    """100 MB of line ends, packed in 97 KB: keeping each as an empty line took 942 MB."""
+    path = tmp_path / "ends.txt.gz"
+    path.write_bytes(gzip.compress(b"first\n" + b"\n" * 60_000_000 + b"last\n"))
+    (done,) = commands.run([("read", str(path))], tmp_path, os.environ)
+    assert done.status == 3
+    assert done.mib << 20 < MOST_BYTES
+
+
+def test_a_line_that_is_cut_in_its_middle_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(input_sources, "HELD", 30)
+    monkeypatch.setattr(input_sources, "CHUNK", 8)
+    path = tmp_path / "wide.txt"
+    path.write_text("first\n" + "x" * 200 + "\nlast\n")
+    (source,) = input_sources.open_sources((str(path),))
+    assert source.skipped is not None
+    assert source.text.split("\n") == ["first", "", "last", ""]
+
+
+def test_commands_survive_damaged_files(tmp_path: Path) -> None:
+    files = fuzz_commands.seeds(tmp_path)
+    tally = fuzz_commands.Tally()
+    fuzz_commands.mutations(0.15, random.Random(), files, tmp_path, tally)
+    assert tally.runs
+    assert not tally.faults
+
+
+@pytest.mark.parametrize(
+    ("unit", "size", "status"),
+    [
+        ("\n", 40_000_000, 3),
+        ("[ 1000.000001] NVRM: Xid (PCI:0000:18:00\n", 50_000_000, 3),
+        ('{"log":"a"}\n', 20_000_000, 3),
+        ("NCCL\n", 10_000_000, 3),
+        ("NCCL WARN\n", 10_000_000, 3),
+        ("GPU3 NV18 NV18 NV18 X NODE PXB 0-59 0 N/A\nGPU1 NV18 X NV18 NV18 NODE PXB 0-59 0 N/A\n", 25_000_000, 3),
+    ],
+)
+def test_text_that_packs_to_nothing_is_read_in_seconds(unit: str, size: int, status: int, tmp_path: Path) -> None:
+    """Each line was taken apart for NCCL: 97 KB of packed line ends took 18 s, 300 KB of cut Xid lines 15."""
+    path = tmp_path / "text.log.gz"
+    path.write_bytes(gzip.compress((unit * (size // len(unit))).encode()))
+    run = started(("read", str(path)))
+    assert run.status == status
+    assert run.seconds < 10
+    assert run.peak_bytes < MOST_BYTES
+
+
+def test_a_record_of_line_feeds_is_judged_in_seconds(tmp_path: Path) -> None:
+    """Each empty line was compared with five formats of time: 24 MB took 12 s."""
+    files = fuzz_commands.seeds(tmp_path)
+    document = json.loads(files["evidence"][0].read_text())
+    document["records"][DMESG]["out"] = "\n" * 24_000_000
+    path = tmp_path / "evidence.json"
+    path.write_text(json.dumps(document))
+    with subprocess.Popen([sys.executable, "-m", "preflight", "judge", str(path)], stdout=subprocess.DEVNULL) as judge:
+        _, status, used = os.wait4(judge.pid, 0)
+        judge.returncode = os.waitstatus_to_exitcode(status)
+    assert judge.returncode in (1, 3)
+    assert used.ru_utime + used.ru_stime < 5
+    assert used.ru_maxrss << 10 < MOST_BYTES
+
+
+@pytest.mark.parametrize("period", [1, 3])
+def test_lines_that_repeat_are_compared_with_each_format_a_few_thousand_times(period: int) -> None:
+    """A million warnings in 61 KB took 10 s, much of it in that."""
+    compared = []
+
+    def matches(lines: Sequence[Line], at: int) -> bool:
+        compared.append(at)
+        return lines[at].text == "begins"
+
+    lines = [Line(number, f"line {number % period}") for number in range(50_000)]
+    lines += [Line(50_000, "begins"), *(Line(number, "line") for number in range(50_001, 60_000))]
+    kind = detector.OutputFormat("x", matches, lambda lines, at: detector.ParsedPart(at + 1, {}, ""))
+    (part,) = detector.parts(lines, "", [kind])
+    assert (part.first, part.last) == (50_000, 50_000)
+    assert len(compared) < 8_000
+
+
+def test_a_log_of_line_feeds_is_judged_in_seconds(tmp_path: Path) -> None:
+    """Each empty line was searched for NCCL's words: 25 MB in 24 KB packed took 11 s."""
+    files = fuzz_commands.seeds(tmp_path)
+    path = tmp_path / "job.log.gz"
+    path.write_bytes(gzip.compress(b"\n" * 25_000_000))
+    run = started(("judge", "--log", str(path), str(files["evidence"][0])))
+    assert run.status in (1, 3)
+    assert run.seconds < 5

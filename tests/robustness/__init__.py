@@ -1,0 +1,1 @@
+"""Tests with hostile, damaged and random input; fuzzers."""

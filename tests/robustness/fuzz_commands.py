@@ -1,0 +1,352 @@
+"""Drive whole commands with damaged input for minutes: ``python -m tests.robustness.fuzz_commands --minutes 60``.
+
+Each input is a mutated file: text of a tool, plain or packed, evidence, a folder of it, a bundle, a report, a history,
+a cluster file, a published verdict. It is given to every command that reads its kind, in a process of its own. The
+second part repeats single lines, glued and one by one, and compares the time for a text with the time for one of four
+times its length.
+
+Printed with the input that caused them: tracebacks, statuses that are not documented, runs of more than 10 s,
+processes of more than 500 MB, and texts whose time grows faster than their length. Exit status 1 if there is any.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import io
+import json
+import os
+import random
+import re
+import resource
+import shutil
+import signal
+import sys
+import tarfile
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.support import mutate, paths
+
+OUTSIDE = paths.DATA / "outside"
+
+#: What one run may cost: seconds, bytes.
+MOST_S, MOST_BYTES = 10, 500 << 20
+#: Exit statuses that are documented.
+STATUSES = {0, 1, 2, 3}
+#: What stands in the output of a run that ended with an exception nobody expected.
+CRASHED = re.compile(rb"Traceback \(most recent call last\)|Error: unexpected \w+")
+
+#: Characters of the texts that are compared: time may grow by ``MOST_GROWTH`` from one to the next. Shorter is noise.
+SIZES, MOST_GROWTH, NOISE_S = (60_000, 240_000), 9.0, 0.4
+
+#: Kind of file -> the commands that read it; ``{}`` stands for the file, ``{out}`` for a new folder.
+COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "text": (("read", "{}"), ("read", "--json", "{}"), ("judge", "--log", "{}", "{evidence}"),
+             ("redact", "{}", "-o", "{out}/r")),
+    "evidence": (("judge", "{}"), ("redact", "{}", "-o", "{out}/r"), ("diff", "{evidence}", "{}"), ("learn", "{}"),
+                 ("bundle", "{}", "-o", "{out}/b.tar.gz"), ("checklist", "{}"), ("read", "{}")),
+    "packed": (("read", "{}"), ("judge", "--log", "{}", "{evidence}"), ("redact", "{}", "-o", "{out}/r")),
+    "bundle": (("judge", "{}"), ("diff", "{evidence}", "{}"), ("checklist", "{}"), ("learn", "{}")),
+    "folder": (("judge", "{}"), ("judge", "{}", "--html", "{out}/r.html"), ("redact", "{}", "-o", "{out}/r"),
+               ("bundle", "{}", "-o", "{out}/b.tar.gz")),
+    "verdict": (("gate", "slurm-controller", "--verdicts", "{}"),),
+    "report": (("diff", "{report}", "{}"), ("diff", "{}", "{report}"), ("redact", "{}", "-o", "{out}/r"),
+               ("bundle", "{}", "-o", "{out}/b.tar.gz"), ("checklist", "{}")),
+    "cluster": (("lint", "{}"), ("lint", "{}", "{evidence}"), ("judge", "{evidence}", "--cluster", "{}")),
+    "history": (("history", "runs", "{}"), ("history", "node", "{}", "gpu001")),
+}  # fmt: skip
+
+
+@dataclass
+class Run:
+    """What one process did."""
+
+    status: int
+    seconds: float  # of processor time
+    took_s: float
+    peak_bytes: int
+    output: bytes
+
+    @property
+    def fault(self) -> str:
+        """What is wrong with it; empty for nothing."""
+        if CRASHED.search(self.output):
+            return "traceback"
+        if self.status not in STATUSES:
+            return f"status {self.status}"
+        if self.seconds > MOST_S:  # on the clock, a busy machine adds minutes; the alarm ends what waits for nothing
+            return "slow"
+        return "memory" if self.peak_bytes > MOST_BYTES else ""
+
+
+@dataclass
+class Tally:
+    """Faults by what they are and what caused them."""
+
+    runs: int = 0
+    slowest_s: float = 0.0
+    peak_bytes: int = 0
+    by_command: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+
+    def add(self, words: Sequence[str], run: Run, source: Path, folder: Path) -> None:
+        """Count a run; the input of a new fault is saved."""
+        self.runs += 1
+        self.by_command[words[0]] += 1
+        self.slowest_s, self.peak_bytes = max(self.slowest_s, run.seconds), max(self.peak_bytes, run.peak_bytes)
+        if not run.fault:
+            return
+        last = run.output.strip().rpartition(b"\n")[2].decode(errors="replace")[:160]
+        what = f"{run.fault}: {' '.join(words)}: {last if run.fault != 'slow' else ''}"
+        self.faults[what] += 1
+        if self.faults[what] == 1:
+            copy = folder / f"fault-{len(self.faults)}{source.suffix}"
+            (shutil.copytree if source.is_dir() else shutil.copyfile)(source, copy)
+            print(f"FAULT {what} ({run.seconds:.1f} s, {run.peak_bytes >> 20} MB): {copy}", flush=True)
+
+
+def started(arguments: Sequence[str]) -> Run:
+    """Run a command in a process forked from this one, in which everything is imported."""
+    with tempfile.TemporaryFile() as output:
+        began = time.monotonic()
+        child = os.fork()
+        if not child:
+            _become(arguments, output.fileno())
+        _, status, used = os.wait4(child, 0)
+        output.seek(0)
+        code = os.waitstatus_to_exitcode(status)
+        return Run(code, used.ru_utime + used.ru_stime, time.monotonic() - began, used.ru_maxrss << 10, output.read())
+
+
+def _become(arguments: Sequence[str], output: int) -> None:
+    """Be the command: never returns."""
+    signal.alarm(60 * MOST_S)  # a command that waits for nothing; a starved machine delays others ten times
+    resource.setrlimit(resource.RLIMIT_CPU, (6 * MOST_S, 6 * MOST_S + 1))
+    null = os.open(os.devnull, os.O_RDONLY)
+    for target, source in ((0, null), (1, output), (2, output)):
+        os.dup2(source, target)
+    resource.setrlimit(resource.RLIMIT_DATA, (4 * MOST_BYTES, 4 * MOST_BYTES))
+    sys.argv = ["preflight", *arguments]
+    code: object = 70
+    try:
+        from preflight.cli.main import main
+
+        main()
+    except SystemExit as end:
+        code = end.code
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    if isinstance(code, str):
+        print(code, file=sys.stderr)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code if isinstance(code, int) else 1 if code else 0)
+
+
+def seeds(folder: Path) -> dict[str, list[Path]]:
+    """Make the files that are damaged: texts of tools, and what preflight writes of its demo."""
+    made = folder / "seeds"
+    made.mkdir()
+    for words in (("demo", "--save", f"{made}/evidence", "--json", f"{made}/report.json", "--history",
+                   f"{made}/history.db"),
+                  ("demo", "--html", f"{made}/report.html"),
+                  ("learn", f"{made}/evidence", "-o", f"{made}/cluster.toml")):  # fmt: skip
+        run = started(words)
+        if run.status not in STATUSES:
+            raise RuntimeError(f"preflight {' '.join(words)}: status {run.status}: {run.output.decode()[-500:]}")
+    evidence = sorted(path for path in (made / "evidence").glob("*.json") if path.name != "run.json")
+    tables = [path for path in OUTSIDE.rglob("*") if path.is_file() and path.suffix not in (".toml", ".md")]
+    verdict = {
+        "schema": "preflight.verdict/1",
+        "node": "gpu001",
+        "status": "pass",
+        "at": int(time.time()),
+        "seconds": 1.5,
+    }
+    (made / "gpu001.json").write_text(json.dumps(verdict))
+    return {
+        "text": [*sorted(tables), made / "report.html"],
+        "packed": sorted(tables),
+        "evidence": evidence,
+        "bundle": evidence,
+        "folder": evidence,
+        "verdict": [made / "gpu001.json"],
+        "report": [made / "report.json"],
+        "cluster": [path for path in (made / "cluster.toml",) if path.exists()]
+        + sorted((OUTSIDE.parents[2] / "fixtures" / "nodes").glob("*.toml")),
+        "history": [made / "history.db"],
+    }
+
+
+def damaged(chosen: random.Random, source: Path) -> bytes:
+    """Return the content of a file with some mutations."""
+    text = source.read_bytes().decode("utf-8", "surrogateescape")
+    mutations = [
+        (chosen.randrange(14), chosen.randrange(2**31), chosen.randrange(2**31), chosen.choice(mutate.SPLINTERS))
+        for _ in range(chosen.randint(1, 6))
+    ]
+    return mutate.mutated(text, mutations).encode("utf-8", "surrogatepass")
+
+
+def prepared(kind: str, chosen: random.Random, seed: Path, folder: Path) -> Path:
+    """Write a damaged input of a kind."""
+    source = folder / f"input{seed.suffix}"
+    if kind == "packed":
+        source = folder / "input.gz"
+        text = damaged(chosen, seed) if chosen.random() < 0.5 else _repetitive(chosen, seed)
+        source.write_bytes(gzip.compress(text, 6))
+    elif kind == "bundle":
+        source = folder / "input.tar.gz"
+        bodies = {"evidence/a.json": damaged(chosen, seed), "evidence/b.json": seed.read_bytes()}
+        members = [
+            {"name": path, "bytes": len(body), "sha256": hashlib.sha256(body).hexdigest()}
+            for path, body in bodies.items()
+        ]
+        manifest = {"schema": "preflight.bundle/1", "version": "0", "redacted": False, "nodes": 2, "files": members}
+        with tarfile.open(source, "w:gz") as archive:
+            for path, body in {"manifest.json": json.dumps(manifest).encode(), **bodies}.items():
+                info = tarfile.TarInfo(path)
+                info.size = len(body)
+                archive.addfile(info, io.BytesIO(body))
+    elif kind in ("folder", "verdict"):
+        source = folder / "input"
+        shutil.rmtree(source, ignore_errors=True)
+        source.mkdir()
+        source.chmod(0o755)
+        for name in (seed.name,) if kind == "verdict" else ("a.json", "b.json", "run.json", "job.log"):
+            (source / name).write_bytes(damaged(chosen, seed))
+    else:
+        source.write_bytes(damaged(chosen, seed))
+    return source
+
+
+def _repetitive(chosen: random.Random, seed: Path) -> bytes:
+    """Return a few lines of a text many times: megabytes that pack to kilobytes."""
+    lines = seed.read_bytes().splitlines(keepends=True)[:200] or [b"\n"]
+    unit = b"".join(chosen.sample(lines, min(len(lines), chosen.randint(1, 4)))) or b"\n"
+    return unit * max(1, chosen.choice((1 << 20, 8 << 20, 24 << 20)) // len(unit))
+
+
+def fill(words: Sequence[str], source: Path, folder: Path) -> tuple[str, ...]:
+    """Put paths into a command."""
+    out = folder / "out"
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir()
+    paths = {"{}": source, "{evidence}": folder / "seeds/evidence", "{report}": folder / "seeds/report.json"}
+    return tuple(str(paths.get(word, word)).replace("{out}", str(out)) for word in words)
+
+
+def mutations(minutes: float, chosen: random.Random, files: dict[str, list[Path]], folder: Path, tally: Tally) -> None:
+    """Run commands on damaged files until the time is over."""
+    until = time.monotonic() + 60 * minutes
+    pairs = [(kind, words) for kind, commands in COMMANDS.items() for words in commands if files[kind]]
+    while time.monotonic() < until:
+        kind, words = chosen.choice(pairs)
+        seed = chosen.choice(files[kind])
+        source = prepared(kind, chosen, seed, folder)
+        tally.add(words, started(fill(words, source, folder)), source, folder)
+
+
+def shapes(files: Sequence[Path]) -> list[str]:
+    """Return the lines of texts, one of each shape: what differs in digits only is one."""
+    found: dict[str, str] = {}
+    for path in files:
+        for line in path.read_bytes().decode("utf-8", "replace").splitlines():
+            if 4 <= len(line.strip()) <= 400:
+                found.setdefault(re.sub(r"[0-9a-f]+", "0", line), line)
+    return list(found.values())
+
+
+def repeated(unit: str, size: int) -> str:
+    """Return a text of so many characters made of one unit."""
+    return (unit * (size // len(unit) + 1))[:size]
+
+
+def units(line: str) -> Iterator[tuple[str, str]]:
+    """Yield what is repeated of a line: itself, glued, parts of it, and with blanks or blank lines between."""
+    yield "lines", f"{line}\n"
+    yield "glued", line
+    yield "glued with a blank", f"{line} "
+    yield "beginning", line[: max(len(line) // 2, 1)]
+    yield "end", line[len(line) // 2 :]
+    yield "doubled", f"{line}\n\n"
+
+
+def growth(minutes: float, chosen: random.Random, files: Sequence[Path], folder: Path, tally: Tally) -> None:
+    """Compare the times for texts of one repeated line until the time is over."""
+    lines = [
+        *shapes(files),
+        "\n",
+        " ",
+        "\t",
+        "a",
+        "[",
+        "{",
+        "<",
+        '"',
+        "\\n",
+        "-",
+        "|",
+        ":",
+        "0 ",
+        "\r",
+        "\x1b[0m",
+        "&#",
+    ]
+    chosen.shuffle(lines)
+    until = time.monotonic() + 60 * minutes
+    for line in lines:
+        for name, unit in units(line):
+            if time.monotonic() > until:
+                return
+            for words in (("read", "{}"), chosen.choice(COMMANDS["text"][2:])):
+                times = [_timed(words, repeated(unit, size), folder, tally) for size in SIZES]
+                if times[1] > NOISE_S and times[1] > MOST_GROWTH * max(times[0], NOISE_S / MOST_GROWTH):
+                    what = f"growth: {' '.join(words)}: {name} {unit.strip()[:60]!r}"
+                    tally.faults[what] += 1
+                    print(f"FAULT {what}: {' '.join(f'{one:.2f}' for one in times)} s", flush=True)
+
+
+def _timed(words: Sequence[str], text: str, folder: Path, tally: Tally) -> float:
+    source = folder / "input.txt"
+    source.write_text(text, encoding="utf-8", errors="surrogateescape", newline="")
+    run = started(fill(words, source, folder))
+    tally.add(words, run, source, folder)
+    return run.seconds
+
+
+def main() -> int:
+    """Run both parts, and print what they found."""
+    options = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    options.add_argument("--minutes", type=float, default=60, help="half of them for mutations, half for growth")
+    options.add_argument("--seed", type=int, default=random.randrange(10**6))
+    options.add_argument("--keep", type=Path, help="an empty folder for the inputs of faults")
+    given = options.parse_args()
+    chosen, tally = random.Random(given.seed), Tally()
+    folder = given.keep or Path(tempfile.mkdtemp(prefix="preflight-fuzz-"))
+    folder.mkdir(exist_ok=True)
+    print(f"seed {given.seed}, inputs of faults in {folder}", flush=True)
+    os.environ["HOME"] = os.environ["XDG_STATE_HOME"] = str(folder)
+    os.environ["SLURM_JOB_NODELIST"] = "gpu001"
+    import preflight.cli.app
+    import preflight.judge
+    import preflight.recognition  # noqa: F401
+
+    files = seeds(folder)
+    mutations(given.minutes / 2, chosen, files, folder, tally)
+    growth(given.minutes / 2, chosen, files["text"], folder, tally)
+    print(f"{tally.runs} runs: {', '.join(f'{name} {count}' for name, count in sorted(tally.by_command.items()))}")
+    print(f"slowest {tally.slowest_s:.1f} s, largest {tally.peak_bytes >> 20} MB, {len(tally.faults)} kinds of fault")
+    return 1 if tally.faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,130 @@
+"""What a class declares of versions, firmware and settings: every compared value, and one node alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from preflight.checks import registry
+from preflight.checks.comparison.electorate import Trait
+from preflight.checks.comparison.yardstick import written
+from preflight.checks.fleet import core, gpu, host, nic, rails, software
+from preflight.checks.job import rank_agreement
+from preflight.checks.roce import fleet as roce
+from preflight.evidence.document import EvidenceError, from_document
+from preflight.expectations.cluster_file import ClusterFileError, decode
+from preflight.facts.node import NodeFacts
+from preflight.judge import judge
+from tests.support.machines import evidence, hgx_h100
+
+TRAITS = (
+    core.DRIVER, rank_agreement.NCCL, *software.SOFTWARE, *software.FIRMWARE,
+    *software.nic_firmware(["MT_0000000838"]), *host.HOST, *gpu.GPU,
+    *(trait for trait, _, _ in gpu.DOMAIN), *nic.NIC, *rails.RAILS, rails.LEAF, *roce.PORTS,
+    roce.GID_INDEX, *roce.MARKING,
+)  # fmt: skip
+
+#: Values whose yardstick is a key that another check of the node judges by.
+JUDGED = {
+    "number of GPUs": "gpus", "link layer of the compute ports": "ports.link_layer", 
+    "rate of each rail": "ports.rate_gbps",
+    "trust state": "qos.trust", "priorities with PFC": "qos.pfc_priority", "ECN per priority": "qos.ecn",
+    "global pause": "qos.lossless", "RoCE: traffic class": "qos.traffic_class", "RoCE: marking of CNPs": "qos.cnp_dscp",
+    "RoCE: DCBX mode": "qos.dcbx",
+}  # fmt: skip
+
+CHECK = [check for check in registry().checks if check.id == "node.expected"]
+
+
+@pytest.mark.parametrize("trait", TRAITS, ids=lambda trait: trait.what)
+def test_every_compared_value_has_a_key(trait: Trait) -> None:
+    assert bool(trait.expects) != (trait.what in JUDGED)
+    assert trait.expects or trait.judged_by or trait.misses
+    if trait.expects:
+        cluster = decode(b"[class.a.rails.mlx5_0]\n", "cluster.toml")
+        node = NodeFacts(from_document(evidence(hgx_h100("x")), "x"))
+        assert cluster.site(node).declared(trait.expects) == {}, "the key is known, and not set"
+
+
+def _shown() -> Iterator[tuple[Trait, str]]:
+    node = NodeFacts(from_document(evidence(hgx_h100("x", roce=True)), "x"))
+    site = decode(b"[class.a]\n", "c").site(node)
+    for trait in TRAITS:
+        if not trait.expects or "*" in trait.expects:
+            continue
+        try:
+            value = trait.read(node, site)
+        except EvidenceError:
+            continue
+        if isinstance(value, str):
+            yield trait, value
+
+
+SHOWN = list(_shown())
+
+
+def _literals(value: str) -> Iterator[str]:
+    """Yield how a cluster file may write a value as it is shown: text, number, truth value, list."""
+    number = value.split()[0]
+    yield from (f'"{value}"', f'["{value}"]')
+    if number.isdigit():
+        yield number
+    if value in ("on", "off"):
+        yield "true" if value == "on" else "false"
+
+
+@pytest.mark.parametrize(("trait", "value"), SHOWN, ids=[trait.what for trait, _ in SHOWN])
+def test_a_value_that_is_declared_as_shown_passes_and_another_does_not(trait: Trait, value: str) -> None:
+    key = ".".join(f'"{part}"' for part in trait.expects.split("."))
+    document = from_document(evidence(hgx_h100("x", roce=True)), "x")
+    for literal in _literals(value):
+        try:
+            cluster = decode(f"class.a.{key} = {literal}\n".encode(), "cluster.toml")
+        except ClusterFileError:
+            continue
+        report = judge([document], CHECK, cluster)
+        assert [one["status"] for one in report["findings"]] == ["pass"], report["findings"]
+        declared = cluster.site(NodeFacts(document)).declared(trait.expects)[""]
+        assert written(trait, declared.value) == value
+        break
+    else:
+        pytest.fail(f"no form of {value!r} is taken by {trait.expects}")
+
+
+def test_one_node_alone_is_judged() -> None:
+    document = from_document(evidence(hgx_h100("x")), "x")
+    cluster = decode(b'[class.a.versions]\ndriver = "570.86.15"\nkernel = "5.15.0-1060-nvidia"\n', "cluster.toml")
+    report = judge([document], CHECK, cluster)
+    assert {one["subject"]: one["status"] for one in report["findings"]} == {
+        "NVIDIA driver": "fail", "kernel release": "warn",
+    }  # fmt: skip
+    assert report["exit_status"] == 1
+
+
+def test_a_rail_that_the_node_does_not_show_is_no_pass() -> None:
+    document = from_document(evidence(hgx_h100("x")), "x")
+    report = judge([document], CHECK, decode(b'[class.a.rails.mlx5_77]\npci = "0000:18:00.0"\n', "cluster.toml"))
+    (found,) = report["findings"]
+    assert (found["status"], report["exit_status"]) == ("unknown", 3)
+    assert "mlx5_77: this node shows none" in found["message"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("[class.a.versions]\ndrver = '1'\n", 2, "class.a.versions.drver: unknown key - did you mean driver?"),
+        ("[class.a.versions]\ndriver = 570\n", 2, "takes the value as a report shows it, in quotes"),
+        ("[class.a.rails.mlx5_0]\nleav = 'x'\n", 2, "class.a.rails.mlx5_0.leav: unknown key - did you mean leaf?"),
+        ("[class.a.rails.'@x']\nleaf = 'x'\n", 1, "takes names such as mlx5_0"),
+        ("[class.a]\nrails = 3\n", 2, "not a table - write it as [class.a.rails]"),
+        ("[class.a.firmware.nics]\n'MT 1' = 'x'\n", 1, "MT 1: takes names such as MT_0000000838"),
+        ("[class.a.nccl]\nFOO = 'x'\n", 1, "FOO: takes names such as NCCL_ALGO"),
+        ("[class.a.host]\nboot_options = 'a'\nsockets = 0\n", 3, "takes a whole number from 1 to 1024"),
+    ],
+)
+def test_a_wrong_key_names_line_and_fix(text: str, line: int, words: str) -> None:
+    with pytest.raises(ClusterFileError) as caught:
+        decode(text.encode(), "cluster.toml")
+    assert f"cluster.toml:{line}: " in str(caught.value)
+    assert words in str(caught.value)

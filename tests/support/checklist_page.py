@@ -1,0 +1,149 @@
+"""Writer of ``docs/checklist.md`` from the checklists' items: ``python -m tests.support.checklist_page``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+from preflight.checklist.item import CONTAINER, INFINIBAND, NVLINK_DOMAIN, ROCE, ChecklistItem, Question
+from preflight.checklist.items import ITEMS
+from preflight.checks import registry
+from preflight.judge import judge
+from preflight.model import Scope
+from tests.support import paths
+from tests.support.fixture import cases
+
+PAGE = paths.ROOT / "docs" / "checklist.md"
+
+_HEAD = """\
+# The checklists
+
+<!-- Written by python -m tests.support.checklist_page from preflight/checklist: change the items there. -->
+
+Four documents on AI fabrics ask an operator to confirm {items} things. `preflight checklist DIR` answers them from
+saved evidence, and so do the HTML page and the JSON of every report. Here is what each item asks, who answers it, and
+what nothing answers yet.
+
+An item is broken into the questions of its sentence. A question is as good as the worst of its checks, and unknown
+until all of them ran; an item is as good as the worst of its questions: fail > unknown > warn > pass > skip. So an open
+question keeps its item from passing, unless it does not apply: *RoCE only* is skipped where no compute port is RoCE,
+*in a container* on the machine itself. *needs* is what the cluster file has to declare before a check can answer.
+`preflight explain CHECK` prints the page of a check.
+
+The verdicts: **wholly**, every question has checks. **partly**, some of them have, and the column before it has what
+is missing; or all have, and the answer is bound to the evidence that *within* names, where other evidence could answer
+too: the text, the HTML page and the JSON print it beside the answer. **open**, none has.
+
+{counts}
+"""
+
+_TITLES = {
+    "fabric-primer": "Why training needs a fabric of its own (fabric-primer)",
+    "parallelism": "Before a job grows from 8 to 64 GPUs (parallelism)",
+    "gpu-scaling": "What the hardware should reach (gpu-scaling)",
+    "network-tuning": "Operational validation, practice, and the lens on bottlenecks (network-tuning)",
+    "ai-network": "What an AI data-centre network needs (ai-network)",
+}
+
+
+#: Where a question applies, by the check that is skipped elsewhere.
+ONLY = {
+    ROCE: "RoCE only",
+    INFINIBAND: "InfiniBand only",
+    CONTAINER: "in a container",
+    NVLINK_DOMAIN: "where NVLink spans nodes",
+}
+
+
+@dataclass(frozen=True)
+class Note:
+    """Where a recording shows that an item is answered better than an audit of the list had it."""
+
+    item: str
+    fixture: str  # check/case
+    status: str  # what the checks of the item make of it
+    text: str
+
+    def holds(self) -> bool:
+        """Return whether the recording shows it."""
+        check_id, _, name = self.fixture.partition("/")
+        checks = [check for check in registry().checks if self.item in check.answers]
+        case = next(case for case in cases(check_id) if case.path.stem == name)
+        of_run = any(check.scope is Scope.RUN for check in checks if check.id == check_id)
+        run, nodes = case.run() if of_run else (None, case.evidences())
+        lines = judge(nodes, checks, case.cluster(), run=run)["checklists"]
+        return any(line["id"] == self.item and line["status"] == self.status for line in lines)
+
+
+NOTES = (
+    Note(
+        "FP-LAT-4", "nccl-tests.curve/smooth", "unknown",
+        "was listed as passing without any recorded baseline. A smooth curve without a good run in the cluster file "
+        "leaves it unknown; with one it passes (`nccl-tests.curve/as-the-good-run`) or fails "
+        "(`nccl-tests.curve/half-of-the-good-run`).",
+    ),
+    Note(
+        "FP-LAT-4", "nccl-tests.curve/as-the-good-run", "pass",
+        "passes only against the good run that the cluster file names.",
+    ),
+)  # fmt: skip
+
+
+def page() -> str:
+    """Return the page."""
+    verdicts = Counter(verdict(item) for item in ITEMS)
+    questions = [question for item in ITEMS for question in item.questions]
+    answered = sum(bool(question.checks) for question in questions)
+    bound = sum(not item.open and bool(item.within) for item in ITEMS)
+    counts = (
+        f"Of {len(ITEMS)} items {verdicts['wholly']} are answered wholly, {verdicts['partly']} partly ({bound} of them "
+        f"bound, with no open question), and {verdicts['open']} are open;\nof their {len(questions)} questions "
+        f"{answered} have checks."
+    )
+    lines = [_HEAD.format(items=len(ITEMS), counts=counts)]
+    for document, items in groupby(ITEMS, key=lambda item: item.document):
+        lines.append(f"## {_TITLES[document]}\n")
+        lines.append("| item | asks | in particular | answered by, or missing | verdict |")
+        lines.append("|---|---|---|---|---|")
+        for item in items:
+            lines += _rows(item)
+        lines.append("")
+    lines.append("## What recordings show otherwise\n")
+    lines.append("An audit held every item against its sentence. Where it was too strict, a recording shows it:\n")
+    lines += [f"- {note.item} (`fixtures/{note.fixture}.json`) {note.text}" for note in NOTES]
+    return "\n".join(lines) + "\n"
+
+
+def verdict(item: ChecklistItem) -> str:
+    """Return in one word how much of an item has checks."""
+    return "open" if not item.checks else "partly" if item.open or item.within else "wholly"
+
+
+def escaped(text: str) -> str:
+    """Return text for a cell of a table."""
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+def _rows(item: ChecklistItem) -> Iterator[str]:
+    for place, question in enumerate(item.questions):
+        name, title, result = (f"**{item.id}**", escaped(item.title), _verdict(item)) if not place else ("", "", "")
+        yield f"| {name} | {title} | {escaped(question.text)} | {_answered(question)} | {result} |"
+
+
+def _verdict(item: ChecklistItem) -> str:
+    word = verdict(item)
+    answered = len(item.questions) - len(item.open)
+    more = f", {answered} of {len(item.questions)}" if word == "partly" else ""
+    return f"**{word}**{more}" + (f"; within: {escaped(item.within)}" if item.within else "")
+
+
+def _answered(question: Question) -> str:
+    by = ", ".join(f"`{check}`" for check in question.checks) or f"*missing:* {escaped(question.missing)}"
+    needs = f"; needs {escaped(question.needs)}" if question.needs else ""
+    return by + needs + (f" ({ONLY[question.where]})" if question.where else "")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

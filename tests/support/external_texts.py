@@ -1,0 +1,60 @@
+"""Texts in the form of a real tool: recorded, or re-made from what was seen; never printed by this project's renderers.
+
+``tests/data/outside/index.toml`` says of each file where its form comes from; ``preflight/parsers/provenance.py``
+says the same to the reader of ``preflight explain``, and a test ties the two.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from functools import cache
+
+from tests.support import paths
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FOLDER = paths.DATA / "outside"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One text of outside origin."""
+
+    file: str
+    format: str  # a name of preflight.parsers.provenance
+    origin: str  # URL where its form was seen, or the machine that it was recorded on
+    date: str  # when it was recorded or published, as far as known
+    version: str  # of the tool, as far as the origin says; empty where it does not
+    note: str  # what was cut or redacted; empty: nothing
+    refused: bool = False  # whether its parser is to refuse it
+    remade: bool = False  # whether its names, addresses, times and values are our own
+
+    @property
+    def text(self) -> str:
+        """The text as it was printed."""
+        return (FOLDER / self.file).read_bytes().decode("utf-8", "surrogateescape")
+
+
+@cache
+def every() -> tuple[Sample, ...]:
+    """Return all samples."""
+    raw = tomllib.loads((FOLDER / "index.toml").read_text(encoding="utf-8"))
+    return tuple(
+        Sample(name, entry["format"], entry["origin"], entry["date"], entry.get("version", ""), entry.get("note", ""),
+               entry.get("refused", False), entry.get("text") == "re-made")
+        for name, entry in raw.items()
+    )  # fmt: skip
+
+
+def samples(format: str) -> tuple[Sample, ...]:
+    """Return the samples of one format."""
+    return tuple(sample for sample in every() if sample.format == format)
+
+
+def text(file: str) -> str:
+    """Return the text of one sample."""
+    return next(sample.text for sample in every() if sample.file == file)

@@ -1,0 +1,98 @@
+"""Fixture files: ``fixtures/<check-id>/<case>.json`` as ``{origin, records, site?, findings}``.
+
+Records may be written short, as ``preflight.plugin_fixture`` describes. ``base`` names a whole node of
+``fixtures/nodes`` whose records come first; ``null`` takes one of them away.
+A fleet check's fixture has ``nodes`` instead, each with its own ``base`` and ``records``.
+``waivers`` are those of the cluster file. The fixture of a check of logs has those logs as ``records``, and
+``nodes`` where it joins them with what their hosts show.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from preflight.evidence.document import SCHEMA, Evidence, from_document
+from preflight.expectations import Cluster
+from preflight.expectations.cluster_file import from_data
+from preflight.facts.job import RUN
+from preflight.plugin_fixture import record
+from tests.support import paths
+
+FIXTURES = paths.ROOT / "fixtures"
+NODE = "node1"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One fixture file."""
+
+    check: str
+    path: Path
+    body: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        return f"{self.check}/{self.path.stem}"
+
+    def evidences(self) -> list[Evidence]:
+        """Return the documents of the case's nodes."""
+        nodes = self.body.get("nodes") or {NODE: self.body}
+        return [evidence(name, node) for name, node in nodes.items()]
+
+    def run(self) -> tuple[Evidence, list[Evidence]]:
+        """Return the logs of a run, and the documents of the nodes that it ran on."""
+        nodes = [evidence(name, node) for name, node in self.body.get("nodes", {}).items()]
+        return evidence(RUN, self.body), nodes
+
+    def cluster(self) -> Cluster:
+        """Return the case's cluster file: its ``site`` is the body of one class, ``fabric`` that of the fabric."""
+        data: dict[str, Any] = {"class": {"site": self.body["site"]}} if "site" in self.body else {}
+        data |= {"fabric": self.body["fabric"]} if "fabric" in self.body else {}
+        if waivers := self.body.get("waivers"):
+            data["waiver"] = [{**waiver, "until": date.fromisoformat(waiver["until"])} for waiver in waivers]
+        return from_data(data, str(self.path.parent / "cluster.toml")) if data else Cluster()
+
+
+def evidence(name: str, node: Mapping[str, Any]) -> Evidence:
+    """Make a document of a node as a fixture describes it."""
+    base: dict[str, Any] = {}
+    collector: dict[str, Any] = {}
+    if "base" in node:
+        document = whole_node(node["base"])
+        base, collector = dict(document["records"]), dict(document["collector"])
+    for key, value in node["records"].items():
+        if value is None:
+            base.pop(key)
+        else:
+            base[key] = record(key, value)
+    collector |= node.get("collector", {})
+    return from_document(
+        {
+            "schema": SCHEMA, "node": name, "collector": collector,
+            "collected_at": node.get("collected_at", "2026-11-21T03:00:00Z"),
+            "records": base,
+        },
+        name,
+    )  # fmt: skip
+
+
+@cache
+def whole_node(name: str) -> Mapping[str, Any]:
+    """Return the document of a whole node."""
+    loaded: Mapping[str, Any] = json.loads((FIXTURES / "nodes" / f"{name}.json").read_text())
+    return loaded
+
+
+def cases(check: str | None = None) -> list[Case]:
+    """Return all cases, or those of one check."""
+    found = []
+    for path in sorted(FIXTURES.glob("*/*.json")):
+        if path.parent.name != "nodes" and check in (None, path.parent.name):
+            found.append(Case(path.parent.name, path, json.loads(path.read_text())))
+    return found

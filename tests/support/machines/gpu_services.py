@@ -1,0 +1,68 @@
+"""What stands round the GPUs: fabric manager, IMEX, NVLink's own tool, the kernel's log."""
+
+from __future__ import annotations
+
+from preflight.facts.kernel_log import DMESG, UPTIME
+from preflight.facts.nvidia.model import GpuHealth
+from preflight.parsers.host.services import FABRIC_MANAGER, SERVICES
+from preflight.parsers.nvidia.nvlink_status import NVLINK
+from tests.support.machines.machine import Machine
+from tests.support.machines.records import DIRECTORY, MISSING, Records, listing, ok, ran
+
+#: Seconds since the made node booted.
+UPTIME_S = 432000
+
+#: HGX boards whose NVSwitches do not appear on the node's PCI bus: B200, B300.
+_SWITCHES_NOT_ON_THE_BUS = ("2901", "3182")
+
+#: What any kernel says at boot in these levels; ``dmesg --raw`` of a 5.15 kernel, shortened.
+_BOOT = (
+    "<4>[    0.000000] secureboot: Secure boot disabled",
+    "<4>[    1.204511] pci {gpu}: BAR 1: assigned to efifb",
+    "<4>[    9.118207] nvidia: loading out-of-tree module taints kernel.",
+    "<4>[    9.501733] NVRM: loading NVIDIA UNIX {flavour}  {driver}  Release Build  (dvs-builder)",
+)
+
+
+def flavour(machine: Machine) -> str:
+    """Return what the driver's kernel module calls itself."""
+    processor = machine.platform.architecture
+    return f"Open Kernel Module for {processor}" if machine.open_driver else f"{processor} Kernel Module"
+
+
+def nvlink(gpus: list[GpuHealth]) -> str:
+    """Render ``nvidia-smi nvlink -s``."""
+    lines = []
+    for gpu in gpus:
+        lines.append(f"GPU {gpu.index}: {gpu.name} (UUID: {gpu.uuid})")
+        if gpu.links is None:
+            lines.append("NVML: Unable to retrieve NVLink information as all links are inActive")
+        for number, up in enumerate(gpu.links or ()):
+            lines.append(f"\t Link {number}: " + (f"{gpu.link_gbytes_s:g} GB/s" if up else "<inactive>"))
+    return "\n".join([*lines, ""])
+
+
+def render(machine: Machine, gpus: list[GpuHealth]) -> Records:
+    """Render the records; ``gpus`` are those that the driver lists."""
+    words = {"driver": machine.driver, "flavour": flavour(machine), "gpu": machine.gpus[0].address}
+    boot = [line.format(**words) for line in _BOOT[: 4 if machine.driver_loaded else 2]]
+    has_manager = bool(machine.nvswitches) or machine.gpu_id in _SWITCHES_NOT_ON_THE_BUS
+    state = machine.fabric_manager if has_manager else "inactive"
+    units = {
+        "nvidia-fabricmanager.service": ("loaded" if has_manager else "not-found", state),
+        "nvidia-imex.service": ("loaded", machine.imex_state) if machine.imex else ("not-found", "inactive"),
+    }
+    shown = [
+        f"Id={name}\nLoadState={load}\nActiveState={active}\nSubState={'running' if active == 'active' else 'dead'}\n"
+        for name, (load, active) in units.items()
+    ]
+    version = machine.fabric_manager_version or machine.driver
+    return {
+        NVLINK: ran(nvlink(gpus)),
+        SERVICES: ran("\n".join(shown)),
+        FABRIC_MANAGER: ran(f"Fabric Manager version is : {version}\n") if has_manager else MISSING,
+        "dir:/dev/nvidia-caps-imex-channels": listing({"channel0": DIRECTORY} if machine.imex_channel else {})
+        if machine.imex else MISSING,
+        DMESG: ran("\n".join([*boot, *machine.kernel_log, ""])),
+        UPTIME: ok(f"{UPTIME_S}.21 {UPTIME_S * 200}.02\n"),
+    }  # fmt: skip

@@ -1,0 +1,512 @@
+"""Every function of preflight that reads what a node, a user or a colleague sent: one registry.
+
+``tests/robustness/test_parsers.py`` and ``python -m tests.robustness.fuzz`` drive all of them; a parser that is not
+here fails a test. A seed is a text that the parser can read; those of outside origin (``tests/data/outside``) come on
+top.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from preflight.collect import targets
+from preflight.evidence import document
+from preflight.evidence.document import DocumentError, Evidence, EvidenceError, from_document
+from preflight.expectations import Cluster
+from preflight.expectations import cluster_file as cluster
+from preflight.expectations.cluster_file import ClusterFileError
+from preflight.facts import (
+    addresses,
+    compatibility,
+    congestion,
+    container,
+    counter_growth,
+    gids,
+    gpudirect,
+    host,
+    kernel,
+    kernel_log,
+    lspci,
+    nccl_environment,
+    nccl_gpudirect,
+    network_switch,
+    nic_bandwidth,
+    pci,
+    port_qos,
+    rank_binding,
+    rdma_ports,
+    versions,
+    xid,
+)
+from preflight.facts.fabric import reference
+from preflight.facts.job import RunFacts
+from preflight.facts.nccl_settings import catalogue as nccl_variables
+from preflight.facts.nccl_settings import collect as nccl_lint_sources
+from preflight.facts.nccl_settings import spellings as nccl_lint_spelled
+from preflight.facts.nccl_settings import value_grammar as nccl_values
+from preflight.facts.node import TOPO, NodeFacts
+from preflight.facts.nvidia import query, smi_xml
+from preflight.facts.roce_chain import addressing, chain
+from preflight.parsers.host import services
+from preflight.parsers.nccl_tests import collective, table
+from preflight.parsers.nvidia import nvlink_status
+from preflight.reports.topology_data import picture
+from preflight.textprep import plain_text
+from tests.support import external_texts, paths
+from tests.support.fixture import whole_node
+
+DATA = paths.DATA
+
+Call = Callable[[Any], object]
+
+
+@dataclass(frozen=True)
+class Parser:
+    """One parser: what it is called, what it may raise, and texts that it reads."""
+
+    name: str  # module.function, as in preflight.facts or preflight
+    call: Call
+    seeds: tuple[str, ...]
+    raises: tuple[type[Exception], ...] = (ValueError,)
+    foreign: bool = True  # False: the operator's own list or file, whose mistakes take longer to tell, within bounds
+
+    def __str__(self) -> str:
+        return self.name
+
+
+#: Parsers of one text.
+TEXT: list[Parser] = []
+#: Parsers of a decoded JSON value; a seed is its JSON.
+VALUE: list[Parser] = []
+#: Readers of a whole document; a seed is the name of a whole node.
+EVIDENCE: list[Parser] = []
+
+#: Functions that take something foreign and parse nothing of their own, each with the reason.
+APART = {
+    "nccl_environment.read": "driven as node.nccl_env",
+    "port_qos.dcb_key": "makes a record's key",
+    "gids.keys": "makes a record's key",
+    "counter_growth.key_of": "makes a record's key",
+    "nccl_settings.catalogue.read": "reads the table that ships with preflight",
+    "counter_catalogue.counter": "looks a name up in a table",
+    "time_series.series_of": "reads what preflight.history wrote: unit/history/test_history.py, fixtures of trend.*",
+    "two_readings.twice": "calls the parser that it is given",
+}
+
+#: Modules whose parsers have their own tests: tests/unit/parsers/test_nccl.py, tests/unit/parsers/test_torch_trace.py.
+ELSEWHERE = ("parsers.nccl_log", "parsers.job_output", "parsers.nccl_tests.model", "parsers.torch", "streamed_log")
+
+
+#: Whole nodes, the last one recorded.
+NODES = ("hgx-h100-roce", "hgx-h100", "one-pair", "soft-roce")
+
+
+def _out(key: str) -> tuple[str, ...]:
+    """Return what a record holds on each machine that has it."""
+    found = (whole_node(name)["records"].get(key, {}).get("out") for name in NODES)
+    return tuple(dict.fromkeys(text for text in found if text))
+
+
+def _resolved(name: str) -> Call:
+    """Return the parser of this name, of preflight.facts or of preflight; it is looked up when it is called."""
+    module, *inside = name.split(".")
+
+    def call(argument: Any) -> object:
+        package = "preflight.facts" if find_spec(f"preflight.facts.{module}") else "preflight"
+        path = f"{package}.{module}"
+        found: Any = import_module(path)
+        for part in inside:
+            path = f"{path}.{part}"
+            found = getattr(found, part) if hasattr(found, part) else import_module(path)
+        result = found(argument)
+        return tuple(result) if isinstance(result, Iterator) else result
+
+    return call
+
+
+def _text(
+    name: str, *seeds: str, call: Call | None = None, tool: str = "", raises: type[Exception] = ValueError,
+    foreign: bool = True,
+) -> None:  # fmt: skip
+    """Register a parser of text; ``tool`` is a format of ``parsers.provenance``: its samples are seeds."""
+    real = tuple(sample.text for sample in external_texts.samples(tool) if not sample.refused) if tool else ()
+    TEXT.append(Parser(name, call or _resolved(name), (*seeds, *real), (raises,), foreign))
+
+
+def _raw(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape" if all("\udc80" <= c <= "\udcff" for c in _lone(text)) else "replace")
+
+
+def _lone(text: str) -> list[str]:
+    return [character for character in text if "\ud800" <= character <= "\udfff"]
+
+
+# --- texts -----------------------------------------------------------------------------------------
+
+NETWORKS = json.dumps([{"name": "kube-system/cilium", "interface": "eth0", "ips": ["10.4.0.7"], "default": True,
+                        "device-info": {"pci": {"pci-address": "0000:18:00.2", "rdma-device": "mlx5_2"}}}])  # fmt: skip
+ANNOTATIONS = f"k8s.v1.cni.cncf.io/network-status={json.dumps(NETWORKS)}\n"
+IP_ADDR = json.dumps([
+    {"ifname": "lo", "addr_info": [{"family": "inet", "local": "127.0.0.1", "prefixlen": 8}]},
+    {"ifname": "enp24s0", "addr_info": [{"family": "inet6", "local": "fe80::1", "prefixlen": 64}]},
+])  # fmt: skip
+DMESG = (
+    "<4>[  431.250000] NVRM: Xid (PCI:0000:1b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n"
+    "<4>[  432.5] nvidia-nvswitch3: SXid (PCI:0000:07:00.0): 20034, Fatal, Link 32 LTSSM Fault Up\n"
+    "[Sun Feb 23 16:24:18 2025] NVRM: The NVIDIA GPU 0000:1b:00.0\n"
+    "Feb 23 16:24:18 gpu001 kernel: [  431.25] NVRM: (PCI ID: 10de:2330) has fallen off the bus and is not responding\n"
+    "4,1227,431250000,-;NVRM: Xid (PCI:0000:1b:00): 154, GPU recovery action changed from 0x1 to 0x0 (None)\n"
+    "kern  :err   : 2025-03-19T06:41:07,218350+00:00 NVRM: GPU 0000:1b:00.0: RmInitAdapter failed! (0x62:0x40:2393)\n"
+)
+SERVICES = (
+    "ServiceRecord dump:\n\t\tServiceID...............0x1000000000000001\n"
+    "\t\tServiceName.............SHArP.AggregationManager\n"
+)
+LOST = "query failed (DR path slid 0; dlid 0; 0,1,3 Attr 0x11:1) bad status 110; Connection timed out\n"
+MODULE = (
+    "\tIdentifier                                : 0x18 (QSFP-DD Double Density 8X Pluggable Transceiver)\n"
+    "\tModule temperature                        : 45.00 degrees C / 113.00 degrees F\n"
+    "\tRx power (Channel 1)                      : 1.0000 mW / 0.00 dBm\n\tModule temperature high alarm : Off\n"
+)
+TABLE = "#  size  count  type  redop  root  time  algbw  busbw #wrong  time  algbw  busbw #wrong"
+ROW = "  33554432  8388608  float  sum  -1  150.4  223.10  418.31  0  149.1  225.05  421.97  0"
+CLUSTER = (paths.ROOT / "preflight" / "demo" / "cluster.toml").read_text()
+
+_text("addresses.parse_ip", IP_ADDR, *_out("cmd:ip -j addr"), tool="ip -j addr")
+_text("addresses.default_routes", *_out("file:/proc/net/route"), tool="/proc/net/route")
+_text("addresses.routes", *_out("file:/proc/net/route"), tool="/proc/net/route")
+_text("parsers.host.checkpoint.newest", "1795228200.0 d \n1795230000.5 f step-12000\n",
+      external_texts.text("find_newest.txt"))  # fmt: skip
+_text("parsers.host.checkpoint.seconds", "2026-11-21T03:00:00Z")
+_text("clock.parse_tracking", *_out("cmd:chronyc -n tracking")[:1], tool="chronyc")
+_text("clock.parse_timedatectl", "NTP=no\nNTPSynchronized=yes\n", tool="timedatectl")
+_text("container.parse_annotations", ANNOTATIONS, tool="downward API")
+_text("container.parse_network_status", NETWORKS, tool="network-status")
+_text("container.gpu_nodes", "/dev/nvidia0\n/dev/nvidiactl\n")
+_text("nvidia.query.parse_query", *_out(query.QUERY), tool="nvidia-smi --query-gpu")
+_text("nvidia.query.kernel_driver_version", *_out(kernel.NVIDIA_VERSION), tool="NVRM version")
+_text("nvidia.smi_xml.parse", *_out(smi_xml.XML), tool="nvidia-smi -q -x")
+_text("host.memlock_bytes", *_out(host.LIMITS), tool="/proc/self/limits")
+_text("host.open_files", *_out(host.LIMITS), tool="/proc/self/limits")
+_text("host.may_lock_memory", *_out(host.STATUS), tool="/proc/self/status")
+_text("host.allowed_cpus", *_out(host.STATUS), tool="/proc/self/status")
+_text("host.allowed_memory_nodes", *_out(host.STATUS), tool="/proc/self/status")
+_text("host.port_range", "32768\t60999\n")
+_text("counter_growth.parse_ethtool", tool="ethtool -S")
+_text("cpu_time.parse", tool="/proc/stat")
+_text("parsers.network.ethtool_module.parse_fec", tool="ethtool --show-fec")
+_text("parsers.network.ethtool_module.parse_module", MODULE, tool="ethtool -m")
+_text(
+    "parsers.network.ethtool_module.parse_mlxlink",
+    "Raw Physical BER : 2E-9\nEffective Physical BER : 15E-255\nSymbol BER : 15E-255\n",
+    tool="mlxlink",
+)
+_text(
+    "parsers.nccl_tests.markers.died",
+    "mpirun noticed that process rank 2 with PID 1 on node n1 exited on signal 9 (Killed).",
+)
+_text("parsers.nccl_tests.markers.collective", "./build/all_reduce_perf_mpi")
+_text("parsers.nccl_tests.json_output.may_be", '{"config": {}, "results": []}')
+_text("parsers.nccl_tests.markers.of_source", " .. n1 pid 12: Test failure all_reduce.cu:90")
+_text("parsers.nccl_tests.table.without_rules", "| 8 | 2 | float |")
+_text("parsers.nccl_tests.table.plain_numbers", "1,048,576  262,144  float  sum  -1  76,26  13,75  25,78  0")
+_text("fabric.reference.read", call=lambda text: reference.read(_raw(text), "x"), tool="ibnetdiscover")
+_text("fabric.reference.hours", "2026-11-20T03:00:00Z", call=lambda text: reference.hours(text, text))
+_text("parsers.infiniband.ibqueryerrors.parse", tool="ibqueryerrors")
+_text("parsers.infiniband.ibqueryerrors_data.parse", tool="ibqueryerrors --counters")
+_text("parsers.infiniband.iblinkinfo.parse", tool="iblinkinfo")
+_text("parsers.infiniband.sminfo_saquery.parse_sminfo", "sminfo: iberror: failed: query\n", tool="sminfo")
+_text("parsers.infiniband.sminfo_saquery.parse_services", SERVICES)
+_text("parsers.infiniband.sminfo_saquery.lost", LOST)
+_text("parsers.infiniband.ibnetdiscover.parse", tool="ibnetdiscover")
+_text("parsers.infiniband.ibnetdiscover.gbps", "4xHDR", "1xSDR")
+_text("unique_ids.guid", "a088:c203:0018:0000\n", "0xa088c20300180000")
+_text("unique_ids.mac", "00:00:00:48:fe:80:00:00:00:00:00:00:a0:88:c2:03:00:18:00:00\n", tool="MAC addresses in sysfs")
+_text("system_settings.chosen", tool="transparent huge pages in sysfs")
+_text("system_settings.cpu", *_out("cmd:head -c 2048 /proc/cpuinfo"), "CPU implementer\t: 0x41\nCPU part\t: 0xd4f\n",
+      tool="/proc/cpuinfo")  # fmt: skip
+_text("system_settings.cuda_version", '{"cuda": {"name": "CUDA SDK", "version": "12.8.1"}}')
+_text("system_settings.imex_nodes", "# the rack\n192.0.2.1\n192.0.2.2\n")
+_text("system_settings.memory_gib", *_out("file:/proc/meminfo"), tool="/proc/meminfo")
+_text("system_settings.pretty_name", 'PRETTY_NAME="Ubuntu 22.04.5 LTS"\n')
+_text("system_settings.partition_key", "0xffff\n")
+_text("system_settings.toolkit_version", *_out("cmd:nvidia-ctk --version"))
+_text("system_settings.vlans", "VLAN Dev name    | VLAN ID\nName-Type: VLAN_NAME_TYPE_RAW_PLUS_VID_NO_PAD\n"
+      "enp24s0.100    | 100  | enp24s0\n")  # fmt: skip
+_text("kernel.boot_options", *_out(kernel.CMDLINE), 'a=1 b="c d" -- e')
+_text("kernel.release", *_out(kernel.RELEASE))
+_text("kernel.open_modules", *_out(kernel.NVIDIA_VERSION), tool="NVRM version")
+_text("kernel.iommu_type", "DMA-FQ\n")
+_text("kernel_log.parse", DMESG, *_out(kernel_log.DMESG), tool="dmesg")
+_text("xid.events", DMESG, call=lambda text: xid.events(kernel_log.parse(text)), tool="dmesg")
+_text("xid.xids_in", DMESG.splitlines()[0])
+_text("xid.sxids_in", DMESG.splitlines()[1])
+_text("xid.pid_in", "pid=4711, name=python", "pid='<unknown>'")
+_text(
+    "nccl_gpudirect.ability",
+    "NVIDIA H100 80GB HBM3",
+    "NVIDIA GeForce RTX 4090",
+    call=lambda text: [nccl_gpudirect.ability(network, [text]) for network in ("IB", "AWS Libfabric", "Socket", text)],
+)
+_text("parsers.network.lldp.parse", tool="lldpcli")
+_text("lspci.parse", *_out(lspci.LSPCI), tool="lspci")
+_text("nccl_environment.Selection.parse", "^=mlx5_0:1:2,mlx5_1:-1,", "mlx5")
+_text("nccl_environment.strtoll", "-0x1F", "010", "4M", "99999999999999999999")
+_text("nccl_environment.parse_file", "# NCCL_A=1\nNCCL_B=2 \n", tool="nccl.conf",
+      call=lambda text: tuple(nccl_environment.parse_file(text, "file:x")))  # fmt: skip
+_text("nccl_settings.catalogue.nearest", "NCCL_SOCKET_IFNAMES", "export NCCL_DEBUG")
+_text("nccl_settings.value_grammar.faults", "allreduce:^ring,tree;broadcast:ring", "0x10", "'1'", call=lambda text: [
+    tuple(nccl_values.faults(nccl_variables.table().variables[f"NCCL_{name}"], text, (2, 30, 7)))
+    for name in ("ALGO", "IB_TIMEOUT", "NET_GDR_LEVEL", "TOPO_FILE", "IB_ADDR_RANGE", "RAS_ADDR", "CTA_POLICY")
+])  # fmt: skip
+_text(
+    "nccl_settings.named_files.topology_gpus",
+    '<system version="1"><pci busid="0000:1b:00.0" class="0x030200"/></system>',
+)
+_text("nccl_settings.collect.of_listing", "declare -x NCCL_DEBUG=\"INFO\"\n0: NCCL_IB_HCA=mlx5\n",
+      call=lambda text: nccl_lint_sources.of_listing(text, "paste"))  # fmt: skip
+_text("nccl_settings.catalogue.version", "2.27.5-1", "v2.5")
+_text(
+    "nccl_settings.spellings.in_command",
+    "mpirun -x NCCL_DEBUG=INFO -x NCCL_IB_HCA=mlx5_0,mlx5_1 ./all_reduce_perf -b 8",
+)
+_text("nccl_settings.spellings.several", "NCCL_IB_HCA=mlx5_0 NCCL_DEBUG=INFO")
+_text("nccl_settings.spellings.on_lines", "export NCCL_IB_HCA=mlx5_0", "os.environ['NCCL_DEBUG'] = 'INFO'",
+      call=lambda line: nccl_lint_spelled.on_lines(line, line))  # fmt: skip
+_text("parsers.nccl_tests.collective.factor", "all_reduce", call=lambda text: collective.factor(text, 8))
+_text("parsers.nccl_tests.table.header", TABLE)
+_text("parsers.nccl_tests.table.open_row", ROW, call=lambda text: table.open_row(1, text, table.header(TABLE)))
+_text("parsers.nccl_tests.text.parse", *(path.read_text() for path in sorted(DATA.glob("nccl-tests/*.txt"))),
+      tool="nccl-tests")  # fmt: skip
+_text("parsers.nccl_tests.unwrap.unwrap_report", f"{TABLE[:60]}\n{TABLE[60:]}\n{ROW[:60]}\n{ROW[60:]}\n")
+_text("parsers.nccl_tests.json_output.parse", (DATA / "nccl-tests" / "json_2gpu.json").read_text())
+_text("parsers.qos.dcb.parse_pfc", *_out("cmd:dcb -j pfc show dev enp24s0"), tool="dcb -j pfc show")
+_text("parsers.qos.dcb.parse_app", *_out("cmd:dcb -j app show dev enp24s0"), tool="dcb -j app show")
+_text("parsers.qos.dcb.parse_buffer", *_out("cmd:dcb -j buffer show dev enp24s0"), tool="dcb -j buffer show")
+_text("parsers.qos.dcb.parse_dcbx", *_out("cmd:dcb -j dcbx show dev enp24s0"), tool="dcb -j dcbx show")
+_text("parsers.qos.mlnx_qos.parse", *_out("cmd:mlnx_qos -i enp24s0"), tool="mlnx_qos")
+_text(
+    "port_qos.parse_pause", "Pause parameters for eth0:\nAutonegotiate:\toff\nRX:\t\ton\nTX:\t\ton\n", tool="ethtool -a"
+)
+_text("port_qos.parse_traffic_class", "Global tclass=106\n")
+_text("parsers.nvidia.nvlink_status.parse", *_out(nvlink_status.NVLINK), tool="nvidia-smi nvlink -s")
+_text("pci.address", "0000:1b:00.0", "00000000:1B:00.0", "1b:00.0")
+_text(
+    "parsers.network.perftest.cause",
+    *(sample.text for sample in external_texts.samples("perftest")),
+    tool="ibv_rc_pingpong",
+)
+_text("pod.is_device", "rdma/ib", "kubernetes.io/x", "cpu")
+_text("pod.is_gpu", "nvidia.com/gpu")
+_text("pod.is_rdma", "rdma/hca_shared_devices_a", "vpc.amazonaws.com/efa")
+_text("pod.variable_of", "nvidia.com/mlnxnics")
+_text("parsers.network.perftest.connected", tool="ibv_rc_pingpong")
+_text(
+    "parsers.network.perftest.parse_bandwidth",
+    external_texts.text("ib_write_bw_softroce.txt"),
+    external_texts.text("ib_read_bw_softroce.txt"),
+)
+_text("parsers.network.perftest.parse_latency", external_texts.text("ib_write_lat_softroce.txt"))
+_text("parsers.network.perftest.parse_pingpong", tool="ibv_rc_pingpong")
+_text("parsers.network.ping.parse", tool="ping")
+_text("parsers.network.listening.listening", tool="/proc/net/tcp")
+_text("rdma_ports.natural", "mlx5_10", "rocep24s0")
+_text("rdma_ports.parse_rate", "400 Gb/sec (4X NDR)\n", "2.5 Gb/sec (1X SDR)\n")
+_text("rdma_ports.parse_ibstat", *_out("cmd:ibstat"), tool="ibstat")
+_text("rdma_ports.parse_active_mtus", *_out("cmd:ibv_devinfo"), tool="ibv_devinfo")
+_text("parsers.host.services.parse", *_out(services.SERVICES), tool="systemctl show")
+_text("parsers.host.services.fabric_manager_version", *_out(services.FABRIC_MANAGER),
+      tool="nv-fabricmanager")  # fmt: skip
+_text(
+    "textprep.plain_text.strip_ray_repeat",
+    "NCCL INFO Connected all rings [repeated 7x across cluster] (Ray deduplicates logs)",
+)
+_text("textprep.plain_text.limit_blank_runs", "cpus: 0 1" + " " * 300 + "2 3")
+_text("textprep.plain_text.uncoloured", "\x1b[1;31mred\x1b[0m")
+_text("textprep.plain_text.numbered", "one\n\n\ntwo", call=lambda value: list(plain_text.numbered(value)))
+_text("textprep.plain_text.normalize_text", "\x1b[1;31mred\x1b[0m\r\n\x1b]0;title\x07\ufeff\x00")
+_text("textprep.plain_text.integer", "9000\n", "-1", call=lambda value: plain_text.integer(value, "mtu"))
+_text("textprep.plain_text.id_list", "0-3,8,12-13\n", call=lambda value: plain_text.id_list(value, "cpulist"))
+_text("parsers.nvidia.topo_matrix.parse", *_out(TOPO), tool="nvidia-smi topo -m")
+_text(
+    "network_mounts.parse_mounts",
+    "512 29 0:61 / /shared rw shared:271 - nfs4 192.0.2.200:/a rw,vers=4.2,addr=192.0.2.200\n",
+    "513 29 0:62 / /scratch rw - lustre 192.0.2.1@o2ib:192.0.2.2@o2ib:/scratch rw,flock\n",
+    tool="/proc/self/mountinfo",
+)
+_text(
+    "addresses.table",
+    "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n"
+    "eth0\t00000000\t010200C0\t0003\t0\t0\t100\t00000000\t0\t0\t0\n",
+    "Iface\tDestination\n",
+)
+_text(
+    "container_image.containerenv",
+    'engine="podman-5.2.0"\nimage="registry.example/a:1"\nimageid="1f2e3d"\n',
+    tool="podman's .containerenv",
+)
+_text("compatibility.built_for", "cuda: Optional[str] = '12.4'\n", "cuda = None\n", tool="torch/version.py")
+_text("compatibility.driver_version", "550.54.15")
+_text("versions.parse_libraries", *_out(versions.LIBRARIES)[:1],
+      external_texts.text("find_libraries.txt"))  # fmt: skip
+
+# --- documents, cluster files, host lists ----------------------------------------------------------
+
+
+_DOCUMENT = json.dumps({"schema": "preflight.evidence/1", "node": "n", "collected_at": "2026-11-21T03:00:00Z",
+                        "collector": {}, "records": {"file:/x": {"status": "ok", "out": "1\n"}}})  # fmt: skip
+_text("evidence.decode", _DOCUMENT, call=lambda text: document.decode(_raw(text), "x"), raises=DocumentError)
+_text("cluster.decode", CLUSTER, call=lambda text: cluster.decode(_raw(text), "x"), raises=ClusterFileError,
+      foreign=False)  # fmt: skip
+_text("nodeset.how_many", "gpu[001-064],login1", "a[1-2]b[3-4]")
+_text("nodeset.unfold", "gpu[001-064],login1", "gpu[0-7]!gpu3", "a[1-2]b[3-4]", foreign=False)
+_text("targets.from_text", "# all\ngpu[001-004] slots=8\nlogin1\n", raises=targets.TargetError, foreign=False,
+      call=lambda text: targets.from_text(text, "hosts"))  # fmt: skip
+
+# --- values ----------------------------------------------------------------------------------------
+
+_PSUTIL = json.dumps({"eth0": [{"family": "inet6", "address": "fe80::1%eth0", "netmask": "ffff:ffff:ffff:ffff::"},
+                               {"family": "inet", "address": "10.0.0.1", "netmask": "255.255.255.254"}]})  # fmt: skip
+_ENVIRONMENT = {
+    "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4(x2)", "WORLD_SIZE": "8", "CUDA_VISIBLE_DEVICES": "0,GPU-0000,MIG-1",
+    "NCCL_IB_HCA": "^=mlx5_0:1", "NCCL_SOCKET_IFNAME": "eth0", "PCIDEVICE_NVIDIA_COM_RDMA": "0000:18:00.2,",
+    "NETWORK_STATUS": NETWORKS, "KUBERNETES_SERVICE_HOST": "10.0.0.1", "SLURM_LOCALID": "0", "SLURM_STEP_ID": "0",
+}  # fmt: skip
+_GPUS = tuple(query.GpuIdentity(index, f"0000:{index:02x}:00.0", "H100", f"GPU-{index:08d}-aaaa") for index in range(4))
+
+
+def _environment(value: Any) -> Evidence:
+    return Evidence("n", "", {"env:process": {"status": "ok", "value": value}})
+
+
+def _texts(value: Any) -> Mapping[str, str]:
+    """Take an environment as NodeFacts gives it to its readers: names and texts, else EvidenceError."""
+    return NodeFacts(_environment(value)).environment
+
+
+def _value(name: str, seed: str, *, call: Call | None = None, raises: type[Exception] = ValueError) -> None:
+    VALUE.append(Parser(name, call or _resolved(name), (seed,), (raises,)))
+
+
+_value("addresses.parse_psutil", _PSUTIL)
+_value("counter_growth.parse_files", json.dumps({"port_rcv_data": "12\n", "N": "N/A (no PMA)\n"}))
+_value("pod.parse_pod", json.dumps({"namespace": "n", "name": "p", "node": "gpu001", "annotations": {"a": "b"},
+                                    "containers": [{"name": "main", "init": False, "limits": {"rdma/ib": "1"},
+                                                    "requests": {}, "claims": ["nics"]}]}))  # fmt: skip
+_value("evidence.from_document", _DOCUMENT, call=lambda value: from_document(value, "x"), raises=DocumentError)
+
+
+def _names(name: str, call: Callable[[Mapping[str, str]], object] | None = None) -> None:
+    """Register a reader of the environment as NodeFacts gives it."""
+    read = call or _resolved(name)
+    _value(name, json.dumps(_ENVIRONMENT), call=lambda value: read(_texts(value)), raises=EvidenceError)
+
+
+_names("rank_binding.rank")
+_names("rank_binding.world_size")
+_names("rank_binding.own_gpus", lambda names: rank_binding.own_gpus(names, _GPUS))
+_names("nccl_settings.rank_agreement.values")
+_names("container.in_pod")
+_names("container.resources")
+_value("container.networks", json.dumps(_ENVIRONMENT), call=lambda value: container.networks(_environment(value)),
+       raises=EvidenceError)  # fmt: skip
+
+# --- whole documents -------------------------------------------------------------------------------
+
+
+def _evidence(name: str, call: Callable[[Evidence], object] | None = None) -> None:
+    EVIDENCE.append(Parser(name, call or _resolved(name), NODES, (EvidenceError,)))
+
+
+_evidence("container.gpus_given", lambda e: container.gpus_given(e, NodeFacts(e).environment))
+
+
+def _each_nic(read: Callable[[Evidence, str], object]) -> Callable[[Evidence], object]:
+    return lambda e: [read(e, device) for device in rdma_ports.devices(e)[:2]]
+
+
+_RAIL, _FUNCTION = "enp24s0", "0000:18:00.0"
+
+
+def _qos(what: str) -> None:
+    _evidence(f"port_qos.{what}", lambda e: getattr(port_qos, what)(e, _RAIL))
+
+
+_evidence("addresses.addresses")
+_evidence("addresses.effective", lambda e: addresses.effective(e, "enp24s0", "rp_filter"))
+_evidence("clock.clock")
+_evidence("network_mounts.nvme")
+_evidence("nic_bandwidth.cards", lambda e: nic_bandwidth.cards(e, rdma_ports.ports(e)))
+_evidence("compatibility.build", lambda e: [compatibility.build(e, one) for one in versions.packages(e)])
+_evidence("nvidia.query.driver")
+_evidence("pod.pod")
+_evidence("nvidia.health.health")
+_evidence("nvidia.nvml.read_health")
+_evidence("nvidia.nvml.part")
+_evidence("nvidia.smi_xml.read_health")
+_evidence("gpudirect.nic_functions", lambda e: gpudirect.nic_functions(e, pci.bus(e), rdma_ports.devices(e)))
+_evidence("gpudirect.nic_link", _each_nic(gpudirect.nic_link))
+_evidence("host.integer_file", lambda e: host.integer_file(e, "file:/proc/sys/kernel/numa_balancing"))
+_evidence("host.shm_bytes")
+_evidence("host.numa_nodes")
+_evidence("system_settings.sockets")
+_evidence("kernel.modules")
+_evidence(
+    "kernel.iommu_types", lambda e: kernel.iommu_types(e, ["file:/sys/class/infiniband/*/device/iommu_group/type"])
+)
+_evidence("kernel.iommu_is_on")
+_evidence("kernel_log.kernel_log")
+_evidence("interfaces.netdevs")
+_evidence("congestion.ecn", lambda e: congestion.ecn(e, _RAIL, 3))
+_evidence("congestion.cnp_dscp", lambda e: congestion.cnp_dscp(e, _RAIL, _FUNCTION))
+_evidence("congestion.parameters", lambda e: congestion.parameters(e, _RAIL, _FUNCTION))
+for _what in ("pfc", "dscp_map", "buffers", "dcbx", "pause"):
+    _qos(_what)
+_evidence("port_qos.trust", lambda e: port_qos.trust(e, _RAIL, empty_is_pcp=True))
+_evidence("port_qos.traffic_class", lambda e: port_qos.traffic_class(e, "mlx5_0", 1))
+_evidence(
+    "counter_growth.port_growth", lambda e: [counter_growth.port_growth(e, port) for port in rdma_ports.ports(e)[:2]]
+)
+_evidence("cpu_time.cpu_window")
+_evidence("gids.gid", lambda e: gids.gid(e, "rxe0", 1, 1))
+_evidence("gids.rows_at_most", lambda e: gids.rows_at_most(e, "rxe0", 1))
+_evidence("nccl_settings.named_files.named")
+_evidence("nccl_settings.collect.ranks")
+_evidence("pci.bus")
+_evidence("rdma_ports.devices")
+_evidence("rdma_ports.uverbs")
+_evidence("rdma_ports.is_software", _each_nic(rdma_ports.is_software))
+_evidence("rdma_ports.device_path", _each_nic(rdma_ports.device_path))
+_evidence("rdma_ports.is_bluefield", _each_nic(rdma_ports.is_bluefield))
+_evidence("rdma_ports.is_mlx5", _each_nic(rdma_ports.is_mlx5))
+_evidence("rdma_ports.is_virtual_function", _each_nic(rdma_ports.is_virtual_function))
+_evidence("rdma_ports.interfaces", lambda e: [rdma_ports.interfaces(e, port) for port in rdma_ports.ports(e)])
+_evidence("rdma_ports.ports")
+_LOSSLESS = chain.RocePolicy(lossless=chain.Want(True, "x"), pfc_priority=chain.Want(3, "x"))
+_evidence("roce_chain.chain.chains", lambda e: chain.chains(
+    NodeFacts(e), [port for port in rdma_ports.ports(e) if port.netdev], _LOSSLESS))  # fmt: skip
+_evidence(
+    "roce_chain.addressing.routable", lambda e: [addressing.routable(e, port) for port in rdma_ports.ports(e)[:2]]
+)
+_evidence("versions.packages")
+_evidence("picture.picture", lambda e: picture(NodeFacts(e)))
+_evidence("network_switch.network_switch", lambda e: network_switch.network_switch(e, NodeFacts(e).pci))
+_evidence("cluster.Site.roles", lambda e: Cluster().site(NodeFacts(e)).roles(NodeFacts(e)))
+_evidence("node.gpu_nic_pairs", lambda e: NodeFacts(e).gpu_nic_pairs(NodeFacts(e).rdma_devices))
+_evidence("job.nccl_tests", lambda e: RunFacts(e).nccl_tests)
+
+
+def _fact(name: str) -> None:
+    _evidence(f"node.{name}", lambda e: getattr(NodeFacts(e), name))
+
+
+for _name, _member in sorted(vars(NodeFacts).items()):
+    if not _name.startswith("_") and not callable(_member):
+        _fact(_name)
+
+ALL = (*TEXT, *VALUE, *EVIDENCE)

@@ -1,0 +1,313 @@
+"""Counts of private words and shapes in the source: a ratchet. The record may only fall.
+
+``python -m tests.support.vocabulary`` prints the counts, ``--list names.told`` the places of one, ``--write`` lowers
+the record (``tests/support/vocabulary.toml``) to today's counts and never raises it. Where a count has risen, use a
+standard word: report, print, contain; collect, query; hook; error; fix; cached, saved; apply; complete; peers; unknown;
+the user.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import sys
+import tokenize
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tests.support.paths import ROOT
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+RECORD = Path(__file__).with_name("vocabulary.toml")
+
+#: Word -> its forms.
+WORDS = {
+    "tell": "tell tells telling told untold",
+    "say": "say says saying said unsaid",
+    "ask": "ask asks asking asked",
+    "sitting": "sitting sittings",
+    "seat": "seat seats",
+    "whose": "whose",
+    "manner": "manner manners",
+    "careful": "careful carefully",
+    "heed": "heed heeds heeded heeding",
+    "mend": "mend mends mended mending",
+    "cure": "cure cures cured",
+    "mistake": "mistake mistakes mistaken",
+    "kept": "kept",
+    "settle": "settle settles settled settling",
+    "whole": "whole wholly",
+    "nobody": "nobody",
+    "somebody": "somebody",
+    "whoever": "whoever whomever",
+    "whatever": "whatever",
+    "the others": "the others",
+    "is no": "is no",
+    "are no": "are no",
+}
+_FORMS = {form: word for word, forms in WORDS.items() for form in (forms.split() if forms != word else [forms])}
+_FORMS |= {"told": "tell", "the others": "the others", "is no": "is no", "are no": "are no"}
+_WORD = re.compile(rf"(?<![\w-])(?:{'|'.join(sorted(map(re.escape, _FORMS), key=len, reverse=True))})(?![\w-])", re.I)
+
+#: Names that stand for any value.
+VARIABLES = ("found", "said", "told", "known", "seen", "one")
+
+#: Public functions of which there are too many by one name.
+FUNCTIONS = ("told", "_told", "read", "judge", "whole")
+
+LONGEST = 80
+
+#: What is not counted: (categories, expression, why). The rest of a text that has it is counted.
+ALLOWED = (
+    ("prose messages docs", r"\bthere (is|are) no\b", "standard English"),
+    ("prose messages docs", r"\b(is|are) no (longer|more than|less than|fewer than)\b", "standard English"),
+    ("prose messages docs", r"`[^`]*`", "code: its names are counted where they are defined"),
+    ("prose messages docs", r"\bseat=|\$labels\.seat", "label of the metrics, read by installed dashboards"),
+    ("messages", r"\b(kubectl|ssh|srun|scontrol) said\b", "a quotation of the program's own words follows"),
+    ("names", r"(?:is_)?known_hosts\w*", "the file of OpenSSH"),
+    ("names", r"whole_node\w*", "a machine, as opposed to records of it"),
+)
+
+#: Generated files, of which the source is counted.
+GENERATED = {"checks/_registry/generated.py", "docs/checklist.md"}
+
+_NOT_IMPERATIVE = {
+    "a", "an", "the", "whether", "one", "it", "its", "some", "any", "each", "every", "all", "without", "with", "more",
+    "nothing", "none", "newer", "older", "where", "what", "how", "who", "when", "why", "empty", "true", "false", "in",
+    "of", "for", "at", "by", "no", "not", "this", "that", "these", "those", "if", "as", "from", "on", "both",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Place:
+    """One occurrence: its key (category.word), and where it is."""
+
+    key: str
+    where: str
+    text: str
+
+
+def product() -> list[Path]:
+    """Return the Python files of the product."""
+    return sorted(
+        path
+        for folder in ("preflight", "checks", "reports")
+        for path in (ROOT / folder).rglob("*.py")
+        if not _through_link(path) and _name(path) not in GENERATED
+    )
+
+
+def _through_link(path: Path) -> bool:
+    return path.relative_to(ROOT).parts[:2] in (("preflight", "checks"), ("preflight", "reports"))
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def places() -> Iterator[Place]:
+    """Yield every occurrence in the product, its documentation and its tests."""
+    for path in product():
+        yield from _of_module(path, "")
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        if "data" not in path.parts:
+            yield from (place for place in _of_module(path, "tests-") if not place.key.startswith("tests-messages"))
+    for path in sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "deploy").rglob("*.md")]):
+        if _name(path) not in GENERATED | {"CHANGELOG.md"}:
+            text = re.sub(r"^```.*?^```", _line_ends, path.read_text(), flags=re.M | re.S)
+            yield from _words("docs", _name(path), 1, text)
+    yield from _shapes()
+
+
+def _of_module(path: Path, prefix: str) -> Iterator[Place]:
+    """Yield the occurrences in names, in docstrings and comments, and in the other strings of a module."""
+    where, source = _name(path), path.read_text()
+    tree = ast.parse(source)
+    docstrings = set()
+    yield from _of_name(prefix, where, 1, path.stem)
+    for node in ast.walk(tree):
+        for name in _defined(node):
+            yield from _of_name(prefix, where, getattr(node, "lineno", 1), name)
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            docstring, line = ast.get_docstring(node, clean=False) or "", _docstring_line(node)
+            docstrings.add(line)
+            yield from _words(f"{prefix}prose", where, line, docstring)
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield from _words(f"{prefix}prose", where, token.start[0], token.string)
+    for line, text in _messages(tree):
+        if line not in docstrings:
+            yield from _words(f"{prefix}messages", where, line, text)
+
+
+def _docstring_line(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    return node.body[0].lineno if ast.get_docstring(node) else 0
+
+
+def _defined(node: ast.AST) -> Iterator[str]:
+    """Yield the names that a node defines."""
+    if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+        yield node.name
+    elif isinstance(node, ast.arg):
+        yield node.arg
+    elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        yield node.id
+    elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+        yield node.attr
+    elif isinstance(node, ast.ExceptHandler) and node.name:
+        yield node.name
+    elif isinstance(node, ast.alias) and node.asname:
+        yield node.asname
+
+
+def _of_name(prefix: str, where: str, line: int, name: str) -> Iterator[Place]:
+    """Yield the private words in a name: as parts of ``snake_case`` and ``CamelCase``, so `task` has no `ask`."""
+    if name in VARIABLES:
+        yield Place(f"{prefix}variables.{name}", f"{where}:{line}", name)
+    if any("names" in kinds and re.fullmatch(allowed, name) for kinds, allowed, _ in ALLOWED):
+        return
+    for part in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name):
+        if word := _FORMS.get(part.lower()):
+            yield Place(f"{prefix}names.{word}", f"{where}:{line}", name)
+
+
+def _messages(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield strings of more than one word: keys and identifiers have no blank, and expressions are passed to re."""
+    skipped: set[int] = set()
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[0] in ("re", "regex", "lean"):
+            skipped.update(id(inner) for argument in node.args for inner in ast.walk(argument))
+        elif isinstance(node, ast.JoinedStr):
+            skipped.update(id(inner) for inner in node.values if isinstance(inner, ast.Constant))
+            yield node.lineno, "".join(_piece(inner) for inner in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value.strip():
+            yield node.lineno, node.value
+
+
+def _piece(node: ast.expr) -> str:
+    return str(node.value) if isinstance(node, ast.Constant) else "{}"
+
+
+def _line_ends(match: re.Match[str]) -> str:
+    return "\n" * match[0].count("\n") or "_"
+
+
+def _words(kind: str, where: str, line: int, text: str) -> Iterator[Place]:
+    """Yield the private words of a text that is not allowed."""
+    for kinds, allowed, _ in ALLOWED:
+        if kind.removeprefix("tests-") in kinds.split():
+            text = re.sub(allowed, _line_ends, text, flags=re.I)
+    flat = text.replace("\n", " ")
+    for match in _WORD.finditer(flat):
+        excerpt = flat[max(0, match.start() - 30) : match.end() + 30].strip()
+        yield Place(
+            f"{kind}.{_FORMS[match[0].lower()]}", f"{where}:{line + text.count(chr(10), 0, match.start())}", excerpt
+        )
+
+
+def _shapes() -> Iterator[Place]:
+    """Yield docstrings with a long first line or no imperative, classes defined twice, and functions named alike."""
+    classes: dict[str, list[str]] = {}
+    for path in product():
+        where, tree = _name(path), ast.parse(path.read_text())
+        for statement in tree.body:
+            if isinstance(statement, ast.ClassDef) and not statement.name.startswith("_"):
+                classes.setdefault(statement.name, []).append(f"{where}:{statement.lineno}")
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+                yield from _shape(where, node)
+    for name, homes in sorted(classes.items()):
+        if len(homes) > 1:
+            yield from (Place(f"classes.{name}", home, name) for home in homes)
+
+
+def _shape(where: str, node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[Place]:
+    place = f"{where}:{getattr(node, 'lineno', 1)}"
+    first = (ast.get_docstring(node) or "").split("\n")[0]
+    if len(first) > LONGEST:
+        yield Place("shapes.docstring-too-long", place, first)
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        is_property = any("property" in ast.unparse(decorator) for decorator in node.decorator_list)
+        if first and not is_property and not _is_imperative(first):
+            yield Place("shapes.docstring-not-imperative", place, first)
+        if node.name in FUNCTIONS:
+            yield Place(f"functions.{node.name}", place, node.name)
+
+
+def _is_imperative(line: str) -> bool:
+    """Guess whether a sentence begins with a verb: no article, pronoun, plural, acronym, code or gerund."""
+    word = line.split()[0].strip(".,:;()")
+    plural = word.endswith("s") and not word.endswith("ss")
+    return (
+        word.isalpha()
+        and word.istitle()
+        and not plural
+        and not word.endswith("ing")
+        and word.lower() not in _NOT_IMPERATIVE
+    )
+
+
+@cache
+def counts() -> Counter[str]:
+    """Return how often each key occurs."""
+    return Counter(place.key for place in places())
+
+
+def recorded() -> dict[str, int]:
+    """Return the record as one mapping of ``category.word``."""
+    tables = tomllib.loads(RECORD.read_text()) if RECORD.exists() else {}
+    return {f"{table}.{word}": number for table, words in tables.items() for word, number in words.items()}
+
+
+def text(numbers: dict[str, int]) -> str:
+    """Return the record as TOML; keys that reached zero are left out."""
+    lines = ["# Written by `python -m tests.support.vocabulary --write`: counts that may only fall."]
+    tables: dict[str, list[str]] = {}
+    for key, number in sorted(numbers.items()):
+        table, _, word = key.partition(".")
+        if number:
+            tables.setdefault(table, []).append(f'"{word}" = {number}')
+    for table, rows in tables.items():
+        lines += ["", f"[{table}]", *rows]
+    return "\n".join(lines) + "\n"
+
+
+def lowered(record: dict[str, int], today: Counter[str]) -> dict[str, int]:
+    """Return the record with every count that has fallen; without a record, today's counts."""
+    return {key: min(number, today[key]) for key, number in record.items()} if record else dict(today)
+
+
+def main(arguments: Iterable[str]) -> int:
+    """Print the counts, list the places of one, or lower the record."""
+    match list(arguments):
+        case ["--write"]:
+            record = recorded()
+            RECORD.write_text(text(lowered(record, counts())))
+            risen = {key: number for key, number in counts().items() if number > record.get(key, 0)} if record else {}
+            for key, number in sorted(risen.items()):
+                print(f"{key}: {number}, recorded {record.get(key, 0)}; the record is not raised")
+            return 1 if risen else 0
+        case ["--list", key]:
+            for place in places():
+                if place.key == key:
+                    print(f"{place.where}: {place.text}")
+        case []:
+            print(text(dict(counts())), end="")
+        case _:
+            print(__doc__, file=sys.stderr)
+            return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Fast tests, by package of the product."""

@@ -1,0 +1,212 @@
+"""Why a run does not use RDMA: a log joined with the evidence of its hosts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from preflight.checks.job import failures, gpudirect, transport
+from preflight.cli.app import main
+from preflight.evidence.document import Evidence, dump, from_document
+from preflight.facts import nccl_root_cause
+from preflight.facts.job import RUN, RunFacts
+from preflight.facts.nccl_root_cause import KINDS, Cause, HostStatements, Proof
+from preflight.facts.node import NodeFacts
+from preflight.judge import judge
+from tests.support.fixture import Case, cases, evidence, whole_node
+from tests.unit.judge.test_honesty import GARBAGE
+
+T, G, F = "nccl.transport", "nccl.gpudirect-rdma", "nccl.failures"
+
+#: Cause -> the fixture that plants it, and how it is known.
+CAUSES = {
+    "switched-off": (T, "cause-switched-off-in-nccl-conf", Proof.AGREED),
+    "no-rdma-nic": (T, "cause-no-rdma-nic", Proof.AGREED),
+    "not-registered": (T, "cause-not-registered", Proof.AGREED),
+    "no-device-nodes": (T, "cause-no-device-nodes", Proof.AGREED),
+    "no-verbs-library": (T, "cause-no-verbs-library", Proof.AGREED),
+    "hca-filter": (T, "cause-hca-filter", Proof.AGREED),
+    "ports-down": (T, "cause-ports-down", Proof.AGREED),
+    "plug-in-missing": (T, "cause-plug-in-missing", Proof.AGREED),
+    "memlock": (F, "cause-memlock", Proof.AGREED),
+    "gid": (F, "cause-gid-row-empty", Proof.AGREED),
+    "no-route": (F, "cause-no-route-between-rails", Proof.LIKELY),
+    "gpudirect-off": (G, "cause-switched-off", Proof.AGREED),
+    "no-peer-memory": (G, "cause-no-peer-memory", Proof.AGREED),
+    "distance": (G, "cause-distance", Proof.AGREED),
+    "acs": (F, "cause-acs-redirects", Proof.LIKELY),
+    "iommu": (F, "cause-iommu-translates", Proof.LIKELY),
+}
+
+CHECKS = [transport.transport, gpudirect.gpudirect_rdma, failures.failures]
+
+
+def case(check: str, name: str) -> Case:
+    return next(one for one in cases(check) if one.path.stem == name)
+
+
+def causes(run: RunFacts) -> Iterator[Cause]:
+    """Explain every symptom of every host of a run."""
+    for log in run.nccl_logs.values():
+        for statements in nccl_root_cause.hosts(log).values():
+            node = run.host(statements.host)
+            found: list[Cause | None] = []
+            if statements.falls_back:
+                found.append(nccl_root_cause.of_fallback(statements, node))
+            if statements.staged:
+                found.append(nccl_root_cause.of_staging(statements, node))
+            found += [
+                nccl_root_cause.of_failure(one, statements, node)
+                for one in log.failures
+                if statements.host in one.hosts
+            ]
+            yield from (cause for cause in found if cause is not None)
+
+
+def facts_of(check: str, name: str, nodes: list[Evidence] | None = None) -> RunFacts:
+    run, own = case(check, name).run()
+    return RunFacts(run, [NodeFacts(node) for node in (own if nodes is None else nodes)])
+
+
+def healthy() -> list[Evidence]:
+    return [evidence(name, {"base": "hgx-h100-roce", "records": {}}) for name in ("gpu001", "gpu002")]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.id)
+def test_each_cause_is_found_in_its_fixture(kind: nccl_root_cause.CauseKind) -> None:
+    check, name, proof = CAUSES[kind.id]
+    found = list(causes(facts_of(check, name)))
+    assert found
+    assert {(cause.kind.id, cause.proof) for cause in found} == {(kind.id, proof)}
+
+
+def test_there_are_at_least_twelve_causes() -> None:
+    assert len(KINDS) >= 12
+    assert [kind.id for kind in KINDS] == list(CAUSES)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.id)
+def test_the_log_alone_blames_only_what_it_names(kind: nccl_root_cause.CauseKind) -> None:
+    check, name, _ = CAUSES[kind.id]
+    for cause in causes(facts_of(check, name, [])):
+        assert cause.proof is (Proof.AGREED if kind.proved else Proof.PROBABLE)
+        assert kind in (cause.kind, *cause.others)
+        assert not cause.summary
+
+
+#: Of these the log itself holds what a healthy node fails by: a setting of the job, or a plug-in that is nowhere.
+BY_THE_LOG = {"switched-off", "gpudirect-off", "hca-filter", "plug-in-missing", "gid", "no-route"}
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.id not in BY_THE_LOG], ids=lambda kind: kind.id)
+def test_a_healthy_node_is_not_blamed(kind: nccl_root_cause.CauseKind) -> None:
+    check, name, _ = CAUSES[kind.id]
+    assert {cause.proof for cause in causes(facts_of(check, name, healthy()))} <= {Proof.CONTRADICTED}
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.id)
+def test_garbage_in_every_record_of_the_nodes(check: Any, caplog: pytest.LogCaptureFixture) -> None:
+    for one in cases(check.id):
+        if "nodes" not in one.body:
+            continue
+        run, nodes = one.run()
+        for garbage in GARBAGE:
+            broken = [Evidence(node.node, "", dict.fromkeys(node.records, garbage)) for node in nodes]
+            findings = judge(broken, [check], one.cluster(), run=run)["findings"]
+            assert not caplog.records, (one.name, garbage)
+            assert not [finding for finding in findings if "the node's evidence" in finding["message"]]
+
+
+# --- hosts ---------------------------------------------------------------------------------------------
+
+
+def named(*names: str, hostname: str = "") -> RunFacts:
+    records = {"file:/proc/sys/kernel/hostname": {"status": "ok", "out": f"{hostname}\n"}} if hostname else {}
+    return RunFacts(Evidence(RUN, "", {}), [NodeFacts(Evidence(name, "", records)) for name in names])
+
+
+@pytest.mark.parametrize(
+    ("run", "host", "found"),
+    [
+        (named("gpu001", "gpu002"), "gpu002", "gpu002"),
+        (named("gpu001.cluster.example"), "gpu001", "gpu001.cluster.example"),
+        (named("GPU001"), "gpu001", "GPU001"),
+        (named("gpu001"), "gpu001.cluster.example", "gpu001"),
+        (named("gpu0010"), "gpu001", None),
+        (named("gpu001.a", "gpu001.b"), "gpu001", None),
+        (named("gpu001"), None, None),
+        (named("192.0.2.1", hostname="gpu001"), "gpu001", "192.0.2.1"),
+        (named("192.0.2.1", "192.0.2.2", hostname="gpu001"), "gpu001", None),
+        (named("gpu001", hostname="other"), "gpu001", "gpu001"),
+    ],
+)
+def test_a_host_of_the_log_is_found_among_the_nodes(run: RunFacts, host: str | None, found: str | None) -> None:
+    node = run.host(host)
+    assert (node.node if node else None) == found
+
+
+def test_statements_of_each_host_are_separate() -> None:
+    run = facts_of(T, "mixed-ranks")
+    one, two = nccl_root_cause.hosts(next(iter(run.nccl_logs.values()))).values()
+    assert (one.host, one.falls_back, one.tcp, one.ranks, one.has_devices) == ("gpu001", True, 1, (0,), False)
+    assert (two.host, two.falls_back, two.direct, two.ranks, two.has_devices) == ("gpu002", False, 1, (1,), True)
+
+
+def test_a_log_without_host_names_is_explained_alone() -> None:
+    text = "[0] NCCL INFO NET/IB : No device found.\n[0] NCCL INFO Using network Socket\n"
+    text += "[0] NCCL INFO comm 0x5 rank 0 nRanks 2 nNodes 2 localRanks 1 localRank 0 MNNVL 0\n"
+    run = RunFacts(Evidence(RUN, "", {"log:x": {"status": "ok", "out": text}}), [NodeFacts(node) for node in healthy()])
+    (statements,) = nccl_root_cause.hosts(run.nccl_logs["log:x"]).values()
+    assert isinstance(statements, HostStatements)
+    assert statements.host is None
+    assert {cause.proof for cause in causes(run)} <= {Proof.PROBABLE}
+
+
+# --- reported once, end to end -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if CAUSES[kind.id][0] != F], ids=lambda kind: kind.id)
+def test_a_fallback_is_reported_once(kind: nccl_root_cause.CauseKind) -> None:
+    check, name, _ = CAUSES[kind.id]
+    one = case(check, name)
+    run, nodes = one.run()
+    findings = judge(nodes, CHECKS, one.cluster(), run=run)["findings"]
+    assert [finding["check"] for finding in findings if finding["status"] in ("fail", "warn", "unknown")] == (
+        [] if kind.id == "no-rdma-nic" else [check]
+    )
+
+
+def test_saved_evidence_and_a_log_give_the_cause(tmp_path: Path) -> None:
+    one = case(T, "cause-no-device-nodes")
+    run, nodes = one.run()
+    for node in nodes:
+        (tmp_path / f"{node.node}.json").write_text(dump(node))
+    log = tmp_path / "job.log"
+    log.write_text(run.text("log:job.log"))
+    arguments = ["judge", *(str(tmp_path / f"{node.node}.json") for node in nodes), "--log", str(log), "--json", "-"]
+    done = CliRunner().invoke(main, [*arguments, "--only", "nccl.transport"])
+    assert done.exit_code == 1, done.output
+    (finding,) = json.loads(done.stdout)["findings"]
+    assert (
+        ": there is no /dev/infiniband for 12 RDMA devices on gpu001 (rank 0), gpu002 (rank 1); line 2"
+        in finding["message"]
+    )
+
+
+def test_ten_thousand_hosts_are_explained_in_one_finding() -> None:
+    lines = [f"gpu{n}:1:2 [0] NCCL INFO {text}" for n in range(10_000) for text in (
+        "NET/IB : No device found.", "Using network Socket",
+        f"comm 0x5 rank {n} nRanks 10000 nNodes 10000 localRanks 1 localRank 0 MNNVL 0")]  # fmt: skip
+    run = Evidence(RUN, "", {"log:x": {"status": "ok", "out": "\n".join(lines)}})
+    shut = {"dir:/dev/infiniband": {"status": "missing"}}
+    nodes = [from_document(dict(whole_node("hgx-h100-roce"), node=f"gpu{n}", records={
+        **whole_node("hgx-h100-roce")["records"], **shut}), "x") for n in range(3)]  # fmt: skip
+    first, *rest = [f for f in judge(nodes, [transport.transport], run=run)["findings"] if f["status"] == "fail"]
+    assert "gpu0, gpu1, gpu2" in first["message"] or "gpu0 (rank 0), gpu1 (rank 1), gpu2 (rank 2)" in first["message"]
+    assert len(rest) == 1
+    assert len(rest[0]["message"]) < 600

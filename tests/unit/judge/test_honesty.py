@@ -1,0 +1,269 @@
+"""The honesty rules: silence, absence, garbage and crashes are never a pass."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from preflight.checks import registry
+from preflight.evidence.document import SCHEMA, Evidence, from_document, no_answer
+from preflight.expectations import Cluster
+from preflight.judge import judge
+from preflight.model import Check, Finding, Scope, Status, check, failed, passed, worst
+from tests.support.fixture import whole_node
+from tests.support.whole_nodes import readers
+
+CHECKS = registry().checks
+#: ``node.expected`` has nothing to compare: there is no cluster file here.
+NODE_CHECKS = [c for c in CHECKS if c.scope is Scope.NODE and c.id != "node.expected"]
+
+
+def document(records: Mapping[str, Any], name: str = "node1") -> Evidence:
+    return from_document({"schema": SCHEMA, "node": name, "collected_at": "", "records": records}, name)
+
+
+def statuses(report: Mapping[str, Any], scope: Scope = Scope.NODE) -> dict[str, str]:
+    of_scope = {c.id for c in CHECKS if c.scope is scope and c.id != "node.expected"}
+    return {c: s for c, s in report["nodes"][0]["checks"].items() if c in of_scope}
+
+
+def test_no_evidence_at_all() -> None:
+    report = judge([document({})], CHECKS)
+    assert set(statuses(report).values()) == {"unknown"}
+    fleet = [f for f in report["findings"] if f["check"].startswith("fleet.")]
+    assert fleet
+    assert all("fewer than two nodes answered" in f["message"] for f in fleet)
+    assert report["exit_status"] == 3
+
+
+def test_no_node_at_all() -> None:
+    report = judge([], CHECKS)
+    assert report["exit_status"] == 3
+    assert report["coverage"]["planned"] == 0
+
+
+GARBAGE: list[Any] = [
+    None, 7, "text", [], [1], {}, {"status": 1}, {"status": "ok"}, {"status": "fine"},
+    {"status": "ok", "out": 3}, {"status": "ok", "entries": []}, {"status": "ok", "entries": {"x": 1}},
+    {"status": "ok", "rc": "0"}, {"status": "ok", "out": "\x00\x1b[31m<script>\u202egarbage", "rc": 0},
+    {"status": "ok", "rc": 127, "out": ""}, {"status": "ok", "rc": 1, "out": "PASS 400 Gb/sec"},
+    {"status": "ok", "out": "", "rc": 0}, {"status": "ok", "value": "garbage"}, {"status": "ok", "value": [1]},
+    {"status": "ok", "value": {"gpus": [7], "driver": 1}}, {"status": "cut", "out": "4: ACTIVE\n"},
+    {"status": "timeout"}, {"status": "denied"}, {"status": "abandoned"}, {"status": "error"},
+    {"status": "not-run"}, {"status": "missing"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("garbage", GARBAGE, ids=lambda value: json.dumps(value)[:50])
+@pytest.mark.parametrize("base", ["hgx-h100", "hgx-h100-roce"])
+def test_garbage_in_every_record(garbage: Any, base: str, caplog: pytest.LogCaptureFixture) -> None:
+    report = judge([document(dict.fromkeys(whole_node(base)["records"], garbage))], CHECKS)
+    assert not caplog.records, "a check crashed"
+    assert set(statuses(report).values()) <= {"unknown"}, statuses(report)
+    for finding in report["findings"]:
+        if finding["check"].startswith(
+            ("fleet.", "checkpoint.", "node.expected")
+        ):  # no cluster file: nothing to compare
+            continue
+        assert any(key in finding["message"] for key in finding["evidence"]), finding
+    assert report["exit_status"] == 3
+
+
+def _one_by_one(base: str) -> Iterator[tuple[str, Any]]:
+    """One of each kind of garbage; all kinds, in every record at once, are the test above."""
+    for key in whole_node(base)["records"]:
+        for garbage in GARBAGE[::8]:
+            yield key, garbage
+
+
+@pytest.mark.parametrize("base", ["hgx-h100", "hgx-h100-roce"])
+def test_garbage_in_one_record_never_crashes(base: str, caplog: pytest.LogCaptureFixture) -> None:
+    records = whole_node(base)["records"]
+    reading = readers(document(records), NODE_CHECKS)
+    assert sum(map(len, reading.values())) > len(records), "who reads what is seen"
+    seen = set()
+    for key, garbage in _one_by_one(base):
+        shape = (re.sub(r"[0-9a-f]*[0-9][0-9a-f]*", "#", key), json.dumps(garbage))
+        if shape in seen:  # one of the twelve ports, of the eight interfaces, of all PCI functions stands for all
+            continue
+        seen.add(shape)
+        judge([document({**records, key: garbage})], reading[key])
+        assert not caplog.records, (key, garbage)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_mutated_records_never_crash(data: st.DataObject) -> None:
+    records = dict(whole_node("hgx-h100-roce")["records"])
+    for _ in range(5):
+        key = data.draw(st.sampled_from(sorted(records)))
+        record = records[key]
+        if isinstance(record, dict) and isinstance(record.get("out"), str):
+            at = data.draw(st.integers(0, len(record["out"])))
+            text = record["out"][:at] + data.draw(st.text(max_size=20))
+            records[key] = {**record, "out": text + record["out"][at + data.draw(st.integers(0, 9)) :]}
+    report = judge([document(records)], NODE_CHECKS)
+    assert not [f for f in report["findings"] if "crashed" in f["message"]]
+
+
+def _made(name: str, *findings: Finding, error: Exception | None = None) -> Check:
+    @check(f"made.{name}", title=name, source="test", fix="none", answers=("NT-FAB-1",))
+    def function(node: object, site: object) -> Iterator[Finding]:
+        """Yield the findings of the test.
+
+        It does not hurt.
+        """
+        yield from findings
+        if error:
+            raise error
+
+    return function
+
+
+def test_a_crash_is_unknown_logged_and_preserves_earlier_results(caplog: pytest.LogCaptureFixture) -> None:
+    report = judge(
+        [document({"file:x": "y"})], [_made("crash", passed("one"), error=TypeError("boom")), _made("ok", passed("x"))]
+    )
+    assert [(f["status"], f["message"]) for f in report["findings"] if f["check"] == "made.crash"] == [
+        ("unknown", "the check itself crashed: TypeError: boom"), ("pass", "one"),
+    ]  # fmt: skip
+    assert "Traceback" in caplog.text
+    assert "TypeError: boom" in caplog.text
+    assert report["exit_status"] == 3
+
+
+def test_silence_is_unknown() -> None:
+    report = judge([document({"file:x": "y"})], [_made("silent")])
+    assert report["findings"][0]["message"] == "the check said nothing"
+    assert report["exit_status"] == 3
+
+
+@pytest.mark.parametrize(
+    ("findings", "gating", "expected"),
+    [
+        ([passed("a")], True, 0),
+        ([failed("a")], True, 1),
+        ([failed("a")], False, 0),
+        ([failed("a") for _ in range(256)], True, 1),
+        ([failed("a") for _ in range(257)], True, 1),
+    ],
+)
+def test_exit_status(findings: list[Finding], gating: bool, expected: int) -> None:
+    from dataclasses import replace
+
+    made = replace(_made("exit", *findings), gating=gating)
+    assert judge([document({"file:x": "y"})], [made])["exit_status"] == expected
+
+
+def test_a_node_without_an_answer_is_unknown() -> None:
+    report = judge(
+        [document({"file:x": "y"}), no_answer("node2", "connect", "refused", "")], [_made("ok", passed("x"))]
+    )
+    assert report["exit_status"] == 3
+    assert report["nodes"][1]["no_answer"] == {"phase": "connect", "reason": "refused"}
+
+
+@given(st.lists(st.sampled_from(Status)))
+def test_overall_is_never_better_than_any_finding(found: list[Status]) -> None:
+    overall = worst(found)
+    if Status.FAIL in found:
+        assert overall is Status.FAIL
+    elif Status.UNKNOWN in found or not found:
+        assert overall is Status.UNKNOWN
+    else:
+        assert overall in found
+
+
+def test_coverage_adds_up() -> None:
+    evidences = [
+        from_document(dict(whole_node("hgx-h100"), node="a1"), "a1"),
+        from_document(dict(whole_node("hgx-h100-roce"), node="a2"), "a2"),
+        document({}, "a3"), no_answer("a4", "connect", "refused", ""),
+    ]  # fmt: skip
+    report = judge(evidences, CHECKS, Cluster())
+    coverage = report["coverage"]
+    ran = coverage["passed"] + coverage["warned"] + coverage["failed"] + coverage["unknown"]
+    assert coverage["ran"] == ran
+    assert coverage["planned"] == ran + coverage["skipped"] + coverage["no_answer"]
+    everywhere = [c for c in CHECKS if c.scope is not Scope.RUN and not c.sweep and not c.pair and not c.history]
+    everywhere = [c for c in everywhere if c.id != "site.waivers"]  # no file, no waivers
+    assert coverage["planned"] == 4 * len(everywhere)
+    assert coverage["nodes"] == {"planned": 4, "answered": 3, "no_answer": 1}
+
+
+def test_judging_twice_gives_the_same_bytes() -> None:
+    evidence = from_document(whole_node("hgx-h100-roce"), "x")
+    assert json.dumps(judge([evidence], CHECKS)) == json.dumps(judge([evidence], CHECKS))
+
+
+def test_checklist_never_passes_while_a_check_is_unknown() -> None:
+    report = judge([from_document(whole_node("hgx-h100"), "x")], CHECKS)
+    roll_up: dict[str, str] = report["nodes"][0]["checks"]
+    for item in report["checklists"]:
+        if item["status"] == "pass":
+            assert item["checks"]
+            assert all(roll_up[c] in ("pass", "warn", "skip") for c in item["checks"]), item
+        if item["status"] == "unknown":
+            assert item["missing"], item
+
+
+def test_probe_table_is_read_only() -> None:
+    """Commands are argument vectors of tools that only print; nothing is written, reset or set (L42, L60)."""
+    from preflight.probes import PROBES
+
+    allowed = {
+        "chronyc",
+        "dcb",
+        "dmesg",
+        "ethtool",
+        "find",
+        "ibstat",
+        "ibv_devinfo",
+        "ip",
+        "lspci",
+        "lldpcli",
+        "mlnx_qos",
+        "mlxlink",
+        "nv-fabricmanager",
+        "nvidia-smi",
+        "ofed_info",
+        "systemctl",
+        "head",
+        "nvidia-ctk",
+        "timedatectl",
+    }
+    for probe in PROBES:
+        assert probe.why
+        assert 0 < probe.timeout_s <= 60
+        if probe.kind == "cmd":
+            assert probe.argv[0] in allowed, f"{probe.key}: is it read-only? then add it here"
+            assert not set(probe.argv) & {
+                "set",
+                "-r",
+                "-R",
+                "--reset",
+                "-pm",
+                "-pl",
+                "-lgc",
+                "--pfc",
+                "replace",
+                "add",
+                "-exec",
+                "-delete",
+                "makestep",
+            }
+            assert not set("|;&$`<>") & set(probe.target)
+
+
+def test_a_finding_speaks_only_of_its_own_checklist_items() -> None:
+    records = {**whole_node("hgx-h100")["records"], "env:process": {"status": "ok", "value": {"NCCL_P2P_DISABLE": "1"}}}
+    items = {item["id"]: item["status"] for item in judge([document(records)], CHECKS)["checklists"]}
+    assert items["NT-ENV-5"] == items["NT-LENS-4"] == "fail"
+    assert items["NT-ENV-4"] == items["NT-ENV-6"] == "pass"
+    assert items["NT-LENS-5"] == "unknown"  # no log shows what ranks of a node use

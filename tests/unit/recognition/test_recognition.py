@@ -1,0 +1,620 @@
+"""`preflight read`: what a pasted text is and what it contains, also as a terminal, a mail or a launcher changed it."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from preflight.checks import registry
+from preflight.cli.app import main
+from preflight.evidence.document import from_document
+from preflight.judge import findings
+from preflight.recognition import document, exit_status, known, open_sources, read, read_text
+from preflight.recognition.detector import TextPart, parts
+from preflight.recognition.formats import kinds
+from preflight.recognition.input_sources import InputSource
+from preflight.recognition.line_prefixes import split_by_writer
+from preflight.reports.recognition_text import not_judged
+from preflight.textprep.lines import lines_of
+from tests.support import paths
+from tests.support.fixture import whole_node
+
+OUTSIDE = paths.DATA / "outside"
+PASTED = OUTSIDE / "pasted"
+
+#: Text of outside origin -> kind, whether it is complete, and facts that a reader sees (path in the facts: value).
+TRUTH: dict[str, tuple[str, bool, dict[str, Any]]] = {
+    "topo_h100_4gpu_nv6.txt": ("nvidia-smi topo -m", False, {
+        "gpus": ["GPU0", "GPU1", "GPU2", "GPU3"], "links.GPU0.GPU1": "NV6", "cut_rows": [],
+    }),
+    "topo_h100_hgx_cut.txt": ("nvidia-smi topo -m", False, {
+        "links.GPU0.GPU7": "NV18", "complete_rows": ["GPU0", "GPU1", "GPU2", "GPU3", "GPU4", "GPU5"],
+    }),
+    "topo_2x1080ti.txt": ("nvidia-smi topo -m", True, {"links.GPU0.GPU1": "PHB", "nics": [], "nearest_nics": {}}),
+    "nvlink_a100.txt": ("nvidia-smi nvlink -s", True, {"links.GPU0": [25.0] * 12, "links.GPU1": [25.0] * 12}),
+    "nvidia_smi_a100_mig.xml": ("nvidia-smi -q -x", False, {
+        "driver": "535.54.03", "attached_gpus": 4, "gpus.0.mig": "Enabled", "gpus.0.pcie.generation_max": 4,
+        "gpus.0.persistence": "Disabled", "gpus.0.bus_id": "00000000:41:00.0",
+    }),
+    "ibstat_mt4125.txt": ("ibstat", True, {
+        "ports.0.state": "Active", "ports.0.link_layer": "Ethernet", "ports.1.rate_gbps": 100.0,
+    }),
+    "ibstat_mlx4_down.txt": ("ibstat", False, {"ports.0.physical_state": "Disabled"}),
+    "ibstat_partial.txt": ("ibstat", False, {"ports.0.rate_gbps": 200.0}),
+    "ibstat_ibsim.txt": ("ibstat", True, {"ports.0.state": "Active"}),
+    "ibv_devinfo_ndr.txt": ("ibv_devinfo", True, {"ports.0.link_layer": "InfiniBand", "ports.0.active_mtu": 4096}),
+    "ibv_devinfo_down.txt": ("ibv_devinfo", True, {"ports.0.state": "DOWN"}),
+    "ibv_devinfo_softroce.txt": ("ibv_devinfo", True, {"ports.1.state": "ACTIVE"}),
+    "mlnx_qos_four_priorities.txt": ("mlnx_qos", False, {"trust": "dscp", "pfc.5": True, "pfc.3": False}),
+    "dcb_pfc_prio3.json": ("dcb", True, {"pfc.3": True, "pfc.4": False}),
+    "dmesg_ctime_xid.txt": ("kernel log", True, {"xids.0.xid": 13}),
+    "dmesg_fallen_at_load.txt": ("kernel log", True, {"events.0.event": "gpu-fallen-off-bus"}),
+    "network_status_rdma.json": ("network-status", True, {}),
+    "lspci_a100.txt": ("lspci", True, {"devices.0.address": "68:00.0"}),
+}  # fmt: skip
+
+
+def only(text: str) -> TextPart:
+    (part,) = read_text(text, "pasted")
+    return part
+
+
+def at(facts: Any, path: str) -> Any:
+    for name in path.split("."):
+        facts = facts[int(name)] if isinstance(facts, list) else facts[name]
+    return facts
+
+
+def outside(name: str) -> str:
+    return (OUTSIDE / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", TRUTH)
+def test_texts_of_outside_origin(name: str) -> None:
+    kind, complete, facts = TRUTH[name]
+    part = only(outside(name))
+    assert (part.kind, part.taken.complete) == (kind, complete), part.taken.cut
+    for path, value in facts.items():
+        assert at(part.taken.facts, path) == value, path
+
+
+MARKS = {
+    "mpirun": "[1,0]<stdout>:", "srun": "0: ", "pdsh": "node17: ", "kubectl": "[pod/job-0/main] ",
+    "compose": "web-1  | ", "ray": "(RayTrainWorker pid=1234) ", "torchrun": "[rank3]: ",
+    "mail": "> ", "deep mail": "> > ",
+}  # fmt: skip
+
+
+def dressed(text: str, way: str) -> str:
+    if way == "CRLF":
+        return text.replace("\n", "\r\n")
+    if way == "coloured":
+        return "".join(f"\x1b[32m{line}\x1b[0m\n" for line in text.splitlines())
+    if way == "underlined first line":
+        return f"\x1b[4m{text.split(chr(10))[0]}\x1b[0m\n" + text.partition("\n")[2]
+    if way == "Markdown":
+        return f"Here it is:\n\n```console\n$ some-tool\n{text}```\nplease help\n"
+    if way == "blanks for tabs":
+        return text.expandtabs(8)
+    if way == "indented":
+        return "".join(f"    {line}\n" for line in text.splitlines())
+    return "".join(f"{MARKS[way]}{line}\n" for line in text.splitlines())
+
+
+WAYS = ("CRLF", "coloured", "underlined first line", "Markdown", "blanks for tabs", *MARKS)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", [name for name in TRUTH if not name.endswith(("json", "xml"))])
+def test_marks_of_terminals_mails_and_launchers_change_nothing(name: str, way: str) -> None:
+    plain, marked = only(outside(name)), only(dressed(outside(name), way))
+    assert marked.kind == plain.kind
+    assert without_lines(marked.taken.facts) == without_lines(plain.taken.facts)
+
+
+def without_lines(facts: Any) -> Any:
+    if isinstance(facts, dict):
+        return {key: without_lines(value) for key, value in facts.items() if key != "line"}
+    return [without_lines(value) for value in facts] if isinstance(facts, list) else facts
+
+
+def test_a_mixed_paste_is_taken_apart_at_the_right_lines() -> None:
+    pieces = ["topo_2x1080ti.txt", "ibstat_mt4125.txt", "nvlink_a100.txt", "dmesg_ctime_xid.txt"]
+    text, expected = "Hello, here is what you asked for:\n", []
+    for name in pieces:
+        text += "root@gpu17:~# some-tool\n"
+        first = text.count("\n") + 1
+        text += outside(name)
+        expected.append((TRUTH[name][0], first, text.rstrip("\n").count("\n") + 1))
+    assert [(part.kind, part.first, part.last) for part in read_text(text, "mixed")] == expected
+
+
+def test_what_two_nodes_wrote_into_each_other_is_separated() -> None:
+    one, two = outside("ibstat_mt4125.txt").splitlines(), outside("ibstat_partial.txt").splitlines()
+    lines = []
+    for number in range(max(len(one), len(two))):
+        lines += [f"gpu01: {one[number]}"] if number < len(one) else []
+        lines += [f"gpu02: {two[number]}"] if number < len(two) else []
+    parts = read_text("\n".join(lines), "pdsh")
+    assert {part.writer: len(part.taken.facts["ports"]) for part in parts} == {"gpu01": 2, "gpu02": 1}
+    assert parts[0].taken.facts == only(outside("ibstat_mt4125.txt")).taken.facts
+
+
+def test_fields_with_colons_are_no_marks_of_a_launcher() -> None:
+    text = "State: Active\nRate: 100\nLMC: 0\nLink: up\nSpeed: 1\nDuplex: Full\n"
+    assert [writer for writer, _ in split_by_writer(lines_of(text))] == [""]
+
+
+@pytest.mark.parametrize(
+    "node", ["hgx-h100", "hgx-h100-roce", "dgx-a100", "hgx-b200", "gb200-tray", "l40s-pcie", "cloud-vm"]
+)
+def test_no_false_word_about_a_healthy_node(node: str) -> None:
+    """Outputs made by hand: each is recognised, nothing in it is found wrong, and only ports can be unknown."""
+    records = from_document(whole_node(node), node).records
+    read = {key: read_text(str(records[key].get("out", "")), key) for key in records if key.startswith("cmd:")}
+    for key, kind in {
+        "cmd:nvidia-smi topo -m": "nvidia-smi topo -m", "cmd:nvidia-smi -q -x": "nvidia-smi -q -x",
+        "cmd:ibstat": "ibstat", "cmd:ibv_devinfo": "ibv_devinfo", "cmd:lspci -Dnvv": "lspci",
+    }.items():  # fmt: skip
+        assert [(part.kind, part.taken.complete) for part in read[key]] == [(kind, True)], key
+    found = [finding for parts in read.values() for part in parts for finding in part.findings]
+    unsure = [finding for finding in found if finding["status"] != "pass"]
+    spare = {("unknown", "rdma.port-state"), ("unknown", "rdma.port-rate")}  # ports for storage, down or slower
+    assert {(one["status"], one["check"]) for one in unsure} <= spare
+    assert len(found) > len(unsure)
+
+
+SICK = {
+    "no subnet manager": (("State: Active", "State: Initializing"), "ibstat_ibsim.txt", "rdma.port-state"),
+    "no port is active": (("State: Active", "State: Down"), "ibstat_mt4125.txt", "rdma.port-state"),
+    "MTU 1500": (("active_mtu:\t\t1024", "active_mtu:\t\t1024"), "ibv_devinfo_softroce.txt", None),
+    "a link of one GPU is inactive": (("Link 11: 25 GB/s", "Link 11: <inactive>"), "nvlink_a100.txt", "nvlink.links"),
+    "an XID that takes the GPU out": (("): 13,", "): 79,"), "dmesg_ctime_xid.txt", "xid.gpu"),
+}
+
+
+@pytest.mark.parametrize("case", [case for case, (_, _, check) in SICK.items() if check])
+def test_what_is_wrong_is_reported(case: str) -> None:
+    (old, new), name, check = SICK[case]
+    text = outside(name)
+    assert old in text
+    # The first of several alike is enough, but for states that all must have
+    text = text.replace(old, new) if old.startswith("State") else text.replace(old, new, 1)
+    failures = [
+        (f["check"], f["status"]) for part in read_text(text, case) for f in part.findings if f["status"] != "pass"
+    ]
+    assert set(failures) == {(check, "fail")}
+
+
+IBSTAT = (
+    "CA '{0}'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: {1}\n\t\tPhysical state: {2}\n"
+    "\t\tRate: {3}\n\t\tBase lid: 1\n\t\tLink layer: {4}\n"
+)
+RDMA_LINK = "link {0}/1 state {1} physical_state {2} netdev eth{0}\n"
+
+
+def ibstat(*odd: tuple[str, str, int], layer: str = "InfiniBand") -> str:
+    """Return `ibstat` of eight ports, the last of them these."""
+    ports = [*[("Active", "LinkUp", 400)] * (8 - len(odd)), *odd]
+    return "".join(IBSTAT.format(f"mlx5_{at}", *port, layer) for at, port in enumerate(ports))
+
+
+def findings_of(text: str) -> list[tuple[str, str, str]]:
+    return [(one["check"], one["status"], one["subject"]) for part in read_text(text, "x") for one in part.findings]
+
+
+ALL_UP = ("rdma.port-state", "pass", "")
+PORTS = {
+    "all are up": (ibstat(), [ALL_UP]),
+    "one of eight is down": (ibstat(("Down", "Polling", 10)), [("rdma.port-state", "unknown", "mlx5_7 port 1")]),
+    "two of eight are": (ibstat(*[("Down", "Disabled", 10)] * 2), [("rdma.port-state", "unknown", "")]),
+    "Ethernet": (ibstat(("Down", "Disabled", 40), layer="Ethernet"), [("rdma.port-state", "unknown", "mlx5_7 port 1")]),
+    "initialising without a link": (
+        ibstat(("Initializing", "Polling", 10)), [("rdma.port-state", "unknown", "mlx5_7 port 1")],
+    ),
+    "initialising with one": (ibstat(("Initializing", "LinkUp", 400)), [("rdma.port-state", "fail", "")]),
+    "one is slow": (ibstat(("Active", "LinkUp", 200)), [("rdma.port-rate", "unknown", "mlx5_7 port 1"), ALL_UP]),
+    "Ethernet beside InfiniBand is slower": (
+        ibstat() + IBSTAT.format("mlx5_9", "Active", "LinkUp", 100, "Ethernet"), [ALL_UP],
+    ),
+    "rdma link": (
+        RDMA_LINK.format("mlx5_0", "ACTIVE", "LINK_UP") + RDMA_LINK.format("mlx5_1", "DOWN", "DISABLED"),
+        [("rdma.port-state", "unknown", "mlx5_1 port 1")],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", PORTS)
+def test_a_port_that_is_down_or_slow_beside_others_never_passes(case: str) -> None:
+    """Which ports a job uses is not in the text: `preflight check` without roles is unknown of them, too."""
+    text, expected = PORTS[case]
+    assert sorted(findings_of(text)) == sorted(expected)
+
+
+def test_a_dead_port_is_named_with_its_state() -> None:
+    ran = run("-", stdin=ibstat(("Down", "Polling", 10)))
+    assert ran.returncode == 3
+    assert "mlx5_7 port 1: Down/Polling, beside 7 active" in " ".join(ran.stdout.split())
+    ran = run(
+        "-",
+        stdin="$ nvidia-smi nvlink -s\n" + outside("nvlink_a100.txt") + "$ ibstat\n" + ibstat(("Down", "Polling", 10)),
+    )
+    assert ran.returncode == 3
+
+
+def nvlinks(*gpus: str) -> str:
+    """Return `nvidia-smi nvlink -s` of GPUs, a letter a link: u is up, d inactive; empty: a line that there is none."""
+    none = "NVML: Unable to retrieve NVLink information as all links are inActive\n"
+    return "".join(
+        f"GPU {gpu}: NVIDIA H100 80GB HBM3 (UUID: GPU-0000000{gpu}-1111-2222-3333-444444444444)\n"
+        + (
+            "".join(f"\t Link {at}: {'26.562 GB/s' if one == 'u' else '<inactive>'}\n" for at, one in enumerate(links))
+            or none
+        )
+        for gpu, links in enumerate(gpus)
+    )
+
+
+LINKS = {
+    "all up": (("uuuu", "uuuu"), [("nvlink.links", "pass", "")]),
+    "the same links inactive on all": (("uudd", "uudd", "uudd"), [("nvlink.links", "pass", "")]),
+    "one inactive on one": (("uuud", "uuuu"), [("nvlink.links", "fail", "GPU0")]),
+    "one inactive, of a single GPU": (("uuud",), [("nvlink.links", "unknown", "GPU0")]),
+    "both ends of one link": (
+        ("uuud", "uudu"), [("nvlink.links", "unknown", "GPU0"), ("nvlink.links", "unknown", "GPU1")],
+    ),
+    "none active": (("dddd", "dddd"), [("nvlink.links", "unknown", "")]),
+    "one GPU without any": (("uuuu", "", "uuuu"), [("nvlink.links", "warn", "GPU1")]),
+    "a single GPU, all up": (("uuuu",), []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", LINKS)
+def test_an_inactive_link_is_never_silent(case: str) -> None:
+    gpus, expected = LINKS[case]
+    assert findings_of(nvlinks(*gpus)) == expected
+
+
+@pytest.mark.parametrize(
+    ("code", "status"), [(94, "pass"), (31, "pass"), (63, "pass"), (95, "fail"), (79, "fail"), (8888, "warn")]
+)
+def test_an_xid_has_the_verdict_that_check_gives(code: int, status: str) -> None:
+    line = f"[  123.456789] NVRM: Xid (PCI:0000:3b:00): {code}, pid=1234, name=python, Contained: SM (0x1)\n"
+    ((check, actual, _),) = findings_of(line)
+    assert (check, actual) == ("xid.gpu", status)
+    node = deepcopy(whole_node("hgx-h100"))
+    (key,) = (key for key in node["records"] if key.startswith("cmd:dmesg"))
+    node["records"][key]["out"] += line
+    (by_check,) = findings([from_document(node, "x")], [one for one in registry().checks if one.id == "xid.gpu"])
+    assert by_check["status"] == status
+
+
+def test_one_gpu_without_nvlink() -> None:
+    text = whole_node("hgx-h100")["records"]["cmd:nvidia-smi topo -m"]["out"]
+    rows = text.split("\n")
+    for number, row in enumerate(rows):
+        if row.startswith("GPU6"):
+            rows[number] = row.replace("NV18", "NODE")
+        elif row.startswith("GPU"):
+            cells = row.split("\t")
+            cells[7] = "NODE"
+            rows[number] = "\t".join(cells)
+    (finding,) = only("\n".join(rows)).findings
+    assert (finding["status"], finding["check"], finding["subject"]) == ("fail", "topology.nvlink", "GPU6")
+
+
+def test_the_document_follows_the_contract() -> None:
+    output = document([("a.txt", read_text(outside("ibstat_mt4125.txt"), "a.txt"))])
+    assert output["schema"] == "preflight.read/1"
+    (source,) = output["sources"]
+    assert source["name"] == "a.txt"
+    (part,) = source["parts"]
+    assert {"kind", "lines", "complete", "facts", "findings"} <= part.keys()
+    promised = "device port state physical_state rate_gbps link_layer lid sm_lid active_mtu netdev guid"
+    assert set(promised.split()) <= part["facts"]["ports"][0].keys()
+    json.dumps(output)
+
+
+CPUS = "Architecture:        x86_64\nCPU(s):              2\nNUMA node(s):        1\nNUMA node0 CPU(s):   0,1\n"
+#: Two runs of nccl-tests; of the second one, on its last line, every check is unknown.
+RUNS = (OUTSIDE / "nccl_tests" / "all-gather-tail-then-broadcast.txt").read_text()
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("", "nothing was recognised, so nothing was judged"),
+    ("Dear colleague,\n\nit is slow.\n", "nothing was recognised, so nothing was judged"),
+    (CPUS, "what was recognised holds nothing that could be judged"),
+    (RUNS.splitlines()[-1], "what was recognised holds nothing that could be judged"),
+    (RUNS, "1 of 2 parts was not judged"),
+    (CPUS + outside("ibstat_mt4125.txt"), "1 of 2 parts was not judged"),
+])  # fmt: skip
+def test_what_was_not_judged_is_no_pass(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "pasted.txt").write_text(text)
+    done = CliRunner().invoke(main, ["read", str(tmp_path / "pasted.txt")])
+    assert (done.exit_code, done.output.splitlines()[0]) == (3, f"NOT JUDGED: {words}")
+
+
+@pytest.mark.parametrize(("text", "status"), [
+    (outside("ibstat_mt4125.txt"), 0), (CPUS + outside("ibstat_mt4125.txt").replace("Active", "Down"), 1),
+])  # fmt: skip
+def test_what_was_judged_has_no_such_line(tmp_path: Path, text: str, status: int) -> None:
+    (tmp_path / "pasted.txt").write_text(text)
+    done = CliRunner().invoke(main, ["read", str(tmp_path / "pasted.txt")])
+    assert done.exit_code == status
+    assert "NOT JUDGED" not in done.output
+
+
+def test_a_part_without_a_finding_is_marked() -> None:
+    (source,) = document([("a", read_text(CPUS + outside("ibstat_mt4125.txt"), "a"))])["sources"]
+    assert {part["kind"]: part["judged"] for part in source["parts"]} == {"lscpu": False, "ibstat": True}
+
+
+def test_the_first_line_counts_what_is_unknown_and_names_sources() -> None:
+    good = {"judged": True, "findings": [{"status": "pass"}]}
+    vague = {"judged": True, "findings": [{"status": "unknown"}, {"status": "pass"}]}
+    sources = [{"name": "a", "parts": [good]}, {"name": "b", "parts": [vague]}, {"name": "c", "parts": []}]
+    assert not_judged({"sources": sources}) == "nothing was recognised in c; 1 result is unknown"
+    assert not_judged({"sources": sources[:1]}) == ""
+    sick = {"judged": True, "findings": [{"status": "fail"}]}
+    assert not_judged({"sources": [*sources, {"name": "d", "parts": [sick]}]}) == ""
+
+
+def test_exit_status() -> None:
+    known, nothing = read_text(outside("ibstat_mt4125.txt"), "a"), read_text("Dear colleague,\n\nit is slow.\n", "b")
+    assert exit_status([("a", known)]) == 0
+    assert exit_status([("b", nothing)]) == exit_status([("a", known), ("b", nothing)]) == 3
+    sick = read_text(outside("ibstat_mt4125.txt").replace("Active", "Down"), "c")
+    assert exit_status([("c", sick), ("b", nothing)]) == 1
+
+
+def run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "preflight", "read", *arguments]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_the_command(tmp_path: Path) -> None:
+    ran = run("-", stdin=outside("nvlink_a100.txt").replace("Link 11: 25 GB/s", "Link 11: <inactive>", 1))
+    assert ran.returncode == 1
+    assert "GPU0 has 11 active NVLinks, its equals 12" in ran.stdout
+    ran = run("-", stdin="nothing of interest\n")
+    assert ran.returncode == 3
+    assert all(name in " ".join(ran.stdout.split()) for name in known())
+    ran = run(str(tmp_path / "absent"))
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "absent: cannot be read: No such file or directory" in ran.stderr
+    packed = tmp_path / "broken.gz"
+    packed.write_bytes(b"\x1f\x8b\x08\x00garbage")
+    assert run(str(packed)).returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("redirection", "why"),
+    [
+        ("<&-", "standard input is closed"),
+        ("</dev/zero", "standard input: cannot be read: it is no regular file"),
+        ("<'{full}'", "standard input cannot be kept: File too large; give a file, or set TMPDIR"),
+    ],
+)
+def test_standard_input_that_never_ends_or_is_none(tmp_path: Path, redirection: str, why: str) -> None:
+    """A limit on a file's size stands for a disk that is full."""
+    full = tmp_path / "log"
+    full.write_bytes(b"NCCL\n" * 300_000)
+    command = f"ulimit -f 100; '{sys.executable}' -m preflight read - {redirection.format(full=full)}"
+    ran = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert why in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/urandom", "/dev/full"])
+def test_a_device_without_an_end_is_not_read(device: str) -> None:
+    ran = run(device)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "it is no regular file" in ran.stderr
+    assert run("/dev/null").returncode == 3
+
+
+def test_hostile_text_is_made_visible() -> None:
+    ran = run("-", stdin="CA 'mlx5\x1b]0;owned\x07_0'\nPort 1:\nState: Active\x1b[2J\nPhysical state: \x1b[31mLinkUp\n")
+    assert "\x1b" not in ran.stdout
+    assert "Traceback" not in ran.stderr
+
+
+SEEDS = [outside(name) for name in TRUTH]
+
+
+def test_elements_in_the_place_of_a_text_are_no_text() -> None:
+    """A closing tag was lost: the name of the GPU holds all that follows."""
+    (part,) = read_text(
+        "<nvidia_smi_log><driver_version>570.86.15</driver_version><gpu id='00000000:18:00.0'>"
+        "<product_name><uuid>GPU-1</uuid></product_name></gpu></nvidia_smi_log>", "a",
+    )  # fmt: skip
+    assert part.taken.facts["gpus"][0]["product"] is None
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_a_mutated_text_breaks_nothing(data: st.DataObject) -> None:
+    rng = random.Random(data.draw(st.integers(0, 2**32)))
+    text = "".join(rng.sample(SEEDS, 2))
+    for _ in range(rng.randint(1, 4)):
+        at_ = rng.randrange(len(text) + 1)
+        change = rng.randrange(5)
+        if change == 0:
+            text = text[:at_]
+        elif change == 1:
+            text = text[at_:]
+        elif change == 2:
+            text = (
+                text[:at_] + rng.choice(["\x00", "\x1b[", "\r", "9" * 400, "\ud800", "{", "[", "\t", ":"]) + text[at_:]
+            )
+        elif change == 3:
+            text = text[:at_] + text[min(len(text), at_ + rng.randint(1, 80)) :]
+        else:
+            lines = text.split("\n")
+            rng.shuffle(lines)
+            text = "\n".join(lines)
+    json.dumps(document([("x", read_text(text, "x"))]))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{" * 200_000, "[\n" * 100_000, '[{"name": "a", "interface": ' * 5_000, "GPU0 GPU1 " * 50_000,
+        "GPU0 X NV18\n" * 20_000, "CA 'mlx5_0'\n" * 20_000, "a: b\n" * 50_000,
+        "# Port counters: Lid 1 port 1\n" * 10_000, "<nvidia_smi_log>" * 10_000, "<a>" * 50_000,
+        "[ 1.000000] x\n" * 30_000, " " * 300_000, "x" * 500_000, "link mlx5_0/1 " + "a b " * 50_000,
+        "00:00.0 Bridge: x\n" * 20_000, "NIC statistics:\n" * 20_000,
+        "".join(f"{number}: a\n" for number in range(15_000)) + "0: a\n", "\n" * 5_000_000,
+    ],
+    ids=range(18),
+)  # fmt: skip
+def test_texts_that_would_hang_a_careless_reader(text: str) -> None:
+    json.dumps(document([("x", read_text(text, "x"))]))
+
+
+@pytest.mark.parametrize("empty", [2, 1000, 1001, 1002, 1003, 50_000])
+def test_lines_keep_their_numbers_behind_a_gap(empty: int) -> None:
+    text = "a" + "\n" * empty + "b\n" + "\n" * empty + "c"
+    numbered = [(line.number, line.text) for line in lines_of(text) if line.text]
+    assert numbered == [(1, "a"), (1 + empty, "b"), (2 + 2 * empty, "c")]
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in PASTED.glob("*.txt")))
+def test_hints_miss_no_line_that_a_kind_begins_with(name: str) -> None:
+    lines = lines_of((PASTED / name).read_text(errors="backslashreplace"))
+    without_hints = [replace(kind, hints=()) for kind in kinds()]
+    with_hints, expected = ([part.document() for part in parts(lines, "", some)] for some in (kinds(), without_hints))
+    assert with_hints == expected
+
+
+JOB = """gpu01:11:111 [0] NCCL INFO NCCL version 2.21.5+cuda12.4
+# nThread 1 nGpus 1 minBytes 8 maxBytes 134217728 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 \
+validation: 1 graph: 0
+#
+# Using devices
+#  Rank  0 Group  0 Pid  11 on      gpu01 device  0 [0x1b] NVIDIA H100 80GB HBM3
+#  Rank  1 Group  0 Pid  12 on      gpu02 device  0 [0x1b] NVIDIA H100 80GB HBM3
+gpu01:11:111 [0] NCCL INFO Using network Socket
+gpu01:11:111 [0] NCCL INFO comm 0x55 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1b000 commId 0x1 - Init COMPLETE
+#
+#                                                              out-of-place                       in-place
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+   134217728      33554432     float     sum      -1  80000.0    1.68    1.68      0  80000.0    1.68    1.68      0
+gpu01:11:111 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 1.68
+#
+"""
+
+
+def source(text: str, folder: Path) -> InputSource:
+    path = folder / "job.log"
+    path.write_text(text, encoding="utf-8")
+    return next(open_sources((str(path),)))
+
+
+def test_a_job_that_fell_back_to_tcp(tmp_path: Path) -> None:
+    """The log of NCCL and the table of nccl-tests stand within each other's lines."""
+    parts = {part.kind: part for part in read(source(JOB + outside("ibstat_mt4125.txt"), tmp_path))}
+    assert set(parts) == {"nccl-log", "nccl-tests", "ibstat"}
+    log, table = parts["nccl-log"].taken.facts, parts["nccl-tests"].taken.facts
+    assert (log["nccl_version"], log["network"], log["transports"]["inter_node"]) == ("2.21.5", "Socket", ["Socket"])
+    assert (parts["nccl-log"].first, parts["nccl-log"].last) == (1, 14)
+    assert (table["nranks"], table["rows"][0]["bytes"], table["avg_busbw"], table["wrong"]) == (2, 134217728, 1.68, 0)
+    statuses = {finding["check"]: finding["status"] for finding in parts["nccl-log"].findings}
+    assert statuses["nccl.transport"] == "fail"
+
+
+@pytest.mark.parametrize("path", sorted((OUTSIDE / "nccl").glob("*.log")), ids=lambda path: path.stem)
+def test_logs_of_outside_origin_are_recognised(path: Path) -> None:
+    logs = [part for part in read(next(open_sources((str(path),)))) if part.kind == "nccl-log"]
+    assert len(logs) == 1
+    json.dumps(document([("x", logs)]))
+
+
+def test_a_long_log_is_read_in_full_and_the_rest_of_it_at_both_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("preflight.recognition.input_sources.HELD", 1 << 16)
+    channel = "gpu01:11:111 [0] NCCL INFO Channel 00/0 : %d[0] -> %d[0] [send] via NET/IB/0/GDRDMA\n"
+    middle = "".join(channel % (rank, rank + 1) for rank in range(5000))
+    text = outside("nvlink_a100.txt") + JOB.replace("Socket", "IB") + middle + outside("ibstat_mt4125.txt")
+    long = source(text, tmp_path)
+    assert long.skipped is not None
+    parts = {part.kind: part for part in read(long)}
+    assert set(parts) == {"nvidia-smi nvlink -s", "nccl-log", "nccl-tests", "ibstat"}
+    assert parts["ibstat"].last == text.rstrip("\n").count("\n") + 1
+    assert sum(way["count"] for way in parts["nccl-log"].taken.facts["net_channels"]) >= 5000
+
+
+def test_a_kernels_own_times_are_no_marks() -> None:
+    """``dmesg --time-format iso``: the time is a fact of the log, not a mark of a tool that passed it on."""
+    text = "".join(
+        f"2026-02-18T12:54:0{second},123456+00:00 NVRM: Xid (PCI:0000:1b:00 GPU-I:05): 94, pid=7, Contained\n"
+        for second in range(4)
+    )
+    (part,) = read_text(text, "pasted")
+    assert [(xid["bus_id"], xid["time"]) for xid in part.taken.facts["xids"]] == [
+        ("0000:1b:00", f"2026-02-18T12:54:0{second},123456+00:00") for second in range(4)
+    ]
+
+
+#: What follows the address of an XID, and the verdict: as on a node, the line's own words decide of some.
+XIDS = {
+    "149, NETIR_LINK_EVT Fatal XC0 i0 Link 00 (0x025001c6 0x00000000)": "fail",
+    "145, RLW_RXPIPE Nonfatal XC0 i0 Link 13 (0x0409a0c2 0x00000008)": None,
+    "154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)": "fail",
+    "154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)": None,
+    "74, pid=7, name=x, NVLink: fatal error detected on link 6(0x10000, 0x0)": "warn",
+    "45, pid=7, name=x, Ch 00000001 caused by previous Xid 149": None,
+}
+
+
+@pytest.mark.parametrize("line", XIDS)
+def test_the_words_of_an_xid_decide(line: str) -> None:
+    (part,) = read_text(f"[  100.123456] NVRM: Xid (PCI:0000:1b:00): {line}\n", "pasted")
+    statuses = [finding["status"] for finding in part.findings if finding["check"] == "xid.gpu"]
+    assert [one for one in statuses if one != "pass"] == ([XIDS[line]] if XIDS[line] else [])
+
+
+def test_an_nvlink_error_that_comes_again_fails() -> None:
+    line = "NVRM: Xid (PCI:0000:1b:00): 74, pid=7, name=x, NVLink: fatal error detected on link 6(0x10000, 0x0)\n"
+    (part,) = read_text(f"[  100.100000] {line}[  101.100000] {line}[  300.100000] {line}", "pasted")
+    assert [(one["status"], "repeated" in one["message"]) for one in part.findings] == [("fail", True)]
+
+
+def test_numbers_that_count_up_are_tasks_if_they_begin_again() -> None:
+    counted = "\n".join(f"{number}: line" for number in range(8))
+    assert [writer for writer, _ in split_by_writer(lines_of(counted))] == [""]
+    assert [writer for writer, _ in split_by_writer(lines_of("\n".join([counted] * 3)))] == [
+        str(task) for task in range(8)
+    ]
+    addresses = "\n".join(f"0{bus}:00.0 Non-Volatile memory controller: Samsung" for bus in range(1, 8))
+    assert [line.text for _, own in split_by_writer(lines_of(addresses)) for line in own] == addresses.splitlines()
+
+
+def test_marks_upon_marks() -> None:
+    """A launcher's lines, which a collector of logs stamped."""
+    text = "\n".join(f"2026-02-18T12:54:01.5Z [1,{rank}]<stdout>:line" for rank in (0, 1) * 3)
+    assert {writer: len(own) for writer, own in split_by_writer(lines_of(text))} == {"1,0": 3, "1,1": 3}
+
+
+def test_blank_lines_between_all_lines() -> None:
+    """A blank line of the text that was doubled like all others stays one."""
+    text = "a\n\nb\n\nc\n\n\n\nd\n\ne\n\nf\n\ng\n\n"
+    assert [line.text for line in lines_of(text)][:8] == ["a", "b", "c", "", "d", "e", "f", "g"]
+    paragraphs = "one\n\ntwo\nthree\n\nfour\n"
+    assert [line.text for line in lines_of(paragraphs)] == paragraphs.split("\n")

@@ -1,0 +1,159 @@
+"""Secrets and identities drawn at random in lines that operators paste: none is left, and nothing else is touched.
+
+Each run draws anew; a failure prints the seed that repeats it: `REDACT_SEED=… pytest tests/unit/redact/test_lines.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from preflight.collector.redact import MARK, redact, redact_value
+from preflight.recognition import open_sources, read
+from preflight.redact import Redactor
+from preflight.redact.files import InputFile, learn, write
+from tests.support import paths
+from tests.support.secret_lines import DRAWS, IDENTITIES, LOOKALIKES, NO_IDENTITIES, SECRETS, drawn
+
+SEED = os.environ.get("REDACT_SEED") or str(random.SystemRandom().randrange(1 << 32))
+TEXTS = paths.DATA
+
+#: What stands around a line: a log's head, a mail's mark, the colours of a terminal, JSON.
+AROUND: dict[str, Callable[[str], str]] = {
+    "alone": lambda line: line,
+    "indented": lambda line: f"\t{line}\n",
+    "syslog": lambda line: f"Nov 21 03:00:00 h1 app[1]: {line}",
+    "pod": lambda line: f"2026-02-18T12:54:01.123Z {line}",
+    "carriage returns": lambda line: line.replace("\n", "\r\n") + "\r\n",
+    "JSON": lambda line: json.dumps({"a": line}),
+    "colours": lambda line: f"\x1b[1m{line}\x1b[0m",
+    "mail": lambda line: "> " + line.replace("\n", "\n> "),
+    "brackets": lambda line: f"({line})",
+    "sentence": lambda line: f"{line}.",
+    "element": lambda line: f"<pre>{line}</pre>",
+}
+#: Those that can stand around a prompt or a table, too.
+AROUND_LINES = {name: AROUND[name] for name in ("alone", "carriage returns", "colours")}
+
+
+def chance(*what: object) -> random.Random:
+    return random.Random(f"{SEED} {what}")
+
+
+def test_there_are_enough_of_each() -> None:
+    assert len({*SECRETS, *IDENTITIES}) >= 200
+    assert len({*LOOKALIKES, *NO_IDENTITIES}) >= 100
+
+
+@pytest.mark.parametrize("template", SECRETS)
+def test_no_secret_is_left(template: str) -> None:
+    draw = chance(template)
+    for turn in range(60):
+        around = list(AROUND)[turn % len(AROUND)]
+        line, secrets = drawn(template, draw)
+        left = redact(AROUND[around](line))
+        assert MARK in left
+        for secret in secrets:
+            assert secret not in left, f"REDACT_SEED={SEED}, {around}: {line!r} -> {left!r}"
+        assert redact(left) == left, f"REDACT_SEED={SEED}"
+
+
+@pytest.mark.parametrize("template", [one for one in SECRETS if "\\n" not in one and "://" not in one][::6])
+def test_no_secret_is_left_in_a_value(template: str) -> None:
+    line, secrets = drawn(template, chance(template))
+    left = json.dumps(redact_value({"records": {"cmd:x": {"status": "ok", "out": f"a\n{line}\nb"}}}))
+    assert not [secret for secret in secrets if secret in left], f"REDACT_SEED={SEED}: {line!r} -> {left}"
+
+
+@pytest.mark.parametrize("kind", ["aws", "b32", "b32open", "b64"])
+def test_random_strings_are_found_without_a_name(kind: str) -> None:
+    draw = chance(kind)
+    for _ in range(500):
+        secret = DRAWS[kind](draw)
+        assert redact(f"got {secret} here") == f"got {MARK} here", f"REDACT_SEED={SEED}: {secret}"
+
+
+@pytest.mark.parametrize("template", LOOKALIKES)
+def test_no_look_alike_is_touched(template: str) -> None:
+    draw = chance(template)
+    for turn in range(40):
+        around = list(AROUND)[turn % len(AROUND)]
+        line = AROUND[around](drawn(template, draw)[0])
+        assert redact(line) == line, f"REDACT_SEED={SEED}, {around}"
+
+
+@pytest.mark.parametrize("template", IDENTITIES)
+def test_no_identity_is_left(template: str) -> None:
+    draw = chance(template)
+    for turn in range(12):
+        around = list(AROUND_LINES)[turn % len(AROUND_LINES)]
+        line, names = drawn(template, draw)
+        text = AROUND[around](line)
+        left = redacted(text).lower()
+        for name in names:
+            assert name.lower() not in left, f"REDACT_SEED={SEED}, {around}: {line!r} -> {left!r}"
+
+
+@pytest.mark.parametrize("template", NO_IDENTITIES)
+def test_lines_without_identities_are_unchanged(template: str) -> None:
+    line, _ = drawn(template, chance(template))
+    assert redacted(line) == line, f"REDACT_SEED={SEED}"
+
+
+def redacted(text: str) -> str:
+    redactor = Redactor()
+    redactor.learn(text)
+    return redactor.text(text)
+
+
+# --- verdicts --------------------------------------------------------------------------------------
+
+_READ = sorted(
+    path
+    for path in TEXTS.rglob("*")
+    if path.is_file() and path.suffix not in (".toml", ".c", ".h", ".pickle", ".gz", ".py")
+)
+
+
+@pytest.fixture(scope="module")
+def redacted_together(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All texts after one run: a name that is learnt in one is replaced in all."""
+    folder, redactor = tmp_path_factory.mktemp("together"), Redactor()
+    found = [InputFile(path, path.relative_to(TEXTS)) for path in _READ]
+    assert not learn(redactor, found)
+    for item in found:
+        write(redactor, item, folder / item.place)
+    return folder
+
+
+def test_every_text_is_compared() -> None:
+    read_elsewhere = {".toml", ".c", ".pickle"}
+    outside = {path for path in (TEXTS / "outside").rglob("*") if path.is_file()}
+    assert {path.suffix for path in outside - set(_READ)} <= read_elsewhere
+    assert len(_READ) > 400
+
+
+@pytest.mark.parametrize("path", _READ, ids=lambda path: str(path.relative_to(TEXTS)))
+def test_a_text_is_read_alike_after_a_run_over_all(path: Path, redacted_together: Path) -> None:
+    assert verdicts(redacted_together / path.relative_to(TEXTS)) == verdicts(path)
+
+
+@pytest.mark.parametrize("path", _READ, ids=lambda path: str(path.relative_to(TEXTS)))
+def test_a_text_is_read_alike(path: Path, tmp_path: Path) -> None:
+    """What kind it is, where, and what every check answers."""
+    item, target, redactor = InputFile(path, Path(path.name)), tmp_path / path.name, Redactor()
+    assert not learn(redactor, [item])
+    write(redactor, item, target)
+    assert verdicts(target) == verdicts(path)
+
+
+@cache
+def verdicts(path: Path) -> list[tuple[str, object]]:
+    parts = read(next(open_sources((str(path),))))
+    return [(part.kind, sorted((one["check"], one["status"]) for one in part.findings)) for part in parts]
