@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import marshal
 import re
 import stat
 import weakref
@@ -80,9 +79,9 @@ class Packed:
     def read(self) -> Evidence:
         """Return the evidence; where the file has gone, a node without an answer."""
         try:
-            document = marshal.loads(zlib.decompress(self.path.read_bytes()))
+            document = json.loads(zlib.decompress(self.path.read_bytes()))
             return from_document(document, str(self.path))
-        except (OSError, zlib.error, ValueError, EOFError, TypeError) as error:
+        except (OSError, zlib.error, ValueError) as error:
             return no_answer(self.node, "read", str(error), "")
 
 
@@ -292,8 +291,8 @@ class Spool:
         self._number += 1
         path = folder / f"{self._number}.z"
         try:
-            path.write_bytes(zlib.compress(marshal.dumps(to_document(evidence)), 1))
-        except (OSError, ValueError):  # no space is left, or it is nested too deeply
+            path.write_bytes(zlib.compress(json.dumps(to_document(evidence)).encode(), 1))
+        except (OSError, RecursionError):  # no space is left, or it is nested too deeply
             return InMemory(evidence.node, evidence)
         return Packed(evidence.node, path, memory(evidence))
 

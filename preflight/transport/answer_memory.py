@@ -60,23 +60,23 @@ class _Full(PreflightError):
         self.size = size
 
 
-class Room:
-    """What is left for answers."""
+class AnswerMemory:
+    """Memory that is left for answers."""
 
     def __init__(self, most: int = MOST, wait_s: float = WAIT_S, reserved: int = 0) -> None:
-        self._one = threading.Lock()  # held while an answer is inflated and decoded
+        self._decoding = threading.Lock()  # held while an answer is inflated and decoded
         self._left, self._wait_s, self._reserved = most, wait_s, reserved
         self._change = threading.Condition()
 
     def document(self, reader: frame.FrameReader) -> dict[str, Any]:
         """Return the document of a frame; raises FrameError, also without memory."""
         try:
-            with self._one:
+            with self._decoding:
                 return reader.document(lambda raw: self._decode(raw, None))
         except _Full as full:
             size = full.size
         self._wait(size)
-        with self._one:
+        with self._decoding:
             return reader.document(lambda raw: self._decode(raw, size))
 
     def _decode(self, raw: bytes, taken: int | None) -> Any:
@@ -90,9 +90,7 @@ class Room:
             if size >= SMALL:
                 _give_back_at_once()
             if not self._take(size):
-                size = json_limits.memory(raw) - json_limits.text_size(
-                    raw
-                )  # what was estimated may be three times that
+                size = json_limits.memory(raw) - json_limits.text_size(raw)  # the estimate may be three times that
                 if not self._take(size):
                     raise _Full(size)
         held = None
@@ -131,7 +129,7 @@ class Room:
             self._change.notify_all()
 
 
-ROOM = Room(reserved=RESERVED)
+SHARED = AnswerMemory(reserved=RESERVED)
 
 
 class Reader(frame.FrameReader):

@@ -175,7 +175,7 @@ class CollectorProtocol:
         if not self.announced:
             raise NoAnswer("start", self._not_started(ended, status, late))
         try:
-            document = answer_memory.ROOM.document(self._reader)
+            document = answer_memory.SHARED.document(self._reader)
             evidence.from_document(document, "the answer")
         except frame.NoFrame:
             if status == _UNFED and not ended:

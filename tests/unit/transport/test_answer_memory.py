@@ -23,7 +23,7 @@ from preflight.evidence.document import Evidence, dump, from_document, memory
 from preflight.expectations import Cluster
 from preflight.judge import _each, evidence_reload, judge
 from preflight.transport import answer_memory
-from preflight.transport.answer_memory import Reader, Room
+from preflight.transport.answer_memory import AnswerMemory, Reader
 from tests.robustness.test_decoding import MIB, evidence, shaped
 from tests.support.fixture import FIXTURES
 
@@ -44,14 +44,14 @@ def share(text: str) -> int:
 def test_an_answer_waits_until_another_is_put_aside() -> None:
     text = evidence(shaped("texts", 2 * MIB))
     size = share(text)
-    room = Room(most=size + size // 2, wait_s=20)
-    held = [from_document(room.document(reader(text)), "a")]
+    free = AnswerMemory(most=size + size // 2, wait_s=20)
+    held = [from_document(free.document(reader(text)), "a")]
     second: list[Evidence] = []
-    waiting = threading.Thread(target=lambda: second.append(from_document(room.document(reader(text)), "b")))
+    waiting = threading.Thread(target=lambda: second.append(from_document(free.document(reader(text)), "b")))
     waiting.start()
     waiting.join(0.3)
-    assert not second, "there is no room for two"
-    assert room.document(reader(evidence("1")))["node"] == "a", "another answer does not wait behind it"
+    assert not second, "there is no free for two"
+    assert free.document(reader(evidence("1")))["node"] == "a", "another answer does not wait behind it"
     held.clear()
     gc.collect()
     waiting.join(20)
@@ -60,29 +60,29 @@ def test_an_answer_waits_until_another_is_put_aside() -> None:
 
 def test_without_room_in_time_the_node_has_no_answer_and_the_next_has_one() -> None:
     text = evidence(shaped("texts", 2 * MIB))
-    room = Room(most=share(text), wait_s=0.2)
-    held = room.document(reader(text))
+    free = AnswerMemory(most=share(text), wait_s=0.2)
+    held = free.document(reader(text))
     with pytest.raises(frame.DamagedFrame, match="are left"):
-        room.document(reader(text))
+        free.document(reader(text))
     del held
-    assert room.document(reader(text))["node"] == "a"
+    assert free.document(reader(text))["node"] == "a"
 
 
 def test_small_answers_have_memory_that_large_ones_cannot_take(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answer_memory, "SMALL", MIB)
     large, small = evidence(shaped("texts", 2 * MIB)), evidence(shaped("texts", MIB // 40))
-    room = Room(most=share(large) + share(small) // 2, wait_s=0.1, reserved=share(small))
+    free = AnswerMemory(most=share(large) + share(small) // 2, wait_s=0.1, reserved=share(small))
     with pytest.raises(frame.DamagedFrame, match="are left"):
-        room.document(reader(large))
-    assert room.document(reader(small))["node"] == "a"
+        free.document(reader(large))
+    assert free.document(reader(small))["node"] == "a"
 
 
 def test_a_damaged_answer_gives_its_room_back() -> None:
-    room = Room(most=MIB, wait_s=0.1)
+    free = AnswerMemory(most=MIB, wait_s=0.1)
     for _ in range(40):
         with pytest.raises(ValueError, match=r"\w"):
-            room.document(reader('{"records": {' + '"a": 1,' * 2000))
-    assert room.document(reader(evidence("1")))["records"] == {"x": 1}
+            free.document(reader('{"records": {' + '"a": 1,' * 2000))
+    assert free.document(reader(evidence("1")))["records"] == {"x": 1}
 
 
 def test_a_large_answer_waits_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,9 +100,9 @@ def test_a_large_answer_waits_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     finally:
         tracemalloc.stop()
     with pytest.raises(frame.CutFrame, match="cut at"):
-        Room().document(made)
+        AnswerMemory().document(made)
     assert made.feed(frame.END)
-    assert Room().document(made) == json.loads(text)
+    assert AnswerMemory().document(made) == json.loads(text)
 
 
 def test_an_answer_that_cannot_be_written_is_the_error_of_its_node(
@@ -111,7 +111,7 @@ def test_an_answer_that_cannot_be_written_is_the_error_of_its_node(
     monkeypatch.setattr(answer_memory, "IN_MEMORY", 10)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
     with pytest.raises(frame.DamagedFrame, match="cannot be written"):
-        Room().document(reader(evidence("1")))
+        AnswerMemory().document(reader(evidence("1")))
 
 
 def test_large_documents_are_put_aside_though_they_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,12 +174,12 @@ def test_a_large_sweep_is_taken_beside_many_ordinary_answers() -> None:
     """63 nodes answer at once while a sweep of 62 MiB is read."""
     ordinary = evidence(json.dumps({"out": "a line of a log\n" * (5 * MIB // 17)}))
     sweep = evidence(json.dumps({"out": "Switch 36 port 1 LID 17\n" * (62 * MIB // 25)}))
-    room, spool, one = Room(reserved=answer_memory.RESERVED), lazy.Spool(), threading.Lock()
+    free, spool, one = AnswerMemory(reserved=answer_memory.RESERVED), lazy.Spool(), threading.Lock()
     refused: list[Exception] = []
 
     def taken(name: str, text: str) -> None:
         try:
-            document = from_document(room.document(reader(text)), name)
+            document = from_document(free.document(reader(text)), name)
             with one:
                 spool.add(document)
         except ValueError as error:
