@@ -1,4 +1,4 @@
-"""``preflight learn`` of whole fleets: what a sick share lacks is reported and does not become the norm."""
+"""``preflight learn`` of fleets: what a sick share lacks is reported and does not become the norm."""
 
 from __future__ import annotations
 
