@@ -28,3 +28,9 @@ def test_values_that_do_not_fit_are_refused(tmp_path: Path, monkeypatch: pytest.
         report_file.read(path)
     path.write_text(json.dumps({"nodes": [{"name": "n"}] * 9000}), encoding="utf-8")
     assert len(report_file.read(path)["nodes"]) == 9000
+
+
+def test_a_zero_keeps_its_sign(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    path.write_text('{"a": [0.0, -0.0, 0, -1.5]}', encoding="utf-8")
+    assert json.dumps(report_file.read(path)) == path.read_text(encoding="utf-8")
