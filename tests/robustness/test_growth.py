@@ -56,7 +56,7 @@ TEXTS: dict[str, tuple[Callable[[int], str], int]] = {
     "UUIDs of GPUs on one line": (repeated(UUID), 100_000),
     "UUIDs without their end": (repeated("    GPU UUID                        : G"), 50_000),
     "UUIDs with written line ends": (repeated(UUID + "\\n"), 60_000),
-    "heads of sections on one line": (lambda size: FIELDS + "ECC Errors " * (size // 11) + ": x", 200_000),
+    "heads of sections on one line": (lambda size: FIELDS + "ECC Errors " * (size // 11) + ": x", 100_000),
     "a topology of many columns": (matrix, 150_000),
     "a topology's row in many pieces": (broken_row, 100_000),
     "many adapters": (adapters, 200_000),
