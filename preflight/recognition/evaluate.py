@@ -35,7 +35,10 @@ def add_findings(parts: Sequence[TextPart], source: str) -> None:
 
 @functools.cache
 def _rules_of(kind: str) -> tuple[Check, ...]:
-    """Return the rules that read parts of a kind: there may be a thousand parts, and few rules read one."""
+    """Return the rules that read parts of a kind.
+
+    There may be a thousand parts, and few rules read one.
+    """
     return tuple(rule for rule in RULES if key_of(kind) in _keys_of(rule))
 
 
@@ -54,7 +57,10 @@ class _KeyRecorder(dict[str, Any]):
 
 @functools.cache
 def _keys_of(rule: Check) -> frozenset[object]:
-    """Return the records that a rule looks for: where none of them is there, it looks for each and ends."""
+    """Return the records that a rule looks for.
+
+    Where none of them is there, it looks for each and ends.
+    """
     records = _KeyRecorder()
     with suppress(EvidenceError):
         list(rule.run(NodeFacts(Evidence("", "", records)), None))

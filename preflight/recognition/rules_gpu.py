@@ -141,10 +141,10 @@ _SECTIONS = {
 
 def _sections_by_product(gpus: Sequence[Mapping[str, Any]]) -> dict[str | None, set[str]]:
     """Return the judged sections that any GPU of a product shows."""
-    found: dict[str | None, set[str]] = {}
+    sections: dict[str | None, set[str]] = {}
     for gpu in gpus:
-        found.setdefault(gpu["product"], set()).update(name for name in _SECTIONS if gpu[name] is not None)
-    return found
+        sections.setdefault(gpu["product"], set()).update(name for name in _SECTIONS if gpu[name] is not None)
+    return sections
 
 
 def _unread(gpu: Mapping[str, Any], sections: Mapping[str | None, set[str]], key: str) -> Iterator[Finding]:

@@ -1,4 +1,6 @@
-"""What a text costs grows as its length: repeated units, each of which was once read again for every other.
+"""What a text costs grows as its length.
+
+Units are repeated, each of which was once read again for every other.
 
 Processor time of a text is compared with that of one of four times its length: the square is sixteen times as much.
 """
@@ -73,8 +75,8 @@ def read(text: str, folder: Path) -> tuple[list[TextPart], float]:
     path = folder / "text"
     path.write_text(text, encoding="utf-8")
     began = time.process_time()
-    found = recognition.read(InputSource("text", path, text))
-    return found, time.process_time() - began
+    parts = recognition.read(InputSource("text", path, text))
+    return parts, time.process_time() - began
 
 
 @pytest.mark.parametrize("name", TEXTS)

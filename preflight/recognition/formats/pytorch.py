@@ -185,8 +185,8 @@ def _begins(lines: Lines, at: int) -> bool:
     return torch.begins("\n".join(line.text[:2000] for line in lines[at : at + _AHEAD]))
 
 
-#: Characters that are read at once, first and later: a text in which nothing can be read is left soon, and one line
-#: may be a whole dump.
+#: Characters that are read at once, first and later: a text in which nothing can be read is left soon, and a dump may
+#: stand on one line.
 _AT_FIRST, _AT_ONCE = 1 << 11, 1 << 15
 
 

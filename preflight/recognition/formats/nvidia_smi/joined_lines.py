@@ -64,7 +64,10 @@ def _fields(text: str) -> Iterator[str]:
 
 
 def _tail(words: Sequence[str], known: Callable[[str], bool], end: int | None = None) -> int:
-    """Return how many of the words before ``end`` are a name that is known, the longest there is; 0 for none."""
+    """Return how many words before ``end`` are a name that is known; 0 for none.
+
+    The longest name counts.
+    """
     end = len(words) if end is None else end
     return next((n for n in range(min(_LONGEST, end), 0, -1) if known(key(" ".join(words[end - n : end])))), 0)
 
