@@ -43,7 +43,7 @@ _BLOCK = re.compile(
     """,
     re.X,
 )
-#: The same up to its first line, by which its indentation is known: what is no block is not read to its end.
+#: The same up to its first line, by which its indentation is known: what is not one is not read to its end.
 _BLOCK_BEGINS = re.compile(r"[|>][-+0-9]{0,2}[ \t]{0,8}\r?\n(?P<mail>(?:>[ ])?)(?P<indent>[ \t]{1,80})[^\s\0]")
 _INDENT = re.compile(r"[ \t]*")
 #: Words before a name that belong to it: `API key: x`, `Access Key ID: x`.

@@ -69,6 +69,12 @@ TEXTS: dict[str, tuple[Callable[[int], str], int]] = {
     "lists that do not end": (repeated('[{"ifname": "eth0",\n'), 100_000),
     "settings in many places": (repeated("export NCCL_DEBUG=INFO;\n\n\nx\n\n\n\nx\n"), 8_000),
     "settings behind many lines": (lambda size: "x\n" * size + "export NCCL_DEBUG=INFO\n\n\nx\n" * 300, 10_000),
+    "different errors of GPUs": (
+        lambda size: "".join(
+            f"[{at:5d}.1] NVRM: Xid (PCI:0000:{at % 256:02x}:00): {at}, x\n" for at in range(size // 46)
+        ),
+        40_000,
+    ),
     "dumps of a flight recorder": (repeated(DUMP + "\nx\n"), 20_000),
 }
 
