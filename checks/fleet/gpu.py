@@ -65,6 +65,7 @@ GPU = (
     source="https://docs.nvidia.com/deploy/nvml-api/ ; majority of at least 3 nodes and 60 %",
     fix="`nvidia-smi -q` on a node of each side; decide which is right, and set it: -pl (power), -ac or -rac (clocks), "
     "-e (ECC), -mig, -pm.",
+    action="fix-site",
     answers=("PA-01",),
     scope="fleet",
 )
@@ -157,6 +158,7 @@ def _imex(node: NodeFacts) -> str | None:
     source="NVIDIA IMEX service guide (nodes_config.cfg is the same on all nodes of a domain); nvmlGpuFabricInfo_t",
     fix="Write the same /etc/nvidia-imex/nodes_config.cfg on all nodes of the domain, `systemctl restart nvidia-imex`; "
     "a wrong cluster UUID: the fabric manager of the NVLink switches.",
+    action="fix-site",
     answers=("GS-1",),
     scope="fleet",
     reads=("file:/etc/nvidia-imex/nodes_config.cfg", "nvml:gpus"),

@@ -184,6 +184,7 @@ HOST = (
     "profile for all; majority of at least 3 nodes and 60 %",
     fix="Compare BIOS profile (`dmidecode -t bios`), image and `tuned-adm active` of a node of each side; decide which "
     "is right, apply it to all.",
+    action="fix-site",
     scope="fleet",
 )
 def host_settings(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:

@@ -18,6 +18,7 @@ from preflight.model import Finding, check, failed, passed, unknown, warned
     title="Versions, firmware and settings are those that the cluster file declares",
     source="the cluster file: [class.NAME.versions], firmware, gpu_settings, host, nvlink, rails, nccl, ports and qos",
     fix="Set on the node what is declared, or correct the key in the cluster file (`preflight lint --explain KEY`).",
+    action="fix-site",
     answers=("PA-03",),
     reads=("nvml:gpus", "file:/sys/class/dmi/id/*"),
     unless=(nothing_declared,),

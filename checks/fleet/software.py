@@ -98,6 +98,7 @@ SOFTWARE = (
     source="PyTorch and NCCL: all ranks of a job must run one version; majority of at least 3 nodes and 60 %",
     fix="Decide which version is right (`pip list`, `ofed_info -s`, `lsmod`), and install it on all nodes, best by one "
     "image.",
+    action="fix-site",
     answers=("PA-03",),
     scope="fleet",
     reads=("file:*.dist-info/INSTALLER",),
@@ -192,6 +193,7 @@ FIRMWARE = (
     title="NICs and GPUs run the same firmware on all nodes",
     source="NVIDIA DGX firmware update guides: one bundle for all nodes; majority of at least 3 nodes and 60 %",
     fix="`mlxfwmanager` (NICs), the vendor's bundle (GPUs); a reset or a power cycle makes it run.",
+    action="fix-site",
     scope="fleet",
 )
 def firmware(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:

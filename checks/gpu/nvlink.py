@@ -28,6 +28,7 @@ CHANNELS = "dir:/dev/nvidia-caps-imex-channels"
     title="Every GPU has all its NVLinks, at their rate",
     source="part catalogue (NVIDIA whitepapers and datasheets); OCI's health checks ask for the same rates",
     fix="nvidia-smi nvlink -s; look at gpu.fabric-state first, then reset all GPUs; one that stays down is hardware.",
+    action="reset",
     answers=("GS-1", "PA-02"),
     unless=(no_gpu,),
 )
@@ -123,6 +124,7 @@ def _without(site: Site, evidence: tuple[str, ...]) -> Finding:
     title="Every GPU has joined the NVLink fabric and calls it healthy",
     source="https://docs.nvidia.com/deploy/nvml-api/ (nvmlGpuFabricInfoV_t, NVML_GPU_FABRIC_HEALTH_MASK_*)",
     fix="journalctl -u nvidia-fabricmanager; restart it (on GB200 look at NMX-C), then reset the GPU.",
+    action="reset",
     answers=("PA-02",),
     unless=(no_gpu,),
 )
@@ -194,6 +196,7 @@ def _apart(gpus: Sequence[GpuHealth], evidence: tuple[str, ...]) -> Iterator[Fin
     title="The fabric manager runs, in the driver's version",
     source=f"{FABRIC_GUIDE} (the versions must match)",
     fix="Install nvidia-fabricmanager of exactly the driver's version; systemctl enable --now nvidia-fabricmanager",
+    action="fix-site",
     answers=("PA-02",),
     unless=(no_gpu,),
 )
@@ -253,6 +256,7 @@ def _joined(node: NodeFacts) -> bool:
     title="IMEX runs where NVLink spans nodes",
     source="https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide/",
     fix="systemctl enable --now nvidia-imex with the same nodes_config.cfg on all nodes; nvidia-imex-ctl -N",
+    action="fix-site",
     reads=("cmd:systemctl show *", CHANNELS),
     unless=(no_gpu,),
 )

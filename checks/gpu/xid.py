@@ -27,6 +27,7 @@ CATALOGUE = "https://docs.nvidia.com/deploy/xid-errors/"
     title="The kernel's log holds no XID that takes a GPU out",
     source=f"{CATALOGUE} (catalogue and actions); judgement: table in checks/gpu/xid_policy.py",
     fix=RESET,
+    action="reset",
     reads=("nvml:gpus",),
     unless=(no_gpu,),
 )
@@ -41,6 +42,11 @@ def gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     once. Xid 74 fails when repeated or with an SXid, NVLink 5 units (144-150) by the word
     Fatal in the line, 154 by what stands after "to". Where the driver itself (565 and newer) asks for no
     recovery now, what a reset cures only warns. An unknown code warns and is quoted.
+
+    The action is the catalogue's first one, but for what the driver itself asks for (154). Others disagree: AzNHC
+    takes the node out for 63, 68, 69, 73, 80 and 92, which the catalogue ignores or leaves to the application, and
+    passes 95, 140 and 143; GCM calls 109 not critical; OCI resets where 154 asks for a reboot; after 64 most replace
+    the GPU, where the catalogue resets it first. 167 to 169 have no action there: the node is isolated.
 
     A false alarm: dozens of 13, 31, 43 and 45, left behind by one job that was killed: an application's own errors
     never fail a node.
@@ -116,6 +122,7 @@ def _worst(policies: Sequence[tuple[facts.xid.XidEvent, XidPolicy]], log: Kernel
         f"Xid {event.code}: {policy.meaning}" + (f", {when}" if when else "") + (f"; also {then}" if then else ""),
         subject=address, found=event.line[:200], expected=f"no such XID ({log.since})",
         evidence=[facts.kernel_log.DMESG], fix=policy.fix, quote="\n".join(one.line[:300] for one, _ in policies[:8]),
+        action=policy.action,
     )  # fmt: skip
 
 
@@ -124,6 +131,7 @@ def _worst(policies: Sequence[tuple[facts.xid.XidEvent, XidPolicy]], log: Kernel
     title="The kernel's log holds no fatal NVSwitch error",
     source="https://docs.nvidia.com/deploy/xid-errors/ (SXid); NVIDIA Fabric Manager user guide, appendix D",
     fix="Drain the node, `systemctl restart nvidia-fabricmanager`, `nvidia-smi -r` (all GPUs); support if it returns.",
+    action="reset",
     unless=(no_gpu,),
 )
 def nvswitch(node: NodeFacts, site: Site) -> Iterator[Finding]:

@@ -25,6 +25,7 @@ AUTOMATIC_GID = (2, 21, 0)
     title="NCCL_IB_GID_INDEX means a routable RoCE v2 address on every port",
     source=f"{GUIDE}#nccl-ib-gid-index; found by NCCL itself from 2.21 on (NCCL 2.21 release notes)",
     fix="Unset it with NCCL 2.21 or newer; before, take the row of `show_gids` that is v2 with the port's IPv4.",
+    action="fix-job",
 )
 def gid_index(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look up the row of the GID table that NCCL_IB_GID_INDEX names, on each RoCE port that a job uses.
@@ -112,6 +113,7 @@ def _good_index(node: NodeFacts, ports: list[Port], index: int, setting: Setting
     title="NCCL's fabric settings fit this fabric",
     source=f"{GUIDE} (NCCL_IB_TC, NCCL_CROSS_NIC, NCCL_IB_QPS_PER_CONNECTION); RFC 2474: DSCP = traffic class >> 2",
     fix="Unset it, or take this fabric's value: `NCCL_IB_TC=106` is DSCP 26, which the default map puts on priority 3.",
+    action="fix-job",
     gating=False,  # it can only warn
 )
 def fit(node: NodeFacts, site: Site) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from preflight.commands import options
+from preflight.judge.actions import OF_FAILURE
 from preflight.run.setup import Session, load_evidence, read_logs, report_broken, saved_cluster
 from preflight.terminal import UsageError, nearest
 
@@ -96,6 +97,7 @@ def explain(check_id: str) -> None:
     click.echo(f"{check.id}: {check.title}  ({check.scope} check, {gating})\n")
     click.echo(check.doc + "\n")
     click.echo(f"What to do:  {check.fix}")
+    click.echo(f"Action:      {check.action or OF_FAILURE}, of a failure, where the finding has no word of its own")
     click.echo(f"Source:      {check.source}")
     click.echo(f"Answers:     {', '.join(check.answers) or 'no item of the checklists'}")
     from preflight.judge.record_usage import records_of
@@ -174,5 +176,6 @@ def _about(check: Check) -> dict[str, Any]:
         "gating": check.gating,
         "source": check.source,
         "fix": check.fix,
+        "action": check.action or OF_FAILURE,
         "answers": list(check.answers),
     }

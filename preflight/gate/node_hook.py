@@ -189,8 +189,8 @@ def _verdict(gate_run: GateRun, evaluator: _Evaluator, result: NodeEvaluation) -
     return Verdict(
         announce.name(gate_run.node), result.status, gate_run.at, boot_id=verdict_cache.boot_id(),
         policy=evaluator.config.policy((f"{check.id} {check.gating}" for check in evaluator.selection.checks), choices),
-        cause=result.cause, reason=result.reason, owner=result.owner, causes=result.causes, unknowns=result.unknowns,
-        off=result.off, seconds=round(time.monotonic() - gate_run.watch.began, 3),
+        cause=result.cause, reason=result.reason, owner=result.owner, action=result.action, causes=result.causes,
+        unknowns=result.unknowns, off=result.off, seconds=round(time.monotonic() - gate_run.watch.began, 3),
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from preflight._startup.lightclass import dataclass, field, replace
+from preflight.judge.actions import action_of, strongest
 from preflight.judge.check_result import Outcome
 from preflight.judge.waivers import Excuses
 from preflight.model import Check, Finding, Status, worst
@@ -48,6 +49,16 @@ class ResultTable:
         for outcome, members in sorted(self.outcomes.items(), key=lambda item: item[0].check):
             for subject in members:
                 found.setdefault(subject, {})[outcome.check] = outcome.status
+        return found
+
+    def actions(self) -> Mapping[int, str]:
+        """Return the strongest action by subject."""
+        found: dict[int, str] = {}
+        for outcome, members in self.outcomes.items():
+            check = self.checks[outcome.check]
+            action = strongest(action_of(check, finding) for finding in outcome.findings)
+            for subject in members if action != "none" else ():
+                found[subject] = strongest((action, found.get(subject, "none")))
         return found
 
     def by_item(self) -> dict[tuple[str, str], Status]:
