@@ -44,7 +44,7 @@ def worst(statuses: Iterable[Status]) -> Status:
     return next((status for status in ROLL_UP if status in found), Status.UNKNOWN)
 
 
-#: What a finding asks for, in one word for machines, the weakest first; ``docs/actions.md`` says what each means.
+#: What a finding requires, in one word for machines, the weakest first; ``docs/actions.md`` explains each.
 ACTIONS = ("none", "monitor", "fix-job", "fix-site", "reset", "reboot", "isolate", "replace")
 
 
@@ -140,7 +140,7 @@ class Check:
     needs: tuple[str, ...] = ()  # of a run: kinds of logs without any of which it is not planned (RunFacts.kinds)
     history: bool = False  # judges a course over earlier runs: only where a history was given
     unless: tuple[Applicability, ...] = ()  # the first finding of these is reported instead
-    action: str = ""  # what a failure asks for, one of ACTIONS
+    action: str = ""  # what a failure requires, one of ACTIONS
 
     def findings(self, facts: Any, site: Any) -> Iterator[Finding]:
         """Yield the findings of the check, or the one that it does not apply."""
@@ -208,7 +208,7 @@ def check(
     """Make a Check of a function; a mistake in the declaration is an error at import.
 
     ``unless`` are functions of ``preflight.checks.applicability``: where there is nothing to judge, the module is
-    not even imported. ``action`` is what a failure asks for (default: to isolate the node).
+    not even imported. ``action`` is what a failure requires (default: to isolate the node).
     """
     if not _ID.fullmatch(id):
         raise ValueError(f"check id {id!r} is not of the form subject.what")

@@ -23,7 +23,7 @@ TERMINATION_MOST = 4096
 
 
 def line(verdict: Verdict, hook: str, *, age_s: float | None = None, job: str = "", dry_run: bool = False) -> str:
-    """Return the one line: node, status, reason, owner of the problem, action, job."""
+    """Return the line: node, status, reason, owner, action, job."""
     summary = f"{_WORDS[verdict.status]}"
     if verdict.reason:
         summary += f": {verdict.reason.removeprefix(PREFIX)}"

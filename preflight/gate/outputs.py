@@ -65,7 +65,7 @@ def metrics(result: Result) -> Iterator[str]:
     for status in STATUSES:
         verdict_metric.add(status == verdict.status, **labels, status=status)
     yield from verdict_metric.lines()
-    action = Metric("preflight_gate_action", "What the gate's verdict asks for.")
+    action = Metric("preflight_gate_action", "What the gate's verdict requires.")
     action.add(1, **labels, action=verdict.action)
     yield from action.lines()
     for name, value, about in (

@@ -32,10 +32,10 @@ NAME_MOST = 255
 
 _ID_MOST, _LIST_MOST = 100, 4096
 
-#: What a verdict may ask for, the weakest first: ``preflight.model.ACTIONS``, which no hook imports for this alone.
+#: What a verdict may require, the weakest first: ``preflight.model.ACTIONS``, which no hook imports for this alone.
 ACTIONS = ("none", "monitor", "fix-job", "fix-site", "reset", "reboot", "isolate", "replace")
 
-#: What a status asks for where no word for it is given, as in a verdict of an older version.
+#: What a status requires where no word for it is given, as in a verdict of an older version.
 _USUAL = {"pass": "none", "fail": "isolate", "unknown": "monitor", "error": "monitor"}
 
 #: Attributes whose key in the document has another name.
@@ -175,7 +175,7 @@ def _validate(values: Mapping[str, Any]) -> None:
     if status == "pass" and (values["causes"] or values["unknowns"]):
         raise UnusableVerdict("it passes, and names checks that did not")
     if (status == "pass") != (values["action"] == "none"):
-        raise UnusableVerdict("a verdict asks for nothing if it passes, and only then")
+        raise UnusableVerdict("a verdict requires nothing if it passes, and only then")
     if (status == "fail") != bool(values["cause"]):
         raise UnusableVerdict("a verdict fails for a cause, and only then has one")
     if values["cause"] and values["cause"] not in values["causes"]:

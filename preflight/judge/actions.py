@@ -1,4 +1,4 @@
-"""What a finding asks for, in one word for machines: by the finding, else by its check, else by its status."""
+"""What a finding requires, in one word: the finding's, its check's or its status'."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Iterable
 
 from preflight.model import ACTIONS, Check, Finding, Status
 
-#: What a failure asks for whose check declares nothing.
+#: What a failure of a check that declares nothing requires.
 OF_FAILURE = "isolate"
 
-#: What asks nothing of the hardware, and is as right for a warning as for a failure.
+#: What leaves the hardware alone, and is as right for a warning as for a failure.
 _SETTINGS = ("fix-job", "fix-site")
 
 
 def action_of(check: Check, finding: Finding) -> str:
     """Return the action of a finding.
 
-    A pass and a skip ask for nothing; what is unknown or excused is to be watched; a warning asks for what a failure
+    A pass and a skip require nothing; what is unknown or excused is to be watched; a warning requires what a failure
     does only where that leaves the hardware alone.
     """
     if finding.status in (Status.PASS, Status.SKIP):
@@ -33,7 +33,10 @@ def action_of(check: Check, finding: Finding) -> str:
 
 
 def strongest(actions: Iterable[str]) -> str:
-    """Return the strongest of some actions; of none: none. One that is not known counts as isolate."""
+    """Return the strongest of some actions, of none "none".
+
+    One that is not known counts as isolate.
+    """
     return max(actions, key=_rank, default="none")
 
 

@@ -53,13 +53,13 @@ class ResultTable:
 
     def actions(self) -> Mapping[int, str]:
         """Return the strongest action by subject."""
-        found: dict[int, str] = {}
+        strongest_of: dict[int, str] = {}
         for outcome, members in self.outcomes.items():
             check = self.checks[outcome.check]
             action = strongest(action_of(check, finding) for finding in outcome.findings)
             for subject in members if action != "none" else ():
-                found[subject] = strongest((action, found.get(subject, "none")))
-        return found
+                strongest_of[subject] = strongest((action, strongest_of.get(subject, "none")))
+        return strongest_of
 
     def by_item(self) -> dict[tuple[str, str], Status]:
         """Roll up what each check found for each checklist item that it answers, and under "" for all."""

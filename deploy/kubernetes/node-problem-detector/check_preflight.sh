@@ -30,7 +30,7 @@ boot=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
 
 reason=$(field reason)
 reason=${reason#preflight: }
-# What a failure asks for, in one word (docs/actions.md); a verdict of an older version has none.
+# What a failure requires, in one word (docs/actions.md); a verdict of an older version has none.
 action=$(field action)
 case $action in '' | *[!a-z-]*) action= ;; *) action="[$action] " ;; esac
 case $(field status) in

@@ -1,4 +1,4 @@
-"""The action of a finding: by its own word, its check, its status; of a node the strongest."""
+"""The action of a finding: its own, its check's, its status'; of a node the strongest."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.support.fixture import evidence, whole_node
 def made(status: Status, declared: str = "", own: str = "", id: str = "site.made") -> Check:
     @check(id, title="made", source="made", fix="made", action=declared)
     def run(node: Any, site: Any) -> Iterator[Finding]:
-        """Yield what it is told.
+        """Yield a finding of the given status.
 
         A test needs it.
         """
@@ -136,7 +136,7 @@ def test_xid_that_its_line_decides(code: int, text: str, action: str) -> None:
     assert judged(event, Events((event,), ())).action == action
 
 
-def test_nvlink_error_that_repeats_asks_for_a_reset() -> None:
+def test_nvlink_error_that_repeats_requires_a_reset() -> None:
     events = tuple(XidEvent(at, "0000:1b:00.0", 74, "NVLink", "") for at in (1.0, 900.0))
     assert judged(events[0], Events(events, ())).action == "reset"
 
@@ -157,7 +157,7 @@ def test_words_of_the_verdict_and_of_the_page() -> None:
     assert tuple(rows) == ACTIONS
 
 
-def test_gate_asks_for_what_the_failure_does() -> None:
+def test_gate_requires_what_the_failure_does() -> None:
     node = json.loads(json.dumps(whole_node("hgx-h100")))
     checks = [made(Status.FAIL, "reboot", id="a.b"), made(Status.WARN, "fix-site", id="a.c")]
     selection = evaluate.CheckSelection(tuple(checks), (), ())
