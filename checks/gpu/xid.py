@@ -14,7 +14,7 @@ from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.expectations.catalogue import NVSWITCH_IDS
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+from preflight.model import ACTIONS, Finding, check, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.facts.kernel_log import KernelLog
@@ -117,13 +117,25 @@ def _worst(policies: Sequence[tuple[facts.xid.XidEvent, XidPolicy]], log: Kernel
     others = [other for other, _ in policies if other is not event]
     when = log.ago(event.at_s)
     then = ", ".join(dict.fromkeys(str(other.code) for other in others))
-    report = failed if bad else warned
+    report, deciding = failed if bad else warned, _deciding(policies, worst)
     return report(
         f"Xid {event.code}: {policy.meaning}" + (f", {when}" if when else "") + (f"; also {then}" if then else ""),
         subject=address, found=event.line[:200], expected=f"no such XID ({log.since})",
-        evidence=[facts.kernel_log.DMESG], fix=policy.fix, quote="\n".join(one.line[:300] for one, _ in policies[:8]),
-        action=policy.action,
+        evidence=[facts.kernel_log.DMESG], fix=deciding.fix, quote="\n".join(one.line[:300] for one, _ in policies[:8]),
+        action=deciding.action,
     )  # fmt: skip
+
+
+def _deciding(
+    policies: Sequence[tuple[facts.xid.XidEvent, XidPolicy]], worst: Sequence[tuple[facts.xid.XidEvent, XidPolicy]]
+) -> XidPolicy:
+    """Return the policy of the action: what the driver required last (154), else the strongest of the worst."""
+    required = [policy for event, policy in policies if event.code == 154 and policy.act in BAD]
+    return (
+        required[-1]
+        if required
+        else max((policy for _, policy in worst), key=lambda policy: ACTIONS.index(policy.action))
+    )
 
 
 @check(

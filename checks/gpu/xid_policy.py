@@ -31,6 +31,7 @@ SUPPORT = "Drain the node when it is free and give the line to the vendor's supp
 NVLINK = "Look at both ends (`nvidia-smi nvlink -s`, `-e`), reset all GPUs of the node; if it comes back, support."
 CABLES = "Check the auxiliary power cables of the board."
 VM = "Restart the virtual machine."
+UPDATE = "Update the vGPU software of host and guest to versions that belong together."
 DRAIN = "Drain the node, and give the line to the vendor's support."
 
 
@@ -46,7 +47,7 @@ class XidPolicy:
 
 #: The word for machines of a first step, and of an act without one; ``Act.READ`` is given one by the line's text.
 _ACTIONS = {RESET: "reset", REBOOT: "reboot", REPLACE: "reset", NVLINK: "reset", CABLES: "isolate", VM: "reboot",
-            DRAIN: "isolate"}  # fmt: skip
+            DRAIN: "isolate", UPDATE: "fix-site", SUPPORT: "monitor"}  # fmt: skip
 _OF_ACT = {Act.OUT: "isolate", Act.RESET: "reset", Act.WARN: "monitor", Act.APPLICATION: "fix-job", Act.NOTE: "none"}
 
 
@@ -76,9 +77,10 @@ POLICY = _table((
     ("62", "internal micro-controller halt", Act.RESET, RESET),
     ("63", "a row remapping or page retirement was recorded", Act.NOTE, ""),
     ("64", "a row remapping or page retirement failed", Act.OUT, REPLACE),
-    ("68,80,82-84,86,88,89,96-105,139,142", "video, JPEG or optical-flow engine exception", Act.APPLICATION, ""),
+    ("68,80,82-84,86,88,89,96-105,139", "video, JPEG or optical-flow engine exception", Act.APPLICATION, ""),
+    ("142", "video engine exception", Act.APPLICATION, SUPPORT),
     ("74", "NVLink error", Act.READ, NVLINK),
-    ("78", "vGPU start error", Act.APPLICATION, ""),
+    ("78", "vGPU start error", Act.APPLICATION, UPDATE),
     ("79", "GPU has fallen off the bus", Act.OUT, REBOOT),
     ("92", "high rate of single-bit errors", Act.NOTE, ""),
     ("93", "InfoROM wear", Act.NOTE, ""),
