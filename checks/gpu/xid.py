@@ -129,7 +129,7 @@ def _worst(policies: Sequence[tuple[facts.xid.XidEvent, XidPolicy]], log: Kernel
 def _deciding(
     policies: Sequence[tuple[facts.xid.XidEvent, XidPolicy]], worst: Sequence[tuple[facts.xid.XidEvent, XidPolicy]]
 ) -> XidPolicy:
-    """Return the policy of the action: what the driver required last (154), else the strongest of the worst."""
+    """Return the policy of the action: the driver's last (154), else the strongest."""
     required = [policy for event, policy in policies if event.code == 154 and policy.act in BAD]
     return (
         required[-1]

@@ -84,7 +84,7 @@ def test_the_page_has_each_deviation() -> None:
 
 
 def node(*lines: str) -> Machine:
-    """Return a node of a driver that does not say what recovery it asks for, with these lines in its log."""
+    """Return a node with these lines in its log, and a driver that does not report the recovery that it needs."""
     log = tuple(f"<4>[42100{at}.100000] NVRM: Xid (PCI:0000:61:00): {line}" for at, line in enumerate(lines))
     return replace(every_gpu(recovery_action=None)(hgx_h100("hgx-h100")), kernel_log=log)
 
@@ -112,7 +112,7 @@ def test_the_node_has_the_word_of_what_fails_or_warns(action: str, code: int) ->
 @pytest.mark.parametrize(
     ("lines", "word"),
     [
-        # what the driver asks for beats the code that came before it, also where that asks for less
+        # what the driver requires counts, not the code that came before it
         (("79, GPU has fallen off the bus.", "154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot"
           " Required)"), "reboot"),
         (("95, Uncontained", "154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)"),
@@ -123,7 +123,7 @@ def test_the_node_has_the_word_of_what_fails_or_warns(action: str, code: int) ->
         (("154, GPU recovery action changed from 0x0 (None) to 0x4 (Drain and Reset)",), "reset"),
     ],
 )  # fmt: skip
-def test_the_driver_asks_for_a_reboot_and_no_reset_is_the_word(lines: tuple[str, ...], word: str) -> None:
+def test_where_the_driver_requires_a_reboot_the_word_is_not_reset(lines: tuple[str, ...], word: str) -> None:
     """Another tool resets the GPU where Xid 154 names a reboot, and a third shows an empty cause."""
     machine = node(*lines)
     assert actions(machine) == ("fail", word)
@@ -132,8 +132,8 @@ def test_the_driver_asks_for_a_reboot_and_no_reset_is_the_word(lines: tuple[str,
 
 
 def test_the_drivers_own_word_is_the_action() -> None:
-    for asked, word in (("Reset", "reset"), ("Reboot", "reboot"), ("Drain and Reset", "reset")):
-        machine = health(3, recovery_action=asked)(hgx_h100("hgx-h100"))
+    for needed, word in (("Reset", "reset"), ("Reboot", "reboot"), ("Drain and Reset", "reset")):
+        machine = health(3, recovery_action=needed)(hgx_h100("hgx-h100"))
         report = judge([from_document(evidence(machine), machine.name)], DRIVER)
         failing = [finding for finding in report["findings"] if finding["status"] == "fail"]
-        assert [finding["action"] for finding in failing] == [word], asked
+        assert [finding["action"] for finding in failing] == [word], needed
