@@ -49,7 +49,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("nvlink.fabric-manager", "The fabric manager runs, in the driver's version", "node", "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/ (the versions must match)", "Install nvidia-fabricmanager of exactly the driver's version; systemctl enable --now nvidia-fabricmanager", ("PA-02",), True, False, False, "", (), (), False, ("no_gpu",), "fix-site", "fabric_manager"),
         ("nvlink.imex", "IMEX runs where NVLink spans nodes", "node", "https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide/", "systemctl enable --now nvidia-imex with the same nodes_config.cfg on all nodes; nvidia-imex-ctl -N", (), True, False, False, "", ("cmd:systemctl show *", "dir:/dev/nvidia-caps-imex-channels"), (), False, ("no_gpu",), "fix-site", "imex"),
     )),
-    "gpu.xid": (8718, 1387555326, (
+    "gpu.xid": (8693, 1387555326, (
         ("xid.gpu", "The kernel's log holds no XID that takes a GPU out", "node", "https://docs.nvidia.com/deploy/xid-errors/ (catalogue and actions); judgement: table in checks/gpu/xid_policy.py", "Drain the GPU's jobs, then nvidia-smi -r -i N (it ends all jobs on this GPU); reboot if that fails.", (), True, False, False, "", ("nvml:gpus",), (), False, ("no_gpu",), "reset", "gpu"),
         ("xid.nvswitch", "The kernel's log holds no fatal NVSwitch error", "node", "https://docs.nvidia.com/deploy/xid-errors/ (SXid); NVIDIA Fabric Manager user guide, appendix D", "Drain the node, `systemctl restart nvidia-fabricmanager`, `nvidia-smi -r` (all GPUs); support if it returns.", (), True, False, False, "", (), (), False, ("no_gpu",), "reset", "nvswitch"),
     )),
