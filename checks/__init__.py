@@ -59,6 +59,7 @@ MODULES = (
     "host.numa",
     "host.limits",
     "host.kernel",
+    "host.kernel_events",
     "host.versions",
     "fleet.node_expected",
     "host.compatibility",

@@ -44,7 +44,8 @@ class Probe:
     the command line, path or call; ``needs`` the privilege without which it gives nothing (``root``, or empty).
     ``each`` are path patterns whose base names fill ``{}``;
     ``listed`` is another command and a pattern whose matches in that command's output do. ``twice``: read again at
-    the end of a window, if one is asked for. ``omit`` matches lines of the output that are left out. ``otherwise``
+    the end of a window, if one is asked for. ``omit`` matches lines of the output that are left out; with ``keep``, all
+    lines without a match are, but for the first. ``otherwise``
     are asked where a command cannot be run or fails: a library, which takes a process of its own. ``digest``: only a
     digest of what was read leaves the node, enough to tell whether two are equal. ``where``: asked only where there is
     one of these: ``nvidia``, ``rdma``, ``systemd``; without them the tool could tell nothing.
@@ -59,6 +60,7 @@ class Probe:
     listed: tuple[str, str] | tuple[()] = ()
     twice: bool = False
     omit: str = ""
+    keep: str = ""
     otherwise: tuple[Probe, ...] = ()
     digest: bool = False
     where: tuple[str, ...] = ()
@@ -95,6 +97,8 @@ class Probe:
             plan["twice"] = True
         if self.omit:
             plan["omit"] = self.omit
+        if self.keep:
+            plan["keep"] = self.keep
         if self.digest:
             plan["digest"] = True
         if self.otherwise:
@@ -123,6 +127,13 @@ NO_SERVER = (
 )
 #: Counters of single queues and rings, of which a large NIC has thousands: `rx12_packets`, `[3]: rx_drops`, ….
 _RINGS = r"\s*(?:(?:rx|tx|ch|cq|xdp|xsk)_?(?:queue_)?[0-9]+_|(?:rx|tx)_xsk[0-9]|\[[0-9]+\]:|(?:rx|tx)-[0-9]+\.)"
+#: What drivers write as a notice or an information, and a kind of event needs (parsers/host/kernel_event_kinds.py).
+_NOTICES = (
+    r"[Ll]ink (?:is )?(?:[Uu]p|[Dd]own)\b|Link (?:DOWN|ACTIVE)|link status |Cable (?:un)?plugged|pciehp: Slot\("
+    r"|oom-kill:|Machine check events logged|\[Hardware Error\]|EDAC |mounted filesystem|Mounting V[0-9]"
+    r"|first mount of filesystem|re-mounted |forced readonly|Attached SCSI removable|nfs: server |Connection restored"
+    r"|was lost; in progress|_[a-z0-9_]{1,60}\+0x[0-9a-f]{1,8}/0x|NVRM: loading NVIDIA UNIX|Linux version [0-9]"
+)
 
 PROBES = (
     # GPUs
@@ -136,8 +147,8 @@ PROBES = (
           " nvidia-imex.service", "whether the services run that join GPUs to the NVLink fabric", where=("nvidia",)),
     Probe("cmd", "nv-fabricmanager --version", "version of the fabric manager, which must be the driver's"),
     Probe("dir", "/dev/nvidia-caps-imex-channels", "IMEX channels, where NVLink spans nodes"),
-    Probe("cmd", "dmesg --raw --level=emerg,alert,crit,err,warn", "XIDs and SXids in the kernel's log", needs="root",
-          where=("nvidia",)),
+    Probe("cmd", "dmesg --raw --level=emerg,alert,crit,err,warn", "XIDs, SXids and other errors in the kernel's log",
+          needs="root"),
     Probe("file", "/proc/uptime", "how long ago something in the kernel's log happened"),
     Probe("file", "/proc/driver/nvidia/version", "the loaded kernel driver, even if user space is broken"),
     # PCI bus: the witness that is left when a driver is dead
@@ -148,6 +159,8 @@ PROBES = (
     Probe("file", "/sys/bus/pci/drivers/nvidia/*:*/iommu_group/type", "whether the IOMMU translates for each GPU"),
     Probe("file", _IB + "/*/device/iommu_group/type", "whether the IOMMU translates for each HCA"),
     Probe("dir", "/sys/kernel/iommu_groups", "whether an IOMMU is in use"),
+    Probe("cmd", "dmesg --raw --level=notice,info", "links, slots and mounts that changed, as drivers write of them",
+          needs="root", keep=_NOTICES),
     Probe("file", _IB + "/*/device/{current,max}_link_{width,speed}", "the PCIe link of each HCA"),
     # RDMA
     Probe("dir", _IB, "the RDMA devices that the kernel registered"),

@@ -10,11 +10,11 @@ from typing import Any
 
 from preflight.evidence.document import Evidence
 from preflight.judge import findings
-from preflight.recognition import rules_gpu, rules_nic
+from preflight.recognition import rules_gpu, rules_kernel, rules_nic
 from preflight.recognition.detector import TextPart
 from preflight.recognition.evidence_adapter import key_of
 
-RULES = (*rules_nic.RULES, *rules_gpu.RULES)
+RULES = (*rules_nic.RULES, *rules_gpu.RULES, *rules_kernel.RULES)
 
 _SHOWN_STATUSES = ("fail", "warn", "pass")
 

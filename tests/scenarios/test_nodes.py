@@ -269,6 +269,34 @@ BOTH: dict[str, tuple[Fault, set[tuple[str, str, str]]]] = {
         )),
         set(),
     ),
+    "uncorrected memory error, and a machine check": (
+        node(kernel_log=(
+            "<0>[430000.100000] mce: [Hardware Error]: CPU 12: Machine Check Exception: 5 Bank 4: b200000000070005",
+            "<4>[430000.200000] EDAC MC1: 1 UE memory read error on CPU_SrcID#1_MC#0_Chan#1_DIMM#0 (channel:1 slot:0)",
+        )),
+        {("fail", "kernel.events", "CPU 12"), ("fail", "kernel.events", "CPU_SrcID#1_MC#0_Chan#1_DIMM#0")},
+    ),
+    "link that came back twelve times": (
+        node(kernel_log=tuple(
+            f"<6>[{428000 + 300 * number}.{state == 'up':d}] mlx5_core 0000:18:00.0 ibp24s0: Link {state}"
+            for number in range(12) for state in ("down", "up")
+        )),
+        {("warn", "kernel.events", "ibp24s0")},
+    ),
+    "NVMe whose file system went read-only": (
+        node(kernel_log=(
+            "<3>[430000.1] I/O error, dev nvme1n1, sector 123456 op 0x0:(READ) flags 0x80700 phys_seg 1 prio class 0",
+            "<2>[430001.1] EXT4-fs (nvme1n1p1): Remounting filesystem read-only",
+        )),
+        {("fail", "kernel.events", "nvme1n1")},
+    ),
+    "tasks that hang, and a processor": (
+        node(kernel_log=(
+            "<3>[431000.1] INFO: task python3:4711 blocked for more than 120 seconds.",
+            "<0>[431100.1] watchdog: BUG: soft lockup - CPU#12 stuck for 22s! [python3:4711]",
+        )),
+        {("warn", "kernel.events", "")},
+    ),
     "NVSwitch link error": (
         node(kernel_log=(
             "<3>[421000.1] nvidia-nvswitch2: SXid (PCI:0000:08:00.0): 20034, Fatal, Link 30 LTSSM Fault Up",

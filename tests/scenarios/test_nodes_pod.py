@@ -35,6 +35,7 @@ from tests.support.whole_nodes import (
 #: What no pod of this image can determine, and reports so.
 ALWAYS: frozenset[tuple[str, str, str]] = frozenset({
     ("unknown", "nvlink.fabric-manager", ""), ("unknown", "xid.gpu", ""), ("unknown", "xid.nvswitch", ""),
+    ("unknown", "kernel.events", ""),
     ("unknown", "gpudirect.path", ""), ("unknown", "pcie.max-read-request", ""), ("unknown", "host.time-sync", ""),
 })  # fmt: skip
 

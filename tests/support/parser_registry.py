@@ -52,7 +52,8 @@ from preflight.facts.nccl_settings import value_grammar as nccl_values
 from preflight.facts.node import TOPO, NodeFacts
 from preflight.facts.nvidia import query, smi_xml
 from preflight.facts.roce_chain import addressing, chain
-from preflight.parsers.host import services
+from preflight.parsers.host import kernel_events, services
+from preflight.parsers.host import kernel_log as kernel_lines
 from preflight.parsers.nccl_tests import collective, table
 from preflight.parsers.nvidia import nvlink_status
 from preflight.reports.topology_data import picture
@@ -242,11 +243,19 @@ _text("kernel.boot_options", *_out(kernel.CMDLINE), 'a=1 b="c d" -- e')
 _text("kernel.release", *_out(kernel.RELEASE))
 _text("kernel.open_modules", *_out(kernel.NVIDIA_VERSION), tool="NVRM version")
 _text("kernel.iommu_type", "DMA-FQ\n")
-_text("kernel_log.parse", DMESG, *_out(kernel_log.DMESG), tool="dmesg")
-_text("xid.events", DMESG, call=lambda text: xid.events(kernel_log.parse(text)), tool="dmesg")
-_text("xid.xids_in", DMESG.splitlines()[0])
-_text("xid.sxids_in", DMESG.splitlines()[1])
-_text("xid.pid_in", "pid=4711, name=python", "pid='<unknown>'")
+_text("parsers.host.kernel_events.of_line", DMESG.splitlines()[0])
+_text("parsers.host.kernel_log.parse", DMESG, *_out(kernel_log.DMESG), tool="dmesg")
+_text("parsers.host.kernel_log.read_line", DMESG.splitlines()[0])
+_text("parsers.host.kernel_log.message", DMESG.splitlines()[0])
+_text("parsers.host.kernel_log.seconds", "[ 12.5]", "2026-02-18T12:54:01,123456+00:00")
+_text(
+    "parsers.host.kernel_events.events", DMESG,
+    call=lambda text: kernel_events.events((1, 0.0, line) for line in text.split("\n")), tool="dmesg",
+)  # fmt: skip
+_text("xid.events", DMESG, call=lambda text: xid.events(kernel_lines.parse(text)), tool="dmesg")
+_text("parsers.nvidia.xid_marks.xids_in", DMESG.splitlines()[0])
+_text("parsers.nvidia.xid_marks.sxids_in", DMESG.splitlines()[1])
+_text("parsers.nvidia.xid_marks.pid_in", "pid=4711, name=python", "pid='<unknown>'")
 _text(
     "nccl_gpudirect.ability",
     "NVIDIA H100 80GB HBM3",

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from preflight.parsers.nvidia import (  # noqa: F401
         nvlink_status,
         topo_matrix,
+        xid_marks,
     )
 else:
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from preflight.facts.kernel_log import DMESG, UPTIME
+from preflight.facts.kernel_log import DMESG, NOTICES, UPTIME
 from preflight.facts.nvidia.model import GpuHealth
 from preflight.parsers.host.services import FABRIC_MANAGER, SERVICES
 from preflight.parsers.nvidia.nvlink_status import NVLINK
@@ -22,6 +22,15 @@ _BOOT = (
     "<4>[    9.118207] nvidia: loading out-of-tree module taints kernel.",
     "<4>[    9.501733] NVRM: loading NVIDIA UNIX {flavour}  {driver}  Release Build  (dvs-builder)",
 )
+
+
+#: The first line of any kernel's log.
+_BANNER = "<5>[    0.000000] Linux version 5.15.0-1066-nvidia (buildd@example) (gcc 11.4.0) #67 SMP"
+
+
+def _is_notice(line: str) -> bool:
+    """Whether a line of ``dmesg --raw`` is of the levels notice and below."""
+    return int(line[1 : line.index(">")]) & 7 >= 5
 
 
 def flavour(machine: Machine) -> str:
@@ -63,6 +72,7 @@ def render(machine: Machine, gpus: list[GpuHealth]) -> Records:
         FABRIC_MANAGER: ran(f"Fabric Manager version is : {version}\n") if has_manager else MISSING,
         "dir:/dev/nvidia-caps-imex-channels": listing({"channel0": DIRECTORY} if machine.imex_channel else {})
         if machine.imex else MISSING,
-        DMESG: ran("\n".join([*boot, *machine.kernel_log, ""])),
+        DMESG: ran("\n".join([*boot, *(line for line in machine.kernel_log if not _is_notice(line)), ""])),
+        NOTICES: ran("\n".join([_BANNER, *filter(_is_notice, machine.kernel_log), ""])),
         UPTIME: ok(f"{UPTIME_S}.21 {UPTIME_S * 200}.02\n"),
     }  # fmt: skip
