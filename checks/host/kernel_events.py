@@ -1,4 +1,4 @@
-"""What the kernel's log shows beside the Xids: hardware errors, disks, links, memory, hangs."""
+"""The kernel's log beside Xids: hardware errors, disks, links, memory, hangs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from preflight.parsers.host.kernel_events import events
 if TYPE_CHECKING:
     from preflight.facts.kernel_log import KernelLog
 
-#: Hours for which an event that is over counts, where the cluster file does not say.
+#: Hours for which an event that is over counts, where the cluster file has no other.
 HOURS, WHY_HOURS = 24.0, "a day: longer than a job's prolog is away, shorter than a repair is forgotten"
 
 
@@ -32,22 +32,22 @@ HOURS, WHY_HOURS = 24.0, "a day: longer than a job's prolog is away, shorter tha
     reads=("cmd:dmesg --raw --level=notice,info",),
 )
 def kernel_events(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Read hardware errors, panics, disk errors, links, memory shortage and hangs from the kernel's log.
+    """Read errors of hardware, disks, links and memory from the kernel's log.
 
-    The kernel says first what a job dies of an hour later: a memory module that fails, a disk whose file system went
+    The kernel reports first what a job dies of an hour later: a memory module that fails, a file system that went
     read-only, a link that comes and goes. A scheduler that does not read it sends the next job there.
 
     It fails for a panic or oops, an uncorrected machine check or memory error, a fatal PCIe error, an I/O error of a
     disk that is mounted, a file system that errs or went read-only, an NVMe controller that was given up, and
     firmware of a NIC that stopped. It warns for 10 corrected memory errors or machine checks in a day, 50 corrected
     PCIe errors in an hour, PCIe errors that were not fatal, a link that came back three times, a card that left its
-    slot, a hot or faulty module, I/O errors of a disk that nobody is known to use, an NFS or Lustre server that has
+    slot, a hot or faulty module, I/O errors of a disk that may not be in use, an NFS or Lustre server that has
     not come back, tasks that hung, lockups, and memory of the node that ran out. What is over counts for 24 hours
     (`class.X.thresholds.kernel_log_hours`); older events are listed only. What a repair or a reboot ends counts since
     boot: panic, uncorrected error, read-only file system, lost controller. Where an Xid is near, the order is given.
     GPUs are the matter of xid.gpu.
 
-    A false alarm: a task that waits long for a disk that is busy; a link that somebody unplugged three times today.
+    A false alarm: a task that waits long for a disk that is busy; a link that was unplugged by hand three times today.
     Left out: links in the ten minutes after boot or that stay down; one task that waits for NFS; a process killed
     at its own job's memory limit; optical, virtual, loop and removable drives.
     """
@@ -57,51 +57,54 @@ def kernel_events(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield _unread(node, error)
         return
     notices, why = _notices(node)
-    whole = facts.kernel_log.all_levels(log, notices) if notices else log
+    complete = facts.kernel_log.all_levels(log, notices) if notices else log
     hours = site.threshold("kernel_log_hours", HOURS, WHY_HOURS).value
-    window = Window(whole.now_s, hours, guest=node.in_virtual_machine)
-    lines = [(number, line.at_s, line.text) for number, line in enumerate(whole.lines, 1)]
-    found = judged(events(lines), window, _xids(log))
+    window = Window(complete.now_s, hours, guest=node.in_virtual_machine)
+    lines = [(number, line.at_s, line.text) for number, line in enumerate(complete.lines, 1)]
+    judgement = judged(events(lines), window, _xids(log))
     evidence = [facts.kernel_log.DMESG, *([facts.kernel_log.NOTICES] if notices else [])]
     bad = [
-        problem for problem in found.problems if problem.status is not Status.UNKNOWN
+        problem for problem in judgement.problems if problem.status is not Status.UNKNOWN
     ]  # rdma.port-state judges ports
+    rest = words_of(judgement, hours)
     for problem in bad:
-        yield of_problem(problem, window, f"none in the log ({whole.since})", evidence)
+        yield of_problem(problem, window, f"none in the log ({complete.since})", evidence)
     if not bad:
-        yield passed(f"no fault in the kernel's log ({whole.since}){words_of(found, hours)}", evidence=evidence)
-    elif words_of(found, hours):
-        yield passed(f"nothing else in the kernel's log ({whole.since}){words_of(found, hours)}", evidence=evidence)
-    if whole.cut:
-        yield unknown(f"the newer part of the kernel's log is missing: {whole.cut}", evidence=evidence)
+        yield passed(f"no fault in the kernel's log ({complete.since}){words_of(judgement, hours)}", evidence=evidence)
+    elif words_of(judgement, hours):
+        yield passed(
+            f"nothing else in the kernel's log ({complete.since}){words_of(judgement, hours)}", evidence=evidence
+        )
+    if complete.cut:
+        yield unknown(f"the newer part of the kernel's log is missing: {complete.cut}", evidence=evidence)
     if why:
         yield why
 
 
 def of_problem(problem: Problem, window: Window, expected: str, evidence: list[str], where: str = "") -> Finding:
     """Return the finding of a problem; ``where`` is put behind its message."""
-    found = failed(
+    finding = failed(
         f"{problem.message}{window.when(problem.events)}{where}", subject=problem.subject,
         found=problem.events[0].text[:200], expected=expected, evidence=evidence, fix=problem.fix,
         quote="\n".join(event.text[:300] for event in problem.events[:8]),
     )  # fmt: skip
-    return replace(found, status=problem.status)
+    return replace(finding, status=problem.status)
 
 
-def words_of(found: Judged, hours: float) -> str:
-    """Return what is no fault by itself, and what is too old to count, to be put behind a sentence."""
-    down = [f"{problem.message}" for problem in found.problems if problem.status is Status.UNKNOWN]
-    noted = [*down, *found.notes]
-    parts = [("noted", noted), (f"more than {hours:g} h ago", found.old)]
-    return "".join(f"; {when}: {'; '.join(said[:_LISTED])}{_more(said)}" for when, said in parts if said)
+def words_of(judgement: Judged, hours: float) -> str:
+    """Return notes, and what is too old to count, as the rest of a sentence."""
+    down = [f"{problem.message}" for problem in judgement.problems if problem.status is Status.UNKNOWN]
+    noted = [*down, *judgement.notes]
+    parts = [("noted", noted), (f"more than {hours:g} h ago", judgement.old)]
+    return "".join(f"; {when}: {'; '.join(texts[:_LISTED])}{_more(texts)}" for when, texts in parts if texts)
 
 
 #: Notes that a sentence lists.
 _LISTED = 6
 
 
-def _more(said: Sequence[str]) -> str:
-    return f" and {len(said) - _LISTED} more" if len(said) > _LISTED else ""
+def _more(texts: Sequence[str]) -> str:
+    return f" and {len(texts) - _LISTED} more" if len(texts) > _LISTED else ""
 
 
 def _xids(log: KernelLog) -> list[Xid]:
@@ -111,25 +114,25 @@ def _xids(log: KernelLog) -> list[Xid]:
 
 
 def _notices(node: NodeFacts) -> tuple[KernelLog | None, Finding | None]:
-    """Return the drivers' notices, or the finding that they could not be read; neither where nobody asked."""
+    """Return the drivers' notices, or why not; neither where they were not collected."""
     key = facts.kernel_log.NOTICES
     if key not in node.evidence.records:
         return None, None
     try:
         return node.kernel_notices, None
     except EvidenceError as error:
-        told = unknown(f"links that went down could not be read: {error}", evidence=[key],
+        finding = unknown(f"links that went down could not be read: {error}", evidence=[key],
                        fix="let sudo run `dmesg --raw --level=notice,info` as well (`preflight probes`)")  # fmt: skip
-        return None, replace(told, excused="errors and warnings were read")
+        return None, replace(finding, excused="errors and warnings were read")
 
 
 def _unread(node: NodeFacts, error: EvidenceError) -> Finding:
-    """Return that the log could not be read: it gates on nodes with GPUs, as their Xids do."""
+    """Return that the log is unreadable; it gates on nodes with GPUs, as Xids do."""
     denied = "not permitted" in error.why or "denied" in error.why
     fix = (
         "run with --sudo, or as root: this kernel shows its log to root only (kernel.dmesg_restrict)" if denied else ""
     )
     if not node.gpus_on_bus and not node.rdma_nics_on_bus and not node.rdma_devices:
         return skipped(f"no GPU, no RDMA NIC, and the kernel's log could not be read: {error}", evidence=[error.key])
-    told = unknown(f"could not tell: {error}", evidence=[error.key], fix=fix)
-    return told if node.gpus_on_bus else replace(told, excused="a node without GPUs")
+    finding = unknown(f"the kernel's log could not be read: {error}", evidence=[error.key], fix=fix)
+    return finding if node.gpus_on_bus else replace(finding, excused="a node without GPUs")

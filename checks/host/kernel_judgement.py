@@ -1,4 +1,4 @@
-"""What the events of a kernel's log mean: the same rules for a node's record and for a pasted log.
+"""The rules for events of a kernel's log, on a node and in a pasted log alike.
 
 What is over and repaired itself counts for some hours; what only a repair or a reboot ends counts since boot.
 """
@@ -21,7 +21,7 @@ AER_PER_HOUR, HOUR_S = 50, 3600
 #: Seconds round an event in which a GPU's Xid may be its effect, or its cause.
 NEAR_S = 60
 
-#: Kinds that stay true until somebody repairs or reboots the node.
+#: Kinds that stay true until a repair or a reboot.
 _LASTING = frozenset({"panic", "oops", "memory-error", "machine-check", "fs-read-only", "fs-writable", "fs-mounted",
                       "nvme-lost", "disk-removable", "fs-error-recorded"})  # fmt: skip
 #: Kinds of GPUs, which Xids are about.
@@ -30,7 +30,7 @@ _OF_GPUS = frozenset({"gpu-fallen-off-bus", "gpu-init-failed", "driver-mismatch"
 
 @dataclass(frozen=True)
 class Judged:
-    """What a log says: problems, what is no fault by itself, and what is too old to count."""
+    """Problems of a log, notes, and what is too old to count."""
 
     problems: tuple[Problem, ...]
     notes: tuple[str, ...]
@@ -56,8 +56,8 @@ def judged(events: Sequence[KernelEvent], window: Window, xids: Sequence[Xid] = 
     order = {Status.FAIL: 0, Status.WARN: 1, Status.UNKNOWN: 2}
     problems = [_placed(problem, xids) for problem in problems]
     old, _ = _all([], past, replace(window, now_s=None)) if past else ([], [])
-    return Judged(tuple(sorted(problems, key=lambda one: order[one.status])), tuple(notes),
-                  tuple(f"{one.message}{window.when(one.events)}" for one in old))  # fmt: skip
+    return Judged(tuple(sorted(problems, key=lambda problem: order[problem.status])), tuple(notes),
+                  tuple(f"{problem.message}{window.when(problem.events)}" for problem in old))  # fmt: skip
 
 
 def _all(
@@ -69,10 +69,10 @@ def _all(
     for event in (*lasting, *recent):
         by_kind[event.kind].append(event)
     for rule in (_panics, _machine_checks, _memory, _aer, _slots, _nics, _stalls, _out_of_memory):
-        for found in rule(by_kind, window):
-            problems.append(found) if isinstance(found, Problem) else notes.append(found)
-    for found in (*kernel_links.flaps(by_kind, window), *kernel_storage.problems(by_kind, window)):
-        problems.append(found) if isinstance(found, Problem) else notes.append(found)
+        for matches in rule(by_kind, window):
+            problems.append(matches) if isinstance(matches, Problem) else notes.append(matches)
+    for matches in (*kernel_links.flaps(by_kind, window), *kernel_storage.problems(by_kind, window)):
+        problems.append(matches) if isinstance(matches, Problem) else notes.append(matches)
     return problems, notes
 
 
@@ -81,26 +81,26 @@ Kinds = Mapping[str, Sequence[KernelEvent]]
 
 def _panics(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
     for kind, words in (("panic", "kernel panic"), ("oops", "a fault in the kernel itself (oops)")):
-        if found := kinds.get(kind):
-            what = found[0].detail or found[0].text
+        if matches := kinds.get(kind):
+            what = matches[0].detail or matches[0].text
             yield Problem(
                 Status.FAIL,
                 f"{words}: {what[:120].strip()}",
                 "",
                 kind,
-                tuple(found),
+                tuple(matches),
                 "Reboot the node; keep the log (kdump, pstore, the BMC's console) for the vendor.",
             )
 
 
 def _machine_checks(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
-    found = kinds.get("machine-check", ())
-    bad = [event for event in found if event.severity in ("fatal", "error")]
+    matches = kinds.get("machine-check", ())
+    bad = [event for event in matches if event.severity in ("fatal", "error")]
     for cpu, events in devices_of(bad):
         where = f" on CPU {cpu}" if cpu else ""
         yield Problem(Status.FAIL, f"{count(events, 'uncorrected machine check')}{where}",
                       f"CPU {cpu}" if cpu else "", "machine-check", events, _REPLACE_CPU)  # fmt: skip
-    for cpu, events in devices_of(event for event in found if event.severity == "corrected"):
+    for cpu, events in devices_of(event for event in matches if event.severity == "corrected"):
         where = f" on CPU {cpu}" if cpu else ""
         if most_within(events, DAY_S) >= CORRECTED_PER_DAY:
             yield Problem(Status.WARN, f"{count(events, 'corrected machine check')}{where}{window.span(events)}",
@@ -110,7 +110,7 @@ def _machine_checks(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
     if storms := tuple(kinds.get("machine-check-storm", ())):
         yield Problem(Status.WARN, "a storm of corrected machine checks: the kernel stopped counting each", "",
                       "machine-check", storms, _REPLACE_CPU)  # fmt: skip
-    vague = tuple(event for event in found if event.severity == "note" and "events logged" in event.text)
+    vague = tuple(event for event in matches if event.severity == "note" and "events logged" in event.text)
     if len(vague) >= CORRECTED_PER_DAY:
         yield Problem(Status.WARN, f"machine checks were logged {len(vague)} times{window.span(vague)}", "",
                       "machine-check", vague, _REPLACE_CPU)  # fmt: skip
@@ -122,13 +122,13 @@ _REPLACE_CPU = "Drain the node; `ras-mc-ctl --errors`, `mcelog` and the BMC's ev
 
 
 def _memory(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
-    found = kinds.get("memory-error", ())
-    for device, events in devices_of(event for event in found if event.severity in ("fatal", "error")):
+    matches = kinds.get("memory-error", ())
+    for device, events in devices_of(event for event in matches if event.severity in ("fatal", "error")):
         where = f" on {device}" if device else ""
         number = sum(event.count for event in events)
         noun = "uncorrected memory error" if number == 1 else "uncorrected memory errors"
         yield Problem(Status.FAIL, f"{number} {noun}{where}", device, "memory-error", events, _REPLACE_DIMM)
-    for device, events in devices_of(event for event in found if event.severity == "corrected"):
+    for device, events in devices_of(event for event in matches if event.severity == "corrected"):
         where = f" on {device}" if device else ""
         number = sum(event.count for event in events)
         if window.aged(events) and most_within(events, DAY_S) >= CORRECTED_PER_DAY:
@@ -168,7 +168,10 @@ _RESEAT = "Reseat the card, its riser and cables at the next drain; `lspci -vvv 
 
 
 def _lines(events: Sequence[KernelEvent]) -> Sequence[KernelEvent]:
-    """Return the lines that count: an error has one of the root port that received it, and one of the device."""
+    """Return the lines that count.
+
+    An error has a line of the root port that received it, and a line of the device.
+    """
     own = [event for event in events if "PCIe Bus Error" in event.text]
     return max(own, [event for event in events if "PCIe Bus Error" not in event.text], key=len)
 
@@ -196,8 +199,8 @@ def _nics(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
             yield Problem(status, f"{what}{window.times(events)}", device, kind, events, fix)
     for kind, words in (("slot-power", "a NIC sees little power at its slot"),
                         ("nic-pcie-limited", "a NIC's PCIe link is narrower than it")):  # fmt: skip
-        if found := kinds.get(kind):
-            yield f"{words} ({listed(event.device for event in found)})"
+        if matches := kinds.get(kind):
+            yield f"{words} ({listed(event.device for event in matches)})"
 
 
 _NICS = (
@@ -205,13 +208,13 @@ _NICS = (
         "nic-firmware",
         Status.FAIL,
         "the firmware stopped",
-        "`devlink health show` says why; reboot, update it.",
+        "Read `devlink health show`; reboot, update it.",
     ),
     (
         "nic-timeout",
         Status.WARN,
         "a queue or command timed out",
-        "`devlink health show` says why; reset the NIC or reboot.",
+        "Read `devlink health show`; reset the NIC or reboot.",
     ),
     ("module-hot", Status.WARN, "module or NIC too hot", "Look at the airflow, and `mlxlink -m` for its temperature."),
     ("module-error", Status.WARN, "cable or module error", "Reseat the module; replace it if the line returns."),
@@ -247,8 +250,8 @@ _LOCKED = "The call trace behind it names the driver; update it or the kernel. R
 
 
 def _out_of_memory(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
-    found = kinds.get("out-of-memory", ())
-    if node := tuple(event for event in found if event.severity == "error"):
+    matches = kinds.get("out-of-memory", ())
+    if node := tuple(event for event in matches if event.severity == "error"):
         killed = listed(f"{event.device} (pid {event.detail})" for event in node if event.device)
         what = f": the kernel killed {killed}" if killed else ""
         yield Problem(
@@ -259,12 +262,12 @@ def _out_of_memory(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
             node,
             "Limit the jobs' memory (Slurm: ConstrainRAMSpace), and see that no daemon was killed.",
         )
-    if jobs := [event for event in found if event.severity == "note" and event.device]:
+    if jobs := [event for event in matches if event.severity == "note" and event.device]:
         yield f"{count(jobs, 'process')} killed at the memory limit of its own job ({listed(e.device for e in jobs)})"
 
 
 def most_within(events: Sequence[KernelEvent], seconds: float) -> int:
-    """Return the most that were counted within a time; all of them where times are not known."""
+    """Return the most events within a time; all of them where times are unknown."""
     timed = sorted((event.at_s, event.count) for event in events if event.at_s is not None)
     if len(timed) < len(events):
         return sum(event.count for event in events)
@@ -290,7 +293,7 @@ def _placed(problem: Problem, xids: Iterable[Xid]) -> Problem:
     near = [xid for xid in xids if abs(xid.at_s - first) <= NEAR_S]
     if not near:
         return problem
-    xid = min(near, key=lambda one: abs(one.at_s - first))
+    xid = min(near, key=lambda xid: abs(xid.at_s - first))
     gap_s = xid.at_s - first
     order = f"{gap_s:.1f} s before" if gap_s >= 0 else f"{-gap_s:.1f} s after"
     cause = ", so this came first" if gap_s >= 0 else ", so this may be its effect"

@@ -19,7 +19,7 @@ _VIRTUAL = re.compile(r"(?:veth|docker|cali|cilium|virbr|vnet|tap|tun|br-|lxc|fl
 
 
 def flaps(kinds: Mapping[str, Sequence[KernelEvent]], window: Window) -> Iterator[Problem | str]:
-    """Yield the links that went down and came back, and notes on those that did so seldom or stayed down.
+    """Yield links that went down and came back, and notes on other changes.
 
     What happens while a node boots is none. One change is written by the interface, by its RDMA device and by the
     module in the port: of one PCI function, the one that wrote most counts.
@@ -27,9 +27,9 @@ def flaps(kinds: Mapping[str, Sequence[KernelEvent]], window: Window) -> Iterato
     downs, ups = (_by_port(kinds.get(kind, ()), window) for kind in ("nic-link-down", "nic-link-up"))
     seldom: list[str] = []
     for port, names in downs.items():
-        found = {name: _returned(events, ups.get(port, {})) for name, events in names.items()}
-        name = max(found, key=lambda one: (len(found[one]), bool(one)))
-        back, shown = found[name], name or port
+        grouped = {name: _returned(events, ups.get(port, {})) for name, events in names.items()}
+        name = max(grouped, key=lambda name: (len(grouped[name]), bool(name)))
+        back, shown = grouped[name], name or port
         if len(back) >= FLAPS:
             yield Problem(Status.WARN, f"the link of {shown} went down and came back {len(back)} times"
                           f"{window.span(back)}", shown, "nic-link-down", tuple(back), _FIX)  # fmt: skip
@@ -54,26 +54,26 @@ _FIX = (
 
 def _by_port(events: Sequence[KernelEvent], window: Window) -> dict[str, dict[str, list[KernelEvent]]]:
     """Return the events of each port by who wrote them: port -> name -> events."""
-    found: dict[str, dict[str, list[KernelEvent]]] = defaultdict(lambda: defaultdict(list))
+    grouped: dict[str, dict[str, list[KernelEvent]]] = defaultdict(lambda: defaultdict(list))
     for event in events:
         if not _VIRTUAL.match(event.device) and not window.booting(event):
-            found[event.bus or event.device or "a NIC"][event.device].append(event)
-    return found
+            grouped[event.bus or event.device or "a NIC"][event.device].append(event)
+    return grouped
 
 
 def _returned(downs: Sequence[KernelEvent], ups: Mapping[str, Sequence[KernelEvent]]) -> list[KernelEvent]:
-    """Return those of the downs behind which the link came up before it went down again."""
+    """Return the downs after which the link came up before the next down."""
     rising = sorted(up.line for up in ups.get(downs[0].device, ()) or [up for held in ups.values() for up in held])
-    found, place = [], 0
+    grouped, place = [], 0
     for number, down in enumerate(downs):
         until = downs[number + 1].line if number + 1 < len(downs) else None
         while place < len(rising) and rising[place] < down.line:
             place += 1
         if place < len(rising) and (until is None or rising[place] < until):
-            found.append(down)
-    return found
+            grouped.append(down)
+    return grouped
 
 
 def later(event: KernelEvent, others: Sequence[KernelEvent]) -> bool:
-    """Whether any of the others came after an event."""
+    """Return whether any of these came after an event."""
     return any(other.line > event.line for other in others)

@@ -9,7 +9,7 @@ from preflight.facts.kernel_log import age
 from preflight.model import Status
 from preflight.parsers.host.kernel_events import KernelEvent
 
-#: Seconds after boot in which devices are set up: links come and go, requests that nobody supports are refused.
+#: Seconds after boot in which devices are set up: links come and go, unsupported requests are refused.
 BOOT_S = 600
 #: Names that a message lists.
 _NAMED = 4
@@ -29,7 +29,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Window:
-    """Which events count: those of the last hours, where the log's clock and the time now are known."""
+    """The hours in which events count, where the log's clock and the time are known."""
 
     now_s: float | None = None  # on the log's clock
     hours: float = 24.0
@@ -37,19 +37,19 @@ class Window:
     guest: bool = False  # whether this is a virtual machine
 
     def recent(self, event: KernelEvent) -> bool:
-        """Whether an event counts; where its age is not known, it does."""
+        """Return whether an event counts; where its age is unknown, it does."""
         return self.now_s is None or event.at_s is None or self.now_s - event.at_s <= self.hours * 3600
 
     def aged(self, events: Sequence[KernelEvent]) -> bool:
-        """Whether any of them counts."""
+        """Return whether any of them counts."""
         return any(map(self.recent, events))
 
     def booting(self, event: KernelEvent) -> bool:
-        """Whether devices were being set up at the time."""
+        """Return whether devices were being set up at the time."""
         return self.since_boot and event.at_s is not None and event.at_s < BOOT_S
 
     def when(self, events: Sequence[KernelEvent]) -> str:
-        """Return how long ago the last of them was, to be put behind what happened; empty if that is not known."""
+        """Return how long ago the last of them was; empty if that is unknown."""
         last = max((event.at_s for event in events if event.at_s is not None), default=None)
         if self.now_s is None or last is None or last > self.now_s:
             return ""
@@ -73,14 +73,14 @@ def count(events: Sequence[object], noun: str) -> str:
 
 def listed(names: Iterable[str]) -> str:
     """List names, each once, the first few of many."""
-    found = list(dict.fromkeys(name for name in names if name))
-    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-    return ", ".join(name[:60] for name in found[:_NAMED]) + more
+    grouped = list(dict.fromkeys(name for name in names if name))
+    more = f" and {len(grouped) - _NAMED} more" if len(grouped) > _NAMED else ""
+    return ", ".join(name[:60] for name in grouped[:_NAMED]) + more
 
 
 def devices_of(events: Iterable[KernelEvent], by_bus: bool = False) -> list[tuple[str, tuple[KernelEvent, ...]]]:
     """Return the events of each device, in order."""
-    found: dict[str, list[KernelEvent]] = {}
+    grouped: dict[str, list[KernelEvent]] = {}
     for event in events:
-        found.setdefault((event.device or event.bus) if by_bus else event.device, []).append(event)
-    return [(device, tuple(held)) for device, held in found.items()]
+        grouped.setdefault((event.device or event.bus) if by_bus else event.device, []).append(event)
+    return [(device, tuple(held)) for device, held in grouped.items()]

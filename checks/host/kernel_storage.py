@@ -54,8 +54,8 @@ def _disks(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
         for event in kinds.get(kind, ()):
             if kind != "fs-read-only" or not _writable_again(event, kinds):
                 disks.setdefault(disk_of(event.device or event.bus), []).append(event)
-    for disk, found in disks.items():
-        events = tuple(sorted(found, key=lambda event: event.line))
+    for disk, matches in disks.items():
+        events = tuple(sorted(matches, key=lambda event: event.line))
         if _NO_DISK.match(disk) or disk in removable:
             yield f"{count(events, 'error')} of {disk}, a removable or virtual drive"
             continue
@@ -73,7 +73,7 @@ _STEPS = {"io-error": "I/O errors ({})", "fs-error": "file system errors ({})",
 
 def _writable_again(event: KernelEvent, kinds: Kinds) -> bool:
     again = (*kinds.get("fs-writable", ()), *kinds.get("fs-mounted", ()))
-    return later(event, [one for one in again if one.device == event.device])
+    return later(event, [other for other in again if other.device == event.device])
 
 
 _SERVERS = (("nfs-stalled", "nfs-back", "NFS server"), ("lustre-lost", "lustre-back", "Lustre target"))
@@ -85,7 +85,7 @@ def _servers(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
         ("lustre-lost", "lustre-back", "Lustre target"),
     ):
         for device, events in devices_of(kinds.get(kind, ())):
-            if later(events[-1], [one for one in kinds.get(back, ()) if one.device == device]):
+            if later(events[-1], [other for other in kinds.get(back, ()) if other.device == device]):
                 yield f"{noun} {device} was out of reach {len(events)}x and came back"
             else:
                 yield Problem(

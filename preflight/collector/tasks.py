@@ -20,7 +20,7 @@ _LIBRARIES = ("nvml", "psutil")
 _SLOW_FIRST = (*_LIBRARIES, "cmd")
 #: Subjects of one command that another command may list.
 _MOST_LISTED = 32
-#: Times the output cap that is read of a command of whose output only some lines are kept.
+#: Times the output cap that is read of a command with a ``keep`` pattern.
 _RAW_SHARE = 8
 
 
@@ -249,7 +249,7 @@ def _without(record: Record, unwanted: "Pattern[str]") -> Record:
 
 
 def _only(record: Record, wanted: "Pattern[str]", cap: int) -> Record:
-    """Leave out the lines of an output that do not match, but for the first, and count them."""
+    """Leave out lines that do not match, but for the first, and count them."""
     text = record["out"]
     end = text.find("\n") + 1 or len(text)
     lines_left = [text[:end]]
@@ -260,11 +260,11 @@ def _only(record: Record, wanted: "Pattern[str]", cap: int) -> Record:
         lines_left.append(text[start:end])
         match = wanted.search(text, end)
     out = "".join(lines_left)
-    found = dict(record, out=out, omitted=text.count("\n") - out.count("\n"))
+    filtered = dict(record, out=out, omitted=text.count("\n") - out.count("\n"))
     if len(out) > cap and record["status"] == "ok":
-        why = "longer than {0} bytes; the first {0} were kept".format(cap)
-        found.update(status="cut", bytes=cap, why=why)
-    return dict(found, out=out[:cap])
+        why = "longer than {0} bytes, of which the first {0} are here".format(cap)
+        filtered.update(status="cut", bytes=cap, why=why)
+    return dict(filtered, out=out[:cap])
 
 
 def _digest(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The kernel's log of a node: its records, the time now, and how far they reach back."""
+"""The kernel's log of a node, the time, and how far the log reaches back."""
 
 from __future__ import annotations
 

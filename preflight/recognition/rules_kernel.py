@@ -1,4 +1,4 @@
-"""What is wrong with a kernel's log beside the Xids, as far as it shows by itself: the rules of kernel.events."""
+"""The rules of kernel.events for a pasted log."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from preflight.recognition.evidence_adapter import read_facts
     fix="Drain the node before its hardware is touched; the lines are quoted.",
 )
 def kernel_events(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Judge hardware errors, panics, disk errors, links, memory shortage and hangs in a kernel's log.
+    """Judge errors of hardware, disks, links and memory in a kernel's log.
 
-    The kernel says first what a job dies of an hour later.
+    The kernel reports first what a job dies of an hour later.
 
     How long ago a line was written is not known of a pasted log, so each counts. A link that stays down is unknown: a
     job may use it.
@@ -34,12 +34,12 @@ def kernel_events(node: NodeFacts, site: Site) -> Iterator[Finding]:
     for key, facts in read_facts(node, "kernel log"):
         events = [_event(event) for event in facts["events"]]
         window = Window(since_boot=all(event.at_s is None or event.at_s < _WALL_S for event in events))
-        found = judged(events, window, [xid for one in facts["xids"] if (xid := _xid(one))])
-        for problem in found.problems:
+        judgement = judged(events, window, [xid for item in facts["xids"] if (xid := _xid(item))])
+        for problem in judgement.problems:
             where = f" (line {problem.events[0].line})"
             yield of_problem(problem, window, "no such line", [key], where)
-        if found.notes and not found.problems and node.evidence.record(key).ok:
-            yield passed(f"no fault of the machine in these lines{words_of(found, 0)}", evidence=[key])
+        if judgement.notes and not judgement.problems and node.evidence.record(key).ok:
+            yield passed(f"no fault of the machine in these lines{words_of(judgement, 0)}", evidence=[key])
 
 
 _WALL_S = 3e8

@@ -1,4 +1,4 @@
-"""The kinds of events in the kernel's log, as data: what a line of each looks like.
+"""The kinds of events in the kernel's log, as data: the form of their lines.
 
 ``hints`` are texts of which a line of the kind has one: a log without them never compiles the pattern. Named groups of
 a pattern: ``dev`` (the device), ``bus`` (its PCI address), ``n`` (how many), ``who`` (process, state or cause).
@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
 
-#: Severities. What a note means depends on others: it is no fault by itself.
+#: Severities. A note becomes a fault only together with others.
 FATAL, ERROR, CORRECTED, NOTE = "fatal", "error", "corrected", "note"
 
 

@@ -1,4 +1,4 @@
-"""Events in the kernel's log: what each line means beside the Xids, with its device and severity."""
+"""Events in the kernel's log beside Xids, with device and severity."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def events(lines: Iterable[tuple[int, float | None, str]]) -> tuple[KernelEvent,
     present = present_kinds([text for _, _, text in lines])
     if not present:
         return ()
-    found = [event for number, at_s, text in lines for event in of_line(text, at_s, number, present)]
-    return tuple(_joined(found, [text for _, _, text in lines]))
+    matched = [event for number, at_s, text in lines for event in of_line(text, at_s, number, present)]
+    return tuple(_joined(matched, [text for _, _, text in lines]))
 
 
 def present_kinds(texts: Sequence[str]) -> tuple[Kind, ...]:
     """Return the kinds of which any text has a hint."""
-    whole = "\n".join(texts)
+    joined = "\n".join(texts)
     hints = {hint for kind in KINDS for hint in kind.hints}
-    held = {hint for hint in hints if hint in whole}
+    held = {hint for hint in hints if hint in joined}
     return tuple(kind for kind in KINDS if not held.isdisjoint(kind.hints))
 
 
@@ -49,12 +49,12 @@ def of_line(
 ) -> Iterator[KernelEvent]:
     """Yield the events of one line, of each kind one at most."""
     text = text[:_LONGEST]
-    seen: set[str] = set()
+    done: set[str] = set()
     for kind in kinds:
-        if kind.name in seen or not any(hint in text for hint in kind.hints):
+        if kind.name in done or not any(hint in text for hint in kind.hints):
             continue
         if match := kind.pattern.search(text):
-            seen.add(kind.name)
+            done.add(kind.name)
             groups = {name: value or "" for name, value in match.groupdict().items()}
             yield _event(kind, groups, text, at_s, number)
 
@@ -82,7 +82,10 @@ def _aer_severity(words: str) -> str:
 
 
 def _bank_severity(status: str) -> str:
-    """Return the severity in an x86 bank's state: bit 63 valid, 61 uncorrected, 57 context corrupt."""
+    """Return the severity in an x86 bank's state.
+
+    Bit 63: valid, 61: uncorrected, 57: the processor's context is corrupt.
+    """
     value = int(status, 16)
     if not value >> 63 & 1:
         return NOTE
@@ -95,12 +98,12 @@ def _bank_severity(status: str) -> str:
 _SEVERITIES = {"corrected": CORRECTED, "info": CORRECTED, "recoverable": ERROR, "fatal": FATAL}
 
 
-def _joined(found: Sequence[KernelEvent], texts: Sequence[str]) -> Iterator[KernelEvent]:
-    """Join what stands in several lines: a firmware's error and its section, a hung task and its call trace."""
-    sections = {event.bus: event.detail for event in found if event.kind == "hardware-section"}
-    hung = {event.text for event in found if event.kind == "hung-task"}
+def _joined(matched: Sequence[KernelEvent], texts: Sequence[str]) -> Iterator[KernelEvent]:
+    """Join lines: a firmware's error and its section, a hung task and its trace."""
+    sections = {event.bus: event.detail for event in matched if event.kind == "hardware-section"}
+    hung = {event.text for event in matched if event.kind == "hung-task"}
     places = {text[:_LONGEST]: at for at, text in enumerate(texts) if text[:_LONGEST] in hung} if hung else {}
-    for event in found:
+    for event in matched:
         if event.kind == "hardware-section":
             continue
         if event.kind == "hardware-error":

@@ -1,4 +1,4 @@
-"""The kernel's log: lines with the time at which they were written, whatever printed them.
+"""The kernel's log: its lines with their times, in the form of any tool.
 
 ``dmesg --raw`` writes ``<4>[12.345678] text``. The same lines come as plain ``[12.34] text``, with a wall clock
 (``dmesg -T``, ``--time-format iso``, journalctl, syslog) or as records of ``/dev/kmsg``; a page or a mail may have put
@@ -114,7 +114,7 @@ _KMSG = re.compile(r"[0-9]{1,4},[0-9]{1,15},([0-9]{1,18}),[^;\n]{1,80};")
 
 
 def seconds(stamp: str) -> float | None:
-    """Return the time that a line begins with, in seconds since boot or since 1970; None where it cannot be read."""
+    """Return a line's time in seconds since boot or 1970; None if unreadable."""
     if match := re.fullmatch(r"\[\s*([0-9]{1,10}\.[0-9]{1,9})\]", stamp):
         return float(match[1])
     if match := _KMSG.fullmatch(stamp):

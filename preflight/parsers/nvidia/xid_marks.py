@@ -24,7 +24,7 @@ _LONGEST = 2000
 
 @dataclass(frozen=True)
 class LoggedXid:
-    """One place of a line where the driver writes a code: an XID, or the SXID of a switch."""
+    """One code in a line: an XID, or the SXID of a switch."""
 
     where: str  # the address, as it is written
     code: int | None  # None: what stands there is no whole number
@@ -39,13 +39,13 @@ def xids_in(line: str) -> tuple[LoggedXid, ...]:
 
 def sxids_in(line: str) -> tuple[LoggedXid, ...]:
     """Read the SXIDs of one line."""
-    found = []
+    marks = []
     for where, code, text in _marks(_SXID, line):
         word = _FATAL.match(text)
         grade = word[1] if word else None
         rest = text[word.end() :] if word else text
-        found.append(LoggedXid(where, code, rest.strip(), None if grade is None else grade.lower() == "fatal"))
-    return tuple(found)
+        marks.append(LoggedXid(where, code, rest.strip(), None if grade is None else grade.lower() == "fatal"))
+    return tuple(marks)
 
 
 def _marks(pattern: re.Pattern[str], line: str) -> Iterator[tuple[str, int | None, str]]:

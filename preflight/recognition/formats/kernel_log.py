@@ -84,7 +84,7 @@ def _begins(lines: Lines, at: int) -> bool:
 
 
 @dataclass(frozen=True)
-class _Said:
+class _TimedLine:
     """A line of the log: its number, its time as written, its text."""
 
     number: int
@@ -99,16 +99,16 @@ class _Said:
         return self.number, at_s, message(self.text, time.end() if time else 0)
 
 
-def _events(said: Sequence[_Said]) -> list[dict[str, Any]]:
+def _events(log_lines: Sequence[_TimedLine]) -> list[dict[str, Any]]:
     """Return the events of the lines of a log."""
-    lines = {one.number: one for one in said}
+    lines = {line.number: line for line in log_lines}
     return [
         {
             "event": event.kind, "severity": event.severity, "device": event.device or None, "bus": event.bus or None,
             "count": event.count, "detail": event.detail or None, "time": lines[event.line].at, "seconds": event.at_s,
             "text": lines[event.line].text.strip()[:300], "line": event.line,
         }
-        for event in events(one.words for one in said)
+        for event in events(line.words for line in log_lines)
     ]  # fmt: skip
 
 
@@ -153,7 +153,7 @@ def _complete_line(lines: Lines, at: int, width: _Width) -> tuple[str, int]:
 def _take(lines: Lines, at: int) -> ParsedPart:
     xids: list[dict[str, Any]] = []
     sxids: list[dict[str, Any]] = []
-    said: list[_Said] = []
+    log_lines: list[_TimedLine] = []
     cut: list[TextGap] = []
     end, last, others, blanks = at, at, 0, 0
     width = _Width.of(lines[at : at + _MOST_NEAR])
@@ -190,12 +190,12 @@ def _take(lines: Lines, at: int) -> ParsedPart:
                 "switch": int(device[1]) if device else None, "bus_id": _address(mark.where), "sxid": mark.code,
                 "time": at_time, "fatal": mark.fatal, "text": mark.text, "line": number,
             })  # fmt: skip
-        said.append(_Said(number, at_time, text))
-    found_events = _events(said)
-    facts = {"xids": xids, "sxids": sxids, "events": found_events}
+        log_lines.append(_TimedLine(number, at_time, text))
+    event_facts = _events(log_lines)
+    facts = {"xids": xids, "sxids": sxids, "events": event_facts}
     numbers = sorted({str(xid["xid"]) for xid in xids}, key=int)
     summary = (
-        f"{last - at + 1} lines; Xid: {', '.join(numbers) or 'none'}; SXid: {len(sxids)}; events: {len(found_events)}"
+        f"{last - at + 1} lines; Xid: {', '.join(numbers) or 'none'}; SXid: {len(sxids)}; events: {len(event_facts)}"
     )
     return ParsedPart(last + 1, facts, summary, cut)
 
