@@ -179,7 +179,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("kernel.cpu-governor", "The CPUs run with the performance governor", "node", "https://docs.kernel.org/admin-guide/pm/cpufreq.html; vendors' tuning guides for GPU hosts", "`cpupower frequency-set -g performance`, or the tuned profile throughput-performance.", (), True, False, False, "", (), (), False, (), "fix-site", "cpu_governor"),
         ("kernel.numa-balancing", "Automatic NUMA balancing is off", "node", "https://docs.kernel.org/admin-guide/sysctl/kernel.html (numa_balancing)", "`sysctl -w kernel.numa_balancing=0`, and in /etc/sysctl.d.", (), True, False, False, "", (), (), False, (), "fix-site", "numa_balancing"),
     )),
-    "host.kernel_events": (7317, 3333040869, (
+    "host.kernel_events": (7125, 3333040869, (
         ("kernel.events", "The kernel's log shows no fault of memory, processors, PCIe, disks or links", "node", "https://docs.kernel.org/admin-guide/ras.html, https://docs.kernel.org/PCI/pcieaer-howto.html; mcelog.conf (10 corrected errors a day); the words of the drivers: parsers/host/kernel_event_kinds.py", "Read the lines with `dmesg -T`; drain the node before its hardware is touched.", ("AN-9",), True, False, False, "", ("cmd:dmesg --raw --level=notice,info",), (), False, (), "", "kernel_events"),
     )),
     "host.versions": (5557, 3431509770, (
@@ -203,8 +203,9 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "site.waivers": (2062, 308949583, (
         ("site.waivers", "No waiver of the cluster file has expired", "node", "the cluster file: [[waiver]]", "Mend what it waives and delete it from the file, or have its owner set a new day; then `preflight lint FILE`.", (), True, False, False, "", (), (), False, (), "fix-site", "expired"),
     )),
-    "fleet.trends": (9200, 2437526403, (
+    "fleet.trends": (11538, 3032225634, (
         ("trend.links", "Links do not err more from day to day", "node", "operators' limits for one run (NVSentinel, gpud, OCI), spread over a day; Theil-Sen slope", "Clean, reseat or replace the cable or transceiver at the next drain, before the link is slow or down.", ("AN-9",), False, False, False, "", (), (), True, (), "", "links"),
+        ("trend.flaps", "No link went down several times since yesterday's runs", "node", "the port's own counter link_downed; AzNHC (5 in a day), gpud (3 in half a day); 3 is a judgement", "Reseat or replace the cable or module; links that flap together share a switch. See kernel.events for times.", ("AN-6",), False, False, False, "", (), (), True, (), "", "flaps"),
         ("trend.gpu-memory", "GPU memory does not err more from day to day", "node", "NVIDIA GPU Memory Error Management (512 rows); AzNHC's limits of a life, spread over a hundred days", "Plan the exchange: run `nvidia-smi -q -d ROW_REMAPPER,ECC`, and watch the GPU until then.", ("AN-9",), False, False, False, "", (), (), True, (), "", "gpu_memory"),
         ("trend.temperature", "GPUs keep their thermal headroom", "node", "nvmlDeviceGetMarginTemperature: degrees to the slowdown; the 30 days ahead are a judgement", "Read `nvidia-smi -q -d TEMPERATURE`; look at fans, filters and coolant, and at the inlet air of the rack.", ("AN-9", "AN-11"), False, False, False, "", (), (), True, (), "", "temperature"),
         ("trend.job-time", "Jobs take as long as they used to", "node", "The history's own jobs: median of the earlier ones of that name; 25 % is a judgement", "Compare the nodes of the slow run with those of a good one: `preflight diff GOOD SLOW`.", ("AN-10",), False, False, False, "", (), (), True, (), "", "job_time"),

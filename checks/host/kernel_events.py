@@ -63,18 +63,13 @@ def kernel_events(node: NodeFacts, site: Site) -> Iterator[Finding]:
     lines = [(number, line.at_s, line.text) for number, line in enumerate(complete.lines, 1)]
     judgement = judged(events(lines), window, _xids(log))
     evidence = [facts.kernel_log.DMESG, *([facts.kernel_log.NOTICES] if notices else [])]
-    bad = [
-        problem for problem in judgement.problems if problem.status is not Status.UNKNOWN
-    ]  # rdma.port-state judges ports
+    bad = [problem for problem in judgement.problems if problem.status is not Status.UNKNOWN]
     rest = words_of(judgement, hours)
     for problem in bad:
         yield of_problem(problem, window, f"none in the log ({complete.since})", evidence)
-    if not bad:
-        yield passed(f"no fault in the kernel's log ({complete.since}){words_of(judgement, hours)}", evidence=evidence)
-    elif words_of(judgement, hours):
-        yield passed(
-            f"nothing else in the kernel's log ({complete.since}){words_of(judgement, hours)}", evidence=evidence
-        )
+    if rest or not bad:
+        none = "nothing else" if bad else "no fault"
+        yield passed(f"{none} in the kernel's log ({complete.since}){rest}", evidence=evidence)
     if complete.cut:
         yield unknown(f"the newer part of the kernel's log is missing: {complete.cut}", evidence=evidence)
     if why:
