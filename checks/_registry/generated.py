@@ -203,7 +203,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "site.waivers": (2062, 308949583, (
         ("site.waivers", "No waiver of the cluster file has expired", "node", "the cluster file: [[waiver]]", "Mend what it waives and delete it from the file, or have its owner set a new day; then `preflight lint FILE`.", (), True, False, False, "", (), (), False, (), "fix-site", "expired"),
     )),
-    "fleet.trends": (11538, 3032225634, (
+    "fleet.trends": (11517, 3032225634, (
         ("trend.links", "Links do not err more from day to day", "node", "operators' limits for one run (NVSentinel, gpud, OCI), spread over a day; Theil-Sen slope", "Clean, reseat or replace the cable or transceiver at the next drain, before the link is slow or down.", ("AN-9",), False, False, False, "", (), (), True, (), "", "links"),
         ("trend.flaps", "No link went down several times since yesterday's runs", "node", "the port's own counter link_downed; AzNHC (5 in a day), gpud (3 in half a day); 3 is a judgement", "Reseat or replace the cable or module; links that flap together share a switch. See kernel.events for times.", ("AN-6",), False, False, False, "", (), (), True, (), "", "flaps"),
         ("trend.gpu-memory", "GPU memory does not err more from day to day", "node", "NVIDIA GPU Memory Error Management (512 rows); AzNHC's limits of a life, spread over a hundred days", "Plan the exchange: run `nvidia-smi -q -d ROW_REMAPPER,ECC`, and watch the GPU until then.", ("AN-9",), False, False, False, "", (), (), True, (), "", "gpu_memory"),

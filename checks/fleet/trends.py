@@ -81,7 +81,7 @@ _FLAPS_PER_DAY = 3
     history=True,
 )
 def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare each port's count of lost links with that of the runs within the day before.
+    """Compare each port's count of lost links with that of a day ago.
 
     A gate has no minute to watch a port. A link that comes and goes ends the job that is being started now.
 

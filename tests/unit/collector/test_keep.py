@@ -1,4 +1,4 @@
-"""Of a long output only the lines that match leave the node, and the first, which shows how far back it reaches."""
+"""Of a long output only matching lines leave the node, and its first line."""
 
 from __future__ import annotations
 
