@@ -140,9 +140,11 @@ PROBES = (
     Probe("cmd", "nvidia-smi topo -m", "GPU-GPU and GPU-NIC paths, NIC names, CPU affinity", 20),
     Probe("cmd", "nvidia-smi --query-gpu=index,pci.bus_id,name,uuid,driver_version --format=csv,noheader",
           "which GPUs the driver answers for, where NVML cannot be called", 20),
-    Probe("nvml", "gpus", "which GPUs the driver answers for, and the health of each; each call on its own", 20),
+    Probe("nvml", "gpus", "which GPUs the driver answers for, and the health of each; each call on its own", 20,
+          twice=True),
     Probe("cmd", "nvidia-smi -q -x", "health of each GPU, where NVML cannot be called", 20),
     Probe("cmd", "nvidia-smi nvlink -s", "NVLinks of each GPU, where NVML cannot be called", 20),
+    Probe("cmd", "nvidia-smi nvlink -e", "error counters of each NVLink", 20, twice=True, where=("nvidia",)),
     Probe("cmd", "systemctl show --property=Id,LoadState,ActiveState,SubState nvidia-fabricmanager.service"
           " nvidia-imex.service", "whether the services run that join GPUs to the NVLink fabric", where=("nvidia",)),
     Probe("cmd", "nv-fabricmanager --version", "version of the fabric manager, which must be the driver's"),

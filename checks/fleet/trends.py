@@ -37,6 +37,13 @@ _MEMORY = (
     _Rule("gpu.ecc_aggregate_sram_corrected", "corrected errors of SRAM", 100, "a day"),
 )
 
+#: NVLink: a link that errs a hundred times a day, day after day, is not the one that had a bad hour. PCIe: DCGM's 31 a
+#: minute at generation 5 are 44,640 a day; a hundredth of that every day is a trend.
+_GPU_LINKS = (
+    _Rule("gpu.nvlink_errors", "NVLink errors", 100, "a day"),
+    _Rule("gpu.pcie_replays", "PCIe replays", 450, "a day"),
+)
+
 #: Degrees that are left before a GPU slows down, below which its course is looked at, and days ahead.
 _MARGIN_C, _AHEAD_DAYS = 20.0, 30.0
 
@@ -139,6 +146,29 @@ def gpu_memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A false alarm: none is known; a burst that ended moves the median slope only if it took half of the runs.
     """
     yield from _grown(node, _MEMORY, "GPU")
+
+
+@check(
+    "trend.gpu-links",
+    title="NVLink and PCIe links of GPUs do not err more from day to day",
+    source="nvidia-smi nvlink -e, nvmlDeviceGetPcieReplayCounter; a hundredth of DCGM's rate of PCIe replays",
+    fix="`preflight check --window 60` under load names the link; reset all GPUs, then reseat or exchange at the next "
+    "drain.",
+    answers=("AN-9",),
+    gating=False,
+    history=True,
+)
+def gpu_links(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare NVLink errors and PCIe replays that each GPU gains a day with few.
+
+    Each is repaired by sending again, so nothing fails until the link does, in the middle of a job.
+
+    It warns from 100 NVLink errors or 450 PCIe replays a day on, over at least three runs and a day. A counter that
+    went back was reset, and counts from there.
+
+    A false alarm: a node that is rebooted every day gains some each time.
+    """
+    yield from _grown(node, _GPU_LINKS, "GPU")
 
 
 @check(

@@ -18,6 +18,12 @@ from preflight.model import Finding, check, failed, passed, skipped, unknown, wa
 if TYPE_CHECKING:
     from preflight.facts.nvidia.model import GpuHealth
 
+#: What breaks next where the fabric manager stopped after it had joined the GPUs.
+_NEXT = (
+    ", yet all GPUs joined the fabric: a GPU that is reset or a node that is rebooted will not rejoin it, and CUDA "
+    "then ends with error 802"
+)
+
 FABRIC_GUIDE = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/"
 MANAGER, IMEX = "nvidia-fabricmanager.service", "nvidia-imex.service"
 CHANNELS = "dir:/dev/nvidia-caps-imex-channels"
@@ -208,7 +214,8 @@ def fabric_manager(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     It applies where NVSwitches are on the PCI bus, and on HGX B200 and B300, whose switches are not seen
     there. PCIe boxes need none, and on GB200 it runs on the switch trays. Not running fails, another version
-    than the driver's too. In a container services are not visible: unknown.
+    than the driver's too. Where it stopped after all GPUs had joined, the running job goes on and it only warns: the
+    next reset or reboot leaves the GPUs outside the fabric. In a container services are not visible: unknown.
 
     A false alarm: a virtual machine whose hypervisor runs it: the fabric state is Completed and nothing runs here,
     which only warns.
@@ -225,7 +232,7 @@ def fabric_manager(node: NodeFacts, site: Site) -> Iterator[Finding]:
         state = service.active if service.known else "not installed"
         report = warned if _joined(node) else failed
         yield report(
-            f"the fabric manager is {state}" + (", yet all GPUs joined the fabric" if report is warned else ""),
+            f"the fabric manager is {state}" + (_NEXT if report is warned else ""),
             found=state, expected="active", evidence=[parsers.host.services.SERVICES],
         )  # fmt: skip
         return

@@ -118,15 +118,17 @@ def power_limit(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A GPU capped to 70 % of its power loses clocks in every matrix multiplication; capped alone, it holds up
     all others.
 
-    Below the default warns, and never fails. A limit above it passes.
+    Below the default warns, and never fails. A limit above it passes, and so does the one that the cluster file
+    declares (`gpu_settings.power_limit_w`).
 
-    A false alarm: a site that caps all GPUs alike on purpose, for its power budget; leave the check out there (`--skip
-    gpu.power-limit`).
+    A false alarm: a site that caps all GPUs alike on purpose, for its power budget; declare it in the cluster file.
     """
+    declared = site.declared("gpu_settings.power_limit_w")
+    meant = declared[""].value if declared else None
 
     def judge(gpu: GpuHealth) -> Finding | None:
         limit, default = gpu.power_enforced_w or 0, gpu.power_default_w or 0
-        if limit < default - 0.5:
+        if limit < default - 0.5 and (meant is None or abs(limit - meant) > 0.5):
             return warned(
                 f"power limit {limit:g} W is below its default", found=f"{limit:g} W", expected=f"{default:g} W"
             )

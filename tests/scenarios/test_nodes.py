@@ -46,7 +46,15 @@ DO_NOT_APPLY = {
 #: Checks that are unknown where no driver is loaded.
 NEED_THE_DRIVER = {
     check.id
-    for name in ("gpu.part", "gpu.memory", "gpu.state", "gpu.processes", "gpu.nvlink")
+    for name in (
+        "gpu.part",
+        "gpu.memory",
+        "gpu.state",
+        "gpu.processes",
+        "gpu.nvlink",
+        "gpu.clocks",
+        "gpu.link_errors",
+    )
     for check in in_module(__import__(f"preflight.checks.{name}", fromlist=["_"]))
 }
 
@@ -88,6 +96,14 @@ BOTH: dict[str, tuple[Fault, set[tuple[str, str, str]]]] = {
     "a GPU without NVLink": (gpu(6, nvlink=False), {
         ("fail", "topology.nvlink", "GPU6"), ("fail", "nvlink.links", "0000:d1:00.0"),
     }),
+    "4211 CRC errors on one NVLink": (gpu(3, nvlink_errors={(7, "CRC Errors"): 4211}), {
+        ("warn", "nvlink.errors", "0000:61:00.0"),
+    }),
+    "an NVLink that is trained anew": (gpu(3, nvlink_gains={(7, "Recovery Errors"): 1}), {
+        ("fail", "counters.gpu-links", "0000:61:00.0"),
+    }),
+    "PCIe replays by the thousand": (gpu(3, replay_gain=5000), {("warn", "counters.gpu-links", "0000:61:00.0")}),
+    "application clock left at half": (health(3, application_clock_mhz=1005), {("warn", "gpu.clocks", "0000:61:00.0")}),
     "port down": (nic("mlx5_5", state="DOWN", physical="Polling"), {
         LESS_PER_GPU, ("fail", "rdma.port-state", "mlx5_5:1")}),
     "slow port": (nic("mlx5_9", rate="200 Gb/sec (2X NDR)"), {LESS_PER_GPU, ("fail", "rdma.port-rate", "mlx5_9:1")}),

@@ -120,7 +120,7 @@ def test_healthy() -> None:
     assert silent_checks(found) == NOT_OF_EFA | {
         "container.gpu-devices", "container.device-plugin", "container.networks", "gpu.process-per-gpu",
         "nccl.sharp-plugin", "versions.compatibility",
-        "nccl.ib-hca",
+        "nccl.ib-hca", "rdma.firmware",
         "gpu.retired-pages", "gpudirect.iommu", "kernel.cpu-governor", "nvlink.imex",
     }  # fmt: skip
     skips = [one for one in found["findings"] if one["check"] in NOT_OF_EFA]

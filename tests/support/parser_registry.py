@@ -55,7 +55,7 @@ from preflight.facts.roce_chain import addressing, chain
 from preflight.parsers.host import kernel_events, services
 from preflight.parsers.host import kernel_log as kernel_lines
 from preflight.parsers.nccl_tests import collective, table
-from preflight.parsers.nvidia import nvlink_status
+from preflight.parsers.nvidia import nvlink_errors, nvlink_status
 from preflight.reports.topology_data import picture
 from preflight.textprep import plain_text
 from tests.support import external_texts, paths
@@ -303,6 +303,7 @@ _text(
     "port_qos.parse_pause", "Pause parameters for eth0:\nAutonegotiate:\toff\nRX:\t\ton\nTX:\t\ton\n", tool="ethtool -a"
 )
 _text("port_qos.parse_traffic_class", "Global tclass=106\n")
+_text("parsers.nvidia.nvlink_errors.parse", *_out(nvlink_errors.NVLINK_ERRORS), tool="nvidia-smi nvlink -e")
 _text("parsers.nvidia.nvlink_status.parse", *_out(nvlink_status.NVLINK), tool="nvidia-smi nvlink -s")
 _text("pci.address", "0000:1b:00.0", "00000000:1B:00.0", "1b:00.0")
 _text(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from preflight.facts.kernel_log import DMESG, NOTICES, UPTIME
 from preflight.facts.nvidia.model import GpuHealth
 from preflight.parsers.host.services import FABRIC_MANAGER, SERVICES
@@ -48,6 +50,25 @@ def nvlink(gpus: list[GpuHealth]) -> str:
             lines.append("NVML: Unable to retrieve NVLink information as all links are inActive")
         for number, up in enumerate(gpu.links or ()):
             lines.append(f"\t Link {number}: " + (f"{gpu.link_gbytes_s:g} GB/s" if up else "<inactive>"))
+    return "\n".join([*lines, ""])
+
+
+#: What each link counts, up to NVLink 4 and from NVLink 5 on.
+_COUNTERS = ("Replay Errors", "Recovery Errors", "CRC Errors")
+_COUNTERS_5 = ("Malformed packet Errors", "Rx Errors", "Link recovery successful events", "Link recovery failed events",
+               "Total link recovery events", "Effective Errors", "Symbol Errors")  # fmt: skip
+
+
+def nvlink_errors(gpus: list[GpuHealth], errors: Sequence[Mapping[tuple[int, str], int]]) -> str:
+    """Render ``nvidia-smi nvlink -e``; ``errors`` of each GPU are by link and name."""
+    lines = []
+    for gpu, counts in zip(gpus, errors, strict=True):
+        lines.append(f"GPU {gpu.index}: {gpu.name} (UUID: {gpu.uuid})")
+        if gpu.links is None:
+            lines.append("NVML: Unable to retrieve NVLink information as all links are inActive")
+        names = _COUNTERS if (gpu.link_gbytes_s or 0) < 40 else _COUNTERS_5
+        for number, up in enumerate(gpu.links or ()):
+            lines += [f"\t Link {number}: {name}: {counts.get((number, name), 0)}" for name in names if up]
     return "\n".join([*lines, ""])
 
 
