@@ -120,10 +120,13 @@ _IB = "/sys/class/infiniband"
 _NET = "/sys/class/net"
 #: Interfaces of RDMA devices; of a bond, those that it is made of, also where a device stands for two of them.
 _RDMA_NETDEVS = (f"{_IB}/*/device/net/*", f"{_IB}/*/device/net/*/master/lower_*/device/net/*")
-#: Mounts whose data come over no network (a line of mountinfo: "… - TYPE SOURCE OPTIONS").
-NO_SERVER = (
+#: Mounts that nobody declares: the kernel's own file systems, images, and what is mounted for containers; network file
+#: systems are kept wherever they are. A line is "ID PARENT DEVICE ROOT PLACE OPTIONS … - TYPE SOURCE OPTIONS".
+UNINTERESTING_MOUNT = (
     r"(?!.* - (?:nfs4?|lustre|gpfs|beegfs|wekafs|ceph|cifs|smb3|panfs|pvfs2|orangefs|fuse\.glusterfs|fuse\.ceph"
-    r"|fuse\.dfuse) )"
+    r"|fuse\.dfuse) )(?:.* - (?:proc|sysfs|cgroup2?|devpts|mqueue|securityfs|debugfs|tracefs|bpf|pstore|hugetlbfs"
+    r"|configfs|fusectl|nsfs|binfmt_misc|rpc_pipefs|efivarfs|devtmpfs|selinuxfs|nfsd|squashfs|fuse\.lxcfs) "
+    r"|(?:\S+ ){4}/(?:run|proc|sys|snap|var/lib/(?:docker|containerd|containers|kubelet|rancher|enroot))[/ ])"
 )
 #: Counters of single queues and rings, of which a large NIC has thousands: `rx12_packets`, `[3]: rx_drops`, ….
 _RINGS = r"\s*(?:(?:rx|tx|ch|cq|xdp|xsk)_?(?:queue_)?[0-9]+_|(?:rx|tx)_xsk[0-9]|\[[0-9]+\]:|(?:rx|tx)-[0-9]+\.)"
@@ -256,7 +259,13 @@ PROBES = (
           "the same, of conda and virtual environments"),
     Probe("file", "~/.local/lib/python3*/site-packages/torch/version.py", "the same, of this user"),
     Probe("dir", "/usr/local/cuda/compat", "a libcuda that runs a newer CUDA on this driver"),
-    Probe("file", "/proc/self/mountinfo", "servers of network file systems; other mounts are left out", omit=NO_SERVER),
+    Probe("file", "/proc/self/mountinfo", "which file systems are mounted, read-only or not; the kernel's own and"
+          " those of containers are left out", omit=UNINTERESTING_MOUNT),
+    Probe("cmd", "df -B1 -t ext2 -t ext3 -t ext4 -t xfs -t btrfs -t zfs -t f2fs -t vfat -t bcachefs"
+          " --output=fstype,size,avail,itotal,iavail,target", "file systems on disks without space or inodes", 5),
+    Probe("file", "/proc/swaps", "whether swap is on"),
+    Probe("cmd", "systemctl list-units --state=failed --plain --no-legend --no-pager --full", "units that failed",
+          where=("systemd",)),
     Probe("file", "/sys/class/nvme/*/{transport,address}", "NVMe devices that are reached over a network"),
     Probe("file", "/proc/cmdline", "IOMMU and other boot settings"),
     Probe("file", "/proc/sys/kernel/{osrelease,hostname}", "kernel release, host name"),
@@ -270,6 +279,9 @@ PROBES = (
     Probe("cmd", "head -c 2048 /proc/cpuinfo", "model and microcode of the first CPU", 5),
     Probe("file", "/sys/devices/system/cpu/cpu*0/topology/physical_package_id", "sockets, by every tenth CPU"),
     Probe("file", "/proc/meminfo", "memory of the node"),
+    Probe("file", "/sys/devices/system/cpu/online", "logical CPUs"),
+    Probe("file", "/sys/devices/system/cpu/smt/control", "whether simultaneous multithreading is on"),
+    Probe("file", "/sys/class/nvme/*/state", "whether each NVMe drive works"),
     Probe("file", "/sys/kernel/mm/transparent_hugepage/enabled", "transparent huge pages"),
     Probe("file", "/proc/sys/vm/nr_hugepages", "memory that is set aside as huge pages"),
     Probe("file", "/proc/sys/net/core/{rmem_max,wmem_max}", "largest buffers of a socket"),
@@ -287,6 +299,48 @@ def checkpoints(path: str) -> Probe:
 
     command = f"find -H {shlex.quote(path)} -maxdepth 2 -printf '%T@ %y %P\\n'"
     return Probe("cmd", command, "age of the newest checkpoint, where the cluster file names its directory", 20)
+
+
+def space(place: str) -> Probe:
+    """Return the probe of what is mounted on a directory; a process of its own, for a server may never answer."""
+    import shlex
+
+    command = f"df -B1 --output=fstype,size,avail,itotal,iavail,target -- {shlex.quote(place)}"
+    return Probe("cmd", command, "whether a mount that the cluster file declares is there, answers and has space")
+
+
+def units(names: Iterable[str]) -> Probe:
+    """Return the probe of the state of units of systemd."""
+    listed = " ".join(unit_name(name) for name in names)
+    command = f"systemctl show --property=Id,Names,LoadState,ActiveState,SubState -- {listed}"
+    return Probe("cmd", command, "whether the services run that the cluster file declares", where=("systemd",))
+
+
+def unit_name(name: str) -> str:
+    """Return the full name of a unit: ``slurmd`` is ``slurmd.service``."""
+    return name if name.rpartition(".")[2] in UNIT_TYPES else f"{name}.service"
+
+
+#: Types of units of systemd.
+UNIT_TYPES = ("service", "socket", "target", "mount", "automount", "swap", "timer", "path", "slice", "scope", "device")
+
+
+#: The record of the processes of a node, whatever lines of it were left out.
+PROCESSES = "ps -e -o pid=,ppid=,stat=,uid=,user:32=,comm="
+
+
+def processes(programs: Iterable[str] = (), users: Iterable[str] = ()) -> Probe:
+    """Return the probe of the first process, of zombies, and of forbidden programs and users; no other is recorded."""
+    import re
+
+    kept = [r"1\s", r"[0-9]+\s+[0-9]+\s+Z"]
+    fields = r"[0-9]+\s+[0-9]+\s+\S+\s+"
+    if names := "|".join(re.escape(user) for user in users):
+        kept.append(rf"{fields}(?:(?:{names})|[0-9]+\s+(?:{names}))\s")
+    if names := "|".join(re.escape(program[:15]) for program in programs):
+        kept.append(rf"{fields}[0-9]+\s+\S+\s+(?:{names})(?:\s|$)")
+    return Probe("cmd", PROCESSES, "zombies, and what the cluster file forbids; other processes are left out", 10,
+                 twice=True, omit=rf"(?!\s*(?:{'|'.join(kept)}))")  # fmt: skip
 
 
 #: Output kept of one probe of a sweep, bytes: 10,000 links take 2 MB in `ibnetdiscover`, 5 MB in `iblinkinfo`.

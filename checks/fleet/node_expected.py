@@ -32,9 +32,10 @@ def expected(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A majority of nodes may be wrong together; what is declared is the yardstick, and also holds for one node alone.
 
-    A value that breaks a job where it differs (driver, NCCL, PyTorch, number and model of GPUs, rails, …) fails, the
-    rest warns, as in the comparison of nodes. The GPUs and NICs that miss it are named. Values are compared to the
-    letter, host memory within 1 %. What the node does not show is unknown; what a container cannot see is left out.
+    A value that breaks a job where it differs (driver, NCCL, PyTorch, number and model of GPUs, rails, …) fails, and so
+    does what the server is to consist of (memory, CPUs, multithreading, NUMA nodes, NVMe drives, swap); the rest
+    warns, as in the comparison of nodes. The GPUs and NICs that miss it are named. Values are compared to the letter,
+    host memory within 1 %. What the node does not show is unknown; what a container cannot see is left out.
 
     A false alarm: nodes that are being upgraded in turn; declare the new version when most of them have it.
     """
@@ -57,7 +58,7 @@ def expected(node: NodeFacts, site: Site) -> Iterator[Finding]:
         for miss in wrong:
             for devices, mine in _holders(trait, miss, node):
                 of = f"{trait.what}, {devices}" if devices else trait.what
-                yield (failed if trait.breaks else warned)(
+                yield (failed if trait.breaks or trait.required else warned)(
                     f"{of}: {mine}, not {miss.wanted}", subject=trait.what, found=mine,
                     expected=f"{miss.wanted} ({miss.source})", evidence=[trait.key],
                 )  # fmt: skip

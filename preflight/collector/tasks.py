@@ -187,7 +187,7 @@ class ProbeJob:
         """Return a job for each subject that is usable as a word of the command."""
         probe, jobs = self.probes[0], []
         for subject, usable in subjects.items():
-            key = probe["key"].replace("{}", name(subject))
+            key = probe["key"].replace("{}", paths.in_key(subject))
             if not usable:
                 put(key, {"status": "error", "why": "not asked: the name could be taken for an option"})
                 continue
@@ -222,7 +222,7 @@ class ProbeJob:
                         why = "{} were read in {:.1f} s".format(count, time.monotonic() - self.began)
                         put(self.key, {"status": "timeout", "why": why, "value": {"matches": count}})
                         return
-                    self.reading = "{}:{}".format(self.kind, name(path))
+                    self.reading = "{}:{}".format(self.kind, paths.in_key(path))
                     put(self.reading, self._timed(context, functools.partial(self._read, path, context)))
                     self.reading = self.key
                     count += 1

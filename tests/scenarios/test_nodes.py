@@ -17,6 +17,7 @@ from tests.support.fixture import FIXTURES, whole_node
 from tests.support.machines import hgx_h100, with_nic
 from tests.support.machines.files import files
 from tests.support.machines.records import ok, ran
+from tests.support.machines.system import NFS
 from tests.support.whole_nodes import (
     CHECKS,
     LESS_PER_GPU,
@@ -77,7 +78,7 @@ def test_healthy_node_without_a_cluster_file_has_no_fail_and_no_warn(name: str) 
     assert not [f for f in report["findings"] if f["status"] in ("fail", "warn")]
     unknown = {f["check"] for f in report["findings"] if f["status"] == "unknown"}
     of_roce = {"roce.chain", "counters.traffic-class", "nccl.load-balancing"} if "roce" in name else set()
-    assert unknown == {"rdma.device-count", "checkpoint.age"} | of_roce
+    assert unknown == {"rdma.device-count", "checkpoint.age", "host.inventory"} | of_roce
     assert report["exit_status"] == 3
 
 
@@ -339,7 +340,8 @@ INFINIBAND: dict[str, tuple[Fault, set[tuple[str, str, str]]]] = {
 ROCE: dict[str, tuple[Fault, set[tuple[str, str, str]]]] = {
     "storage in the network of a rail": (
         record("file:/proc/self/mountinfo",
-               ok("9 1 0:6 / /data rw - nfs4 192.0.2.9:/a rw,addr=10.1.0.1\n")), {("fail", "storage.network", "/data")},
+               ok("9 1 0:6 / /data rw - nfs4 192.0.2.9:/a rw,addr=10.1.0.1\n" + NFS)),
+        {("fail", "storage.network", "/data")},
     ),
     "no uverbs device": (nic("mlx5_11", uverbs=False), {
         ("fail", "rdma.device-nodes", "mlx5_11"), ("unknown", "roce.chain", "mlx5_11:1"),

@@ -11,6 +11,7 @@ from preflight.facts.nvidia.model import Process
 from tests.support.machines import hgx_h100
 from tests.support.machines.cloud_vm import NAME, cloud_vm
 from tests.support.whole_nodes import (
+    INVENTORY,
     LESS_PER_GPU,
     Fault,
     Faults,
@@ -209,7 +210,11 @@ def test_what_the_guest_cannot_see_never_passes() -> None:
 
 def test_without_a_cluster_file_the_ethernet_function_is_not_blamed() -> None:
     """Nothing declares the roles: the usual link layer does, and eth0's function is none of the fabric."""
-    assert loud(cloud_vm()) == ALWAYS | {("unknown", "rdma.device-count", ""), ("unknown", "checkpoint.age", "")}
+    assert loud(cloud_vm()) == ALWAYS | {
+        ("unknown", "rdma.device-count", ""),
+        ("unknown", "checkpoint.age", ""),
+        INVENTORY,
+    }
 
 
 @pytest.mark.parametrize("gpus", [1, 2, 4])

@@ -29,6 +29,7 @@ from preflight.facts import (
     gids,
     gpudirect,
     host,
+    inventory,
     kernel,
     kernel_log,
     lspci,
@@ -349,6 +350,23 @@ _text(
     "513 29 0:62 / /scratch rw - lustre 192.0.2.1@o2ib:192.0.2.2@o2ib:/scratch rw,flock\n",
     tool="/proc/self/mountinfo",
 )
+_text("parsers.host.mounts.parse", *_out("file:/proc/self/mountinfo"), tool="/proc/self/mountinfo")
+_text("parsers.host.mounts.parse_space", *_out(inventory.DISK_SPACE)[:1], tool="df --output")
+_text(
+    "parsers.host.processes.parse",
+    "      1       0 Ss       0 root                             systemd\n"
+    "  41210   41190 Z     1000 alice                            python3 <defunct>\n",
+    tool="ps",
+)
+_text(
+    "parsers.host.services.parse_units",
+    "slurmd.service loaded failed failed Slurm node daemon\n* a\\x2db.mount loaded failed failed /a\n",
+    tool="systemctl list-units",
+)
+_text("inventory.lasting", *_out("file:/proc/self/mountinfo"), tool="/proc/self/mountinfo")
+_text("inventory.cpus", "0-223\n", "0,2-7\n")
+_text("inventory.smt", "on\n", "forceoff\n", "notimplemented\n")
+_text("inventory.swap", "Filename\tType\tSize\tUsed\tPriority\n/swap.img file\t8388604\t0\t-2\n")
 _text(
     "addresses.table",
     "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n"
@@ -451,6 +469,7 @@ _evidence("addresses.addresses")
 _evidence("addresses.effective", lambda e: addresses.effective(e, "enp24s0", "rp_filter"))
 _evidence("clock.clock")
 _evidence("network_mounts.nvme")
+_evidence("inventory.nvme_drives")
 _evidence("nic_bandwidth.cards", lambda e: nic_bandwidth.cards(e, rdma_ports.ports(e)))
 _evidence("compatibility.build", lambda e: [compatibility.build(e, one) for one in versions.packages(e)])
 _evidence("nvidia.query.driver")

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
         kernel_event_kinds,
         kernel_events,
         kernel_log,
+        mounts,
+        processes,
         services,
     )
 else:

@@ -11,6 +11,7 @@ from preflight.textprep.plain_text import normalize_text
 SERVICES = (
     "cmd:systemctl show --property=Id,LoadState,ActiveState,SubState nvidia-fabricmanager.service nvidia-imex.service"
 )
+FAILED = "cmd:systemctl list-units --state=failed --plain --no-legend --no-pager --full"
 FABRIC_MANAGER = "cmd:nv-fabricmanager --version"
 
 
@@ -22,6 +23,7 @@ class Service:
     load: str  # loaded, not-found, masked, …
     active: str  # active, inactive, failed, activating, …
     sub: str  # running, exited, dead, …
+    names: tuple[str, ...] = ()  # all of its names, where they were asked for
 
     @property
     def known(self) -> bool:
@@ -35,11 +37,33 @@ def parse(text: str) -> Mapping[str, Service]:
     for block in re.split(r"\n[ \t]*\n", normalize_text(text).strip()):
         values = dict(line.split("=", 1) for line in block.split("\n") if "=" in line)
         try:
-            service = Service(values["Id"], values["LoadState"], values["ActiveState"], values.get("SubState", ""))
+            service = Service(values["Id"], values["LoadState"], values["ActiveState"], values.get("SubState", ""),
+                              tuple(values.get("Names", "").split()))  # fmt: skip
         except KeyError as error:
             raise ValueError(f"a block has no {error.args[0]}: {block.strip()[:80]!r}") from None
         found[service.name] = service
     return found
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A unit in a list: its name and what it is for."""
+
+    name: str
+    about: str
+
+
+def parse_units(text: str) -> tuple[Unit, ...]:
+    """Read ``systemctl list-units --plain --no-legend``; older versions print a bullet. Raises ValueError."""
+    found = []
+    for line in normalize_text(text).split("\n"):
+        if not line.strip():
+            continue
+        if not (match := re.fullmatch(r"[●*↻x ]{0,4}([^\s.]\S{0,255}\.[a-z]{4,9})((?: +[a-z-]{2,20}){3})(?: +(.*))?",
+                                      line.rstrip())):  # fmt: skip
+            raise ValueError(f"{line.strip()[:80]!r} is no line of a list of units")
+        found.append(Unit(match[1], (match[3] or "").strip()))
+    return tuple(found)
 
 
 def fabric_manager_version(text: str) -> str:

@@ -1,0 +1,86 @@
+"""What is mounted, and how much room is left: ``/proc/self/mountinfo`` and ``df --output``.
+
+Sources: proc_pid_mountinfo(5); df(1) of GNU coreutils, whose unknown numbers are ``-``.
+"""
+
+from __future__ import annotations
+
+import re
+
+from preflight._startup.lightclass import dataclass
+
+MOUNTS = "file:/proc/self/mountinfo"
+
+#: File systems that the kernel itself turns read-only after an error.
+_ON_DISKS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "jfs", "reiserfs", "vfat", "bcachefs", "ocfs2", "gfs2")
+
+_ESCAPE = re.compile(r"\\([0-7]{3})")
+_ROW = re.compile(r"(\S{1,80})\s+([0-9]{1,20}|-)\s+([0-9]{1,20}|-)\s+([0-9]{1,20}|-)\s+([0-9]{1,20}|-)\s+(/.{0,4000})")
+
+
+@dataclass(frozen=True)
+class Mount:
+    """One line of the table of mounts."""
+
+    place: str
+    kind: str
+    source: str
+    options: tuple[str, ...]  # of this mount
+    of_system: tuple[str, ...]  # of the file system, wherever it is mounted
+    written_options: str  # of the file system, as they stand
+
+    @property
+    def read_only(self) -> bool:
+        """Whether nothing can be written here."""
+        return "ro" in self.options or "ro" in self.of_system or "emergency_ro" in self.of_system
+
+    @property
+    def turned_read_only(self) -> bool:
+        """Whether the kernel did that: the mount is for writing, and its file system on a disk is not."""
+        return self.kind in _ON_DISKS and self.read_only and "ro" not in self.options
+
+
+@dataclass(frozen=True)
+class Space:
+    """The room of one file system, of what an ordinary user can fill; None: it does not say."""
+
+    kind: str
+    place: str  # where it is mounted
+    size_bytes: int | None
+    free_bytes: int | None
+    inodes: int | None  # 0: it makes them as they are needed
+    free_inodes: int | None
+
+
+def parse(text: str) -> tuple[Mount, ...]:
+    """Read ``/proc/self/mountinfo``, in its order: a later mount covers an earlier one; raises ValueError."""
+    found = []
+    for line in text.split("\n"):
+        if not line.strip():
+            continue
+        left, dash, right = line.partition(" - ")
+        fields, rest = left.split(" "), right.split(" ")
+        if not dash or len(fields) < 6 or len(rest) < 3:
+            raise ValueError(f"{line.strip()[:80]!r} is not a mount")
+        place, source, options = _plain(fields[4]), _plain(rest[1]), rest[2]
+        found.append(Mount(place, rest[0], source, tuple(fields[5].split(",")), tuple(options.split(",")), options))
+    return tuple(found)
+
+
+def _plain(text: str) -> str:
+    """Undo the octal escapes of blanks."""
+    return _ESCAPE.sub(lambda match: chr(int(match[1], 8)), text)
+
+
+def parse_space(text: str) -> tuple[Space, ...]:
+    """Read ``df -B1 --output=fstype,size,avail,itotal,iavail,target``; raises ValueError."""
+    lines = [line.strip() for line in text.split("\n") if line.strip()]
+    if not lines or not re.match(r"Type\s+1B-blocks\s+Avail\s+Inodes\s+IFree\s+Mounted on$", lines[0]):
+        raise ValueError(f"{lines[0][:80] if lines else ''!r} is not the head of df's table")
+    found = []
+    for line in lines[1:]:
+        if not (row := _ROW.fullmatch(line)):
+            raise ValueError(f"{line[:80]!r} is no line of df's table")
+        size, free, inodes, free_inodes = (None if cell == "-" else int(cell) for cell in row.groups()[1:5])
+        found.append(Space(row[1], row[6], size, free, inodes, free_inodes))
+    return tuple(found)
