@@ -123,38 +123,38 @@ def of_switch(node: NodeFacts) -> Finding | None:
     )
 
 
-#: Keys of ``[class.X.host]`` that checks of their own judge; the others are values that `node.expected` compares.
+#: Keys of ``[class.X.host]`` that checks of their own judge; all else are values that `node.expected` compares.
 OWN_CHECKS = ("mounts", "services", "may_fail", "forbidden_processes", "forbidden_users")
 
 
 def no_mount_declared(node: NodeFacts, site: Site) -> Finding | None:
-    """Return the finding of a node of which the cluster file declares no mount, or that is a container; else None."""
+    """Return a skip where the cluster file declares no mount, or in a container."""
     if not site.members.host.mounts:
         return Finding(Status.SKIP, "the cluster file declares no mount of this node")
     return _on_the_host(node, "mounts", "file:/proc/self/mountinfo")
 
 
 def no_service_declared(node: NodeFacts, site: Site) -> Finding | None:
-    """Return the finding of a node of which the cluster file declares no service, or that is a container; else None."""
+    """Return a skip where the cluster file declares no service, or in a container."""
     if not site.members.host.services:
         return Finding(Status.SKIP, "the cluster file declares no service of this node")
     return _on_the_host(node, "services", "env:process")
 
 
 def nothing_forbidden(node: NodeFacts, site: Site) -> Finding | None:
-    """Return the finding of a node on which no process and no user is forbidden, or of a container; else None."""
+    """Return a skip where no process and no user is forbidden, or in a container."""
     if not site.members.host.forbidden_processes and not site.members.host.forbidden_users:
         return Finding(Status.SKIP, "the cluster file forbids no process and no user on this node")
     return _on_the_host(node, "processes", "file:/proc/self/status")
 
 
 def own_file_systems(node: NodeFacts, site: Site) -> Finding | None:
-    """Return the finding of a container, whose file systems are its own; else None."""
+    """Return a skip in a container, which has file systems of its own."""
     return _on_the_host(node, "mounts", "file:/proc/self/mountinfo")
 
 
 def no_systemd(node: NodeFacts, site: Site) -> Finding | None:
-    """Return the finding of a container, or of a node that systemd does not run; else None."""
+    """Return a skip in a container, and where systemd does not run the node."""
     if inside := _on_the_host(node, "services", "env:process"):
         return inside
     from preflight.parsers.host.services import FAILED  # start-up: most nodes run systemd

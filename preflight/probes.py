@@ -120,8 +120,8 @@ _IB = "/sys/class/infiniband"
 _NET = "/sys/class/net"
 #: Interfaces of RDMA devices; of a bond, those that it is made of, also where a device stands for two of them.
 _RDMA_NETDEVS = (f"{_IB}/*/device/net/*", f"{_IB}/*/device/net/*/master/lower_*/device/net/*")
-#: Mounts that nobody declares: the kernel's own file systems, images, and what is mounted for containers; network file
-#: systems are kept wherever they are. A line is "ID PARENT DEVICE ROOT PLACE OPTIONS … - TYPE SOURCE OPTIONS".
+#: Mounts that are never declared: the kernel's own file systems, images, and what is mounted for containers; network
+#: file systems stay wherever they are. A line is "ID PARENT DEVICE ROOT PLACE OPTIONS … - TYPE SOURCE OPTIONS".
 UNINTERESTING_MOUNT = (
     r"(?!.* - (?:nfs4?|lustre|gpfs|beegfs|wekafs|ceph|cifs|smb3|panfs|pvfs2|orangefs|fuse\.glusterfs|fuse\.ceph"
     r"|fuse\.dfuse) )(?:.* - (?:proc|sysfs|cgroup2?|devpts|mqueue|securityfs|debugfs|tracefs|bpf|pstore|hugetlbfs"
@@ -302,7 +302,7 @@ def checkpoints(path: str) -> Probe:
 
 
 def space(place: str) -> Probe:
-    """Return the probe of what is mounted on a directory; a process of its own, for a server may never answer."""
+    """Return the probe of a mount; a process of its own, for a server may be dead."""
     import shlex
 
     command = f"df -B1 --output=fstype,size,avail,itotal,iavail,target -- {shlex.quote(place)}"
@@ -325,22 +325,22 @@ def unit_name(name: str) -> str:
 UNIT_TYPES = ("service", "socket", "target", "mount", "automount", "swap", "timer", "path", "slice", "scope", "device")
 
 
-#: The record of the processes of a node, whatever lines of it were left out.
+#: The command that lists the processes of a node.
 PROCESSES = "ps -e -o pid=,ppid=,stat=,uid=,user:32=,comm="
 
 
 def processes(programs: Iterable[str] = (), users: Iterable[str] = ()) -> Probe:
-    """Return the probe of the first process, of zombies, and of forbidden programs and users; no other is recorded."""
+    """Return the probe of zombies and of forbidden programs and users only."""
     import re
 
-    kept = [r"1\s", r"[0-9]+\s+[0-9]+\s+Z"]
+    wanted = [r"1\s", r"[0-9]+\s+[0-9]+\s+Z"]
     fields = r"[0-9]+\s+[0-9]+\s+\S+\s+"
     if names := "|".join(re.escape(user) for user in users):
-        kept.append(rf"{fields}(?:(?:{names})|[0-9]+\s+(?:{names}))\s")
+        wanted.append(rf"{fields}(?:(?:{names})|[0-9]+\s+(?:{names}))\s")
     if names := "|".join(re.escape(program[:15]) for program in programs):
-        kept.append(rf"{fields}[0-9]+\s+\S+\s+(?:{names})(?:\s|$)")
+        wanted.append(rf"{fields}[0-9]+\s+\S+\s+(?:{names})(?:\s|$)")
     return Probe("cmd", PROCESSES, "zombies, and what the cluster file forbids; other processes are left out", 10,
-                 twice=True, omit=rf"(?!\s*(?:{'|'.join(kept)}))")  # fmt: skip
+                 twice=True, omit=rf"(?!\s*(?:{'|'.join(wanted)}))")  # fmt: skip
 
 
 #: Output kept of one probe of a sweep, bytes: 10,000 links take 2 MB in `ibnetdiscover`, 5 MB in `iblinkinfo`.

@@ -71,8 +71,8 @@ def _mounts(node: NodeFacts, site: Site) -> str | None:
     """Write disks and network file systems by place; a container's are its own."""
     if node.in_container:
         return None
-    found = node.parsed(MOUNTS, inventory.lasting)
-    listed = (f"{place} {one.kind}{' read-only' if one.read_only else ''}" for place, one in found.items())
+    lasting = node.parsed(MOUNTS, inventory.lasting)
+    listed = (f"{place} {mount.kind}{' read-only' if mount.read_only else ''}" for place, mount in lasting.items())
     return ", ".join(sorted(listed)) or "none"
 
 
@@ -226,7 +226,7 @@ HOST = (
     scope="fleet",
 )
 def host_settings(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
-    """Compare BIOS, CPUs, memory, NUMA, drives, swap, mounts, kernel, boot options, sysctls and locked memory.
+    """Compare firmware, processors, memory, drives, mounts, kernel and limits.
 
     A job runs at the pace of its slowest node: another BIOS profile or governor costs that node some percent, and all
     others wait for it in every step. A node with less memory ends the job of all.

@@ -1,4 +1,4 @@
-"""What a server should have: whether the cluster file says it."""
+"""What a server should have: whether the cluster file declares it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from preflight.facts.inventory import nvme_drives
 from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, passed, unknown, warned
 
-#: Keys of ``[class.X.host]`` without which nobody knows what a server lacks, and what each would catch.
+#: Keys of ``[class.X.host]`` without which it is not known what a server lacks, and what each would catch.
 _KEYS = ("memory_gib", "cpus", "smt", "numa_nodes", "nvme", "swap", "mounts", "services")
 
 
 @check(
     "host.inventory",
-    title="The cluster file says what each server should have",
+    title="The cluster file declares what each server should have",
     source="the cluster file: [class.NAME.host]; what health checks of nodes (LBNL NHC and others) have in their "
     "configuration",
     fix="`preflight learn` writes the values of most nodes; read them, and copy the table into the cluster file.",
@@ -25,13 +25,13 @@ _KEYS = ("memory_gib", "cpus", "smt", "numa_nodes", "nvme", "swap", "mounts", "s
     action="fix-site",
 )
 def inventory(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Look for what the class does not declare of memory, CPUs, drives, swap, mounts and services.
+    """Look for parts of a server that its class does not declare.
 
     A node that lost a DIMM, a drive, a mount or a service answers every question as a healthy one does: that something
     is missing shows only beside what should be there. A job then runs out of memory, or fills the wrong disk.
 
     What is declared is judged by `node.expected` (memory, CPUs, multithreading, NUMA nodes, drives, swap),
-    `host.mounts`, `host.services` and `host.processes`, and is no part of this check. What is not is unknown here, in
+    `host.mounts`, `host.services` and `host.processes`, and not here. What is not is unknown here, in
     one finding, and holds no job back. An NVMe drive that the kernel has given up (state *dead*) warns here where the
     number of drives is not declared.
 
@@ -42,20 +42,19 @@ def inventory(node: NodeFacts, site: Site) -> Iterator[Finding]:
     yield from _dead_drives(node, host.nvme is not None)
     open_keys = [key for key in _KEYS if not _declared(getattr(host, key))]
     if not open_keys:
-        yield passed("the cluster file says what this server should have", found=", ".join(_KEYS))
+        yield passed("the cluster file declares what this server should have", found=", ".join(_KEYS))
         return
     table = site.host("mounts").key.rpartition(".")[0]
-    what = "nothing" if len(open_keys) == len(_KEYS) else "the cluster file does not"
-    says = "says" if what == "nothing" else "say"
+    what = "nothing declares" if len(open_keys) == len(_KEYS) else "the cluster file does not declare"
     yield unknown(
-        f"{what} {says} what this server should have: {', '.join(open_keys)}",
+        f"{what} what this server should have: {', '.join(open_keys)}",
         expected=f"a table [{table}]",
         fix=f"`preflight learn` shows what most nodes have; write it into the cluster file: [{table}]",
     )
 
 
 def _dead_drives(node: NodeFacts, declared: bool) -> Iterator[Finding]:
-    """Yield the drives that are a fault whatever the site wants; `node.expected` reports them where it counts them."""
+    """Yield drives that are a fault at every site, where node.expected counts none."""
     with suppress(EvidenceError):
         for name, state in () if declared else nvme_drives(node.evidence):
             if state == "dead":

@@ -1,4 +1,4 @@
-"""File systems: those that the cluster file declares, and those that nobody can write to any more."""
+"""File systems: those declared, and those that cannot be written to any more."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Iterator, Sequence
 from preflight.checks.applicability import no_mount_declared, own_file_systems
 from preflight.evidence.document import EvidenceError, Record
 from preflight.expectations import Site
-from preflight.expectations.values import Mount as Declared
+from preflight.expectations.values import DeclaredMount as Declared
 from preflight.facts.inventory import DISK_SPACE
 from preflight.facts.kernel_log import DMESG
 from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, passed, unknown, warned
-from preflight.parsers.host.mounts import MOUNTS, Mount, Space, parse, parse_space
+from preflight.parsers.host.mounts import MOUNTS, MountEntry, Space, parse, parse_space
 from preflight.probes import space
 
 _GIB = 2**30
 
-#: Less than this is no room for a log or a lock, bytes.
+#: Less than this leaves too little room for a log or a lock, bytes.
 _NO_ROOM = 2**20
 
-#: What df prints where it may not look, which is no fault of the mount.
+#: What df prints where it may not look, which is not a fault of the mount.
 _REFUSED = re.compile(r"Permission denied|Operation not permitted")
 
 
@@ -35,7 +35,7 @@ _REFUSED = re.compile(r"Permission denied|Operation not permitted")
     action="fix-site",
 )
 def declared_mounts(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare each declared mount with the node: is it there, of its type, writable, with space and inodes left?
+    """Compare each declared mount with the node: place, type, writable, room.
 
     Where a mount is missing, jobs write into the directory below it: they fill the root disk, or save checkpoints that
     no other node sees. On one that is full or read-only the job ends when it saves.
@@ -56,7 +56,9 @@ def declared_mounts(node: NodeFacts, site: Site) -> Iterator[Finding]:
         ]
 
 
-def _of_place(node: NodeFacts, place: str, wanted: Declared, table: Sequence[Mount], source: str) -> Iterator[Finding]:
+def _of_place(
+    node: NodeFacts, place: str, wanted: Declared, table: Sequence[MountEntry], source: str
+) -> Iterator[Finding]:
     key = space(place).key
     here = [mount for mount in table if mount.place == place.rstrip("/") or mount.place == place]
     mount = here[-1] if here else None
@@ -64,14 +66,16 @@ def _of_place(node: NodeFacts, place: str, wanted: Declared, table: Sequence[Mou
     if mount is not None and mount.kind == "autofs":
         mount = None
         if room is None and trouble is None:
-            yield unknown(f"{place} waits for the automounter; nobody has looked at it", subject=place, found="autofs",
+            yield unknown(f"{place} waits for the automounter; it was not looked at", subject=place, found="autofs",
                           expected=f"mounted ({source})", evidence=[MOUNTS])  # fmt: skip
             return
     if trouble is not None and (mount is not None or here or trouble.status.value == "unknown"):
         yield trouble
         return
     if mount is None and room is None:
-        under = max((one for one in table if _below(place, one.place)), key=lambda one: len(one.place), default=None)
+        under = max(
+            (above for above in table if _below(place, above.place)), key=lambda above: len(above.place), default=None
+        )
         on = f"no mount; the directory is on {under.place} ({under.kind})" if under else "no mount"
         yield failed(f"{place} is not mounted", subject=place, found=on, expected=f"mounted ({source})",
                      evidence=[MOUNTS])  # fmt: skip
@@ -84,7 +88,7 @@ def _of_place(node: NodeFacts, place: str, wanted: Declared, table: Sequence[Mou
         yield from _writable(node, place, wanted.read_write, mount, source)
     if wanted.min_free_pct is not None or wanted.min_free_gib is not None or wanted.min_free_inodes is not None:
         if room is None:
-            yield unknown(f"how much room {place} has was not asked of this node", subject=place,
+            yield unknown(f"how much room {place} has was not collected from this node", subject=place,
                           expected=f"what {source} declares", evidence=[MOUNTS])  # fmt: skip
         else:
             yield from _enough(place, wanted, room, source, key)
@@ -95,7 +99,7 @@ def _below(place: str, other: str) -> bool:
 
 
 def _room(node: NodeFacts, key: str, place: str, source: str) -> tuple[Space | None, Finding | None]:
-    """Return what df shows of a mount, or what is wrong with it; neither where it was not asked, or is not mounted."""
+    """Return what df shows of a mount, or what is wrong with it, or neither."""
     if key not in node.evidence:
         return None, None
     record = node.evidence.record(key)
@@ -119,11 +123,11 @@ def _refused(record: Record, place: str, expected: str, key: str) -> Finding | N
     if words.endswith("No such file or directory"):
         return failed(f"{place} is not mounted: there is no such directory", subject=place, found="no such directory",
                       expected=expected, evidence=[key])  # fmt: skip
-    tell = unknown if not lines or _REFUSED.search(words) or "option" in words else failed
-    return tell(f"{place} does not answer: {words}", subject=place, found=words, expected=expected, evidence=[key])
+    report = unknown if not lines or _REFUSED.search(words) or "option" in words else failed
+    return report(f"{place} does not answer: {words}", subject=place, found=words, expected=expected, evidence=[key])
 
 
-def _writable(node: NodeFacts, place: str, wanted: bool, mount: Mount | None, source: str) -> Iterator[Finding]:
+def _writable(node: NodeFacts, place: str, wanted: bool, mount: MountEntry | None, source: str) -> Iterator[Finding]:
     right = "read-write" if wanted else "read-only"
     expected = f"{right} ({source}.read_write)"
     if mount is None:
@@ -132,18 +136,18 @@ def _writable(node: NodeFacts, place: str, wanted: bool, mount: Mount | None, so
         return
     lines = _of_kernel(node, mount)
     if mount.read_only == wanted:
-        found = "read-write" if wanted is False else "read-only"
+        mode = "read-write" if wanted is False else "read-only"
         why = f"; the kernel's log: {lines[-1]}" if lines and wanted else ""
-        yield failed(f"{place} is mounted {found}{why}", subject=place, found=f"{found} ({mount.source})",
+        yield failed(f"{place} is mounted {mode}{why}", subject=place, found=f"{mode} ({mount.source})",
                      expected=expected, evidence=[MOUNTS, *([DMESG] if why else [])])  # fmt: skip
     elif lines and wanted:
         yield warned(f"{place} is mounted read-write, and the kernel's log has an error of it: {lines[-1]}",
                      subject=place, found=lines[-1], expected=expected, evidence=[MOUNTS, DMESG],
-                     fix="`dmesg`; a file system check (`fsck`, `xfs_repair`) settles it.")  # fmt: skip
+                     fix="`dmesg`; a file system check (`fsck`, `xfs_repair`) repairs it.")  # fmt: skip
 
 
-def _of_kernel(node: NodeFacts, mount: Mount) -> list[str]:
-    """Return the kernel's lines that say that a file system was turned read-only or shut down."""
+def _of_kernel(node: NodeFacts, mount: MountEntry) -> list[str]:
+    """Return the kernel's lines by which a file system was stopped."""
     device = mount.source.rpartition("/")[2]
     if not device:
         return []
@@ -159,7 +163,7 @@ def _of_kernel(node: NodeFacts, mount: Mount) -> list[str]:
 def _enough(place: str, wanted: Declared, room: Space, source: str, key: str) -> Iterator[Finding]:
     if wanted.min_free_pct is not None or wanted.min_free_gib is not None:
         if not room.size_bytes or room.free_bytes is None:
-            yield unknown(f"{place} does not say how much room it has", subject=place,
+            yield unknown(f"{place} does not report how much room it has", subject=place,
                           expected=f"what {source} declares", evidence=[key])  # fmt: skip
         else:
             pct, gib = 100 * room.free_bytes / room.size_bytes, room.free_bytes / _GIB
@@ -175,7 +179,7 @@ def _enough(place: str, wanted: Declared, room: Space, source: str, key: str) ->
     least_inodes = wanted.min_free_inodes
     if least_inodes is not None and room.inodes != 0:
         if room.free_inodes is None:
-            yield unknown(f"{place} does not say how many inodes are free", subject=place,
+            yield unknown(f"{place} does not report how many inodes are free", subject=place,
                           expected=f"at least {least_inodes} ({source}.min_free_inodes)", evidence=[key])  # fmt: skip
         elif room.free_inodes < least_inodes:
             yield failed(f"{place} has {room.free_inodes} inodes free, fewer than {least_inodes}", subject=place,
@@ -194,15 +198,15 @@ def _enough(place: str, wanted: Declared, room: Space, source: str, key: str) ->
     action="fix-site",
 )
 def file_systems(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Look for file systems on disks that have no space or no inodes left, or that an error has turned read-only.
+    """Look for disks without space or inodes, or turned read-only by an error.
 
-    Whatever a disk is for, a full one or one that the kernel stopped writing to is a fault: logs, locks and checkpoints
+    A full disk is a fault at every site, and so is one that the kernel stopped writing to: logs, locks and checkpoints
     end there, and a job fails with an error that names another cause.
 
     Less than 1 MiB, or no inode, for an ordinary user warns, and so does a file system that is read-only although it
     was mounted for writing: the kernel does that after an error. One that was mounted read-only on purpose (an image,
     a boot disk) is named and does not warn. What the cluster file declares is judged by `host.mounts`. It holds no job
-    back: nothing says that a job needs the disk.
+    back: whether a job needs the disk is not declared.
 
     A false alarm: a disk that is filled up on purpose, such as one of an image.
     """
@@ -230,14 +234,16 @@ def file_systems(node: NodeFacts, site: Site) -> Iterator[Finding]:
                          found=f"0 of {row.inodes} inodes", expected="inodes for users",
                          evidence=[DISK_SPACE])  # fmt: skip
     if not wrong:
-        kept = sorted(place for place, mount in mounts.items() if mount.source.startswith("/dev/") and mount.read_only)
-        beside = f"; mounted read-only: {', '.join(kept[:6])}" if kept else ""
+        intended = sorted(
+            place for place, mount in mounts.items() if mount.source.startswith("/dev/") and mount.read_only
+        )
+        beside = f"; mounted read-only: {', '.join(intended[:6])}" if intended else ""
         yield passed(f"no file system on a disk is full or was turned read-only{beside}",
                      evidence=[MOUNTS, DISK_SPACE])  # fmt: skip
 
 
 def _rows(node: NodeFacts) -> tuple[Space, ...]:
-    """Return df's table; it ends with 1 where it may not look at one, or there is none. Raises EvidenceError."""
+    """Return df's table, also where it could not look at every disk."""
     record = node.evidence.complete_record(DISK_SPACE)
     if record.rc == 1 and not record.out.strip() and "no file systems processed" in record.err:
         return ()

@@ -9,7 +9,7 @@ from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, passed, unknown, warned
-from preflight.parsers.host.processes import PROCESSES, Process, parse
+from preflight.parsers.host.processes import PROCESSES, ProcessEntry, parse
 
 #: Processes that a finding lists.
 _LISTED = 8
@@ -54,15 +54,15 @@ def forbidden(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield passed("no process runs that the cluster file forbids", evidence=[PROCESSES])
 
 
-def _is(process: Process, name: str, key: str) -> bool:
+def _is(process: ProcessEntry, name: str, key: str) -> bool:
     if key == "forbidden_processes":
         return process.program == name[:15]
     return name in (process.user, str(process.uid))
 
 
-def _shown(processes: Sequence[Process]) -> str:
+def _shown(processes: Sequence[ProcessEntry]) -> str:
     more = f" and {len(processes) - _LISTED} more" if len(processes) > _LISTED else ""
-    return ", ".join(f"{one.pid} ({one.program}, {one.user})" for one in processes[:_LISTED]) + more
+    return ", ".join(f"{process.pid} ({process.program}, {process.user})" for process in processes[:_LISTED]) + more
 
 
 @check(
@@ -83,7 +83,7 @@ def zombies(node: NodeFacts, site: Site) -> Iterator[Finding]:
     The same process, a zombie of the same parent at both readings, warns with both numbers. One that was there at one
     reading only is how every process ends. It holds no job back.
 
-    A false alarm: a container whose first process waits for nobody; it costs numbers of processes only.
+    A false alarm: a container of a first process that does not wait for its children; it costs numbers only.
     """
     first = node.evidence.complete_record(PROCESSES)
     node.evidence.text(PROCESSES)
@@ -92,16 +92,20 @@ def zombies(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if not first.again.ok or first.again.rc:
         raise EvidenceError(PROCESSES, f"second reading: {first.again.describe() or f'exit status {first.again.rc}'}")
     try:
-        then = {(one.pid, one.parent) for one in parse(first.out) if one.zombie}
-        lasting = [one for one in parse(first.again.out) if one.zombie and (one.pid, one.parent) in then]
+        then = {(process.pid, process.parent) for process in parse(first.out) if process.zombie}
+        lasting = [
+            process for process in parse(first.again.out) if process.zombie and (process.pid, process.parent) in then
+        ]
     except ValueError as error:
         raise EvidenceError(PROCESSES, f"cannot be read: {error}") from None
     if not lasting:
         yield passed("no process was a zombie at both readings", evidence=[PROCESSES])
         return
-    listed = ", ".join(f"{one.pid} ({one.program}, {one.user}, child of {one.parent})" for one in lasting[:_LISTED])
+    listed = ", ".join(
+        f"{process.pid} ({process.program}, {process.user}, child of {process.parent})" for process in lasting[:_LISTED]
+    )
     more = f" and {len(lasting) - _LISTED} more" if len(lasting) > _LISTED else ""
-    parents = sorted({one.parent for one in lasting})
+    parents = sorted({process.parent for process in lasting})
     yield warned(f"{len(lasting)} zombie{'s' if len(lasting) > 1 else ''}: {listed}{more}",
                  subject=f"parent {parents[0]}" if len(parents) == 1 else "", found=len(lasting), expected="none",
                  evidence=[PROCESSES])  # fmt: skip

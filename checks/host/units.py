@@ -36,8 +36,8 @@ _ELSEWHERE = ("nvidia-fabricmanager.service", "nvidia-imex.service")
 def services(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the state of each declared unit of systemd with *active*.
 
-    A node whose slurmd, munge, name service or mount has failed passes every test of its hardware, and takes no job, or
-    ends each one that it takes.
+    Where slurmd, munge, the name service or a mount has failed, a node passes every test of its hardware, and takes no
+    job, or ends each that it takes.
 
     A unit that is not active, or not installed, fails; one that is starting or stopping is unknown. A service that has
     done its work and ended (`exited`) is active. Another name of a unit counts. Containers are left out.
@@ -86,13 +86,13 @@ def _not_active(name: str, unit: Service | None, expected: str, key: str) -> Fin
 def failed_units(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for units of systemd that have failed.
 
-    systemd has tried, given up, and says so only to who asks: the job that needs the unit ends hours later, with an
-    error that does not name it.
+    systemd has tried, given up, and writes it to its journal only: the job that needs the unit ends hours later, with
+    an error that does not name it.
 
     A failed unit that jobs need anywhere (schedulers, container engines, name services, mounts, clocks, RDMA, with
-    GPUs NVIDIA's services) warns. Whether the others matter is unknown, in one finding: `host.may_fail` in the cluster
-    file settles it. Those that the cluster file declares are judged by `host.services`, the fabric manager and IMEX by
-    checks of NVLink. It holds no job back.
+    GPUs NVIDIA's services) warns. Whether further units matter is unknown, in one finding: `host.may_fail` in the
+    cluster file decides it. Those that the cluster file declares are judged by `host.services`, the fabric manager and
+    IMEX by checks of NVLink. It holds no job back.
 
     A false alarm: a unit of a container engine on a node that runs none; disable it.
     """
@@ -108,7 +108,7 @@ def failed_units(node: NodeFacts, site: Site) -> Iterator[Finding]:
             others.append(unit.name)
     if others:
         more = f" and {len(others) - 12} more" if len(others) > 12 else ""
-        yield unknown(f"nothing says whether jobs need what has failed: {', '.join(others[:12])}{more}",
+        yield unknown(f"whether jobs need what has failed is not declared: {', '.join(others[:12])}{more}",
                       found=f"{len(others)} failed units", expected="none, or units that may fail", evidence=[FAILED],
                       fix=f"`systemctl status`; declare it: {site.host('services').key}, "
                       f"{site.host('may_fail').key}")  # fmt: skip

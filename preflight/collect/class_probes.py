@@ -1,4 +1,4 @@
-"""What is asked of a node beside the usual probes, because its class in the cluster file declares it."""
+"""Probes for what the class of a node declares in the cluster file."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ if TYPE_CHECKING:
 
 
 def class_probes(members: NodeClass | None, window: bool = False) -> list[Probe]:
-    """Return the probes for what a class declares; with a window also for what only two readings show."""
-    found: list[Probe] = []
+    """Return the probes for what a class declares, and for a window's readings."""
+    wanted: list[Probe] = []
     if members is not None:
         host = members.host
         if members.checkpoint.path:
-            found.append(checkpoints(members.checkpoint.path))
-        found += [space(place) for place in host.mounts]
+            wanted.append(checkpoints(members.checkpoint.path))
+        wanted += [space(place) for place in host.mounts]
         if host.services:
-            found.append(units(host.services))
+            wanted.append(units(host.services))
         if host.forbidden_processes or host.forbidden_users:
-            return [*found, processes(host.forbidden_processes or (), host.forbidden_users or ())]
-    return [*found, processes()] if window else found
+            return [*wanted, processes(host.forbidden_processes or (), host.forbidden_users or ())]
+    return [*wanted, processes()] if window else wanted

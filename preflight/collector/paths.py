@@ -46,7 +46,7 @@ def matches(pattern: str) -> "Iterator[str]":
 
 
 def _below(folder: str, parts: "List[str]") -> "Iterator[str]":
-    """Yield what a pattern's parts name below a folder; the folder's own name, ``*`` or other, is taken as it is."""
+    """Yield what a pattern's parts name below a folder, which is taken literally."""
     first = next((i for i, part in enumerate(parts) if "*" in part), None)
     lead = "/".join(parts[:first])
     if folder:
@@ -64,12 +64,12 @@ def _below(folder: str, parts: "List[str]") -> "Iterator[str]":
         if _fits(entry, wanted) and (wanted.startswith(".") or not entry.startswith(".")):
             path = lead + "/" + entry if first or folder else entry
             if not rest or os.path.isdir(path):
-                for found in _below(path, rest) if rest else (path,):
-                    yield found
+                for match in _below(path, rest) if rest else (path,):
+                    yield match
 
 
 def in_key(path: str) -> str:
-    """Write a path that a pattern named as part of a record's key, in which ``*`` stands for a pattern only."""
+    """Write a path in a record's key, where ``*`` stands for a pattern only."""
     return as_text(path).replace("*", "\\x2a")
 
 

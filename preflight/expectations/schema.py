@@ -95,12 +95,12 @@ def texts(value: Any) -> tuple[str, ...]:
 
 
 def each(kind: Kind) -> Kind:
-    """A list of values of one kind; it may be empty."""
+    """Accept a list of values of one kind, which may be empty."""
 
-    def read(value: Any) -> tuple[Any, ...]:
+    def accept(value: Any) -> tuple[Any, ...]:
         return tuple(kind(part) for part in (value if isinstance(value, list) else [value]))
 
-    return read
+    return accept
 
 
 def absolute_path(value: Any) -> str:

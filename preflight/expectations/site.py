@@ -178,7 +178,7 @@ class Site:
         }  # fmt: skip
 
     def host(self, name: str) -> Expected:
-        """Return what the site says of the servers: a key of ``[class.X.host]``."""
+        """Return what the site declares of the servers: a key of ``[class.X.host]``."""
         return self._expected("host", name)
 
     def threshold(self, name: str, default: float | None = None, source: str = "") -> Expected:

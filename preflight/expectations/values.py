@@ -60,7 +60,7 @@ class GpuSettings:
 
 
 @dataclass(frozen=True)
-class Mount:
+class DeclaredMount:
     """A file system that is to be mounted, by the directory that it is mounted on."""
 
     type: str | None = schema.key(schema.line, 'type, as /proc/mounts shows it: "nfs4", "lustre", "xfs"')
@@ -93,13 +93,11 @@ class Host:
     smt: bool | None = schema.key(schema.boolean, "whether simultaneous multithreading (hyper-threading) is on")
     nvme: int | None = schema.key(schema.integer(0, 1024), "NVMe drives in the node that work; none over a network")
     swap: bool | None = schema.key(schema.boolean, "whether swap is on; false: it must be off")
-    mounts: Mapping[str, Mount] = schema.tables(Mount, PLACE)
+    mounts: Mapping[str, DeclaredMount] = schema.tables(DeclaredMount, PLACE)
     services: tuple[str, ...] | None = schema.key(
         schema.each(UNIT), 'units of systemd that must be active: ["slurmd", "scratch.mount"]'
     )
-    may_fail: tuple[str, ...] | None = schema.key(
-        schema.each(UNIT), 'units of systemd whose failure is no fault: ["motd-news"]'
-    )
+    may_fail: tuple[str, ...] | None = schema.key(schema.each(UNIT), 'units of systemd that may fail: ["motd-news"]')
     forbidden_processes: tuple[str, ...] | None = schema.key(
         schema.each(PROCESS), 'programs that must not run (the first 15 characters count): ["xmrig"]'
     )

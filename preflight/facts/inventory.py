@@ -1,4 +1,4 @@
-"""What a server consists of and what is mounted on it, each from one small file of the kernel.
+"""Parts and mounts of a server, each from one small file of the kernel.
 
 Sources: proc_meminfo(5), proc_swaps(5), Documentation/ABI/testing/sysfs-devices-system-cpu,
 Documentation/ABI/testing/sysfs-class-nvme, drivers/nvme/host/core.c (states of a controller).
@@ -10,7 +10,7 @@ import re
 
 from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.network_mounts import KINDS
-from preflight.parsers.host.mounts import Mount, parse
+from preflight.parsers.host.mounts import MountEntry, parse
 from preflight.textprep.plain_text import id_list
 
 ONLINE = "file:/sys/devices/system/cpu/online"
@@ -37,10 +37,10 @@ def cpus(text: str) -> str:
 
 
 def smt(text: str) -> str:
-    """Read ``smt/control``; a processor that cannot, or whose BIOS forbids it, has it off. Raises ValueError."""
+    """Read ``smt/control``; off also where the processor cannot. Raises ValueError."""
     word = text.strip()
     if word not in _SMT and not re.fullmatch("[2-9]", word):
-        raise ValueError(f"{word[:60]!r} is no state of multithreading")
+        raise ValueError(f"{word[:60]!r} is not a state of multithreading")
     return _SMT.get(word, "on")
 
 
@@ -48,41 +48,41 @@ def swap(text: str) -> str:
     """Read ``/proc/swaps``: whether there is any; raises ValueError."""
     lines = text.strip().splitlines()
     if not lines or not lines[0].startswith("Filename"):
-        raise ValueError(f"{text.strip()[:60]!r} is no list of swap areas")
+        raise ValueError(f"{text.strip()[:60]!r} is not a list of swap areas")
     return "on" if lines[1:] else "off"
 
 
 def nvme_drives(evidence: Evidence) -> tuple[tuple[str, str], ...]:
-    """Return the NVMe controllers on this node's PCI bus, each with its state; raises EvidenceError."""
+    """Return the NVMe controllers on the PCI bus, each with its state."""
     pattern = evidence.record(NVME)
     if pattern.status not in ("ok", "missing"):
         raise EvidenceError(NVME, pattern.describe())
-    found = []
+    listed = []
     for key in evidence.keys("file:/sys/class/nvme/*/transport"):
         if evidence.text(key).strip() == "pcie":
             name, at = key.split("/")[-2], key.removesuffix("transport") + "state"
-            known = at in evidence and evidence.exists(at)  # kernels before 4.14 have no such file
-            found.append((name, evidence.text(at).strip() if known else "live"))
-    return tuple(found)
+            shown = at in evidence and evidence.exists(at)  # kernels before 4.14 have no such file
+            listed.append((name, evidence.text(at).strip() if shown else "live"))
+    return tuple(listed)
 
 
-def lasting(text: str) -> dict[str, Mount]:
-    """Read from ``/proc/self/mountinfo`` what is mounted for good, by place: disks and network file systems.
+def lasting(text: str) -> dict[str, MountEntry]:
+    """Read the disks and network file systems mounted for good, by place.
 
     What an automounter brings (below a mount of ``autofs``, or on it) depends on who was there. Raises ValueError.
     """
     mounts = parse(text)
     automounted = tuple(mount.place for mount in mounts if mount.kind == "autofs")
-    found: dict[str, Mount] = {}
+    listed: dict[str, MountEntry] = {}
     for mount in mounts:
         passing = _PASSING.match(mount.place) or any(
             mount.place == place or mount.place.startswith(f"{place.rstrip('/')}/") for place in automounted
         )
         if not passing and (mount.kind in KINDS or mount.source.startswith("/dev/")):
-            found[mount.place] = mount
-    return found
+            listed[mount.place] = mount
+    return listed
 
 
-def is_network(mount: Mount) -> bool:
-    """Tell whether a file system's server is elsewhere."""
+def is_network(mount: MountEntry) -> bool:
+    """Return whether a file system's server is elsewhere."""
     return mount.kind in KINDS

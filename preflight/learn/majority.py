@@ -62,7 +62,7 @@ def _folded(devices: tuple[str, ...] | None) -> str | list[str] | None:
     return folded if set(unfold(folded)) == set(devices) else list(devices)
 
 
-_SWAPS = "a job that swaps slows all others down; say it yourself if it is meant so"
+_SWAPS = "a job that swaps slows all others down; declare it yourself if it is meant so"
 
 KEYS = (
     _Key("", "gpus", lambda one: one.gpus or None, "/sys/bus/pci/devices", _too_few),
@@ -75,12 +75,12 @@ KEYS = (
     _Key("ports", "netdev_mtu", lambda one: one.netdev_mtu, "/sys/class/net/*/mtu",
          _small(LEAST_NETDEV_MTU, "which an RDMA MTU of 4096 needs")),
     _Key("ports", "point_to_point", lambda one: one.point_to_point, "ip addr"),
-    _Key("host", "memory_gib", lambda one: one.memory_gib, "/proc/meminfo", tolerance=0.01),
-    _Key("host", "cpus", lambda one: one.cpus, "/sys/devices/system/cpu/online"),
-    _Key("host", "smt", lambda one: one.smt, "/sys/devices/system/cpu/smt/control"),
-    _Key("host", "numa_nodes", lambda one: one.numa_nodes, "/sys/devices/system/node"),
-    _Key("host", "nvme", lambda one: one.nvme, "/sys/class/nvme"),
-    _Key("host", "swap", lambda one: one.swap, "/proc/swaps", lambda value, part: _SWAPS if value else ""),
+    _Key("host", "memory_gib", lambda node: node.memory_gib, "/proc/meminfo", tolerance=0.01),
+    _Key("host", "cpus", lambda node: node.cpus, "/sys/devices/system/cpu/online"),
+    _Key("host", "smt", lambda node: node.smt, "/sys/devices/system/cpu/smt/control"),
+    _Key("host", "numa_nodes", lambda node: node.numa_nodes, "/sys/devices/system/node"),
+    _Key("host", "nvme", lambda node: node.nvme, "/sys/class/nvme"),
+    _Key("host", "swap", lambda node: node.swap, "/proc/swaps", lambda value, part: _SWAPS if value else ""),
     _Key("checkpoint", "path", lambda one: one.checkpoints, "the evidence, which lists its checkpoints"),
     _Key("checkpoint", "interval_min", lambda one: one.interval_min, "times of the checkpoints that are there"),
 )  # fmt: skip
@@ -159,21 +159,23 @@ def _qos(members: Sequence[NodeValues]) -> Iterator[Value]:
 
 
 def _of_mount(place: str, which: int) -> Callable[[NodeValues], Any]:
-    return lambda one: one.mounts[place][which] if place in one.mounts else None
+    return lambda node: node.mounts[place][which] if place in node.mounts else None
 
 
 def _mounts(members: Sequence[NodeValues]) -> Iterator[Value]:
-    """Yield the network storage that the majority mounts; what fewer nodes have is theirs alone."""
-    places = sorted({place for one in members for place in one.mounts})
+    """Yield the network storage that the majority of nodes mounts."""
+    places = sorted({place for member in members for place in member.mounts})
     for place in places:
-        has = vote((one.node, str(place in one.mounts)) for one in members)
+        has = vote((member.node, str(place in member.mounts)) for member in members)
         if has.usual != "True":
             continue
         table = f"host.mounts.{written(place)}"
         for key, which in (("type", 0), ("read_write", 1)):
             read = _Key(table, key, _of_mount(place, which), "/proc/self/mountinfo")
             if (value := _value(read, members, None)) is not None:
-                without = tuple(one.node for one in members if place not in one.mounts) if key == "type" else ()
+                without = (
+                    tuple(member.node for member in members if place not in member.mounts) if key == "type" else ()
+                )
                 yield replace(value, odd=(*value.odd, *without))
 
 

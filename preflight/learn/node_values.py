@@ -89,7 +89,7 @@ def read_node(node: NodeFacts, site: Site) -> NodeValues:
 
 
 def _host(node: NodeFacts) -> dict[str, Any]:
-    """Return what the server consists of; in a container it is the host's, and not the container's to promise."""
+    """Return what the server consists of; not called in a container."""
     states = _try(lambda: [state for _, state in inventory.nvme_drives(node.evidence)])
     smt = _try(lambda: node.parsed(inventory.SMT, inventory.smt))
     swap = _try(lambda: node.parsed(inventory.SWAPS, inventory.swap))
@@ -101,8 +101,8 @@ def _host(node: NodeFacts) -> dict[str, Any]:
         "numa_nodes": node.cpu_nodes or None,
         "nvme": states.count("live") or None if states else None,
         "swap": None if swap is None else swap == "on",
-        "mounts": {place: (one.kind, not one.read_only) for place, one in table.items()
-                   if inventory.is_network(one) and _PLACE.fullmatch(place)},
+        "mounts": {place: (mount.kind, not mount.read_only) for place, mount in table.items()
+                   if inventory.is_network(mount) and _PLACE.fullmatch(place)},
     }  # fmt: skip
 
 

@@ -27,9 +27,9 @@ def _folder(tmp_path: Path) -> Path:
 
 
 def test_a_star_as_a_name_ends(folder: Path) -> None:
-    found = list(paths.matches(f"{folder}/*/mtu"))
-    assert len(found) == len(HOSTILE) + 1
-    assert f"{folder}/*/mtu" in found
+    matched = list(paths.matches(f"{folder}/*/mtu"))
+    assert len(matched) == len(HOSTILE) + 1
+    assert f"{folder}/*/mtu" in matched
     assert [path for path in paths.matches(f"{folder}/*/ports/*/state") if path.startswith(f"{folder}/eth0/")] == [
         f"{folder}/eth0/ports/*/state"
     ]

@@ -1,4 +1,4 @@
-"""Everyday faults of a server, planted on whole nodes: each has its finding, with the cluster file and without it."""
+"""Everyday faults of a server, planted on a node: each has its finding, with the cluster file and without it."""
 
 from __future__ import annotations
 
@@ -95,8 +95,12 @@ def node(records: Records, name: str = "hgx-h100", number: int = 0) -> Evidence:
 
 
 def loud(records: Records, cluster: Cluster | None) -> Found:
-    found = judge([node(records)], CHECKS, cluster)["findings"]
-    return {(one["status"], one["check"], one["subject"]) for one in found if one["status"] in ("fail", "warn")}
+    findings = judge([node(records)], CHECKS, cluster)["findings"]
+    return {
+        (finding["status"], finding["check"], finding["subject"])
+        for finding in findings
+        if finding["status"] in ("fail", "warn")
+    }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -120,7 +124,9 @@ def test_a_cluster_file_without_the_table_keeps_its_exit_status() -> None:
     text = FILE[: FILE.index("[class.h100.host]")]
     report = judge([node({})], CHECKS, decode(text.encode(), "cluster.toml"))
     assert report["exit_status"] == 0
-    unknown = [(one["check"], one["gating"]) for one in report["findings"] if one["status"] == "unknown"]
+    unknown = [
+        (finding["check"], finding["gating"]) for finding in report["findings"] if finding["status"] == "unknown"
+    ]
     assert unknown == [("host.inventory", False)]
 
 
@@ -130,18 +136,18 @@ def test_a_cluster_file_without_the_table_keeps_its_exit_status() -> None:
 def test_what_is_declared_and_could_not_be_read_holds_the_job_back(key: str) -> None:
     report = judge([node({key: {"status": "denied", "why": "no"}})], CHECKS, decode(FILE.encode(), "cluster.toml"))
     assert report["exit_status"] == 3
-    assert [one for one in report["findings"] if one["status"] == "unknown" and one["gating"]]
+    assert [finding for finding in report["findings"] if finding["status"] == "unknown" and finding["gating"]]
 
 
 def test_nodes_are_compared_without_a_cluster_file() -> None:
     changes: Records = {MOUNTS: ok(DISKS), SWAPS: FAULTS["X13 swap on"][0][SWAPS], **NVME9}
     nodes = [node(changes if number == 3 else {}, f"gpu{number:03d}", number) for number in range(4)]
-    found = {
-        (one["subject"], one["found"], tuple(one["nodes"]))
-        for one in judge(nodes, CHECKS)["findings"]
-        if one["check"] == "fleet.host" and one["status"] == "warn"
+    different = {
+        (finding["subject"], finding["found"], tuple(finding["nodes"]))
+        for finding in judge(nodes, CHECKS)["findings"]
+        if finding["check"] == "fleet.host" and finding["status"] == "warn"
     }
-    assert found == {
+    assert different == {
         ("swap", "on", ("gpu003",)),
         ("NVMe drives", "9", ("gpu003",)),
         ("mounts", "nothing", ("gpu003",)),
@@ -157,9 +163,9 @@ def test_learnt_values_fail_the_node_that_misses_them() -> None:
     assert "/scratch" not in text
     report = judge(nodes, CHECKS, decode(text.encode(), "cluster.toml"))
     failed = [
-        (one["subject"], one["nodes"])
-        for one in report["findings"]
-        if one["check"] == "node.expected" and one["status"] == "fail"
+        (finding["subject"], finding["nodes"])
+        for finding in report["findings"]
+        if finding["check"] == "node.expected" and finding["status"] == "fail"
     ]
     assert failed == [("NVMe drives", ["gpu003"])]
 
@@ -168,11 +174,11 @@ def test_swap_is_not_learnt_as_the_norm() -> None:
     changes = FAULTS["X13 swap on"][0]
     learnt = learn([node(changes, f"gpu{number:03d}", number) for number in range(3)], CHECKS)
     assert "\nswap = " not in learnt.text
-    assert any("host.swap" in one for one in learnt.refused)
+    assert any("host.swap" in finding for finding in learnt.refused)
 
 
 @pytest.mark.parametrize(
-    ("line", "kept"),
+    ("line", "recorded"),
     [
         ("      1       0 Ss       0 root                             systemd", True),
         ("  41210   41190 Z     1000 alice                            python3 <defunct>", True),
@@ -184,14 +190,14 @@ def test_swap_is_not_learnt_as_the_norm() -> None:
         ("    110       1 Sl    1000 alice                            python3", False),
     ],
 )
-def test_of_other_processes_nothing_leaves_the_node(line: str, kept: bool) -> None:
+def test_of_other_processes_nothing_leaves_the_node(line: str, recorded: bool) -> None:
     import re
 
-    assert (re.match(processes(["xmrig"], ["guest", "1008"]).omit, line) is None) == kept
+    assert (re.match(processes(["xmrig"], ["guest", "1008"]).omit, line) is None) == recorded
 
 
 @pytest.mark.parametrize(
-    ("line", "kept"),
+    ("line", "recorded"),
     [
         ("512 29 0:61 / /shared rw - nfs4 192.0.2.1:/a rw", True),
         ("81 29 9:0 / /scratch rw - xfs /dev/md0 rw", True),
@@ -207,9 +213,9 @@ def test_of_other_processes_nothing_leaves_the_node(line: str, kept: bool) -> No
         ("33 23 7:1 / /runs rw - ext4 /dev/sdb1 rw", True),
     ],
 )
-def test_mounts_of_containers_and_of_the_kernel_are_left_out(line: str, kept: bool) -> None:
+def test_mounts_of_containers_and_of_the_kernel_are_left_out(line: str, recorded: bool) -> None:
     import re
 
     from preflight.probes import UNINTERESTING_MOUNT
 
-    assert (re.match(UNINTERESTING_MOUNT, line) is None) == kept
+    assert (re.match(UNINTERESTING_MOUNT, line) is None) == recorded

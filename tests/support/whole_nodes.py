@@ -34,7 +34,7 @@ Fault = Callable[[Machine], Machine]
 Findings = set[tuple[str, str, str]]
 
 #: What a fault of a compute port takes from each GPU, where the catalogue has the customary figure.
-#: What every node gives whose class does not say what its server should have.
+#: What every node gives with a class that does not declare its server.
 INVENTORY = ("unknown", "host.inventory", "")
 
 LESS_PER_GPU = ("warn", "rdma.bandwidth-per-gpu", "")

@@ -1,6 +1,6 @@
-"""What is mounted, and how much room is left: ``/proc/self/mountinfo`` and ``df --output``.
+"""What is mounted, with how much room: ``/proc/self/mountinfo``, ``df --output``.
 
-Sources: proc_pid_mountinfo(5); df(1) of GNU coreutils, whose unknown numbers are ``-``.
+Sources: proc_pid_mountinfo(5); df(1) of GNU coreutils, in which unknown numbers are ``-``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ROW = re.compile(r"(\S{1,80})\s+([0-9]{1,20}|-)\s+([0-9]{1,20}|-)\s+([0-9]{1,20
 
 
 @dataclass(frozen=True)
-class Mount:
+class MountEntry:
     """One line of the table of mounts."""
 
     place: str
@@ -36,13 +36,13 @@ class Mount:
 
     @property
     def turned_read_only(self) -> bool:
-        """Whether the kernel did that: the mount is for writing, and its file system on a disk is not."""
+        """Whether the kernel did that: the mount itself is for writing."""
         return self.kind in _ON_DISKS and self.read_only and "ro" not in self.options
 
 
 @dataclass(frozen=True)
 class Space:
-    """The room of one file system, of what an ordinary user can fill; None: it does not say."""
+    """The room that users can fill in one file system; None: not reported."""
 
     kind: str
     place: str  # where it is mounted
@@ -52,9 +52,9 @@ class Space:
     free_inodes: int | None
 
 
-def parse(text: str) -> tuple[Mount, ...]:
-    """Read ``/proc/self/mountinfo``, in its order: a later mount covers an earlier one; raises ValueError."""
-    found = []
+def parse(text: str) -> tuple[MountEntry, ...]:
+    """Read ``/proc/self/mountinfo``: a later mount covers an earlier one."""
+    entries = []
     for line in text.split("\n"):
         if not line.strip():
             continue
@@ -63,8 +63,10 @@ def parse(text: str) -> tuple[Mount, ...]:
         if not dash or len(fields) < 6 or len(rest) < 3:
             raise ValueError(f"{line.strip()[:80]!r} is not a mount")
         place, source, options = _plain(fields[4]), _plain(rest[1]), rest[2]
-        found.append(Mount(place, rest[0], source, tuple(fields[5].split(",")), tuple(options.split(",")), options))
-    return tuple(found)
+        entries.append(
+            MountEntry(place, rest[0], source, tuple(fields[5].split(",")), tuple(options.split(",")), options)
+        )
+    return tuple(entries)
 
 
 def _plain(text: str) -> str:
@@ -73,14 +75,14 @@ def _plain(text: str) -> str:
 
 
 def parse_space(text: str) -> tuple[Space, ...]:
-    """Read ``df -B1 --output=fstype,size,avail,itotal,iavail,target``; raises ValueError."""
+    """Read the table of ``df -B1 --output``; raises ValueError."""
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     if not lines or not re.match(r"Type\s+1B-blocks\s+Avail\s+Inodes\s+IFree\s+Mounted on$", lines[0]):
         raise ValueError(f"{lines[0][:80] if lines else ''!r} is not the head of df's table")
-    found = []
+    entries = []
     for line in lines[1:]:
         if not (row := _ROW.fullmatch(line)):
-            raise ValueError(f"{line[:80]!r} is no line of df's table")
+            raise ValueError(f"{line[:80]!r} is not a line of df's table")
         size, free, inodes, free_inodes = (None if cell == "-" else int(cell) for cell in row.groups()[1:5])
-        found.append(Space(row[1], row[6], size, free, inodes, free_inodes))
-    return tuple(found)
+        entries.append(Space(row[1], row[6], size, free, inodes, free_inodes))
+    return tuple(entries)

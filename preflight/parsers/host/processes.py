@@ -1,4 +1,4 @@
-"""Processes, as ``ps -e -o pid=,ppid=,stat=,uid=,user:32=,comm=`` prints them; source: ps(1) of procps."""
+"""Processes, as ps(1) of procps prints them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LINE = re.compile(r"\s{0,20}([0-9]{1,10})\s+([0-9]{1,10})\s+([A-Z]\S{0,10})\s+(
 
 
 @dataclass(frozen=True)
-class Process:
+class ProcessEntry:
     """One process."""
 
     pid: int
@@ -28,14 +28,14 @@ class Process:
         return self.state.startswith("Z")
 
 
-def parse(text: str) -> tuple[Process, ...]:
-    """Read the lines that were kept; raises ValueError."""
-    found = []
+def parse(text: str) -> tuple[ProcessEntry, ...]:
+    """Read the lines that were collected; raises ValueError."""
+    entries = []
     for line in text.split("\n"):
         if not line.strip():
             continue
         if not (match := _LINE.fullmatch(line)):
-            raise ValueError(f"{line.strip()[:80]!r} is no line of ps")
+            raise ValueError(f"{line.strip()[:80]!r} is not a line of ps")
         program = match[6].strip().removesuffix("<defunct>").strip()
-        found.append(Process(int(match[1]), int(match[2]), match[3], int(match[4]), match[5], program))
-    return tuple(found)
+        entries.append(ProcessEntry(int(match[1]), int(match[2]), match[3], int(match[4]), match[5], program))
+    return tuple(entries)

@@ -23,7 +23,7 @@ class Service:
     load: str  # loaded, not-found, masked, …
     active: str  # active, inactive, failed, activating, …
     sub: str  # running, exited, dead, …
-    names: tuple[str, ...] = ()  # all of its names, where they were asked for
+    names: tuple[str, ...] = ()  # all of its names, where they were collected
 
     @property
     def known(self) -> bool:
@@ -54,16 +54,16 @@ class Unit:
 
 
 def parse_units(text: str) -> tuple[Unit, ...]:
-    """Read ``systemctl list-units --plain --no-legend``; older versions print a bullet. Raises ValueError."""
-    found = []
+    """Read ``systemctl list-units --plain``, with or without bullets."""
+    units = []
     for line in normalize_text(text).split("\n"):
         if not line.strip():
             continue
         if not (match := re.fullmatch(r"[●*↻x ]{0,4}([^\s.]\S{0,255}\.[a-z]{4,9})((?: +[a-z-]{2,20}){3})(?: +(.*))?",
                                       line.rstrip())):  # fmt: skip
-            raise ValueError(f"{line.strip()[:80]!r} is no line of a list of units")
-        found.append(Unit(match[1], (match[3] or "").strip()))
-    return tuple(found)
+            raise ValueError(f"{line.strip()[:80]!r} is not a line of a list of units")
+        units.append(Unit(match[1], (match[3] or "").strip()))
+    return tuple(units)
 
 
 def fabric_manager_version(text: str) -> str:

@@ -63,22 +63,22 @@ def render(machine: Machine) -> Records:
 
 def host_of(cluster: str, machine: Machine) -> str:
     """Return the table that declares what such a machine has, for the class of a cluster file."""
-    found = re.search(r"^\[class\.([\w-]+)\]", cluster, re.MULTILINE)
-    assert found, "the cluster file has a class"
+    numbers = re.search(r"^\[class\.([\w-]+)\]", cluster, re.MULTILINE)
+    assert numbers, "the cluster file has a class"
     smt = machine.platform.architecture == "x86_64"
     first, _, last = _range(list(machine.cpus)).partition("-")
     assert not first.strip("0")
-    return host_table(found[1], int(last or 0) + 1, sum(map(bool, machine.cpus)), smt)
+    return host_table(numbers[1], int(last or 0) + 1, sum(map(bool, machine.cpus)), smt)
 
 
 def _range(cpus: list[str]) -> str:
     """Join the CPUs of all NUMA nodes: ``0-223``."""
-    found: set[int] = set()
+    numbers: set[int] = set()
     for part in ",".join(cpus).split(","):
         if part:
             first, _, last = part.partition("-")
-            found.update(range(int(first), int(last or first) + 1))
-    return f"{min(found)}-{max(found)}" if len(found) > 1 else "0"
+            numbers.update(range(int(first), int(last or first) + 1))
+    return f"{min(numbers)}-{max(numbers)}" if len(numbers) > 1 else "0"
 
 
 def host_table(name: str, cpus: int = 224, numa_nodes: int = 2, smt: bool = True) -> str:
