@@ -130,6 +130,21 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "host.storage": (5897, 3949553258, (
         ("storage.network", "No storage is mounted over the compute fabric", "node", "proc_pid_mountinfo(5), nfs(5), sysfs-class-nvme; operators' rule: backend and storage networks are apart", "`ip route get SERVER`; mount from an address of the storage or frontend network, or route the servers' network over it.", ("AN-2",), False, False, False, "", ("file:/sys/class/nvme/*/transport", "file:/sys/class/nvme/*/address"), (), False, ("no_rdma",), "fix-site", "network"),
     )),
+    "host.inventory": (3385, 3656474321, (
+        ("host.inventory", "The cluster file declares what each server should have", "node", "the cluster file: [class.NAME.host]; what health checks of nodes (LBNL NHC and others) have in their configuration", "`preflight learn` writes the values of most nodes; read them, and copy the table into the cluster file.", (), False, False, False, "", (), (), False, (), "fix-site", "inventory"),
+    )),
+    "host.mounts": (13937, 540697281, (
+        ("host.mounts", "The file systems that the cluster file declares are mounted, writable and have room", "node", "the cluster file: [class.NAME.host.mounts.\"/PLACE\"]; proc_pid_mountinfo(5), df(1)", "`findmnt PLACE`, `dmesg | grep -i 'read-only'`, `df -h PLACE`, `df -i PLACE`; mount or clear it, or correct the cluster file.", (), True, False, False, "", (), (), False, ("no_mount_declared",), "fix-site", "declared_mounts"),
+        ("host.file-systems", "No file system on a disk is full, or was turned read-only by the kernel", "node", "proc_pid_mountinfo(5), df(1); Documentation/admin-guide/ext4 (errors=remount-ro)", "Full: `du -x --max-depth=1 PLACE`. Read-only: `dmesg`, then a file system check of the device, or a new disk. Declare what a job needs: class.NAME.host.mounts.", (), False, False, False, "", (), (), False, ("own_file_systems",), "fix-site", "file_systems"),
+    )),
+    "host.units": (6354, 3832009850, (
+        ("host.services", "The services that the cluster file declares are active", "node", "the cluster file: class.NAME.host.services; systemctl(1)", "`systemctl status UNIT`, `journalctl -u UNIT -b`; start it, or correct the cluster file.", (), True, False, False, "", (), (), False, ("no_service_declared",), "fix-site", "services"),
+        ("host.failed-units", "No unit of systemd has failed", "node", "systemctl(1): list-units --state=failed", "`systemctl status UNIT`, `journalctl -u UNIT -b`; repair or disable it, `systemctl reset-failed UNIT`. Declare what must run (class.NAME.host.services) and what may fail (class.NAME.host.may_fail).", (), False, False, False, "", (), (), False, ("no_systemd",), "fix-site", "failed_units"),
+    )),
+    "host.processes": (5446, 1256971871, (
+        ("host.processes", "No process runs that the cluster file forbids", "node", "the cluster file: class.NAME.host.forbidden_processes and forbidden_users; ps(1)", "`ps -o pid,ppid,user,lstart,args -p PID`; end it, and find out who started it.", (), True, False, False, "", (), (), False, ("nothing_forbidden",), "fix-site", "forbidden"),
+        ("host.zombies", "No process stays a zombie", "node", "ps(1), proc_pid_stat(5): state Z", "`ps -o pid,ppid,user,args -p PARENT`; a parent that does not wait for its children has to be ended, then the first process takes notice of them.", (), False, False, True, "", (), (), False, (), "", "zombies"),
+    )),
     "fleet.switch_peer": (12513, 1796308227, (
         ("switch.pfc", "PFC is on for the same priorities at both ends of each cable", "node", "IEEE 802.1Qaz-2011 (DCBX), 802.1AB (LLDP)", "Set the switch port and the interface alike: `mlnx_qos -i IF --pfc …`, and the switch's PFC profile.", ("AN-4", "FP-LOSS-2", "PA-14"), True, False, False, "", (), (), False, ("no_rdma",), "fix-site", "pfc"),
         ("switch.mtu", "The switch takes frames as large as the interface sends", "node", "IEEE 802.3 (maximum frame size TLV): MTU + 14 bytes header + 4 checksum + 4 for each VLAN tag", "Set the switch port to MTU 9216, as is usual on a training fabric, or `ip link set IF mtu N` to what it has.", ("NT-FAB-4", "PA-14"), True, False, False, "", (), (), False, ("no_rdma",), "fix-site", "mtu"),
@@ -197,7 +212,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("versions.driver-files", "The driver's libraries are whole and of the kernel module's version", "node", "NVIDIA driver README: the user-space libraries and the kernel module are of one version", "Install one driver version whole and reboot; in an image remove its own `libcuda.so*` and `libnvidia-*.so*`.", ("PA-03",), True, False, False, "", (), (), False, ("no_gpu",), "fix-site", "driver_files"),
         ("versions.nccl", "There is one NCCL, or the one that PyTorch brought", "node", "PyTorch's wheels load the NCCL of their own nvidia-nccl package by RPATH; ld.so(8), LD_LIBRARY_PATH", "Remove the system's `libnccl.so*` from images with PyTorch wheels, or install the same version.", ("NT-PIT-4",), True, False, False, "", ("file:*.dist-info/INSTALLER",), (), False, ("no_gpu",), "fix-site", "nccl"),
     )),
-    "fleet.node_expected": (5233, 4123421642, (
+    "fleet.node_expected": (5363, 4123421642, (
         ("node.expected", "Versions, firmware and settings are those that the cluster file declares", "node", "the cluster file: [class.NAME.versions], firmware, gpu_settings, host, nvlink, rails, nccl, ports and qos", "Set on the node what is declared, or correct the key in the cluster file (`preflight lint --explain KEY`).", ("PA-03",), True, False, False, "", ("nvml:gpus", "file:/sys/class/dmi/id/*"), (), False, ("nothing_declared",), "fix-site", "expected"),
     )),
     "host.compatibility": (6334, 3669343010, (
@@ -236,7 +251,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("fleet.software", "The software of a job is the same on all nodes", "fleet", "PyTorch and NCCL: all ranks of a job must run one version; majority of at least 3 nodes and 60 %", "Decide which version is right (`pip list`, `ofed_info -s`, `lsmod`), and install it on all nodes, best by one image.", ("PA-03",), True, False, False, "", ("file:*.dist-info/INSTALLER",), (), False, (), "fix-site", "software"),
         ("fleet.firmware", "NICs and GPUs run the same firmware on all nodes", "fleet", "NVIDIA DGX firmware update guides: one bundle for all nodes; majority of at least 3 nodes and 60 %", "`mlxfwmanager` (NICs), the vendor's bundle (GPUs); a reset or a power cycle makes it run.", (), True, False, False, "", (), (), False, (), "fix-site", "firmware"),
     )),
-    "fleet.host": (7714, 693962144, (
+    "fleet.host": (9496, 693962144, (
         ("fleet.host", "BIOS, processor, kernel and limits are the same on all nodes", "fleet", "https://docs.kernel.org/admin-guide/ (kernel-parameters, sysctl); server vendors' tuning guides: one profile for all; majority of at least 3 nodes and 60 %", "Compare BIOS profile (`dmidecode -t bios`), image and `tuned-adm active` of a node of each side; decide which is right, apply it to all.", (), True, False, False, "", (), (), False, (), "fix-site", "host_settings"),
     )),
     "fleet.gpu": (12709, 2570669924, (
