@@ -11,7 +11,7 @@ from preflight.checks.comparison import yardstick
 from preflight.checks.comparison.compare import compare, differences
 from preflight.checks.comparison.electorate import Electorate, Trait, failing, poll
 from preflight.checks.comparison.values import of_gpus
-from preflight.checks.gpu import memory, nvlink, part, presence, processes, state
+from preflight.checks.gpu import clocks, memory, nvlink, part, presence, processes, state
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts import system_settings
@@ -53,7 +53,7 @@ GPU = (
           judged_by=(state.power_limit,), expects="gpu_settings.power_limit_w", form="{:g} W".format),
     Trait("application clock", "nvml:gpus",
           of_gpus("application_clock_mhz", lambda one: f"{one.application_clock_mhz} MHz"),
-          expects="gpu_settings.application_clock_mhz", form="{} MHz".format),
+          judged_by=(clocks.clocks,), expects="gpu_settings.application_clock_mhz", form="{} MHz".format),
     Trait("highest SM clock", "nvml:gpus", of_gpus("sm_clock_max_mhz", lambda one: f"{one.sm_clock_max_mhz} MHz"),
           expects="gpu_settings.sm_clock_max_mhz", form="{} MHz".format),
 )  # fmt: skip
