@@ -39,7 +39,7 @@ GPUS = tuple(f"{domain:04x}:00:00.0" for domain in (0x1, 0x2, 0x3, 0x4, 0xB, 0xC
 
 NEED_THE_DRIVER = {
     check.id
-    for name in ("gpu.part", "gpu.memory", "gpu.state", "gpu.processes", "gpu.nvlink")
+    for name in ("gpu.part", "gpu.memory", "gpu.state", "gpu.processes", "gpu.nvlink", "gpu.clocks", "gpu.link_errors")
     for check in in_module(__import__(f"preflight.checks.{name}", fromlist=["_"]))
 }
 
@@ -182,7 +182,7 @@ def test_healthy() -> None:
         "nccl.sharp-plugin", "versions.compatibility",
         "container.gpu-devices", "container.device-plugin",
         "container.networks", "gpu.fabric-state", "gpu.process-per-gpu",
-        "gpu.recovery-action", "gpu.retired-pages", "nvlink.imex", "rails.subnets", "roce.chain",
+        "gpu.recovery-action", "gpu.retired-pages", "rdma.firmware", "nvlink.imex", "rails.subnets", "roce.chain",
         "counters.traffic-class", "optics.module", "optics.fec", "optics.ber", "switch.pfc", "switch.mtu",
     }  # fmt: skip
 
