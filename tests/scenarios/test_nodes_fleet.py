@@ -115,7 +115,7 @@ def firmware(version: str) -> Fault:
     """Give all NICs of the compute NICs' board another firmware."""
 
     def plant(machine: Machine) -> Machine:
-        boards = {one.model.board_id for one in machine.nics if one.gpu is not None}
+        boards = {nic.model.board_id for nic in machine.nics if nic.gpu is not None}
         nics = tuple(
             replace(one, model=replace(one.model, firmware=version)) if one.model.board_id in boards else one
             for one in machine.nics
