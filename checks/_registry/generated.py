@@ -254,7 +254,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "fleet.host": (9496, 693962144, (
         ("fleet.host", "BIOS, processor, kernel and limits are the same on all nodes", "fleet", "https://docs.kernel.org/admin-guide/ (kernel-parameters, sysctl); server vendors' tuning guides: one profile for all; majority of at least 3 nodes and 60 %", "Compare BIOS profile (`dmidecode -t bios`), image and `tuned-adm active` of a node of each side; decide which is right, apply it to all.", (), True, False, False, "", (), (), False, (), "fix-site", "host_settings"),
     )),
-    "fleet.gpu": (12709, 2570669924, (
+    "fleet.gpu": (12745, 2570669924, (
         ("fleet.gpu-settings", "The GPUs of all nodes are the same parts, set up alike", "fleet", "https://docs.nvidia.com/deploy/nvml-api/ ; majority of at least 3 nodes and 60 %", "`nvidia-smi -q` on a node of each side; decide which is right, and set it: -pl (power), -ac or -rac (clocks), -e (ECC), -mig, -pm.", ("PA-01",), True, False, False, "", (), (), False, (), "fix-site", "gpu_settings"),
         ("fleet.nvlink-domain", "The nodes of an NVLink domain agree on who belongs to it", "fleet", "NVIDIA IMEX service guide (nodes_config.cfg is the same on all nodes of a domain); nvmlGpuFabricInfo_t", "Write the same /etc/nvidia-imex/nodes_config.cfg on all nodes of the domain, `systemctl restart nvidia-imex`; a wrong cluster UUID: the fabric manager of the NVLink switches.", ("GS-1",), True, False, False, "", ("file:/etc/nvidia-imex/nodes_config.cfg", "nvml:gpus"), (), False, (), "fix-site", "nvlink_domain"),
     )),
