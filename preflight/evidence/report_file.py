@@ -129,7 +129,9 @@ class _Held:
             self.pay(8 * len(value))  # for whoever sets up an index of them
             parts = [self.held(part) for part in value]
             return self._once(hash((list, *map(id, parts))), parts)
-        return value if value is None or kind is bool else self._once((kind, value), value)
+        if value is None or kind is bool:
+            return value
+        return self._once((kind, value or str(value)), value)  # 0.0 and -0.0 are equal, and are two
 
     def _once(self, key: Any, value: Any) -> Any:
         if (known := self._known.setdefault(key, value)) is not value:

@@ -5,11 +5,15 @@ A rule is unknown of a part that it read; of a part that it does not read, it ha
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
-from preflight.evidence.document import Evidence
+from preflight.evidence.document import Evidence, EvidenceError
+from preflight.facts.node import NodeFacts
 from preflight.judge import findings
+from preflight.model import Check
 from preflight.recognition import rules_gpu, rules_kernel, rules_nic
 from preflight.recognition.detector import TextPart
 from preflight.recognition.evidence_adapter import key_of
@@ -25,8 +29,42 @@ def add_findings(parts: Sequence[TextPart], source: str) -> None:
         key = key_of(part.kind)
         status = "ok" if part.taken.complete else "cut"
         records: dict[str, Any] = {key: {"status": status, "value": part.taken.facts, "out": part.text}}
-        results = findings([Evidence(part.writer or source, "", records)], RULES)
+        results = findings([Evidence(part.writer or source, "", records)], _rules_of(part.kind))
         part.findings += [one for one in results if one["status"] in _SHOWN_STATUSES or _unknown_of(one, key)]
+
+
+@functools.cache
+def _rules_of(kind: str) -> tuple[Check, ...]:
+    """Return the rules that read parts of a kind.
+
+    There may be a thousand parts, and few rules read one.
+    """
+    return tuple(rule for rule in RULES if key_of(kind) in _keys_of(rule))
+
+
+class _KeyRecorder(dict[str, Any]):
+    """Records of which none is there; it keeps which were looked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wanted: set[object] = set()
+
+    def __contains__(self, key: object) -> bool:
+        """Keep the key, and have nothing."""
+        self.wanted.add(key)
+        return False
+
+
+@functools.cache
+def _keys_of(rule: Check) -> frozenset[object]:
+    """Return the records that a rule looks for.
+
+    Where none of them is there, it looks for each and ends.
+    """
+    records = _KeyRecorder()
+    with suppress(EvidenceError):
+        list(rule.run(NodeFacts(Evidence("", "", records)), None))
+    return frozenset(records.wanted)
 
 
 def _unknown_of(finding: Mapping[str, Any], key: str) -> bool:

@@ -145,12 +145,22 @@ def cpu_ids(text: str) -> list[int] | None:
     return found
 
 
+#: Lines in which the end of a JSON value is looked for at first: there may be as many beginnings as lines.
+_FIRST_LINES = 64
+
+
 def json_at(lines: Lines, at: int, most: int = 200_000) -> tuple[int, Any] | None:
     """Return where a JSON value that begins on a line ends, and the value; None if there is no whole one."""
-    text = "\n".join(line.text for line in lines[at : at + most])
-    start = len(text) - len(text.lstrip())
-    try:
-        value, stop = json_limits.begun(text, start)
-    except (ValueError, RecursionError):
-        return None
-    return at + text.count("\n", 0, stop) + 1, value
+    end, size = min(at + most, len(lines)), _FIRST_LINES
+    while True:
+        text = "\n".join(line.text for line in lines[at : min(at + size, end)])
+        start = len(text) - len(text.lstrip())
+        try:
+            value, stop = json_limits.begun(text, start)
+        except (ValueError, RecursionError) as error:
+            # Where it is only the end that is missing, more lines may bring it: no line end stands within a token
+            if at + size >= end or getattr(error, "pos", 0) + 2 < len(text.rstrip()):
+                return None
+            size *= 8
+        else:
+            return at + text.count("\n", 0, stop) + 1, value

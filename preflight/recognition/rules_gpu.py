@@ -122,8 +122,9 @@ def gpu_health(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """
     for key, facts in read_facts(node, "nvidia-smi -q", "nvidia-smi -q -x"):
         bad = 0
+        sections = _sections_by_product(facts["gpus"])
         for gpu in facts["gpus"]:
-            for finding in (*_of_gpu(gpu, key), *_unread(gpu, facts["gpus"], key)):
+            for finding in (*_of_gpu(gpu, key), *_unread(gpu, sections, key)):
                 bad += 1
                 yield finding
         shown = [what for name, what in _SECTIONS.items() if any(gpu[name] is not None for gpu in facts["gpus"])]
@@ -138,8 +139,19 @@ _SECTIONS = {
 }  # fmt: skip
 
 
-def _unread(gpu: Mapping[str, Any], gpus: Sequence[Mapping[str, Any]], key: str) -> Iterator[Finding]:
-    """Yield what a GPU did not answer, and the sections that its equals show."""
+def _sections_by_product(gpus: Sequence[Mapping[str, Any]]) -> dict[str | None, set[str]]:
+    """Return the judged sections that any GPU of a product shows."""
+    sections: dict[str | None, set[str]] = {}
+    for gpu in gpus:
+        sections.setdefault(gpu["product"], set()).update(name for name in _SECTIONS if gpu[name] is not None)
+    return sections
+
+
+def _unread(gpu: Mapping[str, Any], sections: Mapping[str | None, set[str]], key: str) -> Iterator[Finding]:
+    """Yield what a GPU did not answer, and the sections that its equals show.
+
+    Its equals are the GPUs of its product and those without a name; without a name of its own, all.
+    """
     name = gpu["bus_id"] or "a GPU without an address in the text"
     at: dict[str, Any] = {"subject": gpu["bus_id"] or "", "evidence": [key]}
     errors = ", ".join(gpu["no_answer"])
@@ -147,9 +159,9 @@ def _unread(gpu: Mapping[str, Any], gpus: Sequence[Mapping[str, Any]], key: str)
         yield failed(f"{name}: in place of values stands: {errors}", found=errors, **at)
     elif errors:
         yield unknown(f"{name}: in place of values stands: {errors}", found=errors, fix=_QUERY_AGAIN, **at)
-    equals = [other for other in gpus if gpu["product"] is None or other["product"] in (None, gpu["product"])]
-    lacking = [what for section, what in _SECTIONS.items()
-               if gpu[section] is None and any(other[section] is not None for other in equals)]  # fmt: skip
+    products = sections if gpu["product"] is None else (None, gpu["product"])
+    shown = set().union(*(sections.get(product, set()) for product in products))
+    lacking = [what for section, what in _SECTIONS.items() if gpu[section] is None and section in shown]
     if lacking:
         yield unknown(f"{name}: the text lacks its {', '.join(lacking)}, which its equals show", fix=_COMPLETE, **at)
 

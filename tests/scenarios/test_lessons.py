@@ -29,10 +29,11 @@ from tests.support import machines
 from tests.support.fixture import cases, evidence, whole_node
 from tests.support.lessons import FALSE_ALARMS, NODE, XID
 from tests.support.machines import hgx_h100, with_gpu
+from tests.support.node_documents import document
 from tests.support.paths import ROOT, TESTS
 from tests.support.stopwatch import Stopwatch
 from tests.support.whole_nodes import CHECKS, site
-from tests.unit.judge.test_honesty import _made, document
+from tests.unit.judge.test_honesty import _made
 
 ROCE = "hgx-h100-roce"
 

@@ -34,7 +34,7 @@ NODE: dict[str, tuple[str, tuple[str, ...]]] = {
         "a missing tool finds nothing wrong",
         (
             "scenarios/test_lessons.py::test_no_pass_rests_on_a_probe_that_failed",
-            "unit/judge/test_honesty.py::test_garbage_in_every_record",
+            "robustness/judge/test_honesty.py::test_garbage_in_every_record",
             "unit/judge/test_honesty.py::test_no_evidence_at_all",
         ),
     ),
@@ -50,7 +50,7 @@ NODE: dict[str, tuple[str, tuple[str, ...]]] = {
         "a crash is a pass",
         (
             "unit/judge/test_honesty.py::test_a_crash_is_unknown_logged_and_preserves_earlier_results",
-            "unit/judge/test_honesty.py::test_mutated_records_never_crash",
+            "robustness/judge/test_honesty.py::test_mutated_records_never_crash",
         ),
     ),
     "L07": (
@@ -84,19 +84,19 @@ NODE: dict[str, tuple[str, tuple[str, ...]]] = {
     "L12": (
         "an interrupted scan is a success",
         (
-            "unit/cli/test_cli.py::test_an_interrupt_gives_a_report_with_unknown_results",
+            "integration/local/test_commands.py::test_an_interrupt_gives_a_report_with_unknown_results",
             "integration/local/test_gate.py::test_a_terminated_gate_reports_what_is_missing",
             "integration/local/test_gate.py::test_a_deadline_ends_what_no_signal_can",
-            "unit/collect/test_fleet.py::test_the_process_ends_at_a_signal_even_if_a_node_hangs",
-            "unit/collect/test_fleet.py::test_the_deadline_of_a_run_names_the_nodes_still_queued",
+            "integration/local/test_fleet.py::test_the_process_ends_at_a_signal_even_if_a_node_hangs",
+            "integration/local/test_fleet.py::test_the_deadline_of_a_run_names_the_nodes_still_queued",
         ),
     ),
     "L11": (
         "a later pass overwrites an earlier failure",
         (
-            "unit/history/test_history.py::test_what_is_gone",
-            "unit/history/test_history.py::test_what_came_back",
-            "unit/history/test_history.py::test_a_node_that_was_silent_is_neither_new_nor_gone",
+            "scenarios/history/test_fortnight.py::test_what_is_gone",
+            "scenarios/history/test_fortnight.py::test_what_came_back",
+            "scenarios/history/test_fortnight.py::test_a_node_that_was_silent_is_neither_new_nor_gone",
         ),
     ),
     "L13": ("256 failures are status 0", ("unit/judge/test_honesty.py::test_exit_status",)),
@@ -259,14 +259,14 @@ NODE: dict[str, tuple[str, tuple[str, ...]]] = {
     "L38": (
         "one time-out slanders all",
         (
-            "unit/collect/test_fleet.py::test_a_transport_that_does_not_come_back_costs_one_node_and_no_worker",
+            "integration/local/test_fleet.py::test_a_transport_that_does_not_come_back_costs_one_node_and_no_worker",
             "integration/ssh/test_faults.py::test_no_fault_touches_another_node",
         ),
     ),
     "L39": (
         "no total budget",
         (
-            "unit/collect/test_fleet.py::test_the_process_ends_at_the_deadline_even_if_a_node_hangs",
+            "integration/local/test_fleet.py::test_the_process_ends_at_the_deadline_even_if_a_node_hangs",
             "integration/local/test_collector.py::test_the_deadline_ends_what_runs_and_names_what_never_began",
         ),
     ),
@@ -337,7 +337,10 @@ NODE: dict[str, tuple[str, tuple[str, ...]]] = {
             "checks/test_checks.py::test_fixture",
         ),
     ),
-    "L50": ("words of the output parsed by the next tool", ("unit/cli/test_cli.py::test_check_on_this_machine",)),
+    "L50": (
+        "words of the output parsed by the next tool",
+        ("integration/local/test_commands.py::test_check_on_this_machine",),
+    ),
     "L51": (
         "a drain of somebody else's is lifted",
         (

@@ -28,15 +28,21 @@ _WORTH_A_PROCESS = 32 << 20
 _MOST_PROCESSES = 8
 
 
+#: Empty lines at the beginning of a text of which the rest is only counted: a piece of a source may keep its place so.
+_MOST_EMPTY = 1000
+
+
 class NoNcclOutput(PreflightError, ValueError):
     """What was read holds no line of NCCL; the text says what it is instead."""
 
 
 def parse(text: str) -> NcclLog | None:
     """Parse a log among other text; None if no line is NCCL's. Never raises."""
-    scanner = Scanner()
-    scanner.feed(_restore_lines(text.encode("utf-8", "backslashreplace").split(b"\n")))
+    skipped = max(0, len(text) - len(text.lstrip("\n")) - _MOST_EMPTY)
+    scanner = Scanner(skipped)
+    scanner.feed(_restore_lines(text[skipped:].encode("utf-8", "backslashreplace").split(b"\n")))
     scanner.flush_counts()
+    scanner.tally.all_lines += skipped
     return summarize(scanner.tally)
 
 

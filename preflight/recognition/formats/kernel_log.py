@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from preflight.parsers.host.kernel_events import events, of_line
@@ -59,6 +60,10 @@ _IN_WORDS = re.compile(
 )
 
 
+#: Lines below one with a time in which an error of the driver shows that they are a kernel's.
+_NEAR = 40
+
+
 def _begins(lines: Lines, at: int) -> bool:
     text = lines[at].text
     if ("NVRM: " in text or _SWITCH.search(text)) and not _ONLY_NAMED.search(text):
@@ -80,7 +85,12 @@ def _begins(lines: Lines, at: int) -> bool:
     # Other programs write times as well: it is the kernel's if a driver and its device, or the kernel's names, are near
     if _UNTIMED.fullmatch(text, time.end()):
         return True
-    return any(xids_in(line.text) or sxids_in(line.text) for line in lines[at : at + 40])
+    return any(_holds_error(line.text) for line in lines[at : at + _NEAR])
+
+
+@lru_cache(maxsize=4 * _NEAR)  # each line is near many others
+def _holds_error(text: str) -> bool:
+    return bool(xids_in(text) or sxids_in(text))
 
 
 @dataclass(frozen=True)

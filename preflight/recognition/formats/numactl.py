@@ -187,10 +187,10 @@ def _status(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]] | None:
     text = lines[at].text
     name = _ANNOTATION.search(text)
     start = text.find("[", name.end() if name else 0)
-    quoted = re.search(r"""["'](\[.*\])["']\s*,?\s*$""", text)
-    if quoted and '\\"' in quoted[1]:
+    quoted = _quoted_list(text)
+    if '\\"' in quoted:
         try:
-            value = json_limits.text(quoted[1].replace("\\n", " ").replace('\\"', '"'))
+            value = json_limits.text(quoted.replace("\\n", " ").replace('\\"', '"'))
         except (ValueError, RecursionError):
             return None
         return (at + 1, value) if _is_status(value) else None
@@ -204,6 +204,17 @@ def _status(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]] | None:
     # `kubectl describe` goes on over lines that begin with blanks
     found = json_at(rest, 0)
     return (at + found[0], found[1]) if found and _is_status(found[1]) else None
+
+
+#: How a list in quotes begins, and how it ends with its line; one pattern for both would look for the end from each
+#: beginning.
+_QUOTE_BEGINS, _QUOTE_ENDS = re.compile(r"""["']\["""), re.compile(r"""\]["']\s*,?\s*$""")
+
+
+def _quoted_list(text: str) -> str:
+    """Return the list that stands in quotes at the end of a line; empty where none does."""
+    begin, end = _QUOTE_BEGINS.search(text), _QUOTE_ENDS.search(text)
+    return text[begin.start() + 1 : end.start() + 1] if begin and end and begin.end() <= end.start() else ""
 
 
 def _is_status(value: Any) -> bool:

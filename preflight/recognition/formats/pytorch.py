@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any
 
 from preflight.facts import streamed_log
@@ -101,7 +102,12 @@ def _printed(lines: Lines, at: int) -> str | None:
     ahead = "\n".join([match["dump"], *(line.text[:2000] for line in lines[at + 1 : at + _AHEAD])])
     if not _PYTHON_SIGN.search(ahead[:20_000]):
         return None
-    return match["dump"] if any(_NO_JSON.search(line.text[:20_000]) for line in lines[at : at + _SOON]) else None
+    return match["dump"] if any(_is_no_json(line.text) for line in lines[at : at + _SOON]) else None
+
+
+@lru_cache(maxsize=2 * _SOON)  # a line is looked at for each beginning above it
+def _is_no_json(text: str) -> bool:
+    return _NO_JSON.search(text[:20_000]) is not None
 
 
 def _take_printed(lines: Lines, at: int, begun: str) -> ParsedPart:
@@ -179,18 +185,20 @@ def _begins(lines: Lines, at: int) -> bool:
     return torch.begins("\n".join(line.text[:2000] for line in lines[at : at + _AHEAD]))
 
 
-#: Characters that are read at once: a text in which nothing can be read is left soon.
-_AT_ONCE = 1 << 15
+#: Characters that are read at once, first and later: a text in which nothing can be read is left soon, and a dump may
+#: stand on one line.
+_AT_FIRST, _AT_ONCE = 1 << 11, 1 << 15
 
 
 def _seen(lines: Lines, at: int) -> torch.TorchOutput:
-    place = at
+    place, most = at, _AT_FIRST
 
     def read(size: int) -> str:
-        nonlocal place
+        nonlocal place, most
         taken: list[str] = []
         length = 0
-        while place < len(lines) and length < min(size, _AT_ONCE):
+        wanted, most = min(size, most), min(2 * most, _AT_ONCE)
+        while place < len(lines) and length < wanted:
             taken.append(lines[place].text + "\n")
             length += len(taken[-1])
             place += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Any
@@ -112,6 +113,6 @@ class PortListBuilder:
 
     def missing(self, promised: str) -> list[str]:
         """Return the devices with fewer ports than their field promises, or without it."""
-        shown = {name: sum(port.device == name for port in self.ports) for name in self.devices}
+        shown = Counter(port.device for port in self.ports)
         promises = {name: re.match(r"\d{1,3}", fields.get(promised, "")) for name, fields in self.devices.items()}
         return [name for name, match in promises.items() if match is None or shown[name] < int(match[0])]

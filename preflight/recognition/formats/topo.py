@@ -30,6 +30,8 @@ _LEGEND_LINE = re.compile(
     r"\s*(?:Legend:|NIC Legend:|(?:X|SYS|NODE|PHB|PXB|PIX|NV#|SOC|OK|CNS|GNS|TNS|NS|DR|U)\s+=\s.*)"
 )
 _RULE = re.compile(r"[\s|:+-]{3,}")
+#: Lines that one row may be broken into: each is looked at again for every one behind it.
+_MOST_PIECES = 64
 _RANK = {"PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5, "SOC": 5}
 
 
@@ -115,7 +117,13 @@ def _take_matrix(lines: Lines, at: int) -> ParsedPart:
             last_name = match[1]
             rows[last_name], numbers[last_name] = [match[2]], lines[end].number
             blank = 0
-        elif last_name and names and _open(rows[last_name], len(names), len(phrases)) and continues(text):
+        elif (
+            last_name
+            and names
+            and len(rows[last_name]) < _MOST_PIECES
+            and _open(rows[last_name], len(names), len(phrases))
+            and continues(text)
+        ):
             rows[last_name].append(text)
         else:
             break
@@ -129,12 +137,13 @@ def _take_matrix(lines: Lines, at: int) -> ParsedPart:
     headless = not names
     names = names or _columns(rows)
     last = lines[min(end, len(lines)) - 1].number
+    places = {name: place for place, name in reversed(tuple(enumerate(names)))}  # the first of each name
     links: dict[str, dict[str, str]] = {}
     complete_rows: dict[str, list[str]] = {}
     for name, pieces in rows.items():
         words = joined(pieces)
         cells, behind = _divided(words, len(names))
-        here = names.index(name) if name in names else -1
+        here = places.get(name, -1)
         if here >= 0 and cells[here : here + 1] not in ([], ["X"]):
             cut.append(TextGap(numbers[name], f"the row of {name} does not fit the header"))
             continue
@@ -163,7 +172,8 @@ def _take_matrix(lines: Lines, at: int) -> ParsedPart:
         "nearest_nics": {gpu: _nearest(links[gpu], nics) for gpu in gpus if gpu in complete_rows and nics},
         "complete_rows": list(complete_rows), "cut_rows": [name for name in names if name not in complete_rows],
     }  # fmt: skip
-    between = sorted({code for gpu in gpus for other, code in links.get(gpu, {}).items() if other in gpus})
+    of_gpus = frozenset(gpus)
+    between = sorted({code for gpu in gpus for other, code in links.get(gpu, {}).items() if other in of_gpus})
     summary = f"{len(gpus)} GPUs joined by {', '.join(between) or 'nothing that could be read'}, {len(nics)} NICs"
     return ParsedPart(end, facts, summary, cut)
 

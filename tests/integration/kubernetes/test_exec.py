@@ -23,9 +23,9 @@ from preflight.transport.kubernetes import error_messages
 from preflight.transport.kubernetes.kubectl import Kubectl, KubectlTransport, find
 from tests.integration.container.test_container import BWRAP
 from tests.support.kubernetes.apiserver import NAMESPACE, ApiServer, Pod
+from tests.support.local_transport import EVIDENCE
 from tests.support.paths import ROOT
 from tests.support.stopwatch import Stopwatch
-from tests.unit.transport.test_local import EVIDENCE
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 

@@ -16,10 +16,10 @@ from preflight import probes
 from preflight.transport.errors import TransportError
 from preflight.transport.ssh import error_messages
 from preflight.transport.ssh.openssh import OpenSshTransport
+from tests.support.local_transport import EVIDENCE
 from tests.support.sshfarm import Farm, View, Wire, free_port, public
 from tests.support.sshfarm.marks import needs_farm, needs_shell
 from tests.support.stopwatch import Stopwatch
-from tests.unit.transport.test_local import EVIDENCE
 
 pytestmark = needs_farm
 

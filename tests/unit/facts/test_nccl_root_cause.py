@@ -5,21 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from preflight.checks.job import failures, gpudirect, transport
 from preflight.cli.app import main
-from preflight.evidence.document import Evidence, dump, from_document
+from preflight.evidence.document import Evidence, dump
 from preflight.facts import nccl_root_cause
 from preflight.facts.job import RUN, RunFacts
 from preflight.facts.nccl_root_cause import KINDS, Cause, HostStatements, Proof
 from preflight.facts.node import NodeFacts
 from preflight.judge import judge
-from tests.support.fixture import Case, cases, evidence, whole_node
-from tests.unit.judge.test_honesty import GARBAGE
+from tests.support.fixture import Case, cases, evidence
 
 T, G, F = "nccl.transport", "nccl.gpudirect-rdma", "nccl.failures"
 
@@ -109,19 +107,6 @@ def test_a_healthy_node_is_not_blamed(kind: nccl_root_cause.CauseKind) -> None:
     assert {cause.proof for cause in causes(facts_of(check, name, healthy()))} <= {Proof.CONTRADICTED}
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.id)
-def test_garbage_in_every_record_of_the_nodes(check: Any, caplog: pytest.LogCaptureFixture) -> None:
-    for one in cases(check.id):
-        if "nodes" not in one.body:
-            continue
-        run, nodes = one.run()
-        for garbage in GARBAGE:
-            broken = [Evidence(node.node, "", dict.fromkeys(node.records, garbage)) for node in nodes]
-            findings = judge(broken, [check], one.cluster(), run=run)["findings"]
-            assert not caplog.records, (one.name, garbage)
-            assert not [finding for finding in findings if "the node's evidence" in finding["message"]]
-
-
 # --- hosts ---------------------------------------------------------------------------------------------
 
 
@@ -196,17 +181,3 @@ def test_saved_evidence_and_a_log_give_the_cause(tmp_path: Path) -> None:
         ": there is no /dev/infiniband for 12 RDMA devices on gpu001 (rank 0), gpu002 (rank 1); line 2"
         in finding["message"]
     )
-
-
-def test_ten_thousand_hosts_are_explained_in_one_finding() -> None:
-    lines = [f"gpu{n}:1:2 [0] NCCL INFO {text}" for n in range(10_000) for text in (
-        "NET/IB : No device found.", "Using network Socket",
-        f"comm 0x5 rank {n} nRanks 10000 nNodes 10000 localRanks 1 localRank 0 MNNVL 0")]  # fmt: skip
-    run = Evidence(RUN, "", {"log:x": {"status": "ok", "out": "\n".join(lines)}})
-    shut = {"dir:/dev/infiniband": {"status": "missing"}}
-    nodes = [from_document(dict(whole_node("hgx-h100-roce"), node=f"gpu{n}", records={
-        **whole_node("hgx-h100-roce")["records"], **shut}), "x") for n in range(3)]  # fmt: skip
-    first, *rest = [f for f in judge(nodes, [transport.transport], run=run)["findings"] if f["status"] == "fail"]
-    assert "gpu0, gpu1, gpu2" in first["message"] or "gpu0 (rank 0), gpu1 (rank 1), gpu2 (rank 2)" in first["message"]
-    assert len(rest) == 1
-    assert len(rest[0]["message"]) < 600

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -730,24 +729,3 @@ JSON_NAMES = [
 def test_any_json_can_be_read(value: object) -> None:
     nccl_tests.parse(json.dumps({"config": {}, "results": [value], "out_of_bounds": value, "args": value}))
     nccl_tests.parse(json.dumps({"config": {"devices": [value], "nthreads": 1}, "results": value}))
-
-
-@pytest.mark.parametrize(
-    "unit",
-    [
-        info("Channel 00/0 : 8[0] -> 0[0] [send] via NET/IB/0/GDRDMA") + "\n", ROW + "\n", PREAMBLE + "\n", "1 2 3 4\n",
-        "x" * 50, "1 " * 25, " " * 50, "NCCL ", "a:1:1 ", "[" * 50, "12: " * 12, "\x1b[" * 20, "> " * 20, OK,
-    ],
-    ids=range(14),
-)  # fmt: skip
-def test_time_is_linear(unit: str) -> None:
-    def seconds(size: int) -> float:
-        text = HEAD + "\n" + unit * (size // len(unit))
-        began = time.process_time()
-        nccl_log.parse(text)
-        nccl_tests.parse(text)
-        return time.process_time() - began
-
-    seconds(10_000)
-    small = min(seconds(100_000) for _ in range(3))
-    assert seconds(800_000) < 8 * small * 4 + 0.5

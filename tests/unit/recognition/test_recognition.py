@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
-import subprocess
-import sys
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -13,56 +10,22 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from preflight.checks import registry
 from preflight.cli.app import main
 from preflight.evidence.document import from_document
 from preflight.judge import findings
-from preflight.recognition import document, exit_status, known, open_sources, read, read_text
+from preflight.recognition import document, exit_status, open_sources, read, read_text
 from preflight.recognition.detector import TextPart, parts
 from preflight.recognition.formats import kinds
 from preflight.recognition.input_sources import InputSource
 from preflight.recognition.line_prefixes import split_by_writer
 from preflight.reports.recognition_text import not_judged
 from preflight.textprep.lines import lines_of
-from tests.support import paths
 from tests.support.fixture import whole_node
+from tests.support.pasted_texts import IBSTAT, OUTSIDE, TRUTH, ibstat, outside
 
-OUTSIDE = paths.DATA / "outside"
 PASTED = OUTSIDE / "pasted"
-
-#: Text of outside origin -> kind, whether it is complete, and facts that a reader sees (path in the facts: value).
-TRUTH: dict[str, tuple[str, bool, dict[str, Any]]] = {
-    "topo_h100_4gpu_nv6.txt": ("nvidia-smi topo -m", False, {
-        "gpus": ["GPU0", "GPU1", "GPU2", "GPU3"], "links.GPU0.GPU1": "NV6", "cut_rows": [],
-    }),
-    "topo_h100_hgx_cut.txt": ("nvidia-smi topo -m", False, {
-        "links.GPU0.GPU7": "NV18", "complete_rows": ["GPU0", "GPU1", "GPU2", "GPU3", "GPU4", "GPU5"],
-    }),
-    "topo_2x1080ti.txt": ("nvidia-smi topo -m", True, {"links.GPU0.GPU1": "PHB", "nics": [], "nearest_nics": {}}),
-    "nvlink_a100.txt": ("nvidia-smi nvlink -s", True, {"links.GPU0": [25.0] * 12, "links.GPU1": [25.0] * 12}),
-    "nvidia_smi_a100_mig.xml": ("nvidia-smi -q -x", False, {
-        "driver": "535.54.03", "attached_gpus": 4, "gpus.0.mig": "Enabled", "gpus.0.pcie.generation_max": 4,
-        "gpus.0.persistence": "Disabled", "gpus.0.bus_id": "00000000:41:00.0",
-    }),
-    "ibstat_mt4125.txt": ("ibstat", True, {
-        "ports.0.state": "Active", "ports.0.link_layer": "Ethernet", "ports.1.rate_gbps": 100.0,
-    }),
-    "ibstat_mlx4_down.txt": ("ibstat", False, {"ports.0.physical_state": "Disabled"}),
-    "ibstat_partial.txt": ("ibstat", False, {"ports.0.rate_gbps": 200.0}),
-    "ibstat_ibsim.txt": ("ibstat", True, {"ports.0.state": "Active"}),
-    "ibv_devinfo_ndr.txt": ("ibv_devinfo", True, {"ports.0.link_layer": "InfiniBand", "ports.0.active_mtu": 4096}),
-    "ibv_devinfo_down.txt": ("ibv_devinfo", True, {"ports.0.state": "DOWN"}),
-    "ibv_devinfo_softroce.txt": ("ibv_devinfo", True, {"ports.1.state": "ACTIVE"}),
-    "mlnx_qos_four_priorities.txt": ("mlnx_qos", False, {"trust": "dscp", "pfc.5": True, "pfc.3": False}),
-    "dcb_pfc_prio3.json": ("dcb", True, {"pfc.3": True, "pfc.4": False}),
-    "dmesg_ctime_xid.txt": ("kernel log", True, {"xids.0.xid": 13}),
-    "dmesg_fallen_at_load.txt": ("kernel log", True, {"events.0.event": "gpu-fallen-off-bus"}),
-    "network_status_rdma.json": ("network-status", True, {}),
-    "lspci_a100.txt": ("lspci", True, {"devices.0.address": "68:00.0"}),
-}  # fmt: skip
 
 
 def only(text: str) -> TextPart:
@@ -74,10 +37,6 @@ def at(facts: Any, path: str) -> Any:
     for name in path.split("."):
         facts = facts[int(name)] if isinstance(facts, list) else facts[name]
     return facts
-
-
-def outside(name: str) -> str:
-    return (OUTSIDE / name).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", TRUTH)
@@ -197,17 +156,7 @@ def test_what_is_wrong_is_reported(case: str) -> None:
     assert set(failures) == {(check, "fail")}
 
 
-IBSTAT = (
-    "CA '{0}'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: {1}\n\t\tPhysical state: {2}\n"
-    "\t\tRate: {3}\n\t\tBase lid: 1\n\t\tLink layer: {4}\n"
-)
 RDMA_LINK = "link {0}/1 state {1} physical_state {2} netdev eth{0}\n"
-
-
-def ibstat(*odd: tuple[str, str, int], layer: str = "InfiniBand") -> str:
-    """Return `ibstat` of eight ports, the last of them these."""
-    ports = [*[("Active", "LinkUp", 400)] * (8 - len(odd)), *odd]
-    return "".join(IBSTAT.format(f"mlx5_{at}", *port, layer) for at, port in enumerate(ports))
 
 
 def findings_of(text: str) -> list[tuple[str, str, str]]:
@@ -240,17 +189,6 @@ def test_a_port_that_is_down_or_slow_beside_others_never_passes(case: str) -> No
     """Which ports a job uses is not in the text: `preflight check` without roles is unknown of them, too."""
     text, expected = PORTS[case]
     assert sorted(findings_of(text)) == sorted(expected)
-
-
-def test_a_dead_port_is_named_with_its_state() -> None:
-    ran = run("-", stdin=ibstat(("Down", "Polling", 10)))
-    assert ran.returncode == 3
-    assert "mlx5_7 port 1: Down/Polling, beside 7 active" in " ".join(ran.stdout.split())
-    ran = run(
-        "-",
-        stdin="$ nvidia-smi nvlink -s\n" + outside("nvlink_a100.txt") + "$ ibstat\n" + ibstat(("Down", "Polling", 10)),
-    )
-    assert ran.returncode == 3
 
 
 def nvlinks(*gpus: str) -> str:
@@ -378,62 +316,6 @@ def test_exit_status() -> None:
     assert exit_status([("c", sick), ("b", nothing)]) == 1
 
 
-def run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "preflight", "read", *arguments]
-    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False)
-
-
-def test_the_command(tmp_path: Path) -> None:
-    ran = run("-", stdin=outside("nvlink_a100.txt").replace("Link 11: 25 GB/s", "Link 11: <inactive>", 1))
-    assert ran.returncode == 1
-    assert "GPU0 has 11 active NVLinks, its equals 12" in ran.stdout
-    ran = run("-", stdin="nothing of interest\n")
-    assert ran.returncode == 3
-    assert all(name in " ".join(ran.stdout.split()) for name in known())
-    ran = run(str(tmp_path / "absent"))
-    assert (ran.returncode, ran.stdout) == (2, "")
-    assert "absent: cannot be read: No such file or directory" in ran.stderr
-    packed = tmp_path / "broken.gz"
-    packed.write_bytes(b"\x1f\x8b\x08\x00garbage")
-    assert run(str(packed)).returncode == 2
-
-
-@pytest.mark.parametrize(
-    ("redirection", "why"),
-    [
-        ("<&-", "standard input is closed"),
-        ("</dev/zero", "standard input: cannot be read: it is no regular file"),
-        ("<'{full}'", "standard input cannot be kept: File too large; give a file, or set TMPDIR"),
-    ],
-)
-def test_standard_input_that_never_ends_or_is_none(tmp_path: Path, redirection: str, why: str) -> None:
-    """A limit on a file's size stands for a disk that is full."""
-    full = tmp_path / "log"
-    full.write_bytes(b"NCCL\n" * 300_000)
-    command = f"ulimit -f 100; '{sys.executable}' -m preflight read - {redirection.format(full=full)}"
-    ran = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
-    assert (ran.returncode, ran.stdout) == (2, "")
-    assert why in ran.stderr
-    assert "Traceback" not in ran.stderr
-
-
-@pytest.mark.parametrize("device", ["/dev/zero", "/dev/urandom", "/dev/full"])
-def test_a_device_without_an_end_is_not_read(device: str) -> None:
-    ran = run(device)
-    assert (ran.returncode, ran.stdout) == (2, "")
-    assert "it is no regular file" in ran.stderr
-    assert run("/dev/null").returncode == 3
-
-
-def test_hostile_text_is_made_visible() -> None:
-    ran = run("-", stdin="CA 'mlx5\x1b]0;owned\x07_0'\nPort 1:\nState: Active\x1b[2J\nPhysical state: \x1b[31mLinkUp\n")
-    assert "\x1b" not in ran.stdout
-    assert "Traceback" not in ran.stderr
-
-
-SEEDS = [outside(name) for name in TRUTH]
-
-
 def test_elements_in_the_place_of_a_text_are_no_text() -> None:
     """A closing tag was lost: the name of the GPU holds all that follows."""
     (part,) = read_text(
@@ -441,47 +323,6 @@ def test_elements_in_the_place_of_a_text_are_no_text() -> None:
         "<product_name><uuid>GPU-1</uuid></product_name></gpu></nvidia_smi_log>", "a",
     )  # fmt: skip
     assert part.taken.facts["gpus"][0]["product"] is None
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.data())
-def test_a_mutated_text_breaks_nothing(data: st.DataObject) -> None:
-    rng = random.Random(data.draw(st.integers(0, 2**32)))
-    text = "".join(rng.sample(SEEDS, 2))
-    for _ in range(rng.randint(1, 4)):
-        at_ = rng.randrange(len(text) + 1)
-        change = rng.randrange(5)
-        if change == 0:
-            text = text[:at_]
-        elif change == 1:
-            text = text[at_:]
-        elif change == 2:
-            text = (
-                text[:at_] + rng.choice(["\x00", "\x1b[", "\r", "9" * 400, "\ud800", "{", "[", "\t", ":"]) + text[at_:]
-            )
-        elif change == 3:
-            text = text[:at_] + text[min(len(text), at_ + rng.randint(1, 80)) :]
-        else:
-            lines = text.split("\n")
-            rng.shuffle(lines)
-            text = "\n".join(lines)
-    json.dumps(document([("x", read_text(text, "x"))]))
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "{" * 200_000, "[\n" * 100_000, '[{"name": "a", "interface": ' * 5_000, "GPU0 GPU1 " * 50_000,
-        "GPU0 X NV18\n" * 20_000, "CA 'mlx5_0'\n" * 20_000, "a: b\n" * 50_000,
-        "# Port counters: Lid 1 port 1\n" * 10_000, "<nvidia_smi_log>" * 10_000, "<a>" * 50_000,
-        "[ 1.000000] x\n" * 30_000, " " * 300_000, "x" * 500_000, "link mlx5_0/1 " + "a b " * 50_000,
-        "00:00.0 Bridge: x\n" * 20_000, "NIC statistics:\n" * 20_000,
-        "".join(f"{number}: a\n" for number in range(15_000)) + "0: a\n", "\n" * 5_000_000,
-    ],
-    ids=range(18),
-)  # fmt: skip
-def test_texts_that_would_hang_a_careless_reader(text: str) -> None:
-    json.dumps(document([("x", read_text(text, "x"))]))
 
 
 @pytest.mark.parametrize("empty", [2, 1000, 1001, 1002, 1003, 50_000])

@@ -1,4 +1,4 @@
-"""Aliases: nothing that names the site is left, and every verdict stays what it was."""
+"""Aliases: nothing that names the site is left, and what names nothing stays."""
 
 from __future__ import annotations
 
@@ -7,33 +7,18 @@ import ipaddress
 import json
 import re
 import stat
-import time
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preflight.checks import registry
-from preflight.cli.app import main
-from preflight.evidence.document import from_document, to_document
-from preflight.expectations import Cluster
-from preflight.expectations.cluster_file import load as load_cluster
-from preflight.judge import judge
-from preflight.model import Scope
 from preflight.redact import Redactor
 from preflight.redact.address_aliases import Keyed
 from tests.support import paths
-from tests.support.fixture import FIXTURES, Case, cases
-from tests.support.machines import hgx_h100
-from tests.support.machines.fleet import fleet
-from tests.support.planted_fleet import DIFFERENCES
-
-CHECKS = registry().checks
-KEY = b"the same in every run of the tests"
+from tests.support.fixture import FIXTURES
+from tests.support.redact_command import KEY, run
 
 LOG = """\
 gpu001:4242:4250 [0] NCCL INFO Bootstrap : Using eth0:10.12.3.17<0>
@@ -88,74 +73,6 @@ def test_text_without_identities_stays(text: str) -> None:
     redactor = Redactor(KEY, hosts=("node1", "h100"))
     redactor.learn(text)
     assert redactor.text(text) == text
-
-
-# --- verdicts --------------------------------------------------------------------------------------
-
-
-def verdicts(report: Mapping[str, Any]) -> list[tuple[str, str, tuple[str, ...], str]]:
-    return sorted(
-        (one["check"], one["status"], tuple(sorted(one["nodes"])), str(one["subject"])) for one in report["findings"]
-    )
-
-
-def same_verdicts(
-    documents: Sequence[Mapping[str, Any]], cluster: Cluster | None = None, redacted_cluster: Cluster | None = None,
-    run: Mapping[str, Any] | None = None,
-) -> Redactor:  # fmt: skip
-    """Judge documents before and after; the results must be the same, but for the names."""
-    redactor = Redactor(KEY)
-    both = [*documents, *([run] if run else [])]
-    for one in both:
-        redactor.learn_value(one)
-    before = _judged(both, cluster)
-    after = _judged([redactor.value(one) for one in both], redacted_cluster or cluster)
-    assert verdicts(redactor.value(before)) == verdicts(after)
-    assert before["coverage"] == after["coverage"]
-    assert before["exit_status"] == after["exit_status"]
-    return redactor
-
-
-def _judged(documents: Sequence[Mapping[str, Any]], cluster: Cluster | None) -> dict[str, Any]:
-    read = sorted((from_document(one, "here") for one in documents), key=lambda one: one.node)
-    nodes = [one for one in read if one.node != "@run"]
-    return judge(nodes, CHECKS, cluster, run=next((one for one in read if one.node == "@run"), None))
-
-
-@pytest.mark.parametrize("path", sorted((FIXTURES / "nodes").glob("*.json")), ids=lambda path: path.stem)
-def test_evidence_of_complete_nodes_is_judged_alike(path: Path, tmp_path: Path) -> None:
-    document = json.loads(path.read_text())
-    file = path.with_suffix(".toml")
-    if not file.exists():
-        same_verdicts([document])
-        return
-    redactor = Redactor(KEY)
-    redactor.learn_value(document)
-    (tmp_path / file.name).write_text(redactor.text(file.read_text()))
-    same_verdicts([document], load_cluster(file), load_cluster(tmp_path / file.name))
-
-
-@pytest.mark.parametrize("roce", [True, False], ids=["RoCE", "InfiniBand"])
-def test_a_fleet_with_planted_faults_is_judged_alike(roce: bool) -> None:
-    chosen = list(DIFFERENCES.values())[:: 9 if roce else 24]
-    faults = {f"gpu{number:03d}": fault for number, (fault, _) in enumerate(chosen, start=2)}
-    documents = list(fleet(hgx_h100("", roce=roce), len(faults) + 3, seed=5, faults=faults if roce else None))
-    redactor = same_verdicts(documents)
-    left = json.dumps([redactor.value(one) for one in documents])
-    assert "gpu0" not in left.replace("enp", "")
-    assert redactor.counts_by_kind()["host"] == len(documents)
-
-
-_RELATIONS = ("fleet.identity", "rails.isolated", "fabric.link-speed", "nccl.communicators")
-
-
-@pytest.mark.parametrize(
-    "case", [case for check in _RELATIONS for case in cases(check)], ids=lambda case: str(case.name)
-)
-def test_checks_of_relations_are_judged_alike(case: Case) -> None:
-    check = next(one for one in CHECKS if one.id == case.check)
-    run, nodes = case.run() if check.scope is Scope.RUN else (None, case.evidences())
-    same_verdicts([to_document(one) for one in nodes], case.cluster(), run=to_document(run) if run else None)
 
 
 # --- nothing is left -------------------------------------------------------------------------------
@@ -277,77 +194,7 @@ def test_a_sweep(name: str) -> None:
     assert len(left.splitlines()) == len(text.splitlines())
 
 
-@pytest.mark.parametrize(
-    "unit",
-    [
-        "a.",
-        "1.",
-        "1:",
-        "::",
-        "a",
-        "f",
-        "/home/a/",
-        "gpu001[1]",
-        "[",
-        "\\n",
-        "\x1b[",
-        "a-",
-        "lid ",
-        "serial ",
-        "x@y.",
-        "a@",
-        "a@b1 ",
-        "\na@b1:",
-        "ssh ",
-        "ssh a",
-        "USER PID TTY\n",
-        "USER ",
-        "nodes: ",
-        "nodes: a,\n",
-        "FAIL a,\n",
-        "a1,",
-        "s3://a",
-        "/scratch/",
-        "~a/",
-        "login a ",
-        "machine ",
-        "\n-rw-r--r-- 1 ",
-        "pts/1 ",
-        "of a (rank ",
-        ": LIST: ",
-        "a:x:1:1:",
-        "host ",
-        "-w ",
-        "srun ",
-        "mpirun ",
-        "Author: a ",
-        "preflight: a: ",
-        "coverage: \nFAIL a,",
-        "[1-2]a",
-        "gpu001[1, ",
-        "AAAA ssh-rsa ",
-        "\x1b[1mgpu001",
-        "+cuda1.1a",
-    ],
-)
-def test_hostile_text_takes_linear_time(unit: str) -> None:
-    text = (unit * (200_000 // len(unit) + 1))[:200_000]
-    redactor = Redactor(KEY, hosts=("gpu001",))
-    began = time.process_time()
-    redactor.learn(text)
-    redactor.text(text)
-    assert time.process_time() - began < 4
-
-
 # --- the command -----------------------------------------------------------------------------------
-
-
-def run(*arguments: str, expect: int = 0) -> str:
-    result = CliRunner().invoke(main, ["redact", *arguments])
-    if result.exception and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == expect, result.output
-    return result.output
 
 
 def test_a_directory(tmp_path: Path) -> None:
@@ -376,28 +223,3 @@ def test_what_it_refuses(tmp_path: Path) -> None:
     assert "exists already" in run(str(tmp_path / "a.log"), "-o", str(tmp_path / "a.log"), expect=2)
     assert "no such file" in run(str(tmp_path / "b.log"), "-o", str(tmp_path / "c"), expect=2)
     assert "lies in" in run(str(tmp_path), "-o", str(tmp_path / "c"), expect=2)
-
-
-def test_a_long_line_and_a_key_in_two_pieces(tmp_path: Path) -> None:
-    body = "\n".join(["QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVo"] * 20_000)
-    key = f"-----BEGIN RSA PRIVATE KEY-----\n{body}\n-----END RSA PRIVATE KEY-----\nafter gpu001:1:1 [0] NCCL INFO x\n"
-    (tmp_path / "a.log").write_text("x" * 1_000_000 + " end\n" + key)
-    run(str(tmp_path / "a.log"), "-o", str(tmp_path / "b.log"))
-    text = (tmp_path / "b.log").read_text()
-    assert "characters without a space left out]" in text
-    assert "QUJD" not in text
-    assert "gpu001" not in text
-    assert "after node-a001" in text
-
-
-def test_a_small_packed_file_that_holds_very_much_is_left_out_and_nothing_of_it_written(tmp_path: Path) -> None:
-    """300 KB of packed Xid lines, 124 MB of text, took over a minute."""
-    folder = tmp_path / "in"
-    folder.mkdir()
-    (folder / "xid.log.gz").write_bytes(gzip.compress(b"NVRM: Xid (PCI:0000:18:00\n" * 4_700_000))
-    (folder / "job.log.gz").write_bytes(gzip.compress(b"host gpu001 says hello\n" * 20_000))
-    began = time.process_time()
-    output = run(str(folder), "-o", str(tmp_path / "out"), "--hosts", "gpu001", expect=1)
-    assert time.process_time() - began < 10
-    assert re.search(r"left out: \S*xid\.log\.gz: \d+ bytes that unpack to more than \d+.*gunzip", output)
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["job.log"]

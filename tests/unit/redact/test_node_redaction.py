@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 from hypothesis import given
@@ -129,22 +128,3 @@ def test_any_text_is_redacted_once_and_for_all(text: str) -> None:
 def test_any_value_keeps_its_shape(value: object) -> None:
     assert type(redact_value(value)) is type(value)
     json.dumps(redact_value(value))
-
-
-@pytest.mark.parametrize(
-    "unit",
-    [
-        "wandb ", "wandb login ", "machine a login b ", "password\n", "snmp community ", "sshpass -p ", "docker ",
-        "curl -u", "a/", "aA1/", "_Z", "name: a\n", "key=", "&sig=", "\x1b[1m", "/services/", "eyJaaaaaa", "$6$",
-        "password ",
-        "-u ", "session=", "<key>", "sig", "AKIA", "hooks.",
-        "a", "token", "tokenA3", "token=", "token ", "--token ", 'token="', "token='\\", '\\"', "://", "://a:", "://a:b@",
-        "-----BEGIN ", "-----BEGIN PRIVATE KEY-----", "PRIVATE KEY", "eyJ", "eyJaaaaa.", "eyJaaaaa.aaaaa", "sk-",
-        "-sk-a", "hf_", "xY3", "x ", "api ", "Bearer ", "secret:\t", "secret:Bearer\t", "=", '"', "aA0_", "\0", "\n",
-    ],
-)  # fmt: skip
-def test_hostile_text_takes_linear_time(unit: str) -> None:
-    text = (unit * (1_000_000 // len(unit) + 1))[:1_000_000]
-    began = time.process_time()
-    redact("token" + text)
-    assert time.process_time() - began < 3

@@ -10,23 +10,19 @@ import shlex
 import subprocess
 import sys
 import zlib
-from importlib import resources
 from pathlib import Path
 from typing import IO, Any
 
-import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from preflight import probes
 from preflight.collector import frame
 from preflight.evidence import document as evidence
 from preflight.transport import payload as ship
-from preflight.transport.local import node as local
+from tests.support.local_transport import collect, interpreter, make_plan, phase_and_reason
 from tests.support.stopwatch import Stopwatch
 
-EVIDENCE = json.loads((resources.files("preflight.schemas") / "evidence-1.json").read_text(encoding="utf-8"))
 DOCUMENT = {
     "schema": "preflight.evidence/1",
     "text": "é\udcff" + "".join(hashlib.sha256(b"%d" % n).hexdigest() for n in range(8)),
@@ -43,37 +39,6 @@ def read_frame(source: bytes | IO[bytes]) -> dict[str, Any]:
     while (data := source.read(65536)) and not reader.feed(data):
         pass
     return reader.document()
-
-
-def make_plan(deadline_s: float = 5, node: str = "gpu001") -> dict[str, Any]:
-    return {
-        **probes.plan((), node=node, deadline_s=deadline_s),
-        "probes": [{"key": "cmd:true", "kind": "cmd", "target": "true", "timeout_s": 1, "argv": ["true"]}],
-    }
-
-
-def interpreter(tmp_path: Path, script: str) -> str:
-    """Make a program that stands where an interpreter is expected; ``$PYTHON`` is a real one."""
-    path = tmp_path / "python"
-    path.write_text(f"#!/bin/sh\nPYTHON={shlex.quote(sys.executable)}\n{script}\n", encoding="utf-8")
-    path.chmod(0o755)
-    return str(path)
-
-
-def collect(plan: dict[str, Any], python: str = sys.executable) -> dict[str, Any]:
-    watch = Stopwatch()
-    document = local.collect(plan, python)
-    assert watch.seconds < plan["deadline_s"] + local.SLACK_S + 1
-    jsonschema.validate(document, EVIDENCE)
-    return document
-
-
-def phase_and_reason(document: dict[str, Any]) -> tuple[str, str]:
-    read = evidence.from_document(document, "test")
-    assert not read.answered
-    assert read.node == "gpu001"
-    assert read.no_answer
-    return read.no_answer["phase"], read.no_answer["reason"]
 
 
 # The frame
@@ -243,12 +208,6 @@ def test_a_flood_on_its_error_stream_is_read_and_bounded(tmp_path: Path) -> None
     phase, reason = phase_and_reason(collect(make_plan(), python))
     assert phase == "collect"
     assert len(reason) < 5000
-
-
-def test_an_interpreter_that_hangs_is_ended_in_time(tmp_path: Path) -> None:
-    python = interpreter(tmp_path, "trap '' TERM; while :; do sleep 9; done")
-    phase, reason = phase_and_reason(collect(make_plan(deadline_s=0.2), python))
-    assert (phase, reason) == ("collect", "no answer within 1.2 s")
 
 
 def test_an_answer_that_is_cut_or_damaged(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ drivers from R450 on print.
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Any
 
@@ -54,11 +55,19 @@ def taken(end: int, general: Tree, gpus: list[tuple[str, Tree]], last: int) -> P
     return ParsedPart(end, facts, summary, cut)
 
 
+@functools.cache
+def _names(path: str) -> tuple[str, ...]:
+    return tuple(path.split("/"))
+
+
 def _get(tree: Tree, *paths: str) -> Any:
     """Return what stands at the first of the paths (names joined by ``/``) that says something."""
     for path in paths:
+        names = _names(path)
+        if names[0] not in tree:
+            continue
         here: Any = tree
-        for name in path.split("/"):
+        for name in names:
             here = here.get(name) if isinstance(here, dict) else None
         if isinstance(here, dict) and here:
             return here
@@ -94,10 +103,23 @@ def _yes(value: Any) -> bool | None:
     return {"yes": True, "no": False}.get(value.lower()) if isinstance(value, str) else None
 
 
-def _gpu(bus_id: str | None, tree: Tree) -> dict[str, Any]:
-    link = "pci/gpu_link_info", "pci/pci_gpu_link_info"
-    power = "gpu_power_readings", "power_readings"
+def _below(places: tuple[str, ...], *names: str) -> tuple[str, ...]:
+    """Return the paths to the names below each place."""
+    return tuple(f"{place}/{name}" for place in places for name in names)
 
+
+_LINK, _POWER = ("pci/gpu_link_info", "pci/pci_gpu_link_info"), ("gpu_power_readings", "power_readings")
+_GENERATION = _below(_LINK, "pcie_generation/current", "pcie_gen/current_link_gen")
+_MAX_GENERATION = _below(_LINK, "pcie_generation/max", "pcie_gen/max_link_gen")
+_WIDTH = _below(_LINK, "link_width/current", "link_widths/current_link_width")
+_MAX_WIDTH = _below(_LINK, "link_width/max", "link_widths/max_link_width")
+_DRAW = _below(_POWER, "average_power_draw", "instantaneous_power_draw", "power_draw", "instant_power_draw")
+_LIMIT = _below(_POWER, "current_power_limit", "enforced_power_limit", "power_limit")
+_DEFAULT_LIMIT = _below(_POWER, "default_power_limit")
+_MAX_LIMIT = _below(_POWER, "max_power_limit")
+
+
+def _gpu(bus_id: str | None, tree: Tree) -> dict[str, Any]:
     def first(*names: str) -> Any:
         return _get(tree, *names)
 
@@ -121,29 +143,15 @@ def _gpu(bus_id: str | None, tree: Tree) -> dict[str, Any]:
             first("retired_pages/pending_page_blacklist", "retired_pages/pending_retirement")),
         "performance_state": word("performance_state"),
         "pcie": {
-            "generation_current": _integer(first(
-                *(f"{place}/{name}" for place in link
-                  for name in ("pcie_generation/current", "pcie_gen/current_link_gen")))),
-            "generation_max": _integer(first(
-                *(f"{place}/{name}" for place in link for name in ("pcie_generation/max", "pcie_gen/max_link_gen")))),
-            "width_current": _integer(first(
-                *(f"{place}/{name}" for place in link
-                  for name in ("link_width/current", "link_widths/current_link_width")))),
-            "width_max": _integer(first(
-                *(f"{place}/{name}" for place in link for name in ("link_width/max", "link_widths/max_link_width")))),
+            "generation_current": _integer(first(*_GENERATION)), "generation_max": _integer(first(*_MAX_GENERATION)),
+            "width_current": _integer(first(*_WIDTH)), "width_max": _integer(first(*_MAX_WIDTH)),
             "replays": _integer(first("pci/replays_since_reset", "pci/replay_counter")),
         },
         "clocks_event_reasons": _reasons(first("clocks_event_reasons", "clocks_throttle_reasons")),
         "fabric": _fabric(first("fabric")),
         "recovery_action": _recovery(tree),
-        "power_draw_w": _real(first(
-            *(f"{place}/{name}" for place in power
-              for name in ("average_power_draw", "instantaneous_power_draw", "power_draw", "instant_power_draw")))),
-        "power_limit_w": _real(first(
-            *(f"{place}/{name}" for place in power
-              for name in ("current_power_limit", "enforced_power_limit", "power_limit")))),
-        "power_limit_default_w": _real(first(*(f"{place}/default_power_limit" for place in power))),
-        "power_limit_max_w": _real(first(*(f"{place}/max_power_limit" for place in power))),
+        "power_draw_w": _real(first(*_DRAW)), "power_limit_w": _real(first(*_LIMIT)),
+        "power_limit_default_w": _real(first(*_DEFAULT_LIMIT)), "power_limit_max_w": _real(first(*_MAX_LIMIT)),
         "temperature_c": _real(first("temperature/gpu_current_temp", "temperature/gpu_temp")),
         "temperature_limit_c": _real(first("temperature/gpu_t_limit_temp", "temperature/gpu_temp_tlimit")),
         "memory_total_mib": _integer(first("fb_memory_usage/total", "memory_usage/total")),

@@ -7,7 +7,7 @@ value before it ends: that value is left out.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from preflight.recognition.formats.nvidia_smi.facts import key
 from preflight.recognition.formats.nvidia_smi.sections import HEADS, NAMES
@@ -51,21 +51,25 @@ def _fields(text: str) -> Iterator[str]:
     for number, words in enumerate(gaps):
         last = number == len(gaps) - 1
         length = 0 if last else _tail(words, _is_field)
-        behind = words[len(words) - length :]
-        rest = words[: len(words) - length]
+        end = len(words) - length
+        behind = words[end:]
         heads: list[str] = []
-        while head := _tail(rest, HEADS.__contains__):
-            heads.insert(0, " ".join(rest[-head:]))
-            rest = rest[:-head]
+        while head := _tail(words, HEADS.__contains__, end):
+            heads.append(" ".join(words[end - head : end]))
+            end -= head
         if name and (length or last):
-            yield f"{name} : {' '.join(rest)}"
-        yield from heads
+            yield f"{name} : {' '.join(words[:end])}"
+        yield from reversed(heads)
         name = " ".join(behind)
 
 
-def _tail(words: list[str], known: Callable[[str], bool]) -> int:
-    """Return how many of the last words are a name that is known, the longest there is; 0 for none."""
-    return next((n for n in range(min(_LONGEST, len(words)), 0, -1) if known(key(" ".join(words[-n:])))), 0)
+def _tail(words: Sequence[str], known: Callable[[str], bool], end: int | None = None) -> int:
+    """Return how many words before ``end`` are a name that is known; 0 for none.
+
+    The longest name counts.
+    """
+    end = len(words) if end is None else end
+    return next((n for n in range(min(_LONGEST, end), 0, -1) if known(key(" ".join(words[end - n : end])))), 0)
 
 
 def _is_field(name: str) -> bool:

@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from preflight.cli.app import main
+from tests.support.cluster_texts import GOOD
 from tests.unit.archive.test_bundle import inside, made, run, small
-from tests.unit.expectations.test_saved_cluster import GOOD
 
 SWEEP = """\
 vendid=0x2c9

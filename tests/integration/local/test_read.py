@@ -1,0 +1,34 @@
+"""`preflight read` as a process: standard input, exit status, what it names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from preflight.recognition import known
+from tests.support.pasted_texts import ibstat, outside, run
+
+
+def test_a_dead_port_is_named_with_its_state() -> None:
+    ran = run("-", stdin=ibstat(("Down", "Polling", 10)))
+    assert ran.returncode == 3
+    assert "mlx5_7 port 1: Down/Polling, beside 7 active" in " ".join(ran.stdout.split())
+    ran = run(
+        "-",
+        stdin="$ nvidia-smi nvlink -s\n" + outside("nvlink_a100.txt") + "$ ibstat\n" + ibstat(("Down", "Polling", 10)),
+    )
+    assert ran.returncode == 3
+
+
+def test_the_command(tmp_path: Path) -> None:
+    ran = run("-", stdin=outside("nvlink_a100.txt").replace("Link 11: 25 GB/s", "Link 11: <inactive>", 1))
+    assert ran.returncode == 1
+    assert "GPU0 has 11 active NVLinks, its equals 12" in ran.stdout
+    ran = run("-", stdin="nothing of interest\n")
+    assert ran.returncode == 3
+    assert all(name in " ".join(ran.stdout.split()) for name in known())
+    ran = run(str(tmp_path / "absent"))
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "absent: cannot be read: No such file or directory" in ran.stderr
+    packed = tmp_path / "broken.gz"
+    packed.write_bytes(b"\x1f\x8b\x08\x00garbage")
+    assert run(str(packed)).returncode == 2

@@ -1,0 +1,73 @@
+"""Garbage and damage in the records of a node: no check crashes, and nothing passes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from preflight.judge import judge
+from preflight.model import Scope
+from tests.support.fixture import whole_node
+from tests.support.node_documents import CHECKS, GARBAGE, document, statuses
+from tests.support.whole_nodes import readers
+
+#: ``node.expected`` has nothing to compare: there is no cluster file here.
+NODE_CHECKS = [c for c in CHECKS if c.scope is Scope.NODE and c.id != "node.expected"]
+
+
+@pytest.mark.parametrize("garbage", GARBAGE, ids=lambda value: json.dumps(value)[:50])
+@pytest.mark.parametrize("base", ["hgx-h100", "hgx-h100-roce"])
+def test_garbage_in_every_record(garbage: Any, base: str, caplog: pytest.LogCaptureFixture) -> None:
+    report = judge([document(dict.fromkeys(whole_node(base)["records"], garbage))], CHECKS)
+    assert not caplog.records, "a check crashed"
+    assert set(statuses(report).values()) <= {"unknown"}, statuses(report)
+    for finding in report["findings"]:
+        if finding["check"].startswith(
+            ("fleet.", "checkpoint.", "node.expected")
+        ):  # no cluster file: nothing to compare
+            continue
+        assert any(key in finding["message"] for key in finding["evidence"]), finding
+    assert report["exit_status"] == 3
+
+
+def _one_by_one(base: str) -> Iterator[tuple[str, Any]]:
+    """One of each kind of garbage; all kinds, in every record at once, are the test above."""
+    for key in whole_node(base)["records"]:
+        for garbage in GARBAGE[::8]:
+            yield key, garbage
+
+
+@pytest.mark.parametrize("base", ["hgx-h100", "hgx-h100-roce"])
+def test_garbage_in_one_record_never_crashes(base: str, caplog: pytest.LogCaptureFixture) -> None:
+    records = whole_node(base)["records"]
+    reading = readers(document(records), NODE_CHECKS)
+    assert sum(map(len, reading.values())) > len(records), "who reads what is seen"
+    seen = set()
+    for key, garbage in _one_by_one(base):
+        shape = (re.sub(r"[0-9a-f]*[0-9][0-9a-f]*", "#", key), json.dumps(garbage))
+        if shape in seen:  # one of the twelve ports, of the eight interfaces, of all PCI functions stands for all
+            continue
+        seen.add(shape)
+        judge([document({**records, key: garbage})], reading[key])
+        assert not caplog.records, (key, garbage)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_mutated_records_never_crash(data: st.DataObject) -> None:
+    records = dict(whole_node("hgx-h100-roce")["records"])
+    for _ in range(5):
+        key = data.draw(st.sampled_from(sorted(records)))
+        record = records[key]
+        if isinstance(record, dict) and isinstance(record.get("out"), str):
+            at = data.draw(st.integers(0, len(record["out"])))
+            text = record["out"][:at] + data.draw(st.text(max_size=20))
+            records[key] = {**record, "out": text + record["out"][at + data.draw(st.integers(0, 9)) :]}
+    report = judge([document(records)], NODE_CHECKS)
+    assert not [f for f in report["findings"] if "crashed" in f["message"]]

@@ -1,0 +1,116 @@
+"""What a text costs grows as its length.
+
+Units are repeated, each of which was once read again for every other.
+
+Processor time of a text is compared with that of one of four times its length: the square is sixteen times as much.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from preflight import recognition
+from preflight.recognition.detector import TextPart
+from preflight.recognition.input_sources import InputSource
+
+#: How much more four times the text may cost; below so many seconds it is noise.
+MOST_GROWTH, NOISE_S = 9.0, 0.15
+
+UUID = "    GPU UUID                        : GPU-0a1b2c3d-1111-2222-3333-444455556666 | |"
+FIELDS = "Product Name : x GPU UUID : y Minor Number : 0 VBIOS Version : 3 Board ID : 5 Image Version : 6 "
+DUMP = '{"entries":[{"record_id":0,"profiling_name":"nccl:all_reduce","collective_seq_id":1}]}'
+
+
+def repeated(unit: str) -> Callable[[int], str]:
+    """Return what makes a text of so many characters of one unit."""
+    return lambda size: unit * (size // len(unit))
+
+
+def columns(number: int) -> str:
+    return "\t".join(["GPU0", *(f"rdmap{at}s0" for at in range(1, number))])
+
+
+def matrix(size: int) -> str:
+    """Return a topology of very many columns and rows."""
+    number = size // 24
+    return columns(number) + "\n" + "".join(f"rdmap{number - at}s0\tX\n" for at in range(1, number))
+
+
+def broken_row(size: int) -> str:
+    """Return a row of a topology with each code on a line of its own."""
+    number = size // 16
+    return columns(number) + "\nGPU0 X\n" + " SYS\n" * number
+
+
+def adapters(size: int) -> str:
+    """Return what ibstat prints of very many adapters."""
+    lines = "\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Active\n\t\tPhysical state: LinkUp\n"
+    return "".join(f"CA 'mlx5_{at}'{lines}" for at in range(size // 110))
+
+
+#: A text, and the characters of its shorter form.
+TEXTS: dict[str, tuple[Callable[[int], str], int]] = {
+    "names of GPUs on one line": (repeated("Product Name : GeForce GTX 1080 Ti | |"), 50_000),
+    "UUIDs of GPUs on one line": (repeated(UUID), 100_000),
+    "UUIDs without their end": (repeated("    GPU UUID                        : G"), 50_000),
+    "UUIDs with written line ends": (repeated(UUID + "\\n"), 60_000),
+    "heads of sections on one line": (lambda size: FIELDS + "ECC Errors " * (size // 11) + ": x", 100_000),
+    "a topology of many columns": (matrix, 150_000),
+    "a topology's row in many pieces": (broken_row, 100_000),
+    "many adapters": (adapters, 200_000),
+    "quotes before brackets": (lambda size: "a/network-status: " + "'[ " * (size // 3), 50_000),
+    "lists that do not end": (repeated('[{"ifname": "eth0",\n'), 100_000),
+    "settings in many places": (repeated("export NCCL_DEBUG=INFO;\n\n\nx\n\n\n\nx\n"), 8_000),
+    "settings behind many lines": (lambda size: "x\n" * size + "export NCCL_DEBUG=INFO\n\n\nx\n" * 300, 10_000),
+    "dumps of a flight recorder": (repeated(DUMP + "\nx\n"), 20_000),
+}
+
+
+def read(text: str, folder: Path) -> tuple[list[TextPart], float]:
+    """Read a text; return its parts and the seconds of the processor."""
+    path = folder / "text"
+    path.write_text(text, encoding="utf-8")
+    began = time.process_time()
+    parts = recognition.read(InputSource("text", path, text))
+    return parts, time.process_time() - began
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_what_a_text_costs_grows_as_its_length(name: str, tmp_path: Path) -> None:
+    make, size = TEXTS[name]
+    read(make(2000), tmp_path)  # modules are imported, patterns compiled
+    shorter = max(read(make(size), tmp_path)[1], NOISE_S)
+    longer = min(read(make(4 * size), tmp_path)[1] for _ in range(2))
+    assert longer <= MOST_GROWTH * shorter
+
+
+def test_the_equals_of_a_gpu_are_those_of_its_product_and_those_without_a_name(tmp_path: Path) -> None:
+    lines = {
+        "00000000:01:00.0": ["Product Name : A", "Remapped Rows", "    Pending : No", "GPU Recovery Action : None"],
+        "00000000:02:00.0": ["Product Name : A", "GPU Recovery Action : None"],
+        "00000000:03:00.0": ["Product Name : B", "GPU Recovery Action : None"],
+    }
+    text = "".join(f"GPU {bus}\n" + "".join(f"    {line}\n" for line in own) for bus, own in lines.items())
+    (part,), _ = read("Attached GPUs : 3\n" + text, tmp_path)
+    unknown = [finding["message"] for finding in part.findings if finding["status"] == "unknown"]
+    assert unknown == ["00000000:02:00.0: the text lacks its remapped rows, which its equals show"]
+
+
+def test_a_list_of_settings_far_down_is_named_by_its_own_lines(tmp_path: Path) -> None:
+    (part,), _ = read("\n" * 5000 + "export NCCL_IB_DISABLE=2\nexport NCCL_DEBUG=INFO\n", tmp_path)
+    messages = " ".join(finding["message"] for finding in part.findings)
+    assert part.first == 5001
+    assert "NCCL_IB_DISABLE=2 in text line 5001 is neither 0 nor 1" in messages
+
+
+def test_a_list_on_many_lines_is_read_to_its_end(tmp_path: Path) -> None:
+    port = '{"ifindex": 0, "ifname": "mlx5_0", "port": 1, "state": "ACTIVE", "physical_state": "LINK_UP"}'
+    text = "[\n" + ",\n".join(port.replace(", ", ",\n") for _ in range(200)) + "\n]\n"
+    (part,), _ = read(text, tmp_path)
+    assert part.kind == "rdma link"
+    assert len(part.taken.facts["ports"]) == 200
+    assert part.last == text.count("\n")
