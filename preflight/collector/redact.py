@@ -43,6 +43,8 @@ _BLOCK = re.compile(
     """,
     re.X,
 )
+#: The same up to its first line, by which its indentation is known: what is not one is not read to its end.
+_BLOCK_BEGINS = re.compile(r"[|>][-+0-9]{0,2}[ \t]{0,8}\r?\n(?P<mail>(?:>[ ])?)(?P<indent>[ \t]{1,80})[^\s\0]")
 _INDENT = re.compile(r"[ \t]*")
 #: Words before a name that belong to it: `API key: x`, `Access Key ID: x`.
 _QUALIFIED = re.compile(
@@ -181,13 +183,15 @@ def _value_of(text: str, start: int, end: int) -> "Tuple[int, int]":
 
 def _block(text: str, start: int, at: int) -> "Tuple[int, int]":
     """Return where a block of YAML stands; empty if its lines are not further in than the key's."""
+    begun = _BLOCK_BEGINS.match(text, at)
+    if begun:
+        mark = len(begun.group("mail"))
+        line = text.rfind("\n", max(0, start - 200), start) + 1
+        outer = _INDENT.match(text, line + mark, start).end() - line  # type: ignore[union-attr]
+        if mark + len(begun.group("indent")) <= outer:
+            return ()  # type: ignore[return-value]
     found = _BLOCK.match(text, at)
-    if not found:
-        return ()  # type: ignore[return-value]
-    line = text.rfind("\n", max(0, start - 200), start) + 1
-    outer = _INDENT.match(text, line + len(found.group("mail") or ""), start).end() - line  # type: ignore[union-attr]
-    inner = len(found.group("mail") or "") + len(found.group("indent") or "")
-    return (at, found.end()) if found.group("spaces") or inner > outer else ()  # type: ignore[return-value]
+    return (at, found.end()) if found else ()  # type: ignore[return-value]
 
 
 def _follows(name: str) -> bool:

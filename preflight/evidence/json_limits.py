@@ -110,8 +110,10 @@ def _made(taken: list[bytes], most: int, held: int, strict: bool, once: bool) ->
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"it has the key {next(name for name in names if names.count(name) > 1)[:60]!a} twice")
+        from collections import Counter
+
+        number = Counter(name for name, _ in pairs)
+        raise ValueError(f"it has the key {next(name for name, _ in pairs if number[name] > 1)[:60]!a} twice")
     return made
 
 

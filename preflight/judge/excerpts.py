@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from preflight._startup.lightclass import regex
 from preflight.evidence.document import Evidence, EvidenceError
@@ -16,21 +16,56 @@ if TYPE_CHECKING:
 
     Names = Sequence[re.Pattern[str]]
 
+T = TypeVar("T")
+
 _LINES, _CHARS, _RECORDS = 14, 1200, 3
 
 #: Characters that the findings of one report are looked up in, all together; those after it get the heads of their
 #: records. A log of thousands of failed runs would otherwise be searched from its beginning for each of them.
 SEARCHED_CHARS = 64 << 20
 
+#: Texts of large values that are kept for the next finding; characters from which on a value is large.
+_REMEMBERED, _LARGE = 32, 1 << 16
+
 #: A PCI address: tools write its domain with four digits, with eight, or not at all.
 _PCI = regex(r"(?:[0-9a-f]{4,8}:)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])")
 
 
 class Search:
-    """Finds the lines that name a subject, as long as there are characters left to search."""
+    """Finds the lines that name a subject, as long as there are characters left to search.
+
+    It lives as long as one report is made: of thousands of findings that rest on one record, each needs its text.
+    """
 
     def __init__(self, chars: int = SEARCHED_CHARS) -> None:
-        self._left = chars
+        self._left = self._joined = chars
+        self._made: dict[tuple[int, Callable[[Any], Any]], tuple[Any, Any]] = {}
+
+    def once(self, value: Any, make: Callable[[Any], T]) -> T:
+        """Return what is made of a value, which findings that follow each other share."""
+        known = self._made.get((id(value), make))
+        if known is None:
+            if len(self._made) >= _REMEMBERED:
+                self._made.clear()
+            known = self._made[id(value), make] = value, make(value)  # the value is held, so its id stays its own
+        return cast("T", known[1])
+
+    def first_part(self, parts: Sequence[tuple[Mapping[str, Any], str]], names: Names) -> Mapping[str, Any] | None:
+        """Return the first part whose text has one of the names; None where none has or nothing is left."""
+        for name in names:
+            for part, text in parts:
+                self._left -= len(text)
+                if self._left < 0:
+                    return None
+                if name.search(text):
+                    return part
+        return None
+
+    def shortened(self, lines: Sequence[str]) -> Sequence[str]:
+        """Return the lines of a value; only their beginnings where too many large ones were put together already."""
+        size = sum(map(len, lines))
+        self._joined -= size if size > _LARGE else 0
+        return lines if size <= _LARGE or self._joined > 0 else [line[:_CHARS] for line in lines]
 
     def first_line(self, text: str, names: Names) -> int:
         """Return where the first line that has one of the names begins; 0 where none has or nothing is left."""
@@ -77,9 +112,9 @@ def _passage(record: Record, names: Names, words: frozenset[str], search: Search
     if record.entries:
         text = "  ".join(record.entries)
     elif record.value is not None:
-        text = "\n".join(_lines(record.value, names, words))
+        text = "\n".join(search.shortened(list(_lines(record.value, names, words, search))))
     else:
-        text = record.out.strip("\n") or record.err.strip("\n")
+        text = search.once(record.out, _stripped) or record.err.strip("\n")
     cut = _cut(text, names, search)
     described = record.describe()
     return f"[{described}]\n{cut}".rstrip("\n") if described else cut
@@ -102,23 +137,31 @@ def _head(text: str, begin: int) -> str:
     return "\n".join(text[begin : begin + _CHARS].split("\n", _LINES)[:_LINES])
 
 
-def _lines(value: Any, names: Names, words: frozenset[str]) -> Iterator[str]:
+def _stripped(text: str) -> str:
+    return text.strip("\n")
+
+
+def _lines(value: Any, names: Names, words: frozenset[str], search: Search) -> Iterator[str]:
     """Yield a value line by line; of a list of parts (GPUs) the one that is the subject, what is spoken of first."""
     if not isinstance(value, Mapping):
-        yield _text(value)
+        yield search.once(value, _text)
         return
     for name, held in value.items():
-        if (part := _part(held, names)) is None:
-            yield f"{name}: {_text(held)}"
+        if (part := _part(held, names, search)) is None:
+            yield f"{name}: {search.once(held, _text) if isinstance(held, list | dict) else _text(held)}"
             continue
         yield f"{name}, one of {len(held)}:"
         apart = sorted(part.items(), key=lambda item: not any(word in item[0] for word in words))
         yield from (f"  {key}: {_text(one)}" for key, one in apart)
 
 
-def _part(held: Any, names: Names) -> Mapping[str, Any] | None:
-    parts = [one for one in held if isinstance(one, Mapping)] if isinstance(held, list) else []
-    return next((one for name in names for one in parts if name.search(_text(one))), None)
+def _part(held: Any, names: Names, search: Search) -> Mapping[str, Any] | None:
+    return search.first_part(search.once(held, _parts), names) if names and isinstance(held, list) else None
+
+
+def _parts(held: Sequence[Any]) -> list[tuple[Mapping[str, Any], str]]:
+    """Return the objects in a list, each with its text."""
+    return [(one, _text(one)) for one in held if isinstance(one, Mapping)]
 
 
 def _text(value: Any) -> str:

@@ -25,7 +25,8 @@ _RULED = re.compile(
 
 #: What pdsh and clush put before a line: the name of a host; and their own words about one.
 _HEAD = re.compile(
-    r"(?m)^(?P<name>[A-Za-z](?:[A-Za-z_-]{0,60}[A-Za-z-])?)(?P<number>\d{1,5})(?P<rest>(?:[.-][\w-]{1,63}){0,8}): "
+    r"(?m)^(?P<name>[A-Za-z](?:[A-Za-z_-]{0,60}[A-Za-z-])?)(?P<number>\d{1,5})"
+    r"(?P<rest>(?:[.-](?=[\w-])(?:[\w-]|\.(?=[\w-])){1,500})?): "
 )
 _ABOUT = re.compile(
     r"(?m)^(?:pdsh@|clush: |dshbak: )(?P<name>[^\W_][\w.-]{0,252}): (?:(?P<other>[^\W_][\w.-]{0,252}): )?"

@@ -24,7 +24,9 @@ _NO_UNIT = (
 )
 _OF_PEOPLE = r"\b(?:Author|Committer|From|To|Cc|Signed-off-by|Reviewed-by|Reported-by|Tested-by):\s{1,8}"
 _KEY = r"\b(?:ssh-(?:rsa|dss|ed25519)|ecdsa-sha2-nistp\d{3}|sk-[\w@.-]{1,60}) (?:AAAA[\w+/=]{1,4000}|\[redacted\])[ \t]"
-_OPTIONS = r"(?: -[bcDEeFIiJLlmOopQRSWw] \S+| -\S+){0,20}"
+#: Each option is read in one way only: a letter that takes a value has one, but for the last.
+_WITH_VALUE = "-[bcDEeFIiJLlmOopQRSWw]"
+_OPTIONS = rf"(?: {_WITH_VALUE} \S+| (?!{_WITH_VALUE} )-\S+){{0,20}}(?: {_WITH_VALUE})?"
 #: Words behind `ssh` in a sentence.
 _OF_SSH = (
     r"(?:exited|to|keys?|connections?|is|was|has|failed|logins?|access|config|from|and|or|into|via|version|client|server|"
@@ -54,12 +56,12 @@ _WHERE: tuple[tuple[str, str], ...] = (
     ("srun", r"srun: error: (?P<host>HOST(?:\[[\d,-]+\])?): tasks? "),
     (" ON ", r"\*\*\* (?:JOB|STEP) \S{1,40} ON (?P<host>HOST) "),
     # torchrun: `  host      : gpu001.cluster`; ssh
-    ("host", r"(?m)^\s*host\s{1,8}: (?P<host>HOST)$"),
+    ("host", r"(?m)^[^\S\n]{0,200}host\s{1,8}: (?P<host>HOST)$"),
     ("ssh", rf"(?m)(?:^|[#$;&|\"'] ?)ssh{_OPTIONS} (?:[\w.-]+@)?(?P<host>(?!{_OF_SSH})HOST)"),
     ("ssh", rf"\bssh{_OPTIONS}(?: to)? (?:[\w.-]+@)?(?P<host>(?=[\w-]*\d|[\w-]+\.\w)HOST)"),
     # the tools of infiniband-diags: `"MF0;leaf01:MQM9790/U1"`, `"gpu001 mlx5_0"`, `CA: gpu001 mlx5_0:`
     (";", r"(?:MF0|SwitchIB Mellanox Technologies|Quantum Mellanox Technologies);(?P<switch>HOST):"),
-    ("S-", r'(?m)^Switch\s.{0,60}# "(?P<switch>[A-Za-z][^\W_]*[\w.-]*\d[\w.-]*)"'),
+    ("S-", r'(?m)^Switch\s.{0,60}# "(?P<switch>[A-Za-z](?=[\w.-]{0,252}\d)[\w.-]{1,252})"'),
     ("=(", r'"\s*(?P<switch>[A-Za-z][\w.-]*)"\s+\d+\s+\d+\[[^\]\n]{0,8}\]\s+==\('),
     (" ", r'(?:"|\bCA: )\s*(?P<host>HOST) (?:mlx\d_\d+|HCA-\d+|hfi\d_\d+|bnxt_re\d+|irdma\d+|ib\d)\s*[":]'),
     ("==>", r'==>[^\n"]{0,80}"\s*(?P<switch>[A-Za-z][\w.-]*)"'),

@@ -28,7 +28,7 @@ _FORMATS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         rf"(?m)^\s{{2}}(?P<names>{_LIST})\s{{2}}\S[^\n]{{0,400}}: ",
     )),
     ("HTML report", r"<!DOCTYPE html>[^\0]{0,2000}Content-Security-Policy|class=\"(?:names|where)\"", (
-        r'class="(?:names|where)"(?:>| [^<>]{0,80}>)(?P<names>[^<]{1,100000})<',
+        r'class="(?:names|where)"(?:>| [^<>]{0,80}>)(?P<names>[^<>]{1,100000})<',
         r'aria-label="Topology of (?P<names>[^"]{1,100000})"',
         r"<summary>What was read: (?P<names>[^<]{1,100000})</summary>",
         r"<figcaption>(?P<names>[^<]{1,255}): <code>",
@@ -64,7 +64,7 @@ _RANKED = re.compile(r"\bof\s{1,40}(?P<names>[^\W_][\w.-]{0,252})\s{1,40}\((?:ra
 #: What stands where nodes are named, and is none.
 _NO_NODES = ("the run's logs", "the fabric", "@")
 _SPACES = re.compile(r"\s+")
-_ONE = re.compile(r"(?:[^\s,\[\]\"']|\[[^\]]*\])+")
+_ONE = re.compile(r"(?:[^\s,\[\]\"']|\[[^\[\]]*\])+")
 
 #: Keys of preflight's documents under which nodes are named.
 KEYS = frozenset(

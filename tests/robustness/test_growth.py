@@ -14,8 +14,11 @@ from pathlib import Path
 import pytest
 
 from preflight import recognition
+from preflight.evidence import json_limits
 from preflight.recognition.detector import TextPart
 from preflight.recognition.input_sources import InputSource
+from preflight.redact.own_output import names
+from preflight.redact.redactor import Redactor
 
 #: How much more four times the text may cost; below so many seconds it is noise.
 MOST_GROWTH, NOISE_S = 9.0, 0.15
@@ -66,6 +69,12 @@ TEXTS: dict[str, tuple[Callable[[int], str], int]] = {
     "lists that do not end": (repeated('[{"ifname": "eth0",\n'), 100_000),
     "settings in many places": (repeated("export NCCL_DEBUG=INFO;\n\n\nx\n\n\n\nx\n"), 8_000),
     "settings behind many lines": (lambda size: "x\n" * size + "export NCCL_DEBUG=INFO\n\n\nx\n" * 300, 10_000),
+    "different errors of GPUs": (
+        lambda size: "".join(
+            f"[{at:5d}.1] NVRM: Xid (PCI:0000:{at % 256:02x}:00): {at}, x\n" for at in range(size // 46)
+        ),
+        40_000,
+    ),
     "dumps of a flight recorder": (repeated(DUMP + "\nx\n"), 20_000),
 }
 
@@ -86,6 +95,66 @@ def test_what_a_text_costs_grows_as_its_length(name: str, tmp_path: Path) -> Non
     shorter = max(read(make(size), tmp_path)[1], NOISE_S)
     longer = min(read(make(4 * size), tmp_path)[1] for _ in range(2))
     assert longer <= MOST_GROWTH * shorter
+
+
+#: Texts of which one place for a name was looked for from each other, and the characters of the shorter form.
+PLACES: dict[str, tuple[Callable[[int], str], int]] = {
+    "empty lines below a host": (lambda size: "host" + "\n" * size, 15_000),
+    "options of ssh": (repeated("ssh" + " -b -c" * 9 + "\n"), 10_000),
+    "parts of a name before a line": (lambda size: "gpu1" + "-a1b" * (size // 4) + "\n", 10_000),
+    "a name of a switch that does not end": (lambda size: 'S-\nSwitch x# "a' + "1" * size, 10_000),
+    "blocks of YAML that are none": (repeated("  password: |\n"), 50_000),
+    "elements of a page that do not end": (repeated('class="names">'), 60_000),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_what_redacting_costs_grows_as_the_text(name: str) -> None:
+    make, size = PLACES[name]
+
+    def seconds(text: str) -> float:
+        redactor = Redactor(b"key")
+        began = time.process_time()
+        redactor.learn(text)
+        redactor.text(text)
+        return time.process_time() - began
+
+    seconds(make(2000))
+    shorter = max(seconds(make(size)), NOISE_S)
+    assert min(seconds(make(4 * size)) for _ in range(2)) <= MOST_GROWTH * shorter
+
+
+def test_brackets_in_a_list_of_names_are_looked_at_once() -> None:
+    began = time.process_time()
+    assert names("[" * 100_000) == []
+    assert time.process_time() - began < 2  # it took 7 s
+    assert names("gpu[001-004,007],login1") == ["gpu[001-004,007]", "login1"]
+
+
+def test_a_key_that_comes_again_is_found_at_the_end() -> None:
+    text = "{" + ",".join(f'"{number}":0' for number in range(60_000)) + ',"59999":1}'
+    began = time.process_time()
+    with pytest.raises(ValueError, match="it has the key '59999' twice"):
+        json_limits.decoded(text.encode(), once=True)
+    assert time.process_time() - began < 5  # it took 30 s
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts"),
+    [
+        ("ssh -o BatchMode=yes -p 22 -v hawk007 uptime", ["hawk007"]),
+        ("ssh -v -v -J hawk001 hawk002 uptime", ["hawk002"]),
+        ("ssh -w hawk003", ["hawk003"]),
+        ("hawk001-ib0.x-1: up\nhawk002-ib0.x-1: up\nhawk003-ib0.x-1: up\n", ["hawk001", "hawk002", "hawk003"]),
+        ("  host      : hawk001", ["hawk001"]),
+        ('Switch 64 "S-0002c9"   # "hawk-leaf01" base', ["hawk-leaf01"]),
+    ],
+)
+def test_names_are_found_in_these_places_still(text: str, hosts: list[str]) -> None:
+    redactor = Redactor(b"key")
+    redactor.learn(text)
+    made = redactor.text(text)
+    assert not [host for host in hosts if host in made]
 
 
 def test_the_equals_of_a_gpu_are_those_of_its_product_and_those_without_a_name(tmp_path: Path) -> None:
