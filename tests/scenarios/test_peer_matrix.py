@@ -15,19 +15,19 @@ from functools import cache
 from typing import Any
 
 import pytest
-from preflight.facts.inventory import DISK_SPACE, NVME
-from preflight.parsers.host.mounts import MOUNTS
-from preflight.parsers.host.processes import PROCESSES
 
 from preflight.checks import MODULES, in_module, registry
 from preflight.evidence.document import Evidence, from_document
 from preflight.expectations import Cluster
 from preflight.expectations.cluster_file import decode
 from preflight.facts.container import GPU_NODES
+from preflight.facts.inventory import DISK_SPACE, NVME
 from preflight.facts.kernel_log import DMESG
 from preflight.facts.nvidia.query import NVML
 from preflight.judge import judge
 from preflight.model import Check, Scope
+from preflight.parsers.host.mounts import MOUNTS
+from preflight.parsers.host.processes import PROCESSES
 from preflight.parsers.host.services import FAILED
 from preflight.probes import space, units
 from tests.checks.test_checks import CHECKS as BY_ID
@@ -347,6 +347,12 @@ EVERYDAY: dict[str, Row] = {
             "<3>[431030.2] Buffer I/O error on dev nvme3n1, logical block 1179648, lost async page write",
         )),
         {("warn", "kernel.events", "nvme3n1")}, r"nvme3n1: I/O errors \(2\)",
+    ),
+    "X12 I/O errors of the drive that the root is on": Row(
+        IB, node(kernel_log=(
+            "<3>[431030.1] I/O error, dev nvme0n1, sector 9437184 op 0x1:(WRITE) flags 0x8800 phys_seg 32 prio class 2",
+        )),
+        {("fail", "kernel.events", "nvme0n1")}, r"nvme0n1: I/O errors \(1\)",
     ),
     "X13 swap on": Row(IB, record("file:/proc/swaps", ok(SWAP)), expected_of("swap"), "swap: on, not off"),
     "X14 hung task and soft lockup": Row(
