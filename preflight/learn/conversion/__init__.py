@@ -1,4 +1,6 @@
-"""A cluster file from the configuration of another tool: NHC's nhc.conf, or a manifest of gcm's health checks.
+"""A cluster file from the configuration of another tool.
+
+That is nhc.conf of LBNL Node Health Check, or a manifest of gcm's health checks.
 
 Nothing of the source is executed. What has no counterpart is listed with file, line and reason: in the file as a
 comment, and in what this returns.
@@ -34,7 +36,9 @@ class Conversion:
 
 
 def convert(raw: bytes, source: str, hosts: Sequence[str] = ()) -> Conversion:
-    """Convert a configuration; ``source`` is the name of its file, ``hosts`` the names of all nodes.
+    """Convert a configuration.
+
+    ``source`` is the name of its file, ``hosts`` are the names of all nodes.
 
     Raises ConversionError where the source is not of a form that can be read.
     """

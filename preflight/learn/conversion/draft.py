@@ -1,4 +1,4 @@
-"""A class of a cluster file in the making: values with the line that each came from, and what was lost."""
+"""A class of a cluster file in the making: values with their lines, and losses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Loss:
-    """A line, or a part of it, that the cluster file does not have; ``covered``: it needs no key."""
+    """A line, or a part of it, that the file lacks; ``covered``: it needs no key."""
 
     line: int
     text: str
@@ -49,7 +49,7 @@ class Draft:
         self.losses.append(Loss(self.line, self.text, reason, covered))
 
     def put(self, path: Path, value: Any, note: str = "") -> None:
-        """Set a key; the first of two lines that contradict each other holds, and the second is listed."""
+        """Set a key; of two lines that contradict each other the first holds."""
         before = self.entries.get(path)
         if before is None:
             self.entries[path] = Entry(value, (self.line,), note)
@@ -71,7 +71,7 @@ class Draft:
             self.entries[path] = Entry([*before.value, item], (*before.lines, self.line))
 
     def mount(self, path: str, **fields: Any) -> None:
-        """Expect a file system, with the properties that are given; floors: the highest of several lines holds."""
+        """Expect a file system; of several floors the highest holds."""
         self.entries.setdefault(("host", "mounts", path, ""), Entry(None, (self.line,)))
         for name, value in fields.items():
             if value is not None:

@@ -1,4 +1,4 @@
-"""A cluster file from a manifest of the GPU cluster monitor: what its checks compare a node with."""
+"""A cluster file from a manifest of the GPU cluster monitor."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BY_DEVICE = (
 
 
 def convert_gcm(text: str, hosts: Sequence[str]) -> tuple[list[ConvertedClass], list[Loss]]:
-    """Return the class of the nodes that a manifest describes, and what it lacks; raises ValueError."""
+    """Return the class that a manifest describes, and its losses; raises ValueError."""
     manifest = parse(text)
     draft = Draft()
     _pci(manifest, draft)

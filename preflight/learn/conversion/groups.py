@@ -1,4 +1,4 @@
-"""The classes that the targets of an NHC file make: nodes for which the same lines hold."""
+"""Groups of nodes for which the same lines of an NHC file hold."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST_TRIALS, _MOST_MEMBERSHIPS = 2_000_000, 5_000_000
 
 
 @dataclass(frozen=True)
-class NodeGroup:
+class TargetGroup:
     """Nodes, and the numbers of the lines that hold for them."""
 
     lines: tuple[int, ...]
@@ -23,14 +23,14 @@ class NodeGroup:
 
 @dataclass(frozen=True)
 class Grouping:
-    """The groups of a file, and what is uncertain about its targets: target and reason."""
+    """The groups of a file, and why targets are uncertain."""
 
-    groups: tuple[NodeGroup, ...]
+    groups: tuple[TargetGroup, ...]
     uncertain: Mapping[str, str]
 
 
 def group_nodes(targets: Sequence[tuple[int, Target]], hosts: Sequence[str]) -> Grouping:
-    """Divide the nodes by the lines that hold for them; raises ValueError where there are too many.
+    """Divide the nodes by the lines that hold for them; raises ValueError.
 
     ``hosts`` are the names of all nodes; empty: only those are certain that the file itself lists.
     """
@@ -43,7 +43,7 @@ def group_nodes(targets: Sequence[tuple[int, Target]], hosts: Sequence[str]) -> 
     for name in names:
         if lines[name]:
             members[tuple(sorted(lines[name]))].append(name)
-    groups = [NodeGroup(numbers, tuple(sorted(nodes))) for numbers, nodes in members.items()]
+    groups = [TargetGroup(numbers, tuple(sorted(nodes))) for numbers, nodes in members.items()]
     uncertain: dict[str, str] = {}
     if hosts:
         for text in by_target:
@@ -53,16 +53,16 @@ def group_nodes(targets: Sequence[tuple[int, Target]], hosts: Sequence[str]) -> 
     certain = [n for target, numbers in by_target.values() if target.matches_unlisted() for n in numbers]
     patterns = {text: pair[1] for text, pair in by_target.items() if pair[0].matches_unlisted() is None}
     if certain:
-        groups.append(NodeGroup(tuple(sorted(certain))))
+        groups.append(TargetGroup(tuple(sorted(certain))))
     for text, numbers in patterns.items():
         if text in matched and not by_target[text][0].negated:
             uncertain[text] = "holds for those of the listed nodes that match; name all nodes with --hosts"
         elif not certain and len(patterns) == 1:
             uncertain[text] = "the class is for all nodes, since the file does not list those that match"
-            groups.append(NodeGroup(tuple(numbers)))
+            groups.append(TargetGroup(tuple(numbers)))
         else:
             uncertain[text] = "the file does not list the nodes that match: name all nodes with --hosts"
-            groups.append(NodeGroup(tuple(sorted({*certain, *numbers})), pattern=text))
+            groups.append(TargetGroup(tuple(sorted({*certain, *numbers})), pattern=text))
     return Grouping(tuple(groups), uncertain)
 
 

@@ -1,11 +1,11 @@
-"""A cluster file from the configuration of LBNL Node Health Check. Nothing of it is executed."""
+"""A cluster file from the configuration of NHC; nothing of it is executed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 from preflight.learn.conversion.draft import Draft, Loss
-from preflight.learn.conversion.groups import NodeGroup, group_nodes
+from preflight.learn.conversion.groups import TargetGroup, group_nodes
 from preflight.learn.conversion.nhc_checks import NHC_VARIABLES, convert_check
 from preflight.learn.conversion.targets import Target, TargetSyntax, parse_target
 from preflight.learn.conversion.writer import ConvertedClass
@@ -16,7 +16,7 @@ _MOST_CONVERSIONS = 2_000_000
 
 
 def convert_nhc(text: str, hosts: Sequence[str]) -> tuple[list[ConvertedClass], list[Loss]]:
-    """Return the classes and what they lack, in the order of the lines; raises ValueError."""
+    """Return classes and losses in the order of the lines; raises ValueError."""
     lines = parse(text)
     losses: list[Loss] = []
     targets: list[tuple[int, Target]] = []
@@ -65,7 +65,7 @@ def _about_variable(name: str) -> str:
 
 
 def _draft(lines: Iterable[ConfigLine], used: set[str], assigned: dict[tuple[int, str], str]) -> Draft:
-    """Convert the lines that hold for a node, in their order: a variable holds from its line on."""
+    """Convert the lines of a node in order: a variable holds from its line on."""
     draft = Draft()
     variables: dict[str, str] = {}
     for line in lines:
@@ -101,8 +101,8 @@ class _Recorded(dict[str, str]):
         return super().__getitem__(name)
 
 
-def _merged(classes: Iterable[tuple[NodeGroup, Draft]]) -> list[ConvertedClass]:
-    """Join the nodes that are expected to be alike, and leave out those of which nothing is expected."""
+def _merged(classes: Iterable[tuple[TargetGroup, Draft]]) -> list[ConvertedClass]:
+    """Join nodes that are expected to be alike; leave out those without any value."""
     joined: dict[str, ConvertedClass] = {}
     for group, draft in classes:
         if not draft.entries:

@@ -27,7 +27,7 @@ _READ_ONLY, _READ_WRITE = r"/(^|,)ro($|,)/", r"/(^|,)rw($|,)/"
 
 
 def convert_check(name: str, arguments: Sequence[str], draft: Draft) -> None:
-    """Add what one check expects to a class; what has no key is listed with its reason."""
+    """Add to a class what a check expects; list what has no key."""
     if convert := _CONVERTED.get(name):
         convert(draft, list(arguments))
     elif name in _COVERED:
@@ -272,7 +272,7 @@ def _forbidden(draft: Draft, arguments: list[str]) -> None:
 def _options(
     draft: Draft, arguments: Sequence[str], flags: str, taking: str
 ) -> tuple[dict[str, list[str]], list[str]] | None:
-    """Divide arguments into options with their values and the rest, as getopts does; None: it is refused."""
+    """Divide arguments into options and the rest, as getopts does; None: refused."""
     made: dict[str, list[str]] = {}
     at = 0
     while at < len(arguments) and arguments[at].startswith("-") and len(arguments[at]) > 1:

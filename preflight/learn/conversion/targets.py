@@ -1,4 +1,6 @@
-"""Which nodes a target of NHC names: a glob, ``{ranges}``, a ``/regular expression/``, each negated by ``!``.
+"""Which nodes a target of NHC names.
+
+It is a glob, ``{ranges}`` or a ``/regular expression/``, each negated by ``!``.
 
 A target is evaluated for names that are known: those of ranges and single names in the file, and those that the
 operator lists. For all other nodes only ``*`` and the negation of names are certain.

@@ -1,4 +1,4 @@
-"""The text of a converted cluster file: each value with the line that it came from, then what was lost."""
+"""The text of a converted cluster file: values with their lines, then losses."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def write_classes(source: str, classes: Sequence[ConvertedClass], losses: Sequen
 
 
 def describe_loss(source: str, loss: Loss) -> str:
-    """Return file, line, what stands there and why it was not converted, in one line of printable characters."""
+    """Return file, line, its text and the reason, as printable characters."""
     return _words(f"{source}:{loss.line}: {_words(loss.text)[:120]}: {loss.reason}")
 
 

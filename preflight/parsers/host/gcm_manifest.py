@@ -1,4 +1,4 @@
-"""The manifest of the GPU cluster monitor's health checks: PCI devices, InfiniBand, Ethernet and disks of a node."""
+"""The manifest of gcm's health checks: PCI devices, ports and disks of a node."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Manifest:
         return 1
 
     def table(self, name: str) -> Mapping[str, Any]:
-        """Return an object of the manifest; an empty one if it is absent or something else."""
+        """Return an object of the manifest; empty if it is absent or something else."""
         value = self.values.get(name)
         return value if isinstance(value, dict) else {}
 
@@ -54,7 +54,7 @@ def parse(text: str) -> Manifest:
 
 
 def _places(text: str) -> tuple[dict[KeyPath, int], list[KeyPath]]:
-    """Return the line of each key down to the third level, and the keys that stand there twice."""
+    """Return the line of each key of four levels, and the keys that are repeated."""
     import json
 
     lines: dict[KeyPath, int] = {}

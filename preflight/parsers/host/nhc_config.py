@@ -1,4 +1,4 @@
-"""The configuration file of LBNL Node Health Check: lines of ``TARGET || check arguments``.
+"""The configuration of LBNL Node Health Check: ``TARGET || check arguments``.
 
 The part after ``||`` is shell text. It is never executed: quotes are removed, ``$NAME`` is replaced where an earlier
 line of the file sets it, and everything else that a shell would act on is refused.
@@ -24,7 +24,7 @@ _OPERATORS = ";|&<>()"
 
 
 class ShellSyntax(PreflightError, ValueError):
-    """The text is more than one command with plain arguments; the message has what a shell would act on."""
+    """The text is more than one command with plain arguments."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class ConfigLine:
 
 
 def parse(text: str) -> list[ConfigLine]:
-    """Divide a file into its lines; a line that ends with a backslash goes on in the next. Raises ValueError."""
+    """Divide a file into lines; a backslash at the end joins two. Raises ValueError."""
     if text.count("\n") > MOST_LINES:
         raise ValueError(f"has more than {MOST_LINES} lines")
     lines = []
@@ -78,7 +78,7 @@ def words(command: str, variables: Mapping[str, str]) -> list[str]:
 
 
 def assignments(words: list[str]) -> dict[str, str] | None:
-    """Return the variables that a line sets (``NAME=value``, ``export NAME=value``); None: it does something else."""
+    """Return the variables that a line sets; None: it does something else."""
     rest = words[1:] if words and words[0] == "export" else words
     if not rest or not all(_ASSIGNED.match(word) or (rest is not words and _NAME.fullmatch(word)) for word in rest):
         return None
@@ -91,7 +91,7 @@ def assignments(words: list[str]) -> dict[str, str] | None:
 
 
 class _Words:
-    """Divides one command into words as a shell does, and refuses what a shell would execute or expand."""
+    """One command, divided into words; what a shell would expand is refused."""
 
     def __init__(self, text: str, variables: Mapping[str, str]) -> None:
         self._text = text
@@ -168,7 +168,7 @@ class _Words:
             raise ShellSyntax("has a quote that does not end")
 
     def _expansion(self, quoted: bool) -> None:
-        """Replace ``$NAME`` and ``${NAME}``; leave the position on the last character of it."""
+        """Replace ``$NAME`` and ``${NAME}``; stay on the last character of it."""
         text, at = self._text, self._at
         if text[at] == "`" or text.startswith("$(", at):
             raise ShellSyntax("contains a command in a command; it is not executed")
