@@ -15,19 +15,19 @@ from functools import cache
 from typing import Any
 
 import pytest
+from preflight.facts.inventory import DISK_SPACE, NVME
+from preflight.parsers.host.mounts import MOUNTS
+from preflight.parsers.host.processes import PROCESSES
 
 from preflight.checks import MODULES, in_module, registry
 from preflight.evidence.document import Evidence, from_document
 from preflight.expectations import Cluster
 from preflight.expectations.cluster_file import decode
 from preflight.facts.container import GPU_NODES
-from preflight.facts.inventory import DISK_SPACE, NVME
 from preflight.facts.kernel_log import DMESG
 from preflight.facts.nvidia.query import NVML
 from preflight.judge import judge
 from preflight.model import Check, Scope
-from preflight.parsers.host.mounts import MOUNTS
-from preflight.parsers.host.processes import PROCESSES
 from preflight.parsers.host.services import FAILED
 from preflight.probes import space, units
 from tests.checks.test_checks import CHECKS as BY_ID
@@ -57,6 +57,7 @@ from tests.support.whole_nodes import (
     Findings,
     both,
     env,
+    every_gpu,
     gpu,
     health,
     nic,
@@ -326,6 +327,14 @@ EVERYDAY: dict[str, Row] = {
         IB, node(kernel_log=FLAPS), {("warn", "kernel.events", "ibp79s0")},
         "link of ibp79s0 went down and came back 12 times within",
     ),
+    "X07 application clocks locked low": Row(
+        IB, every_gpu(application_clock_mhz=1005), {("warn", "node.expected", "application clock")},
+        "application clock, all 8: 1005 MHz, not 1980 MHz",
+    ),
+    "X07 application clock of one GPU": Row(
+        IB, health(3, application_clock_mhz=1005), {("warn", "node.expected", "application clock")},
+        "application clock, GPU3 at 0000:61:00.0: 1005 MHz, not 1980 MHz",
+    ),
     "X08 checkpoint mount missing": Row(
         IB, records({MOUNTS: ok(DISKS), space(SHARED).key: ran(HEAD + ROOT_SPACE)}),
         {("fail", "host.mounts", "/shared")}, "/shared is not mounted",
@@ -365,6 +374,44 @@ EVERYDAY: dict[str, Row] = {
 }  # fmt: skip
 
 ROWS |= EVERYDAY
+ROWS |= {
+    "F13 firmware of one NIC": Row(
+        IB,
+        firmware("mlx5_9", "28.39.1002"),
+        {("warn", "rdma.firmware", "mlx5_9"), ("warn", "node.expected", "firmware of NICs MT_0000000838")},
+        "mlx5_9.*28.39.1002.*28.43.2026",
+        "node.expected",
+    ),
+    "X15 4211 CRC errors of one NVLink": Row(
+        IB,
+        gpu(3, nvlink_errors={(4, "CRC Errors"): 4211}),
+        {("warn", "nvlink.errors", "0000:61:00.0")},
+        "GPU3: 4211 CRC errors on its NVLinks, 4211 of them on link 4",
+    ),
+    "X16 VBIOS of one GPU": Row(
+        IB,
+        health(6, vbios="96.00.89.00.01"),
+        {("warn", "gpu.firmware", ""), ("warn", "node.expected", "VBIOS")},
+        "GPU6.*96.00.89.00.01",
+        "node.expected",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("plant", "check", "words"),
+    [
+        (firmware("mlx5_9", "28.39.1002"), "rdma.firmware", "mlx5_9.*28.39.1002"),
+        (health(3, application_clock_mhz=1005), "gpu.clocks", "GPU3: application clock 1005 of 1980 MHz"),
+        (gpu(3, nvlink_errors={(4, "CRC Errors"): 4211}), "nvlink.errors", "GPU3: 4211 CRC errors"),
+        (health(6, vbios="96.00.89.00.01"), "gpu.firmware", "2 versions of VBIOS in one node"),
+    ],
+)  # fmt: skip
+def test_what_differs_within_a_node_is_named_without_a_file(plant: Fault, check: str, words: str) -> None:
+    judged = report([document(plant(hgx_h100(IB)))], None)
+    messages = [finding["message"] for finding in judged["findings"] if finding["status"] == "warn"]
+    assert {finding[1] for finding in loud(judged) if finding[0] in ("fail", "warn")} == {check}
+    assert any(re.search(words, message) for message in messages), messages
 
 
 def test_a_zombie_of_one_reading_is_how_processes_end() -> None:
