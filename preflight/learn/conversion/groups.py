@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from preflight._startup.lightclass import dataclass
 from preflight.learn.conversion.targets import Target
+from preflight.nodeset import MOST_NAMES
 
 #: Patterns times names that are tried, and lines of all nodes together.
 _MOST_TRIALS, _MOST_MEMBERSHIPS = 2_000_000, 5_000_000
@@ -70,6 +71,8 @@ def _names(targets: Iterable[Target], hosts: Sequence[str]) -> list[str]:
     names = dict.fromkeys(hosts)
     for target in targets:
         names.update(dict.fromkeys(sorted(target.names or ())))
+        if len(names) > MOST_NAMES:
+            raise ValueError(f"names more than {MOST_NAMES} nodes")
     return list(names)
 
 

@@ -103,13 +103,11 @@ class _Recorded(dict[str, str]):
 
 def _merged(classes: Iterable[tuple[TargetGroup, Draft]]) -> list[ConvertedClass]:
     """Join nodes that are expected to be alike; leave out those without any value."""
-    joined: dict[str, ConvertedClass] = {}
+    joined: dict[str, tuple[list[str], str, Draft]] = {}
     for group, draft in classes:
         if not draft.entries:
             continue
         values = repr(sorted((path, entry.value) for path, entry in draft.entries.items()))
         key = f"{'nodes' if group.nodes else group.pattern or 'all'} {values}"
-        before = joined.get(key)
-        nodes = group.nodes if before is None else (*before.nodes, *group.nodes)
-        joined[key] = ConvertedClass(nodes, group.pattern, (before or draft).entries)
-    return list(joined.values())
+        joined.setdefault(key, ([], group.pattern, draft))[0].extend(group.nodes)
+    return [ConvertedClass(tuple(nodes), pattern, draft.entries) for nodes, pattern, draft in joined.values()]

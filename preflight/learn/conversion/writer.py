@@ -48,7 +48,7 @@ def write_classes(source: str, classes: Sequence[ConvertedClass], losses: Sequen
 
 def describe_loss(source: str, loss: Loss) -> str:
     """Return file, line, its text and the reason, as printable characters."""
-    return _words(f"{source}:{loss.line}: {_words(loss.text)[:120]}: {loss.reason}")
+    return _words(f"{source}:{loss.line}: {_words(loss.text[:400])[:120]}: {loss.reason}")
 
 
 def _names(classes: Sequence[ConvertedClass]) -> list[str]:
