@@ -15,19 +15,19 @@ from functools import cache
 from typing import Any
 
 import pytest
-from preflight.facts.inventory import DISK_SPACE, NVME
-from preflight.parsers.host.mounts import MOUNTS
-from preflight.parsers.host.processes import PROCESSES
 
 from preflight.checks import MODULES, in_module, registry
 from preflight.evidence.document import Evidence, from_document
 from preflight.expectations import Cluster
 from preflight.expectations.cluster_file import decode
 from preflight.facts.container import GPU_NODES
+from preflight.facts.inventory import DISK_SPACE, NVME
 from preflight.facts.kernel_log import DMESG
 from preflight.facts.nvidia.query import NVML
 from preflight.judge import judge
 from preflight.model import Check, Scope
+from preflight.parsers.host.mounts import MOUNTS
+from preflight.parsers.host.processes import PROCESSES
 from preflight.parsers.host.services import FAILED
 from preflight.probes import space, units
 from tests.checks.test_checks import CHECKS as BY_ID
