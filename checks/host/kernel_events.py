@@ -78,7 +78,7 @@ def kernel_events(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def _mounted(node: NodeFacts) -> frozenset[str]:
-    """Return the devices that are mounted, as the table of mounts names them; empty where it was not read."""
+    """Return the devices in the table of mounts; empty where it was not read."""
     try:
         table = node.parsed(MOUNTS, parse)
     except EvidenceError:
