@@ -212,7 +212,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("versions.driver-files", "The driver's libraries are whole and of the kernel module's version", "node", "NVIDIA driver README: the user-space libraries and the kernel module are of one version", "Install one driver version whole and reboot; in an image remove its own `libcuda.so*` and `libnvidia-*.so*`.", ("PA-03",), True, False, False, "", (), (), False, ("no_gpu",), "fix-site", "driver_files"),
         ("versions.nccl", "There is one NCCL, or the one that PyTorch brought", "node", "PyTorch's wheels load the NCCL of their own nvidia-nccl package by RPATH; ld.so(8), LD_LIBRARY_PATH", "Remove the system's `libnccl.so*` from images with PyTorch wheels, or install the same version.", ("NT-PIT-4",), True, False, False, "", ("file:*.dist-info/INSTALLER",), (), False, ("no_gpu",), "fix-site", "nccl"),
     )),
-    "fleet.node_expected": (5363, 4123421642, (
+    "fleet.node_expected": (5644, 4123421642, (
         ("node.expected", "Versions, firmware and settings are those that the cluster file declares", "node", "the cluster file: [class.NAME.versions], firmware, gpu_settings, host, nvlink, rails, nccl, ports and qos", "Set on the node what is declared, or correct the key in the cluster file (`preflight lint --explain KEY`).", ("PA-03",), True, False, False, "", ("nvml:gpus", "file:/sys/class/dmi/id/*"), (), False, ("nothing_declared",), "fix-site", "expected"),
     )),
     "host.compatibility": (6334, 3669343010, (
