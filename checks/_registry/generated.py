@@ -205,14 +205,14 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("kernel.cpu-governor", "The CPUs run with the performance governor", "node", "https://docs.kernel.org/admin-guide/pm/cpufreq.html; vendors' tuning guides for GPU hosts", "`cpupower frequency-set -g performance`, or the tuned profile throughput-performance.", (), True, False, False, "", (), (), False, (), "fix-site", "cpu_governor"),
         ("kernel.numa-balancing", "Automatic NUMA balancing is off", "node", "https://docs.kernel.org/admin-guide/sysctl/kernel.html (numa_balancing)", "`sysctl -w kernel.numa_balancing=0`, and in /etc/sysctl.d.", (), True, False, False, "", (), (), False, (), "fix-site", "numa_balancing"),
     )),
-    "host.kernel_events": (7125, 3333040869, (
+    "host.kernel_events": (7555, 3333040869, (
         ("kernel.events", "The kernel's log shows no fault of memory, processors, PCIe, disks or links", "node", "https://docs.kernel.org/admin-guide/ras.html, https://docs.kernel.org/PCI/pcieaer-howto.html; mcelog.conf (10 corrected errors a day); the words of the drivers: parsers/host/kernel_event_kinds.py", "Read the lines with `dmesg -T`; drain the node before its hardware is touched.", ("AN-9",), True, False, False, "", ("cmd:dmesg --raw --level=notice,info",), (), False, (), "", "kernel_events"),
     )),
     "host.versions": (5557, 3431509770, (
         ("versions.driver-files", "The driver's libraries are whole and of the kernel module's version", "node", "NVIDIA driver README: the user-space libraries and the kernel module are of one version", "Install one driver version whole and reboot; in an image remove its own `libcuda.so*` and `libnvidia-*.so*`.", ("PA-03",), True, False, False, "", (), (), False, ("no_gpu",), "fix-site", "driver_files"),
         ("versions.nccl", "There is one NCCL, or the one that PyTorch brought", "node", "PyTorch's wheels load the NCCL of their own nvidia-nccl package by RPATH; ld.so(8), LD_LIBRARY_PATH", "Remove the system's `libnccl.so*` from images with PyTorch wheels, or install the same version.", ("NT-PIT-4",), True, False, False, "", ("file:*.dist-info/INSTALLER",), (), False, ("no_gpu",), "fix-site", "nccl"),
     )),
-    "fleet.node_expected": (5363, 4123421642, (
+    "fleet.node_expected": (5644, 4123421642, (
         ("node.expected", "Versions, firmware and settings are those that the cluster file declares", "node", "the cluster file: [class.NAME.versions], firmware, gpu_settings, host, nvlink, rails, nccl, ports and qos", "Set on the node what is declared, or correct the key in the cluster file (`preflight lint --explain KEY`).", ("PA-03",), True, False, False, "", ("nvml:gpus", "file:/sys/class/dmi/id/*"), (), False, ("nothing_declared",), "fix-site", "expected"),
     )),
     "host.compatibility": (6334, 3669343010, (

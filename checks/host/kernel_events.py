@@ -14,6 +14,7 @@ from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
 from preflight.model import Finding, Status, check, failed, passed, skipped, unknown
 from preflight.parsers.host.kernel_events import events
+from preflight.parsers.host.mounts import MOUNTS, parse
 
 if TYPE_CHECKING:
     from preflight.facts.kernel_log import KernelLog
@@ -59,7 +60,7 @@ def kernel_events(node: NodeFacts, site: Site) -> Iterator[Finding]:
     notices, why = _notices(node)
     complete = facts.kernel_log.all_levels(log, notices) if notices else log
     hours = site.threshold("kernel_log_hours", HOURS, WHY_HOURS).value
-    window = Window(complete.now_s, hours, guest=node.in_virtual_machine)
+    window = Window(complete.now_s, hours, guest=node.in_virtual_machine, mounted=_mounted(node))
     lines = [(number, line.at_s, line.text) for number, line in enumerate(complete.lines, 1)]
     judgement = judged(events(lines), window, _xids(log))
     evidence = [facts.kernel_log.DMESG, *([facts.kernel_log.NOTICES] if notices else [])]
@@ -74,6 +75,15 @@ def kernel_events(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield unknown(f"the newer part of the kernel's log is missing: {complete.cut}", evidence=evidence)
     if why:
         yield why
+
+
+def _mounted(node: NodeFacts) -> frozenset[str]:
+    """Return the devices in the table of mounts; empty where it was not read."""
+    try:
+        table = node.parsed(MOUNTS, parse)
+    except EvidenceError:
+        return frozenset()
+    return frozenset(mount.source.removeprefix("/dev/") for mount in table if mount.source.startswith("/dev/"))
 
 
 def of_problem(problem: Problem, window: Window, expected: str, evidence: list[str], where: str = "") -> Finding:

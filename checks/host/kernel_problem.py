@@ -35,6 +35,7 @@ class Window:
     hours: float = 24.0
     since_boot: bool = True  # whether times are seconds since boot
     guest: bool = False  # whether this is a virtual machine
+    mounted: frozenset[str] = frozenset()  # disks and partitions that the node's table of mounts names
 
     def recent(self, event: KernelEvent) -> bool:
         """Return whether an event counts; where its age is unknown, it does."""

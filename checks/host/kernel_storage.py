@@ -49,6 +49,7 @@ def _disks(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
     removable = {event.device for event in kinds.get("disk-removable", ())}
     mounted = {disk_of(event.device) for kind in ("fs-mounted", "fs-error", "fs-read-only")
                for event in kinds.get(kind, ())}  # fmt: skip
+    mounted |= set(map(disk_of, window.mounted))
     disks: dict[str, list[KernelEvent]] = {}
     for kind in _DISK:
         for event in kinds.get(kind, ()):

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from preflight.commands import options
-from preflight.judge.actions import OF_FAILURE
 from preflight.run.setup import Session, load_evidence, read_logs, report_broken, saved_cluster
 from preflight.terminal import UsageError, nearest
 
@@ -88,6 +87,7 @@ def explain(check_id: str) -> None:
     Example: preflight explain rdma.port-rate
     """
     from preflight.checks import registry
+    from preflight.judge.actions import OF_FAILURE
 
     known = {check.id: check for check in registry().checks}
     if check_id not in known:
@@ -169,6 +169,8 @@ def _answered(question: Mapping[str, Any]) -> str:
 
 
 def _about(check: Check) -> dict[str, Any]:
+    from preflight.judge.actions import OF_FAILURE
+
     return {
         "id": check.id,
         "title": check.title,

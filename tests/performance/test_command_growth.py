@@ -141,6 +141,19 @@ def test_text_that_packs_to_nothing_is_read_in_seconds(unit: str, size: int, sta
     assert run.peak_bytes < MOST_BYTES
 
 
+def test_a_log_of_many_benchmark_reports_is_refused_by_name(tmp_path: Path) -> None:
+    """Each report had findings of its own: 94,608 of them in 110 KB took 57 s and 803 MB."""
+    row = "       32768          8192     float     sum      -1    41.05    0.80    0.80       0    39.40    0.83    0.83       0"
+    begin = "# nThread 1 nGpus 1 minBytes 8192 maxBytes 8589934592 step: 2(factor) warmup iters: 10 iters: 100"
+    path = tmp_path / "text.log.gz"
+    path.write_bytes(gzip.compress(f"{begin}\n{row}\n#\n".encode() * 90_000))
+    run = started(("judge", "--log", str(path), str(fuzz_commands.seeds(tmp_path)["evidence"][0])))
+    assert run.status in (1, 3)
+    assert b"it holds more than 2,048 reports of nccl-tests; split it" in b" ".join(run.output.split())
+    assert run.seconds < 10
+    assert run.peak_bytes < MOST_BYTES
+
+
 def test_a_record_of_line_feeds_is_judged_in_seconds(tmp_path: Path) -> None:
     """Each empty line was compared with five formats of time: 24 MB took 12 s."""
     files = fuzz_commands.seeds(tmp_path)

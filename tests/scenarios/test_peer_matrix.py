@@ -21,31 +21,49 @@ from preflight.evidence.document import Evidence, from_document
 from preflight.expectations import Cluster
 from preflight.expectations.cluster_file import decode
 from preflight.facts.container import GPU_NODES
+from preflight.facts.inventory import DISK_SPACE, NVME
 from preflight.facts.kernel_log import DMESG
 from preflight.facts.nvidia.query import NVML
 from preflight.judge import judge
 from preflight.model import Check, Scope
+from preflight.parsers.host.mounts import MOUNTS
+from preflight.parsers.host.processes import PROCESSES
+from preflight.parsers.host.services import FAILED
+from preflight.probes import space, units
 from tests.checks.test_checks import CHECKS as BY_ID
 from tests.checks.test_checks import findings_of
 from tests.scenarios.test_nothing_to_judge import document as stripped
 from tests.support.fixture import FIXTURES, Case, whole_node
 from tests.support.machines import Machine, evidence, hgx_h100
+from tests.support.machines.inventory import (
+    DISKS,
+    DRIVES,
+    HEAD,
+    INIT,
+    ROOT_SPACE,
+    SCRATCH_SPACE,
+    SERVICES,
+    SHARED,
+)
 from tests.support.machines.p5 import CLUSTER as P5_FILE
 from tests.support.machines.p5 import aws_p5
 from tests.support.machines.pod import CLUSTER as POD_FILE
 from tests.support.machines.pod import pod
-from tests.support.machines.records import ran
+from tests.support.machines.records import ok, ran
+from tests.support.machines.system import NFS
 from tests.support.whole_nodes import (
     LESS_PER_GPU,
     Fault,
     Findings,
     both,
     env,
+    every_gpu,
     gpu,
     health,
     nic,
     node,
     record,
+    setting,
 )
 
 IB, ROCE = "hgx-h100", "hgx-h100-roce"
@@ -68,7 +86,14 @@ persistence = true
 power_limit_w = 700
 application_clock_mhz = 1980
 sm_clock_max_mhz = 1980
+
+[class.h100.host.mounts."/scratch"]
+type = "xfs"
+read_write = true
+min_free_pct = 5
 """
+
+SCRATCH = space("/scratch").key
 
 CHECKS: list[Check] = list(registry().checks)
 
@@ -85,7 +110,10 @@ def report(documents: Sequence[Evidence], cluster: Cluster | None, checks: Seque
 
 
 def document(machine: Machine) -> Evidence:
-    return from_document(evidence(machine), machine.name)
+    """Return a machine's evidence, with what its class declares; a record of None is left out."""
+    made = evidence(record(SCRATCH, machine.records.get(SCRATCH, ran(HEAD + SCRATCH_SPACE)))(machine))
+    made["records"] = {key: value for key, value in made["records"].items() if value is not None}
+    return from_document(made, machine.name)
 
 
 def loud(judged: dict[str, Any]) -> Findings:
@@ -229,6 +257,184 @@ ROWS: dict[str, Row] = {
 }  # fmt: skip
 
 
+FULL_SCRATCH = "xfs   30725966397440 0 3000975360 3000870112 /scratch\n"
+ZOMBIE = INIT + "   4711    4242 Z     1001 alice                            python3 <defunct>\n"
+SWAP = """\
+Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority
+/dev/nvme0n1p3                          partition\t8388604\t\t0\t\t-2
+"""
+FAILED_SLURMD = "\n".join(
+    f"Id={name}.service\nNames={name}.service\nLoadState=loaded\nActiveState={state}\nSubState={state}\n"
+    for name, state in (("slurmd", "failed"), ("munge", "active"))
+)
+FLAPS = tuple(
+    f"<6>[{429000 + 290 * number}.{after}00000] mlx5_core 0000:4f:00.0 ibp79s0: Link {state}"
+    for number in range(12)
+    for after, state in ((1, "down"), (4, "up"))
+)
+
+
+def records(changes: dict[str, Any]) -> Fault:
+    return lambda machine: replace(machine, records={**machine.records, **changes})
+
+
+def missing_drive(number: int) -> Fault:
+    """Take one NVMe drive off the bus."""
+    folder = f"file:/sys/class/nvme/nvme{number}"
+    gone = dict.fromkeys(f"{folder}/{name}" for name in ("transport", "address", "state"))
+    return records({**gone, NVME: {"status": "ok", "value": {"matches": 2 * DRIVES - 2}}})
+
+
+def expected_of(*values: str) -> Findings:
+    return {("fail", "node.expected", value) for value in values}
+
+
+EVERYDAY: dict[str, Row] = {
+    "X01 scratch full": Row(
+        IB, records({SCRATCH: ran(HEAD + FULL_SCRATCH), DISK_SPACE: ran(HEAD + ROOT_SPACE + FULL_SCRATCH)}),
+        {("fail", "host.mounts", "/scratch")}, "/scratch has 0 % free, less than 5 %",
+    ),
+    "X02 scratch read-only": Row(
+        IB, record(MOUNTS, ok((DISKS + NFS).replace("xfs /dev/md0 rw", "xfs /dev/md0 ro"))),
+        {("fail", "host.mounts", "/scratch")}, "/scratch is mounted read-only",
+    ),
+    "X02 scratch read-only after an error": Row(
+        IB, both(
+            record(MOUNTS, ok((DISKS + NFS).replace("xfs /dev/md0 rw", "xfs /dev/md0 ro"))),
+            node(kernel_log=("<1>[431000.1] XFS (md0): Filesystem has been shut down due to log error (0x2).",)),
+        ),
+        {("fail", "host.mounts", "/scratch"), ("fail", "kernel.events", "md0")},
+        "/scratch is mounted read-only; the kernel's log: XFS .md0.: Filesystem has been shut down", "host.mounts",
+    ),
+    "X03 one zombie in two readings": Row(
+        IB, record(PROCESSES, {**ran(ZOMBIE), "at_s": 421001.5, "again": {**ran(ZOMBIE), "at_s": 421011.5}}),
+        {("warn", "host.zombies", "parent 4242")}, r"1 zombie: 4711 \(python3, alice, child of 4242\)",
+    ),
+    "X04 slurmd failed": Row(
+        IB, records({units(SERVICES).key: ran(FAILED_SLURMD),
+                     FAILED: ran("slurmd.service loaded failed failed Slurm node daemon\n")}),
+        {("fail", "host.services", "slurmd.service")}, "slurmd.service is failed",
+    ),
+    "X05 machine check and uncorrected memory error": Row(
+        IB, node(kernel_log=(
+            "<0>[430000.1] mce: [Hardware Error]: CPU 12: Machine Check Exception: 5 Bank 4: b200000000070005",
+            "<4>[430000.2] EDAC MC1: 1 UE memory read error on CPU_SrcID#1_MC#0_Chan#1_DIMM#0 (channel:1 slot:0)",
+        )),
+        {("fail", "kernel.events", "CPU 12"), ("fail", "kernel.events", "CPU_SrcID#1_MC#0_Chan#1_DIMM#0")},
+        "1 uncorrected memory error on CPU_SrcID#1_MC#0_Chan#1_DIMM#0",
+    ),
+    "X06 link flapped twelve times this hour": Row(
+        IB, node(kernel_log=FLAPS), {("warn", "kernel.events", "ibp79s0")},
+        "link of ibp79s0 went down and came back 12 times within",
+    ),
+    "X07 application clocks locked low": Row(
+        IB, every_gpu(application_clock_mhz=1005), {("warn", "node.expected", "application clock")},
+        "application clock, all 8: 1005 MHz, not 1980 MHz",
+    ),
+    "X07 application clock of one GPU": Row(
+        IB, health(3, application_clock_mhz=1005), {("warn", "node.expected", "application clock")},
+        "application clock, GPU3 at 0000:61:00.0: 1005 MHz, not 1980 MHz",
+    ),
+    "X08 checkpoint mount missing": Row(
+        IB, records({MOUNTS: ok(DISKS), space(SHARED).key: ran(HEAD + ROOT_SPACE)}),
+        {("fail", "host.mounts", "/shared")}, "/shared is not mounted",
+    ),
+    "X09 one NVMe drive missing": Row(IB, missing_drive(9), expected_of("NVMe drives"), "NVMe drives: 9, not 10"),
+    "X10 128 GiB of memory missing": Row(
+        IB, setting("/proc/meminfo", "MemTotal:       1978643456 kB\nMemFree:        989000000 kB"),
+        expected_of("memory"), "memory: 1887 GiB, not 2015 GiB",
+    ),
+    "X11 SMT off": Row(
+        IB, records({"file:/sys/devices/system/cpu/online": ok("0-111\n"),
+                     "file:/sys/devices/system/cpu/smt/control": ok("off\n")}),
+        expected_of("logical CPUs", "multithreading (SMT)"), "SMT.: off, not on",
+    ),
+    "X12 I/O errors of an NVMe drive": Row(
+        IB, node(kernel_log=(
+            "<3>[431030.1] blk_update_request: I/O error, dev nvme3n1, sector 9437184 op 0x1:(WRITE) flags 0x8800"
+            " phys_seg 32 prio class 0",
+            "<3>[431030.2] Buffer I/O error on dev nvme3n1, logical block 1179648, lost async page write",
+        )),
+        {("warn", "kernel.events", "nvme3n1")}, r"nvme3n1: I/O errors \(2\)",
+    ),
+    "X12 I/O errors of the drive that the root is on": Row(
+        IB, node(kernel_log=(
+            "<3>[431030.1] I/O error, dev nvme0n1, sector 9437184 op 0x1:(WRITE) flags 0x8800 phys_seg 32 prio class 2",
+        )),
+        {("fail", "kernel.events", "nvme0n1")}, r"nvme0n1: I/O errors \(1\)",
+    ),
+    "X13 swap on": Row(IB, record("file:/proc/swaps", ok(SWAP)), expected_of("swap"), "swap: on, not off"),
+    "X14 hung task and soft lockup": Row(
+        IB, node(kernel_log=(
+            "<3>[431000.1] INFO: task python3:4711 blocked for more than 120 seconds.",
+            "<0>[431100.1] watchdog: BUG: soft lockup - CPU#3 stuck for 26s! [kworker/3:1:221]",
+        )),
+        {("warn", "kernel.events", "")}, "python3:4711|CPU 3",
+    ),
+}  # fmt: skip
+
+ROWS |= EVERYDAY
+ROWS |= {
+    "F13 firmware of one NIC": Row(
+        IB,
+        firmware("mlx5_9", "28.39.1002"),
+        {("warn", "rdma.firmware", "mlx5_9"), ("warn", "node.expected", "firmware of NICs MT_0000000838")},
+        "mlx5_9.*28.39.1002.*28.43.2026",
+        "node.expected",
+    ),
+    "X15 4211 CRC errors of one NVLink": Row(
+        IB,
+        gpu(3, nvlink_errors={(4, "CRC Errors"): 4211}),
+        {("warn", "nvlink.errors", "0000:61:00.0")},
+        "GPU3: 4211 CRC errors on its NVLinks, 4211 of them on link 4",
+    ),
+    "X16 VBIOS of one GPU": Row(
+        IB,
+        health(6, vbios="96.00.89.00.01"),
+        {("warn", "gpu.firmware", ""), ("warn", "node.expected", "VBIOS")},
+        "GPU6.*96.00.89.00.01",
+        "node.expected",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("plant", "check", "words"),
+    [
+        (firmware("mlx5_9", "28.39.1002"), "rdma.firmware", "mlx5_9.*28.39.1002"),
+        (health(3, application_clock_mhz=1005), "gpu.clocks", "GPU3: application clock 1005 of 1980 MHz"),
+        (gpu(3, nvlink_errors={(4, "CRC Errors"): 4211}), "nvlink.errors", "GPU3: 4211 CRC errors"),
+        (health(6, vbios="96.00.89.00.01"), "gpu.firmware", "2 versions of VBIOS in one node"),
+    ],
+)  # fmt: skip
+def test_what_differs_within_a_node_is_named_without_a_file(plant: Fault, check: str, words: str) -> None:
+    judged = report([document(plant(hgx_h100(IB)))], None)
+    messages = [finding["message"] for finding in judged["findings"] if finding["status"] == "warn"]
+    assert {finding[1] for finding in loud(judged) if finding[0] in ("fail", "warn")} == {check}
+    assert any(re.search(words, message) for message in messages), messages
+
+
+def test_a_zombie_of_one_reading_is_how_processes_end() -> None:
+    machine = record(PROCESSES, {**ran(ZOMBIE), "at_s": 421001.5, "again": {**ran(INIT), "at_s": 421011.5}})(
+        hgx_h100(IB)
+    )
+    assert loud(report([document(machine)], declared(IB))) == set()
+
+
+def test_a_limit_of_space_fails_where_nothing_is_mounted() -> None:
+    """NHC's check of free space passes where the mount is missing."""
+    machine = records({MOUNTS: ok(NFS), SCRATCH: ran(HEAD + ROOT_SPACE)})(hgx_h100(IB))
+    assert ("fail", "host.mounts", "/scratch") in loud(report([document(machine)], declared(IB)))
+
+
+@pytest.mark.parametrize("name", EVERYDAY)
+def test_without_a_file_no_everyday_fault_of_the_inventory_is_called_sound(name: str) -> None:
+    """Where nothing is declared, memory, CPUs, drives, swap, mounts and services are unknown, in one finding."""
+    machine = EVERYDAY[name].plant(hgx_h100(IB))
+    judged = report([document(machine)], None)
+    assert ("unknown", "host.inventory", "") in loud(judged)
+
+
 @pytest.mark.parametrize("name", ROWS)
 def test_a_fault_of_the_matrix_is_reported_with_its_device(name: str) -> None:
     row = ROWS[name]
@@ -293,6 +499,18 @@ HEALTHY: dict[str, tuple[Callable[[], Evidence], Callable[[], Cluster]]] = {
         lambda: document(replace(hgx_h100(IB), kernel_log=APPLICATION_XIDS)), lambda: declared(IB),
     ),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "action"),
+    [("X09 one NVMe drive missing", "isolate"), ("X10 128 GiB of memory missing", "isolate"),
+     ("X11 SMT off", "fix-site"), ("X13 swap on", "fix-site"), ("F11 port down", "isolate"),
+     ("F06 Xid 79 and 154", "reboot")],
+)  # fmt: skip
+def test_a_missing_part_is_no_setting_and_a_cable_is_no_host(name: str, action: str) -> None:
+    """Another tool would exchange the host for a cable, and reset where the driver requires a reboot."""
+    judged = report([document(ROWS[name].plant(hgx_h100(IB)))], declared(IB))
+    assert judged["nodes"][0]["action"] == action
 
 
 @pytest.mark.parametrize("name", HEALTHY)

@@ -53,7 +53,7 @@ from preflight.facts.nccl_settings import value_grammar as nccl_values
 from preflight.facts.node import TOPO, NodeFacts
 from preflight.facts.nvidia import query, smi_xml
 from preflight.facts.roce_chain import addressing, chain
-from preflight.parsers.host import kernel_events, services
+from preflight.parsers.host import kernel_events, nhc_config, services
 from preflight.parsers.host import kernel_log as kernel_lines
 from preflight.parsers.nccl_tests import collective, table
 from preflight.parsers.nvidia import nvlink_errors, nvlink_status
@@ -330,6 +330,10 @@ _text("rdma_ports.natural", "mlx5_10", "rocep24s0")
 _text("rdma_ports.parse_rate", "400 Gb/sec (4X NDR)\n", "2.5 Gb/sec (1X SDR)\n")
 _text("rdma_ports.parse_ibstat", *_out("cmd:ibstat"), tool="ibstat")
 _text("rdma_ports.parse_active_mtus", *_out("cmd:ibv_devinfo"), tool="ibv_devinfo")
+_text("parsers.host.gcm_manifest.parse", (DATA / "conversion" / "manifest.json").read_text())
+_text("parsers.host.nhc_config.parse", (DATA / "conversion" / "nhc.conf").read_text())
+_text("parsers.host.nhc_config.words", "check_fs_mount_rw -t 'xfs' -f \"$LOCAL/a b\" # all", "export A=1",
+      call=lambda text: nhc_config.words(text, {"LOCAL": "/local"}))  # fmt: skip
 _text("parsers.host.services.parse", *_out(services.SERVICES), tool="systemctl show")
 _text("parsers.host.services.fabric_manager_version", *_out(services.FABRIC_MANAGER),
       tool="nv-fabricmanager")  # fmt: skip

@@ -48,8 +48,15 @@ _SIX_DIGITS = re.compile(r"0?\.?0*(?:[1-9]\.?(?:\d\.?){5,})")
 _REMEMBERED = 1024
 
 
+#: Reports of a log that are read: a sweep over all pairs of 64 nodes has 2,016. One more shows that there are more.
+MOST_REPORTS = 2048
+
+
 def parse(text: str) -> tuple[Report, ...]:
-    """Return the reports in a text, in order; none if it holds none. Never raises."""
+    """Return the reports in a text, in order; none if it holds none.
+
+    Of more than ``MOST_REPORTS``, one more than these. Never raises.
+    """
     text = unwrap_report(text)
     documents = json_output.parse(text)
     if not documents and json_output.may_be(text):  # a launcher's marks stand before its lines
@@ -96,6 +103,8 @@ class _Reader:
                 continue  # nothing begins here, and there is nothing that it could end or go on with
             self.raw = line
             self.read(number, *_unmarked(line))
+            if len(self.all) > MOST_REPORTS:
+                break
             # what changed nothing, with no report begun, changes nothing the next time
             passed = line if not self.all and (self.command, self.nccl_version) == before else passed
         last = text.count("\n") + 1
