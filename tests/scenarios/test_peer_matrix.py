@@ -504,7 +504,8 @@ HEALTHY: dict[str, tuple[Callable[[], Evidence], Callable[[], Cluster]]] = {
 @pytest.mark.parametrize(
     ("name", "action"),
     [("X09 one NVMe drive missing", "isolate"), ("X10 128 GiB of memory missing", "isolate"),
-     ("X11 SMT off", "fix-site"), ("X13 swap on", "fix-site"), ("F11 port down", "isolate"), ("F06 Xid 79 and 154", "reboot")],
+     ("X11 SMT off", "fix-site"), ("X13 swap on", "fix-site"), ("F11 port down", "isolate"),
+     ("F06 Xid 79 and 154", "reboot")],
 )  # fmt: skip
 def test_a_missing_part_is_no_setting_and_a_cable_is_no_host(name: str, action: str) -> None:
     """Another tool would exchange the host for a cable, and reset where the driver requires a reboot."""
