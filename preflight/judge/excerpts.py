@@ -24,7 +24,7 @@ _LINES, _CHARS, _RECORDS = 14, 1200, 3
 #: records. A log of thousands of failed runs would otherwise be searched from its beginning for each of them.
 SEARCHED_CHARS = 64 << 20
 
-#: Texts of large values that are kept for the next finding; characters from which on a value is large.
+#: Values for which the next finding finds a text that was made; characters from which on a text is large.
 _REMEMBERED, _LARGE = 32, 1 << 16
 
 #: A PCI address: tools write its domain with four digits, with eight, or not at all.
@@ -43,15 +43,18 @@ class Search:
 
     def once(self, value: Any, make: Callable[[Any], T]) -> T:
         """Return what is made of a value, which findings that follow each other share."""
-        known = self._made.get((id(value), make))
-        if known is None:
+        place = id(value), make
+        if place not in self._made:
             if len(self._made) >= _REMEMBERED:
                 self._made.clear()
-            known = self._made[id(value), make] = value, make(value)  # the value is held, so its id stays its own
-        return cast("T", known[1])
+            self._made[place] = value, make(value)  # the value is held, so its id stays its own
+        return cast("T", self._made[place][1])
 
     def first_part(self, parts: Sequence[tuple[Mapping[str, Any], str]], names: Names) -> Mapping[str, Any] | None:
-        """Return the first part whose text has one of the names; None where none has or nothing is left."""
+        """Return the first part with one of the names; None if there is none.
+
+        None as well where no characters are left to search.
+        """
         for name in names:
             for part, text in parts:
                 self._left -= len(text)
@@ -62,7 +65,10 @@ class Search:
         return None
 
     def shortened(self, lines: Sequence[str]) -> Sequence[str]:
-        """Return the lines of a value; only their beginnings where too many large ones were put together already."""
+        """Return the lines of a value.
+
+        Where too many large values were put together already, only their beginnings.
+        """
         size = sum(map(len, lines))
         self._joined -= size if size > _LARGE else 0
         return lines if size <= _LARGE or self._joined > 0 else [line[:_CHARS] for line in lines]

@@ -183,3 +183,22 @@ def test_a_list_on_many_lines_is_read_to_its_end(tmp_path: Path) -> None:
     assert part.kind == "rdma link"
     assert len(part.taken.facts["ports"]) == 200
     assert part.last == text.count("\n")
+
+
+@pytest.mark.parametrize("number", [20, 40, 3000])
+def test_elements_within_elements_are_no_error(number: int, tmp_path: Path) -> None:
+    inner = "<clocks_event_reasons>" * number + "<gpu_idle>Active</gpu_idle>\n</clocks_event_reasons>" * 2
+    text = f"<nvidia_smi_log>\n<driver_version>550.54</driver_version>\n<gpu id='00000000:01:00.0'>\n{inner}\n"
+    (part,), _ = read(text, tmp_path)
+    assert part.kind == "nvidia-smi -q -x"
+    assert part.taken.facts["driver"] == "550.54"
+    (closed,), _ = read(text + "</clocks_event_reasons>\n" * (number - 2) + "</gpu>\n</nvidia_smi_log>\n", tmp_path)
+    assert [gpu["bus_id"] for gpu in closed.taken.facts["gpus"]] == ["00000000:01:00.0"]
+
+
+def test_fields_within_fields_are_no_error(tmp_path: Path) -> None:
+    indented = "".join(f"{chr(9) * (at // 4)}{' ' * (at % 4)}Clocks Event Reasons\n" for at in range(4, 1000))
+    text = f"Driver Version : 550.54\nAttached GPUs : 1\nGPU 00000000:01:00.0\n    Product Name : x\n{indented}"
+    (part,), _ = read(text, tmp_path)
+    assert part.taken.facts["driver"] == "550.54"
+    assert part.taken.facts["gpus"][0]["product"] == "x"

@@ -24,6 +24,8 @@ _NO_ANSWER = re.compile(r"(?i)\[?(gpu is lost|gpu requires reset|unknown error|e
 _LAST = frozenset({"processes", "compute_processes"})
 
 
+#: How deep fields stand within fields: the tool goes five deep, and what is deeper is read as beside the last of these.
+DEEPEST = 32
 _NO_LETTERS = re.compile(r"[^a-z0-9]+")
 
 

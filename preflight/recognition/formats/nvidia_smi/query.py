@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap, left_out
-from preflight.recognition.formats.nvidia_smi.facts import Tree, key, taken
+from preflight.recognition.formats.nvidia_smi.facts import DEEPEST, Tree, key, taken
 from preflight.recognition.formats.nvidia_smi.joined_lines import apart, is_glued
 from preflight.recognition.formats.nvidia_smi.sections import (
     HEADS,
@@ -223,6 +223,7 @@ def _put(stack: list[tuple[int, Tree]], entry: FieldLine) -> None:
     """Hang a field below the last one that is indented less."""
     while len(stack) > 1 and stack[-1][0] >= entry.depth:
         stack.pop()
+    del stack[DEEPEST:]
     tree, name = stack[-1][1], key(entry.name)
     if entry.value is not None:
         tree.setdefault(name, entry.value.strip())

@@ -6,7 +6,7 @@ import re
 from xml.parsers import expat
 
 from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap
-from preflight.recognition.formats.nvidia_smi.facts import Tree, key, taken
+from preflight.recognition.formats.nvidia_smi.facts import DEEPEST, Tree, key, taken
 from preflight.recognition.key_value_block import is_prompt
 from preflight.textprep.lines import Lines
 
@@ -93,7 +93,7 @@ class _Xml:
         if name == "gpu":
             self.gpus.append((attributes.get("id", ""), {}))
             self._stack.append((name, self.gpus[-1][1]))
-        elif name == "nvidia_smi_log" or len(self._stack) > 32:
+        elif name == "nvidia_smi_log":
             self._stack.append((name, self._stack[-1][1]))
         else:
             self._stack.append((name, {}))
@@ -104,14 +104,14 @@ class _Xml:
         self._text.clear()
         if name == "nvidia_smi_log":
             self.closed = True
-        elif name != "gpu" and self._stack:
+        elif name != "gpu" and 0 < len(self._stack) <= DEEPEST:
             self._stack[-1][1].setdefault(key(name), tree or text)
 
     def finish(self) -> None:
         """Keep what stands in elements whose end is missing."""
         while len(self._stack) > 1:
             name, tree = self._stack.pop()
-            if name not in ("gpu", "nvidia_smi_log") and tree:
+            if name not in ("gpu", "nvidia_smi_log") and tree and len(self._stack) <= DEEPEST:
                 self._stack[-1][1].setdefault(key(name), tree)
 
 
@@ -176,15 +176,20 @@ def _lost(lines: Lines, at: int) -> list[str]:
 
 def _balanced(text: str, opened: list[str]) -> bool:
     """Tell whether a line closes only what was opened; keep account of it."""
-    here = list(opened)
+    before, closed = len(opened), list[str]()  # what stays open of that before, and what was closed of it
     for match in _XML_TAG.finditer(text):
         if match[3]:
             continue
         if not match[1]:
-            here.append(match[2])
-        elif not here or here.pop() != match[2]:
+            opened.append(match[2])
+        elif not opened or opened[-1] != match[2]:
+            opened[before:] = reversed(closed)
             return False
-    opened[:] = here
+        elif len(opened) > before:
+            opened.pop()
+        else:
+            closed.append(opened.pop())
+            before -= 1
     return True
 
 
