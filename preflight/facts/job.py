@@ -92,7 +92,10 @@ class RunFacts:
 
     @cached_property
     def nccl_tests(self) -> dict[str, tuple[parsers.nccl_tests.text.Report, ...]]:
-        """The nccl-tests reports in each log, by record key; raises EvidenceError where one holds too many."""
+        """The nccl-tests reports in each log, by record key.
+
+        Raises EvidenceError where a log holds too many.
+        """
         found = {key: parsers.nccl_tests.text.parse(self.text(key)) for key in self.logs if key not in self._pytorch}
         for key, reports in found.items():
             if len(reports) > (most := parsers.nccl_tests.text.MOST_REPORTS):
