@@ -264,7 +264,7 @@ PROBES = (
     Probe("cmd", "df -B1 -t ext2 -t ext3 -t ext4 -t xfs -t btrfs -t zfs -t f2fs -t vfat -t bcachefs"
           " --output=fstype,size,avail,itotal,iavail,target", "file systems on disks without space or inodes", 5),
     Probe("file", "/proc/swaps", "whether swap is on"),
-    Probe("cmd", "systemctl list-units --state=failed --plain --no-legend --no-pager --full", "units that failed",
+    Probe("cmd", "systemctl list-units --state=failed --plain --no-pager --full", "units that failed",
           where=("systemd",)),
     Probe("file", "/sys/class/nvme/*/{transport,address}", "NVMe devices that are reached over a network"),
     Probe("file", "/proc/cmdline", "IOMMU and other boot settings"),

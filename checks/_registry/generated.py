@@ -130,7 +130,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "host.storage": (5897, 3949553258, (
         ("storage.network", "No storage is mounted over the compute fabric", "node", "proc_pid_mountinfo(5), nfs(5), sysfs-class-nvme; operators' rule: backend and storage networks are apart", "`ip route get SERVER`; mount from an address of the storage or frontend network, or route the servers' network over it.", ("AN-2",), False, False, False, "", ("file:/sys/class/nvme/*/transport", "file:/sys/class/nvme/*/address"), (), False, ("no_rdma",), "fix-site", "network"),
     )),
-    "host.inventory": (3385, 3656474321, (
+    "host.inventory": (3260, 3656474321, (
         ("host.inventory", "The cluster file declares what each server should have", "node", "the cluster file: [class.NAME.host]; what health checks of nodes (LBNL NHC and others) have in their configuration", "`preflight learn` writes the values of most nodes; read them, and copy the table into the cluster file.", (), False, False, False, "", (), (), False, (), "fix-site", "inventory"),
     )),
     "host.mounts": (13937, 540697281, (

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts.inventory import nvme_drives
+from preflight.facts.inventory import NVME, nvme_drives
 from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, passed, unknown, warned
 
@@ -32,17 +31,29 @@ def inventory(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     What is declared is judged by `node.expected` (memory, CPUs, multithreading, NUMA nodes, drives, swap),
     `host.mounts`, `host.services` and `host.processes`, and not here. What is not is unknown here, in
-    one finding, and holds no job back. An NVMe drive that the kernel has given up (state *dead*) warns here where the
-    number of drives is not declared.
+    one finding, and holds no job back. An NVMe drive that the kernel has given up (state *dead*) warns
+    here, declared or not.
 
     A false alarm: none; a class of nodes without swap, NVMe drives or mounts declares `swap = false`, `nvme = 0`, and a
     site that does not care switches the check off (`[checks] off`).
     """
     host = site.members.host
-    yield from _dead_drives(node, host.nvme is not None)
     open_keys = [key for key in _KEYS if not _declared(getattr(host, key))]
+    try:
+        drives = nvme_drives(node.evidence)
+    except EvidenceError:
+        if not open_keys:
+            raise
+        drives = ()
+    dead = [name for name, state in drives if state == "dead"]
+    for name in dead:
+        yield warned(f"the kernel has given up the NVMe drive {name}", subject=name, found="dead", expected="live",
+                     evidence=[f"file:/sys/class/nvme/{name}/state"],
+                     fix="`dmesg | grep nvme`, `nvme list`; reseat or replace the drive.")  # fmt: skip
     if not open_keys:
-        yield passed("the cluster file declares what this server should have", found=", ".join(_KEYS))
+        if not dead:
+            yield passed("the cluster file declares what this server should have; no NVMe drive was given up",
+                         found=", ".join(_KEYS), evidence=[NVME])  # fmt: skip
         return
     table = site.host("mounts").key.rpartition(".")[0]
     what = "nothing declares" if len(open_keys) == len(_KEYS) else "the cluster file does not declare"
@@ -51,17 +62,6 @@ def inventory(node: NodeFacts, site: Site) -> Iterator[Finding]:
         expected=f"a table [{table}]",
         fix=f"`preflight learn` shows what most nodes have; write it into the cluster file: [{table}]",
     )
-
-
-def _dead_drives(node: NodeFacts, declared: bool) -> Iterator[Finding]:
-    """Yield drives that are a fault at every site, where node.expected counts none."""
-    with suppress(EvidenceError):
-        for name, state in () if declared else nvme_drives(node.evidence):
-            if state == "dead":
-                key = f"file:/sys/class/nvme/{name}/state"
-                yield warned(f"the kernel has given up the NVMe drive {name}", subject=name, found=state,
-                             expected="live", evidence=[key],
-                             fix="`dmesg | grep nvme`, `nvme list`; reseat or replace the drive.")  # fmt: skip
 
 
 def _declared(value: object) -> bool:

@@ -21,7 +21,7 @@ from preflight.probes import processes, space, units
 from tests.support import machines
 from tests.support.fixture import FIXTURES
 from tests.support.machines import hgx_h100
-from tests.support.machines.inventory import DISKS, HEAD, INIT, ROOT_SPACE, SERVICES, SHARED
+from tests.support.machines.inventory import DISKS, HEAD, INIT, ROOT_SPACE, SERVICES, SHARED, unit_list
 from tests.support.machines.records import ok, ran
 from tests.support.machines.system import NFS
 
@@ -59,12 +59,12 @@ FAULTS: dict[str, tuple[Records, Found, Found]] = {
         {("warn", "host.zombies", "parent 41190")}, {("warn", "host.zombies", "parent 41190")},
     ),
     "X04 slurmd failed": (
-        {units(SERVICES).key: ran(SLURMD + MUNGE), FAILED: ran("slurmd.service loaded failed failed Slurm\n")},
+        {units(SERVICES).key: ran(SLURMD + MUNGE), FAILED: ran(unit_list("slurmd.service loaded failed failed Slurm"))},
         {("fail", "host.services", "slurmd.service")}, {("warn", "host.failed-units", "slurmd.service")},
     ),
     "X08 mount of the checkpoints missing": (
         {MOUNTS: ok(DISKS), space(SHARED).key: ran(HEAD + ROOT_SPACE),
-         FAILED: ran("shared.mount loaded failed failed /shared\n")},
+         FAILED: ran(unit_list("shared.mount loaded failed failed /shared"))},
         {("fail", "host.mounts", SHARED), ("warn", "host.failed-units", "shared.mount")},
         {("warn", "host.failed-units", "shared.mount")},
     ),

@@ -44,6 +44,7 @@ from tests.support.machines.inventory import (
     SCRATCH_SPACE,
     SERVICES,
     SHARED,
+    unit_list,
 )
 from tests.support.machines.p5 import CLUSTER as P5_FILE
 from tests.support.machines.p5 import aws_p5
@@ -312,7 +313,7 @@ EVERYDAY: dict[str, Row] = {
     ),
     "X04 slurmd failed": Row(
         IB, records({units(SERVICES).key: ran(FAILED_SLURMD),
-                     FAILED: ran("slurmd.service loaded failed failed Slurm node daemon\n")}),
+                     FAILED: ran(unit_list("slurmd.service loaded failed failed Slurm"))}),
         {("fail", "host.services", "slurmd.service")}, "slurmd.service is failed",
     ),
     "X05 machine check and uncorrected memory error": Row(

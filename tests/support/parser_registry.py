@@ -365,7 +365,8 @@ _text(
 )
 _text(
     "parsers.host.services.parse_units",
-    "slurmd.service loaded failed failed Slurm node daemon\n* a\\x2db.mount loaded failed failed /a\n",
+    "slurmd.service loaded failed failed Slurm node daemon\n* a\\x2db.mount loaded failed failed /a\n"
+    "2 loaded units listed.\n",
     tool="systemctl list-units",
 )
 _text("inventory.lasting", *_out("file:/proc/self/mountinfo"), tool="/proc/self/mountinfo")

@@ -11,7 +11,7 @@ from preflight.textprep.plain_text import normalize_text
 SERVICES = (
     "cmd:systemctl show --property=Id,LoadState,ActiveState,SubState nvidia-fabricmanager.service nvidia-imex.service"
 )
-FAILED = "cmd:systemctl list-units --state=failed --plain --no-legend --no-pager --full"
+FAILED = "cmd:systemctl list-units --state=failed --plain --no-pager --full"
 FABRIC_MANAGER = "cmd:nv-fabricmanager --version"
 
 
@@ -54,16 +54,23 @@ class Unit:
 
 
 def parse_units(text: str) -> tuple[Unit, ...]:
-    """Read ``systemctl list-units --plain``, with or without bullets."""
-    units = []
+    """Read ``systemctl list-units --plain``, with or without bullets.
+
+    Its last line counts the units: an empty text is no answer. Raises ValueError.
+    """
+    units: list[Unit] = []
     for line in normalize_text(text).split("\n"):
-        if not line.strip():
+        if total := re.match(r"\s*([0-9]{1,6}) (?:loaded )?units? listed", line):
+            if int(total[1]) != len(units):
+                raise ValueError(f"{len(units)} of {total[1]} units are in the list")
+            return tuple(units)
+        if not line.strip() or re.match(r"\s*UNIT\s+LOAD\s|(?:LOAD|ACTIVE|SUB|JOB)\s+(?:=|→)", line):
             continue
         if not (match := re.fullmatch(r"[●*↻x ]{0,4}([^\s.]\S{0,255}\.[a-z]{4,9})((?: +[a-z-]{2,20}){3})(?: +(.*))?",
                                       line.rstrip())):  # fmt: skip
             raise ValueError(f"{line.strip()[:80]!r} is not a line of a list of units")
         units.append(Unit(match[1], (match[3] or "").strip()))
-    return tuple(units)
+    raise ValueError("the list of units has no last line that counts them")
 
 
 def fabric_manager_version(text: str) -> str:

@@ -28,7 +28,14 @@ SHARED_SPACE = "nfs4 549755813888000 201863462912000 0 0 /shared\n"
 SERVICES = ("slurmd", "munge")
 SHARED = "/shared"
 DRIVES = 10
+NO_SYSTEMD = {"status": "missing", "why": "nothing to ask: there is no running systemd"}
 INIT = "      1       0 Ss       0 root                             systemd\n"
+
+
+def unit_list(*rows: str) -> str:
+    """Write a list of units that failed, with the line that counts them."""
+    lines = ["  UNIT LOAD ACTIVE SUB DESCRIPTION", *rows, f"{len(rows)} loaded units listed."]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def render(machine: Machine) -> Records:
@@ -43,7 +50,7 @@ def render(machine: Machine) -> Records:
         DISK_SPACE: ran("", 1, "df: no file systems processed\n") if inside
         else ran(HEAD + ROOT_SPACE + "vfat       1124999168    1118535680          0          0 /boot/efi\n"
                  + SCRATCH_SPACE),
-        FAILED: {"status": "missing", "why": "nothing to ask: there is no running systemd"} if inside else ran(""),
+        FAILED: NO_SYSTEMD if inside else ran(unit_list()),
         space(SHARED).key: ran("", 1, f"df: {SHARED}: No such file or directory\n") if inside
         else ran(HEAD + SHARED_SPACE),
         units(SERVICES).key: MISSING if inside else ran("\n".join(
