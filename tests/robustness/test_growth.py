@@ -15,6 +15,7 @@ import pytest
 
 from preflight import recognition
 from preflight.evidence import json_limits
+from preflight.parsers.torch import watchdog
 from preflight.recognition.detector import TextPart
 from preflight.recognition.input_sources import InputSource
 from preflight.redact.own_output import names
@@ -49,6 +50,11 @@ def broken_row(size: int) -> str:
     return columns(number) + "\nGPU0 X\n" + " SYS\n" * number
 
 
+def line_of_equals(size: int) -> str:
+    """Return fields on one line, and behind them a rule that is no banner."""
+    return FIELDS + "=" * size
+
+
 def adapters(size: int) -> str:
     """Return what ibstat prints of very many adapters."""
     lines = "\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Active\n\t\tPhysical state: LinkUp\n"
@@ -62,6 +68,7 @@ TEXTS: dict[str, tuple[Callable[[int], str], int]] = {
     "UUIDs without their end": (repeated("    GPU UUID                        : G"), 50_000),
     "UUIDs with written line ends": (repeated(UUID + "\\n"), 60_000),
     "heads of sections on one line": (lambda size: FIELDS + "ECC Errors " * (size // 11) + ": x", 100_000),
+    "a rule behind fields": (line_of_equals, 20_000),
     "a topology of many columns": (matrix, 150_000),
     "a topology's row in many pieces": (broken_row, 100_000),
     "many adapters": (adapters, 200_000),
@@ -106,6 +113,13 @@ PLACES: dict[str, tuple[Callable[[int], str], int]] = {
     "blocks of YAML that are none": (repeated("  password: |\n"), 50_000),
     "elements of a page that do not end": (repeated('class="names">'), 60_000),
 }
+
+
+def test_work_of_a_watchdog_that_does_not_end_is_looked_at_once() -> None:
+    lines = ["Watchdog caught " + "WorkNCCL(" * 2000, ""] * 16
+    began = time.process_time()
+    assert not watchdog.parse(lines)
+    assert time.process_time() - began < 3  # it took 10 s
 
 
 @pytest.mark.parametrize("name", PLACES)

@@ -14,10 +14,13 @@ from preflight._startup.lightclass import dataclass
 MARKS = ("WorkNCCL(", "ast enqueued")
 
 _MARK = r"(?:^|[\s\]])\[(?:default)?(?:rank)?(\d{1,7})\]:"
+#: What stands between the brackets, where ``Timeout(ms)`` has its own; another beginning is not looked over.
+_PIECE = r"(?:[^)W]|W(?!orkNCCL\()){0,400}"
+_INSIDE = rf"{_PIECE}(?:\){_PIECE})?"
 _TIMEOUT = re.compile(
     r"(?:\[[Rr]ank ?(\d{1,7})\]\s+)?(?:Watchdog caught collective operation timeout:\s+"
-    r"|(?=WorkNCCL\([^)]{0,400}\)?[^)]{0,400}\) ran for \d))"
-    r"WorkNCCL\(([^)]{0,400}\)?[^)]{0,400})\)(?:\s+ran for (\d{1,15}) (?:milliseconds|ms)\b)?"
+    rf"|(?=WorkNCCL\({_INSIDE}\) ran for \d))"
+    rf"WorkNCCL\(({_INSIDE})\)(?:\s+ran for (\d{{1,15}}) (?:milliseconds|ms)\b)?"
 )
 _STATUS = re.compile(
     r"\[PG (?:ID )?(\S{1,40})(?: PG GUID (\S{1,60}))?(?: \((\w{1,60})\))? Rank (\d{1,7})\].{0,300}?"

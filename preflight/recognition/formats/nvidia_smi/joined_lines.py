@@ -15,7 +15,7 @@ from preflight.recognition.formats.nvidia_smi.sections import HEADS, NAMES
 _COLON = re.compile(r"\s:(?:\s|$)")
 #: Words of the output; where none of them is in a line, more of its fields must be known.
 _WORDS = ("NVSMI LOG", "Attached GPUs", "Product Name", "GPU UUID", "Power Limit", "Persistence Mode")
-_BANNER = re.compile(r"=+\s?NVSMI LOG\s?=+")
+_BANNER = re.compile(r"(?<!=)=+\s?NVSMI LOG\s?=+")
 _GPU = re.compile(r"(?<!\S)GPU [0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7](?!\S)")
 #: What stands ahead of the GPUs, and names that are too common to tell this output.
 _OTHERS = frozenset(("timestamp", "driver_version", "cuda_version", "attached_gpus", "type", "name"))
