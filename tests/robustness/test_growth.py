@@ -51,7 +51,7 @@ def broken_row(size: int) -> str:
 
 
 def line_of_equals(size: int) -> str:
-    """Return fields on one line, and behind them a rule that is no banner."""
+    """Return fields on one line, and behind them a rule, not a banner."""
     return FIELDS + "=" * size
 
 
