@@ -56,7 +56,7 @@ class Unit:
 def parse_units(text: str) -> tuple[Unit, ...]:
     """Read ``systemctl list-units --plain``, with or without bullets.
 
-    Its last line counts the units: an empty text does not count as one. Raises ValueError.
+    Its last line counts the units, so an empty text is refused. Raises ValueError.
     """
     units: list[Unit] = []
     for line in normalize_text(text).split("\n"):
