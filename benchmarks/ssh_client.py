@@ -21,7 +21,7 @@ def main(what: str, folder: Path) -> None:
     from preflight import probes
     from preflight.transport.ssh.inline_connection import Script
     from preflight.transport.ssh.paramiko_transport import SshOptions, SshTransport
-    from preflight.transport.ssh.session import Session
+    from preflight.transport.ssh.session import SshSession
 
     hosts = (folder / "hosts").read_text(encoding="utf-8").split()
     text = folder / "text"
@@ -34,7 +34,7 @@ def main(what: str, folder: Path) -> None:
     def trivial(host: str) -> bool:
         said = []
 
-        def begin(session: Session) -> Script:
+        def begin(session: SshSession) -> Script:
             channel = yield from session.start_command("echo ok")
             while session.active and not channel.eof_received:
                 yield
