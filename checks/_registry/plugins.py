@@ -44,7 +44,9 @@ def load() -> Plugins:
         try:
             module = point.load()
             probes += _probes(module)
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             import logging
 
             logging.getLogger(__name__).info("the plug-in %s cannot be loaded", point.name, exc_info=True)
