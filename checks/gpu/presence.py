@@ -21,6 +21,7 @@ from preflight.model import Finding, check, compare, failed, passed, skipped, un
     title="All GPUs are on the PCI bus",
     source="https://docs.kernel.org/PCI/sysfs-pci.html; board sizes: part catalogue",
     fix="`lspci -d 10de:`; power-cycle the node (not only reboot); if the GPU stays away, reseat or replace it.",
+    action="reboot",
     answers=("PA-01",),
     reads=("file:/sys/class/dmi/id/*", COURSE),
 )
@@ -61,6 +62,7 @@ def count(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="The driver answers for every GPU",
     source="https://docs.nvidia.com/deploy/nvml-api/ (nvmlReturn_t)",
     fix="Read `dmesg | grep -i -e nvrm -e xid`; reset the GPU or reboot the node.",
+    action="reboot",
     answers=("PA-01",),
     reads=("kube:pod",),
     unless=(no_gpu,),

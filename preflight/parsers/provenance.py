@@ -53,6 +53,7 @@ FORMATS = (
         _GITHUB + "influxdata/telegraf (plugins/inputs/nvidia_smi/testdata/a100-sxm4-v12.xml)",
     )),
     Format("nvidia-smi nvlink -s", ("cmd:nvidia-smi nvlink -s",), (_GITHUB + "NVIDIA/nccl-tests/issues/228",)),
+    Format("nvidia-smi nvlink -e", ("cmd:nvidia-smi nvlink -e",)),
     Format("systemctl show", ("cmd:systemctl show *",)),
     Format("nv-fabricmanager", ("cmd:nv-fabricmanager *",)),
     Format("dmesg", ("cmd:dmesg *",), (

@@ -34,6 +34,9 @@ Fault = Callable[[Machine], Machine]
 Findings = set[tuple[str, str, str]]
 
 #: What a fault of a compute port takes from each GPU, where the catalogue has the customary figure.
+#: What every node gives with a class that does not declare its server.
+INVENTORY = ("unknown", "host.inventory", "")
+
 LESS_PER_GPU = ("warn", "rdma.bandwidth-per-gpu", "")
 
 #: Name of a fault -> the fault, and what the report must then say, no more and no less.

@@ -7,6 +7,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from preflight.parsers.host import (  # noqa: F401
         checkpoint,
+        kernel_event_kinds,
+        kernel_events,
+        kernel_log,
+        mounts,
+        processes,
         services,
     )
 else:

@@ -30,6 +30,8 @@ from preflight.facts.nvidia.query import NVML
 from preflight.judge import judge
 from preflight.model import Check
 from preflight.parsers.host import services
+from preflight.parsers.host.kernel_log import KernelLogLine
+from preflight.parsers.host.kernel_log import parse as parse_kernel_log
 from preflight.parsers.nvidia import nvlink_status
 from tests.support import machines, paths
 from tests.support.fixture import whole_node
@@ -398,7 +400,7 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_forms_of_the_kernels_log(form: str) -> None:
-    (line,) = kernel_log.parse(FORMS[form] + "\n")
+    (line,) = parse_kernel_log(FORMS[form] + "\n")
     assert line.text == FELL
     (event,) = xid.events([line]).gpus
     assert (event.address, event.code) == ("0000:1b:00.0", 79)
@@ -410,12 +412,12 @@ def test_forms_of_the_kernels_log(form: str) -> None:
      ("PCI:00000000:1b:00", "0000:1b:00.0")],
 )  # fmt: skip
 def test_forms_of_the_address(written: str, address: str) -> None:
-    (event,) = xid.events([kernel_log.KernelLogLine(1, f"NVRM: Xid ({written}): 31, x")]).gpus
+    (event,) = xid.events([KernelLogLine(1, f"NVRM: Xid ({written}): 31, x")]).gpus
     assert event.address == address
 
 
 def test_repetitions_within_a_minute_count_once() -> None:
-    lines = [kernel_log.KernelLogLine(at, FELL) for at in (0, 30, 80, 130, 200)]
+    lines = [KernelLogLine(at, FELL) for at in (0, 30, 80, 130, 200)]
     assert [event.at_s for event in xid.events(lines).gpus] == [0, 200]
 
 
