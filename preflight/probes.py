@@ -135,7 +135,7 @@ _NOTICES = (
     r"[Ll]ink (?:is )?(?:[Uu]p|[Dd]own)\b|Link (?:DOWN|ACTIVE)|link status |Cable (?:un)?plugged|pciehp: Slot\("
     r"|oom-kill:|Machine check events logged|\[Hardware Error\]|EDAC |mounted filesystem|Mounting V[0-9]"
     r"|first mount of filesystem|re-mounted |forced readonly|Attached SCSI removable|nfs: server |Connection restored"
-    r"|was lost; in progress|_[a-z0-9_]{1,60}\+0x[0-9a-f]{1,8}/0x|NVRM: loading NVIDIA UNIX|Linux version [0-9]"
+    r"|recovery done|was lost; in progress|_[a-z0-9_]{1,60}\+0x[0-9a-f]{1,8}/0x|NVRM: loading NVIDIA UNIX|Linux version [0-9]"
 )
 
 PROBES = (
@@ -264,6 +264,7 @@ PROBES = (
     Probe("cmd", "df -B1 -t ext2 -t ext3 -t ext4 -t xfs -t btrfs -t zfs -t f2fs -t vfat -t bcachefs"
           " --output=fstype,size,avail,itotal,iavail,target", "file systems on disks without space or inodes", 5),
     Probe("file", "/proc/swaps", "whether swap is on"),
+    Probe("file", "/proc/mdstat", "which disks an array is made of"),
     Probe("cmd", "systemctl list-units --state=failed --plain --no-pager --full", "units that failed",
           where=("systemd",)),
     Probe("file", "/sys/class/nvme/*/{transport,address}", "NVMe devices that are reached over a network"),

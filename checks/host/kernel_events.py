@@ -15,6 +15,8 @@ from preflight.facts.node import NodeFacts
 from preflight.model import Finding, Status, check, failed, passed, skipped, unknown
 from preflight.parsers.host.kernel_events import events
 from preflight.parsers.host.mounts import MOUNTS, parse
+from preflight.parsers.host.raid_arrays import ARRAYS, RaidArray
+from preflight.parsers.host.raid_arrays import parse as parse_arrays
 
 if TYPE_CHECKING:
     from preflight.facts.kernel_log import KernelLog
@@ -60,9 +62,10 @@ def kernel_events(node: NodeFacts, site: Site) -> Iterator[Finding]:
     notices, why = _notices(node)
     complete = facts.kernel_log.all_levels(log, notices) if notices else log
     hours = site.threshold("kernel_log_hours", HOURS, WHY_HOURS).value
-    window = Window(complete.now_s, hours, guest=node.in_virtual_machine, mounted=_mounted(node))
-    lines = [(number, line.at_s, line.text) for number, line in enumerate(complete.lines, 1)]
-    judgement = judged(events(lines), window, _xids(log))
+    found = events((number, line.at_s, line.text) for number, line in enumerate(complete.lines, 1))
+    arrays = _arrays(node) if any(event.kind == "io-error" for event in found) else ()
+    window = Window(complete.now_s, hours, guest=node.in_virtual_machine, mounted=_mounted(node), arrays=arrays)
+    judgement = judged(found, window, _xids(log))
     evidence = [facts.kernel_log.DMESG, *([facts.kernel_log.NOTICES] if notices else [])]
     bad = [problem for problem in judgement.problems if problem.status is not Status.UNKNOWN]
     rest = words_of(judgement, hours)
@@ -84,6 +87,14 @@ def _mounted(node: NodeFacts) -> frozenset[str]:
     except EvidenceError:
         return frozenset()
     return frozenset(mount.source.removeprefix("/dev/") for mount in table if mount.source.startswith("/dev/"))
+
+
+def _arrays(node: NodeFacts) -> tuple[RaidArray, ...]:
+    """Return the arrays of disks; none where the list was not read or shows none."""
+    try:
+        return node.parsed(ARRAYS, parse_arrays)
+    except EvidenceError:
+        return ()
 
 
 def of_problem(problem: Problem, window: Window, expected: str, evidence: list[str], where: str = "") -> Finding:

@@ -8,6 +8,7 @@ from preflight._startup.lightclass import dataclass
 from preflight.facts.kernel_log import age
 from preflight.model import Status
 from preflight.parsers.host.kernel_events import KernelEvent
+from preflight.parsers.host.raid_arrays import RaidArray
 
 #: Seconds after boot in which devices are set up: links come and go, unsupported requests are refused.
 BOOT_S = 600
@@ -36,6 +37,7 @@ class Window:
     since_boot: bool = True  # whether times are seconds since boot
     guest: bool = False  # whether this is a virtual machine
     mounted: frozenset[str] = frozenset()  # disks and partitions that the node's table of mounts names
+    arrays: tuple[RaidArray, ...] = ()  # of which these may be members
 
     def recent(self, event: KernelEvent) -> bool:
         """Return whether an event counts; where its age is unknown, it does."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.checks.host.kernel_links import later
-from preflight.checks.host.kernel_problem import Problem, Window, count, devices_of
+from preflight.checks.host.kernel_problem import Problem, Window, count, devices_of, listed
 from preflight.model import Status
 from preflight.parsers.host.kernel_events import KernelEvent
 
@@ -29,6 +29,7 @@ def disk_of(device: str) -> str:
 def problems(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
     """Yield problems of disks, NVMe controllers and file servers, and notes."""
     yield from _disks(kinds, window)
+    yield from _arrays(kinds)
     for device, events in devices_of(kinds.get("nvme-lost", ())):
         yield Problem(Status.FAIL, f"the kernel gave up {device}", device, "nvme-lost", events, _DISK_FIX)
     lost = {event.device for event in kinds.get("nvme-lost", ())}
@@ -62,14 +63,37 @@ def _disks(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
             continue
         steps = dict.fromkeys(event.kind for event in events)
         words = ", then ".join(_STEPS[kind].format(sum(event.kind == kind for event in events)) for kind in steps)
-        certain = disk in mounted and any(event.kind != "fs-error" or "FAT-fs" not in event.text for event in events)
-        unsure = "" if disk in mounted else "; the log does not show whether it is mounted"
+        array = next((array for array in window.arrays if disk in set(map(disk_of, array.members))), None)
+        used = disk in mounted or (array is not None and not array.redundant and array.name in mounted)
+        certain = used and any(event.kind != "fs-error" or "FAT-fs" not in event.text for event in events)
+        unsure = "" if used else "; the log does not show whether it is mounted"
+        if array is not None:
+            unsure = f"; a member of {array.name} ({array.level or 'not active'})"
+            unsure += ", which goes on without it" if array.redundant else ""
         yield Problem(Status.FAIL if certain else Status.WARN, f"{disk or 'a disk'}: {words}{unsure}", disk, "io-error",
                       events, _DISK_FIX)  # fmt: skip
 
 
 _STEPS = {"io-error": "I/O errors ({})", "fs-error": "file system errors ({})",
           "fs-read-only": "its file system went read-only or was shut down"}  # fmt: skip
+
+
+def _arrays(kinds: Kinds) -> Iterator[Problem | str]:
+    failed = kinds.get("array-failed", ())
+    for name, events in devices_of(failed, by_bus=True):
+        what = f"the array {name} failed" if events[0].device else f"the ZFS pool {name} was suspended after I/O errors"
+        yield Problem(Status.FAIL, what, name, "array-failed", events, _DISK_FIX)
+    gone = {event.device for event in failed}
+    for name, events in devices_of(kinds.get("array-degraded", ())):
+        lost = listed(event.detail for event in events)
+        if later(events[-1], [event for event in kinds.get("array-back", ()) if event.device == name]):
+            yield f"the array {name} lost {lost}, and was rebuilt"
+        elif name not in gone:
+            yield Problem(Status.WARN, f"the array {name} lost {lost} and goes on without it: the next loss may end it",
+                          name, "array-degraded", events, _ARRAY_FIX)  # fmt: skip
+
+
+_ARRAY_FIX = "`mdadm --detail` shows its members; replace the disk and add the new one (`mdadm --add`)."
 
 
 def _writable_again(event: KernelEvent, kinds: Kinds) -> bool:

@@ -59,6 +59,7 @@ from tests.support.whole_nodes import (
     both,
     env,
     every_gpu,
+    firmware,
     gpu,
     health,
     nic,
@@ -135,19 +136,6 @@ class Row:
     expected: Findings
     words: str  # regular expression of the message of the first finding named below
     check: str = ""  # of that finding; empty: the only one that fails or warns
-
-
-def firmware(device: str, version: str) -> Fault:
-    """Give one NIC another firmware."""
-
-    def plant(machine: Machine) -> Machine:
-        nics = (
-            replace(nic, model=replace(nic.model, firmware=version)) if nic.device == device else nic
-            for nic in machine.nics
-        )
-        return replace(machine, nics=tuple(nics))
-
-    return plant
 
 
 def without_device_nodes(machine: Machine) -> Machine:
@@ -356,7 +344,7 @@ EVERYDAY: dict[str, Row] = {
             " phys_seg 32 prio class 0",
             "<3>[431030.2] Buffer I/O error on dev nvme3n1, logical block 1179648, lost async page write",
         )),
-        {("warn", "kernel.events", "nvme3n1")}, r"nvme3n1: I/O errors \(2\)",
+        {("fail", "kernel.events", "nvme3n1")}, r"nvme3n1: I/O errors \(2\); a member of md0 \(raid0\)",
     ),
     "X12 I/O errors of the drive that the root is on": Row(
         IB, node(kernel_log=(

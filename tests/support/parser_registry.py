@@ -356,6 +356,7 @@ _text(
     tool="/proc/self/mountinfo",
 )
 _text("parsers.host.mounts.parse", *_out("file:/proc/self/mountinfo"), tool="/proc/self/mountinfo")
+_text("parsers.host.raid_arrays.parse", *_out("file:/proc/mdstat"), tool="/proc/mdstat")
 _text("parsers.host.mounts.parse_space", *_out(inventory.DISK_SPACE)[:1], tool="df --output")
 _text(
     "parsers.host.processes.parse",

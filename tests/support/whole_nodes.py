@@ -140,6 +140,19 @@ def nic(device: str, **changes: Any) -> Fault:
     return lambda machine: with_nic(machine, device, **changes)
 
 
+def firmware(device: str, version: str) -> Fault:
+    """Give one NIC another firmware."""
+
+    def plant(machine: Machine) -> Machine:
+        nics = (
+            replace(nic, model=replace(nic.model, firmware=version)) if nic.device == device else nic
+            for nic in machine.nics
+        )
+        return replace(machine, nics=tuple(nics))
+
+    return plant
+
+
 def gpu(index: int, **changes: Any) -> Fault:
     """Change one GPU."""
     return lambda machine: with_gpu(machine, index, **changes)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         kernel_log,
         mounts,
         processes,
+        raid_arrays,
         services,
     )
 else:

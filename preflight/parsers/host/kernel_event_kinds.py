@@ -47,8 +47,9 @@ KINDS = (
           r"(?i)NVRM:(?: Rate limiting GSP RPC error prints|.{0,400}GSP.{0,400}(?:timeout|crash))"),
     # processors and memory
     _kind("panic", FATAL, "Kernel panic - not syncing", r"Kernel panic - not syncing: (?P<who>.{0,120})"),
-    _kind("oops", FATAL, "BUG: |Oops|general protection fault",
-          r"(?:BUG: unable to handle .{1,80}|kernel BUG at .{1,80}|Internal error: Oops.{0,60}|Oops: [0-9a-f]{4}.{0,60}"
+    _kind("oops", FATAL, "BUG: |Oops|general protection fault|kernel BUG at|Unable to handle kernel",
+          r"(?P<who>BUG: (?:unable to handle|kernel NULL pointer dereference).{0,80}|kernel BUG at .{1,80}"
+          r"|Unable to handle kernel .{1,80}|Internal error: Oops.{0,60}|Oops: [0-9a-f]{4}.{0,60}"
           r"|general protection fault.{0,80}\[#\d)"),
     _kind("memory-error", ERROR, "EDAC ",
           r"EDAC (?P<bus>\w{1,16}): (?P<n>\d{1,7}) UE .{0,120}? on (?P<dev>[^\s(]{1,80})"),
@@ -73,6 +74,8 @@ KINDS = (
           r"\{(?P<n>\d{1,9})\}\[Hardware Error\]: +event severity: (?P<who>\w{1,20})"),
     _kind("hardware-section", NOTE, "section_type: ",
           r"\{(?P<n>\d{1,9})\}\[Hardware Error\]: +section_type: (?P<who>[\w ,-]{1,60})"),
+    _kind("hardware-device", NOTE, "device_id: ",
+          rf"\{{(?P<n>\d{{1,9}})\}}\[Hardware Error\]: +device_id: (?P<who>{_PCI})"),
     # PCIe
     _kind("pcie-aer", FATAL, "DPC: ", rf"{_DEVICE}(?:pciehp: )?DPC: (?P<who>containment event)"),
     _kind("pcie-aer", NOTE, "PCIe Bus Error: severity=",
@@ -121,9 +124,18 @@ KINDS = (
     _kind("io-error", ERROR, "Buffer I/O error", rf"Buffer I/O error on dev(?:ice)? {_BLOCK}"),
     _kind("io-error", ERROR, "(sct ", r"\b(?P<dev>nvme\d{1,4}(?:c\d{1,4})?n\d{1,4}): .{1,80}[Ee]rror \(sct 0x\w{1,4}"),
     _kind("io-error", ERROR, "Sense Key : ", r"\[(?P<dev>sd[a-z]{1,4})\].{0,40}Sense Key : (?:Medium|Hardware) Error"),
-    _kind("io-error", ERROR, "to offline device|failed, disabling device|Disk failure on",
-          r"sd [\d:]{1,24} ?(?:\[(?P<dev>\w{1,8})\])?.{0,20}rejecting I/O to offline device"
-          r"|Disk failure on (?P<bus>[\w-]{1,32}),"),
+    _kind("io-error", ERROR, "to offline device",
+          r"sd [\d:]{1,24} ?(?:\[(?P<dev>\w{1,8})\])?.{0,20}rejecting I/O to offline device"),
+    _kind("io-error", ERROR, "device-mapper: ",
+          r"device-mapper: (?:verity|integrity): (?P<dev>[\d:]{1,16}): .{0,60}(?:corrupted|Checksum failed)"),
+    _kind("array-degraded", ERROR, "Disk failure on ",
+          r"md/?[\w-]{0,16}:(?P<dev>md[\w-]{1,32}): Disk failure on (?!\S{1,32} detected, failing array)"
+          r"(?P<who>[\w-]{1,32})"),
+    _kind("array-back", NOTE, "recovery done", r"md: (?P<dev>md[\w-]{1,32}): recovery done"),
+    _kind("array-failed", FATAL, "failing array|Cannot continue operation|not enough operational|been suspended",
+          r"md/?[\w-]{0,16}:(?P<dev>md[\w-]{1,32}): (?:Disk failure on (?P<who>[\w-]{1,32}) detected, failing array"
+          r"|Cannot continue operation|not enough operational)"
+          r"|Pool '(?P<bus>[^'\n]{1,64})' has encountered an uncorrectable I/O failure"),
     _kind("nvme-lost", FATAL, "nvme ",
           r"nvme (?P<dev>nvme\d{1,4}): (?:Removing after probe failure|Disabling device after reset failure"
           r"|Device not ready; aborting|Identify Controller failed)"),

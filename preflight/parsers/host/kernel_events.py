@@ -68,7 +68,7 @@ def _event(kind: Kind, groups: dict[str, str], text: str, at_s: float | None, nu
         return replace(event, severity=_aer_severity(who))
     if kind.name == "machine-check" and "Bank" in text and len(who) == 16:
         return replace(event, severity=_bank_severity(who), detail=f"bank {groups['n']}")
-    if kind.name in ("hardware-error", "hardware-section"):
+    if kind.name in ("hardware-error", *_PARTS):
         return replace(event, bus=groups["n"])
     if kind.name == "out-of-memory" and groups.get("n"):
         return replace(event, detail=groups["n"])
@@ -94,6 +94,9 @@ def _bank_severity(status: str) -> str:
     return FATAL if value >> 57 & 1 else ERROR
 
 
+#: Lines that add the kind and the device to a firmware's error.
+_PARTS = ("hardware-section", "hardware-device")
+
 #: Words of firmware for a hardware error.
 _SEVERITIES = {"corrected": CORRECTED, "info": CORRECTED, "recoverable": ERROR, "fatal": FATAL}
 
@@ -101,15 +104,16 @@ _SEVERITIES = {"corrected": CORRECTED, "info": CORRECTED, "recoverable": ERROR, 
 def _joined(matched: Sequence[KernelEvent], texts: Sequence[str]) -> Iterator[KernelEvent]:
     """Join lines: a firmware's error and its section, a hung task and its trace."""
     sections = {event.bus: event.detail for event in matched if event.kind == "hardware-section"}
+    devices = {event.bus: event.detail for event in matched if event.kind == "hardware-device"}
     hung = {event.text for event in matched if event.kind == "hung-task"}
     places = {text[:_LONGEST]: at for at, text in enumerate(texts) if text[:_LONGEST] in hung} if hung else {}
     for event in matched:
-        if event.kind == "hardware-section":
+        if event.kind in _PARTS:
             continue
         if event.kind == "hardware-error":
             severity, section = _SEVERITIES.get(event.detail, NOTE), sections.get(event.bus, "")
             kind = "pcie-aer" if "PCIe" in section else "memory-error" if "memory" in section else "machine-check"
-            yield replace(event, kind=kind, severity=severity, bus="", detail=section)
+            yield replace(event, kind=kind, severity=severity, device=devices.get(event.bus, ""), bus="", detail=section)
         elif event.kind == "hung-task" and any(map(NETWORK_FS.search, _trace(texts, places.get(event.text)))):
             yield replace(event, detail="network file system")
         else:

@@ -60,6 +60,10 @@ _IN_WORDS = re.compile(
 )
 
 
+#: ``dmesg --time-format iso``: a comma and six digits, as Python's loggers do not write them.
+_DMESG_ISO = re.compile(r"\s*\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{6}[+-]\d\d:?\d\d \S")
+
+
 #: Lines below one with a time in which an error of the driver shows that they are a kernel's.
 _NEAR = 40
 
@@ -81,6 +85,8 @@ def _begins(lines: Lines, at: int) -> bool:
         or text.lstrip().startswith("kern")
         or (_STAMP.match(text) and _has_event(text))
     ):
+        return True
+    if _DMESG_ISO.match(text):
         return True
     # Other programs write times as well: it is the kernel's if a driver and its device, or the kernel's names, are near
     if _UNTIMED.fullmatch(text, time.end()):

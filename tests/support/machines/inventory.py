@@ -7,6 +7,7 @@ import re
 from preflight.facts.inventory import DISK_SPACE, NVME
 from preflight.parsers.host.mounts import MOUNTS
 from preflight.parsers.host.processes import PROCESSES
+from preflight.parsers.host.raid_arrays import ARRAYS
 from preflight.parsers.host.services import FAILED
 from preflight.probes import space, units
 from tests.support.machines.machine import Machine
@@ -23,6 +24,14 @@ HEAD = "Type       1B-blocks         Avail     Inodes      IFree Mounted on\n"
 ROOT_SPACE = "ext4   1886193541120 1510127935488  116793344  116120221 /\n"
 SCRATCH_SPACE = "xfs   30725966397440 29184327520256 3000975360 3000870112 /scratch\n"
 SHARED_SPACE = "nfs4 549755813888000 201863462912000 0 0 /shared\n"
+
+ARRAY = (
+    "Personalities : [raid0] \n"
+    "md0 : active raid0 " + " ".join(f"nvme{number}n1[{number - 1}]" for number in range(1, 10)) + "\n"
+    "      33748776960 blocks super 1.2 512k chunks\n"
+    "      \n"
+    "unused devices: <none>\n"
+)
 
 #: Services that the cluster files of the nodes declare, and mounts.
 SERVICES = ("slurmd", "munge")
@@ -46,6 +55,7 @@ def render(machine: Machine) -> Records:
         "file:/sys/devices/system/cpu/smt/control": ok("on\n" if machine.platform.architecture == "x86_64"
                                                        else "notsupported\n"),
         "file:/proc/swaps": ok("Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"),
+        ARRAYS: ok(ARRAY),
         MOUNTS: ok("" if inside else DISKS + NFS),
         DISK_SPACE: ran("", 1, "df: no file systems processed\n") if inside
         else ran(HEAD + ROOT_SPACE + "vfat       1124999168    1118535680          0          0 /boot/efi\n"
