@@ -220,6 +220,8 @@ PROBES = (
     Probe("file", "/proc/self/limits", "memlock and open files"),
     Probe("file", "/sys/devices/system/node/node*/cpulist", "NUMA nodes and their CPUs"),
     Probe("cmd", "find /dev -maxdepth 1 -name nvidia*", "which GPU device nodes a container was given"),
+    Probe("cmd", "find /dev -maxdepth 1 -name nvidia* -readable -writable", "which of them its control group allows",
+          where=("nvidia",)),
     Probe("file", "/etc/{podnetinfo,podinfo}/annotations", "a pod's networks, by downward API"),
     Probe("file", "/run/.containerenv", "image of a podman container"),
     Probe("kube", "pod", "in a pod with a service account: what its containers asked for, its networks", 5),

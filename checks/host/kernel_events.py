@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from preflight import facts
 from preflight._startup.lightclass import replace
+from preflight.checks.host.kernel_flood import flood
 from preflight.checks.host.kernel_judgement import Judged, Xid, judged
 from preflight.checks.host.kernel_problem import Problem, Window
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, Status, check, failed, passed, skipped, unknown
+from preflight.model import Finding, Status, check, failed, passed, skipped, unknown, warned
 from preflight.parsers.host.kernel_events import events
 from preflight.parsers.host.mounts import MOUNTS, parse
 from preflight.parsers.host.raid_arrays import ARRAYS, RaidArray
@@ -48,7 +49,8 @@ def kernel_events(node: NodeFacts, site: Site) -> Iterator[Finding]:
     not come back, tasks that hung, lockups, and memory of the node that ran out. What is over counts for 24 hours
     (`class.X.thresholds.kernel_log_hours`); older events are listed only. What a repair or a reboot ends counts since
     boot: panic, uncorrected error, read-only file system, lost controller. Where an Xid is near, the order is given.
-    GPUs are the matter of xid.gpu.
+    GPUs are the matter of xid.gpu. Of a log that is too long, what was read is judged; the rest is unknown, and gates
+    unless something has failed already. One message that makes up half of such a log warns.
 
     A false alarm: a task that waits long for a disk that is busy; a link that was unplugged by hand three times today.
     Left out: links in the ten minutes after boot or that stay down; one task that waits for NFS; a process killed
@@ -71,13 +73,33 @@ def kernel_events(node: NodeFacts, site: Site) -> Iterator[Finding]:
     rest = words_of(judgement, hours)
     for problem in bad:
         yield of_problem(problem, window, f"none in the log ({complete.since})", evidence)
-    if rest or not bad:
-        none = "nothing else" if bad else "no fault"
-        yield passed(f"{none} in the kernel's log ({complete.since}){rest}", evidence=evidence)
+    none = "nothing else" if bad else "no fault"
     if complete.cut:
-        yield unknown(f"the newer part of the kernel's log is missing: {complete.cut}", evidence=evidence)
+        yield from _cut(complete, none + rest, any(problem.status is Status.FAIL for problem in bad), evidence)
+    elif rest or not bad:
+        yield passed(f"{none} in the kernel's log ({complete.since}){rest}", evidence=evidence)
     if why:
         yield why
+
+
+def _cut(log: KernelLog, rest: str, judged_bad: bool, evidence: list[str]) -> Iterator[Finding]:
+    """Report what is missing of a log that is too long, and the message that floods it.
+
+    What was read is judged; the missing part decides only where nothing has failed yet.
+    """
+    if one := flood(log.lines):
+        yield warned(
+            f"one message floods the kernel's log: {one.lines} of {one.of_lines} lines are like {one.text[:100]!r}",
+            found=one.text[:200], expected="a log that is short enough to be read", evidence=evidence, quote=one.text[:300],
+            fix="Find what writes it and end that: a flood pushes every other message out of the log.",
+        )  # fmt: skip
+    until = log.ago(log.lines[-1].at_s)
+    finding = unknown(
+        f"the newer part of the kernel's log is missing{f', all since {until}' if until else ''} ({log.cut}); in the part "
+        f"that was read: {rest}",
+        evidence=evidence, fix="Read the rest: `dmesg -T | tail -n 1000`.",
+    )  # fmt: skip
+    yield replace(finding, excused="the part that was read has a fault already") if judged_bad else finding
 
 
 def _mounted(node: NodeFacts) -> frozenset[str]:

@@ -67,7 +67,7 @@ def _disks(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
         used = disk in mounted or (array is not None and not array.redundant and array.name in mounted)
         certain = used and any(event.kind != "fs-error" or "FAT-fs" not in event.text for event in events)
         unsure = "" if used else "; the log does not show whether it is mounted"
-        if array is not None:
+        if array is not None and disk not in mounted:
             unsure = f"; a member of {array.name} ({array.level or 'not active'})"
             unsure += ", which goes on without it" if array.redundant else ""
         yield Problem(Status.FAIL if certain else Status.WARN, f"{disk or 'a disk'}: {words}{unsure}", disk, "io-error",
