@@ -15,7 +15,7 @@ from preflight.facts.node import NodeFacts
 from preflight.facts.nvidia import link_errors
 from preflight.facts.nvidia.query import NVML
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
-from preflight.parsers.nvidia.nvlink_errors import FAILED, NVLINK_ERRORS, RECOVERY
+from preflight.parsers.nvidia.nvlink_errors import FAILED, RECOVERY
 
 if TYPE_CHECKING:
     from preflight.facts.nvidia.model import GpuHealth
@@ -31,7 +31,7 @@ _DCGM = "DCGM DcgmHealthWatch (one bit in 10^12: 16 a minute at generation 4 x16
 @check(
     "nvlink.errors",
     title="NVLinks have had few errors",
-    source=f"nvidia-smi nvlink -e; limits: {_LIMITS}",
+    source=f"nvidia-smi nvlink -e, or NVML's fields of each link; limits: {_LIMITS}",
     fix="`preflight check --window 60` under load shows whether it grows; if it does, reset all GPUs of the node; if "
     "it comes back, the GPU or its board.",
     action="reset",
@@ -50,6 +50,7 @@ def nvlink_errors(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: errors of one bad day before a GPU was reseated, on a node that was never rebooted since.
     """
+    evidence = [link_errors.source(node.evidence)]
     try:
         counts = link_errors.totals(node.evidence)
     except EvidenceError as error:
@@ -57,7 +58,7 @@ def nvlink_errors(node: NodeFacts, site: Site) -> Iterator[Finding]:
                       fix="Run `nvidia-smi nvlink -e` on the node.")  # fmt: skip
         return
     if not any(counts.values()):
-        yield skipped("no GPU counts errors of NVLinks", evidence=[NVLINK_ERRORS])
+        yield skipped("no GPU counts errors of NVLinks", evidence=evidence)
         return
     names = _names(node)
     fine, most = 0, 0
@@ -79,11 +80,11 @@ def nvlink_errors(node: NodeFacts, site: Site) -> Iterator[Finding]:
             f"{label}: {_listed(total)} on its NVLinks, {of_link[worst]} of them on link {worst}",
             subject=address, found=_listed(total),
             expected=f"at most {FEW} errors and {FEW_RECOVERIES} recoveries since the driver was loaded",
-            evidence=[NVLINK_ERRORS],
+            evidence=evidence,
         )  # fmt: skip
     if fine:
         yield passed(f"{fine} of {len(counts)} GPUs: few NVLink errors since the driver was loaded",
-                     found=f"at most {most}", evidence=[NVLINK_ERRORS])  # fmt: skip
+                     found=f"at most {most}", evidence=evidence)  # fmt: skip
 
 
 @check(
@@ -130,7 +131,7 @@ def pcie_replay(node: NodeFacts, site: Site) -> Iterator[Finding]:
 @check(
     "counters.gpu-links",
     title="No NVLink or PCIe link of a GPU gains errors",
-    source=f"nvidia-smi nvlink -e, nvmlDeviceGetPcieReplayCounter, read twice; {_DCGM}",
+    source=f"nvidia-smi nvlink -e (or NVML), nvmlDeviceGetPcieReplayCounter, read twice; {_DCGM}",
     fix="Look at both ends (`nvidia-smi nvlink -s`, `-e`); drain, reset all GPUs of the node; if it comes back, reseat "
     "or replace the GPU.",
     action="reset",
@@ -153,6 +154,7 @@ def gpu_links(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def _nvlink_growth(node: NodeFacts) -> Iterator[Finding]:
+    evidence = [link_errors.source(node.evidence)]
     try:
         gained, links, seconds = link_errors.growth(node.evidence)
     except EvidenceError as error:
@@ -164,13 +166,13 @@ def _nvlink_growth(node: NodeFacts) -> Iterator[Finding]:
         report = failed if {RECOVERY, FAILED} & set(link.grown) else warned
         yield report(
             f"{label}: link {link.link} gained {_listed(link.grown)} in {seconds:.0f} s", subject=address,
-            found=_listed(link.grown), expected="no growth", evidence=[NVLINK_ERRORS],
+            found=_listed(link.grown), expected="no growth", evidence=evidence,
         )  # fmt: skip
     if not links:
-        yield skipped("no GPU counts errors of NVLinks", evidence=[NVLINK_ERRORS])
+        yield skipped("no GPU counts errors of NVLinks", evidence=evidence)
     elif not gained:
         yield passed(f"none of {links} NVLinks gained an error in {seconds:.0f} s", found="no growth",
-                     evidence=[NVLINK_ERRORS])  # fmt: skip
+                     evidence=evidence)  # fmt: skip
 
 
 def _replay_growth(node: NodeFacts) -> Iterator[Finding]:

@@ -128,7 +128,7 @@ def _in_container(node: NodeFacts, listing: Driver, bus: int) -> Finding:
 def _all_given(node: NodeFacts, site: Site, gpus: int) -> bool:
     """Tell whether a container was given every GPU of the bus, so that one which does not answer is lost."""
     usable, expected = usable_gpu_nodes(node.evidence), site.members.gpus
-    if usable is None and expected is None or usable not in (None, gpus) or expected not in (None, gpus):
+    if (usable is None and expected is None) or usable not in (None, gpus) or expected not in (None, gpus):
         return False
     try:
         nodes = node.parsed(GPU_NODES, gpu_nodes)

@@ -179,6 +179,30 @@ def _links(pynvml: "Any", handle: "Any") -> "Dict[str, Any]":
     return {"active": active, "speed_mbytes_s": speed}
 
 
+#: NVML's fields of errors of one link: replays, recoveries, CRC; from NVLink 5 on malformed packets, overruns,
+#: received errors, integrity, recoveries that failed, all recoveries, effective errors.
+_LINK_ERRORS = (161, 162, 163), (206, 207, 208, 211, 214, 215, 219)
+
+
+def _link_errors(pynvml: "Any", handle: "Any") -> "Dict[str, Dict[str, int]]":
+    """Return link -> field -> count, where no nvidia-smi is there that prints them."""
+    import shutil
+
+    links = range(0 if shutil.which("nvidia-smi") else _field(pynvml, handle, 91))
+    for fields in _LINK_ERRORS:
+        counts: "Dict[str, Dict[str, int]]" = {}
+        wanted = [(field, link) for link in links for field in fields]
+        for found in pynvml.nvmlDeviceGetFieldValues(handle, wanted) if wanted else ():
+            if not found.nvmlReturn:
+                value = found.value
+                number = {1: value.uiVal, 2: value.ulVal, 3: value.ullVal}.get(found.valueType)
+                if number is not None:
+                    counts.setdefault(str(found.scopeId), {})[str(found.fieldId)] = int(number)
+        if counts:
+            return counts
+    raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+
 def _utilisation(pynvml: "Any", handle: "Any") -> "List[int]":
     found = pynvml.nvmlDeviceGetUtilizationRates(handle)
     return [found.gpu, found.memory]
@@ -202,6 +226,7 @@ _CALLS: "Dict[str, Callable[[Any, Any], Any]]" = {
     "utilisation": _utilisation,
     "processes": _processes,
     "nvlink": _links,
+    "nvlink_errors": _link_errors,
 }
 
 

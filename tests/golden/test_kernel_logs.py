@@ -1,8 +1,10 @@
 """Kernel logs of many distributions, drivers and clocks, each with what it must be judged to be.
 
 All are made by hand, in the forms of the kernel's own messages; what is expected was written down before they were
-read. An excerpt is judged as pasted text, and as the log of a node where its lines have the time since boot.
+read.
 """
+
+# ruff: noqa: E501
 
 from __future__ import annotations
 

@@ -1,8 +1,12 @@
-"""Error counters of NVLink and PCIe of each GPU: totals, growth in a window."""
+"""Error counters of NVLink and PCIe of each GPU: totals, growth in a window.
+
+Those of NVLink come from ``nvidia-smi nvlink -e``, or from NVML where there is no nvidia-smi.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +14,7 @@ from preflight._startup.lightclass import dataclass
 from preflight.evidence.document import Evidence, EvidenceError, Record
 from preflight.facts.nvidia.query import NVML
 from preflight.facts.two_readings import Readings, output_of, twice
-from preflight.parsers.nvidia.nvlink_errors import NVLINK_ERRORS, Counts, parse
+from preflight.parsers.nvidia.nvlink_errors import CRC, DAMAGED, FAILED, NVLINK_ERRORS, RECOVERY, REPLAY, Counts, parse
 
 #: Transfers per second and lane of each PCIe generation, in thousand millions.
 _GIGATRANSFERS = {1: 2.5, 2: 5, 3: 8, 4: 16, 5: 32, 6: 64}
@@ -25,12 +29,50 @@ class LinkGrowth:
     grown: Mapping[str, int]
 
 
+#: Fields of NVML (nvml.h, NVML_FI_DEV_NVLINK_*), and the kind of error that each counts.
+_FIELDS = {
+    "161": REPLAY, "162": RECOVERY, "163": CRC, "206": DAMAGED, "207": DAMAGED, "208": DAMAGED, "211": DAMAGED,
+    "214": FAILED, "215": RECOVERY, "219": DAMAGED,
+}  # fmt: skip
+
+
+def source(evidence: Evidence) -> str:
+    """Return the key of the record that has the errors of NVLinks."""
+    if NVLINK_ERRORS in evidence and evidence.record(NVLINK_ERRORS).ok:
+        return NVLINK_ERRORS
+    try:
+        return NVML if any(_of_nvml(evidence.complete_record(NVML)).values()) else NVLINK_ERRORS
+    except (EvidenceError, ValueError):
+        return NVLINK_ERRORS
+
+
 def totals(evidence: Evidence) -> Counts:
     """Return the errors of each NVLink; raises EvidenceError."""
+    key = source(evidence)
     try:
-        return parse(evidence.text(NVLINK_ERRORS))
+        return parse(evidence.text(key)) if key == NVLINK_ERRORS else _of_nvml(evidence.complete_record(key))
     except ValueError as error:
-        raise EvidenceError(NVLINK_ERRORS, f"cannot be read: {error}") from None
+        raise EvidenceError(key, f"cannot be read: {error}") from None
+
+
+def _of_nvml(record: Record) -> Counts:
+    """Return the errors of each link by the GPU's UUID, as NVML counts them; raises ValueError."""
+    gpus: dict[str, dict[int, dict[str, int]]] = {}
+    for gpu in _gpus(record):
+        links = gpus.setdefault(str(gpu.get("uuid", "")), {})
+        found = gpu.get("nvlink_errors") or {}
+        if not isinstance(found, Mapping):
+            raise ValueError("nvlink_errors are no counters of links")
+        for link, fields in found.items():
+            if not re.fullmatch("[0-9]{1,3}", link) or not isinstance(fields, Mapping):
+                raise ValueError(f"{link[:20]!r} is not a link with its counters")
+            counts = links.setdefault(int(link), {})
+            for field, number in fields.items():
+                if type(number) is not int or number < 0:
+                    raise ValueError(f"the counter {field[:20]!r} of link {link} is not a number")
+                if kind := _FIELDS.get(field):
+                    counts[kind] = counts.get(kind, 0) + number
+    return gpus
 
 
 def growth(evidence: Evidence) -> tuple[list[LinkGrowth], int, float]:
@@ -38,12 +80,15 @@ def growth(evidence: Evidence) -> tuple[list[LinkGrowth], int, float]:
 
     A counter that went back was reset meanwhile: what it has now came since. Raises EvidenceError.
     """
-    readings: Readings[Counts] = twice(evidence, NVLINK_ERRORS, lambda record: parse(output_of(record)))
+    key = source(evidence)
+    readings: Readings[Counts] = twice(
+        evidence, key, _of_nvml if key == NVML else lambda record: parse(output_of(record))
+    )
     gained, links = [], 0
     for uuid, before in readings.before.items():
         after = readings.after.get(uuid)
         if after is None or set(after) != set(before):
-            raise EvidenceError(NVLINK_ERRORS, f"its second reading has other links of {uuid[:60]}")
+            raise EvidenceError(key, f"its second reading has other links of {uuid[:60]}")
         for link, counts in before.items():
             links += 1
             grown = {
@@ -71,15 +116,18 @@ def replay_growth(evidence: Evidence) -> tuple[Mapping[str, int], float]:
 
 
 def _replays(record: Record) -> dict[str, int]:
+    return {
+        str(gpu.get("uuid", "")): gpu["pcie_replays"] for gpu in _gpus(record) if type(gpu.get("pcie_replays")) is int
+    }
+
+
+def _gpus(record: Record) -> list[Mapping[str, Any]]:
+    """Return what NVML answered of each GPU; raises ValueError."""
     value: Any = record.value
     gpus = value.get("gpus") if isinstance(value, Mapping) else None
     if not isinstance(gpus, list):
         raise ValueError("holds no list of GPUs")
-    return {
-        str(gpu.get("uuid", "")): gpu["pcie_replays"]
-        for gpu in gpus
-        if isinstance(gpu, Mapping) and type(gpu.get("pcie_replays")) is int
-    }
+    return [gpu for gpu in gpus if isinstance(gpu, Mapping)]
 
 
 def usual_replays_per_min(generation: int | None, width: int | None) -> int | None:

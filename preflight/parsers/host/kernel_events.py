@@ -113,7 +113,9 @@ def _joined(matched: Sequence[KernelEvent], texts: Sequence[str]) -> Iterator[Ke
         if event.kind == "hardware-error":
             severity, section = _SEVERITIES.get(event.detail, NOTE), sections.get(event.bus, "")
             kind = "pcie-aer" if "PCIe" in section else "memory-error" if "memory" in section else "machine-check"
-            yield replace(event, kind=kind, severity=severity, device=devices.get(event.bus, ""), bus="", detail=section)
+            yield replace(
+                event, kind=kind, severity=severity, device=devices.get(event.bus, ""), bus="", detail=section
+            )
         elif event.kind == "hung-task" and any(map(NETWORK_FS.search, _trace(texts, places.get(event.text)))):
             yield replace(event, detail="network file system")
         else:
