@@ -11,7 +11,7 @@ from typing import Any
 
 #: Module -> bytes of its source, checksum of its declarations, and its checks as ``lazy.FIELDS`` has them.
 TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
-    "gpu.presence": (8723, 503131674, (
+    "gpu.presence": (9671, 503131674, (
         ("gpu.count", "All GPUs are on the PCI bus", "node", "https://docs.kernel.org/PCI/sysfs-pci.html; board sizes: part catalogue", "`lspci -d 10de:`; power-cycle the node (not only reboot); if the GPU stays away, reseat or replace it.", ("PA-01",), True, False, False, "", ("file:/sys/class/dmi/id/*", "history:course"), (), False, (), "reboot", "count"),
         ("gpu.driver", "The driver answers for every GPU", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlReturn_t)", "Read `dmesg | grep -i -e nvrm -e xid`; reset the GPU or reboot the node.", ("PA-01",), True, False, False, "", ("kube:pod",), (), False, ("no_gpu",), "reboot", "driver"),
     )),
@@ -52,10 +52,10 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("nvlink.fabric-manager", "The fabric manager runs, in the driver's version", "node", "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/ (the versions must match)", "Install nvidia-fabricmanager of exactly the driver's version; systemctl enable --now nvidia-fabricmanager", ("PA-02",), True, False, False, "", (), (), False, ("no_gpu",), "fix-site", "fabric_manager"),
         ("nvlink.imex", "IMEX runs where NVLink spans nodes", "node", "https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide/", "systemctl enable --now nvidia-imex with the same nodes_config.cfg on all nodes; nvidia-imex-ctl -N", (), True, False, False, "", ("cmd:systemctl show *", "dir:/dev/nvidia-caps-imex-channels"), (), False, ("no_gpu",), "fix-site", "imex"),
     )),
-    "gpu.link_errors": (10032, 4036266293, (
-        ("nvlink.errors", "NVLinks have had few errors", "node", "nvidia-smi nvlink -e; limits: Imbue (5 in total), AWS (any), DCGM (100 CRC errors a second); the limits here are a judgement between them", "`preflight check --window 60` under load shows whether it grows; if it does, reset all GPUs of the node; if it comes back, the GPU or its board.", (), False, False, False, "", (), (), False, ("no_gpu",), "reset", "nvlink_errors"),
+    "gpu.link_errors": (10118, 2835505218, (
+        ("nvlink.errors", "NVLinks have had few errors", "node", "nvidia-smi nvlink -e, or NVML's fields of each link; limits: Imbue (5 in total), AWS (any), DCGM (100 CRC errors a second); the limits here are a judgement between them", "`preflight check --window 60` under load shows whether it grows; if it does, reset all GPUs of the node; if it comes back, the GPU or its board.", (), False, False, False, "", (), (), False, ("no_gpu",), "reset", "nvlink_errors"),
         ("pcie.replay", "The PCIe links of GPUs repeat few packets", "node", "DCGM DcgmHealthWatch (one bit in 10^12: 16 a minute at generation 4 x16, 31 at 5, 62 at 6); nvmlDeviceGetPcieReplayCounter", "`preflight check --window 60` shows whether it grows; then reseat the GPU or its riser at the next drain.", (), False, False, False, "", (), (), False, ("no_gpu",), "isolate", "pcie_replay"),
-        ("counters.gpu-links", "No NVLink or PCIe link of a GPU gains errors", "node", "nvidia-smi nvlink -e, nvmlDeviceGetPcieReplayCounter, read twice; DCGM DcgmHealthWatch (one bit in 10^12: 16 a minute at generation 4 x16, 31 at 5, 62 at 6)", "Look at both ends (`nvidia-smi nvlink -s`, `-e`); drain, reset all GPUs of the node; if it comes back, reseat or replace the GPU.", (), True, False, True, "", (), (), False, ("no_gpu",), "reset", "gpu_links"),
+        ("counters.gpu-links", "No NVLink or PCIe link of a GPU gains errors", "node", "nvidia-smi nvlink -e (or NVML), nvmlDeviceGetPcieReplayCounter, read twice; DCGM DcgmHealthWatch (one bit in 10^12: 16 a minute at generation 4 x16, 31 at 5, 62 at 6)", "Look at both ends (`nvidia-smi nvlink -s`, `-e`); drain, reset all GPUs of the node; if it comes back, reseat or replace the GPU.", (), True, False, True, "", (), (), False, ("no_gpu",), "reset", "gpu_links"),
     )),
     "gpu.xid": (8693, 1387555326, (
         ("xid.gpu", "The kernel's log holds no XID that takes a GPU out", "node", "https://docs.nvidia.com/deploy/xid-errors/ (catalogue and actions); judgement: table in checks/gpu/xid_policy.py", "Drain the GPU's jobs, then nvidia-smi -r -i N (it ends all jobs on this GPU); reboot if that fails.", (), True, False, False, "", ("nvml:gpus",), (), False, ("no_gpu",), "reset", "gpu"),
@@ -205,7 +205,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("kernel.cpu-governor", "The CPUs run with the performance governor", "node", "https://docs.kernel.org/admin-guide/pm/cpufreq.html; vendors' tuning guides for GPU hosts", "`cpupower frequency-set -g performance`, or the tuned profile throughput-performance.", (), True, False, False, "", (), (), False, (), "fix-site", "cpu_governor"),
         ("kernel.numa-balancing", "Automatic NUMA balancing is off", "node", "https://docs.kernel.org/admin-guide/sysctl/kernel.html (numa_balancing)", "`sysctl -w kernel.numa_balancing=0`, and in /etc/sysctl.d.", (), True, False, False, "", (), (), False, (), "fix-site", "numa_balancing"),
     )),
-    "host.kernel_events": (8034, 3333040869, (
+    "host.kernel_events": (9413, 3333040869, (
         ("kernel.events", "The kernel's log shows no fault of memory, processors, PCIe, disks or links", "node", "https://docs.kernel.org/admin-guide/ras.html, https://docs.kernel.org/PCI/pcieaer-howto.html; mcelog.conf (10 corrected errors a day); the words of the drivers: parsers/host/kernel_event_kinds.py", "Read the lines with `dmesg -T`; drain the node before its hardware is touched.", ("AN-9",), True, False, False, "", ("cmd:dmesg --raw --level=notice,info",), (), False, (), "", "kernel_events"),
     )),
     "host.versions": (5557, 3431509770, (

@@ -90,13 +90,13 @@ def _cut(log: KernelLog, rest: str, judged_bad: bool, evidence: list[str]) -> It
     if one := flood(log.lines):
         yield warned(
             f"one message floods the kernel's log: {one.lines} of {one.of_lines} lines are like {one.text[:100]!r}",
-            found=one.text[:200], expected="a log that is short enough to be read", evidence=evidence, quote=one.text[:300],
-            fix="Find what writes it and end that: a flood pushes every other message out of the log.",
+            found=one.text[:200], expected="a log that is short enough to be read", evidence=evidence,
+            quote=one.text[:300], fix="Find what writes it: a flood pushes every other message out of the log.",
         )  # fmt: skip
     until = log.ago(log.lines[-1].at_s)
+    since = f", all since {until}" if until else ""
     finding = unknown(
-        f"the newer part of the kernel's log is missing{f', all since {until}' if until else ''} ({log.cut}); in the part "
-        f"that was read: {rest}",
+        f"the newer part of the kernel's log is missing{since} ({log.cut}); in the part that was read: {rest}",
         evidence=evidence, fix="Read the rest: `dmesg -T | tail -n 1000`.",
     )  # fmt: skip
     yield replace(finding, excused="the part that was read has a fault already") if judged_bad else finding

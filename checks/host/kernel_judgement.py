@@ -23,7 +23,8 @@ NEAR_S = 60
 
 #: Kinds that stay true until a repair or a reboot.
 _LASTING = frozenset({"panic", "oops", "memory-error", "machine-check", "fs-read-only", "fs-writable", "fs-mounted",
-                      "nvme-lost", "disk-removable", "fs-error-recorded", "array-degraded", "array-failed", "array-back"})  # fmt: skip
+                      "nvme-lost", "disk-removable", "fs-error-recorded", "array-degraded", "array-failed",
+                      "array-back"})  # fmt: skip
 #: Kinds of GPUs, which Xids are about.
 _OF_GPUS = frozenset({"gpu-fallen-off-bus", "gpu-init-failed", "driver-mismatch", "gsp-rpc-errors"})
 
