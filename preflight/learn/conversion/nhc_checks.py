@@ -82,6 +82,8 @@ def _cpuinfo(draft: Draft, arguments: list[str]) -> None:
 
 def _swap(draft: Draft, arguments: list[str]) -> None:
     low, high = [*(kilobytes(argument) for argument in arguments[:2]), None, None][:2]
+    if low is not None and len(arguments) == 1:
+        return draft.lose("gives the least swap only; host.swap is true or false")
     if low is None or high is None:
         return draft.lose("has sizes that NHC does not understand either")
     if high == 0:

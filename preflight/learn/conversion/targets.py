@@ -71,8 +71,8 @@ def parse_target(text: str) -> Target:
         raise TargetSyntax("is a pattern that only a shell can evaluate")
     if re.search(r"[*?\[\\]", inner):
         return Target(text, negated, None, re.compile(translate(inner.replace("[^", "[!"))))
-    if not is_name(inner):
-        raise TargetSyntax("is not the name of a node")
+    if not is_name(inner) or inner.startswith("-"):
+        raise TargetSyntax("is not the name of a node; NHC negates with `!`")
     return Target(text, negated, frozenset((inner,)), None)
 
 
