@@ -46,7 +46,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("gpu.memory-headroom", "GPU memory is free for the job", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetMemoryInfo_v2); 95 % and 1 GiB are judgements; the job's need: the cluster file", "nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv; if nobody owns it, reset the GPU.", ("PA-05", "NT-INF-7"), True, False, False, "", (), (), False, ("no_gpu",), "fix-job", "memory_headroom"),
         ("gpu.utilisation-visible", "GPU utilisation can be read", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetUtilizationRates)", "Busy without a process: `dmesg | grep -i xid`. Under MIG read DCGM_FI_PROF_GR_ENGINE_ACTIVE instead.", ("FP-OBS-1",), True, False, False, "", (), (), False, ("no_gpu",), "monitor", "utilisation_visible"),
     )),
-    "gpu.nvlink": (14903, 640585537, (
+    "gpu.nvlink": (15135, 640585537, (
         ("nvlink.links", "Every GPU has all its NVLinks, at their rate", "node", "part catalogue (NVIDIA whitepapers and datasheets); OCI's health checks ask for the same rates", "nvidia-smi nvlink -s; look at gpu.fabric-state first, then reset all GPUs; one that stays down is hardware.", ("GS-1", "PA-02"), True, False, False, "", (), (), False, ("no_gpu",), "reset", "links"),
         ("gpu.fabric-state", "Every GPU has joined the NVLink fabric and calls it healthy", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlGpuFabricInfoV_t, NVML_GPU_FABRIC_HEALTH_MASK_*)", "journalctl -u nvidia-fabricmanager; restart it (on GB200 look at NMX-C), then reset the GPU.", ("PA-02",), True, False, False, "", (), (), False, ("no_gpu",), "reset", "fabric_state"),
         ("nvlink.fabric-manager", "The fabric manager runs, in the driver's version", "node", "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/ (the versions must match)", "Install nvidia-fabricmanager of exactly the driver's version; systemctl enable --now nvidia-fabricmanager", ("PA-02",), True, False, False, "", (), (), False, ("no_gpu",), "fix-site", "fabric_manager"),
@@ -76,7 +76,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("rdma.device-count", "All HCAs of the compute fabric are there", "node", "the cluster file (hcas, ports.compute); https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infiniband)", "Look for the NIC with `lspci -nn` and for its driver in `dmesg` (mlx5, bnxt_re, irdma, efa); reseat it or reload its driver.", ("NT-FAB-1", "FP-BW-1"), True, False, False, "", (), (), False, (), "", "device_count"),
         ("rdma.registered", "Every RDMA NIC on the PCI bus is an RDMA device", "node", "https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infiniband)", "Load the driver (`modprobe mlx5_ib`, of an EFA `efa`), then read `dmesg | grep -e mlx5 -e efa -e infiniband`.", ("PA-13",), True, False, False, "", (), (), False, (), "fix-site", "registered"),
     )),
-    "rdma.firmware": (3828, 3189359635, (
+    "rdma.firmware": (3970, 3189359635, (
         ("rdma.firmware", "All NICs of one board run one firmware", "node", "NVIDIA firmware release notes (one bundle for all adapters of a server); GCM's FIRMWARE_MISMATCH", "`mlxfwmanager` names both versions; bring the odd one to the version of the rest, then `mlxfwreset -d DEVICE reset` or power-cycle. `firmware.nics` in the cluster file declares which is right.", (), False, False, False, "", (), (), False, ("no_rdma",), "fix-site", "firmware"),
     )),
     "rdma.ports": (7938, 167460036, (
@@ -205,7 +205,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("kernel.cpu-governor", "The CPUs run with the performance governor", "node", "https://docs.kernel.org/admin-guide/pm/cpufreq.html; vendors' tuning guides for GPU hosts", "`cpupower frequency-set -g performance`, or the tuned profile throughput-performance.", (), True, False, False, "", (), (), False, (), "fix-site", "cpu_governor"),
         ("kernel.numa-balancing", "Automatic NUMA balancing is off", "node", "https://docs.kernel.org/admin-guide/sysctl/kernel.html (numa_balancing)", "`sysctl -w kernel.numa_balancing=0`, and in /etc/sysctl.d.", (), True, False, False, "", (), (), False, (), "fix-site", "numa_balancing"),
     )),
-    "host.kernel_events": (9413, 3333040869, (
+    "host.kernel_events": (9400, 3333040869, (
         ("kernel.events", "The kernel's log shows no fault of memory, processors, PCIe, disks or links", "node", "https://docs.kernel.org/admin-guide/ras.html, https://docs.kernel.org/PCI/pcieaer-howto.html; mcelog.conf (10 corrected errors a day); the words of the drivers: parsers/host/kernel_event_kinds.py", "Read the lines with `dmesg -T`; drain the node before its hardware is touched.", ("AN-9",), True, False, False, "", ("cmd:dmesg --raw --level=notice,info",), (), False, (), "", "kernel_events"),
     )),
     "host.versions": (5557, 3431509770, (
