@@ -93,6 +93,7 @@ sm_clock_max_mhz = 1980
 type = "xfs"
 read_write = true
 min_free_pct = 5
+min_free_inodes = 100000
 """
 
 SCRATCH = space("/scratch").key
