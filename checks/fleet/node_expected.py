@@ -27,7 +27,7 @@ _NAMED = 4
     fix="Set on the node what is declared, or correct the key in the cluster file (`preflight lint --explain KEY`).",
     action="fix-site",
     answers=("PA-03",),
-    reads=("nvml:gpus", "file:/sys/class/dmi/id/*"),
+    reads=("nvml:gpus", "file:/sys/class/dmi/id/*", "file:/sys/class/infiniband/*/board_id"),
     unless=(nothing_declared,),
 )
 def expected(node: NodeFacts, site: Site) -> Iterator[Finding]:

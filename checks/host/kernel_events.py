@@ -33,7 +33,7 @@ HOURS, WHY_HOURS = 24.0, "a day: longer than a job's prolog is away, shorter tha
     "(10 corrected errors a day); the words of the drivers: parsers/host/kernel_event_kinds.py",
     fix="Read the lines with `dmesg -T`; drain the node before its hardware is touched.",
     answers=("AN-9",),
-    reads=("cmd:dmesg --raw --level=notice,info",),
+    reads=("cmd:dmesg --raw --level=notice,info", "file:/proc/mdstat"),
 )
 def kernel_events(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read errors of hardware, disks, links and memory from the kernel's log.

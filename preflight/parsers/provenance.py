@@ -55,6 +55,7 @@ FORMATS = (
     Format("nvidia-smi nvlink -s", ("cmd:nvidia-smi nvlink -s",), (_GITHUB + "NVIDIA/nccl-tests/issues/228",)),
     Format("nvidia-smi nvlink -e", ("cmd:nvidia-smi nvlink -e",)),
     Format("systemctl show", ("cmd:systemctl show *",)),
+    Format("systemctl list-units", ("cmd:systemctl list-units *",)),
     Format("nv-fabricmanager", ("cmd:nv-fabricmanager *",)),
     Format("dmesg", ("cmd:dmesg *",), (
         _GITHUB + "NVIDIA/NVSentinel/issues/155", _GITHUB + "leptonai/gpud/pull/46",
@@ -135,6 +136,10 @@ FORMATS = (
     Format("interfaces of a bond in sysfs", ("file:/sys/class/net/*/bonding/slaves",)),
     Format("psutil", ("psutil:*",), (_VM,)),
     Format("/proc/self/mountinfo", ("file:/proc/self/mountinfo",)),
+    Format("df --output", ("cmd:df -B1 *",)),
+    Format("/proc/swaps", ("file:/proc/swaps",)),
+    Format("/proc/mdstat", ("file:/proc/mdstat",)),
+    Format("CPUs in sysfs", ("file:/sys/devices/system/cpu/online", "file:/sys/devices/system/cpu/smt/control")),
     Format("NVMe controllers in sysfs", ("file:/sys/class/nvme/*",)),
     Format("podman's .containerenv", ("file:/run/.containerenv",)),
     Format("/proc/net/route", ("file:/proc/net/route",), (_GUEST,)),
