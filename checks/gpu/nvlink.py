@@ -216,8 +216,8 @@ def fabric_manager(node: NodeFacts, site: Site) -> Iterator[Finding]:
     there. PCIe boxes need none, and on GB200 it runs on the switch trays. Not running fails, another version
     than the driver's too. On HGX A100 and before, no CUDA program starts while it is stopped (NVIDIA's guide,
     ABORT_CUDA_JOBS_ON_FM_EXIT). From H100 on that setting has no effect and each GPU reports its state in the fabric:
-    where all have joined, programs run on and start, so that it only warns, although other tools fail the node. The next
-    reset of a GPU or reboot leaves it outside the fabric. In a container services are not visible: unknown.
+    where all have joined, programs run on and start, so that it only warns, although other tools fail the node. The
+    next reset of a GPU or reboot leaves it outside the fabric. In a container services are not visible: unknown.
 
     A false alarm: a virtual machine whose hypervisor runs it: the fabric state is Completed and nothing runs here,
     which only warns.

@@ -458,6 +458,8 @@ def _evidence(name: str, call: Callable[[Evidence], object] | None = None) -> No
     EVIDENCE.append(Parser(name, call or _resolved(name), NODES, (EvidenceError,)))
 
 
+_evidence("container.usable_gpu_nodes")
+_evidence("nvidia.link_errors.source")
 _evidence("container.gpus_given", lambda e: container.gpus_given(e, NodeFacts(e).environment))
 
 
