@@ -11,7 +11,7 @@ from typing import Any
 
 #: Module -> bytes of its source, checksum of its declarations, and its checks as ``lazy.FIELDS`` has them.
 TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
-    "gpu.presence": (9671, 503131674, (
+    "gpu.presence": (9602, 503131674, (
         ("gpu.count", "All GPUs are on the PCI bus", "node", "https://docs.kernel.org/PCI/sysfs-pci.html; board sizes: part catalogue", "`lspci -d 10de:`; power-cycle the node (not only reboot); if the GPU stays away, reseat or replace it.", ("PA-01",), True, False, False, "", ("file:/sys/class/dmi/id/*", "history:course"), (), False, (), "reboot", "count"),
         ("gpu.driver", "The driver answers for every GPU", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlReturn_t)", "Read `dmesg | grep -i -e nvrm -e xid`; reset the GPU or reboot the node.", ("PA-01",), True, False, False, "", ("kube:pod",), (), False, ("no_gpu",), "reboot", "driver"),
     )),
@@ -205,7 +205,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("kernel.cpu-governor", "The CPUs run with the performance governor", "node", "https://docs.kernel.org/admin-guide/pm/cpufreq.html; vendors' tuning guides for GPU hosts", "`cpupower frequency-set -g performance`, or the tuned profile throughput-performance.", (), True, False, False, "", (), (), False, (), "fix-site", "cpu_governor"),
         ("kernel.numa-balancing", "Automatic NUMA balancing is off", "node", "https://docs.kernel.org/admin-guide/sysctl/kernel.html (numa_balancing)", "`sysctl -w kernel.numa_balancing=0`, and in /etc/sysctl.d.", (), True, False, False, "", (), (), False, (), "fix-site", "numa_balancing"),
     )),
-    "host.kernel_events": (9420, 720141493, (
+    "host.kernel_events": (9415, 720141493, (
         ("kernel.events", "The kernel's log shows no fault of memory, processors, PCIe, disks or links", "node", "https://docs.kernel.org/admin-guide/ras.html, https://docs.kernel.org/PCI/pcieaer-howto.html; mcelog.conf (10 corrected errors a day); the words of the drivers: parsers/host/kernel_event_kinds.py", "Read the lines with `dmesg -T`; drain the node before its hardware is touched.", ("AN-9",), True, False, False, "", ("cmd:dmesg --raw --level=notice,info", "file:/proc/mdstat"), (), False, (), "", "kernel_events"),
     )),
     "host.versions": (5557, 3431509770, (

@@ -80,8 +80,8 @@ def driver(node: NodeFacts, site: Site) -> Iterator[Finding]:
     NVIDIA_VISIBLE_DEVICES, Slurm's lists and the pod's request, which have to agree. As many device nodes and answers
     pass; as many device nodes and fewer answers fail. Where nothing chose some, one that is missing fails where the
     device nodes of all GPUs of the bus are there and may be opened: a control group that withholds a GPU refuses that.
-    Where find(1) cannot test it (BusyBox), the cluster file has to expect all of them; else it is unknown. A GPU of
-    which the driver says that it is lost fails everywhere.
+    Where find(1) cannot test it (BusyBox), the cluster file has to expect all of them; else it is unknown. A GPU that
+    the driver reports as lost fails everywhere.
 
     A false alarm: NVIDIA_VISIBLE_DEVICES that was set by hand, in a container with just as many device nodes.
     """
@@ -138,7 +138,7 @@ def _all_given(node: NodeFacts, site: Site, gpus: int) -> bool:
 
 
 def _requested(node: NodeFacts) -> int | None:
-    """Return the GPUs that the pod's containers asked for; None: no pod, or not known."""
+    """Return the GPUs that the pod requests; None: no pod, or not known."""
     try:
         return pod(node.evidence).gpus if in_pod(node.environment) else None
     except EvidenceError:
@@ -146,7 +146,7 @@ def _requested(node: NodeFacts) -> int | None:
 
 
 def _lost(listing: Driver) -> bool:
-    """Tell whether the driver counts a GPU that it says is lost; one that a container may not open is not counted."""
+    """Return whether the driver counts a GPU and reports it as lost."""
     return any("GPU is lost" in text for text in listing.lost)
 
 

@@ -64,10 +64,10 @@ def kernel_events(node: NodeFacts, site: Site) -> Iterator[Finding]:
     notices, why = _notices(node)
     complete = facts.kernel_log.all_levels(log, notices) if notices else log
     hours = site.threshold("kernel_log_hours", HOURS, WHY_HOURS).value
-    found = events((number, line.at_s, line.text) for number, line in enumerate(complete.lines, 1))
-    arrays = _arrays(node) if any(event.kind == "io-error" for event in found) else ()
+    logged = events((number, line.at_s, line.text) for number, line in enumerate(complete.lines, 1))
+    arrays = _arrays(node) if any(event.kind == "io-error" for event in logged) else ()
     window = Window(complete.now_s, hours, guest=node.in_virtual_machine, mounted=_mounted(node), arrays=arrays)
-    judgement = judged(found, window, _xids(log))
+    judgement = judged(logged, window, _xids(log))
     evidence = [facts.kernel_log.DMESG, *([facts.kernel_log.NOTICES] if notices else [])]
     bad = [problem for problem in judgement.problems if problem.status is not Status.UNKNOWN]
     rest = words_of(judgement, hours)
@@ -83,15 +83,15 @@ def kernel_events(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def _cut(log: KernelLog, rest: str, judged_bad: bool, evidence: list[str]) -> Iterator[Finding]:
-    """Report what is missing of a log that is too long, and the message that floods it.
+    """Report what a log that is too long lacks, and what floods it.
 
     What was read is judged; the missing part decides only where nothing has failed yet.
     """
-    if one := flood(log.lines):
+    if storm := flood(log.lines):
         yield warned(
-            f"one message floods the kernel's log: {one.lines} of {one.of_lines} lines are like {one.text[:100]!r}",
-            found=one.text[:200], expected="a log that is short enough to be read", evidence=evidence,
-            quote=one.text[:300], fix="Find what writes it: a flood pushes every other message out of the log.",
+            f"one message floods the kernel's log: {storm.lines} of {storm.of_lines} lines are like {storm.text[:100]!r}",
+            found=storm.text[:200], expected="a log that is short enough to be read", evidence=evidence,
+            quote=storm.text[:300], fix="Find what writes it: a flood pushes every other message out of the log.",
         )  # fmt: skip
     until = log.ago(log.lines[-1].at_s)
     since = f", all since {until}" if until else ""

@@ -1,4 +1,4 @@
-"""A kernel log that is full of one message, so that it was too long to be collected whole."""
+"""A kernel log that is full of one message, too long to be collected completely."""
 
 from __future__ import annotations
 

@@ -192,12 +192,12 @@ def _link_errors(pynvml: "Any", handle: "Any") -> "Dict[str, Dict[str, int]]":
     for fields in _LINK_ERRORS:
         counts: "Dict[str, Dict[str, int]]" = {}
         wanted = [(field, link) for link in links for field in fields]
-        for found in pynvml.nvmlDeviceGetFieldValues(handle, wanted) if wanted else ():
-            if not found.nvmlReturn:
-                value = found.value
-                number = {1: value.uiVal, 2: value.ulVal, 3: value.ullVal}.get(found.valueType)
+        for field in pynvml.nvmlDeviceGetFieldValues(handle, wanted) if wanted else ():
+            if not field.nvmlReturn:
+                value = field.value
+                number = {1: value.uiVal, 2: value.ulVal, 3: value.ullVal}.get(field.valueType)
                 if number is not None:
-                    counts.setdefault(str(found.scopeId), {})[str(found.fieldId)] = int(number)
+                    counts.setdefault(str(field.scopeId), {})[str(field.fieldId)] = int(number)
         if counts:
             return counts
     raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)

@@ -154,7 +154,7 @@ def given_all_gpus(nodes: frozenset[str], environment: Mapping[str, str], gpus: 
 
 
 def usable_gpu_nodes(evidence: Evidence) -> int | None:
-    """Return how many device nodes of GPUs may be opened; None where that was not read.
+    """Count the device nodes of GPUs that may be opened; None: not read.
 
     The kernel answers access(2) by the list of devices of the control group, in both of its versions.
     """

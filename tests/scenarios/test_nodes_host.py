@@ -1,4 +1,4 @@
-"""Faults of the server round the GPUs, on a whole node: drives, mounts, services, processes, firmware of a NIC."""
+"""Faults of the server round the GPUs, planted on one node: drives, mounts, services, processes, firmware of a NIC."""
 
 from __future__ import annotations
 

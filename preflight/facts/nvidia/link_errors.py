@@ -60,10 +60,10 @@ def _of_nvml(record: Record) -> Counts:
     gpus: dict[str, dict[int, dict[str, int]]] = {}
     for gpu in _gpus(record):
         links = gpus.setdefault(str(gpu.get("uuid", "")), {})
-        found = gpu.get("nvlink_errors") or {}
-        if not isinstance(found, Mapping):
-            raise ValueError("nvlink_errors are no counters of links")
-        for link, fields in found.items():
+        counters = gpu.get("nvlink_errors") or {}
+        if not isinstance(counters, Mapping):
+            raise ValueError("nvlink_errors does not hold counters of links")
+        for link, fields in counters.items():
             if not re.fullmatch("[0-9]{1,3}", link) or not isinstance(fields, Mapping):
                 raise ValueError(f"{link[:20]!r} is not a link with its counters")
             counts = links.setdefault(int(link), {})

@@ -197,9 +197,9 @@ def test_nvlink_errors_come_from_nvml_where_there_is_no_nvidia_smi() -> None:
     again = {"status": "ok", "at_s": 61.0, "value": read(5211)}
     records[NVML] = {"status": "ok", "at_s": 1.0, "value": read(4211), "again": again}
     report = judge([document(records)], list(in_module(link_error_checks)))
-    found = {(f["status"], f["check"], f["message"][:26], *f["evidence"]) for f in report["findings"]
+    warnings = {(f["status"], f["check"], f["message"][:26], *f["evidence"]) for f in report["findings"]
              if f["check"] in ("nvlink.errors", "counters.gpu-links") and "CRC" in f["message"]}  # fmt: skip
-    assert found == {
+    assert warnings == {
         ("warn", "nvlink.errors", "GPU3: 4211 CRC errors on i", NVML),
         ("warn", "counters.gpu-links", "GPU3: link 4 gained 1000 C", NVML),
     }
