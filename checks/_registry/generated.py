@@ -205,7 +205,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("kernel.cpu-governor", "The CPUs run with the performance governor", "node", "https://docs.kernel.org/admin-guide/pm/cpufreq.html; vendors' tuning guides for GPU hosts", "`cpupower frequency-set -g performance`, or the tuned profile throughput-performance.", (), True, False, False, "", (), (), False, (), "fix-site", "cpu_governor"),
         ("kernel.numa-balancing", "Automatic NUMA balancing is off", "node", "https://docs.kernel.org/admin-guide/sysctl/kernel.html (numa_balancing)", "`sysctl -w kernel.numa_balancing=0`, and in /etc/sysctl.d.", (), True, False, False, "", (), (), False, (), "fix-site", "numa_balancing"),
     )),
-    "host.kernel_events": (9415, 720141493, (
+    "host.kernel_events": (9409, 720141493, (
         ("kernel.events", "The kernel's log shows no fault of memory, processors, PCIe, disks or links", "node", "https://docs.kernel.org/admin-guide/ras.html, https://docs.kernel.org/PCI/pcieaer-howto.html; mcelog.conf (10 corrected errors a day); the words of the drivers: parsers/host/kernel_event_kinds.py", "Read the lines with `dmesg -T`; drain the node before its hardware is touched.", ("AN-9",), True, False, False, "", ("cmd:dmesg --raw --level=notice,info", "file:/proc/mdstat"), (), False, (), "", "kernel_events"),
     )),
     "host.versions": (5557, 3431509770, (

@@ -89,7 +89,7 @@ def _cut(log: KernelLog, rest: str, judged_bad: bool, evidence: list[str]) -> It
     """
     if storm := flood(log.lines):
         yield warned(
-            f"one message floods the kernel's log: {storm.lines} of {storm.of_lines} lines are like {storm.text[:100]!r}",
+            f"one message floods the kernel's log: {storm.lines} of {storm.of_lines} lines are {storm.text[:99]!r}",
             found=storm.text[:200], expected="a log that is short enough to be read", evidence=evidence,
             quote=storm.text[:300], fix="Find what writes it: a flood pushes every other message out of the log.",
         )  # fmt: skip

@@ -56,7 +56,7 @@ def totals(evidence: Evidence) -> Counts:
 
 
 def _of_nvml(record: Record) -> Counts:
-    """Return the errors of each link by the GPU's UUID, as NVML counts them; raises ValueError."""
+    """Return what NVML counts of each link, by UUID; raises ValueError."""
     gpus: dict[str, dict[int, dict[str, int]]] = {}
     for gpu in _gpus(record):
         links = gpus.setdefault(str(gpu.get("uuid", "")), {})
