@@ -23,7 +23,7 @@ PACKAGE = "preflight.checks"
 
 #: The fields of a row of the table; the last is the name of the check in its module.
 FIELDS = ("id", "title", "scope", "source", "fix", "answers", "gating", "sweep", "window", "pair", "reads", "needs",
-          "history", "unless", "name")  # fmt: skip
+          "history", "unless", "action", "name")  # fmt: skip
 
 
 #: How to bring the table of checks up to date with the modules.
@@ -90,10 +90,12 @@ def written(module: object) -> Iterator[tuple[str, Check]]:
 
 
 def _check(module: str, declared: tuple[Any, ...]) -> Check:
-    id, title, scope, source, fix, answers, gating, sweep, window, pair, reads, needs, history, unless, _ = declared
+    id, title, scope, source, fix, answers, gating, sweep, window, pair, reads, needs, history, unless, action, _ = (
+        declared
+    )
     run: CheckFunction = LazyCheck(module, declared)
     return Check(id, title, Scope(scope), source, fix, answers, gating, run, sweep, window, pair, reads, needs, history,
-                 tuple(getattr(applicability, name) for name in unless))  # fmt: skip
+                 tuple(getattr(applicability, name) for name in unless), action)  # fmt: skip
 
 
 class LazyCheck:

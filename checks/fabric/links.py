@@ -43,6 +43,7 @@ HINTS = {
     title="Every link of the fabric runs at the speed of its peers",
     source=f"{DIAGS}: ibnetdiscover(8), iblinkinfo(8); majority of at least 3 links and 60 %",
     fix="Reseat or replace the cable between the two ports named, then `ibportstate LID PORT query` at both ends.",
+    action="fix-site",
     scope="fleet",
     sweep=True,
     reads=("cmd:ibnetdiscover", "cmd:iblinkinfo -l"),
@@ -105,6 +106,7 @@ def _could_be(swept: FabricFacts, link: FabricLink) -> str:
     source=f"the cluster file's reference sweep; {DIAGS}: ibnetdiscover(8)",
     fix="Connect what is missing, `ibportstate LID PORT query` at the end that is left; if it was taken away by intent,"
     " sweep a new reference: `ibnetdiscover > FILE`.",
+    action="fix-site",
     scope="fleet",
     sweep=True,
     reads=("cmd:ibnetdiscover", "cmd:iblinkinfo -l"),
@@ -177,6 +179,7 @@ def _state(swept: FabricFacts, link: FabricLink) -> str:
     title="No error counter of the fabric grows",
     source=f"{DIAGS}: ibqueryerrors(8); NVSentinel, rdma-core ibcheckerrs, Azure healthagent for the numbers",
     fix="Clean or replace the cable at the port named, then `ibqueryerrors` twice, an hour apart.",
+    action="fix-site",
     scope="fleet",
     sweep=True,
     reads=("cmd:ibqueryerrors",),

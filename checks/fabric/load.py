@@ -26,6 +26,7 @@ IDLE = 0.05
     title="No receiver of the job is narrower than one of its senders",
     source="IBA 7.9 (credits): what cannot be delivered waits in the switch, and then in the switches before it",
     fix="`iblinkinfo -l | grep NAME` of the HCA: bring its link to the rate of the others, or leave its node out.",
+    action="fix-site",
     answers=("FP-CON-1",),
     scope="fleet",
     gating=False,  # it can only warn
@@ -102,6 +103,7 @@ def _waits(swept: FabricFacts) -> str:
     source="a judgement: one and a half times an even share, at half of the link's rate; IBA PortXmitData, PortRcvData",
     fix="Route adaptively (`routing_engine ar_updn` of MLNX_OFED's opensm, or UFM; NCCL_IB_ADAPTIVE_ROUTING, "
     "NCCL_IB_SL), or place the job on whole leaves; `ibtracert` shows which flows share the uplink.",
+    action="fix-site",
     answers=("FP-CON-5",),
     scope="fleet",
     gating=False,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     source="NVIDIA DGX SuperPOD reference architecture: full fat tree, as many links up as down at each leaf",
     fix="`iblinkinfo -l | grep NAME` on the leaf named: connect the uplinks that are missing, mend those that are slow;"
     " or say in the cluster file what the design allows: [fabric] oversubscription = 2.",
+    action="fix-site",
     answers=("FP-BW-3", "AN-1"),
     scope="fleet",
     sweep=True,
@@ -77,6 +78,7 @@ def oversubscription(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     title="The job's nodes are as near to each other as the fabric lets them",
     source="Slurm topology.conf(5): fewest leaf switches; NVIDIA DGX SuperPOD: scalable units of leaves and spines",
     fix="Place the job on fewer leaves: `sbatch --switches=N`, or exclude the nodes named; Slurm needs topology.conf.",
+    action="fix-site",
     answers=("FP-LAT-3",),
     scope="fleet",
     sweep=True,

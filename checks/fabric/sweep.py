@@ -42,6 +42,7 @@ def not_this_fabric(swept: FabricFacts) -> Finding | None:
     title="A sweep of the fabric sees all of it",
     source=f"{DIAGS}: ibnetdiscover(8); a tool that loses queries ends with status 0",
     fix="Look at the device named, `ibportstate LID PORT query` from its neighbour; then sweep again.",
+    action="fix-site",
     scope="fleet",
     sweep=True,
     reads=("cmd:ibnetdiscover", "cmd:iblinkinfo -l", "cmd:ibqueryerrors"),
@@ -96,6 +97,7 @@ def completeness(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     source=f"InfiniBand Architecture Specification 14.4.1; {DIAGS}: sminfo(8), saquery(8)",
     fix="On the hosts named: `systemctl status opensm`, or UFM; stop all but one master and its standbys, and give all"
     " of them the same sm_key.",
+    action="fix-site",
     scope="fleet",
     sweep=True,
     reads=("cmd:ibnetdiscover", "cmd:sminfo", "cmd:saquery -s"),
@@ -170,6 +172,7 @@ def _no_manager(swept: FabricFacts) -> Iterator[Finding]:
     title="The switches can reduce (SHARP), and their manager is there",
     source="NVIDIA SHARP documentation: aggregation nodes, sharp_am; an aggregation node is an HCA inside the switch",
     fix="On the host of the subnet manager: `systemctl status sharp_am`; in opensm.conf sharp_enabled = 2.",
+    action="fix-site",
     answers=("NT-SHP-1", "NT-SHP-2"),
     scope="fleet",
     sweep=True,

@@ -24,6 +24,7 @@ from preflight.model import Finding, check
     source="NVIDIA data-centre driver documentation; majority of at least 3 nodes and 60 %",
     fix="Decide which version is right (`nvidia-smi --query-gpu=driver_version --format=csv`), install it where it is "
     "missing, reboot.",
+    action="fix-site",
     answers=("PA-03",),
     scope="fleet",
 )
@@ -60,6 +61,7 @@ DRIVER = Trait("NVIDIA driver", "file:/proc/driver/nvidia/version", _driver, bre
     source="InfiniBand path MTU is the smaller of both ends; majority of at least 3 nodes and 60 %",
     fix="Decide which MTU is right, write it into the cluster file (`ports.mtu`, `ports.netdev_mtu`), and set it where "
     "it is missing (`ip link set IF mtu …`, or the subnet manager's partition).",
+    action="fix-site",
     answers=("NT-FAB-4", "PA-14"),
     scope="fleet",
 )

@@ -11,7 +11,7 @@ from preflight.checks.comparison import yardstick
 from preflight.checks.comparison.compare import compare, differences
 from preflight.checks.comparison.electorate import Electorate, Trait, failing, poll
 from preflight.checks.comparison.values import of_gpus
-from preflight.checks.gpu import memory, nvlink, part, presence, processes, state
+from preflight.checks.gpu import clocks, memory, nvlink, part, presence, processes, state
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts import system_settings
@@ -53,7 +53,7 @@ GPU = (
           judged_by=(state.power_limit,), expects="gpu_settings.power_limit_w", form="{:g} W".format),
     Trait("application clock", "nvml:gpus",
           of_gpus("application_clock_mhz", lambda one: f"{one.application_clock_mhz} MHz"),
-          expects="gpu_settings.application_clock_mhz", form="{} MHz".format),
+          judged_by=(clocks.clocks,), expects="gpu_settings.application_clock_mhz", form="{} MHz".format),
     Trait("highest SM clock", "nvml:gpus", of_gpus("sm_clock_max_mhz", lambda one: f"{one.sm_clock_max_mhz} MHz"),
           expects="gpu_settings.sm_clock_max_mhz", form="{} MHz".format),
 )  # fmt: skip
@@ -65,6 +65,7 @@ GPU = (
     source="https://docs.nvidia.com/deploy/nvml-api/ ; majority of at least 3 nodes and 60 %",
     fix="`nvidia-smi -q` on a node of each side; decide which is right, and set it: -pl (power), -ac or -rac (clocks), "
     "-e (ECC), -mig, -pm.",
+    action="fix-site",
     answers=("PA-01",),
     scope="fleet",
 )
@@ -157,6 +158,7 @@ def _imex(node: NodeFacts) -> str | None:
     source="NVIDIA IMEX service guide (nodes_config.cfg is the same on all nodes of a domain); nvmlGpuFabricInfo_t",
     fix="Write the same /etc/nvidia-imex/nodes_config.cfg on all nodes of the domain, `systemctl restart nvidia-imex`; "
     "a wrong cluster UUID: the fabric manager of the NVLink switches.",
+    action="fix-site",
     answers=("GS-1",),
     scope="fleet",
     reads=("file:/etc/nvidia-imex/nodes_config.cfg", "nvml:gpus"),

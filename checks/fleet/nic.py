@@ -96,6 +96,7 @@ NIC = (
     title="The RDMA devices of all nodes have the same names, places and settings",
     source="NCCL user guide, NCCL_IB_HCA (one list of names for all ranks); majority of at least 3 nodes and 60 %",
     fix="Names: the same udev rules (60-rdma-persistent-naming) and slots; else `setpci`, modules, kernel.",
+    action="fix-site",
     scope="fleet",
 )
 def nic_settings(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:

@@ -63,6 +63,7 @@ def _neighbours(node: NodeFacts, site: Site) -> tuple[dict[Port, Neighbour], Fin
     title="PFC is on for the same priorities at both ends of each cable",
     source=_DCBX,
     fix="Set the switch port and the interface alike: `mlnx_qos -i IF --pfc …`, and the switch's PFC profile.",
+    action="fix-site",
     answers=("AN-4", "FP-LOSS-2", "PA-14"),
     unless=(no_rdma,),
 )
@@ -124,6 +125,7 @@ def _listed(priorities: frozenset[int]) -> str:
     title="The switch takes frames as large as the interface sends",
     source="IEEE 802.3 (maximum frame size TLV): MTU + 14 bytes header + 4 checksum + 4 for each VLAN tag",
     fix="Set the switch port to MTU 9216, as is usual on a training fabric, or `ip link set IF mtu N` to what it has.",
+    action="fix-site",
     answers=("NT-FAB-4", "PA-14"),
     unless=(no_rdma,),
 )
@@ -169,6 +171,7 @@ def mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     source="rail-optimised wiring (NVIDIA DGX SuperPOD reference architecture); IEEE 802.1AB",
     fix="`lldpcli show neighbors` on this node and a peer names switch and port; the cabling plan decides which is "
     "right: swapped cables come in pairs.",
+    action="fix-site",
     answers=("PA-16",),
     scope="fleet",
 )

@@ -37,6 +37,13 @@ _MEMORY = (
     _Rule("gpu.ecc_aggregate_sram_corrected", "corrected errors of SRAM", 100, "a day"),
 )
 
+#: NVLink: a link that errs a hundred times a day, day after day, is not the one that had a bad hour. PCIe: DCGM's 31 a
+#: minute at generation 5 are 44,640 a day; a hundredth of that every day is a trend.
+_GPU_LINKS = (
+    _Rule("gpu.nvlink_errors", "NVLink errors", 100, "a day"),
+    _Rule("gpu.pcie_replays", "PCIe replays", 450, "a day"),
+)
+
 #: Degrees that are left before a GPU slows down, below which its course is looked at, and days ahead.
 _MARGIN_C, _AHEAD_DAYS = 20.0, 30.0
 
@@ -67,6 +74,58 @@ def links(node: NodeFacts, site: Site) -> Iterator[Finding]:
     yield from _grown(node, _LINKS, "port")
 
 
+#: Times that a link comes back within a day from which it warns, as in the kernel's log (kernel.events).
+_FLAPS_PER_DAY = 3
+
+
+@check(
+    "trend.flaps",
+    title="No link went down several times since yesterday's runs",
+    source="the port's own counter link_downed; AzNHC (5 in a day), gpud (3 in half a day); 3 is a judgement",
+    fix="Reseat or replace the cable or module; links that flap together share a switch. See kernel.events for times.",
+    answers=("AN-6",),
+    gating=False,
+    history=True,
+)
+def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare each port's count of lost links with that of a day ago.
+
+    A gate has no minute to watch a port. A link that comes and goes ends the job that is being started now.
+
+    It warns from three on. One earlier run within 24 hours is enough; without one it is unknown. A counter that went
+    back was reset, and counts from there.
+
+    A false alarm: a switch that was restarted several times that day.
+    """
+    steady, silent = 0, 0
+    for full_course in series_of(node.evidence, "port.link_downed"):
+        course = since_reset(full_course)
+        recent = [number for number, day in enumerate(course.days) if course.days[-1] - day <= 1.0]
+        if len(recent) < 2:
+            silent += 1
+            continue
+        first = recent[0]
+        grown = int(course.last - course.values[first])
+        hours = (course.days[-1] - course.days[first]) * 24
+        if grown >= _FLAPS_PER_DAY:
+            yield warned(
+                f"the link of {course.subject} went down {grown} times within {hours:.0f} h",
+                subject=course.subject, found=f"{grown} in {hours:.0f} h",
+                expected=f"fewer than {_FLAPS_PER_DAY} in a day", evidence=[COURSE],
+            )  # fmt: skip
+        else:
+            steady += 1
+    if silent:
+        yield unknown(
+            f"{_count(silent, 'port')} without an earlier run in the 24 h before", evidence=[COURSE],
+            fix="run it with --history at least once a day, or read the kernel's log (kernel.events)",
+        )  # fmt: skip
+    elif steady:
+        yield passed(f"{_count(steady, 'port')} lost no link more than twice in a day", evidence=[COURSE])
+    elif not series_of(node.evidence, "port.link_downed"):
+        yield _too_few((), "port")
+
+
 @check(
     "trend.gpu-memory",
     title="GPU memory does not err more from day to day",
@@ -87,6 +146,29 @@ def gpu_memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A false alarm: none is known; a burst that ended moves the median slope only if it took half of the runs.
     """
     yield from _grown(node, _MEMORY, "GPU")
+
+
+@check(
+    "trend.gpu-links",
+    title="NVLink and PCIe links of GPUs do not err more from day to day",
+    source="nvidia-smi nvlink -e, nvmlDeviceGetPcieReplayCounter; a hundredth of DCGM's rate of PCIe replays",
+    fix="`preflight check --window 60` under load names the link; reset all GPUs, then reseat or exchange at the next "
+    "drain.",
+    answers=("AN-9",),
+    gating=False,
+    history=True,
+)
+def gpu_links(node: NodeFacts, site: Site) -> Iterator[Finding]:
+    """Compare NVLink errors and PCIe replays that each GPU gains a day with few.
+
+    Each is repaired by sending again, so nothing fails until the link does, in the middle of a job.
+
+    It warns from 100 NVLink errors or 450 PCIe replays a day on, over at least three runs and a day. A counter that
+    went back was reset, and counts from there.
+
+    A false alarm: a node that is rebooted every day gains some each time.
+    """
+    yield from _grown(node, _GPU_LINKS, "GPU")
 
 
 @check(

@@ -49,6 +49,7 @@ _ONE_MACHINE = (
     title="No two nodes have the same GUID, address, LID, UUID or host name",
     source="InfiniBand architecture specification (GUID, LID), RFC 5227 (IPv4), IEEE 802 (MAC), machine-id(5)",
     fix="`ibstat`, `ip -br addr` and `hostname` on both show who has it by right; correct the other.",
+    action="fix-site",
     answers=("NT-FAB-4",),
     scope="fleet",
 )

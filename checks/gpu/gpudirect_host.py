@@ -33,6 +33,7 @@ GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooti
     title="The RDMA driver may reach GPU memory",
     source=f"{GUIDE} (GPU Direct); kernel 5.12 brought DMA-BUF for RDMA; NVIDIA open GPU kernel modules",
     fix="`modprobe nvidia-peermem` and list it in /etc/modules-load.d, or install the driver's open kernel modules.",
+    action="fix-site",
     answers=("NT-GDR-1",),
     unless=(no_gpu, no_rdma),
 )
@@ -103,6 +104,7 @@ _GROUP_TYPES = (
     title="No IOMMU translates between GPU and NIC",
     source=f"{GUIDE} (PCI Access Control Services); kernel-parameters.txt (iommu=)",
     fix="Boot with `iommu=pt` (or switch the IOMMU off in the firmware), then `cat /sys/kernel/iommu_groups/*/type`.",
+    action="fix-site",
     answers=("NT-GDR-1",),
     unless=(no_gpu, no_rdma),
 )

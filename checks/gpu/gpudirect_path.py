@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     title="Each GPU has a straight PCIe path to its compute NIC",
     source=f"{GUIDE} (ACS); NCCL_NET_GDR_LEVEL, default PXB; pciutils ls-ecaps.c",
     fix="ACS: switch it off in the firmware, or on each bridge `setpci -s BRIDGE ECAP_ACS+6.w=0000` after every boot.",
+    action="fix-site",
     answers=("NT-GDR-1", "PA-04", "NT-FAB-2"),
     reads=("file:/sys/class/infiniband/*/hca_type",),
     unless=(no_gpu, no_rdma),

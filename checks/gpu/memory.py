@@ -39,6 +39,7 @@ def _mig_hides(gpu: GpuHealth) -> str:
     title="ECC is on",
     source="https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetEccMode)",
     fix="nvidia-smi -e 1, then reset the GPU when no job runs on it.",
+    action="fix-site",
     unless=(no_gpu,),
 )
 def ecc_mode(node: NodeFacts, site: Site) -> Iterator[Finding]:
@@ -68,6 +69,7 @@ def ecc_mode(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="No uncorrectable memory errors since the driver was loaded",
     source="https://docs.nvidia.com/deploy/xid-errors/ (48, 94, 95); gate of azurehpc-health-checks, GCM",
     fix=RESET,
+    action="reset",
     unless=(no_gpu,),
 )
 def ecc_uncorrected(node: NodeFacts, site: Site) -> Iterator[Finding]:
@@ -92,6 +94,7 @@ def ecc_uncorrected(node: NodeFacts, site: Site) -> Iterator[Finding]:
                 found="SRAM threshold exceeded",
                 expected="not exceeded",
                 fix=REPLACE,
+                action="replace",
             )
         if sram or dram:
             return failed(
@@ -111,6 +114,7 @@ def ecc_uncorrected(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="Correctable memory errors are few",
     source="azurehpc-health-checks (SRAM > 10 000, DRAM > 20 000 000); GCM has 50 000 000",
     fix="Watch the GPU: nvidia-smi -q -d ECC. Ask the vendor if the count keeps growing.",
+    action="monitor",
     unless=(no_gpu,),
 )
 def ecc_corrected(node: NodeFacts, site: Site) -> Iterator[Finding]:
@@ -145,6 +149,7 @@ def ecc_corrected(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="No row remapping is pending, failed or used up",
     source=f"{ROW_REMAP} (row remapping); limit of 512: azurehpc-health-checks, OCI, DCGM",
     fix=RESET,
+    action="reset",
     unless=(no_gpu,),
 )
 def row_remap(node: NodeFacts, site: Site) -> Iterator[Finding]:
@@ -164,13 +169,14 @@ def row_remap(node: NodeFacts, site: Site) -> Iterator[Finding]:
     def judge(gpu: GpuHealth) -> Finding | None:
         rows = gpu.remapped_uncorrected or 0
         if gpu.remap_failure:
-            return failed("a row remapping failed", found="failure", expected="none", fix=REPLACE)
+            return failed("a row remapping failed", found="failure", expected="none", fix=REPLACE, action="replace")
         if rows >= REMAPPED_LIMIT:
             return failed(
                 f"{rows} rows remapped for uncorrectable errors",
                 found=rows,
                 expected=f"less than {REMAPPED_LIMIT}",
                 fix=REPLACE,
+                action="replace",
             )
         if gpu.remap_pending:
             return failed("a row remapping waits for a reset", found="pending", expected="none")
@@ -194,6 +200,7 @@ def row_remap(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="No page retirement is pending, and few pages are retired",
     source="https://docs.nvidia.com/deploy/dynamic-page-retirement/; limits: azurehpc-health-checks, DCGM",
     fix=RESET,
+    action="reset",
     unless=(no_gpu,),
 )
 def retired_pages(node: NodeFacts, site: Site) -> Iterator[Finding]:
@@ -214,7 +221,7 @@ def retired_pages(node: NodeFacts, site: Site) -> Iterator[Finding]:
         found = f"{single} single-bit, {double} double-bit"
         if single + double >= RETIRED_LIMIT:
             message = f"{single + double} pages are retired"
-            return failed(message, expected=f"less than {RETIRED_LIMIT}", fix=REPLACE, found=found)
+            return failed(message, expected=f"less than {RETIRED_LIMIT}", fix=REPLACE, action="replace", found=found)
         if gpu.retired_pending:
             return failed("a page retirement waits for a reset", expected="none", found=found)
         if double >= RETIRED_DOUBLE_LIMIT:

@@ -18,6 +18,12 @@ from preflight.model import Finding, check, failed, passed, skipped, unknown, wa
 if TYPE_CHECKING:
     from preflight.facts.nvidia.model import GpuHealth
 
+#: What breaks next where the fabric manager stopped after it had joined the GPUs.
+_NEXT = (
+    ", yet all GPUs joined the fabric: a GPU that is reset or a node that is rebooted will not rejoin it, and CUDA "
+    "then ends with error 802"
+)
+
 FABRIC_GUIDE = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/"
 MANAGER, IMEX = "nvidia-fabricmanager.service", "nvidia-imex.service"
 CHANNELS = "dir:/dev/nvidia-caps-imex-channels"
@@ -28,6 +34,7 @@ CHANNELS = "dir:/dev/nvidia-caps-imex-channels"
     title="Every GPU has all its NVLinks, at their rate",
     source="part catalogue (NVIDIA whitepapers and datasheets); OCI's health checks ask for the same rates",
     fix="nvidia-smi nvlink -s; look at gpu.fabric-state first, then reset all GPUs; one that stays down is hardware.",
+    action="reset",
     answers=("GS-1", "PA-02"),
     unless=(no_gpu,),
 )
@@ -123,6 +130,7 @@ def _without(site: Site, evidence: tuple[str, ...]) -> Finding:
     title="Every GPU has joined the NVLink fabric and calls it healthy",
     source="https://docs.nvidia.com/deploy/nvml-api/ (nvmlGpuFabricInfoV_t, NVML_GPU_FABRIC_HEALTH_MASK_*)",
     fix="journalctl -u nvidia-fabricmanager; restart it (on GB200 look at NMX-C), then reset the GPU.",
+    action="reset",
     answers=("PA-02",),
     unless=(no_gpu,),
 )
@@ -194,6 +202,7 @@ def _apart(gpus: Sequence[GpuHealth], evidence: tuple[str, ...]) -> Iterator[Fin
     title="The fabric manager runs, in the driver's version",
     source=f"{FABRIC_GUIDE} (the versions must match)",
     fix="Install nvidia-fabricmanager of exactly the driver's version; systemctl enable --now nvidia-fabricmanager",
+    action="fix-site",
     answers=("PA-02",),
     unless=(no_gpu,),
 )
@@ -205,7 +214,10 @@ def fabric_manager(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     It applies where NVSwitches are on the PCI bus, and on HGX B200 and B300, whose switches are not seen
     there. PCIe boxes need none, and on GB200 it runs on the switch trays. Not running fails, another version
-    than the driver's too. In a container services are not visible: unknown.
+    than the driver's too. On HGX A100 and before, no CUDA program starts while it is stopped (NVIDIA's guide,
+    ABORT_CUDA_JOBS_ON_FM_EXIT). From H100 on that setting has no effect and each GPU reports its state in the fabric:
+    where all have joined, programs run on and start, so that it only warns, although other tools fail the node. The
+    next reset of a GPU or reboot leaves it outside the fabric. In a container services are not visible: unknown.
 
     A false alarm: a virtual machine whose hypervisor runs it: the fabric state is Completed and nothing runs here,
     which only warns.
@@ -222,7 +234,7 @@ def fabric_manager(node: NodeFacts, site: Site) -> Iterator[Finding]:
         state = service.active if service.known else "not installed"
         report = warned if _joined(node) else failed
         yield report(
-            f"the fabric manager is {state}" + (", yet all GPUs joined the fabric" if report is warned else ""),
+            f"the fabric manager is {state}" + (_NEXT if report is warned else ""),
             found=state, expected="active", evidence=[parsers.host.services.SERVICES],
         )  # fmt: skip
         return
@@ -253,6 +265,7 @@ def _joined(node: NodeFacts) -> bool:
     title="IMEX runs where NVLink spans nodes",
     source="https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide/",
     fix="systemctl enable --now nvidia-imex with the same nodes_config.cfg on all nodes; nvidia-imex-ctl -N",
+    action="fix-site",
     reads=("cmd:systemctl show *", CHANNELS),
     unless=(no_gpu,),
 )

@@ -104,6 +104,7 @@ def _compared(gpu: GpuHealth, device: str, model: GpuModel | None) -> Finding | 
     title="All GPUs of the node have one firmware, and GSP is the driver's",
     source=f"{NVML_API} (nvmlDeviceGetVbiosVersion, nvmlDeviceGetGspFirmwareVersion)",
     fix="`nvidia-smi --query-gpu=pci.bus_id,vbios_version --format=csv`; update the odd one, reboot.",
+    action="fix-site",
     unless=(no_gpu,),
 )
 def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:

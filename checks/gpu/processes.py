@@ -29,6 +29,7 @@ ORPHANED_MIB = 1024
     title="No process holds a GPU before a job starts",
     source=f"{NVML_API} (nvmlDeviceGetComputeRunningProcesses); gate of GCM's health_checks",
     fix="See whose they are (`ps -fp PID`); end those that no job owns.",
+    action="fix-job",
     answers=("PA-05",),
     unless=(no_gpu,),
 )
@@ -62,6 +63,7 @@ def left_over_processes(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="Each training process holds one GPU",
     source="https://pytorch.org/docs/stable/notes/cuda.html (DistributedDataParallel instead of DataParallel)",
     fix="Start one process per GPU (torchrun --nproc-per-node=8) and call torch.cuda.set_device(LOCAL_RANK) first.",
+    action="fix-job",
     answers=("NT-DDP-1",),
     unless=(no_gpu,),
 )
@@ -99,6 +101,7 @@ def process_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="GPU memory is free for the job",
     source=f"{NVML_API} (nvmlDeviceGetMemoryInfo_v2); 95 % and 1 GiB are judgements; the job's need: the cluster file",
     fix="nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv; if nobody owns it, reset the GPU.",
+    action="fix-job",
     answers=("PA-05", "NT-INF-7"),
     unless=(no_gpu,),
 )
@@ -147,6 +150,7 @@ def memory_headroom(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="GPU utilisation can be read",
     source=f"{NVML_API} (nvmlDeviceGetUtilizationRates)",
     fix="Busy without a process: `dmesg | grep -i xid`. Under MIG read DCGM_FI_PROF_GR_ENGINE_ACTIVE instead.",
+    action="monitor",
     answers=("FP-OBS-1",),
     unless=(no_gpu,),
 )

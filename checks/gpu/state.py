@@ -108,6 +108,7 @@ def temperature_margin(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="No GPU's power limit is below its default",
     source=f"{NVML_API} (nvmlDeviceGetEnforcedPowerLimit, nvmlDeviceGetPowerManagementDefaultLimit)",
     fix="Find out who capped it (power-capping service, BMC, `nvidia-smi -pl`): `nvidia-smi -q -d POWER`.",
+    action="fix-site",
     answers=("AN-11",),
     unless=(no_gpu,),
 )
@@ -117,15 +118,17 @@ def power_limit(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A GPU capped to 70 % of its power loses clocks in every matrix multiplication; capped alone, it holds up
     all others.
 
-    Below the default warns, and never fails. A limit above it passes.
+    Below the default warns, and never fails. A limit above it passes, and so does the one that the cluster file
+    declares (`gpu_settings.power_limit_w`).
 
-    A false alarm: a site that caps all GPUs alike on purpose, for its power budget; leave the check out there (`--skip
-    gpu.power-limit`).
+    A false alarm: a site that caps all GPUs alike on purpose, for its power budget; declare it in the cluster file.
     """
+    declared = site.declared("gpu_settings.power_limit_w")
+    meant = declared[""].value if declared else None
 
     def judge(gpu: GpuHealth) -> Finding | None:
         limit, default = gpu.power_enforced_w or 0, gpu.power_default_w or 0
-        if limit < default - 0.5:
+        if limit < default - 0.5 and (meant is None or abs(limit - meant) > 0.5):
             return warned(
                 f"power limit {limit:g} W is below its default", found=f"{limit:g} W", expected=f"{default:g} W"
             )
@@ -177,6 +180,7 @@ def pcie_link(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="Persistence mode is on",
     source="https://docs.nvidia.com/deploy/driver-persistence/",
     fix="systemctl enable --now nvidia-persistenced (or nvidia-smi -pm 1)",
+    action="fix-site",
     unless=(no_gpu,),
 )
 def persistence(node: NodeFacts, site: Site) -> Iterator[Finding]:
@@ -203,6 +207,7 @@ def persistence(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="No GPU is cut into MIG instances",
     source="https://docs.nvidia.com/datacenter/tesla/mig-user-guide/ (no NVLink and no P2P between instances)",
     fix="nvidia-smi -i N -mig 0, then reset the GPU when no job runs on it.",
+    action="fix-site",
     unless=(no_gpu,),
 )
 def mig(node: NodeFacts, site: Site) -> Iterator[Finding]:
@@ -232,6 +237,7 @@ def mig(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="Every GPU accepts compute processes",
     source=f"{NVML_API} (nvmlComputeMode_t)",
     fix="nvidia-smi -i N -c DEFAULT",
+    action="fix-site",
     unless=(no_gpu,),
 )
 def compute_mode(node: NodeFacts, site: Site) -> Iterator[Finding]:
@@ -261,6 +267,7 @@ def compute_mode(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="The driver asks for no recovery action",
     source=f"{NVML_API} (NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, driver 565 and newer)",
     fix="Drain the node, then what it asks for: `nvidia-smi -r -i N` (ends all jobs on that GPU), or reboot.",
+    action="reset",
     unless=(no_gpu,),
 )
 def recovery_action(node: NodeFacts, site: Site) -> Iterator[Finding]:
@@ -274,6 +281,7 @@ def recovery_action(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A false alarm: "Drain P2P" on a node whose jobs use one GPU each: they may go on until it is drained.
     """
+    actions = {"Reboot": "reboot", "System Reboot": "reboot", "Recover IMEX Domain": "fix-site"}
     fixes = {
         "Reset": "Drain the GPU's jobs, then nvidia-smi -r -i N (it ends all jobs on this GPU).",
         "Drain and Reset": "Let the jobs on this GPU end, then nvidia-smi -r -i N.",
@@ -288,7 +296,8 @@ def recovery_action(node: NodeFacts, site: Site) -> Iterator[Finding]:
             return None
         if action.startswith("unknown"):
             return unknown(f"the driver asks for a recovery action {action}", found=action, expected="None")
-        return failed(f"the driver asks for: {action}", found=action, expected="None", fix=fixes.get(action, ""))
+        return failed(f"the driver asks for: {action}", found=action, expected="None", fix=fixes.get(action, ""),
+                      action=actions.get(action, "reset"))  # fmt: skip
 
     needs = ("recovery_action",)
     yield from each_gpu(node, site, judge, what="recovery action", good="no recovery action asked for", needs=needs)

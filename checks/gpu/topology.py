@@ -24,6 +24,7 @@ SOURCE = "https://docs.nvidia.com/multi-node-nvlink-systems/ and the legend of `
     title="All NVLinks between the GPUs are up",
     source="NVIDIA A100/H100 whitepapers (links per GPU); legend of `nvidia-smi topo -m`",
     fix="Run `nvidia-smi nvlink -s` and `nvidia-smi -q | grep -A4 Fabric`; restart the fabric manager or reset.",
+    action="reset",
     answers=("PA-02", "GS-1"),
     unless=(no_gpu,),
 )
@@ -125,6 +126,7 @@ def _blame(topology: Topology, weak: list[tuple[str, str, int]], wanted: int, so
     title="Every GPU has a NIC behind its own PCIe switch",
     source="NCCL user guide, NCCL_NET_GDR_LEVEL (default PXB); legend of `nvidia-smi topo -m`",
     fix="Compare the slots (`lspci -tv`) with the server's manual; a virtual machine needs an NCCL_TOPO_FILE.",
+    action="fix-site",
     answers=("FP-BW-2", "NT-FAB-2", "PA-01", "PA-04", "PA-16"),
     unless=(no_gpu, no_rdma),
 )

@@ -14,7 +14,7 @@ from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.expectations.catalogue import NVSWITCH_IDS
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+from preflight.model import ACTIONS, Finding, check, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.facts.kernel_log import KernelLog
@@ -27,6 +27,7 @@ CATALOGUE = "https://docs.nvidia.com/deploy/xid-errors/"
     title="The kernel's log holds no XID that takes a GPU out",
     source=f"{CATALOGUE} (catalogue and actions); judgement: table in checks/gpu/xid_policy.py",
     fix=RESET,
+    action="reset",
     reads=("nvml:gpus",),
     unless=(no_gpu,),
 )
@@ -41,6 +42,11 @@ def gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     once. Xid 74 fails when repeated or with an SXid, NVLink 5 units (144-150) by the word
     Fatal in the line, 154 by what stands after "to". Where the driver itself (565 and newer) asks for no
     recovery now, what a reset cures only warns. An unknown code warns and is quoted.
+
+    The action is the catalogue's first one, but for what the driver itself requires (154). Others disagree: AzNHC
+    takes the node out for 63, 68, 69, 73, 80 and 92, which the catalogue ignores or leaves to the application, and
+    passes 95, 140 and 143; GCM calls 109 not critical; OCI resets where 154 requires a reboot; after 64 most replace
+    the GPU, where the catalogue resets it first. 167 to 169 have no action there: the node is isolated.
 
     A false alarm: dozens of 13, 31, 43 and 45, left behind by one job that was killed: an application's own errors
     never fail a node.
@@ -111,12 +117,25 @@ def _worst(policies: Sequence[tuple[facts.xid.XidEvent, XidPolicy]], log: Kernel
     others = [other for other, _ in policies if other is not event]
     when = log.ago(event.at_s)
     then = ", ".join(dict.fromkeys(str(other.code) for other in others))
-    report = failed if bad else warned
+    report, deciding = failed if bad else warned, _deciding(policies, worst)
     return report(
         f"Xid {event.code}: {policy.meaning}" + (f", {when}" if when else "") + (f"; also {then}" if then else ""),
         subject=address, found=event.line[:200], expected=f"no such XID ({log.since})",
-        evidence=[facts.kernel_log.DMESG], fix=policy.fix, quote="\n".join(one.line[:300] for one, _ in policies[:8]),
+        evidence=[facts.kernel_log.DMESG], fix=deciding.fix, quote="\n".join(one.line[:300] for one, _ in policies[:8]),
+        action=deciding.action,
     )  # fmt: skip
+
+
+def _deciding(
+    policies: Sequence[tuple[facts.xid.XidEvent, XidPolicy]], worst: Sequence[tuple[facts.xid.XidEvent, XidPolicy]]
+) -> XidPolicy:
+    """Return the policy of the action: the driver's last (154), else the strongest."""
+    required = [policy for event, policy in policies if event.code == 154 and policy.act in BAD]
+    return (
+        required[-1]
+        if required
+        else max((policy for _, policy in worst), key=lambda policy: ACTIONS.index(policy.action))
+    )
 
 
 @check(
@@ -124,6 +143,7 @@ def _worst(policies: Sequence[tuple[facts.xid.XidEvent, XidPolicy]], log: Kernel
     title="The kernel's log holds no fatal NVSwitch error",
     source="https://docs.nvidia.com/deploy/xid-errors/ (SXid); NVIDIA Fabric Manager user guide, appendix D",
     fix="Drain the node, `systemctl restart nvidia-fabricmanager`, `nvidia-smi -r` (all GPUs); support if it returns.",
+    action="reset",
     unless=(no_gpu,),
 )
 def nvswitch(node: NodeFacts, site: Site) -> Iterator[Finding]:

@@ -17,6 +17,7 @@ from preflight.probes import checkpoints
     title="The newest checkpoint is as young as the site promises",
     source="the cluster file: checkpoint.path and checkpoint.interval_min",
     fix="Read the job's log and `df` of the file system: full or slow storage, a hanging rank, an interval in steps.",
+    action="fix-job",
     answers=("FP-LOSS-4", "PA-26"),
     gating=False,
 )

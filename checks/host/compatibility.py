@@ -30,6 +30,7 @@ _LOOKED_AT = "file:*/{torch,nvidia_nccl_cu*}-*.dist-info/INSTALLER"
     source=f"{GUIDE}; forward compatibility: the cuda-compat package",
     fix="Install a driver of the CUDA that PyTorch was built for (`torch.version.cuda`), or a PyTorch of the driver's "
     "major version; keep one nvidia-nccl package beside it.",
+    action="fix-site",
     answers=("PA-03",),
     reads=(
         "file:*.dist-info/INSTALLER",

@@ -19,6 +19,7 @@ from preflight.textprep.plain_text import fold_ids
     source="proc(5), /proc/stat; the shares are judgements",
     fix="`mpstat -P ALL 1` and `top -H` show who; interrupts on one CPU: spread them (`set_irq_affinity.sh IF`); TCP "
     "or staging where RDMA should run: see nccl.transport; stolen time: ask the provider.",
+    action="fix-site",
     answers=("NT-CPU-1",),
     window=True,
 )

@@ -46,6 +46,7 @@ NEEDED = (
     title="The modules that this hardware needs are loaded",
     source="https://docs.kernel.org/infiniband/user_verbs.html; NVIDIA driver README, chapter on kernel modules",
     fix="`modprobe NAME`, then list it in /etc/modules-load.d so that it is there after a reboot.",
+    action="fix-site",
     answers=("PA-13", "NT-PIT-3"),
 )
 def modules(node: NodeFacts, site: Site) -> Iterator[Finding]:
@@ -124,6 +125,7 @@ HINDRANCES = (
     title="No boot option holds the hardware back",
     source=PARAMETERS,
     fix="Remove the option from /etc/default/grub, `update-grub`, and reboot when the node is drained.",
+    action="fix-site",
 )
 def boot_options(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for options on the kernel's command line that take memory, CPUs, interrupts or drivers away.
@@ -153,6 +155,7 @@ CPUFREQ = "/sys/devices/system/cpu/cpufreq"
     title="The CPUs run with the performance governor",
     source="https://docs.kernel.org/admin-guide/pm/cpufreq.html; vendors' tuning guides for GPU hosts",
     fix="`cpupower frequency-set -g performance`, or the tuned profile throughput-performance.",
+    action="fix-site",
 )
 def cpu_governor(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the frequency governor of the CPUs with ``performance``.
@@ -204,6 +207,7 @@ BALANCING = "file:/proc/sys/kernel/numa_balancing"
     title="Automatic NUMA balancing is off",
     source="https://docs.kernel.org/admin-guide/sysctl/kernel.html (numa_balancing)",
     fix="`sysctl -w kernel.numa_balancing=0`, and in /etc/sysctl.d.",
+    action="fix-site",
 )
 def numa_balancing(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the setting kernel.numa_balancing with 0.

@@ -23,6 +23,7 @@ GIB = 1 << 30
     title="RDMA may pin memory without limit",
     source="setrlimit(2); ibv_reg_mr(3); floor 1 GiB: below it registration of NCCL's buffers fails",
     fix="LimitMEMLOCK=infinity for slurmd, containerd, sshd; `* - memlock unlimited` in limits.d; IPC_LOCK in the pod.",
+    action="fix-site",
     answers=("NT-PIT-6",),
 )
 def memlock(node: NodeFacts, site: Site) -> Iterator[Finding]:
@@ -75,6 +76,7 @@ def _cap_ipc_lock(node: NodeFacts) -> bool:
     title="/dev/shm has room for NCCL",
     source="runc default 64 MiB; 8 GiB: AMD Primus preflight; 1 GiB with several GPUs: a judgement",
     fix="Kubernetes: mount an emptyDir with medium Memory at /dev/shm; Docker: --shm-size; host: remount tmpfs larger.",
+    action="fix-site",
 )
 def shm(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the size of /dev/shm, GiB, with 8 GiB, or with the cluster file's floor.
@@ -108,6 +110,7 @@ def shm(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="The ephemeral port range is wide enough",
     source="https://docs.kernel.org/networking/ip-sysctl.html (default 32768 60999); floor 10,000: judgement",
     fix="`sysctl -w net.ipv4.ip_local_port_range='32768 60999'`, and open it in the firewall between nodes.",
+    action="fix-site",
     answers=("NT-PIT-5",),
 )
 def local_ports(node: NodeFacts, site: Site) -> Iterator[Finding]:
@@ -146,6 +149,7 @@ def local_ports(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="A process may open enough files",
     source="getrlimit(2), RLIMIT_NOFILE; 65,536 is the operators' floor, 1,048,576 customary for large jobs",
     fix="LimitNOFILE=1048576 for slurmd, containerd, sshd; `* - nofile 1048576` in limits.d.",
+    action="fix-site",
 )
 def files(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the limit of open files with 65,536.
@@ -171,6 +175,7 @@ def files(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="The clock is synchronised",
     source="chronyc(1), timedatectl(1); 50 ms is a judgement: logs of ranks are merged by time",
     fix="Enable chronyd (or ptp4l with phc2sys) and let it reach its server; `chronyc makestep` on a drained node.",
+    action="fix-site",
     gating=False,  # it can only warn
 )
 def time_sync(node: NodeFacts, site: Site) -> Iterator[Finding]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     title="Allowed CPUs reach every GPU's NUMA node",
     source="https://docs.kernel.org/ABI/testing/sysfs-bus-pci (local_cpulist); NCCL user guide, CPU affinity",
     fix="Widen the job's CPU mask (`--cpus-per-task`, `--cpu-bind=none`, cpuset) or bind each rank near its GPU.",
+    action="fix-job",
     answers=("PA-04", "NT-LENS-6"),
     unless=(no_gpu,),
 )
@@ -124,6 +125,7 @@ def _nics_out_of_reach(node: NodeFacts, site: Site) -> list[str]:
     title="Memory may come from every GPU's NUMA node",
     source="cpuset(7), Mems_allowed; numa(7)",
     fix="Widen cpuset.mems (`--mem-bind`, the kubelet's memory manager) to the GPUs' NUMA nodes.",
+    action="fix-job",
     answers=("NT-LENS-6",),
     unless=(no_gpu,),
 )
@@ -165,6 +167,7 @@ def memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="NCCL_IGNORE_CPU_AFFINITY fits the CPU mask",
     source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ignore-cpu-affinity",
     fix="`unset NCCL_IGNORE_CPU_AFFINITY` where the launcher binds well; correct its mask (`--cpu-bind`) where not.",
+    action="fix-job",
     answers=("NT-ENV-12",),
     reads=("nvml:gpus", "cmd:nvidia-smi --query-gpu=*"),
     unless=(no_gpu,),

@@ -26,6 +26,7 @@ _FIND_INTERFACE = (
     source="proc_pid_mountinfo(5), nfs(5), sysfs-class-nvme; operators' rule: backend and storage networks are apart",
     fix="`ip route get SERVER`; mount from an address of the storage or frontend network, or route the servers' "
     "network over it.",
+    action="fix-site",
     answers=("AN-2",),
     reads=("file:/sys/class/nvme/*/transport", "file:/sys/class/nvme/*/address"),
     gating=False,  # a design; it slows jobs and stops none

@@ -33,6 +33,7 @@ MIB = 2**20
     title="Bandwidth rises with the message size, and latency is flat",
     source=f"{PERFORMANCE}; 5 % between neighbouring sizes: ROCm cvs",
     fix="Run the odd sizes alone with `-n 100`, then with NCCL_DEBUG=INFO: which algorithm and protocol changes there?",
+    action="fix-job",
     answers=("NT-NCCL-4", "FP-LAT-4"),
     scope="run",
 )
@@ -154,6 +155,7 @@ def _against(key: str, name: str, report: Report, points: Sequence[Point], site:
     title="AllReduce, AllGather, ReduceScatter and All-to-All were measured",
     source=PERFORMANCE,
     fix="run `all_gather_perf`, `reduce_scatter_perf` and `alltoall_perf` beside `all_reduce_perf`, to the same size",
+    action="fix-job",
     answers=("PA-18", "PA-25", "FP-OBS-2", "GS-3"),
     scope="run",
     gating=False,

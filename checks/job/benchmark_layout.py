@@ -16,6 +16,7 @@ from preflight.model import Finding, check, passed, unknown, warned
     title="The benchmark covers the collectives of the job",
     source="PyTorch DDP: AllReduce; FSDP and ZeRO: AllGather and ReduceScatter; mixtures of experts: All-to-All",
     fix="Run `all_gather_perf`, `reduce_scatter_perf` and `alltoall_perf` beside `all_reduce_perf`, as the job needs.",
+    action="fix-job",
     answers=("PA-N1",),
     scope="run",
     gating=False,

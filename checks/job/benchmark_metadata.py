@@ -22,6 +22,7 @@ _HAND_OVER = (
     title="A result is kept with the hardware and software that it was measured on",
     source="the record that the tuning guide asks for: GPU model, driver, CUDA, NCCL, PyTorch, variables, topology",
     fix=_HAND_OVER,
+    action="fix-job",
     answers=("NT-REC-1",),
     scope="run",
     gating=False,

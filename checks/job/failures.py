@@ -29,6 +29,7 @@ _ELSEWHERE = ("ib_no_device_tcp_fallback", "ibverbs_missing", "gdr_disabled_capa
     source="signatures in preflight/parsers/nccl_log/signatures.toml, each with its origin; NCCL 2.4 … 2.30",
     fix="Cure the earliest first: later ones are often its echoes. `preflight check --hosts NODES --log FILE` "
     "finds its cause.",
+    action="fix-job",
     scope="run",
 )
 def failures(run: RunFacts, site: Site) -> Iterator[Finding]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     source=f"{TROUBLESHOOTING}#gpu-direct; `/GDRDMA` on channel lines, NCCL 2.4 … 2.30",
     fix="Compare GPU-NIC locality first (`nvidia-smi topo -m`, NCCL_NET_GDR_LEVEL); the finding names what fits the "
     "network or its plug-in.",
+    action="fix-job",
     scope="run",
 )
 def gpudirect_rdma(run: RunFacts, site: Site) -> Iterator[Finding]:

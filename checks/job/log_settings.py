@@ -31,6 +31,7 @@ _READ_ANYWAY = frozenset({"unknown-name", "too-new-name", "ended-name"})
     title="The NCCL settings of the run are sound, and the same on every rank",
     source=f"{GUIDE}; `NAME set by environment to VALUE` lines of NCCL 2.4 … 2.30",
     fix="Correct the variable where the job sets it: its script, its image, /etc/nccl.conf or ~/.nccl.conf.",
+    action="fix-job",
     scope="run",
     gating=False,  # a log tells what was set, and the node what will be
 )

@@ -28,6 +28,7 @@ from preflight.model import Finding, check, failed, passed, unknown, warned
     source="NCCL: all ranks of a communicator must run one version; majority of at least 3 nodes and 60 %",
     fix="Decide which version is right (`ldconfig -p | grep nccl`) and install it on all nodes; in containers pull one "
     "image by digest.",
+    action="fix-site",
     answers=("PA-03", "NT-PIT-4"),
     scope="fleet",
 )
@@ -60,6 +61,7 @@ NCCL = Trait("NCCL", LIBRARIES, _versions, breaks=True, expects="versions.nccl")
     title="NCCL's settings are the same on every rank",
     source="NCCL user guide, Environment Variables: some must be equal on all ranks; majority of 3 nodes and 60 %",
     fix="Set it in one place for all ranks: the job script, or the same /etc/nccl.conf on every node.",
+    action="fix-site",
     answers=("NT-ENV-14",),
     scope="fleet",
 )

@@ -23,6 +23,7 @@ EXPOSED, TAIL, IDLE = 0.10, 0.10, 0.10
     source=f"{DDP}; shares of 10 % are judgements; a kernel of NCCL runs from when its rank comes to it",
     fix="Which collective is bare in the trace? DDP: `bucket_cap_mb`; FSDP: `forward_prefetch`; Megatron: "
     "`--overlap-grad-reduce`.",
+    action="fix-job",
     answers=("NT-TRN-1", "PA-22", "NT-LENS-1", "NT-TRN-2", "NT-DDP-2"),
     scope="run",
     gating=False,
@@ -99,6 +100,7 @@ def _tail(name: str, facts: Mapping[str, Any], at: Mapping[str, Any]) -> Iterato
     source="Judgement: idle for a tenth of its time; Kineto's kernels, of all streams of a GPU together",
     fix="What does it wait for? torch.data-loader, torch.synchronisation, torch.overlap; else small kernels: "
     "`torch.compile`, CUDA graphs.",
+    action="fix-job",
     answers=("PA-20",),
     scope="run",
     gating=False,

@@ -37,6 +37,7 @@ def each(run: RunFacts) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     title="No step waits for the GPU on the CPU's side",
     source=f"{TUNING} (avoid unnecessary CPU-GPU synchronization)",
     fix="Keep losses on the GPU and read them every hundred steps; `.to(device, non_blocking=True)` of pinned memory.",
+    action="fix-job",
     answers=("NT-TRN-3",),
     scope="run",
     gating=False,
@@ -82,6 +83,7 @@ def synchronisation(run: RunFacts, site: Site) -> Iterator[Finding]:
     title="Steps do not wait for data",
     source=f"{TUNING} (asynchronous data loading); the share of 10 % is a judgement",
     fix="More workers, pin_memory=True, persistent_workers=True; then the storage behind it (`preflight check`).",
+    action="fix-job",
     answers=("NT-TRN-4",),
     scope="run",
     gating=False,
@@ -120,6 +122,7 @@ def data_loader(run: RunFacts, site: Site) -> Iterator[Finding]:
     source="Judgement: a standard deviation of more than a tenth of the mean; at least 5 steps",
     fix="Compare with the other ranks' traces; look at checkpoints, `gc.freeze()`, the data loader, `nvidia-smi "
     "-q -d PERFORMANCE`.",
+    action="fix-job",
     answers=("PA-21", "FP-OBS-8"),
     scope="run",
     gating=False,
@@ -166,6 +169,7 @@ def steps(run: RunFacts, site: Site) -> Iterator[Finding]:
     source="Nearest-rank percentiles: p99 of at least 100, p99.9 of at least 1000; three times the median: a judgement",
     fix="Profile more ranks: one that comes late makes all others wait; then congestion: `preflight check "
     "--window 60`.",
+    action="fix-job",
     answers=("FP-LAT-1",),
     scope="run",
     gating=False,

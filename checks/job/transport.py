@@ -34,6 +34,7 @@ def _traffic(nodes: int | None) -> str:
     title="Traffic between nodes takes RDMA, not TCP",
     source=f"{TROUBLESHOOTING}; line formats as in NCCL 2.4 … 2.30",
     fix="Set NCCL_NET=IB so that a run fails rather than falls back, then cure the first cause that the log states.",
+    action="fix-job",
     answers=("NT-NCCL-1", "NT-NCCL-2", "NT-LENS-3", "NT-PIT-2"),
     scope="run",
 )

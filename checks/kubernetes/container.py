@@ -22,6 +22,7 @@ from preflight.model import Finding, check, failed, passed, skipped, unknown, wa
     title="The container has the GPUs' device nodes",
     source="NVIDIA container toolkit: NVIDIA_VISIBLE_DEVICES; NVIDIA driver README (nvidia-uvm)",
     fix="Request `nvidia.com/gpu` and the runtime class `nvidia`; Docker: `--gpus all`; bubblewrap: `--dev-bind`.",
+    action="fix-job",
 )
 def gpu_devices(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look in a container for /dev/nvidia0, nvidiactl and nvidia-uvm.
@@ -71,6 +72,7 @@ def gpu_devices(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="The pod is attached to the compute fabric's networks",
     source="Kubernetes Network Custom Resource Definition De-facto Standard, network-status; Multus",
     fix="Name the networks in the pod's annotation k8s.v1.cni.cncf.io/networks, and read `kubectl describe pod`.",
+    action="fix-job",
     answers=("NT-CTR-3",),
 )
 def pod_networks(node: NodeFacts, site: Site) -> Iterator[Finding]:
@@ -132,6 +134,7 @@ def _faults(node: NodeFacts, network: PodNetwork, key: str) -> Iterator[Finding]
     title="Every RDMA device has a GUID, and one of them an interface in this namespace",
     source="ib-kubernetes: guid of a virtual function; docs.kernel.org/infiniband (net namespaces, GIDs)",
     fix="InfiniBand: let ib-kubernetes or `ip link set PF vf N node_guid` set it; RoCE: give the pod the function.",
+    action="fix-job",
     answers=("NT-CTR-4",),
 )
 def rdma_address(node: NodeFacts, site: Site) -> Iterator[Finding]:

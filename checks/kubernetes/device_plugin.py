@@ -29,6 +29,7 @@ _NOT_MOVED = "Exclusive RDMA namespaces: chain the rdma CNI in the network's def
     title="The pod was allocated an RDMA resource by a device plug-in",
     source="Kubernetes: Device Plugins; k8s-rdma-shared-dev-plugin; sriov-network-device-plugin (PCIDEVICE_*)",
     fix=_REQUEST,
+    action="fix-job",
     answers=("NT-CTR-2",),
 )
 def device_plugin(node: NodeFacts, site: Site) -> Iterator[Finding]:

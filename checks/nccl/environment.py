@@ -99,6 +99,7 @@ ITEMS = ("NT-ENV-4", "NT-ENV-5", "NT-ENV-6", "NT-LENS-4", "NT-LENS-5")
     title="No NCCL transport is left switched off",
     source=f"{GUIDE}; values as in NCCL 2.30 src/misc/param.cc",
     fix="Remove it where it is set (environment, /etc/nccl.conf, ~/.nccl.conf); if it hides a fault, find that fault.",
+    action="fix-job",
     answers=ITEMS,
     reads=("nvml:gpus",),
 )
@@ -191,6 +192,7 @@ _LOCAL = ("lo", "docker", "virbr", "cni", "veth", "br-")
     title="NCCL_SOCKET_IFNAME names an interface that is here and up",
     source=f"{GUIDE}#nccl-socket-ifname",
     fix="Name an interface that every node has (`ip -br addr`), or unset it; a per-node value goes to /etc/nccl.conf.",
+    action="fix-job",
     answers=("NT-ENV-2", "PA-15"),
 )
 def socket_ifname(node: NodeFacts, site: Site) -> Iterator[Finding]:

@@ -23,6 +23,7 @@ GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
     title="NCCL_IB_HCA selects the active ports of the compute fabric",
     source=f"{GUIDE}#nccl-ib-hca; grammar as in NCCL 2.30 src/misc/socket.cc",
     fix="List the compute ports by whole name: NCCL_IB_HCA==mlx5_0,mlx5_3 (the second `=` makes names exact).",
+    action="fix-job",
     answers=("NT-ENV-3", "PA-15", "NT-ROL-1"),
 )
 def ib_hca(node: NodeFacts, site: Site) -> Iterator[Finding]:

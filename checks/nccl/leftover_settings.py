@@ -19,6 +19,7 @@ GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
     title="NCCL's log is not left verbose",
     source=f"{GUIDE}#nccl-debug; INFO is judged from 1000 ranks on, a judgement",
     fix="`NCCL_DEBUG=WARN` for production; with a file: NCCL_DEBUG_FILE=/path/nccl.%h.%p",
+    action="fix-job",
     answers=("NT-ENV-1",),
     gating=False,  # it can only warn
 )
@@ -50,6 +51,7 @@ _CHANNELS = ("NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_CTAS", "NCCL_
     title="Algorithm, protocol and channels are left to NCCL",
     source=f"{GUIDE} (variables for debugging); NCCL 2.30 src/graph/tuning.cc",
     fix="`unset` it; if a benchmark says otherwise, keep it in the script of that one job, with the benchmark.",
+    action="fix-job",
     answers=("NT-ENV-9",),
 )
 def pinned(node: NodeFacts, site: Site) -> Iterator[Finding]:

@@ -48,6 +48,7 @@ class _Way:
     source=f"{GUIDE} (NCCL_IB_QPS_PER_CONNECTION: routing entropy; NCCL_IB_ADAPTIVE_ROUTING, NCCL_IB_SL)",
     fix="Switches that hash: `NCCL_IB_QPS_PER_CONNECTION=4` in /etc/nccl.conf. Switches that route adaptively: "
     "`NCCL_IB_ADAPTIVE_ROUTING=1`, on InfiniBand with NCCL_IB_SL at the level that the subnet manager does it for.",
+    action="fix-job",
     answers=("FP-CON-5", "AN-7"),
     gating=False,
     unless=(no_rdma,),
@@ -146,6 +147,7 @@ def _on_roce(way: _Way, site: Site) -> Finding:
     title="The run let its connections be spread over the paths of the fabric",
     source=f"{GUIDE}; the list of devices and the `set by environment to` lines of NCCL 2.4 … 2.30",
     fix="Switches that hash: `NCCL_IB_QPS_PER_CONNECTION=4` where the job sets its variables; see nccl.load-balancing.",
+    action="fix-job",
     scope="run",
     gating=False,
 )

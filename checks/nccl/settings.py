@@ -38,6 +38,7 @@ def _counted(node: NodeFacts) -> str:
     title="Every NCCL variable that is set is one that somebody reads",
     source=f"{GUIDE}; names that NCCL 2.3.5 to 2.30.7 and the known plug-ins read",
     fix="Correct the name (`env | grep -i nccl`, /etc/nccl.conf), or unset it: as it stands it does nothing.",
+    action="fix-job",
     gating=False,  # it can only warn
 )
 def unknown_variables(node: NodeFacts, site: Site) -> Iterator[Finding]:
@@ -74,6 +75,7 @@ def _owners(node: NodeFacts) -> str:
     title="Every NCCL variable that is set is one that the installed NCCL reads",
     source=f"{GUIDE} (since, deprecated, removed); names that each of the releases 2.3.5 to 2.30.7 reads",
     fix="Look in `env | grep NCCL` and /etc/nccl.conf; use the name of the installed release, or `unset` it.",
+    action="fix-job",
     gating=False,  # it can only warn
 )
 def variable_version(node: NodeFacts, site: Site) -> Iterator[Finding]:
@@ -116,6 +118,7 @@ def _releases(node: NodeFacts) -> str:
     title="Every NCCL variable has a value that NCCL reads as it is written",
     source=f"{GUIDE}; numbers as in NCCL 2.30 src/misc/param.cc (strtoll, base 0)",
     fix="Correct it in the job script or /etc/nccl.conf: plain digits, no quotes, no units, the guide's words.",
+    action="fix-job",
 )
 def variable_values(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read the value of each NCCL variable as NCCL does, and compare it with what NCCL takes.
@@ -151,6 +154,7 @@ def _defaults(node: NodeFacts) -> str:
     title="No two NCCL variables undo or exclude each other",
     source=f"{GUIDE}; NCCL 2.30 src/init.cc, src/transport/, src/graph/tuning.cc",
     fix="Find both (`env | grep NCCL`, /etc/nccl.conf, ~/.nccl.conf); keep the one that was meant, `unset` the other.",
+    action="fix-job",
 )
 def contradiction(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for NCCL variables in force that exclude each other, or one of which makes another pointless.
@@ -206,6 +210,7 @@ def _two_of(found: dict[str, str]) -> tuple[tuple[str, str], tuple[str, str]]:
     title="NCCL_SOCKET_NTHREADS × NCCL_NSOCKS_PERTHREAD is at most 64",
     source=f"{GUIDE}#nccl-socket-nthreads; limits of NCCL 2.30 src/transport/net_socket.cc: 16 threads, 64 sockets",
     fix="Unset both, or `export NCCL_SOCKET_NTHREADS=4 NCCL_NSOCKS_PERTHREAD=4` where TCP needs several sockets.",
+    action="fix-job",
     answers=("NT-ENV-8",),
     gating=False,  # it can only warn
 )

@@ -20,6 +20,7 @@ from preflight.model import Finding, check, failed, passed, skipped, unknown, wa
     source="https://github.com/Mellanox/nccl-rdma-sharp-plugins; HPC-X manual, NCCL-RDMA-SHARP plugins; ld.so(8)",
     fix="Load HPC-X in the job (`source hpcx-init.sh; hpcx_load`), or put the folders of libnccl-net.so and "
     "libsharp_coll.so into LD_LIBRARY_PATH.",
+    action="fix-job",
     answers=("NT-SHP-3",),
     gating=False,  # NCCL goes on without SHARP
     unless=(no_gpu, no_rdma),

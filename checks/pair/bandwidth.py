@@ -110,6 +110,7 @@ FIX = "`preflight check --hosts` of both nodes, then the same test against a thi
     title="Packets of the interface's MTU pass undivided",
     source="ping(8) -M do; RFC 2923",
     fix=FIX,
+    action="fix-site",
     scope="fleet",
     pair="path-mtu",
 )

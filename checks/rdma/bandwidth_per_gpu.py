@@ -20,6 +20,7 @@ from preflight.model import Finding, Status, check, compare, unknown
     source=f"{SYSFS}; sysfs-bus-pci; what is expected: the cluster file, else the part catalogue",
     fix="`ibstat` and `lspci -vv -s NIC` show ports and links below their rate; of a node that is built with less, say "
     "what its jobs need: thresholds.nic_gbps_per_gpu.",
+    action="fix-site",
     answers=("FP-BW-1",),
     gating=False,  # a design, not a fault; a fault of a port is the matter of the checks of ports
     unless=(no_gpu, no_rdma),

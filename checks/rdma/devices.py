@@ -78,6 +78,7 @@ def gpu_lost(node: NodeFacts, site: Site) -> bool:
     title="Every RDMA NIC on the PCI bus is an RDMA device",
     source=SYSFS,
     fix="Load the driver (`modprobe mlx5_ib`, of an EFA `efa`), then read `dmesg | grep -e mlx5 -e efa -e infiniband`.",
+    action="fix-site",
     answers=("PA-13",),
 )
 def registered(node: NodeFacts, site: Site) -> Iterator[Finding]:

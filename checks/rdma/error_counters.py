@@ -84,6 +84,7 @@ def _cause(port: PortGrowth, names: set[str]) -> str:
     source=f"{_IBERRORS}; {MLX5}",
     fix="Run `preflight check --window 60` on the peers too: the end whose NIC discards, or whose link errs, is the "
     "cause. Then `ethtool -S IF | grep discard`, PFC at both ends of the cable, `ibqueryerrors` on InfiniBand.",
+    action="fix-site",
     answers=("FP-LOSS-3", "PA-19", "AN-8", "NT-CNT-1"),
     window=True,
 )
@@ -262,6 +263,7 @@ def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
     source=f"{MLX5}; one packet in a million: as for loss",
     fix="Compare `pcie.nic-link`, `pcie.max-read-request`, `kernel.cpu-governor` and `numa.affinity`: a slow PCIe "
     "link or a CPU that is busy elsewhere is the usual cause; else the application posts too few receives.",
+    action="fix-site",
     answers=("PA-19", "FP-CON-1"),
     window=True,
 )

@@ -19,6 +19,7 @@ SYSCTLS = "https://docs.kernel.org/networking/ip-sysctl.html (arp_ignore, arp_an
     title="Each RoCE rail answers for its own address only",
     source=SYSCTLS,
     fix="Give each rail its own subnet, or `sysctl` arp_ignore=1, arp_announce=2, rp_filter=2 and routes per rail.",
+    action="fix-site",
     answers=("AN-3", "NT-CTR-4"),
     unless=(no_rdma,),
 )
@@ -132,6 +133,7 @@ def _point_to_point(node: NodeFacts, site: Site, rails: list[str]) -> Iterator[F
     title="The compute fabric carries no other traffic",
     source="proc(5), /proc/net/route; operators' rule: backend and frontend networks are apart",
     fix="`ip route`: move the default route to the management interface; give the rails subnets of their own.",
+    action="fix-site",
     answers=("AN-2",),
     unless=(no_rdma,),
 )

@@ -154,6 +154,7 @@ def _too_hot(port: Port, link: ethtool_module.LinkQuality, key: str, fail: _Repo
     source="IEEE 802.3cd, 802.3bs, 802.3ck (RS-FEC of PAM4 lanes); ethtool(8)",
     fix="`ethtool --set-fec IF encoding auto`, and the same on the switch port; a cable that needs another FEC than "
     "its neighbours is of another kind.",
+    action="fix-site",
     answers=("AN-6",),
     gating=False,
     reads=("cmd:mlxlink *",),

@@ -79,6 +79,7 @@ def link(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="The compute NICs ask for large PCIe reads",
     source="NVIDIA adapter performance tuning guides (MaxReadReq 4096); 512 is the power-on default of the PCIe spec.",
     fix="`setpci -s NIC CAP_EXP+8.w` shows it; set bits 14:12 to 5 (4096 bytes) in the firmware or at each boot.",
+    action="fix-site",
     answers=("NT-GDR-1",),
     gating=False,  # it can only warn
     unless=(no_pci_nic,),
@@ -129,6 +130,7 @@ def max_read_request(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="Relaxed ordering is on where the CPU needs it",
     source="NVIDIA: PCI_WR_ORDERING; AMD EPYC tuning guides; NCCL_IB_PCI_RELAXED_ORDERING (default 2, automatic)",
     fix="Set `mlxconfig PCI_WR_ORDERING=1` or the BIOS' PCIe relaxed ordering, and unset NCCL_IB_PCI_RELAXED_ORDERING.",
+    action="fix-site",
     answers=("NT-GDR-1",),
     gating=False,  # it can only warn
     reads=("file:/sys/class/infiniband/*/hca_type",),

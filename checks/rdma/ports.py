@@ -148,6 +148,7 @@ def port_rate(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="All compute ports have one link layer",
     source=SYSFS,
     fix="Set the port type (`mlxconfig -d DEVICE set LINK_TYPE_P1=1|2`), or keep the odd port out of NCCL_IB_HCA.",
+    action="fix-site",
     answers=("FP-LOSS-1",),
     unless=(no_rdma,),
 )

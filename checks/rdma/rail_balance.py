@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     source="a judgement: half of what the middle port carries; NCCL spreads a collective evenly over its rails",
     fix="Compare NCCL_IB_HCA, the rails in the NCCL log (`preflight check --log job.log`) and `rdma.port-state`; "
     "one hot rail of equal ports: raise NCCL_IB_QPS_PER_CONNECTION, or route adaptively.",
+    action="fix-job",
     answers=("FP-CON-5", "AN-7", "NT-LENS-7"),
     gating=False,
     window=True,
@@ -84,6 +85,7 @@ def balance(node: NodeFacts, site: Site) -> Iterator[Finding]:
     source=f"the cluster file (qos.pfc_priority); {MLX5}",
     fix="Set the traffic class of the job (NCCL_IB_TC, UCX_IB_TRAFFIC_CLASS) to the DSCP that maps to the lossless "
     "priority, and `mlnx_qos -i IF --trust dscp`; roce.chain shows the map.",
+    action="fix-job",
     window=True,
 )
 def traffic_class(node: NodeFacts, site: Site) -> Iterator[Finding]:

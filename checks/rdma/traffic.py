@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     source=MLX5,
     fix="In a virtual machine or pod ask the host, which has the physical function; else update the driver, and read "
     "`ethtool -S IF` and /sys/class/infiniband/DEVICE/ports/1/hw_counters by hand.",
+    action="fix-site",
     answers=("FP-OBS-3", "FP-OBS-4", "FP-OBS-5", "FP-OBS-6", "NT-CNT-1", "FP-LOSS-3"),
     gating=False,
     window=True,

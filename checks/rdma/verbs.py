@@ -22,6 +22,7 @@ _RESOURCE = (
     title="Every HCA has a device node that this user may open",
     source="https://docs.kernel.org/infiniband/user_verbs.html",
     fix="Missing: `modprobe ib_uverbs`, or request the pod's RDMA resource; not usable: fix the udev rule or cgroup.",
+    action="fix-site",
     answers=("NT-CTR-1", "NT-PIT-3"),
     unless=(no_rdma,),
 )
@@ -88,6 +89,7 @@ def device_nodes(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="InfiniBand MTU is as large as the fabric allows",
     source="rdma-core ibv_devinfo(1); InfiniBand specification: the subnet manager sets the MTU of a partition",
     fix="Set the partition's MTU in the subnet manager (OpenSM: mtu=5 in partitions.conf), then read `ibv_devinfo`.",
+    action="fix-site",
     answers=("PA-14", "NT-FAB-4"),
     unless=(no_rdma,),
 )

@@ -36,6 +36,7 @@ SERVICE_ITEMS = tuple(dict.fromkeys(item for name in SERVICE for item in ITEMS[n
     source="Linux kernel: iboe_get_mtu; IEEE 802.1Qbb; RFC 2474, RFC 3168; dcb(8), mlnx_qos, ethtool(8); MLNX_OFED "
     "RoCE ECN (roce_np, roce_rp)",
     fix="Mend the first broken link, then judge again: `preflight check`; the later ones rest on it.",
+    action="fix-site",
     answers=ALL_ITEMS,
     unless=(no_rdma,),
 )

@@ -94,6 +94,7 @@ PORTS = (
     source="NVIDIA RoCE configuration guide: one class of service end to end; majority of at least 3 nodes and 60 %",
     fix="Decide which settings are right, write them into the cluster file (`[class.NAME.qos]`), and set them on all "
     "nodes: `mlnx_qos -i IF` or `dcb`, /sys/class/net/IF/ecn, `ethtool -A`.",
+    action="fix-site",
     answers=("PA-14",),
     scope="fleet",
 )
@@ -124,6 +125,7 @@ def _ports(node: NodeFacts, site: Site) -> list[Port]:
     source="NCCL user guide, NCCL_IB_GID_INDEX; majority of at least 3 nodes and 60 %",
     fix="Unset NCCL_IB_GID_INDEX with NCCL 2.21 or newer; else bring the addresses up in the same order on all nodes, "
     "the one that the variable names (`show_gids`).",
+    action="fix-site",
     answers=("NT-FAB-4",),
     scope="fleet",
 )
@@ -177,6 +179,7 @@ def _is_fixed(node: NodeFacts) -> bool:
     source="NVIDIA MLNX_OFED documentation, RoCE congestion control; majority of at least 3 nodes and 60 %",
     fix="Decide which settings are right, write them into the cluster file (`qos.traffic_class`, `qos.cnp_dscp`, "
     "`qos.dcbx`), and set them on all nodes: NCCL_IB_TC or tc/1/traffic_class, /sys/class/net/IF/ecn, `mlnx_qos -d`.",
+    action="fix-site",
     answers=("PA-14", "FP-LOSS-2"),
     scope="fleet",
     reads=("file:/sys/kernel/debug/mlx5/*/cc_params/*",),

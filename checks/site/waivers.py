@@ -15,6 +15,7 @@ from preflight.model import Finding, check, failed, passed, skipped
     title="No waiver of the cluster file has expired",
     source="the cluster file: [[waiver]]",
     fix="Mend what it waives and delete it from the file, or have its owner set a new day; then `preflight lint FILE`.",
+    action="fix-site",
 )
 def expired(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the last day of each waiver that speaks of this node with the day of the evidence, in UTC.

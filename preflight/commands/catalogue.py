@@ -87,6 +87,7 @@ def explain(check_id: str) -> None:
     Example: preflight explain rdma.port-rate
     """
     from preflight.checks import registry
+    from preflight.judge.actions import OF_FAILURE
 
     known = {check.id: check for check in registry().checks}
     if check_id not in known:
@@ -96,6 +97,7 @@ def explain(check_id: str) -> None:
     click.echo(f"{check.id}: {check.title}  ({check.scope} check, {gating})\n")
     click.echo(check.doc + "\n")
     click.echo(f"What to do:  {check.fix}")
+    click.echo(f"Action:      {check.action or OF_FAILURE}, of a failure, where the finding has no word of its own")
     click.echo(f"Source:      {check.source}")
     click.echo(f"Answers:     {', '.join(check.answers) or 'no item of the checklists'}")
     from preflight.judge.record_usage import records_of
@@ -167,6 +169,8 @@ def _answered(question: Mapping[str, Any]) -> str:
 
 
 def _about(check: Check) -> dict[str, Any]:
+    from preflight.judge.actions import OF_FAILURE
+
     return {
         "id": check.id,
         "title": check.title,
@@ -174,5 +178,6 @@ def _about(check: Check) -> dict[str, Any]:
         "gating": check.gating,
         "source": check.source,
         "fix": check.fix,
+        "action": check.action or OF_FAILURE,
         "answers": list(check.answers),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -24,10 +24,19 @@ if TYPE_CHECKING:
 @click.argument("paths", nargs=-1, type=options.file_path, metavar="[FILE|DIR]...")
 @options.targets
 @options.collecting
+@click.option(
+    "--from",
+    "source",
+    type=options.file_path,
+    metavar="NHC.CONF|MANIFEST.JSON",
+    help="Convert a configuration of NHC or gcm instead; no node is contacted.",
+)
 @click.option("--save", type=options.file_path, metavar="DIR", help="Keep the evidence: DIR/NODE.json.")
 @click.option("-o", "output", required=True, type=options.file_path, metavar="CLUSTER.TOML")
 @click.option("--force", is_flag=True, help="The file to write; replace one that is there.")
-def learn(paths: tuple[Path, ...], output: Path, force: bool, save: Path | None, **arguments: Any) -> None:
+def learn(
+    paths: tuple[Path, ...], output: Path, force: bool, save: Path | None, source: Path | None, **arguments: Any
+) -> None:
     """Write a cluster file from what a fleet has, asked now or saved before.
 
     Values of the majority are written, each with where it came from; what is below the part's own figures is not.
@@ -35,6 +44,7 @@ def learn(paths: tuple[Path, ...], output: Path, force: bool, save: Path | None,
     \b
     Example: preflight learn --hosts 'gpu[001-064]' -o cluster.toml
              preflight learn evidence/ -o cluster.toml
+             preflight learn --from nhc.conf --hosts 'gpu[001-064]' -o cluster.toml
     Exit:    0 written, 1 written but something was not learnt or is sick on many nodes, 2 usage, 3 nothing learnt
     """
     from preflight.learn import LearnError
@@ -43,6 +53,8 @@ def learn(paths: tuple[Path, ...], output: Path, force: bool, save: Path | None,
 
     if output != STDOUT and output.exists() and not force:
         raise UsageError(f"{output} exists already: read it first, or replace it with --force")
+    if source is not None:
+        _convert(source, output, paths, save, arguments)
     session = Session("learn", None, (), (), {"save": save, "json_file": None})
     evidences = _evidences(paths, session, arguments)
     with progress(f"learning from {len(evidences)} nodes"):
@@ -51,10 +63,7 @@ def learn(paths: tuple[Path, ...], output: Path, force: bool, save: Path | None,
         except LearnError as error:
             click.echo(f"preflight: {error}", err=True)
             sys.exit(3)
-    try:
-        write_file(output, found.text)
-    except OSError as error:
-        raise UsageError(f"{output} cannot be written: {error.strerror}") from None
+    _write(output, found.text)
     classes = "1 class" if found.classes == 1 else f"{found.classes} classes"
     aside = output == STDOUT  # standard output is for the file alone
     click.echo(f"{output}: {classes} from {found.nodes} nodes", err=aside)
@@ -69,6 +78,46 @@ def learn(paths: tuple[Path, ...], output: Path, force: bool, save: Path | None,
     if found.odd:
         click.echo(f"by this file, these nodes fail or warn: {fold(found.odd)}", err=aside)
     sys.exit(1 if found.systemic or found.refused else 0)
+
+
+def _convert(
+    source: Path, output: Path, paths: Sequence[Path], save: Path | None, arguments: dict[str, Any]
+) -> NoReturn:
+    """Convert the configuration of another tool and exit; nothing of it is executed."""
+    from preflight.evidence import safe_read
+    from preflight.learn.conversion import ConversionError, convert
+    from preflight.reports.sanitize import one_line
+    from preflight.run.fleet import targets
+
+    if paths or save or arguments["selector"]:
+        raise UsageError("--from converts a file: give no evidence, --save or --pods with it")
+    names = [arguments[name] for name in ("hosts", "hostfile", "job", "rerun")]
+    hosts = targets(names[0], names[1], names[2], names[3]) if any(names) else ()
+    try:
+        made = convert(safe_read.content(source, safe_read.BY_HAND), source.name, hosts)
+    except OSError as error:
+        raise UsageError(f"{source} cannot be read: {error.strerror}") from None
+    except ConversionError as error:
+        raise UsageError(one_line(str(error))) from None
+    if made.text:
+        _write(output, made.text)
+        classes = "1 class" if made.classes == 1 else f"{made.classes} classes"
+        click.echo(f"{output}: {classes} from {one_line(str(source))} ({made.kind})", err=output == STDOUT)
+    for line in made.lost:
+        click.echo(f"not converted: {one_line(line)}", err=True)
+    for line in made.covered:
+        click.echo(f"judged without a key: {one_line(line)}", err=True)
+    if not made.text:
+        click.echo(f"preflight: nothing of {one_line(str(source))} ({made.kind}) has a counterpart", err=True)
+        sys.exit(3)
+    sys.exit(1 if made.lost else 0)
+
+
+def _write(output: Path, text: str) -> None:
+    try:
+        write_file(output, text)
+    except OSError as error:
+        raise UsageError(f"{output} cannot be written: {error.strerror}") from None
 
 
 def _evidences(paths: Sequence[Path], session: Session, collected: dict[str, Any]) -> Sequence[Evidence]:

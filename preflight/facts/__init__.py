@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         network_mounts,
         network_switch,
         nic_bandwidth,
+        nic_firmware,
         node,
         nvidia,
         pci,

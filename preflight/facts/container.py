@@ -24,6 +24,8 @@ VARIABLE = "NETWORK_STATUS"
 #: The annotation's name, new and old.
 STATUS = ("k8s.v1.cni.cncf.io/network-status", "k8s.v1.cni.cncf.io/networks-status")
 GPU_NODES = "cmd:find /dev -maxdepth 1 -name nvidia*"
+#: Those that may be opened: a list of devices of the control group hides none, and refuses.
+USABLE_NODES = "cmd:find /dev -maxdepth 1 -name nvidia* -readable -writable"
 
 _KUBERNETES = "KUBERNETES_SERVICE_HOST"
 
@@ -149,6 +151,17 @@ def given_all_gpus(nodes: frozenset[str], environment: Mapping[str, str], gpus: 
             return False
     count = environment.get(_SLURM_COUNT, str(gpus))
     return count.isascii() and count.isdigit() and int(count[:9]) >= gpus
+
+
+def usable_gpu_nodes(evidence: Evidence) -> int | None:
+    """Count the device nodes of GPUs that may be opened; None: not read.
+
+    The kernel answers access(2) by the list of devices of the control group, in both of its versions.
+    """
+    try:
+        return sum(name.removeprefix("nvidia").isdigit() for name in gpu_nodes(evidence.text(USABLE_NODES)))
+    except (EvidenceError, ValueError):  # find of BusyBox has no such test
+        return None
 
 
 def gpus_given(evidence: Evidence, environment: Mapping[str, str]) -> int | None:

@@ -128,6 +128,11 @@ class NodeFacts:
         return facts.kernel_log.kernel_log(self.evidence)
 
     @cached_property
+    def kernel_notices(self) -> facts.kernel_log.KernelLog:
+        """What the kernel's drivers wrote of links, slots and mounts since boot."""
+        return facts.kernel_log.kernel_log(self.evidence, facts.kernel_log.NOTICES)
+
+    @cached_property
     def topology(self) -> parsers.nvidia.topo_matrix.Topology:
         """The matrix of ``nvidia-smi topo -m``."""
         return self.parsed(TOPO, lambda text: parsers.nvidia.topo_matrix.parse(text))  # without a text, no parser

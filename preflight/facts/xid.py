@@ -1,9 +1,6 @@
-"""XIDs of GPUs and SXIDs of NVSwitches in the kernel's log.
+"""XIDs of GPUs and SXIDs of NVSwitches in the kernel's log, as incidents since the driver was loaded.
 
-``NVRM: Xid (PCI:0000:1b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.`` The address
-has no function, the text after the code is free. The driver puts a comma behind every code: digits without one
-are the start of a code that a copy or a cap cut, and no code. Some faults are logged without a code; they get
-the one that NVIDIA's catalogue has for them.
+Some faults are logged without a code; they get the one that NVIDIA's catalogue has for them.
 """
 
 from __future__ import annotations
@@ -15,20 +12,13 @@ from functools import cached_property
 from typing import TypeVar
 
 from preflight._startup.lightclass import dataclass
-from preflight.facts.kernel_log import KernelLogLine
+from preflight.parsers.host.kernel_log import KernelLogLine
+from preflight.parsers.nvidia.xid_marks import pid_in, sxids_in, xids_in
 
 _Value = TypeVar("_Value")
 
 _PCI = r"(?:PCI:)?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)"
-# with MIG the instance stands behind the address: ``(PCI:0000:01:00 GPU-I:05)``; a person may have masked the digits
-_WHERE = r"(?:PCI:)?([0-9a-fA-F:.]{1,24})(?: GPU-C?I:[0-9]{1,3}){0,2}"
-_XID = re.compile(rf"NVRM: Xid \({_WHERE}\):(?: {{1,4}}([1-9][0-9]{{0,5}}),)?")
-_SXID = re.compile(rf"SXid \({_WHERE}\):(?: {{1,4}}([1-9][0-9]{{0,5}}),)?")
-_FATAL = re.compile(r"\s*(?:(Non-fatal|Fatal)\b,?)?", re.I)
 _CAUSE = re.compile(r"caused by previous Xid ([0-9]{1,5})(?![0-9A-Za-z])")
-_PID = re.compile(r"\bpid='?([0-9]{1,10})(?![0-9A-Za-z])")
-#: Characters after a code that are kept.
-_LONGEST = 2000
 
 #: Lines without a code -> the code that the catalogue has for them.
 _WITHOUT_CODE = (
@@ -44,46 +34,6 @@ _CLEARED = re.compile(r"recovery action changed .{0,80}\bto 0x0 \(None\)", re.I)
 
 #: Lines of one incident: the same code of the same GPU within this time counts once, seconds.
 INCIDENT_S = 60
-
-
-@dataclass(frozen=True)
-class LoggedXid:
-    """One place of a line where the driver writes a code: an XID, or the SXID of a switch."""
-
-    where: str  # the address, as it is written
-    code: int | None  # None: what stands there is no whole number
-    text: str  # after the code
-    fatal: bool | None = None  # of an SXID; None where its line does not have the word
-
-
-def xids_in(line: str) -> tuple[LoggedXid, ...]:
-    """Read the XIDs of one line; torn lines may hold several."""
-    return tuple(LoggedXid(where, code, text.strip()) for where, code, text in _marks(_XID, line))
-
-
-def sxids_in(line: str) -> tuple[LoggedXid, ...]:
-    """Read the SXIDs of one line."""
-    found = []
-    for where, code, text in _marks(_SXID, line):
-        word = _FATAL.match(text)
-        grade = word[1] if word else None
-        rest = text[word.end() :] if word else text
-        found.append(LoggedXid(where, code, rest.strip(), None if grade is None else grade.lower() == "fatal"))
-    return tuple(found)
-
-
-def _marks(pattern: re.Pattern[str], line: str) -> Iterator[tuple[str, int | None, str]]:
-    matches = list(pattern.finditer(line))
-    for number, match in enumerate(matches, 1):
-        end = matches[number].start() if number < len(matches) else len(line)
-        code = int(match[2]) if match[2] else None
-        yield match[1], code, line[match.end() : min(end, match.end() + _LONGEST)]
-
-
-def pid_in(text: str) -> int | None:
-    """Return the process that the text after a code names."""
-    match = _PID.search(text)
-    return int(match[1]) if match else None
 
 
 @dataclass(frozen=True)

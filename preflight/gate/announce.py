@@ -23,12 +23,12 @@ TERMINATION_MOST = 4096
 
 
 def line(verdict: Verdict, hook: str, *, age_s: float | None = None, job: str = "", dry_run: bool = False) -> str:
-    """Return the one line: node, status, reason, owner of the problem, job."""
+    """Return the line: node, status, reason, owner, action, job."""
     summary = f"{_WORDS[verdict.status]}"
     if verdict.reason:
         summary += f": {verdict.reason.removeprefix(PREFIX)}"
     if verdict.status == "fail":
-        summary += f" [{verdict.owner}]"
+        summary += f" [{verdict.owner}] action: {verdict.action}"
     notes = [f"judged {age_s:.0f} s ago" if age_s is not None else f"judged in {verdict.seconds:.1f} s"]
     if job:
         notes.append(f"job {job}")

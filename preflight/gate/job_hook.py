@@ -80,7 +80,9 @@ def _together(gate_run: GateRun, nodes: Sequence[str], verdicts: Mapping[str, Ve
     """Return one verdict for all: it fails if one does, and passes only if all do."""
     failed = {name: v for name in nodes if isinstance(v := verdicts[name], Verdict) and _bad(v)}
     vague = {name: _why(v) for name in nodes if _why(v := verdicts[name])}
-    lines = [f"  FAIL {name}: {v.reason.removeprefix(PREFIX)} [{v.owner}]" for name, v in failed.items()]
+    lines = [
+        f"  FAIL {name}: {v.reason.removeprefix(PREFIX)} [{v.owner}] action: {v.action}" for name, v in failed.items()
+    ]
     lines += [f"  NOT JUDGED {name}: {why}" for name, why in vague.items()]
     more = len(lines) - _MOST_LINES
     gate_run.lines = (
@@ -93,7 +95,7 @@ def _together(gate_run: GateRun, nodes: Sequence[str], verdicts: Mapping[str, Ve
         node, first = next(iter(failed.items()))
         others = f" (and {len(failed) - 1} more nodes)" if len(failed) > 1 else ""
         return Verdict(
-            name, "fail", gate_run.at, cause=first.cause, owner=first.owner, seconds=seconds,
+            name, "fail", gate_run.at, cause=first.cause, owner=first.owner, action=first.action, seconds=seconds,
             causes=tuple(dict.fromkeys(cause for v in failed.values() for cause in (v.cause, *v.causes))),
             reason=ascii_reason(f"{PREFIX}{node}: {first.reason.removeprefix(PREFIX)}", 170) + others,
         )  # fmt: skip

@@ -163,15 +163,16 @@ def _misconfigured(gate_run: GateRun, config: Configuration, why: str) -> int:
 def _collect(
     gate_run: GateRun, probes: Sequence[Probe], config: Configuration, meanwhile: Callable[[], object]
 ) -> Evidence:
-    from preflight.probes import checkpoints, plan
+    from preflight.collect.class_probes import class_probes
+    from preflight.probes import plan
     from preflight.transport.local.node import collect
 
     watch, name = gate_run.watch, config.cluster.class_of(gate_run.node)
-    path = config.cluster.classes[name].checkpoint.path if name is not None else None
+    members = config.cluster.classes[name] if name is not None else None
     reserve_s = min(_RESERVE_S, _RESERVE_SHARE * watch.deadline_s) + _SLACK_S
     limit_s = max(0.5, watch.left_s - reserve_s)
     watch.phase = "asking this node"
-    wanted = [*relevant_probes(probes), *([checkpoints(path)] if path else [])]
+    wanted = [*relevant_probes(probes), *class_probes(members)]
     document = collect(plan(wanted, node=gate_run.node, deadline_s=limit_s), meanwhile=meanwhile)
     gc.freeze()  # a collection need not look at what was imported
     gc.enable()
@@ -189,8 +190,8 @@ def _verdict(gate_run: GateRun, evaluator: _Evaluator, result: NodeEvaluation) -
     return Verdict(
         announce.name(gate_run.node), result.status, gate_run.at, boot_id=verdict_cache.boot_id(),
         policy=evaluator.config.policy((f"{check.id} {check.gating}" for check in evaluator.selection.checks), choices),
-        cause=result.cause, reason=result.reason, owner=result.owner, causes=result.causes, unknowns=result.unknowns,
-        off=result.off, seconds=round(time.monotonic() - gate_run.watch.began, 3),
+        cause=result.cause, reason=result.reason, owner=result.owner, action=result.action, causes=result.causes,
+        unknowns=result.unknowns, off=result.off, seconds=round(time.monotonic() - gate_run.watch.began, 3),
     )  # fmt: skip
 
 

@@ -65,6 +65,9 @@ def metrics(result: Result) -> Iterator[str]:
     for status in STATUSES:
         verdict_metric.add(status == verdict.status, **labels, status=status)
     yield from verdict_metric.lines()
+    action = Metric("preflight_gate_action", "What the gate's verdict requires.")
+    action.add(1, **labels, action=verdict.action)
+    yield from action.lines()
     for name, value, about in (
         ("failed_checks", len(verdict.causes), "Gating checks that failed."),
         ("unknown_checks", len(verdict.unknowns), "Gating checks that could not tell."),

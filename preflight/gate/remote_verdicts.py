@@ -49,7 +49,7 @@ def verdicts(nodes: Sequence[str], gate_run: GateRun, config: Configuration) -> 
             )  # fmt: skip
             answers[evidence.node] = Verdict(
                 announce.name(evidence.node), result.status, gate_run.at, cause=result.cause, reason=result.reason,
-                owner=result.owner, causes=result.causes, unknowns=result.unknowns,
+                owner=result.owner, action=result.action, causes=result.causes, unknowns=result.unknowns,
                 off=result.off, seconds=round(time.monotonic() - began, 3),
             )  # fmt: skip
     return answers

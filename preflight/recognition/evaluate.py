@@ -14,11 +14,11 @@ from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.node import NodeFacts
 from preflight.judge import findings
 from preflight.model import Check
-from preflight.recognition import rules_gpu, rules_nic
+from preflight.recognition import rules_gpu, rules_kernel, rules_nic
 from preflight.recognition.detector import TextPart
 from preflight.recognition.evidence_adapter import key_of
 
-RULES = (*rules_nic.RULES, *rules_gpu.RULES)
+RULES = (*rules_nic.RULES, *rules_gpu.RULES, *rules_kernel.RULES)
 
 _SHOWN_STATUSES = ("fail", "warn", "pass")
 

@@ -44,8 +44,9 @@ _TIMES = tuple(
     for pattern in (
         # rsyslog, journalctl -o short-iso
         r"()\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S{1,16} [\w.-]{1,128} (?!kernel\b)[\w.@/-]{1,64}(?:\[\d{1,10}\])?: ",
-        # kubectl, ts, Jenkins; and what containerd, GitLab and Python's logging put behind it
-        r"()\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?:?(?:\s|(?=\[\s*\d))"
+        # kubectl, ts, Jenkins; and what containerd, GitLab and Python's logging put behind it; not dmesg's own
+        r"()(?!\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{6}[+-]\d\d:?\d\d )"
+        r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?:?(?:\s|(?=\[\s*\d))"
         r"(?:(?:std(?:out|err)(?: [FP])?|\[std(?:out|err)\]|\d\d[OE]|GMT|UTC"
         r"|- [\w.]{1,64} - (?:DEBUG|INFO|WARNING|ERROR) -)\s)?",
         r"()\[?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\]?:?\s",

@@ -235,7 +235,7 @@ def xids(node: NodeFacts, site: Site) -> Iterator[Finding]:
             reported.add(seen)
             yield (failed if policy.act in BAD else warned)(
                 f"{event.address or 'a GPU'}: Xid {event.code}: {policy.meaning} (line {event.line})",
-                subject=event.address, found=f"Xid {event.code}", fix=policy.fix, evidence=[key],
+                subject=event.address, found=f"Xid {event.code}", fix=policy.fix, evidence=[key], action=policy.action,
             )  # fmt: skip
         lost = [event for event in facts["events"] if event["event"] in _NO_GPU]
         fatal = [event for event in facts["sxids"] if event["fatal"]]

@@ -35,7 +35,7 @@ LAYERS = {
     "checklist": {"model"},
     "checks": {"evidence", "expectations", "facts", "model", "parsers", "probes", "textprep"},
     "judge": {"checklist", "checks", "evidence", "expectations", "facts", "model", "parsers", "reports"},
-    "learn": {"checks", "evidence", "expectations", "facts", "judge", "model", "nodeset"},
+    "learn": {"checks", "evidence", "expectations", "facts", "judge", "model", "nodeset", "parsers"},
     "plugin_fixture": {"evidence", "expectations", "facts", "judge", "model"},
     "plugin": {"checks", "evidence", "expectations", "facts", "model", "plugin_fixture", "probes", "textprep"},
     "diff": {"archive", "checks", "evidence", "expectations", "facts", "judge", "model", "reports"},

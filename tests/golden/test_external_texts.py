@@ -16,7 +16,6 @@ from preflight.facts import (
     cpu_time,
     host,
     kernel,
-    kernel_log,
     lspci,
     nccl_environment,
     port_qos,
@@ -29,6 +28,7 @@ from preflight.facts import (
 from preflight.facts.nvidia import query, smi_xml
 from preflight.parsers import nccl_log
 from preflight.parsers.host import checkpoint
+from preflight.parsers.host.kernel_log import parse as parse_kernel_log
 from preflight.parsers.infiniband import iblinkinfo, ibnetdiscover, ibqueryerrors, ibqueryerrors_data, sminfo_saquery
 from preflight.parsers.nccl_tests import text as nccl_tests
 from preflight.parsers.network import ethtool_module, listening, lldp, perftest, ping
@@ -150,7 +150,7 @@ def test_the_loaded_driver() -> None:
 
 @reads("dmesg_fallen_at_load.txt")
 def test_a_gpu_that_was_gone_before_the_driver_logged_that_it_was_loaded() -> None:
-    log = kernel_log.parse(text("dmesg_fallen_at_load.txt"))
+    log = parse_kernel_log(text("dmesg_fallen_at_load.txt"))
     (event,) = xid.events(log).gpus
     assert (event.address, event.code) == ("0000:cb:00.0", 79)
     assert event.at_s == 2766.10357
@@ -159,7 +159,7 @@ def test_a_gpu_that_was_gone_before_the_driver_logged_that_it_was_loaded() -> No
 
 @reads("dmesg_ctime_xid.txt")
 def test_an_exception_and_the_timeout_after_it() -> None:
-    exception, timeout = xid.events(kernel_log.parse(text("dmesg_ctime_xid.txt"))).gpus
+    exception, timeout = xid.events(parse_kernel_log(text("dmesg_ctime_xid.txt"))).gpus
     assert (exception.address, exception.code, exception.pid) == ("0000:ca:00.0", 13, None)
     assert exception.text.endswith("Illegal Instruction Parameter")
     assert (timeout.address, timeout.code, timeout.pid) == ("0000:ca:00.0", 109, 1685614)
@@ -168,10 +168,10 @@ def test_an_exception_and_the_timeout_after_it() -> None:
 
 @reads("dmesg_boot_mlx5.txt", "dmesg_softroce.txt")
 def test_logs_without_any_xid() -> None:
-    lines = kernel_log.parse(text("dmesg_boot_mlx5.txt"))
+    lines = parse_kernel_log(text("dmesg_boot_mlx5.txt"))
     assert [line.text for line in lines][-1] == "mlx5_core 0000:cd:00.0 mlx5_5: Port: 1 Link ACTIVE"
     assert xid.events(lines) == xid.Events((), ())
-    guest = kernel_log.parse(text("dmesg_softroce.txt"))
+    guest = parse_kernel_log(text("dmesg_softroce.txt"))
     assert xid.events(guest) == xid.Events((), ())
     assert any("is not on the same node!" in line.text for line in guest)
 

@@ -32,7 +32,7 @@ MARKS = {
 }  # fmt: skip
 
 #: A launcher's mark tells a log's reader more (who, when), and its lines are quoted as they stand.
-OF_THE_MARK = {"line", "file", "text", "rank", "host", "hosts", "time", "failures", "warnings", "watchdog"}
+OF_THE_MARK = {"line", "file", "text", "rank", "host", "hosts", "time", "seconds", "failures", "warnings", "watchdog"}
 
 #: Which a sample would miss: the domain of a device behind grep's mark, cells that look like the end of a frame.
 ALWAYS = {("lspci-xike.txt", "grep"), ("smix-gist-1080.txt", "frame")}

@@ -68,9 +68,13 @@ def _fabric(**changes: Any) -> Fault:
     return every_gpu(fabric=replace(good, **changes))
 
 
-def _nic_firmware(version: str) -> Fault:
+#: A clock that one node alone cannot call low: it is its default.
+_CLOCK = {"application_clock_mhz": 1410, "application_clock_default_mhz": 1410}
+
+
+def _nic_firmware(version: str, every: bool = False) -> Fault:
     def planted(machine: Machine) -> Machine:
-        nics = (replace(one, model=replace(one.model, firmware=version)) if one.gpu is not None else one
+        nics = (replace(one, model=replace(one.model, firmware=version)) if every or one.gpu is not None else one
                 for one in machine.nics)  # fmt: skip
         return replace(machine, nics=tuple(nics))
 
@@ -98,7 +102,8 @@ CASES: Mapping[str, Sequence[Poll]] = {
     "fleet.nccl-equal": (Poll(node(bundled_nccl="2.21.5"), "versions.nccl = '2.26.2'\n"),),
     "fleet.firmware": (
         Poll(every_gpu(vbios="96.00.61.00.01"), "firmware.vbios = '96.00.74.00.01'\n"),
-        Poll(_nic_firmware("28.39.1002"), "firmware.nics.MT_0000000838 = '28.43.2026'\n"),
+        Poll(_nic_firmware("28.39.1002"), "firmware.nics.MT_0000000838 = '28.43.2026'\n",
+             plain=_nic_firmware("28.39.1002", every=True)),
     ),
     "fleet.host": (
         Poll(node(governor="powersave"), subject="frequency governor",
@@ -109,11 +114,12 @@ CASES: Mapping[str, Sequence[Poll]] = {
     ),
     "fleet.gpu-settings": (
         Poll(gpu(7, on_bus=False, answers=False), "gpus = 8\n", subject="number of GPUs",
-             plain=every_gpu(application_clock_mhz=1410)),
-        Poll(every_gpu(application_clock_mhz=1410), "gpu_settings.application_clock_mhz = 1980\n"),
+             plain=every_gpu(**_CLOCK)),
+        Poll(every_gpu(application_clock_mhz=1410), "gpu_settings.application_clock_mhz = 1980\n",
+             plain=every_gpu(**_CLOCK)),
         Poll(every_gpu(persistence=False), subject="persistence mode", plain=every_gpu(sm_clock_max_mhz=1755)),
         Poll(every_gpu(memory_total_mib=40960), "thresholds.gpu_memory_gib = 70\n", subject="GPU memory",
-             plain=every_gpu(application_clock_mhz=1410)),
+             plain=every_gpu(**_CLOCK)),
     ),
     "fleet.nvlink-domain": (
         Poll(_fabric(cluster_uuid="11111111-2222-3333-4444-555555555555", faults=("degraded bandwidth",)), "", "gb200",

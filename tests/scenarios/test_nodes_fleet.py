@@ -112,11 +112,12 @@ def qos(**changes: Any) -> Fault:
 
 
 def firmware(version: str) -> Fault:
-    """Give all compute NICs another firmware."""
+    """Give all NICs of the compute NICs' board another firmware."""
 
     def plant(machine: Machine) -> Machine:
+        boards = {nic.model.board_id for nic in machine.nics if nic.gpu is not None}
         nics = tuple(
-            replace(one, model=replace(one.model, firmware=version)) if one.gpu is not None else one
+            replace(one, model=replace(one.model, firmware=version)) if one.model.board_id in boards else one
             for one in machine.nics
         )
         return replace(machine, nics=nics)
@@ -243,7 +244,7 @@ EQUAL: dict[str, tuple[str, Fault, Findings]] = {
         {("warn", "fleet.gpu-settings", "power limit")},
     ),
     "application clock": (
-        "h100", every_gpu(application_clock_mhz=1410), {("warn", "fleet.gpu-settings", "application clock")},
+        "h100", every_gpu(application_clock_mhz=1410), {("warn", "gpu.clocks", "")},
     ),
     "highest clock": (
         "h100", every_gpu(sm_clock_max_mhz=1755), {("warn", "fleet.gpu-settings", "highest SM clock")},

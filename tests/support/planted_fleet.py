@@ -16,6 +16,7 @@ from preflight.archive.directory import file_name
 from preflight.evidence.document import dump, from_document
 from tests.support.machines import Machine, hgx_h100
 from tests.support.machines.fleet import fleet, names
+from tests.support.machines.inventory import host_table
 from tests.support.whole_nodes import LESS_PER_GPU, Fault, env, every_gpu, every_rail, gpu, health, nic, node, setting
 
 #: What a finding of the report is known by: status, check, subject.
@@ -44,7 +45,7 @@ ecn = true
 [class.h100.checkpoint]
 path = "/shared/checkpoints"
 interval_min = 30
-"""
+""" + host_table("h100")
 
 
 def _firmware(version: str) -> Fault:

@@ -34,6 +34,9 @@ Fault = Callable[[Machine], Machine]
 Findings = set[tuple[str, str, str]]
 
 #: What a fault of a compute port takes from each GPU, where the catalogue has the customary figure.
+#: What every node gives with a class that does not declare its server.
+INVENTORY = ("unknown", "host.inventory", "")
+
 LESS_PER_GPU = ("warn", "rdma.bandwidth-per-gpu", "")
 
 #: Name of a fault -> the fault, and what the report must then say, no more and no less.
@@ -135,6 +138,19 @@ def record(key: str, value: Any) -> Fault:
 def nic(device: str, **changes: Any) -> Fault:
     """Change one NIC."""
     return lambda machine: with_nic(machine, device, **changes)
+
+
+def firmware(device: str, version: str) -> Fault:
+    """Give one NIC another firmware."""
+
+    def plant(machine: Machine) -> Machine:
+        nics = (
+            replace(nic, model=replace(nic.model, firmware=version)) if nic.device == device else nic
+            for nic in machine.nics
+        )
+        return replace(machine, nics=tuple(nics))
+
+    return plant
 
 
 def gpu(index: int, **changes: Any) -> Fault:

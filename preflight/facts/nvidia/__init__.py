@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from preflight.facts.nvidia import (  # noqa: F401
         health,
+        link_errors,
         model,
         nvml,
         query,

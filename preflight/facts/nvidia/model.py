@@ -105,6 +105,7 @@ class GpuHealth:
     pcie_generation_max: int | None = None  # of this GPU in this slot
     pcie_width: int | None = None  # lanes
     pcie_width_max: int | None = None
+    pcie_replays: int | None = None  # packets sent again since its reset
     performance_state: int | None = None  # 0 is the fastest
     compute_mode: str | None = None
     recovery_action: str | None = None  # driver 565 and newer
@@ -117,6 +118,7 @@ class GpuHealth:
     sm_clock_mhz: int | None = None
     sm_clock_max_mhz: int | None = None
     application_clock_mhz: int | None = None  # of the SMs, as set for programs; drivers after 570 drop it
+    application_clock_default_mhz: int | None = None
     serial: str | None = None  # of the board: GPUs of one tray may share it
     processes: tuple[Process, ...] | None = None
     cuda_cores: int | None = None  # NVML only

@@ -46,6 +46,8 @@ _INTEGERS = {
     "sm_clock_mhz": "clocks/sm_clock",
     "sm_clock_max_mhz": "max_clocks/sm_clock",
     "application_clock_mhz": "applications_clocks/graphics_clock",
+    "application_clock_default_mhz": "default_applications_clocks/graphics_clock",
+    "pcie_replays": "pci/replay_counter",
 }
 
 _FLAGS = {

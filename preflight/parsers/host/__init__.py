@@ -7,6 +7,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from preflight.parsers.host import (  # noqa: F401
         checkpoint,
+        kernel_event_kinds,
+        kernel_events,
+        kernel_log,
+        mounts,
+        processes,
+        raid_arrays,
         services,
     )
 else:

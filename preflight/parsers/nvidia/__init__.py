@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from preflight.parsers.nvidia import (  # noqa: F401
+        nvlink_errors,
         nvlink_status,
         topo_matrix,
+        xid_marks,
     )
 else:
 

@@ -3,51 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from preflight.facts.xid import pid_in, sxids_in, xids_in
+from preflight.parsers.host.kernel_events import events, of_line
+from preflight.parsers.host.kernel_log import STAMP, message, seconds
+from preflight.parsers.nvidia.xid_marks import pid_in, sxids_in, xids_in
 from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap, left_out
 from preflight.recognition.key_value_block import is_prompt
 from preflight.textprep.lines import Lines
-
-#: What a line of a kernel log begins with: its time, in one of the ways of dmesg, journalctl and syslog;
-#: UCX writes the like, with host and process behind it.
-_TIME = re.compile(
-    r"\s{0,8}(?:(?:#|//|[*>•-]|\d{1,5}\.)\s{1,4})?(?:(?:kern\s*:\w+\s*:\s*|kernel:\s*|<\d{1,3}>)?"
-    r"(?:\d{1,7}[:-]?\s?(?=\[))?(?P<at>\[\s*\+?\d{1,10}\.\d{1,9}\](?!\s\[[\w.-]{1,64}:\d{1,10} ?:\d{1,5}\])"
-    r"|\[\w{3} \w{3} [ \d]?\d \d\d:\d\d:\d\d \d{4}\]"
-    r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,]?\d{0,9}(?:Z|[+-]\d\d:?\d\d)?"
-    # the month in the words of any language
-    r"|[^\W_][\w.]{1,5} {1,2}\d{1,2} \d\d:\d\d:\d\d(?:\.\d{1,6})?"
-    r"|\d{1,3},\d{1,12},\d{1,18},[^;]{1,16};))"
-)
-
-#: Other events, and the patterns that name them: each is searched behind the match of the one before it. One pattern
-#: with ``.*`` between its words would take the square of a line that repeats its first word.
-_EVENTS = tuple(
-    (name, tuple(re.compile(pattern) for pattern in patterns))
-    for name, *patterns in (
-        ("gpu-fallen-off-bus", "(?i)NVRM:", "(?i)fallen off the bus"),
-        ("gpu-fallen-off-bus", "(?i)GPU has fallen off the bus"),
-        ("gpu-init-failed", "NVRM:", "RmInitAdapter failed|rm_init_adapter failed"),
-        ("driver-mismatch", "NVRM: API mismatch"),
-        ("gsp-rpc-errors", "(?i)NVRM: Rate limiting GSP RPC error prints"),
-        ("gsp-rpc-errors", "(?i)NVRM:", "(?i)GSP", "(?i)timeout|crash"),
-        ("pcie-aer", r"\bAER: ", "[Ee]rror|status"),
-        ("pcie-aer", "PCIe Bus Error: severity="),
-        ("nic-link-down", "mlx5_core ", r"[Ll]ink down|Cable unplugged|Port: \d+ Link DOWN"),
-        ("nic-link-up", "mlx5_core ", r"Link up|Cable plugged|Port: \d+ Link ACTIVE"),
-        ("nic-pcie-limited", "mlx5_core ", "available PCIe bandwidth, limited by"),
-        ("module-hot", "(?i)mlx5_core ", "(?i)(?:High|Over) Temperature"),
-        ("slot-power", "Detected insufficient power on the PCIe slot"),
-        ("out-of-memory", "(?i)out of memory: Kill|oom-kill:"),
-        ("machine-check", r"mce: \[Hardware Error\]|Machine check events logged"),
-        ("machine-check", "EDAC ", r"\b[CU]E "),
-        ("hung-task", r"INFO: task .{1,64} blocked for more than \d+ seconds"),
-    )
-)
 
 #: Widths at which mails and screens break lines; pieces of one line, and lines by which the width is told.
 _BROKEN, _MOST_PIECES, _MOST_NEAR = (50, 140), 8, 200
@@ -65,7 +31,7 @@ _UNTIMED = re.compile(
 
 
 def _is_log(text: str) -> bool:
-    if _TIME.match(text) or "NVRM: " in text or "SXid (" in text or " kernel: " in f" {text}":
+    if STAMP.match(text) or "NVRM: " in text or "SXid (" in text or " kernel: " in f" {text}":
         return True
     return bool(_UNTIMED.fullmatch(text))
 
@@ -94,6 +60,10 @@ _IN_WORDS = re.compile(
 )
 
 
+#: ``dmesg --time-format iso``: a comma and six digits, as Python's loggers do not write them.
+_DMESG_ISO = re.compile(r"\s*\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{6}[+-]\d\d:?\d\d \S")
+
+
 #: Lines below one with a time in which an error of the driver shows that they are a kernel's.
 _NEAR = 40
 
@@ -104,17 +74,19 @@ def _begins(lines: Lines, at: int) -> bool:
         return True
     if "NCCL" in text:
         return False
-    time = _TIME.match(text)
+    time = STAMP.match(text)
     if not time:
-        return bool(_UNTIMED.fullmatch(text)) and bool(_named(text))
+        return bool(_UNTIMED.fullmatch(text)) and _has_event(text)
     if _IN_WORDS.match(text) and any(_IN_WORDS.match(line.text) for line in lines[at + 1 : at + 3]):
         return True
     if (
         re.match(r"\s*(?:<\d{1,3}>|\d{1,7}[:-]?\s?)?\[\s*\+?\d{1,10}\.\d{6}\](?! ?\[[A-Z]+\])", text)
         or " kernel: " in text
         or text.lstrip().startswith("kern")
-        or (_STAMP.match(text) and _named(text))
+        or (_STAMP.match(text) and _has_event(text))
     ):
+        return True
+    if _DMESG_ISO.match(text):
         return True
     # Other programs write times as well: it is the kernel's if a driver and its device, or the kernel's names, are near
     if _UNTIMED.fullmatch(text, time.end()):
@@ -127,26 +99,38 @@ def _holds_error(text: str) -> bool:
     return bool(xids_in(text) or sxids_in(text))
 
 
-def _events(text: str, number: int) -> list[dict[str, Any]]:
-    """Return the events of a line."""
-    time = _TIME.match(text)
-    at_time = time["at"].strip("[] ") if time else None
-    return [{"event": name, "time": at_time, "text": text.strip()[:300], "line": number} for name in _named(text)]
+@dataclass(frozen=True)
+class _TimedLine:
+    """A line of the log: its number, its time as written, its text."""
+
+    number: int
+    at: str | None
+    text: str
+
+    @property
+    def words(self) -> tuple[int, float | None, str]:
+        """Number, time in seconds and the kernel's own words."""
+        time = STAMP.match(self.text)
+        at_s = seconds(time["at"]) if time else None
+        return self.number, at_s, message(self.text, time.end() if time else 0)
 
 
-def _named(text: str) -> list[str]:
-    """Return the names of the events of a line, each once."""
-    return list(dict.fromkeys(name for name, patterns in _EVENTS if _in_order(text, patterns)))
+def _events(log_lines: Sequence[_TimedLine]) -> list[dict[str, Any]]:
+    """Return the events of the lines of a log."""
+    lines = {line.number: line for line in log_lines}
+    return [
+        {
+            "event": event.kind, "severity": event.severity, "device": event.device or None, "bus": event.bus or None,
+            "count": event.count, "detail": event.detail or None, "time": lines[event.line].at, "seconds": event.at_s,
+            "text": lines[event.line].text.strip()[:300], "line": event.line,
+        }
+        for event in events(line.words for line in log_lines)
+    ]  # fmt: skip
 
 
-def _in_order(text: str, patterns: tuple[re.Pattern[str], ...]) -> bool:
-    """Return whether the patterns match one behind the other."""
-    at = 0
-    for pattern in patterns:
-        if (match := pattern.search(text, at)) is None:
-            return False
-        at = match.end()
-    return True
+def _has_event(text: str) -> bool:
+    """Return whether a line has an event, as the kernel's parser reads it."""
+    return next(of_line(text), None) is not None
 
 
 @dataclass(frozen=True)
@@ -185,7 +169,7 @@ def _complete_line(lines: Lines, at: int, width: _Width) -> tuple[str, int]:
 def _take(lines: Lines, at: int) -> ParsedPart:
     xids: list[dict[str, Any]] = []
     sxids: list[dict[str, Any]] = []
-    events: list[dict[str, Any]] = []
+    log_lines: list[_TimedLine] = []
     cut: list[TextGap] = []
     end, last, others, blanks = at, at, 0, 0
     width = _Width.of(lines[at : at + _MOST_NEAR])
@@ -200,7 +184,7 @@ def _take(lines: Lines, at: int) -> ParsedPart:
             continue
         number = lines[end].number
         text, end = _complete_line(lines, end, width)
-        last, others, blanks, time = end - 1, 0, 0, _TIME.match(text)
+        last, others, blanks, time = end - 1, 0, 0, STAMP.match(text)
         at_time = time["at"].strip("[] ") if time else None
         found = xids_in(text)
         if not found and _TORN.search(text):
@@ -222,10 +206,13 @@ def _take(lines: Lines, at: int) -> ParsedPart:
                 "switch": int(device[1]) if device else None, "bus_id": _address(mark.where), "sxid": mark.code,
                 "time": at_time, "fatal": mark.fatal, "text": mark.text, "line": number,
             })  # fmt: skip
-        events += _events(text, number)
-    facts = {"xids": xids, "sxids": sxids, "events": events}
+        log_lines.append(_TimedLine(number, at_time, text))
+    event_facts = _events(log_lines)
+    facts = {"xids": xids, "sxids": sxids, "events": event_facts}
     numbers = sorted({str(xid["xid"]) for xid in xids}, key=int)
-    summary = f"{last - at + 1} lines; Xid: {', '.join(numbers) or 'none'}; SXid: {len(sxids)}; events: {len(events)}"
+    summary = (
+        f"{last - at + 1} lines; Xid: {', '.join(numbers) or 'none'}; SXid: {len(sxids)}; events: {len(event_facts)}"
+    )
     return ParsedPart(last + 1, facts, summary, cut)
 
 

@@ -20,6 +20,9 @@ class Gpu:
     on_bus: bool = True
     answers: bool = True
     nvlink: bool = True
+    nvlink_errors: Mapping[tuple[int, str], int] = field(default_factory=dict)  # by link and name, since boot
+    nvlink_gains: Mapping[tuple[int, str], int] = field(default_factory=dict)  # within the window
+    replay_gain: int = 0  # of PCIe, within the window
     health: Mapping[str, Any] = field(default_factory=dict)  # what differs from an idle one of its platform
     domain: int = 0
     above: tuple[str, ...] = ()  # bridges above it, root port first; empty: an HGX board's

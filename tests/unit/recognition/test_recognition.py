@@ -232,7 +232,7 @@ def test_an_xid_has_the_verdict_that_check_gives(code: int, status: str) -> None
     ((check, actual, _),) = findings_of(line)
     assert (check, actual) == ("xid.gpu", status)
     node = deepcopy(whole_node("hgx-h100"))
-    (key,) = (key for key in node["records"] if key.startswith("cmd:dmesg"))
+    (key, _) = (key for key in node["records"] if key.startswith("cmd:dmesg"))
     node["records"][key]["out"] += line
     (by_check,) = findings([from_document(node, "x")], [one for one in registry().checks if one.id == "xid.gpu"])
     assert by_check["status"] == status
