@@ -229,9 +229,9 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "site.waivers": (2062, 308949583, (
         ("site.waivers", "No waiver of the cluster file has expired", "node", "the cluster file: [[waiver]]", "Mend what it waives and delete it from the file, or have its owner set a new day; then `preflight lint FILE`.", (), True, False, False, "", (), (), False, (), "fix-site", "expired"),
     )),
-    "fleet.trends": (12825, 1276451869, (
+    "fleet.trends": (12825, 1600337714, (
         ("trend.links", "Links do not err more from day to day", "node", "operators' limits for one run (NVSentinel, gpud, OCI), spread over a day; Theil-Sen slope", "Clean, reseat or replace the cable or transceiver at the next drain, before the link is slow or down.", ("AN-9",), False, False, False, "", (), (), True, (), "", "links"),
-        ("trend.flaps", "No link went down several times since yesterday's runs", "node", "the port's own counter link_downed; AzNHC (5 in a day), gpud (3 in half a day); 3 is a judgement", "Reseat or replace the cable or module; links that flap together share a switch. See kernel.events for times.", ("AN-6",), False, False, False, "", (), (), True, (), "", "flaps"),
+        ("trend.flaps", "No link went down several times since yesterday's runs", "node", "the port's own counter link_downed; AzNHC (5 in a day), gpud (3 in half a day); 3 is a judgement", "Reseat or replace the cable or module; links that flap together share a switch. See kernel.events for times.", ("AN-9",), False, False, False, "", (), (), True, (), "", "flaps"),
         ("trend.gpu-memory", "GPU memory does not err more from day to day", "node", "NVIDIA GPU Memory Error Management (512 rows); AzNHC's limits of a life, spread over a hundred days", "Plan the exchange: run `nvidia-smi -q -d ROW_REMAPPER,ECC`, and watch the GPU until then.", ("AN-9",), False, False, False, "", (), (), True, (), "", "gpu_memory"),
         ("trend.gpu-links", "NVLink and PCIe links of GPUs do not err more from day to day", "node", "nvidia-smi nvlink -e, nvmlDeviceGetPcieReplayCounter; a hundredth of DCGM's rate of PCIe replays", "`preflight check --window 60` under load names the link; reset all GPUs, then reseat or exchange at the next drain.", ("AN-9",), False, False, False, "", (), (), True, (), "", "gpu_links"),
         ("trend.temperature", "GPUs keep their thermal headroom", "node", "nvmlDeviceGetMarginTemperature: degrees to the slowdown; the 30 days ahead are a judgement", "Read `nvidia-smi -q -d TEMPERATURE`; look at fans, filters and coolant, and at the inlet air of the rack.", ("AN-9", "AN-11"), False, False, False, "", (), (), True, (), "", "temperature"),
@@ -322,7 +322,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
     "job.built_for": (4632, 1736524555, (
         ("nccl.built-for", "The driver runs the CUDA that the job's NCCL was built for", "run", "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html; lines `NCCL version 2.21.5+cuda12.4` and `cudaDriverVersion 12040`, NCCL 2.3 … 2.30", "`nvidia-smi` prints the CUDA of the driver: install one of NCCL's major version, or use an older image.", ("PA-03",), False, False, False, "", (), (), False, (), "fix-job", "built_for"),
     )),
-    "job.bus_bandwidth": (12985, 3704054833, (
+    "job.bus_bandwidth": (13049, 3704054833, (
         ("nccl-tests.busbw", "nccl-tests reaches the bus bandwidth of this hardware", "run", "nccl-tests doc/PERFORMANCE.md; shares of the line rate as in public runs (roofline/collectives.py); a floor in the cluster file comes first", "`preflight check --log FILE`: nccl.transport, nccl.gpudirect-rdma; then compare clocks, NVLink, HCAs with a good node.", ("NT-NCCL-3", "GS-3", "PA-25"), True, False, False, "", (), (), False, (), "", "busbw"),
     )),
     "job.bandwidth_curve": (11850, 3082460414, (
@@ -352,7 +352,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("torch.backend", "NCCL carries the collectives of GPU tensors", "run", "https://docs.pytorch.org/docs/stable/distributed.html#which-backend-to-use", "`init_process_group(\"nccl\")`, or \"cpu:gloo,cuda:nccl\", so that no collective on a GPU tensor is left to Gloo.", ("NT-PIT-1", "NT-LENS-2"), False, False, False, "", (), ("trace", "recording"), False, (), "fix-job", "backend"),
         ("torch.hang", "No rank hangs in a collective, a send or a receive", "run", "https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html; messages of ProcessGroupNCCL's watchdog, PyTorch 1.7 … 2.13", "Look at that rank first: its own log and stack (`py-spy dump --pid PID`), its node's XIDs, its data loader.", ("NT-LENS-9",), False, False, False, "", (), ("recording", "watchdog"), False, (), "fix-job", "hang"),
     )),
-    "job.roofline": (9801, 1560034319, (
+    "job.roofline": (9833, 1560034319, (
         ("scale.fat-tree", "Each level of the fat tree carries what the one below it sends", "run", "https://jax-ml.github.io/scaling-book/gpus", "describe it in the cluster file: `[class.NAME.tree]` with unit_nodes, unit_leaves, units, spines and links_per_spine", ("GS-2",), False, False, False, "", (), (), False, (), "fix-site", "fat_tree"),
         ("scale.batch", "The batch on each GPU keeps it busy while the network works", "run", "https://jax-ml.github.io/scaling-book/gpus", "Raise `tokens_per_gpu` (micro-batch x sequence), accumulate gradients, or shard less.", ("GS-4",), False, False, False, "", (), (), False, (), "fix-job", "smallest_batch"),
     )),

@@ -83,7 +83,7 @@ _FLAPS_PER_DAY = 3
     title="No link went down several times since yesterday's runs",
     source="the port's own counter link_downed; AzNHC (5 in a day), gpud (3 in half a day); 3 is a judgement",
     fix="Reseat or replace the cable or module; links that flap together share a switch. See kernel.events for times.",
-    answers=("AN-6",),
+    answers=("AN-9",),
     gating=False,
     history=True,
 )

@@ -37,7 +37,6 @@ ITEMS = (
         question("Modules raise no alarm", "optics.module"),
         question("Links correct errors, and few are left", "optics.fec", "optics.ber"),
         question("In a window, no link damages packets or goes down", "counters.link-quality", "counters.flaps"),
-        question("Since the last runs, no link went down several times", "trend.flaps"),
     ),
     _LIST.item(
         "AN-7", "load balancing has entropy (queue pairs, adaptive routing, per-collective balancing)", "node window",
@@ -54,7 +53,7 @@ ITEMS = (
     _LIST.item(
         "AN-9", "early warning before the job suffers", "window",
         question("Links, GPU memory and temperature do not get worse from day to day",
-                 "trend.links", "trend.gpu-links", "trend.gpu-memory", "trend.temperature"),
+                 "trend.links", "trend.flaps", "trend.gpu-links", "trend.gpu-memory", "trend.temperature"),
         question("The kernel reports no fault of memory, PCIe, disks or links", "kernel.events"),
         lack("Congestion does not", "a trend of ECN marks, CNPs, pauses and waits"),
     ),

@@ -187,7 +187,7 @@ def test_the_collector_reads_every_field_from_nvml(tmp_path: Path, monkeypatch: 
 
 def test_nvlink_errors_come_from_nvml_where_there_is_no_nvidia_smi() -> None:
     def read(crc: int) -> dict[str, Any]:
-        made = machines.evidence(hgx_h100("node1"))["records"][NVML]["value"]
+        made: dict[str, Any] = machines.evidence(hgx_h100("node1"))["records"][NVML]["value"]
         for number, gpu in enumerate(made["gpus"]):
             gpu["nvlink_errors"] = {"4": {"161": 0, "162": 0, "163": crc if number == 3 else 0}}
         return made
