@@ -160,7 +160,7 @@ import sys
 from preflight import probes
 from preflight.cli import fast_check
 from preflight.collect import prestart
-from preflight.run import local, setup
+from preflight.run import check
 from preflight.transport.local import node as local
 from preflight.checks._registry import plugins; from preflight.checks import registry
 plugins.entry_points = list  # those of others may import what they like

@@ -36,8 +36,9 @@ STARTED_S = 120.0
 LIGHT = {
     "__future__", "preflight", "preflight.version", "preflight.cli", "preflight.cli.main", "preflight.errors",
     "preflight.gate", "preflight.gate.main", "preflight.gate.verdict_cache", "preflight.gate.scheduler_env",
-    "preflight.gate.options", "preflight.gate.policy", "preflight.gate.gate_run", "preflight.gate.state_dir",
-    "preflight.gate.announce", "preflight.gate.verdict", "preflight.gate.watchdog", "select", "syslog",
+    "preflight.gate.options", "preflight.gate.policy", "preflight.gate.request", "preflight.gate.result",
+    "preflight.gate.state_dir", "preflight.gate.announce", "preflight.gate.values", "preflight.gate.verdict",
+    "preflight.gate.watchdog", "select", "syslog",
 }  # fmt: skip
 
 
@@ -361,11 +362,12 @@ def test_a_tool_that_hangs_ends_with_the_deadline(site: Site) -> None:
 def test_a_deadline_ends_what_no_signal_can() -> None:
     """A main thread that never comes back to Python, as at a dead file server; SIGTERM does not either."""
     code = """if True:
-        import os, sys
+        import os, sys, time
         from preflight.gate.watchdog import Watch
-        watch = Watch(float(sys.argv[1]))
-        watch.start(lambda why, killed: (os.write(2, why.encode()), 3)[1])
-        watch.phase = "reading"
+        finish = lambda progress, why, killed: (os.write(2, why.encode()), 3)[1]
+        watch = Watch(time.monotonic(), float(sys.argv[1]), None, finish)
+        watch.start()
+        watch.enter("reading")
         print("started", flush=True)
         ear, mouth = os.pipe()
         os.read(ear, 1)
