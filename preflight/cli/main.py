@@ -28,9 +28,7 @@ def main() -> None:
         status, shut_down = 3, False  # nothing was judged
     except Exception as error:
         status, shut_down = _crashed(words, error), False
-    if shut_down:
-        sys.exit(status)
-    leave(status)
+    leave(status, shut_down=shut_down)
 
 
 def _run(words: Sequence[str]) -> tuple[Any, bool]:
@@ -106,8 +104,10 @@ def _print(text: str) -> None:
         return
 
 
-def leave(status: Any) -> NoReturn:
-    """Exit without interpreter shutdown, which takes longer than serving a cached verdict."""
+def leave(status: Any, *, shut_down: bool = False) -> NoReturn:
+    """End the process; without shutting down, which takes longer than a cached verdict."""
+    if shut_down:
+        sys.exit(status)
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:

@@ -128,8 +128,8 @@ def new_request(
         off = tuple(check.id for check in check_registry.checks if check.id not in enabled)
     saved = outputs.save is None or _save_cluster(outputs.save, cluster_file)
     return RunRequest(
-        command, check_registry, outputs, started, cluster_file, site, tuple(selected) if selected is not None else None,
-        off, tuple(logs), targets, options, resume, history, saved,
+        command, check_registry, outputs, started, cluster_file, site,
+        None if selected is None else tuple(selected), off, tuple(logs), targets, options, resume, history, saved,
     )  # fmt: skip
 
 

@@ -116,7 +116,7 @@ _MODULES_OF_A_RUN = """
 import sys
 from preflight.cli import main as entry
 
-def leave(status):
+def leave(status, **options):
     sys.exit(" ".join(sys.modules))
 
 entry.leave = leave
