@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
-from preflight.gate import policy, verdict_cache
+from preflight.evidence.document import no_answer, to_document
+from preflight.expectations.cluster_file import decode
+from preflight.gate import node_hook, policy, verdict_cache
 from preflight.gate.cache_writer import CacheWriter
+from preflight.gate.configuration import Configuration
 from preflight.gate.options import Options
 from preflight.gate.request import GateRequest, changed, from_options
 from preflight.gate.result import GateRules, Judgement, Progress, begun, in_time, late, served, written
@@ -16,6 +19,9 @@ from preflight.gate.slurm import SlurmResult
 from preflight.gate.state_dir import StateDir
 from preflight.gate.values import dataclass, replace
 from preflight.gate.verdict import UnusableVerdict, Verdict
+from preflight.gate.watchdog import Watch
+from preflight.probes import PROBES
+from preflight.transport.local import node
 
 FAIL = Verdict("n1", "fail", 1000, cause="xid.gpu", causes=("xid.gpu",), reason="preflight: xid.gpu: found XID 79")
 WHY = "the deadline of 2 s was over after 2.0 s while judging"
@@ -130,3 +136,24 @@ def test_a_value_is_made_once() -> None:
     for args, named in (((), {}), ((1,), {"x": 2}), ((1,), {"z": 2}), ((1, 2, 3), {})):
         with pytest.raises(TypeError, match="Point takes x, y"):
             Point(*args, **named)
+
+
+def test_a_gate_collects_by_the_plan_of_the_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its tools are looked for where the class says, as ``check`` does; what other jobs are started with is not."""
+    plans: list[Any] = []
+
+    def collect(plan: Any, meanwhile: Any) -> Any:
+        plans.append(plan)
+        return to_document(no_answer(plan["node"], "collect", "as planned", ""))
+
+    monkeypatch.setattr(node, "collect", collect)
+    cluster = decode(b'[class.a]\nnodes = "n1"\ntools = ["/opt/site/bin"]\ngpus = 8\n', "cluster.toml")
+    wanted = request()
+    watch = Watch(wanted.began, 10.0, begun(wanted), lambda progress, why, killed: 0)
+    config = Configuration(cluster, b"", None)
+    evidence = node_hook._collect(wanted, watch, PROBES, config, lambda: None)
+    assert evidence.no_answer is not None
+    (plan,) = plans
+    assert (plan["node"], plan["tools"]) == ("n1", ["/opt/site/bin"])
+    assert 0.5 <= plan["deadline_s"] <= 10.0 - 4.0
+    assert not any(entry["kind"] == "env" and entry["target"] == "ranks" for entry in plan["probes"])
