@@ -139,7 +139,7 @@ def test_a_value_is_made_once() -> None:
 
 
 def test_a_gate_collects_by_the_plan_of_the_class(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its tools are looked for where the class says, as ``check`` does; what other jobs are started with is not."""
+    """The tools of the class are looked for, as by ``check``; what other jobs are started with is not."""
     plans: list[Any] = []
 
     def collect(plan: Any, meanwhile: Any) -> Any:
