@@ -12,7 +12,7 @@ from pathlib import Path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, NoReturn
+    from typing import Any
 
 _FLAGS = {"--sudo": "sudo", "--fabric": "fabric", "--verbose": "verbose", "-v": "verbose"}
 _VALUES = {
@@ -50,21 +50,21 @@ def understood(words: Sequence[str]) -> dict[str, Any] | None:
     return found
 
 
-def check(options: Mapping[str, Any]) -> NoReturn:
-    """Do what ``preflight.commands.check`` does, and end as click ends a run that went wrong."""
-    from preflight.run import local
+def check(options: Mapping[str, Any]) -> int:
+    """Run ``check``; return the exit status, also for errors that click would print."""
+    from preflight.run.check import check as run
     from preflight.terminal import UsageError
 
     try:
-        local.check(**options)
+        return run(**options)
     except UsageError as error:
         from preflight.reports.sanitize import visible
 
         print(f"Error: {visible(str(error))}", file=sys.stderr)
-        sys.exit(2)
+        return 2
     except KeyboardInterrupt:
         print("\nAborted!", file=sys.stderr)
-        sys.exit(3)  # nothing was judged
+        return 3  # nothing was judged
     except BrokenPipeError:  # the reader has closed the pipe; what is still to be flushed is discarded
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        sys.exit(3)
+        return 3

@@ -26,5 +26,5 @@ def start() -> None:
 
     from preflight.transport.local.node import start_ahead
 
-    gc.disable()  # until all is imported: none of that is ever garbage (``local.this_node``)
+    gc.disable()  # until all is imported: none of that is ever garbage (``local.collect``)
     start_ahead()

@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from preflight._startup.lightclass import replace
+from preflight.collect.request import Collected
 from preflight.commands import options
-from preflight.run.setup import Session, load_evidence, read_logs, report_broken, saved_cluster
+from preflight.run.judge_run import judge_run
+from preflight.run.request import new_request, report_broken
+from preflight.run.saved_evidence import find_cluster, load_evidence, read_logs
 from preflight.terminal import UsageError, nearest
 
 if TYPE_CHECKING:
@@ -127,10 +131,10 @@ def checklist(paths: tuple[Path, ...], cluster: Path | None, logs: tuple[Path, .
     from preflight.reports.cluster_scope import judged_by, remarks
     from preflight.reports.sanitize import one_line
 
-    session = Session("checklist", cluster or (saved_cluster(paths) if paths else None), (), (), {})
+    request = new_request("checklist", cluster or (find_cluster(paths) if paths else None))
     if paths or logs:
-        evidences, run = load_evidence(paths) if paths else ([], None)
-        report = session.judge(evidences, read_logs(logs) or run)
+        saved = load_evidence(paths) if paths else Collected([])
+        report = judge_run(request, replace(saved, run=read_logs(logs) or saved.run))
         items = report["checklists"]
         if paths and not (as_json and cluster):  # JSON is a list of items, and the user named the file
             click.echo(judged_by(report["run"]), err=as_json)
@@ -141,7 +145,7 @@ def checklist(paths: tuple[Path, ...], cluster: Path | None, logs: tuple[Path, .
             reason = one_line(f"note: {node['name']} gave no answer: {node['no_answer']['reason']}")
             click.echo(reason, err=True)
     else:
-        items = answer(session.checks, {})
+        items = answer(request.checks, {})
     if as_json:
         click.echo(json.dumps(items, indent=1))
         return

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from preflight.archive.directory import STDOUT
 from preflight.commands import options
-from preflight.run.setup import Session, load_evidence, write_file
+from preflight.run.outputs import write_file
+from preflight.run.request import from_arguments
+from preflight.run.saved_evidence import load_evidence
 from preflight.terminal import UsageError, progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from preflight.evidence.document import Evidence
+    from preflight.run.request import RunRequest
 
 
 @click.command(cls=options.Compact)
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 @click.option("--force", is_flag=True, help="The file to write; replace one that is there.")
 def learn(
     paths: tuple[Path, ...], output: Path, force: bool, save: Path | None, source: Path | None, **arguments: Any
-) -> None:
+) -> int:
     """Write a cluster file from what a fleet has, asked now or saved before.
 
     Values of the majority are written, each with where it came from; what is below the part's own figures is not.
@@ -53,16 +55,18 @@ def learn(
 
     if output != STDOUT and output.exists() and not force:
         raise UsageError(f"{output} exists already: read it first, or replace it with --force")
+    request = from_arguments("learn", None, {**arguments, "save": save})
     if source is not None:
-        _convert(source, output, paths, save, arguments)
-    session = Session("learn", None, (), (), {"save": save, "json_file": None})
-    evidences = _evidences(paths, session, arguments)
+        if paths or save or request.targets.selector:
+            raise UsageError("--from converts a file: give no evidence, --save or --pods with it")
+        return _convert(source, output, request.targets.nodes(request.options) if _are_named(request) else ())
+    evidences = _evidences(paths, request)
     with progress(f"learning from {len(evidences)} nodes"):
         try:
-            found = learn_from(evidences, session.checks, os.cpu_count() or 1)
+            found = learn_from(evidences, request.checks, os.cpu_count() or 1)
         except LearnError as error:
             click.echo(f"preflight: {error}", err=True)
-            sys.exit(3)
+            return 3
     _write(output, found.text)
     classes = "1 class" if found.classes == 1 else f"{found.classes} classes"
     aside = output == STDOUT  # standard output is for the file alone
@@ -77,22 +81,15 @@ def learn(
         click.echo(f"not learnt: {one_line(refused)[:300]}", err=aside)
     if found.odd:
         click.echo(f"by this file, these nodes fail or warn: {fold(found.odd)}", err=aside)
-    sys.exit(1 if found.systemic or found.refused else 0)
+    return 1 if found.systemic or found.refused else 0
 
 
-def _convert(
-    source: Path, output: Path, paths: Sequence[Path], save: Path | None, arguments: dict[str, Any]
-) -> NoReturn:
-    """Convert the configuration of another tool and exit; nothing of it is executed."""
+def _convert(source: Path, output: Path, hosts: tuple[str, ...]) -> int:
+    """Convert the configuration of another tool; return the exit status. Nothing of it is executed."""
     from preflight.evidence import safe_read
     from preflight.learn.conversion import ConversionError, convert
     from preflight.reports.sanitize import one_line
-    from preflight.run.fleet import targets
 
-    if paths or save or arguments["selector"]:
-        raise UsageError("--from converts a file: give no evidence, --save or --pods with it")
-    names = [arguments[name] for name in ("hosts", "hostfile", "job", "rerun")]
-    hosts = targets(names[0], names[1], names[2], names[3]) if any(names) else ()
     try:
         made = convert(safe_read.content(source, safe_read.BY_HAND), source.name, hosts)
     except OSError as error:
@@ -109,8 +106,8 @@ def _convert(
         click.echo(f"judged without a key: {one_line(line)}", err=True)
     if not made.text:
         click.echo(f"preflight: nothing of {one_line(str(source))} ({made.kind}) has a counterpart", err=True)
-        sys.exit(3)
-    sys.exit(1 if made.lost else 0)
+        return 3
+    return 1 if made.lost else 0
 
 
 def _write(output: Path, text: str) -> None:
@@ -120,20 +117,20 @@ def _write(output: Path, text: str) -> None:
         raise UsageError(f"{output} cannot be written: {error.strerror}") from None
 
 
-def _evidences(paths: Sequence[Path], session: Session, collected: dict[str, Any]) -> Sequence[Evidence]:
+def _evidences(paths: Sequence[Path], request: RunRequest) -> Sequence[Evidence]:
     """Read saved evidence, or collect from the nodes that are named."""
-    names = {name: collected.pop(name, None) for name in ("hosts", "hostfile", "job", "rerun", "selector")}
+    named = _are_named(request)
     if paths:
-        if any(names.values()):
+        if named:
             raise UsageError("give evidence that was saved, or nodes to ask, not both")
-        return load_evidence(paths)[0]
-    from preflight._startup.lightclass import fields
-    from preflight.collect.options import CollectOptions
-    from preflight.run.fleet import fleet, targets
+        return load_evidence(paths).evidences
+    from preflight.collect import fleet
 
-    if not any(names.values()):
+    if not named:
         raise UsageError("name the nodes to learn from: --hosts 'gpu[001-064]', or a folder of saved evidence")
-    known = {one.name: collected.pop(one.name) for one in fields(CollectOptions) if one.name in collected}
-    collect_options = CollectOptions(**known, job=names["job"])
-    hosts = targets(names["hosts"], names["hostfile"], names["job"], names["rerun"], names["selector"], collect_options)
-    return fleet(hosts, session, collect_options)
+    return fleet.collect(request.collection(request.targets.nodes(request.options))).evidences
+
+
+def _are_named(request: RunRequest) -> bool:
+    targets = request.targets
+    return any((targets.hosts, targets.hostfile, targets.job, targets.rerun, targets.selector))

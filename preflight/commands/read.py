@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import click
 
@@ -13,7 +12,7 @@ from preflight.terminal import UsageError, progress, screen
 @click.command()
 @click.argument("names", nargs=-1, required=True, metavar="FILE|-...")
 @click.option("--json", "as_json", is_flag=True, help="Print what was read as JSON (preflight.read/1).")
-def read(names: tuple[str, ...], as_json: bool) -> None:
+def read(names: tuple[str, ...], as_json: bool) -> int:
     """Recognise and judge whatever was pasted: tool output, logs, alone or mixed.
 
     \b
@@ -38,4 +37,4 @@ def read(names: tuple[str, ...], as_json: bool) -> None:
 
         terminal, width = screen()
         click.echo(render(document, ", ".join(recognition.known()), colour=terminal, width=width), nl=False)
-    sys.exit(recognition.exit_status(found))
+    return recognition.exit_status(found)

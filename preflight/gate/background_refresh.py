@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 
+from preflight.gate.request import changed
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,6 +49,4 @@ def _refresh(options: Options, judge: Callable[[Options], object]) -> None:
         os.dup2(null, fd)
     os.closerange(3, 1024)
     os.chdir("/")
-    options.refresh = True
-    options.deadline = max(options.deadline or 0, DEADLINE_S)
-    judge(options)
+    judge(changed(options, refresh=True, deadline=max(options.deadline or 0, DEADLINE_S)))

@@ -48,11 +48,11 @@ LAYERS = {
     },
     # run: one run of a command: set-up, collection, judgement and outputs meet here.
     "run": {
-        "archive", "checks", "collect", "evidence", "expectations", "history", "judge", "model", "nodeset", "probes",
-        "reports", "terminal", "transport", "version",
+        "archive", "checks", "collect", "evidence", "expectations", "history", "judge", "model", "nodeset", "reports",
+        "terminal", "version",
     },
-    # pair: tests between two nodes: it plans, collects and judges.
-    "pair": {"checks", "collect", "evidence", "expectations", "facts", "parsers", "probes", "run", "terminal"},
+    # pair: tests between two nodes: it plans and collects.
+    "pair": {"checks", "collect", "evidence", "expectations", "facts", "model", "parsers", "probes", "terminal"},
     # gate: a run of its own for schedulers: it collects, judges and reports without a command line.
     "gate": {
         "archive", "checks", "collect", "evidence", "expectations", "facts", "judge", "model", "nodeset", "probes",

@@ -116,7 +116,7 @@ _MODULES_OF_A_RUN = """
 import sys
 from preflight.cli import main as entry
 
-def leave(status):
+def leave(status, **options):
     sys.exit(" ".join(sys.modules))
 
 entry.leave = leave
@@ -160,7 +160,7 @@ import sys
 from preflight import probes
 from preflight.cli import fast_check
 from preflight.collect import prestart
-from preflight.run import local, setup
+from preflight.run import check
 from preflight.transport.local import node as local
 from preflight.checks._registry import plugins; from preflight.checks import registry
 plugins.entry_points = list  # those of others may import what they like

@@ -36,8 +36,9 @@ STARTED_S = 120.0
 LIGHT = {
     "__future__", "preflight", "preflight.version", "preflight.cli", "preflight.cli.main", "preflight.errors",
     "preflight.gate", "preflight.gate.main", "preflight.gate.verdict_cache", "preflight.gate.scheduler_env",
-    "preflight.gate.options", "preflight.gate.policy", "preflight.gate.gate_run", "preflight.gate.state_dir",
-    "preflight.gate.announce", "preflight.gate.verdict", "preflight.gate.watchdog", "select", "syslog",
+    "preflight.gate.options", "preflight.gate.policy", "preflight.gate.request", "preflight.gate.result",
+    "preflight.gate.state_dir", "preflight.gate.announce", "preflight.gate.values", "preflight.gate.verdict",
+    "preflight.gate.watchdog", "select", "syslog",
 }  # fmt: skip
 
 
@@ -361,11 +362,12 @@ def test_a_tool_that_hangs_ends_with_the_deadline(site: GateSite) -> None:
 def test_a_deadline_ends_what_no_signal_can() -> None:
     """A main thread that never comes back to Python, as at a dead file server; SIGTERM does not either."""
     code = """if True:
-        import os, sys
+        import os, sys, time
         from preflight.gate.watchdog import Watch
-        watch = Watch(float(sys.argv[1]))
-        watch.start(lambda why, killed: (os.write(2, why.encode()), 3)[1])
-        watch.phase = "reading"
+        finish = lambda progress, why, killed: (os.write(2, why.encode()), 3)[1]
+        watch = Watch(time.monotonic(), float(sys.argv[1]), None, finish)
+        watch.start()
+        watch.enter("reading")
         print("started", flush=True)
         ear, mouth = os.pipe()
         os.read(ear, 1)
@@ -382,6 +384,35 @@ def test_a_deadline_ends_what_no_signal_can() -> None:
         assert process.returncode == 3
         assert stderr.startswith(reason)
         assert stderr.endswith("while reading")
+
+
+def test_a_verdict_at_the_moment_of_the_deadline_is_announced_once() -> None:
+    """Whichever thread claims the end makes the output, and the other one nothing, however close they are."""
+    code = """if True:
+        import os, time
+        from preflight.gate.watchdog import Watch
+        deadline_s = 0.02
+        for number in range(300):
+            if os.fork() == 0:
+                finish = lambda progress, why, killed: (os.write(1, f"late {progress}\\n".encode()), 3)[1]
+                began = time.monotonic()
+                watch = Watch(began, deadline_s, "begun", finish)
+                watch.start()
+                progress = watch.advance("judged")
+                while time.monotonic() < began + deadline_s + (number % 11 - 5) * 0.0002:
+                    progress = watch.advance("judged")
+                watch.close(0)
+                os.write(1, f"in time {progress}\\n".encode())
+                os._exit(0)
+            _, status = os.wait()
+            os.write(1, f"{os.waitstatus_to_exitcode(status)}\\n".encode())
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=STARTED_S)
+    assert done.stderr == ""
+    ends = re.findall(r"(?:in time judged\n0\n|late judged\n3\n)", done.stdout)
+    assert "".join(ends) == done.stdout
+    assert len(ends) == 300
+    assert len(set(ends)) == 2, "no race was run: both threads have to win now and then"
 
 
 # --- bare and hostile places ------------------------------------------------------------------------
