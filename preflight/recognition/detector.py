@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from preflight.parsers.parsed import TextGap, left_out
 from preflight.recognition.start_patterns import next_head
 from preflight.textprep.lines import Lines
-
-
-@dataclass(frozen=True)
-class TextGap:
-    """A gap in an output: the line of the source, and what is missing there."""
-
-    line: int
-    what: str
 
 
 @dataclass
 class ParsedPart:
     """One parsed output: its facts, with the documented keys, up to the line before ``end``.
 
-    ``summary`` is one line for the reader.
+    ``summary`` is one line for the reader; ``value`` the typed facts that are judged, where the format has them.
     """
 
     end: int
     facts: dict[str, Any]
     summary: str
     cut: list[TextGap] = field(default_factory=list)
+    value: Any = None
 
     @property
     def complete(self) -> bool:
@@ -81,17 +74,6 @@ class TextPart:
             "judged": self.judged,
             "findings": self.findings,
         }
-
-
-#: Marks of lines left out.
-_LEFT_OUT = re.compile(
-    r"\s*(?:#\s*)?[\[(<]?\s?(?:\.{3,}|…|snip\w*|truncated|omitted)[\])>]?(?:\s.{0,80})?|\s*\.\.\s*", re.IGNORECASE
-)
-
-
-def left_out(text: str) -> bool:
-    """Return whether a line stands for lines that were left out."""
-    return ("." in text or "…" in text or "<" in text or "[" in text) and bool(_LEFT_OUT.fullmatch(text))
 
 
 def _by_hints(lines: Lines, kinds: Sequence[OutputFormat]) -> Callable[[str], Sequence[OutputFormat]]:

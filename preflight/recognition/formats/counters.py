@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap
-from preflight.recognition.key_value_block import block, broken_off, number, stops_in
+from preflight.parsers.text_block import block, broken_off, number, stops_in
 from preflight.textprep.lines import Lines
 
 #: Counted in words of four bytes (InfiniBand specification, PortCounters), by perfquery's names and sysfs's.

@@ -11,7 +11,7 @@ from typing import Any
 
 from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap
 from preflight.recognition.formats.mlnx_qos import no_facts, summary_of
-from preflight.recognition.key_value_block import block, json_at
+from preflight.parsers.text_block import block, json_at
 from preflight.textprep.lines import Line, Lines
 
 #: Names of DSCPs, as ``dcb app show`` prints them without ``-N`` (RFC 2474, 2597, 3246, 5865).

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap
-from preflight.recognition.key_value_block import block, broken_off, field, json_at, stops_in, value_or_none
+from preflight.parsers.text_block import block, broken_off, field, json_at, stops_in, value_or_none
 from preflight.textprep.lines import Lines
 
 

@@ -6,7 +6,7 @@ import re
 
 from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap
 from preflight.recognition.formats.rdma_port_lines import PortLines, PortListBuilder, port_of, rate, summary, word
-from preflight.recognition.key_value_block import (
+from preflight.parsers.text_block import (
     block,
     field,
     follows_command,

@@ -8,7 +8,7 @@ from typing import Any
 
 from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap
 from preflight.recognition.formats.rdma_port_lines import PortLines, PortListBuilder, port_of, rate, summary, word
-from preflight.recognition.key_value_block import (
+from preflight.parsers.text_block import (
     block,
     follows_command,
     is_prompt,

@@ -7,7 +7,7 @@ from typing import Any
 
 from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap
 from preflight.recognition.formats import lspci_tree
-from preflight.recognition.key_value_block import is_prompt
+from preflight.parsers.text_block import is_prompt
 from preflight.textprep.lines import Lines
 
 #: ``81:00.0 Infiniband controller: Mellanox …``; with ``-n`` and ``-nn`` the class is, or has, a number.

@@ -8,7 +8,7 @@ from typing import Any
 
 from preflight.evidence import json_limits
 from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap
-from preflight.recognition.key_value_block import block, cpu_ids, json_at
+from preflight.parsers.text_block import block, cpu_ids, json_at
 from preflight.textprep.lines import Lines
 
 # --- numactl -H --------------------------------------------------------------------------------------

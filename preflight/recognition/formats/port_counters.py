@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap
 from preflight.recognition.formats.counter_names import OWN_NAMES
 from preflight.recognition.formats.counters import WORDS, summary
-from preflight.recognition.key_value_block import block, json_at
+from preflight.parsers.text_block import block, json_at
 from preflight.textprep.lines import Lines
 
 #: People put commas into large numbers.

@@ -7,7 +7,7 @@ from typing import Any
 
 from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap, left_out
 from preflight.recognition.formats.rdma_port_lines import port_of, summary, word
-from preflight.recognition.key_value_block import block, json_at, number, stops_in
+from preflight.parsers.text_block import block, json_at, number, stops_in
 from preflight.textprep.lines import Lines
 
 # --- rdma link ---------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap
-from preflight.recognition.key_value_block import block
+from preflight.parsers.text_block import block
 from preflight.textprep.lines import Lines
 
 _GIDS_HEAD = re.compile(r"\s*DEV\s+PORT\s+INDEX\s+GID\s.*")

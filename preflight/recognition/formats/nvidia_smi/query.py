@@ -19,7 +19,7 @@ from preflight.recognition.formats.nvidia_smi.sections import (
     orphans,
     place,
 )
-from preflight.recognition.key_value_block import is_prompt
+from preflight.parsers.text_block import is_prompt
 from preflight.textprep.lines import Line, Lines
 
 _LOG = re.compile(r"\s*=+\s*NVSMI LOG\s*=+\s*")

@@ -7,7 +7,7 @@ from xml.parsers import expat
 
 from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap
 from preflight.recognition.formats.nvidia_smi.facts import DEEPEST, Tree, key, taken
-from preflight.recognition.key_value_block import is_prompt
+from preflight.parsers.text_block import is_prompt
 from preflight.textprep.lines import Lines
 
 _XML_START = re.compile(r"\s*(?:<\?xml\b.*|<!DOCTYPE nvidia_smi_log.*|<nvidia_smi_log>.*|<gpu id=\".*)")

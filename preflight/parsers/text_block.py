@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from preflight.evidence import json_limits
-from preflight.recognition.detector import left_out
+from preflight.parsers.parsed import left_out
 from preflight.textprep.lines import Line, Lines
 
 #: A shell's prompt with a command after it: it ends whatever was printed before.
