@@ -8,13 +8,14 @@ from typing import Any
 from preflight.checks.applicability import PCI_BUS, RDMA_CLASS, efa_only, no_gpu, no_rdma
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts.container import GPU_NODES, PodNetwork, gpu_nodes, in_pod, networks
+from preflight.facts.container import GPU_NODES, gpu_nodes, in_pod, networks
 from preflight.facts.interfaces import ROOT as NET
 from preflight.facts.nccl_environment import PROCESS
 from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import ROOT as IB
 from preflight.facts.rdma_ports import Port, interfaces
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+from preflight.parsers.network.network_status import PodNetwork
 
 
 @check(

@@ -14,8 +14,8 @@ from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.facts.lspci import Function
     from preflight.facts.pci import PciDevice
+    from preflight.parsers.pci.lspci import PciFunction
 
 _AMD = "1022"
 
@@ -199,7 +199,7 @@ def _virtual(functions: Mapping[str, PciDevice]) -> Finding | None:
     return skipped(message, subject=names[0] if len(names) == 1 else "", evidence=[PCI_BUS])
 
 
-def _configurations(node: NodeFacts, functions: Mapping[str, PciDevice]) -> dict[str, Function | None]:
+def _configurations(node: NodeFacts, functions: Mapping[str, PciDevice]) -> dict[str, PciFunction | None]:
     """Return what lspci says of each physical one; raises EvidenceError."""
     physical = {device: function for device, function in functions.items() if not function.is_virtual_function}
     if not physical:

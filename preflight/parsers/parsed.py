@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from preflight._startup.lightclass import dataclass
-from preflight.textprep.lines import Line, Lines
-from preflight.textprep.plain_text import limit_blank_runs, normalize_text
+from preflight._startup.lightclass import dataclass, regex
+
+if TYPE_CHECKING:
+    from preflight.textprep.lines import Lines
 
 T = TypeVar("T")
 
-#: Lines between two parts of a record that may be anything: a tool's warnings.
-_NOISE = re.compile(r"\s*(?:ib(?:warn|panic)\s*:.*)?")
-
 #: Marks of lines left out.
-_LEFT_OUT = re.compile(
+_LEFT_OUT = regex(
     r"\s*(?:#\s*)?[\[(<]?\s?(?:\.{3,}|…|snip\w*|truncated|omitted)[\])>]?(?:\s.{0,80})?|\s*\.\.\s*", re.IGNORECASE
 )
 
@@ -43,31 +41,26 @@ class Parsed(Generic[T]):
     gaps: Sequence[TextGap] = ()
 
 
-Parser = Callable[[Lines, int], Parsed[T]]
+Parser = Callable[["Lines", int], Parsed[T]]
 
 
-def lines_of_record(text: str) -> list[Line]:
-    """Return the lines of a node's record; nothing but a terminal's marks is taken off."""
-    text = limit_blank_runs(normalize_text(text))
-    return [Line(number, line.rstrip()) for number, line in enumerate(text.split("\n"), 1)]
+class OutputParser(Protocol):
+    """What a module of a format has; ``HINTS``: words one of which stands in each first line (none: any line)."""
 
+    HINTS: tuple[str, ...]
 
-def parse_complete(text: str, begins: Callable[[Lines, int], bool], parse: Parser[T]) -> T:
-    """Return the value of a node's record; raise ValueError for a gap, naming its line.
+    def begins(self, lines: Lines, at: int) -> bool:
+        """Return whether an output begins at a line."""
+        ...
 
-    The record must hold one output and nothing else.
-    """
-    lines = lines_of_record(text)
-    first = next((at for at, line in enumerate(lines) if line.text.strip()), None)
-    if first is None:
-        raise ValueError("it is empty")
-    begin = next((at for at in range(first, len(lines)) if not _NOISE.fullmatch(lines[at].text)), first)
-    if not begins(lines, begin):
-        raise ValueError(f"it begins {lines[begin].text.strip()[:80]!r}, which is no such output")
-    parsed = parse(lines, begin)
-    for gap in parsed.gaps:
-        raise ValueError(f"line {gap.line}: {gap.what}")
-    for line in lines[parsed.end :]:
-        if not _NOISE.fullmatch(line.text):
-            raise ValueError(f"line {line.number}: {line.text.strip()[:80]!r} does not belong to it")
-    return parsed.value
+    def parse(self, lines: Lines, at: int) -> Parsed[Any]:
+        """Read the output from a line on; never raises for the content of a text."""
+        ...
+
+    def facts(self, value: Any) -> dict[str, Any]:
+        """Return a value as `preflight read --json` prints it."""
+        ...
+
+    def summary(self, value: Any) -> str:
+        """Return one line for the reader."""
+        ...

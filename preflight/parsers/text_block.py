@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from preflight.evidence import json_limits
@@ -84,6 +84,25 @@ def block(
         taken.append(lines[index])
         end, empty = index + 1, 0
     return end, taken
+
+
+def fields_from(lines: Lines, at: int, belongs: Callable[[str], bool]) -> tuple[int, dict[str, str]]:
+    """Return where a block of fields ends, and the fields; of several alike the first counts."""
+    end, taken = block(lines, at, belongs, blanks=0)
+    fields: dict[str, str] = {}
+    for name, value in filter(None, (field(line.text) for line in taken)):
+        fields.setdefault(name, value)
+    return end, fields
+
+
+def printed(fields: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the fields by the names that are printed; None for one without a value."""
+    return {name: value_or_none(value) for name, value in fields.items()}
+
+
+def switch(text: str | None) -> bool | None:
+    """Read ``on`` and ``off``."""
+    return {"on": True, "off": False}.get(text.lower()) if text else None
 
 
 _NAME_BEGUN = re.compile(r"(\s+)[\w\[][\w ()/.,\[\]-]{0,70}:?\s*")

@@ -10,6 +10,8 @@ from preflight.parsers.parsed import TextGap, left_out
 from preflight.recognition.start_patterns import next_head
 from preflight.textprep.lines import Lines
 
+__all__ = ["OutputFormat", "ParsedPart", "TextGap", "TextPart", "left_out", "parts"]
+
 
 @dataclass
 class ParsedPart:

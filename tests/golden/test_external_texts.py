@@ -269,7 +269,7 @@ def test_cables_and_modules() -> None:
 @reads("dcb_pfc_prio3.json", "mlnx_qos_four_priorities.txt")
 def test_pfc() -> None:
     assert dcb.parse_pfc(text("dcb_pfc_prio3.json")) == {3}
-    shown = mlnx_qos.parse(text("mlnx_qos_four_priorities.txt"))
+    shown = mlnx_qos.parse_record(text("mlnx_qos_four_priorities.txt"))
     assert (shown.pfc, shown.trust, shown.dcbx) == (frozenset({1, 4, 5, 7}), "dscp", "os")
     assert shown.dscp is not None
     assert [shown.dscp.priority(dscp) for dscp in (0, 26, 63)] == [0, 3, 7]
@@ -277,7 +277,7 @@ def test_pfc() -> None:
 
 @reads("mlnx_qos_prio3_no_buffers.txt")
 def test_qos_before_buffers_were_shown() -> None:
-    old = mlnx_qos.parse(text("mlnx_qos_prio3_no_buffers.txt"))
+    old = mlnx_qos.parse_record(text("mlnx_qos_prio3_no_buffers.txt"))
     assert (old.pfc, old.trust, old.dcbx, old.buffers) == (frozenset({3}), "dscp", "os", None)
 
 

@@ -11,8 +11,8 @@ from typing import Any
 from preflight.parsers.host.kernel_events import events, of_line
 from preflight.parsers.host.kernel_log import STAMP, message, seconds
 from preflight.parsers.nvidia.xid_marks import pid_in, sxids_in, xids_in
-from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap, left_out
 from preflight.parsers.text_block import is_prompt
+from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap, left_out
 from preflight.textprep.lines import Lines
 
 #: Widths at which mails and screens break lines; pieces of one line, and lines by which the width is told.

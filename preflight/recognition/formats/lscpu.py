@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap
 from preflight.parsers.text_block import block, cpu_ids, field
+from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap
 from preflight.textprep.lines import Lines
 
 #: A node's CPUs, in any language: ``NUMA node0 CPU(s):``, ``NUMA-Knoten0 CPU(s):``, ``NUMA 节点0 CPU：``.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap
 from preflight.parsers.text_block import block, stops_in
+from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap
 from preflight.textprep.lines import Lines
 
 #: What stands for the links where there is none, on a line of its own or behind the GPU.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from preflight.parsers.text_block import is_prompt
 from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap, left_out
 from preflight.recognition.formats.nvidia_smi.facts import DEEPEST, Tree, key, taken
 from preflight.recognition.formats.nvidia_smi.joined_lines import apart, is_glued
@@ -19,7 +20,6 @@ from preflight.recognition.formats.nvidia_smi.sections import (
     orphans,
     place,
 )
-from preflight.parsers.text_block import is_prompt
 from preflight.textprep.lines import Line, Lines
 
 _LOG = re.compile(r"\s*=+\s*NVSMI LOG\s*=+\s*")

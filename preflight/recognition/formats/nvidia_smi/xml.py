@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from xml.parsers import expat
 
+from preflight.parsers.text_block import is_prompt
 from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap
 from preflight.recognition.formats.nvidia_smi.facts import DEEPEST, Tree, key, taken
-from preflight.parsers.text_block import is_prompt
 from preflight.textprep.lines import Lines
 
 _XML_START = re.compile(r"\s*(?:<\?xml\b.*|<!DOCTYPE nvidia_smi_log.*|<nvidia_smi_log>.*|<gpu id=\".*)")

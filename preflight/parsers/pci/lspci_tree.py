@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
-from preflight.recognition.detector import ParsedPart, TextGap
+from preflight.parsers.parsed import TextGap
 from preflight.textprep.lines import Lines
 
 _BUS = r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2})(?:-[0-9a-f]{2})?"
@@ -41,16 +40,15 @@ def begins(text: str) -> bool:
     return "[" in text and bool(_ROOT.match(text))
 
 
-def take(lines: Lines, at: int, device: dict[str, Any]) -> ParsedPart:
-    """Read the tree; ``device`` is one of which nothing is known."""
+def take(lines: Lines, at: int) -> tuple[int, list[tuple[str, str | None]], list[TextGap]]:
+    """Return the line behind a tree, the address and name of each device, and the gaps."""
     tree = _Tree()
     end = at
     while end < len(lines) and tree.line(lines[end].text):
         end += 1
     last = max(at, end - 1)
     cut = [TextGap(lines[last].number, "the tree breaks off")] if any(level.more for level in tree.levels) else []
-    devices = [device | {"address": address, "name": name} for address, name in tree.devices]
-    return ParsedPart(max(end, at + 1), {"devices": devices}, f"{len(devices)} devices in a tree", cut)
+    return max(end, at + 1), tree.devices, cut
 
 
 class _Tree:

@@ -1,25 +1,102 @@
-"""What all tools tell of an RDMA port: the names of its facts, its rate, and how many there are in a word."""
+"""RDMA ports as tools print them: one type for all tools, and a builder for lists of devices and ports."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Set
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Set
 from typing import Any
 
-#: What every port has; what the text does not say stays None.
-_PORT = dict.fromkeys(
-    ("device", "port", "state", "physical_state", "rate_gbps", "link_layer", "lid", "sm_lid", "active_mtu", "netdev",
-     "guid")
+from preflight._startup.lightclass import dataclass, field, regex
+from preflight.parsers.rdma.gid_row import GidRow
+
+_RATE = regex(r"(\d{1,4}(?:\.\d{1,3})?)\s*(?:G[bB](?:it)?(?:/s(?:ec)?|ps)?)?\b.*")
+
+
+@dataclass(frozen=True)
+class RdmaPort:
+    """One port in the words of the tool; None: the text does not show it.
+
+    ``rate`` is the text that ``rate_gbps`` was read from; ``other`` has the fields that only this tool prints.
+    """
+
+    device: str | None
+    number: int | None
+    line: int
+    state: str | None = None
+    physical_state: str | None = None
+    rate_gbps: float | None = None  # Gb/s; a placeholder while the port is down
+    link_layer: str | None = None
+    lid: int | None = None
+    sm_lid: int | None = None
+    active_mtu: int | None = None  # bytes
+    netdev: str | None = None
+    guid: str | None = None
+    rate: str = ""
+    other: Mapping[str, Any] = field(default_factory=dict)
+    gids: tuple[GidRow, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The port as NCCL writes it, ``mlx5_0:1``; else its interface."""
+        if self.device is None:
+            return self.netdev or f"a port (line {self.line})"
+        return self.device if self.number is None else f"{self.device}:{self.number}"
+
+    @property
+    def logical(self) -> str:
+        """Logical state in sysfs words: ACTIVE, DOWN, INIT, ARMED; empty if the text lacks it."""
+        word = (self.state or "").upper()
+        return "INIT" if word == "INITIALIZING" else "ACTIVE" if word == "ACTIVE_DEFER" else word
+
+    @property
+    def trained(self) -> str:
+        """Physical state in sysfs words: LinkUp, Polling, …; empty if the text lacks it."""
+        word = (self.physical_state or "").replace("_", "").replace(" ", "").lower()
+        return _PHYSICAL.get(word, self.physical_state or "")
+
+    @property
+    def state_shown(self) -> str:
+        """Both states as the tool wrote them: ``Down/Polling``."""
+        return "/".join(word for word in (self.state, self.physical_state) if word)
+
+    def document(self) -> dict[str, Any]:
+        """Return the port as `preflight read --json` prints it."""
+        facts = {name: getattr(self, name) for name in _SHOWN}
+        gids = {"gids": [row.document() for row in self.gids]} if self.gids else {}
+        return {**facts, "port": self.number, **self.other, **gids}
+
+
+_SHOWN = (
+    "device", "state", "physical_state", "rate_gbps", "link_layer", "lid", "sm_lid", "active_mtu", "netdev", "guid",
 )  # fmt: skip
+_PHYSICAL = {
+    word.lower(): word
+    for word in ("Sleep", "Polling", "Disabled", "PortConfigurationTraining", "LinkUp", "LinkErrorRecovery", "PhyTest")
+}
 
-_RATE = re.compile(r"(\d{1,4}(?:\.\d{1,3})?)\s*(?:G[bB](?:it)?(?:/s(?:ec)?|ps)?)?\b.*")
+
+@dataclass(frozen=True)
+class PortList:
+    """The ports of one output; ``devices`` are those that it names, None where the tool names ports only."""
+
+    ports: tuple[RdmaPort, ...]
+    devices: tuple[str, ...] | None = None
 
 
-def port_of(device: str | None, port: int | None) -> dict[str, Any]:
-    """Return a port of which no more is known than which it is."""
-    return {**_PORT, "device": device, "port": port}
+def facts(listed: PortList) -> dict[str, Any]:
+    """Return a list as `preflight read --json` prints it."""
+    devices = {} if listed.devices is None else {"devices": list(listed.devices)}
+    return {"ports": [port.document() for port in listed.ports], **devices}
+
+
+def summary(listed: PortList) -> str:
+    """Return one line on the ports: how many, active, link layers and rates."""
+    ports = listed.ports
+    up = sum(port.logical == "ACTIVE" for port in ports)
+    rates = sorted({f"{port.rate_gbps:g} Gb/s" for port in ports if port.rate_gbps})
+    layers = sorted({port.link_layer for port in ports if port.link_layer})
+    return ", ".join([f"{len(ports)} ports, {up} active", *layers, *rates[:4]])
 
 
 #: The words of a state and of a link layer, as infiniband-diags and libibverbs write them.
@@ -42,14 +119,6 @@ def rate(text: str | None) -> float | None:
     """Return a rate in Gb/s: ``400``, ``400 Gb/sec (4X NDR)``, ``25.0 Gbps (32)``; None if there is none."""
     match = _RATE.fullmatch(text.strip()) if text else None
     return float(match[1]) if match else None
-
-
-def summary(ports: list[dict[str, Any]]) -> str:
-    """Return one line on the ports: how many, active, link layers and rates."""
-    up = sum(str(port["state"] or "").upper().endswith("ACTIVE") for port in ports)
-    rates = sorted({f"{port['rate_gbps']:g} Gb/s" for port in ports if port["rate_gbps"]})
-    layers = sorted({port["link_layer"] for port in ports if port["link_layer"]})
-    return ", ".join([f"{len(ports)} ports, {up} active", *layers, *rates[:4]])
 
 
 @dataclass

@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap
+from preflight._startup.lightclass import replace
+from preflight.parsers.parsed import Parsed, TextGap
+from preflight.parsers.rdma.gid_row import GidRow, mapped_ipv4
 from preflight.parsers.text_block import block
 from preflight.textprep.lines import Lines
+
+HINTS = ("GID", ":")
 
 _GIDS_HEAD = re.compile(r"\s*DEV\s+PORT\s+INDEX\s+GID\s.*")
 _FULL_GID = r"[0-9a-fA-FxX*]{4}(?::[0-9a-fA-FxX*]{4}){7}"
@@ -39,11 +43,6 @@ def _gid(text: str) -> str | None:
     return None if torn or ".." in text or "…" in text else text.lower()
 
 
-def _mapped(gid: str) -> str | None:
-    """Return the IPv4 address that a GID shows as such: ``::ffff:10.0.0.1``."""
-    return match[1] if (match := re.fullmatch(r"(?i)::ffff:(\d{1,3}(?:\.\d{1,3}){3})", gid)) else None
-
-
 def _version(text: str | None) -> str | None:
     """Return ``v1`` or ``v2``, however the version was written; ``IB`` for InfiniBand's own."""
     return (f"v{text[-1]}" if text[-1].isdigit() else "IB") if text else None
@@ -54,13 +53,15 @@ def _plain(text: str) -> str:
     return text.replace("|", " ") if text.count("|") >= _LINES_OF_A_TABLE else text
 
 
-def _begins_gids(lines: Lines, at: int) -> bool:
+def begins(lines: Lines, at: int) -> bool:
+    """Return whether an output begins at a line."""
     text = _plain(lines[at].text)
     return bool(_GIDS_HEAD.fullmatch(text) or _GID_ROW.fullmatch(text))
 
 
-def _take_gids(lines: Lines, at: int) -> ParsedPart:
-    gids: list[dict[str, Any]] = []
+def parse(lines: Lines, at: int) -> Parsed[tuple[GidRow, ...]]:
+    """Read the table from a line on."""
+    gids: list[GidRow] = []
     cut, promised = list[TextGap](), None
 
     last = _GID_ROW.fullmatch(_plain(lines[at].text))
@@ -85,22 +86,28 @@ def _take_gids(lines: Lines, at: int) -> ParsedPart:
             promised = int(match[1])
             break
         if match := _GID_ROW.fullmatch(_plain(line.text)):
-            gids.append({
-                "device": match["device"], "port": int(match["port"]), "index": int(match["index"]),
-                "gid": _gid(match["gid"]), "ipv4": match["ipv4"] or _mapped(match["gid"]),
-                "version": _version(match["version"]), "netdev": match["netdev"],
-            })  # fmt: skip
-        elif gids and gids[-1]["version"] and not gids[-1]["netdev"] and _NETDEV.fullmatch(line.text):
-            gids[-1]["netdev"] = line.text.strip()
-        elif gids and (match := _GID_REST.fullmatch(f" {line.text}")) and match["version"] and not gids[-1]["version"]:
-            gids[-1].update(ipv4=match["ipv4"] or gids[-1]["ipv4"], version=_version(match["version"]),
-                            netdev=match["netdev"])  # fmt: skip
+            gids.append(GidRow(
+                match["device"], int(match["port"]), int(match["index"]), _gid(match["gid"]),
+                match["ipv4"] or mapped_ipv4(match["gid"]), _version(match["version"]), match["netdev"], line.number,
+            ))  # fmt: skip
+        elif gids and gids[-1].version and not gids[-1].netdev and _NETDEV.fullmatch(line.text):
+            gids[-1] = replace(gids[-1], netdev=line.text.strip())
+        elif gids and (match := _GID_REST.fullmatch(f" {line.text}")) and match["version"] and not gids[-1].version:
+            gids[-1] = replace(gids[-1], ipv4=match["ipv4"] or gids[-1].ipv4, version=_version(match["version"]),
+                               netdev=match["netdev"])  # fmt: skip
     if promised is None:
         cut.append(TextGap(taken[-1].number, "the line n_gids_found=… that ends the list is missing"))
     elif promised != len(gids):
         cut.append(TextGap(taken[-1].number, f"the list says {promised} GIDs and shows {len(gids)}"))
-    v2 = sum(gid["version"] == "v2" and gid["ipv4"] is not None for gid in gids)
-    return ParsedPart(end, {"gids": gids}, f"{len(gids)} GIDs, {v2} of them RoCE v2 with an IPv4 address", cut)
+    return Parsed(end, tuple(gids), cut)
 
 
-KINDS = (OutputFormat("show_gids", _begins_gids, _take_gids, hints=("GID", ":")),)
+def facts(gids: tuple[GidRow, ...]) -> dict[str, Any]:
+    """Return the table as `preflight read --json` prints it."""
+    return {"gids": [row.document() for row in gids]}
+
+
+def summary(gids: tuple[GidRow, ...]) -> str:
+    """Return one line on the table."""
+    v2 = sum(row.version == "v2" and row.ipv4 is not None for row in gids)
+    return f"{len(gids)} GIDs, {v2} of them RoCE v2 with an IPv4 address"

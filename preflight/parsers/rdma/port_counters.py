@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap
-from preflight.recognition.formats.counter_names import OWN_NAMES
-from preflight.recognition.formats.counters import WORDS, summary
+from preflight.parsers.counter_list import WORDS, CounterList, facts, summary
+from preflight.parsers.parsed import Parsed, TextGap
+from preflight.parsers.rdma.counter_names import OWN_NAMES
 from preflight.parsers.text_block import block, json_at
 from preflight.textprep.lines import Lines
+
+__all__ = ["HINTS", "begins", "facts", "parse", "summary"]
+
+HINTS = ()
 
 #: People put commas into large numbers.
 _VALUE = r"(?P<value>-?\d{1,3}(?:,\d{3}){1,8}|-?\d{1,30})"
@@ -103,7 +107,8 @@ class _Rows:
         self.counters.setdefault(name, number)
 
 
-def _begins(lines: Lines, at: int) -> bool:
+def begins(lines: Lines, at: int) -> bool:
+    """Return whether an output begins at a line."""
     text = lines[at].text
     after = lines[at + 1].text if at + 1 < len(lines) else ""
     if "counters" in text and (_SYSFS.fullmatch(text) or _NONE.fullmatch(text) or _shown(lines, at)):
@@ -129,7 +134,8 @@ def _begins(lines: Lines, at: int) -> bool:
     return any(found and found["name"] in OWN_NAMES for found in near)
 
 
-def _take(lines: Lines, at: int) -> ParsedPart:
+def parse(lines: Lines, at: int) -> Parsed[CounterList]:
+    """Read the counters from a line on."""
     rows = _Rows()
     if document := _json(lines, at) if lines[at].text.lstrip().startswith("[") else None:
         end, links = document
@@ -137,14 +143,14 @@ def _take(lines: Lines, at: int) -> ParsedPart:
             for name, value in counters.items():
                 rows.by_port.setdefault(where, {})[name] = value
                 rows.counters.setdefault(name, value)
-        return _taken(rows, end, [])
+        return Parsed(end, CounterList(rows.counters, rows.by_port))
     rows.take(lines[at].text)
     end, taken = block(lines, at, rows.take, blanks=1)
     while not rows.waiting and _shown(lines, end):  # one command after the other, each with its value
         rows.take(lines[end].text)
         end, taken = block(lines, end, rows.take, blanks=1)
     cut = [TextGap(taken[-1].number, f"{rows.waiting} has no value")] if rows.waiting else []
-    return _taken(rows, end, cut)
+    return Parsed(end, CounterList(rows.counters, rows.by_port), cut)
 
 
 def _shown(lines: Lines, at: int) -> bool:
@@ -154,11 +160,6 @@ def _shown(lines: Lines, at: int) -> bool:
     value = at + 1 + bool(_MORE.fullmatch(lines[at + 1].text))
     head = _ABOVE.fullmatch(lines[at].text) or _WITHIN.fullmatch(lines[at].text)
     return bool(head and value < len(lines) and _NUMBER.fullmatch(lines[value].text))
-
-
-def _taken(rows: _Rows, end: int, cut: list[TextGap]) -> ParsedPart:
-    facts = {"counters": rows.counters, "ports": rows.by_port}
-    return ParsedPart(end, facts, summary(rows.counters, ", ".join(rows.by_port)), cut)
 
 
 def _json(lines: Lines, at: int) -> tuple[int, list[tuple[str, dict[str, int]]]] | None:
@@ -178,6 +179,3 @@ def _links(entries: list[object]) -> Iterator[tuple[str, dict[str, int]]]:
             if not OWN_NAMES & values.keys() and (len(counters) < _LEAST_IN_JSON or len(counters) < len(values)):
                 continue  # a link, or a resource of one
             yield f"{entry['ifname']}/{entry['port']}", counters
-
-
-KINDS = (OutputFormat("hw_counters", _begins, _take),)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
 
-from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap
-from preflight.recognition.formats.rdma_port_lines import PortLines, PortListBuilder, port_of, rate, summary, word
+from preflight.parsers.parsed import Parsed, TextGap
+from preflight.parsers.rdma.gid_row import GidRow, mapped_ipv4
+from preflight.parsers.rdma.port_list import PortLines, PortList, PortListBuilder, RdmaPort, facts, rate, summary, word
 from preflight.parsers.text_block import (
     block,
     follows_command,
@@ -17,6 +17,10 @@ from preflight.parsers.text_block import (
     value_or_none,
 )
 from preflight.textprep.lines import Lines
+
+__all__ = ["HINTS", "begins", "facts", "parse", "summary"]
+
+HINTS = (":",)
 
 _HCA = re.compile(r"\s*hca_id:\s*([A-Za-z][\w.-]{0,63})(?:\s.*)?")
 _DEVINFO_PORT = re.compile(r"\s*port:\s*(\d{1,3})\s*")
@@ -50,10 +54,12 @@ _DEVINFO_HEADLESS = re.compile(
 #: Lines that no other tool prints.
 _STATE = re.compile(r"\s*state:\s+PORT_[A-Z_]{2,16} \(\d\)\s*")
 _PHYSICAL_STATE = re.compile(r"\s*phys_state:\s+[A-Z_]{4,32} \(\d\)\s*")
+_GID_LINE = re.compile(r"\s*\*{0,2}(GID\[\s*\d{1,4}\]):\s*(.*)")
 _GID = re.compile(r"\s*GID\[\s*\d{1,4}\]:\s+[0-9a-fA-F:.]{6,45}\b.*")
 
 
-def _begins_devinfo(lines: Lines, at: int) -> bool:
+def begins(lines: Lines, at: int) -> bool:
+    """Return whether an output begins at a line."""
     text = lines[at].text
     if _HCA.fullmatch(text) or _STATE.fullmatch(text):
         return True
@@ -89,7 +95,8 @@ def _depth(text: str) -> int:
     return len(text) - len(text.lstrip())
 
 
-def _take_devinfo(lines: Lines, at: int) -> ParsedPart:
+def parse(lines: Lines, at: int) -> Parsed[PortList]:
+    """Read the devices and ports from a line on."""
     listing, cut = PortListBuilder(_OF_PORTS), list[TextGap]()
     if not _HCA.fullmatch(lines[at].text):
         cut.append(TextGap(lines[at].number, "the line that names the device is missing"))
@@ -106,7 +113,7 @@ def _take_devinfo(lines: Lines, at: int) -> ParsedPart:
             listing.begin_device(match[1])
         elif match := _DEVINFO_PORT.fullmatch(line.text):
             listing.begin_port(int(match[1]), line.number)
-        elif match := _DEVINFO_FIELD.fullmatch(line.text):
+        elif match := _DEVINFO_FIELD.fullmatch(line.text) or _GID_LINE.fullmatch(line.text):
             listing.add(match[1], match[2].strip(), line.number)
     last = taken[-1].number
     cut += [TextGap(last, f"the ports of {name} are missing") for name in listing.missing("phys_port_cnt")]
@@ -119,27 +126,40 @@ def _take_devinfo(lines: Lines, at: int) -> ParsedPart:
         ]
         if missing:
             cut.append(TextGap(last, f"of {port.shown} is missing: {', '.join(missing)}"))
-        ports.append(_facts(port, listing.of(port.device)))
-    return ParsedPart(end, {"ports": ports, "devices": list(listing.devices)}, summary(ports), cut)
+        ports.append(_port(port, listing.of(port.device)))
+    return Parsed(end, PortList(tuple(ports), tuple(listing.devices)), cut)
 
 
-def _facts(port: PortLines, device_fields: Mapping[str, str]) -> dict[str, Any]:
+def _port(port: PortLines, device_fields: Mapping[str, str]) -> RdmaPort:
     fields = port.fields
     state = re.match(r"PORT_(\w+) |(?!P)\w+", fields.get("state", "") + " ")
     width, speed = _rate_of(fields.get("active_width"), r"(\d{1,2})X"), rate(fields.get("active_speed"))
-    return {
-        **port_of(port.device, port.number),
-        "state": word(state[1] or state[0]) if state else None,
-        "physical_state": word((fields.get("phys_state") or "").split(" ")[0]),
-        "active_mtu": _mtu(fields.get("active_mtu")), "max_mtu": _mtu(fields.get("max_mtu")),
-        "lid": number(fields.get("port_lid")), "sm_lid": number(fields.get("sm_lid")),
-        "link_layer": word(fields.get("link_layer")), "guid": value_or_none(device_fields.get("node_guid")),
-        "rate_gbps": round(width * speed, 3) if width and speed else None,
-        "firmware": value_or_none(device_fields.get("fw_ver")),
-        "board_id": value_or_none(device_fields.get("board_id")),
-        "transport": (value_or_none(device_fields.get("transport")) or "").partition(" (")[0] or None,
-        "vendor_id": value_or_none(device_fields.get("vendor_id")),
-    }  # fmt: skip
+    device = {name: value_or_none(device_fields.get(name)) for name in ("fw_ver", "board_id", "transport", "vendor_id")}
+    return RdmaPort(
+        port.device, port.number, port.line, word(state[1] or state[0]) if state else None,
+        word((fields.get("phys_state") or "").split(" ")[0]), round(width * speed, 3) if width and speed else None,
+        word(fields.get("link_layer")), number(fields.get("port_lid")), number(fields.get("sm_lid")),
+        _mtu(fields.get("active_mtu")), guid=value_or_none(device_fields.get("node_guid")),
+        rate=f"{width:g}X" if width else "",
+        other={
+            "max_mtu": _mtu(fields.get("max_mtu")), "firmware": device["fw_ver"], "board_id": device["board_id"],
+            "transport": (device["transport"] or "").partition(" (")[0] or None, "vendor_id": device["vendor_id"],
+        },
+        gids=tuple(_gids(port)),
+    )  # fmt: skip
+
+
+#: ``GID[  3]:  ::ffff:10.0.0.1, RoCE v2``; before rdma-core 34 the address has all its digits and no type.
+_GID_FIELD = re.compile(r"GID\[\s*(\d{1,4})\]")
+_GID_VALUE = re.compile(r"([0-9a-fA-F:.]{6,45})(?:,\s*(?:IB/)?(?:RoCE (v[12])|(IB)))?")
+
+
+def _gids(port: PortLines) -> Iterator[GidRow]:
+    for name, value in port.fields.items():
+        index, found = _GID_FIELD.fullmatch(name), _GID_VALUE.fullmatch(value)
+        if index and found:
+            yield GidRow(port.device, port.number, int(index[1]), found[1].lower(), mapped_ipv4(found[1]),
+                         found[2] or found[3], None, port.line)  # fmt: skip
 
 
 def _mtu(text: str | None) -> int | None:
@@ -151,6 +171,3 @@ def _mtu(text: str | None) -> int | None:
 def _rate_of(text: str | None, pattern: str) -> float | None:
     match = re.match(pattern, text) if text else None
     return float(match[1]) if match else None
-
-
-KINDS = (OutputFormat("ibv_devinfo", _begins_devinfo, _take_devinfo, hints=(":",)),)

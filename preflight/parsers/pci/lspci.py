@@ -3,12 +3,64 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
-from preflight.recognition.detector import OutputFormat, ParsedPart, TextGap
-from preflight.recognition.formats import lspci_tree
+from preflight._startup.lightclass import dataclass, replace
+from preflight.parsers.parsed import Parsed, TextGap
+from preflight.parsers.pci import lspci_tree
 from preflight.parsers.text_block import is_prompt
 from preflight.textprep.lines import Lines
+
+#: ACS controls that send a request or completion between two devices up to the root complex.
+REDIRECTS = frozenset({"ReqRedir", "CmpltRedir", "UpstreamFwd"})
+
+
+@dataclass(frozen=True)
+class PciFunction:
+    """The configuration of one PCI function; None where lspci did not print it."""
+
+    address: str | None = None
+    line: int = 0
+    class_name: str | None = None
+    name: str | None = None
+    denied: bool = False  # its capabilities may be read by root only
+    controls: Mapping[str, bool] | None = None  # ACSCtl; None without the capability
+    speed: str | None = None
+    width: str | None = None
+    downgraded: bool | None = None
+    max_speed: str | None = None
+    max_width: str | None = None
+    max_read_request_bytes: int | None = None  # DevCtl: MaxReadReq
+    max_payload_bytes: int | None = None
+    relaxed_ordering: bool | None = None  # DevCtl: RlxdOrd
+
+    @property
+    def acs(self) -> frozenset[str] | None:
+        """The ACS controls that are on; None without the capability."""
+        return None if self.controls is None else frozenset(name for name, on in self.controls.items() if on)
+
+    @property
+    def redirects(self) -> frozenset[str]:
+        """The ACS controls that are on and redirect peer-to-peer traffic."""
+        return (self.acs or frozenset()) & REDIRECTS
+
+    @property
+    def link(self) -> str:
+        """The trained link: ``32GT/s x8``."""
+        return " ".join(part for part in (self.speed, self.width) if part)
+
+    def document(self) -> dict[str, Any]:
+        """Return the function as `preflight read --json` prints it."""
+        return {
+            "address": self.address, "class": self.class_name, "name": self.name, "acs_ctl": self.controls,
+            "link": {
+                "speed": self.speed, "width": self.width, "downgraded": self.downgraded, "max_speed": self.max_speed,
+                "max_width": self.max_width,
+            },
+            "max_read_request": self.max_read_request_bytes, "max_payload": self.max_payload_bytes,
+        }  # fmt: skip
+
 
 #: ``81:00.0 Infiniband controller: Mellanox …``; with ``-n`` and ``-nn`` the class is, or has, a number.
 _DEVICE = re.compile(
@@ -51,6 +103,7 @@ _REGISTER = re.compile(
 )
 #: What stands in the name of a register that a line tells by itself.
 _REGISTERS = ("Lnk", "ACS", "Dev", "Slt", "MaxReadReq")
+HINTS = (":", "]-", *_REGISTERS)
 
 
 #: How the outputs begin that people ask for next.
@@ -61,7 +114,8 @@ _NEXT = re.compile(
 _BROKEN_OFF = 60
 
 
-def _begins_lspci(lines: Lines, at: int) -> bool:
+def begins(lines: Lines, at: int) -> bool:
+    """Return whether an output begins at a line."""
     text = lines[at].text
     if _DEVICE.fullmatch(text) or lspci_tree.begins(text):
         return True
@@ -76,29 +130,26 @@ def _begins_lspci(lines: Lines, at: int) -> bool:
     return any(_REGISTER.fullmatch(line.text) or _LINK.fullmatch(line.text) for line in lines[at + 1 : at + 5])
 
 
-def _device(match: re.Match[str] | None) -> dict[str, Any]:
-    return {
-        "address": match[1] if match else None, "class": match[2] if match else None,
-        "name": match[3] if match else None, "acs_ctl": None,
-        "link": {"speed": None, "width": None, "downgraded": None, "max_speed": None, "max_width": None},
-        "max_read_request": None, "max_payload": None,
-    }  # fmt: skip
+def _function(match: re.Match[str] | None, line: int) -> PciFunction:
+    return PciFunction(match[1], line, match[2], match[3]) if match else PciFunction(line=line)
 
 
-def _take_lspci(lines: Lines, at: int) -> ParsedPart:
+def parse(lines: Lines, at: int) -> Parsed[tuple[PciFunction, ...]]:
+    """Read the functions from a line on."""
     if lspci_tree.begins(lines[at].text):
-        return lspci_tree.take(lines, at, _device(None))
-    devices: list[dict[str, Any]] = []
+        end, found, gaps = lspci_tree.take(lines, at)
+        return Parsed(end, tuple(PciFunction(address, lines[at].number, name=name) for address, name in found), gaps)
+    devices: list[PciFunction] = []
     end, last, empty, acs = at, at, 0, False
     cut = list[TextGap]()
     marks_downgrades = any("(downgraded)" in line.text or "(ok)" in line.text for line in lines[:_MOST_LINES])
     if not _DEVICE.fullmatch(lines[at].text):
-        devices.append(_device(None) | {"address": _queried_device(lines, at)})
+        devices.append(PciFunction(_queried_device(lines, at), lines[at].number))
         cut.append(TextGap(lines[at].number, "the line that names the device is missing"))
     while end < len(lines):
         text = lines[end].text
         if match := _DEVICE.fullmatch(text):
-            devices.append(_device(match))
+            devices.append(_function(match, lines[end].number))
             empty = 0
         elif not text.strip():
             empty += 1
@@ -108,12 +159,11 @@ def _take_lspci(lines: Lines, at: int) -> ParsedPart:
             break
         else:
             if _is_repeated(devices[-1], text):
-                devices.append(_device(None))  # one register of each device, as grep leaves them
-            if (
-                acs and devices[-1]["acs_ctl"] and _FLAGS.fullmatch(text.lstrip())
-            ):  # the rest of a line that a mail broke
-                devices[-1]["acs_ctl"].update(_flags(text))
-            _detail(devices[-1], text, marks_downgrades)
+                devices.append(PciFunction(line=lines[end].number))  # one register of each device, as grep leaves them
+            controls = devices[-1].controls
+            if acs and controls and _FLAGS.fullmatch(text.lstrip()):  # the rest of a line that a mail broke
+                devices[-1] = replace(devices[-1], controls={**controls, **_flags(text)})
+            devices[-1] = _detail(devices[-1], text, marks_downgrades)
             empty, acs = 0, text.lstrip().startswith("ACSCtl:")
         last = end if text.strip() else last
         end += 1
@@ -123,9 +173,20 @@ def _take_lspci(lines: Lines, at: int) -> ParsedPart:
         cut.append(TextGap(lines[end].number, "the line of the next device breaks off"))
     elif _STUMP.fullmatch(lines[last].text):
         cut.append(TextGap(lines[last].number, "the line breaks off"))
-    down = [str(device["address"]) for device in devices if device["link"]["downgraded"]]
-    summary = f"{len(devices)} devices, links below their capability: {', '.join(down[:8]) or 'none shown'}"
-    return ParsedPart(last + 1, {"devices": devices}, summary, cut)
+    return Parsed(last + 1, tuple(devices), cut)
+
+
+def facts(functions: tuple[PciFunction, ...]) -> dict[str, Any]:
+    """Return the functions as `preflight read --json` prints them."""
+    return {"devices": [function.document() for function in functions]}
+
+
+def summary(functions: tuple[PciFunction, ...]) -> str:
+    """Return one line on the functions and their links."""
+    if functions and all(function.class_name is None and function.name for function in functions):
+        return f"{len(functions)} devices in a tree"
+    down = [str(function.address) for function in functions if function.downgraded]
+    return f"{len(functions)} devices, links below their capability: {', '.join(down[:8]) or 'none shown'}"
 
 
 def _queried_device(lines: Lines, at: int) -> str | None:
@@ -158,29 +219,32 @@ def _flags(text: str) -> dict[str, bool]:
     return {flag[:-1]: flag[-1] == "+" for flag in text.split() if flag[-1:] in "+-"}
 
 
-def _is_repeated(device: dict[str, Any], text: str) -> bool:
-    """Return whether a register that a device has once is there already."""
+def _is_repeated(function: PciFunction, text: str) -> bool:
+    """Return whether a register that a function has once is there already."""
     if match := _LINK.fullmatch(text):
-        return device["link"]["max_speed" if match[1] == "Cap" else "speed"] is not None
+        return (function.max_speed if match[1] == "Cap" else function.speed) is not None
     if _ACS.fullmatch(text):
-        return device["acs_ctl"] is not None
-    return "MaxReadReq" in text and device["max_read_request"] is not None
+        return function.controls is not None
+    return "MaxReadReq" in text and function.max_read_request_bytes is not None
 
 
-def _detail(device: dict[str, Any], text: str, marks_downgrades: bool) -> None:
+def _detail(function: PciFunction, text: str, marks_downgrades: bool) -> PciFunction:
     if match := _LINK.fullmatch(text):
         if match[1] == "Cap":
-            device["link"].update(max_speed=match[2], max_width=match[4])
-        else:
-            downgraded = "downgraded" in (match[3], match[5])
-            if match[3] is None and match[5] is None and device["link"]["max_speed"] and not marks_downgrades:
-                # lspci before 3.6 does not print it; later ones print it for all but ports
-                downgraded = (match[2], match[4]) != (device["link"]["max_speed"], device["link"]["max_width"])
-            device["link"].update(speed=match[2], width=match[4], downgraded=downgraded)
-    elif match := _ACS.fullmatch(text):
-        device["acs_ctl"] = _flags(match[1])
-    elif (match := _DEVCTL.fullmatch(text)) and match[2]:
-        device.update(max_payload=int(match[1]), max_read_request=int(match[2]))
+            return replace(function, max_speed=match[2], max_width=match[4])
+        downgraded = "downgraded" in (match[3], match[5])
+        if match[3] is None and match[5] is None and function.max_speed and not marks_downgrades:
+            # lspci before 3.6 does not print it; later ones print it for all but ports
+            downgraded = (match[2], match[4]) != (function.max_speed, function.max_width)
+        return replace(function, speed=match[2], width=match[4], downgraded=downgraded)
+    if match := _ACS.fullmatch(text):
+        return replace(function, controls=_flags(match[1]))
+    if ordering := _ORDERING.search(text):
+        function = replace(function, relaxed_ordering=ordering[1] == "+")
+    if (match := _DEVCTL.fullmatch(text)) and match[2]:
+        return replace(function, max_payload_bytes=int(match[1]), max_read_request_bytes=int(match[2]))
+    return replace(function, denied=True) if _DENIED in text else function
 
 
-KINDS = (OutputFormat("lspci", _begins_lspci, _take_lspci, hints=(":", "]-", *_REGISTERS)),)
+_ORDERING = re.compile(r"\bRlxdOrd([+-])(?=\s|$)")
+_DENIED = "Capabilities: <access denied>"
