@@ -6,6 +6,7 @@ user lspci prints ``Capabilities: <access denied>``, which is unknown, not absen
 
 from __future__ import annotations
 
+from preflight._startup.lightclass import replace
 from preflight.facts.pci import address
 from preflight.parsers.pci import lspci
 from preflight.parsers.pci.lspci import PciFunction
@@ -17,4 +18,5 @@ LSPCI = "cmd:lspci -Dnvv"
 def parse(text: str) -> dict[str, PciFunction]:
     """Read the whole output by address; raises ValueError if it describes no function, or breaks off."""
     found = parse_complete(text, lspci.begins, lspci.parse)
-    return {address(function.address): function for function in found if function.address}
+    named = [replace(function, address=address(function.address)) for function in found if function.address]
+    return {str(function.address): function for function in named}

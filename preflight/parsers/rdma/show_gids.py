@@ -88,7 +88,7 @@ def parse(lines: Lines, at: int) -> Parsed[tuple[GidRow, ...]]:
         if match := _GID_ROW.fullmatch(_plain(line.text)):
             gids.append(GidRow(
                 match["device"], int(match["port"]), int(match["index"]), _gid(match["gid"]),
-                match["ipv4"] or mapped_ipv4(match["gid"]), _version(match["version"]), match["netdev"], line.number,
+                match["ipv4"] or (mapped_ipv4(match["gid"]) if "." in match["gid"] else None), _version(match["version"]), match["netdev"], line.number,
             ))  # fmt: skip
         elif gids and gids[-1].version and not gids[-1].netdev and _NETDEV.fullmatch(line.text):
             gids[-1] = replace(gids[-1], netdev=line.text.strip())
