@@ -10,10 +10,7 @@ from preflight.recognition.detector import OutputFormat
 #: Modules of this package; each has its kinds in ``KINDS``.
 MODULES = (
     "pytorch",
-    "nvidia_smi.xml",
-    "nvidia_smi.query",
-    "topo",
-    "nvidia_smi.nvlink",
+    "nvidia_smi",
     "ibstat",
     "ibv_devinfo",
     "rdma_link",
@@ -24,9 +21,8 @@ MODULES = (
     "mlnx_qos",
     "dcb",
     "lspci",
-    "numactl",
-    "lscpu",
-    "kernel_log",
+    "network_status",
+    "host",
     "nccl_settings",
 )
 
