@@ -20,7 +20,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("gpu.right-part", "Every GPU has the memory and the cores of its model", "node", "part catalogue: NVIDIA's whitepapers and datasheets; sizes by PCI id: pci.ids", "nvidia-smi -q -i N; compare VBIOS and part number with a good GPU, ask the vendor.", ("GS-5",), True, False, False, "", (), (), False, ("no_gpu",), "", "right_part"),
         ("gpu.firmware", "All GPUs of the node have one firmware, and GSP is the driver's", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetVbiosVersion, nvmlDeviceGetGspFirmwareVersion)", "`nvidia-smi --query-gpu=pci.bus_id,vbios_version --format=csv`; update the odd one, reboot.", (), True, False, False, "", (), (), False, ("no_gpu",), "fix-site", "firmware"),
     )),
-    "gpu.memory": (11055, 2276805309, (
+    "gpu.memory": (11226, 2276805309, (
         ("gpu.ecc-mode", "ECC is on", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetEccMode)", "nvidia-smi -e 1, then reset the GPU when no job runs on it.", (), True, False, False, "", (), (), False, ("no_gpu",), "fix-site", "ecc_mode"),
         ("gpu.ecc-uncorrected", "No uncorrectable memory errors since the driver was loaded", "node", "https://docs.nvidia.com/deploy/xid-errors/ (48, 94, 95); gate of azurehpc-health-checks, GCM", "Drain the node, then reset the GPU (`nvidia-smi -r -i N` ends all jobs on it) or reboot.", (), True, False, False, "", (), (), False, ("no_gpu",), "reset", "ecc_uncorrected"),
         ("gpu.ecc-corrected", "Correctable memory errors are few", "node", "azurehpc-health-checks (SRAM > 10 000, DRAM > 20 000 000); GCM has 50 000 000", "Watch the GPU: nvidia-smi -q -d ECC. Ask the vendor if the count keeps growing.", (), True, False, False, "", (), (), False, ("no_gpu",), "monitor", "ecc_corrected"),
@@ -37,7 +37,7 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("gpu.compute-mode", "Every GPU accepts compute processes", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlComputeMode_t)", "nvidia-smi -i N -c DEFAULT", (), True, False, False, "", (), (), False, ("no_gpu",), "fix-site", "compute_mode"),
         ("gpu.recovery-action", "The driver asks for no recovery action", "node", "https://docs.nvidia.com/deploy/nvml-api/ (NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, driver 565 and newer)", "Drain the node, then what it asks for: `nvidia-smi -r -i N` (ends all jobs on that GPU), or reboot.", (), True, False, False, "", (), (), False, ("no_gpu",), "reset", "recovery_action"),
     )),
-    "gpu.clocks": (3704, 3321435433, (
+    "gpu.clocks": (3795, 3321435433, (
         ("gpu.clocks", "No GPU's application clock is below its default", "node", "https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetApplicationsClock, nvmlDeviceGetDefaultApplicationsClock, nvmlDeviceGetMaxClockInfo)", "`nvidia-smi -q -d CLOCK`; `nvidia-smi -rac` resets it. If it is meant so, declare gpu_settings.application_clock_mhz in the cluster file.", (), False, False, False, "", (), (), False, ("no_gpu",), "fix-site", "clocks"),
     )),
     "gpu.processes": (8679, 2579552419, (
@@ -57,11 +57,11 @@ TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {
         ("pcie.replay", "The PCIe links of GPUs repeat few packets", "node", "DCGM DcgmHealthWatch (one bit in 10^12: 16 a minute at generation 4 x16, 31 at 5, 62 at 6); nvmlDeviceGetPcieReplayCounter", "`preflight check --window 60` shows whether it grows; then reseat the GPU or its riser at the next drain.", (), False, False, False, "", (), (), False, ("no_gpu",), "isolate", "pcie_replay"),
         ("counters.gpu-links", "No NVLink or PCIe link of a GPU gains errors", "node", "nvidia-smi nvlink -e, nvmlDeviceGetPcieReplayCounter, read twice; DCGM DcgmHealthWatch (one bit in 10^12: 16 a minute at generation 4 x16, 31 at 5, 62 at 6)", "Look at both ends (`nvidia-smi nvlink -s`, `-e`); drain, reset all GPUs of the node; if it comes back, reseat or replace the GPU.", (), True, False, True, "", (), (), False, ("no_gpu",), "reset", "gpu_links"),
     )),
-    "gpu.xid": (10503, 1387555326, (
+    "gpu.xid": (10830, 1387555326, (
         ("xid.gpu", "The kernel's log holds no XID that takes a GPU out", "node", "https://docs.nvidia.com/deploy/xid-errors/ (catalogue and actions); judgement: table in checks/gpu/xid_policy.py", "Drain the GPU's jobs, then nvidia-smi -r -i N (it ends all jobs on this GPU); reboot if that fails.", (), True, False, False, "", ("nvml:gpus",), (), False, ("no_gpu",), "reset", "gpu"),
         ("xid.nvswitch", "The kernel's log holds no fatal NVSwitch error", "node", "https://docs.nvidia.com/deploy/xid-errors/ (SXid); NVIDIA Fabric Manager user guide, appendix D", "Drain the node, `systemctl restart nvidia-fabricmanager`, `nvidia-smi -r` (all GPUs); support if it returns.", (), True, False, False, "", (), (), False, ("no_gpu",), "reset", "nvswitch"),
     )),
-    "gpu.topology": (12450, 4080426618, (
+    "gpu.topology": (12727, 4080426618, (
         ("topology.nvlink", "All NVLinks between the GPUs are up", "node", "NVIDIA A100/H100 whitepapers (links per GPU); legend of `nvidia-smi topo -m`", "Run `nvidia-smi nvlink -s` and `nvidia-smi -q | grep -A4 Fabric`; restart the fabric manager or reset.", ("PA-02", "GS-1"), True, False, False, "", (), (), False, ("no_gpu",), "reset", "nvlink"),
         ("topology.nearest-nic", "Every GPU has a NIC behind its own PCIe switch", "node", "NCCL user guide, NCCL_NET_GDR_LEVEL (default PXB); legend of `nvidia-smi topo -m`", "Compare the slots (`lspci -tv`) with the server's manual; a virtual machine needs an NCCL_TOPO_FILE.", ("FP-BW-2", "NT-FAB-2", "PA-01", "PA-04", "PA-16"), True, False, False, "", (), (), False, ("no_gpu", "no_rdma"), "fix-site", "nearest_nic"),
     )),

@@ -65,6 +65,8 @@ def judge_clocks(health: Health, at_the_top: Container[str] = ()) -> Iterator[Fi
             bound, called = default, f"{default} MHz, its default"
         elif gpu.address in at_the_top:
             bound, called = round(_SHARE * top), f"{top} MHz, its highest"
+        elif mine >= top:
+            return None  # no default is above the highest clock
         else:
             return unknown(f"application clock {mine} of {top} MHz: its default is not known", found=f"{mine} MHz")
         if mine < bound:

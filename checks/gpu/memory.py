@@ -116,7 +116,8 @@ def judge_ecc_uncorrected(health: Health) -> Iterator[Finding]:
 
     needs, also = ("ecc_volatile_dram_uncorrected",), ("ecc_volatile_sram_uncorrected",)
     what, good = "uncorrectable errors", "no uncorrectable memory errors"
-    yield from each_gpu(health, judge, what=what, good=good, needs=needs, also=also, hidden=_ecc_off)
+    yield from each_gpu(health, judge, what=what, good=good, needs=needs, also=also, hidden=_ecc_off,
+                        additive=True)  # fmt: skip
 
 
 @check(
@@ -156,7 +157,8 @@ def judge_ecc_corrected(health: Health) -> Iterator[Finding]:
 
     needs, also = ("ecc_volatile_dram_corrected",), ("ecc_volatile_sram_corrected",)
     what, good = "correctable errors", "few correctable errors"
-    yield from each_gpu(health, judge, what=what, good=good, needs=needs, also=also, hidden=_ecc_off)
+    yield from each_gpu(health, judge, what=what, good=good, needs=needs, also=also, hidden=_ecc_off,
+                        additive=True)  # fmt: skip
 
 
 @check(
@@ -212,7 +214,7 @@ def judge_row_remap(health: Health) -> Iterator[Finding]:
 
     needs = ("remapped_uncorrected", "remap_pending", "remap_failure")
     what, good = "remapped rows", "no row remapping pending or failed"
-    yield from each_gpu(health, judge, what=what, good=good, needs=needs, hidden=_mig_hides)
+    yield from each_gpu(health, judge, what=what, good=good, needs=needs, hidden=_mig_hides, additive=True)
 
 
 @check(
@@ -255,4 +257,5 @@ def judge_retired_pages(health: Health) -> Iterator[Finding]:
         return None
 
     needs = ("retired_single", "retired_double", "retired_pending")
-    yield from each_gpu(health, judge, what="retired pages", good="few pages retired", needs=needs)
+    yield from each_gpu(health, judge, what="retired pages", good="few pages retired", needs=needs,
+                        additive=True)  # fmt: skip

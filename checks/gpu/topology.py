@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from preflight._startup.lightclass import dataclass
@@ -62,16 +61,25 @@ class Wiring:
     wanted: int = 0  # links of each pair, where NVSwitches join all; 0: unknown
     source: str = ""
     fix: str = "Compare with `nvidia-smi nvlink -s`, or with an equal machine."  # where no pair has an NVLink
-    bridges_known: bool = True  # cards without a bridge are another check's matter
+    pasted: bool = False  # rows may be cut, and no other check names cards without a bridge
 
 
 def judge_topology(topology: Topology, wiring: Wiring, evidence: Sequence[str]) -> Iterator[Finding]:
     """Judge the NVLinks of every pair of GPUs whose rows are complete."""
     gpus = [gpu for gpu in topology.gpus if gpu in topology.links]
-    pairs = [(one, other, topology.nvlinks(one, other)) for one, other in combinations(gpus, 2)]
-    if topology.cut_rows or not pairs:
-        cut = f"rows of the matrix are cut: {', '.join(topology.cut_rows)}"
-        yield unknown(cut if topology.cut_rows else "the matrix has no pair of GPUs", evidence=evidence)
+    cut = [gpu for gpu in topology.gpus if gpu in topology.cut_rows] if wiring.pasted else topology.cut_rows
+    pairs = [
+        (one, other, topology.nvlinks(one, other))
+        for one in gpus
+        for other in topology.gpus
+        if one != other and (other not in gpus or gpus.index(one) < gpus.index(other))
+    ]
+    if cut or not pairs:
+        rows = f"rows of the matrix are cut: {', '.join(cut)}"
+        yield unknown(rows if cut else "the matrix has no pair of GPUs", evidence=evidence)
+        if not wiring.pasted:
+            return
+    if not pairs:
         return
     if wiring.wanted:
         weak = [(one, other, links) for one, other, links in pairs if links < wiring.wanted]
@@ -88,18 +96,17 @@ def _mesh(
     topology: Topology, pairs: list[tuple[str, str, int]], wiring: Wiring, evidence: Sequence[str]
 ) -> Iterator[Finding]:
     """Compare each GPU's links in all: without a switch the pairs of a healthy mesh may differ (DGX-1)."""
-    totals = Counter(dict.fromkeys(topology.gpus, 0))
-    for one, other, links in pairs:
-        totals.update({one: links, other: links})
+    gpus = [gpu for gpu in topology.gpus if gpu in topology.links]
+    totals = {gpu: sum(links for *pair, links in pairs if gpu in pair) for gpu in gpus}
     most = max(totals.values())
     if not most:
         none = "no pair of GPUs has an NVLink, and nothing says whether this machine should"
         yield unknown(none, evidence=evidence, fix=wiring.fix)
         return
-    weak = [gpu for gpu in topology.gpus if totals[gpu] < most]
-    if weak and topology.bridged and all(totals[gpu] in (0, most) for gpu in topology.gpus):
+    weak = [gpu for gpu in gpus if totals[gpu] < most]
+    if weak and topology.bridged and all(totals[gpu] in (0, most) for gpu in gpus):
         joined = f"bridges join {len(totals) - len(weak)} of {len(totals)} GPUs, with {most} NVLinks each"
-        if wiring.bridges_known:
+        if not wiring.pasted:
             yield passed(joined, found=str(most), evidence=evidence)
         else:
             yield warned(
@@ -111,11 +118,13 @@ def _mesh(
     best = max(links for *_, links in pairs)
     lower = [{one, other} for one, other, links in pairs if links < best]
     if weak and len(totals) < MESH and len(lower) > 1 and not set.intersection(*lower):
-        found = ", ".join(f"{gpu} {totals[gpu]}" for gpu in topology.gpus)
+        found = ", ".join(f"{gpu} {totals[gpu]}" for gpu in gpus)
         yield unknown(f"the GPUs have {found} NVLinks to each other: a part of a mesh, whose other GPUs are not here",
                       found=found, evidence=evidence, fix="`nvidia-smi nvlink -s` beside an equal node")  # fmt: skip
         return
     if not weak:
+        if len(gpus) < len(topology.gpus):
+            return
         yield passed(f"each of {len(totals)} GPUs has {most} NVLinks to the others", found=str(most), evidence=evidence)
         return
     yield failed(

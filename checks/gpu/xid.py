@@ -79,7 +79,7 @@ class XidContext:
     since: str = ""  # which window it covers, in brackets
     ago: Callable[[float], str] = lambda at_s: ""
     recovery: Callable[[str], str | None] = _nowhere  # what the driver requires of a GPU now
-    applications: bool = False  # errors of applications warn: a person pasted them
+    pasted: bool = False  # errors of applications warn, and messages name the GPU
 
 
 def judge_xids(found: Events, context: XidContext) -> Iterator[Finding]:
@@ -147,17 +147,20 @@ def _worst(policies: Sequence[tuple[XidEvent, XidPolicy]], context: XidContext, 
     """Report the first event of the worst kind, and name what came with it."""
     bad = [pair for pair in policies if pair[1].act in BAD]
     worst = bad or [pair for pair in policies if pair[1].act is Act.WARN]
-    if not worst and context.applications:
+    if not worst and context.pasted:
         worst = [pair for pair in policies if pair[1].act is Act.APPLICATION]
     if not worst:
         return None
     event, policy = worst[0]
-    others = Counter(other.code for other, _ in policies if other is not event)
+    others = Counter(other.code for other, _ in policies if other.code != event.code)
+    times = sum(other.code == event.code for other, _ in policies)
     when = context.ago(event.at_s)
-    then = ", ".join(f"{code} x{times}" if times > 1 else f"{code}" for code, times in others.items())
+    then = ", ".join(f"{code} x{number}" if number > 1 else f"{code}" for code, number in others.items())
+    named = f"{address or 'a GPU'}: " if context.pasted else ""
     report, deciding = failed if bad else warned, _deciding(policies, worst)
     return report(
-        f"Xid {event.code}: {policy.meaning}" + (f", {when}" if when else "") + (f"; also {then}" if then else "")
+        f"{named}Xid {event.code}: {policy.meaning}" + (f", {times} times" if times > 1 else "")
+        + (f", {when}" if when else "") + (f"; also {then}" if then else "")
         + (f" (line {event.number})" if event.number else ""),
         subject=address, found=event.line[:200], expected=f"no such XID{context.since}", evidence=context.evidence,
         fix=deciding.fix or (APPLICATION_FIX if policy.act is Act.APPLICATION else ""), action=deciding.action,
@@ -214,9 +217,10 @@ def judge_sxids(events: Events, context: XidContext) -> Iterator[Finding]:
     for address in sorted({event.address for event in found if event.fatal}):
         mine = [event for event in found if event.address == address and event.fatal]
         when = context.ago(mine[0].at_s)
+        named = f"{address or 'a switch'}: " if context.pasted else ""
+        line = f" (line {mine[0].number})" if mine[0].number else ""
         yield failed(
-            f"SXid {mine[0].code}, fatal: {mine[0].text[:60]}" + (f", {when}" if when else "")
-            + (f" (line {mine[0].number})" if mine[0].number else ""),
+            f"{named}SXid {mine[0].code}, fatal: {mine[0].text[:60]}" + (f", {when}" if when else "") + line,
             subject=address, found=mine[0].line[:200], expected=f"no fatal SXid{context.since}",
             evidence=context.evidence, quote="\n".join(event.line[:300] for event in mine[:8]),
         )  # fmt: skip

@@ -301,7 +301,7 @@ def _reasons(tree: Tree) -> int:
             if isinstance(found.get(name := prefix + end), str)
         }
         if not bits:
-            raise ValueError(f"{block} names no reason")
+            raise ValueError(f"{block} names no reason" if found else NOT_IN_OUTPUT)
         reasons = sum(bit for bit, name in bits.items() if read.flag(name))
         if HW_SLOWDOWN not in bits and not reasons & _SLOWED:
             raise ValueError(NOT_IN_OUTPUT)  # cut before the reasons that count

@@ -122,7 +122,7 @@ def _topology(part: PastedValue) -> Iterator[Finding]:
         yield unknown(words, evidence=part.evidence, fix="Run `nvidia-smi topo -m` again.")
     if not matrix.damage and len(matrix.gpus) > 1:
         found = matrix.topology()
-        yield from topology.judge_topology(found, topology.Wiring(bridges_known=False), part.evidence)
+        yield from topology.judge_topology(found, topology.Wiring(pasted=True), part.evidence)
 
 
 def _near(part: PastedValue) -> Iterator[Finding]:
@@ -151,7 +151,8 @@ def _peers(part: PastedValue) -> Iterator[Finding]:
             if code != "OK" and (code not in bad or f"{peer}-{gpu}" not in bad[code]):
                 bad.setdefault(code, []).append(f"{gpu}-{peer}")
     for code, pairs in bad.items():
-        yield warned(
+        report = unknown if code in _OF_THE_PART else warned
+        yield report(
             f"no peer access between {len(pairs)} pairs of GPUs: {code}, {_PEER_CODES.get(code, 'unknown')}",
             found=", ".join(pairs[:8]), expected="OK", evidence=part.evidence,
             fix="NCCL goes over host memory there; look at ACS and the IOMMU (`lspci -vv`), and at the part's "
@@ -166,6 +167,9 @@ _PEER_CODES = {
     "TNS": "the topology does not support it", "NS": "not supported", "DR": "disabled by a registry key",
     "U": "unknown",
 }  # fmt: skip
+
+#: Codes of parts that have no peer access by design, and of those that lost it.
+_OF_THE_PART = frozenset({"GNS", "NS", "U"})
 
 JUDGES: Judges = {
     "nvidia-smi -q": _QUERY,

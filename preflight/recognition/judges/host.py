@@ -20,7 +20,15 @@ def _memory(part: PastedValue) -> Iterator[Finding]:
     }
     most = max(sizes.values(), default=0)
     few = {name: size for name, size in sizes.items() if size < _EVEN * most}
+    if bare := [name for name, size in few.items() if not size]:
+        yield unknown(
+            f"NUMA node {', '.join(bare)} has CPUs and no memory: some processors have it so, else modules are missing",
+            found="0 GiB", expected=f"{_gib(most)} GiB, as the largest", evidence=part.evidence,
+            fix="`dmidecode -t memory`, beside an equal machine.",
+        )  # fmt: skip
     for name, size in few.items():
+        if not size:
+            continue
         yield warned(
             f"NUMA node {name} has {_gib(size)} GiB of memory, the largest {_gib(most)} GiB", subject=f"node {name}",
             found=f"{_gib(size)} GiB", expected=f"{_gib(most)} GiB, as the largest", evidence=part.evidence,
@@ -44,15 +52,17 @@ def _cpus(part: PastedValue) -> Iterator[Finding]:
         yield warned(f"CPUs {host.offline[:80]} are off-line", found=host.offline[:80], expected="none off-line",
                      evidence=part.evidence, fix="echo 1 > /sys/devices/system/cpu/cpuN/online, or see the boot "
                      "options (nosmt, maxcpus).")  # fmt: skip
+    if not part.complete:
+        return
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"node {name} {number}" for name, number in counts.items())
         yield unknown(f"the NUMA nodes have different numbers of CPUs: {listed}", found=listed, evidence=part.evidence,
                       fix="Compare with an equal machine, or see whether a virtual machine has it so.")  # fmt: skip
-    elif counts and not host.offline and part.complete:
+    elif counts and not host.offline:
         number = next(iter(counts.values()))
         yield passed(f"{len(counts)} NUMA node{'s' if len(counts) > 1 else ''} with {number} CPUs each",
                      evidence=part.evidence)  # fmt: skip
-    elif not counts and host.cpus and part.complete:
+    elif not counts and host.cpus:
         yield passed(f"{host.cpus} CPUs", evidence=part.evidence)
 
 

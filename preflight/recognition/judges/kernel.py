@@ -22,19 +22,20 @@ def _xids(part: PastedValue) -> Iterator[Finding]:
     log: KernelText = part.value
     found = xid.events(log.log_lines, pasted=True)
     if found.gpus or found.unread:
-        yield from judge_xids(found, XidContext(part.evidence, applications=True))
+        yield from judge_xids(found, XidContext(part.evidence, pasted=True))
     if found.gpus:
         return
-    for event in log.events:
-        if event.kind in ("gpu-fallen-off-bus", "gpu-init-failed", "gsp-rpc-errors"):
-            report = warned if event.kind == "gsp-rpc-errors" else failed
-            yield report(f"line {event.line}: {event.text.strip()[:160]}", found=event.kind, evidence=part.evidence)
+    for kind, report in (("gpu-fallen-off-bus", failed), ("gpu-init-failed", failed), ("gsp-rpc-errors", warned)):
+        if events := [event for event in log.events if event.kind == kind]:
+            more = f", {len(events)} such lines" if len(events) > 1 else ""
+            yield report(f"line {events[0].line}: {events[0].text.strip()[:160]}{more}", found=kind,
+                         evidence=part.evidence)  # fmt: skip
 
 
 def _sxids(part: PastedValue) -> Iterator[Finding]:
     found = xid.events(part.value.log_lines, pasted=True)
     if found.switches or found.unread_switches:
-        yield from judge_sxids(found, XidContext(part.evidence))
+        yield from judge_sxids(found, XidContext(part.evidence, pasted=True))
 
 
 def _mismatch(part: PastedValue) -> Iterator[Finding]:
